@@ -1,0 +1,39 @@
+"""What prudent raises. Every message names the place and the value at fault.
+
+All of them are ``ValueError``s, so code that knows nothing of prudent still catches them.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ConvergenceWarning",
+    "DataError",
+    "ModelError",
+    "ParameterError",
+    "PosteriorError",
+    "PrudentError",
+]
+
+
+class PrudentError(ValueError):
+    """Base of every error that prudent raises on purpose."""
+
+
+class ParameterError(PrudentError):
+    """A setting is out of range: a risk level, a discount, a tolerance, a number of draws."""
+
+
+class ModelError(PrudentError):
+    """A model contradicts itself: a row that does not sum to one, an unknown next state, ..."""
+
+
+class PosteriorError(PrudentError):
+    """The parameters of a prior or posterior are not those of a distribution, or do not fit the model."""
+
+
+class DataError(PrudentError):
+    """Observed data cannot have come from the model: an impossible transition, a NaN, a wrong length."""
+
+
+class ConvergenceWarning(UserWarning):
+    """A solver stopped at its iteration cap before it reached the tolerance asked for."""

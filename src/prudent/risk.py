@@ -1,0 +1,439 @@
+"""Risk of a sample of rewards: CVaR and other weights on sorted draws, the draw rule, order-statistic draws.
+
+Rewards are risked, so the LEFT tail is bad. The risk level ``alpha`` lies in [0, 1); 0 is risk-neutral.
+
+**CVaR of draws.** With z_(1) <= ... <= z_(N) and m = N (1 - alpha), CVaR averages the m lowest draws:
+floor(m) of them whole and the next one by its fraction. It is max over x of x - E[(x - Z)+] / (1 - alpha)
+under the empirical distribution: the paper's Monte Carlo estimator of CVaR.
+
+**Weights on sorted draws.** Mean, CVaR, VaR, worst case, their mixtures and every distortion are one linear
+form sum_i w_i z_(i) with w >= 0 and sum w = 1. :class:`RiskMeasure` keeps only the weights of the lowest
+draws, up to the last one that counts.
+
+**Draw rule.** n = ceil(1 / (1 - alpha)) draws: the fewest of which one is expected in the tail. A level is a
+rounded number: in floating point 1 / (1 - 0.9) exceeds 10. So a count N (1 - alpha) is taken for the
+nearest whole number when a change of ``alpha`` by two units in the last place (2**-52) would make it so;
+the draw rule, the weights and the modified estimator all ask the same function.
+
+**Order statistics.** The lowest m of n standard normals are drawn without the other n - m. By Renyi's
+representation the logarithm of the survival probability falls from one order statistic to the next by an
+independent exponential of rate n, n - 1, ...: log(1 - U_(j+1)) = log(1 - U_(j)) + log(V) / (n - j). It is
+carried as a logarithm, hence accurate in both tails, and mapped by the normal quantile.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ._checks import FloatArray, finite_array, first_index, generator, risk_level, whole_number
+from ._kernel import kernel
+from ._normal import normal_from_log_survival
+from .errors import DataError, ParameterError
+
+__all__ = [
+    "CVaR",
+    "Mean",
+    "MeanCVaR",
+    "ModifiedCVaR",
+    "RiskMeasure",
+    "Spectral",
+    "VaR",
+    "WorstCase",
+    "cvar",
+    "lowest_normals",
+    "lowest_normals_into",
+    "modified_cvar",
+    "sample_size",
+    "sample_size_is_exact",
+]
+
+_ROUNDING = 2.0**-52  # by how much a risk level may differ from the number its author had in mind
+_LEAST_UNIFORM = 2.0**-54  # stands for a uniform that came out as 0: the middle of what was rounded to 0
+_MOST_DRAWS = 2**53
+
+
+# -- the draw rule -----------------------------------------------------------------------------------------
+
+
+def sample_size(alpha: float) -> int:
+    """Return the number of draws n = ceil(1 / (1 - alpha)) that the paper uses at risk level ``alpha``.
+
+    A level within two units in the last place of 1 - 1/n counts as 1 - 1/n.
+
+    >>> [sample_size(a) for a in (0, 0.5, 0.7, 0.8, 0.9, 0.99, 0.999)]
+    [1, 2, 4, 5, 10, 100, 1000]
+    """
+    level = risk_level(alpha)
+    inverse = 1.0 / (1.0 - level)
+    return round(inverse) if _is_whole(level) else math.ceil(inverse)
+
+
+def sample_size_is_exact(alpha: float) -> bool:
+    """Return whether 1 / (1 - alpha) is a whole number, so that :func:`sample_size` did not round up.
+
+    >>> sample_size_is_exact(0.9), sample_size_is_exact(0.7)
+    (True, False)
+    """
+    return _is_whole(risk_level(alpha))
+
+
+def _is_whole(level: float) -> bool:
+    return _tail_count(round(1.0 / (1.0 - level)), level) == 1.0
+
+
+def _tail_count(n: int, level: float) -> float:
+    """Return m = n (1 - level), as a whole number when only the rounding of ``level`` separates them."""
+    count = n * (1.0 - level)
+    whole = float(round(count))
+    if whole >= 1.0 and abs(count - whole) <= n * _ROUNDING:
+        return whole
+    return count
+
+
+# -- weights on sorted draws -------------------------------------------------------------------------------
+
+
+class RiskMeasure(ABC):
+    """A weighted mean of sorted draws, lowest first; subclasses say the weights."""
+
+    @abstractmethod
+    def _lowest(self, n: int) -> FloatArray:
+        """Return the weights [M] of the lowest draws out of ``n``, the last of them above zero."""
+
+    def lowest_weights(self, n: int) -> FloatArray:
+        """Return the weights [M] of the M lowest of ``n`` draws; the other n - M weigh nothing.
+
+        >>> CVaR(0.7).lowest_weights(4)
+        array([0.8333, 0.1667])
+        """
+        return self._lowest(whole_number(n, "n"))
+
+    def weights(self, n: int) -> FloatArray:
+        """Return the weights [N] of ``n`` draws sorted ascending; they are non-negative and sum to one.
+
+        >>> CVaR(0.5).weights(4)
+        array([0.5, 0.5, 0. , 0. ])
+        """
+        lowest = self.lowest_weights(n)
+        every = np.zeros(n)
+        every[: lowest.size] = lowest
+        return every
+
+    def __call__(self, draws: Any, axis: int = 0) -> float | FloatArray:
+        """Return the risk of ``draws`` along ``axis`` (N draws), in time linear in N for step weights.
+
+        >>> WorstCase()([[3.0, 1.0], [2.0, 5.0]])
+        array([2., 1.])
+        """
+        values, axis = _draws(draws, axis)
+        low = np.moveaxis(values, axis, 0)
+        weights = self._lowest(low.shape[0])
+        last = weights.size - 1
+        # Draws of equal weight need not be sorted among themselves: select where the weight changes.
+        places = np.union1d(np.flatnonzero(np.diff(weights)) + 1, last)
+        low = np.sort(low, axis=0) if places.size > 16 else np.partition(low, places, axis=0)
+        # Deviations from one of the draws keep the error relative to their range and constants exact.
+        centre = low[last]
+        return _plain(centre + np.tensordot(weights, low[: last + 1] - centre, axes=1))
+
+
+@dataclass(frozen=True)
+class Mean(RiskMeasure):
+    """The mean: no aversion to risk.
+
+    >>> Mean()([1.0, 2.0, 6.0])
+    3.0
+    """
+
+    def _lowest(self, n: int) -> FloatArray:
+        return np.full(n, 1.0 / n)
+
+
+@dataclass(frozen=True)
+class WorstCase(RiskMeasure):
+    """The lowest draw.
+
+    >>> WorstCase()([3.0, 1.0, 2.0])
+    1.0
+    """
+
+    def _lowest(self, n: int) -> FloatArray:
+        return np.ones(1)
+
+
+@dataclass(frozen=True)
+class _Level(RiskMeasure):
+    """A measure with a risk level."""
+
+    alpha: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "alpha", risk_level(self.alpha))
+
+
+@dataclass(frozen=True)
+class CVaR(_Level):
+    """The mean of the lowest N (1 - alpha) draws, the last one by its fraction; see :func:`cvar`.
+
+    >>> CVaR(0.5)([4.0, 1.0, 3.0, 2.0])
+    1.5
+    """
+
+    def _lowest(self, n: int) -> FloatArray:
+        count = _tail_count(n, self.alpha)
+        last = math.ceil(count) - 1
+        weights = np.full(last + 1, 1.0 / count)
+        weights[last] = (count - last) / count
+        return weights
+
+
+@dataclass(frozen=True)
+class VaR(_Level):
+    """The (1 - alpha)-quantile: the lowest draw z with at least N (1 - alpha) draws at or below it.
+
+    That is order statistic ceil(N (1 - alpha)), a draw and not an interpolation; at ``alpha = 0`` it is the
+    highest. VaR is the paper's VaR_{1-alpha}. It is translation equivariant and monotone but not
+    superadditive.
+
+    >>> VaR(0.5)([4.0, 1.0, 3.0, 2.0])
+    2.0
+    """
+
+    def _lowest(self, n: int) -> FloatArray:
+        return _only(math.ceil(_tail_count(n, self.alpha)) - 1)
+
+
+@dataclass(frozen=True)
+class MeanCVaR(_Level):
+    """The mixture ``weight`` * mean + (1 - ``weight``) * CVaR_alpha, with ``weight`` in [0, 1].
+
+    >>> MeanCVaR(0.5, weight=0.5)([4.0, 1.0, 3.0, 2.0])
+    2.0
+    """
+
+    weight: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        try:
+            weight = float(self.weight)
+        except (TypeError, ValueError):
+            weight = math.nan
+        if not 0.0 <= weight <= 1.0:
+            raise ParameterError(f"weight must be a number in [0, 1], got {self.weight!r}")
+        object.__setattr__(self, "weight", weight)
+
+    def _lowest(self, n: int) -> FloatArray:
+        tail = CVaR(self.alpha)._lowest(n)
+        if self.weight == 0.0:
+            return tail
+        weights = np.full(n, self.weight / n)
+        weights[: tail.size] += (1.0 - self.weight) * tail
+        return weights
+
+
+@dataclass(frozen=True)
+class ModifiedCVaR(_Level):
+    """The paper's modified estimator: the lowest draw if 1/(1 - alpha) is whole, else the second lowest.
+
+    It is meant for :func:`sample_size` draws, where its mean is at least the CVaR of the distribution drawn
+    from (the order-statistic lemma). The second lowest needs at least two draws.
+
+    >>> ModifiedCVaR(0.9)([3.0, 1.0, 2.0]), ModifiedCVaR(0.7)([3.0, 1.0, 2.0])
+    (1.0, 2.0)
+    """
+
+    def _lowest(self, n: int) -> FloatArray:
+        place = 0 if _is_whole(self.alpha) else 1
+        if n <= place:
+            raise ParameterError(
+                f"n must be at least 2 for ModifiedCVaR({self.alpha!r}), the second lowest draw, got {n}"
+            )
+        return _only(place)
+
+
+@dataclass(frozen=True)
+class Spectral(RiskMeasure):
+    """Weights from a distortion g of [0, 1]: sorted draw i of N weighs g(i/N) - g((i-1)/N).
+
+    ``distortion`` is a nondecreasing function of one number with g(0) = 0 and g(1) = 1; the measure is
+    coherent when g is concave. CVaR_alpha is g(u) = min(u / (1 - alpha), 1). Two measures are equal if they
+    hold the same function.
+
+    >>> Spectral(lambda u: 1 - (1 - u) ** 2).weights(2)
+    array([0.75, 0.25])
+    """
+
+    distortion: Callable[[float], float]
+
+    def __post_init__(self) -> None:
+        if not callable(self.distortion):
+            raise ParameterError(f"distortion must be a function of one number, got {self.distortion!r}")
+        for end in (0.0, 1.0):
+            value = self._at(end)
+            if not abs(value - end) <= 1e-12:
+                raise ParameterError(f"distortion({end}) must be {end}, got {value!r}")
+
+    def _at(self, u: float) -> float:
+        value = self.distortion(u)
+        try:
+            return float(value)
+        except (TypeError, ValueError):
+            raise ParameterError(f"distortion({u}) must be a number, got {value!r}") from None
+
+    def _lowest(self, n: int) -> FloatArray:
+        grid = [i / n for i in range(n + 1)]
+        values = np.array([self._at(u) for u in grid])
+        weights = np.diff(values)
+        bad = ~(weights >= -1e-12)
+        if bad.any():
+            i = int(np.argmax(bad))
+            raise ParameterError(
+                f"distortion must not fall: distortion({grid[i]}) = {values[i]} but "
+                f"distortion({grid[i + 1]}) = {values[i + 1]}"
+            )
+        weights = np.trim_zeros(np.maximum(weights, 0.0), "b")
+        return weights / weights.sum()
+
+
+def _only(place: int) -> FloatArray:
+    weights = np.zeros(place + 1)
+    weights[place] = 1.0
+    return weights
+
+
+# -- functions of draws ------------------------------------------------------------------------------------
+
+
+def cvar(draws: Any, alpha: float, axis: int = 0, weights: Any = None) -> float | FloatArray:
+    """Return CVaR_alpha of ``draws`` along ``axis``: the mean of the lowest 1 - alpha of them.
+
+    Of N equally likely draws it takes the m = N (1 - alpha) lowest, the last one by its fraction.
+    ``weights`` are probabilities of the draws, not necessarily normalised: one per draw [N], or an array
+    that broadcasts to the shape of ``draws``. The result has the shape of ``draws`` without ``axis``; a
+    number for one-dimensional draws.
+
+    >>> cvar([4.0, 1.0, 3.0, 2.0], alpha=0.5)
+    1.5
+    >>> cvar([[4.0, 0.0], [1.0, 9.0], [3.0, 9.0]], alpha=0.5)      # the lowest draw and half of the next
+    array([1.6667, 3.    ])
+    >>> cvar([4.0, 1.0], alpha=0.5, weights=[1.0, 3.0])
+    1.0
+    """
+    level = risk_level(alpha)
+    if weights is None:
+        return CVaR(level)(draws, axis)
+    values, axis = _draws(draws, axis)
+    chances = np.moveaxis(_probability_weights(weights, values.shape, axis), axis, 0)
+    low = np.moveaxis(values, axis, 0)
+    order = np.argsort(low, axis=0)
+    low = np.take_along_axis(low, order, axis=0)
+    chances = np.take_along_axis(chances, order, axis=0)
+    mass = np.cumsum(chances, axis=0)
+    tail = (1.0 - level) * mass[-1]
+    # The max-form at the quantile. It is flat there, so rounding in the choice of the draw does no harm.
+    place = np.argmax(mass >= tail, axis=0)
+    quantile = np.take_along_axis(low, place[np.newaxis], axis=0)[0]
+    shortfall = (chances * np.maximum(quantile - low, 0.0)).sum(axis=0)
+    return _plain(quantile - shortfall / tail)
+
+
+def modified_cvar(draws: Any, alpha: float, axis: int = 0) -> float | FloatArray:
+    """Return the paper's modified CVaR estimator of ``draws`` along ``axis``; see :class:`ModifiedCVaR`.
+
+    >>> modified_cvar([3.0, 1.0, 2.0], alpha=0.5), modified_cvar([3.0, 1.0, 2.0], alpha=0.6)
+    (1.0, 2.0)
+    """
+    return ModifiedCVaR(alpha)(draws, axis)
+
+
+def _draws(draws: Any, axis: Any) -> tuple[FloatArray, int]:
+    values = finite_array(draws, "draws")
+    if values.ndim == 0:
+        raise DataError(f"draws must have at least one axis, got the number {values}")
+    place = whole_number(axis, "axis", minimum=-values.ndim)
+    if place >= values.ndim:
+        raise ParameterError(f"axis must be below {values.ndim}, the number of axes of draws, got {place}")
+    place %= values.ndim
+    if values.shape[place] == 0:
+        raise DataError(f"draws must hold at least one draw along axis {place}, got shape {values.shape}")
+    return values, place
+
+
+def _probability_weights(weights: Any, shape: tuple[int, ...], axis: int) -> FloatArray:
+    """Return ``weights`` broadcast to ``shape``, the largest along ``axis`` scaled to one."""
+    array = finite_array(weights, "weights")
+    negative = array < 0.0
+    if negative.any():
+        raise DataError(f"weights{first_index(negative)} is {array[negative][0]}, expected a number >= 0")
+    if array.ndim == 1:  # one weight per draw, whichever axis the draws are on
+        array = array.reshape([-1 if i == axis else 1 for i in range(len(shape))])
+    try:
+        array = np.broadcast_to(array, shape)
+    except ValueError:
+        raise DataError(
+            f"weights has shape {np.shape(weights)}, which is not ({shape[axis]},) nor broadcasts to {shape}"
+        ) from None
+    largest = array.max(axis=axis, keepdims=True)
+    if not (largest > 0.0).all():
+        place = first_index(np.squeeze(largest == 0.0, axis=axis))
+        raise DataError(f"weights sum to zero along axis {axis}" + (f" at {place}" if place else ""))
+    return array / largest
+
+
+def _plain(result: Any) -> float | FloatArray:
+    return float(result) if np.ndim(result) == 0 else result
+
+
+# -- order statistics --------------------------------------------------------------------------------------
+
+
+@kernel
+def lowest_normals_into(out: FloatArray, n: int, uniforms: FloatArray) -> None:
+    """Write the lowest M of ``n`` standard normal draws into ``out`` [M], ascending.
+
+    ``uniforms`` [M] are independent uniforms in [0, 1), used up in order; ``out`` may be the same array.
+    """
+    log_survival = 0.0
+    highest = -math.inf
+    for j in range(out.shape[0]):
+        log_survival += math.log1p(-max(uniforms[j], _LEAST_UNIFORM)) / (n - j)
+        # Two neighbours closer than rounding could swap, hence the maximum.
+        highest = max(highest, normal_from_log_survival(log_survival))
+        out[j] = highest
+
+
+@kernel
+def _lowest_normals_rows(rows: FloatArray, n: int) -> None:
+    for i in range(rows.shape[0]):
+        lowest_normals_into(rows[i], n, rows[i])
+
+
+def lowest_normals(
+    n: int, m: int, size: int | tuple[int, ...] | None = None, rng: np.random.Generator | int | None = None
+) -> FloatArray:
+    """Draw the ``m`` lowest of ``n`` independent standard normals, ascending; the cost does not grow with n.
+
+    Returns [M] for ``size=None``, else [size, M] or [*size, M]: independent repetitions in the leading axes.
+
+    >>> lowest = lowest_normals(10**12, 2, size=1000, rng=7)
+    >>> lowest.shape, bool((lowest[:, 0] <= lowest[:, 1]).all())
+    ((1000, 2), True)
+    """
+    n = whole_number(n, "n")
+    m = whole_number(m, "m")
+    if n > _MOST_DRAWS:
+        raise ParameterError(f"n must be at most 2**53, got {n}")
+    if m > n:
+        raise ParameterError(f"m must be at most n = {n}, got {m}")
+    lengths = () if size is None else size if isinstance(size, tuple) else (size,)
+    shape = (*(whole_number(length, "size", minimum=0) for length in lengths), m)
+    draws = generator(rng).random(shape)
+    _lowest_normals_rows(draws.reshape(-1, m), n)
+    return draws
