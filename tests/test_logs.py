@@ -67,9 +67,7 @@ def test_counts_are_those_of_the_slow_reference(seed, size, rows):
     # Rows one at a time, online or through the front door, give the same bits.
     online, stepwise = prior.copy(), prior
     for s, a, target, outcome in log:
-        add_transition(
-            model.source, model.next_state, online, s, a, target, -1 if outcome is None else outcome
-        )
+        add_transition(model.source, model.next_state, online, s, a, target, -1 if outcome is None else outcome)
         stepwise = model.count([(s, a, target, outcome)], stepwise)
     np.testing.assert_array_equal(online, counts)
     np.testing.assert_array_equal(stepwise, counts)
@@ -246,13 +244,9 @@ def test_logs_that_are_no_logs(log, message):
 def test_a_prior_of_zero_makes_an_outcome_impossible():
     model = lake()
     prior = np.array([[1.0, 0.0, 0.0], [1.0, 1.0, 0.0]])
-    with pytest.raises(
-        DataError, match="log row 1: state 0, action 0 leads to state 1 only by outcomes whose prior"
-    ):
+    with pytest.raises(DataError, match="log row 1: state 0, action 0 leads to state 1 only by outcomes whose prior"):
         model.count([(0, 0, 0), (0, 0, 1)], prior)
-    with pytest.raises(
-        DataError, match="log row 0: state 0, action 0 leads to state 1 by outcome 2, whose prior"
-    ):
+    with pytest.raises(DataError, match="log row 0: state 0, action 0 leads to state 1 by outcome 2, whose prior"):
         model.count([(0, 0, 1, 2)], prior)
     prior[0, 2] = 1.0  # then outcome 1 still gets nothing
     np.testing.assert_array_equal(model.count([(0, 0, 1)], prior), [[1, 0, 2], [1, 1, 0]])
@@ -310,9 +304,7 @@ def test_a_simulated_log_obeys_the_dynamics():
     np.testing.assert_array_equal(target, model.next_state[s, a, k])
     np.testing.assert_array_equal(s[1:], target[:-1])
     np.testing.assert_array_equal(model.simulate(THETA, policy, 100, state=2, rng=3), log[:100])
-    np.testing.assert_array_equal(
-        model.simulate(THETA, policy, 500, state=2, rng=np.random.default_rng(3)), log
-    )
+    np.testing.assert_array_equal(model.simulate(THETA, policy, 500, state=2, rng=np.random.default_rng(3)), log)
     assert model.simulate(THETA, policy, 0).shape == (0, 4)
     assert model.simulate(THETA, policy, 3).shape == (3, 4)
 

@@ -135,9 +135,7 @@ def test_samples_have_the_stated_moments(make, data):
     deviations = draws - posterior.mean()
     statistics = [deviations, deviations**2 - posterior.variance()]
     if posterior.covariance().ndim > posterior.variance().ndim:
-        statistics.append(
-            deviations[..., :, np.newaxis] * deviations[..., np.newaxis, :] - posterior.covariance()
-        )
+        statistics.append(deviations[..., :, np.newaxis] * deviations[..., np.newaxis, :] - posterior.covariance())
     flat = np.concatenate([s.reshape(size, -1) for s in statistics], axis=1)
     spread = flat.std(axis=0)
     still = spread == 0  # impossible outcomes
@@ -290,9 +288,7 @@ def test_dirichlet_reads_frames_and_broadcasts_numbers():
     expected[0, 2] += 2
     expected[1, 1] += 1
     np.testing.assert_array_equal(posterior.counts, expected)
-    np.testing.assert_array_equal(
-        dirichlet().update(0, [0, 1], 3).counts - PRIOR_COUNTS, [[3, 3, 0], [0, 0, 0]]
-    )
+    np.testing.assert_array_equal(dirichlet().update(0, [0, 1], 3).counts - PRIOR_COUNTS, [[3, 3, 0], [0, 0, 0]])
     assert DirichletPosterior(pd.DataFrame(PRIOR_COUNTS)) == dirichlet()
     # nothing seen of an impossible outcome is no contradiction
     assert dirichlet().update(1, 0, 0.0) == dirichlet()
@@ -340,9 +336,7 @@ def test_normal_is_prior_times_likelihood(seed):
     # and the textbook form: precisions add, the mean is weighted by them
     precision = 1 / sd**2 + 9 / noise**2
     assert posterior.variance() == pytest.approx(1 / precision, rel=1e-14)
-    assert posterior.mean() == pytest.approx(
-        (start / sd**2 + rewards.sum() / noise**2) / precision, rel=1e-13
-    )
+    assert posterior.mean() == pytest.approx((start / sd**2 + rewards.sum() / noise**2) / precision, rel=1e-13)
 
 
 def test_beta_moments_are_those_of_scipy():
@@ -412,10 +406,7 @@ def test_linear_samples_with_the_covariance_not_the_precision():
 def exact_dot(x, y):
     """Sum of products of integer arrays below 2**40, without overflow."""
     (xh, xl), (yh, yl) = divmod(x, 2**13), divmod(y, 2**13)
-    return sum(
-        int(part.sum()) << shift
-        for part, shift in ((xh * yh, 26), (xh * yl, 13), (xl * yh, 13), (xl * yl, 0))
-    )
+    return sum(int(part.sum()) << shift for part, shift in ((xh * yh, 26), (xh * yl, 13), (xl * yh, 13), (xl * yl, 0)))
 
 
 @pytest.mark.parametrize(("tilt", "tolerance"), [(1e-2, 1e-9), (1e-3, 1e-8)])

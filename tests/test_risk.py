@@ -60,9 +60,7 @@ def test_cvar_is_the_max_form(n):
     levels = [0.0, 0.5, 0.9, 1 - 1 / n, 0.999, *rng.random(20)]
     for alpha in levels:
         for z in (rng.standard_normal(n), 1e6 + rng.random(n), rng.integers(0, 4, n).astype(float)):
-            tolerance = (
-                1e-12 * spread(z) + 4e-16 * np.abs(z).max()
-            )  # the second term is rounding of the result
+            tolerance = 1e-12 * spread(z) + 4e-16 * np.abs(z).max()  # the second term is rounding of the result
             assert abs(cvar(z, alpha) - max_form(z, alpha)) <= tolerance
             w = rng.integers(0, 4, n) + (np.arange(n) == rng.integers(n))
             assert abs(cvar(z, alpha, weights=w) - max_form(z, alpha, w)) <= tolerance
@@ -486,9 +484,7 @@ def test_lowest_normals_shapes_and_seeds():
     assert lowest_normals(5, 2, size=3).shape == (3, 2)
     assert lowest_normals(5, 2, size=(3, 4)).shape == (3, 4, 2)
     assert lowest_normals(5, 2, size=0).shape == (0, 2)
-    np.testing.assert_array_equal(
-        lowest_normals(5, 2, 3, rng=1), lowest_normals(5, 2, 3, np.random.default_rng(1))
-    )
+    np.testing.assert_array_equal(lowest_normals(5, 2, 3, rng=1), lowest_normals(5, 2, 3, np.random.default_rng(1)))
 
 
 @pytest.mark.parametrize("alpha", [0.5, 0.7, 0.9])

@@ -81,9 +81,7 @@ def index_array(values: Any, name: str, size: int, error: type[PrudentError] = D
         raise error(f"{name} must hold whole numbers, got {array.dtype} values")
     bad = (array < 0) | (array >= size)
     if bad.any():
-        raise error(
-            f"{name}{first_index(bad)} is {array[bad][0]}, expected a whole number from 0 to {size - 1}"
-        )
+        raise error(f"{name}{first_index(bad)} is {array[bad][0]}, expected a whole number from 0 to {size - 1}")
     return np.ascontiguousarray(array, dtype=np.int64).reshape(array.shape)
 
 

@@ -22,8 +22,8 @@ wasteful, and Gauss-Legendre panels that shrink with the distance from the singu
 Each of the identities sum_k d_k Q_k = G and sum_k Q_k = F is the integral of a total derivative: it
 holds for the integrals, not for a quadrature of them, so its defect measures the quadrature error at no cost.
 
-Values are measured from those of the outcome with the largest count, where the mass is: with counts of 1 against 1e9 the
-quantile keeps all its digits.
+Values are measured from that of the outcome with the largest count, where the mass is: with counts of 1 against
+1e9 the quantile keeps all its digits.
 """
 
 from __future__ import annotations
@@ -56,7 +56,10 @@ def _saddle(t, a, psi, n, order, guess):
     left, right = 0.0, 1.0 / widest
     z = guess if 0.0 < guess < right else 0.5 * right
     for _ in range(200):
-        slope, curve = -float(order), 0.0  # z phi'(z), and its derivative up to a positive factor near the root
+        slope, curve = (
+            -float(order),
+            0.0,
+        )  # z phi'(z), and its derivative up to a positive factor near the root
         for k in range(n):
             d = t - a[k]
             r = 1.0 / (1.0 - z * d)
@@ -322,7 +325,7 @@ def tail_of_row(values, counts, p, start, work, q):
             f += D[k]
         if abs(F - p) <= NEAR * p * (1.0 - p) or hi - lo < 1e-17:
             break
-        if F < p:
+        if p > F:
             lo = t
         else:
             hi = t
@@ -332,22 +335,30 @@ def tail_of_row(values, counts, p, start, work, q):
             new = t + (goal - here) * normal_pdf(here) / f
         if not lo < new < hi or new == t:
             new = 0.5 * (lo + hi)
-        if new == lo or new == hi:
+        if new in (lo, hi):
             break
         t = new
 
     # CVaR is the maximum of x - G(x)/p: second-order step to the top, first-order step for its gradient
     off = p - F
-    step = off / f if f > 0.0 else 0.0
-    if abs(off) > 1e-2 * p:  # the quantile sits on the limit of resolution; the maximum form bounds the error
+    norm = 0.0
+    if abs(off) > 1e-2 * p:
+        # the quantile sits on a value, at the limit of resolution, and so does the mass that is missing or in excess
         excess = t - G / p
         error = defect / p + (hi - lo) / p
+        nearest = 0
+        for k in range(n):
+            if abs(t - a[k]) < abs(t - a[nearest]):
+                nearest = k
+        Q[nearest] += off
     else:
+        step = off / f
         excess = t - G / p + 0.5 * off * step / p
         error = defect / p + abs(off * step / p) * abs(off) / p
-    norm = 0.0
+        for k in range(n):
+            Q[k] += step * D[k]
     for k in range(n):
-        Q[k] = max(Q[k] + step * D[k], 0.0)
+        Q[k] = max(Q[k], 0.0)
         norm += Q[k]
     n = 0
     for k in range(values.size):

@@ -53,9 +53,7 @@ class Labels:
         """Return the labels that occur: sorted, or as first seen if they cannot be compared."""
         values = chain.from_iterable(_distinct(column) for column in columns)
         try:
-            names: list[Any] = list(
-                dict.fromkeys(_whole(value) for value in values if not _is_missing(value))
-            )
+            names: list[Any] = list(dict.fromkeys(_whole(value) for value in values if not _is_missing(value)))
         except TypeError as fault:
             raise ModelError(f"table has a label of {what} that cannot be a name: {fault}") from None
         with suppress(TypeError):
@@ -93,9 +91,7 @@ class Labels:
             indices = np.fromiter(map(self.find, values), dtype=np.int64, count=len(values))
             bad = indices < 0
             if gaps:
-                bad &= np.fromiter(
-                    (not _is_gap(value) for value in values), dtype=np.bool_, count=len(values)
-                )
+                bad &= np.fromiter((not _is_gap(value) for value in values), dtype=np.bool_, count=len(values))
         if bad.any():
             row = int(np.argmax(bad))
             raise error(f"{table} row {row}: {what} is {_cell(column, row)!r}, expected {self.expected()}")
@@ -179,9 +175,7 @@ def read_columns(
     first = found[required[0]]
     for name, column in found.items():
         if column.ndim != 1 or column.size != first.size:
-            raise error(
-                f"column {name!r} of {table} has shape {column.shape}, but {required[0]!r} has {first.shape}"
-            )
+            raise error(f"column {name!r} of {table} has shape {column.shape}, but {required[0]!r} has {first.shape}")
     return found
 
 
@@ -244,9 +238,7 @@ def _by_position(given: Any, fewest: int, most: int, table: str, error: type[Pru
     return [_column(cells) for cells in zip(*rows, strict=True)]
 
 
-def read_pairs(
-    columns: dict[str, Column], states: Names, actions: Names
-) -> tuple[list[IntArray], Labels, Labels]:
+def read_pairs(columns: dict[str, Column], states: Names, actions: Names) -> tuple[list[IntArray], Labels, Labels]:
     """Return a table's states, actions and next states as indices, and the labels of states and actions."""
     if not columns["state"].size:
         raise ModelError("table has no rows")
@@ -274,16 +266,12 @@ def read_transitions(transition: Any, actions_first: bool) -> tuple[sparse.csr_a
         for a, matrix in enumerate(transition):
             if not _is_sparse(matrix) or matrix.shape != (S, S):
                 found = f"shape {matrix.shape}" if _is_sparse(matrix) else type(matrix).__name__
-                raise ModelError(
-                    f"the transition matrix of action {a} must be sparse with shape {(S, S)}, got {found}"
-                )
+                raise ModelError(f"the transition matrix of action {a} must be sparse with shape {(S, S)}, got {found}")
         by_action = _csr(sparse.vstack(transition, format="csr"))
         return canonical(by_action[np.arange(S * A).reshape(A, S).T.ravel()]), (S, A)
     if _is_sparse(transition):
         if actions_first:
-            raise ModelError(
-                "actions_first is for arrays [A, S, S]; row s*A + a of a sparse matrix is (s, a)"
-            )
+            raise ModelError("actions_first is for arrays [A, S, S]; row s*A + a of a sparse matrix is (s, a)")
         rows, S = transition.shape
         if S == 0 or rows == 0 or rows % S:
             raise ModelError(f"a sparse transition must have shape (S*A, S), got {transition.shape}")
@@ -325,9 +313,7 @@ def canonical(matrix: sparse.csr_array) -> sparse.csr_array:
 
 def pair_sums(pairs: Indices, weights: FloatArray, shape: Shape) -> FloatArray:
     """Return [S, A]: the sum of the weights of each pair s*A + a."""
-    return (
-        np.bincount(pairs, weights=weights, minlength=shape[0] * shape[1]).reshape(shape).astype(np.float64)
-    )
+    return np.bincount(pairs, weights=weights, minlength=shape[0] * shape[1]).reshape(shape).astype(np.float64)
 
 
 def packed(pairs: Indices, targets: Indices, shape: Shape) -> npt.NDArray[np.int32]:

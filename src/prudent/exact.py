@@ -118,7 +118,7 @@ def dirichlet_tail(
 
     def flat(array: npt.ArrayLike, *trailing: int) -> FloatArray:
         # writable as well as contiguous: a read-only array would be one more signature to compile
-        return np.require(np.broadcast_to(array, lead + trailing), requirements="CW").reshape(rows, *trailing)
+        return np.require(np.broadcast_to(array, lead + trailing), requirements=["C", "W"]).reshape(rows, *trailing)
 
     first = flat(np.nan if start is None else np.asarray(start, dtype=np.float64)).copy()
     cvar, quantile, error = np.empty(rows), np.empty(rows), np.empty(rows)
@@ -143,9 +143,7 @@ def dirichlet_tail(
 def _tails(first, last, values, counts, tail, start, cvar, means, quantile, error):
     work = np.empty((6, values.shape[1] + 1))
     for i in range(first, last):
-        cvar[i], quantile[i], start[i], error[i] = tail_of_row(
-            values[i], counts[i], tail[i], start[i], work, means[i]
-        )
+        cvar[i], quantile[i], start[i], error[i] = tail_of_row(values[i], counts[i], tail[i], start[i], work, means[i])
 
 
 def _risk_levels(alpha: Any) -> FloatArray:

@@ -141,8 +141,8 @@ class MDP(_Tabular):
     ----------
     transition : P(s' | s, a) as an array [S, A, S]; or [A, S, S] with ``actions_first=True``; or a SciPy
         sparse matrix (S*A) x S whose row s*A + a belongs to the pair (s, a); or a list of A sparse S x S
-        matrices. Each row, with ``termination``, must sum to 1 within 1e-9. Rows are used as they are given
-        and never renormalised: a sum that is off by 1e-10 stays off by 1e-10.
+        matrices (stored duplicates add up). Each row, with ``termination``, must sum to 1 within 1e-9.
+        Rows are used as given and never renormalised: a sum that is off by 1e-10 stays off by 1e-10.
     reward : mean reward [S, A]; or [S], the same for every action; or one for each transition, [S, A, S]
         ([A, S, S] with ``actions_first``), which is averaged over the next state.
     discount : in [0, 1).
@@ -227,9 +227,7 @@ class MDP(_Tabular):
             i = int(np.argmax(bad))
             pair, value = self._pair(self._pairs()[i]), probabilities[i]
             target = self._state_labels.show(int(self.transition.indices[i]))
-            raise ModelError(
-                f"the transition probability of {pair} to {target} is {value}, expected one in [0, 1]"
-            )
+            raise ModelError(f"the transition probability of {pair} to {target} is {value}, expected one in [0, 1]")
         total = (self.transition @ np.ones(self.n_states)).reshape(self.admissible.shape)
         what = "transition probabilities"
         if self.termination is not None:
@@ -249,9 +247,7 @@ class MDP(_Tabular):
             given = np.broadcast_to(given[:, None], (S, A))
         if given.ndim == 3:
             if self.termination is not None:
-                raise ModelError(
-                    "reward [S, A, S] is silent on steps that end the process; give means [S, A]"
-                )
+                raise ModelError("reward [S, A, S] is silent on steps that end the process; give means [S, A]")
             given = given.swapaxes(0, 1) if actions_first else given
             require_shape(given, "reward", (S, A, S), "[S, A, S]", error=ModelError)
             pairs = self._pairs()
@@ -280,9 +276,13 @@ class MDP(_Tabular):
         needed = ("state", "action", "next_state", "probability", "reward")
         columns = read_columns(table, needed, table="table", error=ModelError)
         indices, by_state, by_action = read_pairs(columns, states, actions)
+        probability = read_numbers(columns["probability"], "probability", table="table", error=ModelError)
+        if (probability < 0.0).any():  # before it can hide in the sum with another row
+            row = int(np.argmax(probability < 0.0))
+            raise ModelError(f"table row {row}: probability is {probability[row]}, expected one in [0, 1]")
         return cls._from_steps(
             indices,
-            read_numbers(columns["probability"], "probability", table="table", error=ModelError),
+            probability,
             read_numbers(columns["reward"], "reward", table="table", error=ModelError),
             ends=np.zeros(indices[0].size, dtype=np.bool_),
             shape=(by_state.size, by_action.size),
@@ -304,10 +304,11 @@ class MDP(_Tabular):
         if isinstance(env, str):
             import gymnasium  # not needed for an environment that exists already
 
-            env = gymnasium.make(env)
-        spaces: dict[str, Any] = {
-            kind: getattr(env, f"{kind}_space", None) for kind in ("observation", "action")
-        }
+            try:
+                env = gymnasium.make(env)
+            except gymnasium.error.Error as fault:
+                raise ModelError(f"gymnasium cannot make {env!r}: {fault}") from fault
+        spaces: dict[str, Any] = {kind: getattr(env, f"{kind}_space", None) for kind in ("observation", "action")}
         for kind, space in spaces.items():
             if not (hasattr(space, "n") and hasattr(space, "start")):  # only Discrete has both
                 raise ModelError(f"the {kind} space of {env} is {space}, expected a Discrete one")
@@ -331,9 +332,7 @@ class MDP(_Tabular):
             if outside.any():
                 value = indices[outside][0]
                 raise ModelError(f"env.unwrapped.P has the {what} {value}, expected one from 0 to {size - 1}")
-        return cls._from_steps(
-            [s, a, target], probability, reward, ends=ends, shape=(S, A), discount=discount
-        )
+        return cls._from_steps([s, a, target], probability, reward, ends=ends, shape=(S, A), discount=discount)
 
     @classmethod
     def _from_steps(
@@ -439,9 +438,7 @@ class UncertainMDP(_Tabular):
         bad = self.source < -1
         if bad.any():
             value = self.source[bad][0]
-            raise ModelError(
-                f"source{first_index(bad)} is {value}, expected 0 or more, or -1 if inadmissible"
-            )
+            raise ModelError(f"source{first_index(bad)} is {value}, expected 0 or more, or -1 if inadmissible")
         self._frame(self.source >= 0, discount, states, actions)
         numbers, first = np.unique(self.source[self.admissible], return_index=True)
         self.n_sources = numbers.size
@@ -459,9 +456,7 @@ class UncertainMDP(_Tabular):
 
     def _checked_next_state(self, next_state: Any) -> npt.NDArray[np.int32]:
         given = integer_array(next_state, "next_state", ndim=3, error=ModelError)
-        require_shape(
-            given, "next_state", (*self.source.shape, given.shape[2]), "[S, A, K]", error=ModelError
-        )
+        require_shape(given, "next_state", (*self.source.shape, given.shape[2]), "[S, A, K]", error=ModelError)
         bad = ((given < -1) | (given >= self.n_states)) & self.admissible[:, :, None]
         if bad.any():
             wanted = f"a state from 0 to {self.n_states - 1}, or -1 for no such outcome"
@@ -610,9 +605,7 @@ class UncertainMDP(_Tabular):
         """
         sources = dict(noise) if isinstance(noise, Mapping) else {"noise": noise}
         if len(sources) != 1 and source is None:
-            raise ModelError(
-                f"noise has {len(sources)} sources; source(state, action) must say which one acts"
-            )
+            raise ModelError(f"noise has {len(sources)} sources; source(state, action) must say which one acts")
         drawn = {name: tuple(values) for name, values in sources.items()}
         only = next(iter(drawn), None)
         places, moves = tuple(states), tuple(actions)
@@ -622,9 +615,7 @@ class UncertainMDP(_Tabular):
         return cls(*arrays, discount, states=places, actions=moves, outcomes=list(drawn.values()))
 
     @classmethod
-    def from_table(
-        cls, table: Any, discount: float, *, states: Names = None, actions: Names = None
-    ) -> UncertainMDP:
+    def from_table(cls, table: Any, discount: float, *, states: Names = None, actions: Names = None) -> UncertainMDP:
         """Return the model of a long table of known dynamics.
 
         Its columns are state, action, outcome, next_state, reward and optionally source: a DataFrame, a dict
@@ -661,9 +652,7 @@ class UncertainMDP(_Tabular):
         if mixed.any():
             row = int(np.argmax(mixed))
             value = columns["source"].tolist()[row]
-            raise ModelError(
-                f"table row {row}: source is {value!r}, unlike in the first row of the same pair"
-            )
+            raise ModelError(f"table row {row}: source is {value!r}, unlike in the first row of the same pair")
         _, once = np.unique(pair * shape[2] + k, return_index=True)
         if once.size < k.size:
             row = int(np.setdiff1d(np.arange(k.size), once)[0])
@@ -790,9 +779,7 @@ class UncertainMDP(_Tabular):
         if "outcome" in columns:
             told: dict[str, Any] = {"table": "log", "error": DataError, "gaps": True}
             if by_index or self._outcome_labels is None:
-                rows[:, 3] = Labels("outcome", None, self.n_outcomes).encode(
-                    columns["outcome"], "outcome", **told
-                )
+                rows[:, 3] = Labels("outcome", None, self.n_outcomes).encode(columns["outcome"], "outcome", **told)
             else:
                 rows[:, 3] = encode_each(self._outcome_labels, b, columns["outcome"], "outcome", **told)
         return rows
@@ -851,9 +838,7 @@ class UncertainMDP(_Tabular):
         bad |= ~self.admissible[np.arange(self.n_states), np.where(bad, 0, chosen)]
         if bad.any():
             value, state = chosen[bad][0], self._state_labels.show(int(np.argmax(bad)))
-            raise ParameterError(
-                f"policy{first_index(bad)} is {value}, expected an admissible action of {state}"
-            )
+            raise ParameterError(f"policy{first_index(bad)} is {value}, expected an admissible action of {state}")
         return chosen
 
     def __repr__(self) -> str:

@@ -112,9 +112,7 @@ class _Posterior(ABC):
     def __eq__(self, other: object) -> bool:
         if type(other) is not type(self):
             return NotImplemented
-        return all(
-            np.array_equal(getattr(self, name), getattr(other, name)) for name in (*self._sums, *self._fixed)
-        )
+        return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in (*self._sums, *self._fixed))
 
     __hash__ = None  # type: ignore[assignment]  # it changes with data
 
@@ -293,9 +291,7 @@ def _dirichlet_counts(values: Any, name: str) -> FloatArray:
         raise PosteriorError(f"{name} must have the shape [B, K] or [K], got {np.shape(values)}")
     negative = counts < 0.0
     if negative.any():
-        raise PosteriorError(
-            f"{name}{first_index(negative)} is {counts[negative][0]}, expected a number >= 0"
-        )
+        raise PosteriorError(f"{name}{first_index(negative)} is {counts[negative][0]}, expected a number >= 0")
     empty = counts.sum(axis=1) == 0.0
     if empty.any():
         raise PosteriorError(f"{name}{first_index(empty)} is all zero: no outcome of that source can happen")
@@ -579,9 +575,7 @@ class LinearGaussianPosterior(_Posterior):
         """
         contexts, rewards = self._contexts(context), finite_array(reward, "reward")
         if rewards.shape != contexts.shape[:-1]:
-            raise DataError(
-                f"reward has shape {rewards.shape}, expected {contexts.shape[:-1]}, one per context"
-            )
+            raise DataError(f"reward has shape {rewards.shape}, expected {contexts.shape[:-1]}, one per context")
         for name, array in (("context", contexts), ("reward", rewards)):
             huge = np.abs(array) > 1e150
             if huge.any():

@@ -1,0 +1,375 @@
+"""The only Bellman code: what one step ahead is worth, for known models and under a posterior.
+
+For a value function V the three operators give every admissible pair (s, a) a number Q(s, a):
+
+    risk-neutral     r(s, a) + gamma sum_s' P(s' | s, a) V(s')
+    sampled          rho of the N numbers Z_i = r_i(s, a) + sum_k theta_i[b, k] (r(s, a, k) + gamma V(next(s, a, k)))
+    exact            CVaR_alpha of the same Z under theta[b] ~ Dirichlet(psi[b]),      b = source(s, a)
+
+The second is the approximate Bayesian-risk operator T-hat of the paper (with any spectral rho in place of CVaR),
+the third is T^psi itself. All are monotone, and shift with V: adding c to V adds gamma c to Q, times the row sum where
+rows do not sum to one. Hence maximising over actions, or following a policy, gives a gamma-contraction with MacQueen's
+bounds (see :mod:`prudent.solver`).
+
+Each is also concave and piecewise smooth in V with a known gradient: probabilities of outcomes, which for CVaR
+are those of the tail. ``linearise`` returns them as an ordinary Markov chain with rewards that touches the
+operator at V; solving that chain is the Newton step.
+
+Pairs are numbered s * A + a. Operators answer for the pairs they are asked about: all of them for control, one per
+state for a fixed policy.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from ._checks import FloatArray, IntArray
+from ._dirichlet import tail_of_row
+from ._kernel import kernel, over_rows
+from .risk import RiskMeasure
+
+__all__ = ["ExactOperator", "ExpectedOperator", "Operator", "SampledOperator", "greedy"]
+
+EPS = float(np.finfo(np.float64).eps)
+
+
+class Operator(ABC):
+    """One Bellman operator on a model with S states and A actions."""
+
+    n_states: int
+    n_actions: int
+    discount: float
+    row_sums: tuple[float, float] = (1.0, 1.0)  # least and greatest over the admissible pairs
+
+    @abstractmethod
+    def backup(self, value: FloatArray, pairs: IntArray, q: FloatArray) -> float:
+        """Write Q(s, a) into ``q`` [S*A] for ``pairs`` and return a bound on the rounding error of these numbers."""
+
+    @abstractmethod
+    def linearise(self, value: FloatArray, pairs: IntArray) -> tuple[sparse.csr_array, FloatArray]:
+        """Return P [S, S] and r [S] of the chain that follows ``pairs`` [S] and touches the operator at ``value``.
+
+        Must be called after ``backup`` at the same ``value`` for a superset of ``pairs``.
+        """
+
+
+class ExpectedOperator(Operator):
+    """Risk-neutral: a known model, Bellman's equation of the paper's Section 2."""
+
+    def __init__(self, transition: sparse.csr_array, reward: FloatArray, discount: float) -> None:
+        """``transition`` (S*A) x S in CSR with 32-bit or 64-bit indices, ``reward`` [S, A]."""
+        self.n_states, self.n_actions = reward.shape
+        self.discount = discount
+        self._matrix = transition
+        self._rows = (transition.indptr, transition.indices, transition.data)
+        self._reward = reward.reshape(-1)
+        self._longest = int(np.diff(transition.indptr).max(initial=0))
+
+    @classmethod
+    def of_outcomes(
+        cls,
+        source: IntArray,
+        next_state: npt.NDArray[np.int32],
+        reward: FloatArray,
+        discount: float,
+        theta: FloatArray,
+    ) -> ExpectedOperator:
+        """Return the operator of an uncertain model whose outcome probabilities are ``theta`` [B, K]."""
+        n_states, n_actions, n_outcomes = next_state.shape
+        weights = np.where(source[..., np.newaxis] >= 0, theta[source], 0.0)  # [S, A, K]
+        entries = np.flatnonzero(weights.reshape(-1) > 0.0)
+        kept = np.bincount(entries // n_outcomes, minlength=n_states * n_actions)
+        indptr = np.concatenate(([0], np.cumsum(kept))).astype(np.int32)
+        matrix = sparse.csr_array(
+            (weights.reshape(-1)[entries], next_state.reshape(-1)[entries], indptr),
+            shape=(n_states * n_actions, n_states),
+        )
+        return cls(matrix, np.einsum("sak,sak->sa", weights, reward), discount)
+
+    def backup(self, value: FloatArray, pairs: IntArray, q: FloatArray) -> float:
+        """See :meth:`Operator.backup`."""
+        biggest = _expected(*self._rows, self._reward, self.discount, value, pairs, q)
+        return (self._longest + 3) * EPS * biggest
+
+    def linearise(self, value: FloatArray, pairs: IntArray) -> tuple[sparse.csr_array, FloatArray]:
+        """See :meth:`Operator.linearise`; the operator of a policy is linear, so ``value`` does not matter."""
+        return self._matrix[pairs], self._reward[pairs]
+
+
+@kernel
+def _expected(indptr, indices, data, reward, discount, value, pairs, q):
+    top = 0.0
+    for s in range(value.size):
+        top = max(top, abs(value[s]))
+    biggest = 0.0
+    for i in range(pairs.size):
+        p = pairs[i]
+        total = 0.0
+        for j in range(indptr[p], indptr[p + 1]):
+            total += data[j] * value[indices[j]]
+        q[p] = reward[p] + discount * total
+        biggest = max(biggest, abs(reward[p]))
+    return biggest + discount * top
+
+
+class _OutcomeOperator(Operator):
+    """What the sampled and the exact operator share: outcomes with known consequences, unknown probabilities."""
+
+    def __init__(
+        self, source: IntArray, next_state: npt.NDArray[np.int32], reward: FloatArray, discount: float
+    ) -> None:
+        """``source`` [S, A], ``next_state`` and ``reward`` [S, A, K]; a next state of -1: no such outcome."""
+        self.n_states, self.n_actions, self.n_outcomes = next_state.shape
+        self.discount = discount
+        self._model = (
+            source.reshape(-1),
+            next_state.reshape(-1, self.n_outcomes),
+            reward.reshape(-1, self.n_outcomes),
+        )
+
+    def _chain(
+        self, weights: FloatArray, pairs: IntArray, extra_reward: FloatArray | None = None
+    ) -> tuple[sparse.csr_array, FloatArray]:
+        """Return the chain in which pair i has outcome probabilities ``weights[i]`` [S, K]."""
+        _, next_state, reward = self._model
+        targets = np.maximum(next_state[pairs], 0)  # absent outcomes have weight zero
+        indptr = np.arange(0, targets.size + 1, self.n_outcomes, dtype=np.int32)
+        chain = sparse.csr_array(
+            (weights.reshape(-1), targets.reshape(-1), indptr), shape=(self.n_states, self.n_states)
+        )
+        gain = np.einsum("ik,ik->i", weights, reward[pairs])
+        return chain, gain if extra_reward is None else gain + extra_reward
+
+
+class SampledOperator(_OutcomeOperator):
+    """A spectral risk of N posterior draws: the paper's approximate Bayesian-risk operator."""
+
+    def __init__(
+        self,
+        source: IntArray,
+        next_state: npt.NDArray[np.int32],
+        reward: FloatArray,
+        discount: float,
+        theta: FloatArray,
+        risk: RiskMeasure,
+        reward_draws: FloatArray | None = None,
+        threads: int = 1,
+    ) -> None:
+        """``theta`` [N, B, K]; ``reward_draws`` [N, S, A] are added to the rewards of the model."""
+        super().__init__(source, next_state, reward, discount)
+        n_draws = theta.shape[0]
+        # draws last: the sum over outcomes then runs over contiguous draws, at vector speed
+        self._theta = np.ascontiguousarray(np.moveaxis(theta, 0, -1))  # [B, K, N]
+        if reward_draws is None:
+            self._reward_draws = np.zeros((0, 0))
+        else:
+            self._reward_draws = np.ascontiguousarray(reward_draws.reshape(n_draws, -1).T)  # [S*A, N]
+        lowest = risk.lowest_weights(n_draws)
+        self._weights = np.ascontiguousarray(lowest)
+        self._is_mean = bool(lowest.size == n_draws and (lowest == lowest[0]).all())
+        self._threads = threads
+
+    def backup(self, value: FloatArray, pairs: IntArray, q: FloatArray) -> float:
+        """See :meth:`Operator.backup`."""
+        biggest = over_rows(
+            lambda i, j: _sampled(
+                pairs[i:j], *self._model, self.discount, self._theta, self._reward_draws, self._weights, self._is_mean,
+                value, q,
+            ),
+            pairs.size,
+            self._threads,
+            smallest=max(1, 200_000 // (self.n_outcomes * self._theta.shape[2])),
+        )  # fmt: skip
+        return (self.n_outcomes + self._weights.size + 4) * EPS * max(biggest)
+
+    def linearise(self, value: FloatArray, pairs: IntArray) -> tuple[sparse.csr_array, FloatArray]:
+        """See :meth:`Operator.linearise`: the mean over the tail draws, in their sorted order at ``value``."""
+        weights = np.empty((pairs.size, self.n_outcomes))
+        extra = np.zeros(pairs.size)
+        _tail_draws(
+            pairs, *self._model, self.discount, self._theta, self._reward_draws, self._weights, self._is_mean,
+            value, weights, extra,
+        )  # fmt: skip
+        return self._chain(weights, pairs, extra)
+
+
+@kernel
+def _draws_of_pair(p, source, next_state, reward, discount, theta, reward_draws, value, z):
+    """Write the N numbers Z_i of pair p into z; return the largest outcome value in size."""
+    n = z.size
+    biggest = 0.0
+    if reward_draws.size:
+        for i in range(n):
+            z[i] = reward_draws[p, i]
+            biggest = max(biggest, abs(z[i]))
+    else:
+        z[:] = 0.0
+    extra = biggest
+    rows = theta[source[p]]
+    for k in range(next_state.shape[1]):
+        if next_state[p, k] >= 0:
+            y = reward[p, k] + discount * value[next_state[p, k]]
+            biggest = max(biggest, abs(y) + extra)
+            row = rows[k]
+            for i in range(n):
+                z[i] += row[i] * y
+    return biggest
+
+
+@kernel
+def _select(z, order, m):
+    """Rearrange ``order`` so that its first m places index the m lowest of z, ascending (quickselect, then sort)."""
+    lo, hi = 0, order.size - 1
+    while lo < hi and m < order.size:
+        middle = z[order[(lo + hi) // 2]]
+        i, j = lo, hi
+        while i <= j:
+            while z[order[i]] < middle:
+                i += 1
+            while z[order[j]] > middle:
+                j -= 1
+            if i <= j:
+                order[i], order[j] = order[j], order[i]
+                i += 1
+                j -= 1
+        if m - 1 <= j:
+            hi = j
+        elif m - 1 >= i:
+            lo = i
+        else:
+            break
+    if m > 1:
+        ranked = order[:m][np.argsort(z[order[:m]])]
+        order[:m] = ranked
+
+
+@kernel
+def _spectral(z, order, weights):
+    """Return the sum of ``weights`` times the lowest draws in ascending order; ``order`` ends up sorting them."""
+    if weights.size == 1:
+        low = 0
+        for i in range(1, z.size):
+            if z[i] < z[low]:
+                low = i
+        order[0] = low
+        return z[low] * weights[0]
+    for i in range(z.size):
+        order[i] = i
+    _select(z, order, weights.size)
+    total = 0.0
+    for i in range(weights.size):
+        total += weights[i] * z[order[i]]
+    return total
+
+
+@kernel
+def _sampled(pairs, source, next_state, reward, discount, theta, reward_draws, weights, is_mean, value, q):
+    n = theta.shape[2]
+    z = np.empty(n)
+    order = np.empty(n, np.int64)
+    biggest = 0.0
+    for i in range(pairs.size):
+        p = pairs[i]
+        size = _draws_of_pair(p, source, next_state, reward, discount, theta, reward_draws, value, z)
+        biggest = max(biggest, size)
+        q[p] = z.mean() if is_mean else _spectral(z, order, weights)
+    return biggest
+
+
+@kernel
+def _tail_draws(
+    pairs, source, next_state, reward, discount, theta, reward_draws, weights, is_mean, value, means, extra
+):
+    n = theta.shape[2]
+    z = np.empty(n)
+    order = np.empty(n, np.int64)
+    for i in range(pairs.size):
+        p = pairs[i]
+        _draws_of_pair(p, source, next_state, reward, discount, theta, reward_draws, value, z)
+        if is_mean:
+            for j in range(n):
+                order[j] = j
+        else:
+            _spectral(z, order, weights)
+        for k in range(next_state.shape[1]):
+            row = theta[source[p], k]
+            mean = 0.0
+            for j in range(weights.size):
+                mean += weights[j] * row[order[j]]
+            means[i, k] = mean if next_state[p, k] >= 0 else 0.0
+        if reward_draws.size:
+            for j in range(weights.size):
+                extra[i] += weights[j] * reward_draws[p, order[j]]
+
+
+class ExactOperator(_OutcomeOperator):
+    """CVaR under Dirichlet posteriors without sampling: the paper's operator T^psi itself."""
+
+    def __init__(
+        self,
+        source: IntArray,
+        next_state: npt.NDArray[np.int32],
+        reward: FloatArray,
+        discount: float,
+        counts: FloatArray,
+        alpha: float,
+        threads: int = 1,
+    ) -> None:
+        """``counts`` [B, K], zero where an outcome cannot happen."""
+        super().__init__(source, next_state, reward, discount)
+        pairs = self.n_states * self.n_actions
+        self._counts = counts
+        self._tail = 1.0 - alpha
+        self._start = np.full(pairs, np.nan)
+        self._means = np.zeros((pairs, self.n_outcomes))
+        self._threads = threads
+
+    def backup(self, value: FloatArray, pairs: IntArray, q: FloatArray) -> float:
+        """See :meth:`Operator.backup`. Each pair starts from its own quantile of the last time."""
+        errors = over_rows(
+            lambda i, j: _exact(
+                pairs[i:j], *self._model, self.discount, self._counts, self._tail, value, self._start, self._means, q
+            ),
+            pairs.size,
+            self._threads,
+            smallest=16,
+        )  # fmt: skip
+        return max(errors)
+
+    def linearise(self, value: FloatArray, pairs: IntArray) -> tuple[sparse.csr_array, FloatArray]:
+        """See :meth:`Operator.linearise`: the tail means, kept from the last backup."""
+        return self._chain(self._means[pairs], pairs)
+
+
+@kernel
+def _exact(pairs, source, next_state, reward, discount, counts, tail, value, start, means, q):
+    n = next_state.shape[1]
+    y = np.zeros(n)
+    work = np.empty((6, n + 1))
+    worst = 0.0
+    for i in range(pairs.size):
+        p = pairs[i]
+        size = 0.0
+        for k in range(n):
+            if next_state[p, k] >= 0:
+                y[k] = reward[p, k] + discount * value[next_state[p, k]]
+                size = max(size, abs(y[k]))
+        q[p], _, start[p], error = tail_of_row(y, counts[source[p]], tail, start[p], work, means[p])
+        worst = max(worst, error + 2.0 * EPS * size)
+    return worst
+
+
+@kernel
+def greedy(q, value, policy):
+    """Write the best entry of each row of ``q`` [S, A] into ``value``, its action (the first of ties) into ``policy``."""
+    for s in range(q.shape[0]):
+        best = 0
+        for a in range(1, q.shape[1]):
+            if q[s, a] > q[s, best]:
+                best = a
+        value[s] = q[s, best]
+        policy[s] = best

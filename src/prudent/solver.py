@@ -1,0 +1,372 @@
+"""Solvers with a certificate: value iteration and safeguarded Newton.
+
+Let T be a Bellman operator of :mod:`prudent.bellman`, for control or for a fixed policy: monotone, and shifted by
+gamma sigma c when c is added to V, where sigma, the row sum, lies in [sigma_min, sigma_max] (exactly one unless
+the model terminates). With lo, hi the extremes of TV - V and g = gamma sigma, the fixed point obeys MacQueen's bounds
+
+    TV + lower <= V* <= TV + upper,      upper = hi g/(1 - g),   lower = lo g/(1 - g),
+
+with sigma_max where that widens the bounds and sigma_min elsewhere. A solution is the middle of these bounds, and
+``error_bound`` half their distance plus what rounding can add: the operator's own error eta enters as
+eta/(1 - gamma). The bound holds for the fixed point of the numbers as given. It cannot fall below a floor of about
+eta/(1 - gamma), and a solver that meets the floor stops there and says so.
+
+Value iteration repeats V <- TV, for a number of sweeps (as the paper does) or until the bound meets a tolerance.
+
+Newton solves the chain that touches T at V (greedy actions and, under CVaR, the outcome probabilities of the
+tail). For a known model that is policy iteration; a max-min problem has no global guarantee, so a step is kept only
+if it narrows the bounds by the factor gamma at least, as a sweep would; otherwise the sweep is taken. Chains of up to
+``DENSE`` states are solved directly, larger ones by BiCGStab, started from V, to a fraction of the current distance.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ._checks import FloatArray, IntArray, finite_array, index_array, positive, whole_number
+from ._progress import Progress
+from .bellman import EPS, ExpectedOperator, Operator, greedy
+from .errors import ConvergenceWarning, ModelError, ParameterError
+from .mdp import MDP, UncertainMDP
+
+if TYPE_CHECKING:
+    import xarray
+
+__all__ = ["Options", "Solution", "evaluate", "solve", "solve_operator"]
+
+DENSE = 300  # chains of up to this many states are solved by elimination
+INNER = 0.02  # a Krylov solve stops at this fraction of the outer residual: more would be lost in the next step
+CAP = {"newton": 1_000, "value_iteration": 1_000_000}
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """A value function with its certificate, as :func:`solve` and :class:`BayesianRiskMDP` return it."""
+
+    value: FloatArray  # [S]
+    policy: IntArray  # [S] the greedy action, or the policy that was evaluated
+    q: FloatArray  # [S, A] one step ahead of value; minus infinity where an action is not admissible
+    residual: float  # largest |TV - V| where the solver stopped, V shifted to the middle of its bounds
+    error_bound: float  # certified: no entry of value is further than this from the fixed point
+    iterations: int  # backups of the whole model
+    converged: bool  # error_bound <= tol; with a given number of sweeps: the sweeps were done
+    message: str  # why the solver stopped
+    states: tuple[Any, ...] | None = None
+    actions: tuple[Any, ...] | None = None
+
+    @property
+    def policy_names(self) -> tuple[Any, ...]:
+        """The policy by the names of its actions (numbers where actions have no names)."""
+        return tuple(int(a) if self.actions is None else self.actions[a] for a in self.policy)
+
+    def to_xarray(self) -> xarray.Dataset:
+        """Return value, policy and q labelled by state and action, the certificate as attributes."""
+        import xarray
+
+        states = np.arange(self.value.size) if self.states is None else _labels(self.states)
+        actions = np.arange(self.q.shape[1]) if self.actions is None else _labels(self.actions)
+        return xarray.Dataset(
+            {
+                "value": ("state", self.value),
+                "policy": ("state", actions[self.policy]),
+                "q": (("state", "action"), self.q),
+            },
+            coords={"state": states, "action": actions},
+            attrs={
+                "residual": self.residual,
+                "error_bound": self.error_bound,
+                "iterations": self.iterations,
+                "converged": int(self.converged),
+                "message": self.message,
+            },
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"Solution({self.value.size} states, value {self.value.min():.6g} to {self.value.max():.6g}, "
+            f"error bound {self.error_bound:.2g}, {self.message})"
+        )
+
+
+def solve(
+    mdp: MDP,
+    tol: float = 1e-8,
+    *,
+    method: str = "newton",
+    sweeps: int | None = None,
+    start: Any = None,
+    max_iterations: int | None = None,
+) -> Solution:
+    """Return the optimal values and policy of a known model, certified to ``tol``.
+
+    ``method`` is ``"newton"`` (policy iteration that stops on certified bounds) or ``"value_iteration"``; ``sweeps``
+    asks for exactly that many sweeps of value iteration instead of a tolerance. ``start`` [S] is a first guess.
+
+    >>> machine = MDP([[[0.9, 0.1], [1.0, 0.0]], [[0.0, 1.0], [1.0, 0.0]]], [[5.0, 4.0], [0.0, -3.0]], discount=0.9)
+    >>> solution = solve(machine)
+    >>> solution.policy, solution.value.round(6)
+    (array([0, 1]), array([43.394495, 36.055046]))
+    """
+    return solve_operator(_known(mdp), mdp, None, Options(tol, method, sweeps, start, max_iterations))
+
+
+def evaluate(
+    mdp: MDP,
+    policy: Any,
+    tol: float = 1e-8,
+    *,
+    method: str = "newton",
+    sweeps: int | None = None,
+    start: Any = None,
+    max_iterations: int | None = None,
+) -> Solution:
+    """Return the values of ``policy`` [S] in a known model, certified to ``tol``; options as for :func:`solve`.
+
+    >>> evaluate(MDP([[[1.0], [1.0]]], [[1.0, 2.0]], discount=0.5), [0]).value
+    array([2.])
+    """
+    return solve_operator(_known(mdp), mdp, policy, Options(tol, method, sweeps, start, max_iterations))
+
+
+def _known(mdp: MDP) -> ExpectedOperator:
+    if not isinstance(mdp, MDP):
+        hint = "; use BayesianRiskMDP(model, posterior, alpha)" if isinstance(mdp, UncertainMDP) else ""
+        raise ModelError(f"expected an MDP, got {type(mdp).__name__}{hint}")
+    operator = ExpectedOperator(mdp.transition, mdp.reward, mdp.discount)
+    sums = mdp.transition.sum(axis=1)[mdp.admissible.reshape(-1)]
+    operator.row_sums = (float(sums.min()), float(sums.max()))
+    return operator
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to solve; see :func:`solve` for the meaning of each."""
+
+    tol: float = 1e-8
+    method: str = "newton"
+    sweeps: int | None = None
+    start: Any = None
+    max_iterations: int | None = None
+
+    def __post_init__(self) -> None:
+        positive(self.tol, "tol")
+        if self.method not in CAP:
+            raise ParameterError(f"method must be one of {', '.join(map(repr, CAP))}, got {self.method!r}")
+        if self.sweeps is not None:
+            whole_number(self.sweeps, "sweeps")
+        if self.max_iterations is not None:
+            whole_number(self.max_iterations, "max_iterations")
+
+    def first(self, n_states: int, default: FloatArray | None = None) -> FloatArray:
+        """Return a copy of the value function to start from."""
+        if self.start is None:
+            return np.zeros(n_states) if default is None else default
+        start = finite_array(self.start, "start", ndim=1, error=ParameterError)
+        if start.size != n_states:
+            raise ParameterError(f"start has {start.size} values, the model has {n_states} states")
+        return start.copy()
+
+
+def solve_operator(
+    operator: Operator,
+    model: MDP | UncertainMDP,
+    policy: Any,
+    options: Options,
+    default_start: FloatArray | None = None,
+) -> Solution:
+    """Return the fixed point of ``operator`` on ``model``, for control or (``policy`` [S]) evaluation."""
+    actions = None if policy is None else _checked_policy(policy, model)
+    value = options.first(model.n_states, default_start)
+    iteration = _Iteration(operator, model.admissible, actions)
+    if options.sweeps is not None:
+        end = iteration.sweep(value, options.sweeps)
+    else:
+        cap = options.max_iterations or CAP[options.method]
+        end = iteration.to_tolerance(value, options.tol, cap, newton=options.method == "newton")
+    if not end.converged and end.capped:
+        warnings.warn(end.message, ConvergenceWarning, stacklevel=3)
+    at = end.point
+    q = np.where(model.admissible, np.nan, -np.inf).reshape(-1)
+    q[iteration.pairs] = at.q + end.shift
+    return Solution(
+        value=at.swept + end.shift,
+        policy=at.actions,
+        q=q.reshape(model.admissible.shape),
+        residual=at.residual,
+        error_bound=end.error,
+        iterations=end.iterations,
+        converged=end.converged,
+        message=end.message,
+        states=model.states,
+        actions=model.actions,
+    )
+
+
+class _Point(NamedTuple):
+    """A value function V and what one backup told about the fixed point."""
+
+    swept: FloatArray  # [S] TV
+    actions: IntArray  # [S] greedy at V
+    q: FloatArray  # Q of the pairs at V
+    lower: float  # TV + lower <= V* <= TV + upper, were it not for rounding
+    upper: float
+    noise: float  # what rounding can add to the distance from V*
+    residual: float
+
+    @property
+    def width(self) -> float:
+        return self.upper - self.lower
+
+    @property
+    def middle(self) -> float:
+        return 0.5 * (self.lower + self.upper)
+
+    @property
+    def error(self) -> float:
+        return 0.5 * self.width + self.noise
+
+
+class _End(NamedTuple):
+    """Where an iteration stopped, and why."""
+
+    point: _Point
+    shift: float
+    error: float
+    iterations: int
+    converged: bool
+    capped: bool
+    message: str
+
+
+class _Iteration:
+    """Repeated backups of one operator, for control or for one policy."""
+
+    def __init__(self, operator: Operator, admissible: npt.NDArray[np.bool_], actions: IntArray | None) -> None:
+        self.operator = operator
+        self.fixed = actions
+        n_states, n_actions = admissible.shape
+        self.first_pair = np.arange(0, n_states * n_actions, n_actions)
+        self.pairs = np.flatnonzero(admissible) if actions is None else self.first_pair + actions
+        self.all_q = np.full(admissible.size, -np.inf)
+        self.shape = admissible.shape
+        self.iterations = 0
+        least, greatest = (operator.discount * s for s in operator.row_sums)
+        self.narrow, self.wide = least / (1.0 - least), greatest / (1.0 - greatest)
+        self.contraction = greatest
+
+    def at(self, value: FloatArray) -> _Point:
+        """Back ``value`` up once and bound the fixed point."""
+        self.iterations += 1
+        eta = self.operator.backup(value, self.pairs, self.all_q)
+        q = self.all_q[self.pairs]
+        if self.fixed is None:
+            swept, actions = np.empty(value.size), np.empty(value.size, np.int64)
+            greedy(self.all_q.reshape(self.shape), swept, actions)
+        else:
+            swept, actions = q, self.fixed
+        change = swept - value
+        low, high = float(change.min()), float(change.max())
+        eta += EPS * (float(abs(swept).max()) + max(abs(low), abs(high)))
+        lower = low * (self.wide if low < 0.0 else self.narrow)
+        upper = high * (self.wide if high > 0.0 else self.narrow)
+        noise = eta * (1.0 + self.wide) + 2.0 * EPS * max(abs(lower), abs(upper))
+        residual = 0.5 * (high - low) if self.narrow == self.wide else max(abs(low), abs(high))
+        return _Point(swept, actions, q, lower, upper, noise, residual)
+
+    def sweep(self, value: FloatArray, sweeps: int) -> _End:
+        """Apply the operator ``sweeps`` times, as the paper does, and certify the result."""
+        progress = Progress("sweeping")
+        for _ in range(sweeps):
+            point = self.at(value)
+            value = point.swept
+            progress.show(f"sweep {self.iterations} of {sweeps}, error bound {point.error:.1e}")
+        progress.close()
+        error = max(abs(point.lower), abs(point.upper)) + point.noise
+        message = f"stopped after {sweeps} sweep{'s' * (sweeps > 1)} as asked"
+        return _End(point, 0.0, error, self.iterations, True, False, message)
+
+    def to_tolerance(self, value: FloatArray, tol: float, cap: int, newton: bool) -> _End:
+        """Iterate until the certified error is at most ``tol``, rounding forbids more, or ``cap`` backups are done."""
+        best: _Point | None = None
+        kept: _Point | None = None  # where the Newton step on trial started
+        stale = 0
+        progress = Progress("solving")
+        while True:
+            point = self.at(value)
+            progress.show(f"backup {self.iterations}, error bound {point.error:.1e}")
+            if best is None or point.error < 0.9 * best.error:
+                stale = 0
+            else:
+                stale += 1
+            if best is None or point.error < best.error:
+                best = point
+            reason = self._reason(best, point, tol, cap, stale)
+            if reason:
+                progress.close()
+                capped = reason.startswith("stopped at the cap")
+                return _End(best, best.middle, best.error, self.iterations, best.error <= tol, capped, reason)
+            if not newton:
+                value = point.swept
+            elif kept is not None and point.width > self.contraction * kept.width:
+                value, kept = (
+                    kept.swept + kept.middle,
+                    None,
+                )  # the sweep from there; accepted unseen, it contracts
+            else:
+                kept = point
+                value = self._newton(value, point)
+
+    def _reason(self, best: _Point, point: _Point, tol: float, cap: int, stale: int) -> str:
+        if best.error <= tol:
+            return f"error bound {best.error:.2g} <= {tol:g} after {self.iterations} backups"
+        if 0.5 * best.width <= best.noise or (stale >= 4 and best.width <= 100.0 * best.noise):
+            return (
+                f"error bound {best.error:.2g} is as small as rounding allows; "
+                f"{tol:g} would need more than 64-bit floats"
+            )
+        if self.iterations >= cap:
+            return f"stopped at the cap of {cap} backups with error bound {best.error:.2g} > {tol:g}"
+        return ""
+
+    def _newton(self, value: FloatArray, point: _Point) -> FloatArray:
+        """Return the values of the chain that touches the operator at ``value``."""
+        chain, reward = self.operator.linearise(value, self.first_pair + point.actions)
+        discount = self.operator.discount
+        if value.size <= DENSE:
+            matrix = chain.toarray()
+            matrix *= -discount
+            matrix.flat[:: value.size + 1] += 1.0
+            return np.linalg.solve(matrix, reward)
+        from scipy.sparse.linalg import LinearOperator, bicgstab
+
+        identity_minus = LinearOperator(chain.shape, matvec=lambda x: x - discount * (chain @ x), dtype=np.float64)
+        guess = point.swept + point.middle
+        target = INNER * point.residual * np.sqrt(value.size)
+        answer, _ = bicgstab(identity_minus, reward, x0=guess, rtol=0.0, atol=target, maxiter=1000)
+        return answer if np.isfinite(answer).all() else guess
+
+
+def _checked_policy(policy: Any, model: MDP | UncertainMDP) -> IntArray:
+    """Return a policy given by action numbers or names as int64 [S]."""
+    if len(policy) != model.n_states:
+        raise ParameterError(f"policy has {len(policy)} actions, the model has {model.n_states} states")
+    if model.actions is not None and not isinstance(policy, np.ndarray):
+        policy = [model.action_index(a) if isinstance(a, str) or a in model.actions else a for a in policy]
+    actions = index_array(policy, "policy", model.n_actions, ParameterError)
+    barred = ~model.admissible[np.arange(model.n_states), actions]
+    if barred.any():
+        state = int(np.argmax(barred))
+        raise ParameterError(f"policy[{state}] is action {actions[state]}, which is not admissible in state {state}")
+    return actions
+
+
+def _labels(names: tuple[Any, ...]) -> npt.NDArray[Any]:
+    """Return names as a one-dimensional array, also where each name is a tuple."""
+    array = np.empty(len(names), dtype=object)
+    array[:] = names
+    return array
