@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any, TypeVar
 
 import numba
@@ -21,37 +22,40 @@ __all__ = ["default_threads", "kernel", "over_rows"]
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+def _source_stamp() -> tuple[float, int]:
+    """Return the newest change and the total size of our files that hold kernels."""
+    files = [file for file in Path(__file__).parent.rglob("*.py") if b"@kernel" in file.read_bytes()]
+    stats = [file.stat() for file in files]
+    return max(stat.st_mtime for stat in stats), sum(stat.st_size for stat in stats)
+
+
+_STAMP = _source_stamp()
+
+
 def kernel(function: F) -> F:
     """Compile ``function`` on first call: no GIL, cached on disk, NumPy's rules for division."""
-    compiled: F = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
-    return compiled
+    compiled: Any = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+    # Numba's cache looks only at the file that holds a kernel; a change in a kernel that it calls from another file
+    # would go unseen and the old machine code run on. Hence one stamp for all our kernels.
+    compiled._cache._cache_file._source_stamp = _STAMP
+    return compiled  # type: ignore[no-any-return]
 
 
 class _CompilationNotice(event.Listener):  # type: ignore[misc]
-    """Says on stderr, once per process, that kernels are being compiled and how long that took."""
+    """Says on stderr, once per process, that kernels are being compiled: it takes seconds, once per installation."""
 
     def __init__(self) -> None:
-        self._started = 0.0
-        self._depth = 0
         self._said = False
 
     def on_start(self, event: Any) -> None:
-        if not self._ours(event):
-            return
-        if self._depth == 0 and not self._said:
-            self._said = True
-            print("prudent: compiling kernels, once per installation ...", file=sys.stderr, flush=True)
-        self._depth += 1
-
-    def on_end(self, event: Any) -> None:
-        if self._ours(event):
-            self._depth -= 1
-
-    @staticmethod
-    def _ours(event: Any) -> bool:
         dispatcher = (event.data or {}).get("dispatcher")
         module = getattr(getattr(dispatcher, "py_func", None), "__module__", "") or ""
-        return module.startswith("prudent")
+        if not self._said and module.startswith("prudent"):
+            self._said = True
+            print("prudent: compiling kernels, once per installation ...", file=sys.stderr, flush=True)
+
+    def on_end(self, event: Any) -> None:
+        pass
 
 
 event.register("numba:compile", _CompilationNotice())

@@ -22,6 +22,7 @@ state for a fixed policy.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -32,9 +33,47 @@ from ._dirichlet import tail_of_row
 from ._kernel import kernel, over_rows
 from .risk import RiskMeasure
 
-__all__ = ["ExactOperator", "ExpectedOperator", "Operator", "SampledOperator", "greedy"]
+__all__ = ["Chain", "ExactOperator", "ExpectedOperator", "Operator", "SampledOperator", "greedy", "keep_close"]
 
 EPS = float(np.finfo(np.float64).eps)
+
+
+class Chain(NamedTuple):
+    """A Markov chain with rewards, its transition matrix in CSR form (entries of one row may repeat a column)."""
+
+    indptr: npt.NDArray[np.int64]
+    indices: npt.NDArray[np.int32]
+    data: FloatArray
+    reward: FloatArray  # [S]
+
+    def dense(self) -> FloatArray:
+        """Return the transition matrix [S, S]."""
+        matrix = np.zeros((self.reward.size, self.reward.size))
+        _fill(self.indptr, self.indices, self.data, matrix)
+        return matrix
+
+
+@kernel
+def _fill(indptr, indices, data, matrix):
+    for s in range(matrix.shape[0]):
+        for j in range(indptr[s], indptr[s + 1]):
+            matrix[s, indices[j]] += data[j]
+
+
+@kernel
+def _rows_of(indptr, indices, data, rows):
+    """Return the given rows of a CSR matrix, packed: repeated products then stay in cache."""
+    start = np.zeros(rows.size + 1, np.int64)
+    for i in range(rows.size):
+        start[i + 1] = start[i] + indptr[rows[i] + 1] - indptr[rows[i]]
+    columns = np.empty(start[-1], np.int32)
+    entries = np.empty(start[-1])
+    for i in range(rows.size):
+        shift = indptr[rows[i]] - start[i]
+        for j in range(start[i], start[i + 1]):
+            columns[j] = indices[j + shift]
+            entries[j] = data[j + shift]
+    return start, columns, entries
 
 
 class Operator(ABC):
@@ -50,8 +89,8 @@ class Operator(ABC):
         """Write Q(s, a) into ``q`` [S*A] for ``pairs`` and return a bound on the rounding error of these numbers."""
 
     @abstractmethod
-    def linearise(self, value: FloatArray, pairs: IntArray) -> tuple[sparse.csr_array, FloatArray]:
-        """Return P [S, S] and r [S] of the chain that follows ``pairs`` [S] and touches the operator at ``value``.
+    def linearise(self, value: FloatArray, pairs: IntArray) -> Chain:
+        """Return the chain that follows ``pairs`` [S] and touches the operator at ``value``.
 
         Must be called after ``backup`` at the same ``value`` for a superset of ``pairs``.
         """
@@ -64,7 +103,6 @@ class ExpectedOperator(Operator):
         """``transition`` (S*A) x S in CSR with 32-bit or 64-bit indices, ``reward`` [S, A]."""
         self.n_states, self.n_actions = reward.shape
         self.discount = discount
-        self._matrix = transition
         self._rows = (transition.indptr, transition.indices, transition.data)
         self._reward = reward.reshape(-1)
         self._longest = int(np.diff(transition.indptr).max(initial=0))
@@ -95,9 +133,9 @@ class ExpectedOperator(Operator):
         biggest = _expected(*self._rows, self._reward, self.discount, value, pairs, q)
         return (self._longest + 3) * EPS * biggest
 
-    def linearise(self, value: FloatArray, pairs: IntArray) -> tuple[sparse.csr_array, FloatArray]:
+    def linearise(self, value: FloatArray, pairs: IntArray) -> Chain:
         """See :meth:`Operator.linearise`; the operator of a policy is linear, so ``value`` does not matter."""
-        return self._matrix[pairs], self._reward[pairs]
+        return Chain(*_rows_of(*self._rows, pairs), self._reward[pairs])
 
 
 @kernel
@@ -107,10 +145,10 @@ def _expected(indptr, indices, data, reward, discount, value, pairs, q):
         top = max(top, abs(value[s]))
     biggest = 0.0
     for i in range(pairs.size):
-        p = pairs[i]
+        p = np.uint64(pairs[i])  # unsigned: no test for counting from the end, which halves the time
         total = 0.0
-        for j in range(indptr[p], indptr[p + 1]):
-            total += data[j] * value[indices[j]]
+        for j in range(np.uint64(indptr[p]), np.uint64(indptr[p + np.uint64(1)])):
+            total += data[j] * value[np.uint64(indices[j])]
         q[p] = reward[p] + discount * total
         biggest = max(biggest, abs(reward[p]))
     return biggest + discount * top
@@ -131,18 +169,13 @@ class _OutcomeOperator(Operator):
             reward.reshape(-1, self.n_outcomes),
         )
 
-    def _chain(
-        self, weights: FloatArray, pairs: IntArray, extra_reward: FloatArray | None = None
-    ) -> tuple[sparse.csr_array, FloatArray]:
+    def _chain(self, weights: FloatArray, pairs: IntArray, extra_reward: FloatArray | float = 0.0) -> Chain:
         """Return the chain in which pair i has outcome probabilities ``weights[i]`` [S, K]."""
         _, next_state, reward = self._model
         targets = np.maximum(next_state[pairs], 0)  # absent outcomes have weight zero
-        indptr = np.arange(0, targets.size + 1, self.n_outcomes, dtype=np.int32)
-        chain = sparse.csr_array(
-            (weights.reshape(-1), targets.reshape(-1), indptr), shape=(self.n_states, self.n_states)
-        )
-        gain = np.einsum("ik,ik->i", weights, reward[pairs])
-        return chain, gain if extra_reward is None else gain + extra_reward
+        indptr = np.arange(0, targets.size + 1, self.n_outcomes)
+        gain = np.einsum("ik,ik->i", weights, reward[pairs]) + extra_reward
+        return Chain(indptr, targets.reshape(-1), weights.reshape(-1), gain)
 
 
 class SampledOperator(_OutcomeOperator):
@@ -186,7 +219,7 @@ class SampledOperator(_OutcomeOperator):
         )  # fmt: skip
         return (self.n_outcomes + self._weights.size + 4) * EPS * max(biggest)
 
-    def linearise(self, value: FloatArray, pairs: IntArray) -> tuple[sparse.csr_array, FloatArray]:
+    def linearise(self, value: FloatArray, pairs: IntArray) -> Chain:
         """See :meth:`Operator.linearise`: the mean over the tail draws, in their sorted order at ``value``."""
         weights = np.empty((pairs.size, self.n_outcomes))
         extra = np.zeros(pairs.size)
@@ -340,7 +373,7 @@ class ExactOperator(_OutcomeOperator):
         )  # fmt: skip
         return max(errors)
 
-    def linearise(self, value: FloatArray, pairs: IntArray) -> tuple[sparse.csr_array, FloatArray]:
+    def linearise(self, value: FloatArray, pairs: IntArray) -> Chain:
         """See :meth:`Operator.linearise`: the tail means, kept from the last backup."""
         return self._chain(self._means[pairs], pairs)
 
@@ -373,3 +406,26 @@ def greedy(q, value, policy):
                 best = a
         value[s] = q[s, best]
         policy[s] = best
+
+
+@kernel
+def keep_close(q, value, distance, pairs):
+    """Move to the front of ``pairs`` those with q within ``distance`` of ``value``; set q of the others to -inf.
+
+    ``q`` [S, A], ``value`` [S], ``pairs`` ascending. Returns how many are kept.
+    """
+    kept = 0
+    n_actions = q.shape[1]
+    flat = q.reshape(-1)
+    s, end = 0, n_actions
+    for i in range(pairs.size):
+        p = pairs[i]
+        while p >= end:
+            s += 1
+            end += n_actions
+        if flat[p] < value[s] - distance:
+            flat[p] = -np.inf
+        else:
+            pairs[kept] = p
+            kept += 1
+    return kept

@@ -229,6 +229,8 @@ class MDP(_Tabular):
             target = self._state_labels.show(int(self.transition.indices[i]))
             raise ModelError(f"the transition probability of {pair} to {target} is {value}, expected one in [0, 1]")
         total = (self.transition @ np.ones(self.n_states)).reshape(self.admissible.shape)
+        sums = total[self.admissible]
+        self.row_sums = (float(sums.min()), float(sums.max()))
         what = "transition probabilities"
         if self.termination is not None:
             total += self.termination

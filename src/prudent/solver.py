@@ -14,8 +14,9 @@ eta/(1 - gamma), and a solver that meets the floor stops there and says so.
 Value iteration repeats V <- TV, for a number of sweeps (as the paper does) or until the bound meets a tolerance.
 
 Newton solves the chain that touches T at V (greedy actions and, under CVaR, the outcome probabilities of the
-tail). For a known model that is policy iteration; a max-min problem has no global guarantee, so a step is kept only
-if it narrows the bounds by the factor gamma at least, as a sweep would; otherwise the sweep is taken. Chains of up to
+tail). For a known model that is policy iteration. A max-min problem has no global guarantee, so Newton may lapse a
+few times in a row, never far above the best point so far; then sweeps from that point take over for a while, which always
+contract. Actions that the bounds prove suboptimal are dropped along the way. Chains of up to
 ``DENSE`` states are solved directly, larger ones by BiCGStab, started from V, to a fraction of the current distance.
 """
 
@@ -29,8 +30,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ._checks import FloatArray, IntArray, finite_array, index_array, positive, whole_number
+from ._krylov import chain_values
 from ._progress import Progress
-from .bellman import EPS, ExpectedOperator, Operator, greedy
+from .bellman import EPS, ExpectedOperator, Operator, greedy, keep_close
 from .errors import ConvergenceWarning, ModelError, ParameterError
 from .mdp import MDP, UncertainMDP
 
@@ -40,7 +42,10 @@ if TYPE_CHECKING:
 __all__ = ["Options", "Solution", "evaluate", "solve", "solve_operator"]
 
 DENSE = 300  # chains of up to this many states are solved by elimination
-INNER = 0.02  # a Krylov solve stops at this fraction of the outer residual: more would be lost in the next step
+LAPSES = 5  # Newton steps in a row that may fail to improve on the best point
+UPHILL = 10.0  # and by how much they may lie above it
+INNER = 0.01  # a Krylov solve stops at this fraction of the outer residual: more would be lost in the next step
+KRYLOV_CAP = 2_000  # matrix products in one such solve
 CAP = {"newton": 1_000, "value_iteration": 1_000_000}
 
 
@@ -138,8 +143,7 @@ def _known(mdp: MDP) -> ExpectedOperator:
         hint = "; use BayesianRiskMDP(model, posterior, alpha)" if isinstance(mdp, UncertainMDP) else ""
         raise ModelError(f"expected an MDP, got {type(mdp).__name__}{hint}")
     operator = ExpectedOperator(mdp.transition, mdp.reward, mdp.discount)
-    sums = mdp.transition.sum(axis=1)[mdp.admissible.reshape(-1)]
-    operator.row_sums = (float(sums.min()), float(sums.max()))
+    operator.row_sums = mdp.row_sums
     return operator
 
 
@@ -191,12 +195,10 @@ def solve_operator(
     if not end.converged and end.capped:
         warnings.warn(end.message, ConvergenceWarning, stacklevel=3)
     at = end.point
-    q = np.where(model.admissible, np.nan, -np.inf).reshape(-1)
-    q[iteration.pairs] = at.q + end.shift
     return Solution(
         value=at.swept + end.shift,
         policy=at.actions,
-        q=q.reshape(model.admissible.shape),
+        q=iteration.q_at(at) + end.shift,
         residual=at.residual,
         error_bound=end.error,
         iterations=end.iterations,
@@ -210,9 +212,9 @@ def solve_operator(
 class _Point(NamedTuple):
     """A value function V and what one backup told about the fixed point."""
 
+    value: FloatArray  # [S] V
     swept: FloatArray  # [S] TV
     actions: IntArray  # [S] greedy at V
-    q: FloatArray  # Q of the pairs at V
     lower: float  # TV + lower <= V* <= TV + upper, were it not for rounding
     upper: float
     noise: float  # what rounding can add to the distance from V*
@@ -251,32 +253,50 @@ class _Iteration:
         self.fixed = actions
         n_states, n_actions = admissible.shape
         self.first_pair = np.arange(0, n_states * n_actions, n_actions)
+        self.admissible = admissible
         self.pairs = np.flatnonzero(admissible) if actions is None else self.first_pair + actions
-        self.all_q = np.full(admissible.size, -np.inf)
-        self.shape = admissible.shape
+        self.q = np.full(admissible.shape, -np.inf)
         self.iterations = 0
+        self.eliminated_at = np.inf
         least, greatest = (operator.discount * s for s in operator.row_sums)
         self.narrow, self.wide = least / (1.0 - least), greatest / (1.0 - greatest)
         self.contraction = greatest
+        self.conservative = operator.row_sums[0] > 1.0 - 1e-8
 
     def at(self, value: FloatArray) -> _Point:
         """Back ``value`` up once and bound the fixed point."""
         self.iterations += 1
-        eta = self.operator.backup(value, self.pairs, self.all_q)
-        q = self.all_q[self.pairs]
+        eta = self.operator.backup(value, self.pairs, self.q.reshape(-1))
         if self.fixed is None:
             swept, actions = np.empty(value.size), np.empty(value.size, np.int64)
-            greedy(self.all_q.reshape(self.shape), swept, actions)
+            greedy(self.q, swept, actions)
         else:
-            swept, actions = q, self.fixed
+            swept, actions = self.q.reshape(-1)[self.pairs], self.fixed
         change = swept - value
         low, high = float(change.min()), float(change.max())
         eta += EPS * (float(abs(swept).max()) + max(abs(low), abs(high)))
         lower = low * (self.wide if low < 0.0 else self.narrow)
         upper = high * (self.wide if high > 0.0 else self.narrow)
         noise = eta * (1.0 + self.wide) + 2.0 * EPS * max(abs(lower), abs(upper))
-        residual = 0.5 * (high - low) if self.narrow == self.wide else max(abs(low), abs(high))
-        return _Point(swept, actions, q, lower, upper, noise, residual)
+        residual = 0.5 * (high - low) if self.conservative else max(abs(low), abs(high))
+        point = _Point(value, swept, actions, lower, upper, noise, residual)
+        if self.fixed is None and point.width < 0.5 * self.eliminated_at:
+            # Q* <= Q + upper and V* >= TV + lower: actions further apart than that are suboptimal for good
+            self.eliminated_at = point.width
+            kept = keep_close(self.q, swept, point.width + 2.0 * noise, self.pairs)
+            self.pairs = self.pairs[:kept]
+        return point
+
+    def q_at(self, point: _Point) -> FloatArray:
+        """Return Q [S, A] at ``point``: all admissible actions for control, the policy's own for evaluation."""
+        if self.fixed is None:
+            q = np.full(self.admissible.shape, -np.inf)
+            pairs = np.flatnonzero(self.admissible)
+        else:
+            q = np.where(self.admissible, np.nan, -np.inf)
+            pairs = self.pairs
+        self.operator.backup(point.value, pairs, q.reshape(-1))
+        return q
 
     def sweep(self, value: FloatArray, sweeps: int) -> _End:
         """Apply the operator ``sweeps`` times, as the paper does, and certify the result."""
@@ -292,63 +312,59 @@ class _Iteration:
 
     def to_tolerance(self, value: FloatArray, tol: float, cap: int, newton: bool) -> _End:
         """Iterate until the certified error is at most ``tol``, rounding forbids more, or ``cap`` backups are done."""
-        best: _Point | None = None
-        kept: _Point | None = None  # where the Newton step on trial started
-        stale = 0
+        best = self.at(value)
+        point = best
+        stale = 0  # backups since the last new best
+        sweeps, penance = 0, 1  # sweeps still to do; how many the next failure of Newton costs
         progress = Progress("solving")
-        while True:
-            point = self.at(value)
-            progress.show(f"backup {self.iterations}, error bound {point.error:.1e}")
-            if best is None or point.error < 0.9 * best.error:
-                stale = 0
-            else:
-                stale += 1
-            if best is None or point.error < best.error:
-                best = point
-            reason = self._reason(best, point, tol, cap, stale)
-            if reason:
-                progress.close()
-                capped = reason.startswith("stopped at the cap")
-                return _End(best, best.middle, best.error, self.iterations, best.error <= tol, capped, reason)
+        while not (reason := self._reason(best, tol, cap, stale >= (LAPSES if newton else 50))):
             if not newton:
                 value = point.swept
-            elif kept is not None and point.width > self.contraction * kept.width:
-                value, kept = (
-                    kept.swept + kept.middle,
-                    None,
-                )  # the sweep from there; accepted unseen, it contracts
+            elif sweeps > 0:
+                sweeps -= 1
+                value = point.swept + point.middle
+            elif stale < LAPSES and point.width <= UPHILL * best.width:
+                value = self._newton(point)
             else:
-                kept = point
-                value = self._newton(value, point)
+                value = best.swept + best.middle
+                sweeps, penance = penance - 1, min(2 * penance, 64)
+                stale = 0
+            point = self.at(value)
+            if point.error < best.error:
+                best, stale = point, 0
+            else:
+                stale += 1
+            progress.show(f"backup {self.iterations}, error bound {best.error:.1e}")
+        progress.close()
+        return _End(best, best.middle, best.error, self.iterations, best.error <= tol, *reason)
 
-    def _reason(self, best: _Point, point: _Point, tol: float, cap: int, stale: int) -> str:
+    def _reason(self, best: _Point, tol: float, cap: int, stuck: bool) -> tuple[bool, str] | None:
+        """Return whether and why to stop: (the cap was hit, message)."""
         if best.error <= tol:
-            return f"error bound {best.error:.2g} <= {tol:g} after {self.iterations} backups"
-        if 0.5 * best.width <= best.noise or (stale >= 4 and best.width <= 100.0 * best.noise):
-            return (
+            return False, f"error bound {best.error:.2g} <= {tol:g} after {self.iterations} backups"
+        if 0.5 * best.width <= best.noise or (stuck and best.width <= 100.0 * best.noise):
+            return False, (
                 f"error bound {best.error:.2g} is as small as rounding allows; "
                 f"{tol:g} would need more than 64-bit floats"
             )
         if self.iterations >= cap:
-            return f"stopped at the cap of {cap} backups with error bound {best.error:.2g} > {tol:g}"
-        return ""
+            return True, f"stopped at the cap of {cap} backups with error bound {best.error:.2g} > {tol:g}"
+        return None
 
-    def _newton(self, value: FloatArray, point: _Point) -> FloatArray:
-        """Return the values of the chain that touches the operator at ``value``."""
-        chain, reward = self.operator.linearise(value, self.first_pair + point.actions)
+    def _newton(self, point: _Point) -> FloatArray:
+        """Return the values of the chain that touches the operator at ``point``."""
+        value = point.value
+        chain = self.operator.linearise(value, self.first_pair + point.actions)
         discount = self.operator.discount
         if value.size <= DENSE:
-            matrix = chain.toarray()
+            matrix = chain.dense()
             matrix *= -discount
             matrix.flat[:: value.size + 1] += 1.0
-            return np.linalg.solve(matrix, reward)
-        from scipy.sparse.linalg import LinearOperator, bicgstab
-
-        identity_minus = LinearOperator(chain.shape, matvec=lambda x: x - discount * (chain @ x), dtype=np.float64)
-        guess = point.swept + point.middle
-        target = INNER * point.residual * np.sqrt(value.size)
-        answer, _ = bicgstab(identity_minus, reward, x0=guess, rtol=0.0, atol=target, maxiter=1000)
-        return answer if np.isfinite(answer).all() else guess
+            return np.linalg.solve(matrix, chain.reward)
+        answer = point.swept + point.middle
+        target = max(INNER * point.residual, 0.1 * point.noise / (1.0 + self.wide))
+        chain_values(*chain, discount, answer, target, KRYLOV_CAP)
+        return answer if np.isfinite(answer).all() else point.swept + point.middle
 
 
 def _checked_policy(policy: Any, model: MDP | UncertainMDP) -> IntArray:
