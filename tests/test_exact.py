@@ -1,6 +1,6 @@
 """CVaR without sampling, against closed forms in 40 digits and more, quadrature and draws."""
 
-from itertools import product
+from itertools import pairwise, product
 
 import mpmath as mp
 import numpy as np
@@ -170,7 +170,7 @@ def test_three_outcomes_with_broken_and_uneven_counts_agree_with_quadrature(coun
     edges = np.unique(np.clip([0.0, *kinks, 1.0], 0.0, 1.0))
     shortfall = sum(
         integrate.quad(lambda u: shortfall_given(first.ppf(u)), lo, hi, epsabs=1e-13, epsrel=1e-11, limit=400)[0]
-        for lo, hi in zip(edges[:-1], edges[1:], strict=True)
+        for lo, hi in pairwise(edges)
     )
     assert abs(tail.cvar - (x - shortfall / (1.0 - alpha))) <= 2e-10 / (1.0 - alpha) ** 0.25
 
@@ -289,7 +289,9 @@ def test_many_outcomes():
     assert abs(tail.tail_means @ values - tail.cvar) <= 1e-10
     # grouping equal values is exact: 500 outcomes with ten values are ten outcomes
     groups = np.repeat(np.arange(10.0), 50)
-    assert abs(cvar_dirichlet(groups, np.ones(500), 0.9) - cvar_dirichlet(np.arange(10.0), np.full(10, 50.0), 0.9)) <= 1e-9
+    assert (
+        abs(cvar_dirichlet(groups, np.ones(500), 0.9) - cvar_dirichlet(np.arange(10.0), np.full(10, 50.0), 0.9)) <= 1e-9
+    )
 
 
 def test_totals_below_one_pass():

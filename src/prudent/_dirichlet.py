@@ -248,8 +248,8 @@ def _integrals(t, n, total, step, work):
 def _best_integrals(t, n, total, p, work):
     """Refine until the error of G is small beside G or beside values of size one, and F is good enough to find x*.
 
-    F is hard to get where the quantile all but sits on the value of an outcome that has nearly all the mass. G is not, and
-    CVaR needs only G there; its error is then a small fraction (1e-8 at the most seen) of that of F.
+    F is hard to get where the quantile all but sits on the value of an outcome that has nearly all the mass. G is not,
+    and CVaR needs only G there; its error is then a small fraction (1e-8 at the most seen) of that of F.
     """
     step = FIRST_STEP
     while True:

@@ -1,8 +1,8 @@
 """The value of a Markov chain by sweeps and BiCGStab, compiled.
 
-SciPy's own routine spends most of its time between its vector operations at the sizes that matter here (measured in
-``benchmarks/core.py``: see the row on the inner solver), works on a copied matrix, and stops in the 2-norm; the solver needs the largest
-entry of the residual. The method is van der Vorst's (SIAM J. Sci. Stat. Comput. 13, 1992).
+SciPy's own BiCGStab spends most of its time between its vector operations at the sizes that matter here (the row "inner
+solver" of ``benchmarks/core.py`` measures it) and stops in the 2-norm, where the caller needs the largest entry of
+the residual. The method is van der Vorst's (SIAM J. Sci. Stat. Comput. 13, 1992).
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ def _expect(indptr, indices, data, x, out):
 
 
 @kernel
-def chain_values(indptr, indices, data, reward, discount, x, target, most):
-    """Improve ``x`` [S] until reward + gamma P x - x varies by at most 2 ``target``; return the products with P used.
+def chain_values(indptr, indices, data, reward, discount, x, target, conservative, most):
+    """Improve ``x`` [S] until |reward + gamma P x - x| <= ``target`` everywhere; return the products with P used.
 
-    A constant in that residual does no harm: the caller shifts it away. Where the chain mixes fast, plain sweeps
+    With rows that sum to one (``conservative``) a constant in the residual does no harm, the caller shifts it away, and
+    it is enough that the residual varies by no more than 2 ``target``. Where the chain mixes fast, plain sweeps
     shrink the variation faster than anything; when they slow down BiCGStab takes over. Stops after ``most`` products
     or when the recurrence breaks down; ``x`` is then the best so far.
     """
@@ -46,6 +47,8 @@ def chain_values(indptr, indices, data, reward, discount, x, target, most):
         for i in range(n):
             r[i] = reward[i] + discount * t[i] - x[i]
             low, high = min(low, r[i]), max(high, r[i])
+        if not conservative:
+            low, high = min(low, -high), max(high, -low)
         slow = high - low > FAST * spread
         spread = high - low
         if spread <= 2.0 * target or products >= most:

@@ -398,7 +398,7 @@ def _exact(pairs, source, next_state, reward, discount, counts, tail, value, sta
 
 @kernel
 def greedy(q, value, policy):
-    """Write the best entry of each row of ``q`` [S, A] into ``value``, its action (the first of ties) into ``policy``."""
+    """Write the best entry of each row of ``q`` [S, A] into ``value`` and its first place into ``policy``."""
     for s in range(q.shape[0]):
         best = 0
         for a in range(1, q.shape[1]):

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ._checks import finite_array, generator, risk_level, whole_number
+from ._checks import FloatArray, finite_array, first_index, generator, risk_level, whole_number
 from ._kernel import default_threads
 from .bellman import ExactOperator, ExpectedOperator, Operator, SampledOperator
 from .errors import ModelError, ParameterError, PosteriorError
@@ -124,6 +124,17 @@ class BayesianRiskMDP:
         options = Options(tol, method, sweeps, start, max_iterations)
         return self._fixed_point(policy, draws, rng, threads, options)
 
+    def _check_draws(self, theta: FloatArray) -> None:
+        sums = theta.sum(axis=2)
+        off = abs(sums - 1.0) > 1e-9
+        if off.any():
+            raise PosteriorError(f"draws{first_index(off)} sums to {sums[off][0]:.12g}, expected 1")
+        stray = (theta < 0.0) | ((theta > 0.0) & ~self.model.outcome_mask)
+        if stray.any():
+            raise PosteriorError(
+                f"draws{first_index(stray)} is {theta[stray][0]}: negative, or no outcome of that source in the model"
+            )
+
     def _fixed_point(self, policy: Any, draws: Any, rng: Any, threads: Any, options: Options) -> Solution:
         operator = self._operator(draws, rng, threads)
         guess = None
@@ -158,8 +169,6 @@ class BayesianRiskMDP:
                 raise PosteriorError(
                     f"draws has shape {theta.shape}, expected [N, B, K] = (N, {model.n_sources}, {model.n_outcomes})"
                 )
-            off = abs(theta.sum(axis=2) - 1.0) > 1e-9
-            if off.any() or (theta < 0.0).any() or (theta[:, ~model.outcome_mask] != 0.0).any():
-                raise PosteriorError("draws must hold distributions over the outcomes of each source")
+            self._check_draws(theta)
         rewards = None if self.reward_posterior is None else self.reward_posterior.sample(theta.shape[0], random)
         return SampledOperator(*known, theta, self.risk, rewards, workers)

@@ -15,8 +15,8 @@ Value iteration repeats V <- TV, for a number of sweeps (as the paper does) or u
 
 Newton solves the chain that touches T at V (greedy actions and, under CVaR, the outcome probabilities of the
 tail). For a known model that is policy iteration. A max-min problem has no global guarantee, so Newton may lapse a
-few times in a row, never far above the best point so far; then sweeps from that point take over for a while, which always
-contract. Actions that the bounds prove suboptimal are dropped along the way. Chains of up to
+few times in a row, never far above the best point so far; then sweeps from that point, which always contract, take
+over for a while. Actions that the bounds prove suboptimal are dropped along the way. Chains of up to
 ``DENSE`` states are solved directly, larger ones by BiCGStab, started from V, to a fraction of the current distance.
 """
 
@@ -322,11 +322,11 @@ class _Iteration:
                 value = point.swept
             elif sweeps > 0:
                 sweeps -= 1
-                value = point.swept + point.middle
+                value = self._shifted(point)
             elif stale < LAPSES and point.width <= UPHILL * best.width:
                 value = self._newton(point)
             else:
-                value = best.swept + best.middle
+                value = self._shifted(best)
                 sweeps, penance = penance - 1, min(2 * penance, 64)
                 stale = 0
             point = self.at(value)
@@ -361,10 +361,14 @@ class _Iteration:
             matrix *= -discount
             matrix.flat[:: value.size + 1] += 1.0
             return np.linalg.solve(matrix, chain.reward)
-        answer = point.swept + point.middle
+        answer = self._shifted(point)
         target = max(INNER * point.residual, 0.1 * point.noise / (1.0 + self.wide))
-        chain_values(*chain, discount, answer, target, KRYLOV_CAP)
-        return answer if np.isfinite(answer).all() else point.swept + point.middle
+        chain_values(*chain, discount, answer, target, self.conservative, KRYLOV_CAP)
+        return answer if np.isfinite(answer).all() else self._shifted(point)
+
+    def _shifted(self, point: _Point) -> FloatArray:
+        """Return TV, moved to the middle of its bounds where a shift of V is a shift of TV."""
+        return point.swept + point.middle if self.conservative else point.swept
 
 
 def _checked_policy(policy: Any, model: MDP | UncertainMDP) -> IntArray:
