@@ -417,7 +417,7 @@ def iterate_table(P, S, A, discount, sweeps):
     return V
 
 
-@pytest.mark.parametrize("name", ["FrozenLake-v1", "Taxi-v4", "CliffWalking-v1", "CliffWalkingSlippery-v1"])
+@pytest.mark.parametrize("name", ["FrozenLake-v1", "Taxi-v3", "CliffWalking-v1", "CliffWalkingSlippery-v1"])
 def test_gymnasium_environments_keep_their_values(name):
     env = gymnasium.make(name)
     mdp = MDP.from_gymnasium(env, 0.95)

@@ -7,7 +7,7 @@ import mpmath
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -20,8 +20,6 @@ from prudent.posteriors import (
     posterior_from_log,
 )
 
-settings.register_profile("unhurried", deadline=None)  # a busy machine is no failure
-settings.load_profile("unhurried")
 FALSE_ALARM = 1e-6  # of every statistical test as a whole
 
 PRIOR_COUNTS = [[0.1, 1.0, 2.5], [0.0, 0.3, 4.0]]

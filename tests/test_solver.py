@@ -3,7 +3,7 @@
 import subprocess
 import sys
 import warnings
-from itertools import pairwise
+from itertools import pairwise, product
 
 import gymnasium
 import mpmath as mp
@@ -254,11 +254,11 @@ def test_no_policy_beats_the_optimum_and_the_optimal_one_attains_it():
     np.testing.assert_allclose(value, best.value, rtol=0, atol=2e-10)
 
 
-@pytest.mark.parametrize("gamma", GAMMAS)
-@pytest.mark.parametrize("method", METHODS)
+# value iteration at 0.9999 would take a hundred thousand sweeps; the risk-neutral operator covers it
+@pytest.mark.parametrize(
+    ("gamma", "method"), [*product(GAMMAS, ["newton"]), *product(GAMMAS[:-1], ["value_iteration"])]
+)
 def test_exact_certificate_at_every_discount(gamma, method):
-    if method == "value_iteration" and gamma > 0.999:
-        pytest.skip("a hundred thousand sweeps: covered by the risk-neutral operator")
     rng = np.random.default_rng(3)
     model, posterior = small_uncertain(rng, 3, 2, gamma)
     problem = pr.BayesianRiskMDP(model, posterior, 0.8)

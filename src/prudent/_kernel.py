@@ -12,7 +12,7 @@ import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numba
 from numba.core import event
@@ -38,7 +38,7 @@ def kernel(function: F) -> F:
     # Numba's cache looks only at the file that holds a kernel; a change in a kernel that it calls from another file
     # would go unseen and the old machine code run on. Hence one stamp for all our kernels.
     compiled._cache._cache_file._source_stamp = _STAMP
-    return compiled  # type: ignore[no-any-return]
+    return cast(F, compiled)
 
 
 class _CompilationNotice(event.Listener):  # type: ignore[misc]

@@ -68,11 +68,12 @@ def _rows_of(indptr, indices, data, rows):
         start[i + 1] = start[i] + indptr[rows[i] + 1] - indptr[rows[i]]
     columns = np.empty(start[-1], np.int32)
     entries = np.empty(start[-1])
+    to = np.uint64(0)
     for i in range(rows.size):
-        shift = indptr[rows[i]] - start[i]
-        for j in range(start[i], start[i + 1]):
-            columns[j] = indices[j + shift]
-            entries[j] = data[j + shift]
+        for j in range(np.uint64(indptr[rows[i]]), np.uint64(indptr[rows[i] + 1])):
+            columns[to] = indices[j]
+            entries[to] = data[j]
+            to += np.uint64(1)
     return start, columns, entries
 
 
@@ -398,14 +399,24 @@ def _exact(pairs, source, next_state, reward, discount, counts, tail, value, sta
 
 @kernel
 def greedy(q, value, policy):
-    """Write the best entry of each row of ``q`` [S, A] into ``value`` and its first place into ``policy``."""
+    """Write the best entry of each row of ``q`` [S, A] into ``value`` and its first place into ``policy``.
+
+    Returns the widest distance between the best entry of a row and another one that is finite.
+    """
+    widest = 0.0
     for s in range(q.shape[0]):
-        best = 0
-        for a in range(1, q.shape[1]):
-            if q[s, a] > q[s, best]:
-                best = a
-        value[s] = q[s, best]
-        policy[s] = best
+        # the extremes without branches, which a processor cannot predict here; then look for the place
+        best, worst = q[s, 0], np.inf
+        for a in range(q.shape[1]):
+            best = max(best, q[s, a])
+            worst = min(worst, q[s, a] if q[s, a] > -np.inf else np.inf)
+        a = 0
+        while q[s, a] < best:
+            a += 1
+        value[s] = best
+        policy[s] = a
+        widest = max(widest, best - worst)
+    return widest
 
 
 @kernel

@@ -46,7 +46,7 @@ def cvar_clipped_normal(mean: Any, sd: Any, alpha: Any) -> FloatArray:
     "truncated" normal is min{1, max{Y, 0}}.
 
     >>> round(float(cvar_clipped_normal(0.5, 0.2, 0.9)), 6)
-    0.151154
+    0.153012
     >>> float(cvar_clipped_normal(-3.0, 1.0, 0.5))
     0.0
     """

@@ -254,10 +254,10 @@ class _Iteration:
         n_states, n_actions = admissible.shape
         self.first_pair = np.arange(0, n_states * n_actions, n_actions)
         self.admissible = admissible
-        self.pairs = np.flatnonzero(admissible) if actions is None else self.first_pair + actions
+        self.every_pair = np.flatnonzero(admissible) if actions is None else self.first_pair + actions
+        self.pairs = self.every_pair.copy()  # those still in the running
         self.q = np.full(admissible.shape, -np.inf)
         self.iterations = 0
-        self.eliminated_at = np.inf
         least, greatest = (operator.discount * s for s in operator.row_sums)
         self.narrow, self.wide = least / (1.0 - least), greatest / (1.0 - greatest)
         self.contraction = greatest
@@ -267,9 +267,10 @@ class _Iteration:
         """Back ``value`` up once and bound the fixed point."""
         self.iterations += 1
         eta = self.operator.backup(value, self.pairs, self.q.reshape(-1))
+        widest_gap = 0.0
         if self.fixed is None:
             swept, actions = np.empty(value.size), np.empty(value.size, np.int64)
-            greedy(self.q, swept, actions)
+            widest_gap = greedy(self.q, swept, actions)
         else:
             swept, actions = self.q.reshape(-1)[self.pairs], self.fixed
         change = swept - value
@@ -280,22 +281,17 @@ class _Iteration:
         noise = eta * (1.0 + self.wide) + 2.0 * EPS * max(abs(lower), abs(upper))
         residual = 0.5 * (high - low) if self.conservative else max(abs(low), abs(high))
         point = _Point(value, swept, actions, lower, upper, noise, residual)
-        if self.fixed is None and point.width < 0.5 * self.eliminated_at:
-            # Q* <= Q + upper and V* >= TV + lower: actions further apart than that are suboptimal for good
-            self.eliminated_at = point.width
-            kept = keep_close(self.q, swept, point.width + 2.0 * noise, self.pairs)
+        # Q* <= Q + upper and V* >= TV + lower: actions further apart than that are suboptimal for good
+        enough = point.width + 2.0 * noise
+        if widest_gap > enough:
+            kept = keep_close(self.q, swept, enough, self.pairs)
             self.pairs = self.pairs[:kept]
         return point
 
     def q_at(self, point: _Point) -> FloatArray:
         """Return Q [S, A] at ``point``: all admissible actions for control, the policy's own for evaluation."""
-        if self.fixed is None:
-            q = np.full(self.admissible.shape, -np.inf)
-            pairs = np.flatnonzero(self.admissible)
-        else:
-            q = np.where(self.admissible, np.nan, -np.inf)
-            pairs = self.pairs
-        self.operator.backup(point.value, pairs, q.reshape(-1))
+        q = np.where(self.admissible, np.nan, -np.inf)
+        self.operator.backup(point.value, self.every_pair, q.reshape(-1))
         return q
 
     def sweep(self, value: FloatArray, sweeps: int) -> _End:

@@ -1,0 +1,1 @@
+"""What the issues ask us to reach, measured: ratios side by side in one run."""
