@@ -136,7 +136,8 @@ class ExpectedOperator(Operator):
 
     def linearise(self, value: FloatArray, pairs: IntArray) -> Chain:
         """See :meth:`Operator.linearise`; the operator of a policy is linear, so ``value`` does not matter."""
-        return Chain(*_rows_of(*self._rows, pairs), self._reward[pairs])
+        indptr, indices, data = _rows_of(*self._rows, pairs)
+        return Chain(indptr, indices, data, self._reward[pairs])
 
 
 @kernel

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Options", "Solution", "evaluate", "solve", "solve_operator"]
 
+DIGITS = 1e-10  # of the largest value: the tolerance unless told
 DENSE = 300  # chains of up to this many states are solved by elimination
 LAPSES = 5  # Newton steps in a row that may fail to improve on the best point
 UPHILL = 10.0  # and by how much they may lie above it
@@ -100,7 +101,7 @@ class Solution:
 
 def solve(
     mdp: MDP,
-    tol: float = 1e-8,
+    tol: float | None = None,
     *,
     method: str = "newton",
     sweeps: int | None = None,
@@ -109,8 +110,10 @@ def solve(
 ) -> Solution:
     """Return the optimal values and policy of a known model, certified to ``tol``.
 
-    ``method`` is ``"newton"`` (policy iteration that stops on certified bounds) or ``"value_iteration"``; ``sweeps``
-    asks for exactly that many sweeps of value iteration instead of a tolerance. ``start`` [S] is a first guess.
+    ``tol`` bounds the error of every value; by default it is ten digits of the largest one. ``method`` is
+    ``"newton"`` (policy iteration that stops on certified bounds) or ``"value_iteration"``; ``sweeps`` asks for
+    exactly that many sweeps of value iteration instead of a tolerance. ``start`` [S] is a first guess. A solver that
+    stops at ``max_iterations`` backups warns.
 
     >>> machine = MDP([[[0.9, 0.1], [1.0, 0.0]], [[0.0, 1.0], [1.0, 0.0]]], [[5.0, 4.0], [0.0, -3.0]], discount=0.9)
     >>> solution = solve(machine)
@@ -123,7 +126,7 @@ def solve(
 def evaluate(
     mdp: MDP,
     policy: Any,
-    tol: float = 1e-8,
+    tol: float | None = None,
     *,
     method: str = "newton",
     sweeps: int | None = None,
@@ -151,14 +154,15 @@ def _known(mdp: MDP) -> ExpectedOperator:
 class Options:
     """How to solve; see :func:`solve` for the meaning of each."""
 
-    tol: float = 1e-8
+    tol: float | None = None
     method: str = "newton"
     sweeps: int | None = None
     start: Any = None
     max_iterations: int | None = None
 
     def __post_init__(self) -> None:
-        positive(self.tol, "tol")
+        if self.tol is not None:
+            positive(self.tol, "tol")
         if self.method not in CAP:
             raise ParameterError(f"method must be one of {', '.join(map(repr, CAP))}, got {self.method!r}")
         if self.sweeps is not None:
@@ -306,7 +310,7 @@ class _Iteration:
         message = f"stopped after {sweeps} sweep{'s' * (sweeps > 1)} as asked"
         return _End(point, 0.0, error, self.iterations, True, False, message)
 
-    def to_tolerance(self, value: FloatArray, tol: float, cap: int, newton: bool) -> _End:
+    def to_tolerance(self, value: FloatArray, tol: float | None, cap: int, newton: bool) -> _End:
         """Iterate until the certified error is at most ``tol``, rounding forbids more, or ``cap`` backups are done."""
         best = self.at(value)
         point = best
@@ -332,19 +336,25 @@ class _Iteration:
                 stale += 1
             progress.show(f"backup {self.iterations}, error bound {best.error:.1e}")
         progress.close()
-        return _End(best, best.middle, best.error, self.iterations, best.error <= tol, *reason)
+        return _End(best, best.middle, best.error, self.iterations, *reason)
 
-    def _reason(self, best: _Point, tol: float, cap: int, stuck: bool) -> tuple[bool, str] | None:
-        """Return whether and why to stop: (the cap was hit, message)."""
+    def _reason(self, best: _Point, tol: float | None, cap: int, stuck: bool) -> tuple[bool, bool, str] | None:
+        """Return whether and why to stop: (converged, the cap was hit, message)."""
+        if tol is None:
+            tol = DIGITS * float(np.abs(best.swept + best.middle).max())
         if best.error <= tol:
-            return False, f"error bound {best.error:.2g} <= {tol:g} after {self.iterations} backups"
+            return True, False, f"error bound {best.error:.2g} <= {tol:.2g} after {self.iterations} backups"
         if 0.5 * best.width <= best.noise or (stuck and best.width <= 100.0 * best.noise):
-            return False, (
-                f"error bound {best.error:.2g} is as small as rounding allows; "
-                f"{tol:g} would need more than 64-bit floats"
+            return (
+                False,
+                False,
+                (
+                    f"error bound {best.error:.2g} is as small as rounding allows; "
+                    f"{tol:.2g} would need more than 64-bit floats"
+                ),
             )
         if self.iterations >= cap:
-            return True, f"stopped at the cap of {cap} backups with error bound {best.error:.2g} > {tol:g}"
+            return False, True, f"stopped at the cap of {cap} backups with error bound {best.error:.2g} > {tol:.2g}"
         return None
 
     def _newton(self, point: _Point) -> FloatArray:
@@ -356,7 +366,7 @@ class _Iteration:
             matrix = chain.dense()
             matrix *= -discount
             matrix.flat[:: value.size + 1] += 1.0
-            return np.linalg.solve(matrix, chain.reward)
+            return np.linalg.solve(matrix, chain.reward).astype(np.float64, copy=False)
         answer = self._shifted(point)
         target = max(INNER * point.residual, 0.1 * point.noise / (1.0 + self.wide))
         chain_values(*chain, discount, answer, target, self.conservative, KRYLOV_CAP)
