@@ -325,7 +325,8 @@ def tail_of_row(values, counts, p, start, work, q):
     lo, hi = left, right
     goal = normal_quantile(p)
     G, defect, miss, F, f = 0.0, 0.0, 0.0, 0.0, 1.0
-    for _ in range(100):
+    wide, slow = hi - lo, 0  # the bracket when it was last halved, and the steps since
+    for _ in range(200):
         G, defect, miss = _best_integrals(t, n, total, p, work)
         F, f = 0.0, 0.0
         for k in range(n):
@@ -341,7 +342,10 @@ def tail_of_row(values, counts, p, start, work, q):
         if f > 0.0 and 1e-12 < F < 1.0 - 1e-12:  # beyond, f is rounding
             here = normal_quantile(F)
             new = t + (goal - here) * normal_pdf(here) / f
-        if not lo < new < hi or new == t:
+        slow += 1
+        if hi - lo <= 0.5 * wide:
+            wide, slow = hi - lo, 0
+        if not lo < new < hi or new == t or slow > 2:  # a spike in the density makes Newton jump from side to side
             new = 0.5 * (lo + hi)
         if new in (lo, hi):
             break
@@ -355,7 +359,8 @@ def tail_of_row(values, counts, p, start, work, q):
         # the quantile all but sits on a value, at the limit of resolution, and so does the mass missing or in excess
         nearest = 0
         for k in range(n):
-            if abs(t - a[k]) < abs(t - a[nearest]):
+            near, so_far = abs(t - a[k]), abs(t - a[nearest])
+            if near < so_far or (near == so_far and psi[k] > psi[nearest]):
                 nearest = k
         Q[nearest] += off
         excess = t - G / p
