@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from prudent.errors import DataError, ParameterError, PosteriorError
+from prudent.mdp import UncertainMDP
 from prudent.posteriors import (
     BetaPosterior,
     DirichletPosterior,
@@ -255,28 +256,24 @@ def test_dirichlet_samples_of_small_and_large_counts_are_beta():
             assert stats.kstest(uniform, "uniform").pvalue > FALSE_ALARM / 12
 
 
-class Coin:
-    """A stand-in for a model: one source, heads or tails, and an edge that cannot happen."""
-
-    def prior(self, count=1.0):
-        return np.array([[count, count, 0.0]])
-
-    def count(self, log, prior, flip=False):
-        seen = np.array([[log.count("h"), log.count("t"), 0]])
-        return np.asarray(prior) + (seen[:, [1, 0, 2]] if flip else seen)
+def coin():
+    """One source, heads or tails, seen as the next state."""
+    return UncertainMDP([[0], [0]], [[[0, 1]], [[0, 1]]], [[0.0], [0.0]], 0.9, states=["h", "t"])
 
 
 def test_dirichlet_from_a_model_and_its_log():
-    assert DirichletPosterior.for_model(Coin(), 0.5) == DirichletPosterior([0.5, 0.5, 0.0])
-    posterior = DirichletPosterior.from_log(Coin(), "hht", prior=0.5)
-    assert posterior == DirichletPosterior([2.5, 1.5, 0.0], prior=[0.5, 0.5, 0.0])
-    assert posterior == posterior_from_log(Coin(), "hht", 0.5)
-    assert posterior == DirichletPosterior.for_model(Coin(), 0.5).update([0, 0, 0], [0, 0, 1])
-    assert posterior.merge(posterior) == DirichletPosterior.from_log(Coin(), "hhthht", prior=0.5)
-    assert posterior_from_log(Coin(), "h", prior=[[2.0, 1.0, 0.0]]) == DirichletPosterior(
-        [3.0, 1.0, 0.0], prior=[2.0, 1.0, 0.0]
-    )
-    np.testing.assert_array_equal(posterior_from_log(Coin(), "h", flip=True).counts, [[1.0, 2.0, 0.0]])
+    def log(word):
+        return [("h", 0, face) for face in word]
+
+    assert DirichletPosterior.for_model(coin(), 0.5) == DirichletPosterior([0.5, 0.5])
+    posterior = DirichletPosterior.from_log(coin(), log("hht"), prior=0.5)
+    assert posterior == DirichletPosterior([2.5, 1.5], prior=[0.5, 0.5])
+    assert posterior == posterior_from_log(coin(), log("hht"), 0.5)
+    assert posterior == posterior_from_log(coin(), [(0, 0, 0), (1, 0, 0), (0, 0, 1)], 0.5, indices=True)
+    assert posterior == DirichletPosterior.for_model(coin(), 0.5).update([0, 0, 0], [0, 0, 1])
+    assert posterior.merge(posterior) == DirichletPosterior.from_log(coin(), log("hhthht"), prior=0.5)
+    given = posterior_from_log(coin(), log("h"), prior=[[2.0, 1.0]])
+    assert given == DirichletPosterior([3.0, 1.0], prior=[2.0, 1.0])
 
 
 def test_dirichlet_reads_frames_and_broadcasts_numbers():

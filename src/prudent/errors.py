@@ -12,6 +12,7 @@ __all__ = [
     "ParameterError",
     "PosteriorError",
     "PrudentError",
+    "StateFileError",
 ]
 
 
@@ -33,6 +34,10 @@ class PosteriorError(PrudentError):
 
 class DataError(PrudentError):
     """Observed data cannot have come from the model: an impossible transition, a NaN, a wrong length."""
+
+
+class StateFileError(PrudentError):
+    """A state file is truncated, damaged, of another kind or made by a later version of prudent."""
 
 
 class ConvergenceWarning(UserWarning):

@@ -32,6 +32,7 @@ from ._checks import (
     positive,
     whole_number,
 )
+from ._linear import add_observations, solve_posterior
 from .errors import DataError, PosteriorError
 
 __all__ = [
@@ -50,7 +51,7 @@ class _Model(Protocol):
 
     def prior(self, count: float) -> Any: ...
 
-    def count(self, log: Any, prior: Any, **options: Any) -> Any: ...
+    def count(self, log: Any, prior: Any, *, indices: bool = False) -> Any: ...
 
 
 class _Posterior(ABC):
@@ -173,22 +174,19 @@ class DirichletPosterior(_Posterior):
         return cls(model.prior(count))
 
     @classmethod
-    def from_log(cls, model: _Model, log: Any, prior: Any = 1.0, **options: Any) -> Self:
+    def from_log(cls, model: _Model, log: Any, prior: Any = 1.0, *, indices: bool = False) -> Self:
         """Return the posterior of ``model`` given a log of its transitions.
 
-        ``prior`` is a count for every outcome that can happen, or the prior counts [B,K]. The model says what
-        a log looks like and what ``options`` there are to read it.
+        ``log`` has rows (s, a, s') or (s, a, s', outcome), by name where the model has names unless ``indices``;
+        see :meth:`UncertainMDP.count`. ``prior`` is a count for every outcome that can happen, or counts [B,K].
 
-        >>> class Coin:
-        ...     def prior(self, count):
-        ...         return np.full((1, 2), count)
-        ...     def count(self, log, prior):
-        ...         return prior + [[log.count("heads"), log.count("tails")]]
-        >>> DirichletPosterior.from_log(Coin(), ["heads", "tails", "heads"])
-        DirichletPosterior(counts=[[3., 2.]])
+        >>> from prudent import UncertainMDP
+        >>> model = UncertainMDP.direct([[0.0], [1.0]], discount=0.9)
+        >>> DirichletPosterior.from_log(model, [(0, 0, 1), (1, 0, 1)])
+        DirichletPosterior(counts=[[1., 2.], [1., 2.]])
         """
         start = model.prior(prior) if np.ndim(prior) == 0 else prior
-        return cls(model.count(log, start, **options), prior=start)
+        return cls(model.count(log, start, indices=indices), prior=start)
 
     def update(self, source: Any, outcome: Any, count: Any = 1.0) -> Self:
         """Add ``count`` observations of ``outcome`` of ``source``: numbers, or arrays [T] of equal length.
@@ -271,18 +269,15 @@ class DirichletPosterior(_Posterior):
         return {"counts": self.counts}
 
 
-def posterior_from_log(model: _Model, log: Any, prior: Any = 1.0, **options: Any) -> DirichletPosterior:
+def posterior_from_log(model: _Model, log: Any, prior: Any = 1.0, *, indices: bool = False) -> DirichletPosterior:
     """Return the posterior of ``model`` given a log; the same as :meth:`DirichletPosterior.from_log`.
 
-    >>> class Coin:
-    ...     def prior(self, count):
-    ...         return np.full((1, 2), count)
-    ...     def count(self, log, prior):
-    ...         return prior + [[log.count("heads"), log.count("tails")]]
-    >>> posterior_from_log(Coin(), ["heads", "heads"]).mean()
-    array([[0.75, 0.25]])
+    >>> from prudent import UncertainMDP
+    >>> model = UncertainMDP.direct([[0.0], [1.0]], discount=0.9)
+    >>> posterior_from_log(model, [(0, 0, 1), (0, 0, 1)]).mean()[0]
+    array([0.25, 0.75])
     """
-    return DirichletPosterior.from_log(model, log, prior, **options)
+    return DirichletPosterior.from_log(model, log, prior, indices=indices)
 
 
 def _dirichlet_counts(values: Any, name: str) -> FloatArray:
@@ -521,20 +516,26 @@ class LinearGaussianPosterior(_Posterior):
            [0. , 1. ]])
     """
 
-    # The sums of s s' and s r are blocks of one, that of z z' with z = (s, r). It is kept as a pair, the
-    # running sum and what rounding took from it: a plain sum blurs small eigenvalues of collinear contexts.
     _sums = ("_gram",)
     _fixed = ("_prior_precision", "_noise_sd")
-    _gram: FloatArray  # [2,D+1,D+1]
-    _root: FloatArray | None  # [D,D], the inverse of the Cholesky factor of V; None after an update
+    _gram: FloatArray  # [2,D+1,D+1], see prudent._linear
+    _solved: (
+        tuple[FloatArray, FloatArray] | None
+    )  # root [D,D] with V^-1 = root' root, and mean [D]; None after an update
 
     def __init__(self, dim: int, prior_precision: Any = 1.0, noise_sd: float = 1.0) -> None:
         dim = whole_number(dim, "dim")
         self._noise_sd = np.array(positive(noise_sd, "noise_sd"))
         self._prior_precision = _precision_matrix(prior_precision, dim)
         self._gram = np.zeros((2, dim + 1, dim + 1))
-        self._root = None
-        self._inverse_root()
+        self._solved = None
+
+    @classmethod
+    def _of_sums(cls, prior_precision: FloatArray, noise_sd: float, gram: FloatArray) -> Self:
+        """Return the posterior with these sums [2,D+1,D+1], which it keeps."""
+        posterior = cls(len(prior_precision), prior_precision, noise_sd)
+        posterior._gram = gram
+        return posterior
 
     @property
     def dim(self) -> int:
@@ -580,10 +581,8 @@ class LinearGaussianPosterior(_Posterior):
             huge = np.abs(array) > 1e150
             if huge.any():
                 raise DataError(f"{name}{first_index(huge)} is {array[huge][0]}, too large to square")
-        rows = np.column_stack([contexts.reshape(-1, self.dim), rewards.reshape(-1)])
-        for start in range(0, len(rows), 512):  # short enough for the error within a block not to matter
-            block = rows[start : start + 512]
-            self._add("_gram", np.stack([block.T @ block, np.zeros_like(self._gram[0])]))
+        add_observations(self._gram, _own(contexts).reshape(-1, self.dim), _own(rewards).reshape(-1))
+        self._solved = None
         return self
 
     def mean(self) -> FloatArray:
@@ -592,8 +591,7 @@ class LinearGaussianPosterior(_Posterior):
         >>> LinearGaussianPosterior(1).update([1.0], 4.0).mean()
         array([2.])
         """
-        root = self._inverse_root()
-        return root.T @ (root @ self.weighted_sum)
+        return self._solution()[1].copy()
 
     def variance(self) -> FloatArray:
         """Return the posterior variance of every entry of theta [D].
@@ -601,7 +599,7 @@ class LinearGaussianPosterior(_Posterior):
         >>> LinearGaussianPosterior(1, prior_precision=4.0).variance()
         array([0.25])
         """
-        return self.noise_sd**2 * (self._inverse_root() ** 2).sum(axis=0)
+        return self.noise_sd**2 * (self._solution()[0] ** 2).sum(axis=0)
 
     def covariance(self) -> FloatArray:
         """Return the posterior covariance nu^2 V^-1 of theta [D,D].
@@ -609,7 +607,7 @@ class LinearGaussianPosterior(_Posterior):
         >>> LinearGaussianPosterior(1, prior_precision=4.0, noise_sd=2.0).covariance()
         array([[1.]])
         """
-        root = self._inverse_root()
+        root, _ = self._solution()
         return self.noise_sd**2 * (root.T @ root)
 
     def predict(self, contexts: Any) -> tuple[FloatArray, FloatArray]:
@@ -620,7 +618,7 @@ class LinearGaussianPosterior(_Posterior):
         (0.0, 5.0)
         """
         points = self._contexts(contexts, "contexts")
-        scaled = points @ self._inverse_root().T
+        scaled = points @ self._solution()[0].T
         return points @ self.mean(), self.noise_sd * np.sqrt((scaled**2).sum(axis=-1))
 
     def sample(self, n: int, rng: RNG = None) -> FloatArray:
@@ -630,7 +628,7 @@ class LinearGaussianPosterior(_Posterior):
         (5, 3)
         """
         normals = generator(rng).standard_normal((whole_number(n, "n"), self.dim))
-        return self.mean() + self.noise_sd * (normals @ self._inverse_root())
+        return self.mean() + self.noise_sd * (normals @ self._solution()[0])
 
     def _contexts(self, values: Any, name: str = "context") -> FloatArray:
         array = finite_array(values, name)
@@ -638,24 +636,30 @@ class LinearGaussianPosterior(_Posterior):
             raise DataError(f"{name} has shape {array.shape}, expected ({self.dim},) or (T, {self.dim})")
         return array
 
-    def _inverse_root(self) -> FloatArray:
-        if self._root is None:
-            self._root = np.linalg.inv(np.linalg.cholesky(self.precision))
-        return self._root
+    def _solution(self) -> tuple[FloatArray, FloatArray]:
+        if self._solved is None:
+            root, mean = np.empty((self.dim, self.dim)), np.empty(self.dim)
+            solve_posterior(self._gram, self._prior_precision, root, mean)
+            self._solved = root, mean
+        return self._solved
 
     def _add(self, name: str, amount: FloatArray) -> None:
-        self._root = None
-        total, lost = self._gram
-        term = amount[0]
-        new = total + term
-        back = new - total
-        self._gram = np.stack([new, lost + amount[1] + ((total - (new - back)) + (term - back))])
+        total = self._gram[0] + amount[0]
+        back = total - self._gram[0]
+        lost = (self._gram[0] - (total - back)) + (amount[0] - back)
+        self._gram = np.stack([total, self._gram[1] + amount[1] + lost])
+        self._solved = None
 
     def _learned(self, name: str) -> FloatArray:
         return self._gram
 
     def _shown(self) -> dict[str, Any]:
         return {"dim": self.dim, "mean": self.mean(), "noise_sd": self.noise_sd}
+
+
+def _own(array: FloatArray) -> FloatArray:
+    """Return an array that is writable as well as contiguous: a read-only one is one more kernel to compile."""
+    return np.require(array, requirements=["C", "W"])
 
 
 def _precision_matrix(value: Any, dim: int) -> FloatArray:

@@ -1,0 +1,181 @@
+"""Linear bandits: a decision and its reward against other libraries, propensities, batches, the compiled simulation."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from prudent.agents import LinearBandit, brps_cmab, thompson_sampling
+from prudent.bandit_simulation import simulate_bandit
+from prudent.envs import gaussian_bandit
+
+from ._timing import Row, best_times
+
+N_ARMS, DIM = 10, 3
+Step = Callable[[np.ndarray, list[float]], Any]  # context [D] and the reward that each arm would pay
+
+
+def data(steps: int) -> tuple[np.ndarray, list[list[float]]]:
+    rng = np.random.default_rng(0)
+    contexts = rng.random((steps, DIM))
+    return contexts, (contexts @ gaussian_bandit().theta.T + rng.standard_normal((steps, 1))).tolist()
+
+
+def mabwiser_step() -> Step:
+    from mabwiser.mab import MAB, LearningPolicy
+
+    bandit = MAB(list(range(N_ARMS)), LearningPolicy.LinTS(alpha=1.0))
+    bandit.fit(list(range(N_ARMS)), [0.0] * N_ARMS, np.ones((N_ARMS, DIM)))  # it cannot start from the prior
+
+    def step(context: np.ndarray, rewards: list[float]) -> None:
+        row = context[np.newaxis]
+        arm = bandit.predict(row)
+        bandit.partial_fit([arm], [rewards[arm]], row)
+
+    return step
+
+
+def contextualbandits_step() -> Step:
+    from contextualbandits.online import LinTS
+
+    bandit = LinTS(N_ARMS, lambda_=1.0, fit_intercept=False, beta_prior=None, njobs=1)
+    bandit.partial_fit(np.ones((N_ARMS, DIM)), np.arange(N_ARMS), np.zeros(N_ARMS))
+
+    def step(context: np.ndarray, rewards: list[float]) -> None:
+        row = context[np.newaxis]
+        arm = bandit.predict(row)
+        bandit.partial_fit(row, arm, np.array([rewards[int(arm[0])]]))
+
+    return step
+
+
+def bayesianbandits_step() -> Step:
+    from bayesianbandits import Arm, ContextualAgent, NormalRegressor, ThompsonSampling
+
+    arms = [Arm(i, learner=NormalRegressor(alpha=1.0, beta=1.0)) for i in range(N_ARMS)]
+    bandit = ContextualAgent(arms, ThompsonSampling(), random_seed=0)
+
+    def step(context: np.ndarray, rewards: list[float]) -> None:
+        row = context[np.newaxis]
+        (arm,) = bandit.pull(row)
+        bandit.update(row, np.array([rewards[arm]]))
+
+    return step
+
+
+def coba_step() -> Step:
+    from coba.learners import LinTSLearner
+
+    bandit = LinTSLearner(v=1.0, features=["ax"])  # one-hot arms times context: a theta for each arm
+    arms = [tuple(int(i == j) for j in range(N_ARMS)) for i in range(N_ARMS)]
+
+    def step(context: np.ndarray, rewards: list[float]) -> None:
+        row = tuple(context.tolist())
+        arm, propensity, *rest = bandit.predict(row, arms)
+        bandit.learn(row, arm, rewards[arm.index(1)], propensity, *rest)
+
+    return step
+
+
+PEERS = {
+    "mabwiser": mabwiser_step,
+    "contextualbandits": contextualbandits_step,
+    "bayesianbandits": bayesianbandits_step,
+    "coba": coba_step,
+}
+
+
+def our_step(alpha: float, propensity: bool) -> Step:
+    bandit = LinearBandit(N_ARMS, DIM, alpha=alpha, seed=0)
+
+    def step(context: np.ndarray, rewards: list[float]) -> None:
+        decision = bandit.select(context)
+        if propensity:
+            _ = decision.propensity
+        bandit.update(context, decision.arm, rewards[decision.arm])
+
+    return step
+
+
+def loop(step: Step, steps: int) -> Callable[[], None]:
+    contexts, rewards = data(steps)
+
+    def run() -> None:
+        for context, paid in zip(contexts, rewards, strict=True):
+            step(context, paid)
+
+    return run
+
+
+def against_peers() -> list[Row]:
+    found = [name for name in PEERS if importlib.util.find_spec(name) is not None]
+    if not found:
+        return [Row("select + update", math.nan, math.nan, ">= 50", False, "no peer is installed")]
+    long, short = 5000, 200
+    jobs = [loop(our_step(0.0, False), long), loop(our_step(0.9, False), long), loop(our_step(0.9, True), long)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        times = best_times(*jobs, *(loop(PEERS[name](), short) for name in found), repeats=5)
+    plain, careful, exact = (time / long for time in times[:3])
+    peers = {name: time / short for name, time in zip(found, times[3:], strict=True)}
+    fastest = min(peers, key=lambda name: peers[name])
+    rows = [
+        Row("select + update, Thompson", plain, peers[fastest], ">= 50", peers[fastest] >= 50 * plain, fastest),
+        Row("select + update, alpha 0.9", careful, peers[fastest], ">= 50", peers[fastest] >= 50 * careful, fastest),
+        Row("  with exact propensity", exact, peers[fastest], ">= 10", peers[fastest] >= 10 * exact, fastest),
+    ]
+    return rows + [Row(f"  against {name}", plain, time, "for the record", True) for name, time in peers.items()]
+
+
+def simulation() -> list[Row]:
+    env, steps = gaussian_bandit(), 20_000
+
+    def simulated(policy: Any) -> Callable[[], Any]:
+        return lambda: simulate_bandit(env, policy, horizon=steps, replications=1, threads=1)
+
+    calls = loop(our_step(0.0, False), steps)
+    times = best_times(calls, simulated(thompson_sampling()), simulated(brps_cmab(0.99)), repeats=5)
+    per_call, thompson, careful = (time / steps for time in times)
+    note = "with regret and BR-regret at three levels"
+    return [
+        Row("compiled simulation, a step", thompson, per_call, ">= 3", per_call >= 3 * thompson, note),
+        Row(
+            "  Thompson / alpha 0.99", careful, thompson, ">= 1/1.6", careful <= 1.6 * thompson, "does not grow with n"
+        ),
+    ]
+
+
+def many_arms() -> list[Row]:
+    rng = np.random.default_rng(0)
+    bandit = LinearBandit(1000, 50, alpha=0.9, seed=0)
+    contexts = rng.random((20, 50))
+    bandit.update(rng.random((5000, 50)), rng.integers(0, 1000, 5000), rng.random(5000))
+
+    def decide() -> None:
+        for context in contexts:
+            bandit.update(context, bandit.select(context).arm, 1.0)
+
+    (time,) = best_times(decide, repeats=5)
+    ours = time / len(contexts)
+    return [Row("1,000 arms, d = 50, a decision", ours, 0.01, "< 10 ms", ours < 0.01)]
+
+
+def batch() -> list[Row]:
+    rng = np.random.default_rng(0)
+    bandit = LinearBandit(10, 20, alpha=0.9, seed=0)
+    contexts = rng.random((10_000, 20))
+    bandit.update(contexts[:5000], rng.integers(0, 10, 5000), rng.random(5000))
+    single, together = best_times(
+        lambda: [bandit.select(context) for context in contexts], lambda: bandit.select(contexts), repeats=9
+    )
+    ours, other = together / len(contexts), single / len(contexts)
+    return [Row("batch of 10,000, d = 20, a context", ours, other, ">= 20", other >= 20 * ours, "against one by one")]
+
+
+def run() -> list[Row]:
+    return against_peers() + simulation() + many_arms() + batch()

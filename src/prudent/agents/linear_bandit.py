@@ -1,0 +1,828 @@
+"""Linear contextual bandits with a risk dial: one engine, and the algorithms of the paper as settings of it.
+
+Each arm has an unknown theta_a [D] and pays s'theta_a + noise in context s; its posterior is
+Normal(V_a^-1 b_a, nu^2 V_a^-1) with the PRECISION V_a = P + sum s s' (the paper's Gaussian update; where it prints
+V_a as a covariance, its proofs have the inverse). To decide, Algorithm 2 (BRPS-CMAB) draws n values of s'theta_a for
+every arm from Normal(s'V_a^-1 b_a, nu^2 s'V_a^-1 s), estimates CVaR_alpha from them, and pulls the arm with the
+highest estimate. Its relatives are settings of the same engine:
+
+- :func:`brps_cmab`: Algorithm 2 at a risk level alpha;
+- :func:`brps_cmab_clipped`: Algorithm 2', draws clipped to [0, 1] (the paper says truncated);
+- :func:`brps_cmab_inflated`: Algorithm 2'', nu replaced by nu_t = (3/4) sqrt(d ln(4t/delta)) or by a number;
+- :func:`thompson_sampling`: alpha = 0 and one draw;
+- :func:`thompson_sampling_inflated`: the same with nu replaced.
+
+Only the lowest draws count, and they are drawn directly (:mod:`prudent.risk`): under the draw rule
+n = ceil(1/(1-alpha)) one or two per arm at any alpha, where the algorithm as printed draws n.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, fields
+from functools import partial
+from typing import Any, Self
+
+import numpy as np
+
+from .._checks import (
+    FloatArray,
+    IntArray,
+    finite_array,
+    first_index,
+    generator,
+    positive,
+    risk_level,
+    whole_number,
+)
+from .._state import Load, generator_from_state, generator_state, read_state, write_state
+from ..errors import DataError, ParameterError, PrudentError, StateFileError
+from ..posteriors import LinearGaussianPosterior
+from ..risk import CVaR, ModifiedCVaR, sample_size
+from ._bandit_kernels import (
+    LARGEST,
+    ROWS,
+    choose_rows,
+    fill_scores,
+    inflated_sd,
+    predict_rows,
+    refresh,
+    screen_of,
+    select_one,
+    update_one,
+    update_rows,
+)
+from ._score_law import ScoreLaw, score_law
+
+__all__ = [
+    "BanditPolicy",
+    "Decision",
+    "LinearBandit",
+    "brps_cmab",
+    "brps_cmab_clipped",
+    "brps_cmab_inflated",
+    "thompson_sampling",
+    "thompson_sampling_inflated",
+]
+
+Arm = str | int
+Law = Callable[[], ScoreLaw]
+
+_ESTIMATORS = {"cvar": CVaR, "modified": ModifiedCVaR}
+_BLOCK = 1024  # uniforms taken from the Generator at a time
+_STATE_VERSION = 1
+
+
+# -- the settings ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class BanditPolicy:
+    """How a linear bandit turns its posterior into a decision; the same object names an agent in a simulation.
+
+    ``alpha`` is the risk level; ``draws`` the number n of posterior draws (None: the draw rule);
+    ``estimator`` is ``"cvar"`` or ``"modified"``, the paper's estimator for proofs; ``clip`` clips draws to [0, 1].
+    The draws have sd nu sqrt(s'V^-1 s), where nu is the sd of the noise, or ``sampling_sd``, or the schedule
+    nu_t = (3/4) sqrt(d ln(4t/delta)) over decisions t = 1, 2, ... when ``delta`` is given.
+
+    >>> BanditPolicy(alpha=0.7).weights
+    array([0.8333, 0.1667])
+    """
+
+    alpha: float = 0.0
+    draws: int | None = None
+    estimator: str = "cvar"
+    clip: bool = False
+    sampling_sd: float | None = None
+    delta: float | None = None
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        fixed: dict[str, Any] = {"alpha": risk_level(self.alpha), "clip": bool(self.clip)}
+        if self.draws is not None:
+            fixed["draws"] = whole_number(self.draws, "draws")
+        if self.estimator not in _ESTIMATORS:
+            raise ParameterError(f"estimator must be one of {list(_ESTIMATORS)}, got {self.estimator!r}")
+        if self.sampling_sd is not None:
+            fixed["sampling_sd"] = positive(self.sampling_sd, "sampling_sd")
+        if self.delta is not None:
+            fixed["delta"] = positive(self.delta, "delta")
+            if fixed["delta"] > 1.0:
+                raise ParameterError(f"delta must be a probability in (0, 1], got {fixed['delta']}")
+            if self.sampling_sd is not None:
+                raise ParameterError("give sampling_sd or delta, not both: delta is a schedule of sampling_sd")
+        fixed["name"] = str(self.name) or self._label()
+        for field, value in fixed.items():
+            object.__setattr__(self, field, value)
+        if self.weights.size * 8 > 2**27:
+            raise ParameterError(f"draws must leave at most 2**24 draws that count, got {self.weights.size}")
+
+    def _label(self) -> str:
+        inflated = self.sampling_sd is not None or self.delta is not None
+        kind = "TS" if self.alpha == 0.0 and self.draws in (None, 1) else f"BRPS({float(self.alpha):g})"
+        return kind + ("+" if self.clip else "") + (" inflated" if inflated else "")
+
+    @property
+    def n(self) -> int:
+        """The number of posterior draws per arm and decision.
+
+        >>> BanditPolicy(alpha=0.9).n
+        10
+        """
+        return sample_size(self.alpha) if self.draws is None else self.draws
+
+    @property
+    def weights(self) -> FloatArray:
+        """The weights [M] of the M lowest draws."""
+        return _ESTIMATORS[self.estimator](self.alpha).lowest_weights(self.n)
+
+    def nu(self, t: float, dim: int, noise_sd: float) -> float:
+        """Return the factor nu of the sampling sd at decision ``t`` = 1, 2, ...
+
+        >>> round(BanditPolicy(delta=0.1).nu(1, dim=3, noise_sd=1.0), 4)
+        2.4951
+        """
+        if self.delta is not None:
+            return float(inflated_sd(float(t), dim, self.delta))
+        return noise_sd if self.sampling_sd is None else self.sampling_sd
+
+
+def brps_cmab(alpha: float, *, draws: int | None = None, estimator: str = "cvar", name: str = "") -> BanditPolicy:
+    """Return Algorithm 2, BRPS-CMAB.
+
+    >>> brps_cmab(0.8).name
+    'BRPS(0.8)'
+    """
+    return BanditPolicy(alpha, draws, estimator, name=name)
+
+
+def brps_cmab_clipped(
+    alpha: float, *, draws: int | None = None, estimator: str = "modified", name: str = ""
+) -> BanditPolicy:
+    """Return Algorithm 2', BRPS-CMAB with draws clipped to [0, 1], for rewards in [0, 1].
+
+    Its estimator is the modified one unless told, for which the BR-regret theorem is proved.
+
+    >>> brps_cmab_clipped(0.8).clip
+    True
+    """
+    return BanditPolicy(alpha, draws, estimator, clip=True, name=name)
+
+
+def brps_cmab_inflated(
+    alpha: float,
+    *,
+    delta: float | None = None,
+    sampling_sd: float | None = None,
+    draws: int | None = None,
+    estimator: str = "cvar",
+    name: str = "",
+) -> BanditPolicy:
+    """Return Algorithm 2'', BRPS-CMAB with inflated sampling: by ``delta`` or by a fixed ``sampling_sd``.
+
+    The paper's numerical study fixes (3/4) sqrt(6 ln 2T): the schedule at d = 3, delta = 1/T, t = T.
+
+    >>> brps_cmab_inflated(0.8, delta=0.01).delta
+    0.01
+    """
+    if delta is None and sampling_sd is None:
+        raise ParameterError("brps_cmab_inflated needs delta or sampling_sd")
+    return BanditPolicy(alpha, draws, estimator, sampling_sd=sampling_sd, delta=delta, name=name)
+
+
+def thompson_sampling(*, name: str = "") -> BanditPolicy:
+    """Return Thompson sampling: the engine at alpha = 0 with one draw.
+
+    >>> thompson_sampling() == brps_cmab(0.0)
+    True
+    """
+    return BanditPolicy(name=name)
+
+
+def thompson_sampling_inflated(
+    *, sampling_sd: float | None = None, delta: float | None = None, name: str = ""
+) -> BanditPolicy:
+    """Return Thompson sampling with inflated sampling; the paper's numerical study fixes (3/4) sqrt(6 ln T).
+
+    >>> thompson_sampling_inflated(sampling_sd=6.4).sampling_sd
+    6.4
+    """
+    if delta is None and sampling_sd is None:
+        raise ParameterError("thompson_sampling_inflated needs sampling_sd or delta")
+    return BanditPolicy(sampling_sd=sampling_sd, delta=delta, name=name)
+
+
+# -- a decision --------------------------------------------------------------------------------------------
+
+
+class Decision:
+    """What :meth:`LinearBandit.select` decided, for one context or for a batch [T].
+
+    ``arm`` is the chosen arm (an array [T] of names for a batch), ``score`` its score, ``arms`` the k eligible arms;
+    ``mean`` and ``sd`` [k] or [T,k] are those of the posterior of s'theta for each of them.
+    ``propensity`` is the exact chance with which the arm was chosen, computed when first asked for (None if
+    ``select`` was told to leave it out); ``propensities`` [k] or [T,k] are those of all eligible arms.
+
+    >>> decision = LinearBandit(2, dim=1, seed=1).select([1.0])
+    >>> decision.arms, decision.mean, decision.sd
+    ((0, 1), array([0., 0.]), array([1., 1.]))
+    >>> round(decision.propensity, 12)
+    0.5
+    """
+
+    __slots__ = ("_law", "_moments", "_place", "_propensity", "_scale", "_score", "arm", "arms")
+
+    def __init__(
+        self,
+        arm: Any,
+        score: Any,
+        arms: tuple[Arm, ...],
+        moments: FloatArray,
+        place: Any,
+        scale: Any,
+        law: Law | None,
+    ) -> None:
+        self.arm = arm
+        self._score = score
+        self.arms = arms
+        self._moments = moments
+        self._place = place
+        self._scale = scale
+        self._law = law
+        self._propensity: Any = None
+
+    @property
+    def score(self) -> Any:
+        """The score of ``arm``, a number or [T]."""
+        if callable(self._score):  # a batch works its scores out when asked
+            self._score = self._score()
+        return self._score
+
+    @property
+    def mean(self) -> FloatArray:
+        """The posterior mean of s'theta for every eligible arm, [k] or [T,k]."""
+        return self._moments[0]
+
+    @property
+    def sd(self) -> FloatArray:
+        """The posterior standard deviation of s'theta for every eligible arm, [k] or [T,k]."""
+        return self._moments[1]
+
+    @property
+    def propensity(self) -> Any:
+        """The chance with which ``arm`` was chosen, a number or [T]."""
+        if self._propensity is None and self._law is not None:
+            mean, sd = self._moments
+            if mean.ndim == 1:
+                self._propensity = self._law().chance(mean, self._scale * sd, self._place)
+            else:
+                self._propensity = self._chances(self._place)
+        return self._propensity
+
+    @property
+    def propensities(self) -> FloatArray | None:
+        """The chances of all eligible arms, [k] or [T,k]; they sum to one."""
+        if self._law is None:
+            return None
+        rows = 1 if self.mean.ndim == 1 else len(self.mean)
+        columns = [self._chances(np.full(rows, place)) for place in range(len(self.arms))]
+        return np.stack(columns, axis=-1).reshape(self.mean.shape)
+
+    def _chances(self, places: IntArray) -> FloatArray:
+        assert self._law is not None
+        sds = np.reshape(self._scale, (-1, 1)) * np.atleast_2d(self.sd)
+        return self._law().chances(np.atleast_2d(np.ascontiguousarray(self.mean)), np.ascontiguousarray(sds), places)
+
+    def __repr__(self) -> str:
+        if self.mean.ndim == 1:
+            return f"Decision(arm={self.arm!r}, score={self.score:.6g})"
+        return f"Decision({len(self.arm)} contexts, arms={self.arms})"
+
+
+def _all_scores(
+    moments: FloatArray,
+    scale: FloatArray,
+    n: int,
+    clip: bool,
+    places: IntArray,
+    marks: FloatArray,
+    scores: FloatArray,
+) -> FloatArray:
+    fill_scores(moments, scale, n, clip, places, marks, scores)
+    return scores
+
+
+# -- the bandit --------------------------------------------------------------------------------------------
+
+
+class LinearBandit:
+    """A contextual bandit with linear rewards and a dial for risk.
+
+    ``n_arms`` is a number (arms 0, 1, ...) or the arms' names, strings or integers; contexts have ``dim`` features.
+    Give ``alpha`` (the risk level; 0 is Thompson sampling) or a ``policy``. Rewards are s'theta_a plus noise of sd
+    ``noise_sd``; before data theta_a ~ Normal(0, noise_sd^2 P^-1), where P is ``prior_precision``, a number
+    (times the identity) or a matrix [D,D]. ``seed`` is a seed or a Generator, which the bandit then owns.
+
+    There is no hidden state between ``select`` and ``update``: rewards may come late, in any order, or never. Threads
+    that share a bandit must take turns.
+
+    >>> bandit = LinearBandit(["red", "green", "blue"], dim=2, alpha=0.8, noise_sd=1.0, seed=7)
+    >>> decision = bandit.select([1.0, 0.5], arms=["red", "blue"])
+    >>> decision.arm in ("red", "blue"), round(decision.propensity, 9)
+    (True, 0.5)
+    >>> bandit.update([1.0, 0.5], decision.arm, reward=1.0)
+    LinearBandit(3 arms, dim=2, policy='BRPS(0.8)', 1 decisions, 1 rewards)
+    """
+
+    load = Load()
+
+    def __init__(
+        self,
+        n_arms: int | Iterable[Arm],
+        dim: int,
+        alpha: float | None = None,
+        *,
+        noise_sd: float = 1.0,
+        prior_precision: Any = 1.0,
+        policy: BanditPolicy | None = None,
+        seed: Any = None,
+    ) -> None:
+        if policy is None:
+            policy = BanditPolicy(0.0 if alpha is None else alpha)
+        elif alpha is not None:
+            raise ParameterError("give alpha or policy, not both: a policy has its own alpha")
+        elif not isinstance(policy, BanditPolicy):
+            raise ParameterError(f"policy must be a BanditPolicy, got {policy!r}")
+        blank = LinearGaussianPosterior(dim, prior_precision, noise_sd)
+        names = _arm_names(n_arms, "n_arms")
+        self._set(
+            policy,
+            blank.noise_sd,
+            blank.prior,
+            names,
+            np.zeros((len(names), 2, blank.dim + 1, blank.dim + 1)),
+            np.zeros(len(names), dtype=np.int64),
+            decisions=0,
+            uniforms=np.empty(0),
+            rng=generator(seed),
+        )
+
+    def _set(
+        self,
+        policy: BanditPolicy,
+        noise_sd: float,
+        prior: FloatArray,
+        names: list[Arm],
+        gram: FloatArray,
+        pulls: IntArray,
+        *,
+        decisions: int,
+        uniforms: FloatArray,
+        rng: np.random.Generator,
+    ) -> None:
+        self._policy = policy
+        self._noise_sd = noise_sd
+        self._prior = prior
+        self._decisions = decisions
+        self._uniforms = uniforms  # taken from the Generator, used up from _next on
+        self._next = 0
+        self._rng = rng
+        # what every call needs, worked out once
+        self._dim = prior.shape[0]
+        self._n = policy.n
+        self._weights = policy.weights
+        self._clip = policy.clip
+        self._screen = screen_of(self._n) if self._weights.size == 1 else np.zeros(2)
+        self._law = partial(score_law, self._n, tuple(self._weights.tolist()), self._clip)
+        self._scale = policy.nu(1, self._dim, noise_sd) / noise_sd
+        self._set_arms(names, gram, pulls)
+
+    def _set_arms(self, names: list[Arm], gram: FloatArray, pulls: IntArray) -> None:
+        self._names = tuple(names)
+        self._index = {name: i for i, name in enumerate(names)}
+        self._every = np.arange(len(names))
+        self._gram = gram  # [A,2,D+1,D+1]
+        self._pulls = pulls  # [A]
+        self._root = np.empty((len(names), self._dim, self._dim))
+        self._mean = np.empty((len(names), self._dim))
+        self._stale = np.ones(len(names), dtype=np.int64)
+
+    @classmethod
+    def from_log(
+        cls,
+        log: Any,
+        arms: int | Iterable[Arm] | None = None,
+        alpha: float | None = None,
+        *,
+        noise_sd: float = 1.0,
+        prior_precision: Any = 1.0,
+        policy: BanditPolicy | None = None,
+        seed: Any = None,
+    ) -> Self:
+        """Return a bandit that has learned from a log of (context, arm, reward) rows.
+
+        ``log`` is a sequence of such rows, or a table or mapping with columns ``context``, ``arm`` and ``reward``.
+        ``arms`` are the arms to choose from; left out, those of the log in order of appearance.
+
+        >>> bandit = LinearBandit.from_log([([1.0], "a", 2.0), ([1.0], "b", 1.0)], alpha=0.5)
+        >>> bandit.posterior("a").mean()
+        array([1.])
+        """
+        contexts, pulled, rewards = _log_columns(log)
+        if arms is None:
+            arms = list(dict.fromkeys(_plain_name(name) for name in pulled))
+        points = finite_array(contexts, "context", ndim=2)
+        bandit = cls(
+            arms,
+            points.shape[1],
+            alpha,
+            noise_sd=noise_sd,
+            prior_precision=prior_precision,
+            policy=policy,
+            seed=seed,
+        )
+        return bandit.update(points, pulled, rewards)
+
+    # -- what it is ----------------------------------------------------------------------------------------
+
+    @property
+    def arms(self) -> tuple[Arm, ...]:
+        """The names of the arms."""
+        return self._names
+
+    @property
+    def dim(self) -> int:
+        """The number of features D of a context."""
+        return self._dim
+
+    @property
+    def alpha(self) -> float:
+        """The risk level."""
+        return self._policy.alpha
+
+    @property
+    def policy(self) -> BanditPolicy:
+        """How decisions are taken."""
+        return self._policy
+
+    @property
+    def noise_sd(self) -> float:
+        """The sd of a reward around its mean."""
+        return self._noise_sd
+
+    @property
+    def decisions(self) -> int:
+        """The number of decisions taken; the next one is number ``decisions + 1``."""
+        return self._decisions
+
+    @property
+    def pulls(self) -> dict[Arm, int]:
+        """The number of rewards seen of every arm."""
+        return dict(zip(self._names, self._pulls.tolist(), strict=True))
+
+    def posterior(self, arm: Arm) -> LinearGaussianPosterior:
+        """Return a copy of the posterior of theta of one arm.
+
+        >>> LinearBandit(2, dim=1, noise_sd=2.0).posterior(1).covariance()
+        array([[4.]])
+        """
+        place = self._arm_index(arm)
+        return LinearGaussianPosterior._of_sums(self._prior, self._noise_sd, self._gram[place].copy())
+
+    def add_arm(self, arm: Arm) -> Self:
+        """Add an arm, which starts from the prior.
+
+        >>> LinearBandit(["a"], dim=1).add_arm("b").arms
+        ('a', 'b')
+        """
+        name = _plain_name(arm)
+        if isinstance(name, bool) or not isinstance(name, (str, int)):
+            raise ParameterError(f"arm is {arm!r}, expected a string or an integer")
+        if name in self._index:
+            raise DataError(f"arm {name!r} is already there")
+        gram = np.concatenate([self._gram, np.zeros_like(self._gram[:1])])
+        self._set_arms([*self._names, name], gram, np.append(self._pulls, 0))
+        return self
+
+    def remove_arm(self, arm: Arm) -> Self:
+        """Remove an arm and what was learned of it.
+
+        >>> LinearBandit(["a", "b"], dim=1).remove_arm("a").arms
+        ('b',)
+        """
+        place = self._arm_index(arm)
+        if len(self._names) == 1:
+            raise DataError(f"arm {arm!r} is the only one: a bandit needs at least one arm")
+        names = [name for name in self._names if name != self._names[place]]
+        self._set_arms(names, np.delete(self._gram, place, axis=0), np.delete(self._pulls, place))
+        return self
+
+    # -- decisions -----------------------------------------------------------------------------------------
+
+    def select(self, context: Any, arms: Iterable[Arm] | None = None, *, propensity: bool = True) -> Decision:
+        """Choose among the eligible ``arms`` (all of them if left out) in a context [D] or in contexts [T,D].
+
+        The contexts of a batch are all decided from the posterior as it is now. The propensity of a choice is worked
+        out when it is read; ``propensity=False`` leaves it out.
+
+        >>> bandit = LinearBandit(3, dim=2, alpha=0.9, seed=1)
+        >>> bandit.select([0.2, 0.4]).arm in (0, 1, 2)
+        True
+        >>> bandit.select([[0.2, 0.4], [1.0, 0.0]], arms=[0, 2]).arm.shape
+        (2,)
+        """
+        point = self._points(context)
+        if arms is None:
+            names, eligible = self._names, self._every
+        else:
+            names, eligible = self._eligible(arms)
+        law = self._law if propensity else None
+        if point.ndim != 1:
+            return self._select_rows(point, names, eligible, law)
+        k = eligible.size
+        if self._next + k * (self._weights.size + 1) > self._uniforms.size:
+            self._draw(k * (self._weights.size + 1))
+        scale = self._scale
+        if self._policy.delta is not None:
+            scale = self._policy.nu(self._decisions + 1, self._dim, self._noise_sd) / self._noise_sd
+        moments = np.empty((2, k))
+        place, score, after = select_one(
+            self._gram,
+            self._prior,
+            self._root,
+            self._mean,
+            self._stale,
+            point,
+            eligible,
+            self._noise_sd,
+            scale,
+            self._n,
+            self._weights,
+            self._clip,
+            self._screen,
+            self._uniforms,
+            self._next,
+            moments,
+        )
+        if place < 0:
+            raise self._context_error(context)
+        self._next = after
+        self._decisions += 1
+        return Decision(names[place], score, names, moments, place, scale, law)
+
+    def _select_rows(
+        self,
+        points: FloatArray,
+        names: tuple[Arm, ...],
+        eligible: IntArray,
+        law: Law | None,
+    ) -> Decision:
+        if points.ndim != 2 or points.shape[1] != self._dim:
+            raise self._context_error(points)
+        rows, k = len(points), eligible.size
+        refresh(self._gram, self._prior, self._root, self._mean, self._stale, eligible)
+        moments = np.empty((2, k, rows))
+        if not predict_rows(self._root, self._mean, points, eligible, self._noise_sd, moments):
+            raise self._context_error(points)
+        scale = np.full(rows, self._scale)
+        if self._policy.delta is not None:
+            for t in range(rows):
+                nu = self._policy.nu(self._decisions + 1 + t, self._dim, self._noise_sd)
+                scale[t] = nu / self._noise_sd
+        places, scores, marks = np.empty(rows, dtype=np.int64), np.empty(rows), np.empty(rows)
+        for first in range(0, rows, ROWS):
+            need = min(ROWS, rows - first) * k * (self._weights.size + 1)
+            if self._next + need > self._uniforms.size:
+                self._draw(need)
+            self._next = choose_rows(
+                moments,
+                scale,
+                self._n,
+                self._weights,
+                self._clip,
+                self._screen,
+                self._uniforms,
+                self._next,
+                first,
+                places,
+                scores,
+                marks,
+            )
+        self._decisions += rows
+        score = partial(_all_scores, moments, scale, self._n, self._clip, places, marks, scores)
+        arms = _name_array(names)[places]
+        return Decision(arms, score, names, moments.transpose(0, 2, 1), places, scale, law)
+
+    def _draw(self, need: int) -> None:
+        """Have at least ``need`` unused uniforms; the stream does not depend on how it is cut into blocks."""
+        left = self._uniforms[self._next :]
+        if self._uniforms.size < max(_BLOCK, need):
+            self._uniforms = np.empty(max(_BLOCK, need))
+        self._uniforms[: left.size] = left
+        self._rng.random(out=self._uniforms[left.size :])
+        self._next = 0
+
+    def _points(self, context: Any) -> FloatArray:
+        """Return a context or contexts as an array that is contiguous and writable, as the kernels have it."""
+        try:
+            if type(context) is np.ndarray and context.ndim == 2:  # may be large: no copy without need
+                return np.require(context, np.float64, ["C", "W"])
+            return np.array(context, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise self._context_error(context) from None
+
+    # -- rewards -------------------------------------------------------------------------------------------
+
+    def update(self, context: Any, arm: Any, reward: Any) -> Self:
+        """Learn a reward of ``arm`` in a context [D], or rewards [T] of arms [T] in contexts [T,D].
+
+        A batch is learned whole or, if something in it is wrong, not at all.
+
+        >>> LinearBandit(2, dim=1).update([[1.0], [2.0]], [0, 1], [1.0, 0.0]).pulls
+        {0: 1, 1: 1}
+        """
+        point = self._points(context)
+        if point.ndim != 1:
+            return self._update_rows(point, arm, reward)
+        place = self._arm_index(arm)
+        try:
+            value = float(reward)
+        except (TypeError, ValueError):
+            raise DataError(f"reward must be a number, got {reward!r}") from None
+        if not update_one(self._gram, self._stale, self._pulls, point, place, value):
+            if not abs(value) <= LARGEST:
+                raise DataError(f"reward is {value}, expected a finite number{_limit(value)}")
+            raise self._context_error(context)
+        return self
+
+    def _update_rows(self, points: FloatArray, arms: Any, reward: Any) -> Self:
+        if points.ndim != 2 or points.shape[1] != self._dim or not _all_usable(points):
+            raise self._context_error(points)
+        values = finite_array(reward, "reward")
+        for name, length in (("arm", np.shape(arms)), ("reward", values.shape)):
+            if length != (len(points),):
+                raise DataError(f"{name} has shape {length}, expected ({len(points)},), one per context")
+        huge = np.abs(values) > LARGEST
+        if huge.any():
+            raise DataError(f"reward{first_index(huge)} is {values[huge][0]}, too large to square")
+        places = np.array([self._arm_index(arm, f"arm[{t}]") for t, arm in enumerate(arms)], dtype=np.int64)
+        update_rows(self._gram, self._stale, self._pulls, points, places, np.require(values, requirements=["C", "W"]))
+        return self
+
+    # -- words for what is wrong ---------------------------------------------------------------------------
+
+    def _arm_index(self, arm: Any, label: str = "arm") -> int:
+        try:
+            return self._index[arm]
+        except (KeyError, TypeError):
+            raise DataError(f"{label} is {arm!r}, which is not one of the arms {_short(self._names)}") from None
+
+    def _eligible(self, arms: Iterable[Arm]) -> tuple[tuple[Arm, ...], IntArray]:
+        if isinstance(arms, str):
+            raise DataError(f"arms must be a list of arms, got the string {arms!r}")
+        try:
+            places = [self._arm_index(arm, f"arms[{i}]") for i, arm in enumerate(arms)]
+        except TypeError:
+            raise DataError(f"arms must be a list of arms, got {arms!r}") from None
+        if not places:
+            raise DataError("arms is empty: no arm is eligible")
+        if len(set(places)) < len(places):
+            twice = next(i for i, place in enumerate(places) if place in places[:i])
+            raise DataError(f"arms[{twice}] is {self._names[places[twice]]!r} for the second time")
+        return tuple(self._names[place] for place in places), np.array(places, dtype=np.int64)
+
+    def _context_error(self, context: Any) -> PrudentError:
+        """Return the error that says what is wrong with a context that was refused."""
+        try:
+            points = finite_array(context, "context")
+        except PrudentError as error:
+            return error
+        if points.ndim not in (1, 2) or points.shape[-1] != self._dim:
+            return DataError(f"context has shape {points.shape}, expected ({self._dim},) or (T, {self._dim})")
+        huge = np.abs(points) > LARGEST
+        return DataError(f"context{first_index(huge)} is {points[huge][0]}, too large to square")
+
+    def __repr__(self) -> str:
+        return (
+            f"LinearBandit({len(self._names)} arms, dim={self._dim}, policy={self._policy.name!r}, "
+            f"{self._decisions} decisions, {int(self._pulls.sum())} rewards)"
+        )
+
+    # -- state ---------------------------------------------------------------------------------------------
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the whole state to ``path``, random stream included; the file appears whole or not at all.
+
+        >>> import tempfile
+        >>> bandit = LinearBandit(2, dim=1, seed=3)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     bandit.save(f"{folder}/bandit.state")
+        ...     again = LinearBandit.load(f"{folder}/bandit.state")
+        >>> again.select([1.0]).score == bandit.select([1.0]).score
+        True
+        """
+        meta = {
+            "policy": asdict(self._policy),
+            "noise_sd": self._noise_sd,
+            "arms": list(self._names),
+            "decisions": self._decisions,
+            "rng": generator_state(self._rng),
+        }
+        arrays = {
+            "prior_precision": self._prior,
+            "gram": self._gram,
+            "pulls": self._pulls,
+            "uniforms": self._uniforms[self._next :],
+        }
+        write_state(path, "LinearBandit", _STATE_VERSION, meta, arrays)
+
+    @classmethod
+    def _from_state(cls, path: str | os.PathLike[str]) -> Self:
+        meta, arrays = read_state(path, "LinearBandit", _STATE_VERSION)
+        try:
+            known = {field.name for field in fields(BanditPolicy)}
+            policy = BanditPolicy(**{name: value for name, value in meta["policy"].items() if name in known})
+            prior, gram = arrays["prior_precision"], arrays["gram"]
+            names = _arm_names(meta["arms"])
+            bandit = cls(names, len(prior), policy=policy, noise_sd=meta["noise_sd"], prior_precision=prior, seed=0)
+            if gram.shape != bandit._gram.shape or arrays["pulls"].shape != bandit._pulls.shape:
+                raise ValueError(f"sums of shape {gram.shape} for {len(names)} arms and {len(prior)} features")
+            bandit._set(
+                policy,
+                bandit._noise_sd,
+                prior,
+                names,
+                gram,
+                arrays["pulls"],
+                decisions=int(meta["decisions"]),
+                uniforms=arrays["uniforms"],
+                rng=generator_from_state(meta["rng"]),
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise StateFileError(f"{os.fspath(path)} is not the state of a LinearBandit: {error}") from error
+        return bandit
+
+
+# -- names and logs ----------------------------------------------------------------------------------------
+
+
+def _plain_name(name: Any) -> Any:
+    """Return NumPy's strings and integers as Python's own."""
+    return name.item() if isinstance(name, np.generic) else name
+
+
+def _arm_names(arms: Any, label: str = "arms") -> list[Arm]:
+    if isinstance(arms, (int, np.integer)) and not isinstance(arms, bool):
+        return list(range(whole_number(arms, label)))
+    if isinstance(arms, str) or not isinstance(arms, Iterable):
+        raise ParameterError(f"{label} must be a number of arms or a list of names, got {arms!r}")
+    names = [_plain_name(name) for name in arms]
+    if not names:
+        raise ParameterError(f"{label} is empty: a bandit needs at least one arm")
+    seen: set[Arm] = set()
+    for i, name in enumerate(names):
+        if isinstance(name, bool) or not isinstance(name, (str, int)):
+            raise ParameterError(f"{label}[{i}] is {name!r}, expected a string or an integer")
+        if name in seen:
+            raise ParameterError(f"{label}[{i}] is {name!r} for the second time")
+        seen.add(name)
+    return names
+
+
+def _name_array(names: Sequence[Arm]) -> np.ndarray[Any, Any]:
+    """Return the names as an array of integers or of strings; of objects if both occur."""
+    if all(isinstance(name, int) for name in names):
+        return np.array(names)
+    kind = None if all(isinstance(name, str) for name in names) else object
+    return np.array(names, dtype=kind)
+
+
+def _log_columns(log: Any) -> tuple[Any, list[Any], Any]:
+    if hasattr(log, "columns") or isinstance(log, dict):
+        missing = [name for name in ("context", "arm", "reward") if name not in log]
+        if missing:
+            raise DataError(f"log has no column {missing[0]!r}")
+        return [list(point) for point in log["context"]], list(log["arm"]), list(log["reward"])
+    rows = list(log)
+    for i, row in enumerate(rows):
+        if isinstance(row, str) or not isinstance(row, Sequence) or len(row) != 3:
+            raise DataError(f"log[{i}] is {row!r}, expected (context, arm, reward)")
+    if not rows:
+        raise DataError("log is empty: the number of features is not known")
+    contexts, arms, rewards = zip(*rows, strict=True)
+    return contexts, list(arms), list(rewards)
+
+
+def _all_usable(points: FloatArray) -> bool:
+    return bool((np.abs(points) <= LARGEST).all())
+
+
+def _limit(value: float) -> str:
+    return " of at most 1e150" if math.isfinite(value) else ""
+
+
+def _short(names: tuple[Arm, ...]) -> str:
+    shown = ", ".join(repr(name) for name in names[:8])
+    return f"({shown}, ...)" if len(names) > 8 else f"({shown})"

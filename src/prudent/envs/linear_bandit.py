@@ -1,0 +1,143 @@
+"""Linear contextual bandits to test agents on: the paper's Gaussian study and a bounded variant.
+
+In a context s [D] arm a pays s'theta_a on average. Gaussian: s is uniform on [0,1]^D and the noise is normal. Bounded
+(Assumption 1 of the regret analysis: rewards in [0, 1], s >= 0, |s| <= 1): s is uniform on [0, 1/sqrt(D)]^D and a
+reward is 1 with chance s'theta_a, else 0.
+
+Context and noise of a step are drawn before the arm is known and do not depend on it, so agents that read the same
+stream face the same problem, step by step.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .._checks import FloatArray, finite_array, first_index, positive, whole_number
+from .._kernel import kernel
+from ..errors import ModelError
+
+if TYPE_CHECKING:
+    from ._gymnasium import LinearBanditGym
+
+__all__ = ["LinearBanditEnv", "bounded_bandit", "draw_context", "draw_noise", "gaussian_bandit", "reward_of"]
+
+
+@kernel
+def draw_context(rng: np.random.Generator, bounded: bool, context: FloatArray) -> None:
+    """Draw a context [D] in place."""
+    side = 1.0 / math.sqrt(context.shape[0]) if bounded else 1.0
+    for i in range(context.shape[0]):
+        context[i] = side * rng.random()
+
+
+@kernel
+def draw_noise(rng: np.random.Generator, bounded: bool) -> float:
+    """Draw what makes a reward random: a uniform if bounded, else a standard normal."""
+    return rng.random() if bounded else rng.standard_normal()
+
+
+@kernel
+def reward_of(mean: float, noise: float, bounded: bool, noise_sd: float) -> float:
+    """Return the reward of an arm with this mean."""
+    if bounded:
+        return 1.0 if noise < mean else 0.0
+    return mean + noise_sd * noise
+
+
+@dataclass(frozen=True, eq=False)
+class LinearBanditEnv:
+    """A linear bandit with known ``theta`` [A,D]; rewards are s'theta_a plus noise of sd ``noise_sd``.
+
+    ``bounded`` rewards are 0 or 1, and ``noise_sd`` is then what an agent takes their sd to be.
+
+    >>> env = LinearBanditEnv(theta=[[1.0, 0.0], [0.0, 1.0]], noise_sd=0.5)
+    >>> env.n_arms, env.dim
+    (2, 2)
+    """
+
+    theta: FloatArray
+    noise_sd: float = 1.0
+    bounded: bool = False
+
+    def __post_init__(self) -> None:
+        theta = finite_array(self.theta, "theta", ndim=2, error=ModelError).copy()
+        if not theta.size:
+            raise ModelError(f"theta must have at least one arm and one feature, got shape {theta.shape}")
+        object.__setattr__(self, "theta", theta)
+        object.__setattr__(self, "noise_sd", positive(self.noise_sd, "noise_sd"))
+        object.__setattr__(self, "bounded", bool(self.bounded))
+        if self.bounded:
+            # s'theta_a is extreme at corners of the box of contexts
+            side = 1.0 / math.sqrt(self.dim)
+            least = side * np.minimum(theta, 0.0).sum(axis=1)
+            most = side * np.maximum(theta, 0.0).sum(axis=1)
+            bad = (least < 0.0) | (most > 1.0)
+            if bad.any():
+                a = int(np.argmax(bad))
+                raise ModelError(
+                    f"theta{first_index(bad)} gives mean rewards from {least[a]:.6g} to {most[a]:.6g}, "
+                    "expected them in [0, 1]"
+                )
+
+    @property
+    def n_arms(self) -> int:
+        """The number of arms A."""
+        return int(self.theta.shape[0])
+
+    @property
+    def dim(self) -> int:
+        """The number of features D."""
+        return int(self.theta.shape[1])
+
+    def contexts(self, n: int, rng: np.random.Generator) -> FloatArray:
+        """Draw ``n`` contexts [N,D].
+
+        >>> gaussian_bandit().contexts(5, np.random.default_rng(1)).shape
+        (5, 3)
+        """
+        points = np.empty((whole_number(n, "n", minimum=0), self.dim))
+        for point in points:
+            draw_context(rng, self.bounded, point)
+        return points
+
+    def gymnasium(self, steps: int = 1000) -> LinearBanditGym:
+        """Return the Gymnasium environment whose episodes last ``steps`` pulls; needs gymnasium.
+
+        >>> env = gaussian_bandit().gymnasium(steps=10)
+        >>> context, info = env.reset(seed=1)
+        >>> context.shape
+        (3,)
+        """
+        from ._gymnasium import LinearBanditGym
+
+        return LinearBanditGym(self, steps)
+
+
+def gaussian_bandit(n_arms: int = 10, noise_sd: float = 1.0) -> LinearBanditEnv:
+    """Return the paper's Gaussian bandit: contexts U[0,1]^3, theta_i = (0.5, 0.5 + sin i, 0.5 + cos i).
+
+    >>> gaussian_bandit().theta.shape
+    (10, 3)
+    """
+    i = np.arange(1, whole_number(n_arms, "n_arms") + 1)
+    theta: Any = np.column_stack([np.full(i.size, 0.5), 0.5 + np.sin(i), 0.5 + np.cos(i)])
+    return LinearBanditEnv(theta, noise_sd)
+
+
+def bounded_bandit(n_arms: int = 10, noise_sd: float = 0.5) -> LinearBanditEnv:
+    """Return a bandit within Assumption 1: rewards 0 or 1, contexts U[0, 1/sqrt(3)]^3, |theta_i| < 1.
+
+    theta_i = (1, 1 + sin i, 1 + cos i) / sqrt(12), the Gaussian bandit's moved into the box. ``noise_sd`` is the nu
+    of the agents' posteriors; no 0-1 reward has an sd above 1/2.
+
+    >>> env = bounded_bandit()
+    >>> bool((env.theta >= 0).all()), env.noise_sd
+    (True, 0.5)
+    """
+    i = np.arange(1, whole_number(n_arms, "n_arms") + 1)
+    theta: Any = np.column_stack([np.ones(i.size), 1.0 + np.sin(i), 1.0 + np.cos(i)]) / math.sqrt(12.0)
+    return LinearBanditEnv(theta, noise_sd, bounded=True)

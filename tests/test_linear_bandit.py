@@ -1,0 +1,586 @@
+"""The bandit against closed forms, brute-force sampling and its own propensities.
+
+Statistical tests have no fixed seed to be lucky with: each says how often it would fail by chance.
+"""
+
+import itertools
+import math
+import pickle
+
+import mpmath
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import integrate, stats
+
+from prudent import cvar, modified_cvar, sample_size
+from prudent.agents import (
+    BanditPolicy,
+    LinearBandit,
+    brps_cmab,
+    brps_cmab_clipped,
+    brps_cmab_inflated,
+    thompson_sampling,
+    thompson_sampling_inflated,
+)
+from prudent.agents import _bandit_kernels as kernels
+from prudent.agents._score_law import ScoreLaw, score_law
+from prudent.errors import DataError, ParameterError
+
+FALSE_ALARM = 1e-7
+
+
+def contents(bandit, tmp_path):
+    """The whole state, as bytes."""
+    bandit.save(tmp_path / "contents")
+    return (tmp_path / "contents").read_bytes()
+
+
+# -- the posterior -----------------------------------------------------------------------------------------
+
+
+def closed_form(contexts, rewards, prior, noise_sd):
+    precision = prior + contexts.T @ contexts
+    return np.linalg.solve(precision, contexts.T @ rewards), noise_sd**2 * np.linalg.inv(precision)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 4), st.integers(1, 5), st.integers(0, 2**32), st.floats(0.1, 10))
+def test_posterior_is_the_closed_form_and_batch_is_sequential(n_arms, dim, seed, noise_sd):
+    rng = np.random.default_rng(seed)
+    contexts, rewards = rng.normal(size=(60, dim)), rng.normal(size=60)
+    arms = rng.integers(0, n_arms + 1, 60)  # the last arm of the bandit below is another one, never pulled
+    prior = np.eye(dim) * rng.uniform(0.5, 4)
+    one = LinearBandit(n_arms + 2, dim, noise_sd=noise_sd, prior_precision=prior)
+    batch = LinearBandit(n_arms + 2, dim, noise_sd=noise_sd, prior_precision=prior)
+    for context, arm, reward in zip(contexts, arms, rewards, strict=True):
+        one.update(context, arm, reward)
+    batch.update(contexts, arms, rewards)
+    for arm in range(n_arms + 2):
+        mean, covariance = closed_form(contexts[arms == arm], rewards[arms == arm], prior, noise_sd)
+        np.testing.assert_allclose(one.posterior(arm).mean(), mean, rtol=0, atol=1e-9)
+        np.testing.assert_allclose(one.posterior(arm).covariance(), covariance, rtol=0, atol=1e-9 * noise_sd**2)
+        assert one.posterior(arm) == batch.posterior(arm)  # to the bit
+        assert one.pulls[arm] == (arms == arm).sum()
+
+
+def test_an_untouched_arm_has_exactly_the_stated_prior():
+    bandit = LinearBandit(3, 2, noise_sd=3.0, prior_precision=4.0).update([1.0, 2.0], 0, 5.0)
+    decision = bandit.select([0.6, 0.8])
+    for arm in (1, 2):
+        np.testing.assert_array_equal(bandit.posterior(arm).covariance(), 9 / 4 * np.eye(2))
+        np.testing.assert_array_equal(bandit.posterior(arm).mean(), np.zeros(2))
+        assert decision.mean[arm] == 0.0
+        assert decision.sd[arm] == pytest.approx(1.5, rel=1e-15)
+
+
+def exact_dot(x, y):
+    """Sum of products of integer arrays below 2**40, without overflow."""
+    (xh, xl), (yh, yl) = divmod(x, 2**13), divmod(y, 2**13)
+    return sum(int(part.sum()) << s for part, s in ((xh * yh, 26), (xh * yl, 13), (xl * yh, 13), (xl * yl, 0)))
+
+
+@pytest.mark.parametrize("tilt", [1e-2, 1e-4])
+def test_a_million_nearly_collinear_contexts_to_1e_9(tilt):
+    # Contexts and rewards are multiples of a power of two, so their sums are exact; solved in 50 digits.
+    rng = np.random.default_rng()
+    size, dim, unit = 10**6, 4, 2**22
+    contexts = np.rint((1 + tilt * rng.standard_normal((size, dim))) * unit).astype(np.int64)
+    rewards = np.rint((contexts / unit @ [1, -1, 0.5, 2] + rng.standard_normal(size)) * unit).astype(np.int64)
+    with mpmath.workdps(50):
+        scale = mpmath.mpf(unit) ** 2
+        gram = [[exact_dot(contexts[:, i], contexts[:, j]) / scale for j in range(dim)] for i in range(dim)]
+        inverse = (mpmath.matrix(gram) + mpmath.eye(dim)) ** -1
+        weighted = mpmath.matrix([exact_dot(contexts[:, i], rewards) / scale for i in range(dim)])
+        mean = np.array((inverse * weighted).T.tolist(), dtype=float)[0]
+        covariance = np.array(inverse.tolist(), dtype=float)
+        points = np.array([[1.0, 1.0, 1.0, 1.0], [1.0, -1.0, 0.0, 0.0], [1.0, 1.0, 1.0, 0.999]])
+        sds = [
+            float(mpmath.sqrt((mpmath.matrix([p.tolist()]) * inverse * mpmath.matrix(p.tolist()))[0])) for p in points
+        ]
+    bandit = LinearBandit(2, dim)
+    for start in range(0, size, 1000):
+        block = slice(start, start + 1000)
+        bandit.update(contexts[block] / unit, np.ones(1000, dtype=int), rewards[block] / unit)
+    np.testing.assert_allclose(bandit.posterior(1).mean(), mean, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(bandit.posterior(1).covariance(), covariance, rtol=0, atol=1e-9)
+    for batch in (bandit.select(points), bandit.select(np.repeat(points, 20, axis=0))):
+        rows = len(batch.arm) // 3
+        np.testing.assert_allclose(batch.sd[::rows, 1], sds, rtol=1e-9)
+    for point, sd in zip(points, sds, strict=True):
+        assert bandit.select(point).sd[1] == pytest.approx(sd, rel=1e-9)
+
+
+def test_badly_scaled_features_are_solved_to_1e_9():
+    # a constant, an income and a year: the precision has a condition number of 10^15
+    rng = np.random.default_rng(9)
+    contexts = np.column_stack([np.ones(500), rng.integers(20_000, 90_000, 500), rng.integers(1960, 2020, 500)])
+    rewards = rng.integers(-5, 5, 500)
+    with mpmath.workdps(60):
+        rows = mpmath.matrix(contexts.astype(int).tolist())
+        inverse = (rows.T * rows + mpmath.eye(3)) ** -1
+        mean = np.array((inverse * (rows.T * mpmath.matrix(rewards.tolist()))).T.tolist(), dtype=float)[0]
+        points = contexts[:50]
+        sds = [float(mpmath.sqrt((rows[t, :] * inverse * rows[t, :].T)[0])) for t in range(50)]
+    bandit = LinearBandit(1, 3).update(contexts, np.zeros(500, int), rewards)
+    np.testing.assert_allclose(bandit.posterior(0).mean(), mean, rtol=1e-9)
+    np.testing.assert_allclose(bandit.select(points).sd[:, 0], sds, rtol=1e-9)
+    np.testing.assert_allclose([bandit.select(point).sd[0] for point in points], sds, rtol=1e-9)
+
+
+def test_scores_have_the_variance_of_the_inverse_precision():
+    # 1000 pulls: precision and covariance along the context differ by a factor of 10^6.
+    context = np.array([0.6, 0.8])
+    bandit = LinearBandit(1, 2, noise_sd=2.0).update(np.tile(context, (1000, 1)), np.zeros(1000, int), np.ones(1000))
+    size = 100_000
+    decision = bandit.select(np.tile(context, (size, 1)))
+    sd = 2 / math.sqrt(1001)
+    assert decision.sd[0, 0] == pytest.approx(sd, rel=1e-12)
+    ratio = ((decision.score - 1000 / 1001) ** 2).sum() / sd**2
+    assert stats.chi2.ppf(FALSE_ALARM / 2, size) < ratio < stats.chi2.isf(FALSE_ALARM / 2, size)
+
+
+def test_batch_and_single_predictions_agree():
+    rng = np.random.default_rng(4)
+    for dim, rows in ((1, 50), (3, 300), (7, 40), (12, 200)):  # through both ways to compute sds
+        bandit = LinearBandit(5, dim, noise_sd=0.7)
+        bandit.update(rng.normal(size=(80, dim)), rng.integers(0, 5, 80), rng.normal(size=80))
+        contexts = rng.normal(size=(rows, dim))
+        batch = bandit.select(contexts, arms=[3, 0, 4])
+        for t, context in enumerate(contexts):
+            single = bandit.select(context, arms=[3, 0, 4])
+            np.testing.assert_allclose(batch.mean[t], single.mean, rtol=0, atol=1e-13)
+            np.testing.assert_allclose(batch.sd[t], single.sd, rtol=1e-12)
+
+
+def test_rewards_may_come_late_in_any_order_or_never():
+    rng = np.random.default_rng(5)
+    contexts, arms, rewards = rng.random((50, 3)), rng.integers(0, 4, 50), rng.random(50)
+    told = rng.permutation(50)[:30]
+    one, two = LinearBandit(4, 3, seed=1), LinearBandit(4, 3, seed=2)
+    for t in told:
+        one.select(rng.random(3))  # decisions in between change nothing that is learned
+        one.update(contexts[t], arms[t], rewards[t])
+    for t in sorted(told):
+        two.update(contexts[t], arms[t], rewards[t])
+    for arm in range(4):
+        np.testing.assert_allclose(one.posterior(arm).mean(), two.posterior(arm).mean(), atol=1e-13)
+
+
+# -- the law of a decision ---------------------------------------------------------------------------------
+
+POINT = np.array([0.8, 0.6])
+
+
+def uneven_bandit(**options):
+    """Three arms whose scores at POINT have different means and sds."""
+    arms = np.array([0] * 3 + [1] * 6 + [2] * 4)
+    return LinearBandit(3, 2, **options).update(np.tile(POINT, (13, 1)), arms, np.array([0.6, 0.2, 0.45])[arms])
+
+
+def brute_force(policy, means, sds, size, rng):
+    """Arms chosen by drawing n normals per arm: Algorithm 2 as printed."""
+    counts = np.zeros(len(means))
+    estimate = {"cvar": cvar, "modified": modified_cvar}[policy.estimator]
+    chunk = max(1, 3_000_000 // policy.n // len(means))
+    for start in range(0, size, chunk):
+        rows = min(chunk, size - start)
+        draws = means + sds * rng.standard_normal((policy.n, rows, len(means)))
+        if policy.clip:
+            draws = np.clip(draws, 0.0, 1.0)
+        scores = estimate(draws, policy.alpha)
+        # ties at random: rounding must not decide between sums of the same atoms
+        tied = scores >= scores.max(axis=1, keepdims=True) - 1e-12
+        counts += np.bincount(np.argmax(tied * rng.random(tied.shape), axis=1), minlength=len(means))
+    return counts
+
+
+def check_law(policy, size, brute_size, noise_sd=1.0):
+    bandit = uneven_bandit(policy=policy, noise_sd=noise_sd)
+    batch = bandit.select(np.broadcast_to(POINT, (size, 2)))
+    single = bandit.select(POINT)
+    chances = single.propensities
+    assert chances.sum() == pytest.approx(1.0, abs=1e-9)
+    assert single.propensity == pytest.approx(chances[single.arm], abs=1e-12)
+    few = bandit.select(np.tile(POINT, (20, 1)))
+    np.testing.assert_allclose(few.propensity, chances[few.arm], atol=1e-9)
+    counts = np.bincount(batch.arm, minlength=3)
+    assert stats.chisquare(counts, size * chances).pvalue > FALSE_ALARM
+    rng = np.random.default_rng()
+    brute = brute_force(policy, single.mean, single.sd, brute_size, rng)
+    assert stats.chisquare(brute, brute_size * chances / chances.sum()).pvalue > FALSE_ALARM
+    assert stats.chi2_contingency([counts, brute]).pvalue > FALSE_ALARM
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.5, 0.7, 0.8, 0.9])
+def test_law_of_the_choice_is_that_of_n_draws_per_arm(alpha):
+    check_law(brps_cmab(alpha), 10**6, 10**6)
+
+
+def test_law_of_the_choice_at_high_risk_levels():
+    check_law(brps_cmab(0.99), 10**6, 20_000)
+
+
+@pytest.mark.slow
+def test_law_of_the_choice_at_high_risk_levels_with_a_million_brute_force_decisions():
+    check_law(brps_cmab(0.99), 10**6, 10**6)
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        brps_cmab(0.7, estimator="modified"),
+        brps_cmab(0.5, draws=7),  # three draws and a half
+        brps_cmab(0.0, draws=4),  # the mean of four
+        brps_cmab_clipped(0.5),
+        brps_cmab_clipped(0.7),  # the second lowest
+        brps_cmab_clipped(0.7, estimator="cvar"),  # two weighted draws: a third atom
+        brps_cmab_clipped(0.3, estimator="cvar"),
+        BanditPolicy(clip=True),
+    ],
+    ids=lambda policy: f"{policy.name}-{policy.estimator}-{policy.draws}",
+)
+def test_law_of_the_choice_for_other_estimators_and_clipping(policy):
+    check_law(policy, 300_000, 300_000)
+
+
+def test_wide_clipped_scores_tie_often_and_ties_are_broken_uniformly():
+    # sd 40: nearly all scores are 0 or 1
+    check_law(brps_cmab_clipped(0.7, estimator="cvar"), 200_000, 200_000, noise_sd=40.0)
+    bandit = LinearBandit(4, 1, noise_sd=100.0, policy=brps_cmab_clipped(0.5))
+    decision = bandit.select(np.ones((100_000, 1)))
+    assert (decision.score == 0.0).mean() > 0.2
+    assert stats.chisquare(np.bincount(decision.arm, minlength=4)).pvalue > FALSE_ALARM
+    np.testing.assert_allclose(bandit.select([1.0]).propensities, np.full(4, 0.25), atol=1e-12)
+
+
+def test_one_by_one_decisions_follow_the_propensities():
+    bandit = uneven_bandit(alpha=0.8)
+    chances = bandit.select(POINT).propensities
+    counts = np.bincount([bandit.select(POINT).arm for _ in range(100_000)], minlength=3)
+    assert stats.chisquare(counts, 100_000 * chances).pvalue > FALSE_ALARM
+
+
+@pytest.mark.parametrize(("alpha", "draws"), [(0.0, None), (0.9, None), (0.7, None), (0.75, 10)])
+def test_scores_follow_their_law(alpha, draws):
+    policy = brps_cmab(alpha, draws=draws)
+    bandit = LinearBandit(1, 2, policy=policy).update(POINT, 0, 1.0)
+    decision = bandit.select(np.tile(POINT, (50_000, 1)))
+    standard = (decision.score - decision.mean[:, 0]) / decision.sd[:, 0]
+    law = ScoreLaw(policy.n, policy.weights, clip=False)
+    assert stats.kstest(standard, np.vectorize(law.cdf)).pvalue > FALSE_ALARM
+    if alpha == 0.0:  # Thompson sampling: one draw from the posterior
+        assert stats.kstest(standard, "norm").pvalue > FALSE_ALARM
+
+
+def test_the_screen_changes_nothing():
+    rng = np.random.default_rng(6)
+    blind = np.array([-np.inf, np.inf])  # bounds nothing
+    draws = np.empty(1)
+    for n, clip in itertools.product((1, 5, 1000), (False, True)):
+        screen = kernels.screen_of(n)
+        for _ in range(3000):
+            means, sds = rng.normal(size=6), rng.exponential(size=6)
+            uniforms = rng.random(12)
+            ask = (means, sds, n, np.ones(1), clip)
+            assert kernels.best_score(*ask, screen, uniforms, 0, 6, draws) == kernels.best_score(
+                *ask, blind, uniforms, 0, 6, draws
+            )
+
+
+def test_restricted_arms_share_the_whole_chance():
+    bandit = LinearBandit(["a", "b", "c", "d"], 2, alpha=0.8, seed=3).update(POINT, "c", 1.0)
+    for eligible in (["c", "a"], ["d"], ("b", "c", "d")):
+        decision = bandit.select(POINT, arms=eligible)
+        assert decision.arm in eligible
+        assert decision.arms == tuple(eligible)
+        assert decision.propensities.sum() == pytest.approx(1.0, abs=1e-9)
+    assert decision.sd.shape == (3,)
+    assert bandit.select(POINT, arms=["d"]).propensity == pytest.approx(1.0, abs=1e-12)
+
+
+# -- propensities against closed forms ---------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.floats(-3, 3), st.floats(-5, 5), st.sampled_from([1, 3, 30]))
+def test_two_normal_scores_have_a_closed_form(gap, log_ratio, draws):
+    law = score_law(draws, (1 / draws,) * draws, False)
+    sds = np.array([1.0, 10.0**log_ratio])
+    means = np.array([0.0, gap * math.hypot(*sds) / math.sqrt(draws)])
+    for place, sign in ((0, -1.0), (1, 1.0)):
+        assert law.chance(means, sds, place) == pytest.approx(stats.norm.cdf(sign * gap), abs=1e-9)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32), st.integers(2, 12), st.sampled_from([0.0, 0.5, 0.7, 0.9, 0.999]), st.booleans())
+def test_propensities_sum_to_one(seed, k, alpha, clip):
+    rng = np.random.default_rng(seed)
+    policy = brps_cmab_clipped(alpha) if clip else brps_cmab(alpha)
+    law = score_law(policy.n, tuple(policy.weights), clip)
+    means = rng.normal(0.5, 1.0, k)
+    sds = 10.0 ** rng.uniform(-4, 1, k)
+    chances = [law.chance(means, sds, place) for place in range(k)]
+    assert sum(chances) == pytest.approx(1.0, abs=1e-9)
+
+
+@pytest.mark.parametrize(("n", "alpha"), [(2, 0.3), (4, 0.7), (200, 0.993), (3, 0.34)])
+def test_law_of_two_weighted_draws(n, alpha):
+    # P(w1 Z1 + w2 Z2 > x) = Q(x)^n + integral over z < x of n phi(z) Q((x - w1 z)/w2)^(n-1)
+    first, second = brps_cmab(alpha, draws=n).weights
+    law = ScoreLaw(n, np.array([first, second]), clip=False)
+    for x in np.linspace(-4, 2, 13):
+        rest, _ = integrate.quad(
+            lambda z, x=x: n * stats.norm.pdf(z) * stats.norm.sf((x - first * z) / second) ** (n - 1),
+            -12,
+            x,
+            epsabs=1e-13,
+            limit=400,
+        )
+        assert law.cdf(x) == pytest.approx(1 - stats.norm.sf(x) ** n - rest, abs=1e-10)
+
+
+def test_a_zero_context_makes_all_arms_equal():
+    bandit = LinearBandit(4, 2, alpha=0.7).update([1.0, 1.0], 0, 100.0)
+    assert bandit.select([0.0, 0.0]).propensity == 0.25
+    counts = np.bincount(bandit.select(np.zeros((40_000, 2))).arm, minlength=4)
+    assert stats.chisquare(counts).pvalue > FALSE_ALARM
+    singles = np.bincount([bandit.select([0.0, 0.0]).arm for _ in range(20_000)], minlength=4)
+    assert stats.chisquare(singles).pvalue > FALSE_ALARM
+
+
+def test_propensities_of_a_thousand_arms():
+    bandit = LinearBandit(1000, 3, alpha=0.9, seed=1)
+    decision = bandit.select([0.1, 0.2, 0.3])
+    assert decision.propensity == pytest.approx(1e-3, abs=1e-12)
+
+
+def test_a_decision_keeps_its_chances_whatever_happens_to_the_bandit(tmp_path):
+    bandit = LinearBandit(3, 2, alpha=0.9, seed=1)
+    decision, batch, twin = bandit.select(POINT), bandit.select([POINT] * 3), pickle.dumps(bandit.select(POINT))
+    bandit.update([POINT] * 30, [0] * 30, np.ones(30))
+    other = LinearBandit(2, 2, alpha=0.0)
+    other.save(tmp_path / "other")
+    bandit.load(tmp_path / "other")
+    assert decision.propensity == pytest.approx(1 / 3, abs=1e-12)
+    batch = pickle.loads(pickle.dumps(batch))  # a queue may carry it elsewhere
+    np.testing.assert_allclose(batch.propensity, np.full(3, 1 / 3), atol=1e-12)
+    assert np.isfinite(batch.score).all()
+    assert len(twin) < 2000  # and carries no bandit
+
+
+def test_propensity_can_be_left_out():
+    bandit = LinearBandit(2, 1)
+    assert bandit.select([1.0], propensity=False).propensity is None
+    assert bandit.select([[1.0]], propensity=False).propensities is None
+
+
+def test_propensities_that_are_not_known_say_so():
+    bandit = LinearBandit(2, 1, policy=brps_cmab_clipped(0.5, draws=8, estimator="cvar"))
+    decision = bandit.select([1.0])  # deciding works
+    with pytest.raises(ParameterError, match="at most 2 lowest draws, this policy weighs 4"):
+        _ = decision.propensity
+
+
+# -- settings ----------------------------------------------------------------------------------------------
+
+
+def test_algorithms_are_settings_of_one_engine():
+    assert thompson_sampling() == BanditPolicy(alpha=0.0)
+    assert brps_cmab(0.9).n == 10
+    assert brps_cmab(0.9, draws=500).n == 500
+    assert brps_cmab(0.9, draws=500).weights.size == 50
+    assert brps_cmab(0.7, estimator="modified").weights.tolist() == [0.0, 1.0]
+    assert brps_cmab_clipped(0.6).clip
+    assert brps_cmab_clipped(0.6).estimator == "modified"
+    horizon = 200_000
+    study = (3 / 4) * math.sqrt(6 * math.log(2 * horizon))  # d = 3, delta = 1/T, t = T
+    assert brps_cmab_inflated(0.8, delta=1 / horizon).nu(horizon, 3, 1.0) == pytest.approx(study)
+    assert brps_cmab_inflated(0.8, sampling_sd=study).nu(1, 3, 1.0) == study
+    assert thompson_sampling_inflated(sampling_sd=2.0).n == 1
+    assert brps_cmab(0.8).nu(5, 3, noise_sd=0.25) == 0.25
+
+
+def test_cost_does_not_grow_with_alpha():
+    for alpha in (0.0, 0.5, 0.7, 0.9, 0.99, 0.999, 0.9999):
+        assert brps_cmab(alpha).weights.size <= 2
+        assert brps_cmab(alpha).n == sample_size(alpha)
+
+
+@pytest.mark.parametrize("delta", [None, 0.1])
+def test_inflated_scores_have_the_inflated_sd(delta):
+    policy = thompson_sampling_inflated(delta=delta, sampling_sd=None if delta else 3.0)
+    bandit = LinearBandit(1, 3, noise_sd=0.5, policy=policy)
+    size = 50_000
+    context = np.array([0.0, 1.0, 0.0])
+    decision = bandit.select(np.tile(context, (size, 1)))
+    t = np.arange(1, size + 1)
+    sd = 0.75 * np.sqrt(3 * np.log(4 * t / delta)) if delta else np.full(size, 3.0)
+    total = ((decision.score / sd) ** 2).sum()
+    assert stats.chi2.ppf(FALSE_ALARM / 2, size) < total < stats.chi2.isf(FALSE_ALARM / 2, size)
+    assert decision.sd[0, 0] == 0.5  # the posterior's, whatever it is sampled with
+    assert bandit.select(context)._scale == pytest.approx(policy.nu(size + 1, 3, 0.5) / 0.5)
+
+
+# -- arms and logs -----------------------------------------------------------------------------------------
+
+
+def test_arms_come_and_go():
+    bandit = LinearBandit(["a", 7], 1, seed=1).update([1.0], 7, 3.0)
+    bandit.add_arm("b")
+    assert bandit.arms == ("a", 7, "b")
+    assert bandit.posterior("b").mean() == [0.0]
+    assert bandit.posterior(7).mean() == pytest.approx([1.5])
+    bandit.remove_arm("a")
+    assert bandit.arms == (7, "b")
+    assert bandit.pulls == {7: 1, "b": 0}
+    assert bandit.posterior(7).mean() == pytest.approx([1.5])
+    mixed = bandit.select([[1.0]] * 5)
+    assert mixed.arm.dtype == object
+    assert set(mixed.arm) <= {7, "b"}
+    bandit.update([[1.0]] * 5, mixed.arm, np.ones(5))
+    assert sum(bandit.pulls.values()) == 6
+
+
+def test_names_from_arrays_are_names():
+    bandit = LinearBandit(np.array(["x", "y"]), 1)
+    assert bandit.arms == ("x", "y")
+    decision = bandit.select([[1.0], [2.0]])
+    bandit.update([[1.0], [2.0]], decision.arm, [0.0, 1.0])
+    numbers = LinearBandit(np.array([10, 20]), 1)
+    assert numbers.select([1.0]).arm in (10, 20)
+    numbers.update([1.0], np.int64(20), np.float64(1.0))
+
+
+def test_bandit_from_a_log():
+    rng = np.random.default_rng(7)
+    contexts, arms, rewards = rng.random((20, 3)), rng.choice(["u", "v"], 20), rng.random(20)
+    expected = LinearBandit(["u", "v"], 3, alpha=0.5).update(contexts, arms, rewards)
+    rows = list(zip(contexts, arms, rewards, strict=True))
+    table = pd.DataFrame({"context": list(contexts), "arm": arms, "reward": rewards})
+    for log in (rows, table, {"context": contexts, "arm": arms, "reward": rewards}):
+        bandit = LinearBandit.from_log(log, ["u", "v"], alpha=0.5)
+        for arm in ("u", "v"):
+            assert bandit.posterior(arm) == expected.posterior(arm)
+    assert set(LinearBandit.from_log(rows).arms) == {"u", "v"}
+    assert LinearBandit.from_log(rows, arms=["w", "v", "u"]).pulls["w"] == 0
+
+
+def test_contexts_of_any_kind():
+    bandit = LinearBandit(2, 2, seed=1)
+    fixed = np.array([1.0, 2.0])
+    fixed.flags.writeable = False
+    for context in ([1, 2], (1.0, 2.0), fixed, np.array([1, 2], dtype=np.float32), pd.Series([1.0, 2.0])):
+        assert bandit.select(context).sd[0] == pytest.approx(math.sqrt(5))
+    wide = np.arange(12.0).reshape(3, 4)
+    for contexts in (wide[:, 1:3], np.asfortranarray(wide[:, :2]), pd.DataFrame(wide[:, :2]), wide[:, :2].tolist()):
+        assert bandit.select(contexts).arm.shape == (3,)
+    assert bandit.select(np.empty((0, 2))).arm.shape == (0,)
+
+
+def test_same_seed_same_decisions():
+    one, two = (LinearBandit(5, 3, alpha=0.8, seed=11) for _ in range(2))
+    for context in np.random.default_rng(1).random((300, 3)):
+        first, second = one.select(context), two.select(context)
+        assert (first.arm, first.score) == (second.arm, second.score)
+        one.update(context, first.arm, 1.0)
+        two.update(context, second.arm, 1.0)
+
+
+# -- bad input ---------------------------------------------------------------------------------------------
+
+NAN = math.nan
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda b: b.select([1.0, NAN]), DataError, r"context\[1\] is nan, expected a finite number"),
+        (lambda b: b.select([1.0]), DataError, r"context has shape \(1,\), expected \(2,\) or \(T, 2\)"),
+        (lambda b: b.select(1.0), DataError, r"context has shape \(\), expected \(2,\) or \(T, 2\)"),
+        (lambda b: b.select([[1.0, 2.0, 3.0]]), DataError, r"context has shape \(1, 3\), expected \(2,\)"),
+        (lambda b: b.select([[1.0, 2.0], [math.inf, 0.0]]), DataError, r"context\[1, 0\] is inf"),
+        (lambda b: b.select([1e200, 0.0]), DataError, r"context\[0\] is 1e\+200, too large to square"),
+        (lambda b: b.select(["x", "y"]), DataError, "context must be an array of numbers, got list"),
+        (lambda b: b.select([1.0, 2.0], arms=["red", "pink"]), DataError, r"arms\[1\] is 'pink', which is not one of"),
+        (lambda b: b.select([1.0, 2.0], arms=[]), DataError, "arms is empty: no arm is eligible"),
+        (lambda b: b.select([1.0, 2.0], arms="red"), DataError, "arms must be a list of arms, got the string 'red'"),
+        (lambda b: b.select([1.0, 2.0], arms=3), DataError, "arms must be a list of arms, got 3"),
+        (lambda b: b.select([1.0, 2.0], arms=["red", "red"]), DataError, r"arms\[1\] is 'red' for the second time"),
+        (lambda b: b.update([NAN, 0.0], "red", 1.0), DataError, r"context\[0\] is nan"),
+        (lambda b: b.update([1.0, 0.0, 2.0], "red", 1.0), DataError, r"context has shape \(3,\)"),
+        (lambda b: b.update([1.0, 0.0], "pink", 1.0), DataError, r"arm is 'pink', which is not one of the arms"),
+        (lambda b: b.update([1.0, 0.0], ["red"], 1.0), DataError, r"arm is \['red'\], which is not one of the arms"),
+        (lambda b: b.update([1.0, 0.0], "red", NAN), DataError, "reward is nan, expected a finite number$"),
+        (lambda b: b.update([1.0, 0.0], "red", 1e200), DataError, r"reward is 1e\+200, .* of at most 1e150"),
+        (lambda b: b.update([1.0, 0.0], "red", "much"), DataError, "reward must be a number, got 'much'"),
+        (
+            lambda b: b.update([[1.0, 0.0]] * 2, ["red", "pink"], [1.0, 1.0]),
+            DataError,
+            r"arm\[1\] is 'pink', which is not one of the arms \('red', 'green'\)",
+        ),
+        (lambda b: b.update([[1.0, 0.0]] * 2, ["red"] * 2, [1.0, NAN]), DataError, r"reward\[1\] is nan"),
+        (
+            lambda b: b.update([[1.0, 0.0]] * 2, ["red"] * 2, [1.0]),
+            DataError,
+            r"reward has shape \(1,\), expected \(2,\)",
+        ),
+        (lambda b: b.update([[1.0, 0.0]] * 2, "red", [1.0, 1.0]), DataError, r"arm has shape \(\), expected \(2,\)"),
+        (lambda b: b.update([[1.0, 0.0], [NAN, 1.0]], ["red"] * 2, [1, 1]), DataError, r"context\[1, 0\] is nan"),
+        (lambda b: b.update([[1.0, 0.0]], ["red"], [1e200]), DataError, r"reward\[0\] is 1e\+200, too large to square"),
+        (lambda b: b.add_arm("red"), DataError, "arm 'red' is already there"),
+        (lambda b: b.add_arm(1.5), ParameterError, "arm is 1.5, expected a string or an integer"),
+        (lambda b: b.remove_arm("pink"), DataError, "arm is 'pink'"),
+        (lambda b: b.posterior("pink"), DataError, "arm is 'pink'"),
+    ],
+)
+def test_bad_calls_name_the_fault_and_leave_the_state_alone(call, error, message, tmp_path):
+    bandit = LinearBandit(["red", "green"], 2, alpha=0.5, seed=1).update([1.0, 2.0], "red", 1.0)
+    bandit.select([1.0, 1.0])
+    before = contents(bandit, tmp_path)
+    with pytest.raises(error, match=message):
+        call(bandit)
+    assert contents(bandit, tmp_path) == before
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: LinearBandit(2, 2, alpha=1.0), r"alpha must be a risk level in \[0, 1\), got 1.0"),
+        (lambda: LinearBandit(2, 2, alpha=-0.1), r"alpha must be a risk level in \[0, 1\), got -0.1"),
+        (lambda: LinearBandit(2, 2, noise_sd=0.0), "noise_sd must be a positive number, got 0.0"),
+        (lambda: LinearBandit(2, 2, noise_sd=-1.0), "noise_sd must be a positive number, got -1.0"),
+        (lambda: LinearBandit(2, 2, prior_precision=0.0), "prior_precision must be a positive number, got 0.0"),
+        (lambda: LinearBandit(0, 2), "n_arms must be at least 1, got 0"),
+        (lambda: LinearBandit([], 2), "n_arms is empty"),
+        (lambda: LinearBandit("red", 2), "n_arms must be a number of arms or a list of names, got 'red'"),
+        (lambda: LinearBandit(["a", "b", "a"], 2), r"n_arms\[2\] is 'a' for the second time"),
+        (lambda: LinearBandit(["a", True], 2), r"n_arms\[1\] is True, expected a string or an integer"),
+        (lambda: LinearBandit(2, 0), "dim must be at least 1, got 0"),
+        (lambda: LinearBandit(2, 2, seed="x"), "rng must be a numpy Generator, a seed or None, got 'x'"),
+        (lambda: LinearBandit(2, 2, 0.5, policy=brps_cmab(0.5)), "give alpha or policy, not both"),
+        (lambda: LinearBandit(2, 2, policy="ts"), "policy must be a BanditPolicy, got 'ts'"),
+        (lambda: LinearBandit(["a"], 2).remove_arm("a"), "arm 'a' is the only one"),
+        (lambda: brps_cmab(0.5, draws=0), "draws must be at least 1, got 0"),
+        (lambda: brps_cmab(0.5, estimator="median"), r"estimator must be one of \['cvar', 'modified'\], got 'median'"),
+        (lambda: brps_cmab(0.7, estimator="modified", draws=1), "n must be at least 2"),
+        (lambda: brps_cmab_inflated(0.5), "brps_cmab_inflated needs delta or sampling_sd"),
+        (lambda: thompson_sampling_inflated(), "thompson_sampling_inflated needs sampling_sd or delta"),
+        (lambda: BanditPolicy(delta=1.5), r"delta must be a probability in \(0, 1\], got 1.5"),
+        (lambda: BanditPolicy(delta=0.1, sampling_sd=1.0), "give sampling_sd or delta, not both"),
+        (lambda: BanditPolicy(sampling_sd=0), "sampling_sd must be a positive number, got 0.0"),
+        (lambda: BanditPolicy(draws=2**25), r"draws must leave at most 2\*\*24 draws that count, got 33554432"),
+        (lambda: LinearBandit.from_log([]), "log is empty"),
+        (
+            lambda: LinearBandit.from_log([([1.0], "a")]),
+            r"log\[0\] is \(\[1.0\], 'a'\), expected \(context, arm, reward\)",
+        ),
+        (lambda: LinearBandit.from_log(pd.DataFrame({"context": [], "arm": []})), "log has no column 'reward'"),
+        (lambda: LinearBandit.from_log([([1.0], "a", 1.0)], arms=["b"]), r"arm\[0\] is 'a', which is not one of"),
+    ],
+)
+def test_bad_settings_are_refused(make, message):
+    with pytest.raises((ParameterError, DataError), match=message):
+        make()
