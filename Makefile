@@ -3,11 +3,16 @@ PYTHON ?= python3
 BIN := .venv/bin
 
 .PHONY: setup test test-slow lint format bench lock clean
+INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 setup: .venv/ready
 
 .venv/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	$(INSTALL) -c constraints.txt -e ".[dev]"
+	@touch $@
+
+.venv/peers: .venv/ready
+	$(INSTALL) -c constraints.txt -e ".[dev,bench]"
 	@touch $@
 
 # One process compiles and caches the kernels first; then two test workers share them.
@@ -28,15 +33,16 @@ format: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: setup
+# The libraries we measure ourselves against are installed only for this.
+bench: .venv/peers
 	$(BIN)/python -m benchmarks
 
 # Refresh the pinned versions after a change of dependencies.
 lock:
 	rm -rf .venv && $(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e ".[dev]"
+	$(INSTALL) -e ".[dev,bench]"
 	$(BIN)/python -m pip freeze --exclude-editable > constraints.txt
-	@touch .venv/ready
+	@touch .venv/ready .venv/peers
 
 clean:
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

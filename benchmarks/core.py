@@ -61,7 +61,7 @@ def scipy_policy_iteration(mdp: pr.MDP) -> np.ndarray:
 
 
 def quantecon_runs(mdp: pr.MDP) -> dict[str, object]:
-    """Each method of quantecon, asked for the same bound on the error as ours; policy iteration only where LU is sane."""
+    """Each method of quantecon, asked for the same bound on the error as ours."""
     states, actions = mdp.n_states, mdp.n_actions
     pairs = (np.repeat(np.arange(states), actions), np.tile(np.arange(actions), states))
     ddp = DiscreteDP(mdp.reward.ravel(), sparse.csr_matrix(mdp.transition), mdp.discount, *pairs)

@@ -14,9 +14,30 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from . import agents as agents
+    from . import envs as envs
     from . import errors as errors
     from . import exact as exact
     from . import risk as risk
+    from . import theory as theory
+    from .agents import BanditPolicy as BanditPolicy
+    from .agents import Decision as Decision
+    from .agents import LinearBandit as LinearBandit
+    from .agents import OptimisticPolicy as OptimisticPolicy
+    from .agents import OptimisticVIAgent as OptimisticVIAgent
+    from .agents import PosteriorSamplingAgent as PosteriorSamplingAgent
+    from .agents import SamplingPolicy as SamplingPolicy
+    from .agents import brps_cmab as brps_cmab
+    from .agents import brps_cmab_clipped as brps_cmab_clipped
+    from .agents import brps_cmab_inflated as brps_cmab_inflated
+    from .agents import brps_rl as brps_rl
+    from .agents import certainty_equivalence as certainty_equivalence
+    from .agents import optimistic_vi as optimistic_vi
+    from .agents import thompson_sampling as thompson_sampling
+    from .agents import thompson_sampling_inflated as thompson_sampling_inflated
+    from .agents import ts_rl as ts_rl
+    from .agents import worst_case as worst_case
+    from .bandit_simulation import simulate_bandit as simulate_bandit
     from .brmdp import BayesianRiskMDP as BayesianRiskMDP
     from .errors import ConvergenceWarning as ConvergenceWarning
     from .errors import DataError as DataError
@@ -24,6 +45,7 @@ if TYPE_CHECKING:
     from .errors import ParameterError as ParameterError
     from .errors import PosteriorError as PosteriorError
     from .errors import PrudentError as PrudentError
+    from .errors import StateFileError as StateFileError
     from .mdp import MDP as MDP
     from .mdp import UncertainMDP as UncertainMDP
     from .posteriors import BetaPosterior as BetaPosterior
@@ -35,6 +57,7 @@ if TYPE_CHECKING:
     from .risk import Mean as Mean
     from .risk import MeanCVaR as MeanCVaR
     from .risk import ModifiedCVaR as ModifiedCVaR
+    from .risk import RiskMeasure as RiskMeasure
     from .risk import Spectral as Spectral
     from .risk import VaR as VaR
     from .risk import WorstCase as WorstCase
@@ -42,11 +65,33 @@ if TYPE_CHECKING:
     from .risk import lowest_normals as lowest_normals
     from .risk import modified_cvar as modified_cvar
     from .risk import sample_size as sample_size
+    from .simulation import learn as learn
+    from .simulation import simulate as simulate
     from .solver import Solution as Solution
     from .solver import evaluate as evaluate
     from .solver import solve as solve
 
 _HOME = {
+    "agents": [
+        "BanditPolicy",
+        "Decision",
+        "LinearBandit",
+        "OptimisticPolicy",
+        "OptimisticVIAgent",
+        "PosteriorSamplingAgent",
+        "SamplingPolicy",
+        "brps_cmab",
+        "brps_cmab_clipped",
+        "brps_cmab_inflated",
+        "brps_rl",
+        "certainty_equivalence",
+        "optimistic_vi",
+        "thompson_sampling",
+        "thompson_sampling_inflated",
+        "ts_rl",
+        "worst_case",
+    ],
+    "bandit_simulation": ["simulate_bandit"],
     "brmdp": ["BayesianRiskMDP"],
     "errors": [
         "ConvergenceWarning",
@@ -55,6 +100,7 @@ _HOME = {
         "ParameterError",
         "PosteriorError",
         "PrudentError",
+        "StateFileError",
     ],
     "mdp": ["MDP", "UncertainMDP"],
     "posteriors": [
@@ -69,6 +115,7 @@ _HOME = {
         "Mean",
         "MeanCVaR",
         "ModifiedCVaR",
+        "RiskMeasure",
         "Spectral",
         "VaR",
         "WorstCase",
@@ -77,9 +124,10 @@ _HOME = {
         "modified_cvar",
         "sample_size",
     ],
+    "simulation": ["learn", "simulate"],
     "solver": ["Solution", "evaluate", "solve"],
 }
-_MODULES = ["errors", "exact", "risk"]
+_MODULES = ["agents", "envs", "errors", "exact", "risk", "theory"]
 _ORIGIN = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = sorted([*_ORIGIN, *_MODULES, "__version__"])

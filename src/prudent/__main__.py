@@ -17,6 +17,13 @@ def main() -> None:
         problem.evaluate(solution.policy)
     pr.exact.cvar_dirichlet([0.0, 1.0], [1.0, 1.0], 0.9)
     pr.lowest_normals(10, 1, rng=0)
+    bandit = pr.LinearBandit(3, dim=2, alpha=0.8, seed=0)
+    decision = bandit.select([1.0, 0.5])
+    bandit.update([1.0, 0.5], decision.arm, decision.propensity)
+    bandit.select([[1.0, 0.5], [0.0, 1.0]])
+    pr.simulate_bandit(pr.envs.gaussian_bandit(), pr.brps_cmab(0.8), horizon=10, replications=1)
+    agents = [pr.ts_rl(), pr.brps_rl(0.9), pr.brps_rl(0.7)]
+    pr.simulate(pr.envs.frozen_lake(p_h=0.2), agents, episodes=2, replications=1)
     print(f"prudent {pr.__version__}: kernels ready after {time.perf_counter() - began:.1f} s")
 
 

@@ -1,0 +1,79 @@
+"""Online risk-averse RL: the compiled Frozen Lake experiment, and an agent in a Python loop."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+import prudent as pr
+from prudent.agents.posterior_sampling import PosteriorSamplingAgent, SamplingPolicy, brps_rl, ts_rl
+from prudent.envs.frozen_lake import frozen_lake
+from prudent.simulation import simulate
+
+from ._timing import Row, best_times
+
+LAKE = frozen_lake(0.1)
+EPISODES = 400
+STEPS = 2000
+
+
+def lake(settings: SamplingPolicy, replications: int, threads: int = 1) -> Callable[[], object]:
+    return lambda: simulate(LAKE, settings, episodes=EPISODES, replications=replications, threads=threads)
+
+
+def against_sweeps() -> list[Row]:
+    """The time of sweeps is for a few replications of the same experiment: all 500 take minutes."""
+    rows = []
+    for settings, swept, required in (
+        (brps_rl(0.99), brps_rl(0.99, sweeps=100), 6.0),
+        (ts_rl(), ts_rl(sweeps=100), math.nan),
+    ):
+        ours, other = best_times(lake(settings, 10), lake(swept, 10), repeats=3)
+        met = not other / ours < required
+        wanted = "for information" if math.isnan(required) else f"ratio at least {required:g}"
+        rows.append(Row(f"Frozen Lake, {settings.label}: Newton, 100 sweeps", ours, other, wanted, met, "10 runs"))
+    return rows
+
+
+def against_thompson() -> Row:
+    ours, other = best_times(lake(brps_rl(0.99), 500), lake(ts_rl(), 500), repeats=2)
+    name = "Frozen Lake, alpha 0.99 against Thompson sampling"
+    note = f"{ours / other:.2f} times Thompson sampling; the paper reports 24"
+    return Row(name, ours, other, "ratio at least 1/5", ours <= 5.0 * other, f"500 runs; {note}")
+
+
+def threads() -> Row:
+    """Short jobs and many turns: on a machine that is shared, some turns find both cores free."""
+    ours, other = best_times(lake(brps_rl(0.99), 50, threads=2), lake(brps_rl(0.99), 50, threads=1), repeats=12)
+    name, note = "Frozen Lake, alpha 0.99: 2 threads, 1 thread", "50 runs; needs two cores that nobody else uses"
+    return Row(name, ours, other, "ratio at least 1.7", other >= 1.7 * ours, note)
+
+
+def in_a_loop() -> list[Row]:
+    agent = PosteriorSamplingAgent(LAKE.model, alpha=0.99, episode_length=None, seed=1)
+
+    def steps() -> None:
+        for _ in range(STEPS):
+            action = agent.act(0)
+            agent.observe(0, action, int(LAKE.model.next_state[0, action, 0]), 0)
+
+    settled = PosteriorSamplingAgent(LAKE.model, alpha=0.99, prior=LAKE.model.prior() * 20.0, seed=1)
+    rng = np.random.default_rng(0)
+    direct = pr.UncertainMDP.direct(rng.random((200, 5)), discount=0.95)
+    counts = 1.0 + rng.poisson(0.5, size=(1000, 200))
+    large = PosteriorSamplingAgent(direct, alpha=0.9, prior=counts, seed=1)
+    (step,) = best_times(steps)
+    (small,) = best_times(lambda: [settled.refresh() for _ in range(100)])
+    (big,) = best_times(large.refresh)
+    limits = (
+        ("act + observe inside an episode", step / STEPS, 10e-6),
+        ("policy refresh, Frozen Lake, alpha 0.99", small / 100, 1e-3),
+        ("policy refresh, direct model 200 x 5, alpha 0.9", big, 100e-3),
+    )
+    return [Row(name, took, limit, f"below {1e3 * limit:g} ms", took < limit) for name, took, limit in limits]
+
+
+def run() -> list[Row]:
+    return [*in_a_loop(), *against_sweeps(), against_thompson(), threads()]

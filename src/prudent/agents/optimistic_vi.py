@@ -1,0 +1,203 @@
+"""Online Bayesian risk-averse value iteration with an exploration bonus: the paper's Algorithm 3.
+
+After every step all pairs are refreshed once,
+
+    Q_{t+1}(s, a) = min( Q_t(s, a),  r(s, a) + gamma C_alpha( n draws of theta . V_t ) + bonus_t(s, a) ),
+    bonus_t(s, a) = 3 gamma / (1 - gamma) sqrt( S^2 / (2 (N_t(s, a) + 1)) log( 4 (n + 1) S^2 A T / delta ) ),
+
+with draws from the posterior before this step, V_{t+1} the maximum of Q_{t+1}, and Q_0 = V_0 = 1 / (1 - gamma). With
+probability 1 - delta/2, Q_t never falls below the optimal Q*. The risk of draws is at least the lowest value, so
+a pair whose bonus would keep it at Q_t anyway needs no draws: that is nearly all pairs nearly always.
+
+The analysis is for direct parametrisation. Where pairs share sources, a posterior knows at least what the visits of
+one pair told it, and the bonus is on the safe side.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Hashable
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from .._checks import FloatArray, IntArray, risk_level, whole_number
+from .._episodes import known_part, optimistic_update, start_optimistic, work_space
+from ..errors import ModelError, ParameterError
+from ..mdp import UncertainMDP
+from ..risk import CVaR, sample_size
+from ._tabular import TabularAgent
+
+__all__ = ["OptimisticPolicy", "OptimisticVIAgent", "optimistic_vi"]
+
+
+@dataclass(frozen=True)
+class OptimisticPolicy:
+    """Settings of the paper's Algorithm 3: ``alpha``, ``delta``, the ``horizon`` T in steps, and a name for results.
+
+    Without a horizon, a simulation puts its own length.
+    """
+
+    alpha: float = 0.0
+    delta: float = 0.05
+    horizon: int | None = None
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "alpha", risk_level(self.alpha))
+        try:
+            delta = float(self.delta)
+        except (TypeError, ValueError):
+            delta = math.nan
+        if not 0.0 < delta < 1.0:
+            raise ParameterError(f"delta must be a probability above 0 and below 1, got {self.delta!r}")
+        object.__setattr__(self, "delta", delta)
+        if self.horizon is not None:
+            object.__setattr__(self, "horizon", whole_number(self.horizon, "horizon"))
+
+    @property
+    def label(self) -> str:
+        """How results call it."""
+        return self.name if self.name is not None else f"optimistic VI {self.alpha:g}"
+
+    @property
+    def most_draws(self) -> int:
+        """The most draws taken at once."""
+        return sample_size(self.alpha)
+
+    def plan(self, model: UncertainMDP) -> tuple[int, FloatArray, float]:
+        """Return the draws, the weights of the lowest and the bonus of a pair that was never visited."""
+        _check_rewards(model)
+        if self.horizon is None:
+            raise ParameterError("horizon must be given: the bonus needs the number of steps T")
+        n = self.most_draws
+        states, pairs = model.n_states, model.n_states * model.n_actions
+        evidence = math.log(4.0 * (n + 1) * states * pairs * self.horizon / self.delta)
+        scale = 3.0 * model.discount / (1.0 - model.discount) * math.sqrt(0.5 * states**2 * evidence)
+        return n, CVaR(self.alpha).lowest_weights(n), scale
+
+
+def optimistic_vi(
+    alpha: float = 0.0, *, delta: float = 0.05, horizon: int | None = None, name: str | None = None
+) -> OptimisticPolicy:
+    """Return the settings of the paper's Algorithm 3, for :func:`prudent.simulate`.
+
+    >>> optimistic_vi(0.9).label
+    'optimistic VI 0.9'
+    """
+    return OptimisticPolicy(alpha, delta, horizon, name)
+
+
+def _check_rewards(model: UncertainMDP) -> None:
+    exists = model.next_state >= 0
+    bad = exists & ~((model.reward >= 0.0) & (model.reward <= 1.0))
+    if bad.any():
+        s, a, k = (int(i) for i in np.argwhere(bad)[0])
+        raise ModelError(f"reward[{s}, {a}, {k}] is {model.reward[s, a, k]}, but optimism needs rewards in [0, 1]")
+    high = np.where(exists, model.reward, -np.inf).max(axis=2)
+    low = np.where(exists, model.reward, np.inf).min(axis=2)
+    varied = model.admissible & (high > low)
+    if varied.any():
+        pair = model._pair(np.argmax(varied))
+        raise ModelError(f"the reward of {pair} depends on the outcome, but optimism needs it known for each pair")
+
+
+class OptimisticVIAgent(TabularAgent):
+    """Optimistic value iteration under a posterior, the paper's Algorithm 3: explores by a bonus, learns every step.
+
+    ``horizon`` is the number of steps T that the guarantee is for, ``delta`` the probability that it may fail; rewards
+    must lie in [0, 1]. ``prior``, ``seed`` and ``indices`` as for :class:`PosteriorSamplingAgent`.
+
+    >>> model = UncertainMDP.direct([[0.0, 0.1], [1.0, 0.0]], discount=0.5)
+    >>> agent = OptimisticVIAgent(model, alpha=0.9, horizon=1000, seed=1)
+    >>> agent.act(0)
+    0
+    >>> agent.observe(0, 0, 1)
+    >>> agent.q
+    array([[2., 2.],
+           [2., 2.]])
+    """
+
+    def __init__(
+        self,
+        model: UncertainMDP,
+        alpha: float = 0.0,
+        *,
+        horizon: int,
+        delta: float = 0.05,
+        prior: Any = 1.0,
+        seed: Any = None,
+        indices: bool = False,
+    ) -> None:
+        super().__init__(model, prior, seed, indices)
+        self._settings = OptimisticPolicy(alpha, delta, horizon)
+        self._plan = self._settings.plan(model)
+        self._known = known_part(model)
+        self._work = work_space(model, self._plan[0])
+        self._visits = np.zeros(model.n_states * model.n_actions, dtype=np.int64)
+        self._value = np.empty(model.n_states)
+        self._policy = np.empty(model.n_states, dtype=np.int64)
+        start_optimistic(self._known, self._work.q, self._value, self._policy)
+
+    def act(self, state: Hashable) -> Any:
+        """Return the best action in ``state`` by the current Q, the first of ties."""
+        return self._action_of[self._policy[self._place(self._states, state)]]
+
+    def observe(self, state: Hashable, action: Hashable, next_state: Hashable, outcome: Any = None) -> None:
+        """Refresh Q with the posterior before this transition, then count it; impossible ones change nothing."""
+        row = self._read(state, action, next_state, outcome)
+        optimistic_update(
+            self._rng, self._known, self._work, self._counts, self._visits, *self._plan, self._value, self._policy
+        )
+        self._count(row)
+        self._visits[row[0, 0] * self._model.n_actions + row[0, 1]] += 1
+
+    @property
+    def policy(self) -> IntArray:
+        """The index of the current action in every state [S]."""
+        return self._policy.copy()
+
+    @property
+    def value(self) -> FloatArray:
+        """The current upper bound on the optimal values [S]."""
+        return self._value.copy()
+
+    @property
+    def q(self) -> FloatArray:
+        """The current Q [S, A]; minus infinity where an action is not admissible."""
+        return self._work.q.copy()
+
+    @property
+    def settings(self) -> OptimisticPolicy:
+        """The settings."""
+        return self._settings
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the whole state to ``path``, model and random stream included; see :class:`PosteriorSamplingAgent`."""
+        settings = self._settings
+        values = {"alpha": settings.alpha, "delta": settings.delta, "horizon": settings.horizon}
+        finite_q = np.where(self._model.admissible, self._work.q, 0.0)
+        arrays = {"visits": self._visits, "q": finite_q, "value": self._value, "policy": self._policy}
+        self._save(path, values, arrays)
+
+    @classmethod
+    def _restored(cls, model: UncertainMDP, values: dict[str, Any], arrays: dict[str, Any]) -> Self:
+        agent = cls(
+            model,
+            values["alpha"],
+            horizon=values["horizon"],
+            delta=values["delta"],
+            seed=0,
+            indices=values["indices"],
+        )
+        agent._filled(agent._visits, arrays["visits"], "visits")
+        agent._filled(agent._work.q, np.where(model.admissible, arrays["q"], -np.inf), "q")
+        agent._filled(agent._value, arrays["value"], "value")
+        agent._filled(agent._policy, arrays["policy"], "policy")
+        agent._model._checked_policy(agent._policy)
+        return agent
+
+    def __repr__(self) -> str:
+        return f"OptimisticVIAgent({self._settings.label}, {self._model!r}, {int(self._visits.sum())} steps seen)"

@@ -1,0 +1,369 @@
+"""Posterior sampling with a dial for risk: the paper's BRPS-RL (Algorithm 1) and its relatives, one engine.
+
+At the start of an episode the agent draws n models from its posterior, values every action by a risk measure of
+these draws at every step ahead (the approximate Bayesian-risk operator T-hat), and follows the optimal policy of that
+for the episode. The risk is CVaR_alpha by default and n = ceil(1 / (1 - alpha)), the draw rule. Settings of it:
+
+    BRPS-RL                     ``brps_rl(alpha)``
+    Thompson sampling for RL    ``ts_rl()``, alpha = 0 and one draw
+    certainty equivalence       ``certainty_equivalence()``, the posterior mean in place of draws
+    worst case                  ``worst_case(n)``, the lowest of n draws
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import warnings
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+
+from .._checks import FloatArray, IntArray, risk_level, whole_number
+from .._episodes import known_part, refresh, work_space
+from ..errors import ConvergenceWarning, ParameterError
+from ..mdp import UncertainMDP
+from ..risk import CVaR, ModifiedCVaR, RiskMeasure, WorstCase, sample_size
+from ._tabular import TabularAgent
+
+__all__ = [
+    "PosteriorSamplingAgent",
+    "SamplingPolicy",
+    "brps_rl",
+    "certainty_equivalence",
+    "ts_rl",
+    "worst_case",
+]
+
+
+@dataclass(frozen=True)
+class SamplingPolicy:
+    """How a :class:`PosteriorSamplingAgent` turns its posterior into a policy.
+
+    alpha : risk level of CVaR; or one level for each episode, of which the last also serves all later ones.
+    draws : posterior draws n; None is the draw rule, ``"mean"`` puts the posterior mean in place of draws.
+    risk : another measure of the draws instead of CVaR, e.g. ``MeanCVaR(0.9, weight=0.5)``.
+    modified : use the paper's modified estimator of CVaR.
+    sweeps : so many sweeps of value iteration, as the paper does (100), instead of Newton.
+    name : how to call it in results.
+
+    >>> SamplingPolicy(alpha=[0.9, 0.5]).label
+    'BRPS-RL 0.9 to 0.5'
+    """
+
+    alpha: float | tuple[float, ...] | None = None
+    draws: int | str | None = None
+    risk: RiskMeasure | None = None
+    modified: bool = False
+    sweeps: int | None = None
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.alpha is not None and self.risk is not None:
+            raise ParameterError("give either a risk level alpha or a risk measure, and not both")
+        if self.alpha is None and self.risk is None:
+            object.__setattr__(self, "alpha", 0.0)
+        if self.alpha is not None:
+            object.__setattr__(self, "alpha", _levels(self.alpha))
+        elif not isinstance(self.risk, RiskMeasure):
+            raise ParameterError(f"risk must be a risk measure such as CVaR(0.9), got {self.risk!r}")
+        if isinstance(self.draws, str):
+            if self.draws != "mean":
+                raise ParameterError(f"draws must be a whole number, 'mean' or None, got {self.draws!r}")
+        elif self.draws is not None:
+            object.__setattr__(self, "draws", whole_number(self.draws, "draws"))
+        if self.modified and self.alpha is None:
+            raise ParameterError("modified is an estimator of CVaR; give a risk level alpha")
+        if self.sweeps is not None:
+            object.__setattr__(self, "sweeps", whole_number(self.sweeps, "sweeps"))
+        self.plan()  # raises if the draws do not suit the risk
+
+    def plan(self) -> tuple[IntArray, FloatArray, IntArray]:
+        """Return for each episode (the last for all later) the draws [E], weights [E, M] and their numbers [E].
+
+        >>> brps_rl(0.9).plan()
+        (array([10]), array([[1.]]), array([1]))
+        """
+        if self.draws == "mean":
+            return np.zeros(1, np.int64), np.ones((1, 1)), np.ones(1, np.int64)
+        measures: list[RiskMeasure] = []
+        if self.risk is not None:
+            measures.append(self.risk)
+        else:
+            measures += [(ModifiedCVaR if self.modified else CVaR)(level) for level in self._alphas]
+        n = [self._draws(measure) for measure in measures]
+        rows = [measure.lowest_weights(size) for measure, size in zip(measures, n, strict=True)]
+        weights = np.zeros((len(rows), max(row.size for row in rows)))
+        for i, row in enumerate(rows):
+            weights[i, : row.size] = row
+        return np.array(n, np.int64), weights, np.array([row.size for row in rows], np.int64)
+
+    @property
+    def most_draws(self) -> int:
+        """The most draws taken at once."""
+        return max(1, int(self.plan()[0].max()))
+
+    @property
+    def _alphas(self) -> tuple[float, ...]:
+        return self.alpha if isinstance(self.alpha, tuple) else () if self.alpha is None else (self.alpha,)
+
+    def _draws(self, measure: RiskMeasure) -> int:
+        if isinstance(self.draws, int):
+            return self.draws
+        level = getattr(measure, "alpha", None)
+        if level is None:
+            raise ParameterError(f"draws must be given for {measure!r}: the draw rule is for a risk level")
+        return sample_size(level)
+
+    @property
+    def label(self) -> str:
+        """How results call it."""
+        if self.name is not None:
+            return self.name
+        if self.draws == "mean":
+            return "certainty equivalence"
+        if self.risk is not None:
+            return f"{self.risk!r} of {self._draws(self.risk)} draws"
+        first, last = f"{self._alphas[0]:g}", f"{self._alphas[-1]:g}"
+        label = f"BRPS-RL {first}" if first == last else f"BRPS-RL {first} to {last}"
+        if len(self._alphas) == 1:
+            label = "TS-RL" if self.alpha == 0.0 and self.draws in (None, 1) else label
+        if self.draws is not None and label != "TS-RL":
+            label += f", {self.draws} draws"
+        return label + ", modified" * self.modified + (f", {self.sweeps} sweeps" if self.sweeps else "")
+
+
+def _levels(alpha: Any) -> float | tuple[float, ...]:
+    if np.ndim(alpha) == 0:
+        return risk_level(alpha)
+    levels = tuple(risk_level(level, f"alpha[{t}]") for t, level in enumerate(alpha))
+    if not levels:
+        raise ParameterError("alpha must have a level for at least one episode, got none")
+    return levels
+
+
+def brps_rl(
+    alpha: float | Sequence[float],
+    *,
+    draws: int | None = None,
+    modified: bool = False,
+    sweeps: int | None = None,
+    name: str | None = None,
+) -> SamplingPolicy:
+    """Return the settings of BRPS-RL, the paper's Algorithm 1, at risk level ``alpha``; see :class:`SamplingPolicy`.
+
+    >>> brps_rl(0.99).label, brps_rl(0).label
+    ('BRPS-RL 0.99', 'TS-RL')
+    """
+    levels: Any = alpha
+    return SamplingPolicy(alpha=levels, draws=draws, modified=modified, sweeps=sweeps, name=name)
+
+
+def ts_rl(*, sweeps: int | None = None, name: str | None = None) -> SamplingPolicy:
+    """Return the settings of Thompson sampling for RL: one draw, no aversion to risk.
+
+    >>> ts_rl() == brps_rl(0.0)
+    True
+    """
+    return SamplingPolicy(alpha=0.0, sweeps=sweeps, name=name)
+
+
+def certainty_equivalence(*, name: str | None = None) -> SamplingPolicy:
+    """Return the settings that take the posterior mean for the truth.
+
+    >>> certainty_equivalence().label
+    'certainty equivalence'
+    """
+    return SamplingPolicy(draws="mean", name=name)
+
+
+def worst_case(draws: int, *, name: str | None = None) -> SamplingPolicy:
+    """Return the settings that value every action by the lowest of ``draws`` posterior draws.
+
+    >>> worst_case(20).label
+    'WorstCase() of 20 draws'
+    """
+    return SamplingPolicy(risk=WorstCase(), draws=draws, name=name)
+
+
+class PosteriorSamplingAgent(TabularAgent):
+    """Learns a model while it acts: BRPS-RL, Thompson sampling, certainty equivalence, worst case.
+
+    Parameters
+    ----------
+    model : what is known, an :class:`UncertainMDP`.
+    alpha, draws, risk, modified, sweeps : see :class:`SamplingPolicy`; or give one as ``settings``.
+    episode_length : decisions between refreshes of the policy; None: only when :meth:`refresh` is called.
+    prior : Dirichlet counts [B, K] of the prior, or one count for every outcome.
+    seed : a seed or a Generator, which the agent then owns.
+    indices : states, actions and outcomes go by index even if the model has names for them.
+
+    An observation may come at any time, also after the episode it belongs to, and counts from the next refresh on.
+
+    >>> model = UncertainMDP.direct([[0.0, 0.1], [1.0, 0.0]], discount=0.9)
+    >>> agent = PosteriorSamplingAgent(model, alpha=0.9, episode_length=5, seed=1)
+    >>> action = agent.act(0)
+    >>> agent.observe(0, action, 1)
+    >>> float(agent.posterior.counts[action].sum())
+    3.0
+    """
+
+    def __init__(
+        self,
+        model: UncertainMDP,
+        alpha: float | Sequence[float] | None = None,
+        *,
+        draws: int | str | None = None,
+        risk: RiskMeasure | None = None,
+        modified: bool = False,
+        sweeps: int | None = None,
+        settings: SamplingPolicy | None = None,
+        episode_length: int | None = 10,
+        prior: Any = 1.0,
+        seed: Any = None,
+        indices: bool = False,
+    ) -> None:
+        levels: Any = alpha
+        given = SamplingPolicy(levels, draws, risk, modified, sweeps)
+        if settings is not None and given != SamplingPolicy():
+            raise ParameterError("give either settings or single ones such as alpha and draws, and not both")
+        super().__init__(model, prior, seed, indices)
+        chosen = given if settings is None else settings
+        self._settings: SamplingPolicy | None = chosen
+        self._length = None if episode_length is None else whole_number(episode_length, "episode_length")
+        self._begin(*chosen.plan(), chosen.sweeps or 0)
+
+    def _begin(self, n: IntArray, weights: FloatArray, lengths: IntArray, sweeps: int) -> None:
+        model = self._model
+        self._plan = n, weights, lengths
+        self._sweeps = sweeps
+        self._known = known_part(model)
+        self._work = work_space(model, max(1, int(n.max())))
+        self._value = np.zeros(model.n_states)
+        self._policy = np.zeros(model.n_states, dtype=np.int64)
+        self._choices: list[Any] = []  # the policy by what act returns; empty before the first refresh
+        self._episode = -1
+        self._steps_left: float = 0
+
+    def act(self, state: Hashable) -> Any:
+        """Return the action in ``state``; the first call of every episode refreshes the policy."""
+        s = self._place(self._states, state)
+        if self._steps_left <= 0:
+            self.refresh()
+        self._steps_left -= 1
+        return self._choices[s]
+
+    def observe(self, state: Hashable, action: Hashable, next_state: Hashable, outcome: Any = None) -> None:
+        """Count one transition; ``outcome`` says which outcome of the source it was, if that was seen.
+
+        An impossible transition is a :class:`DataError`, and is not counted.
+        """
+        self._count(self._read(state, action, next_state, outcome))
+
+    def observe_log(self, log: Any) -> None:
+        """Count a log of transitions, as :meth:`UncertainMDP.count` reads it: all rows or, if one is wrong, none.
+
+        >>> agent = PosteriorSamplingAgent(UncertainMDP.direct([[0.0], [1.0]], discount=0.9), seed=1)
+        >>> agent.observe_log([(0, 0, 1), (1, 0, 1)])
+        >>> agent.posterior.counts
+        array([[1., 2.],
+               [1., 2.]])
+        """
+        self._counts[...] = self._model.count(log, self._counts, indices=self._indices)
+
+    def refresh(self) -> None:
+        """Start an episode now: draw from the posterior and solve for a policy."""
+        episode = self._episode + 1
+        n, weights, lengths = self._plan
+        e = min(episode, n.size - 1)
+        converged = refresh(
+            self._rng,
+            self._known,
+            self._work,
+            self._counts,
+            n[e],
+            weights[e, : lengths[e]],
+            self._sweeps,
+            self._value,
+            self._policy,
+        )
+        if not converged:
+            warnings.warn(
+                f"the policy of episode {episode} stopped at the cap of backups", ConvergenceWarning, stacklevel=2
+            )
+        self._episode = episode
+        self._steps_left = math.inf if self._length is None else self._length
+        self._choices = [self._action_of[a] for a in self._policy.tolist()]
+
+    @property
+    def settings(self) -> SamplingPolicy | None:
+        """The settings; None for an agent from a file, which keeps draws and weights only."""
+        return self._settings
+
+    @property
+    def policy(self) -> IntArray:
+        """The index of the current action in every state [S]; refreshes if there is none yet."""
+        if self._episode < 0:
+            self.refresh()
+        return self._policy.copy()
+
+    @property
+    def value(self) -> FloatArray:
+        """The risk-averse values [S] of the current policy, for the draws it was made from."""
+        if self._episode < 0:
+            self.refresh()
+        return self._value.copy()
+
+    @property
+    def episode(self) -> int:
+        """The number of the current episode, counting from 0; -1 before the first."""
+        return self._episode
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the whole state to ``path``, model and random stream included; the file appears whole or not at all.
+
+        >>> import tempfile
+        >>> agent = PosteriorSamplingAgent(UncertainMDP.direct([[0.0, 1.0]], discount=0.9), alpha=0.5, seed=3)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     agent.save(f"{folder}/agent.state")
+        ...     again = PosteriorSamplingAgent.load(f"{folder}/agent.state")
+        >>> bool((again.value == agent.value).all())
+        True
+        """
+        n, weights, lengths = self._plan
+        left = -1 if math.isinf(self._steps_left) else int(self._steps_left)
+        values = {"sweeps": self._sweeps, "episode_length": self._length, "episode": self._episode, "steps_left": left}
+        arrays = {
+            "draws": n,
+            "weights": weights,
+            "lengths": lengths,
+            "value": self._value,
+            "policy": self._policy,
+        }
+        self._save(path, values, arrays)
+
+    @classmethod
+    def _restored(cls, model: UncertainMDP, values: dict[str, Any], arrays: dict[str, Any]) -> Self:
+        agent = cls(model, episode_length=values["episode_length"], seed=0, indices=values["indices"])
+        n, weights, lengths = (arrays[name] for name in ("draws", "weights", "lengths"))
+        if not (n.ndim == lengths.ndim == 1 and weights.ndim == 2 and len(weights) == n.size == lengths.size > 0):
+            raise ValueError(f"draws {n.shape}, weights {weights.shape} and lengths {lengths.shape} do not agree")
+        if n.min() < 0 or lengths.min() < 1 or (lengths > np.minimum(np.maximum(n, 1), weights.shape[1])).any():
+            raise ValueError("the numbers of draws or weights are out of range")
+        agent._settings = None
+        agent._begin(n, weights, lengths, whole_number(values["sweeps"], "sweeps", 0))
+        agent._filled(agent._value, arrays["value"], "value")
+        agent._filled(agent._policy, arrays["policy"], "policy")
+        agent._model._checked_policy(agent._policy)
+        agent._episode = whole_number(values["episode"], "episode", -1)
+        left = whole_number(values["steps_left"], "steps_left", -1)
+        agent._steps_left = math.inf if left < 0 else left
+        if agent._episode >= 0:
+            agent._choices = [agent._action_of[a] for a in agent._policy.tolist()]
+        return agent
+
+    def __repr__(self) -> str:
+        how = "from a file" if self._settings is None else self._settings.label
+        return f"PosteriorSamplingAgent({how}, {self._model!r}, episode {self._episode})"

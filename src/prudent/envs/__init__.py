@@ -1,0 +1,52 @@
+"""Environments: problems with known truth, to test agents on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ._problem import Problem
+from .frozen_lake import frozen_lake
+from .inventory import inventory
+from .linear_bandit import LinearBanditEnv, bounded_bandit, gaussian_bandit
+from .random_model import random_model
+
+if TYPE_CHECKING:
+    from ._tabular_env import GymnasiumModel, TabularEnv
+
+__all__ = [
+    "GymnasiumModel",
+    "LinearBanditEnv",
+    "Problem",
+    "TabularEnv",
+    "bounded_bandit",
+    "frozen_lake",
+    "gaussian_bandit",
+    "inventory",
+    "random_model",
+    "register_gymnasium",
+]
+
+
+def register_gymnasium() -> None:
+    """Register our environments with Gymnasium, under ``prudent/...``.
+
+    >>> register_gymnasium()
+    >>> import gymnasium
+    >>> gymnasium.make("prudent/GaussianBandit-v0", steps=5).observation_space.shape
+    (3,)
+    >>> gymnasium.make("prudent/FrozenLake-v0", p_h=0.2).observation_space
+    Discrete(16)
+    """
+    from ._gymnasium import register
+    from ._register import register_envs
+
+    register()
+    register_envs()
+
+
+def __getattr__(name: str) -> Any:
+    if name in ("GymnasiumModel", "TabularEnv"):  # these need gymnasium, which takes a while to load
+        from . import _tabular_env
+
+        return getattr(_tabular_env, name)
+    raise AttributeError(f"module 'prudent.envs' has no attribute {name!r}")

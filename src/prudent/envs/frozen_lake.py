@@ -1,0 +1,134 @@
+"""Frozen Lake as in the paper's numerical study: slippery ice, holes one can climb out of, a goal that relocates.
+
+Three sources are unknown. On ice the intended direction is taken, or one of its two perpendiculars (slip: 3
+outcomes). In a hole the intended move succeeds with probability p_h, else the player stays; ice does not matter there
+(escape: 2 outcomes). The step after the goal puts the player on one of the ice cells (relocation: one outcome
+per cell). Moves off the grid leave the player where she is. The reward is 1 for a step taken in the goal state.
+
+States are numbered along the rows; actions as in Gymnasium: 0 left, 1 down, 2 right, 3 up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .._checks import finite_array
+from ..errors import ModelError, ParameterError
+from ..mdp import UncertainMDP
+from ._problem import Problem
+
+__all__ = ["ACTIONS", "MAP", "frozen_lake"]
+
+MAP = ("SFFF", "FHFH", "FFFH", "HFFG")  # the paper's: holes at [1,1], [1,3], [2,3], [3,0], the goal at [3,3]
+ACTIONS = ("left", "down", "right", "up")
+_MOVES = ((0, -1), (1, 0), (0, 1), (-1, 0))
+
+
+def frozen_lake(
+    p_h: float = 0.1,
+    *,
+    slip: float | Sequence[float] = 0.25,
+    relocation: Any = None,
+    layout: Sequence[str] = MAP,
+    discount: float = 0.8,
+) -> Problem:
+    """Return the Frozen Lake of the paper's numerical study: its model, and the true probabilities of its sources.
+
+    ``p_h`` is the chance to leave a hole; ``slip`` that of each perpendicular direction (a number, or one for the
+    direction before and one for the direction after the intended one in the order left, down, right, up);
+    ``relocation`` the distribution over the ice cells after the goal (default: uniform). ``layout`` has rows of
+    S (start, ice), F (ice), H (hole) and G (goal). Sources that a map has no use for are left out.
+
+    >>> model, theta = frozen_lake(p_h=0.2)
+    >>> model
+    UncertainMDP(16 states, 4 actions, 3 sources, up to 11 outcomes, discount 0.8)
+    >>> theta[:2, :3]
+    array([[0.5 , 0.25, 0.25],
+           [0.2 , 0.8 , 0.  ]])
+    """
+    rows = _checked_layout(layout)
+    height, width = len(rows), len(rows[0])
+    cells = "".join(rows)
+    ice = [s for s, cell in enumerate(cells) if cell in "SF"]
+    chances = {
+        "ice": _slip(slip),
+        "H": np.array([_chance(p_h, "p_h"), 1.0 - float(p_h)]),
+        "G": _relocation(relocation, len(ice)),
+    }
+    used = [kind for kind in chances if (kind == "ice" and ice) or kind in cells]
+    theta = np.zeros((len(used), max(chances[kind].size for kind in used)))
+    for b, kind in enumerate(used):
+        theta[b, : chances[kind].size] = chances[kind]
+
+    def move(s: int, direction: int) -> int:
+        i, j = divmod(s, width)
+        i, j = i + _MOVES[direction][0], j + _MOVES[direction][1]
+        return i * width + j if 0 <= i < height and 0 <= j < width else s
+
+    shape = (len(cells), len(ACTIONS))
+    source = np.empty(shape, dtype=np.int64)
+    next_state = np.full((*shape, theta.shape[1]), -1, dtype=np.int64)
+    for s, cell in enumerate(cells):
+        source[s] = used.index(cell if cell in "HG" else "ice")
+        for a in range(len(ACTIONS)):
+            if cell == "G":
+                targets = ice
+            elif cell == "H":
+                targets = [move(s, a), s]
+            else:
+                targets = [move(s, a), move(s, (a - 1) % 4), move(s, (a + 1) % 4)]
+            next_state[s, a, : len(targets)] = targets
+    reward = np.where(np.array(list(cells)) == "G", 1.0, 0.0)[:, np.newaxis].repeat(len(ACTIONS), axis=1)
+    model = UncertainMDP(source, next_state, reward, discount)
+    start = cells.index("S") if "S" in cells else ice[0]
+    return Problem(model, theta, start=start, layout=rows)
+
+
+def _checked_layout(layout: Sequence[str]) -> tuple[str, ...]:
+    rows = tuple(layout)
+    if not rows or not all(isinstance(row, str) for row in rows):
+        raise ModelError(f"layout must be rows of letters, got {layout!r}")
+    for i, row in enumerate(rows):
+        if len(row) != len(rows[0]) or not row:
+            raise ModelError(f"layout[{i}] is {row!r}, expected {len(rows[0])} letters as in the first row")
+        for j, cell in enumerate(row):
+            if cell not in "SFHG":
+                raise ModelError(f"layout[{i}][{j}] is {cell!r}, expected one of S, F, H, G")
+    cells = "".join(rows)
+    if cells.count("S") > 1:
+        raise ModelError(f"layout has {cells.count('S')} starts S, expected one")
+    if not set(cells) & set("SF"):
+        raise ModelError("layout has no ice (S or F)")
+    return rows
+
+
+def _chance(value: Any, name: str) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise ParameterError(f"{name} must be a probability, got {value!r}") from None
+    if not 0.0 <= number <= 1.0:
+        raise ParameterError(f"{name} must be a probability, got {number!r}")
+    return number
+
+
+def _slip(slip: Any) -> Any:
+    sides = [slip, slip] if np.ndim(slip) == 0 else list(slip)
+    if len(sides) != 2:
+        raise ParameterError(f"slip must be a number or two of them, got {len(sides)}")
+    before, after = (_chance(side, "slip") for side in sides)
+    if before + after > 1.0:
+        raise ParameterError(f"slip must leave a chance for the intended direction, got {before} + {after} > 1")
+    return np.array([1.0 - before - after, before, after])
+
+
+def _relocation(relocation: Any, n_ice: int) -> Any:
+    if relocation is None:
+        return np.full(n_ice, 1.0 / n_ice)
+    chances = finite_array(relocation, "relocation", ndim=1, error=ParameterError)
+    if chances.size != n_ice:
+        raise ParameterError(f"relocation has {chances.size} probabilities, the map has {n_ice} ice cells")
+    return chances

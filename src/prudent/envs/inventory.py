@@ -1,0 +1,89 @@
+"""Inventory control with unknown demand: known dynamics driven by one unknown distribution, the paper's own example.
+
+Each period starts with a stock level; an order fills it up at once, as far as ``capacity`` allows (what does not fit is
+neither delivered nor paid); then demand d arrives. With y the stock after the order:
+
+    lost sales   next stock (y - d)+
+                 reward price min(y, d) - cost order - holding stock' - penalty (d - y)+
+    backlog      next stock max(y - d, -backlog)
+                 reward price (y - stock') - cost order - holding stock'+ - penalty stock'-
+
+Backlogged units are paid when they are promised; demand beyond the largest backlog is lost.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .._checks import finite_array, whole_number
+from ..errors import ParameterError
+from ..mdp import UncertainMDP
+from ._problem import Problem
+
+__all__ = ["inventory"]
+
+
+def inventory(
+    demand: Any = None,
+    *,
+    capacity: int = 10,
+    max_order: int = 5,
+    backlog: int = 0,
+    price: float = 4.0,
+    cost: float = 2.0,
+    holding: float = 0.1,
+    penalty: float = 0.0,
+    discount: float = 0.95,
+    censored: bool = False,
+    start: int = 0,
+) -> Problem:
+    """Return inventory control with unknown demand: its model, and the true distribution of demand.
+
+    ``demand`` [K] are the true probabilities of demand 0, 1, ..., K-1 (default: Binomial(8, 0.4)). ``backlog`` is the
+    largest number of units that may be owed; with 0 sales are lost. Stock levels -backlog, ..., ``capacity`` are the
+    states in that order, ``start`` one of them; action a orders a units, up to ``max_order``.
+
+    With ``censored=True`` only the new stock level is seen: a stock-out then says that demand was at least the stock,
+    and its count is split over the demands that explain it (see :meth:`UncertainMDP.count`).
+
+    >>> model, theta = inventory([0.2, 0.5, 0.3], capacity=3, max_order=2)
+    >>> model
+    UncertainMDP(4 states, 3 actions, 1 source, 3 outcomes, discount 0.95)
+    >>> model.next_state[1, 1], model.reward[1, 1]              # two units are there to sell
+    (array([2, 1, 0], dtype=int32), array([-2.2, 1.9, 6. ]))
+    """
+    capacity = whole_number(capacity, "capacity")
+    max_order = whole_number(max_order, "max_order")
+    backlog = whole_number(backlog, "backlog", 0)
+    chances = _binomial(8, 0.4) if demand is None else finite_array(demand, "demand", ndim=1, error=ParameterError)
+    sizes = {"price": price, "cost": cost, "holding": holding, "penalty": penalty}
+    for name, value in sizes.items():
+        finite_array(value, name, ndim=0, error=ParameterError)
+    if not -backlog <= start <= capacity:
+        raise ParameterError(f"start is {start}, expected a stock level from {-backlog} to {capacity}")
+
+    def period(stock: int, order: int, wanted: int) -> tuple[int, float]:
+        filled = min(stock + order, capacity)
+        left = max(filled - wanted, -backlog)
+        sold = filled - left
+        lost = wanted - sold
+        earned = price * sold - cost * (filled - stock) - holding * max(left, 0)
+        return left, earned - penalty * (lost if backlog == 0 else max(-left, 0))
+
+    model = UncertainMDP.from_dynamics(
+        period,
+        states=range(-backlog, capacity + 1),
+        actions=range(max_order + 1),
+        noise=range(chances.size),
+        discount=discount,
+    )
+    return Problem(model, chances[np.newaxis], start=start + backlog, observed=not censored)
+
+
+def _binomial(n: int, p: float) -> Any:
+    from scipy.stats import binom
+
+    chances = binom.pmf(np.arange(n + 1), n, p)
+    return chances / chances.sum()

@@ -1,0 +1,45 @@
+"""Random models, to test on more than one problem."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from .._checks import generator, positive, whole_number
+from ..errors import ParameterError
+from ..mdp import UncertainMDP
+from ._problem import Problem
+
+__all__ = ["random_model"]
+
+
+def random_model(
+    n_states: int = 10,
+    n_actions: int = 3,
+    *,
+    branching: int | None = None,
+    concentration: float = 1.0,
+    discount: float = 0.9,
+    rng: np.random.Generator | int | None = None,
+) -> Problem:
+    """Return a random model in direct parametrisation, with its true transition probabilities.
+
+    Every pair leads to ``branching`` states chosen at random (default: to any state) with Dirichlet(``concentration``)
+    probabilities; which states those are is known, how likely they are is not. Rewards are uniform in [0, 1].
+
+    >>> model, theta = random_model(5, 2, branching=3, rng=1)
+    >>> model
+    UncertainMDP(5 states, 2 actions, 10 sources, 3 outcomes, discount 0.9)
+    """
+    n_states, n_actions = whole_number(n_states, "n_states"), whole_number(n_actions, "n_actions")
+    branching = n_states if branching is None else whole_number(branching, "branching")
+    if branching > n_states:
+        raise ParameterError(f"branching must be at most the number of states {n_states}, got {branching}")
+    random = generator(rng)
+    reward = random.random((n_states, n_actions))
+    places = random.random((n_states, n_actions, n_states)).argsort(axis=2)[:, :, :branching]
+    support = np.zeros((n_states, n_actions, n_states), dtype=np.bool_)
+    np.put_along_axis(support, places, True, axis=2)
+    model = UncertainMDP.direct(reward, discount, support=support)
+    chances = random.standard_gamma(positive(concentration, "concentration"), size=(model.n_sources, branching))
+    chances = np.maximum(chances, 1e-300)  # a small concentration may underflow
+    return Problem(model, chances / chances.sum(axis=1, keepdims=True))

@@ -1,0 +1,236 @@
+"""Environments: Gymnasium's own checks, the same random numbers as the simulator, inventory by hand."""
+
+from __future__ import annotations
+
+import warnings
+
+import gymnasium
+import numpy as np
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+import prudent as pr
+from prudent.agents.posterior_sampling import PosteriorSamplingAgent
+from prudent.envs._problem import Problem
+from prudent.envs._register import IDS, register_envs
+from prudent.envs._tabular_env import GymnasiumModel, TabularEnv
+from prudent.envs.frozen_lake import frozen_lake
+from prudent.envs.inventory import inventory
+from prudent.envs.random_model import random_model
+from prudent.errors import DataError, ModelError, ParameterError
+from prudent.simulation import learn
+
+register_envs()
+
+
+@pytest.mark.parametrize("name", IDS)
+@pytest.mark.parametrize("mode", [None, "ansi", "rgb_array"])
+def test_gymnasium_accepts_it(name, mode):
+    env = gymnasium.make(name, render_mode=mode)
+    with warnings.catch_warnings():
+        # Gymnasium warns that spec.max_episode_steps is unset, and that other modes were not looked at
+        warnings.simplefilter("ignore", UserWarning)
+        check_env(env.unwrapped, skip_render_check=False)
+
+
+def test_options_reach_the_problem():
+    env = gymnasium.make("prudent/FrozenLake-v0", p_h=0.35)
+    assert env.unwrapped.problem.theta[1, 0] == 0.35
+    register_envs()  # twice does no harm
+
+
+@pytest.mark.parametrize("problem", [frozen_lake(0.3), inventory(), random_model(6, 2, branching=3, rng=1)])
+def test_walks_as_the_model_does(problem):
+    """Environment and ``UncertainMDP.simulate`` invert the same uniforms."""
+    policy = np.random.default_rng(0).integers(problem.model.n_actions, size=problem.model.n_states)
+    env = TabularEnv(problem)
+    state, info = env.reset(seed=5)
+    env.np_random = np.random.default_rng(9)
+    log = problem.model.simulate(problem.theta, policy, steps=300, state=problem.start, rng=9)
+    for s, a, target, outcome in log.tolist():
+        assert state == s
+        state, reward, terminated, truncated, info = env.step(a)
+        assert (state, info["outcome"], terminated, truncated) == (target, outcome, False, False)
+        assert reward == problem.model.reward[s, a, outcome]
+
+
+def test_reset_elsewhere_and_mask():
+    model = pr.UncertainMDP([[0, -1], [0, 0]], [[[0, 1], [-1, -1]], [[0, 1], [1, 0]]], [[0.0, 0.0]] * 2, discount=0.5)
+    env = TabularEnv(Problem(model, [[0.5, 0.5]]))
+    state, info = env.reset(options={"state": 1})
+    assert state == 1
+    assert info["action_mask"].tolist() == [1, 1]
+    state, info = env.reset()
+    assert info["action_mask"].tolist() == [1, 0]
+    with pytest.raises(ParameterError, match="action is 1, expected an admissible action of state 0"):
+        env.step(1)
+    with pytest.raises(ParameterError, match="action is 7"):
+        env.step(7)
+    with pytest.raises(ParameterError, match="options\\['state'\\] is 2, expected 0 to 1"):
+        env.reset(options={"state": 2})
+    with pytest.raises(ParameterError, match="render_mode must be one of 'ansi', 'rgb_array', or None, got 'human'"):
+        TabularEnv(Problem(model, [[0.5, 0.5]]), render_mode="human")
+
+
+def test_pictures_show_the_state():
+    env = TabularEnv(frozen_lake(), render_mode="rgb_array")
+    env.reset()
+    first = env.render()
+    assert first.shape == (128, 128, 3)
+    assert first.dtype == np.uint8
+    env.reset(options={"state": 6})
+    second = env.render()
+    differs = np.argwhere((first != second).any(axis=2)) // 32
+    assert {tuple(cell) for cell in differs.tolist()} == {(0, 0), (1, 2)}
+    env = TabularEnv(frozen_lake(), render_mode="ansi")
+    env.reset(options={"state": 6})
+    assert env.render().splitlines()[1] == " F H[F]H"
+    env.step(2)
+    assert env.render().splitlines()[-1] == "(right)"
+    stock = TabularEnv(inventory(capacity=4, backlog=2), render_mode="ansi")
+    stock.reset()
+    assert stock.render() == "state 0 (3 of 7)"
+    large = TabularEnv(random_model(40, 2, branching=2, rng=0), render_mode="rgb_array")
+    large.reset()
+    assert large.render().shape == (3 * 32, 16 * 32, 3)
+    assert TabularEnv(frozen_lake()).render() is None
+
+
+# -- inventory ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backlog", [0, 3])
+def test_inventory_by_hand(backlog):
+    price, cost, holding, penalty = 5.0, 2.0, 0.3, 1.5
+    model, _ = inventory(
+        np.full(6, 1 / 6), capacity=7, max_order=4, backlog=backlog, price=price, cost=cost, holding=holding,
+        penalty=penalty,
+    )  # fmt: skip
+    assert model.n_states == 8 + backlog
+    for s, stock in enumerate(range(-backlog, 8)):
+        for order in range(5):
+            delivered = min(order, 7 - stock)
+            for demand in range(6):
+                there = stock + delivered
+                if backlog == 0:
+                    left, sold = max(there - demand, 0), min(there, demand)
+                    gain = price * sold - cost * delivered - holding * left - penalty * (demand - sold)
+                else:
+                    left = max(there - demand, -3)
+                    gain = price * (there - left) - cost * delivered
+                    gain -= holding * max(left, 0) + penalty * max(-left, 0)
+                assert model.next_state[s, order, demand] == left + backlog
+                assert model.reward[s, order, demand] == pytest.approx(gain, abs=1e-12)
+
+
+def test_default_demand_is_binomial():
+    _, theta = inventory()
+    assert theta.sum() == pytest.approx(1.0)
+    assert (theta @ np.arange(9)).item() == pytest.approx(3.2)
+
+
+def test_stock_out_hides_demand():
+    problem = inventory(np.full(5, 0.2), capacity=4, max_order=4, censored=True)
+    assert not problem.observed
+    env = TabularEnv(problem)
+    env.reset(seed=1)
+    assert "outcome" not in env.step(0)[4]
+    agent = PosteriorSamplingAgent(problem.model, seed=1)
+    agent.observe(0, 2, 1)  # demand was 1, and that is certain
+    assert agent.posterior.counts.tolist() == [[1, 2, 1, 1, 1]]
+    agent.observe(0, 2, 0)  # demand was 2, 3 or 4
+    assert agent.posterior.counts[0] == pytest.approx([1, 2, 4 / 3, 4 / 3, 4 / 3])
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"demand": [0.5, 0.6]}, ModelError, "theta\\[0\\] sums to 1.1"),
+        ({"demand": [1.5, -0.5]}, ModelError, "theta\\[0, 1\\] is -0.5"),
+        ({"capacity": 0}, ParameterError, "capacity must be at least 1, got 0"),
+        ({"backlog": -1}, ParameterError, "backlog must be at least 0, got -1"),
+        ({"start": 11}, ParameterError, "start is 11, expected a stock level from 0 to 10"),
+        ({"price": float("nan")}, ParameterError, "price is nan"),
+    ],
+)
+def test_bad_inventory(options, error, message):
+    with pytest.raises(error, match=message):
+        inventory(**options)
+
+
+# -- random models, problems -------------------------------------------------------------------------------
+
+
+def test_random_models():
+    one, two = (random_model(7, 3, branching=2, rng=4) for _ in range(2))
+    assert one.model == two.model
+    assert (one.theta == two.theta).all()
+    assert (one.mdp().dense() > 0).sum(axis=2).tolist() == [[2] * 3] * 7
+    assert random_model(4, 2, rng=0).model.n_outcomes == 4
+    assert np.isfinite(random_model(4, 2, concentration=1e-5, rng=0).theta).all()
+    with pytest.raises(ParameterError, match="branching must be at most the number of states 4, got 5"):
+        random_model(4, 2, branching=5)
+
+
+def test_problem_checks_itself():
+    model = pr.UncertainMDP.direct([[0.0], [1.0]], discount=0.9)
+    with pytest.raises(ModelError, match=r"theta\[1\] sums to 0.9"):
+        Problem(model, [[0.5, 0.5], [0.4, 0.5]])
+    with pytest.raises(ParameterError, match="start is 2, expected a state from 0 to 1"):
+        Problem(model, np.full((2, 2), 0.5), start=2)
+
+
+# -- environments about which nothing is known -------------------------------------------------------------
+
+
+def test_learns_gymnasiums_own_lake():
+    """Random play reaches this goal about once in 500 steps; every one of 8 agents does so ten times as often."""
+    world = GymnasiumModel(gymnasium.make("FrozenLake-v1", is_slippery=False), discount=0.95, rewards=(0, 1))
+    for seed in range(8):
+        agent = PosteriorSamplingAgent(world.model, alpha=0.0, prior=0.02, episode_length=20, seed=seed)
+        rewards = learn(agent, world, steps=4000, seed=seed)
+        assert rewards[-500:].sum() >= 10
+        # what was seen is counted: the goal ends the game and pays
+        prior = agent.posterior.prior
+        ends = agent.posterior.counts[[13 * 4 + 2, 14 * 4 + 2], 17 + world.end] - prior[0, 0]
+        assert ends[1] == pytest.approx(rewards.sum())
+
+
+def test_learns_in_our_own_environment():
+    env = gymnasium.make("prudent/FrozenLake-v0", p_h=0.2)
+    agent = PosteriorSamplingAgent(frozen_lake(0.2).model, alpha=0.9, seed=1)
+    assert learn(agent, env, steps=200, seed=1).shape == (200,)
+    assert agent.posterior.counts.sum() == 16 + 200
+
+
+def test_refuses_what_it_cannot_learn():
+    with pytest.raises(ModelError, match=r"the observation space of .* expected a Discrete one"):
+        GymnasiumModel("CartPole-v1", discount=0.9)
+    with pytest.raises(ModelError, match=r"the action space of .* expected a Discrete one"):
+        GymnasiumModel(_Continuous(), discount=0.9)
+    with pytest.raises(ModelError, match="gymnasium cannot make 'NoSuchEnv-v7'"):
+        GymnasiumModel("NoSuchEnv-v7", discount=0.9)
+    with pytest.raises(ParameterError, match="rewards must have at least one level"):
+        GymnasiumModel("FrozenLake-v1", discount=0.9, rewards=[])
+    world = GymnasiumModel("FrozenLake-v1", discount=0.9, rewards=(0.0, 2.0))
+    with pytest.raises(DataError, match=r"the reward is 1.0, expected one of the levels 0, 2"):
+        world.transition(3, 1.0, False)
+    with pytest.raises(ModelError, match="the agent is for"):
+        learn(PosteriorSamplingAgent(frozen_lake().model, seed=1), world, steps=1)
+    with pytest.raises(ModelError, match="expected a GymnasiumModel or one of the environments"):
+        learn(PosteriorSamplingAgent(frozen_lake().model, seed=1), gymnasium.make("FrozenLake-v1"), steps=1)
+
+
+class _Continuous(gymnasium.Env):
+    observation_space = gymnasium.spaces.Discrete(3)
+    action_space = gymnasium.spaces.Box(-1.0, 1.0)
+
+
+def test_spaces_that_start_elsewhere():
+    env = gymnasium.make("FrozenLake-v1")
+    env.observation_space = gymnasium.spaces.Discrete(16, start=5)
+    env.action_space = gymnasium.spaces.Discrete(4, start=2)
+    world = GymnasiumModel(env, discount=0.9)
+    assert (world.state(5), world.action(0)) == (0, 2)
+    assert world.transition(20, 1, False) == (15, 17 + 15)
+    assert world.transition(20, 0, True) == (16, 16)

@@ -1,0 +1,124 @@
+"""Frozen Lake against the words of the paper's numerical study, spelled out here a second time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import prudent as pr
+from prudent.envs.frozen_lake import ACTIONS, MAP, frozen_lake
+from prudent.errors import ModelError, ParameterError
+
+HOLES = {(1, 1), (1, 3), (2, 3), (3, 0)}
+GOAL = (3, 3)
+STEP = {"left": (0, -1), "right": (0, 1), "up": (-1, 0), "down": (1, 0)}
+SIDES = {"left": ("up", "down"), "right": ("up", "down"), "up": ("left", "right"), "down": ("left", "right")}
+CELLS = [(i, j) for i in range(4) for j in range(4)]
+ICE = [cell for cell in CELLS if cell not in HOLES and cell != GOAL]
+
+
+def after(cell, direction):
+    i, j = cell[0] + STEP[direction][0], cell[1] + STEP[direction][1]
+    return (i, j) if 0 <= i <= 3 and 0 <= j <= 3 else cell
+
+
+def table(p_h, side):
+    """P(cell' | cell, action) as the text has it."""
+    chance = {}
+    for cell in CELLS:
+        for action in STEP:
+            row = chance[cell, action] = dict.fromkeys(CELLS, 0.0)
+            if cell == GOAL:
+                for target in ICE:
+                    row[target] += 1 / 11
+            elif cell in HOLES:
+                row[after(cell, action)] += p_h
+                row[cell] += 1 - p_h
+            else:
+                row[after(cell, action)] += 1 - 2 * side
+                for other in SIDES[action]:
+                    row[after(cell, other)] += side
+    return chance
+
+
+@pytest.mark.parametrize("p_h", [0.1, 0.2, 0.6, 0.8])
+@pytest.mark.parametrize("side", [0.25, 0.1, 0.0])
+def test_every_entry_follows_from_the_text(p_h, side):
+    model, theta = frozen_lake(p_h, slip=side)
+    dense = model.mdp(theta).dense()
+    chance = table(p_h, side)
+    for s, cell in enumerate(CELLS):
+        for a, action in enumerate(ACTIONS):
+            assert dense[s, a] == pytest.approx([chance[cell, action][target] for target in CELLS], abs=1e-15)
+    reward = model.mdp(theta).reward
+    assert reward[CELLS.index(GOAL)].tolist() == [1.0] * 4
+    assert reward.sum() == 4.0
+
+
+def test_three_sources_and_the_start():
+    problem = frozen_lake()
+    assert problem.model.outcome_mask.sum(axis=1).tolist() == [3, 2, 11]
+    assert problem.start == 0
+    assert problem.observed
+    assert problem.model.discount == 0.8
+
+
+PRINTED = [  # the paper's table of the optimal policy at p_h = 0.1
+    ["down", "right", "down", "left"],
+    ["down", "down", "down", "left"],
+    ["right", "down", "down", "down"],
+    ["right", "right", "right", None],
+]
+
+
+def test_optimal_policy_agrees_with_the_printed_table_in_14_of_15_cells():
+    solution = pr.solve(frozen_lake(0.1).mdp(), tol=1e-12)
+    differ = [(i, j) for i, j in CELLS if (i, j) != GOAL and ACTIONS[solution.policy[4 * i + j]] != PRINTED[i][j]]
+    assert differ == [(1, 3)]
+    down, left = (solution.q[7, ACTIONS.index(action)] for action in ("down", "left"))
+    print(f"hole [1,3]: down is worth {down:.6f}, the printed left {left:.6f}")
+    assert down == pytest.approx(0.0968, abs=5e-5)
+    assert left < down - 0.01
+
+
+def test_other_maps():
+    problem = frozen_lake(0.3, layout=("FS", "FF"))
+    assert problem.model.n_sources == 1
+    assert problem.start == 1
+    assert frozen_lake(0.3, layout=("HSG",)).theta.tolist() == [[0.5, 0.25, 0.25], [0.3, 0.7, 0.0], [1.0, 0.0, 0.0]]
+    # relocation goes to the ice in the order of the cells
+    model, theta = frozen_lake(layout=("SFG",), relocation=[0.2, 0.8])
+    assert model.mdp(theta).dense()[2, 0].tolist() == [0.2, 0.8, 0.0]
+
+
+def test_slip_may_differ_by_side():
+    model, theta = frozen_lake(slip=(0.3, 0.1))
+    # "left" follows "up" in the order of actions: the side before it is up, the side after it down
+    row = model.mdp(theta).dense()[9, 0]
+    assert row[[8, 5, 13]] == pytest.approx([0.6, 0.3, 0.1])
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"p_h": 1.5}, ParameterError, "p_h must be a probability, got 1.5"),
+        ({"p_h": "x"}, ParameterError, "p_h must be a probability, got 'x'"),
+        ({"slip": 0.6}, ParameterError, "got 0.6 \\+ 0.6 > 1"),
+        ({"slip": (0.1, 0.1, 0.1)}, ParameterError, "slip must be a number or two of them, got 3"),
+        ({"layout": ("SF", "F")}, ModelError, "layout\\[1\\] is 'F', expected 2 letters"),
+        ({"layout": ("SX",)}, ModelError, "layout\\[0\\]\\[1\\] is 'X', expected one of S, F, H, G"),
+        ({"layout": ("SS",)}, ModelError, "layout has 2 starts"),
+        ({"layout": ("HG",)}, ModelError, "layout has no ice"),
+        ({"layout": ()}, ModelError, "layout must be rows of letters"),
+        ({"relocation": [1.0]}, ParameterError, "relocation has 1 probabilities, the map has 11 ice cells"),
+        ({"relocation": np.full(11, 0.1)}, ModelError, "theta\\[2\\] sums to 1.1"),
+        ({"discount": 1.0}, ParameterError, "discount must be"),
+    ],
+)
+def test_bad_input(options, error, message):
+    with pytest.raises(error, match=message):
+        frozen_lake(**options)
+
+
+def test_map_is_the_papers():
+    assert {(i, j) for i, j in CELLS if MAP[i][j] == "H"} == HOLES

@@ -1,0 +1,187 @@
+"""The weak-convergence theorem: closed forms, and simulated exact values at large N."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from scipy import stats
+
+import prudent as pr
+from prudent.envs.frozen_lake import frozen_lake
+from prudent.envs.random_model import random_model
+from prudent.errors import ModelError, ParameterError
+from prudent.weak_convergence import limit_law, stationary_distribution
+
+LEVELS = (0.0, 0.5, 0.9, 0.99)
+
+
+class Study:
+    """A known model, its optimal policy, and simulated Bayesian-risk values under direct parametrisation."""
+
+    def __init__(self, mdp):
+        self.mdp, self.S = mdp, mdp.n_states
+        self.policy = pr.solve(mdp, tol=1e-12).policy
+        self.chain = mdp.dense()[np.arange(self.S), self.policy]
+        self.value = pr.evaluate(mdp, self.policy, tol=1e-14).value
+        self.visits = stationary_distribution(self.chain)
+        # one action: only the pairs of the policy matter for its value
+        self.model = pr.UncertainMDP.direct(mdp.reward[np.arange(self.S), self.policy][:, None], mdp.discount)
+        self.J = np.linalg.inv(np.eye(self.S) - mdp.discount * self.chain)
+
+    def sample(self, alpha, N, size, seed):
+        """Return sqrt(N) (V^psi - V) [size, S] and its linear part, which has mean zero, for fixed visits per state."""
+        rng = np.random.default_rng(seed)
+        visits = np.round(self.visits * N).astype(np.int64)
+        found, linear = np.empty((size, self.S)), np.empty((size, self.S))
+        for i in range(size):
+            seen = np.array([rng.multinomial(n, p / p.sum()) for n, p in zip(visits, self.chain, strict=True)])
+            brmdp = pr.BayesianRiskMDP(self.model, 1.0 + seen, alpha)
+            own = brmdp.evaluate(np.zeros(self.S, dtype=int), start=self.value, tol=1e-13, threads=1).value
+            found[i] = np.sqrt(N) * (own - self.value)
+            off = seen / visits[:, None] - self.chain
+            linear[i] = np.sqrt(N) * self.J @ (self.mdp.discount * off @ self.value)
+        return found, linear
+
+
+LAKE = Study(frozen_lake(0.1).mdp())
+OTHER = Study(random_model(5, 2, discount=0.7, rng=8).mdp())
+
+
+def compared(study, alpha, N, size, seed):
+    """Simulated values against the limit, for all states: z of the means, variance ratios, Kolmogorov-Smirnov p, and by
+    how much the correlations are off."""
+    found, _ = study.sample(alpha, N, size, seed)
+    law = limit_law(study.mdp, study.policy, alpha)
+    sd = np.sqrt(np.diag(law.cov))
+    z = (found.mean(axis=0) - law.mean) / (sd / np.sqrt(size))
+    ratio = found.var(axis=0, ddof=1) / sd**2
+    fit = np.array([stats.kstest((found[:, s] - law.mean[s]) / sd[s], "norm").pvalue for s in range(study.S)])
+    return z, ratio, fit, np.corrcoef(found.T) - law.cov / np.outer(sd, sd)
+
+
+@pytest.mark.parametrize("study", [LAKE, OTHER], ids=["lake", "random"])
+@pytest.mark.parametrize("alpha", LEVELS)
+def test_limit_law_matches_simulated_values(study, alpha):
+    """300 values at N = 10^10, all states: false alarm below 1e-6 for each line.
+
+    At N = 10^8 the prior still shows where visits are rare: in the lake's state 0, with 0.8% of them, by 0.15
+    standard deviations (measured; 0.015 at N = 10^10).
+    """
+    z, ratio, fit, off = compared(study, alpha, 10**10, 300, seed=1)
+    assert abs(z).max() < 6
+    low, high = stats.chi2(299).ppf([1e-8, 1 - 1e-8]) / 299
+    assert (ratio > low).all()
+    assert (ratio < high).all()
+    assert fit.min() > 1e-8
+    assert abs(off).max() < 6 / np.sqrt(300)  # the standard error of a correlation is at most 1 / sqrt(300)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("study", [LAKE, OTHER], ids=["lake", "random"])
+@pytest.mark.parametrize("alpha", LEVELS)
+def test_limit_law_at_full_size(study, alpha):
+    """2,000 values at N = 10^8: mean within 4 standard errors, variance within 10%, Kolmogorov-Smirnov above 1e-3.
+
+    Mean and shape for state 10 (the last one of the other model), see above; spread and correlations for all states.
+    """
+    z, ratio, fit, off = compared(study, alpha, 10**8, 2000, seed=2)
+    s = min(10, study.S - 1)
+    print(
+        f"alpha {alpha}: z {z[s]:.2f}, variance ratio {ratio[s]:.3f}, KS p {fit[s]:.3f}; all states: |z| up to "
+        f"{abs(z).max():.2f}, ratios {ratio.min():.3f} to {ratio.max():.3f}, KS p from {fit.min():.4f}, "
+        f"correlations off by up to {abs(off).max():.3f}"
+    )
+    assert abs(z[s]) < 4
+    assert abs(ratio[s] - 1) < 0.1
+    assert fit[s] > 1e-3
+    assert abs(ratio - 1).max() < 0.17  # the standard error of a variance ratio at 2,000 is 0.032
+    assert abs(off).max() < 0.13  # and of a correlation at most 0.022
+
+
+def bias(study, alpha, N, size):
+    """Mean of sqrt(N) (V^psi - V) less its limit [S]; the linear part is taken out, its mean is exactly zero."""
+    found, linear = study.sample(alpha, N, size, seed=N)
+    left = found - linear - limit_law(study.mdp, study.policy, alpha).mean
+    return left.mean(axis=0), left.std(axis=0, ddof=1) / np.sqrt(size)
+
+
+def test_bias_at_ten_thousand():
+    """The prior still shows: about -1 on a limit mean of -4.9 at N = 10^4, state 10, alpha 0.9."""
+    assert limit_law(LAKE.mdp, LAKE.policy, 0.9).mean[10] == pytest.approx(-4.9, abs=0.02)
+    mean, error = bias(LAKE, 0.9, 10**4, 60)
+    assert mean[10] == pytest.approx(-1.0, abs=0.2)
+    assert error[10] < 0.05
+
+
+@pytest.mark.slow
+def test_bias_falls_as_the_inverse_root_of_n():
+    sizes = 10 ** np.arange(4, 9)
+    measured = np.array([bias(LAKE, 0.9, int(N), 400) for N in sizes])  # [5, 2, S]
+    s = 10
+    slope = np.polyfit(np.log(sizes), np.log(-measured[:, 0, s]), 1)[0]
+    print("bias", measured[:, 0, s], "standard errors", measured[:, 1, s], "exponent", slope)
+    assert abs(slope + 0.5) < 0.15
+
+
+def test_closed_form_of_two_states():
+    """A coin decides the next state: sigma by hand, with visits given."""
+    p, gamma, alpha = 0.3, 0.6, 0.8
+    mdp = pr.MDP([[[1 - p, p]], [[1 - p, p]]], reward=[0.0, 1.0], discount=gamma)
+    mean, cov = limit_law(mdp, [0, 0], alpha, visits=[0.2, 0.5])
+    tail = stats.norm.pdf(stats.norm.ppf(alpha)) / (1 - alpha)
+    sigma = np.sqrt(p * (1 - p) / np.array([0.2, 0.5]))  # the two values differ by exactly 1
+    J = np.eye(2) + gamma / (1 - gamma) * np.array([[1 - p, p], [1 - p, p]])
+    assert mean == pytest.approx(-gamma * tail * J @ sigma, rel=1e-12)
+    assert cov == pytest.approx(gamma**2 * J @ np.diag(sigma**2) @ J.T, rel=1e-12)
+
+
+def test_risk_neutral_has_no_drift_and_aversion_grows():
+    means = [limit_law(LAKE.mdp, LAKE.policy, alpha).mean for alpha in LEVELS]
+    assert means[0] == pytest.approx(0.0, abs=1e-15)
+    assert all((more < less).all() for less, more in itertools.pairwise(means))
+    covs = [limit_law(LAKE.mdp, LAKE.policy, alpha).cov for alpha in LEVELS]
+    assert all((cov == covs[0]).all() for cov in covs)
+    assert np.linalg.eigvalsh(covs[0]).min() > -1e-12
+
+
+def test_stationary_visits():
+    p = stationary_distribution(LAKE.chain)
+    assert p @ LAKE.chain == pytest.approx(p, abs=1e-13)
+    assert p.sum() == pytest.approx(1.0)
+    given = limit_law(LAKE.mdp, LAKE.policy, 0.9, visits=p)
+    assert given.mean == pytest.approx(limit_law(LAKE.mdp, LAKE.policy, 0.9).mean)
+    assert stationary_distribution([[0.0, 1.0], [0.0, 1.0]]).tolist() == [0.0, 1.0]  # a transient state
+
+
+def test_certain_states_need_no_visits():
+    mdp = pr.MDP([[[0, 1, 0]], [[0, 0.5, 0.5]], [[0, 0.5, 0.5]]], reward=[1.0, 0.0, 1.0], discount=0.5)
+    mean, cov = limit_law(mdp, [0, 0, 0], 0.5)
+    assert np.isfinite(mean).all()
+    assert mean[0] == pytest.approx(0.5 * mean[1])
+    assert cov[0, 0] == pytest.approx(0.25 * cov[1, 1])
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "message"),
+    [
+        ({"alpha": 1.0}, ParameterError, "alpha must be a risk level"),
+        ({"policy": [0, 0]}, ParameterError, "policy has 2 actions, the model has 16 states"),
+        ({"visits": [0.5, 0.5]}, ParameterError, r"visits has shape \(2,\), expected \[S\] = \(16,\)"),
+        ({"visits": np.full(16, 0.1)}, ParameterError, "fractions of all observations, but they sum to 1.6"),
+        ({"visits": [-0.1] + [0.05] * 15}, ParameterError, r"visits\[0\] is -0.1"),
+        ({"visits": [0.0] + [0.05] * 15}, ParameterError, r"visits\[0\] is 0.0: the value there has no limit"),
+        ({"mdp": frozen_lake().model}, ModelError, "expected an MDP, got UncertainMDP"),
+        ({"mdp": pr.MDP.from_gymnasium("FrozenLake-v1", 0.9)}, ModelError, "this one has steps that end"),
+    ],
+)
+def test_bad_input(options, error, message):
+    given = {"mdp": LAKE.mdp, "policy": LAKE.policy, "alpha": 0.5} | options
+    with pytest.raises(error, match=message):
+        limit_law(**given)
+
+
+def test_two_recurrent_classes():
+    with pytest.raises(ModelError, match="more than one recurrent class"):
+        stationary_distribution(np.eye(2))
