@@ -343,7 +343,7 @@ class _Iteration:
         if tol is None:
             tol = DIGITS * float(np.abs(best.swept + best.middle).max())
         if best.error <= tol:
-            return True, False, f"error bound {best.error:.2g} <= {tol:.2g} after {self.iterations} backups"
+            return True, False, f"error bound {best.error:.2g} <= {tol:.2g} after {_backups(self.iterations)}"
         if 0.5 * best.width <= best.noise or (stuck and best.width <= 100.0 * best.noise):
             return (
                 False,
@@ -354,7 +354,7 @@ class _Iteration:
                 ),
             )
         if self.iterations >= cap:
-            return False, True, f"stopped at the cap of {cap} backups with error bound {best.error:.2g} > {tol:.2g}"
+            return False, True, f"stopped at the cap of {_backups(cap)} with error bound {best.error:.2g} > {tol:.2g}"
         return None
 
     def _newton(self, point: _Point) -> FloatArray:
@@ -375,6 +375,10 @@ class _Iteration:
     def _shifted(self, point: _Point) -> FloatArray:
         """Return TV, moved to the middle of its bounds where a shift of V is a shift of TV."""
         return point.swept + point.middle if self.conservative else point.swept
+
+
+def _backups(count: int) -> str:
+    return f"{count} backup{'s' * (count != 1)}"
 
 
 def _checked_policy(policy: Any, model: MDP | UncertainMDP) -> IntArray:
