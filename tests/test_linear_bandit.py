@@ -290,6 +290,112 @@ def test_the_screen_changes_nothing():
             )
 
 
+def cloud(kind, size, dim, rng):
+    """Contexts that are easy or hard for single precision."""
+    base = rng.normal(size=(size, dim))
+    return {
+        "round": base,
+        "leaning": 1 + base / 4,
+        "flat": 1 + base * 1e-4,  # only the prior knows of most directions
+        "tiny and huge": base * 10.0 ** rng.uniform(-40, 40, (size, 1)),
+        "uneven": base * 10.0 ** rng.uniform(-15, 15, (size, dim)),
+        "zeros": base * rng.integers(0, 2, (size, 1)) * rng.integers(0, 2, (size, dim)),
+    }[kind]
+
+
+def learned(learning, arms, dim, rng, **options):
+    contexts = cloud(learning, 300, dim, rng)
+    rewards = contexts @ rng.normal(size=dim) + 0.1 * rng.normal(size=300)  # nearly equal arms
+    return LinearBandit(arms, dim, **options).update(contexts, rng.integers(0, arms, 300), rewards)
+
+
+KINDS = ["round", "leaning", "flat", "tiny and huge", "uneven", "zeros"]
+
+
+@pytest.mark.parametrize("deciding", KINDS)
+@pytest.mark.parametrize("learning", ["round", "leaning", "flat"])
+def test_scores_next_to_each_other_are_told_apart_as_in_single_decisions(learning, deciding):
+    # Uniforms at the edges of bins, where the bounds of the screen are reached, such that the lower bound of one arm
+    # and the upper bound of the other are as near to each other as any: single precision alone would confuse them.
+    rng = np.random.default_rng()
+    dim, rows, swap = 5, kernels.ROWS, rng.integers(0, 2)
+    bandit = learned(learning, 2, dim, rng, alpha=0.8)
+    contexts = cloud(deciding, rows, dim, rng)
+    bandit.select(contexts)  # solves the posterior
+    assert bandit._screened(contexts, np.arange(2), np.ones(rows)) is not None
+    screen, bins = bandit._screen, bandit._screen.size - 1
+    edges = np.arange(bins + 1) / bins
+    uniforms = np.empty((2, rows))
+    expected, scores = np.empty(rows, dtype=int), np.empty(rows)
+    ties = rng.random(2)
+    for t, context in enumerate(contexts):
+        means, sds = np.array([kernels.predict(bandit._root[k], bandit._mean[k], context) for k in range(2)]).T
+        low = means[swap] + sds[swap] * screen[1:-1]
+        top = means[1 - swap] + sds[1 - swap] * screen[1:-1]
+        nearest = np.clip(np.searchsorted(top, low), 0, bins - 2)
+        one = np.argmin(np.abs(low - top[nearest]))
+        uniforms[swap, t] = edges[1 + one]
+        uniforms[1 - swap, t] = np.nextafter(edges[1 + nearest[one]], 0)
+        own = np.concatenate([uniforms[:, t], ties])
+        ask = (means, sds, bandit._n, np.ones(1), False, screen, own, 0, 2, np.empty(1))
+        expected[t], scores[t], _ = kernels.best_score(*ask)
+    bandit._uniforms, bandit._next = np.concatenate([uniforms.ravel(), np.tile(ties, rows)]), 0
+    decision = bandit.select(contexts)
+    untied = contexts.any(axis=1)
+    np.testing.assert_array_equal(decision.arm[untied], expected[untied])
+    size = (np.abs(decision.mean) + decision.sd).max(axis=1)
+    assert (np.abs(decision.score - scores) <= 1e-12 * size).all()
+
+
+@pytest.mark.parametrize("deciding", KINDS)
+@pytest.mark.parametrize("learning", ["round", "leaning", "flat", "tiny and huge", "uneven"])
+@pytest.mark.parametrize("policy", [thompson_sampling(), brps_cmab(0.9), thompson_sampling_inflated(delta=0.1)])
+def test_screening_batches_in_single_precision_changes_nothing(learning, deciding, policy, tmp_path, monkeypatch):
+    rng = np.random.default_rng()
+    contexts = cloud(deciding, 2500, 6, rng)
+    bandit = learned(learning, 7, 6, rng, policy=policy)
+    bandit.save(tmp_path / "twin")
+    twin = LinearBandit.load(tmp_path / "twin")
+    monkeypatch.setattr(twin, "_screened", lambda *args: None)
+    bandit.select(contexts[:0])  # solves the posterior
+    screened = bandit._screened(contexts, np.arange(7), np.ones(2500)) is not None
+    assert screened == (learning not in ("tiny and huge", "uneven"))  # which are beyond single precision
+    for arms in (None, [5, 0, 3]):
+        one, two = bandit.select(contexts, arms), twin.select(contexts, arms)
+        np.testing.assert_array_equal(one.arm, two.arm)
+        np.testing.assert_array_equal(one.mean, two.mean)
+        np.testing.assert_array_equal(one.sd, two.sd)
+        np.testing.assert_allclose(one.score, two.score, rtol=1e-9)
+    assert contents(bandit, tmp_path) == contents(twin, tmp_path)  # as many uniforms used
+
+
+@pytest.mark.parametrize("rows", [3, 500])  # worked out at once, and when read
+def test_a_batch_is_read_as_it_was_decided(rows):
+    rng = np.random.default_rng(12)
+    contexts = rng.normal(size=(rows, 3))
+    now, later = (learned("round", 4, 3, np.random.default_rng(1), alpha=0.9, seed=5) for _ in range(2))
+    first = now.select(contexts, arms=[2, 0, 3])
+    expected = [first.mean, first.sd, first.score, first.propensity]
+    second = later.select(contexts, arms=[2, 0, 3])
+    assert repr(second) == f"Decision({rows} contexts, arms=(2, 0, 3))"
+    later.update(contexts, rng.integers(0, 4, rows), rng.normal(size=rows))
+    later.select(contexts)
+    later.remove_arm(0)
+    contexts[:] = 7.0  # the caller's to use again
+    for value, found in zip(expected, [second.mean, second.sd, second.score, second.propensity], strict=True):
+        np.testing.assert_array_equal(found, value)
+
+
+def test_a_fault_late_in_a_batch_leaves_the_state_alone(tmp_path):
+    bandit = LinearBandit(3, 2, alpha=0.9, seed=1)
+    before = contents(bandit, tmp_path)
+    contexts = np.ones((5000, 2))
+    contexts[4321, 1] = math.nan
+    with pytest.raises(DataError, match=r"context\[4321, 1\] is nan"):
+        bandit.select(contexts)
+    assert contents(bandit, tmp_path) == before
+
+
 def test_restricted_arms_share_the_whole_chance():
     bandit = LinearBandit(["a", "b", "c", "d"], 2, alpha=0.8, seed=3).update(POINT, "c", 1.0)
     for eligible in (["c", "a"], ["d"], ("b", "c", "d")):

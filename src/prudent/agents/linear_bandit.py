@@ -45,14 +45,18 @@ from ._bandit_kernels import (
     LARGEST,
     ROWS,
     choose_rows,
+    choose_screened,
     fill_scores,
+    inflated_scales,
     inflated_sd,
     predict_rows,
+    prepare_screen,
     refresh,
     screen_of,
     select_one,
     update_one,
     update_rows,
+    usable,
 )
 from ._score_law import ScoreLaw, score_law
 
@@ -239,7 +243,7 @@ class Decision:
         arm: Any,
         score: Any,
         arms: tuple[Arm, ...],
-        moments: FloatArray,
+        moments: Any,
         place: Any,
         scale: Any,
         law: Law | None,
@@ -253,30 +257,36 @@ class Decision:
         self._law = law
         self._propensity: Any = None
 
+    def _worked_out(self) -> FloatArray:
+        """Return posterior means and sds, [2,k] or [2,k,T]; a batch works them out when asked."""
+        if callable(self._moments):
+            self._moments = self._moments()
+        moments: FloatArray = self._moments
+        return moments
+
     @property
     def score(self) -> Any:
         """The score of ``arm``, a number or [T]."""
         if callable(self._score):  # a batch works its scores out when asked
-            self._score = self._score()
+            self._score = self._score(self._worked_out())
         return self._score
 
     @property
     def mean(self) -> FloatArray:
         """The posterior mean of s'theta for every eligible arm, [k] or [T,k]."""
-        return self._moments[0]
+        return self._worked_out()[0].T
 
     @property
     def sd(self) -> FloatArray:
         """The posterior standard deviation of s'theta for every eligible arm, [k] or [T,k]."""
-        return self._moments[1]
+        return self._worked_out()[1].T
 
     @property
     def propensity(self) -> Any:
         """The chance with which ``arm`` was chosen, a number or [T]."""
         if self._propensity is None and self._law is not None:
-            mean, sd = self._moments
-            if mean.ndim == 1:
-                self._propensity = self._law().chance(mean, self._scale * sd, self._place)
+            if isinstance(self._place, int):
+                self._propensity = self._law().chance(self.mean, self._scale * self.sd, self._place)
             else:
                 self._propensity = self._chances(self._place)
         return self._propensity
@@ -296,22 +306,30 @@ class Decision:
         return self._law().chances(np.atleast_2d(np.ascontiguousarray(self.mean)), np.ascontiguousarray(sds), places)
 
     def __repr__(self) -> str:
-        if self.mean.ndim == 1:
+        if isinstance(self._place, int):
             return f"Decision(arm={self.arm!r}, score={self.score:.6g})"
         return f"Decision({len(self.arm)} contexts, arms={self.arms})"
 
 
 def _all_scores(
-    moments: FloatArray,
     scale: FloatArray,
     n: int,
     clip: bool,
     places: IntArray,
     marks: FloatArray,
     scores: FloatArray,
+    moments: FloatArray,
 ) -> FloatArray:
     fill_scores(moments, scale, n, clip, places, marks, scores)
     return scores
+
+
+def _all_moments(
+    root: FloatArray, mean: FloatArray, points: FloatArray, eligible: IntArray, noise_sd: float
+) -> FloatArray:
+    moments = np.empty((2, len(eligible), len(points)))
+    predict_rows(root, mean, points, eligible, noise_sd, moments)
+    return moments
 
 
 # -- the bandit --------------------------------------------------------------------------------------------
@@ -579,41 +597,47 @@ class LinearBandit:
         eligible: IntArray,
         law: Law | None,
     ) -> Decision:
-        if points.ndim != 2 or points.shape[1] != self._dim:
+        if points.ndim != 2 or points.shape[1] != self._dim or not usable(points.reshape(-1)):
             raise self._context_error(points)
+        points = np.ascontiguousarray(points)
         rows, k = len(points), eligible.size
         refresh(self._gram, self._prior, self._root, self._mean, self._stale, eligible)
-        moments = np.empty((2, k, rows))
-        if not predict_rows(self._root, self._mean, points, eligible, self._noise_sd, moments):
-            raise self._context_error(points)
         scale = np.full(rows, self._scale)
         if self._policy.delta is not None:
-            for t in range(rows):
-                nu = self._policy.nu(self._decisions + 1 + t, self._dim, self._noise_sd)
-                scale[t] = nu / self._noise_sd
+            inflated_scales(self._decisions + 1, self._dim, self._policy.delta, self._noise_sd, scale)
+        choose = self._screened(points, eligible, scale)
+        if choose is not None:
+            # worked out when read, hence from a copy: rewards may come before that
+            solved = (self._root[eligible], self._mean[eligible])
+            moments: Any = partial(_all_moments, *solved, points, self._every[:k], self._noise_sd)
+        else:
+            moments = _all_moments(self._root, self._mean, points, eligible, self._noise_sd)
+            choose = partial(choose_rows, moments, scale, self._n, self._weights, self._clip, self._screen)
         places, scores, marks = np.empty(rows, dtype=np.int64), np.empty(rows), np.empty(rows)
         for first in range(0, rows, ROWS):
             need = min(ROWS, rows - first) * k * (self._weights.size + 1)
             if self._next + need > self._uniforms.size:
                 self._draw(need)
-            self._next = choose_rows(
-                moments,
-                scale,
-                self._n,
-                self._weights,
-                self._clip,
-                self._screen,
-                self._uniforms,
-                self._next,
-                first,
-                places,
-                scores,
-                marks,
-            )
+            self._next = choose(self._uniforms, self._next, first, places, scores, marks)
         self._decisions += rows
-        score = partial(_all_scores, moments, scale, self._n, self._clip, places, marks, scores)
-        arms = _name_array(names)[places]
-        return Decision(arms, score, names, moments.transpose(0, 2, 1), places, scale, law)
+        score = partial(_all_scores, scale, self._n, self._clip, places, marks, scores)
+        return Decision(_name_array(names)[places], score, names, moments, places, scale, law)
+
+    def _screened(self, points: FloatArray, eligible: IntArray, scale: FloatArray) -> Callable[..., int] | None:
+        """Return a kernel that decides by a screen in single precision; None where that would not do, or not pay."""
+        rows, dim = points.shape
+        if self._weights.size > 1 or self._clip or rows < 8 * dim:
+            return None
+        least = float(scale.min())
+        ready, *prepared = prepare_screen(
+            self._gram, self._prior, self._root, self._mean, eligible, self._noise_sd, least, self._screen
+        )
+        if not ready:
+            return None
+        factor = (scale / least).astype(np.float32)
+        settings = (eligible, self._noise_sd, scale, factor, self._n, self._weights, self._screen)
+        given: tuple[Any, ...] = (self._root, self._mean, points, *settings, *prepared)
+        return lambda *rest: choose_screened(*given, *rest)
 
     def _draw(self, need: int) -> None:
         """Have at least ``need`` unused uniforms; the stream does not depend on how it is cut into blocks."""
@@ -625,10 +649,8 @@ class LinearBandit:
         self._next = 0
 
     def _points(self, context: Any) -> FloatArray:
-        """Return a context or contexts as an array that is contiguous and writable, as the kernels have it."""
+        """Return a context or contexts as an array of our own."""
         try:
-            if type(context) is np.ndarray and context.ndim == 2:  # may be large: no copy without need
-                return np.require(context, np.float64, ["C", "W"])
             return np.array(context, dtype=np.float64)
         except (TypeError, ValueError):
             raise self._context_error(context) from None
@@ -658,7 +680,7 @@ class LinearBandit:
         return self
 
     def _update_rows(self, points: FloatArray, arms: Any, reward: Any) -> Self:
-        if points.ndim != 2 or points.shape[1] != self._dim or not _all_usable(points):
+        if points.ndim != 2 or points.shape[1] != self._dim or not usable(points.reshape(-1)):
             raise self._context_error(points)
         values = finite_array(reward, "reward")
         for name, length in (("arm", np.shape(arms)), ("reward", values.shape)):
@@ -668,7 +690,14 @@ class LinearBandit:
         if huge.any():
             raise DataError(f"reward{first_index(huge)} is {values[huge][0]}, too large to square")
         places = np.array([self._arm_index(arm, f"arm[{t}]") for t, arm in enumerate(arms)], dtype=np.int64)
-        update_rows(self._gram, self._stale, self._pulls, points, places, np.require(values, requirements=["C", "W"]))
+        update_rows(
+            self._gram,
+            self._stale,
+            self._pulls,
+            np.ascontiguousarray(points),
+            places,
+            np.require(values, requirements=["C", "W"]),
+        )
         return self
 
     # -- words for what is wrong ---------------------------------------------------------------------------
@@ -813,10 +842,6 @@ def _log_columns(log: Any) -> tuple[Any, list[Any], Any]:
         raise DataError("log is empty: the number of features is not known")
     contexts, arms, rewards = zip(*rows, strict=True)
     return contexts, list(arms), list(rewards)
-
-
-def _all_usable(points: FloatArray) -> bool:
-    return bool((np.abs(points) <= LARGEST).all())
 
 
 def _limit(value: float) -> str:
