@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup test test-slow lint format bench lock clean
+.PHONY: setup test test-slow lint format reproduce bench lock clean
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 setup: .venv/ready
 
@@ -32,6 +32,11 @@ lint: setup
 format: setup
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# Every experiment of the paper at a quick scale; ends with where the report is.
+OUT ?= reproduction
+reproduce: setup
+	$(BIN)/prudent reproduce --scale quick --out $(OUT)
 
 # The libraries we measure ourselves against are installed only for this.
 bench: .venv/peers
