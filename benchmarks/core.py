@@ -68,9 +68,9 @@ def quantecon_runs(mdp: pr.MDP) -> dict[str, object]:
     epsilon = 2.0 * RESIDUAL * mdp.discount / (1.0 - mdp.discount)
     runs: dict[str, object] = {"quantecon value iteration": lambda: ddp.solve("vi", epsilon=epsilon, max_iter=10**6).v}
     for k in (5, 10, 20, 50):
-        runs[f"quantecon modified policy iteration, k = {k}"] = lambda k=k: ddp.solve(
-            "mpi", epsilon=epsilon, max_iter=10**6, k=k
-        ).v
+        runs[f"quantecon modified policy iteration, k = {k}"] = lambda k=k: (
+            ddp.solve("mpi", epsilon=epsilon, max_iter=10**6, k=k).v
+        )
     return runs | {"quantecon policy iteration": lambda: ddp.solve("pi").v}
 
 

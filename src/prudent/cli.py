@@ -1,0 +1,234 @@
+"""The command ``prudent``: reproduce the paper, list its experiments, rebuild the report.
+
+Exit codes: 0 done, 1 failed (no space, a folder that cannot be written, a defect), 2 a mistake in the call, 130
+interrupted by Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+__all__ = ["app", "main"]
+
+FAILED, MISTAKE, INTERRUPTED = 1, 2, 130
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Decisions that hedge against what the data has not yet taught.",
+)
+
+
+@app.callback(invoke_without_command=True)
+def _root(version: Annotated[bool, typer.Option("--version", help="Show the version and leave.")] = False) -> None:
+    if version:
+        import prudent
+
+        print(f"prudent {prudent.__version__}")
+        raise typer.Exit
+
+
+@app.command(
+    epilog="Examples:\n\n"
+    "  prudent reproduce\n\n"
+    "  prudent reproduce --scale paper --out results\n\n"
+    "  prudent reproduce limit-law bandit-br --seed 7\n\n"
+    "Ctrl-C is safe: the same command goes on from there."
+)
+def reproduce(
+    experiment: Annotated[
+        list[str] | None, typer.Argument(help="Names from `prudent list`; all if left out.", show_default=False)
+    ] = None,
+    scale: Annotated[str, typer.Option(help="quick: minutes, fewer replications; paper: as in the paper.")] = "quick",
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the results (default: reproduction/SCALE).", show_default=False)
+    ] = None,
+    workers: Annotated[
+        int | None, typer.Option(help="Threads (default: one for each core).", show_default=False)
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of all random numbers.")] = 1,
+    chunk: Annotated[
+        int | None,
+        typer.Option(
+            help="Replications computed and kept at a time (default: about a second of work).", show_default=False
+        ),
+    ] = None,
+    cluster: Annotated[
+        str | None, typer.Option(help="Address of a dask scheduler to work there.", show_default=False)
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print files and claims as JSON.")] = False,
+) -> None:
+    """Run the paper's experiments and write datasets, claims and a report."""
+    from .experiments.runner import conclude, run
+    from .report import build
+
+    folder = Path("reproduction") / scale if out is None else out
+    try:
+        with _Bar() as bar:
+            files = run(experiment or (), scale, folder, workers, seed, chunk=chunk, progress=bar, cluster=cluster)
+        claims = conclude(folder)
+        page = build(folder)
+    except KeyboardInterrupt:
+        print("prudent: interrupted; what was finished is kept, the same command goes on from there", file=sys.stderr)
+        raise typer.Exit(INTERRUPTED) from None
+    if as_json:
+        record = {
+            "report": str(page),
+            "datasets": {name: str(path) for name, path in files.items()},
+            "claims": [{"id": claim.id, "verdict": claim.verdict} for claim in claims],
+        }
+        print(json.dumps(record, indent=1))
+        return
+    _show_claims(claims)
+    print(f"Report: {page}")
+
+
+@app.command("list", epilog="Example:\n\n  prudent list --json")
+def list_experiments(
+    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+) -> None:
+    """List the experiments that `prudent reproduce` can run."""
+    from .experiments.paper import EXPERIMENTS
+
+    if as_json:
+        fields = ("name", "title", "paper_says", "figures")
+        print(
+            json.dumps([{field: getattr(each, field) for field in fields} for each in EXPERIMENTS.values()], indent=1)
+        )
+        return
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("experiment", no_wrap=True)
+    table.add_column("what it shows")
+    for each in EXPERIMENTS.values():
+        table.add_row(each.name, each.title)
+    _console().print(table)
+
+
+@app.command(epilog="Example:\n\n  prudent report reproduction/quick")
+def report(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="An output folder of `prudent reproduce`.")],
+) -> None:
+    """Judge the claims and build the report again from the datasets in a folder."""
+    from .errors import ParameterError
+    from .experiments.paper import EXPERIMENTS
+    from .experiments.runner import conclude
+    from .report import build
+
+    if not any((folder / f"{name}.nc").exists() for name in EXPERIMENTS):
+        raise ParameterError(f"there are no results in {folder}; make some: prudent reproduce --out {folder}")
+    conclude(folder)
+    print(f"Report: {build(folder)}")
+
+
+# -- the screen --------------------------------------------------------------------------------------------
+
+
+def _console(stderr: bool = False) -> Any:
+    from rich.console import Console
+
+    return Console(stderr=stderr, highlight=False)
+
+
+def _show_claims(claims: list[Any]) -> None:
+    from rich.table import Table
+
+    if not claims:
+        return
+    style = {"reproduced": "green", "not reproduced": "red"}
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("verdict", no_wrap=True)
+    table.add_column("claim")
+    for claim in claims:
+        colour = style.get(claim.verdict, "yellow")
+        table.add_row(f"[{colour}]{claim.verdict.removesuffix(' at this scale')}[/]", claim.statement)
+    _console().print(table)
+
+
+class _Bar:
+    """A progress bar with the time left, on stderr and only on a terminal."""
+
+    def __enter__(self) -> _Bar:
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+        self._console = _console(stderr=True)
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TaskProgressColumn(),
+            TimeRemainingColumn(),
+            console=self._console,
+            transient=True,
+            disable=not self._console.is_terminal,
+        )
+        self._progress.start()
+        self._task: Any = None
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def begin(self, total: float, done: float) -> None:
+        """See :class:`prudent.experiments.runner.Progress`."""
+        self._task = self._progress.add_task("experiments", total=total)
+        self._progress.update(self._task, completed=done)
+        if 0.0 < done < total:
+            self.say(f"taking up an earlier run, {done / total:.0%} of the work is there")
+
+    def advance(self, what: str, amount: float) -> None:
+        """See :class:`prudent.experiments.runner.Progress`."""
+        self._progress.update(self._task, advance=amount, description=f"experiments ({what})")
+
+    def say(self, message: str) -> None:
+        """See :class:`prudent.experiments.runner.Progress`."""
+        self._console.print(f"prudent: {message}", markup=False, soft_wrap=True)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command; return its exit code, having said what is wrong in one line if something is.
+
+    >>> main(["--version"]) # doctest: +ELLIPSIS
+    prudent ...
+    0
+    """
+    from .errors import PrudentError
+
+    code: Any = 0
+    try:
+        app(args=arguments, prog_name="prudent")
+    except SystemExit as end:
+        code = end.code or 0
+    except PrudentError as error:
+        from .experiments.store import StoreError
+
+        print(f"prudent: {error}", file=sys.stderr)
+        code = FAILED if isinstance(error, StoreError) else MISTAKE
+    if code == INTERRUPTED:
+        _leave_threads()
+    return int(code)
+
+
+def _leave_threads() -> None:
+    """End now if a thread is in the middle of a chunk: Python would wait for it, and nothing in it is worth that."""
+    busy = [thread for thread in threading.enumerate() if thread.name.startswith("prudent")]
+    for thread in busy:
+        thread.join(0.1)
+    if any(thread.is_alive() for thread in busy):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(INTERRUPTED)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

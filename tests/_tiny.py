@@ -1,0 +1,31 @@
+"""The experiments at a size for tests."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+from prudent.experiments import EXPERIMENTS, Scale
+
+TINY = Scale(
+    "tiny",
+    bandit_replications=6,
+    horizon=200,
+    lake_replications=4,
+    episodes=24,
+    long_replications=3,
+    long_episodes=40,
+    limit_replications=4,
+    sizes=(200, 1000),
+    draws=50,
+    beyond_replications=2,
+    beyond_episodes=4,
+    timing_replications=2,
+    timing_episodes=3,
+)
+WITH_DATA = [name for name, each in EXPERIMENTS.items() if not each.timed]
+
+
+def digests(out: Path) -> dict[str, str]:
+    """Return the SHA-256 of every dataset."""
+    return {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in sorted(out.glob("*.nc"))}

@@ -1,0 +1,190 @@
+"""The command line: what it prints, what it returns, and that Ctrl-C is safe."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from _tiny import TINY
+
+from prudent import __version__
+from prudent.cli import main
+from prudent.experiments import EXPERIMENTS, SCALES
+from prudent.experiments.store import Store
+
+
+@pytest.fixture
+def call(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setitem(SCALES, "quick", TINY)
+
+    def run(*arguments):
+        code = main([str(each) for each in arguments])
+        printed = capsys.readouterr()
+        assert "Traceback" not in printed.err
+        # a fresh installation says once that it compiles
+        notes = [line for line in printed.err.splitlines(keepends=True) if "compiling kernels" not in line]
+        return code, printed.out, "".join(notes)
+
+    return run
+
+
+def test_version_and_help(call):
+    assert call("--version") == (0, f"prudent {__version__}\n", "")
+    code, text, _ = call("reproduce", "--help")
+    assert code == 0
+    for option in ("--scale", "--out", "--workers", "--seed", "--cluster", "--json"):
+        assert option in text
+    assert "prudent reproduce --scale paper --out results" in text
+    code, text, _ = call("--help")
+    assert code == 0
+    assert all(command in text for command in ("reproduce", "list", "report"))
+
+
+def test_list(call):
+    code, text, _ = call("list")
+    assert code == 0
+    assert all(name in text for name in EXPERIMENTS)
+    code, text, _ = call("list", "--json")
+    assert [each["name"] for each in json.loads(text)] == list(EXPERIMENTS)
+    assert all(each["title"] and each["paper_says"] and each["figures"] for each in json.loads(text))
+
+
+def test_reproduce_and_report(call, tmp_path):
+    out = tmp_path / "results"
+    code, text, error = call("reproduce", "optimal-policy", "--out", out, "--workers", 1)
+    assert (code, error) == (0, "")
+    assert text.rstrip().endswith(f"Report: {out / 'report.html'}")
+    assert "not reproduced" in text
+    assert (out / "report.html").stat().st_size > 1000
+    assert (out / "optimal-policy.nc").exists()
+    assert json.loads((out / "claims.json").read_text())[0]["id"] == "optimal-policy-table"
+    (out / "claims.json").unlink()
+    (out / "report.html").unlink()
+    code, text, _ = call("report", out)
+    assert code == 0
+    assert f"Report: {out / 'report.html'}" in text
+    assert (out / "claims.json").exists()
+
+
+def test_json(call, tmp_path):
+    code, text, _ = call("reproduce", "optimal-policy", "--out", tmp_path, "--json", "--seed", 9)
+    found = json.loads(text)
+    assert code == 0
+    assert found["datasets"] == {"optimal-policy": str(tmp_path / "optimal-policy.nc")}
+    assert found["claims"] == [{"id": "optimal-policy-table", "verdict": "not reproduced"}]
+    assert found["report"] == str(tmp_path / "report.html")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["reproduce", "nope"], "there is no experiment 'nope', expected some of bandit-four"),
+        (["reproduce", "--scale", "huge"], "scale must be one of quick, paper, got 'huge'"),
+        (["reproduce", "--workers", "0"], "workers must be at least 1, got 0"),
+        (["reproduce", "--seed", "-3"], "seed must be at least 0, got -3"),
+        (["reproduce", "--workers", "many"], "Invalid value for '--workers'"),
+        (["report", "nowhere"], "there are no results in nowhere"),
+        (["bogus"], "No such command 'bogus'"),
+        (["reproduce", "--bogus"], "No such option"),
+    ],
+)
+def test_mistakes(call, tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    code, _, error = call(*arguments)
+    assert code == 2
+    assert message in error
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_missing_cluster_is_a_mistake(call, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    code, _, error = call("reproduce", "optimal-policy", "--out", tmp_path, "--cluster", "tcp://here:1")
+    assert code == 2
+    assert "needs dask.distributed" in error
+
+
+def test_failures(call, tmp_path):
+    (tmp_path / "file").write_text("")
+    code, _, error = call("reproduce", "optimal-policy", "--out", tmp_path / "file" / "out")
+    assert code == 1
+    assert error.startswith("prudent: cannot write to the folder")
+    with Store(tmp_path / "busy", print):
+        code, _, error = call("reproduce", "optimal-policy", "--out", tmp_path / "busy")
+    assert code == 1
+    assert "another run is writing to" in error
+
+
+# -- a terminal --------------------------------------------------------------------------------------------
+
+SLOW = """
+import sys
+from prudent.cli import main
+from prudent.experiments import SCALES, Scale
+SCALES["quick"] = Scale("quick", bandit_replications=400, horizon=int(sys.argv[3]))
+sys.exit(main(["reproduce", "bandit-br", "--out", sys.argv[1], "--workers", "2", "--chunk", sys.argv[2]]))
+"""
+
+
+def on_a_terminal(arguments, until, signals):
+    """Run with a terminal for stderr; send SIGINT once for each of ``signals`` seconds after ``until()``.
+
+    Return the exit code, what was shown, and the seconds from the first signal to the end.
+    """
+    ours, theirs = pty.openpty()
+    environment = os.environ | {"TERM": "xterm", "COLUMNS": "100"}
+    process = subprocess.Popen([sys.executable, "-c", SLOW, *arguments], stderr=theirs, env=environment)
+    os.close(theirs)
+    shown, waits, sent, deadline = b"", list(signals), None, time.monotonic() + 60
+    while time.monotonic() < deadline:
+        if select.select([ours], [], [], 0.01)[0]:
+            try:
+                part = os.read(ours, 65536)
+            except OSError:  # the other end is closed
+                break
+            if not part:
+                break
+            shown += part
+        if waits and until() and (sent is None or time.monotonic() - sent > waits[0]):
+            process.send_signal(signal.SIGINT)
+            sent = sent or time.monotonic()
+            waits.pop(0)
+    code = process.wait(10)
+    os.close(ours)
+    return code, shown.decode(), time.monotonic() - (sent or 0.0)
+
+
+def test_ctrl_c_ends_cleanly_and_keeps_chunks(tmp_path):
+    def kept():
+        return sorted(tmp_path.glob("chunks/*/*.chunk"))
+
+    code, shown, _ = on_a_terminal([str(tmp_path), "4", "20000"], lambda: len(kept()) > 2, [0.0])
+    assert code == 130
+    assert "Traceback" not in shown
+    assert "prudent: interrupted" in shown
+    assert re.search(r"\d+%.*\d:\d\d:\d\d", shown)  # a bar with the time left
+    assert len(kept()) > 2
+    assert not list(tmp_path.glob("*.nc"))
+    assert not list(tmp_path.glob("**/.*.tmp"))
+
+
+def test_a_second_ctrl_c_leaves_at_once(tmp_path):
+    """A chunk of 400 replications takes minutes here."""
+    lock = tmp_path / "chunks" / ".lock"
+    began = time.monotonic()
+
+    def running():
+        return lock.exists() and time.monotonic() - began > 4.0
+
+    code, shown, seconds = on_a_terminal([str(tmp_path), "400", "1000000"], running, [0.0, 0.5])
+    assert code == 130
+    assert "Traceback" not in shown
+    assert seconds < 3.0

@@ -1,0 +1,610 @@
+"""The report: what it reads, what it draws, and the page as a browser shows it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import _report_data
+import numpy as np
+import pytest
+import xarray
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import stats
+
+from prudent.errors import DataError
+from prudent.report import build
+from prudent.report.figures import COLOURS, agent_styles, draw
+from prudent.report.page import _PAGE_COLOURS, VERDICTS, number, plus_minus
+from prudent.report.results import SCHEMA, mean_and_half_width, read
+from prudent.report.text import SECTIONS
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with all results and the report."""
+    folder = _report_data.write(tmp_path_factory.mktemp("report"))
+    assert build(folder) == folder / "report.html"
+    return folder
+
+
+@pytest.fixture(scope="module")
+def page(out: Path) -> str:
+    return (out / "report.html").read_text(encoding="utf-8")
+
+
+def axes_of(panel: Any) -> Any:
+    from matplotlib.figure import Figure
+
+    axes = Figure().subplots()
+    panel.draw(axes)
+    return axes
+
+
+# -- reading -----------------------------------------------------------------------------------------------
+
+
+def test_schema_and_sections_name_the_same_experiments() -> None:
+    assert {section.name for section in SECTIONS} == {*SCHEMA, "computing-time"}
+
+
+@pytest.mark.parametrize("count", [2, 7, 40])
+def test_interval_is_student_t(count: int) -> None:
+    values = np.random.default_rng(count).normal(3.0, 2.0, (count, 4))
+    mean, half = mean_and_half_width(values)
+    low, high = stats.t.interval(0.95, count - 1, values.mean(axis=0), stats.sem(values, axis=0))
+    np.testing.assert_allclose(mean - half, low, rtol=1e-12)
+    np.testing.assert_allclose(mean + half, high, rtol=1e-12)
+
+
+def test_one_replication_has_no_interval() -> None:
+    mean, half = mean_and_half_width([[1.0, 2.0]])
+    assert mean.tolist() == [1.0, 2.0]
+    assert np.isnan(half).all()
+
+
+def test_empty_folder(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"holds no results: none of bandit-four\.nc, "):
+        build(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("claims.json", "[1, ", "claims.json is no JSON: "),
+        ("claims.json", "{}", "claims.json should hold a list, got a dict"),
+        ("claims.json", '[{"id": "x", "statement": "y"}]', "claims.json: claim 0 has no 'verdict': "),
+        ("timings.json", "[]", "timings.json should hold a dict, got a list"),
+        ("limit-law.nc", "no data", "limit-law.nc cannot be read as NetCDF: "),
+        ("limit-law.nc", "", "limit-law.nc cannot be read as NetCDF: "),
+    ],
+)
+def test_bad_files_are_named(tmp_path: Path, file: str, content: str, message: str) -> None:
+    _report_data.write(tmp_path, ["optimal-policy"])
+    (tmp_path / file).write_text(content)
+    with pytest.raises(DataError, match=re.escape(message)):
+        build(tmp_path)
+
+
+def test_foreign_datasets_are_named(tmp_path: Path) -> None:
+    file = tmp_path / "lake-regret.nc"
+    xarray.Dataset({"loss": ("time", [1.0])}).to_netcdf(file, engine="scipy")
+    with pytest.raises(DataError, match=r"lake-regret\.nc has no variable 'regret'"):
+        build(tmp_path)
+    xarray.Dataset({"regret": (("agent", "time"), [[1.0]])}).to_netcdf(file, engine="scipy")
+    with pytest.raises(
+        DataError, match=r"lake-regret\.nc: regret has dimensions \('agent', 'time'\), expected \('p_h', "
+    ):
+        build(tmp_path)
+
+
+def test_order_of_dimensions_does_not_matter(tmp_path: Path) -> None:
+    _report_data.write(tmp_path, ["bandit-conventional"])
+    straight = read(tmp_path).datasets["bandit-conventional"]
+    straight.transpose().to_netcdf(tmp_path / "bandit-conventional.nc", engine="scipy")
+    turned = read(tmp_path).datasets["bandit-conventional"]
+    assert turned.regret.dims == ("nu", "agent", "replication", "time")
+    xarray.testing.assert_equal(straight, turned)
+
+
+def test_imports_no_solver_and_no_matplotlib_until_it_draws(tmp_path: Path) -> None:
+    _report_data.write(tmp_path, ["optimal-policy"])
+    code = f"""
+import sys
+import prudent.report.page, prudent.report.figures, prudent.report.results
+assert "matplotlib" not in sys.modules
+prudent.report.build({str(tmp_path)!r})
+ours = sorted(name for name in sys.modules if name.startswith("prudent.") and not name.startswith("prudent.report"))
+assert ours == ["prudent._checks", "prudent.errors"], ours
+assert "matplotlib.pyplot" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
+
+
+# -- styles and numbers ------------------------------------------------------------------------------------
+
+AGENTS = st.sampled_from(
+    ["TS-CMAB", "TS-CMAB_nu", "TS-RL", "optimistic VI 0.9", "optimistic VI 0.5", "my agent", "BRPS-RL 0.7"]
+    + [f"{kind} {level}" for kind in ("BRPS-RL", "BRPS-CMAB", "BRPS-CMAB_nu") for level in (0.5, 0.8, 0.9, 0.99)]
+)
+
+
+@given(st.lists(AGENTS, unique=True, max_size=6))
+def test_one_colour_per_algorithm_whatever_its_company(agents: list[str]) -> None:
+    styles = agent_styles(agents)
+    assert [style.colour for style in styles] == [agent_styles([agent])[0].colour for agent in agents]
+    for i, style in enumerate(styles):
+        twins = [other for other in styles[:i] if other.colour == style.colour]
+        assert len(twins) > 3 or style.dash not in {other.dash for other in twins}
+
+
+def test_colours_are_the_agreed_ones() -> None:
+    expected = {
+        "TS-RL": "#000000",
+        "BRPS-RL 0.5": "#56b4e9",
+        "BRPS-CMAB 0.8": "#009e73",
+        "BRPS-RL 0.9": "#e69f00",
+        "BRPS-RL 0.99": "#d55e00",
+        "optimistic VI 0.9": "#cc79a7",
+    }
+    assert {agent: COLOURS[agent_styles([agent])[0].colour][0] for agent in expected} == expected
+    assert COLOURS["law"][0] == "#0072b2"
+
+
+def contrast(one: str, other: str) -> float:
+    """Return the contrast ratio of WCAG 2."""
+
+    def luminance(colour: str) -> float:
+        parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    light, dark = sorted([luminance(one), luminance(other)], reverse=True)
+    return (light + 0.05) / (dark + 0.05)
+
+
+@pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
+def test_readable_in_both_themes(theme: int) -> None:
+    colours = {**COLOURS, **_PAGE_COLOURS}
+    page = colours["page"][theme]
+    for name in ("ink", "neutral", "soft", "link", "bad", "open", "good"):
+        for ground in (page, colours["card"][theme]):
+            assert contrast(colours[name][theme], ground) >= 4.5, name
+    for name in set(COLOURS) - {"grid"}:  # lines; the palette was asked for, and its orange has 2.2 on white
+        assert contrast(COLOURS[name][theme], page) >= 2.2, name
+
+
+@given(st.floats(-1e12, 1e12))
+def test_number_keeps_four_digits(value: float) -> None:
+    read_back = float(number(value).replace(",", "").replace("−", "-"))
+    assert abs(read_back - value) <= 0.5001e-3 * abs(value)
+
+
+@given(st.floats(-1e6, 1e6), st.floats(1e-8, 1e6))
+def test_plus_minus_rounds_less_than_the_half_width_allows(mean: float, half: float) -> None:
+    texts = plus_minus(mean, half).replace(",", "").replace("−", "-").split(" ± ")
+    if half >= 1e-4:
+        assert abs(float(texts[0]) - mean) <= max(0.051 * half, 0.5)
+    assert abs(float(texts[1]) - half) <= max(0.051 * half, 0.5 if half >= 10 else 0.0)
+
+
+def test_number_of_odd_things() -> None:
+    assert [number(x) for x in (np.nan, np.inf, -np.inf, 0.0, -2.0)] == ["–", "∞", "−∞", "0", "−2"]
+
+
+# -- figures -----------------------------------------------------------------------------------------------
+
+
+def test_every_figure_is_written_twice_and_explained(out: Path) -> None:
+    told = {name for section in SECTIONS for name in section.says}
+    for kind in ("svg", "png"):
+        assert {file.stem for file in (out / "figures").glob(f"*.{kind}")} == told
+    for name in told:
+        root = ElementTree.fromstring((out / "figures" / f"{name}.svg").read_text())
+        assert root.tag.endswith("svg")
+        assert not [node for node in root.iter() if node.tag.endswith("}date")]
+        assert (out / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_same_bytes_in_another_process(tmp_path: Path, out: Path, page: str) -> None:
+    names = ["bandit-four", "optimal-policy"]
+    for name in names:
+        shutil.copy(out / f"{name}.nc", tmp_path)
+    code = f"import prudent.report; prudent.report.build({str(tmp_path)!r})"
+    subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONHASHSEED": "1", "HOME": str(tmp_path)})
+    again = (tmp_path / "report.html").read_text(encoding="utf-8")
+    for name in names:
+        file = f"figures/{name}.svg"
+        assert (tmp_path / file).read_bytes() == (out / file).read_bytes()
+        section = re.compile(f'<section id="{name}">.*?</section>', re.DOTALL)
+        assert section.findall(again) == section.findall(page)
+
+
+def test_curves_are_means_with_bands(out: Path) -> None:
+    data = read(out).datasets["lake-regret"]
+    (figure,) = draw("lake-regret", data)
+    assert [panel.title for panel in figure.panels] == ["p_h = 0.1", "p_h = 0.2", "p_h = 0.6", "p_h = 0.8"]
+    for i, panel in enumerate(figure.panels):
+        axes = axes_of(panel)
+        assert len(axes.lines) == len(axes.collections) == data.sizes["agent"]
+        for j, (line, band) in enumerate(zip(axes.lines, axes.collections, strict=True)):
+            values = data.regret.values[i, j]
+            np.testing.assert_allclose(line.get_ydata(), values.mean(axis=0))
+            assert line.get_color() == COLOURS[figure.legend[j].colour][0]
+            half = stats.t.ppf(0.975, len(values) - 1) * stats.sem(values, axis=0)
+            corners = band.get_paths()[0].vertices
+            for x, low, high in zip(
+                data.episode.values, values.mean(axis=0) - half, values.mean(axis=0) + half, strict=True
+            ):
+                heights = corners[corners[:, 0] == x, 1]
+                assert heights.max() == pytest.approx(high)
+                assert heights.min() == pytest.approx(max(low, 0.0))
+        assert axes.get_xlabel() == "episode (10 steps)"
+        assert axes.get_ylabel() == "cumulative regret (reward)"
+
+
+def test_br_regret_shows_the_pair_of_the_level(out: Path) -> None:
+    data = read(out).datasets["bandit-br"]
+    (figure,) = draw("bandit-br", data)
+    for i, level in enumerate((0.5, 0.8, 0.9)):
+        lines = axes_of(figure.panels[i]).lines
+        expected = data.br_regret.sel(agent=["TS-CMAB", f"BRPS-CMAB {level}"], level=level).mean("replication")
+        np.testing.assert_allclose([line.get_ydata() for line in lines], expected.values)
+
+
+def test_agents_without_br_regret_are_left_out_of_its_figure(out: Path) -> None:
+    data = read(out).datasets["beyond"]
+    risk, rivals = draw("beyond", data)
+    assert not [entry for entry in risk.legend if entry.colour == "optimistic"]
+    assert [entry for entry in rivals.legend if entry.colour == "optimistic"]
+    drawn = axes_of(risk.panels[0]).lines
+    assert len(drawn) == 3
+    assert not np.isnan([line.get_ydata() for line in drawn]).any()
+
+
+def test_the_lake_shows_both_values_where_the_printed_action_differs(out: Path, page: str) -> None:
+    data = read(out).datasets["optimal-policy"]
+    (figure,) = draw("optimal-policy", data)
+    axes = axes_of(figure.panels[0])
+    shown = [text.get_text() for text in axes.texts]
+    q = data.q.sel(state=7)
+    # down leads to the hole's neighbour below, left to the middle; both by p_h and the discount, from the values there
+    for action, target in (("down", 11), ("left", 6)):
+        stay = 0.9 * float(data.value[7])
+        assert float(q.sel(action=action)) == pytest.approx(0.8 * (0.1 * float(data.value[target]) + stay))
+        assert f"{float(q.sel(action=action)):.4f}" in shown
+        assert f"{action}, {float(q.sel(action=action)):.6f}" in page
+    for s, value in enumerate(data.value.values):
+        assert f"[{s // 4},{s % 4}]" in shown
+        assert f"{value:.4f}" in shown
+    assert shown.count("hole") == 4
+    assert "The printed policy agrees in 14 of 15 cells" in page
+    arrows = [text for text in axes.texts if getattr(text, "arrow_patch", None)]
+    assert len(arrows) == 16  # 15 cells, two in one of them
+
+
+def test_policies_by_name_are_understood(out: Path) -> None:
+    data = read(out).datasets["optimal-policy"]
+    names = [*data.action.values[data.paper_policy.values[:-1]], "*"]
+    named = data.assign(paper_policy=("state", np.array(names, dtype=object)))
+    same = draw("optimal-policy", data)[0], draw("optimal-policy", named)[0]
+    texts = [[text.get_text() for text in axes_of(figure.panels[0]).texts] for figure in same]
+    assert texts[0] == texts[1]
+
+
+def test_limit_law_figures(out: Path) -> None:
+    data = read(out).datasets["limit-law"]
+    density, quantiles = draw("limit-law", data)
+    mean, sd = float(data.limit_mean), float(data.limit_sd)
+    for i in range(4):
+        law, *estimates = axes_of(density.panels[i]).lines
+        np.testing.assert_allclose(law.get_ydata(), stats.norm.pdf(law.get_xdata(), mean, sd))
+        for j, line in enumerate(estimates):
+            assert np.trapezoid(line.get_ydata(), line.get_xdata()) == pytest.approx(1.0, abs=0.02)
+            sample = data.scaled_error.values[j, i]
+            width = 1.06 * sample.std() * sample.size**-0.2
+            expected = stats.norm.pdf(law.get_xdata(), sample[:, np.newaxis], width).mean(axis=0)
+            np.testing.assert_allclose(line.get_ydata(), expected, atol=1e-12)
+        axes = axes_of(quantiles.panels[i])
+        diagonal, *dots = axes.lines
+        np.testing.assert_allclose(diagonal.get_xdata(), diagonal.get_ydata())
+        for j, line in enumerate(dots):
+            np.testing.assert_array_equal(line.get_ydata(), np.sort(data.scaled_error.values[j, i]))
+            count = len(line.get_ydata())
+            np.testing.assert_allclose(line.get_xdata(), stats.norm.ppf((np.arange(count) + 0.5) / count, mean, sd))
+        # the band is that of the order statistics: the least of n values lies below x with chance 1 - (1 - F(x))^n
+        corners = axes.collections[0].get_paths()[0].vertices
+        lowest = corners[np.isclose(corners[:, 0], dots[0].get_xdata()[0]), 1]
+        chances = 1 - (1 - stats.norm.cdf([lowest.min(), lowest.max()], mean, sd)) ** count
+        np.testing.assert_allclose(chances, [0.025, 0.975], rtol=1e-6)
+
+
+# -- the page ----------------------------------------------------------------------------------------------
+
+
+class Outline(HTMLParser):
+    """What a page holds: ids, links, headings, text; and whether its tags close."""
+
+    VOID = frozenset({"meta", "link", "br", "hr", "img"})
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str]]] = []
+        self.text: list[str] = []
+        self.feed(page)
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, {key: value or "" for key, value in attrs}))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, {key: value or "" for key, value in attrs}))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+    def values(self, *keys: str) -> list[str]:
+        return [attrs[key] for _, attrs in self.tags for key in keys if key in attrs]
+
+
+def test_page_is_well_formed_and_self_contained(out: Path, page: str) -> None:
+    outline = Outline(page)
+    ids = outline.values("id")
+    assert len(ids) == len(set(ids))
+    for link in outline.values("href", "xlink:href", "src"):
+        if link.startswith("#"):
+            assert link[1:] in ids, link
+        elif link != "data:,":  # the icon that keeps browsers from asking for one
+            assert (out / link).is_file(), link
+    assert set(re.findall(r"url\(#([^)]*)\)", page)) <= set(ids)
+    assert not re.findall(r"@import|url\((?!#)", page)
+    assert not [tag for tag, _ in outline.tags if tag in ("script", "iframe", "img", "object")]
+
+
+def test_contents_lead_to_every_section(page: str) -> None:
+    outline = Outline(page)
+    sections = [attrs["id"] for tag, attrs in outline.tags if tag == "section"]
+    contents = re.search(r"<nav.*?</nav>", page, re.DOTALL)
+    assert contents is not None
+    assert re.findall(r'href="#([^"]*)"', contents[0]) == sections
+    assert sections == ["claims", *(section.name for section in SECTIONS), "run", "cite"]
+
+
+def test_figures_take_their_colours_from_the_theme(page: str) -> None:
+    drawn = re.findall(r"<svg.*?</svg>", page, re.DOTALL)
+    assert len(drawn) > 30
+    for svg in drawn:
+        assert not re.findall(r"(?:fill|stroke): ?#[0-9a-f]{3,6}", svg)
+        assert set(re.findall(r"var\(--([\w-]*)\)", svg)) <= {n.replace(".", "") for n in COLOURS}
+    assert "@media (prefers-color-scheme: dark)" in page
+
+
+def test_what_does_not_reproduce_comes_first(page: str) -> None:
+    table = page[page.index('<table class="claims">') :]
+    rows = re.findall(r'<tr id="claim-(.*?)">.*?</tr>', table, re.DOTALL)
+    assert rows == ["policy-table", "lake-high-level-pays-early", "bandit-br-beats-ts"]
+    badges = re.findall(r'<span class="badge (\w+)">', page)
+    assert badges == [kind for kind, _ in VERDICTS.values()] * 2  # the counts, then the rows
+    for number_shown in ("12.2 [9.5, 15.0]", "20.0 [14.0, 26.0]", "0.25 [−0.50, 1.00]", "<b>14</b>"):
+        assert number_shown in table
+    assert "<details open><summary>6 numbers</summary>" in table
+    assert "paired t intervals, 95%" in table
+
+
+def test_text_from_files_is_escaped(page: str) -> None:
+    assert "<script>" not in page
+    assert "a &lt; b &amp; c: &lt;script&gt;" in page
+    assert "cells that agree, &lt;left&gt;" in page
+
+
+def test_tables_hold_the_numbers_of_the_datasets(out: Path, page: str) -> None:
+    data = read(out).datasets["lake-regret"]
+    section = page[page.index('<section id="lake-regret">') : page.index('<section id="lake-long">')]
+    last = data.regret.isel(episode=-1)
+    for i in range(4):
+        means = last.isel(p_h=i).mean("replication").values
+        for j in range(5):
+            values = last.values[i, j]
+            half = stats.t.ppf(0.975, values.size - 1) * stats.sem(values)
+            cell = plus_minus(values.mean(), half)
+            assert (f'<span class="best">{cell}</span>' if j == means.argmin() else f"<span>{cell}</span>") in section
+    assert f"Regret up to episode {int(data.episode[-1])}" in section
+    assert "5 replications" in section
+
+
+def test_times_stand_beside_the_papers(page: str) -> None:
+    section = page[page.index('<section id="computing-time">') : page.index('<section id="optimal-policy">')]
+    for cell in ("253.4", "10.45", f"{253.43 / 10.45:.2f}×", f"{0.3 / 0.02:.2f}×", f"{0.05 / 0.01:.2f}×"):
+        assert f"<span>{cell}</span>" in section
+    assert section.index("TS-RL") < section.index("BRPS-RL")
+
+
+def test_experiments_that_were_not_run_are_left_out_and_said(tmp_path: Path) -> None:
+    _report_data.write(tmp_path, ["optimal-policy"], timings=False, claims=False)
+    page = build(tmp_path).read_text(encoding="utf-8")
+    said = re.search(r'<p class="missing">(.*?)</p>', page)
+    assert said is not None
+    for section in SECTIONS:
+        shown = section.name == "optimal-policy"
+        assert (section.heading in said[1]) != shown
+        assert (f'<section id="{section.name}">' in page) == shown
+    assert "No claims were judged." in page
+    assert [file.name for file in sorted((tmp_path / "figures").iterdir())] == [
+        "optimal-policy.png",
+        "optimal-policy.svg",
+    ]
+    Outline(page)
+
+
+def test_times_alone_make_a_report(tmp_path: Path) -> None:
+    _report_data.write(tmp_path, [], claims=False)
+    assert '<section id="computing-time">' in build(tmp_path).read_text(encoding="utf-8")
+
+
+def test_one_replication_and_no_attributes(tmp_path: Path) -> None:
+    _report_data.write(tmp_path, ["bandit-conventional"], replications=1, timings=False)
+    file = tmp_path / "bandit-conventional.nc"
+    bare = xarray.load_dataset(file, engine="scipy")
+    bare.attrs = {}
+    bare.to_netcdf(file, engine="scipy")
+    page = build(tmp_path).read_text(encoding="utf-8")
+    section = page[page.index('<section id="bandit-conventional">') :]
+    assert " ± " not in section
+    assert "<pre>not recorded</pre>" in section
+
+
+def test_page_says_at_which_scale_it_ran(page: str) -> None:
+    assert '<p class="meta">scale quick · seed 1</p>' in page
+
+
+def test_page_says_how_to_cite(page: str) -> None:
+    text = page[page.index('<section id="cite">') :]
+    assert "Wang, Yuhao and Zhou, Enlu" in text
+    assert "version = {0.1.0}" in text
+
+
+# -- in a browser ------------------------------------------------------------------------------------------
+
+# Appended to a copy of a page: opens what is folded, measures, and tells the page around it.
+CHECK = """
+<script>
+addEventListener("load", () => {
+  document.querySelectorAll("details").forEach(each => { each.open = true; });
+  const width = document.documentElement.clientWidth, wrong = [];
+  const name = each => each.tagName + "#" + each.id + "." + each.getAttribute("class");
+  if (document.documentElement.scrollWidth > width) wrong.push("the page scrolls sideways");
+  for (const each of document.body.querySelectorAll("*:not(svg *)")) {
+    const box = each.getBoundingClientRect();
+    if (each.closest("thead") && getComputedStyle(each.closest("thead")).position === "absolute") continue;
+    if (box.right > width + 0.5 || box.left < -0.5) wrong.push(name(each) + " is cut off");
+    const hides = getComputedStyle(each).overflowX !== "visible";
+    if (hides && each.clientWidth > 0 && each.scrollWidth > each.clientWidth + 1)
+      wrong.push(name(each) + " hides what it holds");
+  }
+  let figures = 0, labels = 0;
+  for (const svg of document.querySelectorAll("figure .panel svg, .file svg")) {
+    const box = svg.getBoundingClientRect();
+    if (box.width < 250 || box.height < 120) wrong.push("a figure is " + box.width + " by " + box.height);
+    figures += 1;
+    const texts = [...svg.querySelectorAll("g[id*=text_]")].filter(each => each.getBoundingClientRect().width > 0);
+    const boxes = texts.map(each => each.getBoundingClientRect());
+    labels += boxes.length;
+    boxes.forEach((one, i) => {
+      if (one.left < box.left - 1 || one.right > box.right + 1 || one.top < box.top - 1 || one.bottom > box.bottom + 1)
+        wrong.push(texts[i].id + " is cut off");
+      boxes.slice(0, i).forEach((other, j) => {
+        if (one.left < other.right && other.left < one.right && one.top < other.bottom && other.top < one.bottom)
+          wrong.push(texts[i].id + " covers " + texts[j].id);
+      });
+    });
+  }
+  for (const image of document.images) if (!image.naturalWidth) wrong.push("an image is missing");
+  const fills = [...document.querySelectorAll(".panel svg :is(path, use)")].map(each => getComputedStyle(each).fill);
+  const black = fills.filter(fill => fill === "rgb(0, 0, 0)").length;
+  const style = getComputedStyle(document.body);
+  parent.postMessage({width, wrong, figures, labels, black, ink: style.color, ground: style.backgroundColor}, "*");
+});
+</script>
+"""
+WIDTHS = (400, 1400)
+
+
+def look(
+    folder: Path, page: str, widths: tuple[int, ...] = WIDTHS, dark: bool = False
+) -> tuple[list[dict[str, Any]], list[str]]:
+    """Return what the check finds on a page, in frames of the given widths, and what the console says."""
+    names = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+    browser = next((path for path in map(shutil.which, names) if path), None)
+    if browser is None:
+        pytest.skip(f"no browser found (looked for {', '.join(names)}): the page was not looked at")
+    folder.mkdir()
+    (folder / "page.html").write_text(page.replace("</body>", CHECK + "</body>"), encoding="utf-8")
+    # frames, since a window is never narrower than 500 pixels
+    frames = [f'<iframe src="page.html" style="width:{width}px;height:900px;border:0"></iframe>' for width in widths]
+    (folder / "frames.html").write_text(
+        '<!DOCTYPE html><meta charset="utf-8"><pre id="said"></pre><script>const all = [];'
+        "addEventListener('message', told => { all.push(told.data);"
+        f"said.textContent = JSON.stringify(all); }});</script>{''.join(frames)}"
+    )
+    told = subprocess.run(
+        [
+            browser,
+            *["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"],
+            *["--disable-component-update", "--disable-sync", "--enable-logging=stderr", "--virtual-time-budget=20000"],
+            *(["--blink-settings=preferredColorScheme=0"] if dark else []),
+            f"--user-data-dir={folder / 'profile'}",
+            "--dump-dom",
+            (folder / "frames.html").as_uri(),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    found = re.search(r'<pre id="said">(.*?)</pre>', told.stdout, re.DOTALL)
+    assert found is not None, told.stderr
+    assert found[1], told.stderr
+    reports = json.loads(found[1].replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&"))
+    assert len(reports) == len(frames)
+    console = [line for line in told.stderr.splitlines() if "CONSOLE" in line]
+    return sorted(reports, key=lambda each: each["width"]), console
+
+
+@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
+def test_page_in_a_browser(tmp_path: Path, page: str, dark: bool) -> None:
+    reports, console = look(tmp_path / "look", page, dark=dark)
+    assert console == []
+    panels = page.count('class="panel"')
+    assert panels == 2 + 3 + 3 + 4 + 4 + 1 + 1 + 4 + 4 + 1 + 1
+    for report, width in zip(reports, WIDTHS, strict=True):
+        assert report["wrong"] == []
+        assert report["figures"] == panels
+        assert report["labels"] > 5 * panels
+        assert abs(report["width"] - width) <= 20  # less a scroll bar
+        sums = [sum(map(int, re.findall(r"\d+", report[key])[:3])) for key in ("ink", "ground")]
+        assert (sums[0] > sums[1]) == dark
+        assert (report["black"] > 0) != dark
+
+
+def test_figure_files_in_a_browser(tmp_path: Path, out: Path) -> None:
+    files = sorted((out / "figures").glob("*.svg"))
+    drawn = [file.read_text(encoding="utf-8") for file in files]
+    shown = "".join(f'<div class="file">{svg[svg.index("<svg") :]}</div>' for svg in drawn)
+    page = f'<!DOCTYPE html><meta charset="utf-8"><body>{shown}</body>'
+    (report,), console = look(tmp_path / "look", page, (1400,))
+    assert console == []
+    assert report["wrong"] == []
+    assert report["figures"] == len(files)
+
+
+def test_the_browser_would_see_faults(tmp_path: Path) -> None:
+    panel = '<svg viewBox="0 0 300 200" style="width:100%"><g id="{}"><rect x="{}" y="50" width="80" height="20"/></g>'
+    bad = (
+        '<!DOCTYPE html><body><div style="width:2000px">wide</div><script>console.error("a fault")</script>'
+        + '<figure><div class="panel">'
+        + panel.format("text_1", 20)
+        + '<g id="text_2"><rect x="60" y="55" width="260" height="20"/></g></svg></div></figure>'
+        + '<div class="file"><svg width="10" height="10"></svg></div><img src="nowhere.png"></body>'
+    )
+    reports, console = look(tmp_path / "look", bad)
+    assert [line for line in console if "a fault" in line]
+    for report in reports:
+        faults = "; ".join(report["wrong"])
+        for fault in ("scrolls sideways", "DIV#.null is cut off", "text_2 is cut off", "text_2 covers text_1"):
+            assert fault in faults
+        for fault in ("a figure is 10 by 10", "an image is missing"):
+            assert fault in faults
