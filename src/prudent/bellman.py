@@ -406,16 +406,15 @@ def greedy(q, value, policy):
     """
     widest = 0.0
     for s in range(q.shape[0]):
-        # the extremes without branches, which a processor cannot predict here; then look for the place
-        best, worst = q[s, 0], np.inf
+        # written without branches, which a processor cannot predict here
+        best, worst, place = q[s, 0], np.inf, 0
         for a in range(q.shape[1]):
-            best = max(best, q[s, a])
-            worst = min(worst, q[s, a] if q[s, a] > -np.inf else np.inf)
-        a = 0
-        while q[s, a] < best:
-            a += 1
+            here = q[s, a]
+            place = a if here > best else place
+            best = max(best, here)
+            worst = min(worst, here if here > -np.inf else np.inf)
         value[s] = best
-        policy[s] = a
+        policy[s] = place
         widest = max(widest, best - worst)
     return widest
 
