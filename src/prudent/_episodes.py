@@ -29,14 +29,13 @@ from ._checks import FloatArray, IntArray
 from ._kernel import kernel
 from ._krylov import chain_values
 from ._logs import add_log, walk
-from .bellman import EPS, _draws_of_pair, _spectral, greedy
+from .bellman import EPS, _draws_of_pair, _spectral, greedy, weighted_draws
 from .mdp import UncertainMDP
 
 __all__ = [
     "Known",
     "Truth",
     "Work",
-    "cumulative_rows",
     "draw_theta",
     "known_part",
     "optimistic_update",
@@ -142,14 +141,6 @@ def work_space(model: UncertainMDP, draws: int) -> Work:
         safe=np.empty(n_states),
         none=np.empty((0, 0)),
     )
-
-
-def cumulative_rows(theta: FloatArray) -> FloatArray:
-    """Return cumulative probabilities [B, K]; the last possible outcome takes what rounding leaves of one."""
-    cumulative = np.cumsum(theta, axis=1)
-    last = theta.shape[1] - 1 - np.argmax(theta[:, ::-1] > 0.0, axis=1)
-    cumulative[np.arange(theta.shape[1]) >= last[:, None]] = 1.0
-    return cumulative
 
 
 # -- posterior draws ---------------------------------------------------------------------------------------
@@ -333,10 +324,7 @@ def _tail_rows(known: Known, work: Work, weights: FloatArray, value: FloatArray,
         _draws_of_pair(p, known.source, known.next_state, known.reward, known.discount, work.theta, work.none, value, z)
         _spectral(z, work.order[: z.size], weights)
         for k in range(work.rows.shape[1]):
-            mean = 0.0
-            for j in range(weights.size):
-                mean += weights[j] * work.theta[b, k, work.order[j]]
-            work.rows[s, k] = mean
+            work.rows[s, k] = weighted_draws(work.theta[b, k], work.order, weights)
 
 
 @kernel

@@ -15,6 +15,14 @@ from ._kernel import kernel
 Targets = npt.NDArray[np.int32]
 
 
+def cumulative_rows(theta: FloatArray) -> FloatArray:
+    """Return cumulative probabilities [B, K]; the last possible outcome takes what rounding leaves of one."""
+    cumulative = np.cumsum(theta, axis=1)
+    last = theta.shape[1] - 1 - np.argmax(theta[:, ::-1] > 0.0, axis=1)
+    cumulative[np.arange(theta.shape[1]) >= last[:, None]] = 1.0
+    return cumulative
+
+
 @kernel
 def add_transition(
     source: IntArray, next_state: Targets, counts: FloatArray, s: int, a: int, target: int, outcome: int

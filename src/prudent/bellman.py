@@ -33,7 +33,16 @@ from ._dirichlet import tail_of_row
 from ._kernel import kernel, over_rows
 from .risk import RiskMeasure
 
-__all__ = ["Chain", "ExactOperator", "ExpectedOperator", "Operator", "SampledOperator", "greedy", "keep_close"]
+__all__ = [
+    "Chain",
+    "ExactOperator",
+    "ExpectedOperator",
+    "Operator",
+    "SampledOperator",
+    "greedy",
+    "keep_close",
+    "weighted_draws",
+]
 
 EPS = float(np.finfo(np.float64).eps)
 
@@ -257,7 +266,7 @@ def _draws_of_pair(p, source, next_state, reward, discount, theta, reward_draws,
 
 @kernel
 def _select(z, order, m):
-    """Rearrange ``order`` so that its first m places index the m lowest of z, ascending (quickselect, then sort)."""
+    """Rearrange ``order``, as long as z, so that its first m places index the m lowest of z, ascending."""
     lo, hi = 0, order.size - 1
     while lo < hi and m < order.size:
         middle = z[order[(lo + hi) // 2]]
@@ -283,6 +292,15 @@ def _select(z, order, m):
 
 
 @kernel
+def weighted_draws(draws, order, weights):
+    """Return the sum of ``weights`` times ``draws`` in the given order."""
+    total = 0.0
+    for i in range(weights.size):
+        total += weights[i] * draws[order[i]]
+    return total
+
+
+@kernel
 def _spectral(z, order, weights):
     """Return the sum of ``weights`` times the lowest draws in ascending order; ``order`` ends up sorting them."""
     if weights.size == 1:
@@ -295,10 +313,7 @@ def _spectral(z, order, weights):
     for i in range(z.size):
         order[i] = i
     _select(z, order, weights.size)
-    total = 0.0
-    for i in range(weights.size):
-        total += weights[i] * z[order[i]]
-    return total
+    return weighted_draws(z, order, weights)
 
 
 @kernel
@@ -331,14 +346,9 @@ def _tail_draws(
         else:
             _spectral(z, order, weights)
         for k in range(next_state.shape[1]):
-            row = theta[source[p], k]
-            mean = 0.0
-            for j in range(weights.size):
-                mean += weights[j] * row[order[j]]
-            means[i, k] = mean if next_state[p, k] >= 0 else 0.0
+            means[i, k] = weighted_draws(theta[source[p], k], order, weights) if next_state[p, k] >= 0 else 0.0
         if reward_draws.size:
-            for j in range(weights.size):
-                extra[i] += weights[j] * reward_draws[p, order[j]]
+            extra[i] = weighted_draws(reward_draws[p], order, weights)
 
 
 class ExactOperator(_OutcomeOperator):

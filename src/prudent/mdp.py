@@ -38,7 +38,7 @@ from ._checks import (
     require_shape,
     whole_number,
 )
-from ._logs import add_log, first_impossible, walk
+from ._logs import add_log, cumulative_rows, first_impossible, walk
 from ._tables import (
     Indices,
     Labels,
@@ -824,13 +824,9 @@ class UncertainMDP(_Tabular):
         probabilities = self._distributions(theta)
         chosen = self._checked_policy(policy)
         start = Labels("state", None, self.n_states).index(state)
-        cumulative = np.cumsum(probabilities, axis=1)
-        # The last possible outcome takes what rounding leaves of one.
-        last = self.n_outcomes - 1 - np.argmax(probabilities[:, ::-1] > 0.0, axis=1)
-        cumulative[np.arange(self.n_outcomes) >= last[:, None]] = 1.0
         uniforms = np.random.default_rng(rng).random(whole_number(steps, "steps", 0))
         log = np.empty((uniforms.size, 4), dtype=np.int64)
-        walk(self.source, self.next_state, cumulative, chosen, uniforms, start, log)
+        walk(self.source, self.next_state, cumulative_rows(probabilities), chosen, uniforms, start, log)
         return log
 
     def _checked_policy(self, policy: Any) -> IntArray:

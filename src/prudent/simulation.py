@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ._checks import FloatArray, IntArray, index_array, risk_level, whole_number
-from ._episodes import Known, Truth, cumulative_rows, known_part, run_optimistic, run_sampling, work_space
+from ._episodes import Known, Truth, known_part, run_optimistic, run_sampling, work_space
 from ._kernel import default_threads, over_rows
+from ._logs import cumulative_rows
 from ._progress import Progress
 from ._streams import replication_streams
 from .agents.optimistic_vi import OptimisticPolicy, OptimisticVIAgent

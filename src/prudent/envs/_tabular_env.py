@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .._checks import finite_array
-from .._episodes import cumulative_rows
+from .._logs import cumulative_rows
 from ..errors import DataError, ModelError, ParameterError
 from ..mdp import UncertainMDP
 from ._problem import Problem

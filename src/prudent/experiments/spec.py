@@ -212,7 +212,7 @@ class LimitStudy:
     """The normality study: the true Frozen Lake, its optimal policy, and Bayesian-risk values of that policy."""
 
     def __init__(self, p_h: float, alpha: float) -> None:
-        from .._episodes import cumulative_rows
+        from .._logs import cumulative_rows
         from ..envs.frozen_lake import frozen_lake
         from ..mdp import UncertainMDP
         from ..solver import evaluate, solve
