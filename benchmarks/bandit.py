@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from prudent.agents import LinearBandit, brps_cmab, thompson_sampling
-from prudent.bandit_simulation import simulate_bandit
+from prudent.bandits import LinearBandit, brps_cmab, thompson_sampling
+from prudent.bandits.simulate import simulate_bandit
 from prudent.envs import gaussian_bandit
 
 from ._timing import Row, best_times

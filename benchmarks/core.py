@@ -17,7 +17,7 @@ from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, bicgstab
 
 import prudent as pr
-from prudent._krylov import chain_values
+from prudent._numerics.krylov import chain_values
 
 from ._timing import Row, best_times
 

@@ -10,7 +10,7 @@ import numpy as np
 import prudent as pr
 from prudent.agents.posterior_sampling import PosteriorSamplingAgent, SamplingPolicy, brps_rl, ts_rl
 from prudent.envs.frozen_lake import frozen_lake
-from prudent.simulation import simulate
+from prudent.simulation.tabular import simulate
 
 from ._timing import Row, best_times
 

@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 import xarray
 
-from prudent.agents.linear_bandit import BanditPolicy
 from prudent.agents.optimistic_vi import optimistic_vi
 from prudent.agents.posterior_sampling import brps_rl, ts_rl
-from prudent.bandit_simulation import simulate_bandit
+from prudent.bandits.settings import BanditPolicy
+from prudent.bandits.simulate import simulate_bandit
 from prudent.envs.frozen_lake import ACTIONS, frozen_lake
 from prudent.envs.linear_bandit import gaussian_bandit
-from prudent.simulation import simulate
-from prudent.solver import solve
-from prudent.weak_convergence import limit_law
+from prudent.planning.solver import solve
+from prudent.simulation.tabular import simulate
+from prudent.theory import limit_law
 
 ALL = (
     "bandit-four",

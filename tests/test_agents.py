@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import prudent as pr
-from prudent._episodes import _keep_corners, draw_theta, known_part, refresh, work_space
+from prudent._numerics.dirichlet_draws import draw_theta
 from prudent.agents.optimistic_vi import OptimisticVIAgent
 from prudent.agents.posterior_sampling import (
     PosteriorSamplingAgent,
@@ -23,6 +23,7 @@ from prudent.envs.frozen_lake import frozen_lake
 from prudent.envs.inventory import inventory
 from prudent.envs.random_model import random_model
 from prudent.errors import DataError, ModelError, ParameterError, PosteriorError, StateFileError
+from prudent.planning.compiled import _keep_corners, known_part, refresh, work_space
 from prudent.risk import CVaR, Mean, MeanCVaR, ModifiedCVaR, VaR, WorstCase
 
 LAKE = frozen_lake(0.2)
@@ -451,7 +452,7 @@ def test_bad_files(tmp_path):
 
 
 def test_a_file_that_contradicts_itself(tmp_path):
-    from prudent._state import read_state, write_state
+    from prudent._support.state import read_state, write_state
 
     path = tmp_path / "agent.state"
     PosteriorSamplingAgent(LAKE.model, alpha=0.5, seed=1).save(path)

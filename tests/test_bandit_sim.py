@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from prudent._streams import replication_streams
-from prudent.agents import (
+from prudent._support.streams import replication_streams
+from prudent.bandits import (
     BanditPolicy,
     LinearBandit,
     brps_cmab,
@@ -18,7 +18,7 @@ from prudent.agents import (
     thompson_sampling,
     thompson_sampling_inflated,
 )
-from prudent.bandit_simulation import simulate_bandit
+from prudent.bandits.simulate import simulate_bandit
 from prudent.envs import LinearBanditEnv, bounded_bandit, gaussian_bandit, register_gymnasium
 from prudent.envs.linear_bandit import draw_context, draw_noise, reward_of
 from prudent.errors import DataError, ModelError, ParameterError
@@ -200,7 +200,7 @@ def test_gymnasium_environments_pass_its_own_checks():
 
 
 def test_gymnasium_reads_the_stream_as_the_simulator_does():
-    from prudent.envs._gymnasium import LinearBanditGym
+    from prudent.envs.gymnasium import LinearBanditGym
 
     env = gaussian_bandit()
     gym = LinearBanditGym(env, steps=5)
@@ -214,9 +214,9 @@ def test_gymnasium_reads_the_stream_as_the_simulator_does():
 
 
 def test_nothing_slow_is_imported_with_the_library():
-    code = "import sys, prudent.agents, prudent.envs, prudent.bandit_simulation; print(sorted(sys.modules))"
+    code = "import sys, prudent.agents, prudent.envs, prudent.bandits; print(sorted(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "'prudent.bandit_simulation'" in done.stdout
+    assert "'prudent.bandits.simulate'" in done.stdout
     for slow in ("gymnasium", "xarray", "pandas", "scipy.stats"):
         assert f"'{slow}'" not in done.stdout
 

@@ -15,10 +15,9 @@ from scipy import stats
 from scipy.io import netcdf_file
 
 from prudent import sample_size
-from prudent.agents import BanditPolicy
 from prudent.agents.posterior_sampling import brps_rl
-from prudent.bandit_simulation import simulate_bandit
-from prudent.brmdp import BayesianRiskMDP
+from prudent.bandits import BanditPolicy
+from prudent.bandits.simulate import simulate_bandit
 from prudent.envs import gaussian_bandit
 from prudent.envs.frozen_lake import frozen_lake
 from prudent.experiments import EXPERIMENTS, SCALES, judge, load, run
@@ -26,7 +25,8 @@ from prudent.experiments import claims as verdicts
 from prudent.experiments.claims import INCONCLUSIVE, NOT_REPRODUCED, REPRODUCED, Interval, mean_interval, verdict_of
 from prudent.experiments.paper import PAPER_SECONDS
 from prudent.experiments.spec import BanditRun, LakeRun, LimitStudy, grid, key
-from prudent.simulation import simulate
+from prudent.planning.brmdp import BayesianRiskMDP
+from prudent.simulation.tabular import simulate
 
 LAKE = ("TS-RL", "BRPS-RL 0.5", "BRPS-RL 0.8", "BRPS-RL 0.9", "BRPS-RL 0.99")
 BANDIT = ("TS-CMAB", "BRPS-CMAB 0.5", "BRPS-CMAB 0.8", "BRPS-CMAB 0.9")
@@ -186,7 +186,7 @@ def test_scaled_errors_are_exact_values(results):
     """The recorded number from its definition, by value iteration written out here."""
     _, data, _ = results
     study = LimitStudy(0.1, 0.9)
-    from prudent._streams import replication_streams
+    from prudent._support.streams import replication_streams
 
     counts = study.counts(replication_streams(5, 2)[0], TINY.sizes)[1]
     brmdp = BayesianRiskMDP(study.model, counts, 0.9)

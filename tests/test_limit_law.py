@@ -12,7 +12,7 @@ import prudent as pr
 from prudent.envs.frozen_lake import frozen_lake
 from prudent.envs.random_model import random_model
 from prudent.errors import ModelError, ParameterError
-from prudent.weak_convergence import limit_law, stationary_distribution
+from prudent.theory import limit_law, stationary_distribution
 
 LEVELS = (0.0, 0.5, 0.9, 0.99)
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from scipy import integrate, stats
 
 from prudent import cvar, modified_cvar, sample_size
-from prudent.agents import (
+from prudent.bandits import (
     BanditPolicy,
     LinearBandit,
     brps_cmab,
@@ -25,8 +25,9 @@ from prudent.agents import (
     thompson_sampling,
     thompson_sampling_inflated,
 )
-from prudent.agents import _bandit_kernels as kernels
-from prudent.agents._score_law import ScoreLaw, score_law
+from prudent.bandits import batch as batch_kernels
+from prudent.bandits import step as kernels
+from prudent.bandits.score_law import ScoreLaw, score_law
 from prudent.errors import DataError, ParameterError
 
 FALSE_ALARM = 1e-7
@@ -318,7 +319,7 @@ def test_scores_next_to_each_other_are_told_apart_as_in_single_decisions(learnin
     # Uniforms at the edges of bins, where the bounds of the screen are reached, such that the lower bound of one arm
     # and the upper bound of the other are as near to each other as any: single precision alone would confuse them.
     rng = np.random.default_rng()
-    dim, rows, swap = 5, kernels.ROWS, rng.integers(0, 2)
+    dim, rows, swap = 5, batch_kernels.ROWS, rng.integers(0, 2)
     bandit = learned(learning, 2, dim, rng, alpha=0.8)
     contexts = cloud(deciding, rows, dim, rng)
     bandit.select(contexts)  # solves the posterior

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from prudent._logs import add_transition
 from prudent.errors import DataError, ModelError, ParameterError, PosteriorError
-from prudent.mdp import UncertainMDP
+from prudent.models.logs import add_transition
+from prudent.models.uncertain import UncertainMDP
 
 
 def random_model(rng, S, A, K, B):

@@ -18,7 +18,8 @@ from hypothesis.extra import numpy as hnp
 from scipy import sparse
 
 from prudent.errors import ModelError, ParameterError, PosteriorError, PrudentError
-from prudent.mdp import MDP, UncertainMDP
+from prudent.models.known import MDP
+from prudent.models.uncertain import UncertainMDP
 
 
 def random_mdp(seed, S=4, A=3):
@@ -445,7 +446,7 @@ def test_reading_an_environment_needs_no_gymnasium():
     table = {0: {0: [(0.5, 1, 2.0, False), (0.5, 0, 4.0, True)]}, 1: {0: [(1.0, 1, 0.0, False)]}}
     mdp = MDP.from_gymnasium(fake_env(table), 0.9)
     assert mdp == MDP([[[0, 0.5]], [[0, 1]]], [[3.0], [0.0]], 0.9, termination=[[0.5], [0.0]])
-    code = "import sys, prudent.mdp; sys.exit('gymnasium' in sys.modules)"
+    code = "import sys, prudent.models; sys.exit('gymnasium' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -11,8 +11,8 @@ import prudent as pr
 from prudent.agents.optimistic_vi import OptimisticPolicy, OptimisticVIAgent, optimistic_vi
 from prudent.envs.random_model import random_model
 from prudent.errors import ModelError, ParameterError
-from prudent.simulation import simulate
-from prudent.weak_convergence import optimistic_vi_regret_bound
+from prudent.simulation.tabular import simulate
+from prudent.theory import optimistic_vi_regret_bound
 
 
 def test_update_is_that_of_the_paper():

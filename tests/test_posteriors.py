@@ -12,14 +12,10 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from prudent.errors import DataError, ParameterError, PosteriorError
-from prudent.mdp import UncertainMDP
-from prudent.posteriors import (
-    BetaPosterior,
-    DirichletPosterior,
-    LinearGaussianPosterior,
-    NormalPosterior,
-    posterior_from_log,
-)
+from prudent.models.uncertain import UncertainMDP
+from prudent.posteriors.dirichlet import DirichletPosterior, posterior_from_log
+from prudent.posteriors.linear import LinearGaussianPosterior
+from prudent.posteriors.scalar import BetaPosterior, NormalPosterior
 
 FALSE_ALARM = 1e-6  # of every statistical test as a whole
 

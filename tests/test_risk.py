@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from prudent._normal import normal_cdf, normal_from_log_survival, normal_pdf, normal_quantile
+from prudent._numerics.normal import normal_cdf, normal_from_log_survival, normal_pdf, normal_quantile
+from prudent._numerics.order_statistics import lowest_normals_into
 from prudent.errors import DataError, ParameterError
 from prudent.risk import (
     CVaR,
@@ -24,7 +25,6 @@ from prudent.risk import (
     WorstCase,
     cvar,
     lowest_normals,
-    lowest_normals_into,
     modified_cvar,
     sample_size,
     sample_size_is_exact,

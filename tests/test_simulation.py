@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import prudent as pr
-from prudent import simulation
-from prudent._streams import replication_streams
+from prudent._support.streams import replication_streams
 from prudent.agents.optimistic_vi import OptimisticVIAgent, optimistic_vi
 from prudent.agents.posterior_sampling import (
     PosteriorSamplingAgent,
@@ -17,13 +16,14 @@ from prudent.agents.posterior_sampling import (
     ts_rl,
     worst_case,
 )
-from prudent.envs._tabular_env import TabularEnv
 from prudent.envs.frozen_lake import frozen_lake
+from prudent.envs.gymnasium import TabularEnv
 from prudent.envs.inventory import inventory
 from prudent.envs.random_model import random_model
 from prudent.errors import ModelError, ParameterError, PosteriorError
 from prudent.risk import MeanCVaR
-from prudent.simulation import simulate
+from prudent.simulation import tabular as simulation
+from prudent.simulation.tabular import simulate
 
 LAKE = frozen_lake(0.2)
 EVERY = [

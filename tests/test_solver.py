@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 import prudent as pr
-from prudent.bellman import ExactOperator, ExpectedOperator, SampledOperator
 from prudent.errors import ConvergenceWarning, ModelError, ParameterError, PosteriorError
+from prudent.planning.operators import ExactOperator, ExpectedOperator, SampledOperator
 
 GAMMAS = [0.0, 0.5, 0.9, 0.99, 0.999, 0.9999]
 METHODS = ["newton", "value_iteration"]

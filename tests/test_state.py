@@ -9,9 +9,9 @@ import struct
 import numpy as np
 import pytest
 
-from prudent import _state
-from prudent._state import generator_from_state, generator_state, read_state, write_state
-from prudent.agents import LinearBandit, brps_cmab, brps_cmab_clipped, thompson_sampling_inflated
+from prudent._support import state as _state
+from prudent._support.state import generator_from_state, generator_state, read_state, write_state
+from prudent.bandits import LinearBandit, brps_cmab, brps_cmab_clipped, thompson_sampling_inflated
 from prudent.errors import PrudentError, StateFileError
 
 POLICIES = [brps_cmab(0.8), brps_cmab(0.7), brps_cmab_clipped(0.5), thompson_sampling_inflated(delta=0.1)]

@@ -15,30 +15,34 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from . import agents as agents
+    from . import bandits as bandits
     from . import envs as envs
     from . import errors as errors
     from . import exact as exact
+    from . import models as models
+    from . import planning as planning
+    from . import posteriors as posteriors
     from . import risk as risk
+    from . import simulation as simulation
     from . import theory as theory
-    from .agents import BanditPolicy as BanditPolicy
-    from .agents import Decision as Decision
-    from .agents import LinearBandit as LinearBandit
     from .agents import OptimisticPolicy as OptimisticPolicy
     from .agents import OptimisticVIAgent as OptimisticVIAgent
     from .agents import PosteriorSamplingAgent as PosteriorSamplingAgent
     from .agents import SamplingPolicy as SamplingPolicy
-    from .agents import brps_cmab as brps_cmab
-    from .agents import brps_cmab_clipped as brps_cmab_clipped
-    from .agents import brps_cmab_inflated as brps_cmab_inflated
     from .agents import brps_rl as brps_rl
     from .agents import certainty_equivalence as certainty_equivalence
     from .agents import optimistic_vi as optimistic_vi
-    from .agents import thompson_sampling as thompson_sampling
-    from .agents import thompson_sampling_inflated as thompson_sampling_inflated
     from .agents import ts_rl as ts_rl
     from .agents import worst_case as worst_case
-    from .bandit_simulation import simulate_bandit as simulate_bandit
-    from .brmdp import BayesianRiskMDP as BayesianRiskMDP
+    from .bandits import BanditPolicy as BanditPolicy
+    from .bandits import Decision as Decision
+    from .bandits import LinearBandit as LinearBandit
+    from .bandits import brps_cmab as brps_cmab
+    from .bandits import brps_cmab_clipped as brps_cmab_clipped
+    from .bandits import brps_cmab_inflated as brps_cmab_inflated
+    from .bandits import simulate_bandit as simulate_bandit
+    from .bandits import thompson_sampling as thompson_sampling
+    from .bandits import thompson_sampling_inflated as thompson_sampling_inflated
     from .errors import ConvergenceWarning as ConvergenceWarning
     from .errors import DataError as DataError
     from .errors import ModelError as ModelError
@@ -46,8 +50,12 @@ if TYPE_CHECKING:
     from .errors import PosteriorError as PosteriorError
     from .errors import PrudentError as PrudentError
     from .errors import StateFileError as StateFileError
-    from .mdp import MDP as MDP
-    from .mdp import UncertainMDP as UncertainMDP
+    from .models import MDP as MDP
+    from .models import UncertainMDP as UncertainMDP
+    from .planning import BayesianRiskMDP as BayesianRiskMDP
+    from .planning import Solution as Solution
+    from .planning import evaluate as evaluate
+    from .planning import solve as solve
     from .posteriors import BetaPosterior as BetaPosterior
     from .posteriors import DirichletPosterior as DirichletPosterior
     from .posteriors import LinearGaussianPosterior as LinearGaussianPosterior
@@ -67,32 +75,30 @@ if TYPE_CHECKING:
     from .risk import sample_size as sample_size
     from .simulation import learn as learn
     from .simulation import simulate as simulate
-    from .solver import Solution as Solution
-    from .solver import evaluate as evaluate
-    from .solver import solve as solve
 
 _HOME = {
     "agents": [
-        "BanditPolicy",
-        "Decision",
-        "LinearBandit",
         "OptimisticPolicy",
         "OptimisticVIAgent",
         "PosteriorSamplingAgent",
         "SamplingPolicy",
-        "brps_cmab",
-        "brps_cmab_clipped",
-        "brps_cmab_inflated",
         "brps_rl",
         "certainty_equivalence",
         "optimistic_vi",
-        "thompson_sampling",
-        "thompson_sampling_inflated",
         "ts_rl",
         "worst_case",
     ],
-    "bandit_simulation": ["simulate_bandit"],
-    "brmdp": ["BayesianRiskMDP"],
+    "bandits": [
+        "BanditPolicy",
+        "Decision",
+        "LinearBandit",
+        "brps_cmab",
+        "brps_cmab_clipped",
+        "brps_cmab_inflated",
+        "simulate_bandit",
+        "thompson_sampling",
+        "thompson_sampling_inflated",
+    ],
     "errors": [
         "ConvergenceWarning",
         "DataError",
@@ -102,7 +108,16 @@ _HOME = {
         "PrudentError",
         "StateFileError",
     ],
-    "mdp": ["MDP", "UncertainMDP"],
+    "models": [
+        "MDP",
+        "UncertainMDP",
+    ],
+    "planning": [
+        "BayesianRiskMDP",
+        "Solution",
+        "evaluate",
+        "solve",
+    ],
     "posteriors": [
         "BetaPosterior",
         "DirichletPosterior",
@@ -124,10 +139,24 @@ _HOME = {
         "modified_cvar",
         "sample_size",
     ],
-    "simulation": ["learn", "simulate"],
-    "solver": ["Solution", "evaluate", "solve"],
+    "simulation": [
+        "learn",
+        "simulate",
+    ],
 }
-_MODULES = ["agents", "envs", "errors", "exact", "risk", "theory"]
+_MODULES = [
+    "agents",
+    "bandits",
+    "envs",
+    "errors",
+    "exact",
+    "models",
+    "planning",
+    "posteriors",
+    "risk",
+    "simulation",
+    "theory",
+]
 _ORIGIN = {name: module for module, names in _HOME.items() for name in names}
 
 __all__ = sorted([*_ORIGIN, *_MODULES, "__version__"])

@@ -5,10 +5,10 @@ Bayesian risk-averse formulation):
 
     CVaR_alpha(X) = max_x { x - E[(x - X)+] / (1 - alpha) },
 
-the maximum being at the (1 - alpha)-quantile. For a normal X both terms are elementary; for a normal clipped to [0, 1]
-they are integrals of its cdf; for the mean w.v of values v under Dirichlet weights w they are contour integrals, which
-:mod:`prudent._dirichlet` evaluates to about eleven digits of the tail. The paper calls this last one too hard
-to evaluate, and samples.
+the maximum being at the (1 - alpha)-quantile. For a normal X both terms are elementary; for a normal clipped to [0,
+1] they are integrals of its cdf; for the mean w.v of values v under Dirichlet weights w they are contour integrals,
+which :mod:`prudent._numerics.dirichlet_tail` evaluates to about eleven digits of the tail. The paper calls this last
+one too hard to evaluate, and samples.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ._checks import FloatArray, finite_array, first_index
-from ._dirichlet import tail_of_row
-from ._kernel import default_threads, kernel, over_rows
+from ._numerics.compile import default_threads, kernel, over_rows
+from ._numerics.dirichlet_tail import tail_of_row
+from ._support.checks import FloatArray, finite_array, first_index
 from .errors import DataError, ParameterError, PosteriorError
 
 __all__ = ["DirichletTail", "cvar_clipped_normal", "cvar_dirichlet", "cvar_normal", "dirichlet_tail"]

@@ -31,9 +31,8 @@ from typing import Any
 
 import numpy as np
 
-from ._checks import FloatArray, finite_array, first_index, generator, risk_level, whole_number
-from ._kernel import kernel
-from ._normal import normal_from_log_survival
+from ._numerics.order_statistics import _lowest_normals_rows
+from ._support.checks import FloatArray, finite_array, first_index, generator, risk_level, whole_number
 from .errors import DataError, ParameterError
 
 __all__ = [
@@ -47,14 +46,15 @@ __all__ = [
     "WorstCase",
     "cvar",
     "lowest_normals",
-    "lowest_normals_into",
     "modified_cvar",
     "sample_size",
     "sample_size_is_exact",
 ]
 
+
 _ROUNDING = 2.0**-52  # by how much a risk level may differ from the number its author had in mind
-_LEAST_UNIFORM = 2.0**-54  # stands for a uniform that came out as 0: the middle of what was rounded to 0
+
+
 _MOST_DRAWS = 2**53
 
 
@@ -389,30 +389,6 @@ def _probability_weights(weights: Any, shape: tuple[int, ...], axis: int) -> Flo
 
 def _plain(result: Any) -> float | FloatArray:
     return float(result) if np.ndim(result) == 0 else result
-
-
-# -- order statistics --------------------------------------------------------------------------------------
-
-
-@kernel
-def lowest_normals_into(out: FloatArray, n: int, uniforms: FloatArray) -> None:
-    """Write the lowest M of ``n`` standard normal draws into ``out`` [M], ascending.
-
-    ``uniforms`` [M] are independent uniforms in [0, 1), used up in order; ``out`` may be the same array.
-    """
-    log_survival = 0.0
-    highest = -math.inf
-    for j in range(out.shape[0]):
-        log_survival += math.log1p(-max(uniforms[j], _LEAST_UNIFORM)) / (n - j)
-        # Two neighbours closer than rounding could swap, hence the maximum.
-        highest = max(highest, normal_from_log_survival(log_survival))
-        out[j] = highest
-
-
-@kernel
-def _lowest_normals_rows(rows: FloatArray, n: int) -> None:
-    for i in range(rows.shape[0]):
-        lowest_normals_into(rows[i], n, rows[i])
 
 
 def lowest_normals(

@@ -1,21 +1,42 @@
-"""What the paper proves about its agents, as functions: bounds on regret, and the lemma that they rest on.
+"""What the paper proves, as functions: the limit law of Bayesian-risk values, and bounds on regret.
 
-Misprints are corrected. In the high-probability bound of the conventional-regret theorem T stands under the
-logarithm, sqrt(2 ln(2T/delta)); its proof (Azuma-Hoeffding over T steps) and its own expected bound have
-sqrt(2T ln(2/delta)). In the expected bound the main text has ln(4T^2) where the appendix has ln(4T^3); delta = 1/T^2
-gives the appendix's. In the order-statistic lemma "CVaR_{1/n}" is CVaR of the worst 1/n, at risk level 1 - 1/n here.
+**Limit law** (weak-convergence theorem). Let N transitions be observed, a fraction n_s of them in (s, pi(s)), with
+uniform Dirichlet priors on all next states. With V the values of policy pi, P its transition matrix, J the inverse of
+I - gamma P, and
+
+    sigma_s^2 = (sum_s' P(s, s') V(s')^2 - (P V)(s)^2) / n_s,      lambda_s = -sigma_s phi(Phi^-1(alpha)) / (1 - alpha),
+
+sqrt(N) (V^{psi,pi} - V) tends to a normal law with mean J gamma lambda and covariance J diag((gamma sigma)^2) J'. The
+mean is negative: that is what risk aversion costs at N observations, divided by sqrt(N).
+
+**Regret bounds**, and the lemma that they rest on. Misprints are corrected. In the high-probability bound of the
+conventional-regret theorem T stands under the logarithm, sqrt(2 ln(2T/delta)); its proof (Azuma-Hoeffding over T
+steps) and its own expected bound have sqrt(2T ln(2/delta)). In the expected bound the main text has ln(4T^2) where
+the appendix has ln(4T^3); delta = 1/T^2 gives the appendix's. In the order-statistic lemma "CVaR_{1/n}" is CVaR of
+the worst 1/n, at risk level 1 - 1/n here.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from scipy.special import ndtri
 
-from ._checks import FloatArray, finite_array, first_index, positive, risk_level, whole_number
-from .errors import DataError, ParameterError
-from .weak_convergence import LimitLaw, limit_law, optimistic_vi_regret_bound, stationary_distribution
+from ._support.checks import (
+    FloatArray,
+    discount_factor,
+    finite_array,
+    first_index,
+    positive,
+    require_shape,
+    risk_level,
+    whole_number,
+)
+from .errors import DataError, ModelError, ParameterError
+from .models.known import MDP
+from .planning.solver import _checked_policy
 
 __all__ = [
     "LimitLaw",
@@ -125,3 +146,104 @@ def _sizes(T: Any, K: Any, d: Any) -> tuple[FloatArray, int, int]:
     if short.any():
         raise ParameterError(f"T{first_index(short)} must be at least 1, got {horizon[short][0]}")
     return horizon, whole_number(K, "K"), whole_number(d, "d")
+
+
+class LimitLaw(NamedTuple):
+    """A normal law: mean [S] and covariance [S, S]."""
+
+    mean: FloatArray
+    cov: FloatArray
+
+
+def limit_law(mdp: MDP, policy: Any, alpha: float, visits: Any = None) -> LimitLaw:
+    """Return mean [S] and covariance [S, S] of the limit of sqrt(N) (V^{psi,pi} - V^pi): the weak-convergence theorem.
+
+    ``visits`` [S] are the fractions n_s of the N observations that fall on (s, policy[s]); by default the stationary
+    distribution under the policy, as for one long trajectory. A state that is never visited has no limit, unless
+    nothing about it is uncertain.
+
+    >>> coin = MDP([[[0.5, 0.5]], [[0.5, 0.5]]], reward=[0.0, 1.0], discount=0.5)
+    >>> mean, cov = limit_law(coin, [0, 0], alpha=0.5)
+    >>> mean, cov
+    (array([-0.5642, -0.5642]), array([[0.3125, 0.1875],
+           [0.1875, 0.3125]]))
+    """
+    level = risk_level(alpha)
+    if not isinstance(mdp, MDP):
+        raise ModelError(f"expected an MDP, got {type(mdp).__name__}; of an uncertain model: model.mdp(theta)")
+    if mdp.termination is not None:
+        raise ModelError("the limit law is for models that go on for ever; this one has steps that end")
+    actions = _checked_policy(policy, mdp)
+    states = np.arange(mdp.n_states)
+    chain = mdp.transition[states * mdp.n_actions + actions].toarray()
+    inverse = np.linalg.inv(np.eye(mdp.n_states) - mdp.discount * chain)
+    value = inverse @ mdp.reward[states, actions]
+    centred = value - (chain @ value)[:, np.newaxis]  # [S, S'], so that the variance is a sum of squares
+    spread = (chain * centred**2).sum(axis=1)
+    fractions = stationary_distribution(chain) if visits is None else _checked_visits(visits, mdp.n_states)
+    certain = spread <= 1e-24 * max(1.0, float(abs(value).max())) ** 2
+    unseen = (fractions <= 1e-15) & ~certain
+    if unseen.any():
+        state = int(np.argmax(unseen))
+        raise ParameterError(f"visits[{state}] is {fractions[state]}: the value there has no limit")
+    variance = np.where(certain, 0.0, spread / np.where(certain, 1.0, fractions))  # sigma^2
+    # phi(Phi^-1(alpha)) / (1 - alpha), the mean of a standard normal above its alpha-quantile
+    tail = math.exp(-0.5 * ndtri(level) ** 2) / math.sqrt(2.0 * math.pi) / (1.0 - level) if level > 0.0 else 0.0
+    drift = -mdp.discount * np.sqrt(variance) * tail
+    return LimitLaw(inverse @ drift, (inverse * (mdp.discount**2 * variance)) @ inverse.T)
+
+
+def _checked_visits(visits: Any, n_states: int) -> FloatArray:
+    fractions = finite_array(visits, "visits", ndim=1, error=ParameterError)
+    require_shape(fractions, "visits", (n_states,), "[S]", error=ParameterError)
+    bad = fractions < 0.0
+    if bad.any():
+        raise ParameterError(f"visits{first_index(bad)} is {fractions[bad][0]}, expected a number that is not negative")
+    if fractions.sum() > 1.0 + 1e-9:
+        raise ParameterError(f"visits must be fractions of all observations, but they sum to {fractions.sum()}")
+    return fractions
+
+
+def stationary_distribution(chain: Any) -> FloatArray:
+    """Return the stationary distribution [S] of a transition matrix [S, S]; it must have only one.
+
+    >>> stationary_distribution([[0.9, 0.1], [0.3, 0.7]])
+    array([0.75, 0.25])
+    """
+    matrix = finite_array(chain, "chain", ndim=2, error=ModelError)
+    n = matrix.shape[0]
+    require_shape(matrix, "chain", (n, n), "[S, S]", error=ModelError)
+    # p (I - P) = 0 with sum p = 1: n + 1 equations of rank n if there is one recurrent class
+    equations = np.vstack([np.eye(n) - matrix.T, np.ones(n)])
+    answer, _, rank, _ = np.linalg.lstsq(equations, np.concatenate([np.zeros(n), [1.0]]), rcond=1e-12)
+    if rank < n:
+        raise ModelError("the chain has more than one recurrent class, hence no single stationary distribution")
+    return np.maximum(np.where(abs(answer) < 1e-14, 0.0, answer), 0.0)
+
+
+def optimistic_vi_regret_bound(T: Any, S: int, A: int, alpha: float, discount: float, delta: Any = None) -> Any:
+    """Return the paper's bound on the regret of Algorithm 3 (:class:`OptimisticVIAgent`) after ``T`` steps.
+
+    With ``delta`` it holds with probability 1 - delta; without, for the expected regret of the algorithm at
+    delta = 1/T. ``T`` may be an array.
+
+    >>> float(optimistic_vi_regret_bound(10**6, S=2, A=2, alpha=0.0, discount=0.5, delta=0.1)) / 10**6
+    0.1642
+    """
+    steps = finite_array(T, "T", error=ParameterError)
+    bad = (steps < 1.0) | (steps != np.floor(steps))
+    if bad.any():
+        raise ParameterError(f"T{first_index(bad)} is {steps[bad][0]:g}, expected a whole number of at least 1")
+    states, actions = whole_number(S, "S"), whole_number(A, "A")
+    level, gamma = risk_level(alpha), discount_factor(discount)
+    chance: Any = 1.0 / steps
+    if delta is not None:
+        chance = finite_array(delta, "delta", ndim=0, error=ParameterError)
+        if not 0.0 < chance < 1.0:
+            raise ParameterError(f"delta must be a probability above 0 and below 1, got {delta!r}")
+    evidence = np.log(4.0 * (3.0 - 2.0 * level) * states**2 * actions * steps / ((1.0 - level) * chance))
+    visits = np.minimum(states * np.sqrt(steps + 1.0), np.sqrt(states * (steps + 1.0) * np.log(steps + 1.0)))
+    bound = 6.0 * np.sqrt(0.5 * states**2 * evidence) * visits
+    bound += 2.0 * states + 2.0 + 2.0 * np.sqrt(2.0 * steps * np.log(2.0 / chance))
+    bound = bound * gamma / (1.0 - gamma) ** 2
+    return bound + 1.0 / (1.0 - gamma) if delta is None else bound

@@ -1,17 +1,7 @@
-"""Agents: they decide from what they have seen, and know nothing of the environments that test them."""
+"""Agents for tabular models: they decide from what they have seen, and know no environment."""
 
 from __future__ import annotations
 
-from .linear_bandit import (
-    BanditPolicy,
-    Decision,
-    LinearBandit,
-    brps_cmab,
-    brps_cmab_clipped,
-    brps_cmab_inflated,
-    thompson_sampling,
-    thompson_sampling_inflated,
-)
 from .optimistic_vi import OptimisticPolicy, OptimisticVIAgent, optimistic_vi
 from .posterior_sampling import (
     PosteriorSamplingAgent,
@@ -23,21 +13,13 @@ from .posterior_sampling import (
 )
 
 __all__ = [
-    "BanditPolicy",
-    "Decision",
-    "LinearBandit",
     "OptimisticPolicy",
     "OptimisticVIAgent",
     "PosteriorSamplingAgent",
     "SamplingPolicy",
-    "brps_cmab",
-    "brps_cmab_clipped",
-    "brps_cmab_inflated",
     "brps_rl",
     "certainty_equivalence",
     "optimistic_vi",
-    "thompson_sampling",
-    "thompson_sampling_inflated",
     "ts_rl",
     "worst_case",
 ]

@@ -23,14 +23,68 @@ from typing import Any, Self
 
 import numpy as np
 
-from .._checks import FloatArray, IntArray, risk_level, whole_number
-from .._episodes import known_part, optimistic_update, start_optimistic, work_space
+from .._numerics.compile import kernel
+from .._numerics.dirichlet_draws import _draw_row
+from .._numerics.order_statistics import _spectral
+from .._support.checks import FloatArray, IntArray, risk_level, whole_number
 from ..errors import ModelError, ParameterError
-from ..mdp import UncertainMDP
+from ..models.uncertain import UncertainMDP
+from ..planning.compiled import Known, Work, known_part, work_space
+from ..planning.operators import _draws_of_pair, greedy
 from ..risk import CVaR, sample_size
-from ._tabular import TabularAgent
+from .tabular import TabularAgent
 
-__all__ = ["OptimisticPolicy", "OptimisticVIAgent", "optimistic_vi"]
+__all__ = ["OptimisticPolicy", "OptimisticVIAgent", "optimistic_update", "optimistic_vi"]
+
+
+# -- optimism ----------------------------------------------------------------------------------------------
+
+
+@kernel
+def optimistic_update(
+    rng: np.random.Generator,
+    known: Known,
+    work: Work,
+    counts: FloatArray,  # [B, K]
+    visits: IntArray,  # [P]
+    n: int,
+    weights: FloatArray,
+    scale: float,  # the bonus of a pair is this over the square root of its visits plus one
+    value: FloatArray,  # [S]
+    policy: IntArray,  # [S]
+) -> int:
+    """Refresh work.q, ``value`` and ``policy`` once (Algorithm 3); return the number of pairs that needed draws.
+
+    The risk of draws is never below the lowest value: a pair whose bonus keeps it above its Q even so is left out.
+    """
+    q = work.q.reshape(-1)
+    lowest = value.min()
+    drawn = 0
+    for p in range(q.size):
+        b = known.source[p]
+        if b < 0:
+            continue
+        bonus = scale / math.sqrt(visits[p] + 1.0)
+        if known.reward[p].min() + known.discount * lowest + bonus >= q[p]:
+            continue
+        drawn += 1
+        _draw_row(rng, counts[b], work.theta[b], n, work.z)
+        _draws_of_pair(
+            p, known.source, known.next_state, known.reward, known.discount, work.theta, work.none, value, work.z
+        )
+        risk = work.z[0] if n == 1 else _spectral(work.z, work.order, weights)
+        q[p] = min(q[p], risk + bonus)
+    if drawn:  # after all Q, so that every pair has seen the same values
+        greedy(work.q, value, policy)
+    return drawn
+
+
+@kernel
+def start_optimistic(known: Known, q: FloatArray, value: FloatArray, policy: IntArray) -> None:
+    """Write the most that rewards in [0, 1] can be worth into Q [S, A] and V [S]."""
+    for p in range(known.source.size):
+        q.reshape(-1)[p] = 1.0 / (1.0 - known.discount) if known.source[p] >= 0 else -np.inf
+    greedy(q, value, policy)
 
 
 @dataclass(frozen=True)

@@ -21,21 +21,14 @@ from typing import Any, Self
 
 import numpy as np
 
-from .._checks import FloatArray, IntArray, risk_level, whole_number
-from .._episodes import known_part, refresh, work_space
+from .._support.checks import FloatArray, IntArray, risk_level, whole_number
 from ..errors import ConvergenceWarning, ParameterError
-from ..mdp import UncertainMDP
+from ..models.uncertain import UncertainMDP
+from ..planning.compiled import known_part, refresh, work_space
 from ..risk import CVaR, ModifiedCVaR, RiskMeasure, WorstCase, sample_size
-from ._tabular import TabularAgent
+from .tabular import TabularAgent
 
-__all__ = [
-    "PosteriorSamplingAgent",
-    "SamplingPolicy",
-    "brps_rl",
-    "certainty_equivalence",
-    "ts_rl",
-    "worst_case",
-]
+__all__ = ["PosteriorSamplingAgent", "SamplingPolicy", "brps_rl", "certainty_equivalence", "ts_rl", "worst_case"]
 
 
 @dataclass(frozen=True)

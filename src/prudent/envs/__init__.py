@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ._problem import Problem
 from .frozen_lake import frozen_lake
 from .inventory import inventory
 from .linear_bandit import LinearBanditEnv, bounded_bandit, gaussian_bandit
+from .problem import Problem
 from .random_model import random_model
 
 if TYPE_CHECKING:
-    from ._tabular_env import GymnasiumModel, TabularEnv
+    from .gymnasium import GymnasiumModel, TabularEnv
 
 __all__ = [
     "GymnasiumModel",
@@ -37,16 +37,14 @@ def register_gymnasium() -> None:
     >>> gymnasium.make("prudent/FrozenLake-v0", p_h=0.2).observation_space
     Discrete(16)
     """
-    from ._gymnasium import register
-    from ._register import register_envs
+    from .gymnasium import register
 
     register()
-    register_envs()
 
 
 def __getattr__(name: str) -> Any:
     if name in ("GymnasiumModel", "TabularEnv"):  # these need gymnasium, which takes a while to load
-        from . import _tabular_env
+        from . import gymnasium
 
-        return getattr(_tabular_env, name)
+        return getattr(gymnasium, name)
     raise AttributeError(f"module 'prudent.envs' has no attribute {name!r}")

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from .._checks import finite_array
+from .._support.checks import finite_array
 from ..errors import ModelError, ParameterError
-from ..mdp import UncertainMDP
-from ._problem import Problem
+from ..models.uncertain import UncertainMDP
+from .problem import Problem
 
 __all__ = ["ACTIONS", "MAP", "frozen_lake"]
 

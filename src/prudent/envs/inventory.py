@@ -17,10 +17,10 @@ from typing import Any
 
 import numpy as np
 
-from .._checks import finite_array, whole_number
+from .._support.checks import finite_array, whole_number
 from ..errors import ParameterError
-from ..mdp import UncertainMDP
-from ._problem import Problem
+from ..models.uncertain import UncertainMDP
+from .problem import Problem
 
 __all__ = ["inventory"]
 

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._checks import FloatArray, finite_array, first_index, positive, whole_number
-from .._kernel import kernel
+from .._numerics.compile import kernel
+from .._support.checks import FloatArray, finite_array, first_index, positive, whole_number
 from ..errors import ModelError
 
 if TYPE_CHECKING:
-    from ._gymnasium import LinearBanditGym
+    from .gymnasium import LinearBanditGym
 
 __all__ = ["LinearBanditEnv", "bounded_bandit", "draw_context", "draw_noise", "gaussian_bandit", "reward_of"]
 
@@ -112,7 +112,7 @@ class LinearBanditEnv:
         >>> context.shape
         (3,)
         """
-        from ._gymnasium import LinearBanditGym
+        from .gymnasium import LinearBanditGym
 
         return LinearBanditGym(self, steps)
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from .._checks import generator, positive, whole_number
+from .._support.checks import generator, positive, whole_number
 from ..errors import ParameterError
-from ..mdp import UncertainMDP
-from ._problem import Problem
+from ..models.uncertain import UncertainMDP
+from .problem import Problem
 
 __all__ = ["random_model"]
 

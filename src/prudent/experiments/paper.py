@@ -217,7 +217,7 @@ def _beyond_data(scale: Scale, results: list[Arrays]) -> xarray.Dataset:
 
 def _policy_data(scale: Scale, results: list[Arrays]) -> xarray.Dataset:
     from ..envs.frozen_lake import ACTIONS, frozen_lake
-    from ..solver import solve
+    from ..planning.solver import solve
 
     problem = frozen_lake(0.1)
     cells = np.array(list("".join(problem.layout or ())))

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from .._checks import whole_number
-from .._kernel import default_threads
+from .._numerics.compile import default_threads
+from .._support.checks import whole_number
 from ..errors import ParameterError
 from .paper import EXPERIMENTS, SCALES, Experiment, judge, measure_times
 from .spec import Arrays, Run, Scale, key, versions

@@ -21,7 +21,7 @@ import scipy
 
 import prudent
 
-from .._checks import FloatArray, IntArray
+from .._support.checks import FloatArray, IntArray
 
 __all__ = ["BanditRun", "LakeRun", "LimitRun", "Run", "Scale", "grid", "key", "versions"]
 
@@ -107,8 +107,8 @@ class BanditRun(Run):
 
     def compute(self, seed: int, first: int, count: int) -> Arrays:
         """Return regret [R, T] and br_regret [R, L, T]."""
-        from ..agents import BanditPolicy
-        from ..bandit_simulation import simulate_bandit
+        from ..bandits import BanditPolicy
+        from ..bandits.simulate import simulate_bandit
         from ..envs import gaussian_bandit
 
         runs = simulate_bandit(
@@ -157,7 +157,7 @@ class LakeRun(Run):
         from ..agents.optimistic_vi import optimistic_vi
         from ..agents.posterior_sampling import brps_rl
         from ..envs.frozen_lake import frozen_lake
-        from ..simulation import simulate
+        from ..simulation.tabular import simulate
 
         places = self.grid - 1
         runs = simulate(
@@ -195,7 +195,7 @@ class LimitRun(Run):
 
     def compute(self, seed: int, first: int, count: int) -> Arrays:
         """Return scaled_error [R, 2, sizes]: from ``draws`` posterior draws, and exact."""
-        from .._streams import replication_streams
+        from .._support.streams import replication_streams
 
         study = _limit_study(self.p_h, self.alpha)
         found = np.empty((count, 2, len(self.sizes)))
@@ -212,11 +212,11 @@ class LimitStudy:
     """The normality study: the true Frozen Lake, its optimal policy, and Bayesian-risk values of that policy."""
 
     def __init__(self, p_h: float, alpha: float) -> None:
-        from .._logs import cumulative_rows
         from ..envs.frozen_lake import frozen_lake
-        from ..mdp import UncertainMDP
-        from ..solver import evaluate, solve
-        from ..weak_convergence import limit_law
+        from ..models.logs import cumulative_rows
+        from ..models.uncertain import UncertainMDP
+        from ..planning.solver import evaluate, solve
+        from ..theory import limit_law
 
         self.alpha = alpha
         self.problem = frozen_lake(p_h)
@@ -231,7 +231,7 @@ class LimitStudy:
 
     def counts(self, rng: np.random.Generator, sizes: tuple[int, ...]) -> list[FloatArray]:
         """Return the posterior counts [S, S] after the first ``sizes`` steps of one trajectory, priors of ones."""
-        from .._logs import walk
+        from ..models.logs import walk
 
         model, n = self.problem.model, self.value.size
         state, before, seen, found = self.problem.start, 0, np.ones(n * n), []
@@ -246,7 +246,7 @@ class LimitStudy:
 
     def value_of(self, counts: FloatArray, draws: int | None, rng: np.random.Generator) -> FloatArray:
         """Return the Bayesian-risk values [S] of the policy, from draws or exact."""
-        from ..brmdp import BayesianRiskMDP
+        from ..planning.brmdp import BayesianRiskMDP
 
         brmdp = BayesianRiskMDP(self.model, counts, self.alpha)
         policy = np.zeros(self.value.size, dtype=np.int64)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import stdtrit
 
-from .._checks import FloatArray
+from .._support.checks import FloatArray
 from ..errors import DataError
 
 if TYPE_CHECKING:

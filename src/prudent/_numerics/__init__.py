@@ -1,0 +1,1 @@
+"""Numerical kernels that know nothing of decisions. Nothing here imports a room above it."""

@@ -1,0 +1,92 @@
+"""The lowest of many: selected from given draws, or drawn directly."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from .._support.checks import FloatArray
+from .compile import kernel
+from .normal import normal_from_log_survival
+
+__all__ = ["lowest_normals_into", "weighted_draws"]
+
+
+_LEAST_UNIFORM = 2.0**-54  # stands for a uniform that came out as 0: the middle of what was rounded to 0
+
+
+# -- order statistics --------------------------------------------------------------------------------------
+
+
+@kernel
+def lowest_normals_into(out: FloatArray, n: int, uniforms: FloatArray) -> None:
+    """Write the lowest M of ``n`` standard normal draws into ``out`` [M], ascending.
+
+    ``uniforms`` [M] are independent uniforms in [0, 1), used up in order; ``out`` may be the same array.
+    """
+    log_survival = 0.0
+    highest = -math.inf
+    for j in range(out.shape[0]):
+        log_survival += math.log1p(-max(uniforms[j], _LEAST_UNIFORM)) / (n - j)
+        # Two neighbours closer than rounding could swap, hence the maximum.
+        highest = max(highest, normal_from_log_survival(log_survival))
+        out[j] = highest
+
+
+@kernel
+def _lowest_normals_rows(rows: FloatArray, n: int) -> None:
+    for i in range(rows.shape[0]):
+        lowest_normals_into(rows[i], n, rows[i])
+
+
+@kernel
+def _select(z, order, m):
+    """Rearrange ``order``, as long as z, so that its first m places index the m lowest of z, ascending."""
+    lo, hi = 0, order.size - 1
+    while lo < hi and m < order.size:
+        middle = z[order[(lo + hi) // 2]]
+        i, j = lo, hi
+        while i <= j:
+            while z[order[i]] < middle:
+                i += 1
+            while z[order[j]] > middle:
+                j -= 1
+            if i <= j:
+                order[i], order[j] = order[j], order[i]
+                i += 1
+                j -= 1
+        if m - 1 <= j:
+            hi = j
+        elif m - 1 >= i:
+            lo = i
+        else:
+            break
+    if m > 1:
+        ranked = order[:m][np.argsort(z[order[:m]])]
+        order[:m] = ranked
+
+
+@kernel
+def weighted_draws(draws, order, weights):
+    """Return the sum of ``weights`` times ``draws`` in the given order."""
+    total = 0.0
+    for i in range(weights.size):
+        total += weights[i] * draws[order[i]]
+    return total
+
+
+@kernel
+def _spectral(z, order, weights):
+    """Return the sum of ``weights`` times the lowest draws in ascending order; ``order`` ends up sorting them."""
+    if weights.size == 1:
+        low = 0
+        for i in range(1, z.size):
+            if z[i] < z[low]:
+                low = i
+        order[0] = low
+        return z[low] * weights[0]
+    for i in range(z.size):
+        order[i] = i
+    _select(z, order, weights.size)
+    return weighted_draws(z, order, weights)

@@ -1,0 +1,1 @@
+"""Checks, names, tables, files, streams and progress. Nothing here imports a room above it."""

@@ -1,0 +1,156 @@
+"""Checks at the edge of the library. Kernels trust what has passed here."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import DataError, ParameterError, PrudentError
+
+FloatArray = npt.NDArray[np.float64]
+
+
+IntArray = npt.NDArray[np.int64]
+
+
+def risk_level(alpha: Any, name: str = "alpha") -> float:
+    """Return ``alpha`` as a float in [0, 1)."""
+    return _in_unit_interval(alpha, name, "a risk level in [0, 1)")
+
+
+def discount_factor(discount: Any) -> float:
+    """Return ``discount`` as a float in [0, 1)."""
+    return _in_unit_interval(discount, "discount", "a discount factor in [0, 1)")
+
+
+def _in_unit_interval(value: Any, name: str, meaning: str) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise ParameterError(f"{name} must be {meaning}, got {value!r}") from None
+    if not 0.0 <= number < 1.0:
+        raise ParameterError(f"{name} must be {meaning}, got {number!r}")
+    return number
+
+
+def positive(value: Any, name: str) -> float:
+    """Return ``value`` as a finite float above zero."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise ParameterError(f"{name} must be a positive number, got {value!r}") from None
+    if not 0.0 < number < np.inf:
+        raise ParameterError(f"{name} must be a positive number, got {number!r}")
+    return number
+
+
+def whole_number(value: Any, name: str, minimum: int = 1) -> int:
+    """Return ``value`` as an int that is at least ``minimum``; floats are refused."""
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise ParameterError(f"{name} must be a whole number, got {value!r}") from None
+    if number < minimum:
+        raise ParameterError(f"{name} must be at least {minimum}, got {number}")
+    return number
+
+
+def finite_array(
+    values: Any, name: str, *, ndim: int | None = None, error: type[PrudentError] = DataError
+) -> FloatArray:
+    """Return ``values`` as a contiguous float64 array with no NaN or infinity."""
+    try:
+        array = np.ascontiguousarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise error(f"{name} must be an array of numbers, got {type(values).__name__}") from None
+    if np.ndim(values) == 0:  # ascontiguousarray makes a scalar one-dimensional
+        array = array.reshape(())
+    if ndim is not None and array.ndim != ndim:
+        raise error(f"{name} must have {ndim} axes, got shape {array.shape}")
+    finite = np.isfinite(array)
+    if not finite.all():
+        raise error(f"{name}{first_index(~finite)} is {array[~finite][0]}, expected a finite number")
+    return array
+
+
+def index_array(values: Any, name: str, size: int, error: type[PrudentError] = DataError) -> IntArray:
+    """Return ``values`` as an int64 array of indices in ``range(size)``; negative ones are refused."""
+    array = np.asarray(values)
+    if array.dtype.kind not in "iu" and array.size:
+        raise error(f"{name} must hold whole numbers, got {array.dtype} values")
+    bad = (array < 0) | (array >= size)
+    if bad.any():
+        raise error(f"{name}{first_index(bad)} is {array[bad][0]}, expected a whole number from 0 to {size - 1}")
+    return np.ascontiguousarray(array, dtype=np.int64).reshape(array.shape)
+
+
+def generator(rng: Any) -> np.random.Generator:
+    """Return ``rng`` as a Generator: one is passed through, an int is a seed, None asks the system."""
+    try:
+        return np.random.default_rng(rng)
+    except (TypeError, ValueError):
+        raise ParameterError(f"rng must be a numpy Generator, a seed or None, got {rng!r}") from None
+
+
+def first_index(mask: npt.NDArray[np.bool_]) -> str:
+    """Return the place of the first True, written as an index: ``[3, 1]`` (empty for a scalar)."""
+    if mask.ndim == 0:
+        return ""
+    place = np.unravel_index(int(np.argmax(mask)), mask.shape)
+    return "[" + ", ".join(str(int(i)) for i in place) + "]"
+
+
+def number_array(values: Any, name: str, *, error: type[PrudentError] = DataError) -> FloatArray:
+    """Return ``values`` as a float64 array; NaN passes, for callers that do not look at every entry."""
+    try:
+        return np.asarray(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise error(f"{name} must be an array of numbers, got {type(values).__name__}") from None
+
+
+def integer_array(
+    values: Any, name: str, *, ndim: int, error: type[PrudentError] = DataError
+) -> npt.NDArray[np.integer[Any]]:
+    """Return ``values`` as an array of some integer type; floats are refused."""
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        raise error(f"{name} must be an array of whole numbers, got {type(values).__name__}") from None
+    if array.dtype.kind not in "iu":
+        raise error(f"{name} must be an array of whole numbers, got dtype {array.dtype}")
+    if array.ndim != ndim:
+        raise error(f"{name} must have {ndim} axes, got shape {array.shape}")
+    return array
+
+
+def mask_array(
+    values: Any, name: str, shape: tuple[int, ...], letters: str, *, error: type[PrudentError] = DataError
+) -> npt.NDArray[np.bool_]:
+    """Return a copy of ``values`` as a bool array of this shape; 0 and 1 pass for False and True."""
+    try:
+        array = np.array(values)
+    except ValueError:
+        raise error(f"{name} must be an array of bools, got {type(values).__name__}") from None
+    if array.dtype != np.bool_:
+        strange = ~np.isin(array, (0, 1))
+        if array.dtype.kind not in "iuf" or strange.any():
+            found = repr(array[strange].tolist()[0]) if strange.any() else f"dtype {array.dtype}"
+            raise error(f"{name}{first_index(strange)} is {found}, expected True or False")
+    require_shape(array, name, shape, letters, error=error)
+    return array.astype(np.bool_)
+
+
+def require_shape(
+    array: npt.NDArray[Any],
+    name: str,
+    shape: tuple[int, ...],
+    letters: str,
+    *,
+    error: type[PrudentError] = DataError,
+) -> None:
+    """Raise unless ``array`` has this shape; ``letters`` names its axes, as in ``[S, A]``."""
+    if array.shape != shape:
+        raise error(f"{name} has shape {array.shape}, expected {letters} = {shape}")

@@ -1,0 +1,148 @@
+"""Names of states, actions, outcomes and arms, and how they become indices."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Hashable, Iterable, Sequence
+from contextlib import suppress
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import ModelError, ParameterError, PrudentError
+from .checks import IntArray
+
+Column = npt.NDArray[Any]
+
+
+Names = Iterable[Hashable] | None
+
+
+class Labels:
+    """The labels of one axis. Labels that are just 0, 1, ..., n-1 are their own indices and need no names."""
+
+    def __init__(self, what: str, names: Names, size: int) -> None:
+        self.what = what
+        self.size = size
+        self.names: tuple[Hashable, ...] | None = None
+        self._index: dict[Hashable, int] = {}
+        if names is None:
+            return
+        given = tuple(name.item() if isinstance(name, np.generic) else name for name in names)
+        if len(given) != size:
+            raise ModelError(f"{what}: {len(given)} names were given, expected {size}")
+        for i, name in enumerate(given):
+            try:
+                first = self._index.setdefault(name, i)
+            except TypeError:
+                raise ModelError(f"the name of {what} {i} is {name!r}, which is not hashable") from None
+            if first != i:
+                raise ModelError(f"the names of {what} {first} and {what} {i} are the same, {name!r}")
+        if given != tuple(range(size)):
+            self.names = given
+
+    @classmethod
+    def learn(cls, what: str, *columns: Iterable[Hashable]) -> Labels:
+        """Return the labels that occur: sorted, or as first seen if they cannot be compared."""
+        values = chain.from_iterable(_distinct(column) for column in columns)
+        try:
+            names: list[Any] = list(dict.fromkeys(_whole(value) for value in values if not _is_missing(value)))
+        except TypeError as fault:
+            raise ModelError(f"table has a label of {what} that cannot be a name: {fault}") from None
+        with suppress(TypeError):
+            names.sort()
+        return cls(what, names, len(names))
+
+    def find(self, label: Any) -> int:
+        """Return the index of a label, or -1 if there is no such label."""
+        with suppress(TypeError):  # from labels that cannot be hashed, or are no numbers
+            if self.names is not None:
+                return self._index.get(label, -1)
+            index = operator.index(_whole(label))
+            return index if 0 <= index < self.size else -1
+        return -1
+
+    def index(self, label: Any) -> int:
+        """Return the index of a label, or raise."""
+        index = self.find(label)
+        if index < 0:
+            raise ParameterError(f"{self.what} is {label!r}, expected {self.expected()}")
+        return index
+
+    def encode(
+        self, column: Column, what: str, *, table: str, error: type[PrudentError], gaps: bool = False
+    ) -> IntArray:
+        """Return the indices of a column of labels; with ``gaps`` an empty cell or -1 becomes -1."""
+        if self.names is None and column.dtype.kind in "iuf":
+            within = (column >= 0) & (column < self.size)
+            indices = np.where(within, column, -1).astype(np.int64)
+            bad = ~within | (indices != column)
+            if gaps:
+                bad &= ~((column == -1) | np.isnan(column))
+        else:
+            values = column.tolist()
+            indices = np.fromiter(map(self.find, values), dtype=np.int64, count=len(values))
+            bad = indices < 0
+            if gaps:
+                bad &= np.fromiter((not _is_gap(value) for value in values), dtype=np.bool_, count=len(values))
+        if bad.any():
+            row = int(np.argmax(bad))
+            raise error(f"{table} row {row}: {what} is {_cell(column, row)!r}, expected {self.expected()}")
+        return indices
+
+    def expected(self) -> str:
+        """Return what a valid label looks like."""
+        if self.names is None:
+            return f"a whole number from 0 to {self.size - 1}"
+        shown = ", ".join(map(repr, self.names[:5]))
+        return f"one of {shown}" + (f", ... ({self.size} in all)" if self.size > 5 else "")
+
+    def show(self, index: int) -> str:
+        """Return how to call the member with this index in a message: ``state 'red'``."""
+        return f"{self.what} {index if self.names is None else repr(self.names[index])}"
+
+
+def encode_each(
+    labels: Sequence[Labels],
+    which: IntArray,
+    column: Column,
+    what: str,
+    *,
+    table: str,
+    error: type[PrudentError],
+    gaps: bool = False,
+) -> IntArray:
+    """Return the indices of a column in which row i is a label of ``labels[which[i]]``."""
+    indices = np.empty(column.size, dtype=np.int64)
+    for row, (one, value) in enumerate(zip(which.tolist(), column.tolist(), strict=True)):
+        indices[row] = labels[one].find(value)
+        if indices[row] < 0 and not (gaps and _is_gap(value)):
+            raise error(f"{table} row {row}: {what} is {value!r}, expected {labels[one].expected()}")
+    return indices
+
+
+def _distinct(column: Iterable[Hashable]) -> Iterable[Any]:
+    if not isinstance(column, np.ndarray):
+        return column
+    return (np.unique(column) if column.dtype.kind in "iuf" else column).tolist()
+
+
+def _whole(value: Any) -> Any:
+    """Return 3 for 3.0: tables of numbers often hold their labels as floats."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+def _is_missing(value: Any) -> bool:
+    """Return whether a cell is empty: None, NaN, or pandas' NA, which cannot be compared."""
+    return value is None or (isinstance(value, float) and value != value) or type(value).__name__ == "NAType"
+
+
+def _is_gap(value: Any) -> bool:
+    """Return whether a cell says that the outcome was not observed."""
+    return _is_missing(value) or (isinstance(value, (int, float)) and value == -1)
+
+
+def _cell(column: Column, row: int) -> Any:
+    return column[row : row + 1].tolist()[0]  # a plain Python value, and tuples stay whole

@@ -1,0 +1,47 @@
+"""A line on the terminal for work that takes longer than two seconds."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+
+__all__ = ["Progress"]
+
+
+PATIENCE = 2.0  # seconds before anything is shown
+
+
+INTERVAL = 0.5
+
+
+class Progress:
+    """Rewrites one line on stderr: nothing in the first two seconds, nothing if stderr is not a terminal.
+
+    Nothing either if it was made in a thread that somebody started: who runs several of us shows the whole.
+    """
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._began = self._shown = time.perf_counter()
+        self._live = False
+        self._silent = threading.current_thread() is not threading.main_thread()
+
+    def show(self, state: str) -> None:
+        """Say how far the work is."""
+        now = time.perf_counter()
+        if self._silent or now - self._began < PATIENCE or now - self._shown < INTERVAL or not sys.stderr.isatty():
+            return
+        self._shown = now
+        self._live = True
+        print(
+            f"\r\x1b[Kprudent: {self._what}, {state}, {now - self._began:.0f} s",
+            end="",
+            file=sys.stderr,
+            flush=True,
+        )
+
+    def close(self) -> None:
+        """Clear the line."""
+        if self._live:
+            print("\r\x1b[K", end="", file=sys.stderr, flush=True)

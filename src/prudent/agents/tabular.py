@@ -1,0 +1,140 @@
+"""What the agents for tabular models share: names, counts, observations, state files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Hashable
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from .._support.checks import FloatArray, IntArray, generator
+from .._support.labels import Labels
+from .._support.state import Arrays, Load, generator_from_state, generator_state, read_state, write_state
+from ..errors import DataError, ModelError, ParameterError, StateFileError
+from ..models.known import MDP
+from ..models.logs import add_log, first_impossible
+from ..models.uncertain import UncertainMDP
+from ..posteriors.dirichlet import DirichletPosterior
+
+__all__ = ["TabularAgent"]
+
+
+class TabularAgent:
+    """Counts what it is shown about one :class:`UncertainMDP`. Subclasses decide."""
+
+    _version: ClassVar[int] = 1
+    load = Load()
+
+    def __init__(self, model: UncertainMDP, prior: Any, seed: Any, indices: bool) -> None:
+        if not isinstance(model, UncertainMDP):
+            hint = "; a known model needs no agent, use prudent.solve" if isinstance(model, MDP) else ""
+            raise ModelError(f"model must be an UncertainMDP, got {type(model).__name__}{hint}")
+        self._model = model
+        self._indices = bool(indices)
+        self._states = Labels("state", None if indices else model.states, model.n_states)
+        self._actions = Labels("action", None if indices else model.actions, model.n_actions)
+        start = model.prior(prior) if np.ndim(prior) == 0 else model.count([], prior)
+        self._posterior = DirichletPosterior(start)  # which sees that no source has only zeros
+        self._counts: FloatArray = self._posterior.counts  # [B, K]
+        self._rng = generator(seed)
+        self._row = np.empty((1, 4), dtype=np.int64)
+        self._action_of = list(range(model.n_actions)) if self._actions.names is None else list(self._actions.names)
+
+    @property
+    def model(self) -> UncertainMDP:
+        """The model the agent learns about."""
+        return self._model
+
+    @property
+    def posterior(self) -> DirichletPosterior:
+        """A copy of the posterior: the prior and everything observed so far."""
+        return self._posterior.copy()
+
+    def _place(self, labels: Labels, label: Any) -> int:
+        # the first line is the fast way for plain numbers
+        if type(label) is int and labels.names is None and 0 <= label < labels.size:
+            return label
+        return labels.index(label)
+
+    def _read(self, state: Hashable, action: Hashable, next_state: Hashable, outcome: Any) -> IntArray:
+        """Return a transition as a log of one row, or raise if it is impossible."""
+        row = self._row[0]
+        s, a = self._place(self._states, state), self._place(self._actions, action)
+        row[0], row[1], row[2] = s, a, self._place(self._states, next_state)
+        b = self._model.source[s, a]
+        if b < 0:
+            raise DataError(f"{self._model._pair(s * self._model.n_actions + a)} is not admissible")
+        row[3] = -1 if outcome is None else self._outcome(int(b), outcome)
+        if first_impossible(self._model.source, self._model.next_state, self._counts, self._row) >= 0:
+            raise DataError(self._model._why_impossible(row))
+        return self._row
+
+    def _outcome(self, b: int, outcome: Any) -> int:
+        names = self._model._outcome_labels
+        if names is None or self._indices:
+            return self._place(Labels("outcome", None, self._model.n_outcomes), outcome)
+        return self._place(names[b], outcome)
+
+    def _count(self, row: IntArray) -> None:
+        add_log(self._model.source, self._model.next_state, self._counts, row)
+
+    # -- state -------------------------------------------------------------------------------------------------
+
+    def _save(self, path: str | os.PathLike[str], values: dict[str, Any], arrays: Arrays) -> None:
+        model = self._model
+        names = {"states": model.states, "actions": model.actions, "outcomes": model.outcomes}
+        shared = {
+            "discount": model.discount,
+            "names": {what: _plain(given, what) for what, given in names.items()},
+            "indices": self._indices,
+            "rng": generator_state(self._rng),
+        }
+        held = {
+            "source": model.source,
+            "next_state": model.next_state.astype(np.int64),
+            "reward": model.reward,
+            "prior": self._posterior.prior,
+            "counts": self._counts,
+        }
+        write_state(path, type(self).__name__, self._version, shared | values, held | arrays)
+
+    @classmethod
+    def _from_state(cls, path: str | os.PathLike[str]) -> Self:
+        values, arrays = read_state(path, cls.__name__, cls._version)
+        try:
+            names = {what: _named(given) for what, given in values["names"].items()}
+            model = UncertainMDP(arrays["source"], arrays["next_state"], arrays["reward"], values["discount"], **names)
+            agent = cls._restored(model, values, arrays)
+            agent._posterior = DirichletPosterior(arrays["counts"], prior=arrays["prior"])
+            if agent._posterior.counts.shape != agent._counts.shape:
+                raise ValueError(f"counts of shape {agent._posterior.counts.shape}, expected {agent._counts.shape}")
+            agent._counts = agent._posterior.counts
+            agent._rng = generator_from_state(values["rng"])
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise StateFileError(f"{os.fspath(path)} is not the state of a {cls.__name__}: {error}") from error
+        return agent
+
+    @classmethod
+    def _restored(cls, model: UncertainMDP, values: dict[str, Any], arrays: Arrays) -> Self:
+        raise TypeError(f"{cls.__name__} has no state")  # subclasses have
+
+    @staticmethod
+    def _filled(array: Any, saved: Any, what: str) -> None:
+        """Copy a saved array over one of the same shape."""
+        if array.shape != saved.shape or array.dtype != saved.dtype:
+            raise ValueError(f"{what} is {saved.dtype} {saved.shape}, expected {array.dtype} {array.shape}")
+        array[...] = saved
+
+
+def _plain(names: Any, what: str) -> Any:
+    """Return names as JSON can hold them: tuples become lists."""
+    if isinstance(names, tuple):
+        return [_plain(name, what) for name in names]
+    if names is None or isinstance(names, str | int | float):
+        return names
+    raise ParameterError(f"one of the {what} has the name {names!r}; a state file can hold strings and numbers only")
+
+
+def _named(names: Any) -> Any:
+    return tuple(_named(name) for name in names) if isinstance(names, list) else names

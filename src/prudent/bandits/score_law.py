@@ -1,0 +1,531 @@
+"""The law of a score, and the chance that an arm's score is the highest.
+
+An arm's score is S = m + s W, where W weighs the lowest of n standard normals: the same W for every arm. Its cdf G
+is tabulated once per policy, as a piecewise quintic through exact values of G, G' and G'', good to about 1e-12:
+
+- one order statistic (the lowest draw, or the modified estimator): G is an incomplete beta function of Phi;
+- CVaR of more draws: given the highest draw Z_(M) that counts, the M - 1 below it are independent truncated normals,
+  so the characteristic function of W is a one-dimensional integral, and G its Fourier inverse.
+
+Scores are independent, so P(arm a is chosen) = integral of g_a times the product of the other arms' cdfs: it is
+evaluated by adaptive Gauss-Kronrod quadrature. The density of a is smooth on its own scale and the product is
+monotone, so what is sharp in the integrand is a step, which the error estimate sees.
+
+Clipping each draw to [0, 1] (Algorithm 2') puts atoms at 0 and 1; with two draws of weights w_1 and w_2 there is a
+third at w_2 (one draw at 0, one at 1). Arms tie at an atom. A uniform choice among the tied is the same as ordering
+them by independent uniforms, hence the chance that a wins at an atom x of masses p is
+p_a * integral over u in [0, 1] of the product over b of P(S_b < x) + u p_b: one more integral of the same kind.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+import numpy as np
+
+from .._numerics.compile import kernel
+from .._numerics.normal import normal_cdf, normal_pdf
+from .._support.checks import FloatArray, IntArray
+from ..errors import ParameterError
+
+__all__ = ["ScoreLaw", "score_law"]
+
+
+_CELLS = 1200
+
+
+_LEAST = 1e-17  # the chance that the ends of the table leave out
+
+
+_TOLERANCE = 1e-8  # on the difference of the 7- and the 15-point rule: the latter is then good to about its square
+
+
+_MOST_PANELS = 2000
+
+
+_NODES = np.array(
+    [
+        0.991455371120812639206854697526329,
+        0.949107912342758524526189684047851,
+        0.864864423359769072789712788640926,
+        0.741531185599394439863864773280788,
+        0.586087235467691130294144691693132,
+        0.405845151377397166906606412076961,
+        0.207784955007898467600689403773245,
+        0.000000000000000000000000000000000,
+    ]
+)
+
+
+_KRONROD = np.array(
+    [
+        0.022935322010529224963732008058970,
+        0.063092092629978553290700663189204,
+        0.104790010322250183839876322541518,
+        0.140653259715525918745189590510238,
+        0.169004726639267902826583426598550,
+        0.190350578064785409913256402421014,
+        0.204432940075298892414161999234649,
+        0.209482141084727828012999174891714,
+    ]
+)
+
+
+_GAUSS = np.array(
+    [
+        0.129484966168869693270611432679082,
+        0.279705391489276667901467771423780,
+        0.381830050505118944950369775488975,
+        0.417959183673469387755102040816327,
+    ]
+)
+
+
+_INNER_NODES, _INNER_WEIGHTS = np.polynomial.legendre.leggauss(48)
+
+
+_PLAIN, _CLIPPED, _CLIPPED_PAIR = 0, 1, 2
+
+
+@lru_cache(maxsize=64)
+def score_law(n: int, weights: tuple[float, ...], clip: bool) -> ScoreLaw:
+    """Return the law of scores that put ``weights`` on the lowest of ``n`` draws."""
+    return ScoreLaw(n, np.array(weights), clip)
+
+
+class ScoreLaw:
+    """The law of a score; gives the chance that one of several arms scores highest."""
+
+    def __init__(self, n: int, weights: FloatArray, clip: bool) -> None:
+        from scipy import special
+
+        places = np.flatnonzero(weights)
+        if clip and places.size > 2:
+            raise ParameterError(
+                f"propensities of clipped scores are known for at most 2 lowest draws, this policy weighs {places.size}"
+            )
+        self._kind = _PLAIN if not clip else _CLIPPED if places.size == 1 else _CLIPPED_PAIR
+        self._first_weight = float(weights[0])
+        if self._kind == _CLIPPED_PAIR:  # no common table: the law depends on where the arm's mean and sd put 0 and 1
+            self._low = float(special.ndtri(_LEAST / n))
+            self._step, self._cells = -2.0 * self._low, np.zeros((1, 6))
+        elif places.size == 1:
+            self._low, self._step, self._cells = _quintics(*_order_statistic_table(n, int(places[0]) + 1))
+        else:
+            self._low, self._step, self._cells = _quintics(*_cvar_table(n, weights))
+        self._n = n
+
+    def cdf(self, x: float) -> float:
+        """Return P(W <= x)."""
+        return _cdf(x, self._low, self._step, self._cells)
+
+    def chance(self, means: FloatArray, sds: FloatArray, place: int) -> float:
+        """Return the chance that arm ``place`` scores highest among those with means and sds [k]."""
+        return _one_chance(
+            means, sds, place, self._kind, self._n, self._first_weight, self._low, self._step, self._cells
+        )
+
+    def chances(self, means: FloatArray, sds: FloatArray, places: IntArray) -> FloatArray:
+        """Return the chance [T] that arm ``places`` [T] scores highest among those with means and sds [T,k]."""
+        chances = np.empty(places.size)
+        _chances(
+            means,
+            sds,
+            places,
+            self._kind,
+            self._n,
+            self._first_weight,
+            self._low,
+            self._step,
+            self._cells,
+            chances,
+        )
+        return chances
+
+
+# -- the table ---------------------------------------------------------------------------------------------
+
+_Values = tuple[FloatArray, FloatArray, FloatArray, FloatArray]  # x, G, G', G''
+
+
+def _order_statistic_table(n: int, k: int) -> _Values:
+    """Return the law of the k-th lowest of ``n`` standard normals."""
+    from scipy import special
+
+    low = special.ndtri(special.betaincinv(k, n - k + 1, _LEAST))
+    high = -special.ndtri(special.betaincinv(n - k + 1, k, _LEAST))
+    x = np.linspace(low, high, _CELLS + 1)
+    log_pdf = -0.5 * x * x - 0.5 * math.log(2.0 * math.pi)
+    log_cdf, log_survival = special.log_ndtr(x), special.log_ndtr(-x)
+    density = np.exp(log_pdf + (k - 1) * log_cdf + (n - k) * log_survival - special.betaln(k, n - k + 1))
+    slope = -x + (k - 1) * np.exp(log_pdf - log_cdf) - (n - k) * np.exp(log_pdf - log_survival)
+    return np.asarray(x), special.betainc(k, n - k + 1, special.ndtr(x)), density, density * slope
+
+
+def _cvar_table(n: int, weights: FloatArray) -> _Values:
+    """Return the law of the weighted lowest of ``n`` normals, all weights but the last being equal."""
+    from scipy import special
+
+    lowest = weights.size
+    tail = special.betaincinv([lowest, n - lowest + 1], [n - lowest + 1, lowest], 1e-20)
+    z = np.linspace(special.ndtri(tail[0]), -special.ndtri(tail[1]), 1201)
+    log_pdf = -0.5 * z * z - 0.5 * math.log(2.0 * math.pi)
+    log_cdf, log_survival = special.log_ndtr(z), special.log_ndtr(-z)
+    log_density = (
+        log_pdf + (lowest - 1) * log_cdf + (n - lowest) * log_survival - special.betaln(lowest, n - lowest + 1)
+    )
+    mass = np.exp(log_density) * (z[1] - z[0])
+    # mean and sd of W from those of a normal truncated above z
+    hazard = np.exp(log_pdf - log_cdf)
+    mean_given = weights[-1] * z - weights[0] * (lowest - 1) * hazard
+    variance_given = weights[0] ** 2 * (lowest - 1) * np.maximum(1.0 - hazard * (z + hazard), 0.0)
+    mean = float(mass @ mean_given)
+    sd = math.sqrt(float(mass @ (variance_given + (mean_given - mean) ** 2)))
+    # a period of 64 sd keeps the copies of the density apart; the characteristic function has decayed at 40 / sd
+    period, below = 64.0 * sd, 48.0 * sd
+    frequency = 2.0 * math.pi / period * np.arange(1, 410)[:, np.newaxis]
+    u = frequency * weights[0]
+    # E[exp(iuZ); Z <= z] = exp(-u^2/2) Phi(z - iu), by the Faddeeva function where it is small
+    wave = 0.5 * np.exp(-0.5 * z * z + 1j * u * z)
+    left = wave * special.wofz((np.where(z < 0.0, -1.0, 1.0) * u + 1j * np.abs(z)) / math.sqrt(2.0))
+    truncated = np.where(z < 0.0, left, np.exp(-0.5 * u * u) - left) / np.exp(log_cdf)
+    transform = (truncated ** (lowest - 1) * np.exp(1j * frequency * (weights[-1] * z - mean))) @ mass
+    y = np.linspace(-below, period - below, 8 * _CELLS + 1)
+    phases = np.exp(-1j * frequency * y)
+    density = (1.0 + 2.0 * (transform @ phases).real) / period
+    slope = 2.0 * ((-1j * frequency[:, 0] * transform) @ phases).real / period
+    inside = np.flatnonzero(density * sd > 1e-14)
+    first, last = inside[0], inside[-1]
+    cells = max(1, (last - first) // _CELLS + 1)
+    keep = slice(first, last + 1, cells)
+    antiderivative = 2.0 * ((transform / (-1j * frequency[:, 0])) @ (phases[:, keep] - phases[:, :1])).real
+    cdf = (antiderivative + (y[keep] - y[0])) / period
+    return mean + y[keep], np.clip(cdf, 0.0, 1.0), density[keep], slope[keep]
+
+
+def _quintics(x: FloatArray, value: FloatArray, slope: FloatArray, bend: FloatArray) -> tuple[float, float, FloatArray]:
+    """Return the start, the step and, per cell, the six coefficients in (x - left end) / step."""
+    step = float(x[1] - x[0])
+    c0, c1, c2 = value[:-1], step * slope[:-1], 0.5 * step * step * bend[:-1]
+    gap = value[1:] - (c0 + c1 + c2)
+    gap_slope = step * slope[1:] - (c1 + 2.0 * c2)
+    gap_bend = step * step * bend[1:] - 2.0 * c2
+    c3 = 10.0 * gap - 4.0 * gap_slope + 0.5 * gap_bend
+    c4 = -15.0 * gap + 7.0 * gap_slope - gap_bend
+    c5 = 6.0 * gap - 3.0 * gap_slope + 0.5 * gap_bend
+    return float(x[0]), step, np.column_stack([c0, c1, c2, c3, c4, c5])
+
+
+@kernel
+def _cdf(x: float, low: float, step: float, cells: FloatArray) -> float:
+    place = (x - low) / step
+    if not place > 0.0:
+        return 0.0
+    if place >= cells.shape[0]:
+        return 1.0
+    i = int(place)
+    t = place - i
+    c = cells[i]
+    return c[0] + t * (c[1] + t * (c[2] + t * (c[3] + t * (c[4] + t * c[5]))))
+
+
+@kernel
+def _pdf(x: float, low: float, step: float, cells: FloatArray) -> float:
+    place = (x - low) / step
+    if not place > 0.0 or place >= cells.shape[0]:
+        return 0.0
+    i = int(place)
+    t = place - i
+    c = cells[i]
+    return (c[1] + t * (2.0 * c[2] + t * (3.0 * c[3] + t * (4.0 * c[4] + t * 5.0 * c[5])))) / step
+
+
+# -- two clipped draws -------------------------------------------------------------------------------------
+
+
+@kernel
+def _clipped_pair(x: float, m: float, s: float, n: int, first: float, low: float, before: bool) -> tuple[float, float]:
+    """Return cdf and density at ``x`` in [0, 1) of w_1 clip(r_1) + w_2 clip(r_2), the two lowest of n draws.
+
+    The score exceeds x if both draws do, or if r_1 <= 0 and w_2 r_2 > x, or if 0 < r_1 <= x and
+    w_2 r_2 > x - w_1 r_1. ``before`` asks for the limit from the left at the atom x = w_2. ``low`` is a
+    standard score below which no draw falls.
+    """
+    second = 1.0 - first
+    above = normal_cdf((m - x) / s)
+    power = above ** (n - 1)
+    survival = power * above
+    density = 0.0
+    if x < second or before:
+        gap = (m - x / second) / s
+        beyond = normal_cdf(gap)
+        weight = n * normal_cdf(-m / s)
+        survival += weight * beyond ** (n - 1)
+        density += weight * (n - 1) * beyond ** (n - 2) * normal_pdf(gap) / (s * second)
+    start = 0.0
+    if x > second and not before:
+        start = (x - second) / first
+        density += n * normal_pdf((start - m) / s) * normal_cdf((m - 1.0) / s) ** (n - 1) / (s * first)
+    left = max(start, m + low * s)
+    right = min(x, m - low * s)
+    # The second draw makes up for r_1 only near x: below `never` it cannot, above `surely` it does.
+    never = min(max((x - second * (m - low * s)) / first, left), right)
+    surely = min(max((x - second * (m + low * s)) / first, never), right)
+    edges = (never, 0.5 * (never + surely), surely, right)
+    for piece in range(3):
+        half = 0.5 * (edges[piece + 1] - edges[piece])
+        if half <= 0.0:
+            continue
+        for i in range(_INNER_NODES.shape[0]):
+            r = edges[piece] + half * (1.0 + _INNER_NODES[i])
+            gap = (m - (x - first * r) / second) / s
+            beyond = normal_cdf(gap)
+            power = beyond ** (n - 2)
+            weight = half * _INNER_WEIGHTS[i] * n * normal_pdf((r - m) / s) / s
+            survival += weight * power * beyond
+            density += weight * (n - 1) * power * normal_pdf(gap) / (s * second)
+    return 1.0 - survival, density
+
+
+# -- the integral ------------------------------------------------------------------------------------------
+
+
+@kernel
+def _product(
+    others: FloatArray,
+    count: int,
+    x: float,
+    kind: int,
+    n: int,
+    first: float,
+    low: float,
+    step: float,
+    cells: FloatArray,
+) -> float:
+    """Return the chance that every other arm, of mean and sd ``others`` [2,k], scores at most ``x``."""
+    chance = 1.0
+    for b in range(count):
+        if kind == _CLIPPED_PAIR:
+            chance *= _clipped_pair(x, others[0, b], others[1, b], n, first, low, False)[0]
+        else:
+            chance *= _cdf((x - others[0, b]) / others[1, b], low, step, cells)
+        if chance < 1e-18:
+            return 0.0
+    return chance
+
+
+@kernel
+def _integrand(
+    x: float,
+    m: float,
+    s: float,
+    others: FloatArray,
+    count: int,
+    atoms: bool,
+    kind: int,
+    n: int,
+    first: float,
+    low: float,
+    step: float,
+    cells: FloatArray,
+) -> float:
+    if atoms:  # the others' chances to be below the atom, and at it
+        chance = 1.0
+        for b in range(count):
+            chance *= others[2, b] + x * others[3, b]
+        return chance
+    if kind == _CLIPPED_PAIR:
+        density = _clipped_pair(x, m, s, n, first, low, False)[1]
+    else:
+        density = _pdf((x - m) / s, low, step, cells) / s
+    if density == 0.0:
+        return 0.0
+    return density * _product(others, count, x, kind, n, first, low, step, cells)
+
+
+@kernel
+def _integral(
+    edges: FloatArray,
+    pieces: int,
+    m: float,
+    s: float,
+    others: FloatArray,
+    count: int,
+    atoms: bool,
+    kind: int,
+    n: int,
+    first: float,
+    low: float,
+    step: float,
+    cells: FloatArray,
+) -> float:
+    """Return the integral between the first and the last of ``pieces`` + 1 edges, by bisection of every piece."""
+    starts = np.empty(64)
+    ends = np.empty(64)
+    total = 0.0
+    panels = 0
+    for piece in range(pieces):
+        starts[0], ends[0] = edges[piece], edges[piece + 1]
+        depth = 1 if ends[0] > starts[0] else 0
+        while depth > 0:
+            depth -= 1
+            a, b = starts[depth], ends[depth]
+            half = 0.5 * (b - a)
+            centre = 0.5 * (a + b)
+            middle = _integrand(centre, m, s, others, count, atoms, kind, n, first, low, step, cells)
+            fine = _KRONROD[7] * middle
+            coarse = _GAUSS[3] * middle
+            for i in range(7):
+                shift = half * _NODES[i]
+                pair = _integrand(centre - shift, m, s, others, count, atoms, kind, n, first, low, step, cells)
+                pair += _integrand(centre + shift, m, s, others, count, atoms, kind, n, first, low, step, cells)
+                fine += _KRONROD[i] * pair
+                if i % 2 == 1:
+                    coarse += _GAUSS[i // 2] * pair
+            panels += 1
+            if half * abs(fine - coarse) > _TOLERANCE and depth < 62 and panels < _MOST_PANELS:
+                starts[depth], ends[depth] = a, centre
+                starts[depth + 1], ends[depth + 1] = centre, b
+                depth += 2
+            else:
+                total += half * fine
+    return total
+
+
+@kernel
+def _pieces(
+    left: float, right: float, cut: float, others: FloatArray, count: int, low: float, high: float, edges: FloatArray
+) -> int:
+    """Write rising edges from ``left`` to ``right``, with ``cut`` if it is inside; return the number of pieces.
+
+    A step much narrower than a panel hides if it is nearer to the panel's end than the outermost node. So the ranges of
+    arms that are that narrow get panels of their own.
+    """
+    edges[0] = left
+    edges[1] = right
+    size = 2
+    narrow = (right - left) / 8.0
+    for b in range(-1, count):
+        for end in range(2):
+            if b < 0:
+                x = cut if end == 0 else 0.5 * (left + right)
+            elif others[1, b] * (high - low) < narrow:
+                x = others[0, b] + others[1, b] * (low if end == 0 else high)
+            else:
+                continue
+            if not left < x < right:
+                continue
+            place = size
+            while edges[place - 1] > x:
+                edges[place] = edges[place - 1]
+                place -= 1
+            edges[place] = x
+            size += 1
+    return size - 1
+
+
+@kernel
+def _atom_masses(
+    x: float, m: float, s: float, kind: int, n: int, first: float, low: float, step: float, cells: FloatArray
+) -> tuple[float, float]:
+    """Return P(S < x) and P(S = x) at an atom: 0, 1 or the second weight."""
+    if kind == _CLIPPED:
+        upto = _cdf((x - m) / s, low, step, cells)
+        return (0.0, upto) if x == 0.0 else (upto, 1.0 - upto)
+    if x == 0.0:
+        return 0.0, _clipped_pair(0.0, m, s, n, first, low, False)[0]
+    if x == 1.0:
+        mass = normal_cdf((m - 1.0) / s) ** n
+        return 1.0 - mass, mass
+    mass = n * normal_cdf(-m / s) * normal_cdf((m - 1.0) / s) ** (n - 1)
+    return _clipped_pair(x, m, s, n, first, low, True)[0], mass
+
+
+@kernel
+def _chance(
+    means: FloatArray,
+    sds: FloatArray,
+    place: int,
+    kind: int,
+    n: int,
+    first: float,
+    low: float,
+    step: float,
+    cells: FloatArray,
+    others: FloatArray,
+) -> float:
+    arms = means.shape[0]
+    if not sds[place] > 0.0:  # the context is zero: all scores are equal
+        return 1.0 / arms
+    m, s = means[place], sds[place]
+    high = low + step * cells.shape[0]
+    # Below the highest lower end of a score's range the product of cdfs is zero; arms that end below it do not count.
+    left = -math.inf
+    for b in range(arms):
+        left = max(left, means[b] + low * sds[b])
+    right = m + high * s
+    if kind != _PLAIN:
+        left = min(max(left, 0.0), 1.0)
+        right = min(right, 1.0)
+    count = 0
+    for b in range(arms):
+        if b != place and (means[b] + high * sds[b] > left or kind != _PLAIN):
+            others[0, count] = means[b]
+            others[1, count] = sds[b]
+            count += 1
+    total = 0.0
+    second = 1.0 - first  # the place of the third atom
+    edges = np.empty(2 * count + 4)
+    if left < right:
+        pieces = _pieces(left, right, second if kind == _CLIPPED_PAIR else right, others, count, low, high, edges)
+        total = _integral(edges, pieces, m, s, others, count, False, kind, n, first, low, step, cells)
+    if kind == _PLAIN:
+        return total
+    edges[0], edges[1] = 0.0, 1.0
+    for i in range(3 if kind == _CLIPPED_PAIR else 2):
+        atom = second if i == 2 else float(i)
+        _, mass = _atom_masses(atom, m, s, kind, n, first, low, step, cells)
+        if mass < 1e-17:
+            continue
+        chance = 1.0
+        for b in range(count):
+            below, at = _atom_masses(atom, others[0, b], others[1, b], kind, n, first, low, step, cells)
+            others[2, b], others[3, b] = below, at
+            chance *= below + at
+        if chance > 1e-17:
+            total += mass * _integral(edges, 1, m, s, others, count, True, kind, n, first, low, step, cells)
+    return total
+
+
+@kernel
+def _one_chance(
+    means: FloatArray,
+    sds: FloatArray,
+    place: int,
+    kind: int,
+    n: int,
+    first: float,
+    low: float,
+    step: float,
+    cells: FloatArray,
+) -> float:
+    others = np.empty((4, means.shape[0]))
+    return min(1.0, max(0.0, _chance(means, sds, place, kind, n, first, low, step, cells, others)))
+
+
+@kernel
+def _chances(
+    means: FloatArray,
+    sds: FloatArray,
+    places: IntArray,
+    kind: int,
+    n: int,
+    first: float,
+    low: float,
+    step: float,
+    cells: FloatArray,
+    out: FloatArray,
+) -> None:
+    for t in range(places.shape[0]):
+        out[t] = _one_chance(means[t], sds[t], places[t], kind, n, first, low, step, cells)

@@ -1,0 +1,162 @@
+"""How a linear bandit decides: the algorithms of the paper as settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from .._support.checks import FloatArray, positive, risk_level, whole_number
+from ..errors import ParameterError
+from ..risk import CVaR, ModifiedCVaR, sample_size
+from .step import inflated_sd
+
+__all__ = [
+    "BanditPolicy",
+    "brps_cmab",
+    "brps_cmab_clipped",
+    "brps_cmab_inflated",
+    "thompson_sampling",
+    "thompson_sampling_inflated",
+]
+
+
+_ESTIMATORS = {"cvar": CVaR, "modified": ModifiedCVaR}
+
+
+# -- the settings ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class BanditPolicy:
+    """How a linear bandit turns its posterior into a decision; the same object names an agent in a simulation.
+
+    ``alpha`` is the risk level; ``draws`` the number n of posterior draws (None: the draw rule);
+    ``estimator`` is ``"cvar"`` or ``"modified"``, the paper's estimator for proofs; ``clip`` clips draws to [0, 1].
+    The draws have sd nu sqrt(s'V^-1 s), where nu is the sd of the noise, or ``sampling_sd``, or the schedule
+    nu_t = (3/4) sqrt(d ln(4t/delta)) over decisions t = 1, 2, ... when ``delta`` is given.
+
+    >>> BanditPolicy(alpha=0.7).weights
+    array([0.8333, 0.1667])
+    """
+
+    alpha: float = 0.0
+    draws: int | None = None
+    estimator: str = "cvar"
+    clip: bool = False
+    sampling_sd: float | None = None
+    delta: float | None = None
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        fixed: dict[str, Any] = {"alpha": risk_level(self.alpha), "clip": bool(self.clip)}
+        if self.draws is not None:
+            fixed["draws"] = whole_number(self.draws, "draws")
+        if self.estimator not in _ESTIMATORS:
+            raise ParameterError(f"estimator must be one of {list(_ESTIMATORS)}, got {self.estimator!r}")
+        if self.sampling_sd is not None:
+            fixed["sampling_sd"] = positive(self.sampling_sd, "sampling_sd")
+        if self.delta is not None:
+            fixed["delta"] = positive(self.delta, "delta")
+            if fixed["delta"] > 1.0:
+                raise ParameterError(f"delta must be a probability in (0, 1], got {fixed['delta']}")
+            if self.sampling_sd is not None:
+                raise ParameterError("give sampling_sd or delta, not both: delta is a schedule of sampling_sd")
+        fixed["name"] = str(self.name) or self._label()
+        for field, value in fixed.items():
+            object.__setattr__(self, field, value)
+        if self.weights.size * 8 > 2**27:
+            raise ParameterError(f"draws must leave at most 2**24 draws that count, got {self.weights.size}")
+
+    def _label(self) -> str:
+        inflated = self.sampling_sd is not None or self.delta is not None
+        kind = "TS" if self.alpha == 0.0 and self.draws in (None, 1) else f"BRPS({float(self.alpha):g})"
+        return kind + ("+" if self.clip else "") + (" inflated" if inflated else "")
+
+    @property
+    def n(self) -> int:
+        """The number of posterior draws per arm and decision.
+
+        >>> BanditPolicy(alpha=0.9).n
+        10
+        """
+        return sample_size(self.alpha) if self.draws is None else self.draws
+
+    @property
+    def weights(self) -> FloatArray:
+        """The weights [M] of the M lowest draws."""
+        return _ESTIMATORS[self.estimator](self.alpha).lowest_weights(self.n)
+
+    def nu(self, t: float, dim: int, noise_sd: float) -> float:
+        """Return the factor nu of the sampling sd at decision ``t`` = 1, 2, ...
+
+        >>> round(BanditPolicy(delta=0.1).nu(1, dim=3, noise_sd=1.0), 4)
+        2.4951
+        """
+        if self.delta is not None:
+            return float(inflated_sd(float(t), dim, self.delta))
+        return noise_sd if self.sampling_sd is None else self.sampling_sd
+
+
+def brps_cmab(alpha: float, *, draws: int | None = None, estimator: str = "cvar", name: str = "") -> BanditPolicy:
+    """Return Algorithm 2, BRPS-CMAB.
+
+    >>> brps_cmab(0.8).name
+    'BRPS(0.8)'
+    """
+    return BanditPolicy(alpha, draws, estimator, name=name)
+
+
+def brps_cmab_clipped(
+    alpha: float, *, draws: int | None = None, estimator: str = "modified", name: str = ""
+) -> BanditPolicy:
+    """Return Algorithm 2', BRPS-CMAB with draws clipped to [0, 1], for rewards in [0, 1].
+
+    Its estimator is the modified one unless told, for which the BR-regret theorem is proved.
+
+    >>> brps_cmab_clipped(0.8).clip
+    True
+    """
+    return BanditPolicy(alpha, draws, estimator, clip=True, name=name)
+
+
+def brps_cmab_inflated(
+    alpha: float,
+    *,
+    delta: float | None = None,
+    sampling_sd: float | None = None,
+    draws: int | None = None,
+    estimator: str = "cvar",
+    name: str = "",
+) -> BanditPolicy:
+    """Return Algorithm 2'', BRPS-CMAB with inflated sampling: by ``delta`` or by a fixed ``sampling_sd``.
+
+    The paper's numerical study fixes (3/4) sqrt(6 ln 2T): the schedule at d = 3, delta = 1/T, t = T.
+
+    >>> brps_cmab_inflated(0.8, delta=0.01).delta
+    0.01
+    """
+    if delta is None and sampling_sd is None:
+        raise ParameterError("brps_cmab_inflated needs delta or sampling_sd")
+    return BanditPolicy(alpha, draws, estimator, sampling_sd=sampling_sd, delta=delta, name=name)
+
+
+def thompson_sampling(*, name: str = "") -> BanditPolicy:
+    """Return Thompson sampling: the engine at alpha = 0 with one draw.
+
+    >>> thompson_sampling() == brps_cmab(0.0)
+    True
+    """
+    return BanditPolicy(name=name)
+
+
+def thompson_sampling_inflated(
+    *, sampling_sd: float | None = None, delta: float | None = None, name: str = ""
+) -> BanditPolicy:
+    """Return Thompson sampling with inflated sampling; the paper's numerical study fixes (3/4) sqrt(6 ln T).
+
+    >>> thompson_sampling_inflated(sampling_sd=6.4).sampling_sd
+    6.4
+    """
+    if delta is None and sampling_sd is None:
+        raise ParameterError("thompson_sampling_inflated needs sampling_sd or delta")
+    return BanditPolicy(sampling_sd=sampling_sd, delta=delta, name=name)

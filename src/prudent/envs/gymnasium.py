@@ -1,0 +1,299 @@
+"""Every adapter to and from Gymnasium, and where our environments are registered."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+import gymnasium
+import numpy as np
+import numpy.typing as npt
+
+from .._support.checks import FloatArray, finite_array, whole_number
+from ..errors import DataError, ModelError, ParameterError
+from ..models.logs import cumulative_rows
+from ..models.uncertain import UncertainMDP
+from .frozen_lake import ACTIONS, frozen_lake
+from .inventory import inventory
+from .linear_bandit import LinearBanditEnv, bounded_bandit, draw_context, draw_noise, gaussian_bandit, reward_of
+from .problem import Problem
+from .random_model import random_model
+
+__all__ = [
+    "IDS",
+    "GymnasiumModel",
+    "LinearBanditGym",
+    "TabularEnv",
+    "bounded_bandit_env",
+    "frozen_lake_env",
+    "gaussian_bandit_env",
+    "inventory_env",
+    "random_model_env",
+    "register",
+]
+
+
+Image = npt.NDArray[np.uint8]
+
+
+CELL = 32  # pixels
+
+
+COLOURS = {"F": (224, 238, 248), "S": (200, 226, 200), "H": (70, 100, 140), "G": (250, 214, 110), " ": (235, 235, 235)}
+
+
+LINE = (255, 255, 255)
+
+
+PLAYER = (200, 50, 50)
+
+
+class TabularEnv(gymnasium.Env):  # type: ignore[misc]
+    """A :class:`Problem` as a Gymnasium environment: observations are state indices, actions action indices.
+
+    A step draws one uniform number and inverts the distribution of the source, as the simulator does; ``info`` has
+    the ``outcome`` where it is observed, and a mask of the admissible actions. It never terminates: wrap it in a
+    ``TimeLimit`` for episodes. ``reset(seed=..., options={"state": 3})`` starts elsewhere.
+
+    >>> env = TabularEnv(frozen_lake(p_h=0.1), render_mode="ansi")
+    >>> state, info = env.reset(seed=1)
+    >>> print(env.render())
+    [S]F F F
+     F H F H
+     F F F H
+     H F F G
+    """
+
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["ansi", "rgb_array"], "render_fps": 4}
+
+    def __init__(self, problem: Problem, render_mode: str | None = None) -> None:
+        if not isinstance(problem, Problem):
+            problem = Problem(*problem)
+        if render_mode is not None and render_mode not in self.metadata["render_modes"]:
+            modes = ", ".join(map(repr, self.metadata["render_modes"]))
+            raise ParameterError(f"render_mode must be one of {modes}, or None, got {render_mode!r}")
+        self.problem = problem
+        self.render_mode = render_mode
+        self.observation_space = gymnasium.spaces.Discrete(problem.model.n_states)
+        self.action_space = gymnasium.spaces.Discrete(problem.model.n_actions)
+        self._cumulative = cumulative_rows(problem.theta)
+        self._state = problem.start
+        self._last: int | None = None
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
+        """Start in the first state of the problem, or in ``options["state"]``."""
+        super().reset(seed=seed)
+        state = (options or {}).get("state", self.problem.start)
+        if state not in self.observation_space:
+            raise ParameterError(f"options['state'] is {state!r}, expected 0 to {self.observation_space.n - 1}")
+        self._state, self._last = int(state), None
+        return self._state, self._info()
+
+    def step(self, action: Any) -> tuple[int, float, bool, bool, dict[str, Any]]:
+        """Take an action; a wrong or inadmissible one is a :class:`ParameterError`, and nothing happens."""
+        model = self.problem.model
+        if action not in self.action_space or not model.admissible[self._state, int(action)]:
+            raise ParameterError(f"action is {action!r}, expected an admissible action of state {self._state}")
+        s, a = self._state, int(action)
+        row = self._cumulative[model.source[s, a]]
+        outcome = int(np.searchsorted(row, self.np_random.random(), side="right"))
+        self._state, self._last = int(model.next_state[s, a, outcome]), a
+        info = self._info()
+        if self.problem.observed:
+            info["outcome"] = outcome
+        return self._state, float(model.reward[s, a, outcome]), False, False, info
+
+    def _info(self) -> dict[str, Any]:
+        return {"action_mask": self.problem.model.admissible[self._state].astype(np.int8)}
+
+    def render(self) -> Any:
+        """Return a text (``"ansi"``) or an image uint8 [height, width, 3] (``"rgb_array"``) that shows the state."""
+        if self.render_mode == "ansi":
+            return self._text()
+        return self._image() if self.render_mode == "rgb_array" else None
+
+    def _text(self) -> str:
+        model, layout = self.problem.model, self.problem.layout
+        if layout is None:
+            name = self._state if model.states is None else model.states[self._state]
+            return f"state {name} ({self._state + 1} of {model.n_states})"
+        width = len(layout[0])
+        lines = []
+        for i, row in enumerate(layout):
+            marked = [f"[{c}]" if i * width + j == self._state else f" {c} " for j, c in enumerate(row)]
+            lines.append("".join(marked).replace("  ", " ").replace("] ", "]").replace(" [", "[").rstrip())
+        if self._last is not None:
+            lines.append(f"({ACTIONS[self._last]})")
+        return "\n".join(lines)
+
+    def _image(self) -> Image:
+        """Return the map, or without one all states in rows of up to 16, with the player on the state."""
+        layout, n = self.problem.layout, self.problem.model.n_states
+        width = min(n, 16) if layout is None else len(layout[0])
+        cells = " " * n if layout is None else "".join(layout)
+        image = np.full(((n + width - 1) // width * CELL, width * CELL, 3), LINE, dtype=np.uint8)
+        for s in range(n):
+            i, j = (CELL * place for place in divmod(s, width))
+            image[i + 1 : i + CELL - 1, j + 1 : j + CELL - 1] = COLOURS[cells[s]]
+        y, x = (CELL * place + CELL / 2 - 0.5 for place in divmod(self._state, width))
+        down, across = np.ogrid[: image.shape[0], : image.shape[1]]
+        image[(down - y) ** 2 + (across - x) ** 2 <= (0.3 * CELL) ** 2] = PLAYER
+        return image
+
+
+def frozen_lake_env(render_mode: str | None = None, **options: Any) -> TabularEnv:
+    """Return :func:`prudent.envs.frozen_lake` as an environment.
+
+    >>> frozen_lake_env(p_h=0.2).action_space
+    Discrete(4)
+    """
+    return TabularEnv(frozen_lake(**options), render_mode)
+
+
+def inventory_env(render_mode: str | None = None, **options: Any) -> TabularEnv:
+    """Return :func:`prudent.envs.inventory` as an environment.
+
+    >>> inventory_env(capacity=5).observation_space
+    Discrete(6)
+    """
+    return TabularEnv(inventory(**options), render_mode)
+
+
+def random_model_env(render_mode: str | None = None, rng: Any = 0, **options: Any) -> TabularEnv:
+    """Return :func:`prudent.envs.random_model` as an environment; the same model for the same ``rng``.
+
+    >>> random_model_env(n_states=4).observation_space
+    Discrete(4)
+    """
+    return TabularEnv(random_model(rng=rng, **options), render_mode)
+
+
+class GymnasiumModel:
+    """The direct model of a Gymnasium environment about which nothing is known but its spaces and rewards.
+
+    ``env`` is an environment with Discrete spaces, or the id of one; ``rewards`` are the levels that its reward can
+    take. Every pair has a source of its own, whose outcome is a next state together with a level. One more state, the
+    last, stands for the end: it follows a step that terminates, and earns nothing.
+
+    >>> learned = GymnasiumModel("FrozenLake-v1", discount=0.95, rewards=(0, 1))
+    >>> learned.model
+    UncertainMDP(17 states, 4 actions, 68 sources, up to 34 outcomes, discount 0.95)
+    """
+
+    def __init__(self, env: Any, discount: float, rewards: Any = (0.0, 1.0)) -> None:
+        if isinstance(env, str):
+            try:
+                env = gymnasium.make(env)
+            except gymnasium.error.Error as fault:
+                raise ModelError(f"gymnasium cannot make {env!r}: {fault}") from fault
+        for kind in ("observation", "action"):
+            space = getattr(env, f"{kind}_space", None)
+            if not isinstance(space, gymnasium.spaces.Discrete):
+                raise ModelError(f"the {kind} space of {env} is {space}, expected a Discrete one")
+        self.env = env
+        self.levels = np.unique(finite_array(rewards, "rewards", ndim=1, error=ParameterError))
+        if not self.levels.size:
+            raise ParameterError("rewards must have at least one level, got none")
+        self._first = (int(env.observation_space.start), int(env.action_space.start))
+        n_states, n_actions = int(env.observation_space.n), int(env.action_space.n)
+        self.end = n_states
+        everywhere = np.tile(np.arange(n_states + 1), self.levels.size)  # outcome: level * (S + 1) + next state
+        next_state = np.broadcast_to(everywhere, (n_states + 1, n_actions, everywhere.size)).copy()
+        next_state[self.end] = -1
+        next_state[self.end, :, 0] = self.end
+        reward = np.broadcast_to(np.repeat(self.levels, n_states + 1), next_state.shape).copy()
+        reward[self.end] = 0.0
+        source = np.arange((n_states + 1) * n_actions).reshape(n_states + 1, n_actions)
+        self.model = UncertainMDP(source, next_state, reward, discount)
+
+    def state(self, observation: Any) -> int:
+        """Return the index of an observation."""
+        return int(observation) - self._first[0]
+
+    def action(self, index: int) -> int:
+        """Return the environment's own action with this index."""
+        return index + self._first[1]
+
+    def transition(self, observation: Any, reward: Any, terminated: bool) -> tuple[int, int]:
+        """Return next state and outcome of a step; a reward that is no level is a :class:`DataError`."""
+        level = int(np.searchsorted(self.levels, float(reward)))
+        if level == self.levels.size or self.levels[level] != float(reward):
+            known = ", ".join(f"{value:g}" for value in self.levels)
+            raise DataError(f"the reward is {float(reward)!r}, expected one of the levels {known}")
+        target = self.end if terminated else self.state(observation)
+        return target, level * (self.end + 1) + target
+
+
+class LinearBanditGym(gymnasium.Env[FloatArray, np.int64]):  # type: ignore[misc]
+    """Pull an arm in a context, see the reward and the next context; an episode is cut off after ``steps`` pulls.
+
+    Observations are contexts [D], actions arms 0..A-1; ``info["regret"]`` is what the best arm would have paid
+    more on average.
+    """
+
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": []}
+
+    def __init__(self, bandit: LinearBanditEnv, steps: int = 1000) -> None:
+        side = 1.0 / math.sqrt(bandit.dim) if bandit.bounded else 1.0
+        self.bandit = bandit
+        self.steps = whole_number(steps, "steps")
+        self.observation_space = gymnasium.spaces.Box(0.0, side, (bandit.dim,), np.float64)
+        self.action_space = gymnasium.spaces.Discrete(bandit.n_arms)
+        self._context = np.zeros(bandit.dim)
+        self._pulls = 0
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[FloatArray, dict[str, Any]]:
+        """Start an episode; return the first context."""
+        super().reset(seed=seed)
+        self._pulls = 0
+        draw_context(self.np_random, self.bandit.bounded, self._context)
+        return self._context.copy(), {}
+
+    def step(self, action: Any) -> tuple[FloatArray, float, bool, bool, dict[str, Any]]:
+        """Pull arm ``action``; return next context, reward, False, whether the episode is over, and the regret."""
+        if not self.action_space.contains(action):
+            raise DataError(f"action is {action!r}, expected an arm from 0 to {self.bandit.n_arms - 1}")
+        bandit = self.bandit
+        means = bandit.theta @ self._context
+        noise = draw_noise(self.np_random, bandit.bounded)
+        reward = reward_of(float(means[action]), noise, bandit.bounded, bandit.noise_sd)
+        regret = float(means.max() - means[action])
+        self._pulls += 1
+        draw_context(self.np_random, bandit.bounded, self._context)
+        return self._context.copy(), reward, False, self._pulls >= self.steps, {"regret": regret}
+
+
+def gaussian_bandit_env(steps: int = 1000, **options: Any) -> LinearBanditGym:
+    """Return :func:`gaussian_bandit` for Gymnasium."""
+    return LinearBanditGym(gaussian_bandit(**options), steps)
+
+
+def bounded_bandit_env(steps: int = 1000, **options: Any) -> LinearBanditGym:
+    """Return :func:`bounded_bandit` for Gymnasium."""
+    return LinearBanditGym(bounded_bandit(**options), steps)
+
+
+IDS = {
+    "prudent/FrozenLake-v0": "frozen_lake_env",
+    "prudent/Inventory-v0": "inventory_env",
+    "prudent/RandomModel-v0": "random_model_env",
+    "prudent/GaussianBandit-v0": "gaussian_bandit_env",
+    "prudent/BoundedBandit-v0": "bounded_bandit_env",
+}
+
+
+def register() -> None:
+    """Register our environments with Gymnasium; a second call does nothing.
+
+    >>> register()
+    >>> gymnasium.make("prudent/FrozenLake-v0", p_h=0.2).observation_space
+    Discrete(16)
+    """
+    for name, maker in IDS.items():
+        if name not in gymnasium.registry:
+            gymnasium.register(id=name, entry_point=f"{__name__}:{maker}")
+
+
+register()

@@ -1,0 +1,503 @@
+"""A model whose outcome probabilities are unknown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from .._support.checks import (
+    FloatArray,
+    IntArray,
+    finite_array,
+    first_index,
+    integer_array,
+    mask_array,
+    number_array,
+    positive,
+    require_shape,
+    whole_number,
+)
+from .._support.labels import Labels, Names, encode_each
+from .._support.tables import read_columns, read_numbers
+from ..errors import DataError, ModelError, ParameterError, PosteriorError, PrudentError
+from .builders import packed, read_pairs, tabulate
+from .frame import BoolArray, _admissible, _plural, _Tabular
+from .known import _ROW_SUM_TOLERANCE, MDP
+from .logs import add_log, cumulative_rows, first_impossible, walk
+
+__all__ = ["UncertainMDP"]
+
+
+class UncertainMDP(_Tabular):
+    """Known dynamics driven by sources whose distributions are not known.
+
+    Action a in state s draws an outcome k from source ``source[s, a]``, leads to ``next_state[s, a, k]`` and
+    earns ``reward[s, a, k]``.
+
+    Parameters
+    ----------
+    source : int [S, A], numbers 0..B-1, all of them used; -1 where the action is not admissible.
+    next_state : int [S, A, K]; -1 where the source has no such outcome. All pairs that share a source must
+        agree on which outcomes it has.
+    reward : [S, A, K], or [S, A] if it does not depend on the outcome. What is given where there is no
+        outcome is not looked at.
+    discount : in [0, 1).
+    states, actions : names, unique and hashable. Names 0, 1, ..., n-1 are the same as no names.
+    outcomes : B sequences of names, one for each outcome of the source.
+
+    Attributes
+    ----------
+    source : int64 [S, A].
+    next_state : int32 [S, A, K], -1 where there is no outcome.
+    reward : float64 [S, A, K], 0 where there is no outcome.
+    admissible : bool [S, A].
+    outcome_mask : bool [B, K], True where the source has the outcome.
+
+    Examples
+    --------
+    A coin of unknown bias decides whether the next state is 0 or 1, and pays for 1:
+
+    >>> model = UncertainMDP(source=[[0], [0]], next_state=[[[0, 1]], [[0, 1]]],
+    ...                      reward=[[[-1, 1]], [[-1, 1]]], discount=0.9)
+    >>> model
+    UncertainMDP(2 states, 1 action, 1 source, 2 outcomes, discount 0.9)
+    >>> model.mdp([[0.25, 0.75]]).reward.ravel()
+    array([0.5, 0.5])
+    """
+
+    _compared = ("discount", "states", "actions", "outcomes", "source", "next_state", "reward")
+
+    n_sources: int
+    n_outcomes: int
+    source: IntArray  # [S, A]
+    next_state: npt.NDArray[np.int32]  # [S, A, K]
+    reward: FloatArray  # [S, A, K]
+    outcome_mask: BoolArray  # [B, K]
+
+    def __init__(
+        self,
+        source: Any,
+        next_state: Any,
+        reward: Any,
+        discount: float,
+        *,
+        states: Names = None,
+        actions: Names = None,
+        outcomes: Sequence[Iterable[Hashable]] | None = None,
+    ) -> None:
+        self.source = np.array(integer_array(source, "source", ndim=2, error=ModelError), np.int64, order="C")
+        bad = self.source < -1
+        if bad.any():
+            value = self.source[bad][0]
+            raise ModelError(f"source{first_index(bad)} is {value}, expected 0 or more, or -1 if inadmissible")
+        self._frame(self.source >= 0, discount, states, actions)
+        numbers, first = np.unique(self.source[self.admissible], return_index=True)
+        self.n_sources = numbers.size
+        gap = numbers != np.arange(self.n_sources)
+        if gap.any():
+            raise ModelError(f"no pair uses source {np.argmax(gap)}, but there is a source {numbers[-1]}")
+        self.next_state = self._checked_next_state(next_state)
+        self.n_outcomes = self.next_state.shape[2]
+        exists = self.next_state >= 0
+        first = np.flatnonzero(self.admissible)[first]  # the first pair that uses each source
+        self.outcome_mask = exists.reshape(self.source.size, self.n_outcomes)[first]
+        self._check_shared_outcomes(exists, first)
+        self.reward = self._checked_reward(reward, exists)
+        self._outcome_labels = self._named_outcomes(outcomes)
+
+    def _checked_next_state(self, next_state: Any) -> npt.NDArray[np.int32]:
+        given = integer_array(next_state, "next_state", ndim=3, error=ModelError)
+        require_shape(given, "next_state", (*self.source.shape, given.shape[2]), "[S, A, K]", error=ModelError)
+        bad = ((given < -1) | (given >= self.n_states)) & self.admissible[:, :, None]
+        if bad.any():
+            wanted = f"a state from 0 to {self.n_states - 1}, or -1 for no such outcome"
+            raise ModelError(f"next_state{first_index(bad)} is {given[bad][0]}, expected {wanted}")
+        targets = np.array(given, dtype=np.int32, order="C")
+        targets[~self.admissible] = -1
+        return targets
+
+    def _check_shared_outcomes(self, exists: BoolArray, first: IntArray) -> None:
+        empty = ~self.outcome_mask.any(axis=1)
+        if empty.any():
+            b = int(np.argmax(empty))
+            raise ModelError(f"{self._pair(first[b])} has no outcome (source {b})")
+        odd = (exists != self.outcome_mask[self.source]) & self.admissible[:, :, None]
+        if odd.any():
+            pair, k = divmod(int(np.argmax(odd)), self.n_outcomes)
+            b = int(self.source.flat[pair])
+            having, lacking = (first[b], pair) if self.outcome_mask[b, k] else (pair, first[b])
+            raise ModelError(
+                f"outcome {k} of source {b} has a next state for {self._pair(having)} but none for "
+                f"{self._pair(lacking)}; pairs that share a source must share its outcomes"
+            )
+
+    def _checked_reward(self, reward: Any, exists: BoolArray) -> FloatArray:
+        given = number_array(reward, "reward", error=ModelError)
+        if given.ndim == 2:
+            require_shape(given, "reward", self.source.shape, "[S, A]", error=ModelError)
+            given = given[:, :, None]
+        else:
+            require_shape(given, "reward", exists.shape, "[S, A, K]", error=ModelError)
+        return finite_array(np.where(exists, given, 0.0), "reward", error=ModelError)
+
+    def _named_outcomes(self, outcomes: Sequence[Iterable[Hashable]] | None) -> list[Labels] | None:
+        if outcomes is None:
+            return None
+        if len(outcomes) != self.n_sources:
+            raise ModelError(f"outcomes has names for {len(outcomes)} sources, expected {self.n_sources}")
+        sizes = self.n_outcomes - np.argmax(self.outcome_mask[:, ::-1], axis=1)
+        labels = [
+            Labels(f"outcome of source {b}" if self.n_sources > 1 else "outcome", names, int(size))
+            for b, (names, size) in enumerate(zip(outcomes, sizes, strict=True))
+        ]
+        return labels if any(each.names is not None for each in labels) else None
+
+    @property
+    def outcomes(self) -> tuple[tuple[Hashable, ...], ...] | None:
+        """The names of the outcomes of each source, or None where they are just 0, 1, ..., K-1."""
+        if self._outcome_labels is None:
+            return None
+        return tuple(each.names or tuple(range(each.size)) for each in self._outcome_labels)
+
+    @classmethod
+    def direct(
+        cls,
+        reward: Any,
+        discount: float,
+        *,
+        support: Any = None,
+        admissible: Any = None,
+        states: Names = None,
+        actions: Names = None,
+    ) -> UncertainMDP:
+        """Return the model in which every row of the transition matrix is unknown (direct parametrisation).
+
+        Each pair has its own source, numbered s*A + a, whose outcome is the next state: K = S and
+        next_state[s, a, k] = k. If some pairs are inadmissible, the others are numbered in that order
+        without gaps. ``reward`` is [S, A], or [S, A, S] if it depends on the next state.
+
+        ``support``, bool [S, A, S], says which next states are possible at all: then the outcomes of a pair
+        are its possible next states in order, and K is the largest number of them.
+
+        >>> model = UncertainMDP.direct([[0.0, 1.0], [2.0, 3.0]], discount=0.9)
+        >>> model.source
+        array([[0, 1],
+               [2, 3]])
+        >>> model.next_state[1, 0]
+        array([0, 1], dtype=int32)
+        """
+        given = number_array(reward, "reward", error=ModelError)
+        if given.ndim not in (2, 3):
+            raise ModelError(f"reward must have the axes [S, A] or [S, A, S], got shape {given.shape}")
+        S, A = given.shape[:2]
+        if given.ndim == 3:
+            require_shape(given, "reward", (S, A, S), "[S, A, S]", error=ModelError)
+        allowed = _admissible(admissible, (S, A))
+        if support is None:
+            next_state = np.broadcast_to(np.arange(S, dtype=np.int32), (S, A, S))
+        else:
+            possible = mask_array(support, "support", (S, A, S), "[S, A, S]", error=ModelError)
+            possible &= allowed[:, :, None]
+            pairs, targets = np.nonzero(possible.reshape(S * A, S))
+            next_state = packed(pairs, targets, (S, A))
+            if given.ndim == 3:
+                given = np.take_along_axis(given, np.maximum(next_state, 0), axis=2)
+        return cls(_own_source(allowed), next_state, given, discount, states=states, actions=actions)
+
+    @classmethod
+    def from_mdp(cls, mdp: MDP) -> UncertainMDP:
+        """Return the direct model on the transitions that a known MDP has; their probabilities are forgotten.
+
+        >>> mdp = MDP([[[0.5, 0.5]], [[0.0, 1.0]]], reward=[0.0, 1.0], discount=0.9)
+        >>> UncertainMDP.from_mdp(mdp).next_state.tolist()
+        [[[0, 1]], [[1, -1]]]
+        """
+        if mdp.termination is not None:
+            pair = int(np.argmax(mdp.termination > 0.0))
+            raise ModelError(
+                f"{mdp._pair(pair)} ends the process with probability {mdp.termination.flat[pair]}, which an "
+                "uncertain model cannot; send such steps to an absorbing state with reward 0 instead"
+            )
+        return cls(
+            _own_source(mdp.admissible),
+            packed(mdp._pairs(), mdp.transition.indices, mdp.admissible.shape),
+            mdp.reward,
+            mdp.discount,
+            states=mdp.states,
+            actions=mdp.actions,
+        )
+
+    @classmethod
+    def from_dynamics(
+        cls,
+        dynamics: Callable[[Any, Any, Any], tuple[Any, float]],
+        states: Iterable[Hashable],
+        actions: Iterable[Hashable],
+        noise: Iterable[Hashable] | Mapping[Hashable, Iterable[Hashable]],
+        discount: float,
+        *,
+        source: Callable[[Any, Any], Hashable] | None = None,
+        admissible: Callable[[Any, Any], bool] | None = None,
+    ) -> UncertainMDP:
+        """Return the model of ``dynamics(state, action, noise) -> (next_state, reward)`` on your own labels.
+
+        ``noise`` lists the outcomes of the only source; or it maps the name of each source to its outcomes,
+        and ``source(state, action)`` names the one that acts. Sources are numbered in the order of the
+        mapping. ``admissible(state, action)`` says which actions are allowed (default: all).
+
+        Inventory control with unknown demand:
+
+        >>> def day(stock, order, demand):
+        ...     sold = min(stock + order, demand)
+        ...     return stock + order - sold, 5.0 * sold - 2.0 * order
+        >>> UncertainMDP.from_dynamics(day, states=range(11), actions=range(6), noise=range(8), discount=0.95,
+        ...                            admissible=lambda stock, order: stock + order <= 10)
+        UncertainMDP(11 states, 6 actions, 15 inadmissible pairs, 1 source, 8 outcomes, discount 0.95)
+        """
+        sources = dict(noise) if isinstance(noise, Mapping) else {"noise": noise}
+        if len(sources) != 1 and source is None:
+            raise ModelError(f"noise has {len(sources)} sources; source(state, action) must say which one acts")
+        drawn = {name: tuple(values) for name, values in sources.items()}
+        only = next(iter(drawn), None)
+        places, moves = tuple(states), tuple(actions)
+        arrays = tabulate(
+            dynamics, places, moves, drawn, source or (lambda s, a: only), admissible or (lambda s, a: True)
+        )
+        return cls(*arrays, discount, states=places, actions=moves, outcomes=list(drawn.values()))
+
+    @classmethod
+    def from_table(cls, table: Any, discount: float, *, states: Names = None, actions: Names = None) -> UncertainMDP:
+        """Return the model of a long table of known dynamics.
+
+        Its columns are state, action, outcome, next_state, reward and optionally source: a DataFrame, a dict
+        of columns, a structured array, or rows of values in that order. Without sources, one drives every
+        pair. Pairs that are not listed are inadmissible. The labels of states, actions, sources, and of the
+        outcomes of each source become indices as in ``MDP.from_table``.
+
+        >>> rows = [("up", "bet", "win", "up", 1.0), ("up", "bet", "loss", "down", -1.0),
+        ...         ("down", "bet", "win", "up", 1.0), ("down", "bet", "loss", "down", -1.0)]
+        >>> model = UncertainMDP.from_table(rows, discount=0.9)
+        >>> model.outcomes
+        (('loss', 'win'),)
+        >>> model.compatible("up", "bet", "down")
+        array([0])
+        """
+        needed = ("state", "action", "outcome", "next_state", "reward")
+        columns = read_columns(table, needed, ("source",), table="table", error=ModelError)
+        (s, a, target), by_state, by_action = read_pairs(columns, states, actions)
+        reward = read_numbers(columns["reward"], "reward", table="table", error=ModelError)
+        b = np.zeros_like(s)
+        if "source" in columns:
+            names = Labels.learn("source", columns["source"])
+            b = names.encode(columns["source"], "source", table="table", error=ModelError)
+        seen: list[list[Hashable]] = [[] for _ in range(int(b.max()) + 1)]
+        for number, outcome in zip(b.tolist(), columns["outcome"].tolist(), strict=True):
+            seen[number].append(outcome)
+        labels = [Labels.learn("outcome", outcomes) for outcomes in seen]
+        k = encode_each(labels, b, columns["outcome"], "outcome", table="table", error=ModelError)
+
+        shape = (by_state.size, by_action.size, max(each.size for each in labels))
+        pair = s * shape[1] + a
+        _, first, of_pair = np.unique(pair, return_index=True, return_inverse=True)
+        mixed = b[first][of_pair] != b
+        if mixed.any():
+            row = int(np.argmax(mixed))
+            value = columns["source"].tolist()[row]
+            raise ModelError(f"table row {row}: source is {value!r}, unlike in the first row of the same pair")
+        _, once = np.unique(pair * shape[2] + k, return_index=True)
+        if once.size < k.size:
+            row = int(np.setdiff1d(np.arange(k.size), once)[0])
+            value = columns["outcome"].tolist()[row]
+            raise ModelError(f"table row {row}: outcome is {value!r}, which this pair has already")
+        source = np.full(shape[:2], -1, dtype=np.int64)
+        next_state, rewards = np.full(shape, -1, dtype=np.int32), np.zeros(shape)
+        source[s, a] = b
+        next_state[s, a, k] = target
+        rewards[s, a, k] = reward
+        outcomes = [each.names or range(each.size) for each in labels]
+        return cls(
+            source,
+            next_state,
+            rewards,
+            discount,
+            states=by_state.names,
+            actions=by_action.names,
+            outcomes=outcomes,
+        )
+
+    def mdp(self, theta: Any) -> MDP:
+        """Return the MDP in which source b draws its outcomes with probabilities ``theta[b]``, theta [B, K].
+
+        Outcomes that lead to the same state add up; the reward is the mean over the outcomes.
+
+        >>> UncertainMDP.direct([[1.0], [0.0]], discount=0.5).mdp([[0.25, 0.75], [1.0, 0.0]]).dense()[0]
+        array([[0.25, 0.75]])
+        """
+        drawn = self._distributions(theta)[self.source]  # [S, A, K]
+        exists = self.next_state >= 0
+        ends = np.cumsum(np.count_nonzero(exists, axis=2))  # of the rows of the matrix
+        rows = (drawn[exists], self.next_state[exists], np.concatenate(([0], ends)))
+        return MDP(
+            sparse.csr_array(rows, shape=(self.source.size, self.n_states)),
+            np.einsum("sak,sak->sa", drawn, self.reward),
+            self.discount,
+            admissible=self.admissible,
+            states=self.states,
+            actions=self.actions,
+        )
+
+    def _distributions(self, theta: Any) -> FloatArray:
+        rows = self._of_outcomes(theta, "theta", ModelError)
+        total = rows.sum(axis=1)
+        off = np.abs(total - 1.0) > _ROW_SUM_TOLERANCE
+        if off.any():
+            raise ModelError(f"theta{first_index(off)} sums to {float(total[off][0])!r}, expected 1")
+        return rows
+
+    def _of_outcomes(self, values: Any, name: str, error: type[PrudentError]) -> FloatArray:
+        """Return non-negative numbers [B, K] that are zero where a source has no such outcome."""
+        array = finite_array(values, name, ndim=2, error=error)
+        require_shape(array, name, self.outcome_mask.shape, "[B, K]", error=error)
+        for bad, wanted in (
+            (array < 0.0, "a number that is not negative"),
+            ((array > 0.0) & ~self.outcome_mask, "0: this source has no such outcome"),
+        ):
+            if bad.any():
+                raise error(f"{name}{first_index(bad)} is {array[bad][0]}, expected {wanted}")
+        return array
+
+    def prior(self, count: float = 1.0) -> FloatArray:
+        """Return Dirichlet counts [B, K]: ``count`` for every outcome a source has, 0 elsewhere.
+
+        >>> UncertainMDP.direct([[1.0], [0.0]], discount=0.5).prior()
+        array([[1., 1.],
+               [1., 1.]])
+        """
+        return np.where(self.outcome_mask, positive(count, "count"), 0.0)
+
+    def compatible(self, state: Hashable, action: Hashable, next_state: Hashable) -> IntArray:
+        """Return the outcomes that lead from ``state`` by ``action`` to ``next_state``; there may be none.
+
+        >>> UncertainMDP([[0]], next_state=[[[0, 0, -1]]], reward=[[1.0]], discount=0.5).compatible(0, 0, 0)
+        array([0, 1])
+        """
+        s, a, target = self.state_index(state), self.action_index(action), self.state_index(next_state)
+        if not self.admissible[s, a]:
+            raise ParameterError(f"{self._pair(s * self.n_actions + a)} is not admissible")
+        return np.flatnonzero(self.next_state[s, a] == target)
+
+    def count(self, log: Any, prior: Any, *, indices: bool = False) -> FloatArray:
+        """Return the Dirichlet counts [B, K] after a log of transitions: ``prior`` [B, K] plus what was seen.
+
+        The log has rows (state, action, next_state) or (state, action, next_state, outcome): tuples, an array
+        [M, 3] or [M, 4], or a DataFrame or dict with these columns. What has a name goes by its name, unless
+        ``indices=True``: then everything goes by index, as in a log made by ``simulate``. An outcome of None,
+        NaN or -1 was not observed.
+
+        If the outcome is known, or only one leads to the next state, the counts are those of the exact
+        posterior. If several do, the count of 1 is split over them in proportion to their posterior means
+        given the rows before: an approximation, which depends on the order of the rows. If any row is
+        impossible, a ``DataError`` names it and nothing is counted.
+
+        >>> model = UncertainMDP.direct([[0.0], [1.0]], discount=0.9)
+        >>> model.count([(0, 0, 1), (1, 0, 1), (1, 0, 0)], prior=model.prior())
+        array([[1., 2.],
+               [2., 2.]])
+        """
+        counts = self._of_outcomes(prior, "prior", PosteriorError).copy()
+        rows = self._read_log(log, indices)
+        row = first_impossible(self.source, self.next_state, counts, rows)
+        if row >= 0:
+            raise DataError(f"log row {row}: {self._why_impossible(rows[row])}")
+        add_log(self.source, self.next_state, counts, rows)
+        return counts
+
+    def _read_log(self, log: Any, by_index: bool) -> IntArray:
+        """Return the log as indices, int64 [M, 4], with -1 for an outcome that was not observed."""
+        needed = ("state", "action", "next_state")
+        columns = read_columns(log, needed, ("outcome",), table="log", error=DataError)
+        labels = [self._state_labels, self._action_labels, self._state_labels]
+        if by_index:
+            labels = [Labels(each.what, None, each.size) for each in labels]
+        rows = np.full((columns["state"].size, 4), -1, dtype=np.int64)
+        for i, what in enumerate(needed):
+            rows[:, i] = labels[i].encode(columns[what], what, table="log", error=DataError)
+        b = self.source[rows[:, 0], rows[:, 1]]
+        if (b < 0).any():
+            row = int(np.argmax(b < 0))
+            pair = self._pair(rows[row, 0] * self.n_actions + rows[row, 1])
+            raise DataError(f"log row {row}: {pair} is not admissible")
+        if "outcome" in columns:
+            told: dict[str, Any] = {"table": "log", "error": DataError, "gaps": True}
+            if by_index or self._outcome_labels is None:
+                rows[:, 3] = Labels("outcome", None, self.n_outcomes).encode(columns["outcome"], "outcome", **told)
+            else:
+                rows[:, 3] = encode_each(self._outcome_labels, b, columns["outcome"], "outcome", **told)
+        return rows
+
+    def _why_impossible(self, row: IntArray) -> str:
+        s, a, target, k = row.tolist()
+        pair, arrival = self._pair(s * self.n_actions + a), self._state_labels.show(target)
+        b, leads = int(self.source[s, a]), self.next_state[s, a]
+        if k < 0:
+            if (leads == target).any():
+                return f"{pair} leads to {arrival} only by outcomes whose prior count is 0"
+            return f"{pair} never leads to {arrival}"
+        outcome = f"outcome {k}" if self._outcome_labels is None else self._outcome_labels[b].show(k)
+        if leads[k] < 0:
+            return f"{pair} has no {outcome}"
+        if leads[k] != target:
+            return f"{pair} leads by {outcome} to {self._state_labels.show(int(leads[k]))}, not to {arrival}"
+        return f"{pair} leads to {arrival} by {outcome}, whose prior count is 0"
+
+    def simulate(
+        self,
+        theta: Any,
+        policy: Any,
+        steps: int,
+        state: int = 0,
+        rng: np.random.Generator | int | None = None,
+    ) -> IntArray:
+        """Return a log int64 [M, 4] of one trajectory: rows (state, action, next_state, outcome), as indices.
+
+        Sources draw from ``theta`` [B, K]; ``policy`` [S] gives the action in each state; ``state`` is the
+        index of the first. From the same seed, a longer log begins with the shorter one. Count it with
+        ``count(log, prior, indices=True)``, or plainly if the model has no names.
+
+        >>> model = UncertainMDP.direct([[0.0], [1.0]], discount=0.9)
+        >>> model.simulate([[0.0, 1.0], [1.0, 0.0]], policy=[0, 0], steps=3)
+        array([[0, 0, 1, 1],
+               [1, 0, 0, 0],
+               [0, 0, 1, 1]])
+        """
+        probabilities = self._distributions(theta)
+        chosen = self._checked_policy(policy)
+        start = Labels("state", None, self.n_states).index(state)
+        uniforms = np.random.default_rng(rng).random(whole_number(steps, "steps", 0))
+        log = np.empty((uniforms.size, 4), dtype=np.int64)
+        walk(self.source, self.next_state, cumulative_rows(probabilities), chosen, uniforms, start, log)
+        return log
+
+    def _checked_policy(self, policy: Any) -> IntArray:
+        chosen = np.array(integer_array(policy, "policy", ndim=1, error=ParameterError), dtype=np.int64)
+        require_shape(chosen, "policy", (self.n_states,), "[S]", error=ParameterError)
+        bad = (chosen < 0) | (chosen >= self.n_actions)
+        bad |= ~self.admissible[np.arange(self.n_states), np.where(bad, 0, chosen)]
+        if bad.any():
+            value, state = chosen[bad][0], self._state_labels.show(int(np.argmax(bad)))
+            raise ParameterError(f"policy{first_index(bad)} is {value}, expected an admissible action of {state}")
+        return chosen
+
+    def __repr__(self) -> str:
+        most = "" if self.outcome_mask.all() else "up to "
+        parts = [*self._size(), _plural(self.n_sources, "source"), most + _plural(self.n_outcomes, "outcome")]
+        return f"UncertainMDP({', '.join(parts)}, discount {self.discount})"
+
+
+def _own_source(admissible: BoolArray) -> IntArray:
+    """Return source numbers [S, A] that give every admissible pair its own."""
+    return np.where(admissible, np.cumsum(admissible).reshape(admissible.shape) - 1, -1)

@@ -1,0 +1,8 @@
+"""Planning: Bellman operators, solvers with a certificate, and the Bayesian risk MDP."""
+
+from __future__ import annotations
+
+from .brmdp import BayesianRiskMDP
+from .solver import Solution, evaluate, solve
+
+__all__ = ["BayesianRiskMDP", "Solution", "evaluate", "solve"]

@@ -1,0 +1,177 @@
+"""The Bayesian risk MDP: a model, a posterior and a dial, solved exactly or by posterior draws."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .._numerics.compile import default_threads
+from .._support.checks import FloatArray, finite_array, first_index, generator, risk_level, whole_number
+from ..errors import ModelError, ParameterError, PosteriorError
+from ..models.known import MDP
+from ..models.uncertain import UncertainMDP
+from ..posteriors.dirichlet import DirichletPosterior
+from ..posteriors.scalar import BetaPosterior, NormalPosterior
+from ..risk import CVaR, RiskMeasure
+from .operators import ExactOperator, ExpectedOperator, Operator, SampledOperator
+from .solver import Options, Solution, solve_operator
+
+__all__ = ["BayesianRiskMDP"]
+
+
+ROUGH = 1e-6  # tolerance of the first guess
+
+
+class BayesianRiskMDP:
+    """A Bayesian risk MDP: a model whose probabilities have a posterior, valued by the risk of that posterior.
+
+    The value of a policy obeys V(s) = rho( r(s, pi(s)) + gamma E[V(s')] ), the risk rho being taken over the posterior
+    of the model at every step (the paper's Bayesian-risk Bellman equation); the optimal value maximises over
+    actions as well. By default rho is CVaR_alpha and evaluated exactly.
+
+    Parameters
+    ----------
+    model : the known part, :class:`UncertainMDP`.
+    posterior : :class:`DirichletPosterior`, or its counts [B, K].
+    alpha : risk level in [0, 1); 0 is risk-neutral (the posterior mean).
+    risk : another measure on posterior draws instead of CVaR_alpha, e.g. ``VaR(0.9)``; needs ``draws``.
+    reward_posterior : unknown mean rewards [S, A], :class:`NormalPosterior` or :class:`BetaPosterior`, which
+        are added to the rewards of the model; needs ``draws``.
+
+    >>> model = UncertainMDP.direct([[0.0, 0.1], [1.0, 0.0]], discount=0.9)
+    >>> posterior = DirichletPosterior([[8, 2], [1, 1], [5, 5], [9, 1]])
+    >>> bold, careful = (BayesianRiskMDP(model, posterior, alpha).solve() for alpha in (0.0, 0.9))
+    >>> bold.policy, careful.policy
+    (array([1, 0]), array([1, 0]))
+    >>> bool((careful.value < bold.value).all())
+    True
+    """
+
+    def __init__(
+        self,
+        model: UncertainMDP,
+        posterior: DirichletPosterior | Any,
+        alpha: float | None = None,
+        *,
+        risk: RiskMeasure | None = None,
+        reward_posterior: NormalPosterior | BetaPosterior | None = None,
+    ) -> None:
+        if not isinstance(model, UncertainMDP):
+            hint = "; a known model has no posterior, use prudent.solve" if isinstance(model, MDP) else ""
+            raise ModelError(f"expected an UncertainMDP, got {type(model).__name__}{hint}")
+        if (alpha is None) == (risk is None):
+            raise ParameterError("give either a risk level alpha or a risk measure, and not both")
+        self.model = model
+        self.posterior = posterior if isinstance(posterior, DirichletPosterior) else DirichletPosterior(posterior)
+        self.alpha = None if alpha is None else risk_level(alpha)
+        self.risk: RiskMeasure
+        if alpha is not None:
+            self.risk = CVaR(alpha)
+        elif isinstance(risk, RiskMeasure):
+            self.risk = risk
+        else:
+            raise ParameterError(f"risk must be a risk measure such as CVaR(0.9), got {risk!r}")
+        self.reward_posterior = reward_posterior
+        self._check_posteriors()
+
+    def _check_posteriors(self) -> None:
+        counts, mask = self.posterior.counts, self.model.outcome_mask
+        if counts.shape != mask.shape:
+            raise PosteriorError(f"posterior has counts of shape {counts.shape}, the model needs [B, K] = {mask.shape}")
+        stray = (counts > 0.0) & ~mask
+        if stray.any():
+            b, k = (int(i) for i in np.argwhere(stray)[0])
+            raise PosteriorError(f"counts[{b}, {k}] is {counts[b, k]}, but source {b} has no outcome {k} in the model")
+        if self.reward_posterior is not None:
+            shape = self.reward_posterior.mean().shape
+            expected = (self.model.n_states, self.model.n_actions)
+            if shape != expected:
+                raise PosteriorError(f"reward_posterior has shape {shape}, the model needs [S, A] = {expected}")
+
+    def solve(
+        self,
+        draws: int | Any = None,
+        rng: Any = None,
+        *,
+        tol: float | None = None,
+        method: str = "newton",
+        sweeps: int | None = None,
+        start: Any = None,
+        max_iterations: int | None = None,
+        threads: int | None = None,
+    ) -> Solution:
+        """Return the optimal Bayesian-risk values and policy, certified to ``tol``.
+
+        ``draws=None`` evaluates CVaR exactly. An int asks for that many posterior draws from ``rng`` (the paper's
+        approximate operator; the certificate is then about the fixed point for these draws), an array [N, B, K] gives
+        the draws themselves. Other options as for :func:`prudent.solve`.
+        """
+        options = Options(tol, method, sweeps, start, max_iterations)
+        return self._fixed_point(None, draws, rng, threads, options)
+
+    def evaluate(
+        self,
+        policy: Any,
+        draws: int | Any = None,
+        rng: Any = None,
+        *,
+        tol: float | None = None,
+        method: str = "newton",
+        sweeps: int | None = None,
+        start: Any = None,
+        max_iterations: int | None = None,
+        threads: int | None = None,
+    ) -> Solution:
+        """Return the Bayesian-risk values of ``policy`` [S]; options as for :meth:`solve`."""
+        options = Options(tol, method, sweeps, start, max_iterations)
+        return self._fixed_point(policy, draws, rng, threads, options)
+
+    def _check_draws(self, theta: FloatArray) -> None:
+        sums = theta.sum(axis=2)
+        off = abs(sums - 1.0) > 1e-9
+        if off.any():
+            raise PosteriorError(f"draws{first_index(off)} sums to {sums[off][0]:.12g}, expected 1")
+        stray = (theta < 0.0) | ((theta > 0.0) & ~self.model.outcome_mask)
+        if stray.any():
+            raise PosteriorError(
+                f"draws{first_index(stray)} is {theta[stray][0]}: negative, or no outcome of that source in the model"
+            )
+
+    def _fixed_point(self, policy: Any, draws: Any, rng: Any, threads: Any, options: Options) -> Solution:
+        operator = self._operator(draws, rng, threads)
+        guess = None
+        if options.method == "newton" and options.sweeps is None and options.start is None:
+            # the values under the posterior mean are cheap, close, and good enough at a rough tolerance
+            guess = solve_operator(self._mean_operator(), self.model, policy, Options(tol=ROUGH)).value
+        return solve_operator(operator, self.model, policy, options, guess)
+
+    def _mean_operator(self) -> ExpectedOperator:
+        model = self.model
+        theta = self.posterior.mean()
+        return ExpectedOperator.of_outcomes(model.source, model.next_state, model.reward, model.discount, theta)
+
+    def _operator(self, draws: Any, rng: Any, threads: int | None) -> Operator:
+        model = self.model
+        known = (model.source, model.next_state, model.reward, model.discount)
+        workers = default_threads() if threads is None else whole_number(threads, "threads")
+        if draws is None:
+            if self.reward_posterior is not None:
+                raise ParameterError("unknown rewards have no exact operator; give draws, e.g. draws=1000")
+            if self.alpha is None:
+                raise ParameterError(f"only CVaR has an exact operator; give draws for {self.risk!r}, e.g. draws=1000")
+            if self.alpha == 0.0:
+                return self._mean_operator()
+            return ExactOperator(*known, self.posterior.counts, self.alpha, workers)
+        random = generator(rng)
+        if np.ndim(draws) == 0:
+            theta = self.posterior.sample(whole_number(draws, "draws"), random)
+        else:
+            theta = finite_array(draws, "draws", ndim=3, error=PosteriorError)
+            if theta.shape[0] == 0 or theta.shape[1:] != model.outcome_mask.shape:
+                raise PosteriorError(
+                    f"draws has shape {theta.shape}, expected [N, B, K] = (N, {model.n_sources}, {model.n_outcomes})"
+                )
+            self._check_draws(theta)
+        rewards = None if self.reward_posterior is None else self.reward_posterior.sample(theta.shape[0], random)
+        return SampledOperator(*known, theta, self.risk, rewards, workers)

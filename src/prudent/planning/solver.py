@@ -1,0 +1,417 @@
+"""Solvers with a certificate: value iteration and safeguarded Newton.
+
+Let T be a Bellman operator of :mod:`prudent.planning.operators`, for control or for a fixed policy: monotone, and
+shifted by gamma sigma c when c is added to V, where sigma, the row sum, lies in [sigma_min, sigma_max] (exactly one
+unless the model terminates). With lo, hi the extremes of TV - V and g = gamma sigma, the fixed point obeys MacQueen's
+bounds
+
+    TV + lower <= V* <= TV + upper,      upper = hi g/(1 - g),   lower = lo g/(1 - g),
+
+with sigma_max where that widens the bounds and sigma_min elsewhere. A solution is the middle of these bounds, and
+``error_bound`` half their distance plus what rounding can add: the operator's own error eta enters as
+eta/(1 - gamma). The bound holds for the fixed point of the numbers as given. It cannot fall below a floor of about
+eta/(1 - gamma), and a solver that meets the floor stops there and says so.
+
+Value iteration repeats V <- TV, for a number of sweeps (as the paper does) or until the bound meets a tolerance.
+
+Newton solves the chain that touches T at V (greedy actions and, under CVaR, the outcome probabilities of the
+tail). For a known model that is policy iteration. A max-min problem has no global guarantee, so Newton may lapse a
+few times in a row, never far above the best point so far; then sweeps from that point, which always contract, take
+over for a while. Actions that the bounds prove suboptimal are dropped along the way. Chains of up to
+``DENSE`` states are solved directly, larger ones by BiCGStab, started from V, to a fraction of the current distance.
+"""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from .._numerics.krylov import chain_values
+from .._support.checks import FloatArray, IntArray, finite_array, index_array, positive, whole_number
+from .._support.progress import Progress
+from ..errors import ConvergenceWarning, ModelError, ParameterError
+from ..models.known import MDP
+from ..models.uncertain import UncertainMDP
+from .operators import EPS, ExpectedOperator, Operator, greedy, keep_close
+
+if TYPE_CHECKING:
+    import xarray
+
+__all__ = ["Options", "Solution", "evaluate", "solve", "solve_operator"]
+
+
+DIGITS = 1e-10  # of the largest value: the tolerance unless told
+
+
+DENSE = 300  # chains of up to this many states are solved by elimination
+
+
+LAPSES = 5  # Newton steps in a row that may fail to improve on the best point
+
+
+UPHILL = 10.0  # and by how much they may lie above it
+
+
+INNER = 0.01  # a Krylov solve stops at this fraction of the outer residual: more would be lost in the next step
+
+
+KRYLOV_CAP = 2_000  # matrix products in one such solve
+
+
+CAP = {"newton": 1_000, "value_iteration": 1_000_000}
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """A value function with its certificate, as :func:`solve` and :class:`BayesianRiskMDP` return it."""
+
+    value: FloatArray  # [S]
+    policy: IntArray  # [S] the greedy action, or the policy that was evaluated
+    q: FloatArray  # [S, A] one step ahead of value; minus infinity where an action is not admissible
+    residual: float  # largest |TV - V| where the solver stopped, V shifted to the middle of its bounds
+    error_bound: float  # certified: no entry of value is further than this from the fixed point
+    iterations: int  # backups of the whole model
+    converged: bool  # error_bound <= tol; with a given number of sweeps: the sweeps were done
+    message: str  # why the solver stopped
+    states: tuple[Any, ...] | None = None
+    actions: tuple[Any, ...] | None = None
+
+    @property
+    def policy_names(self) -> tuple[Any, ...]:
+        """The policy by the names of its actions (numbers where actions have no names)."""
+        return tuple(int(a) if self.actions is None else self.actions[a] for a in self.policy)
+
+    def to_xarray(self) -> xarray.Dataset:
+        """Return value, policy and q labelled by state and action, the certificate as attributes."""
+        import xarray
+
+        states = np.arange(self.value.size) if self.states is None else _labels(self.states)
+        actions = np.arange(self.q.shape[1]) if self.actions is None else _labels(self.actions)
+        return xarray.Dataset(
+            {
+                "value": ("state", self.value),
+                "policy": ("state", actions[self.policy]),
+                "q": (("state", "action"), self.q),
+            },
+            coords={"state": states, "action": actions},
+            attrs={
+                "residual": self.residual,
+                "error_bound": self.error_bound,
+                "iterations": self.iterations,
+                "converged": int(self.converged),
+                "message": self.message,
+            },
+        )
+
+    def __repr__(self) -> str:
+        return (
+            f"Solution({self.value.size} states, value {self.value.min():.6g} to {self.value.max():.6g}, "
+            f"error bound {self.error_bound:.2g}, {self.message})"
+        )
+
+
+def solve(
+    mdp: MDP,
+    tol: float | None = None,
+    *,
+    method: str = "newton",
+    sweeps: int | None = None,
+    start: Any = None,
+    max_iterations: int | None = None,
+) -> Solution:
+    """Return the optimal values and policy of a known model, certified to ``tol``.
+
+    ``tol`` bounds the error of every value; by default it is ten digits of the largest one. ``method`` is
+    ``"newton"`` (policy iteration that stops on certified bounds) or ``"value_iteration"``; ``sweeps`` asks for
+    exactly that many sweeps of value iteration instead of a tolerance. ``start`` [S] is a first guess. A solver that
+    stops at ``max_iterations`` backups warns.
+
+    >>> machine = MDP([[[0.9, 0.1], [1.0, 0.0]], [[0.0, 1.0], [1.0, 0.0]]], [[5.0, 4.0], [0.0, -3.0]], discount=0.9)
+    >>> solution = solve(machine)
+    >>> solution.policy, solution.value.round(6)
+    (array([0, 1]), array([43.394495, 36.055046]))
+    """
+    return solve_operator(_known(mdp), mdp, None, Options(tol, method, sweeps, start, max_iterations))
+
+
+def evaluate(
+    mdp: MDP,
+    policy: Any,
+    tol: float | None = None,
+    *,
+    method: str = "newton",
+    sweeps: int | None = None,
+    start: Any = None,
+    max_iterations: int | None = None,
+) -> Solution:
+    """Return the values of ``policy`` [S] in a known model, certified to ``tol``; options as for :func:`solve`.
+
+    >>> evaluate(MDP([[[1.0], [1.0]]], [[1.0, 2.0]], discount=0.5), [0]).value
+    array([2.])
+    """
+    return solve_operator(_known(mdp), mdp, policy, Options(tol, method, sweeps, start, max_iterations))
+
+
+def _known(mdp: MDP) -> ExpectedOperator:
+    if not isinstance(mdp, MDP):
+        hint = "; use BayesianRiskMDP(model, posterior, alpha)" if isinstance(mdp, UncertainMDP) else ""
+        raise ModelError(f"expected an MDP, got {type(mdp).__name__}{hint}")
+    operator = ExpectedOperator(mdp.transition, mdp.reward, mdp.discount)
+    operator.row_sums = mdp.row_sums
+    return operator
+
+
+@dataclass(frozen=True)
+class Options:
+    """How to solve; see :func:`solve` for the meaning of each."""
+
+    tol: float | None = None
+    method: str = "newton"
+    sweeps: int | None = None
+    start: Any = None
+    max_iterations: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.tol is not None:
+            positive(self.tol, "tol")
+        if self.method not in CAP:
+            raise ParameterError(f"method must be one of {', '.join(map(repr, CAP))}, got {self.method!r}")
+        if self.sweeps is not None:
+            whole_number(self.sweeps, "sweeps")
+        if self.max_iterations is not None:
+            whole_number(self.max_iterations, "max_iterations")
+
+    def first(self, n_states: int, default: FloatArray | None = None) -> FloatArray:
+        """Return a copy of the value function to start from."""
+        if self.start is None:
+            return np.zeros(n_states) if default is None else default
+        start = finite_array(self.start, "start", ndim=1, error=ParameterError)
+        if start.size != n_states:
+            raise ParameterError(f"start has {start.size} values, the model has {n_states} states")
+        return start.copy()
+
+
+def solve_operator(
+    operator: Operator,
+    model: MDP | UncertainMDP,
+    policy: Any,
+    options: Options,
+    default_start: FloatArray | None = None,
+) -> Solution:
+    """Return the fixed point of ``operator`` on ``model``, for control or (``policy`` [S]) evaluation."""
+    actions = None if policy is None else _checked_policy(policy, model)
+    value = options.first(model.n_states, default_start)
+    iteration = _Iteration(operator, model.admissible, actions)
+    if options.sweeps is not None:
+        end = iteration.sweep(value, options.sweeps)
+    else:
+        cap = options.max_iterations or CAP[options.method]
+        end = iteration.to_tolerance(value, options.tol, cap, newton=options.method == "newton")
+    if not end.converged and end.capped:
+        warnings.warn(end.message, ConvergenceWarning, stacklevel=3)
+    at = end.point
+    return Solution(
+        value=at.swept + end.shift,
+        policy=at.actions,
+        q=iteration.q_at(at) + end.shift,
+        residual=at.residual,
+        error_bound=end.error,
+        iterations=end.iterations,
+        converged=end.converged,
+        message=end.message,
+        states=model.states,
+        actions=model.actions,
+    )
+
+
+class _Point(NamedTuple):
+    """A value function V and what one backup told about the fixed point."""
+
+    value: FloatArray  # [S] V
+    swept: FloatArray  # [S] TV
+    actions: IntArray  # [S] greedy at V
+    lower: float  # TV + lower <= V* <= TV + upper, were it not for rounding
+    upper: float
+    noise: float  # what rounding can add to the distance from V*
+    residual: float
+
+    @property
+    def width(self) -> float:
+        return self.upper - self.lower
+
+    @property
+    def middle(self) -> float:
+        return 0.5 * (self.lower + self.upper)
+
+    @property
+    def error(self) -> float:
+        return 0.5 * self.width + self.noise
+
+
+class _End(NamedTuple):
+    """Where an iteration stopped, and why."""
+
+    point: _Point
+    shift: float
+    error: float
+    iterations: int
+    converged: bool
+    capped: bool
+    message: str
+
+
+class _Iteration:
+    """Repeated backups of one operator, for control or for one policy."""
+
+    def __init__(self, operator: Operator, admissible: npt.NDArray[np.bool_], actions: IntArray | None) -> None:
+        self.operator = operator
+        self.fixed = actions
+        n_states, n_actions = admissible.shape
+        self.first_pair = np.arange(0, n_states * n_actions, n_actions)
+        self.admissible = admissible
+        self.every_pair = np.flatnonzero(admissible) if actions is None else self.first_pair + actions
+        self.pairs = self.every_pair.copy()  # those still in the running
+        self.q = np.full(admissible.shape, -np.inf)
+        self.iterations = 0
+        least, greatest = (operator.discount * s for s in operator.row_sums)
+        self.narrow, self.wide = least / (1.0 - least), greatest / (1.0 - greatest)
+        self.contraction = greatest
+        self.conservative = operator.row_sums[0] > 1.0 - 1e-8
+
+    def at(self, value: FloatArray) -> _Point:
+        """Back ``value`` up once and bound the fixed point."""
+        self.iterations += 1
+        eta = self.operator.backup(value, self.pairs, self.q.reshape(-1))
+        widest_gap = 0.0
+        if self.fixed is None:
+            swept, actions = np.empty(value.size), np.empty(value.size, np.int64)
+            widest_gap = greedy(self.q, swept, actions)
+        else:
+            swept, actions = self.q.reshape(-1)[self.pairs], self.fixed
+        change = swept - value
+        low, high = float(change.min()), float(change.max())
+        eta += EPS * (float(abs(swept).max()) + max(abs(low), abs(high)))
+        lower = low * (self.wide if low < 0.0 else self.narrow)
+        upper = high * (self.wide if high > 0.0 else self.narrow)
+        noise = eta * (1.0 + self.wide) + 2.0 * EPS * max(abs(lower), abs(upper))
+        residual = 0.5 * (high - low) if self.conservative else max(abs(low), abs(high))
+        point = _Point(value, swept, actions, lower, upper, noise, residual)
+        # Q* <= Q + upper and V* >= TV + lower: actions further apart than that are suboptimal for good
+        enough = point.width + 2.0 * noise
+        if widest_gap > enough:
+            kept = keep_close(self.q, swept, enough, self.pairs)
+            self.pairs = self.pairs[:kept]
+        return point
+
+    def q_at(self, point: _Point) -> FloatArray:
+        """Return Q [S, A] at ``point``: all admissible actions for control, the policy's own for evaluation."""
+        q = np.where(self.admissible, np.nan, -np.inf)
+        self.operator.backup(point.value, self.every_pair, q.reshape(-1))
+        return q
+
+    def sweep(self, value: FloatArray, sweeps: int) -> _End:
+        """Apply the operator ``sweeps`` times, as the paper does, and certify the result."""
+        progress = Progress("sweeping")
+        for _ in range(sweeps):
+            point = self.at(value)
+            value = point.swept
+            progress.show(f"sweep {self.iterations} of {sweeps}, error bound {point.error:.1e}")
+        progress.close()
+        error = max(abs(point.lower), abs(point.upper)) + point.noise
+        message = f"stopped after {sweeps} sweep{'s' * (sweeps > 1)} as asked"
+        return _End(point, 0.0, error, self.iterations, True, False, message)
+
+    def to_tolerance(self, value: FloatArray, tol: float | None, cap: int, newton: bool) -> _End:
+        """Iterate until the certified error is at most ``tol``, rounding forbids more, or ``cap`` backups are done."""
+        best = self.at(value)
+        point = best
+        stale = 0  # backups since the last new best
+        sweeps, penance = 0, 1  # sweeps still to do; how many the next failure of Newton costs
+        progress = Progress("solving")
+        while not (reason := self._reason(best, tol, cap, stale >= (LAPSES if newton else 50))):
+            if not newton:
+                value = point.swept
+            elif sweeps > 0:
+                sweeps -= 1
+                value = self._shifted(point)
+            elif stale < LAPSES and point.width <= UPHILL * best.width:
+                value = self._newton(point)
+            else:
+                value = self._shifted(best)
+                sweeps, penance = penance - 1, min(2 * penance, 64)
+                stale = 0
+            point = self.at(value)
+            if point.error < best.error:
+                best, stale = point, 0
+            else:
+                stale += 1
+            progress.show(f"backup {self.iterations}, error bound {best.error:.1e}")
+        progress.close()
+        return _End(best, best.middle, best.error, self.iterations, *reason)
+
+    def _reason(self, best: _Point, tol: float | None, cap: int, stuck: bool) -> tuple[bool, bool, str] | None:
+        """Return whether and why to stop: (converged, the cap was hit, message)."""
+        if tol is None:
+            tol = DIGITS * float(np.abs(best.swept + best.middle).max())
+        if best.error <= tol:
+            return True, False, f"error bound {best.error:.2g} <= {tol:.2g} after {_backups(self.iterations)}"
+        if 0.5 * best.width <= best.noise or (stuck and best.width <= 100.0 * best.noise):
+            return (
+                False,
+                False,
+                (
+                    f"error bound {best.error:.2g} is as small as rounding allows; "
+                    f"{tol:.2g} would need more than 64-bit floats"
+                ),
+            )
+        if self.iterations >= cap:
+            return False, True, f"stopped at the cap of {_backups(cap)} with error bound {best.error:.2g} > {tol:.2g}"
+        return None
+
+    def _newton(self, point: _Point) -> FloatArray:
+        """Return the values of the chain that touches the operator at ``point``."""
+        value = point.value
+        chain = self.operator.linearise(value, self.first_pair + point.actions)
+        discount = self.operator.discount
+        if value.size <= DENSE:
+            matrix = chain.dense()
+            matrix *= -discount
+            matrix.flat[:: value.size + 1] += 1.0
+            return np.linalg.solve(matrix, chain.reward).astype(np.float64, copy=False)
+        answer = self._shifted(point)
+        target = max(INNER * point.residual, 0.1 * point.noise / (1.0 + self.wide))
+        chain_values(*chain, discount, answer, target, self.conservative, KRYLOV_CAP)
+        return answer if np.isfinite(answer).all() else self._shifted(point)
+
+    def _shifted(self, point: _Point) -> FloatArray:
+        """Return TV, moved to the middle of its bounds where a shift of V is a shift of TV."""
+        return point.swept + point.middle if self.conservative else point.swept
+
+
+def _backups(count: int) -> str:
+    return f"{count} backup{'s' * (count != 1)}"
+
+
+def _checked_policy(policy: Any, model: MDP | UncertainMDP) -> IntArray:
+    """Return a policy given by action numbers or names as int64 [S]."""
+    if len(policy) != model.n_states:
+        raise ParameterError(f"policy has {len(policy)} actions, the model has {model.n_states} states")
+    if model.actions is not None and not isinstance(policy, np.ndarray):
+        policy = [model.action_index(a) if isinstance(a, str) or a in model.actions else a for a in policy]
+    actions = index_array(policy, "policy", model.n_actions, ParameterError)
+    barred = ~model.admissible[np.arange(model.n_states), actions]
+    if barred.any():
+        state = int(np.argmax(barred))
+        raise ParameterError(f"policy[{state}] is action {actions[state]}, which is not admissible in state {state}")
+    return actions
+
+
+def _labels(names: tuple[Any, ...]) -> npt.NDArray[Any]:
+    """Return names as a one-dimensional array, also where each name is a tuple."""
+    array = np.empty(len(names), dtype=object)
+    array[:] = names
+    return array

@@ -1,0 +1,30 @@
+"""Conjugate posteriors: categorical outcomes, Bernoulli and normal rewards, linear rewards with normal noise.
+
+Every class speaks the same names. The constructor takes the prior; ``update`` takes one observation or a
+batch, changes the posterior in place and returns it, or raises and changes nothing; ``mean``, ``variance``
+(entry by entry), ``covariance`` and ``sample`` describe it; ``merge`` joins what two posteriors with the same
+prior have learned from separate data; ``prior`` is the prior in the words of the constructor.
+
+All of them are sums over the data, and it is the sums that are kept:
+
+- Dirichlet: counts psi[b,k], the prior's plus the observed; theta[b] ~ Dirichlet(psi[b]).
+- Beta: prior successes and failures plus the observed.
+- Normal mean, known noise: with rho = (sd / noise_sd)^2 and n rewards, precision (1 + n rho) / sd^2 and mean
+  prior mean + rho * sum(reward - prior mean) / (1 + n rho).
+- Linear (the paper's Gaussian update): V = prior precision + sum s s', b = sum s r, and
+  theta ~ Normal(V^-1 b, nu^2 V^-1). V is the precision: its inverse is the covariance, and shrinks with data.
+"""
+
+from __future__ import annotations
+
+from .dirichlet import DirichletPosterior, posterior_from_log
+from .linear import LinearGaussianPosterior
+from .scalar import BetaPosterior, NormalPosterior
+
+__all__ = [
+    "BetaPosterior",
+    "DirichletPosterior",
+    "LinearGaussianPosterior",
+    "NormalPosterior",
+    "posterior_from_log",
+]

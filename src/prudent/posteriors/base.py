@@ -1,0 +1,101 @@
+"""What all posteriors share."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from .._support.checks import FloatArray, first_index
+from ..errors import DataError, PosteriorError
+
+RNG = np.random.Generator | int | None
+
+
+class _Posterior(ABC):
+    """Sums over data on top of a prior. Subclasses name the arrays."""
+
+    _sums: ClassVar[tuple[str, ...]]  # arrays that data is added to
+    _fixed: ClassVar[tuple[str, ...]]  # arrays that say the prior and the noise
+
+    @abstractmethod
+    def mean(self) -> FloatArray:
+        """Return the posterior mean."""
+
+    @abstractmethod
+    def variance(self) -> FloatArray:
+        """Return the posterior variance of every entry of :meth:`mean`."""
+
+    @abstractmethod
+    def _learned(self, name: str) -> FloatArray:
+        """Return what the data has added to the sum ``name``."""
+
+    @abstractmethod
+    def _shown(self) -> dict[str, Any]:
+        """Return what ``repr`` prints."""
+
+    def copy(self) -> Self:
+        """Return a posterior of its own with the same parameters."""
+        twin = object.__new__(type(self))
+        twin.__dict__.update(
+            {name: value.copy() if name in self._sums else value for name, value in self.__dict__.items()}
+        )
+        return twin
+
+    def merge(self, other: Self) -> Self:
+        """Return the posterior given the data of both; the priors must be equal.
+
+        >>> from prudent import BetaPosterior
+        >>> one, two = BetaPosterior(1, 1).update((), 1), BetaPosterior(1, 1).update((), [0, 1])
+        >>> one.merge(two)
+        BetaPosterior(successes=3.0, failures=2.0)
+        """
+        if type(other) is not type(self):
+            raise PosteriorError(f"cannot merge a {type(self).__name__} with a {type(other).__name__}")
+        for name in self._fixed:
+            mine, theirs = getattr(self, name), getattr(other, name)
+            label = name.lstrip("_").replace("_", " ")
+            if mine.shape != theirs.shape:
+                raise PosteriorError(f"cannot merge: {label} has shapes {mine.shape} and {theirs.shape}")
+            differ = mine != theirs
+            if differ.any():
+                one, two = mine[differ][0], theirs[differ][0]
+                raise PosteriorError(f"cannot merge: {label}{first_index(differ)} is {one} here, {two} there")
+        merged = self.copy()
+        for name in self._sums:
+            merged._add(name, other._learned(name))
+        return merged
+
+    def _add(self, name: str, amount: FloatArray) -> None:
+        setattr(self, name, getattr(self, name) + amount)
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        return all(np.array_equal(getattr(self, name), getattr(other, name)) for name in (*self._sums, *self._fixed))
+
+    __hash__ = None  # type: ignore[assignment]  # it changes with data
+
+    def __repr__(self) -> str:
+        shown = ", ".join(f"{name}={_short(value)}" for name, value in self._shown().items())
+        return f"{type(self).__name__}({shown})"
+
+
+def _short(value: Any) -> str:
+    text = np.array2string(np.asarray(value), separator=", ", threshold=12, edgeitems=2, floatmode="maxprec")
+    return " ".join(text.split())
+
+
+def _equal_lengths(**arrays: Any) -> list[Any]:
+    """Return numbers and arrays [T] as arrays of one shape."""
+    lengths = {name: array.shape for name, array in arrays.items() if array.ndim}
+    if len(set(lengths.values())) > 1 or any(len(shape) > 1 for shape in lengths.values()):
+        listed = ", ".join(f"{name} {shape}" for name, shape in lengths.items())
+        raise DataError(f"expected numbers or arrays [T] of equal length, got shapes {listed}")
+    return [np.atleast_1d(array) for array in np.broadcast_arrays(*arrays.values())]
+
+
+def _own(array: FloatArray) -> FloatArray:
+    """Return an array that is writable as well as contiguous: a read-only one is one more kernel to compile."""
+    return np.require(array, requirements=["C", "W"])

@@ -1,0 +1,343 @@
+"""Agents against a known truth, many times over: compiled replication loops, results as an xarray Dataset.
+
+Replication r of seed q gives the environment the generator of SeedSequence(q, spawn_key=(r, 0)) and the agent that of
+(r, 1). So results do not depend on threads or order, more replications keep the old ones, and all agents meet the
+same random numbers: compare them replication by replication.
+
+Regret after T episodes is the sum over all visited states of V*(s) - V^pi(s), pi being the policy of the episode, both
+exact in the true model (the paper's conventional regret for RL). BR-regret of an episode is the sum over its visited
+states of V^{psi,*}(s) - V^{psi,pi}(s), exact under the agent's own posterior psi at the start of the episode.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .._numerics.compile import default_threads, over_rows
+from .._support.checks import FloatArray, IntArray, index_array, risk_level, whole_number
+from .._support.progress import Progress
+from .._support.streams import replication_streams
+from ..agents.optimistic_vi import OptimisticPolicy, OptimisticVIAgent
+from ..agents.posterior_sampling import PosteriorSamplingAgent, SamplingPolicy
+from ..envs.problem import Problem
+from ..errors import ConvergenceWarning, ModelError, ParameterError, PosteriorError
+from ..models.logs import cumulative_rows
+from ..models.uncertain import UncertainMDP
+from ..planning.brmdp import BayesianRiskMDP
+from ..planning.compiled import Known, known_part, work_space
+from ..planning.solver import solve
+from .loops import Truth, run_optimistic, run_sampling
+
+if TYPE_CHECKING:
+    import xarray
+
+    from ..envs.gymnasium import GymnasiumModel
+
+__all__ = ["learn", "simulate"]
+
+
+Settings = SamplingPolicy | OptimisticPolicy
+
+
+RECORDS = {"states": ("step", np.int32), "policies": ("state", np.int16), "rewards": ("step", np.float64)}
+
+
+CACHE = 1 << 20  # numbers kept about policies, for each thread
+
+
+BR_TOLERANCE = 1e-13  # of the values that BR-regret subtracts; the solver stops where rounding does not allow it
+
+
+def simulate(
+    problem: Problem | tuple[UncertainMDP, Any],
+    agents: Settings | Sequence[Settings],
+    *,
+    episodes: int = 400,
+    replications: int = 100,
+    episode_length: int = 10,
+    seed: int = 0,
+    prior: Any = 1.0,
+    start: int | None = None,
+    br_episodes: Any = (),
+    br_alpha: float | Sequence[float] | None = None,
+    record: Sequence[str] = (),
+    first_replication: int = 0,
+    threads: int | None = None,
+) -> xarray.Dataset:
+    """Run every agent ``replications`` times for ``episodes`` episodes, the state running on from one to the next.
+
+    ``problem`` is a model with its true theta [B, K], as the functions of :mod:`prudent.envs` return it; ``agents`` are
+    settings such as ``brps_rl(0.9)``. Returns a Dataset with
+
+    - ``regret`` (agent, replication, episode): cumulative; ``reward``: earned in the episode;
+    - ``br_regret`` (agent, replication, br_episode, metric) of the episodes ``br_episodes``, at the risk levels
+      ``br_alpha``; without these there is no metric axis and each agent is measured at its own level;
+    - as ``record`` asks: ``states`` and ``rewards`` (..., step), ``policies`` (..., state) as indices;
+    - ``margin`` (agent, replication), with optimistic agents: the least Q - Q* in the run (guaranteed not negative).
+
+    ``start`` is the index of the first state (default: the problem's), ``prior`` counts as for the agents.
+    Replications are numbered from ``first_replication``.
+
+    >>> from prudent.agents.posterior_sampling import brps_rl, ts_rl
+    >>> from prudent.envs.frozen_lake import frozen_lake
+    >>> runs = simulate(frozen_lake(p_h=0.2), [ts_rl(), brps_rl(0.9)], episodes=20, replications=5)
+    >>> dict(runs.regret.sizes), runs.agent.values.tolist()
+    ({'agent': 2, 'replication': 5, 'episode': 20}, ['TS-RL', 'BRPS-RL 0.9'])
+    """
+    import xarray
+
+    task = problem if isinstance(problem, Problem) else Problem(*problem)
+    settings = _checked_agents(agents)
+    labels = [each.label for each in settings]
+    run = _Run(
+        task,
+        whole_number(episodes, "episodes"),
+        whole_number(episode_length, "episode_length"),
+        whole_number(replications, "replications"),
+        whole_number(seed, "seed", 0),
+        prior,
+        task.start if start is None else int(index_array(start, "start", task.model.n_states, ParameterError)),
+        index_array(np.atleast_1d(np.asarray(br_episodes, dtype=np.int64)), "br_episodes", episodes, ParameterError),
+        tuple(record),
+        default_threads() if threads is None else whole_number(threads, "threads"),
+        whole_number(first_replication, "first_replication", 0),
+    )
+    unknown = [what for what in run.record if what not in RECORDS]
+    if unknown:
+        raise ParameterError(f"record has {unknown[0]!r}, expected some of {', '.join(map(repr, RECORDS))}")
+    levels = _metric_levels(br_alpha, settings) if run.moments.size else [()] * len(settings)
+    progress = Progress("simulating")
+    parts = []
+    for i, each in enumerate(settings):
+        said = f"agent {i + 1} of {len(settings)}, replication"
+        parts.append(run.agent(each, levels[i], progress, said))
+    progress.close()
+    data = xarray.concat(parts, dim="agent", data_vars="all", coords="minimal", compat="override", join="outer")
+    data = data.assign_coords(agent=labels)
+    if run.moments.size and br_alpha is None:
+        data = data.squeeze("metric", drop=True)
+    elif run.moments.size:
+        data = data.assign_coords(metric=list(levels[0]))
+    data.attrs = {
+        "seed": run.seed,
+        "episode_length": run.length,
+        "discount": task.model.discount,
+        "n_states": task.model.n_states,
+        "n_actions": task.model.n_actions,
+    }
+    return data
+
+
+def _checked_agents(agents: Any) -> list[Settings]:
+    given = [agents] if isinstance(agents, Settings) else list(agents)
+    if not given:
+        raise ParameterError("agents must have at least one, got none")
+    for i, each in enumerate(given):
+        if not isinstance(each, Settings):
+            raise ParameterError(f"agents[{i}] is {each!r}, expected settings such as brps_rl(0.9)")
+    labels = [each.label for each in given]
+    for i, label in enumerate(labels):
+        if label in labels[:i]:
+            first = labels.index(label)
+            raise ParameterError(f"agents[{first}] and agents[{i}] are both called {label!r}; give one a name")
+    return given
+
+
+def _metric_levels(br_alpha: Any, settings: list[Settings]) -> list[tuple[float, ...]]:
+    """Return the risk levels of BR-regret for each agent."""
+    if br_alpha is not None:
+        levels = tuple(risk_level(level, "br_alpha") for level in np.atleast_1d(br_alpha))
+        return [levels] * len(settings)
+    own: list[tuple[float, ...]] = []
+    for i, each in enumerate(settings):
+        if not isinstance(each.alpha, float):
+            raise ParameterError(f"br_alpha must be given: agents[{i}], {each.label}, has no single risk level")
+        own.append((each.alpha,))
+    return own
+
+
+class _Run:
+    """One problem, to be met by several agents."""
+
+    def __init__(
+        self,
+        task: Problem,
+        episodes: int,
+        length: int,
+        replications: int,
+        seed: int,
+        prior: Any,
+        start: int,
+        moments: IntArray,
+        record: tuple[str, ...],
+        threads: int,
+        first: int,
+    ) -> None:
+        self.first = first
+        self.task, self.episodes, self.length, self.replications = task, episodes, length, replications
+        self.seed, self.start, self.moments, self.record, self.threads = seed, start, moments, record, threads
+        model = task.model
+        self.prior = model.prior(prior) if np.ndim(prior) == 0 else model.count([], prior)
+        hidden = (self.prior == 0.0) & (task.theta > 0.0)
+        if hidden.any():
+            b, k = (int(i) for i in np.argwhere(hidden)[0])
+            raise PosteriorError(f"prior[{b}, {k}] is 0, but this outcome happens with probability {task.theta[b, k]}")
+        self.known: Known = known_part(model)
+        # policies are compared by their values in the true model, so the optimum needs the last digits too
+        self.optimum = solve(task.mdp(), tol=1e-12 * max(1.0, float(abs(model.reward).max())))
+        self.cumulative = cumulative_rows(task.theta)
+        self.at = np.zeros(episodes, dtype=np.int64)
+        self.at[moments] = 1 + np.arange(moments.size)
+
+    def truth(self) -> Truth:
+        """Return the truth with a cache of its own."""
+        states = self.task.model.n_states
+        rows = max(16, min(1024, CACHE // states))
+        return Truth(
+            self.task.theta,
+            self.cumulative,
+            self.optimum.value,
+            np.zeros((rows, states), dtype=np.int64),
+            np.zeros((rows, states)),
+            np.zeros(rows, dtype=np.int64),
+        )
+
+    def agent(self, settings: Settings, levels: tuple[float, ...], progress: Progress, said: str) -> Any:
+        """Return the Dataset of one agent, without its name."""
+        import xarray
+
+        model, n, T, L = self.task.model, self.replications, self.episodes, self.length
+        regret, reward = np.empty((n, T)), np.empty((n, T))
+        lengths = {"step": L, "state": model.n_states}
+        recorded = {what: np.empty((n, T, lengths[RECORDS[what][0]]), RECORDS[what][1]) for what in self.record}
+        br_regret = np.full((n, self.moments.size, len(levels)), np.nan)
+        margin = np.full(n, np.nan)
+        failures = np.zeros(n, dtype=np.int64)
+        done, lock = [0], threading.Lock()
+        replicate = self._sampling(settings) if isinstance(settings, SamplingPolicy) else self._optimistic(settings)
+
+        def work(first: int, last: int) -> None:
+            arrays = work_space(model, settings.most_draws), self.truth()
+            rewards, visited = np.empty((T, L)), np.empty((T, L), dtype=np.int64)
+            followed = np.empty((T, model.n_states), dtype=np.int64)
+            snapshots = np.empty((self.moments.size, *self.prior.shape))
+            for r in range(first, last):
+                env, rng = replication_streams(self.seed, self.first + r)
+                trace = (regret[r], rewards, visited, followed, self.at, snapshots)
+                answer = replicate(env, rng, *arrays, self.prior.copy(), *trace)
+                if isinstance(settings, SamplingPolicy):
+                    failures[r] = answer
+                else:
+                    margin[r] = answer
+                reward[r] = rewards.sum(axis=1)
+                happened = {"rewards": rewards, "states": visited, "policies": followed}
+                for what, array in recorded.items():
+                    array[r] = happened[what]
+                br_regret[r] = self._br_regrets(snapshots, followed, visited, levels)
+                with lock:
+                    done[0] += 1
+                    progress.show(f"{said} {done[0]} of {n}")
+
+        over_rows(work, n, self.threads)
+        if failures.any():
+            warnings.warn(
+                f"{settings.label}: {failures.sum()} of {n * T} policies stopped at the cap of backups",
+                ConvergenceWarning,
+                stacklevel=4,
+            )
+        found: dict[str, Any] = {
+            "regret": (("replication", "episode"), regret),
+            "reward": (("replication", "episode"), reward),
+        }
+        coords: dict[str, Any] = {"replication": np.arange(self.first, self.first + n), "episode": np.arange(T)}
+        for what, array in recorded.items():
+            found[what] = (("replication", "episode", RECORDS[what][0]), array)
+        if self.moments.size:
+            found["br_regret"] = (("replication", "br_episode", "metric"), br_regret)
+            coords["br_episode"] = self.moments
+        if isinstance(settings, OptimisticPolicy):
+            found["margin"] = (("replication",), margin)
+        return xarray.Dataset(found, coords=coords)
+
+    def _sampling(self, settings: SamplingPolicy) -> Callable[..., Any]:
+        plan, sweeps = settings.plan(), settings.sweeps or 0
+
+        def replicate(env: Any, rng: Any, work: Any, truth: Any, counts: FloatArray, *trace: Any) -> int:
+            place = self.start, self.task.observed
+            return run_sampling(env, rng, self.known, work, truth, counts, *plan, sweeps, *place, *trace)
+
+        return replicate
+
+    def _optimistic(self, settings: OptimisticPolicy) -> Callable[..., Any]:
+        horizon = settings.horizon or self.episodes * self.length
+        plan = OptimisticPolicy(settings.alpha, settings.delta, horizon).plan(self.task.model)
+
+        def replicate(env: Any, rng: Any, work: Any, truth: Any, counts: FloatArray, *trace: Any) -> float:
+            place = self.optimum.q, self.start, self.task.observed
+            return run_optimistic(env, rng, self.known, work, truth, counts, *plan, *place, *trace)
+
+        return replicate
+
+    def _br_regrets(self, snapshots: Any, followed: IntArray, visited: IntArray, levels: tuple[float, ...]) -> Any:
+        """Return the BR-regret [M, metric] of the chosen episodes of one replication."""
+        found = np.empty((self.moments.size, len(levels)))
+        options: dict[str, Any] = {"tol": BR_TOLERANCE * max(1.0, float(abs(self.known.reward).max())), "threads": 1}
+        for i, t in enumerate(self.moments):
+            for j, level in enumerate(levels):
+                brmdp = BayesianRiskMDP(self.task.model, snapshots[i], level)
+                best = brmdp.solve(**options)
+                own = brmdp.evaluate(followed[t], start=best.value, **options)
+                found[i, j] = (best.value - own.value)[visited[t]].sum()
+        return found
+
+
+def learn(
+    agent: PosteriorSamplingAgent | OptimisticVIAgent,
+    env: GymnasiumModel | Any,
+    steps: int,
+    seed: int | None = None,
+) -> FloatArray:
+    """Let ``agent`` act and learn for ``steps`` steps in a Gymnasium environment; return the rewards [T].
+
+    ``env`` is a :class:`prudent.envs.GymnasiumModel`, for environments about which nothing is known, and the agent
+    one for its ``model``; or one of our own environments, and the agent one for its problem (by index). The
+    environment is reset from ``seed``, and again whenever it ends.
+
+    >>> from prudent.agents.posterior_sampling import PosteriorSamplingAgent
+    >>> from prudent.envs.gymnasium import GymnasiumModel
+    >>> world = GymnasiumModel("FrozenLake-v1", discount=0.95, rewards=(0, 1))
+    >>> agent = PosteriorSamplingAgent(world.model, alpha=0.5, prior=0.1, seed=1)
+    >>> learn(agent, world, steps=100, seed=1).size
+    100
+    """
+    from ..envs.gymnasium import GymnasiumModel, TabularEnv
+
+    inner = getattr(env, "unwrapped", env)
+    if isinstance(env, GymnasiumModel):
+        model, world = env.model, env.env
+    elif isinstance(inner, TabularEnv):
+        model, world = inner.problem.model, env
+    else:
+        raise ModelError(f"env is {env}, expected a GymnasiumModel or one of the environments of prudent")
+    if agent.model != model:
+        raise ModelError(f"the agent is for {agent.model!r}, the environment is {model!r}")
+    rewards = np.empty(whole_number(steps, "steps", 0))
+    observation, _ = world.reset(seed=seed)
+    for t in range(rewards.size):
+        state = env.state(observation) if isinstance(env, GymnasiumModel) else int(observation)
+        action = agent.act(state)
+        if isinstance(env, GymnasiumModel):
+            observation, reward, terminated, truncated, _ = world.step(env.action(action))
+            agent.observe(state, action, *env.transition(observation, reward, terminated))
+        else:
+            observation, reward, terminated, truncated, info = world.step(action)
+            agent.observe(state, action, int(observation), info.get("outcome"))
+        rewards[t] = reward
+        if terminated or truncated:
+            observation, _ = world.reset()
+    return rewards
