@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 import prudent as pr
-from prudent.agents.posterior_sampling import PosteriorSamplingAgent, SamplingPolicy, brps_rl, ts_rl
+from prudent.agents.posterior_sampling import PosteriorSamplingAgent, SamplingSettings, brps_rl, ts_rl
 from prudent.envs.frozen_lake import frozen_lake
 from prudent.simulation.tabular import simulate
 
@@ -19,7 +19,7 @@ EPISODES = 400
 STEPS = 2000
 
 
-def lake(settings: SamplingPolicy, replications: int, threads: int = 1) -> Callable[[], object]:
+def lake(settings: SamplingSettings, replications: int, threads: int = 1) -> Callable[[], object]:
     return lambda: simulate(LAKE, settings, episodes=EPISODES, replications=replications, threads=threads)
 
 

@@ -13,7 +13,7 @@ from prudent._numerics.dirichlet_draws import draw_theta
 from prudent.agents.optimistic_vi import OptimisticVIAgent
 from prudent.agents.posterior_sampling import (
     PosteriorSamplingAgent,
-    SamplingPolicy,
+    SamplingSettings,
     brps_rl,
     certainty_equivalence,
     ts_rl,
@@ -223,7 +223,7 @@ def test_labels():
     every = [
         ts_rl(), brps_rl(0.5), brps_rl([0.9, 0.0]), brps_rl(0.9, draws=50), brps_rl(0.9, modified=True),
         brps_rl(0.9, sweeps=100), certainty_equivalence(), worst_case(3), brps_rl(0.3, name="mine"),
-        SamplingPolicy(risk=MeanCVaR(0.9, 0.5)),
+        SamplingSettings(risk=MeanCVaR(0.9, 0.5)),
     ]  # fmt: skip
     assert [each.label for each in every] == [
         "TS-RL", "BRPS-RL 0.5", "BRPS-RL 0.9 to 0", "BRPS-RL 0.9, 50 draws", "BRPS-RL 0.9, modified",

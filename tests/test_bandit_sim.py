@@ -10,7 +10,7 @@ from scipy import stats
 
 from prudent._support.streams import replication_streams
 from prudent.bandits import (
-    BanditPolicy,
+    BanditSettings,
     LinearBandit,
     brps_cmab,
     brps_cmab_clipped,
@@ -241,7 +241,7 @@ def test_nothing_slow_is_imported_with_the_library():
         (lambda: run(env="lake"), ParameterError, "env must be a LinearBanditEnv, got 'lake'"),
         (lambda: run(policies=[]), ParameterError, r"policies must be some with different names, got \[\]"),
         (lambda: run(policies=[brps_cmab(0.5)] * 2), ParameterError, r"got \['BRPS\(0.5\)', 'BRPS\(0.5\)'\]"),
-        (lambda: run(policies=["ts"]), ParameterError, r"policies\[0\] must be a BanditPolicy, got 'ts'"),
+        (lambda: run(policies=["ts"]), ParameterError, r"policies\[0\] must be a BanditSettings, got 'ts'"),
         (lambda: run(horizon=0), ParameterError, "horizon must be at least 1, got 0"),
         (lambda: run(replications=0), ParameterError, "replications must be at least 1, got 0"),
         (lambda: run(seed=-1), ParameterError, "seed must be at least 0, got -1"),
@@ -260,5 +260,5 @@ def test_bad_arguments(call, error, message):
 
 
 def run(**changes):
-    options = {"env": gaussian_bandit(), "policies": BanditPolicy(), "horizon": 10, "replications": 1} | changes
+    options = {"env": gaussian_bandit(), "policies": BanditSettings(), "horizon": 10, "replications": 1} | changes
     return simulate_bandit(options.pop("env"), options.pop("policies"), **options)

@@ -17,7 +17,7 @@ from scipy import integrate, stats
 
 from prudent import cvar, modified_cvar, sample_size
 from prudent.bandits import (
-    BanditPolicy,
+    BanditSettings,
     LinearBandit,
     brps_cmab,
     brps_cmab_clipped,
@@ -239,7 +239,7 @@ def test_law_of_the_choice_at_high_risk_levels_with_a_million_brute_force_decisi
         brps_cmab_clipped(0.7),  # the second lowest
         brps_cmab_clipped(0.7, estimator="cvar"),  # two weighted draws: a third atom
         brps_cmab_clipped(0.3, estimator="cvar"),
-        BanditPolicy(clip=True),
+        BanditSettings(clip=True),
     ],
     ids=lambda policy: f"{policy.name}-{policy.estimator}-{policy.draws}",
 )
@@ -495,7 +495,7 @@ def test_propensities_that_are_not_known_say_so():
 
 
 def test_algorithms_are_settings_of_one_engine():
-    assert thompson_sampling() == BanditPolicy(alpha=0.0)
+    assert thompson_sampling() == BanditSettings(alpha=0.0)
     assert brps_cmab(0.9).n == 10
     assert brps_cmab(0.9, draws=500).n == 500
     assert brps_cmab(0.9, draws=500).weights.size == 50
@@ -668,17 +668,17 @@ def test_bad_calls_name_the_fault_and_leave_the_state_alone(call, error, message
         (lambda: LinearBandit(2, 0), "dim must be at least 1, got 0"),
         (lambda: LinearBandit(2, 2, seed="x"), "rng must be a numpy Generator, a seed or None, got 'x'"),
         (lambda: LinearBandit(2, 2, 0.5, policy=brps_cmab(0.5)), "give alpha or policy, not both"),
-        (lambda: LinearBandit(2, 2, policy="ts"), "policy must be a BanditPolicy, got 'ts'"),
+        (lambda: LinearBandit(2, 2, policy="ts"), "policy must be a BanditSettings, got 'ts'"),
         (lambda: LinearBandit(["a"], 2).remove_arm("a"), "arm 'a' is the only one"),
         (lambda: brps_cmab(0.5, draws=0), "draws must be at least 1, got 0"),
         (lambda: brps_cmab(0.5, estimator="median"), r"estimator must be one of \['cvar', 'modified'\], got 'median'"),
         (lambda: brps_cmab(0.7, estimator="modified", draws=1), "n must be at least 2"),
         (lambda: brps_cmab_inflated(0.5), "brps_cmab_inflated needs delta or sampling_sd"),
         (lambda: thompson_sampling_inflated(), "thompson_sampling_inflated needs sampling_sd or delta"),
-        (lambda: BanditPolicy(delta=1.5), r"delta must be a probability in \(0, 1\], got 1.5"),
-        (lambda: BanditPolicy(delta=0.1, sampling_sd=1.0), "give sampling_sd or delta, not both"),
-        (lambda: BanditPolicy(sampling_sd=0), "sampling_sd must be a positive number, got 0.0"),
-        (lambda: BanditPolicy(draws=2**25), r"draws must leave at most 2\*\*24 draws that count, got 33554432"),
+        (lambda: BanditSettings(delta=1.5), r"delta must be a probability in \(0, 1\], got 1.5"),
+        (lambda: BanditSettings(delta=0.1, sampling_sd=1.0), "give sampling_sd or delta, not both"),
+        (lambda: BanditSettings(sampling_sd=0), "sampling_sd must be a positive number, got 0.0"),
+        (lambda: BanditSettings(draws=2**25), r"draws must leave at most 2\*\*24 draws that count, got 33554432"),
         (lambda: LinearBandit.from_log([]), "log is empty"),
         (
             lambda: LinearBandit.from_log([([1.0], "a")]),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import prudent as pr
-from prudent.agents.optimistic_vi import OptimisticPolicy, OptimisticVIAgent, optimistic_vi
+from prudent.agents.optimistic_vi import OptimisticSettings, OptimisticVIAgent, optimistic_vi
 from prudent.envs.random_model import random_model
 from prudent.errors import ModelError, ParameterError
 from prudent.simulation.tabular import simulate
@@ -130,7 +130,7 @@ def test_bad_settings():
     with pytest.raises(ParameterError, match="delta must be a probability above 0 and below 1, got 2"):
         OptimisticVIAgent(model, horizon=10, delta=2)
     with pytest.raises(ParameterError, match="horizon must be given"):
-        OptimisticPolicy().plan(model)
+        OptimisticSettings().plan(model)
     large = pr.UncertainMDP.direct([[0.5], [3.0]], discount=0.5)
     with pytest.raises(ModelError, match=r"reward\[1, 0, 0\] is 3.0, but optimism needs rewards in \[0, 1\]"):
         OptimisticVIAgent(large, horizon=10)

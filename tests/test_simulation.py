@@ -10,7 +10,7 @@ from prudent._support.streams import replication_streams
 from prudent.agents.optimistic_vi import OptimisticVIAgent, optimistic_vi
 from prudent.agents.posterior_sampling import (
     PosteriorSamplingAgent,
-    SamplingPolicy,
+    SamplingSettings,
     brps_rl,
     certainty_equivalence,
     ts_rl,
@@ -36,7 +36,7 @@ EVERY = [
     brps_rl([0.9, 0.9, 0.0]),
     certainty_equivalence(),
     worst_case(30),
-    SamplingPolicy(risk=MeanCVaR(0.8, weight=0.5)),
+    SamplingSettings(risk=MeanCVaR(0.8, weight=0.5)),
 ]
 PROBLEMS = {
     "lake": LAKE,

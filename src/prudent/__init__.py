@@ -25,16 +25,16 @@ if TYPE_CHECKING:
     from . import risk as risk
     from . import simulation as simulation
     from . import theory as theory
-    from .agents import OptimisticPolicy as OptimisticPolicy
+    from .agents import OptimisticSettings as OptimisticSettings
     from .agents import OptimisticVIAgent as OptimisticVIAgent
     from .agents import PosteriorSamplingAgent as PosteriorSamplingAgent
-    from .agents import SamplingPolicy as SamplingPolicy
+    from .agents import SamplingSettings as SamplingSettings
     from .agents import brps_rl as brps_rl
     from .agents import certainty_equivalence as certainty_equivalence
     from .agents import optimistic_vi as optimistic_vi
     from .agents import ts_rl as ts_rl
     from .agents import worst_case as worst_case
-    from .bandits import BanditPolicy as BanditPolicy
+    from .bandits import BanditSettings as BanditSettings
     from .bandits import Decision as Decision
     from .bandits import LinearBandit as LinearBandit
     from .bandits import brps_cmab as brps_cmab
@@ -78,10 +78,10 @@ if TYPE_CHECKING:
 
 _HOME = {
     "agents": [
-        "OptimisticPolicy",
+        "OptimisticSettings",
         "OptimisticVIAgent",
         "PosteriorSamplingAgent",
-        "SamplingPolicy",
+        "SamplingSettings",
         "brps_rl",
         "certainty_equivalence",
         "optimistic_vi",
@@ -89,7 +89,7 @@ _HOME = {
         "worst_case",
     ],
     "bandits": [
-        "BanditPolicy",
+        "BanditSettings",
         "Decision",
         "LinearBandit",
         "brps_cmab",

@@ -6,15 +6,22 @@ import os
 import tempfile
 from pathlib import Path
 
+__all__ = ["write_atomically"]
 
-def _replace(path: Path, parts: list[bytes]) -> None:
+
+def write_atomically(path: Path, *parts: bytes) -> None:
+    """Write ``parts`` to ``path``, one after the other, so that nobody ever finds half of it there.
+
+    They are written to a draft beside it, flushed to the disk and moved; a draft of a killed process is called
+    ``.NAME.*.tmp``.
+    """
     handle, draft = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
     try:
         with os.fdopen(handle, "wb") as file:
             file.writelines(parts)
             file.flush()
             os.fsync(file.fileno())
-        # a draft is private to its owner; the state gets the mode of the file it replaces, or the usual one
+        # a draft is private to its owner; the file gets the mode of the file it replaces, or the usual one
         mask = os.umask(0)
         os.umask(mask)
         os.chmod(draft, path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~mask)

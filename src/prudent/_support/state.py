@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import StateFileError
-from .files import _replace
+from .files import write_atomically
 
 __all__ = ["Load", "generator_from_state", "generator_state", "read_state", "write_state"]
 
@@ -62,7 +62,7 @@ def write_state(path: str | os.PathLike[str], kind: str, version: int, values: d
     digest = hashlib.sha256()
     for part in parts:
         digest.update(part)
-    _replace(Path(path), [*parts, digest.digest()])
+    write_atomically(Path(path), *parts, digest.digest())
 
 
 def read_state(path: str | os.PathLike[str], kind: str, version: int) -> tuple[dict[str, Any], Arrays]:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from .optimistic_vi import OptimisticPolicy, OptimisticVIAgent, optimistic_vi
+from .optimistic_vi import OptimisticSettings, OptimisticVIAgent, optimistic_vi
 from .posterior_sampling import (
     PosteriorSamplingAgent,
-    SamplingPolicy,
+    SamplingSettings,
     brps_rl,
     certainty_equivalence,
     ts_rl,
@@ -13,10 +13,10 @@ from .posterior_sampling import (
 )
 
 __all__ = [
-    "OptimisticPolicy",
+    "OptimisticSettings",
     "OptimisticVIAgent",
     "PosteriorSamplingAgent",
-    "SamplingPolicy",
+    "SamplingSettings",
     "brps_rl",
     "certainty_equivalence",
     "optimistic_vi",

@@ -34,7 +34,7 @@ from ..planning.operators import _draws_of_pair, greedy
 from ..risk import CVaR, sample_size
 from .tabular import TabularAgent
 
-__all__ = ["OptimisticPolicy", "OptimisticVIAgent", "optimistic_update", "optimistic_vi"]
+__all__ = ["OptimisticSettings", "OptimisticVIAgent", "optimistic_update", "optimistic_vi"]
 
 
 # -- optimism ----------------------------------------------------------------------------------------------
@@ -88,7 +88,7 @@ def start_optimistic(known: Known, q: FloatArray, value: FloatArray, policy: Int
 
 
 @dataclass(frozen=True)
-class OptimisticPolicy:
+class OptimisticSettings:
     """Settings of the paper's Algorithm 3: ``alpha``, ``delta``, the ``horizon`` T in steps, and a name for results.
 
     Without a horizon, a simulation puts its own length.
@@ -135,13 +135,13 @@ class OptimisticPolicy:
 
 def optimistic_vi(
     alpha: float = 0.0, *, delta: float = 0.05, horizon: int | None = None, name: str | None = None
-) -> OptimisticPolicy:
+) -> OptimisticSettings:
     """Return the settings of the paper's Algorithm 3, for :func:`prudent.simulate`.
 
     >>> optimistic_vi(0.9).label
     'optimistic VI 0.9'
     """
-    return OptimisticPolicy(alpha, delta, horizon, name)
+    return OptimisticSettings(alpha, delta, horizon, name)
 
 
 def _check_rewards(model: UncertainMDP) -> None:
@@ -186,7 +186,7 @@ class OptimisticVIAgent(TabularAgent):
         indices: bool = False,
     ) -> None:
         super().__init__(model, prior, seed, indices)
-        self._settings = OptimisticPolicy(alpha, delta, horizon)
+        self._settings = OptimisticSettings(alpha, delta, horizon)
         self._plan = self._settings.plan(model)
         self._known = known_part(model)
         self._work = work_space(model, self._plan[0])
@@ -224,7 +224,7 @@ class OptimisticVIAgent(TabularAgent):
         return self._work.q.copy()
 
     @property
-    def settings(self) -> OptimisticPolicy:
+    def settings(self) -> OptimisticSettings:
         """The settings."""
         return self._settings
 

@@ -28,11 +28,11 @@ from ..planning.compiled import known_part, refresh, work_space
 from ..risk import CVaR, ModifiedCVaR, RiskMeasure, WorstCase, sample_size
 from .tabular import TabularAgent
 
-__all__ = ["PosteriorSamplingAgent", "SamplingPolicy", "brps_rl", "certainty_equivalence", "ts_rl", "worst_case"]
+__all__ = ["PosteriorSamplingAgent", "SamplingSettings", "brps_rl", "certainty_equivalence", "ts_rl", "worst_case"]
 
 
 @dataclass(frozen=True)
-class SamplingPolicy:
+class SamplingSettings:
     """How a :class:`PosteriorSamplingAgent` turns its posterior into a policy.
 
     alpha : risk level of CVaR; or one level for each episode, of which the last also serves all later ones.
@@ -42,7 +42,7 @@ class SamplingPolicy:
     sweeps : so many sweeps of value iteration, as the paper does (100), instead of Newton.
     name : how to call it in results.
 
-    >>> SamplingPolicy(alpha=[0.9, 0.5]).label
+    >>> SamplingSettings(alpha=[0.9, 0.5]).label
     'BRPS-RL 0.9 to 0.5'
     """
 
@@ -144,41 +144,41 @@ def brps_rl(
     modified: bool = False,
     sweeps: int | None = None,
     name: str | None = None,
-) -> SamplingPolicy:
-    """Return the settings of BRPS-RL, the paper's Algorithm 1, at risk level ``alpha``; see :class:`SamplingPolicy`.
+) -> SamplingSettings:
+    """Return the settings of BRPS-RL, the paper's Algorithm 1, at risk level ``alpha``; see :class:`SamplingSettings`.
 
     >>> brps_rl(0.99).label, brps_rl(0).label
     ('BRPS-RL 0.99', 'TS-RL')
     """
     levels: Any = alpha
-    return SamplingPolicy(alpha=levels, draws=draws, modified=modified, sweeps=sweeps, name=name)
+    return SamplingSettings(alpha=levels, draws=draws, modified=modified, sweeps=sweeps, name=name)
 
 
-def ts_rl(*, sweeps: int | None = None, name: str | None = None) -> SamplingPolicy:
+def ts_rl(*, sweeps: int | None = None, name: str | None = None) -> SamplingSettings:
     """Return the settings of Thompson sampling for RL: one draw, no aversion to risk.
 
     >>> ts_rl() == brps_rl(0.0)
     True
     """
-    return SamplingPolicy(alpha=0.0, sweeps=sweeps, name=name)
+    return SamplingSettings(alpha=0.0, sweeps=sweeps, name=name)
 
 
-def certainty_equivalence(*, name: str | None = None) -> SamplingPolicy:
+def certainty_equivalence(*, name: str | None = None) -> SamplingSettings:
     """Return the settings that take the posterior mean for the truth.
 
     >>> certainty_equivalence().label
     'certainty equivalence'
     """
-    return SamplingPolicy(draws="mean", name=name)
+    return SamplingSettings(draws="mean", name=name)
 
 
-def worst_case(draws: int, *, name: str | None = None) -> SamplingPolicy:
+def worst_case(draws: int, *, name: str | None = None) -> SamplingSettings:
     """Return the settings that value every action by the lowest of ``draws`` posterior draws.
 
     >>> worst_case(20).label
     'WorstCase() of 20 draws'
     """
-    return SamplingPolicy(risk=WorstCase(), draws=draws, name=name)
+    return SamplingSettings(risk=WorstCase(), draws=draws, name=name)
 
 
 class PosteriorSamplingAgent(TabularAgent):
@@ -187,7 +187,7 @@ class PosteriorSamplingAgent(TabularAgent):
     Parameters
     ----------
     model : what is known, an :class:`UncertainMDP`.
-    alpha, draws, risk, modified, sweeps : see :class:`SamplingPolicy`; or give one as ``settings``.
+    alpha, draws, risk, modified, sweeps : see :class:`SamplingSettings`; or give one as ``settings``.
     episode_length : decisions between refreshes of the policy; None: only when :meth:`refresh` is called.
     prior : Dirichlet counts [B, K] of the prior, or one count for every outcome.
     seed : a seed or a Generator, which the agent then owns.
@@ -212,19 +212,19 @@ class PosteriorSamplingAgent(TabularAgent):
         risk: RiskMeasure | None = None,
         modified: bool = False,
         sweeps: int | None = None,
-        settings: SamplingPolicy | None = None,
+        settings: SamplingSettings | None = None,
         episode_length: int | None = 10,
         prior: Any = 1.0,
         seed: Any = None,
         indices: bool = False,
     ) -> None:
         levels: Any = alpha
-        given = SamplingPolicy(levels, draws, risk, modified, sweeps)
-        if settings is not None and given != SamplingPolicy():
+        given = SamplingSettings(levels, draws, risk, modified, sweeps)
+        if settings is not None and given != SamplingSettings():
             raise ParameterError("give either settings or single ones such as alpha and draws, and not both")
         super().__init__(model, prior, seed, indices)
         chosen = given if settings is None else settings
-        self._settings: SamplingPolicy | None = chosen
+        self._settings: SamplingSettings | None = chosen
         self._length = None if episode_length is None else whole_number(episode_length, "episode_length")
         self._begin(*chosen.plan(), chosen.sweeps or 0)
 
@@ -291,7 +291,7 @@ class PosteriorSamplingAgent(TabularAgent):
         self._choices = [self._action_of[a] for a in self._policy.tolist()]
 
     @property
-    def settings(self) -> SamplingPolicy | None:
+    def settings(self) -> SamplingSettings | None:
         """The settings; None for an agent from a file, which keeps draws and weights only."""
         return self._settings
 

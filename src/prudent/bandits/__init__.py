@@ -5,7 +5,7 @@ from __future__ import annotations
 from .bandit import LinearBandit
 from .decision import Decision
 from .settings import (
-    BanditPolicy,
+    BanditSettings,
     brps_cmab,
     brps_cmab_clipped,
     brps_cmab_inflated,
@@ -15,7 +15,7 @@ from .settings import (
 from .simulate import simulate_bandit
 
 __all__ = [
-    "BanditPolicy",
+    "BanditSettings",
     "Decision",
     "LinearBandit",
     "brps_cmab",

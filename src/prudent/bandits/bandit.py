@@ -34,7 +34,7 @@ from ..posteriors.linear import LinearGaussianPosterior
 from .batch import ROWS, choose_rows, choose_screened, prepare_screen, update_rows
 from .decision import Arm, Decision, Law, _all_moments, _all_scores, _name_array, _short
 from .score_law import score_law
-from .settings import BanditPolicy
+from .settings import BanditSettings
 from .step import LARGEST, inflated_scales, refresh, screen_of, select_one, update_one, usable
 
 __all__ = ["LinearBandit"]
@@ -78,15 +78,15 @@ class LinearBandit:
         *,
         noise_sd: float = 1.0,
         prior_precision: Any = 1.0,
-        policy: BanditPolicy | None = None,
+        policy: BanditSettings | None = None,
         seed: Any = None,
     ) -> None:
         if policy is None:
-            policy = BanditPolicy(0.0 if alpha is None else alpha)
+            policy = BanditSettings(0.0 if alpha is None else alpha)
         elif alpha is not None:
             raise ParameterError("give alpha or policy, not both: a policy has its own alpha")
-        elif not isinstance(policy, BanditPolicy):
-            raise ParameterError(f"policy must be a BanditPolicy, got {policy!r}")
+        elif not isinstance(policy, BanditSettings):
+            raise ParameterError(f"policy must be a BanditSettings, got {policy!r}")
         blank = LinearGaussianPosterior(dim, prior_precision, noise_sd)
         names = _arm_names(n_arms, "n_arms")
         self._set(
@@ -103,7 +103,7 @@ class LinearBandit:
 
     def _set(
         self,
-        policy: BanditPolicy,
+        policy: BanditSettings,
         noise_sd: float,
         prior: FloatArray,
         names: list[Arm],
@@ -150,7 +150,7 @@ class LinearBandit:
         *,
         noise_sd: float = 1.0,
         prior_precision: Any = 1.0,
-        policy: BanditPolicy | None = None,
+        policy: BanditSettings | None = None,
         seed: Any = None,
     ) -> Self:
         """Return a bandit that has learned from a log of (context, arm, reward) rows.
@@ -195,7 +195,7 @@ class LinearBandit:
         return self._policy.alpha
 
     @property
-    def policy(self) -> BanditPolicy:
+    def policy(self) -> BanditSettings:
         """How decisions are taken."""
         return self._policy
 
@@ -485,8 +485,8 @@ class LinearBandit:
     def _from_state(cls, path: str | os.PathLike[str]) -> Self:
         meta, arrays = read_state(path, "LinearBandit", _STATE_VERSION)
         try:
-            known = {field.name for field in fields(BanditPolicy)}
-            policy = BanditPolicy(**{name: value for name, value in meta["policy"].items() if name in known})
+            known = {field.name for field in fields(BanditSettings)}
+            policy = BanditSettings(**{name: value for name, value in meta["policy"].items() if name in known})
             prior, gram = arrays["prior_precision"], arrays["gram"]
             names = _arm_names(meta["arms"])
             bandit = cls(names, len(prior), policy=policy, noise_sd=meta["noise_sd"], prior_precision=prior, seed=0)

@@ -11,7 +11,7 @@ from ..risk import CVaR, ModifiedCVaR, sample_size
 from .step import inflated_sd
 
 __all__ = [
-    "BanditPolicy",
+    "BanditSettings",
     "brps_cmab",
     "brps_cmab_clipped",
     "brps_cmab_inflated",
@@ -27,7 +27,7 @@ _ESTIMATORS = {"cvar": CVaR, "modified": ModifiedCVaR}
 
 
 @dataclass(frozen=True)
-class BanditPolicy:
+class BanditSettings:
     """How a linear bandit turns its posterior into a decision; the same object names an agent in a simulation.
 
     ``alpha`` is the risk level; ``draws`` the number n of posterior draws (None: the draw rule);
@@ -35,7 +35,7 @@ class BanditPolicy:
     The draws have sd nu sqrt(s'V^-1 s), where nu is the sd of the noise, or ``sampling_sd``, or the schedule
     nu_t = (3/4) sqrt(d ln(4t/delta)) over decisions t = 1, 2, ... when ``delta`` is given.
 
-    >>> BanditPolicy(alpha=0.7).weights
+    >>> BanditSettings(alpha=0.7).weights
     array([0.8333, 0.1667])
     """
 
@@ -76,7 +76,7 @@ class BanditPolicy:
     def n(self) -> int:
         """The number of posterior draws per arm and decision.
 
-        >>> BanditPolicy(alpha=0.9).n
+        >>> BanditSettings(alpha=0.9).n
         10
         """
         return sample_size(self.alpha) if self.draws is None else self.draws
@@ -89,7 +89,7 @@ class BanditPolicy:
     def nu(self, t: float, dim: int, noise_sd: float) -> float:
         """Return the factor nu of the sampling sd at decision ``t`` = 1, 2, ...
 
-        >>> round(BanditPolicy(delta=0.1).nu(1, dim=3, noise_sd=1.0), 4)
+        >>> round(BanditSettings(delta=0.1).nu(1, dim=3, noise_sd=1.0), 4)
         2.4951
         """
         if self.delta is not None:
@@ -97,18 +97,18 @@ class BanditPolicy:
         return noise_sd if self.sampling_sd is None else self.sampling_sd
 
 
-def brps_cmab(alpha: float, *, draws: int | None = None, estimator: str = "cvar", name: str = "") -> BanditPolicy:
+def brps_cmab(alpha: float, *, draws: int | None = None, estimator: str = "cvar", name: str = "") -> BanditSettings:
     """Return Algorithm 2, BRPS-CMAB.
 
     >>> brps_cmab(0.8).name
     'BRPS(0.8)'
     """
-    return BanditPolicy(alpha, draws, estimator, name=name)
+    return BanditSettings(alpha, draws, estimator, name=name)
 
 
 def brps_cmab_clipped(
     alpha: float, *, draws: int | None = None, estimator: str = "modified", name: str = ""
-) -> BanditPolicy:
+) -> BanditSettings:
     """Return Algorithm 2', BRPS-CMAB with draws clipped to [0, 1], for rewards in [0, 1].
 
     Its estimator is the modified one unless told, for which the BR-regret theorem is proved.
@@ -116,7 +116,7 @@ def brps_cmab_clipped(
     >>> brps_cmab_clipped(0.8).clip
     True
     """
-    return BanditPolicy(alpha, draws, estimator, clip=True, name=name)
+    return BanditSettings(alpha, draws, estimator, clip=True, name=name)
 
 
 def brps_cmab_inflated(
@@ -127,7 +127,7 @@ def brps_cmab_inflated(
     draws: int | None = None,
     estimator: str = "cvar",
     name: str = "",
-) -> BanditPolicy:
+) -> BanditSettings:
     """Return Algorithm 2'', BRPS-CMAB with inflated sampling: by ``delta`` or by a fixed ``sampling_sd``.
 
     The paper's numerical study fixes (3/4) sqrt(6 ln 2T): the schedule at d = 3, delta = 1/T, t = T.
@@ -137,21 +137,21 @@ def brps_cmab_inflated(
     """
     if delta is None and sampling_sd is None:
         raise ParameterError("brps_cmab_inflated needs delta or sampling_sd")
-    return BanditPolicy(alpha, draws, estimator, sampling_sd=sampling_sd, delta=delta, name=name)
+    return BanditSettings(alpha, draws, estimator, sampling_sd=sampling_sd, delta=delta, name=name)
 
 
-def thompson_sampling(*, name: str = "") -> BanditPolicy:
+def thompson_sampling(*, name: str = "") -> BanditSettings:
     """Return Thompson sampling: the engine at alpha = 0 with one draw.
 
     >>> thompson_sampling() == brps_cmab(0.0)
     True
     """
-    return BanditPolicy(name=name)
+    return BanditSettings(name=name)
 
 
 def thompson_sampling_inflated(
     *, sampling_sd: float | None = None, delta: float | None = None, name: str = ""
-) -> BanditPolicy:
+) -> BanditSettings:
     """Return Thompson sampling with inflated sampling; the paper's numerical study fixes (3/4) sqrt(6 ln T).
 
     >>> thompson_sampling_inflated(sampling_sd=6.4).sampling_sd
@@ -159,4 +159,4 @@ def thompson_sampling_inflated(
     """
     if delta is None and sampling_sd is None:
         raise ParameterError("thompson_sampling_inflated needs sampling_sd or delta")
-    return BanditPolicy(sampling_sd=sampling_sd, delta=delta, name=name)
+    return BanditSettings(sampling_sd=sampling_sd, delta=delta, name=name)

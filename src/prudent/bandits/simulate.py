@@ -24,7 +24,7 @@ from .._support.streams import replication_streams
 from ..envs.linear_bandit import LinearBanditEnv, draw_context, draw_noise, reward_of
 from ..errors import ParameterError
 from ..posteriors.linear import LinearGaussianPosterior
-from .settings import BanditPolicy
+from .settings import BanditSettings
 from .step import best_score, inflated_sd, predict, screen_of
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ __all__ = ["simulate_bandit"]
 
 def simulate_bandit(
     env: LinearBanditEnv,
-    policies: BanditPolicy | Sequence[BanditPolicy],
+    policies: BanditSettings | Sequence[BanditSettings],
     *,
     horizon: int,
     replications: int,
@@ -66,10 +66,10 @@ def simulate_bandit(
 
     if not isinstance(env, LinearBanditEnv):
         raise ParameterError(f"env must be a LinearBanditEnv, got {env!r}")
-    agents = [policies] if isinstance(policies, BanditPolicy) else list(policies)
+    agents = [policies] if isinstance(policies, BanditSettings) else list(policies)
     for i, policy in enumerate(agents):
-        if not isinstance(policy, BanditPolicy):
-            raise ParameterError(f"policies[{i}] must be a BanditPolicy, got {policy!r}")
+        if not isinstance(policy, BanditSettings):
+            raise ParameterError(f"policies[{i}] must be a BanditSettings, got {policy!r}")
     names = [policy.name for policy in agents]
     if not names or len(set(names)) < len(names):
         raise ParameterError(f"policies must be some with different names, got {names}; set name to tell them apart")

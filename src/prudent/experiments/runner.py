@@ -25,7 +25,7 @@ from .._support.checks import whole_number
 from ..errors import ParameterError
 from .paper import EXPERIMENTS, SCALES, Experiment, judge, measure_times
 from .spec import Arrays, Run, Scale, key, versions
-from .store import Store, StoreError, missing, write_atomically
+from .store import Store, StoreError, missing, write
 
 if TYPE_CHECKING:
     import xarray
@@ -111,11 +111,11 @@ def run(
             data = each.assemble(size, results)
             data.attrs = _attributes(each, size, seed, plans[each.name])
             files[each.name] = folder / f"{each.name}.nc"
-            write_atomically(files[each.name], bytes(data.to_netcdf(engine="scipy")))
+            write(files[each.name], bytes(data.to_netcdf(engine="scipy")))
             times.setdefault("experiments", {})[each.name] = spent
         times["total_seconds"] = time.perf_counter() - began
         times["workers"] = workers
-        write_atomically(folder / "timings.json", _json(times))
+        write(folder / "timings.json", _json(times))
     return files
 
 
@@ -145,7 +145,7 @@ def load(out: str | Path) -> tuple[dict[str, xarray.Dataset], dict[str, Any]]:
 def conclude(out: str | Path) -> list[Any]:
     """Judge the paper's claims by the datasets in ``out``, write ``claims.json`` and return the claims."""
     claims = judge(*load(out))
-    write_atomically(Path(out) / "claims.json", _json([asdict(claim) for claim in claims]))
+    write(Path(out) / "claims.json", _json([asdict(claim) for claim in claims]))
     return claims
 
 

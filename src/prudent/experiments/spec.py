@@ -107,13 +107,13 @@ class BanditRun(Run):
 
     def compute(self, seed: int, first: int, count: int) -> Arrays:
         """Return regret [R, T] and br_regret [R, L, T]."""
-        from ..bandits import BanditPolicy
+        from ..bandits import BanditSettings
         from ..bandits.simulate import simulate_bandit
         from ..envs import gaussian_bandit
 
         runs = simulate_bandit(
             gaussian_bandit(),
-            BanditPolicy(self.alpha, sampling_sd=self.sampling_sd),
+            BanditSettings(self.alpha, sampling_sd=self.sampling_sd),
             horizon=self.horizon,
             replications=count,
             seed=seed,

@@ -11,7 +11,6 @@ import contextlib
 import hashlib
 import io
 import json
-import os
 import re
 import zipfile
 from collections.abc import Callable
@@ -20,31 +19,23 @@ from typing import Any
 
 import numpy as np
 
+from .._support.files import write_atomically
 from ..errors import PrudentError
 from .spec import Arrays, Run
 
-__all__ = ["Store", "StoreError", "write_atomically"]
+__all__ = ["Store", "StoreError", "missing", "write"]
 
 
 class StoreError(PrudentError):
     """The output folder cannot be used: no permission, no space, another run in it."""
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write ``data`` to ``path`` so that nobody, ever, finds half of it there."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+def write(path: Path, data: bytes) -> None:
+    """Write ``data`` to ``path`` in an output folder, whole or not at all."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    except BaseException as error:
-        with contextlib.suppress(OSError):
-            temporary.unlink()
-        if not isinstance(error, OSError):
-            raise
+        write_atomically(path, data)
+    except OSError as error:
         raise StoreError(
             f"cannot write {path}: {error.strerror or error}; what was finished before is kept, mend this and run again"
         ) from error
@@ -88,7 +79,7 @@ class Store:
         np.savez(payload, allow_pickle=False, **arrays)
         body = payload.getvalue()
         header = json.dumps({"sha256": hashlib.sha256(body).hexdigest(), "seconds": seconds})
-        write_atomically(self._file(name, first, count), header.encode() + b"\n" + body)
+        write(self._file(name, first, count), header.encode() + b"\n" + body)
 
     def get(self, name: str, run: Run) -> tuple[list[tuple[int, Arrays]], float]:
         """Return the kept chunks as (first replication, arrays), in order and without overlap, and their seconds.

@@ -22,8 +22,8 @@ from .._numerics.compile import default_threads, over_rows
 from .._support.checks import FloatArray, IntArray, index_array, risk_level, whole_number
 from .._support.progress import Progress
 from .._support.streams import replication_streams
-from ..agents.optimistic_vi import OptimisticPolicy, OptimisticVIAgent
-from ..agents.posterior_sampling import PosteriorSamplingAgent, SamplingPolicy
+from ..agents.optimistic_vi import OptimisticSettings, OptimisticVIAgent
+from ..agents.posterior_sampling import PosteriorSamplingAgent, SamplingSettings
 from ..envs.problem import Problem
 from ..errors import ConvergenceWarning, ModelError, ParameterError, PosteriorError
 from ..models.logs import cumulative_rows
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 __all__ = ["learn", "simulate"]
 
 
-Settings = SamplingPolicy | OptimisticPolicy
+Settings = SamplingSettings | OptimisticSettings
 
 
 RECORDS = {"states": ("step", np.int32), "policies": ("state", np.int16), "rewards": ("step", np.float64)}
@@ -219,7 +219,7 @@ class _Run:
         margin = np.full(n, np.nan)
         failures = np.zeros(n, dtype=np.int64)
         done, lock = [0], threading.Lock()
-        replicate = self._sampling(settings) if isinstance(settings, SamplingPolicy) else self._optimistic(settings)
+        replicate = self._sampling(settings) if isinstance(settings, SamplingSettings) else self._optimistic(settings)
 
         def work(first: int, last: int) -> None:
             arrays = work_space(model, settings.most_draws), self.truth()
@@ -230,7 +230,7 @@ class _Run:
                 env, rng = replication_streams(self.seed, self.first + r)
                 trace = (regret[r], rewards, visited, followed, self.at, snapshots)
                 answer = replicate(env, rng, *arrays, self.prior.copy(), *trace)
-                if isinstance(settings, SamplingPolicy):
+                if isinstance(settings, SamplingSettings):
                     failures[r] = answer
                 else:
                     margin[r] = answer
@@ -260,11 +260,11 @@ class _Run:
         if self.moments.size:
             found["br_regret"] = (("replication", "br_episode", "metric"), br_regret)
             coords["br_episode"] = self.moments
-        if isinstance(settings, OptimisticPolicy):
+        if isinstance(settings, OptimisticSettings):
             found["margin"] = (("replication",), margin)
         return xarray.Dataset(found, coords=coords)
 
-    def _sampling(self, settings: SamplingPolicy) -> Callable[..., Any]:
+    def _sampling(self, settings: SamplingSettings) -> Callable[..., Any]:
         plan, sweeps = settings.plan(), settings.sweeps or 0
 
         def replicate(env: Any, rng: Any, work: Any, truth: Any, counts: FloatArray, *trace: Any) -> int:
@@ -273,9 +273,9 @@ class _Run:
 
         return replicate
 
-    def _optimistic(self, settings: OptimisticPolicy) -> Callable[..., Any]:
+    def _optimistic(self, settings: OptimisticSettings) -> Callable[..., Any]:
         horizon = settings.horizon or self.episodes * self.length
-        plan = OptimisticPolicy(settings.alpha, settings.delta, horizon).plan(self.task.model)
+        plan = OptimisticSettings(settings.alpha, settings.delta, horizon).plan(self.task.model)
 
         def replicate(env: Any, rng: Any, work: Any, truth: Any, counts: FloatArray, *trace: Any) -> float:
             place = self.optimum.q, self.start, self.task.observed
