@@ -33,7 +33,7 @@ TINY = pr.UncertainMDP.direct([[0.0, 0.3], [1.0, 0.2]], discount=0.8)
 def lake_counts(rng, steps):
     """Counts after a random number of steps of a random policy."""
     policy = rng.integers(4, size=16)
-    log = LAKE.model.simulate(LAKE.theta, policy, steps=steps, rng=rng)
+    log = LAKE.model.trajectory(LAKE.theta, policy, steps=steps, rng=rng)
     return LAKE.model.count(log, LAKE.model.prior())
 
 
@@ -285,7 +285,7 @@ def test_an_episode_is_so_many_decisions():
 
 
 def test_late_and_batched_observations_count_as_if_in_time():
-    log = LAKE.model.simulate(LAKE.theta, np.zeros(16, dtype=int), steps=40, rng=1)
+    log = LAKE.model.trajectory(LAKE.theta, np.zeros(16, dtype=int), steps=40, rng=1)
     one, many, late = (PosteriorSamplingAgent(LAKE.model, alpha=0.5, seed=1) for _ in range(3))
     for row in log.tolist():
         one.observe(*row)
@@ -322,14 +322,14 @@ BAD = [
     ((0, 0, 5), DataError, r"state 0, action 0 never leads to state 5"),
     ((0, 0, 0, 2), DataError, r"state 0, action 0 leads by outcome 2 to state 4, not to state 0"),
     ((5, 0, 4, 2), DataError, r"state 5, action 0 has no outcome 2"),
-    ((16, 0, 0), ParameterError, r"state is 16, expected a whole number from 0 to 15"),
-    ((-1, 0, 0), ParameterError, r"state is -1, expected a whole number from 0 to 15"),
-    ((0, 4, 0), ParameterError, r"action is 4, expected a whole number from 0 to 3"),
-    ((0, 0, 99), ParameterError, r"state is 99, expected a whole number from 0 to 15"),
-    ((0, 0, 0, 11), ParameterError, r"outcome is 11, expected a whole number from 0 to 10"),
-    ((0.5, 0, 0), ParameterError, r"state is 0.5, expected"),
-    (("a", 0, 0), ParameterError, r"state is 'a', expected"),
-    ((None, 0, 0), ParameterError, r"state is None, expected"),
+    ((16, 0, 0), DataError, r"state is 16, expected a whole number from 0 to 15"),
+    ((-1, 0, 0), DataError, r"state is -1, expected a whole number from 0 to 15"),
+    ((0, 4, 0), DataError, r"action is 4, expected a whole number from 0 to 3"),
+    ((0, 0, 99), DataError, r"next_state is 99, expected a whole number from 0 to 15"),
+    ((0, 0, 0, 11), DataError, r"outcome is 11, expected a whole number from 0 to 10"),
+    ((0.5, 0, 0), DataError, r"state is 0.5, expected"),
+    (("a", 0, 0), DataError, r"state is 'a', expected"),
+    ((None, 0, 0), DataError, r"state is None, expected"),
 ]
 
 

@@ -40,12 +40,12 @@ def test_options_reach_the_problem():
 
 @pytest.mark.parametrize("problem", [frozen_lake(0.3), inventory(), random_model(6, 2, branching=3, rng=1)])
 def test_walks_as_the_model_does(problem):
-    """Environment and ``UncertainMDP.simulate`` invert the same uniforms."""
+    """Environment and ``UncertainMDP.trajectory`` invert the same uniforms."""
     policy = np.random.default_rng(0).integers(problem.model.n_actions, size=problem.model.n_states)
     env = TabularEnv(problem)
     state, info = env.reset(seed=5)
     env.np_random = np.random.default_rng(9)
-    log = problem.model.simulate(problem.theta, policy, steps=300, state=problem.start, rng=9)
+    log = problem.model.trajectory(problem.theta, policy, steps=300, state=problem.start, rng=9)
     for s, a, target, outcome in log.tolist():
         assert state == s
         state, reward, terminated, truncated, info = env.step(a)

@@ -79,7 +79,7 @@ def test_known_outcomes_are_counted_exactly_in_any_order(seed, size, rows):
     rng = np.random.default_rng(seed)
     model = random_model(rng, *size)
     theta = model.prior() / model.prior().sum(axis=1, keepdims=True)
-    log = model.simulate(theta, rng.integers(0, model.n_actions, model.n_states), rows, rng=rng)
+    log = model.trajectory(theta, rng.integers(0, model.n_actions, model.n_states), rows, rng=rng)
     expected = model.prior(0.5)
     np.add.at(expected, (model.source[log[:, 0], log[:, 1]], log[:, 3]), 1.0)
     np.testing.assert_array_equal(model.count(log, model.prior(0.5)), expected)
@@ -156,7 +156,7 @@ def test_a_log_of_names():
 
 def test_a_simulated_log_is_counted_by_index():
     model = named_walk()
-    log = model.simulate([[0.25, 0.25, 0.5]], [0, 0, 0], 50, state=1, rng=2)
+    log = model.trajectory([[0.25, 0.25, 0.5]], [0, 0, 0], 50, state=1, rng=2)
     expected = model.prior() + np.bincount(log[:, 3], minlength=3)
     np.testing.assert_array_equal(model.count(log, model.prior(), indices=True), expected)
     with pytest.raises(DataError, match=r"log row 0: state is 1, expected one of 'low', 'mid', 'top'"):
@@ -255,7 +255,7 @@ def test_a_prior_of_zero_makes_an_outcome_impossible():
 @pytest.mark.parametrize(
     ("prior", "message"),
     [
-        ([[1, 1, 1], [1, -1, 0]], r"prior\[1, 1\] is -1.0, expected a number that is not negative"),
+        ([[1, 1, 1], [1, -1, 0]], r"prior\[1, 1\] is -1.0, expected a number >= 0"),
         ([[1, np.nan, 1], [1, 1, 0]], r"prior\[0, 1\] is nan"),
         ([[1, 1, 1]], r"prior has shape \(1, 3\), expected \[B, K\] = \(2, 3\)"),
         ("flat", "prior must be an array of numbers, got str"),
@@ -284,7 +284,7 @@ def test_compatible_wants_an_admissible_pair():
     assert model.compatible(0, 0, 2).tolist() == []
     with pytest.raises(ParameterError, match="state 1, action 1 is not admissible"):
         model.compatible(1, 1, 0)
-    with pytest.raises(ParameterError, match="state is 5, expected a whole number from 0 to 2"):
+    with pytest.raises(ParameterError, match="next_state is 5, expected a whole number from 0 to 2"):
         model.compatible(0, 0, 5)
 
 
@@ -296,17 +296,17 @@ THETA = np.array([[0.5, 0.2, 0.3], [0.9, 0.1, 0.0]])
 def test_a_simulated_log_obeys_the_dynamics():
     model = lake()
     policy = np.array([1, 0, 1])
-    log = model.simulate(THETA, policy, 500, state=2, rng=3)
+    log = model.trajectory(THETA, policy, 500, state=2, rng=3)
     assert log.dtype == np.int64
     s, a, target, k = log.T
     assert s[0] == 2
     np.testing.assert_array_equal(a, policy[s])
     np.testing.assert_array_equal(target, model.next_state[s, a, k])
     np.testing.assert_array_equal(s[1:], target[:-1])
-    np.testing.assert_array_equal(model.simulate(THETA, policy, 100, state=2, rng=3), log[:100])
-    np.testing.assert_array_equal(model.simulate(THETA, policy, 500, state=2, rng=np.random.default_rng(3)), log)
-    assert model.simulate(THETA, policy, 0).shape == (0, 4)
-    assert model.simulate(THETA, policy, 3).shape == (3, 4)
+    np.testing.assert_array_equal(model.trajectory(THETA, policy, 100, state=2, rng=3), log[:100])
+    np.testing.assert_array_equal(model.trajectory(THETA, policy, 500, state=2, rng=np.random.default_rng(3)), log)
+    assert model.trajectory(THETA, policy, 0).shape == (0, 4)
+    assert model.trajectory(THETA, policy, 3).shape == (3, 4)
 
 
 def test_simulated_outcomes_have_the_probabilities_of_theta():
@@ -317,7 +317,7 @@ def test_simulated_outcomes_have_the_probabilities_of_theta():
     """
     theta = np.array([[0.5, 0.2, 0.3]])
     model = UncertainMDP([[0]], [[[0, 0, 0]]], [[0.0]], 0.9)
-    log = model.simulate(theta, [0], 100_000, rng=np.random.default_rng())
+    log = model.trajectory(theta, [0], 100_000, rng=np.random.default_rng())
     frequency = np.bincount(log[:, 3], minlength=3) / len(log)
     assert np.abs(frequency - theta[0]).max() < 0.0095
 
@@ -336,8 +336,8 @@ def test_rounding_never_draws_an_impossible_outcome():
 
     model = UncertainMDP([[0]], np.zeros((1, 1, 12), int), [[0.0]], 0.9)
     assert np.cumsum(theta)[-1] < 1.0
-    assert model.simulate(theta, [0], 1, rng=Largest(np.random.PCG64()))[0, 3] == 10
-    assert model.simulate(theta, [0], 1, rng=Smallest(np.random.PCG64()))[0, 3] == 1
+    assert model.trajectory(theta, [0], 1, rng=Largest(np.random.PCG64()))[0, 3] == 10
+    assert model.trajectory(theta, [0], 1, rng=Smallest(np.random.PCG64()))[0, 3] == 1
 
 
 @pytest.mark.parametrize(
@@ -351,26 +351,30 @@ def test_rounding_never_draws_an_impossible_outcome():
         (
             {"policy": [0, 0, 2]},
             ParameterError,
-            r"policy\[2\] is 2, expected an admissible action of state 2",
+            r"policy\[2\] is 2, expected a whole number from 0 to 1",
         ),
         (
             {"policy": [-1, 0, 0]},
             ParameterError,
-            r"policy\[0\] is -1, expected an admissible action of state 0",
+            r"policy\[0\] is -1, expected a whole number from 0 to 1",
         ),
-        ({"policy": [0, 0]}, ParameterError, r"policy has shape \(2,\), expected \[S\] = \(3,\)"),
+        ({"policy": [0, 0]}, ParameterError, "policy has 2 actions, the model has 3 states"),
         (
             {"policy": [0.0, 0.0, 0.0]},
             ParameterError,
-            "policy must be an array of whole numbers, got dtype float64",
+            "policy must hold whole numbers, got float64 values",
         ),
         ({"state": 3}, ParameterError, "state is 3, expected a whole number from 0 to 2"),
         ({"state": "a"}, ParameterError, "state is 'a', expected a whole number from 0 to 2"),
         ({"steps": -1}, ParameterError, "steps must be at least 0, got -1"),
+        ({"policy": 0}, ParameterError, "policy must hold an action for each state, got 0"),
+        ({"policy": [[0], [0], [0]]}, ParameterError, r"policy has shape \(3, 1\), expected \[S\] = \(3,\)"),
+        ({"policy": [[0], [0, 1], [0]]}, ParameterError, "policy must hold whole numbers, got list"),
+        ({"rng": "x"}, ParameterError, "rng must be a numpy Generator, a seed or None, got 'x'"),
         ({"steps": 1.5}, ParameterError, "steps must be a whole number, got 1.5"),
         ({"theta": [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]}, ModelError, r"theta\[1, 2\] is 1.0, expected 0"),
     ],
 )
 def test_bad_simulations_are_refused(arguments, error, message):
     with pytest.raises(error, match=message):
-        lake().simulate(**({"theta": THETA, "policy": [0, 0, 0], "steps": 5} | arguments))
+        lake().trajectory(**({"theta": THETA, "policy": [0, 0, 0], "steps": 5} | arguments))

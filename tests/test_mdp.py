@@ -840,7 +840,7 @@ def test_bad_direct_models_are_refused(arguments, parts):
     ("place", "value", "parts"),
     [
         ((0, 1), 0.5, ["theta[0] sums to 1.25, expected 1"]),
-        ((1, 0), -0.5, ["theta[1, 0] is -0.5, expected a number that is not negative"]),
+        ((1, 0), -0.5, ["theta[1, 0] is -0.5, expected a number >= 0"]),
         ((1, 2), 0.5, ["theta[1, 2] is 0.5, expected 0: this source has no such outcome"]),
         ((1, 1), np.nan, ["theta[1, 1] is nan"]),
     ],
@@ -850,7 +850,7 @@ def test_bad_theta_is_refused(place, value, parts):
     with pytest.raises(ModelError, match=says(*parts)):
         slippery().mdp(theta)
     with pytest.raises(ModelError, match=says(*parts)):
-        slippery().simulate(theta, [0, 0, 0], 5)
+        slippery().trajectory(theta, [0, 0, 0], 5)
 
 
 def test_theta_and_prior_must_have_the_shape_of_the_model():

@@ -36,7 +36,6 @@ from ._support.checks import (
 )
 from .errors import DataError, ModelError, ParameterError
 from .models.known import MDP
-from .planning.solver import _checked_policy
 
 __all__ = [
     "LimitLaw",
@@ -173,7 +172,7 @@ def limit_law(mdp: MDP, policy: Any, alpha: float, visits: Any = None) -> LimitL
         raise ModelError(f"expected an MDP, got {type(mdp).__name__}; of an uncertain model: model.mdp(theta)")
     if mdp.termination is not None:
         raise ModelError("the limit law is for models that go on for ever; this one has steps that end")
-    actions = _checked_policy(policy, mdp)
+    actions = mdp.policy_indices(policy)
     states = np.arange(mdp.n_states)
     chain = mdp.transition[states * mdp.n_actions + actions].toarray()
     inverse = np.linalg.inv(np.eye(mdp.n_states) - mdp.discount * chain)

@@ -1,8 +1,14 @@
-"""Checks at the edge of the library. Kernels trust what has passed here."""
+"""Checks at the edge of the library. Kernels trust what has passed here.
+
+Every function returns its argument in the form that the library works with, or raises one of our errors. The message
+names the argument (``name``), the place in it and the value there. ``error`` says whose fault it is: ``ParameterError``
+for a setting, ``DataError`` for data, ``ModelError`` and ``PosteriorError`` for what defines a model or a belief.
+"""
 
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,39 +17,47 @@ import numpy.typing as npt
 from ..errors import DataError, ParameterError, PrudentError
 
 FloatArray = npt.NDArray[np.float64]
-
-
 IntArray = npt.NDArray[np.int64]
+BoolArray = npt.NDArray[np.bool_]
+
+SUM_TOLERANCE = 1e-9  # how far the sum of a distribution may be from one
+
+
+# -- numbers -----------------------------------------------------------------------------------------------
 
 
 def risk_level(alpha: Any, name: str = "alpha") -> float:
     """Return ``alpha`` as a float in [0, 1)."""
-    return _in_unit_interval(alpha, name, "a risk level in [0, 1)")
+    return _number(alpha, name, "a risk level in [0, 1)", lambda number: 0.0 <= number < 1.0)
 
 
 def discount_factor(discount: Any) -> float:
     """Return ``discount`` as a float in [0, 1)."""
-    return _in_unit_interval(discount, "discount", "a discount factor in [0, 1)")
+    return _number(discount, "discount", "a discount factor in [0, 1)", lambda number: 0.0 <= number < 1.0)
 
 
-def _in_unit_interval(value: Any, name: str, meaning: str) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        raise ParameterError(f"{name} must be {meaning}, got {value!r}") from None
-    if not 0.0 <= number < 1.0:
-        raise ParameterError(f"{name} must be {meaning}, got {number!r}")
-    return number
+def probability(value: Any, name: str) -> float:
+    """Return ``value`` as a float in [0, 1]."""
+    return _number(value, name, "a probability in [0, 1]", lambda number: 0.0 <= number <= 1.0)
+
+
+def open_probability(value: Any, name: str) -> float:
+    """Return ``value`` as a float in (0, 1): the chance that a guarantee fails, say."""
+    return _number(value, name, "a probability in (0, 1)", lambda number: 0.0 < number < 1.0)
 
 
 def positive(value: Any, name: str) -> float:
     """Return ``value`` as a finite float above zero."""
+    return _number(value, name, "a positive number", lambda number: 0.0 < number < np.inf)
+
+
+def _number(value: Any, name: str, meaning: str, fits: Callable[[float], bool]) -> float:
     try:
         number = float(value)
     except (TypeError, ValueError):
-        raise ParameterError(f"{name} must be a positive number, got {value!r}") from None
-    if not 0.0 < number < np.inf:
-        raise ParameterError(f"{name} must be a positive number, got {number!r}")
+        raise ParameterError(f"{name} must be {meaning}, got {value!r}") from None
+    if not fits(number):  # NaN never fits
+        raise ParameterError(f"{name} must be {meaning}, got {number!r}")
     return number
 
 
@@ -56,6 +70,9 @@ def whole_number(value: Any, name: str, minimum: int = 1) -> int:
     if number < minimum:
         raise ParameterError(f"{name} must be at least {minimum}, got {number}")
     return number
+
+
+# -- arrays ------------------------------------------------------------------------------------------------
 
 
 def finite_array(
@@ -72,18 +89,46 @@ def finite_array(
         raise error(f"{name} must have {ndim} axes, got shape {array.shape}")
     finite = np.isfinite(array)
     if not finite.all():
-        raise error(f"{name}{first_index(~finite)} is {array[~finite][0]}, expected a finite number")
+        refuse(~finite, array, name, "a finite number", error=error)
     return array
+
+
+def non_negative_array(
+    values: Any, name: str, *, ndim: int | None = None, error: type[PrudentError] = DataError
+) -> FloatArray:
+    """Return ``values`` as a contiguous float64 array of finite numbers >= 0."""
+    array = finite_array(values, name, ndim=ndim, error=error)
+    refuse(array < 0.0, array, name, "a number >= 0", error=error)
+    return array
+
+
+def distribution(
+    values: Any, name: str, *, ndim: int | None = None, error: type[PrudentError] = DataError
+) -> FloatArray:
+    """Return ``values`` as float64 probabilities: none is negative, and the last axis sums to one within 1e-9."""
+    array = non_negative_array(values, name, ndim=ndim, error=error)
+    require_sum_of_one(array, name, error=error)
+    return array
+
+
+def require_sum_of_one(array: FloatArray, name: str, *, error: type[PrudentError] = DataError) -> None:
+    """Raise unless the last axis sums to one within 1e-9."""
+    total = np.asarray(array.sum(axis=-1))
+    off = np.abs(total - 1.0) > SUM_TOLERANCE
+    if off.any():
+        raise error(f"{name}{first_index(off)} sums to {float(total[off][0])!r}, expected 1")
 
 
 def index_array(values: Any, name: str, size: int, error: type[PrudentError] = DataError) -> IntArray:
     """Return ``values`` as an int64 array of indices in ``range(size)``; negative ones are refused."""
-    array = np.asarray(values)
+    try:
+        array = np.asarray(values)
+    except ValueError:
+        raise error(f"{name} must hold whole numbers, got {type(values).__name__}") from None
     if array.dtype.kind not in "iu" and array.size:
         raise error(f"{name} must hold whole numbers, got {array.dtype} values")
-    bad = (array < 0) | (array >= size)
-    if bad.any():
-        raise error(f"{name}{first_index(bad)} is {array[bad][0]}, expected a whole number from 0 to {size - 1}")
+    outside = (array < 0) | (array >= size)
+    refuse(outside, array, name, f"a whole number from 0 to {size - 1}", error=error)
     return np.ascontiguousarray(array, dtype=np.int64).reshape(array.shape)
 
 
@@ -95,7 +140,16 @@ def generator(rng: Any) -> np.random.Generator:
         raise ParameterError(f"rng must be a numpy Generator, a seed or None, got {rng!r}") from None
 
 
-def first_index(mask: npt.NDArray[np.bool_]) -> str:
+def refuse(
+    bad: Any, array: npt.NDArray[Any], name: str, expected: str, *, error: type[PrudentError] = DataError
+) -> None:
+    """Raise if ``bad`` is True somewhere: ``name[3, 1] is VALUE, expected ...``."""
+    mask = np.asarray(bad)
+    if mask.any():
+        raise error(f"{name}{first_index(mask)} is {array[mask][0]}, expected {expected}")
+
+
+def first_index(mask: BoolArray) -> str:
     """Return the place of the first True, written as an index: ``[3, 1]`` (empty for a scalar)."""
     if mask.ndim == 0:
         return ""
@@ -128,7 +182,7 @@ def integer_array(
 
 def mask_array(
     values: Any, name: str, shape: tuple[int, ...], letters: str, *, error: type[PrudentError] = DataError
-) -> npt.NDArray[np.bool_]:
+) -> BoolArray:
     """Return a copy of ``values`` as a bool array of this shape; 0 and 1 pass for False and True."""
     try:
         array = np.array(values)

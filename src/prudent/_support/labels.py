@@ -1,4 +1,9 @@
-"""Names of states, actions, outcomes and arms, and how they become indices."""
+"""Names of states, actions and outcomes, and how they become indices.
+
+A user who names things is asked for names and told names. Without names, the labels of n things are 0, 1, ..., n-1.
+What cannot be found is a ``ParameterError`` where it is an argument, a ``DataError`` where it is in a log, and a
+``ModelError`` where it is in a table that defines a model: the caller says which.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +20,6 @@ from ..errors import ModelError, ParameterError, PrudentError
 from .checks import IntArray
 
 Column = npt.NDArray[Any]
-
-
 Names = Iterable[Hashable] | None
 
 
@@ -64,11 +67,13 @@ class Labels:
             return index if 0 <= index < self.size else -1
         return -1
 
-    def index(self, label: Any) -> int:
-        """Return the index of a label, or raise."""
+    def index(self, label: Any, name: str | None = None, *, error: type[PrudentError] = ParameterError) -> int:
+        """Return the index of a label, or raise; ``name`` is what the caller wrote it for, by default ``what``."""
+        if type(label) is int and self.names is None and 0 <= label < self.size:
+            return label  # a short cut for agents, which look up plain numbers at every step
         index = self.find(label)
         if index < 0:
-            raise ParameterError(f"{self.what} is {label!r}, expected {self.expected()}")
+            raise error(f"{name or self.what} is {label!r}, expected {self.expected()}")
         return index
 
     def encode(
@@ -89,11 +94,11 @@ class Labels:
                 bad &= np.fromiter((not _is_gap(value) for value in values), dtype=np.bool_, count=len(values))
         if bad.any():
             row = int(np.argmax(bad))
-            raise error(f"{table} row {row}: {what} is {_cell(column, row)!r}, expected {self.expected()}")
+            raise error(f"{table} row {row}: {what} is {cell(column, row)!r}, expected {self.expected()}")
         return indices
 
     def expected(self) -> str:
-        """Return what a valid label looks like."""
+        """Return what a valid label looks like: ``one of 'red', 'green'``."""
         if self.names is None:
             return f"a whole number from 0 to {self.size - 1}"
         shown = ", ".join(map(repr, self.names[:5]))
@@ -144,5 +149,6 @@ def _is_gap(value: Any) -> bool:
     return _is_missing(value) or (isinstance(value, (int, float)) and value == -1)
 
 
-def _cell(column: Column, row: int) -> Any:
-    return column[row : row + 1].tolist()[0]  # a plain Python value, and tuples stay whole
+def cell(column: Column, row: int) -> Any:
+    """Return one cell as a plain Python value; a tuple stays whole."""
+    return column[row : row + 1].tolist()[0]

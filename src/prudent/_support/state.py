@@ -33,22 +33,11 @@ __all__ = ["Load", "generator_from_state", "generator_state", "read_state", "wri
 
 
 _MAGIC = b"PRUDENT\x1a"
-
-
 _LAYOUT = 1
-
-
 _HEAD = struct.Struct("<8sIQ")
-
-
 _DIGEST = hashlib.sha256().digest_size
-
-
 _TYPES = {"float64": "<f8", "int64": "<i8"}
-
-
 _BIT_GENERATORS = ("PCG64", "PCG64DXSM", "Philox", "SFC64", "MT19937")
-
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 

@@ -1,4 +1,7 @@
-"""Columns of whatever people call a table."""
+"""Columns of whatever people call a table: a DataFrame, a dict of columns, a structured array, rows of values.
+
+Nothing here imports pandas: what has ``columns`` is read like a DataFrame. A label stays as it is, even a tuple.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ import numpy as np
 
 from ..errors import PrudentError
 from .checks import FloatArray
-from .labels import Column, _cell
+from .labels import Column, cell
 
 
 def read_columns(
@@ -47,7 +50,7 @@ def read_numbers(column: Column, what: str, *, table: str, error: type[PrudentEr
     bad = ~np.isfinite(numbers)
     if bad.any():
         row = int(np.argmax(bad))
-        raise error(f"{table} row {row}: {what} is {_cell(column, row)!r}, expected a finite number")
+        raise error(f"{table} row {row}: {what} is {cell(column, row)!r}, expected a finite number")
     return numbers
 
 

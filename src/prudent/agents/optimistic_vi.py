@@ -154,7 +154,7 @@ def _check_rewards(model: UncertainMDP) -> None:
     low = np.where(exists, model.reward, np.inf).min(axis=2)
     varied = model.admissible & (high > low)
     if varied.any():
-        pair = model._pair(np.argmax(varied))
+        pair = model.pair_name(np.argmax(varied))
         raise ModelError(f"the reward of {pair} depends on the outcome, but optimism needs it known for each pair")
 
 
@@ -197,7 +197,7 @@ class OptimisticVIAgent(TabularAgent):
 
     def act(self, state: Hashable) -> Any:
         """Return the best action in ``state`` by the current Q, the first of ties."""
-        return self._action_of[self._policy[self._place(self._states, state)]]
+        return self._action_of[self._policy[self._reader.states.index(state)]]
 
     def observe(self, state: Hashable, action: Hashable, next_state: Hashable, outcome: Any = None) -> None:
         """Refresh Q with the posterior before this transition, then count it; impossible ones change nothing."""
@@ -250,7 +250,7 @@ class OptimisticVIAgent(TabularAgent):
         agent._filled(agent._work.q, np.where(model.admissible, arrays["q"], -np.inf), "q")
         agent._filled(agent._value, arrays["value"], "value")
         agent._filled(agent._policy, arrays["policy"], "policy")
-        agent._model._checked_policy(agent._policy)
+        agent._model.policy_indices(agent._policy)
         return agent
 
     def __repr__(self) -> str:

@@ -242,7 +242,7 @@ class PosteriorSamplingAgent(TabularAgent):
 
     def act(self, state: Hashable) -> Any:
         """Return the action in ``state``; the first call of every episode refreshes the policy."""
-        s = self._place(self._states, state)
+        s = self._reader.states.index(state)
         if self._steps_left <= 0:
             self.refresh()
         self._steps_left -= 1
@@ -349,7 +349,7 @@ class PosteriorSamplingAgent(TabularAgent):
         agent._begin(n, weights, lengths, whole_number(values["sweeps"], "sweeps", 0))
         agent._filled(agent._value, arrays["value"], "value")
         agent._filled(agent._policy, arrays["policy"], "policy")
-        agent._model._checked_policy(agent._policy)
+        agent._model.policy_indices(agent._policy)
         agent._episode = whole_number(values["episode"], "episode", -1)
         left = whole_number(values["steps_left"], "steps_left", -1)
         agent._steps_left = math.inf if left < 0 else left

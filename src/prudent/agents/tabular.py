@@ -9,11 +9,10 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from .._support.checks import FloatArray, IntArray, generator
-from .._support.labels import Labels
 from .._support.state import Arrays, Load, generator_from_state, generator_state, read_state, write_state
-from ..errors import DataError, ModelError, ParameterError, StateFileError
+from ..errors import ModelError, ParameterError, StateFileError
 from ..models.known import MDP
-from ..models.logs import add_log, first_impossible
+from ..models.logs import LogReader, add_log
 from ..models.uncertain import UncertainMDP
 from ..posteriors.dirichlet import DirichletPosterior
 
@@ -32,14 +31,12 @@ class TabularAgent:
             raise ModelError(f"model must be an UncertainMDP, got {type(model).__name__}{hint}")
         self._model = model
         self._indices = bool(indices)
-        self._states = Labels("state", None if indices else model.states, model.n_states)
-        self._actions = Labels("action", None if indices else model.actions, model.n_actions)
+        self._reader = LogReader(model, self._indices)
         start = model.prior(prior) if np.ndim(prior) == 0 else model.count([], prior)
         self._posterior = DirichletPosterior(start)  # which sees that no source has only zeros
         self._counts: FloatArray = self._posterior.counts  # [B, K]
         self._rng = generator(seed)
-        self._row = np.empty((1, 4), dtype=np.int64)
-        self._action_of = list(range(model.n_actions)) if self._actions.names is None else list(self._actions.names)
+        self._action_of = list(self._reader.actions.names or range(model.n_actions))
 
     @property
     def model(self) -> UncertainMDP:
@@ -51,30 +48,9 @@ class TabularAgent:
         """A copy of the posterior: the prior and everything observed so far."""
         return self._posterior.copy()
 
-    def _place(self, labels: Labels, label: Any) -> int:
-        # the first line is the fast way for plain numbers
-        if type(label) is int and labels.names is None and 0 <= label < labels.size:
-            return label
-        return labels.index(label)
-
     def _read(self, state: Hashable, action: Hashable, next_state: Hashable, outcome: Any) -> IntArray:
-        """Return a transition as a log of one row, or raise if it is impossible."""
-        row = self._row[0]
-        s, a = self._place(self._states, state), self._place(self._actions, action)
-        row[0], row[1], row[2] = s, a, self._place(self._states, next_state)
-        b = self._model.source[s, a]
-        if b < 0:
-            raise DataError(f"{self._model._pair(s * self._model.n_actions + a)} is not admissible")
-        row[3] = -1 if outcome is None else self._outcome(int(b), outcome)
-        if first_impossible(self._model.source, self._model.next_state, self._counts, self._row) >= 0:
-            raise DataError(self._model._why_impossible(row))
-        return self._row
-
-    def _outcome(self, b: int, outcome: Any) -> int:
-        names = self._model._outcome_labels
-        if names is None or self._indices:
-            return self._place(Labels("outcome", None, self._model.n_outcomes), outcome)
-        return self._place(names[b], outcome)
+        """Return a transition as a log of one row, or raise a ``DataError`` if it is impossible."""
+        return self._reader.row(state, action, next_state, outcome, self._counts)
 
     def _count(self, row: IntArray) -> None:
         add_log(self._model.source, self._model.next_state, self._counts, row)

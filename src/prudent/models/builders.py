@@ -1,46 +1,29 @@
-"""How tables, functions and Gymnasium environments become the arrays of a model."""
+"""How other people's things become models: matrices, tables, functions, Gymnasium environments.
+
+A builder reads one of them and returns ``Arguments``, the keyword arguments of the constructor: of ``MDP`` for the
+names in ``known_``, of ``UncertainMDP`` for those in ``uncertain_``. The constructor then checks the model as a whole;
+a builder checks only what can no longer be named afterwards, such as the row of a table or the call of a function.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from .._support.checks import FloatArray, IntArray, number_array
-from .._support.labels import Column, Labels, Names
+from .._support.checks import BoolArray, FloatArray, IntArray, mask_array, number_array, require_shape
+from .._support.labels import Column, Labels, Names, encode_each
+from .._support.tables import read_columns, read_numbers
 from ..errors import ModelError
-
-Shape = tuple[int, int]
-
+from .frame import Shape, admissible_mask
 
 Indices = npt.NDArray[np.integer[Any]]
+Arguments = dict[str, Any]
 
-
-Dynamics = tuple[IntArray, npt.NDArray[np.int32], FloatArray]  # source, next_state, reward
-
-
-def read_pairs(columns: dict[str, Column], states: Names, actions: Names) -> tuple[list[IntArray], Labels, Labels]:
-    """Return a table's states, actions and next states as indices, and the labels of states and actions."""
-    if not columns["state"].size:
-        raise ModelError("table has no rows")
-    if states is None:
-        by_state = Labels.learn("state", columns["state"], columns["next_state"])
-    else:
-        names = tuple(states)
-        by_state = Labels("state", names, len(names))
-    if actions is None:
-        by_action = Labels.learn("action", columns["action"])
-    else:
-        names = tuple(actions)
-        by_action = Labels("action", names, len(names))
-    indices = [
-        labels.encode(columns[what], what, table="table", error=ModelError)
-        for what, labels in (("state", by_state), ("action", by_action), ("next_state", by_state))
-    ]
-    return indices, by_state, by_action
+# -- matrices ----------------------------------------------------------------------------------------------
 
 
 def read_transitions(transition: Any, actions_first: bool) -> tuple[sparse.csr_array, Shape]:
@@ -95,6 +78,11 @@ def canonical(matrix: sparse.csr_array) -> sparse.csr_array:
     return matrix
 
 
+def row_numbers(matrix: sparse.csr_array) -> Indices:
+    """Return the row of each stored entry; in a matrix (S*A) x S that is its pair s*A + a."""
+    return np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+
+
 def pair_sums(pairs: Indices, weights: FloatArray, shape: Shape) -> FloatArray:
     """Return [S, A]: the sum of the weights of each pair s*A + a."""
     return np.bincount(pairs, weights=weights, minlength=shape[0] * shape[1]).reshape(shape).astype(np.float64)
@@ -108,42 +96,240 @@ def packed(pairs: Indices, targets: Indices, shape: Shape) -> npt.NDArray[np.int
     return rows.reshape(*shape, -1)
 
 
-def tabulate(
+def own_sources(admissible: BoolArray) -> IntArray:
+    """Return source numbers [S, A] that give every admissible pair a source of its own."""
+    return np.where(admissible, np.cumsum(admissible).reshape(admissible.shape) - 1, -1)
+
+
+def uncertain_direct(reward: Any, support: Any, admissible: Any) -> Arguments:
+    """Read the direct parametrisation: a source for each pair, whose outcomes are its (possible) next states."""
+    given = number_array(reward, "reward", error=ModelError)
+    if given.ndim not in (2, 3):
+        raise ModelError(f"reward must have the axes [S, A] or [S, A, S], got shape {given.shape}")
+    S, A = given.shape[:2]
+    if given.ndim == 3:
+        require_shape(given, "reward", (S, A, S), "[S, A, S]", error=ModelError)
+    allowed = admissible_mask(admissible, (S, A))
+    if support is None:
+        next_state = np.broadcast_to(np.arange(S, dtype=np.int32), (S, A, S))
+    else:
+        possible = mask_array(support, "support", (S, A, S), "[S, A, S]", error=ModelError)
+        possible &= allowed[:, :, None]
+        pairs, targets = np.nonzero(possible.reshape(S * A, S))
+        next_state = packed(pairs, targets, (S, A))
+        if given.ndim == 3:
+            given = np.take_along_axis(given, np.maximum(next_state, 0), axis=2)
+    return {"source": own_sources(allowed), "next_state": next_state, "reward": given}
+
+
+# -- tables ------------------------------------------------------------------------------------------------
+
+
+def known_table(table: Any, states: Names, actions: Names) -> Arguments:
+    """Read a long table: state, action, next_state, probability, reward."""
+    needed = ("state", "action", "next_state", "probability", "reward")
+    columns = read_columns(table, needed, table="table", error=ModelError)
+    s, a, target, by_state, by_action = _read_pairs(columns, states, actions)
+    probability = read_numbers(columns["probability"], "probability", table="table", error=ModelError)
+    if (probability < 0.0).any():  # before it can hide in the sum with another row
+        row = int(np.argmax(probability < 0.0))
+        raise ModelError(f"table row {row}: probability is {probability[row]}, expected one in [0, 1]")
+    reward = read_numbers(columns["reward"], "reward", table="table", error=ModelError)
+    steps = _Steps(s, a, target, probability, reward, ends=np.zeros(s.size, dtype=np.bool_))
+    arrays = _add_up(steps, (by_state.size, by_action.size))
+    return arrays | {"states": by_state.names, "actions": by_action.names}
+
+
+def uncertain_table(table: Any, states: Names, actions: Names) -> Arguments:
+    """Read a long table of known dynamics: state, action, outcome, next_state, reward and perhaps source."""
+    needed = ("state", "action", "outcome", "next_state", "reward")
+    columns = read_columns(table, needed, ("source",), table="table", error=ModelError)
+    s, a, target, by_state, by_action = _read_pairs(columns, states, actions)
+    reward = read_numbers(columns["reward"], "reward", table="table", error=ModelError)
+    b = np.zeros_like(s)
+    if "source" in columns:
+        names = Labels.learn("source", columns["source"])
+        b = names.encode(columns["source"], "source", table="table", error=ModelError)
+    seen: list[list[Hashable]] = [[] for _ in range(int(b.max()) + 1)]
+    for number, outcome in zip(b.tolist(), columns["outcome"].tolist(), strict=True):
+        seen[number].append(outcome)
+    labels = [Labels.learn("outcome", outcomes) for outcomes in seen]
+    k = encode_each(labels, b, columns["outcome"], "outcome", table="table", error=ModelError)
+
+    shape = (by_state.size, by_action.size, max(each.size for each in labels))
+    pair = s * shape[1] + a
+    _, first, of_pair = np.unique(pair, return_index=True, return_inverse=True)
+    mixed = b[first][of_pair] != b
+    if mixed.any():
+        row = int(np.argmax(mixed))
+        value = columns["source"].tolist()[row]
+        raise ModelError(f"table row {row}: source is {value!r}, unlike in the first row of the same pair")
+    _, once = np.unique(pair * shape[2] + k, return_index=True)
+    if once.size < k.size:
+        row = int(np.setdiff1d(np.arange(k.size), once)[0])
+        value = columns["outcome"].tolist()[row]
+        raise ModelError(f"table row {row}: outcome is {value!r}, which this pair has already")
+    source = np.full(shape[:2], -1, dtype=np.int64)
+    next_state, rewards = np.full(shape, -1, dtype=np.int32), np.zeros(shape)
+    source[s, a] = b
+    next_state[s, a, k] = target
+    rewards[s, a, k] = reward
+    return {
+        "source": source,
+        "next_state": next_state,
+        "reward": rewards,
+        "states": by_state.names,
+        "actions": by_action.names,
+        "outcomes": [each.names or range(each.size) for each in labels],
+    }
+
+
+def _read_pairs(
+    columns: dict[str, Column], states: Names, actions: Names
+) -> tuple[IntArray, IntArray, IntArray, Labels, Labels]:
+    """Return a table's states, actions and next states as indices, and the labels of states and actions."""
+    if not columns["state"].size:
+        raise ModelError("table has no rows")
+    by_state = _given_or_learned("state", states, columns["state"], columns["next_state"])
+    by_action = _given_or_learned("action", actions, columns["action"])
+    s, a, target = (
+        labels.encode(columns[what], what, table="table", error=ModelError)
+        for what, labels in (("state", by_state), ("action", by_action), ("next_state", by_state))
+    )
+    return s, a, target, by_state, by_action
+
+
+def _given_or_learned(what: str, given: Names, *columns: Column) -> Labels:
+    if given is None:
+        return Labels.learn(what, *columns)
+    names = tuple(given)
+    return Labels(what, names, len(names))
+
+
+class _Steps(NamedTuple):
+    """A list of steps [M] that a known model can take."""
+
+    state: IntArray
+    action: IntArray
+    next_state: IntArray
+    probability: FloatArray
+    reward: FloatArray
+    ends: BoolArray  # whether the step is the last one
+
+
+def _add_up(steps: _Steps, shape: Shape) -> Arguments:
+    """Add up the steps of each pair, those that end the process apart; pairs without any are inadmissible."""
+    S, A = shape
+    pair, goes_on = steps.state * A + steps.action, ~steps.ends
+    entries = (steps.probability[goes_on], (pair[goes_on], steps.next_state[goes_on]))
+    return {
+        "transition": sparse.coo_array(entries, shape=(S * A, S)),
+        "reward": pair_sums(pair, steps.probability * steps.reward, shape),
+        "termination": pair_sums(pair, steps.probability * steps.ends, shape),
+        "admissible": np.bincount(pair, minlength=S * A).reshape(shape) > 0,
+    }
+
+
+# -- functions ---------------------------------------------------------------------------------------------
+
+
+def uncertain_dynamics(
     dynamics: Callable[[Any, Any, Any], tuple[Any, float]],
-    states: Sequence[Hashable],
-    actions: Sequence[Hashable],
-    noise: Mapping[Hashable, Sequence[Hashable]],
-    source: Callable[[Any, Any], Hashable],
-    admissible: Callable[[Any, Any], bool],
-) -> Dynamics:
-    """Call ``dynamics`` on every admissible pair and outcome; return source, next_state and reward."""
-    by_source, by_state = Labels("source", noise, len(noise)), Labels("state", states, len(states))
-    outcomes = list(noise.values())
-    sources = np.full((len(states), len(actions)), -1, dtype=np.int64)
+    states: Iterable[Hashable],
+    actions: Iterable[Hashable],
+    noise: Iterable[Hashable] | Mapping[Hashable, Iterable[Hashable]],
+    source: Callable[[Any, Any], Hashable] | None,
+    admissible: Callable[[Any, Any], bool] | None,
+) -> Arguments:
+    """Call ``dynamics`` on every admissible pair and outcome."""
+    named = dict(noise) if isinstance(noise, Mapping) else {"noise": noise}
+    if not named or (len(named) > 1 and source is None):
+        raise ModelError(f"noise has {len(named)} sources; source(state, action) must say which one acts")
+    outcomes = [tuple(values) for values in named.values()]
+    places, moves = tuple(states), tuple(actions)
+    by_source, by_state = Labels("source", named, len(named)), Labels("state", places, len(places))
+    sources = np.full((len(places), len(moves)), -1, dtype=np.int64)
     next_state = np.full((*sources.shape, max(map(len, outcomes))), -1, dtype=np.int32)
     reward = np.zeros(next_state.shape)
-    for (s, a), _ in np.ndenumerate(sources):
-        state, action = states[s], actions[a]
-        if not admissible(state, action):
-            continue
-        name = source(state, action)
-        b = sources[s, a] = by_source.find(name)
-        if b < 0:
-            raise ModelError(f"source({state!r}, {action!r}) is {name!r}, expected {by_source.expected()}")
-        for k, drawn in enumerate(outcomes[b]):
-            call = f"dynamics({state!r}, {action!r}, {drawn!r})"
-            step = dynamics(state, action, drawn)
-            try:
-                target, earned = step
-                reward[s, a, k] = earned
-            except (TypeError, ValueError):
-                raise ModelError(f"{call} is {step!r}, expected (next_state, reward)") from None
-            next_state[s, a, k] = by_state.find(target)
-            if next_state[s, a, k] < 0:
-                raise ModelError(f"{call} leads to {target!r}, expected {by_state.expected()}")
-            if not np.isfinite(earned):
-                raise ModelError(f"{call} earns {earned!r}, expected a finite number")
-    for b, name in enumerate(noise):
+    for s, state in enumerate(places):
+        for a, action in enumerate(moves):
+            if admissible is not None and not admissible(state, action):
+                continue
+            name = next(iter(named)) if source is None else source(state, action)
+            b = sources[s, a] = by_source.find(name)
+            if b < 0:
+                raise ModelError(f"source({state!r}, {action!r}) is {name!r}, expected {by_source.expected()}")
+            for k, drawn in enumerate(outcomes[b]):
+                call = f"dynamics({state!r}, {action!r}, {drawn!r})"
+                next_state[s, a, k], reward[s, a, k] = _read_step(dynamics(state, action, drawn), call, by_state)
+    for b, name in enumerate(named):
         if sources.size and b not in sources:
             raise ModelError(f"no admissible pair uses the source {name!r}")
-    return sources, next_state, reward
+    return {
+        "source": sources,
+        "next_state": next_state,
+        "reward": reward,
+        "states": places,
+        "actions": moves,
+        "outcomes": outcomes,
+    }
+
+
+def _read_step(step: Any, call: str, by_state: Labels) -> tuple[int, float]:
+    """Return the index of the next state and the reward of what ``dynamics`` returned."""
+    try:
+        target, earned = step
+        reward = float(earned)
+    except (TypeError, ValueError):
+        raise ModelError(f"{call} is {step!r}, expected (next_state, reward)") from None
+    index = by_state.find(target)
+    if index < 0:
+        raise ModelError(f"{call} leads to {target!r}, expected {by_state.expected()}")
+    if not np.isfinite(reward):
+        raise ModelError(f"{call} earns {earned!r}, expected a finite number")
+    return index, reward
+
+
+# -- Gymnasium ---------------------------------------------------------------------------------------------
+
+
+def discrete_environment(env: Any) -> Any:
+    """Return a Gymnasium environment, given itself or by its id, after a check that its spaces are Discrete."""
+    if isinstance(env, str):
+        import gymnasium  # takes a while to load, and an environment that exists already does not need it
+
+        try:
+            env = gymnasium.make(env)
+        except gymnasium.error.Error as fault:
+            raise ModelError(f"gymnasium cannot make {env!r}: {fault}") from fault
+    for kind in ("observation", "action"):
+        space = getattr(env, f"{kind}_space", None)
+        if not (hasattr(space, "n") and hasattr(space, "start")):  # only Discrete has both
+            raise ModelError(f"the {kind} space of {env} is {space}, expected a Discrete one")
+    return env
+
+
+def known_gymnasium(env: Any) -> Arguments:
+    """Read the table ``env.unwrapped.P`` of an environment, or of the one with this id."""
+    env = discrete_environment(env)
+    table = getattr(getattr(env, "unwrapped", env), "P", None)
+    if not isinstance(table, Mapping):
+        raise ModelError(f"{env} has no table of transition probabilities env.unwrapped.P")
+    try:
+        rows = [
+            (s, a, target, probability, reward, bool(ends))
+            for s, by_action in table.items()
+            for a, steps in by_action.items()
+            for probability, target, reward, ends in steps
+        ]
+        listed = _Steps(*map(np.array, zip(*rows, strict=True)))
+    except (AttributeError, TypeError, ValueError):
+        form = "{state: {action: [(probability, next_state, reward, terminated), ...]}}"
+        raise ModelError(f"env.unwrapped.P must have the form {form}") from None
+    S, A = int(env.observation_space.n), int(env.action_space.n)
+    for what, indices, size in zip(("state", "action", "next state"), listed[:3], (S, A, S), strict=True):
+        outside = (indices < 0) | (indices >= size)
+        if outside.any():
+            value = indices[outside][0]
+            raise ModelError(f"env.unwrapped.P has the {what} {value}, expected one from 0 to {size - 1}")
+    return _add_up(listed, (S, A))

@@ -1,4 +1,4 @@
-"""What known and uncertain models share: sizes, names, admissible actions."""
+"""What known and uncertain models share: sizes, names, admissible actions, and how a policy is read."""
 
 from __future__ import annotations
 
@@ -6,52 +6,52 @@ from collections.abc import Hashable
 from typing import Any, ClassVar, SupportsInt
 
 import numpy as np
-import numpy.typing as npt
 from scipy import sparse
 
-from .._support.checks import discount_factor, mask_array
+from .._support.checks import BoolArray, IntArray, discount_factor, index_array, mask_array, refuse, require_shape
 from .._support.labels import Labels, Names
-from ..errors import ModelError
-from .builders import Shape
+from ..errors import ModelError, ParameterError
 
-BoolArray = npt.NDArray[np.bool_]
+Shape = tuple[int, int]  # (S, A)
 
 
-class _Tabular:
-    """What both models share: sizes, names, the discount, and which actions a state admits."""
+class TabularModel:
+    """States, actions, which actions a state admits, and the discount."""
 
-    _compared: ClassVar[tuple[str, ...]]
+    _compared: ClassVar[tuple[str, ...]]  # what two equal models have in common
 
     discount: float
     n_states: int
     n_actions: int
     admissible: BoolArray  # [S, A]
+    state_labels: Labels  # how logs and messages call the states; for users there is ``states``
+    action_labels: Labels
 
     def _frame(self, admissible: BoolArray, discount: Any, states: Names, actions: Names) -> None:
         self.discount = discount_factor(discount)
         self.n_states, self.n_actions = admissible.shape
         self.admissible = admissible
-        self._state_labels = Labels("state", states, self.n_states)
-        self._action_labels = Labels("action", actions, self.n_actions)
+        self.state_labels = Labels("state", states, self.n_states)
+        self.action_labels = Labels("action", actions, self.n_actions)
         if not admissible.size:
             raise ModelError(f"a model needs states and actions, got {self.n_states} and {self.n_actions}")
         idle = ~admissible.any(axis=1)
         if idle.any():
-            state = self._state_labels.show(int(np.argmax(idle)))
+            state = self.state_labels.show(int(np.argmax(idle)))
             raise ModelError(f"{state} has no admissible action; a state that absorbs needs a loop to itself")
         idle = ~admissible.any(axis=0)
         if idle.any():
-            raise ModelError(f"{self._action_labels.show(int(np.argmax(idle)))} is admissible in no state")
+            raise ModelError(f"{self.action_labels.show(int(np.argmax(idle)))} is admissible in no state")
 
     @property
     def states(self) -> tuple[Hashable, ...] | None:
         """The names of the states, or None where they are just 0, 1, ..., S-1."""
-        return self._state_labels.names
+        return self.state_labels.names
 
     @property
     def actions(self) -> tuple[Hashable, ...] | None:
         """The names of the actions, or None where they are just 0, 1, ..., A-1."""
-        return self._action_labels.names
+        return self.action_labels.names
 
     def state_index(self, name: Hashable) -> int:
         """Return the index of a state by its name (by its number, if states have no names).
@@ -60,7 +60,7 @@ class _Tabular:
         >>> pr.MDP([[[1, 0]], [[0, 1]]], reward=[1, 2], discount=0.5, states=["dry", "wet"]).state_index("wet")
         1
         """
-        return self._state_labels.index(name)
+        return self.state_labels.index(name)
 
     def action_index(self, name: Hashable) -> int:
         """Return the index of an action by its name (by its number, if actions have no names).
@@ -69,17 +69,51 @@ class _Tabular:
         >>> pr.MDP([[[1], [1]]], reward=[[1, 2]], discount=0.5, actions=["wait", "go"]).action_index("go")
         1
         """
-        return self._action_labels.index(name)
+        return self.action_labels.index(name)
 
-    def _pair(self, pair: SupportsInt) -> str:
-        """Return how to call the pair s*A + a in a message: ``state 3, action 'go'``."""
+    def policy_indices(self, policy: Any) -> IntArray:
+        """Return a policy, one admissible action for each state, as action indices int64 [S].
+
+        A list may give actions by name; numbers that are no names are indices, and so is every number in an array.
+
+        >>> import prudent as pr
+        >>> pr.MDP([[[1], [1]]], reward=[[1, 2]], discount=0.5, actions=["wait", "go"]).policy_indices(["go"])
+        array([1])
+        """
+        try:
+            given = policy if isinstance(policy, np.ndarray) else list(policy)
+            size = len(given)
+        except TypeError:
+            raise ParameterError(f"policy must hold an action for each state, got {policy!r}") from None
+        if size != self.n_states:
+            raise ParameterError(f"policy has {size} actions, the model has {self.n_states} states")
+        if self.actions is not None and not (isinstance(given, np.ndarray) and given.dtype.kind in "iu"):
+            given = [self._named_action(action, f"policy[{s}]") for s, action in enumerate(given)]
+        actions = index_array(given, "policy", self.n_actions, ParameterError)
+        require_shape(actions, "policy", (self.n_states,), "[S]", error=ParameterError)
+        barred = ~self.admissible[np.arange(self.n_states), actions]
+        if barred.any():
+            state = self.state_labels.show(int(np.argmax(barred)))
+            refuse(barred, actions, "policy", f"an admissible action of {state}", error=ParameterError)
+        return actions
+
+    def _named_action(self, action: Any, name: str) -> Any:
+        """Return the index of a name; what is no name is left to be read as an index, unless it is a string."""
+        index = self.action_labels.find(action)
+        if index < 0 and isinstance(action, str):
+            return self.action_labels.index(action, name)
+        return action if index < 0 else index
+
+    def pair_name(self, pair: SupportsInt) -> str:
+        """Return how messages call the pair s*A + a: ``state 3, action 'go'``."""
         s, a = divmod(int(pair), self.n_actions)
-        return f"{self._state_labels.show(s)}, {self._action_labels.show(a)}"
+        return f"{self.state_labels.show(s)}, {self.action_labels.show(a)}"
 
-    def _size(self) -> list[str]:
-        parts = [_plural(self.n_states, "state"), _plural(self.n_actions, "action")]
+    def _sizes(self) -> list[str]:
+        """Return the parts of a repr that both models have."""
+        parts = [plural(self.n_states, "state"), plural(self.n_actions, "action")]
         if not self.admissible.all():
-            parts.append(_plural(int((~self.admissible).sum()), "inadmissible pair"))
+            parts.append(plural(int((~self.admissible).sum()), "inadmissible pair"))
         return parts
 
     def __eq__(self, other: object) -> bool:
@@ -90,10 +124,16 @@ class _Tabular:
     __hash__ = None  # type: ignore[assignment]  # arrays can change
 
 
-def _admissible(admissible: Any, shape: Shape) -> BoolArray:
+def admissible_mask(admissible: Any, shape: Shape) -> BoolArray:
+    """Return the admissible pairs as bool [S, A]; None stands for all."""
     if admissible is None:
         return np.ones(shape, dtype=np.bool_)
     return mask_array(admissible, "admissible", shape, "[S, A]", error=ModelError)
+
+
+def plural(count: int, noun: str) -> str:
+    """Return ``1 state``, ``2 states``."""
+    return f"{count} {noun}" + ("" if count == 1 else "s")
 
 
 def _equal(one: Any, other: Any) -> bool:
@@ -102,7 +142,3 @@ def _equal(one: Any, other: Any) -> bool:
     if isinstance(one, sparse.csr_array):  # canonical, so equal matrices are stored alike
         return all(_equal(getattr(one, part), getattr(other, part)) for part in ("indptr", "indices", "data"))
     return np.array_equal(one, other) if isinstance(one, np.ndarray) else bool(one == other)
-
-
-def _plural(count: int, noun: str) -> str:
-    return f"{count} {noun}" + ("" if count == 1 else "s")

@@ -1,27 +1,25 @@
-"""A known model."""
+"""A model whose probabilities are known: P(s' | s, a) as one sparse matrix, mean rewards r(s, a), and a discount.
+
+Row s*A + a of the matrix belongs to the pair (s, a). With the probability that the step is the last one, it sums to 1.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
-from .._support.checks import FloatArray, IntArray, number_array, require_shape
+from .._support.checks import SUM_TOLERANCE, FloatArray, number_array, require_shape
 from .._support.labels import Names
-from .._support.tables import read_columns, read_numbers
 from ..errors import ModelError
-from .builders import Indices, Shape, canonical, pair_sums, read_pairs, read_transitions
-from .frame import BoolArray, _admissible, _plural, _Tabular
+from .builders import Indices, canonical, known_gymnasium, known_table, pair_sums, read_transitions, row_numbers
+from .frame import TabularModel, admissible_mask, plural
 
 __all__ = ["MDP"]
 
 
-_ROW_SUM_TOLERANCE = 1e-9
-
-
-class MDP(_Tabular):
+class MDP(TabularModel):
     """A Markov decision process with known transition probabilities.
 
     Parameters
@@ -34,7 +32,7 @@ class MDP(_Tabular):
         ([A, S, S] with ``actions_first``), which is averaged over the next state.
     discount : in [0, 1).
     termination : [S, A], the probability that this step is the last one; nothing is earned after it.
-    admissible : bool [S, A]; what is given for the other pairs is not looked at. Default: all.
+    admissible : bool [S, A], by default all; what is given for the other pairs is not looked at.
     states, actions : names, unique and hashable. Names 0, 1, ..., n-1 are the same as no names.
 
     Attributes
@@ -74,7 +72,7 @@ class MDP(_Tabular):
         actions: Names = None,
     ) -> None:
         self.transition, shape = read_transitions(transition, actions_first)
-        self._frame(_admissible(admissible, shape), discount, states, actions)
+        self._frame(admissible_mask(admissible, shape), discount, states, actions)
         if not self.admissible.all():
             self.transition.data[~self.admissible.ravel()[self._pairs()]] = 0.0
             canonical(self.transition)
@@ -84,7 +82,7 @@ class MDP(_Tabular):
 
     def _pairs(self) -> Indices:
         """Return the pair s*A + a of each stored transition."""
-        return np.repeat(np.arange(self.admissible.size), np.diff(self.transition.indptr))
+        return row_numbers(self.transition)
 
     def _checked_termination(self, termination: Any) -> FloatArray | None:
         if termination is None:
@@ -92,7 +90,7 @@ class MDP(_Tabular):
         ending = self._of_pairs(termination, "termination")
         bad = (ending < 0.0) | (ending > 1.0)
         if bad.any():
-            value, pair = ending[bad][0], self._pair(np.argmax(bad))
+            value, pair = ending[bad][0], self.pair_name(np.argmax(bad))
             raise ModelError(f"the termination of {pair} is {value}, expected a number in [0, 1]")
         return ending if ending.any() else None
 
@@ -103,7 +101,7 @@ class MDP(_Tabular):
         numbers = np.ascontiguousarray(np.where(self.admissible, given, 0.0))
         bad = ~np.isfinite(numbers)
         if bad.any():
-            value, pair = numbers[bad][0], self._pair(np.argmax(bad))
+            value, pair = numbers[bad][0], self.pair_name(np.argmax(bad))
             raise ModelError(f"the {what} of {pair} is {value}, expected a finite number")
         return numbers
 
@@ -112,8 +110,8 @@ class MDP(_Tabular):
         bad = ~((probabilities >= 0.0) & (probabilities < np.inf))  # written so that NaN is bad
         if bad.any():
             i = int(np.argmax(bad))
-            pair, value = self._pair(self._pairs()[i]), probabilities[i]
-            target = self._state_labels.show(int(self.transition.indices[i]))
+            pair, value = self.pair_name(self._pairs()[i]), probabilities[i]
+            target = self.state_labels.show(int(self.transition.indices[i]))
             raise ModelError(f"the transition probability of {pair} to {target} is {value}, expected one in [0, 1]")
         total = (self.transition @ np.ones(self.n_states)).reshape(self.admissible.shape)
         sums = total[self.admissible]
@@ -122,9 +120,9 @@ class MDP(_Tabular):
         if self.termination is not None:
             total += self.termination
             what += " and termination"
-        off = self.admissible & (np.abs(total - 1.0) > _ROW_SUM_TOLERANCE)
+        off = self.admissible & (np.abs(total - 1.0) > SUM_TOLERANCE)
         if off.any():
-            value, pair = float(total[off][0]), self._pair(np.argmax(off))
+            value, pair = float(total[off][0]), self.pair_name(np.argmax(off))
             hint = "; is the pair admissible?" if value == 0.0 else ""
             raise ModelError(f"the {what} of {pair} sum to {value!r}, expected 1{hint}")
 
@@ -150,9 +148,9 @@ class MDP(_Tabular):
 
         The table is a DataFrame, a dict of columns, a structured array, or rows of five values in that order.
         Rows with the same (state, action, next_state) add up their probability; the reward of a pair is the
-        mean over its rows. Pairs that are not listed are inadmissible. Labels 0, 1, ..., n-1 are kept as
-        indices; any others become names, in sorted order (or as first seen, if they cannot be compared),
-        unless ``states`` and ``actions`` say otherwise.
+        mean over its rows. Pairs that are not listed are inadmissible. ``states`` and ``actions`` list the
+        labels in the order of their indices. By default, labels 0, 1, ..., n-1 are kept as indices, and any
+        others become names in sorted order (or as first seen, if they cannot be compared).
 
         >>> rows = [("dry", "wait", "dry", 0.8, 0.0), ("dry", "wait", "wet", 0.2, -1.0),
         ...         ("wet", "wait", "dry", 1.0, 0.0)]
@@ -162,23 +160,7 @@ class MDP(_Tabular):
         >>> mdp.reward.ravel()
         array([-0.2, 0. ])
         """
-        needed = ("state", "action", "next_state", "probability", "reward")
-        columns = read_columns(table, needed, table="table", error=ModelError)
-        indices, by_state, by_action = read_pairs(columns, states, actions)
-        probability = read_numbers(columns["probability"], "probability", table="table", error=ModelError)
-        if (probability < 0.0).any():  # before it can hide in the sum with another row
-            row = int(np.argmax(probability < 0.0))
-            raise ModelError(f"table row {row}: probability is {probability[row]}, expected one in [0, 1]")
-        return cls._from_steps(
-            indices,
-            probability,
-            read_numbers(columns["reward"], "reward", table="table", error=ModelError),
-            ends=np.zeros(indices[0].size, dtype=np.bool_),
-            shape=(by_state.size, by_action.size),
-            discount=discount,
-            states=by_state.names,
-            actions=by_action.names,
-        )
+        return cls(**known_table(table, states, actions), discount=discount)
 
     @classmethod
     def from_gymnasium(cls, env: Any, discount: float) -> MDP:
@@ -190,66 +172,7 @@ class MDP(_Tabular):
         >>> MDP.from_gymnasium("FrozenLake-v1", discount=0.99).n_states
         16
         """
-        if isinstance(env, str):
-            import gymnasium  # not needed for an environment that exists already
-
-            try:
-                env = gymnasium.make(env)
-            except gymnasium.error.Error as fault:
-                raise ModelError(f"gymnasium cannot make {env!r}: {fault}") from fault
-        spaces: dict[str, Any] = {kind: getattr(env, f"{kind}_space", None) for kind in ("observation", "action")}
-        for kind, space in spaces.items():
-            if not (hasattr(space, "n") and hasattr(space, "start")):  # only Discrete has both
-                raise ModelError(f"the {kind} space of {env} is {space}, expected a Discrete one")
-        table = getattr(getattr(env, "unwrapped", env), "P", None)
-        if not isinstance(table, Mapping):
-            raise ModelError(f"{env} has no table of transition probabilities env.unwrapped.P")
-        try:
-            rows = [
-                (s, a, target, probability, reward, bool(ends))
-                for s, by_action in table.items()
-                for a, steps in by_action.items()
-                for probability, target, reward, ends in steps
-            ]
-            s, a, target, probability, reward, ends = map(np.array, zip(*rows, strict=True))
-        except (AttributeError, TypeError, ValueError):
-            form = "{state: {action: [(probability, next_state, reward, terminated), ...]}}"
-            raise ModelError(f"env.unwrapped.P must have the form {form}") from None
-        S, A = (int(space.n) for space in spaces.values())
-        for what, indices, size in (("state", s, S), ("action", a, A), ("next state", target, S)):
-            outside = (indices < 0) | (indices >= size)
-            if outside.any():
-                value = indices[outside][0]
-                raise ModelError(f"env.unwrapped.P has the {what} {value}, expected one from 0 to {size - 1}")
-        return cls._from_steps([s, a, target], probability, reward, ends=ends, shape=(S, A), discount=discount)
-
-    @classmethod
-    def _from_steps(
-        cls,
-        indices: Sequence[IntArray],  # states, actions and next states
-        probability: FloatArray,
-        reward: FloatArray,
-        *,
-        ends: BoolArray,
-        shape: Shape,
-        discount: float,
-        states: Names = None,
-        actions: Names = None,
-    ) -> MDP:
-        """Return the model of a list of steps: those of a pair add up, pairs without any are inadmissible."""
-        S, A = shape
-        s, a, target = indices
-        pair, goes_on = s * A + a, ~ends
-        entries = (probability[goes_on], (pair[goes_on], target[goes_on]))
-        return cls(
-            sparse.coo_array(entries, shape=(S * A, S)),
-            pair_sums(pair, probability * reward, shape),
-            discount,
-            termination=pair_sums(pair, probability * ends, shape),
-            admissible=np.bincount(pair, minlength=S * A).reshape(shape) > 0,
-            states=states,
-            actions=actions,
-        )
+        return cls(**known_gymnasium(env), discount=discount)
 
     def dense(self) -> FloatArray:
         """Return the transition probabilities as an array [S, A, S].
@@ -260,7 +183,7 @@ class MDP(_Tabular):
         return self.transition.toarray().reshape(self.n_states, self.n_actions, self.n_states)
 
     def __repr__(self) -> str:
-        parts = [*self._size(), _plural(self.transition.nnz, "transition")]
+        parts = [*self._sizes(), plural(self.transition.nnz, "transition")]
         if self.termination is not None:
             parts.append("steps that end")
         return f"MDP({', '.join(parts)}, discount {self.discount})"

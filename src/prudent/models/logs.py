@@ -1,26 +1,123 @@
-"""Kernels that count logs of transitions and simulate them.
+"""Logs of transitions of an ``UncertainMDP``: reading them, counting them, and drawing them.
 
-The arrays are those of ``UncertainMDP``: source [S, A], next_state [S, A, K]; counts are [B, K]; a log is
-int64 [M, 4] with rows (state, action, next_state, outcome), the outcome -1 where it was not observed.
+Inside, a log is int64 [M, 4] with rows (state, action, next_state, outcome), all indices; the outcome is -1 where it
+was not observed. ``LogReader`` makes one from what people have, and refuses rows that cannot have happened. Kernels
+trust it. Their arrays are those of the model, source [S, A] and next_state [S, A, K]; counts are [B, K].
 """
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from .._numerics.compile import kernel
 from .._support.checks import FloatArray, IntArray
+from .._support.labels import Labels, encode_each
+from .._support.tables import read_columns
+from ..errors import DataError
+
+if TYPE_CHECKING:
+    from .uncertain import UncertainMDP
 
 Targets = npt.NDArray[np.int32]
 
+# -- read --------------------------------------------------------------------------------------------------
 
-def cumulative_rows(theta: FloatArray) -> FloatArray:
-    """Return cumulative probabilities [B, K]; the last possible outcome takes what rounding leaves of one."""
-    cumulative = np.cumsum(theta, axis=1)
-    last = theta.shape[1] - 1 - np.argmax(theta[:, ::-1] > 0.0, axis=1)
-    cumulative[np.arange(theta.shape[1]) >= last[:, None]] = 1.0
-    return cumulative
+
+class LogReader:
+    """Reads transitions of one model by the names it has, or with ``indices`` by numbers only.
+
+    What is wrong with them is a ``DataError``, whether they come as a log or one by one.
+    """
+
+    def __init__(self, model: UncertainMDP, indices: bool) -> None:
+        self.model = model
+        self.states, self.actions, self.outcomes = model.state_labels, model.action_labels, model.outcome_labels
+        if indices:
+            self.states, self.actions = (Labels(each.what, None, each.size) for each in (self.states, self.actions))
+            self.outcomes = None
+        self._any_outcome = Labels("outcome", None, model.n_outcomes)
+        self._row = np.empty((1, 4), dtype=np.int64)
+
+    def rows(self, log: Any, counts: FloatArray) -> IntArray:
+        """Return a whole log [M, 4], every row of which is possible where ``counts`` [B, K] are positive."""
+        needed = ("state", "action", "next_state")
+        columns = read_columns(log, needed, ("outcome",), table="log", error=DataError)
+        rows = np.full((columns["state"].size, 4), -1, dtype=np.int64)
+        for i, (what, labels) in enumerate(zip(needed, (self.states, self.actions, self.states), strict=True)):
+            rows[:, i] = labels.encode(columns[what], what, table="log", error=DataError)
+        b = self.model.source[rows[:, 0], rows[:, 1]]
+        if (b < 0).any():
+            row = int(np.argmax(b < 0))
+            raise DataError(f"log row {row}: {self._inadmissible(rows[row])}")
+        if "outcome" in columns:
+            told: dict[str, Any] = {"table": "log", "error": DataError, "gaps": True}
+            if self.outcomes is None:
+                rows[:, 3] = self._any_outcome.encode(columns["outcome"], "outcome", **told)
+            else:
+                rows[:, 3] = encode_each(self.outcomes, b, columns["outcome"], "outcome", **told)
+        impossible = first_impossible(self.model.source, self.model.next_state, counts, rows)
+        if impossible >= 0:
+            raise DataError(f"log row {impossible}: {self._why_impossible(rows[impossible])}")
+        return rows
+
+    def row(self, state: Any, action: Any, next_state: Any, outcome: Any, counts: FloatArray) -> IntArray:
+        """Return one transition as a log [1, 4]; the array is overwritten by the next call.
+
+        This is :meth:`rows` without its tables, which would cost an agent more than its decision.
+        """
+        row = self._row[0]
+        s = row[0] = self.states.index(state, "state", error=DataError)
+        a = row[1] = self.actions.index(action, "action", error=DataError)
+        row[2] = self.states.index(next_state, "next_state", error=DataError)
+        row[3] = -1
+        b = self.model.source[s, a]
+        if b < 0:
+            raise DataError(self._inadmissible(row))
+        if outcome is not None:
+            labels = self._any_outcome if self.outcomes is None else self.outcomes[b]
+            row[3] = labels.index(outcome, "outcome", error=DataError)
+        if first_impossible(self.model.source, self.model.next_state, counts, self._row) >= 0:
+            raise DataError(self._why_impossible(row))
+        return self._row
+
+    def _inadmissible(self, row: IntArray) -> str:
+        return f"{self.model.pair_name(row[0] * self.model.n_actions + row[1])} is not admissible"
+
+    def _why_impossible(self, row: IntArray) -> str:
+        model = self.model
+        s, a, target, k = row.tolist()
+        pair, arrival = model.pair_name(s * model.n_actions + a), model.state_labels.show(target)
+        b, leads = int(model.source[s, a]), model.next_state[s, a]
+        if k < 0:
+            if (leads == target).any():
+                return f"{pair} leads to {arrival} only by outcomes whose prior count is 0"
+            return f"{pair} never leads to {arrival}"
+        outcome = f"outcome {k}" if model.outcome_labels is None else model.outcome_labels[b].show(k)
+        if leads[k] < 0:
+            return f"{pair} has no {outcome}"
+        if leads[k] != target:
+            return f"{pair} leads by {outcome} to {model.state_labels.show(int(leads[k]))}, not to {arrival}"
+        return f"{pair} leads to {arrival} by {outcome}, whose prior count is 0"
+
+
+# -- count -------------------------------------------------------------------------------------------------
+
+
+@kernel
+def first_impossible(source: IntArray, next_state: Targets, counts: FloatArray, log: IntArray) -> int:
+    """Return the first row that no outcome with a positive count explains, or -1."""
+    for i in range(log.shape[0]):
+        s, a, target, outcome = log[i, 0], log[i, 1], log[i, 2], log[i, 3]
+        possible = False
+        for k in range(next_state.shape[2]):
+            if (outcome < 0 or outcome == k) and next_state[s, a, k] == target:
+                possible = possible or counts[source[s, a], k] > 0.0
+        if not possible:
+            return i
+    return -1
 
 
 @kernel
@@ -48,18 +145,15 @@ def add_log(source: IntArray, next_state: Targets, counts: FloatArray, log: IntA
         add_transition(source, next_state, counts, log[i, 0], log[i, 1], log[i, 2], log[i, 3])
 
 
-@kernel
-def first_impossible(source: IntArray, next_state: Targets, counts: FloatArray, log: IntArray) -> int:
-    """Return the first row that no outcome with a positive count explains, or -1."""
-    for i in range(log.shape[0]):
-        s, a, target, outcome = log[i, 0], log[i, 1], log[i, 2], log[i, 3]
-        possible = False
-        for k in range(next_state.shape[2]):
-            if (outcome < 0 or outcome == k) and next_state[s, a, k] == target:
-                possible = possible or counts[source[s, a], k] > 0.0
-        if not possible:
-            return i
-    return -1
+# -- walk --------------------------------------------------------------------------------------------------
+
+
+def cumulative_rows(theta: FloatArray) -> FloatArray:
+    """Return cumulative probabilities [B, K]; the last possible outcome takes what rounding leaves of one."""
+    cumulative = np.cumsum(theta, axis=1)
+    last = theta.shape[1] - 1 - np.argmax(theta[:, ::-1] > 0.0, axis=1)
+    cumulative[np.arange(theta.shape[1]) >= last[:, None]] = 1.0
+    return cumulative
 
 
 @kernel

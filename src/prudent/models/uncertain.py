@@ -1,4 +1,9 @@
-"""A model whose outcome probabilities are unknown."""
+"""A model whose dynamics are known but for the distributions of its sources.
+
+    outcome k ~ Categorical(theta[source[s, a]]),   next state next_state[s, a, k],   reward reward[s, a, k].
+
+With theta it is an ``MDP``; with a log of transitions it gives the Dirichlet counts of a posterior of theta.
+"""
 
 from __future__ import annotations
 
@@ -10,29 +15,31 @@ import numpy.typing as npt
 from scipy import sparse
 
 from .._support.checks import (
+    BoolArray,
     FloatArray,
     IntArray,
     finite_array,
-    first_index,
+    generator,
     integer_array,
-    mask_array,
+    non_negative_array,
     number_array,
     positive,
+    refuse,
     require_shape,
+    require_sum_of_one,
     whole_number,
 )
-from .._support.labels import Labels, Names, encode_each
-from .._support.tables import read_columns, read_numbers
-from ..errors import DataError, ModelError, ParameterError, PosteriorError, PrudentError
-from .builders import packed, read_pairs, tabulate
-from .frame import BoolArray, _admissible, _plural, _Tabular
-from .known import _ROW_SUM_TOLERANCE, MDP
-from .logs import add_log, cumulative_rows, first_impossible, walk
+from .._support.labels import Labels, Names
+from ..errors import ModelError, ParameterError, PosteriorError, PrudentError
+from .builders import own_sources, packed, row_numbers, uncertain_direct, uncertain_dynamics, uncertain_table
+from .frame import TabularModel, plural
+from .known import MDP
+from .logs import LogReader, add_log, cumulative_rows, walk
 
 __all__ = ["UncertainMDP"]
 
 
-class UncertainMDP(_Tabular):
+class UncertainMDP(TabularModel):
     """Known dynamics driven by sources whose distributions are not known.
 
     Action a in state s draws an outcome k from source ``source[s, a]``, leads to ``next_state[s, a, k]`` and
@@ -77,6 +84,7 @@ class UncertainMDP(_Tabular):
     next_state: npt.NDArray[np.int32]  # [S, A, K]
     reward: FloatArray  # [S, A, K]
     outcome_mask: BoolArray  # [B, K]
+    outcome_labels: list[Labels] | None  # of each source, as ``state_labels``; None without names
 
     def __init__(
         self,
@@ -90,10 +98,7 @@ class UncertainMDP(_Tabular):
         outcomes: Sequence[Iterable[Hashable]] | None = None,
     ) -> None:
         self.source = np.array(integer_array(source, "source", ndim=2, error=ModelError), np.int64, order="C")
-        bad = self.source < -1
-        if bad.any():
-            value = self.source[bad][0]
-            raise ModelError(f"source{first_index(bad)} is {value}, expected 0 or more, or -1 if inadmissible")
+        refuse(self.source < -1, self.source, "source", "0 or more, or -1 if inadmissible", error=ModelError)
         self._frame(self.source >= 0, discount, states, actions)
         numbers, first = np.unique(self.source[self.admissible], return_index=True)
         self.n_sources = numbers.size
@@ -107,15 +112,14 @@ class UncertainMDP(_Tabular):
         self.outcome_mask = exists.reshape(self.source.size, self.n_outcomes)[first]
         self._check_shared_outcomes(exists, first)
         self.reward = self._checked_reward(reward, exists)
-        self._outcome_labels = self._named_outcomes(outcomes)
+        self.outcome_labels = self._named_outcomes(outcomes)
 
     def _checked_next_state(self, next_state: Any) -> npt.NDArray[np.int32]:
         given = integer_array(next_state, "next_state", ndim=3, error=ModelError)
         require_shape(given, "next_state", (*self.source.shape, given.shape[2]), "[S, A, K]", error=ModelError)
         bad = ((given < -1) | (given >= self.n_states)) & self.admissible[:, :, None]
-        if bad.any():
-            wanted = f"a state from 0 to {self.n_states - 1}, or -1 for no such outcome"
-            raise ModelError(f"next_state{first_index(bad)} is {given[bad][0]}, expected {wanted}")
+        expected = f"a state from 0 to {self.n_states - 1}, or -1 for no such outcome"
+        refuse(bad, given, "next_state", expected, error=ModelError)
         targets = np.array(given, dtype=np.int32, order="C")
         targets[~self.admissible] = -1
         return targets
@@ -124,15 +128,15 @@ class UncertainMDP(_Tabular):
         empty = ~self.outcome_mask.any(axis=1)
         if empty.any():
             b = int(np.argmax(empty))
-            raise ModelError(f"{self._pair(first[b])} has no outcome (source {b})")
+            raise ModelError(f"{self.pair_name(first[b])} has no outcome (source {b})")
         odd = (exists != self.outcome_mask[self.source]) & self.admissible[:, :, None]
         if odd.any():
             pair, k = divmod(int(np.argmax(odd)), self.n_outcomes)
             b = int(self.source.flat[pair])
             having, lacking = (first[b], pair) if self.outcome_mask[b, k] else (pair, first[b])
             raise ModelError(
-                f"outcome {k} of source {b} has a next state for {self._pair(having)} but none for "
-                f"{self._pair(lacking)}; pairs that share a source must share its outcomes"
+                f"outcome {k} of source {b} has a next state for {self.pair_name(having)} but none for "
+                f"{self.pair_name(lacking)}; pairs that share a source must share its outcomes"
             )
 
     def _checked_reward(self, reward: Any, exists: BoolArray) -> FloatArray:
@@ -159,9 +163,9 @@ class UncertainMDP(_Tabular):
     @property
     def outcomes(self) -> tuple[tuple[Hashable, ...], ...] | None:
         """The names of the outcomes of each source, or None where they are just 0, 1, ..., K-1."""
-        if self._outcome_labels is None:
+        if self.outcome_labels is None:
             return None
-        return tuple(each.names or tuple(range(each.size)) for each in self._outcome_labels)
+        return tuple(each.names or tuple(range(each.size)) for each in self.outcome_labels)
 
     @classmethod
     def direct(
@@ -190,23 +194,8 @@ class UncertainMDP(_Tabular):
         >>> model.next_state[1, 0]
         array([0, 1], dtype=int32)
         """
-        given = number_array(reward, "reward", error=ModelError)
-        if given.ndim not in (2, 3):
-            raise ModelError(f"reward must have the axes [S, A] or [S, A, S], got shape {given.shape}")
-        S, A = given.shape[:2]
-        if given.ndim == 3:
-            require_shape(given, "reward", (S, A, S), "[S, A, S]", error=ModelError)
-        allowed = _admissible(admissible, (S, A))
-        if support is None:
-            next_state = np.broadcast_to(np.arange(S, dtype=np.int32), (S, A, S))
-        else:
-            possible = mask_array(support, "support", (S, A, S), "[S, A, S]", error=ModelError)
-            possible &= allowed[:, :, None]
-            pairs, targets = np.nonzero(possible.reshape(S * A, S))
-            next_state = packed(pairs, targets, (S, A))
-            if given.ndim == 3:
-                given = np.take_along_axis(given, np.maximum(next_state, 0), axis=2)
-        return cls(_own_source(allowed), next_state, given, discount, states=states, actions=actions)
+        arrays = uncertain_direct(reward, support, admissible)
+        return cls(**arrays, discount=discount, states=states, actions=actions)
 
     @classmethod
     def from_mdp(cls, mdp: MDP) -> UncertainMDP:
@@ -219,12 +208,12 @@ class UncertainMDP(_Tabular):
         if mdp.termination is not None:
             pair = int(np.argmax(mdp.termination > 0.0))
             raise ModelError(
-                f"{mdp._pair(pair)} ends the process with probability {mdp.termination.flat[pair]}, which an "
+                f"{mdp.pair_name(pair)} ends the process with probability {mdp.termination.flat[pair]}, which an "
                 "uncertain model cannot; send such steps to an absorbing state with reward 0 instead"
             )
         return cls(
-            _own_source(mdp.admissible),
-            packed(mdp._pairs(), mdp.transition.indices, mdp.admissible.shape),
+            own_sources(mdp.admissible),
+            packed(row_numbers(mdp.transition), mdp.transition.indices, mdp.admissible.shape),
             mdp.reward,
             mdp.discount,
             states=mdp.states,
@@ -247,7 +236,7 @@ class UncertainMDP(_Tabular):
 
         ``noise`` lists the outcomes of the only source; or it maps the name of each source to its outcomes,
         and ``source(state, action)`` names the one that acts. Sources are numbered in the order of the
-        mapping. ``admissible(state, action)`` says which actions are allowed (default: all).
+        mapping. ``admissible(state, action)`` says which actions are allowed, by default all.
 
         Inventory control with unknown demand:
 
@@ -258,16 +247,8 @@ class UncertainMDP(_Tabular):
         ...                            admissible=lambda stock, order: stock + order <= 10)
         UncertainMDP(11 states, 6 actions, 15 inadmissible pairs, 1 source, 8 outcomes, discount 0.95)
         """
-        sources = dict(noise) if isinstance(noise, Mapping) else {"noise": noise}
-        if len(sources) != 1 and source is None:
-            raise ModelError(f"noise has {len(sources)} sources; source(state, action) must say which one acts")
-        drawn = {name: tuple(values) for name, values in sources.items()}
-        only = next(iter(drawn), None)
-        places, moves = tuple(states), tuple(actions)
-        arrays = tabulate(
-            dynamics, places, moves, drawn, source or (lambda s, a: only), admissible or (lambda s, a: True)
-        )
-        return cls(*arrays, discount, states=places, actions=moves, outcomes=list(drawn.values()))
+        arrays = uncertain_dynamics(dynamics, states, actions, noise, source, admissible)
+        return cls(**arrays, discount=discount)
 
     @classmethod
     def from_table(cls, table: Any, discount: float, *, states: Names = None, actions: Names = None) -> UncertainMDP:
@@ -286,48 +267,7 @@ class UncertainMDP(_Tabular):
         >>> model.compatible("up", "bet", "down")
         array([0])
         """
-        needed = ("state", "action", "outcome", "next_state", "reward")
-        columns = read_columns(table, needed, ("source",), table="table", error=ModelError)
-        (s, a, target), by_state, by_action = read_pairs(columns, states, actions)
-        reward = read_numbers(columns["reward"], "reward", table="table", error=ModelError)
-        b = np.zeros_like(s)
-        if "source" in columns:
-            names = Labels.learn("source", columns["source"])
-            b = names.encode(columns["source"], "source", table="table", error=ModelError)
-        seen: list[list[Hashable]] = [[] for _ in range(int(b.max()) + 1)]
-        for number, outcome in zip(b.tolist(), columns["outcome"].tolist(), strict=True):
-            seen[number].append(outcome)
-        labels = [Labels.learn("outcome", outcomes) for outcomes in seen]
-        k = encode_each(labels, b, columns["outcome"], "outcome", table="table", error=ModelError)
-
-        shape = (by_state.size, by_action.size, max(each.size for each in labels))
-        pair = s * shape[1] + a
-        _, first, of_pair = np.unique(pair, return_index=True, return_inverse=True)
-        mixed = b[first][of_pair] != b
-        if mixed.any():
-            row = int(np.argmax(mixed))
-            value = columns["source"].tolist()[row]
-            raise ModelError(f"table row {row}: source is {value!r}, unlike in the first row of the same pair")
-        _, once = np.unique(pair * shape[2] + k, return_index=True)
-        if once.size < k.size:
-            row = int(np.setdiff1d(np.arange(k.size), once)[0])
-            value = columns["outcome"].tolist()[row]
-            raise ModelError(f"table row {row}: outcome is {value!r}, which this pair has already")
-        source = np.full(shape[:2], -1, dtype=np.int64)
-        next_state, rewards = np.full(shape, -1, dtype=np.int32), np.zeros(shape)
-        source[s, a] = b
-        next_state[s, a, k] = target
-        rewards[s, a, k] = reward
-        outcomes = [each.names or range(each.size) for each in labels]
-        return cls(
-            source,
-            next_state,
-            rewards,
-            discount,
-            states=by_state.names,
-            actions=by_action.names,
-            outcomes=outcomes,
-        )
+        return cls(**uncertain_table(table, states, actions), discount=discount)
 
     def mdp(self, theta: Any) -> MDP:
         """Return the MDP in which source b draws its outcomes with probabilities ``theta[b]``, theta [B, K].
@@ -352,22 +292,14 @@ class UncertainMDP(_Tabular):
 
     def _distributions(self, theta: Any) -> FloatArray:
         rows = self._of_outcomes(theta, "theta", ModelError)
-        total = rows.sum(axis=1)
-        off = np.abs(total - 1.0) > _ROW_SUM_TOLERANCE
-        if off.any():
-            raise ModelError(f"theta{first_index(off)} sums to {float(total[off][0])!r}, expected 1")
+        require_sum_of_one(rows, "theta", error=ModelError)
         return rows
 
     def _of_outcomes(self, values: Any, name: str, error: type[PrudentError]) -> FloatArray:
-        """Return non-negative numbers [B, K] that are zero where a source has no such outcome."""
-        array = finite_array(values, name, ndim=2, error=error)
+        """Return numbers >= 0, [B, K], that are zero where a source has no such outcome."""
+        array = non_negative_array(values, name, ndim=2, error=error)
         require_shape(array, name, self.outcome_mask.shape, "[B, K]", error=error)
-        for bad, wanted in (
-            (array < 0.0, "a number that is not negative"),
-            ((array > 0.0) & ~self.outcome_mask, "0: this source has no such outcome"),
-        ):
-            if bad.any():
-                raise error(f"{name}{first_index(bad)} is {array[bad][0]}, expected {wanted}")
+        refuse((array > 0.0) & ~self.outcome_mask, array, name, "0: this source has no such outcome", error=error)
         return array
 
     def prior(self, count: float = 1.0) -> FloatArray:
@@ -385,17 +317,18 @@ class UncertainMDP(_Tabular):
         >>> UncertainMDP([[0]], next_state=[[[0, 0, -1]]], reward=[[1.0]], discount=0.5).compatible(0, 0, 0)
         array([0, 1])
         """
-        s, a, target = self.state_index(state), self.action_index(action), self.state_index(next_state)
+        s, a = self.state_index(state), self.action_index(action)
+        target = self.state_labels.index(next_state, "next_state")
         if not self.admissible[s, a]:
-            raise ParameterError(f"{self._pair(s * self.n_actions + a)} is not admissible")
+            raise ParameterError(f"{self.pair_name(s * self.n_actions + a)} is not admissible")
         return np.flatnonzero(self.next_state[s, a] == target)
 
     def count(self, log: Any, prior: Any, *, indices: bool = False) -> FloatArray:
         """Return the Dirichlet counts [B, K] after a log of transitions: ``prior`` [B, K] plus what was seen.
 
         The log has rows (state, action, next_state) or (state, action, next_state, outcome): tuples, an array
-        [M, 3] or [M, 4], or a DataFrame or dict with these columns. What has a name goes by its name, unless
-        ``indices=True``: then everything goes by index, as in a log made by ``simulate``. An outcome of None,
+        [M, 3] or [M, 4], or a DataFrame or dict with these columns. By default what has a name goes by its name;
+        with ``indices=True`` everything goes by index, as in a log made by ``trajectory``. An outcome of None,
         NaN or -1 was not observed.
 
         If the outcome is known, or only one leads to the next state, the counts are those of the exact
@@ -409,52 +342,11 @@ class UncertainMDP(_Tabular):
                [2., 2.]])
         """
         counts = self._of_outcomes(prior, "prior", PosteriorError).copy()
-        rows = self._read_log(log, indices)
-        row = first_impossible(self.source, self.next_state, counts, rows)
-        if row >= 0:
-            raise DataError(f"log row {row}: {self._why_impossible(rows[row])}")
+        rows = LogReader(self, indices).rows(log, counts)
         add_log(self.source, self.next_state, counts, rows)
         return counts
 
-    def _read_log(self, log: Any, by_index: bool) -> IntArray:
-        """Return the log as indices, int64 [M, 4], with -1 for an outcome that was not observed."""
-        needed = ("state", "action", "next_state")
-        columns = read_columns(log, needed, ("outcome",), table="log", error=DataError)
-        labels = [self._state_labels, self._action_labels, self._state_labels]
-        if by_index:
-            labels = [Labels(each.what, None, each.size) for each in labels]
-        rows = np.full((columns["state"].size, 4), -1, dtype=np.int64)
-        for i, what in enumerate(needed):
-            rows[:, i] = labels[i].encode(columns[what], what, table="log", error=DataError)
-        b = self.source[rows[:, 0], rows[:, 1]]
-        if (b < 0).any():
-            row = int(np.argmax(b < 0))
-            pair = self._pair(rows[row, 0] * self.n_actions + rows[row, 1])
-            raise DataError(f"log row {row}: {pair} is not admissible")
-        if "outcome" in columns:
-            told: dict[str, Any] = {"table": "log", "error": DataError, "gaps": True}
-            if by_index or self._outcome_labels is None:
-                rows[:, 3] = Labels("outcome", None, self.n_outcomes).encode(columns["outcome"], "outcome", **told)
-            else:
-                rows[:, 3] = encode_each(self._outcome_labels, b, columns["outcome"], "outcome", **told)
-        return rows
-
-    def _why_impossible(self, row: IntArray) -> str:
-        s, a, target, k = row.tolist()
-        pair, arrival = self._pair(s * self.n_actions + a), self._state_labels.show(target)
-        b, leads = int(self.source[s, a]), self.next_state[s, a]
-        if k < 0:
-            if (leads == target).any():
-                return f"{pair} leads to {arrival} only by outcomes whose prior count is 0"
-            return f"{pair} never leads to {arrival}"
-        outcome = f"outcome {k}" if self._outcome_labels is None else self._outcome_labels[b].show(k)
-        if leads[k] < 0:
-            return f"{pair} has no {outcome}"
-        if leads[k] != target:
-            return f"{pair} leads by {outcome} to {self._state_labels.show(int(leads[k]))}, not to {arrival}"
-        return f"{pair} leads to {arrival} by {outcome}, whose prior count is 0"
-
-    def simulate(
+    def trajectory(
         self,
         theta: Any,
         policy: Any,
@@ -462,42 +354,27 @@ class UncertainMDP(_Tabular):
         state: int = 0,
         rng: np.random.Generator | int | None = None,
     ) -> IntArray:
-        """Return a log int64 [M, 4] of one trajectory: rows (state, action, next_state, outcome), as indices.
+        """Return a random trajectory as a log int64 [M, 4]: rows (state, action, next_state, outcome), as indices.
 
-        Sources draw from ``theta`` [B, K]; ``policy`` [S] gives the action in each state; ``state`` is the
-        index of the first. From the same seed, a longer log begins with the shorter one. Count it with
-        ``count(log, prior, indices=True)``, or plainly if the model has no names.
+        Sources draw from ``theta`` [B, K]; ``policy`` [S] gives the action in each state; ``state`` is the index
+        of the first. With the same ``rng``, a longer log begins with the shorter one. In a model with names, count
+        it with ``count(log, prior, indices=True)``.
 
         >>> model = UncertainMDP.direct([[0.0], [1.0]], discount=0.9)
-        >>> model.simulate([[0.0, 1.0], [1.0, 0.0]], policy=[0, 0], steps=3)
+        >>> model.trajectory([[0.0, 1.0], [1.0, 0.0]], policy=[0, 0], steps=3)
         array([[0, 0, 1, 1],
                [1, 0, 0, 0],
                [0, 0, 1, 1]])
         """
         probabilities = self._distributions(theta)
-        chosen = self._checked_policy(policy)
+        chosen = self.policy_indices(policy)
         start = Labels("state", None, self.n_states).index(state)
-        uniforms = np.random.default_rng(rng).random(whole_number(steps, "steps", 0))
+        uniforms = generator(rng).random(whole_number(steps, "steps", 0))
         log = np.empty((uniforms.size, 4), dtype=np.int64)
         walk(self.source, self.next_state, cumulative_rows(probabilities), chosen, uniforms, start, log)
         return log
 
-    def _checked_policy(self, policy: Any) -> IntArray:
-        chosen = np.array(integer_array(policy, "policy", ndim=1, error=ParameterError), dtype=np.int64)
-        require_shape(chosen, "policy", (self.n_states,), "[S]", error=ParameterError)
-        bad = (chosen < 0) | (chosen >= self.n_actions)
-        bad |= ~self.admissible[np.arange(self.n_states), np.where(bad, 0, chosen)]
-        if bad.any():
-            value, state = chosen[bad][0], self._state_labels.show(int(np.argmax(bad)))
-            raise ParameterError(f"policy{first_index(bad)} is {value}, expected an admissible action of {state}")
-        return chosen
-
     def __repr__(self) -> str:
         most = "" if self.outcome_mask.all() else "up to "
-        parts = [*self._size(), _plural(self.n_sources, "source"), most + _plural(self.n_outcomes, "outcome")]
+        parts = [*self._sizes(), plural(self.n_sources, "source"), most + plural(self.n_outcomes, "outcome")]
         return f"UncertainMDP({', '.join(parts)}, discount {self.discount})"
-
-
-def _own_source(admissible: BoolArray) -> IntArray:
-    """Return source numbers [S, A] that give every admissible pair its own."""
-    return np.where(admissible, np.cumsum(admissible).reshape(admissible.shape) - 1, -1)

@@ -31,7 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .._numerics.krylov import chain_values
-from .._support.checks import FloatArray, IntArray, finite_array, index_array, positive, whole_number
+from .._support.checks import FloatArray, IntArray, finite_array, positive, whole_number
 from .._support.progress import Progress
 from ..errors import ConvergenceWarning, ModelError, ParameterError
 from ..models.known import MDP
@@ -203,7 +203,7 @@ def solve_operator(
     default_start: FloatArray | None = None,
 ) -> Solution:
     """Return the fixed point of ``operator`` on ``model``, for control or (``policy`` [S]) evaluation."""
-    actions = None if policy is None else _checked_policy(policy, model)
+    actions = None if policy is None else model.policy_indices(policy)
     value = options.first(model.n_states, default_start)
     iteration = _Iteration(operator, model.admissible, actions)
     if options.sweeps is not None:
@@ -394,20 +394,6 @@ class _Iteration:
 
 def _backups(count: int) -> str:
     return f"{count} backup{'s' * (count != 1)}"
-
-
-def _checked_policy(policy: Any, model: MDP | UncertainMDP) -> IntArray:
-    """Return a policy given by action numbers or names as int64 [S]."""
-    if len(policy) != model.n_states:
-        raise ParameterError(f"policy has {len(policy)} actions, the model has {model.n_states} states")
-    if model.actions is not None and not isinstance(policy, np.ndarray):
-        policy = [model.action_index(a) if isinstance(a, str) or a in model.actions else a for a in policy]
-    actions = index_array(policy, "policy", model.n_actions, ParameterError)
-    barred = ~model.admissible[np.arange(model.n_states), actions]
-    if barred.any():
-        state = int(np.argmax(barred))
-        raise ParameterError(f"policy[{state}] is action {actions[state]}, which is not admissible in state {state}")
-    return actions
 
 
 def _labels(names: tuple[Any, ...]) -> npt.NDArray[Any]:
