@@ -103,7 +103,7 @@ def test_expected_order_statistic_by_enumeration(n):
     ("call", "error", "message"),
     [
         (lambda: br_regret_bound(10, 2, 2, 0.4, 1.0), ParameterError, "alpha must be at least 1/2 .* got 0.4"),
-        (lambda: br_regret_bound([5, 0], 2, 2, 0.5, 1.0), ParameterError, r"T\[1\] must be at least 1, got 0.0"),
+        (lambda: br_regret_bound([5, 0], 2, 2, 0.5, 1.0), ParameterError, r"T\[1\] is 0.0, expected a number"),
         (lambda: br_regret_bound(10, 2, 2, 0.5, 0.0), ParameterError, "nu must be a positive number, got 0.0"),
         (lambda: br_regret_bound(10, 0, 2, 0.5, 1.0), ParameterError, "K must be at least 1, got 0"),
         (lambda: regret_bound(10, 2, 2, 1.0, 0.1), ParameterError, r"alpha must be a risk level in \[0, 1\), got 1.0"),

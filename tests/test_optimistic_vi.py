@@ -108,9 +108,9 @@ def test_bound_by_hand():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"delta": 0.0}, "delta must be a probability above 0 and below 1, got 0.0"),
-        ({"delta": 1.0}, "delta must be a probability above 0 and below 1, got 1.0"),
-        ({"T": [5, 0]}, r"T\[1\] is 0, expected a whole number of at least 1"),
+        ({"delta": 0.0}, "delta must be a probability in \\(0, 1\\), got 0.0"),
+        ({"delta": 1.0}, "delta must be a probability in \\(0, 1\\), got 1.0"),
+        ({"T": [5, 0]}, r"T\[1\] is 0.0, expected a number of at least 1"),
         ({"T": 2.5}, "T is 2.5, expected"),
         ({"S": 2.5}, "S must be a whole number, got 2.5"),
         ({"alpha": 1.0}, "alpha must be a risk level"),
@@ -127,7 +127,7 @@ def test_bad_settings():
     model, _ = random_model(2, 2, rng=0)
     with pytest.raises(ParameterError, match="horizon must be at least 1, got 0"):
         OptimisticVIAgent(model, horizon=0)
-    with pytest.raises(ParameterError, match="delta must be a probability above 0 and below 1, got 2"):
+    with pytest.raises(ParameterError, match="delta must be a probability in \\(0, 1\\), got 2"):
         OptimisticVIAgent(model, horizon=10, delta=2)
     with pytest.raises(ParameterError, match="horizon must be given"):
         OptimisticSettings().plan(model)

@@ -1,4 +1,4 @@
-"""What the paper proves, as functions: the limit law of Bayesian-risk values, and bounds on regret.
+"""What the paper proves, as functions: the limit law of Bayesian-risk values, bounds on regret, and a lemma.
 
 **Limit law** (weak-convergence theorem). Let N transitions be observed, a fraction n_s of them in (s, pi(s)), with
 uniform Dirichlet priors on all next states. With V the values of policy pi, P its transition matrix, J the inverse of
@@ -7,13 +7,17 @@ I - gamma P, and
     sigma_s^2 = (sum_s' P(s, s') V(s')^2 - (P V)(s)^2) / n_s,      lambda_s = -sigma_s phi(Phi^-1(alpha)) / (1 - alpha),
 
 sqrt(N) (V^{psi,pi} - V) tends to a normal law with mean J gamma lambda and covariance J diag((gamma sigma)^2) J'. The
-mean is negative: that is what risk aversion costs at N observations, divided by sqrt(N).
+mean is negative: divided by sqrt(N), it is what risk aversion costs after N observations.
 
-**Regret bounds**, and the lemma that they rest on. Misprints are corrected. In the high-probability bound of the
-conventional-regret theorem T stands under the logarithm, sqrt(2 ln(2T/delta)); its proof (Azuma-Hoeffding over T
-steps) and its own expected bound have sqrt(2T ln(2/delta)). In the expected bound the main text has ln(4T^2) where
-the appendix has ln(4T^3); delta = 1/T^2 gives the appendix's. In the order-statistic lemma "CVaR_{1/n}" is CVaR of
-the worst 1/n, at risk level 1 - 1/n here.
+**Regret bounds.** Misprints are corrected. In the high-probability bound of the conventional-regret theorem T stands
+under the logarithm, sqrt(2 ln(2T/delta)); its proof (Azuma-Hoeffding over T steps) and its own expected bound have
+sqrt(2T ln(2/delta)). In the expected bound the main text has ln(4T^2) where the appendix has ln(4T^3); delta = 1/T^2
+gives the appendix's.
+
+**Order-statistic lemma.** The bounds rest on it. What it calls "CVaR_{1/n}" is CVaR of the worst 1/n, at risk level
+1 - 1/n here.
+
+In the bounds T is a number of steps, K of arms, d of features, S of states and A of actions, as in the paper.
 """
 
 from __future__ import annotations
@@ -22,19 +26,23 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import ndtri
 
 from ._support.checks import (
+    SUM_TOLERANCE,
     FloatArray,
     discount_factor,
+    distribution,
     finite_array,
-    first_index,
+    non_negative_array,
+    open_probability,
     positive,
+    refuse,
     require_shape,
     risk_level,
     whole_number,
 )
 from .errors import DataError, ModelError, ParameterError
+from .exact import cvar_normal
 from .models.known import MDP
 
 __all__ = [
@@ -48,103 +56,7 @@ __all__ = [
     "stationary_distribution",
 ]
 
-
-def br_regret_bound(T: Any, K: int, d: int, alpha: float, nu: float) -> Any:
-    """Return the bound on the expected BR-regret of Algorithm 2' after ``T`` steps (the BR-regret theorem).
-
-    (nu sqrt(2 (1-alpha) ln(K T^2)) + nu/(1-alpha) (1/sqrt(2 pi) + phi(Phi^-1(alpha)))) 5 sqrt(d K T ln T) + 1, for
-    K arms, d features and alpha >= 1/2. ``T`` may be an array.
-
-    >>> round(float(br_regret_bound(1000, K=10, d=3, alpha=0.5, nu=0.5)))
-    6386
-    """
-    T, K, d = _sizes(T, K, d)
-    level = risk_level(alpha)
-    if level < 0.5:
-        raise ParameterError(f"alpha must be at least 1/2 for the BR-regret bound, got {level}")
-    nu = positive(nu, "nu")
-    from scipy.special import ndtri
-
-    tail = 1.0 - level
-    density = math.exp(-0.5 * float(ndtri(tail)) ** 2) / math.sqrt(2.0 * math.pi)
-    width = nu * np.sqrt(2.0 * tail * np.log(K * T * T))
-    width = width + nu / tail * (1.0 / math.sqrt(2.0 * math.pi) + density)
-    return width * 5.0 * np.sqrt(d * K * T * np.log(T)) + 1.0
-
-
-def regret_bound(T: Any, K: int, d: int, alpha: float, delta: float) -> Any:
-    """Return what the regret of Algorithm 2'' stays below with probability 1 - ``delta`` (conventional-regret theorem).
-
-    (3/2) (4 sqrt(pi) e)^((2-alpha)/(1-alpha)) sqrt(d ln(4T/delta) ln(2T^2/(1-alpha)))
-    (15 sqrt(d K T ln T) + 6 sqrt(2 T ln(2/delta))), for K arms and d features. ``T`` may be an array. Near alpha = 1
-    the bound leaves the range of floating point and is infinite.
-
-    >>> f"{float(regret_bound(1000, K=10, d=3, alpha=0.0, delta=0.1)):.3g}"
-    '8.73e+07'
-    """
-    delta = positive(delta, "delta")
-    if delta >= 1.0:
-        raise ParameterError(f"delta must be a probability in (0, 1), got {delta}")
-    T, K, d = _sizes(T, K, d)
-    return _conventional_bound(T, K, d, risk_level(alpha), np.log(4.0 * T / delta), math.log(2.0 / delta))
-
-
-def expected_regret_bound(T: Any, K: int, d: int, alpha: float) -> Any:
-    """Return the bound on the expected regret of Algorithm 2'' with delta = 1/T^2 (conventional-regret theorem).
-
-    It is :func:`regret_bound` with ln(4T^3) and ln(2T^2) in place of ln(4T/delta) and ln(2/delta). ``T`` may be an
-    array.
-
-    >>> bool(expected_regret_bound(1000, 10, 3, 0.5) > regret_bound(1000, 10, 3, 0.5, delta=0.01))
-    True
-    """
-    T, K, d = _sizes(T, K, d)
-    return _conventional_bound(T, K, d, risk_level(alpha), np.log(4.0 * T**3), np.log(2.0 * T * T))
-
-
-def _conventional_bound(T: FloatArray, K: int, d: int, alpha: float, log_width: FloatArray, log_chance: Any) -> Any:
-    power = (2.0 - alpha) / (1.0 - alpha) * math.log(4.0 * math.sqrt(math.pi) * math.e)
-    growth = np.sqrt(d * log_width * np.log(2.0 * T * T / (1.0 - alpha)))
-    steps = 15.0 * np.sqrt(d * K * T * np.log(T)) + 6.0 * np.sqrt(2.0 * T * log_chance)
-    with np.errstate(over="ignore"):
-        return 1.5 * np.exp(np.float64(power)) * growth * steps
-
-
-def expected_order_statistic(values: Any, k: int, n: int, weights: Any = None) -> float:
-    """Return the mean of the k-th lowest of ``n`` independent draws of a discrete X.
-
-    X takes ``values`` [N] with chances in proportion to ``weights`` [N] (equal ones if left out). The order-statistic
-    lemma: for k = 1 and k = 2 it is at least the mean of the worst k/n of X, ``cvar(values, 1 - k/n)``.
-
-    >>> expected_order_statistic([0.0, 1.0], k=1, n=2)
-    0.25
-    """
-    from scipy.special import betainc
-
-    x = finite_array(values, "values", ndim=1)
-    chance = np.ones_like(x) if weights is None else finite_array(weights, "weights", ndim=1)
-    if not x.size or chance.shape != x.shape:
-        raise DataError(f"values and weights must be of one length above 0, got {x.shape} and {chance.shape}")
-    if (chance < 0.0).any() or not chance.sum() > 0.0:
-        bad = chance < 0.0
-        place = f"weights{first_index(bad)} is {chance[bad][0]}" if bad.any() else "weights are all 0"
-        raise DataError(f"{place}, expected numbers >= 0 with a positive sum")
-    n = whole_number(n, "n")
-    k = whole_number(k, "k")
-    if k > n:
-        raise ParameterError(f"k must be at most n = {n}, got {k}")
-    order = np.argsort(x)
-    cdf = np.minimum(np.cumsum(chance[order]) / chance.sum(), 1.0)
-    cdf[-1] = 1.0
-    return float(x[order] @ np.diff(betainc(k, n - k + 1, cdf), prepend=0.0))
-
-
-def _sizes(T: Any, K: Any, d: Any) -> tuple[FloatArray, int, int]:
-    horizon = finite_array(T, "T", error=ParameterError)
-    short = horizon < 1.0
-    if short.any():
-        raise ParameterError(f"T{first_index(short)} must be at least 1, got {horizon[short][0]}")
-    return horizon, whole_number(K, "K"), whole_number(d, "d")
+# -- the limit law -------------------------------------------------------------------------------------------
 
 
 class LimitLaw(NamedTuple):
@@ -179,26 +91,21 @@ def limit_law(mdp: MDP, policy: Any, alpha: float, visits: Any = None) -> LimitL
     value = inverse @ mdp.reward[states, actions]
     centred = value - (chain @ value)[:, np.newaxis]  # [S, S'], so that the variance is a sum of squares
     spread = (chain * centred**2).sum(axis=1)
-    fractions = stationary_distribution(chain) if visits is None else _checked_visits(visits, mdp.n_states)
+    fractions = stationary_distribution(chain) if visits is None else _fractions(visits, mdp.n_states)
     certain = spread <= 1e-24 * max(1.0, float(abs(value).max())) ** 2
     unseen = (fractions <= 1e-15) & ~certain
     if unseen.any():
         state = int(np.argmax(unseen))
         raise ParameterError(f"visits[{state}] is {fractions[state]}: the value there has no limit")
     variance = np.where(certain, 0.0, spread / np.where(certain, 1.0, fractions))  # sigma^2
-    # phi(Phi^-1(alpha)) / (1 - alpha), the mean of a standard normal above its alpha-quantile
-    tail = math.exp(-0.5 * ndtri(level) ** 2) / math.sqrt(2.0 * math.pi) / (1.0 - level) if level > 0.0 else 0.0
-    drift = -mdp.discount * np.sqrt(variance) * tail
+    drift = mdp.discount * np.sqrt(variance) * cvar_normal(0.0, 1.0, level)
     return LimitLaw(inverse @ drift, (inverse * (mdp.discount**2 * variance)) @ inverse.T)
 
 
-def _checked_visits(visits: Any, n_states: int) -> FloatArray:
-    fractions = finite_array(visits, "visits", ndim=1, error=ParameterError)
+def _fractions(visits: Any, n_states: int) -> FloatArray:
+    fractions = non_negative_array(visits, "visits", ndim=1, error=ParameterError)
     require_shape(fractions, "visits", (n_states,), "[S]", error=ParameterError)
-    bad = fractions < 0.0
-    if bad.any():
-        raise ParameterError(f"visits{first_index(bad)} is {fractions[bad][0]}, expected a number that is not negative")
-    if fractions.sum() > 1.0 + 1e-9:
+    if fractions.sum() > 1.0 + SUM_TOLERANCE:
         raise ParameterError(f"visits must be fractions of all observations, but they sum to {fractions.sum()}")
     return fractions
 
@@ -209,7 +116,7 @@ def stationary_distribution(chain: Any) -> FloatArray:
     >>> stationary_distribution([[0.9, 0.1], [0.3, 0.7]])
     array([0.75, 0.25])
     """
-    matrix = finite_array(chain, "chain", ndim=2, error=ModelError)
+    matrix = distribution(chain, "chain", ndim=2, error=ModelError)
     n = matrix.shape[0]
     require_shape(matrix, "chain", (n, n), "[S, S]", error=ModelError)
     # p (I - P) = 0 with sum p = 1: n + 1 equations of rank n if there is one recurrent class
@@ -218,6 +125,65 @@ def stationary_distribution(chain: Any) -> FloatArray:
     if rank < n:
         raise ModelError("the chain has more than one recurrent class, hence no single stationary distribution")
     return np.maximum(np.where(abs(answer) < 1e-14, 0.0, answer), 0.0)
+
+
+# -- bounds on regret ----------------------------------------------------------------------------------------
+
+
+def br_regret_bound(T: Any, K: int, d: int, alpha: float, nu: float) -> Any:
+    """Return the bound on the expected BR-regret of Algorithm 2' after ``T`` steps (the BR-regret theorem).
+
+    (nu sqrt(2 (1-alpha) ln(K T^2)) + nu/(1-alpha) (1/sqrt(2 pi) + phi(Phi^-1(alpha)))) 5 sqrt(d K T ln T) + 1, for
+    K arms, d features and alpha >= 1/2. ``T`` may be an array.
+
+    >>> round(float(br_regret_bound(1000, K=10, d=3, alpha=0.5, nu=0.5)))
+    6386
+    """
+    T, K, d = _sizes(T, K, d)
+    level = risk_level(alpha)
+    if level < 0.5:
+        raise ParameterError(f"alpha must be at least 1/2 for the BR-regret bound, got {level}")
+    nu, tail = positive(nu, "nu"), 1.0 - level
+    # phi(Phi^-1(alpha)) / (1 - alpha) is minus CVaR of a standard normal
+    width = nu * np.sqrt(2.0 * tail * np.log(K * T * T))
+    width = width + nu * (1.0 / (tail * math.sqrt(2.0 * math.pi)) - float(cvar_normal(0.0, 1.0, level)))
+    return width * 5.0 * np.sqrt(d * K * T * np.log(T)) + 1.0
+
+
+def regret_bound(T: Any, K: int, d: int, alpha: float, delta: float) -> Any:
+    """Return what the regret of Algorithm 2'' stays below with probability 1 - ``delta`` (conventional-regret theorem).
+
+    (3/2) (4 sqrt(pi) e)^((2-alpha)/(1-alpha)) sqrt(d ln(4T/delta) ln(2T^2/(1-alpha)))
+    (15 sqrt(d K T ln T) + 6 sqrt(2 T ln(2/delta))), for K arms and d features. ``T`` may be an array. Near alpha = 1
+    the bound leaves the range of floating point and is infinite.
+
+    >>> f"{float(regret_bound(1000, K=10, d=3, alpha=0.0, delta=0.1)):.3g}"
+    '8.73e+07'
+    """
+    delta = open_probability(delta, "delta")
+    T, K, d = _sizes(T, K, d)
+    return _conventional_bound(T, K, d, risk_level(alpha), np.log(4.0 * T / delta), math.log(2.0 / delta))
+
+
+def expected_regret_bound(T: Any, K: int, d: int, alpha: float) -> Any:
+    """Return the bound on the expected regret of Algorithm 2'' with delta = 1/T^2 (conventional-regret theorem).
+
+    It is :func:`regret_bound` with ln(4T^3) and ln(2T^2) in place of ln(4T/delta) and ln(2/delta). ``T`` may be an
+    array.
+
+    >>> bool(expected_regret_bound(1000, 10, 3, 0.5) > regret_bound(1000, 10, 3, 0.5, delta=0.01))
+    True
+    """
+    T, K, d = _sizes(T, K, d)
+    return _conventional_bound(T, K, d, risk_level(alpha), np.log(4.0 * T**3), np.log(2.0 * T * T))
+
+
+def _conventional_bound(T: FloatArray, K: int, d: int, alpha: float, log_width: FloatArray, log_chance: Any) -> Any:
+    power = (2.0 - alpha) / (1.0 - alpha) * math.log(4.0 * math.sqrt(math.pi) * math.e)
+    growth = np.sqrt(d * log_width * np.log(2.0 * T * T / (1.0 - alpha)))
+    steps = 15.0 * np.sqrt(d * K * T * np.log(T)) + 6.0 * np.sqrt(2.0 * T * log_chance)
+    with np.errstate(over="ignore"):
+        return 1.5 * np.exp(np.float64(power)) * growth * steps
 
 
 def optimistic_vi_regret_bound(T: Any, S: int, A: int, alpha: float, discount: float, delta: Any = None) -> Any:
@@ -229,20 +195,54 @@ def optimistic_vi_regret_bound(T: Any, S: int, A: int, alpha: float, discount: f
     >>> float(optimistic_vi_regret_bound(10**6, S=2, A=2, alpha=0.0, discount=0.5, delta=0.1)) / 10**6
     0.1642
     """
-    steps = finite_array(T, "T", error=ParameterError)
-    bad = (steps < 1.0) | (steps != np.floor(steps))
-    if bad.any():
-        raise ParameterError(f"T{first_index(bad)} is {steps[bad][0]:g}, expected a whole number of at least 1")
+    steps = _steps(T)
+    refuse(steps != np.floor(steps), steps, "T", "a whole number", error=ParameterError)
     states, actions = whole_number(S, "S"), whole_number(A, "A")
     level, gamma = risk_level(alpha), discount_factor(discount)
-    chance: Any = 1.0 / steps
-    if delta is not None:
-        chance = finite_array(delta, "delta", ndim=0, error=ParameterError)
-        if not 0.0 < chance < 1.0:
-            raise ParameterError(f"delta must be a probability above 0 and below 1, got {delta!r}")
+    chance = 1.0 / steps if delta is None else open_probability(delta, "delta")
     evidence = np.log(4.0 * (3.0 - 2.0 * level) * states**2 * actions * steps / ((1.0 - level) * chance))
     visits = np.minimum(states * np.sqrt(steps + 1.0), np.sqrt(states * (steps + 1.0) * np.log(steps + 1.0)))
     bound = 6.0 * np.sqrt(0.5 * states**2 * evidence) * visits
     bound += 2.0 * states + 2.0 + 2.0 * np.sqrt(2.0 * steps * np.log(2.0 / chance))
     bound = bound * gamma / (1.0 - gamma) ** 2
     return bound + 1.0 / (1.0 - gamma) if delta is None else bound
+
+
+def _sizes(T: Any, K: Any, d: Any) -> tuple[FloatArray, int, int]:
+    return _steps(T), whole_number(K, "K"), whole_number(d, "d")
+
+
+def _steps(T: Any) -> FloatArray:
+    steps = finite_array(T, "T", error=ParameterError)
+    refuse(steps < 1.0, steps, "T", "a number of at least 1", error=ParameterError)
+    return steps
+
+
+# -- the lemma they rest on ----------------------------------------------------------------------------------
+
+
+def expected_order_statistic(values: Any, k: int, n: int, weights: Any = None) -> float:
+    """Return the mean of the k-th lowest of ``n`` independent draws of a discrete X.
+
+    X takes ``values`` [N] with chances in proportion to ``weights`` [N] (equal ones if left out). The order-statistic
+    lemma: for k = 1 and k = 2 it is at least the mean of the worst k/n of X, ``cvar(values, 1 - k/n)``.
+
+    >>> expected_order_statistic([0.0, 1.0], k=1, n=2)
+    0.25
+    """
+    from scipy.special import betainc  # takes a while to load
+
+    x = finite_array(values, "values", ndim=1)
+    chance = np.ones_like(x) if weights is None else non_negative_array(weights, "weights", ndim=1)
+    if not x.size or chance.shape != x.shape:
+        raise DataError(f"values and weights must be of one length above 0, got {x.shape} and {chance.shape}")
+    if not chance.any():
+        raise DataError("weights are all 0, expected a positive sum")
+    n = whole_number(n, "n")
+    k = whole_number(k, "k")
+    if k > n:
+        raise ParameterError(f"k must be at most n = {n}, got {k}")
+    order = np.argsort(x)
+    cdf = np.minimum(np.cumsum(chance[order]) / chance.sum(), 1.0)
+    cdf[-1] = 1.0
+    return float(x[order] @ np.diff(betainc(k, n - k + 1, cdf), prepend=0.0))

@@ -26,7 +26,7 @@ import numpy as np
 from .._numerics.compile import kernel
 from .._numerics.dirichlet_draws import _draw_row
 from .._numerics.order_statistics import _spectral
-from .._support.checks import FloatArray, IntArray, risk_level, whole_number
+from .._support.checks import FloatArray, IntArray, open_probability, risk_level, whole_number
 from ..errors import ModelError, ParameterError
 from ..models.uncertain import UncertainMDP
 from ..planning.compiled import Known, Work, known_part, work_space
@@ -101,13 +101,7 @@ class OptimisticSettings:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "alpha", risk_level(self.alpha))
-        try:
-            delta = float(self.delta)
-        except (TypeError, ValueError):
-            delta = math.nan
-        if not 0.0 < delta < 1.0:
-            raise ParameterError(f"delta must be a probability above 0 and below 1, got {self.delta!r}")
-        object.__setattr__(self, "delta", delta)
+        object.__setattr__(self, "delta", open_probability(self.delta, "delta"))
         if self.horizon is not None:
             object.__setattr__(self, "horizon", whole_number(self.horizon, "horizon"))
 

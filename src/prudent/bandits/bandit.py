@@ -221,7 +221,7 @@ class LinearBandit:
         array([[4.]])
         """
         place = self._arm_index(arm)
-        return LinearGaussianPosterior._of_sums(self._prior, self._noise_sd, self._gram[place].copy())
+        return LinearGaussianPosterior.of_sums(self._prior, self._noise_sd, self._gram[place].copy())
 
     def add_arm(self, arm: Arm) -> Self:
         """Add an arm, which starts from the prior.

@@ -1,4 +1,7 @@
-"""What all posteriors share."""
+"""What all posteriors share: they are sums over data on top of a prior.
+
+So two of them with the same prior merge by adding what each has learned, and are equal if prior and sums are.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,11 @@ from ..errors import DataError, PosteriorError
 RNG = np.random.Generator | int | None
 
 
-class _Posterior(ABC):
-    """Sums over data on top of a prior. Subclasses name the arrays."""
+class Posterior(ABC):
+    """A conjugate posterior. Subclasses name their arrays."""
 
     _sums: ClassVar[tuple[str, ...]]  # arrays that data is added to
-    _fixed: ClassVar[tuple[str, ...]]  # arrays that say the prior and the noise
+    _fixed: ClassVar[tuple[str, ...]]  # arrays that hold the prior and the noise
 
     @abstractmethod
     def mean(self) -> FloatArray:
@@ -36,7 +39,7 @@ class _Posterior(ABC):
         """Return what ``repr`` prints."""
 
     def copy(self) -> Self:
-        """Return a posterior of its own with the same parameters."""
+        """Return an equal posterior that learns on its own."""
         twin = object.__new__(type(self))
         twin.__dict__.update(
             {name: value.copy() if name in self._sums else value for name, value in self.__dict__.items()}
@@ -87,7 +90,7 @@ def _short(value: Any) -> str:
     return " ".join(text.split())
 
 
-def _equal_lengths(**arrays: Any) -> list[Any]:
+def equal_lengths(**arrays: Any) -> list[Any]:
     """Return numbers and arrays [T] as arrays of one shape."""
     lengths = {name: array.shape for name, array in arrays.items() if array.ndim}
     if len(set(lengths.values())) > 1 or any(len(shape) > 1 for shape in lengths.values()):
@@ -96,6 +99,6 @@ def _equal_lengths(**arrays: Any) -> list[Any]:
     return [np.atleast_1d(array) for array in np.broadcast_arrays(*arrays.values())]
 
 
-def _own(array: FloatArray) -> FloatArray:
-    """Return an array that is writable as well as contiguous: a read-only one is one more kernel to compile."""
+def writable(array: FloatArray) -> FloatArray:
+    """Return the array, or a copy if it is read-only: kernels would have to be compiled for such arrays too."""
     return np.require(array, requirements=["C", "W"])

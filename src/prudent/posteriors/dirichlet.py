@@ -1,4 +1,7 @@
-"""Unknown categorical distributions."""
+"""Unknown categorical distributions: theta[b] ~ Dirichlet(psi[b]) for each source b, independently.
+
+psi [B,K] are the counts: those of the prior plus how often source b was seen to draw outcome k.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,9 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 
-from .._support.checks import FloatArray, finite_array, first_index, generator, index_array, whole_number
+from .._support.checks import FloatArray, first_index, generator, index_array, non_negative_array, whole_number
 from ..errors import DataError, PosteriorError
-from .base import RNG, _equal_lengths, _Posterior
+from .base import RNG, Posterior, equal_lengths
 
 __all__ = ["DirichletPosterior", "posterior_from_log"]
 
@@ -21,15 +24,12 @@ class _Model(Protocol):
     def count(self, log: Any, prior: Any, *, indices: bool = False) -> Any: ...
 
 
-# -- categorical outcomes ----------------------------------------------------------------------------------
-
-
-class DirichletPosterior(_Posterior):
+class DirichletPosterior(Posterior):
     """Independent Dirichlet posteriors of B unknown categorical distributions (sources) over K outcomes.
 
     ``counts`` [B,K] are the Dirichlet parameters, prior included; one row may be given as [K]. A zero is an
     outcome that cannot happen; every row has a positive total. ``prior`` [B,K] is the part of ``counts`` that
-    is not data, for :meth:`merge`; left out, it is all of them.
+    is not data, for :meth:`merge`; by default all of them.
 
     >>> posterior = DirichletPosterior([[1.0, 1.0], [1.0, 3.0]])
     >>> posterior.update(source=0, outcome=1).mean()
@@ -71,8 +71,8 @@ class DirichletPosterior(_Posterior):
     def from_log(cls, model: _Model, log: Any, prior: Any = 1.0, *, indices: bool = False) -> Self:
         """Return the posterior of ``model`` given a log of its transitions.
 
-        ``log`` has rows (s, a, s') or (s, a, s', outcome), by name where the model has names unless ``indices``;
-        see :meth:`UncertainMDP.count`. ``prior`` is a count for every outcome that can happen, or counts [B,K].
+        ``log`` has rows (s, a, s') or (s, a, s', outcome): names where the model has names or, with ``indices=True``,
+        numbers; see :meth:`UncertainMDP.count`. ``prior`` is a count for every outcome that can happen, or [B,K].
 
         >>> from prudent import UncertainMDP
         >>> model = UncertainMDP.direct([[0.0], [1.0]], discount=0.9)
@@ -90,11 +90,8 @@ class DirichletPosterior(_Posterior):
         """
         rows = index_array(source, "source", self.counts.shape[0])
         columns = index_array(outcome, "outcome", self.counts.shape[1])
-        amounts = finite_array(count, "count")
-        negative = amounts < 0.0
-        if negative.any():
-            raise DataError(f"count{first_index(negative)} is {amounts[negative][0]}, expected a number >= 0")
-        rows, columns, amounts = _equal_lengths(source=rows, outcome=columns, count=amounts)
+        amounts = non_negative_array(count, "count")
+        rows, columns, amounts = equal_lengths(source=rows, outcome=columns, count=amounts)
         impossible = (self.counts[rows, columns] == 0.0) & (amounts > 0.0)
         if impossible.any():
             t = int(np.argmax(impossible))
@@ -175,12 +172,9 @@ def posterior_from_log(model: _Model, log: Any, prior: Any = 1.0, *, indices: bo
 
 
 def _dirichlet_counts(values: Any, name: str) -> FloatArray:
-    counts = np.atleast_2d(finite_array(values, name, error=PosteriorError)).copy()
+    counts = np.atleast_2d(non_negative_array(values, name, error=PosteriorError)).copy()
     if counts.ndim != 2 or counts.size == 0:
         raise PosteriorError(f"{name} must have the shape [B, K] or [K], got {np.shape(values)}")
-    negative = counts < 0.0
-    if negative.any():
-        raise PosteriorError(f"{name}{first_index(negative)} is {counts[negative][0]}, expected a number >= 0")
     empty = counts.sum(axis=1) == 0.0
     if empty.any():
         raise PosteriorError(f"{name}{first_index(empty)} is all zero: no outcome of that source can happen")

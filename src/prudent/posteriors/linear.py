@@ -1,4 +1,8 @@
-"""Unknown coefficients of a linear reward."""
+"""Unknown coefficients of a linear reward: the paper's Gaussian update.
+
+V = P + sum s s' is the PRECISION of theta and b = sum s r; theta ~ Normal(V^-1 b, nu^2 V^-1), and V^-1 shrinks with
+data. The sums are kept with what rounding took from them (see ``_numerics.least_squares``).
+"""
 
 from __future__ import annotations
 
@@ -9,15 +13,12 @@ import numpy as np
 from .._numerics.least_squares import add_observations, solve_posterior
 from .._support.checks import FloatArray, finite_array, first_index, generator, positive, whole_number
 from ..errors import DataError, PosteriorError
-from .base import RNG, _own, _Posterior
+from .base import RNG, Posterior, writable
 
 __all__ = ["LinearGaussianPosterior"]
 
 
-# -- linear rewards ----------------------------------------------------------------------------------------
-
-
-class LinearGaussianPosterior(_Posterior):
+class LinearGaussianPosterior(Posterior):
     """Normal posterior of theta [D] in reward = s'theta + noise, the noise normal with known sd nu.
 
     Before data theta ~ Normal(0, nu^2 P^-1), where P is ``prior_precision``: a number (times the identity) or
@@ -35,9 +36,7 @@ class LinearGaussianPosterior(_Posterior):
     _sums = ("_gram",)
     _fixed = ("_prior_precision", "_noise_sd")
     _gram: FloatArray  # [2,D+1,D+1], see prudent._numerics.least_squares
-    _solved: (
-        tuple[FloatArray, FloatArray] | None
-    )  # root [D,D] with V^-1 = root' root, and mean [D]; None after an update
+    _solved: tuple[FloatArray, FloatArray] | None  # root [D,D], V^-1 = root' root, and mean [D]; None after an update
 
     def __init__(self, dim: int, prior_precision: Any = 1.0, noise_sd: float = 1.0) -> None:
         dim = whole_number(dim, "dim")
@@ -47,7 +46,7 @@ class LinearGaussianPosterior(_Posterior):
         self._solved = None
 
     @classmethod
-    def _of_sums(cls, prior_precision: FloatArray, noise_sd: float, gram: FloatArray) -> Self:
+    def of_sums(cls, prior_precision: FloatArray, noise_sd: float, gram: FloatArray) -> Self:
         """Return the posterior with these sums [2,D+1,D+1], which it keeps."""
         posterior = cls(len(prior_precision), prior_precision, noise_sd)
         posterior._gram = gram
@@ -97,7 +96,7 @@ class LinearGaussianPosterior(_Posterior):
             huge = np.abs(array) > 1e150
             if huge.any():
                 raise DataError(f"{name}{first_index(huge)} is {array[huge][0]}, too large to square")
-        add_observations(self._gram, _own(contexts).reshape(-1, self.dim), _own(rewards).reshape(-1))
+        add_observations(self._gram, writable(contexts).reshape(-1, self.dim), writable(rewards).reshape(-1))
         self._solved = None
         return self
 

@@ -1,4 +1,10 @@
-"""Unknown mean rewards, one number each."""
+"""Unknown mean rewards, one number each, in arrays of any shape: chances (Beta) and means (normal).
+
+Beta: successes and failures, the prior's plus the observed. Normal with known noise: with rho = (sd / noise_sd)^2, n
+rewards and their surplus over the prior mean,
+
+    precision (1 + n rho) / sd^2,      mean  prior mean + rho surplus / (1 + n rho).
+"""
 
 from __future__ import annotations
 
@@ -6,17 +12,14 @@ from typing import Any, Self
 
 import numpy as np
 
-from .._support.checks import FloatArray, IntArray, finite_array, first_index, generator, index_array, whole_number
+from .._support.checks import FloatArray, IntArray, finite_array, generator, index_array, refuse, whole_number
 from ..errors import DataError, PosteriorError
-from .base import RNG, _equal_lengths, _Posterior
+from .base import RNG, Posterior, equal_lengths
 
 __all__ = ["BetaPosterior", "NormalPosterior"]
 
 
-# -- rewards, entry by entry -------------------------------------------------------------------------------
-
-
-class _Elementwise(_Posterior):
+class _Elementwise(Posterior):
     """Independent scalars in an array of any shape, e.g. [S,A]."""
 
     def covariance(self) -> FloatArray:
@@ -30,7 +33,7 @@ class _Elementwise(_Posterior):
         if len(parts) != len(shape):
             raise DataError(f"index must have {len(shape)} parts for shape {shape}, got {index!r}")
         places = {f"index {i}": index_array(part, f"index {i}", shape[i]) for i, part in enumerate(parts)}
-        *columns, rewards = _equal_lengths(**places, reward=rewards)
+        *columns, rewards = equal_lengths(**places, reward=rewards)
         flat = np.zeros(rewards.size, dtype=np.int64)
         for column, length in zip(columns, shape, strict=True):
             flat = flat * length + column
@@ -48,9 +51,7 @@ def _prior_arrays(**values: Any) -> list[FloatArray]:
 
 
 def _above_zero(array: FloatArray, name: str) -> None:
-    bad = ~(array > 0.0)
-    if bad.any():
-        raise PosteriorError(f"{name}{first_index(bad)} is {array[bad][0]}, expected a number > 0")
+    refuse(array <= 0.0, array, name, "a number > 0", error=PosteriorError)
 
 
 class BetaPosterior(_Elementwise):
@@ -85,9 +86,7 @@ class BetaPosterior(_Elementwise):
         BetaPosterior(successes=[2., 1.], failures=[1., 3.])
         """
         rewards = finite_array(reward, "reward")
-        bad = (rewards != 0.0) & (rewards != 1.0)
-        if bad.any():
-            raise DataError(f"reward{first_index(bad)} is {rewards[bad][0]}, expected 0 or 1")
+        refuse((rewards != 0.0) & (rewards != 1.0), rewards, "reward", "0 or 1")
         flat, rewards = self._observed(index, rewards, self.successes.shape)
         np.add.at(self.successes.reshape(-1), flat, rewards)
         np.add.at(self.failures.reshape(-1), flat, 1.0 - rewards)
@@ -147,11 +146,7 @@ class NormalPosterior(_Elementwise):
         _above_zero(self._prior_sd, "sd")
         _above_zero(self._noise_sd, "noise_sd")
         ratio = self._prior_sd / self._noise_sd
-        wide = ratio > 1e100
-        if wide.any():
-            raise PosteriorError(
-                f"sd{first_index(wide)} is {self._prior_sd[wide][0]}, expected at most 1e100 times noise_sd"
-            )
+        refuse(ratio > 1e100, self._prior_sd, "sd", "at most 1e100 times noise_sd", error=PosteriorError)
         self._ratio = ratio * ratio
         self.pulls = np.zeros_like(self._prior_mean)
         self.surplus = np.zeros_like(self._prior_mean)
