@@ -21,7 +21,7 @@ from prudent.bandits import (
 from prudent.bandits.simulate import simulate_bandit
 from prudent.envs import LinearBanditEnv, bounded_bandit, gaussian_bandit, register_gymnasium
 from prudent.envs.linear_bandit import draw_context, draw_noise, reward_of
-from prudent.errors import DataError, ModelError, ParameterError
+from prudent.errors import ModelError, ParameterError
 from prudent.exact import cvar_clipped_normal, cvar_normal
 from prudent.theory import br_regret_bound, expected_regret_bound, regret_bound
 
@@ -251,7 +251,7 @@ def test_nothing_slow_is_imported_with_the_library():
         (lambda: run(times=[0, 5]), ParameterError, r"times must be a rising list of steps from 1 to 10, got \[0, 5\]"),
         (lambda: run(noise_sd=-1), ParameterError, "noise_sd must be a positive number, got -1.0"),
         (lambda: gaussian_bandit().gymnasium(steps=0), ParameterError, "steps must be at least 1, got 0"),
-        (lambda: gaussian_bandit().gymnasium().step(10), DataError, "action is 10, expected an arm from 0 to 9"),
+        (lambda: gaussian_bandit().gymnasium().step(10), ParameterError, "action is 10, expected an arm from 0 to 9"),
     ],
 )
 def test_bad_arguments(call, error, message):

@@ -12,7 +12,7 @@ from gymnasium.utils.env_checker import check_env
 import prudent as pr
 from prudent.agents.posterior_sampling import PosteriorSamplingAgent
 from prudent.envs.frozen_lake import frozen_lake
-from prudent.envs.gymnasium import IDS, GymnasiumModel, TabularEnv, register
+from prudent.envs.gymnasium import MAKERS, GymnasiumModel, TabularEnv, register
 from prudent.envs.inventory import inventory
 from prudent.envs.problem import Problem
 from prudent.envs.random_model import random_model
@@ -22,20 +22,61 @@ from prudent.simulation.tabular import learn
 register()
 
 
-@pytest.mark.parametrize("name", [name for name in IDS if "Bandit" not in name])  # bandits draw nothing
-@pytest.mark.parametrize("mode", [None, "ansi", "rgb_array"])
+# -- what every registered environment does ----------------------------------------------------------------
+
+
+every_environment = pytest.mark.parametrize("name", MAKERS)
+
+
+def modes(name):
+    """The ways in which this environment can be drawn, None included; bandits draw nothing."""
+    return [None, *gymnasium.make(name).metadata["render_modes"]]
+
+
+def walked(env, seed, steps=40):
+    """Everything that random actions from this seed show."""
+    env.action_space.seed(seed)
+    shown = [env.reset(seed=seed)]
+    for _ in range(steps):
+        shown.append(env.step(env.action_space.sample(shown[-1][-1].get("action_mask"))))
+    return shown
+
+
+@pytest.mark.parametrize(("name", "mode"), [(name, mode) for name in MAKERS for mode in modes(name)])
 def test_gymnasium_accepts_it(name, mode):
-    env = gymnasium.make(name, render_mode=mode)
+    env = gymnasium.make(name) if mode is None else gymnasium.make(name, render_mode=mode)
     with warnings.catch_warnings():
         # Gymnasium warns that spec.max_episode_steps is unset, and that other modes were not looked at
         warnings.simplefilter("ignore", UserWarning)
-        check_env(env.unwrapped, skip_render_check=False)
+        check_env(env.unwrapped, skip_render_check=mode is None)
+
+
+@every_environment
+def test_the_seed_decides_everything(name):
+    one, two = (walked(gymnasium.make(name).unwrapped, seed=3) for _ in range(2))
+    np.testing.assert_equal(one, two)
+    with pytest.raises(AssertionError):  # two walks of 40 random steps do not agree by chance
+        np.testing.assert_equal(one, walked(gymnasium.make(name).unwrapped, seed=4))
+
+
+@every_environment
+def test_a_wrong_action_is_refused_and_nothing_happens(name):
+    env, twin = gymnasium.make(name).unwrapped, gymnasium.make(name).unwrapped
+    env.reset(seed=1)
+    twin.reset(seed=1)
+    for wrong in (-1, env.action_space.n, "left", None, 0.5):
+        with pytest.raises(ParameterError, match="action is"):
+            env.step(wrong)
+    np.testing.assert_equal(env.step(0), twin.step(0))
 
 
 def test_options_reach_the_problem():
     env = gymnasium.make("prudent/FrozenLake-v0", p_h=0.35)
     assert env.unwrapped.problem.theta[1, 0] == 0.35
     register()  # twice does no harm
+
+
+# -- problems as environments ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("problem", [frozen_lake(0.3), inventory(), random_model(6, 2, branching=3, rng=1)])
@@ -144,11 +185,12 @@ def test_stock_out_hides_demand():
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"demand": [0.5, 0.6]}, ModelError, "theta\\[0\\] sums to 1.1"),
-        ({"demand": [1.5, -0.5]}, ModelError, "theta\\[0, 1\\] is -0.5"),
+        ({"demand": [0.5, 0.6]}, ParameterError, "demand sums to 1.1"),
+        ({"demand": [1.5, -0.5]}, ParameterError, r"demand\[1\] is -0.5, expected a number >= 0"),
         ({"capacity": 0}, ParameterError, "capacity must be at least 1, got 0"),
         ({"backlog": -1}, ParameterError, "backlog must be at least 0, got -1"),
-        ({"start": 11}, ParameterError, "start is 11, expected a stock level from 0 to 10"),
+        ({"start": 11}, ParameterError, "start is 11, expected a whole number from 0 to 10"),
+        ({"start": -2, "backlog": 1, "capacity": 2}, ParameterError, "start is -2, expected one of -1, 0, 1, 2"),
         ({"price": float("nan")}, ParameterError, "price is nan"),
     ],
 )
@@ -175,8 +217,23 @@ def test_problem_checks_itself():
     model = pr.UncertainMDP.direct([[0.0], [1.0]], discount=0.9)
     with pytest.raises(ModelError, match=r"theta\[1\] sums to 0.9"):
         Problem(model, [[0.5, 0.5], [0.4, 0.5]])
-    with pytest.raises(ParameterError, match="start is 2, expected a state from 0 to 1"):
+    with pytest.raises(ParameterError, match="start is 2, expected a whole number from 0 to 1"):
         Problem(model, np.full((2, 2), 0.5), start=2)
+    with pytest.raises(ParameterError, match=r"layout is \('SF', 'F'\), expected one letter for each of 2 states"):
+        Problem(model, np.full((2, 2), 0.5), layout=["SF", "F"])
+
+
+def test_pictures_of_other_maps():
+    """Letters without a colour, and actions that are not the lake's four directions."""
+    model = pr.UncertainMDP.direct(np.zeros((2, 5)), discount=0.5)
+    problem = Problem(model, np.full((10, 2), 0.5), layout=["XY"])
+    drawn = TabularEnv(problem, render_mode="rgb_array")
+    drawn.reset(seed=1)
+    assert drawn.render().shape == (32, 64, 3)
+    written = TabularEnv(problem, render_mode="ansi")
+    written.reset(seed=1)
+    written.step(4)
+    assert written.render().splitlines()[-1] == "(4)"
 
 
 # -- environments about which nothing is known -------------------------------------------------------------

@@ -101,8 +101,8 @@ def test_slip_may_differ_by_side():
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"p_h": 1.5}, ParameterError, "p_h must be a probability, got 1.5"),
-        ({"p_h": "x"}, ParameterError, "p_h must be a probability, got 'x'"),
+        ({"p_h": 1.5}, ParameterError, r"p_h must be a probability in \[0, 1\], got 1.5"),
+        ({"p_h": "x"}, ParameterError, r"p_h must be a probability in \[0, 1\], got 'x'"),
         ({"slip": 0.6}, ParameterError, "got 0.6 \\+ 0.6 > 1"),
         ({"slip": (0.1, 0.1, 0.1)}, ParameterError, "slip must be a number or two of them, got 3"),
         ({"layout": ("SF", "F")}, ModelError, "layout\\[1\\] is 'F', expected 2 letters"),
@@ -111,7 +111,8 @@ def test_slip_may_differ_by_side():
         ({"layout": ("HG",)}, ModelError, "layout has no ice"),
         ({"layout": ()}, ModelError, "layout must be rows of letters"),
         ({"relocation": [1.0]}, ParameterError, "relocation has 1 probabilities, the map has 11 ice cells"),
-        ({"relocation": np.full(11, 0.1)}, ModelError, "theta\\[2\\] sums to 1.1"),
+        ({"relocation": np.full(11, 0.1)}, ParameterError, "relocation sums to 1.1"),
+        ({"relocation": [1.5, -0.5, *[0.0] * 9]}, ParameterError, r"relocation\[1\] is -0.5, expected a number >= 0"),
         ({"discount": 1.0}, ParameterError, "discount must be"),
     ],
 )

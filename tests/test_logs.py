@@ -1,4 +1,4 @@
-"""Counting logs of transitions, against a slow reference, and simulating them, against their distribution."""
+"""Counting logs of transitions, against a slow reference, and drawing them, against their distribution."""
 
 import math
 from fractions import Fraction
@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prudent.errors import DataError, ModelError, ParameterError, PosteriorError
-from prudent.models.logs import add_transition
+from prudent.models.logs import LogReader, add_transition
 from prudent.models.uncertain import UncertainMDP
 
 
@@ -154,13 +154,35 @@ def test_a_log_of_names():
     assert model.compatible("low", "go", "low").tolist() == [0, 1]
 
 
-def test_a_simulated_log_is_counted_by_index():
+def test_a_trajectory_is_counted_by_index():
     model = named_walk()
     log = model.trajectory([[0.25, 0.25, 0.5]], [0, 0, 0], 50, state=1, rng=2)
     expected = model.prior() + np.bincount(log[:, 3], minlength=3)
     np.testing.assert_array_equal(model.count(log, model.prior(), indices=True), expected)
     with pytest.raises(DataError, match=r"log row 0: state is 1, expected one of 'low', 'mid', 'top'"):
         model.count(log, model.prior())
+
+
+ODD_ROWS = [
+    *[("low", "go", "mid", None), ("low", "go", "mid", 1), ("mid", "go", "low", -1), ("mid", "go", "mid", np.nan)],
+    *[(0, 0, 1, 2), (2, 0, 2, None), (0, 0, 1.0, np.int8(2)), (0, 0, 1, -1), (0, 0, 1, np.nan), (0, 0, 1, 3)],
+    *[("low", "go", "top", None), ("low", "go", "mid", 0), ("mid", "fly", "top", None), ("mid", "go", "up", None)],
+    *[("mid", "go", "top", 5), ([1], "go", "top", None), (9, 0, 1, None), (0, 0, 2, None), (0, 0, 1, -2)],
+]
+
+
+@pytest.mark.parametrize("indices", [False, True])
+@pytest.mark.parametrize("row", ODD_ROWS, ids=str)
+def test_one_row_is_read_as_a_log_of_one_row(row, indices):
+    """Agents read rows one by one, in a form that costs less: with the same result, or the same complaint."""
+    model = named_walk()
+    found = []
+    for read in (lambda reader: reader.row(*row, model.prior()), lambda reader: reader.rows([row], model.prior())):
+        try:
+            found.append(read(LogReader(model, indices)).tolist())
+        except DataError as fault:
+            found.append(str(fault).removeprefix("log row 0: "))
+    assert found[0] == found[1]
 
 
 def test_splitting_depends_on_the_rows_before():
@@ -288,12 +310,12 @@ def test_compatible_wants_an_admissible_pair():
         model.compatible(0, 0, 5)
 
 
-# --- simulation ------------------------------------------------------------------------------------------
+# --- trajectories ----------------------------------------------------------------------------------------
 
 THETA = np.array([[0.5, 0.2, 0.3], [0.9, 0.1, 0.0]])
 
 
-def test_a_simulated_log_obeys_the_dynamics():
+def test_a_trajectory_obeys_the_dynamics():
     model = lake()
     policy = np.array([1, 0, 1])
     log = model.trajectory(THETA, policy, 500, state=2, rng=3)
@@ -309,7 +331,7 @@ def test_a_simulated_log_obeys_the_dynamics():
     assert model.trajectory(THETA, policy, 3).shape == (3, 4)
 
 
-def test_simulated_outcomes_have_the_probabilities_of_theta():
+def test_drawn_outcomes_have_the_probabilities_of_theta():
     """Hoeffding: each of 3 frequencies of n draws is off by more than eps with probability 2 exp(-2 n eps^2).
 
     With n = 100,000 and eps = 0.0095 the false-alarm probability of the test is below 1e-7; probabilities
@@ -375,6 +397,6 @@ def test_rounding_never_draws_an_impossible_outcome():
         ({"theta": [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]}, ModelError, r"theta\[1, 2\] is 1.0, expected 0"),
     ],
 )
-def test_bad_simulations_are_refused(arguments, error, message):
+def test_bad_trajectories_are_refused(arguments, error, message):
     with pytest.raises(error, match=message):
         lake().trajectory(**({"theta": THETA, "policy": [0, 0, 0], "steps": 5} | arguments))

@@ -91,7 +91,7 @@ class Labels:
             indices = np.fromiter(map(self.find, values), dtype=np.int64, count=len(values))
             bad = indices < 0
             if gaps:
-                bad &= np.fromiter((not _is_gap(value) for value in values), dtype=np.bool_, count=len(values))
+                bad &= np.fromiter((not is_gap(value) for value in values), dtype=np.bool_, count=len(values))
         if bad.any():
             row = int(np.argmax(bad))
             raise error(f"{table} row {row}: {what} is {cell(column, row)!r}, expected {self.expected()}")
@@ -123,7 +123,7 @@ def encode_each(
     indices = np.empty(column.size, dtype=np.int64)
     for row, (one, value) in enumerate(zip(which.tolist(), column.tolist(), strict=True)):
         indices[row] = labels[one].find(value)
-        if indices[row] < 0 and not (gaps and _is_gap(value)):
+        if indices[row] < 0 and not (gaps and is_gap(value)):
             raise error(f"{table} row {row}: {what} is {value!r}, expected {labels[one].expected()}")
     return indices
 
@@ -144,8 +144,8 @@ def _is_missing(value: Any) -> bool:
     return value is None or (isinstance(value, float) and value != value) or type(value).__name__ == "NAType"
 
 
-def _is_gap(value: Any) -> bool:
-    """Return whether a cell says that the outcome was not observed."""
+def is_gap(value: Any) -> bool:
+    """Return whether a cell says that an outcome was not observed: it is empty, or -1."""
     return _is_missing(value) or (isinstance(value, (int, float)) and value == -1)
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from .._support.checks import finite_array
+from .._support.checks import FloatArray, distribution, probability
 from ..errors import ModelError, ParameterError
 from ..models.uncertain import UncertainMDP
 from .problem import Problem
@@ -37,10 +37,10 @@ def frozen_lake(
 ) -> Problem:
     """Return the Frozen Lake of the paper's numerical study: its model, and the true probabilities of its sources.
 
-    ``p_h`` is the chance to leave a hole; ``slip`` that of each perpendicular direction (a number, or one for the
-    direction before and one for the direction after the intended one in the order left, down, right, up);
-    ``relocation`` the distribution over the ice cells after the goal (default: uniform). ``layout`` has rows of
-    S (start, ice), F (ice), H (hole) and G (goal). Sources that a map has no use for are left out.
+    ``p_h`` is the chance to leave a hole. ``slip`` is the chance of each perpendicular direction: one number, or two,
+    for the directions before and after the intended one in the order left, down, right, up. ``relocation`` is the
+    distribution over the ice cells after the goal, by default uniform. ``layout`` has rows of S (start, ice),
+    F (ice), H (hole) and G (goal). Sources that a map has no use for are left out.
 
     >>> model, theta = frozen_lake(p_h=0.2)
     >>> model
@@ -55,7 +55,7 @@ def frozen_lake(
     ice = [s for s, cell in enumerate(cells) if cell in "SF"]
     chances = {
         "ice": _slip(slip),
-        "H": np.array([_chance(p_h, "p_h"), 1.0 - float(p_h)]),
+        "H": np.array([probability(p_h, "p_h"), 1.0 - float(p_h)]),
         "G": _relocation(relocation, len(ice)),
     }
     used = [kind for kind in chances if (kind == "ice" and ice) or kind in cells]
@@ -105,30 +105,20 @@ def _checked_layout(layout: Sequence[str]) -> tuple[str, ...]:
     return rows
 
 
-def _chance(value: Any, name: str) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        raise ParameterError(f"{name} must be a probability, got {value!r}") from None
-    if not 0.0 <= number <= 1.0:
-        raise ParameterError(f"{name} must be a probability, got {number!r}")
-    return number
-
-
-def _slip(slip: Any) -> Any:
+def _slip(slip: Any) -> FloatArray:
     sides = [slip, slip] if np.ndim(slip) == 0 else list(slip)
     if len(sides) != 2:
         raise ParameterError(f"slip must be a number or two of them, got {len(sides)}")
-    before, after = (_chance(side, "slip") for side in sides)
+    before, after = (probability(side, "slip") for side in sides)
     if before + after > 1.0:
         raise ParameterError(f"slip must leave a chance for the intended direction, got {before} + {after} > 1")
     return np.array([1.0 - before - after, before, after])
 
 
-def _relocation(relocation: Any, n_ice: int) -> Any:
+def _relocation(relocation: Any, n_ice: int) -> FloatArray:
     if relocation is None:
         return np.full(n_ice, 1.0 / n_ice)
-    chances = finite_array(relocation, "relocation", ndim=1, error=ParameterError)
+    chances = distribution(relocation, "relocation", ndim=1, error=ParameterError)
     if chances.size != n_ice:
         raise ParameterError(f"relocation has {chances.size} probabilities, the map has {n_ice} ice cells")
     return chances

@@ -1,8 +1,13 @@
-"""Every adapter to and from Gymnasium, and where our environments are registered."""
+"""Every adapter to and from Gymnasium: our problems as its environments, its environments as our models.
+
+``MAKERS``, at the end, is the one list of what is registered. A new environment joins it, and with it the tests that
+all of them must pass.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 import gymnasium
@@ -10,7 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from .._support.checks import FloatArray, finite_array, whole_number
-from ..errors import DataError, ModelError, ParameterError
+from ..errors import DataError, ParameterError
+from ..models.builders import discrete_environment
 from ..models.logs import cumulative_rows
 from ..models.uncertain import UncertainMDP
 from .frozen_lake import ACTIONS, frozen_lake
@@ -20,7 +26,7 @@ from .problem import Problem
 from .random_model import random_model
 
 __all__ = [
-    "IDS",
+    "MAKERS",
     "GymnasiumModel",
     "LinearBanditGym",
     "TabularEnv",
@@ -35,17 +41,15 @@ __all__ = [
 
 Image = npt.NDArray[np.uint8]
 
-
-CELL = 32  # pixels
-
-
-COLOURS = {"F": (224, 238, 248), "S": (200, 226, 200), "H": (70, 100, 140), "G": (250, 214, 110), " ": (235, 235, 235)}
-
-
-LINE = (255, 255, 255)
+# pictures: cells of this many pixels, in the colour of their letter, with lines between them
+_CELL = 32
+_COLOURS = {"F": (224, 238, 248), "S": (200, 226, 200), "H": (70, 100, 140), "G": (250, 214, 110)}
+_PLAIN = (235, 235, 235)
+_LINE = (255, 255, 255)
+_PLAYER = (200, 50, 50)
 
 
-PLAYER = (200, 50, 50)
+# -- problems as environments ------------------------------------------------------------------------------
 
 
 class TabularEnv(gymnasium.Env):  # type: ignore[misc]
@@ -123,7 +127,8 @@ class TabularEnv(gymnasium.Env):  # type: ignore[misc]
             marked = [f"[{c}]" if i * width + j == self._state else f" {c} " for j, c in enumerate(row)]
             lines.append("".join(marked).replace("  ", " ").replace("] ", "]").replace(" [", "[").rstrip())
         if self._last is not None:
-            lines.append(f"({ACTIONS[self._last]})")
+            names = model.actions or (ACTIONS if model.n_actions == len(ACTIONS) else range(model.n_actions))
+            lines.append(f"({names[self._last]})")
         return "\n".join(lines)
 
     def _image(self) -> Image:
@@ -131,41 +136,64 @@ class TabularEnv(gymnasium.Env):  # type: ignore[misc]
         layout, n = self.problem.layout, self.problem.model.n_states
         width = min(n, 16) if layout is None else len(layout[0])
         cells = " " * n if layout is None else "".join(layout)
-        image = np.full(((n + width - 1) // width * CELL, width * CELL, 3), LINE, dtype=np.uint8)
+        image = np.full(((n + width - 1) // width * _CELL, width * _CELL, 3), _LINE, dtype=np.uint8)
         for s in range(n):
-            i, j = (CELL * place for place in divmod(s, width))
-            image[i + 1 : i + CELL - 1, j + 1 : j + CELL - 1] = COLOURS[cells[s]]
-        y, x = (CELL * place + CELL / 2 - 0.5 for place in divmod(self._state, width))
+            i, j = (_CELL * place for place in divmod(s, width))
+            image[i + 1 : i + _CELL - 1, j + 1 : j + _CELL - 1] = _COLOURS.get(cells[s], _PLAIN)
+        y, x = (_CELL * place + _CELL / 2 - 0.5 for place in divmod(self._state, width))
         down, across = np.ogrid[: image.shape[0], : image.shape[1]]
-        image[(down - y) ** 2 + (across - x) ** 2 <= (0.3 * CELL) ** 2] = PLAYER
+        image[(down - y) ** 2 + (across - x) ** 2 <= (0.3 * _CELL) ** 2] = _PLAYER
         return image
 
 
-def frozen_lake_env(render_mode: str | None = None, **options: Any) -> TabularEnv:
-    """Return :func:`prudent.envs.frozen_lake` as an environment.
+class LinearBanditGym(gymnasium.Env[FloatArray, np.int64]):  # type: ignore[misc]
+    """Pull an arm in a context, see the reward and the next context; an episode is cut off after ``steps`` pulls.
 
-    >>> frozen_lake_env(p_h=0.2).action_space
-    Discrete(4)
+    Observations are contexts [D], actions arms 0..A-1; ``info["regret"]`` is what the best arm would have paid
+    more on average.
+
+    >>> env = LinearBanditGym(gaussian_bandit(), steps=2)
+    >>> context, info = env.reset(seed=1)
+    >>> context, reward, terminated, truncated, info = env.step(3)
+    >>> context.shape, truncated
+    ((3,), False)
     """
-    return TabularEnv(frozen_lake(**options), render_mode)
+
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": []}
+
+    def __init__(self, bandit: LinearBanditEnv, steps: int = 1000) -> None:
+        side = 1.0 / math.sqrt(bandit.dim) if bandit.bounded else 1.0
+        self.bandit = bandit
+        self.steps = whole_number(steps, "steps")
+        self.observation_space = gymnasium.spaces.Box(0.0, side, (bandit.dim,), np.float64)
+        self.action_space = gymnasium.spaces.Discrete(bandit.n_arms)
+        self._context = np.zeros(bandit.dim)
+        self._pulls = 0
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[FloatArray, dict[str, Any]]:
+        """Start an episode; return the first context."""
+        super().reset(seed=seed)
+        self._pulls = 0
+        draw_context(self.np_random, self.bandit.bounded, self._context)
+        return self._context.copy(), {}
+
+    def step(self, action: Any) -> tuple[FloatArray, float, bool, bool, dict[str, Any]]:
+        """Pull arm ``action``; return next context, reward, False, whether the episode is over, and the regret."""
+        if not self.action_space.contains(action):
+            raise ParameterError(f"action is {action!r}, expected an arm from 0 to {self.bandit.n_arms - 1}")
+        bandit = self.bandit
+        means = bandit.theta @ self._context
+        noise = draw_noise(self.np_random, bandit.bounded)
+        reward = reward_of(float(means[action]), noise, bandit.bounded, bandit.noise_sd)
+        regret = float(means.max() - means[action])
+        self._pulls += 1
+        draw_context(self.np_random, bandit.bounded, self._context)
+        return self._context.copy(), reward, False, self._pulls >= self.steps, {"regret": regret}
 
 
-def inventory_env(render_mode: str | None = None, **options: Any) -> TabularEnv:
-    """Return :func:`prudent.envs.inventory` as an environment.
-
-    >>> inventory_env(capacity=5).observation_space
-    Discrete(6)
-    """
-    return TabularEnv(inventory(**options), render_mode)
-
-
-def random_model_env(render_mode: str | None = None, rng: Any = 0, **options: Any) -> TabularEnv:
-    """Return :func:`prudent.envs.random_model` as an environment; the same model for the same ``rng``.
-
-    >>> random_model_env(n_states=4).observation_space
-    Discrete(4)
-    """
-    return TabularEnv(random_model(rng=rng, **options), render_mode)
+# -- environments as models --------------------------------------------------------------------------------
 
 
 class GymnasiumModel:
@@ -181,16 +209,7 @@ class GymnasiumModel:
     """
 
     def __init__(self, env: Any, discount: float, rewards: Any = (0.0, 1.0)) -> None:
-        if isinstance(env, str):
-            try:
-                env = gymnasium.make(env)
-            except gymnasium.error.Error as fault:
-                raise ModelError(f"gymnasium cannot make {env!r}: {fault}") from fault
-        for kind in ("observation", "action"):
-            space = getattr(env, f"{kind}_space", None)
-            if not isinstance(space, gymnasium.spaces.Discrete):
-                raise ModelError(f"the {kind} space of {env} is {space}, expected a Discrete one")
-        self.env = env
+        self.env = env = discrete_environment(env)
         self.levels = np.unique(finite_array(rewards, "rewards", ndim=1, error=ParameterError))
         if not self.levels.size:
             raise ParameterError("rewards must have at least one level, got none")
@@ -224,63 +243,60 @@ class GymnasiumModel:
         return target, level * (self.end + 1) + target
 
 
-class LinearBanditGym(gymnasium.Env[FloatArray, np.int64]):  # type: ignore[misc]
-    """Pull an arm in a context, see the reward and the next context; an episode is cut off after ``steps`` pulls.
+# -- what is registered ------------------------------------------------------------------------------------
 
-    Observations are contexts [D], actions arms 0..A-1; ``info["regret"]`` is what the best arm would have paid
-    more on average.
+
+def frozen_lake_env(render_mode: str | None = None, **options: Any) -> TabularEnv:
+    """Return :func:`prudent.envs.frozen_lake` as an environment.
+
+    >>> frozen_lake_env(p_h=0.2).action_space
+    Discrete(4)
     """
+    return TabularEnv(frozen_lake(**options), render_mode)
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": []}
 
-    def __init__(self, bandit: LinearBanditEnv, steps: int = 1000) -> None:
-        side = 1.0 / math.sqrt(bandit.dim) if bandit.bounded else 1.0
-        self.bandit = bandit
-        self.steps = whole_number(steps, "steps")
-        self.observation_space = gymnasium.spaces.Box(0.0, side, (bandit.dim,), np.float64)
-        self.action_space = gymnasium.spaces.Discrete(bandit.n_arms)
-        self._context = np.zeros(bandit.dim)
-        self._pulls = 0
+def inventory_env(render_mode: str | None = None, **options: Any) -> TabularEnv:
+    """Return :func:`prudent.envs.inventory` as an environment.
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[FloatArray, dict[str, Any]]:
-        """Start an episode; return the first context."""
-        super().reset(seed=seed)
-        self._pulls = 0
-        draw_context(self.np_random, self.bandit.bounded, self._context)
-        return self._context.copy(), {}
+    >>> inventory_env(capacity=5).observation_space
+    Discrete(6)
+    """
+    return TabularEnv(inventory(**options), render_mode)
 
-    def step(self, action: Any) -> tuple[FloatArray, float, bool, bool, dict[str, Any]]:
-        """Pull arm ``action``; return next context, reward, False, whether the episode is over, and the regret."""
-        if not self.action_space.contains(action):
-            raise DataError(f"action is {action!r}, expected an arm from 0 to {self.bandit.n_arms - 1}")
-        bandit = self.bandit
-        means = bandit.theta @ self._context
-        noise = draw_noise(self.np_random, bandit.bounded)
-        reward = reward_of(float(means[action]), noise, bandit.bounded, bandit.noise_sd)
-        regret = float(means.max() - means[action])
-        self._pulls += 1
-        draw_context(self.np_random, bandit.bounded, self._context)
-        return self._context.copy(), reward, False, self._pulls >= self.steps, {"regret": regret}
+
+def random_model_env(render_mode: str | None = None, rng: Any = 0, **options: Any) -> TabularEnv:
+    """Return :func:`prudent.envs.random_model` as an environment; the same model for the same ``rng``.
+
+    >>> random_model_env(n_states=4).observation_space
+    Discrete(4)
+    """
+    return TabularEnv(random_model(rng=rng, **options), render_mode)
 
 
 def gaussian_bandit_env(steps: int = 1000, **options: Any) -> LinearBanditGym:
-    """Return :func:`gaussian_bandit` for Gymnasium."""
+    """Return :func:`prudent.envs.gaussian_bandit` as an environment.
+
+    >>> gaussian_bandit_env(n_arms=4).action_space
+    Discrete(4)
+    """
     return LinearBanditGym(gaussian_bandit(**options), steps)
 
 
 def bounded_bandit_env(steps: int = 1000, **options: Any) -> LinearBanditGym:
-    """Return :func:`bounded_bandit` for Gymnasium."""
+    """Return :func:`prudent.envs.bounded_bandit` as an environment.
+
+    >>> bounded_bandit_env(n_arms=4).action_space
+    Discrete(4)
+    """
     return LinearBanditGym(bounded_bandit(**options), steps)
 
 
-IDS = {
-    "prudent/FrozenLake-v0": "frozen_lake_env",
-    "prudent/Inventory-v0": "inventory_env",
-    "prudent/RandomModel-v0": "random_model_env",
-    "prudent/GaussianBandit-v0": "gaussian_bandit_env",
-    "prudent/BoundedBandit-v0": "bounded_bandit_env",
+MAKERS: dict[str, Callable[..., gymnasium.Env]] = {
+    "prudent/FrozenLake-v0": frozen_lake_env,
+    "prudent/Inventory-v0": inventory_env,
+    "prudent/RandomModel-v0": random_model_env,
+    "prudent/GaussianBandit-v0": gaussian_bandit_env,
+    "prudent/BoundedBandit-v0": bounded_bandit_env,
 }
 
 
@@ -291,9 +307,9 @@ def register() -> None:
     >>> gymnasium.make("prudent/FrozenLake-v0", p_h=0.2).observation_space
     Discrete(16)
     """
-    for name, maker in IDS.items():
+    for name, maker in MAKERS.items():
         if name not in gymnasium.registry:
-            gymnasium.register(id=name, entry_point=f"{__name__}:{maker}")
+            gymnasium.register(id=name, entry_point=f"{__name__}:{maker.__name__}")
 
 
 register()

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from .._support.checks import finite_array, whole_number
+from .._support.checks import FloatArray, distribution, finite_array, whole_number
 from ..errors import ParameterError
 from ..models.uncertain import UncertainMDP
 from .problem import Problem
@@ -41,11 +41,11 @@ def inventory(
 ) -> Problem:
     """Return inventory control with unknown demand: its model, and the true distribution of demand.
 
-    ``demand`` [K] are the true probabilities of demand 0, 1, ..., K-1 (default: Binomial(8, 0.4)). ``backlog`` is the
+    ``demand`` [K] are the true probabilities of demand 0, 1, ..., K-1, by default Binomial(8, 0.4). ``backlog`` is the
     largest number of units that may be owed; with 0 sales are lost. Stock levels -backlog, ..., ``capacity`` are the
     states in that order, ``start`` one of them; action a orders a units, up to ``max_order``.
 
-    With ``censored=True`` only the new stock level is seen: a stock-out then says that demand was at least the stock,
+    With ``censored=True`` only the new stock level is seen. A stock-out then says that demand was at least the stock,
     and its count is split over the demands that explain it (see :meth:`UncertainMDP.count`).
 
     >>> model, theta = inventory([0.2, 0.5, 0.3], capacity=3, max_order=2)
@@ -57,12 +57,9 @@ def inventory(
     capacity = whole_number(capacity, "capacity")
     max_order = whole_number(max_order, "max_order")
     backlog = whole_number(backlog, "backlog", 0)
-    chances = _binomial(8, 0.4) if demand is None else finite_array(demand, "demand", ndim=1, error=ParameterError)
-    sizes = {"price": price, "cost": cost, "holding": holding, "penalty": penalty}
-    for name, value in sizes.items():
+    chances = _binomial(8, 0.4) if demand is None else distribution(demand, "demand", ndim=1, error=ParameterError)
+    for name, value in {"price": price, "cost": cost, "holding": holding, "penalty": penalty}.items():
         finite_array(value, name, ndim=0, error=ParameterError)
-    if not -backlog <= start <= capacity:
-        raise ParameterError(f"start is {start}, expected a stock level from {-backlog} to {capacity}")
 
     def period(stock: int, order: int, wanted: int) -> tuple[int, float]:
         filled = min(stock + order, capacity)
@@ -79,11 +76,12 @@ def inventory(
         noise=range(chances.size),
         discount=discount,
     )
-    return Problem(model, chances[np.newaxis], start=start + backlog, observed=not censored)
+    first = model.state_labels.index(start, "start")
+    return Problem(model, chances[np.newaxis], start=first, observed=not censored)
 
 
-def _binomial(n: int, p: float) -> Any:
-    from scipy.stats import binom
+def _binomial(n: int, p: float) -> FloatArray:
+    from scipy.stats import binom  # takes a while to load
 
     chances = binom.pmf(np.arange(n + 1), n, p)
     return chances / chances.sum()

@@ -1,12 +1,14 @@
-"""A problem to test agents on: a model and the truth about it."""
+"""A problem to test agents on: a model of what they know, and the truth, which they do not know."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from .._support.checks import FloatArray
+from .._support.labels import Labels
 from ..errors import ParameterError
 from ..models.known import MDP
 from ..models.uncertain import UncertainMDP
@@ -20,15 +22,19 @@ class _Pair(NamedTuple):
 
 
 class Problem(_Pair):
-    """A model with its true outcome probabilities; unpacks as ``model, theta``.
+    """An uncertain model with its true outcome probabilities ``theta`` [B, K]; unpacks as ``model, theta``.
 
-    ``start`` is the index of the first state; ``observed`` says whether the outcome of a step is seen or only the
-    next state; ``layout`` are the rows of a map, one letter for each state, for problems that live on one.
+    :func:`prudent.simulate` runs agents on it, :class:`TabularEnv` makes it a Gymnasium environment. ``start`` is the
+    index of the first state. ``observed`` says whether agents see the outcome of a step, or only the next state.
+    ``layout`` are the rows of a map with one letter for each state, for problems that live on one.
 
     >>> model = UncertainMDP.direct([[0.0], [1.0]], discount=0.9)
-    >>> problem = Problem(model, [[0.5, 0.5], [0.1, 0.9]])
+    >>> problem = Problem(model, theta=[[0.5, 0.5], [0.1, 0.9]], start=1)
     >>> problem.mdp().dense()[1]
     array([[0.1, 0.9]])
+    >>> model, theta = problem
+    >>> theta.shape
+    (2, 2)
     """
 
     start: int
@@ -41,17 +47,23 @@ class Problem(_Pair):
         theta: Any,
         start: int = 0,
         observed: bool = True,
-        layout: tuple[str, ...] | None = None,
+        layout: Sequence[str] | None = None,
     ) -> Problem:
         """Check ``theta`` against ``model``."""
-        rows = np.array(theta, dtype=np.float64)
-        model.mdp(rows)  # raises if theta is not that of the model
-        self = super().__new__(cls, model, rows)
-        if not 0 <= start < model.n_states:
-            raise ParameterError(f"start is {start}, expected a state from 0 to {model.n_states - 1}")
-        self.start, self.observed, self.layout = int(start), bool(observed), layout
+        model.mdp(theta)  # raises if theta is not one of the model
+        self = super().__new__(cls, model, np.array(theta, dtype=np.float64))
+        self.start = Labels("start", None, model.n_states).index(start)
+        self.observed = bool(observed)
+        self.layout = None if layout is None else tuple(layout)
+        if self.layout is not None and sum(map(len, self.layout)) != model.n_states:
+            raise ParameterError(f"layout is {self.layout}, expected one letter for each of {model.n_states} states")
         return self
 
     def mdp(self) -> MDP:
-        """Return the true :class:`prudent.MDP`."""
+        """Return the true :class:`prudent.MDP`.
+
+        >>> from prudent.envs import frozen_lake
+        >>> frozen_lake(p_h=0.1).mdp()
+        MDP(16 states, 4 actions, 200 transitions, discount 0.8)
+        """
         return self.model.mdp(self.theta)

@@ -23,8 +23,8 @@ def random_model(
 ) -> Problem:
     """Return a random model in direct parametrisation, with its true transition probabilities.
 
-    Every pair leads to ``branching`` states chosen at random (default: to any state) with Dirichlet(``concentration``)
-    probabilities; which states those are is known, how likely they are is not. Rewards are uniform in [0, 1].
+    Every pair leads to ``branching`` states chosen at random, by default to all, with Dirichlet(``concentration``)
+    probabilities. Which states those are is known, how likely they are is not. Rewards are uniform in [0, 1].
 
     >>> model, theta = random_model(5, 2, branching=3, rng=1)
     >>> model

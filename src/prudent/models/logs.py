@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from .._numerics.compile import kernel
 from .._support.checks import FloatArray, IntArray
-from .._support.labels import Labels, encode_each
+from .._support.labels import Labels, encode_each, is_gap
 from .._support.tables import read_columns
 from ..errors import DataError
 
@@ -78,7 +78,9 @@ class LogReader:
             raise DataError(self._inadmissible(row))
         if outcome is not None:
             labels = self._any_outcome if self.outcomes is None else self.outcomes[b]
-            row[3] = labels.index(outcome, "outcome", error=DataError)
+            row[3] = k = labels.find(outcome)
+            if k < 0 and not is_gap(outcome):
+                labels.index(outcome, "outcome", error=DataError)  # raises
         if first_impossible(self.model.source, self.model.next_state, counts, self._row) >= 0:
             raise DataError(self._why_impossible(row))
         return self._row
