@@ -240,9 +240,12 @@ def test_pictures_of_other_maps():
 
 
 def test_learns_gymnasiums_own_lake():
-    """Random play reaches this goal about once in 500 steps; every one of 8 agents does so ten times as often."""
+    """Random play reaches this goal about once in 500 steps; agents do so ten times as often.
+
+    Sixty other seeds gave 32 to 63 times, with mean 47 and sd 8: ten are five sd below.
+    """
     world = GymnasiumModel(gymnasium.make("FrozenLake-v1", is_slippery=False), discount=0.95, rewards=(0, 1))
-    for seed in range(8):
+    for seed in range(4):
         agent = PosteriorSamplingAgent(world.model, alpha=0.0, prior=0.02, episode_length=20, seed=seed)
         rewards = learn(agent, world, steps=4000, seed=seed)
         assert rewards[-500:].sum() >= 10

@@ -67,7 +67,7 @@ class Labels:
             return index if 0 <= index < self.size else -1
         return -1
 
-    def index(self, label: Any, name: str | None = None, *, error: type[PrudentError] = ParameterError) -> int:
+    def index(self, label: Any, name: str | None = None, error: type[PrudentError] = ParameterError) -> int:
         """Return the index of a label, or raise; ``name`` is what the caller wrote it for, by default ``what``."""
         if type(label) is int and self.names is None and 0 <= label < self.size:
             return label  # a short cut for agents, which look up plain numbers at every step

@@ -38,6 +38,7 @@ class LogReader:
         if indices:
             self.states, self.actions = (Labels(each.what, None, each.size) for each in (self.states, self.actions))
             self.outcomes = None
+        self._source, self._next_state = model.source, model.next_state
         self._any_outcome = Labels("outcome", None, model.n_outcomes)
         self._row = np.empty((1, 4), dtype=np.int64)
 
@@ -48,7 +49,7 @@ class LogReader:
         rows = np.full((columns["state"].size, 4), -1, dtype=np.int64)
         for i, (what, labels) in enumerate(zip(needed, (self.states, self.actions, self.states), strict=True)):
             rows[:, i] = labels.encode(columns[what], what, table="log", error=DataError)
-        b = self.model.source[rows[:, 0], rows[:, 1]]
+        b = self._source[rows[:, 0], rows[:, 1]]
         if (b < 0).any():
             row = int(np.argmax(b < 0))
             raise DataError(f"log row {row}: {self._inadmissible(rows[row])}")
@@ -58,7 +59,7 @@ class LogReader:
                 rows[:, 3] = self._any_outcome.encode(columns["outcome"], "outcome", **told)
             else:
                 rows[:, 3] = encode_each(self.outcomes, b, columns["outcome"], "outcome", **told)
-        impossible = first_impossible(self.model.source, self.model.next_state, counts, rows)
+        impossible = first_impossible(self._source, self._next_state, counts, rows)
         if impossible >= 0:
             raise DataError(f"log row {impossible}: {self._why_impossible(rows[impossible])}")
         return rows
@@ -69,19 +70,21 @@ class LogReader:
         This is :meth:`rows` without its tables, which would cost an agent more than its decision.
         """
         row = self._row[0]
-        s = row[0] = self.states.index(state, "state", error=DataError)
-        a = row[1] = self.actions.index(action, "action", error=DataError)
-        row[2] = self.states.index(next_state, "next_state", error=DataError)
+        s = row[0] = self.states.index(state, "state", DataError)
+        a = row[1] = self.actions.index(action, "action", DataError)
+        row[2] = self.states.index(next_state, "next_state", DataError)
         row[3] = -1
-        b = self.model.source[s, a]
+        b = self._source[s, a]
         if b < 0:
             raise DataError(self._inadmissible(row))
         if outcome is not None:
             labels = self._any_outcome if self.outcomes is None else self.outcomes[b]
-            row[3] = k = labels.find(outcome)
-            if k < 0 and not is_gap(outcome):
-                labels.index(outcome, "outcome", error=DataError)  # raises
-        if first_impossible(self.model.source, self.model.next_state, counts, self._row) >= 0:
+            try:
+                row[3] = labels.index(outcome, "outcome", DataError)
+            except DataError:
+                if not is_gap(outcome):
+                    raise
+        if first_impossible(self._source, self._next_state, counts, self._row) >= 0:
             raise DataError(self._why_impossible(row))
         return self._row
 
