@@ -21,7 +21,7 @@ class PrudentError(ValueError):
 
 
 class ParameterError(PrudentError):
-    """A setting is out of range: a risk level, a discount, a tolerance, a number of draws."""
+    """An argument is wrong: a risk level out of range, an unknown state, a policy that does not fit the model, ..."""
 
 
 class ModelError(PrudentError):
@@ -33,7 +33,7 @@ class PosteriorError(PrudentError):
 
 
 class DataError(PrudentError):
-    """Observed data cannot have come from the model: an impossible transition, a NaN, a wrong length."""
+    """Observed data cannot have come from the model: an unknown state, an impossible transition, a NaN, ..."""
 
 
 class StateFileError(PrudentError):
