@@ -6,15 +6,12 @@ import json
 from collections.abc import Mapping, Sequence
 from html import escape
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote
 
 from .figures import COLOURS, Entry, Figure, css_variable, inline_panels
 from .results import Results, Section, make
 from .tables import KINDS, Table, number, rich, with_interval
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["render"]
 
@@ -116,7 +113,8 @@ def _provenance(section: Section) -> str:
     facts = [f"{key} {escape(str(data.attrs[key]))}" for key in ("scale", "seed") if key in data.attrs]
     if "replication" in data.sizes:
         facts.append(f"{data.sizes['replication']:,} replications")
-    facts += [f"{rich(str(name))} = {place.item():g}" for name, place in data.coords.items() if place.ndim == 0]
+    scalars = {str(name): str(place.item()) for name, place in data.coords.items() if place.ndim == 0}
+    facts += [f"{rich(name)} = {escape(value)}" for name, value in scalars.items()]
     return " · ".join([*facts, f'data: <a href="{quote(file)}">{escape(file)}</a>'])
 
 

@@ -76,7 +76,7 @@ def read(folder: Path, names: Collection[str] | None = None) -> Results:
     order = [*titles, *sorted(set(sections) - set(titles))]
     return Results(
         tuple(sections[name] for name in order if name in sections),
-        tuple(title for name, title in titles.items() if name not in sections),
+        tuple(str(title) for name, title in titles.items() if name not in sections),
         claims,
         _json(folder / "timings.json", dict),
     )
@@ -138,6 +138,9 @@ def make(section: Section, kinds: Mapping[str, Callable[..., _Made]], spec: Mapp
 
 def chosen(data: xarray.Dataset, variable: str, where: Mapping[str, Any] | None = None) -> xarray.DataArray:
     """Return a variable at some coordinates."""
+    for name, place in (where or {}).items():
+        if place not in data[name].values:
+            raise ValueError(f"there is no {name} = {place}")
     return data[variable].sel(where or {})
 
 
