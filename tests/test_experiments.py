@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 import json
 
 import numpy as np
@@ -59,6 +60,29 @@ def test_key_changes_with_all_that_matters(monkeypatch):
     keys |= {key(base, 1, "quick")}
     assert len(keys) == 3 + len(changes) + 1 + 1
     assert {field.name for field in dataclasses.fields(base)} == set(changes)
+
+
+KIND = """
+from dataclasses import dataclass
+from prudent.experiments.run import Run
+
+@dataclass(frozen=True)
+class MyRun(Run):
+    kind = "mine"
+    seconds = 1.0
+
+    def compute(self, seed, first, count):
+        return {{"x": [{factor} * seed] * count}}
+"""
+
+
+def test_key_changes_with_the_code_of_the_run(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    found = {}
+    for name, factor in (("kind_one", 1), ("kind_two", 2), ("kind_again", 1)):
+        (tmp_path / f"{name}.py").write_text(KIND.format(factor=factor))
+        found[name] = key(importlib.import_module(name).MyRun(3), 1, "quick")
+    assert found["kind_one"] == found["kind_again"] != found["kind_two"]
 
 
 def test_specs_are_frozen_and_shared():

@@ -24,7 +24,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prudent.errors import ParameterError
-from prudent.experiments import load, run
+from prudent.experiments import STUDIES, load, run
 from prudent.experiments import runner as module
 from prudent.experiments.runner import conclude
 from prudent.experiments.store import Store, StoreError, missing, write
@@ -90,7 +90,7 @@ run(REPEATABLE, TINY, sys.argv[1], int(sys.argv[2]), 3, chunk=int(sys.argv[3]))
 
 
 def start(out, workers, chunk):
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent)}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])}
     return subprocess.Popen([sys.executable, "-c", SCRIPT, str(out), str(workers), str(chunk)], env=environment)
 
 
@@ -171,8 +171,12 @@ def test_a_new_version_uses_nothing(tmp_path, monkeypatch):
 
 
 def test_shared_runs_are_computed_once(tmp_path):
-    assert go(tmp_path, ["bandit-br"], chunk=100).steps == 4
-    assert go(tmp_path, ["bandit-br", "bandit-four", "bandit-conventional"], chunk=100).steps == 10
+    names = ["bandit-br", "bandit-four", "bandit-conventional"]
+    plans = [set(STUDIES[name].plan(TINY)) for name in names]
+    assert plans[0] & plans[1]
+    assert plans[0] & plans[2]
+    assert go(tmp_path, names[:1], chunk=100).steps == len(plans[0])
+    assert go(tmp_path, names, chunk=100).steps == len((plans[1] | plans[2]) - plans[0])
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 4)), max_size=6), st.integers(0, 5), st.integers(1, 7))
@@ -275,7 +279,7 @@ def test_two_runs_in_one_folder(tmp_path):
 def test_a_damaged_dataset_is_named(tmp_path):
     go(tmp_path, ["optimal-policy"])
     (tmp_path / "optimal-policy.nc").write_bytes(b"CDF\x02 and no more")
-    with pytest.raises(StoreError, match=r"cannot read .*optimal-policy.nc: .*run this experiment again"):
+    with pytest.raises(StoreError, match=r"cannot read .*optimal-policy.nc as NetCDF: .*run this experiment again"):
         load(tmp_path)
 
 

@@ -90,11 +90,12 @@ def _code(kind: type[Run]) -> str:
     """Return a digest of the source that a kind of run depends on, so that new code never meets old numbers.
 
     The report, the command line and the verdicts compute no run. Nor do the files of the studies, which hold text
-    and claims, save the one that defines this kind of run: it counts.
+    and claims; but the file that defines this kind of run counts, wherever it is.
     """
     root = Path(prudent.__file__).parent
-    own = Path(inspect.getsourcefile(kind) or "").resolve()
-    digest = hashlib.sha256(own.read_bytes())
+    digest = hashlib.sha256()
+    for own in (each for each in kind.__mro__ if issubclass(each, Run)):
+        digest.update(Path(inspect.getfile(own)).read_bytes() + b"\0")
     for file in sorted(root.rglob("*.py")):
         place = file.relative_to(root).as_posix()
         study = file.parent.name == "studies" and not file.name.startswith("_")

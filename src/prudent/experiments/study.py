@@ -8,7 +8,7 @@ in order, so that a page can say which were not run).
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,7 +21,7 @@ from .scale import Scale
 if TYPE_CHECKING:
     import xarray
 
-__all__ = ["Figure", "Quantity", "Study", "Table", "curve"]
+__all__ = ["Figure", "Quantity", "Study", "Table", "curve", "curves"]
 
 
 class Quantity(NamedTuple):
@@ -58,6 +58,11 @@ class Table:
     caption: str
     options: Mapping[str, Any] = field(default_factory=dict)
     fold: str = ""
+
+
+def curves(name: str, title: str, says: str, panels: Sequence[Any], **options: Any) -> Figure:
+    """Return a figure of curves: means over replications with their bands, in panels made by :func:`curve`."""
+    return Figure("curves", name, title, says, {"panels": panels, **options})
 
 
 def curve(variable: str, title: str, *, log: bool = False, agents: list[str] | None = None, **where: Any) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..._support.checks import FloatArray, IntArray
 from ..run import Arrays, Run, grid, stacked
-from ..study import Figure, Quantity, Table, curve
+from ..study import Figure, Quantity, Table, curve, curves
 
 if TYPE_CHECKING:
     import xarray
@@ -116,7 +116,7 @@ def by_p_h(runs: tuple[LakeRun, ...], results: list[Arrays]) -> tuple[dict[str, 
 
 def figure_by_p_h(name: str, title: str, says: str) -> Figure:
     """Return the figure with one panel for each p_h."""
-    return Figure("curves", name, title, says, {"panels": [curve("regret", f"p_h = {p:g}", p_h=p) for p in ESCAPES]})
+    return curves(name, title, says, [curve("regret", f"p_h = {p:g}", p_h=p) for p in ESCAPES])
 
 
 def table_by_p_h() -> Table:

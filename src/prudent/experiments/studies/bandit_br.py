@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..intervals import Claim, claim, differences
 from ..run import Arrays, Run, stacked
 from ..scale import Scale
-from ..study import Figure, Study, Table, curve
+from ..study import Study, Table, curve, curves
 from ._bandit import AGENTS, BR_REGRET, COORDS, LEVEL, LEVELS, REGRET, bandit, places
 
 if TYPE_CHECKING:
@@ -72,24 +72,18 @@ STUDY = Study(
     assemble=_assemble,
     claims=_claims,
     figures=(
-        Figure(
-            "curves",
+        curves(
             "bandit-br",
             "Cumulative BR-regret by risk level",
             "BRPS-CMAB has less BR-regret than Thompson sampling at all three levels: it aims at just "
             "that. The gap narrows as the level falls towards 0, where the two are the same algorithm.",
-            {
-                "panels": [
-                    curve(
-                        "br_regret",
-                        f"BR-regret at level {level:g}",
-                        agents=["TS-CMAB", f"BRPS-CMAB {level}"],
-                        level=level,
-                    )
-                    for level in LEVELS
-                ],
-                "columns": 3,
-            },
+            [
+                curve(
+                    "br_regret", f"BR-regret at level {level:g}", agents=["TS-CMAB", f"BRPS-CMAB {level}"], level=level
+                )
+                for level in LEVELS
+            ],
+            columns=3,
         ),
     ),
     tables=(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from ..intervals import INCONCLUSIVE, Claim, claim, differences
 from ..run import Arrays, Run, stacked
 from ..scale import Scale
-from ..study import Figure, Quantity, Study, Table, curve
+from ..study import Quantity, Study, Table, curve, curves
 from ._bandit import AGENTS, COORDS, LEVELS, REGRET, bandit, places
 
 if TYPE_CHECKING:
@@ -86,19 +86,13 @@ STUDY = Study(
     assemble=_assemble,
     claims=_claims,
     figures=(
-        Figure(
-            "curves",
+        curves(
             "bandit-conventional",
             "Conventional cumulative regret by risk level",
             "At levels 0.5 and 0.8 BRPS-CMAB ends below Thompson sampling. At 0.9 it does best "
             "in the beginning, around step 50,000, and worst at the end, at step 200,000.",
-            {
-                "panels": [
-                    curve("regret", f"Sampling sd × {nu:g}" + (" (the paper’s)" if nu == 1 else ""), nu=nu)
-                    for nu in WIDTHS
-                ],
-                "columns": 3,
-            },
+            [curve("regret", f"Sampling sd × {nu:g}" + (" (the paper’s)" if nu == 1 else ""), nu=nu) for nu in WIDTHS],
+            columns=3,
         ),
     ),
     tables=(

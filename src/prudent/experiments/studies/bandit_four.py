@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ..intervals import Claim, claim, differences
 from ..run import Arrays, Run, stacked
 from ..scale import Scale
-from ..study import Figure, Study, Table, curve
+from ..study import Study, Table, curve, curves
 from ._bandit import BR_REGRET, COORDS, LEVEL, LEVELS, REGRET, bandit, places
 
 if TYPE_CHECKING:
@@ -82,18 +82,15 @@ STUDY = Study(
     assemble=_assemble,
     claims=_claims,
     figures=(
-        Figure(
-            "curves",
+        curves(
             "bandit-four",
             "Four bandit algorithms, cumulative regret",
             "The ν variants explore far too much: both lose clearly to plain BRPS-CMAB and TS-CMAB, in "
             "BR-regret and in conventional regret alike. The paper drops them from there on.",
-            {
-                "panels": [
-                    curve("br_regret", f"BR-regret at level {METRIC:g}", log=True, level=METRIC),
-                    curve("regret", "Conventional regret", log=True),
-                ]
-            },
+            [
+                curve("br_regret", f"BR-regret at level {METRIC:g}", log=True, level=METRIC),
+                curve("regret", "Conventional regret", log=True),
+            ],
         ),
     ),
     tables=(

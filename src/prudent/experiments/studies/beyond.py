@@ -9,7 +9,7 @@ import numpy as np
 from ..intervals import Claim, claim, differences
 from ..run import Arrays, stacked
 from ..scale import Scale
-from ..study import Figure, Quantity, Study, Table, curve
+from ..study import Quantity, Study, Table, curve, curves
 from ._lake import AGENTS, COORDS, REGRET, LakeRun
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 METRIC = 0.9  # level at which BR-regret is measured
 OWN, OPTIMIST = f"BRPS-RL {METRIC}", "optimistic VI 0.9"
-WIDE = {"columns": 1, "size": [5.6, 3.4]}
+WIDE: dict[str, Any] = {"columns": 1, "size": [5.6, 3.4]}
 
 
 def _plan(scale: Scale) -> tuple[LakeRun, ...]:
@@ -88,19 +88,19 @@ STUDY = Study(
     assemble=_assemble,
     claims=_claims,
     figures=(
-        Figure(
-            "curves",
+        curves(
             "beyond-br-regret",
             f"BR-regret on Frozen Lake at level {METRIC:g}",
             "Nothing about this figure: the paper measures BR-regret in bandits only.",
-            {"panels": [curve("br_regret", f"BR-regret of single episodes at level {METRIC:g}")], **WIDE},
+            [curve("br_regret", f"BR-regret of single episodes at level {METRIC:g}")],
+            **WIDE,
         ),
-        Figure(
-            "curves",
+        curves(
             "beyond-optimism",
             "Optimism and posterior sampling",
             "Optimistic value iteration has a regret bound; the paper does not run it.",
-            {"panels": [curve("regret", "Conventional regret", log=True)], **WIDE},
+            [curve("regret", "Conventional regret", log=True)],
+            **WIDE,
         ),
     ),
     tables=(
