@@ -10,9 +10,9 @@ import numpy as np
 from ..._support.checks import IntArray
 from ..run import Arrays, Run, grid
 from ..scale import Scale
-from ..study import Quantity
+from ..study import Quantity, Table
 
-__all__ = ["AGENTS", "BR_REGRET", "COORDS", "LEVEL", "LEVELS", "REGRET", "BanditRun", "bandit", "places"]
+__all__ = ["AGENTS", "BR_REGRET", "BR_TABLE", "COORDS", "LEVEL", "LEVELS", "REGRET", "BanditRun", "bandit", "places"]
 
 LEVELS = (0.5, 0.8, 0.9)
 AGENTS = {"TS-CMAB": 0.0} | {f"BRPS-CMAB {alpha}": alpha for alpha in LEVELS}
@@ -26,6 +26,7 @@ COORDS = {
     "time": Quantity("step"),
 }
 LEVEL = Quantity("risk level of the metric")
+BR_TABLE = Table("agents", "BR-regret by metric level,", {"variable": "br_regret", "across": "level", "head": "level"})
 
 
 @dataclass(frozen=True)

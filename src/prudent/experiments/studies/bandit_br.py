@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from ..intervals import Claim, claim, differences
 from ..run import Arrays, Run, stacked
 from ..scale import Scale
-from ..study import Study, Table, curve, curves
-from ._bandit import AGENTS, BR_REGRET, COORDS, LEVEL, LEVELS, REGRET, bandit, places
+from ..study import Study, curve, curves
+from ._bandit import AGENTS, BR_REGRET, BR_TABLE, COORDS, LEVEL, LEVELS, REGRET, bandit, places
 
 if TYPE_CHECKING:
     import xarray
@@ -60,6 +60,18 @@ def _claims(data: xarray.Dataset) -> list[Claim]:
     ]
 
 
+FIGURE = curves(
+    "bandit-br",
+    "Cumulative BR-regret by risk level",
+    "BRPS-CMAB has less BR-regret than Thompson sampling at all three levels: it aims at just "
+    "that. The gap narrows as the level falls towards 0, where the two are the same algorithm.",
+    [
+        curve("br_regret", f"BR-regret at level {level:g}", agents=["TS-CMAB", f"BRPS-CMAB {level}"], level=level)
+        for level in LEVELS
+    ],
+    columns=3,
+)
+
 STUDY = Study(
     name="bandit-br",
     order=20,
@@ -71,22 +83,6 @@ STUDY = Study(
     plan=_plan,
     assemble=_assemble,
     claims=_claims,
-    figures=(
-        curves(
-            "bandit-br",
-            "Cumulative BR-regret by risk level",
-            "BRPS-CMAB has less BR-regret than Thompson sampling at all three levels: it aims at just "
-            "that. The gap narrows as the level falls towards 0, where the two are the same algorithm.",
-            [
-                curve(
-                    "br_regret", f"BR-regret at level {level:g}", agents=["TS-CMAB", f"BRPS-CMAB {level}"], level=level
-                )
-                for level in LEVELS
-            ],
-            columns=3,
-        ),
-    ),
-    tables=(
-        Table("agents", "BR-regret by metric level,", {"variable": "br_regret", "across": "level", "head": "level"}),
-    ),
+    figures=(FIGURE,),
+    tables=(BR_TABLE,),
 )

@@ -47,6 +47,13 @@ def _claims(data: xarray.Dataset) -> list[Claim]:
     ]
 
 
+FIGURE = figure_by_p_h(
+    "lake-long",
+    "Cumulative regret on Frozen Lake, long runs",
+    "Too high a level costs much regret in the long run, though it may pay in the short run, "
+    "while data is scarce, even where exploring is safe.",
+)
+
 STUDY = Study(
     name="lake-long",
     order=50,
@@ -57,13 +64,6 @@ STUDY = Study(
     plan=_plan,
     assemble=_assemble,
     claims=_claims,
-    figures=(
-        figure_by_p_h(
-            "lake-long",
-            "Cumulative regret on Frozen Lake, long runs",
-            "Too high a level costs much regret in the long run, though it may pay in the short run, "
-            "while data is scarce, even where exploring is safe.",
-        ),
-    ),
+    figures=(FIGURE,),
     tables=(table_by_p_h(),),
 )

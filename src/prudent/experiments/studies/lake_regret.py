@@ -158,6 +158,13 @@ def _falling_choice(sets: list[list[float]]) -> bool:
     return min(sets[-1]) < choice[0]
 
 
+FIGURE = figure_by_p_h(
+    "lake-regret",
+    "Cumulative regret on Frozen Lake",
+    "BRPS-RL at levels 0.5, 0.8 and 0.9 beats Thompson sampling for every p_h. The best of the "
+    "four levels falls as holes become harmless: 0.99, 0.9, 0.8, 0.8 for p_h = 0.1, 0.2, 0.6, 0.8.",
+)
+
 STUDY = Study(
     name="lake-regret",
     order=40,
@@ -169,13 +176,6 @@ STUDY = Study(
     plan=_plan,
     assemble=_assemble,
     claims=_claims,
-    figures=(
-        figure_by_p_h(
-            "lake-regret",
-            "Cumulative regret on Frozen Lake",
-            "BRPS-RL at levels 0.5, 0.8 and 0.9 beats Thompson sampling for every p_h. The best of the "
-            "four levels falls as holes become harmless: 0.99, 0.9, 0.8, 0.8 for p_h = 0.1, 0.2, 0.6, 0.8.",
-        ),
-    ),
+    figures=(FIGURE,),
     tables=(table_by_p_h(),),
 )
