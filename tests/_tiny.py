@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from prudent.experiments import EXPERIMENTS, Scale
+from prudent.experiments import STUDIES, Scale
 
 TINY = Scale(
     "tiny",
@@ -23,7 +23,7 @@ TINY = Scale(
     timing_replications=2,
     timing_episodes=3,
 )
-WITH_DATA = [name for name, each in EXPERIMENTS.items() if not each.timed]
+REPEATABLE = [name for name, study in STUDIES.items() if not any(run.timed for run in study.plan(TINY))]
 
 
 def digests(out: Path) -> dict[str, str]:

@@ -17,7 +17,7 @@ from _tiny import TINY
 
 from prudent import __version__
 from prudent.cli import main
-from prudent.experiments import EXPERIMENTS, SCALES
+from prudent.experiments import SCALES, STUDIES
 from prudent.experiments.store import Store
 
 
@@ -52,9 +52,9 @@ def test_version_and_help(call):
 def test_list(call):
     code, text, _ = call("list")
     assert code == 0
-    assert all(name in text for name in EXPERIMENTS)
+    assert all(name in text for name in STUDIES)
     code, text, _ = call("list", "--json")
-    assert [each["name"] for each in json.loads(text)] == list(EXPERIMENTS)
+    assert [each["name"] for each in json.loads(text)] == list(STUDIES)
     assert all(each["title"] and each["paper_says"] and each["figures"] for each in json.loads(text))
 
 

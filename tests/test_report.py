@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
+from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
-import _report_data
 import numpy as np
 import pytest
 import xarray
@@ -20,20 +22,118 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
+from prudent._support.intervals import mean_and_half_width
 from prudent.errors import DataError
+from prudent.experiments import STUDIES
+from prudent.experiments.runner import conclude
 from prudent.report import build
-from prudent.report.figures import COLOURS, agent_styles, draw
-from prudent.report.page import _PAGE_COLOURS, VERDICTS, number, plus_minus
-from prudent.report.results import SCHEMA, mean_and_half_width, read
-from prudent.report.text import SECTIONS
+from prudent.report.figures import COLOURS, KINDS, agent_styles
+from prudent.report.page import PAGE_COLOURS, VERDICTS
+from prudent.report.results import Section, make, read
+from prudent.report.tables import KINDS as TABLES
+from prudent.report.tables import number, plus_minus
+
+CLAIMS = [
+    {
+        "id": "made-br-beats-ts",
+        "statement": "BRPS-CMAB has less BR-regret than TS-CMAB at 0.5, 0.8 and 0.9",
+        "source": "BR-regret by risk level",
+        "verdict": "reproduced",
+        "test": "paired t intervals, 95%",
+        "evidence": [
+            {"quantity": "TS-CMAB minus BRPS-CMAB 0.8", "estimate": 12.25, "low": 9.5, "high": 15.0},
+            {"quantity": "TS-CMAB minus BRPS-CMAB 0.9", "estimate": 20.0, "low": 14.0, "high": 26.0},
+        ],
+    },
+    {
+        "id": "made-high-level-pays-early",
+        "statement": "A high risk level helps in the short term",
+        "source": "result 3 of the Frozen Lake study",
+        "verdict": "inconclusive at this scale",
+        "test": "paired t interval, 95%",
+        "evidence": [{"quantity": "after 20 episodes", "estimate": 0.25, "low": -0.5, "high": 1.0}],
+    },
+    {
+        "id": "made-policy-table",
+        "statement": "The printed policy is optimal in all cells",
+        "source": "optimal-policy table",
+        "verdict": "not reproduced",
+        "test": "exact comparison",
+        "evidence": [
+            {"quantity": "cells that agree, <left>", "estimate": 14, "low": None, "high": None},
+            *({"quantity": f"number {i}", "estimate": float(i), "low": i - 0.5, "high": i + 0.5} for i in range(5)),
+        ],
+    },
+]
+
+
+def change(file: Path, edit: Any) -> None:
+    """Read a dataset, edit it and write it again; ``edit`` changes it in place or returns another."""
+    data = xarray.load_dataset(file, engine="scipy")
+    (edit(data) or data).to_netcdf(file, engine="scipy")
+
+
+def many_replications(data: xarray.Dataset) -> xarray.Dataset:
+    """Give the limit law a sample that is near it."""
+    mean, sd = float(data.limit_mean), float(data.limit_sd)
+    rng = np.random.default_rng(3)
+    exact = rng.normal(mean, sd, (data.sizes["size"], 50)) + sd / np.arange(1, data.sizes["size"] + 1)[:, np.newaxis]
+    sampled = exact + rng.normal(0.0, 0.1 * sd, exact.shape)
+    data = data.drop_dims("replication")
+    data["scaled_error"] = (("method", "size", "replication"), np.stack([sampled, exact]))
+    return data
+
+
+def known_times(data: xarray.Dataset) -> None:
+    means = np.array([[0.02, 0.025, 0.03, 0.05, 0.3], [0.01, 0.011, 0.013, 0.016, 0.05]])
+    data["seconds"] = (data.seconds.dims, means[..., np.newaxis] * [0.9, 1.1])
+
+
+def hostile_spec(data: xarray.Dataset) -> None:
+    data.attrs["spec"] = json.dumps({"a < b & c": "<script>"})
+
+
+@pytest.fixture
+def copy(tiny_run: Path, tmp_path: Path) -> Any:
+    """Copies some datasets of the tiny run to a folder of the test, and returns the folder."""
+
+    def put(*names: str) -> Path:
+        for name in names:
+            shutil.copy(tiny_run / f"{name}.nc", tmp_path)
+        return tmp_path
+
+    return put
 
 
 @pytest.fixture(scope="module")
-def out(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with all results and the report."""
-    folder = _report_data.write(tmp_path_factory.mktemp("report"))
+def out(tiny_run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny run of all studies, judged and reported; some numbers and some claims are made to order."""
+    folder = tmp_path_factory.mktemp("report")
+    for file in (*tiny_run.glob("*.nc"), tiny_run / "timings.json"):
+        shutil.copy(file, folder)
+    change(folder / "limit-law.nc", many_replications)
+    change(folder / "computing-time.nc", known_times)
+    change(folder / "lake-long.nc", hostile_spec)
+    conclude(folder)
+    real = json.loads((folder / "claims.json").read_text())
+    (folder / "claims.json").write_text(json.dumps([*CLAIMS, *real]))
     assert build(folder) == folder / "report.html"
     return folder
+
+
+def section_of(out: Path, name: str) -> Section:
+    (section,) = (section for section in read(out).sections if section.name == name)
+    return section
+
+
+def drawn(section: Section) -> list[Any]:
+    return [make(section, KINDS, figure, "name", "title") for figure in section.figures]
+
+
+def html_of(page: str, name: str) -> str:
+    found = re.search(f'<section id="{name}">.*?</section>', page, re.DOTALL)
+    assert found is not None
+    return found[0]
 
 
 @pytest.fixture(scope="module")
@@ -52,27 +152,23 @@ def axes_of(panel: Any) -> Any:
 # -- reading -----------------------------------------------------------------------------------------------
 
 
-def test_schema_and_sections_name_the_same_experiments() -> None:
-    assert {section.name for section in SECTIONS} == {*SCHEMA, "computing-time"}
-
-
 @pytest.mark.parametrize("count", [2, 7, 40])
 def test_interval_is_student_t(count: int) -> None:
     values = np.random.default_rng(count).normal(3.0, 2.0, (count, 4))
-    mean, half = mean_and_half_width(values)
+    mean, half = mean_and_half_width(values, 0.95)
     low, high = stats.t.interval(0.95, count - 1, values.mean(axis=0), stats.sem(values, axis=0))
     np.testing.assert_allclose(mean - half, low, rtol=1e-12)
     np.testing.assert_allclose(mean + half, high, rtol=1e-12)
 
 
 def test_one_replication_has_no_interval() -> None:
-    mean, half = mean_and_half_width([[1.0, 2.0]])
+    mean, half = mean_and_half_width([[1.0, 2.0]], 0.95)
     assert mean.tolist() == [1.0, 2.0]
     assert np.isnan(half).all()
 
 
 def test_empty_folder(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"holds no results: none of bandit-four\.nc, "):
+    with pytest.raises(DataError, match=r"holds no results: there is no dataset"):
         build(tmp_path)
 
 
@@ -83,40 +179,75 @@ def test_empty_folder(tmp_path: Path) -> None:
         ("claims.json", "{}", "claims.json should hold a list, got a dict"),
         ("claims.json", '[{"id": "x", "statement": "y"}]', "claims.json: claim 0 has no 'verdict': "),
         ("timings.json", "[]", "timings.json should hold a dict, got a list"),
-        ("limit-law.nc", "no data", "limit-law.nc cannot be read as NetCDF: "),
-        ("limit-law.nc", "", "limit-law.nc cannot be read as NetCDF: "),
+        ("limit-law.nc", "no data", "limit-law.nc as NetCDF: "),
+        ("limit-law.nc", "", "limit-law.nc as NetCDF: "),
     ],
 )
-def test_bad_files_are_named(tmp_path: Path, file: str, content: str, message: str) -> None:
-    _report_data.write(tmp_path, ["optimal-policy"])
+def test_bad_files_are_named(tmp_path: Path, copy: Any, file: str, content: str, message: str) -> None:
+    copy("optimal-policy")
     (tmp_path / file).write_text(content)
     with pytest.raises(DataError, match=re.escape(message)):
         build(tmp_path)
 
 
-def test_foreign_datasets_are_named(tmp_path: Path) -> None:
+def test_datasets_that_lack_something_are_named(tmp_path: Path, copy: Any) -> None:
+    copy("lake-regret")
     file = tmp_path / "lake-regret.nc"
-    xarray.Dataset({"loss": ("time", [1.0])}).to_netcdf(file, engine="scipy")
-    with pytest.raises(DataError, match=r"lake-regret\.nc has no variable 'regret'"):
-        build(tmp_path)
-    xarray.Dataset({"regret": (("agent", "time"), [[1.0]])}).to_netcdf(file, engine="scipy")
-    with pytest.raises(
-        DataError, match=r"lake-regret\.nc: regret has dimensions \('agent', 'time'\), expected \('p_h', "
-    ):
+    whole = xarray.load_dataset(file, engine="scipy")
+
+    def fails(data: xarray.Dataset, message: str) -> None:
+        data.to_netcdf(file, engine="scipy")
+        with pytest.raises(DataError, match=message):
+            build(tmp_path)
+
+    fails(whole.drop_vars("regret"), r"lake-regret\.nc has no variable 'regret'")
+    fails(whole.isel(p_h=0), r"lake-regret\.nc: regret has dimensions \('agent', .*\), expected \('p_h', ")
+    fails(whole.sel(p_h=[0.1, 0.2]), r"lake-regret\.nc does not hold what its 'curves' shows: there is no p_h = 0\.6")
+    for attribute in ("report", "studies"):
+        bare = whole.copy()
+        for value in (None, "[1]", "no JSON"):
+            bare.attrs = {**whole.attrs, attribute: value} if value else {}
+            fails(bare, rf"lake-regret\.nc has no attribute '{attribute if value else 'report'}' in JSON")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"kind": "pie"}, "lake-regret.nc asks for 'pie', expected one of "),
+        ({"name": "../outside"}, "'../outside' is no name for a figure"),
+        ({"options": {"colour": "red"}}, "lake-regret.nc does not hold what its 'curves' shows: "),
+    ],
+)
+def test_figures_that_cannot_be_are_named(tmp_path: Path, copy: Any, change: dict[str, Any], message: str) -> None:
+    file = copy("lake-regret") / "lake-regret.nc"
+    data = xarray.load_dataset(file, engine="scipy")
+    shown = json.loads(data.attrs["report"])
+    shown["figures"][0] |= change
+    data.attrs["report"] = json.dumps(shown)
+    data.to_netcdf(file, engine="scipy")
+    with pytest.raises(DataError, match=re.escape(message)):
         build(tmp_path)
 
 
-def test_order_of_dimensions_does_not_matter(tmp_path: Path) -> None:
-    _report_data.write(tmp_path, ["bandit-conventional"])
-    straight = read(tmp_path).datasets["bandit-conventional"]
-    straight.transpose().to_netcdf(tmp_path / "bandit-conventional.nc", engine="scipy")
-    turned = read(tmp_path).datasets["bandit-conventional"]
+def test_other_datasets_in_the_folder_are_left_alone(tmp_path: Path, copy: Any) -> None:
+    copy("optimal-policy")
+    xarray.Dataset({"loss": ("time", [1.0])}).to_netcdf(tmp_path / "mine.nc", engine="scipy")
+    with pytest.raises(DataError, match=r"mine\.nc has no attribute 'report'"):
+        build(tmp_path)
+    assert "mine" not in build(tmp_path, STUDIES).read_text(encoding="utf-8")
+
+
+def test_order_of_dimensions_does_not_matter(tmp_path: Path, copy: Any) -> None:
+    copy("bandit-conventional")
+    straight = section_of(tmp_path, "bandit-conventional").data
+    change(tmp_path / "bandit-conventional.nc", lambda data: data.transpose())
+    turned = section_of(tmp_path, "bandit-conventional").data
     assert turned.regret.dims == ("nu", "agent", "replication", "time")
     xarray.testing.assert_equal(straight, turned)
 
 
-def test_imports_no_solver_and_no_matplotlib_until_it_draws(tmp_path: Path) -> None:
-    _report_data.write(tmp_path, ["optimal-policy"])
+def test_imports_no_solver_and_no_matplotlib_until_it_draws(tmp_path: Path, copy: Any) -> None:
+    copy("optimal-policy")
     code = f"""
 import sys
 import prudent.report.page, prudent.report.figures, prudent.report.results
@@ -146,19 +277,6 @@ def test_one_colour_per_algorithm_whatever_its_company(agents: list[str]) -> Non
         assert len(twins) > 3 or style.dash not in {other.dash for other in twins}
 
 
-def test_colours_are_the_agreed_ones() -> None:
-    expected = {
-        "TS-RL": "#000000",
-        "BRPS-RL 0.5": "#56b4e9",
-        "BRPS-CMAB 0.8": "#009e73",
-        "BRPS-RL 0.9": "#e69f00",
-        "BRPS-RL 0.99": "#d55e00",
-        "optimistic VI 0.9": "#cc79a7",
-    }
-    assert {agent: COLOURS[agent_styles([agent])[0].colour][0] for agent in expected} == expected
-    assert COLOURS["law"][0] == "#0072b2"
-
-
 def contrast(one: str, other: str) -> float:
     """Return the contrast ratio of WCAG 2."""
 
@@ -173,7 +291,7 @@ def contrast(one: str, other: str) -> float:
 
 @pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
 def test_readable_in_both_themes(theme: int) -> None:
-    colours = {**COLOURS, **_PAGE_COLOURS}
+    colours = {**COLOURS, **PAGE_COLOURS}
     page = colours["page"][theme]
     for name in ("ink", "neutral", "soft", "link", "bad", "open", "good"):
         for ground in (page, colours["card"][theme]):
@@ -204,7 +322,7 @@ def test_number_of_odd_things() -> None:
 
 
 def test_every_figure_is_written_twice_and_explained(out: Path) -> None:
-    told = {name for section in SECTIONS for name in section.says}
+    told = {figure.name for study in STUDIES.values() for figure in study.figures if figure.says}
     for kind in ("svg", "png"):
         assert {file.stem for file in (out / "figures").glob(f"*.{kind}")} == told
     for name in told:
@@ -219,18 +337,18 @@ def test_same_bytes_in_another_process(tmp_path: Path, out: Path, page: str) -> 
     for name in names:
         shutil.copy(out / f"{name}.nc", tmp_path)
     code = f"import prudent.report; prudent.report.build({str(tmp_path)!r})"
-    subprocess.run([sys.executable, "-c", code], check=True, env={"PYTHONHASHSEED": "1", "HOME": str(tmp_path)})
+    environment = os.environ | {"PYTHONHASHSEED": "1", "HOME": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment)
     again = (tmp_path / "report.html").read_text(encoding="utf-8")
     for name in names:
         file = f"figures/{name}.svg"
         assert (tmp_path / file).read_bytes() == (out / file).read_bytes()
-        section = re.compile(f'<section id="{name}">.*?</section>', re.DOTALL)
-        assert section.findall(again) == section.findall(page)
+        assert html_of(again, name) == html_of(page, name)
 
 
 def test_curves_are_means_with_bands(out: Path) -> None:
-    data = read(out).datasets["lake-regret"]
-    (figure,) = draw("lake-regret", data)
+    section = section_of(out, "lake-regret")
+    data, (figure,) = section.data, drawn(section)
     assert [panel.title for panel in figure.panels] == ["p_h = 0.1", "p_h = 0.2", "p_h = 0.6", "p_h = 0.8"]
     for i, panel in enumerate(figure.panels):
         axes = axes_of(panel)
@@ -252,8 +370,8 @@ def test_curves_are_means_with_bands(out: Path) -> None:
 
 
 def test_br_regret_shows_the_pair_of_the_level(out: Path) -> None:
-    data = read(out).datasets["bandit-br"]
-    (figure,) = draw("bandit-br", data)
+    section = section_of(out, "bandit-br")
+    data, (figure,) = section.data, drawn(section)
     for i, level in enumerate((0.5, 0.8, 0.9)):
         lines = axes_of(figure.panels[i]).lines
         expected = data.br_regret.sel(agent=["TS-CMAB", f"BRPS-CMAB {level}"], level=level).mean("replication")
@@ -261,18 +379,18 @@ def test_br_regret_shows_the_pair_of_the_level(out: Path) -> None:
 
 
 def test_agents_without_br_regret_are_left_out_of_its_figure(out: Path) -> None:
-    data = read(out).datasets["beyond"]
-    risk, rivals = draw("beyond", data)
+    section = section_of(out, "beyond")
+    risk, rivals = drawn(section)
     assert not [entry for entry in risk.legend if entry.colour == "optimistic"]
     assert [entry for entry in rivals.legend if entry.colour == "optimistic"]
-    drawn = axes_of(risk.panels[0]).lines
-    assert len(drawn) == 3
-    assert not np.isnan([line.get_ydata() for line in drawn]).any()
+    lines = axes_of(risk.panels[0]).lines
+    assert len(lines) == section.data.sizes["agent"] - 1 == len(axes_of(rivals.panels[0]).lines) - 1
+    assert not np.isnan([line.get_ydata() for line in lines]).any()
 
 
 def test_the_lake_shows_both_values_where_the_printed_action_differs(out: Path, page: str) -> None:
-    data = read(out).datasets["optimal-policy"]
-    (figure,) = draw("optimal-policy", data)
+    section = section_of(out, "optimal-policy")
+    data, (figure,) = section.data, drawn(section)
     axes = axes_of(figure.panels[0])
     shown = [text.get_text() for text in axes.texts]
     q = data.q.sel(state=7)
@@ -292,19 +410,20 @@ def test_the_lake_shows_both_values_where_the_printed_action_differs(out: Path, 
 
 
 def test_policies_by_name_are_understood(out: Path) -> None:
-    data = read(out).datasets["optimal-policy"]
+    section = section_of(out, "optimal-policy")
+    data = section.data
     names = [*data.action.values[data.paper_policy.values[:-1]], "*"]
     named = data.assign(paper_policy=("state", np.array(names, dtype=object)))
-    same = draw("optimal-policy", data)[0], draw("optimal-policy", named)[0]
+    same = drawn(section)[0], drawn(dataclasses.replace(section, data=named))[0]
     texts = [[text.get_text() for text in axes_of(figure.panels[0]).texts] for figure in same]
     assert texts[0] == texts[1]
 
 
 def test_limit_law_figures(out: Path) -> None:
-    data = read(out).datasets["limit-law"]
-    density, quantiles = draw("limit-law", data)
+    section = section_of(out, "limit-law")
+    data, (density, quantiles) = section.data, drawn(section)
     mean, sd = float(data.limit_mean), float(data.limit_sd)
-    for i in range(4):
+    for i in range(data.sizes["size"]):
         law, *estimates = axes_of(density.panels[i]).lines
         np.testing.assert_allclose(law.get_ydata(), stats.norm.pdf(law.get_xdata(), mean, sd))
         for j, line in enumerate(estimates):
@@ -381,13 +500,11 @@ def test_contents_lead_to_every_section(page: str) -> None:
     contents = re.search(r"<nav.*?</nav>", page, re.DOTALL)
     assert contents is not None
     assert re.findall(r'href="#([^"]*)"', contents[0]) == sections
-    assert sections == ["claims", *(section.name for section in SECTIONS), "run", "cite"]
+    assert sections == ["claims", *STUDIES, "run", "cite"]
 
 
 def test_figures_take_their_colours_from_the_theme(page: str) -> None:
-    drawn = re.findall(r"<svg.*?</svg>", page, re.DOTALL)
-    assert len(drawn) > 30
-    for svg in drawn:
+    for svg in re.findall(r"<svg.*?</svg>", page, re.DOTALL):
         assert not re.findall(r"(?:fill|stroke): ?#[0-9a-f]{3,6}", svg)
         assert set(re.findall(r"var\(--([\w-]*)\)", svg)) <= {n.replace(".", "") for n in COLOURS}
     assert "@media (prefers-color-scheme: dark)" in page
@@ -395,10 +512,12 @@ def test_figures_take_their_colours_from_the_theme(page: str) -> None:
 
 def test_what_does_not_reproduce_comes_first(page: str) -> None:
     table = page[page.index('<table class="claims">') :]
-    rows = re.findall(r'<tr id="claim-(.*?)">.*?</tr>', table, re.DOTALL)
-    assert rows == ["policy-table", "lake-high-level-pays-early", "bandit-br-beats-ts"]
-    badges = re.findall(r'<span class="badge (\w+)">', page)
-    assert badges == [kind for kind, _ in VERDICTS.values()] * 2  # the counts, then the rows
+    rows = re.findall(r'<tr id="claim-(.*?)">.*?<span class="badge (\w+)">', table, re.DOTALL)
+    made = [name for name, _ in rows if name.startswith("made")]
+    assert made == ["made-policy-table", "made-high-level-pays-early", "made-br-beats-ts"]
+    kinds = [kind for kind, _ in VERDICTS.values()]
+    assert [kind for _, kind in rows] == sorted((kind for _, kind in rows), key=kinds.index)
+    assert re.findall(r'<span class="badge (\w+)">', page)[: len(kinds)] == kinds  # the counts, before the rows
     for number_shown in ("12.2 [9.5, 15.0]", "20.0 [14.0, 26.0]", "0.25 [−0.50, 1.00]", "<b>14</b>"):
         assert number_shown in table
     assert "<details open><summary>6 numbers</summary>" in table
@@ -412,8 +531,8 @@ def test_text_from_files_is_escaped(page: str) -> None:
 
 
 def test_tables_hold_the_numbers_of_the_datasets(out: Path, page: str) -> None:
-    data = read(out).datasets["lake-regret"]
-    section = page[page.index('<section id="lake-regret">') : page.index('<section id="lake-long">')]
+    data = section_of(out, "lake-regret").data
+    section = html_of(page, "lake-regret")
     last = data.regret.isel(episode=-1)
     for i in range(4):
         means = last.isel(p_h=i).mean("replication").values
@@ -423,52 +542,66 @@ def test_tables_hold_the_numbers_of_the_datasets(out: Path, page: str) -> None:
             cell = plus_minus(values.mean(), half)
             assert (f'<span class="best">{cell}</span>' if j == means.argmin() else f"<span>{cell}</span>") in section
     assert f"Regret up to episode {int(data.episode[-1])}" in section
-    assert "5 replications" in section
+    assert f"{data.sizes['replication']} replications" in section
 
 
 def test_times_stand_beside_the_papers(page: str) -> None:
-    section = page[page.index('<section id="computing-time">') : page.index('<section id="optimal-policy">')]
+    section = html_of(page, "computing-time")
     for cell in ("253.4", "10.45", f"{253.43 / 10.45:.2f}×", f"{0.3 / 0.02:.2f}×", f"{0.05 / 0.01:.2f}×"):
         assert f"<span>{cell}</span>" in section
-    assert section.index("TS-RL") < section.index("BRPS-RL")
+    mean, half = 0.02, stats.t.ppf(0.975, 1) * 0.002  # of 0.018 and 0.022
+    assert f"<span>{plus_minus(mean, half)}</span>" in section
+    assert 'data: <a href="computing-time.nc">' in section
 
 
-def test_experiments_that_were_not_run_are_left_out_and_said(tmp_path: Path) -> None:
-    _report_data.write(tmp_path, ["optimal-policy"], timings=False, claims=False)
+def test_experiments_that_were_not_run_are_left_out_and_said(tmp_path: Path, copy: Any) -> None:
+    copy("optimal-policy")
     page = build(tmp_path).read_text(encoding="utf-8")
     said = re.search(r'<p class="missing">(.*?)</p>', page)
     assert said is not None
-    for section in SECTIONS:
-        shown = section.name == "optimal-policy"
-        assert (section.heading in said[1]) != shown
-        assert (f'<section id="{section.name}">' in page) == shown
+    for name, study in STUDIES.items():
+        shown = name == "optimal-policy"
+        assert (study.title in said[1]) != shown
+        assert (f'<section id="{name}">' in page) == shown
     assert "No claims were judged." in page
-    assert [file.name for file in sorted((tmp_path / "figures").iterdir())] == [
-        "optimal-policy.png",
-        "optimal-policy.svg",
-    ]
+    assert {file.stem for file in (tmp_path / "figures").iterdir()} == {"optimal-policy"}
     Outline(page)
 
 
-def test_times_alone_make_a_report(tmp_path: Path) -> None:
-    _report_data.write(tmp_path, [], claims=False)
-    assert '<section id="computing-time">' in build(tmp_path).read_text(encoding="utf-8")
+def test_one_replication_and_no_provenance(tmp_path: Path, copy: Any) -> None:
+    def bare(data: xarray.Dataset) -> xarray.Dataset:
+        data.attrs = {name: data.attrs[name] for name in ("report", "studies")}
+        return data.isel(replication=[0])
 
-
-def test_one_replication_and_no_attributes(tmp_path: Path) -> None:
-    _report_data.write(tmp_path, ["bandit-conventional"], replications=1, timings=False)
-    file = tmp_path / "bandit-conventional.nc"
-    bare = xarray.load_dataset(file, engine="scipy")
-    bare.attrs = {}
-    bare.to_netcdf(file, engine="scipy")
-    page = build(tmp_path).read_text(encoding="utf-8")
-    section = page[page.index('<section id="bandit-conventional">') :]
+    change(copy("bandit-conventional") / "bandit-conventional.nc", bare)
+    section = html_of(build(tmp_path).read_text(encoding="utf-8"), "bandit-conventional")
     assert " ± " not in section
     assert "<pre>not recorded</pre>" in section
 
 
+def test_a_run_of_all_studies_becomes_a_report(out: Path, page: str) -> None:
+    outline = Outline(page)
+    assert '<p class="missing">' not in page
+    ids = set(outline.values("id"))
+    for name, study in STUDIES.items():
+        section = html_of(page, name)
+        assert f"<h2>{escape(study.title)}</h2>" in section
+        assert section.count("<blockquote>") == section.count("<figure ") == len(study.figures) > 0
+        assert section.count("<table") == len(study.tables) > 0
+        for figure in study.figures:
+            assert f'<figure id="figure-{figure.name}">' in section
+        claims = study.claims(section_of(out, name).data)
+        assert claims
+        assert {f"claim-{claim.id}" for claim in claims} <= ids
+
+
+def test_kinds_of_figures_and_tables_are_those_that_studies_use() -> None:
+    assert {figure.kind for study in STUDIES.values() for figure in study.figures} == set(KINDS)
+    assert {table.kind for study in STUDIES.values() for table in study.tables} == set(TABLES)
+
+
 def test_page_says_at_which_scale_it_ran(page: str) -> None:
-    assert '<p class="meta">scale quick · seed 1</p>' in page
+    assert '<p class="meta">scale tiny · seed 5</p>' in page
 
 
 def test_page_says_how_to_cite(page: str) -> None:
@@ -565,11 +698,10 @@ def look(
 
 
 @pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-def test_page_in_a_browser(tmp_path: Path, page: str, dark: bool) -> None:
+def test_page_in_a_browser(tmp_path: Path, out: Path, page: str, dark: bool) -> None:
     reports, console = look(tmp_path / "look", page, dark=dark)
     assert console == []
-    panels = page.count('class="panel"')
-    assert panels == 2 + 3 + 3 + 4 + 4 + 1 + 1 + 4 + 4 + 1 + 1
+    panels = sum(len(figure.panels) for section in read(out).sections for figure in drawn(section))
     for report, width in zip(reports, WIDTHS, strict=True):
         assert report["wrong"] == []
         assert report["figures"] == panels
@@ -582,8 +714,8 @@ def test_page_in_a_browser(tmp_path: Path, page: str, dark: bool) -> None:
 
 def test_figure_files_in_a_browser(tmp_path: Path, out: Path) -> None:
     files = sorted((out / "figures").glob("*.svg"))
-    drawn = [file.read_text(encoding="utf-8") for file in files]
-    shown = "".join(f'<div class="file">{svg[svg.index("<svg") :]}</div>' for svg in drawn)
+    texts = [file.read_text(encoding="utf-8") for file in files]
+    shown = "".join(f'<div class="file">{svg[svg.index("<svg") :]}</div>' for svg in texts)
     page = f'<!DOCTYPE html><meta charset="utf-8"><body>{shown}</body>'
     (report,), console = look(tmp_path / "look", page, (1400,))
     assert console == []

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import errno
+import json
 import os
 import random
 import signal
 import stat
 import subprocess
 import sys
+import threading
 import time
 import types
 from concurrent.futures import ThreadPoolExecutor
@@ -17,12 +19,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from _tiny import TINY, WITH_DATA, digests
+from _tiny import REPEATABLE, TINY, digests
 from hypothesis import given
 from hypothesis import strategies as st
 
 from prudent.errors import ParameterError
-from prudent.experiments import load, run
+from prudent.experiments import STUDIES, load, run
 from prudent.experiments import runner as module
 from prudent.experiments.runner import conclude
 from prudent.experiments.store import Store, StoreError, missing, write
@@ -56,7 +58,7 @@ def go(out, names=FEW, **options):
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory):
     out = tmp_path_factory.mktemp("undisturbed")
-    run(WITH_DATA, TINY, out, 1, 3)
+    run(REPEATABLE, TINY, out, 1, 3)
     return digests(out)
 
 
@@ -69,7 +71,7 @@ def few(undisturbed):
 
 @pytest.mark.parametrize(("workers", "chunk"), [(2, 1), (3, 4), (1, 1000)])
 def test_same_bytes_whatever_the_workers_and_chunks(undisturbed, tmp_path, workers, chunk):
-    notes = go(tmp_path, WITH_DATA, workers=workers, chunk=chunk)
+    notes = go(tmp_path, REPEATABLE, workers=workers, chunk=chunk)
     assert digests(tmp_path) == undisturbed
     assert notes.done == pytest.approx(notes.total)
 
@@ -81,14 +83,14 @@ def test_another_seed_gives_other_bytes(undisturbed, tmp_path):
 
 SCRIPT = """
 import sys
-from _tiny import TINY, WITH_DATA
+from _tiny import TINY, REPEATABLE
 from prudent.experiments import run
-run(WITH_DATA, TINY, sys.argv[1], int(sys.argv[2]), 3, chunk=int(sys.argv[3]))
+run(REPEATABLE, TINY, sys.argv[1], int(sys.argv[2]), 3, chunk=int(sys.argv[3]))
 """
 
 
 def start(out, workers, chunk):
-    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parent)}
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])}
     return subprocess.Popen([sys.executable, "-c", SCRIPT, str(out), str(workers), str(chunk)], env=environment)
 
 
@@ -169,8 +171,12 @@ def test_a_new_version_uses_nothing(tmp_path, monkeypatch):
 
 
 def test_shared_runs_are_computed_once(tmp_path):
-    assert go(tmp_path, ["bandit-br"], chunk=100).steps == 4
-    assert go(tmp_path, ["bandit-br", "bandit-four", "bandit-conventional"], chunk=100).steps == 10
+    names = ["bandit-br", "bandit-four", "bandit-conventional"]
+    plans = [set(STUDIES[name].plan(TINY)) for name in names]
+    assert plans[0] & plans[1]
+    assert plans[0] & plans[2]
+    assert go(tmp_path, names[:1], chunk=100).steps == len(plans[0])
+    assert go(tmp_path, names, chunk=100).steps == len((plans[1] | plans[2]) - plans[0])
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(1, 4)), max_size=6), st.integers(0, 5), st.integers(1, 7))
@@ -273,18 +279,44 @@ def test_two_runs_in_one_folder(tmp_path):
 def test_a_damaged_dataset_is_named(tmp_path):
     go(tmp_path, ["optimal-policy"])
     (tmp_path / "optimal-policy.nc").write_bytes(b"CDF\x02 and no more")
-    with pytest.raises(StoreError, match=r"cannot read .*optimal-policy.nc: .*run this experiment again"):
+    with pytest.raises(StoreError, match=r"cannot read .*optimal-policy.nc as NetCDF: .*run this experiment again"):
         load(tmp_path)
 
 
-def test_damaged_times_are_measured_again(tmp_path):
+def test_damaged_times_of_a_run_are_no_obstacle(tmp_path):
     (tmp_path / "timings.json").write_text("{")
+    go(tmp_path, ["optimal-policy"])
+    assert set(json.loads((tmp_path / "timings.json").read_text())["experiments"]) == {"optimal-policy"}
+
+
+def test_measured_times_are_kept_until_something_changes(tmp_path, monkeypatch):
     go(tmp_path, ["computing-time"])
-    first = load(tmp_path)[1]["computing-time"]
-    go(tmp_path, ["computing-time"])
-    assert load(tmp_path)[1]["computing-time"] == first  # kept, not measured again
-    go(tmp_path, ["computing-time"], seed=8)
-    assert load(tmp_path)[1]["computing-time"] != first
+    first = load(tmp_path)["computing-time"].seconds
+    assert go(tmp_path, ["computing-time"]).steps == 0
+    assert load(tmp_path)["computing-time"].seconds.equals(first)
+    assert go(tmp_path, ["computing-time"], seed=8).steps > 0
+    monkeypatch.setattr("prudent.__version__", "99.0")
+    assert go(tmp_path, ["computing-time"]).steps > 0
+
+
+def test_what_measures_time_runs_alone_and_last(tmp_path, monkeypatch):
+    real, events, lock = module.compute_chunk, [], threading.Lock()
+
+    def watched(part, *arguments):
+        with lock:
+            events.append(("begin", part.timed))
+        found = real(part, *arguments)
+        with lock:
+            events.append(("end", part.timed))
+        return found
+
+    monkeypatch.setattr(module, "compute_chunk", watched)
+    go(tmp_path, ["computing-time", "limit-law"], workers=3, chunk=1)
+    kinds = [timed for _, timed in events]
+    assert set(kinds) == {False, True}
+    assert kinds == sorted(kinds)
+    alone = [what for what, timed in events if timed]
+    assert alone == ["begin", "end"] * (len(alone) // 2)
 
 
 def test_an_error_in_a_worker_comes_out(tmp_path, monkeypatch):

@@ -69,6 +69,7 @@ def reproduce(
     as_json: Annotated[bool, typer.Option("--json", help="Print files and claims as JSON.")] = False,
 ) -> None:
     """Run the paper's experiments and write datasets, claims and a report."""
+    from .experiments import STUDIES
     from .experiments.runner import conclude, run
     from .report import build
 
@@ -77,7 +78,7 @@ def reproduce(
         with _Bar() as bar:
             files = run(experiment or (), scale, folder, workers, seed, chunk=chunk, progress=bar, cluster=cluster)
         claims = conclude(folder)
-        page = build(folder)
+        page = build(folder, STUDIES)
     except KeyboardInterrupt:
         print("prudent: interrupted; what was finished is kept, the same command goes on from there", file=sys.stderr)
         raise typer.Exit(INTERRUPTED) from None
@@ -98,21 +99,27 @@ def list_experiments(
     as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
 ) -> None:
     """List the experiments that `prudent reproduce` can run."""
-    from .experiments.paper import EXPERIMENTS
+    from .experiments import STUDIES
 
     if as_json:
-        fields = ("name", "title", "paper_says", "figures")
-        print(
-            json.dumps([{field: getattr(each, field) for field in fields} for each in EXPERIMENTS.values()], indent=1)
-        )
+        listed = [
+            {
+                "name": study.name,
+                "title": study.title,
+                "paper_says": study.paper_says,
+                "figures": [figure.name for figure in study.figures],
+            }
+            for study in STUDIES.values()
+        ]
+        print(json.dumps(listed, indent=1))
         return
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("experiment", no_wrap=True)
     table.add_column("what it shows")
-    for each in EXPERIMENTS.values():
-        table.add_row(each.name, each.title)
+    for study in STUDIES.values():
+        table.add_row(study.name, study.title)
     _console().print(table)
 
 
@@ -122,14 +129,14 @@ def report(
 ) -> None:
     """Judge the claims and build the report again from the datasets in a folder."""
     from .errors import ParameterError
-    from .experiments.paper import EXPERIMENTS
+    from .experiments import STUDIES
     from .experiments.runner import conclude
     from .report import build
 
-    if not any((folder / f"{name}.nc").exists() for name in EXPERIMENTS):
+    if not any((folder / f"{name}.nc").exists() for name in STUDIES):
         raise ParameterError(f"there are no results in {folder}; make some: prudent reproduce --out {folder}")
     conclude(folder)
-    print(f"Report: {build(folder)}")
+    print(f"Report: {build(folder, STUDIES)}")
 
 
 # -- the screen --------------------------------------------------------------------------------------------

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from .claims import Claim
-from .paper import EXPERIMENTS, SCALES, Experiment, judge
-from .runner import load, run
-from .spec import Scale
+from .intervals import Claim
+from .runner import judge, load, run
+from .scale import SCALES, Scale
+from .studies import STUDIES
+from .study import Study
 
-__all__ = ["EXPERIMENTS", "SCALES", "Claim", "Experiment", "Scale", "judge", "load", "run"]
+__all__ = ["SCALES", "STUDIES", "Claim", "Scale", "Study", "judge", "load", "run"]

@@ -1,7 +1,8 @@
-"""Runs experiments in chunks of replications, keeps what is finished, and writes one dataset for each.
+"""Runs studies in chunks of replications, keeps what is finished, and writes one dataset for each.
 
 Replications are independent and seeded by their number, so workers, chunks and interruptions leave no trace in the
-datasets: they are the same bytes. Measured times go to a file of their own, ``timings.json``.
+datasets: they are the same bytes, save those of runs that measure time. How long the computing took goes to a file of
+its own, ``timings.json``.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ import json
 import math
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -22,16 +23,21 @@ import numpy as np
 
 from .._numerics.compile import default_threads
 from .._support.checks import whole_number
-from ..errors import ParameterError
-from .paper import EXPERIMENTS, SCALES, Experiment, judge, measure_times
-from .spec import Arrays, Run, Scale, key, versions
+from .._support.datasets import read_dataset
+from ..errors import DataError, ParameterError
+from .intervals import INCONCLUSIVE, NOT_REPRODUCED, REPRODUCED, Claim
+from .run import Arrays, Run, key, versions
+from .scale import SCALES, Scale
 from .store import Store, StoreError, missing, write
+from .studies import STUDIES
+from .study import Study
 
 if TYPE_CHECKING:
     import xarray
 
-__all__ = ["Progress", "Silent", "conclude", "load", "run"]
+__all__ = ["Progress", "Silent", "conclude", "judge", "load", "run"]
 
+Task = tuple[Run, int, int]  # a run, the first of its replications, how many
 CHUNK_SECONDS = 1.5  # what a chunk should take; long enough to be worth a file, short enough to lose
 
 
@@ -73,7 +79,7 @@ def run(
     progress: Progress | None = None,
     cluster: str | None = None,
 ) -> dict[str, Path]:
-    """Run the experiments called ``names`` (default: all), write their datasets to ``out`` and return the files.
+    """Run the studies called ``names`` (default: all), write their datasets to ``out`` and return the files.
 
     ``workers`` threads work (default: as many as there are cores), on ``chunk`` replications at a time; or the workers
     of a dask cluster at the address ``cluster``. Neither changes the datasets. What an earlier run of the same
@@ -93,58 +99,59 @@ def run(
     began = time.perf_counter()
     folder = Path(out)
     with Store(folder, progress.say) as store:
-        plans = {each.name: each.plan(size) for each in chosen}
+        plans = {study.name: study.plan(size) for study in chosen}
         unique = list(dict.fromkeys(part for plan in plans.values() for part in plan))
         names_of = {part: key(part, seed, size.name) for part in unique}
         _compute(store, unique, names_of, seed, chunk, workers, cluster, progress)
         times = _read_times(folder)
         files = {}
-        for each in chosen:
-            if each.timed:
-                times[each.name] = measure_times(size, seed, times.get(each.name, {}))
-                continue
+        for study in chosen:
             results, spent = [], 0.0
-            for part in plans[each.name]:
+            for part in plans[study.name]:
                 pieces, seconds = store.get(names_of[part], part)
                 results.append(_joined(pieces, part))
                 spent += seconds
-            data = each.assemble(size, results)
-            data.attrs = _attributes(each, size, seed, plans[each.name])
-            files[each.name] = folder / f"{each.name}.nc"
-            write(files[each.name], bytes(data.to_netcdf(engine="scipy")))
-            times.setdefault("experiments", {})[each.name] = spent
+            data = study.dataset(size, results)
+            data.attrs |= _attributes(study, size, seed, plans[study.name])
+            files[study.name] = folder / f"{study.name}.nc"
+            write(files[study.name], bytes(data.to_netcdf(engine="scipy")))
+            times.setdefault("experiments", {})[study.name] = spent
         times["total_seconds"] = time.perf_counter() - began
         times["workers"] = workers
         write(folder / "timings.json", _json(times))
     return files
 
 
-def load(out: str | Path) -> tuple[dict[str, xarray.Dataset], dict[str, Any]]:
-    """Return the datasets in a folder, by experiment, and the measured times.
+def load(out: str | Path) -> dict[str, xarray.Dataset]:
+    """Return the datasets in a folder, by study.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as out:
     ...     files = run(["optimal-policy"], out=out)
-    ...     datasets, times = load(out)
-    >>> list(datasets)
+    ...     list(load(out))
     ['optimal-policy']
     """
-    import xarray
-
-    folder = Path(out)
-    datasets = {}
-    for name in EXPERIMENTS:
-        if (folder / f"{name}.nc").exists():
-            try:
-                datasets[name] = xarray.load_dataset(folder / f"{name}.nc", engine="scipy")
-            except Exception as error:  # whatever a damaged file makes the reader say
-                raise StoreError(f"cannot read {folder / name}.nc: {error}; run this experiment again") from error
-    return datasets, _read_times(folder)
+    files = {name: Path(out) / f"{name}.nc" for name in STUDIES}
+    try:
+        return {name: read_dataset(file) for name, file in files.items() if file.exists()}
+    except DataError as error:
+        raise StoreError(f"{error}; run this experiment again") from error
 
 
-def conclude(out: str | Path) -> list[Any]:
+def judge(datasets: Mapping[str, xarray.Dataset]) -> list[Claim]:
+    """Return the paper's claims about the studies that are there, those that do not reproduce first.
+
+    >>> judge({})
+    []
+    """
+    claims = [claim for name, study in STUDIES.items() if name in datasets for claim in study.claims(datasets[name])]
+    order = [NOT_REPRODUCED, INCONCLUSIVE, REPRODUCED]
+    return sorted(claims, key=lambda claim: order.index(claim.verdict))
+
+
+def conclude(out: str | Path) -> list[Claim]:
     """Judge the paper's claims by the datasets in ``out``, write ``claims.json`` and return the claims."""
-    claims = judge(*load(out))
+    claims = judge(load(out))
     write(Path(out) / "claims.json", _json([asdict(claim) for claim in claims]))
     return claims
 
@@ -152,11 +159,11 @@ def conclude(out: str | Path) -> list[Any]:
 # -- parts of it -------------------------------------------------------------------------------------------
 
 
-def _chosen(names: Sequence[str]) -> list[Experiment]:
+def _chosen(names: Sequence[str]) -> list[Study]:
     for name in names:
-        if name not in EXPERIMENTS:
-            raise ParameterError(f"there is no experiment {name!r}, expected some of {', '.join(EXPERIMENTS)}")
-    return [each for name, each in EXPERIMENTS.items() if not names or name in names]
+        if name not in STUDIES:
+            raise ParameterError(f"there is no experiment {name!r}, expected some of {', '.join(STUDIES)}")
+    return [study for name, study in STUDIES.items() if not names or name in names]
 
 
 def _scale(scale: str | Scale) -> Scale:
@@ -167,14 +174,14 @@ def _scale(scale: str | Scale) -> Scale:
     return SCALES[scale]
 
 
-def _attributes(each: Experiment, scale: Scale, seed: int, plan: tuple[Run, ...]) -> dict[str, Any]:
-    spec = {"experiment": each.name, "scale": asdict(scale), "seed": seed, "runs": [part.record() for part in plan]}
+def _attributes(study: Study, scale: Scale, seed: int, plan: tuple[Run, ...]) -> dict[str, Any]:
+    spec = {"experiment": study.name, "scale": asdict(scale), "seed": seed, "runs": [part.record() for part in plan]}
     return {
-        "title": each.title,
         "scale": scale.name,
         "seed": seed,
         "spec": json.dumps(spec, sort_keys=True),
         "versions": json.dumps(versions(), sort_keys=True),
+        "studies": json.dumps({name: each.title for name, each in STUDIES.items()}),
     }
 
 
@@ -192,7 +199,7 @@ def _read_times(folder: Path) -> dict[str, Any]:
     try:
         times = json.loads((folder / "timings.json").read_text())
     except (OSError, ValueError):
-        return {}  # none, or none that can be read: measured again
+        return {}  # none, or none that can be read
     return times if isinstance(times, dict) else {}
 
 
@@ -212,8 +219,8 @@ def _compute(
     cluster: str | None,
     progress: Progress,
 ) -> None:
-    """Compute and keep every chunk that is not there yet."""
-    tasks: list[tuple[Run, int, int]] = []
+    """Compute and keep every chunk that is not there yet; what measures time comes last, with none beside it."""
+    tasks: list[Task] = []
     for part in parts:
         pieces, _ = store.get(names[part], part)
         size = chunk or max(1, round(CHUNK_SECONDS / part.seconds))
@@ -222,14 +229,26 @@ def _compute(
     left = math.fsum(part.seconds * count for part, _, count in tasks)
     progress.begin(total, total - left)
 
-    def keep(future: Future[Any], task: tuple[Run, int, int]) -> None:
+    def keep(future: Future[Any], task: Task) -> None:
         part, first, count = task
         arrays, seconds = future.result()
         store.put(names[part], first, count, arrays, seconds)
         progress.advance(part.kind, part.seconds * count)
 
-    with _executor(workers, cluster) as (pool, width):
-        running: dict[Future[Any], tuple[Run, int, int]] = {}
+    _work([task for task in tasks if not task[0].timed], seed, _executor(workers, cluster), keep, progress)
+    _work([task for task in tasks if task[0].timed], seed, _executor(1, None), keep, progress)
+
+
+def _work(
+    tasks: list[Task],
+    seed: int,
+    executor: AbstractContextManager[tuple[Executor, int]],
+    keep: Callable[[Future[Any], Task], None],
+    progress: Progress,
+) -> None:
+    """Compute the chunks, as many at a time as the executor should have, and keep each when it is done."""
+    with executor as (pool, width):
+        running: dict[Future[Any], Task] = {}
 
         def settle(done: Any) -> None:
             for future in done:

@@ -21,7 +21,7 @@ import numpy as np
 
 from .._support.files import write_atomically
 from ..errors import PrudentError
-from .spec import Arrays, Run
+from .run import Arrays, Run
 
 __all__ = ["Store", "StoreError", "missing", "write"]
 

@@ -1,65 +1,57 @@
-"""What `prudent reproduce` left in a folder, read and checked; and the one interval that the report uses."""
+"""What `prudent reproduce` left in a folder, read and checked.
+
+A dataset says in its attributes how it is to be shown: ``report`` is JSON with the setting, the dimensions of its
+variables, its figures and its tables; ``studies`` has the titles of all studies, in order.
+"""
 
 from __future__ import annotations
 
 import json
+import re
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
-from scipy.special import stdtrit
 
 from .._support.checks import FloatArray
+from .._support.datasets import read_dataset
 from ..errors import DataError
 
 if TYPE_CHECKING:
     import xarray
 
-__all__ = ["SCHEMA", "Results", "mean_and_half_width", "read"]
+__all__ = ["LEVEL", "Results", "Section", "action_names", "chosen", "label_of", "make", "read", "relative"]
 
 LEVEL = 0.95  # of every interval and band in the report
-_LAKE: dict[str, tuple[str, ...]] = {"regret": ("p_h", "agent", "replication", "episode")}
-SCHEMA: dict[str, dict[str, tuple[str, ...]]] = {
-    "bandit-four": {
-        "br_regret": ("agent", "replication", "level", "time"),
-        "regret": ("agent", "replication", "time"),
-    },
-    "bandit-br": {"br_regret": ("agent", "replication", "level", "time")},
-    "bandit-conventional": {"regret": ("nu", "agent", "replication", "time")},
-    "lake-regret": _LAKE,
-    "lake-long": _LAKE,
-    "optimal-policy": {
-        "q": ("state", "action"),
-        "value": ("state",),
-        "policy": ("state",),
-        "paper_policy": ("state",),
-        "hole": ("state",),
-    },
-    "limit-law": {
-        "scaled_error": ("method", "size", "replication"),
-        "limit_mean": (),
-        "limit_sd": (),
-    },
-    "beyond": {
-        "br_regret": ("agent", "replication", "episode"),
-        "regret": ("agent", "replication", "episode"),
-    },
-}
-"""What the report reads: the variables of each dataset and their dimensions, in order."""
+_Made = TypeVar("_Made")
+
+
+@dataclass(frozen=True)
+class Section:
+    """One study as the report shows it: its dataset, the words, and what figures and tables to make of it."""
+
+    name: str
+    title: str
+    setting: str
+    data: xarray.Dataset
+    figures: tuple[Mapping[str, Any], ...]
+    tables: tuple[Mapping[str, Any], ...]
 
 
 @dataclass(frozen=True)
 class Results:
-    """Everything the report shows: datasets by experiment, claims, measured times."""
+    """Everything the report shows: the sections in order, the titles of studies that were not run, claims, times."""
 
-    datasets: dict[str, xarray.Dataset]
+    sections: tuple[Section, ...]
+    missing: tuple[str, ...]
     claims: list[dict[str, Any]]
     timings: dict[str, Any]
 
 
-def read(folder: Path) -> Results:
-    """Read the datasets, claims.json and timings.json that ``folder`` has.
+def read(folder: Path, names: Collection[str] | None = None) -> Results:
+    """Read the datasets, claims.json and timings.json that ``folder`` has; of datasets those called ``names`` only.
 
     >>> read(Path("no-such-folder"))
     Traceback (most recent call last):
@@ -67,17 +59,27 @@ def read(folder: Path) -> Results:
     """
     if not folder.is_dir():
         raise DataError(f"{folder} is no folder; it should hold what `prudent reproduce` wrote")
-    files = {name: folder / f"{name}.nc" for name in SCHEMA}
-    datasets = {name: _dataset(name, file) for name, file in files.items() if file.exists()}
-    timings = _json(folder / "timings.json", dict)
-    if not datasets and not timings:
-        raise DataError(f"{folder} holds no results: none of {', '.join(file.name for file in files.values())}")
+    files = {file.stem: file for file in sorted(folder.glob("*.nc")) if names is None or file.stem in names}
+    if not files:
+        raise DataError(f"{folder} holds no results: there is no dataset (*.nc) in it")
+    titles: dict[str, str] = {}
+    sections = {}
+    for name, file in files.items():
+        data = read_dataset(file)
+        sections[name] = _section(name, file, data)
+        titles |= _attribute(data, "studies", file)
     claims = _json(folder / "claims.json", list)
     for i, claim in enumerate(claims):
         for key in ("id", "statement", "verdict"):
             if not isinstance(claim, dict) or key not in claim:
                 raise DataError(f"{folder / 'claims.json'}: claim {i} has no {key!r}: {claim!r}")
-    return Results(datasets, claims, timings)
+    order = [*titles, *sorted(set(sections) - set(titles))]
+    return Results(
+        tuple(sections[name] for name in order if name in sections),
+        tuple(str(title) for name, title in titles.items() if name not in sections),
+        claims,
+        _json(folder / "timings.json", dict),
+    )
 
 
 def _json(file: Path, kind: type) -> Any:
@@ -92,36 +94,79 @@ def _json(file: Path, kind: type) -> Any:
     return content
 
 
-def _dataset(name: str, file: Path) -> xarray.Dataset:
-    import xarray
-
+def _attribute(data: xarray.Dataset, name: str, file: Path) -> dict[str, Any]:
+    """Return an attribute of a dataset that holds an object of JSON."""
     try:
-        data = xarray.load_dataset(file, engine="scipy")
-    except (OSError, TypeError, ValueError) as error:
-        raise DataError(f"{file} cannot be read as NetCDF: {error}") from None
-    for variable, dims in SCHEMA[name].items():
+        found = json.loads(data.attrs[name])
+    except (KeyError, TypeError, ValueError):
+        found = None
+    if not isinstance(found, dict):
+        raise DataError(f"{file} has no attribute {name!r} in JSON: was it written by `prudent reproduce`?")
+    return found
+
+
+def _section(name: str, file: Path, data: xarray.Dataset) -> Section:
+    shown = _attribute(data, "report", file)
+    for variable, dims in shown.get("variables", {}).items():
         if variable not in data:
             raise DataError(f"{file} has no variable {variable!r}")
         found = tuple(map(str, data[variable].dims))
         if sorted(found) != sorted(dims):
-            raise DataError(f"{file}: {variable} has dimensions {found}, expected {dims}")
+            raise DataError(f"{file}: {variable} has dimensions {found}, expected {tuple(dims)}")
         data[variable] = data[variable].transpose(*dims)
-    return data
+    figures, tables = (tuple(shown.get(each, ())) for each in ("figures", "tables"))
+    for figure in figures:
+        if not re.fullmatch(r"[\w-]+", str(figure.get("name"))):  # it becomes the name of a file
+            raise DataError(f"{file}: {figure.get('name')!r} is no name for a figure")
+    title = str(data.attrs.get("title", name))
+    return Section(name, title, str(shown.get("setting", "")), data, figures, tables)
 
 
-def mean_and_half_width(values: Any, axis: int = 0) -> tuple[FloatArray, FloatArray]:
-    """Return the mean over replications and the half width of its 95% interval by Student's t.
+def make(section: Section, kinds: Mapping[str, Callable[..., _Made]], spec: Mapping[str, Any], *words: str) -> _Made:
+    """Return what the function of this kind makes of the dataset of a section, with these words of the spec."""
+    kind = str(spec.get("kind"))
+    if kind not in kinds:
+        raise DataError(f"{section.name}.nc asks for {kind!r}, expected one of {', '.join(kinds)}")
+    try:
+        return kinds[kind](section.data, *(str(spec[word]) for word in words), **spec.get("options", {}))
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        raise DataError(f"{section.name}.nc does not hold what its {kind!r} shows: {error}") from error
 
-    The half width of a single replication is NaN: it says nothing about the mean.
 
-    >>> mean, half = mean_and_half_width([1.0, 2.0, 3.0])
-    >>> float(mean), float(half)
-    (2.0, 2.4841)
-    """
-    data = np.asarray(values, dtype=np.float64)
-    count = data.shape[axis]
-    mean = data.mean(axis=axis)
-    if count < 2:
-        return mean, np.full_like(mean, np.nan)
-    factor = float(stdtrit(count - 1, 0.5 + LEVEL / 2)) / np.sqrt(count)
-    return mean, factor * data.std(axis=axis, ddof=1)
+# -- what figures and tables take from a dataset -----------------------------------------------------------
+
+
+def chosen(data: xarray.Dataset, variable: str, where: Mapping[str, Any] | None = None) -> xarray.DataArray:
+    """Return a variable at some coordinates."""
+    for name, place in (where or {}).items():
+        if place not in data[name].values:
+            raise ValueError(f"there is no {name} = {place}")
+    return data[variable].sel(where or {})
+
+
+def label_of(data: xarray.DataArray) -> str:
+    """Return the label of an axis: the long name, and units in brackets."""
+    name, units = data.attrs.get("long_name", data.name), data.attrs.get("units")
+    return f"{name} ({units})" if units else str(name)
+
+
+def relative(data: xarray.Dataset, series: Sequence[Mapping[str, Any]]) -> dict[str, FloatArray]:
+    """Return the means of several quantities of the agents, by label, as multiples of the first agent's."""
+    found = {}
+    for each in series:
+        part = chosen(data, each["variable"], each.get("where"))
+        means = np.asarray((part.mean("replication") if "replication" in part.dims else part).values)
+        found[str(each["label"])] = means / means[0]
+    return found
+
+
+def action_names(data: xarray.Dataset, variable: str) -> list[str]:
+    """Return the action of each state by name; "" where there is none (the goal)."""
+    actions = [str(action) for action in data.action.values]
+    names = []
+    for entry in data[variable].values.tolist():
+        if isinstance(entry, (int, float)):
+            names.append(actions[int(entry)] if 0 <= entry < len(actions) else "")
+        else:
+            names.append(str(entry) if str(entry) in actions else "")
+    return names

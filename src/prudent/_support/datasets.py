@@ -1,0 +1,23 @@
+"""The one reader of NetCDF files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..errors import DataError
+
+if TYPE_CHECKING:
+    import xarray
+
+__all__ = ["read_dataset"]
+
+
+def read_dataset(file: Path) -> xarray.Dataset:
+    """Return the dataset in a NetCDF-3 file, all of it in memory."""
+    import xarray
+
+    try:
+        return xarray.load_dataset(file, engine="scipy")
+    except Exception as error:  # whatever a damaged file makes the reader say
+        raise DataError(f"cannot read {file} as NetCDF: {error}") from error

@@ -1,0 +1,51 @@
+"""How large the experiments are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["SCALES", "Scale"]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How large the experiments are; by default as in the paper.
+
+    >>> Scale("tiny", horizon=100).horizon
+    100
+    """
+
+    name: str
+    bandit_replications: int = 200
+    horizon: int = 200_000
+    lake_replications: int = 500
+    episodes: int = 400
+    long_replications: int = 100
+    long_episodes: int = 4_000
+    limit_replications: int = 500
+    sizes: tuple[int, ...] = (10_000, 50_000, 100_000, 1_000_000)
+    draws: int = 5_000
+    beyond_replications: int = 100
+    beyond_episodes: int = 2_000
+    timing_replications: int = 10
+    timing_episodes: int = 400
+
+
+SCALES = {
+    "quick": Scale(
+        "quick",
+        bandit_replications=40,
+        horizon=50_000,
+        lake_replications=150,
+        long_replications=20,
+        long_episodes=1_000,
+        limit_replications=300,
+        sizes=(10_000, 50_000, 100_000, 1_000_000),
+        draws=1_000,
+        beyond_replications=12,
+        beyond_episodes=400,
+        timing_replications=8,
+        timing_episodes=100,
+    ),
+    "paper": Scale("paper"),
+}
