@@ -223,11 +223,11 @@ def _beyond(episodes: int, replications: int) -> xarray.Dataset:
     lake = frozen_lake(0.1)
     levels = [ts_rl(), brps_rl(0.5), brps_rl(0.9)]
     risk = simulate(
-        lake, levels, episodes=episodes, replications=replications, br_episodes=moments, br_alpha=0.9, threads=1
+        lake, levels, episodes=episodes, replications=replications, br_episodes=moments, levels=0.9, threads=1
     )
     rivals = [*levels, optimistic_vi(0.9, horizon=10 * episodes)]
     runs = simulate(lake, rivals, episodes=episodes, replications=replications, threads=1)
-    br_regret = risk.br_regret.squeeze("metric", drop=True).rename(br_episode="episode")
+    br_regret = risk.br_regret.squeeze("level", drop=True).rename(br_episode="episode")
     br_regret = br_regret.assign_coords(episode=moments + 1)
     regret = runs.regret.assign_coords(episode=np.arange(1, episodes + 1))
     return xarray.merge([br_regret, regret], join="outer", compat="no_conflicts")

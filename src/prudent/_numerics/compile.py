@@ -63,7 +63,7 @@ event.register("numba:compile", _CompilationNotice())
 
 
 def default_threads() -> int:
-    """Return the number of threads kernels use unless told: ``PRUDENT_THREADS`` or the cores we may use."""
+    """Return the number of threads kernels use by default: ``PRUDENT_THREADS`` or the cores we may use."""
     told = os.environ.get("PRUDENT_THREADS", "")
     if told.isdigit() and int(told) > 0:
         return int(told)

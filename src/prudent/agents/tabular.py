@@ -11,7 +11,7 @@ import numpy as np
 from .._support.checks import FloatArray, IntArray, generator
 from .._support.labels import Labels
 from .._support.state import Arrays, Load, generator_from_state, generator_state, read_state, write_state
-from ..errors import DataError, ModelError, ParameterError, StateFileError
+from ..errors import DataError, ModelError, ParameterError, PrudentError, StateFileError
 from ..models.known import MDP
 from ..models.logs import add_log, first_impossible
 from ..models.uncertain import UncertainMDP
@@ -23,7 +23,7 @@ __all__ = ["TabularAgent"]
 class TabularAgent:
     """Counts what it is shown about one :class:`UncertainMDP`. Subclasses decide."""
 
-    _version: ClassVar[int] = 1
+    _version: ClassVar[int] = 2
     load = Load()
 
     def __init__(self, model: UncertainMDP, prior: Any, seed: Any, indices: bool) -> None:
@@ -37,7 +37,7 @@ class TabularAgent:
         start = model.prior(prior) if np.ndim(prior) == 0 else model.count([], prior)
         self._posterior = DirichletPosterior(start)  # which sees that no source has only zeros
         self._counts: FloatArray = self._posterior.counts  # [B, K]
-        self._rng = generator(seed)
+        self._rng = generator(seed, "seed")
         self._row = np.empty((1, 4), dtype=np.int64)
         self._action_of = list(range(model.n_actions)) if self._actions.names is None else list(self._actions.names)
 
@@ -51,17 +51,21 @@ class TabularAgent:
         """A copy of the posterior: the prior and everything observed so far."""
         return self._posterior.copy()
 
-    def _place(self, labels: Labels, label: Any) -> int:
+    def _place(self, labels: Labels, label: Any, what: str, error: type[PrudentError] = DataError) -> int:
+        """Return the index of a label; ``what`` is the argument that it came in."""
         # the first line is the fast way for plain numbers
         if type(label) is int and labels.names is None and 0 <= label < labels.size:
             return label
-        return labels.index(label)
+        index = labels.find(label)
+        if index < 0:
+            raise error(f"{what} is {label!r}, expected {labels.expected()}")
+        return index
 
     def _read(self, state: Hashable, action: Hashable, next_state: Hashable, outcome: Any) -> IntArray:
         """Return a transition as a log of one row, or raise if it is impossible."""
         row = self._row[0]
-        s, a = self._place(self._states, state), self._place(self._actions, action)
-        row[0], row[1], row[2] = s, a, self._place(self._states, next_state)
+        s, a = self._place(self._states, state, "state"), self._place(self._actions, action, "action")
+        row[0], row[1], row[2] = s, a, self._place(self._states, next_state, "next_state")
         b = self._model.source[s, a]
         if b < 0:
             raise DataError(f"{self._model._pair(s * self._model.n_actions + a)} is not admissible")
@@ -73,8 +77,8 @@ class TabularAgent:
     def _outcome(self, b: int, outcome: Any) -> int:
         names = self._model._outcome_labels
         if names is None or self._indices:
-            return self._place(Labels("outcome", None, self._model.n_outcomes), outcome)
-        return self._place(names[b], outcome)
+            return self._place(Labels("outcome", None, self._model.n_outcomes), outcome, "outcome")
+        return self._place(names[b], outcome, "outcome")
 
     def _count(self, row: IntArray) -> None:
         add_log(self._model.source, self._model.next_state, self._counts, row)
