@@ -79,7 +79,7 @@ def optimistic_update(
             continue
         drawn += 1
         draw_row(rng, counts[b], work.theta[b], plan.n, work.z)
-        risk, _ = back_up_pair(p, outcomes, draws, value, work.z, work.order)
+        risk, _ = back_up_pair(p, outcomes, draws, plan.n, value, work.z, work.order)
         q[p] = min(q[p], risk + bonus)
     if drawn:  # after all Q, so that every pair has seen the same values
         greedy(work.q, value, policy)

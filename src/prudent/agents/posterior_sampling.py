@@ -280,7 +280,7 @@ class PosteriorSamplingAgent(TabularAgent):
         self._known = known_part(model)
         self._work = work_space(model, self._settings.most_draws)
         self._value = np.zeros(model.n_states)
-        self._policy = np.zeros(model.n_states, dtype=np.int64)
+        self._policy: IntArray = np.argmax(model.admissible, axis=1)  # until the first refresh
         self._choices: list[Any] = []  # the policy by what act returns; empty before the first refresh
         self._episode = -1
         self._steps_left: float = 0

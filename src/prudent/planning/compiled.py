@@ -191,16 +191,15 @@ def _keep_mean(theta: FloatArray, n: int) -> int:
 @kernel
 def _back_up(known: Known, work: Work, draws: Draws, value: FloatArray, policy: IntArray) -> tuple[float, float]:
     """Write Q, TV and the greedy policy at V into work.q, work.swept and ``policy``; return the extremes of TV - V."""
-    q = work.q.reshape(-1)
+    q, outcomes = work.q.reshape(-1), known.outcomes
     for p in range(q.size):
-        b = known.outcomes.source[p]
+        b = outcomes.source[p]
         if b < 0:
             continue
         if known.twin[p] < p:
             q[p] = q[known.twin[p]]
             continue
-        n = work.kept[b]
-        q[p], _ = back_up_pair(p, known.outcomes, draws, value, work.z[:n], work.order[:n])
+        q[p], _ = back_up_pair(p, outcomes, draws, work.kept[b], value, work.z, work.order)
     greedy(work.q, work.swept, policy)
     low, high = np.inf, -np.inf
     for s in range(value.size):
@@ -212,11 +211,11 @@ def _back_up(known: Known, work: Work, draws: Draws, value: FloatArray, policy: 
 @kernel
 def _tail_rows(known: Known, work: Work, draws: Draws, value: FloatArray, policy: IntArray) -> None:
     """Write the tail probabilities of the outcomes under ``policy`` at ``value`` into work.rows."""
-    n_actions = work.q.shape[1]
+    n_actions, outcomes = work.q.shape[1], known.outcomes
     for s in range(value.size):
         p = s * n_actions + policy[s]
-        n = work.kept[known.outcomes.source[p]]
-        tail_of_pair(p, known.outcomes, draws, value, work.z[:n], work.order[:n], work.rows[s])
+        n = work.kept[outcomes.source[p]]
+        tail_of_pair(p, outcomes, draws, n, value, work.z, work.order, work.rows[s])
 
 
 @kernel

@@ -28,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from .._numerics.compile import kernel, over_rows
+from .._numerics.compile import inlined, kernel, over_rows
 from .._numerics.dirichlet_tail import tail_of_row
 from .._numerics.krylov import Chain
 from .._numerics.order_statistics import spectral, weighted_draws
@@ -83,17 +83,17 @@ class Draws(NamedTuple):
     is_mean: bool  # whether the weights are all equal, so that order does not matter
 
 
-@kernel
-def _draws_of_pair(p, outcomes, draws, value, z):
-    """Write the numbers Z_i of pair p at ``value`` into z; return the largest outcome value in size."""
-    n = z.size
+@inlined
+def _draws_of_pair(p, outcomes, draws, n, value, z):
+    """Write the numbers Z_1, ..., Z_n of pair p at ``value`` into z; return the largest outcome value in size."""
     biggest = 0.0
     if draws.rewards.size:
         for i in range(n):
             z[i] = draws.rewards[p, i]
             biggest = max(biggest, abs(z[i]))
     else:
-        z[:] = 0.0
+        for i in range(n):
+            z[i] = 0.0
     extra = biggest
     rows = draws.theta[outcomes.source[p]]
     for k in range(outcomes.next_state.shape[1]):
@@ -106,35 +106,35 @@ def _draws_of_pair(p, outcomes, draws, value, z):
     return biggest
 
 
-@kernel
-def back_up_pair(p, outcomes, draws, value, z, order):
+@inlined
+def back_up_pair(p, outcomes, draws, n, value, z, order):
     """Return Q of pair p at ``value``, and the largest outcome value in size.
 
-    Only the first draws count, as many as z and order have places, which are scratch. A single draw stands for all.
+    Of the draws the first ``n`` count; a single one stands for all. z and order are scratch for as many.
     """
-    biggest = _draws_of_pair(p, outcomes, draws, value, z)
-    if z.size == 1:
+    biggest = _draws_of_pair(p, outcomes, draws, n, value, z)
+    if n == 1:
         return z[0], biggest
-    return z.mean() if draws.is_mean else spectral(z, order, draws.weights), biggest
+    return z[:n].mean() if draws.is_mean else spectral(z[:n], order[:n], draws.weights), biggest
 
 
-@kernel
-def tail_of_pair(p, outcomes, draws, value, z, order, means):
+@inlined
+def tail_of_pair(p, outcomes, draws, n, value, z, order, means):
     """Write the gradient of :func:`back_up_pair` into ``means`` [K]; return the reward drawn with it.
 
     These are the outcome probabilities, and the mean reward, of the draws in the tail at ``value``.
     """
     rows = draws.theta[outcomes.source[p]]
-    if z.size == 1:
+    if n == 1:
         for k in range(means.size):
             means[k] = rows[k, 0]
         return draws.rewards[p, 0] if draws.rewards.size else 0.0
     if draws.is_mean:
-        for i in range(z.size):
+        for i in range(n):
             order[i] = i
     else:
-        _draws_of_pair(p, outcomes, draws, value, z)
-        spectral(z, order, draws.weights)
+        _draws_of_pair(p, outcomes, draws, n, value, z)
+        spectral(z[:n], order[:n], draws.weights)
     for k in range(means.size):
         means[k] = weighted_draws(rows[k], order, draws.weights)
     return weighted_draws(draws.rewards[p], order, draws.weights) if draws.rewards.size else 0.0
@@ -287,7 +287,7 @@ def _sampled(pairs, outcomes, draws, value, q):
     order = np.empty(n, np.int64)
     biggest = 0.0
     for i in range(pairs.size):
-        q[pairs[i]], size = back_up_pair(pairs[i], outcomes, draws, value, z, order)
+        q[pairs[i]], size = back_up_pair(pairs[i], outcomes, draws, n, value, z, order)
         biggest = max(biggest, size)
     return biggest
 
@@ -298,7 +298,7 @@ def _tail_draws(pairs, outcomes, draws, value, means, extra):
     z = np.empty(n)
     order = np.empty(n, np.int64)
     for i in range(pairs.size):
-        extra[i] = tail_of_pair(pairs[i], outcomes, draws, value, z, order, means[i])
+        extra[i] = tail_of_pair(pairs[i], outcomes, draws, n, value, z, order, means[i])
 
 
 class ExactOperator(_OutcomeOperator):
@@ -343,7 +343,8 @@ class ExactOperator(_OutcomeOperator):
 
 @kernel
 def _exact(pairs, outcomes, counts, tail, value, start, means, q):
-    n = outcomes.next_state.shape[1]
+    source, next_state, reward, discount = outcomes
+    n = next_state.shape[1]
     y = np.zeros(n)
     work = np.empty((6, n + 1))
     worst = 0.0
@@ -351,12 +352,10 @@ def _exact(pairs, outcomes, counts, tail, value, start, means, q):
         p = pairs[i]
         size = 0.0
         for k in range(n):
-            target = outcomes.next_state[p, k]
-            if target >= 0:
-                y[k] = outcomes.reward[p, k] + outcomes.discount * value[target]
+            if next_state[p, k] >= 0:
+                y[k] = reward[p, k] + discount * value[next_state[p, k]]
                 size = max(size, abs(y[k]))
-        row = counts[outcomes.source[p]]
-        q[p], _, start[p], error = tail_of_row(y, row, tail, start[p], work, means[p])
+        q[p], _, start[p], error = tail_of_row(y, counts[source[p]], tail, start[p], work, means[p])
         worst = max(worst, error + 2.0 * EPS * size)
     return worst
 
