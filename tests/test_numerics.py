@@ -20,13 +20,13 @@ from prudent._numerics.krylov import Chain, chain_values
 # -- chains --------------------------------------------------------------------------------------------------
 
 
-def random_chain(n, reach, seed, *, leak=0.0):
-    """Four successors each, anywhere or (slow mixing) within ``reach``; some columns repeat in a row."""
+def random_chain(n, reach, seed, *, leak=0.0, k=4):
+    """Some successors each, anywhere or (slow mixing) within ``reach``; some columns repeat in a row."""
     rng = np.random.default_rng(seed)
     home = np.arange(n)[:, None]
-    columns = rng.integers(0, n, (n, 4)) if reach is None else (home + rng.integers(-reach, reach + 1, (n, 4))) % n
-    weights = rng.dirichlet(np.ones(4), n) * (1.0 - leak)
-    return Chain(np.arange(0, 4 * n + 1, 4), columns.astype(np.int32).ravel(), weights.ravel(), rng.normal(size=n))
+    columns = rng.integers(0, n, (n, k)) if reach is None else (home + rng.integers(-reach, reach + 1, (n, k))) % n
+    weights = rng.dirichlet(np.ones(k), n) * (1.0 - leak)
+    return Chain(np.arange(0, k * n + 1, k), columns.astype(np.int32).ravel(), weights.ravel(), rng.normal(size=n))
 
 
 def residual(chain, discount, x):
@@ -53,7 +53,7 @@ def test_chain_values_reach_their_target(reach, leak, discount):
 
 
 def test_a_constant_residual_is_enough_for_a_conservative_chain():
-    chain = random_chain(400, None, seed=3)
+    chain = random_chain(400, None, seed=3, k=60)
     x, y = np.zeros(400), np.zeros(400)
     quick = chain_values(chain, 0.999, x, 1e-8, True, 10_000)
     slow = chain_values(chain, 0.999, y, 1e-8, False, 10_000)

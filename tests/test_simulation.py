@@ -216,7 +216,7 @@ def test_a_solver_at_its_cap_is_not_silent(monkeypatch):
         (
             {"agents": [ts_rl(), brps_rl(0)]},
             ParameterError,
-            r"agents\[0\] and agents\[1\] have the same label, 'TS-RL'",
+            r"agents\[0\] and agents\[1\] have the same label",
         ),
         ({"episodes": 0}, ParameterError, "episodes must be at least 1, got 0"),
         ({"replications": 1.5}, ParameterError, "replications must be a whole number, got 1.5"),
