@@ -31,7 +31,7 @@ from .._support.checks import FloatArray, IntArray
 from ..models.uncertain import UncertainMDP
 from .operators import EPS, Draws, Outcomes, back_up_pair, greedy, tail_of_pair
 
-__all__ = ["Known", "Plan", "Work", "known_part", "refresh", "solve_chain", "work_space"]
+__all__ = ["Known", "Plan", "Work", "keep_corners", "known_part", "refresh", "solve_chain", "work_space"]
 
 
 TOLERANCE = 1e-10  # of the values, in units of the largest reward
@@ -133,7 +133,7 @@ def _keep(theta: FloatArray, n: int, order: IntArray) -> int:
 
 
 @kernel
-def _keep_corners(theta: FloatArray, n: int, size: int, outcomes: IntArray, order: IntArray) -> int:
+def keep_corners(theta: FloatArray, n: int, size: int, outcomes: IntArray, order: IntArray) -> int:
     """Keep the draws of one source that can be the lowest for some values of its outcomes; return how many.
 
     For two outcomes these are the extremes, for three the corners of a polygon (found by wrapping it). With more
@@ -326,7 +326,7 @@ def refresh(
         draw_row(rng, counts[b], work.theta[b], n, work.z)
         if plan.sweeps == 0 and n > 1:
             if weights.size == 1:
-                work.kept[b] = _keep_corners(work.theta[b], n, known.sizes[b], known.first[b], work.order)
+                work.kept[b] = keep_corners(work.theta[b], n, known.sizes[b], known.first[b], work.order)
             elif weights.size == n and weights.min() == weights.max():
                 work.kept[b] = _keep_mean(work.theta[b], n)
     draws = Draws(work.theta, work.none, weights, False)

@@ -96,7 +96,8 @@ def simulate(
     task = problem if isinstance(problem, Problem) else Problem(*problem)
     settings = _checked_agents(agents)
     labels = [each.label for each in settings]
-    unknown = [what for what in record if what not in RECORDS]
+    recorded = tuple(record)
+    unknown = [what for what in recorded if what not in RECORDS]
     if unknown:
         raise ParameterError(f"record has {unknown[0]!r}, expected some of {', '.join(map(repr, RECORDS))}")
     n_episodes = whole_number(episodes, "episodes")
@@ -115,7 +116,7 @@ def simulate(
         prior=_checked_prior(task, prior),
         start=task.start if start is None else int(index_array(start, "start", task.model.n_states, ParameterError)),
         moments=moments,
-        record=tuple(record),
+        record=recorded,
         threads=default_threads() if threads is None else whole_number(threads, "threads"),
     )
     measured = _levels(levels, settings) if moments.size else [()] * len(settings)
