@@ -17,7 +17,7 @@ from scipy import sparse
 from scipy.sparse.linalg import LinearOperator, bicgstab
 
 import prudent as pr
-from prudent._numerics.krylov import chain_values
+from prudent._numerics.krylov import Chain, chain_values
 
 from ._timing import Row, best_times
 
@@ -263,7 +263,7 @@ def inner_solver() -> list[Row]:
 
         def ours(arrays=arrays, reward=reward):
             x = np.zeros(reward.size)
-            chain_values(*arrays, reward, 0.99, x, 1e-6, False, 10**6)
+            chain_values(Chain(*arrays, reward), 0.99, x, 1e-6, False, 10**6)
             return x
 
         def theirs(system=system, reward=reward):

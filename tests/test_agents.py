@@ -23,7 +23,7 @@ from prudent.envs.frozen_lake import frozen_lake
 from prudent.envs.inventory import inventory
 from prudent.envs.random_model import random_model
 from prudent.errors import DataError, ModelError, ParameterError, PosteriorError, StateFileError
-from prudent.planning.compiled import _keep_corners, known_part, refresh, work_space
+from prudent.planning.compiled import Plan, keep_corners, known_part, refresh, work_space
 from prudent.risk import CVaR, Mean, MeanCVaR, ModifiedCVaR, VaR, WorstCase
 
 LAKE = frozen_lake(0.2)
@@ -47,7 +47,8 @@ def solved(model, counts, n, weights, *, sweeps=0, seed=0, start=None):
     work, policy = work_space(model, max(n, 1)), np.zeros(model.n_states, dtype=np.int64)
     value = np.zeros(model.n_states) if start is None else start.copy()
     rng = np.random.default_rng(seed)
-    assert refresh(rng, known_part(model), work, counts, n, np.asarray(weights), sweeps, value, policy)
+    plan = Plan(np.array([n]), np.array([weights]), np.array([len(weights)]), sweeps)
+    assert refresh(rng, known_part(model), work, counts, plan, 0, value, policy)
     return value, policy, work.q.copy()
 
 
@@ -84,7 +85,7 @@ def test_the_draws_kept_hold_every_minimum(n, size, total, seed, clumsy):
         theta = np.round(theta, 1)
         theta[size - 1] = 1.0 - theta[: size - 1].sum(axis=0)
     every = theta.copy()
-    kept = _keep_corners(theta, n, size, np.arange(3), np.empty(n, dtype=np.int64))
+    kept = keep_corners(theta, n, size, np.arange(3), np.empty(n, dtype=np.int64))
     assert 1 <= kept <= n
     for _ in range(20):
         values = rng.normal(size=5)
@@ -93,7 +94,7 @@ def test_the_draws_kept_hold_every_minimum(n, size, total, seed, clumsy):
 
 def test_few_draws_are_kept():
     theta = np.random.default_rng(0).dirichlet([30.0, 20.0, 25.0], size=1000).T.copy()
-    assert _keep_corners(theta, 1000, 3, np.arange(3), np.empty(1000, dtype=np.int64)) < 40
+    assert keep_corners(theta, 1000, 3, np.arange(3), np.empty(1000, dtype=np.int64)) < 40
 
 
 # -- the solver --------------------------------------------------------------------------------------------
@@ -198,10 +199,10 @@ def test_exact_values_are_the_limit_of_many_draws():
 
 def test_draw_rule_and_estimators():
     for alpha, n in ((0.0, 1), (0.5, 2), (0.8, 5), (0.9, 10), (0.99, 100), (0.999, 1000), (0.7, 4)):
-        assert brps_rl(alpha).plan()[0].tolist() == [n]
-    n, weights, lengths = brps_rl(0.7, modified=True).plan()
+        assert brps_rl(alpha).plan().n.tolist() == [n]
+    n, weights, lengths, _ = brps_rl(0.7, estimator="modified").plan()
     assert (n.tolist(), weights.tolist(), lengths.tolist()) == ([4], [[0.0, 1.0]], [2])
-    assert brps_rl(0.9, draws=100).plan()[2].tolist() == [10]
+    assert brps_rl(0.9, draws=100).plan().lengths.tolist() == [10]
     assert ts_rl() == brps_rl(0)
 
 
@@ -221,8 +222,8 @@ def test_schedule_of_alpha():
 
 def test_labels():
     every = [
-        ts_rl(), brps_rl(0.5), brps_rl([0.9, 0.0]), brps_rl(0.9, draws=50), brps_rl(0.9, modified=True),
-        brps_rl(0.9, sweeps=100), certainty_equivalence(), worst_case(3), brps_rl(0.3, name="mine"),
+        ts_rl(), brps_rl(0.5), brps_rl([0.9, 0.0]), brps_rl(0.9, draws=50), brps_rl(0.9, estimator="modified"),
+        brps_rl(0.9, sweeps=100), certainty_equivalence(), worst_case(3), brps_rl(0.3, label="mine"),
         SamplingSettings(risk=MeanCVaR(0.9, 0.5)),
     ]  # fmt: skip
     assert [each.label for each in every] == [
@@ -243,11 +244,12 @@ def test_labels():
         ({"risk": Mean()}, "draws must be given for Mean\\(\\)"),
         ({"draws": 0}, "draws must be at least 1, got 0"),
         ({"draws": "many"}, "draws must be a whole number, 'mean' or None, got 'many'"),
-        ({"alpha": 0.7, "draws": 1, "modified": True}, "n must be at least 2 for ModifiedCVaR"),
-        ({"risk": Mean(), "draws": 3, "modified": True}, "modified is an estimator of CVaR"),
+        ({"alpha": 0.7, "draws": 1, "estimator": "modified"}, "n must be at least 2 for ModifiedCVaR"),
+        ({"risk": Mean(), "draws": 3, "estimator": "modified"}, "estimator 'modified' is one of CVaR"),
+        ({"alpha": 0.7, "estimator": "best"}, r"estimator must be one of \['cvar', 'modified'\], got 'best'"),
         ({"sweeps": 0}, "sweeps must be at least 1, got 0"),
         ({"episode_length": 0}, "episode_length must be at least 1, got 0"),
-        ({"seed": "x"}, "rng must be a numpy Generator, a seed or None, got 'x'"),
+        ({"seed": "x"}, "seed must be a numpy Generator, a seed or None, got 'x'"),
         ({"alpha": 0.5, "settings": ts_rl()}, "either settings or single ones"),
     ],
 )
@@ -419,6 +421,33 @@ def test_a_saved_agent_goes_on_bit_for_bit(tmp_path, maker, before):
     assert loaded.posterior.prior.tolist() == agent.posterior.prior.tolist()
 
 
+def test_a_loaded_agent_remembers_its_settings(tmp_path):
+    for chosen in (
+        brps_rl([0.9, 0.5], estimator="modified", sweeps=7, label="mine"),
+        brps_rl(0.9, draws=12),
+        certainty_equivalence(),
+        worst_case(4),
+        SamplingSettings(risk=MeanCVaR(0.9, weight=0.3)),
+        SamplingSettings(risk=VaR(0.7), draws=9),
+    ):
+        PosteriorSamplingAgent(LAKE.model, settings=chosen, seed=1).save(tmp_path / "agent.state")
+        assert PosteriorSamplingAgent.load(tmp_path / "agent.state").settings == chosen
+
+
+def test_a_measure_that_cannot_be_saved_keeps_its_weights(tmp_path):
+    for chosen in (
+        SamplingSettings(risk=pr.Spectral(lambda u: 1 - (1 - u) ** 2), draws=7, label="soft"),
+        SamplingSettings(risk=pr.Spectral(lambda u: u), draws="mean"),
+    ):
+        PosteriorSamplingAgent(LAKE.model, settings=chosen, seed=1).save(tmp_path / "agent.state")
+        again = PosteriorSamplingAgent.load(tmp_path / "agent.state")
+        assert again.settings.label == chosen.label
+        for one, other in zip(again.settings.plan(), chosen.plan(), strict=True):
+            np.testing.assert_array_equal(one, other)
+        again.save(tmp_path / "agent.state")  # and it can be saved again
+        assert PosteriorSamplingAgent.load(tmp_path / "agent.state").settings == again.settings
+
+
 def test_names_survive_a_file(tmp_path):
     model = pr.UncertainMDP(
         [[0, 0]], [[[0, 0], [0, 0]]], [[0.0, 1.0]], 0.5, states=[("home", 1)], actions=["hold", "go"],
@@ -456,15 +485,22 @@ def test_a_file_that_contradicts_itself(tmp_path):
 
     path = tmp_path / "agent.state"
     PosteriorSamplingAgent(LAKE.model, alpha=0.5, seed=1).save(path)
-    values, arrays = read_state(path, "PosteriorSamplingAgent", 1)
-    for name, wrong in (
-        ("policy", np.full(16, 7)),
-        ("value", np.zeros(3)),
-        ("counts", np.ones((2, 2))),
-        ("lengths", np.array([9])),
-        ("draws", np.array([-1])),
-        ("weights", np.ones(3)),
-    ):
-        write_state(path, "PosteriorSamplingAgent", 1, values, arrays | {name: wrong})
+    values, arrays = read_state(path, "PosteriorSamplingAgent", 2)
+    files = [
+        (values, arrays | {name: wrong})
+        for name, wrong in (("policy", np.full(16, 7)), ("value", np.zeros(3)), ("counts", np.ones((2, 2))))
+    ]
+    files += [
+        (values | {"settings": values["settings"] | wrong}, arrays)
+        for wrong in (
+            {"draws": -1},
+            {"alpha": 2.0},
+            {"colour": "red"},
+            {"risk": {"measure": "Surprise"}},
+            {"alpha": None, "draws": 2, "risk": {"measure": "GivenWeights", "n": 2, "lowest": [0.5, 0.2, 0.3]}},
+        )
+    ]
+    for said, held in files:
+        write_state(path, "PosteriorSamplingAgent", 2, said, held)
         with pytest.raises(StateFileError, match="is not the state of a PosteriorSamplingAgent"):
             PosteriorSamplingAgent.load(path)

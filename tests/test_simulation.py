@@ -30,7 +30,7 @@ EVERY = [
     ts_rl(),
     brps_rl(0.99),
     brps_rl(0.7),
-    brps_rl(0.7, modified=True),
+    brps_rl(0.7, estimator="modified"),
     brps_rl(0.9, sweeps=100),
     brps_rl(0.9, draws=40),
     brps_rl([0.9, 0.9, 0.0]),
@@ -122,15 +122,15 @@ def test_regret_is_that_of_separate_exact_solves(problem, monkeypatch):
 def test_br_regret_is_exact_and_never_negative():
     runs = simulate(
         LAKE, [ts_rl(), brps_rl(0.9), certainty_equivalence()], episodes=31, replications=8, br_episodes=[0, 4, 30],
-        br_alpha=[0.0, 0.5, 0.99], record=("states", "policies"),
+        levels=[0.0, 0.5, 0.99], record=("states", "policies"),
     )  # fmt: skip
-    assert runs.br_regret.dims == ("agent", "replication", "br_episode", "metric")
-    assert runs.metric.values.tolist() == [0.0, 0.5, 0.99]
+    assert runs.br_regret.dims == ("agent", "replication", "br_episode", "level")
+    assert runs.level.values.tolist() == [0.0, 0.5, 0.99]
     assert runs.br_episode.values.tolist() == [0, 4, 30]
     assert float(runs.br_regret.min()) > -1e-11
     # the policy of certainty equivalence is the best one at alpha = 0
-    assert float(abs(runs.br_regret.sel(agent="certainty equivalence", metric=0.0)).max()) < 1e-8
-    assert float(runs.br_regret.sel(agent="TS-RL", metric=0.0).mean()) > 0.01
+    assert float(abs(runs.br_regret.sel(agent="certainty equivalence", level=0.0)).max()) < 1e-8
+    assert float(runs.br_regret.sel(agent="TS-RL", level=0.0).mean()) > 0.01
     # by hand: the prior is the posterior of episode 0
     brmdp = pr.BayesianRiskMDP(LAKE.model, LAKE.model.prior(), 0.5)
     best = brmdp.solve(tol=1e-12).value
@@ -138,15 +138,16 @@ def test_br_regret_is_exact_and_never_negative():
         one = runs.isel(agent=0, replication=r, episode=0)
         own = brmdp.evaluate(one.policies.values.astype(int), tol=1e-12).value
         expected = (best - own)[one.states.values].sum()
-        assert runs.br_regret.sel(br_episode=0, metric=0.5)[0, r] == pytest.approx(expected, abs=1e-9)
+        assert runs.br_regret.sel(br_episode=0, level=0.5)[0, r] == pytest.approx(expected, abs=1e-9)
 
 
 def test_br_regret_at_each_agents_own_level():
     runs = simulate(LAKE, [ts_rl(), brps_rl(0.9)], episodes=3, replications=3, br_episodes=2)
     assert runs.br_regret.dims == ("agent", "replication", "br_episode")
-    both = simulate(LAKE, [ts_rl(), brps_rl(0.9)], episodes=3, replications=3, br_episodes=2, br_alpha=[0.0, 0.9])
+    both = simulate(LAKE, [ts_rl(), brps_rl(0.9)], episodes=3, replications=3, br_episodes=2, levels=[0.0, 0.9])
     for a in range(2):
         assert (runs.br_regret[a] == both.br_regret[a, ..., a]).all()
+        assert (runs.br_regret[a] != both.br_regret[a, ..., 1 - a]).any()  # the other level would have been seen
 
 
 def test_threads_order_and_replications_do_not_matter():
@@ -167,8 +168,18 @@ def test_threads_order_and_replications_do_not_matter():
 
 
 def test_agents_meet_the_same_random_numbers():
-    runs = simulate(LAKE, [brps_rl(0.9), brps_rl(0.9, name="again")], episodes=10, replications=3)
-    assert (runs.regret[0].values == runs.regret[1].values).all()
+    """One source decides where every action leads: agents that act differently must still see the same states."""
+    rng = np.random.default_rng(1)
+    next_state = np.broadcast_to(np.arange(5), (5, 3, 5))
+    model = pr.UncertainMDP(np.zeros((5, 3), dtype=int), next_state, rng.random((5, 3, 5)), 0.9)
+    runs = simulate(
+        (model, [[0.1, 0.3, 0.2, 0.15, 0.25]]), [ts_rl(), worst_case(50), certainty_equivalence()], episodes=20,
+        replications=3, record=("states", "policies"),
+    )  # fmt: skip
+    for other in (1, 2):
+        assert (runs.policies[0].values != runs.policies[other].values).any()
+        assert (runs.states[0].values == runs.states[other].values).all()
+    assert (runs.states[0, 0].values != runs.states[0, 1].values).any()  # replications differ
 
 
 def test_dataset():
@@ -202,17 +213,22 @@ def test_a_solver_at_its_cap_is_not_silent(monkeypatch):
     [
         ({"agents": []}, ParameterError, "agents must have at least one"),
         ({"agents": [0.9]}, ParameterError, r"agents\[0\] is 0.9, expected settings such as brps_rl\(0.9\)"),
-        ({"agents": [ts_rl(), brps_rl(0)]}, ParameterError, r"agents\[0\] and agents\[1\] are both called 'TS-RL'"),
+        (
+            {"agents": [ts_rl(), brps_rl(0)]},
+            ParameterError,
+            r"agents\[0\] and agents\[1\] have the same label",
+        ),
         ({"episodes": 0}, ParameterError, "episodes must be at least 1, got 0"),
         ({"replications": 1.5}, ParameterError, "replications must be a whole number, got 1.5"),
         ({"seed": -1}, ParameterError, "seed must be at least 0, got -1"),
         ({"start": 16}, ParameterError, "start is 16, expected a whole number from 0 to 15"),
         ({"br_episodes": [3]}, ParameterError, r"br_episodes\[0\] is 3, expected a whole number from 0 to 1"),
-        ({"br_episodes": [0], "br_alpha": 1.0}, ParameterError, "br_alpha must be a risk level"),
+        ({"br_episodes": [0], "levels": 1.0}, ParameterError, "levels must be a risk level"),
+        ({"levels": 0.9}, ParameterError, "levels are those of BR-regret; say of which episodes as br_episodes"),
         (
             {"br_episodes": [0], "agents": [ts_rl(), brps_rl([0.5, 0.1])]},
             ParameterError,
-            r"br_alpha must be given: agents\[1\], BRPS-RL 0.5 to 0.1, has no single risk level",
+            r"levels must be given: agents\[1\], BRPS-RL 0.5 to 0.1, has no single risk level",
         ),
         ({"record": ["colours"]}, ParameterError, "record has 'colours', expected some of 'states'"),
         (

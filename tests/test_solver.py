@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import warnings
+from dataclasses import fields
 from itertools import pairwise, product
 
 import gymnasium
@@ -11,11 +12,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import sparse
+from scipy import sparse, stats
 
 import prudent as pr
 from prudent.errors import ConvergenceWarning, ModelError, ParameterError, PosteriorError
 from prudent.planning.operators import ExactOperator, ExpectedOperator, SampledOperator
+from prudent.planning.solver import SolverKeywords, SolverOptions
 
 GAMMAS = [0.0, 0.5, 0.9, 0.99, 0.999, 0.9999]
 METHODS = ["newton", "value_iteration"]
@@ -226,21 +228,21 @@ def small_uncertain(rng, n_states=4, n_actions=3, discount=0.9):
 
 
 def test_exact_agrees_with_many_draws():
-    """Within 4 standard errors at 10^5 draws in each of 16 states: false alarm 1e-3, hence the fixed seed.
+    """Student's test at 10^5 draws in each of 16 states, false alarm 1e-6 in all.
 
-    The standard error comes from twenty evaluations with a fiftieth of the draws; it is small enough to see a
-    relative error of the cost of risk of 0.5%.
+    The standard error comes from thirty evaluations with a fiftieth of the draws; a relative error of 10% in the cost
+    of risk would be seen.
     """
     model, posterior = lake_direct()
     problem = pr.BayesianRiskMDP(model, posterior, 0.9)
     exact = problem.solve(tol=1e-10)
     assert exact.converged
-    runs = np.array([problem.evaluate(exact.policy, draws=2_000, rng=i).value for i in range(20)])
-    error = runs.std(axis=0, ddof=1) / np.sqrt(50)
+    runs = np.array([problem.evaluate(exact.policy, draws=2_000).value for _ in range(30)])
+    widest = stats.t.isf(1e-6 / 16 / 2, 29) * runs.std(axis=0, ddof=1) / np.sqrt(50)
     neutral = pr.BayesianRiskMDP(model, posterior, 0.0).evaluate(exact.policy)
-    assert (error < 0.005 * (neutral.value - exact.value)).all()
-    whole = problem.solve(draws=100_000, rng=99)
-    np.testing.assert_array_less(np.abs(whole.value - exact.value), 4.0 * error)
+    assert (widest < 0.1 * (neutral.value - exact.value)).all()
+    whole = problem.evaluate(exact.policy, draws=100_000)
+    np.testing.assert_array_less(np.abs(whole.value - exact.value), widest)
 
 
 def test_no_policy_beats_the_optimum_and_the_optimal_one_attains_it():
@@ -347,13 +349,12 @@ def test_threads_change_nothing():
 
 def operators(rng):
     model, posterior = small_uncertain(rng)
-    known = (model.source, model.next_state, model.reward, model.discount)
     mdp = model.mdp(posterior.mean())
     return [
         ExpectedOperator(mdp.transition, mdp.reward, mdp.discount),
-        SampledOperator(*known, posterior.sample(23, rng), pr.CVaR(0.77)),
-        SampledOperator(*known, posterior.sample(23, rng), pr.VaR(0.5)),
-        ExactOperator(*known, posterior.counts, 0.85),
+        SampledOperator(model, posterior.sample(23, rng), pr.CVaR(0.77)),
+        SampledOperator(model, posterior.sample(23, rng), pr.VaR(0.5)),
+        ExactOperator(model, posterior.counts, 0.85),
     ]
 
 
@@ -385,6 +386,71 @@ def test_linearised_chains_touch_the_operator(value):
         chain = operator.linearise(value, pairs)
         np.testing.assert_allclose(chain.reward + 0.9 * chain.dense() @ value, q[pairs], atol=1e-9)
         np.testing.assert_allclose(chain.dense().sum(axis=1), 1.0, atol=1e-12)
+
+
+@given(values, values)
+@settings(max_examples=25)
+def test_linearise_needs_no_backup(value, other):
+    """Chains asked for first, after a backup elsewhere, and after a backup of other pairs, touch at ``value``."""
+    pairs = np.array([1, 3, 8, 11])
+    for before in (
+        lambda operator: None,
+        lambda operator: apply(operator, other),
+        lambda operator: operator.backup(value, np.array([0, 3]), np.empty(12)),
+    ):
+        for operator in operators(np.random.default_rng(10)):
+            before(operator)
+            chain = operator.linearise(value, pairs)
+            q = apply(operator, value)[pairs]
+            np.testing.assert_allclose(chain.reward + 0.9 * chain.dense() @ value, q, atol=1e-9)
+
+
+# -- options -------------------------------------------------------------------------------------------------
+
+
+def test_options_are_keywords_in_one_object():
+    rng = np.random.default_rng(11)
+    mdp = random_mdp(rng, 5, 3, 0.9)
+    model, posterior = small_uncertain(rng)
+    problem = pr.BayesianRiskMDP(model, posterior, 0.6)
+    for keywords in ({"tol": 1e-3}, {"method": "value_iteration", "tol": 1e-4}, {"sweeps": 4}, {"max_iterations": 50}):
+        options = SolverOptions(**keywords)
+        for call in (
+            lambda **how: pr.solve(mdp, **how),
+            lambda **how: pr.evaluate(mdp, [0, 1, 2, 1, 0], **how),
+            lambda **how: problem.solve(**how),
+            lambda **how: problem.evaluate([0, 1, 2, 1], draws=20, rng=1, **how),
+        ):
+            one, other = call(**keywords), call(options=options)
+            np.testing.assert_array_equal(one.value, other.value)
+            assert (one.iterations, one.message) == (other.iterations, other.message)
+            with pytest.raises(ParameterError, match="give either options or tol, and not both"):
+                call(options=options, tol=1e-5)
+    with pytest.raises(ParameterError, match="give either options or sweeps, and not both"):
+        pr.solve(mdp, options=SolverOptions(), sweeps=3)
+    with pytest.raises(ParameterError, match="options must be SolverOptions, got 1e-08"):
+        pr.solve(mdp, options=1e-8)
+    with pytest.raises(TypeError, match="tolerance"):
+        pr.solve(mdp, tolerance=1e-8)
+    assert set(SolverKeywords.__annotations__) | {"tol"} == {each.name for each in fields(SolverOptions)}
+
+
+@pytest.mark.parametrize("draws", [None, 30])
+def test_iterations_count_every_backup(monkeypatch, draws):
+    """Also those of the first guess; the last backup, of all actions for q, is the only one that is not counted."""
+    done = []
+    for kind in (ExpectedOperator, SampledOperator, ExactOperator):
+        plain = kind.backup
+        monkeypatch.setattr(kind, "backup", lambda self, *rest, plain=plain: (done.append(1), plain(self, *rest))[1])
+    model, posterior = small_uncertain(np.random.default_rng(12))
+    problem = pr.BayesianRiskMDP(model, posterior, 0.9)
+    solution = problem.solve(draws=draws, rng=1)
+    assert solution.iterations == len(done) - 1
+    assert f"after {solution.iterations} backups" in solution.message
+    for cap in (1, 2, 3):  # the guess counts against the cap
+        done.clear()
+        with pytest.warns(ConvergenceWarning, match=f"stopped at the cap of {cap} backup"):
+            assert problem.solve(draws=draws, rng=1, max_iterations=cap).iterations == cap == len(done) - 1
 
 
 # -- results and bad input -----------------------------------------------------------------------------------
@@ -455,30 +521,30 @@ def test_a_count_for_an_outcome_the_model_lacks_is_named():
 # -- start-up ------------------------------------------------------------------------------------------------
 
 
-def seconds(code):
-    """Run ``code`` in a fresh process and return the number it prints."""
-    return float(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout)
+def printed(code):
+    """Run ``code`` in a fresh process and return what it prints."""
+    return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout.strip()
 
 
-def test_import_is_quick():
-    code = "import time; t = time.perf_counter(); import prudent; print(time.perf_counter() - t)"
-    assert min(seconds(code) for _ in range(3)) < 0.5
+def test_import_loads_nothing_heavy():
+    heavy = ("numpy", "numba", "scipy", "xarray", "gymnasium", "matplotlib", "pandas")
+    assert printed(f"import sys, prudent; print([name for name in {heavy} if name in sys.modules])") == "[]"
 
 
-def test_later_processes_solve_within_a_second():
+def test_later_processes_compile_nothing():
     code = (
-        "import time, prudent as pr; t = time.perf_counter();"
+        "import prudent as pr; from numba.core import event;"
         "model = pr.UncertainMDP.direct([[0.0, 0.1], [1.0, 0.0]], discount=0.9);"
-        "pr.BayesianRiskMDP(model, [[8, 2], [1, 1], [5, 5], [9, 1]], 0.9).solve();"
-        "print(time.perf_counter() - t)"
+        "listener = event.RecordingListener(); event.register('numba:compile', listener);"
+        "pr.BayesianRiskMDP(model, [[8, 2], [1, 1], [5, 5], [9, 1]], 0.9).solve(); print(len(listener.buffer))"
     )
-    seconds(code)  # whoever comes first compiles
-    assert min(seconds(code) for _ in range(3)) < 1.0
+    printed(code)  # whoever comes first compiles
+    assert printed(code) == "0"
 
 
 def test_names_resolve_in_any_order():
     code = "import prudent as pr; pr.BayesianRiskMDP; pr.solve.__call__; [getattr(pr, n) for n in dir(pr)]; print(0)"
-    assert seconds(code) == 0.0
+    assert printed(code) == "0"
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         pr.nonsense  # noqa: B018
 
@@ -486,4 +552,5 @@ def test_names_resolve_in_any_order():
 def test_nothing_warns_on_import():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert seconds("import warnings; warnings.simplefilter('error'); import prudent as pr; pr.solve; print(0)") == 0
+        code = "import warnings; warnings.simplefilter('error'); import prudent as pr; pr.solve; print(0)"
+        assert printed(code) == "0"

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from .models import UncertainMDP as UncertainMDP
     from .planning import BayesianRiskMDP as BayesianRiskMDP
     from .planning import Solution as Solution
+    from .planning import SolverOptions as SolverOptions
     from .planning import evaluate as evaluate
     from .planning import solve as solve
     from .posteriors import BetaPosterior as BetaPosterior
@@ -115,6 +116,7 @@ _HOME = {
     "planning": [
         "BayesianRiskMDP",
         "Solution",
+        "SolverOptions",
         "evaluate",
         "solve",
     ],

@@ -8,6 +8,7 @@ the caller has threads of its own, and no parallel compilation to wait for.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +18,7 @@ from typing import Any, TypeVar, cast
 import numba
 from numba.core import event
 
-__all__ = ["default_threads", "kernel", "over_rows"]
+__all__ = ["default_threads", "inlined", "kernel", "over_rows"]
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -25,8 +26,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 def _source_stamp() -> tuple[float, int]:
     """Return the newest change and the total size of our files that hold kernels."""
-    files = [file for file in Path(__file__).parent.parent.rglob("*.py") if b"@kernel" in file.read_bytes()]
-    stats = [file.stat() for file in files]
+    files = Path(__file__).parent.parent.rglob("*.py")
+    stats = [file.stat() for file in files if re.search(rb"^@(kernel|inlined)$", file.read_bytes(), re.MULTILINE)]
     return max(stat.st_mtime for stat in stats), sum(stat.st_size for stat in stats)
 
 
@@ -35,7 +36,19 @@ _STAMP = _source_stamp()
 
 def kernel(function: F) -> F:
     """Compile ``function`` on first call: no GIL, cached on disk, NumPy's rules for division."""
-    compiled: Any = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+    return _compiled(function, inline="never")
+
+
+def inlined(function: F) -> F:
+    """Compile a kernel into its callers: for little work on named bundles.
+
+    Numba counts references to the arrays of a bundle at every call, which would take longer than such work itself.
+    """
+    return _compiled(function, inline="always")
+
+
+def _compiled(function: F, inline: str) -> F:
+    compiled: Any = numba.njit(cache=True, nogil=True, error_model="numpy", inline=inline)(function)
     # Numba's cache looks only at the file that holds a kernel; a change in a kernel that it calls from another file
     # would go unseen and the old machine code run on. Hence one stamp for all our kernels.
     compiled._cache._cache_file._source_stamp = _STAMP
@@ -63,7 +76,7 @@ event.register("numba:compile", _CompilationNotice())
 
 
 def default_threads() -> int:
-    """Return the number of threads kernels use unless told: ``PRUDENT_THREADS`` or the cores we may use."""
+    """Return the number of threads kernels use by default: ``PRUDENT_THREADS`` or the cores we may use."""
     told = os.environ.get("PRUDENT_THREADS", "")
     if told.isdigit() and int(told) > 0:
         return int(told)

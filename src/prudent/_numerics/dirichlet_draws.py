@@ -1,4 +1,9 @@
-"""Dirichlet draws from a NumPy Generator, inside compiled loops."""
+"""Dirichlet draws from a NumPy Generator, for posteriors and inside compiled loops.
+
+A Dirichlet draw is a row of independent gamma variates divided by their sum. A gamma variate of shape well below one
+underflows, so a source with a count below one is drawn in logarithms. Draws are the last axis, [K, N] for one source:
+the loops over draws then run over contiguous memory.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +14,10 @@ import numpy as np
 from .._support.checks import FloatArray
 from .compile import kernel
 
-__all__ = ["draw_theta"]
+__all__ = ["draw_row", "draw_theta"]
 
 
-# -- posterior draws ---------------------------------------------------------------------------------------
+LEAST = 1e-300  # smaller counts count as this one: their reciprocal must be finite
 
 
 @kernel
@@ -42,8 +47,8 @@ def _gammas(rng: np.random.Generator, shape: float, out: FloatArray, n: int) -> 
 
 
 @kernel
-def _draw_row(rng: np.random.Generator, counts: FloatArray, theta: FloatArray, n: int, total: FloatArray) -> None:
-    """Write n Dirichlet draws of one source, counts [K], into theta [K, N]."""
+def draw_row(rng: np.random.Generator, counts: FloatArray, theta: FloatArray, n: int, total: FloatArray) -> None:
+    """Write n Dirichlet draws of one source, counts [K], into theta [K, N]; ``total`` [N] is scratch."""
     small = False
     for k in range(counts.size):
         small = small or 0.0 < counts[k] < 1.0
@@ -57,7 +62,7 @@ def _draw_row(rng: np.random.Generator, counts: FloatArray, theta: FloatArray, n
         # A gamma variate of small shape a underflows; its logarithm is that of shape a + 1 less an exponential / a.
         _gammas(rng, counts[k] + 1.0, theta[k], n)
         for i in range(n):
-            theta[k, i] = math.log(theta[k, i]) - rng.standard_exponential() / counts[k]
+            theta[k, i] = math.log(theta[k, i]) - rng.standard_exponential() / max(counts[k], LEAST)
     if small:
         for i in range(n):
             top = -np.inf
@@ -84,4 +89,4 @@ def _draw_row(rng: np.random.Generator, counts: FloatArray, theta: FloatArray, n
 def draw_theta(rng: np.random.Generator, counts: FloatArray, theta: FloatArray, n: int, work: FloatArray) -> None:
     """Write n posterior draws of every source into ``theta`` [B, K, N]; sources first, then outcomes, then draws."""
     for b in range(counts.shape[0]):
-        _draw_row(rng, counts[b], theta[b], n, work)
+        draw_row(rng, counts[b], theta[b], n, work)

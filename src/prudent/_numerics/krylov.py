@@ -7,14 +7,46 @@ the residual. The method is van der Vorst's (SIAM J. Sci. Stat. Comput. 13, 1992
 
 from __future__ import annotations
 
-import numpy as np
+from typing import NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
+from .._support.checks import FloatArray
 from .compile import kernel
 
-__all__ = ["chain_values"]
+__all__ = ["CAP", "DENSE", "Chain", "chain_values"]
+
+
+DENSE = 300  # callers solve chains of up to this many states by elimination
+
+
+CAP = 2_000  # products with P in one solve, for callers that have nothing better to say
 
 
 FAST = 0.7  # a sweep that shrinks the variation of the residual by less than this makes way for BiCGStab
+
+
+class Chain(NamedTuple):
+    """A Markov chain with rewards, its transition matrix P in CSR form (entries of one row may repeat a column)."""
+
+    indptr: npt.NDArray[np.int32] | npt.NDArray[np.int64]  # [S + 1]
+    indices: npt.NDArray[np.int32]
+    data: FloatArray
+    reward: FloatArray  # [S]
+
+    def dense(self) -> FloatArray:
+        """Return the transition matrix [S, S]."""
+        matrix = np.zeros((self.reward.size, self.reward.size))
+        _fill(self.indptr, self.indices, self.data, matrix)
+        return matrix
+
+
+@kernel
+def _fill(indptr, indices, data, matrix):
+    for s in range(matrix.shape[0]):
+        for j in range(indptr[s], indptr[s + 1]):
+            matrix[s, indices[j]] += data[j]
 
 
 @kernel
@@ -29,7 +61,7 @@ def _expect(indptr, indices, data, x, out):
 
 
 @kernel
-def chain_values(indptr, indices, data, reward, discount, x, target, conservative, most):
+def chain_values(chain, discount, x, target, conservative, most):
     """Improve ``x`` [S] until |reward + gamma P x - x| <= ``target`` everywhere; return the products with P used.
 
     With rows that sum to one (``conservative``) a constant in the residual does no harm, the caller shifts it away, and
@@ -37,6 +69,7 @@ def chain_values(indptr, indices, data, reward, discount, x, target, conservativ
     shrink the variation faster than anything; when they slow down BiCGStab takes over. Stops after ``most`` products
     or when the recurrence breaks down; ``x`` is then the best so far.
     """
+    indptr, indices, data, reward = chain
     n = x.size
     r, t = np.empty(n), np.empty(n)
     products = 0

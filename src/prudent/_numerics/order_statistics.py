@@ -10,7 +10,7 @@ from .._support.checks import FloatArray
 from .compile import kernel
 from .normal import normal_from_log_survival
 
-__all__ = ["lowest_normals_into", "weighted_draws"]
+__all__ = ["lowest_normals_into", "spectral", "weighted_draws"]
 
 
 _LEAST_UNIFORM = 2.0**-54  # stands for a uniform that came out as 0: the middle of what was rounded to 0
@@ -77,7 +77,7 @@ def weighted_draws(draws, order, weights):
 
 
 @kernel
-def _spectral(z, order, weights):
+def spectral(z, order, weights):
     """Return the sum of ``weights`` times the lowest draws in ascending order; ``order`` ends up sorting them."""
     if weights.size == 1:
         low = 0

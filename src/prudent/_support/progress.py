@@ -18,7 +18,7 @@ INTERVAL = 0.5
 class Progress:
     """Rewrites one line on stderr: nothing in the first two seconds, nothing if stderr is not a terminal.
 
-    Nothing either if it was made in a thread that somebody started: who runs several of us shows the whole.
+    Silent off the main thread; the caller shows overall progress.
     """
 
     def __init__(self, what: str) -> None:

@@ -18,26 +18,37 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Hashable
-from dataclasses import dataclass
-from typing import Any, Self
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from .._numerics.compile import kernel
-from .._numerics.dirichlet_draws import _draw_row
-from .._numerics.order_statistics import _spectral
+from .._numerics.dirichlet_draws import draw_row
 from .._support.checks import FloatArray, IntArray, open_probability, risk_level, whole_number
 from ..errors import ModelError, ParameterError
 from ..models.uncertain import UncertainMDP
 from ..planning.compiled import Known, Work, known_part, work_space
-from ..planning.operators import _draws_of_pair, greedy
+from ..planning.operators import Draws, back_up_pair, greedy
 from ..risk import CVaR, sample_size
 from .tabular import TabularAgent
 
-__all__ = ["OptimisticSettings", "OptimisticVIAgent", "optimistic_update", "optimistic_vi"]
+__all__ = [
+    "OptimisticPlan",
+    "OptimisticSettings",
+    "OptimisticVIAgent",
+    "optimistic_update",
+    "optimistic_vi",
+    "start_optimistic",
+]
 
 
-# -- optimism ----------------------------------------------------------------------------------------------
+class OptimisticPlan(NamedTuple):
+    """What the kernels need of the settings."""
+
+    n: int  # draws
+    weights: FloatArray  # [M] of the lowest draws
+    scale: float  # the bonus of a pair is this over the square root of its visits plus one
 
 
 @kernel
@@ -47,9 +58,7 @@ def optimistic_update(
     work: Work,
     counts: FloatArray,  # [B, K]
     visits: IntArray,  # [P]
-    n: int,
-    weights: FloatArray,
-    scale: float,  # the bonus of a pair is this over the square root of its visits plus one
+    plan: OptimisticPlan,
     value: FloatArray,  # [S]
     policy: IntArray,  # [S]
 ) -> int:
@@ -57,22 +66,20 @@ def optimistic_update(
 
     The risk of draws is never below the lowest value: a pair whose bonus keeps it above its Q even so is left out.
     """
-    q = work.q.reshape(-1)
+    q, outcomes = work.q.reshape(-1), known.outcomes
+    draws = Draws(work.theta, work.none, plan.weights, False)
     lowest = value.min()
     drawn = 0
     for p in range(q.size):
-        b = known.source[p]
+        b = outcomes.source[p]
         if b < 0:
             continue
-        bonus = scale / math.sqrt(visits[p] + 1.0)
-        if known.reward[p].min() + known.discount * lowest + bonus >= q[p]:
+        bonus = plan.scale / math.sqrt(visits[p] + 1.0)
+        if outcomes.reward[p].min() + outcomes.discount * lowest + bonus >= q[p]:
             continue
         drawn += 1
-        _draw_row(rng, counts[b], work.theta[b], n, work.z)
-        _draws_of_pair(
-            p, known.source, known.next_state, known.reward, known.discount, work.theta, work.none, value, work.z
-        )
-        risk = work.z[0] if n == 1 else _spectral(work.z, work.order, weights)
+        draw_row(rng, counts[b], work.theta[b], plan.n, work.z)
+        risk, _ = back_up_pair(p, outcomes, draws, plan.n, value, work.z, work.order)
         q[p] = min(q[p], risk + bonus)
     if drawn:  # after all Q, so that every pair has seen the same values
         greedy(work.q, value, policy)
@@ -82,41 +89,44 @@ def optimistic_update(
 @kernel
 def start_optimistic(known: Known, q: FloatArray, value: FloatArray, policy: IntArray) -> None:
     """Write the most that rewards in [0, 1] can be worth into Q [S, A] and V [S]."""
-    for p in range(known.source.size):
-        q.reshape(-1)[p] = 1.0 / (1.0 - known.discount) if known.source[p] >= 0 else -np.inf
+    source = known.outcomes.source
+    for p in range(source.size):
+        q.reshape(-1)[p] = 1.0 / (1.0 - known.outcomes.discount) if source[p] >= 0 else -np.inf
     greedy(q, value, policy)
 
 
 @dataclass(frozen=True)
 class OptimisticSettings:
-    """Settings of the paper's Algorithm 3: ``alpha``, ``delta``, the ``horizon`` T in steps, and a name for results.
+    """How an :class:`OptimisticVIAgent` explores: the settings of the paper's Algorithm 3.
 
-    Without a horizon, a simulation puts its own length.
+    alpha : risk level of CVaR.
+    delta : the probability that the guarantee may fail.
+    horizon : the number of steps T that it is for. A simulation puts its own length by default.
+    label : its name in results, by default one that says the settings.
+
+    >>> OptimisticSettings(alpha=0.5).label
+    'optimistic VI 0.5'
     """
 
     alpha: float = 0.0
     delta: float = 0.05
     horizon: int | None = None
-    name: str | None = None
+    label: str = ""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "alpha", risk_level(self.alpha))
         object.__setattr__(self, "delta", open_probability(self.delta, "delta"))
         if self.horizon is not None:
             object.__setattr__(self, "horizon", whole_number(self.horizon, "horizon"))
-
-    @property
-    def label(self) -> str:
-        """How results call it."""
-        return self.name if self.name is not None else f"optimistic VI {self.alpha:g}"
+        object.__setattr__(self, "label", str(self.label) or f"optimistic VI {self.alpha:g}")
 
     @property
     def most_draws(self) -> int:
         """The most draws taken at once."""
         return sample_size(self.alpha)
 
-    def plan(self, model: UncertainMDP) -> tuple[int, FloatArray, float]:
-        """Return the draws, the weights of the lowest and the bonus of a pair that was never visited."""
+    def plan(self, model: UncertainMDP) -> OptimisticPlan:
+        """Return what the kernels need for ``model``."""
         _check_rewards(model)
         if self.horizon is None:
             raise ParameterError("horizon must be given: the bonus needs the number of steps T")
@@ -124,18 +134,18 @@ class OptimisticSettings:
         states, pairs = model.n_states, model.n_states * model.n_actions
         evidence = math.log(4.0 * (n + 1) * states * pairs * self.horizon / self.delta)
         scale = 3.0 * model.discount / (1.0 - model.discount) * math.sqrt(0.5 * states**2 * evidence)
-        return n, CVaR(self.alpha).lowest_weights(n), scale
+        return OptimisticPlan(n, CVaR(self.alpha).lowest_weights(n), scale)
 
 
 def optimistic_vi(
-    alpha: float = 0.0, *, delta: float = 0.05, horizon: int | None = None, name: str | None = None
+    alpha: float = 0.0, *, delta: float = 0.05, horizon: int | None = None, label: str = ""
 ) -> OptimisticSettings:
     """Return the settings of the paper's Algorithm 3, for :func:`prudent.simulate`.
 
     >>> optimistic_vi(0.9).label
     'optimistic VI 0.9'
     """
-    return OptimisticSettings(alpha, delta, horizon, name)
+    return OptimisticSettings(alpha, delta, horizon, label)
 
 
 def _check_rewards(model: UncertainMDP) -> None:
@@ -155,8 +165,9 @@ def _check_rewards(model: UncertainMDP) -> None:
 class OptimisticVIAgent(TabularAgent):
     """Optimistic value iteration under a posterior, the paper's Algorithm 3: explores by a bonus, learns every step.
 
-    ``horizon`` is the number of steps T that the guarantee is for, ``delta`` the probability that it may fail; rewards
-    must lie in [0, 1]. ``prior``, ``seed`` and ``indices`` as for :class:`PosteriorSamplingAgent`.
+    ``horizon`` is the number of steps T that the guarantee is for, ``delta`` the probability that it may fail; see
+    :class:`OptimisticSettings`, or give one as ``settings``. Rewards must lie in [0, 1]. ``prior``, ``seed`` and
+    ``indices`` as for :class:`PosteriorSamplingAgent`.
 
     >>> model = UncertainMDP.direct([[0.0, 0.1], [1.0, 0.0]], discount=0.5)
     >>> agent = OptimisticVIAgent(model, alpha=0.9, horizon=1000, seed=1)
@@ -173,17 +184,21 @@ class OptimisticVIAgent(TabularAgent):
         model: UncertainMDP,
         alpha: float = 0.0,
         *,
-        horizon: int,
+        horizon: int | None = None,
         delta: float = 0.05,
+        settings: OptimisticSettings | None = None,
         prior: Any = 1.0,
         seed: Any = None,
         indices: bool = False,
     ) -> None:
+        given = OptimisticSettings(alpha, delta, horizon)
+        if settings is not None and given != OptimisticSettings():
+            raise ParameterError("give either settings or single ones such as alpha and horizon, and not both")
         super().__init__(model, prior, seed, indices)
-        self._settings = OptimisticSettings(alpha, delta, horizon)
+        self._settings = given if settings is None else settings
         self._plan = self._settings.plan(model)
         self._known = known_part(model)
-        self._work = work_space(model, self._plan[0])
+        self._work = work_space(model, self._plan.n)
         self._visits = np.zeros(model.n_states * model.n_actions, dtype=np.int64)
         self._value = np.empty(model.n_states)
         self._policy = np.empty(model.n_states, dtype=np.int64)
@@ -197,7 +212,7 @@ class OptimisticVIAgent(TabularAgent):
         """Refresh Q with the posterior before this transition, then count it; impossible ones change nothing."""
         row = self._read(state, action, next_state, outcome)
         optimistic_update(
-            self._rng, self._known, self._work, self._counts, self._visits, *self._plan, self._value, self._policy
+            self._rng, self._known, self._work, self._counts, self._visits, self._plan, self._value, self._policy
         )
         self._count(row)
         self._visits[row[0, 0] * self._model.n_actions + row[0, 1]] += 1
@@ -219,27 +234,18 @@ class OptimisticVIAgent(TabularAgent):
 
     @property
     def settings(self) -> OptimisticSettings:
-        """The settings."""
+        """How the agent explores."""
         return self._settings
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the whole state to ``path``, model and random stream included; see :class:`PosteriorSamplingAgent`."""
-        settings = self._settings
-        values = {"alpha": settings.alpha, "delta": settings.delta, "horizon": settings.horizon}
         finite_q = np.where(self._model.admissible, self._work.q, 0.0)
         arrays = {"visits": self._visits, "q": finite_q, "value": self._value, "policy": self._policy}
-        self._save(path, values, arrays)
+        self._save(path, {"settings": asdict(self._settings)}, arrays)
 
     @classmethod
     def _restored(cls, model: UncertainMDP, values: dict[str, Any], arrays: dict[str, Any]) -> Self:
-        agent = cls(
-            model,
-            values["alpha"],
-            horizon=values["horizon"],
-            delta=values["delta"],
-            seed=0,
-            indices=values["indices"],
-        )
+        agent = cls(model, settings=OptimisticSettings(**values["settings"]), seed=0, indices=values["indices"])
         agent._filled(agent._visits, arrays["visits"], "visits")
         agent._filled(agent._work.q, np.where(model.admissible, arrays["q"], -np.inf), "q")
         agent._filled(agent._value, arrays["value"], "value")

@@ -16,7 +16,7 @@ import math
 import os
 import warnings
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -24,11 +24,39 @@ import numpy as np
 from .._support.checks import FloatArray, IntArray, risk_level, whole_number
 from ..errors import ConvergenceWarning, ParameterError
 from ..models.uncertain import UncertainMDP
-from ..planning.compiled import known_part, refresh, work_space
-from ..risk import CVaR, ModifiedCVaR, RiskMeasure, WorstCase, sample_size
+from ..planning.compiled import Plan, known_part, refresh, work_space
+from ..risk import CVaR, Mean, MeanCVaR, ModifiedCVaR, RiskMeasure, VaR, WorstCase, sample_size
 from .tabular import TabularAgent
 
 __all__ = ["PosteriorSamplingAgent", "SamplingSettings", "brps_rl", "certainty_equivalence", "ts_rl", "worst_case"]
+
+
+ESTIMATORS = {"cvar": CVaR, "modified": ModifiedCVaR}
+
+
+@dataclass(frozen=True)
+class GivenWeights(RiskMeasure):
+    """The weights of the lowest of ``n`` draws: what is left of a measure of the user's own in a state file."""
+
+    n: int
+    lowest: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        weights = tuple(float(weight) for weight in self.lowest)
+        if not (0 < len(weights) <= whole_number(self.n, "n") and min(weights) >= 0.0 and max(weights) < math.inf):
+            raise ParameterError(f"lowest must be weights of at most {self.n} draws, got {self.lowest!r}")
+        object.__setattr__(self, "lowest", weights)
+
+    def _lowest(self, n: int) -> FloatArray:
+        if n != self.n:
+            raise ParameterError(f"these are weights of {self.n} draws, got {n}")
+        return np.array(self.lowest)
+
+
+# the measures that a state file can name
+MEASURES: dict[str, Any] = {
+    each.__name__: each for each in (CVaR, GivenWeights, Mean, MeanCVaR, ModifiedCVaR, VaR, WorstCase)
+}
 
 
 @dataclass(frozen=True)
@@ -38,9 +66,9 @@ class SamplingSettings:
     alpha : risk level of CVaR; or one level for each episode, of which the last also serves all later ones.
     draws : posterior draws n; None is the draw rule, ``"mean"`` puts the posterior mean in place of draws.
     risk : another measure of the draws instead of CVaR, e.g. ``MeanCVaR(0.9, weight=0.5)``.
-    modified : use the paper's modified estimator of CVaR.
+    estimator : of CVaR from draws, ``"cvar"`` or ``"modified"``, the paper's estimator for proofs.
     sweeps : so many sweeps of value iteration, as the paper does (100), instead of Newton.
-    name : how to call it in results.
+    label : its name in results, by default one that says the settings.
 
     >>> SamplingSettings(alpha=[0.9, 0.5]).label
     'BRPS-RL 0.9 to 0.5'
@@ -49,9 +77,9 @@ class SamplingSettings:
     alpha: float | tuple[float, ...] | None = None
     draws: int | str | None = None
     risk: RiskMeasure | None = None
-    modified: bool = False
+    estimator: str = "cvar"
     sweeps: int | None = None
-    name: str | None = None
+    label: str = ""
 
     def __post_init__(self) -> None:
         if self.alpha is not None and self.risk is not None:
@@ -67,36 +95,40 @@ class SamplingSettings:
                 raise ParameterError(f"draws must be a whole number, 'mean' or None, got {self.draws!r}")
         elif self.draws is not None:
             object.__setattr__(self, "draws", whole_number(self.draws, "draws"))
-        if self.modified and self.alpha is None:
-            raise ParameterError("modified is an estimator of CVaR; give a risk level alpha")
+        if self.estimator not in ESTIMATORS:
+            raise ParameterError(f"estimator must be one of {list(ESTIMATORS)}, got {self.estimator!r}")
+        if self.estimator != "cvar" and self.alpha is None:
+            raise ParameterError(f"estimator {self.estimator!r} is one of CVaR; give a risk level alpha")
         if self.sweeps is not None:
             object.__setattr__(self, "sweeps", whole_number(self.sweeps, "sweeps"))
         self.plan()  # raises if the draws do not suit the risk
+        object.__setattr__(self, "label", str(self.label) or self._label())
 
-    def plan(self) -> tuple[IntArray, FloatArray, IntArray]:
-        """Return for each episode (the last for all later) the draws [E], weights [E, M] and their numbers [E].
+    def plan(self) -> Plan:
+        """Return what the kernels need: for each episode the draws and the weights of the lowest.
 
         >>> brps_rl(0.9).plan()
-        (array([10]), array([[1.]]), array([1]))
+        Plan(n=array([10]), weights=array([[1.]]), lengths=array([1]), sweeps=0)
         """
+        sweeps = self.sweeps or 0
         if self.draws == "mean":
-            return np.zeros(1, np.int64), np.ones((1, 1)), np.ones(1, np.int64)
+            return Plan(np.zeros(1, np.int64), np.ones((1, 1)), np.ones(1, np.int64), sweeps)
         measures: list[RiskMeasure] = []
         if self.risk is not None:
             measures.append(self.risk)
         else:
-            measures += [(ModifiedCVaR if self.modified else CVaR)(level) for level in self._alphas]
+            measures += [ESTIMATORS[self.estimator](level) for level in self._alphas]
         n = [self._draws(measure) for measure in measures]
         rows = [measure.lowest_weights(size) for measure, size in zip(measures, n, strict=True)]
         weights = np.zeros((len(rows), max(row.size for row in rows)))
         for i, row in enumerate(rows):
             weights[i, : row.size] = row
-        return np.array(n, np.int64), weights, np.array([row.size for row in rows], np.int64)
+        return Plan(np.array(n, np.int64), weights, np.array([row.size for row in rows], np.int64), sweeps)
 
     @property
     def most_draws(self) -> int:
         """The most draws taken at once."""
-        return max(1, int(self.plan()[0].max()))
+        return max(1, int(self.plan().n.max()))
 
     @property
     def _alphas(self) -> tuple[float, ...]:
@@ -110,11 +142,7 @@ class SamplingSettings:
             raise ParameterError(f"draws must be given for {measure!r}: the draw rule is for a risk level")
         return sample_size(level)
 
-    @property
-    def label(self) -> str:
-        """How results call it."""
-        if self.name is not None:
-            return self.name
+    def _label(self) -> str:
         if self.draws == "mean":
             return "certainty equivalence"
         if self.risk is not None:
@@ -125,7 +153,30 @@ class SamplingSettings:
             label = "TS-RL" if self.alpha == 0.0 and self.draws in (None, 1) else label
         if self.draws is not None and label != "TS-RL":
             label += f", {self.draws} draws"
-        return label + ", modified" * self.modified + (f", {self.sweeps} sweeps" if self.sweeps else "")
+        if self.estimator != "cvar":
+            label += f", {self.estimator}"
+        return label + (f", {self.sweeps} sweeps" if self.sweeps else "")
+
+    def _saved(self) -> dict[str, Any]:
+        """Return the settings as JSON can hold them; see :meth:`_loaded`."""
+        values: dict[str, Any] = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        if self.risk is not None:
+            measure: Any = self.risk
+            if type(measure) not in MEASURES.values():  # a function, or a class of the user's own: keep its weights
+                n = 1 if self.draws == "mean" else self._draws(measure)
+                measure = GivenWeights(n, tuple(measure.lowest_weights(n).tolist()))
+                values["draws"] = self.draws or n
+            values["risk"] = {"measure": type(measure).__name__, **asdict(measure)}
+        return values
+
+    @classmethod
+    def _loaded(cls, values: dict[str, Any]) -> Self:
+        """Return what :meth:`_saved` wrote."""
+        risk = values["risk"]
+        if risk is not None:
+            parameters = dict(risk)
+            risk = MEASURES[parameters.pop("measure")](**parameters)
+        return cls(**values | {"risk": risk})
 
 
 def _levels(alpha: Any) -> float | tuple[float, ...]:
@@ -141,9 +192,9 @@ def brps_rl(
     alpha: float | Sequence[float],
     *,
     draws: int | None = None,
-    modified: bool = False,
+    estimator: str = "cvar",
     sweeps: int | None = None,
-    name: str | None = None,
+    label: str = "",
 ) -> SamplingSettings:
     """Return the settings of BRPS-RL, the paper's Algorithm 1, at risk level ``alpha``; see :class:`SamplingSettings`.
 
@@ -151,34 +202,34 @@ def brps_rl(
     ('BRPS-RL 0.99', 'TS-RL')
     """
     levels: Any = alpha
-    return SamplingSettings(alpha=levels, draws=draws, modified=modified, sweeps=sweeps, name=name)
+    return SamplingSettings(alpha=levels, draws=draws, estimator=estimator, sweeps=sweeps, label=label)
 
 
-def ts_rl(*, sweeps: int | None = None, name: str | None = None) -> SamplingSettings:
+def ts_rl(*, sweeps: int | None = None, label: str = "") -> SamplingSettings:
     """Return the settings of Thompson sampling for RL: one draw, no aversion to risk.
 
     >>> ts_rl() == brps_rl(0.0)
     True
     """
-    return SamplingSettings(alpha=0.0, sweeps=sweeps, name=name)
+    return SamplingSettings(alpha=0.0, sweeps=sweeps, label=label)
 
 
-def certainty_equivalence(*, name: str | None = None) -> SamplingSettings:
+def certainty_equivalence(*, label: str = "") -> SamplingSettings:
     """Return the settings that take the posterior mean for the truth.
 
     >>> certainty_equivalence().label
     'certainty equivalence'
     """
-    return SamplingSettings(draws="mean", name=name)
+    return SamplingSettings(draws="mean", label=label)
 
 
-def worst_case(draws: int, *, name: str | None = None) -> SamplingSettings:
+def worst_case(draws: int, *, label: str = "") -> SamplingSettings:
     """Return the settings that value every action by the lowest of ``draws`` posterior draws.
 
     >>> worst_case(20).label
     'WorstCase() of 20 draws'
     """
-    return SamplingSettings(risk=WorstCase(), draws=draws, name=name)
+    return SamplingSettings(risk=WorstCase(), draws=draws, label=label)
 
 
 class PosteriorSamplingAgent(TabularAgent):
@@ -187,7 +238,7 @@ class PosteriorSamplingAgent(TabularAgent):
     Parameters
     ----------
     model : what is known, an :class:`UncertainMDP`.
-    alpha, draws, risk, modified, sweeps : see :class:`SamplingSettings`; or give one as ``settings``.
+    alpha, draws, risk, estimator, sweeps : see :class:`SamplingSettings`; or give one as ``settings``.
     episode_length : decisions between refreshes of the policy; None: only when :meth:`refresh` is called.
     prior : Dirichlet counts [B, K] of the prior, or one count for every outcome.
     seed : a seed or a Generator, which the agent then owns.
@@ -210,7 +261,7 @@ class PosteriorSamplingAgent(TabularAgent):
         *,
         draws: int | str | None = None,
         risk: RiskMeasure | None = None,
-        modified: bool = False,
+        estimator: str = "cvar",
         sweeps: int | None = None,
         settings: SamplingSettings | None = None,
         episode_length: int | None = 10,
@@ -219,23 +270,17 @@ class PosteriorSamplingAgent(TabularAgent):
         indices: bool = False,
     ) -> None:
         levels: Any = alpha
-        given = SamplingSettings(levels, draws, risk, modified, sweeps)
+        given = SamplingSettings(levels, draws, risk, estimator, sweeps)
         if settings is not None and given != SamplingSettings():
             raise ParameterError("give either settings or single ones such as alpha and draws, and not both")
         super().__init__(model, prior, seed, indices)
-        chosen = given if settings is None else settings
-        self._settings: SamplingSettings | None = chosen
+        self._settings = given if settings is None else settings
         self._length = None if episode_length is None else whole_number(episode_length, "episode_length")
-        self._begin(*chosen.plan(), chosen.sweeps or 0)
-
-    def _begin(self, n: IntArray, weights: FloatArray, lengths: IntArray, sweeps: int) -> None:
-        model = self._model
-        self._plan = n, weights, lengths
-        self._sweeps = sweeps
+        self._plan = self._settings.plan()
         self._known = known_part(model)
-        self._work = work_space(model, max(1, int(n.max())))
+        self._work = work_space(model, self._settings.most_draws)
         self._value = np.zeros(model.n_states)
-        self._policy = np.zeros(model.n_states, dtype=np.int64)
+        self._policy: IntArray = np.argmax(model.admissible, axis=1)  # until the first refresh
         self._choices: list[Any] = []  # the policy by what act returns; empty before the first refresh
         self._episode = -1
         self._steps_left: float = 0
@@ -269,18 +314,8 @@ class PosteriorSamplingAgent(TabularAgent):
     def refresh(self) -> None:
         """Start an episode now: draw from the posterior and solve for a policy."""
         episode = self._episode + 1
-        n, weights, lengths = self._plan
-        e = min(episode, n.size - 1)
         converged = refresh(
-            self._rng,
-            self._known,
-            self._work,
-            self._counts,
-            n[e],
-            weights[e, : lengths[e]],
-            self._sweeps,
-            self._value,
-            self._policy,
+            self._rng, self._known, self._work, self._counts, self._plan, episode, self._value, self._policy
         )
         if not converged:
             warnings.warn(
@@ -291,8 +326,8 @@ class PosteriorSamplingAgent(TabularAgent):
         self._choices = [self._action_of[a] for a in self._policy.tolist()]
 
     @property
-    def settings(self) -> SamplingSettings | None:
-        """The settings; None for an agent from a file, which keeps draws and weights only."""
+    def settings(self) -> SamplingSettings:
+        """How the agent turns its posterior into a policy; an agent from a file remembers it."""
         return self._settings
 
     @property
@@ -325,28 +360,19 @@ class PosteriorSamplingAgent(TabularAgent):
         >>> bool((again.value == agent.value).all())
         True
         """
-        n, weights, lengths = self._plan
-        left = -1 if math.isinf(self._steps_left) else int(self._steps_left)
-        values = {"sweeps": self._sweeps, "episode_length": self._length, "episode": self._episode, "steps_left": left}
-        arrays = {
-            "draws": n,
-            "weights": weights,
-            "lengths": lengths,
-            "value": self._value,
-            "policy": self._policy,
+        values = {
+            "settings": self._settings._saved(),
+            "episode_length": self._length,
+            "episode": self._episode,
+            "steps_left": -1 if math.isinf(self._steps_left) else int(self._steps_left),
         }
-        self._save(path, values, arrays)
+        self._save(path, values, {"value": self._value, "policy": self._policy})
 
     @classmethod
     def _restored(cls, model: UncertainMDP, values: dict[str, Any], arrays: dict[str, Any]) -> Self:
-        agent = cls(model, episode_length=values["episode_length"], seed=0, indices=values["indices"])
-        n, weights, lengths = (arrays[name] for name in ("draws", "weights", "lengths"))
-        if not (n.ndim == lengths.ndim == 1 and weights.ndim == 2 and len(weights) == n.size == lengths.size > 0):
-            raise ValueError(f"draws {n.shape}, weights {weights.shape} and lengths {lengths.shape} do not agree")
-        if n.min() < 0 or lengths.min() < 1 or (lengths > np.minimum(np.maximum(n, 1), weights.shape[1])).any():
-            raise ValueError("the numbers of draws or weights are out of range")
-        agent._settings = None
-        agent._begin(n, weights, lengths, whole_number(values["sweeps"], "sweeps", 0))
+        settings = SamplingSettings._loaded(values["settings"])
+        length, indices = values["episode_length"], values["indices"]
+        agent = cls(model, settings=settings, episode_length=length, seed=0, indices=indices)
         agent._filled(agent._value, arrays["value"], "value")
         agent._filled(agent._policy, arrays["policy"], "policy")
         agent._model.policy_indices(agent._policy)
@@ -358,5 +384,4 @@ class PosteriorSamplingAgent(TabularAgent):
         return agent
 
     def __repr__(self) -> str:
-        how = "from a file" if self._settings is None else self._settings.label
-        return f"PosteriorSamplingAgent({how}, {self._model!r}, episode {self._episode})"
+        return f"PosteriorSamplingAgent({self._settings.label}, {self._model!r}, episode {self._episode})"

@@ -22,7 +22,7 @@ __all__ = ["TabularAgent"]
 class TabularAgent:
     """Counts what it is shown about one :class:`UncertainMDP`. Subclasses decide."""
 
-    _version: ClassVar[int] = 1
+    _version: ClassVar[int] = 2
     load = Load()
 
     def __init__(self, model: UncertainMDP, prior: Any, seed: Any, indices: bool) -> None:
@@ -35,7 +35,7 @@ class TabularAgent:
         start = model.prior(prior) if np.ndim(prior) == 0 else model.count([], prior)
         self._posterior = DirichletPosterior(start)  # which sees that no source has only zeros
         self._counts: FloatArray = self._posterior.counts  # [B, K]
-        self._rng = generator(seed)
+        self._rng = generator(seed, "seed")
         self._action_of = list(self._reader.actions.names or range(model.n_actions))
 
     @property

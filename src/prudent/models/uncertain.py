@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy import sparse
 
 from .._support.checks import (
     BoolArray,
@@ -32,6 +31,7 @@ from .._support.checks import (
 from .._support.labels import Labels, Names
 from ..errors import ModelError, ParameterError, PosteriorError, PrudentError
 from .builders import own_sources, packed, row_numbers, uncertain_direct, uncertain_dynamics, uncertain_table
+from .expected import expected_model
 from .frame import TabularModel, plural
 from .known import MDP
 from .logs import LogReader, add_log, cumulative_rows, walk
@@ -277,13 +277,11 @@ class UncertainMDP(TabularModel):
         >>> UncertainMDP.direct([[1.0], [0.0]], discount=0.5).mdp([[0.25, 0.75], [1.0, 0.0]]).dense()[0]
         array([[0.25, 0.75]])
         """
-        drawn = self._distributions(theta)[self.source]  # [S, A, K]
-        exists = self.next_state >= 0
-        ends = np.cumsum(np.count_nonzero(exists, axis=2))  # of the rows of the matrix
-        rows = (drawn[exists], self.next_state[exists], np.concatenate(([0], ends)))
+        probabilities = self._distributions(theta)
+        transition, reward = expected_model(self.source, self.next_state, self.reward, probabilities)
         return MDP(
-            sparse.csr_array(rows, shape=(self.source.size, self.n_states)),
-            np.einsum("sak,sak->sa", drawn, self.reward),
+            transition,
+            reward,
             self.discount,
             admissible=self.admissible,
             states=self.states,

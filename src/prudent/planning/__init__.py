@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from .brmdp import BayesianRiskMDP
-from .solver import Solution, evaluate, solve
+from .solver import Solution, SolverOptions, evaluate, solve
 
-__all__ = ["BayesianRiskMDP", "Solution", "evaluate", "solve"]
+__all__ = ["BayesianRiskMDP", "Solution", "SolverOptions", "evaluate", "solve"]

@@ -1,8 +1,8 @@
 """Planning inside compiled loops: draw a posterior and solve its sampled model, thousands of times a second.
 
 The Bellman code is that of :mod:`prudent.planning.operators`, called pair by pair. What is added here is a Newton
-solver for small models that lives inside compiled loops. Agents and the simulator call the same kernels, so both turn
-the same generators into the same decisions.
+solver that lives inside compiled loops: no certificate, no Python between the steps. Agents and the simulator call the
+same kernels, so both turn the same generators into the same decisions.
 
 **Draws that cannot matter.** If the risk is the lowest draw (CVaR by the draw rule with whole 1/(1 - alpha), the
 worst case), only the corners of the convex hull of a source's draws can ever be the lowest, whatever the
@@ -23,18 +23,15 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from .._numerics import krylov
 from .._numerics.compile import kernel
-from .._numerics.dirichlet_draws import _draw_row
-from .._numerics.krylov import chain_values
-from .._numerics.order_statistics import _spectral, weighted_draws
+from .._numerics.dirichlet_draws import draw_row
+from .._numerics.krylov import Chain, chain_values
 from .._support.checks import FloatArray, IntArray
 from ..models.uncertain import UncertainMDP
-from .operators import EPS, _draws_of_pair, greedy
+from .operators import EPS, Draws, Outcomes, back_up_pair, greedy, tail_of_pair
 
-__all__ = ["Known", "Work", "known_part", "refresh", "work_space"]
-
-
-DENSE = 300  # chains of up to this many states are solved by elimination
+__all__ = ["Known", "Plan", "Work", "keep_corners", "known_part", "refresh", "solve_chain", "work_space"]
 
 
 TOLERANCE = 1e-10  # of the values, in units of the largest reward
@@ -43,22 +40,25 @@ TOLERANCE = 1e-10  # of the values, in units of the largest reward
 CAP = 1_000  # backups in one solve
 
 
-KRYLOV_CAP = 2_000
-
-
 class Known(NamedTuple):
     """The known part of a model, as the kernels want it."""
 
-    source: IntArray  # [P], -1 where inadmissible
-    next_state: npt.NDArray[np.int32]  # [P, K]
-    reward: FloatArray  # [P, K]
+    outcomes: Outcomes
     twin: IntArray  # [P] the first pair with the same source, next states and rewards
-    outcomes: IntArray  # [B, 3] the first three outcomes of a source
+    first: IntArray  # [B, 3] the first three outcomes of a source
     sizes: IntArray  # [B] how many outcomes it has
-    source_of: IntArray  # [S, A], the same as source
-    next_of: npt.NDArray[np.int32]  # [S, A, K], the same as next_state
-    discount: float
-    tolerance: float
+    source: IntArray  # [S, A], that of the outcomes
+    next_state: npt.NDArray[np.int32]  # [S, A, K], likewise
+    tolerance: float  # of the values
+
+
+class Plan(NamedTuple):
+    """How many draws to take in each of E episodes and how to weigh them; the last entry serves all later episodes."""
+
+    n: IntArray  # [E] draws; 0 puts the posterior mean in their place
+    weights: FloatArray  # [E, M] of the lowest draws
+    lengths: IntArray  # [E] how many of the weights count
+    sweeps: int  # of value iteration; 0: Newton
 
 
 class Work(NamedTuple):
@@ -79,31 +79,23 @@ class Work(NamedTuple):
 
 def known_part(model: UncertainMDP) -> Known:
     """Return the arrays of ``model``."""
-    pairs = model.source.size
-    next_state = model.next_state.reshape(pairs, -1)
-    reward = model.reward.reshape(pairs, -1)
+    outcomes = Outcomes.of(model)
     seen: dict[bytes, int] = {}
-    twin = np.array(
-        [
-            seen.setdefault(model.source.flat[p].tobytes() + next_state[p].tobytes() + reward[p].tobytes(), p)
-            for p in range(pairs)
-        ]
-    )
-    outcomes = np.zeros((model.n_sources, 3), dtype=np.int64)
+    parts = zip(outcomes.source, outcomes.next_state, outcomes.reward, strict=True)
+    keys = (source.tobytes() + next_state.tobytes() + reward.tobytes() for source, next_state, reward in parts)
+    twin = np.array([seen.setdefault(key, p) for p, key in enumerate(keys)])
+    first = np.zeros((model.n_sources, 3), dtype=np.int64)
     for b, mask in enumerate(model.outcome_mask):
-        first = np.flatnonzero(mask)[:3]
-        outcomes[b, : first.size] = first
-    biggest = float(abs(reward).max())
+        some = np.flatnonzero(mask)[:3]
+        first[b, : some.size] = some
+    biggest = float(abs(model.reward).max())
     return Known(
-        source=model.source.reshape(-1),
-        next_state=next_state,
-        reward=reward,
-        twin=twin,
         outcomes=outcomes,
+        twin=twin,
+        first=first,
         sizes=np.count_nonzero(model.outcome_mask, axis=1),
-        source_of=model.source,
-        next_of=model.next_state,
-        discount=model.discount,
+        source=model.source,
+        next_state=model.next_state,
         # below the second number rounding alone keeps the bounds apart
         tolerance=biggest * max(TOLERANCE, 16.0 * EPS * model.n_outcomes / (1.0 - model.discount) ** 2),
     )
@@ -111,7 +103,7 @@ def known_part(model: UncertainMDP) -> Known:
 
 def work_space(model: UncertainMDP, draws: int) -> Work:
     """Return arrays to work in with up to ``draws`` posterior draws."""
-    n_states, dense = model.n_states, model.n_states <= DENSE
+    n_states, dense = model.n_states, model.n_states <= krylov.DENSE
     return Work(
         theta=np.zeros((model.n_sources, model.n_outcomes, draws)),
         kept=np.zeros(model.n_sources, dtype=np.int64),
@@ -141,7 +133,7 @@ def _keep(theta: FloatArray, n: int, order: IntArray) -> int:
 
 
 @kernel
-def _keep_corners(theta: FloatArray, n: int, size: int, outcomes: IntArray, order: IntArray) -> int:
+def keep_corners(theta: FloatArray, n: int, size: int, outcomes: IntArray, order: IntArray) -> int:
     """Keep the draws of one source that can be the lowest for some values of its outcomes; return how many.
 
     For two outcomes these are the extremes, for three the corners of a polygon (found by wrapping it). With more
@@ -197,19 +189,17 @@ def _keep_mean(theta: FloatArray, n: int) -> int:
 
 
 @kernel
-def _back_up(known: Known, work: Work, weights: FloatArray, value: FloatArray, policy: IntArray) -> tuple[float, float]:
+def _back_up(known: Known, work: Work, draws: Draws, value: FloatArray, policy: IntArray) -> tuple[float, float]:
     """Write Q, TV and the greedy policy at V into work.q, work.swept and ``policy``; return the extremes of TV - V."""
-    q = work.q.reshape(-1)
+    q, outcomes = work.q.reshape(-1), known.outcomes
     for p in range(q.size):
-        b = known.source[p]
+        b = outcomes.source[p]
         if b < 0:
             continue
         if known.twin[p] < p:
             q[p] = q[known.twin[p]]
             continue
-        z = work.z[: work.kept[b]]
-        _draws_of_pair(p, known.source, known.next_state, known.reward, known.discount, work.theta, work.none, value, z)
-        q[p] = z[0] if z.size == 1 else _spectral(z, work.order[: z.size], weights)
+        q[p], _ = back_up_pair(p, outcomes, draws, work.kept[b], value, work.z, work.order)
     greedy(work.q, work.swept, policy)
     low, high = np.inf, -np.inf
     for s in range(value.size):
@@ -219,31 +209,28 @@ def _back_up(known: Known, work: Work, weights: FloatArray, value: FloatArray, p
 
 
 @kernel
-def _tail_rows(known: Known, work: Work, weights: FloatArray, value: FloatArray, policy: IntArray) -> None:
+def _tail_rows(known: Known, work: Work, draws: Draws, value: FloatArray, policy: IntArray) -> None:
     """Write the tail probabilities of the outcomes under ``policy`` at ``value`` into work.rows."""
-    n_actions = work.q.shape[1]
+    n_actions, outcomes = work.q.shape[1], known.outcomes
     for s in range(value.size):
         p = s * n_actions + policy[s]
-        b = known.source[p]
-        z = work.z[: work.kept[b]]
-        if z.size == 1:
-            for k in range(work.rows.shape[1]):
-                work.rows[s, k] = work.theta[b, k, 0]
-            continue
-        _draws_of_pair(p, known.source, known.next_state, known.reward, known.discount, work.theta, work.none, value, z)
-        _spectral(z, work.order[: z.size], weights)
-        for k in range(work.rows.shape[1]):
-            work.rows[s, k] = weighted_draws(work.theta[b, k], work.order, weights)
+        n = work.kept[outcomes.source[p]]
+        tail_of_pair(p, outcomes, draws, n, value, work.z, work.order, work.rows[s])
 
 
 @kernel
-def _solve_chain(known: Known, work: Work, policy: IntArray, x: FloatArray) -> None:
-    """Write into ``x`` the values of the chain that follows ``policy`` with outcome probabilities work.rows."""
+def solve_chain(known: Known, work: Work, policy: IntArray, x: FloatArray) -> None:
+    """Write into ``x`` the values of the chain that follows ``policy`` with outcome probabilities work.rows.
+
+    The certified solver calls LAPACK for the same system. Here elimination is written out: chains are small, and a call
+    that allocates and pivots would take longer than the work itself.
+    """
     n, n_actions = policy.size, work.q.shape[1]
     n_outcomes = work.rows.shape[1]
     if work.matrix.size == 0:
         _solve_large_chain(known, work, policy, x)
         return
+    outcomes = known.outcomes
     a = work.matrix
     for s in range(n):
         p = s * n_actions + policy[s]
@@ -251,10 +238,10 @@ def _solve_chain(known: Known, work: Work, policy: IntArray, x: FloatArray) -> N
         a[s, s] = 1.0
         x[s] = 0.0
         for k in range(n_outcomes):
-            target = known.next_state[p, k]
+            target = outcomes.next_state[p, k]
             if target >= 0:
-                a[s, target] -= known.discount * work.rows[s, k]
-                x[s] += work.rows[s, k] * known.reward[p, k]
+                a[s, target] -= outcomes.discount * work.rows[s, k]
+                x[s] += work.rows[s, k] * outcomes.reward[p, k]
     # The matrix is diagonally dominant by rows, so elimination needs no pivots.
     for i in range(n):
         pivot = 1.0 / a[i, i]
@@ -275,24 +262,27 @@ def _solve_chain(known: Known, work: Work, policy: IntArray, x: FloatArray) -> N
 def _solve_large_chain(known: Known, work: Work, policy: IntArray, x: FloatArray) -> None:
     n, n_actions = policy.size, work.q.shape[1]
     n_outcomes = work.rows.shape[1]
+    outcomes = known.outcomes
     indices = np.zeros(n * n_outcomes, np.int32)
     gain = np.zeros(n)
     for s in range(n):
         p = s * n_actions + policy[s]
         for k in range(n_outcomes):
-            indices[s * n_outcomes + k] = max(known.next_state[p, k], 0)  # absent outcomes have weight zero
-            gain[s] += work.rows[s, k] * known.reward[p, k]
+            indices[s * n_outcomes + k] = max(outcomes.next_state[p, k], 0)  # absent outcomes have weight zero
+            gain[s] += work.rows[s, k] * outcomes.reward[p, k]
     indptr = np.arange(0, n * n_outcomes + 1, n_outcomes)
-    target = 0.1 * known.tolerance * (1.0 - known.discount)
+    target = 0.1 * known.tolerance * (1.0 - outcomes.discount)
     x[:] = work.swept
-    chain_values(indptr, indices, work.rows.reshape(-1), gain, known.discount, x, target, False, KRYLOV_CAP)
+    chain = Chain(indptr, indices, work.rows.reshape(-1), gain)
+    chain_values(chain, outcomes.discount, x, target, False, krylov.CAP)
 
 
 @kernel
-def _solve(known: Known, work: Work, weights: FloatArray, value: FloatArray, policy: IntArray) -> bool:
-    """Improve ``value`` [S] to the fixed point for the draws in ``work``, and ``policy`` [S] to its greedy actions."""
-    reach = known.discount / (1.0 - known.discount)
-    low, high = _back_up(known, work, weights, value, policy)
+def _solve(known: Known, work: Work, draws: Draws, value: FloatArray, policy: IntArray) -> bool:
+    """Improve ``value`` [S] to the fixed point for ``draws``, and ``policy`` [S] to its greedy actions."""
+    discount = known.outcomes.discount
+    reach = discount / (1.0 - discount)
+    low, high = _back_up(known, work, draws, value, policy)
     for _ in range(CAP):
         middle = 0.5 * reach * (low + high)
         if 0.5 * reach * (high - low) <= known.tolerance:
@@ -301,13 +291,13 @@ def _solve(known: Known, work: Work, weights: FloatArray, value: FloatArray, pol
         width = high - low
         for s in range(value.size):
             work.safe[s] = work.swept[s] + middle
-        _tail_rows(known, work, weights, value, policy)
-        _solve_chain(known, work, policy, work.trial)
+        _tail_rows(known, work, draws, value, policy)
+        solve_chain(known, work, policy, work.trial)
         value[:] = work.trial
-        low, high = _back_up(known, work, weights, value, policy)
-        if not high - low <= known.discount * width:
+        low, high = _back_up(known, work, draws, value, policy)
+        if not high - low <= discount * width:
             value[:] = work.safe
-            low, high = _back_up(known, work, weights, value, policy)
+            low, high = _back_up(known, work, draws, value, policy)
     value[:] = work.swept
     return False
 
@@ -318,13 +308,14 @@ def refresh(
     known: Known,
     work: Work,
     counts: FloatArray,  # [B, K]
-    n: int,  # draws; 0 puts the posterior mean in their place
-    weights: FloatArray,  # of the lowest draws
-    sweeps: int,  # 0: Newton
+    plan: Plan,
+    episode: int,
     value: FloatArray,  # [S] first guess, then the values
     policy: IntArray,  # [S]
 ) -> bool:
     """Draw models and solve them for a policy (Algorithm 1, one episode); return whether the solver converged."""
+    e = min(episode, plan.n.size - 1)
+    n, weights = plan.n[e], plan.weights[e, : plan.lengths[e]]
     for b in range(counts.shape[0]):
         work.kept[b] = max(n, 1)
         if n == 0:
@@ -332,16 +323,17 @@ def refresh(
             for k in range(counts.shape[1]):
                 work.theta[b, k, 0] = counts[b, k] / total
             continue
-        _draw_row(rng, counts[b], work.theta[b], n, work.z)
-        if sweeps == 0 and n > 1:
+        draw_row(rng, counts[b], work.theta[b], n, work.z)
+        if plan.sweeps == 0 and n > 1:
             if weights.size == 1:
-                work.kept[b] = _keep_corners(work.theta[b], n, known.sizes[b], known.outcomes[b], work.order)
+                work.kept[b] = keep_corners(work.theta[b], n, known.sizes[b], known.first[b], work.order)
             elif weights.size == n and weights.min() == weights.max():
                 work.kept[b] = _keep_mean(work.theta[b], n)
-    if sweeps == 0:
-        return _solve(known, work, weights, value, policy)
+    draws = Draws(work.theta, work.none, weights, False)
+    if plan.sweeps == 0:
+        return _solve(known, work, draws, value, policy)
     value[:] = 0.0
-    for _ in range(sweeps):
-        _back_up(known, work, weights, value, policy)
+    for _ in range(plan.sweeps):
+        _back_up(known, work, draws, value, policy)
         value[:] = work.swept
     return True

@@ -28,55 +28,119 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from .._numerics.compile import kernel, over_rows
+from .._numerics.compile import inlined, kernel, over_rows
 from .._numerics.dirichlet_tail import tail_of_row
-from .._numerics.order_statistics import _spectral, weighted_draws
+from .._numerics.krylov import Chain
+from .._numerics.order_statistics import spectral, weighted_draws
 from .._support.checks import FloatArray, IntArray
+from ..models.expected import expected_model
+from ..models.uncertain import UncertainMDP
 from ..risk import RiskMeasure
 
-__all__ = ["Chain", "ExactOperator", "ExpectedOperator", "Operator", "SampledOperator", "greedy", "keep_close"]
+__all__ = [
+    "Draws",
+    "ExactOperator",
+    "ExpectedOperator",
+    "Operator",
+    "Outcomes",
+    "SampledOperator",
+    "back_up_pair",
+    "greedy",
+    "keep_close",
+    "tail_of_pair",
+]
 
 
 EPS = float(np.finfo(np.float64).eps)
 
 
-class Chain(NamedTuple):
-    """A Markov chain with rewards, its transition matrix in CSR form (entries of one row may repeat a column)."""
-
-    indptr: npt.NDArray[np.int64]
-    indices: npt.NDArray[np.int32]
-    data: FloatArray
-    reward: FloatArray  # [S]
-
-    def dense(self) -> FloatArray:
-        """Return the transition matrix [S, S]."""
-        matrix = np.zeros((self.reward.size, self.reward.size))
-        _fill(self.indptr, self.indices, self.data, matrix)
-        return matrix
+# -- one pair ----------------------------------------------------------------------------------------------
 
 
-@kernel
-def _fill(indptr, indices, data, matrix):
-    for s in range(matrix.shape[0]):
-        for j in range(indptr[s], indptr[s + 1]):
-            matrix[s, indices[j]] += data[j]
+class Outcomes(NamedTuple):
+    """Where the outcomes of every pair lead and what they earn: the known part of an uncertain model."""
+
+    source: IntArray  # [S*A], -1 where inadmissible
+    next_state: npt.NDArray[np.int32]  # [S*A, K], -1 where there is no such outcome
+    reward: FloatArray  # [S*A, K]
+    discount: float
+
+    @classmethod
+    def of(cls, model: UncertainMDP) -> Outcomes:
+        """Return the outcomes of ``model``."""
+        shape = (model.source.size, model.n_outcomes)
+        return cls(
+            model.source.reshape(-1), model.next_state.reshape(shape), model.reward.reshape(shape), model.discount
+        )
 
 
-@kernel
-def _rows_of(indptr, indices, data, rows):
-    """Return the given rows of a CSR matrix, packed: repeated products then stay in cache."""
-    start = np.zeros(rows.size + 1, np.int64)
-    for i in range(rows.size):
-        start[i + 1] = start[i] + indptr[rows[i] + 1] - indptr[rows[i]]
-    columns = np.empty(start[-1], np.int32)
-    entries = np.empty(start[-1])
-    to = np.uint64(0)
-    for i in range(rows.size):
-        for j in range(np.uint64(indptr[rows[i]]), np.uint64(indptr[rows[i] + 1])):
-            columns[to] = indices[j]
-            entries[to] = data[j]
-            to += np.uint64(1)
-    return start, columns, entries
+class Draws(NamedTuple):
+    """Posterior draws and the risk measure that weighs them."""
+
+    theta: FloatArray  # [B, K, N]: draws last, so that the sum over outcomes runs over contiguous memory
+    rewards: FloatArray  # [S*A, N] added to the rewards of the model, or [0, 0]
+    weights: FloatArray  # [M] of the lowest draws in ascending order
+    is_mean: bool  # whether the weights are all equal, so that order does not matter
+
+
+@inlined
+def _draws_of_pair(p, outcomes, draws, n, value, z):
+    """Write the numbers Z_1, ..., Z_n of pair p at ``value`` into z; return the largest outcome value in size."""
+    biggest = 0.0
+    if draws.rewards.size:
+        for i in range(n):
+            z[i] = draws.rewards[p, i]
+            biggest = max(biggest, abs(z[i]))
+    else:
+        for i in range(n):
+            z[i] = 0.0
+    extra = biggest
+    rows = draws.theta[outcomes.source[p]]
+    for k in range(outcomes.next_state.shape[1]):
+        if outcomes.next_state[p, k] >= 0:
+            y = outcomes.reward[p, k] + outcomes.discount * value[outcomes.next_state[p, k]]
+            biggest = max(biggest, abs(y) + extra)
+            row = rows[k]
+            for i in range(n):
+                z[i] += row[i] * y
+    return biggest
+
+
+@inlined
+def back_up_pair(p, outcomes, draws, n, value, z, order):
+    """Return Q of pair p at ``value``, and the largest outcome value in size.
+
+    Of the draws the first ``n`` count; a single one stands for all. z and order are scratch for as many.
+    """
+    biggest = _draws_of_pair(p, outcomes, draws, n, value, z)
+    if n == 1:
+        return z[0], biggest
+    return z[:n].mean() if draws.is_mean else spectral(z[:n], order[:n], draws.weights), biggest
+
+
+@inlined
+def tail_of_pair(p, outcomes, draws, n, value, z, order, means):
+    """Write the gradient of :func:`back_up_pair` into ``means`` [K]; return the reward drawn with it.
+
+    These are the outcome probabilities, and the mean reward, of the draws in the tail at ``value``.
+    """
+    rows = draws.theta[outcomes.source[p]]
+    if n == 1:
+        for k in range(means.size):
+            means[k] = rows[k, 0]
+        return draws.rewards[p, 0] if draws.rewards.size else 0.0
+    if draws.is_mean:
+        for i in range(n):
+            order[i] = i
+    else:
+        _draws_of_pair(p, outcomes, draws, n, value, z)
+        spectral(z[:n], order[:n], draws.weights)
+    for k in range(means.size):
+        means[k] = weighted_draws(rows[k], order, draws.weights)
+    return weighted_draws(draws.rewards[p], order, draws.weights) if draws.rewards.size else 0.0
+
+
+# -- all pairs ---------------------------------------------------------------------------------------------
 
 
 class Operator(ABC):
@@ -93,10 +157,7 @@ class Operator(ABC):
 
     @abstractmethod
     def linearise(self, value: FloatArray, pairs: IntArray) -> Chain:
-        """Return the chain that follows ``pairs`` [S] and touches the operator at ``value``.
-
-        Must be called after ``backup`` at the same ``value`` for a superset of ``pairs``.
-        """
+        """Return the chain that follows ``pairs`` [S] and touches the operator at ``value``."""
 
 
 class ExpectedOperator(Operator):
@@ -106,44 +167,46 @@ class ExpectedOperator(Operator):
         """``transition`` (S*A) x S in CSR with 32-bit or 64-bit indices, ``reward`` [S, A]."""
         self.n_states, self.n_actions = reward.shape
         self.discount = discount
-        self._rows = (transition.indptr, transition.indices, transition.data)
-        self._reward = reward.reshape(-1)
+        # a "chain" with a row for each pair
+        self._rows = Chain(transition.indptr, transition.indices, transition.data, reward.reshape(-1))
         self._longest = int(np.diff(transition.indptr).max(initial=0))
 
     @classmethod
-    def of_outcomes(
-        cls,
-        source: IntArray,
-        next_state: npt.NDArray[np.int32],
-        reward: FloatArray,
-        discount: float,
-        theta: FloatArray,
-    ) -> ExpectedOperator:
+    def of_outcomes(cls, model: UncertainMDP, theta: FloatArray) -> ExpectedOperator:
         """Return the operator of an uncertain model whose outcome probabilities are ``theta`` [B, K]."""
-        n_states, n_actions, n_outcomes = next_state.shape
-        weights = np.where(source[..., np.newaxis] >= 0, theta[source], 0.0)  # [S, A, K]
-        entries = np.flatnonzero(weights.reshape(-1) > 0.0)
-        kept = np.bincount(entries // n_outcomes, minlength=n_states * n_actions)
-        indptr = np.concatenate(([0], np.cumsum(kept))).astype(np.int32)
-        matrix = sparse.csr_array(
-            (weights.reshape(-1)[entries], next_state.reshape(-1)[entries], indptr),
-            shape=(n_states * n_actions, n_states),
-        )
-        return cls(matrix, np.einsum("sak,sak->sa", weights, reward), discount)
+        return cls(*expected_model(model.source, model.next_state, model.reward, theta), model.discount)
 
     def backup(self, value: FloatArray, pairs: IntArray, q: FloatArray) -> float:
         """See :meth:`Operator.backup`."""
-        biggest = _expected(*self._rows, self._reward, self.discount, value, pairs, q)
+        biggest = _expected(self._rows, self.discount, value, pairs, q)
         return (self._longest + 3) * EPS * biggest
 
     def linearise(self, value: FloatArray, pairs: IntArray) -> Chain:
         """See :meth:`Operator.linearise`; the operator of a policy is linear, so ``value`` does not matter."""
-        indptr, indices, data = _rows_of(*self._rows, pairs)
-        return Chain(indptr, indices, data, self._reward[pairs])
+        return _rows_of(self._rows, pairs)
 
 
 @kernel
-def _expected(indptr, indices, data, reward, discount, value, pairs, q):
+def _rows_of(chain, rows):
+    """Return the given rows of a chain, packed: repeated products then stay in cache."""
+    indptr = chain.indptr
+    start = np.zeros(rows.size + 1, np.int64)
+    for i in range(rows.size):
+        start[i + 1] = start[i] + indptr[rows[i] + 1] - indptr[rows[i]]
+    columns = np.empty(start[-1], np.int32)
+    entries = np.empty(start[-1])
+    to = np.uint64(0)
+    for i in range(rows.size):
+        for j in range(np.uint64(indptr[rows[i]]), np.uint64(indptr[rows[i] + 1])):
+            columns[to] = chain.indices[j]
+            entries[to] = chain.data[j]
+            to += np.uint64(1)
+    return Chain(start, columns, entries, chain.reward[rows])
+
+
+@kernel
+def _expected(rows, discount, value, pairs, q):
+    indptr, indices, data, reward = rows
     top = 0.0
     for s in range(value.size):
         top = max(top, abs(value[s]))
@@ -161,24 +224,16 @@ def _expected(indptr, indices, data, reward, discount, value, pairs, q):
 class _OutcomeOperator(Operator):
     """What the sampled and the exact operator share: outcomes with known consequences, unknown probabilities."""
 
-    def __init__(
-        self, source: IntArray, next_state: npt.NDArray[np.int32], reward: FloatArray, discount: float
-    ) -> None:
-        """``source`` [S, A], ``next_state`` and ``reward`` [S, A, K]; a next state of -1: no such outcome."""
-        self.n_states, self.n_actions, self.n_outcomes = next_state.shape
-        self.discount = discount
-        self._model = (
-            source.reshape(-1),
-            next_state.reshape(-1, self.n_outcomes),
-            reward.reshape(-1, self.n_outcomes),
-        )
+    def __init__(self, model: UncertainMDP) -> None:
+        self.n_states, self.n_actions, self.n_outcomes = model.next_state.shape
+        self.discount = model.discount
+        self._outcomes = Outcomes.of(model)
 
     def _chain(self, weights: FloatArray, pairs: IntArray, extra_reward: FloatArray | float = 0.0) -> Chain:
         """Return the chain in which pair i has outcome probabilities ``weights[i]`` [S, K]."""
-        _, next_state, reward = self._model
-        targets = np.maximum(next_state[pairs], 0)  # absent outcomes have weight zero
+        targets = np.maximum(self._outcomes.next_state[pairs], 0)  # absent outcomes have weight zero
         indptr = np.arange(0, targets.size + 1, self.n_outcomes)
-        gain = np.einsum("ik,ik->i", weights, reward[pairs]) + extra_reward
+        gain = np.einsum("ik,ik->i", weights, self._outcomes.reward[pairs]) + extra_reward
         return Chain(indptr, targets.reshape(-1), weights.reshape(-1), gain)
 
 
@@ -187,152 +242,108 @@ class SampledOperator(_OutcomeOperator):
 
     def __init__(
         self,
-        source: IntArray,
-        next_state: npt.NDArray[np.int32],
-        reward: FloatArray,
-        discount: float,
+        model: UncertainMDP,
         theta: FloatArray,
         risk: RiskMeasure,
         reward_draws: FloatArray | None = None,
         threads: int = 1,
     ) -> None:
         """``theta`` [N, B, K]; ``reward_draws`` [N, S, A] are added to the rewards of the model."""
-        super().__init__(source, next_state, reward, discount)
+        super().__init__(model)
         n_draws = theta.shape[0]
-        # draws last: the sum over outcomes then runs over contiguous draws, at vector speed
-        self._theta = np.ascontiguousarray(np.moveaxis(theta, 0, -1))  # [B, K, N]
-        if reward_draws is None:
-            self._reward_draws = np.zeros((0, 0))
-        else:
-            self._reward_draws = np.ascontiguousarray(reward_draws.reshape(n_draws, -1).T)  # [S*A, N]
-        lowest = risk.lowest_weights(n_draws)
-        self._weights = np.ascontiguousarray(lowest)
-        self._is_mean = bool(lowest.size == n_draws and (lowest == lowest[0]).all())
+        lowest = np.ascontiguousarray(risk.lowest_weights(n_draws))
+        self._draws = Draws(
+            theta=np.ascontiguousarray(np.moveaxis(theta, 0, -1)),
+            rewards=np.zeros((0, 0))
+            if reward_draws is None
+            else np.ascontiguousarray(reward_draws.reshape(n_draws, -1).T),
+            weights=lowest,
+            is_mean=bool(lowest.size == n_draws and (lowest == lowest[0]).all()),
+        )
         self._threads = threads
 
     def backup(self, value: FloatArray, pairs: IntArray, q: FloatArray) -> float:
         """See :meth:`Operator.backup`."""
         biggest = over_rows(
-            lambda i, j: _sampled(
-                pairs[i:j], *self._model, self.discount, self._theta, self._reward_draws, self._weights, self._is_mean,
-                value, q,
-            ),
+            lambda i, j: _sampled(pairs[i:j], self._outcomes, self._draws, value, q),
             pairs.size,
             self._threads,
-            smallest=max(1, 200_000 // (self.n_outcomes * self._theta.shape[2])),
-        )  # fmt: skip
-        return (self.n_outcomes + self._weights.size + 4) * EPS * max(biggest)
+            smallest=max(1, 200_000 // (self.n_outcomes * self._draws.theta.shape[2])),
+        )
+        return (self.n_outcomes + self._draws.weights.size + 4) * EPS * max(biggest)
 
     def linearise(self, value: FloatArray, pairs: IntArray) -> Chain:
         """See :meth:`Operator.linearise`: the mean over the tail draws, in their sorted order at ``value``."""
         weights = np.empty((pairs.size, self.n_outcomes))
-        extra = np.zeros(pairs.size)
-        _tail_draws(
-            pairs, *self._model, self.discount, self._theta, self._reward_draws, self._weights, self._is_mean,
-            value, weights, extra,
-        )  # fmt: skip
+        extra = np.empty(pairs.size)
+        _tail_draws(pairs, self._outcomes, self._draws, value, weights, extra)
         return self._chain(weights, pairs, extra)
 
 
 @kernel
-def _draws_of_pair(p, source, next_state, reward, discount, theta, reward_draws, value, z):
-    """Write the N numbers Z_i of pair p into z; return the largest outcome value in size."""
-    n = z.size
-    biggest = 0.0
-    if reward_draws.size:
-        for i in range(n):
-            z[i] = reward_draws[p, i]
-            biggest = max(biggest, abs(z[i]))
-    else:
-        z[:] = 0.0
-    extra = biggest
-    rows = theta[source[p]]
-    for k in range(next_state.shape[1]):
-        if next_state[p, k] >= 0:
-            y = reward[p, k] + discount * value[next_state[p, k]]
-            biggest = max(biggest, abs(y) + extra)
-            row = rows[k]
-            for i in range(n):
-                z[i] += row[i] * y
-    return biggest
-
-
-@kernel
-def _sampled(pairs, source, next_state, reward, discount, theta, reward_draws, weights, is_mean, value, q):
-    n = theta.shape[2]
+def _sampled(pairs, outcomes, draws, value, q):
+    n = draws.theta.shape[2]
     z = np.empty(n)
     order = np.empty(n, np.int64)
     biggest = 0.0
     for i in range(pairs.size):
-        p = pairs[i]
-        size = _draws_of_pair(p, source, next_state, reward, discount, theta, reward_draws, value, z)
+        q[pairs[i]], size = back_up_pair(pairs[i], outcomes, draws, n, value, z, order)
         biggest = max(biggest, size)
-        q[p] = z.mean() if is_mean else _spectral(z, order, weights)
     return biggest
 
 
 @kernel
-def _tail_draws(
-    pairs, source, next_state, reward, discount, theta, reward_draws, weights, is_mean, value, means, extra
-):
-    n = theta.shape[2]
+def _tail_draws(pairs, outcomes, draws, value, means, extra):
+    n = draws.theta.shape[2]
     z = np.empty(n)
     order = np.empty(n, np.int64)
     for i in range(pairs.size):
-        p = pairs[i]
-        _draws_of_pair(p, source, next_state, reward, discount, theta, reward_draws, value, z)
-        if is_mean:
-            for j in range(n):
-                order[j] = j
-        else:
-            _spectral(z, order, weights)
-        for k in range(next_state.shape[1]):
-            means[i, k] = weighted_draws(theta[source[p], k], order, weights) if next_state[p, k] >= 0 else 0.0
-        if reward_draws.size:
-            extra[i] = weighted_draws(reward_draws[p], order, weights)
+        extra[i] = tail_of_pair(pairs[i], outcomes, draws, n, value, z, order, means[i])
 
 
 class ExactOperator(_OutcomeOperator):
     """CVaR under Dirichlet posteriors without sampling: the paper's operator T^psi itself."""
 
-    def __init__(
-        self,
-        source: IntArray,
-        next_state: npt.NDArray[np.int32],
-        reward: FloatArray,
-        discount: float,
-        counts: FloatArray,
-        alpha: float,
-        threads: int = 1,
-    ) -> None:
+    def __init__(self, model: UncertainMDP, counts: FloatArray, alpha: float, threads: int = 1) -> None:
         """``counts`` [B, K], zero where an outcome cannot happen."""
-        super().__init__(source, next_state, reward, discount)
+        super().__init__(model)
         pairs = self.n_states * self.n_actions
         self._counts = counts
         self._tail = 1.0 - alpha
         self._start = np.full(pairs, np.nan)
-        self._means = np.zeros((pairs, self.n_outcomes))
         self._threads = threads
+        # a backup finds the tail means on the way: they are kept for the chain at the same values
+        self._means = np.zeros((pairs, self.n_outcomes))
+        self._means_at = np.full(self.n_states, np.nan)  # the values that they are for
+        self._has_means = np.zeros(pairs, dtype=np.bool_)
 
     def backup(self, value: FloatArray, pairs: IntArray, q: FloatArray) -> float:
         """See :meth:`Operator.backup`. Each pair starts from its own quantile of the last time."""
+        if not np.array_equal(value, self._means_at):
+            self._means_at[:] = value
+            self._has_means[:] = False
         errors = over_rows(
             lambda i, j: _exact(
-                pairs[i:j], *self._model, self.discount, self._counts, self._tail, value, self._start, self._means, q
+                pairs[i:j], self._outcomes, self._counts, self._tail, value, self._start, self._means, q
             ),
             pairs.size,
             self._threads,
             smallest=16,
-        )  # fmt: skip
+        )
+        self._has_means[pairs] = True
         return max(errors)
 
     def linearise(self, value: FloatArray, pairs: IntArray) -> Chain:
-        """See :meth:`Operator.linearise`: the tail means, kept from the last backup."""
+        """See :meth:`Operator.linearise`: the tail means, those of the last backup where it was at ``value``."""
+        known = self._has_means[pairs] & np.array_equal(value, self._means_at)
+        if not known.all():
+            self.backup(value, pairs[~known], np.empty(self._means.shape[0]))
         return self._chain(self._means[pairs], pairs)
 
 
 @kernel
-def _exact(pairs, source, next_state, reward, discount, counts, tail, value, start, means, q):
+def _exact(pairs, outcomes, counts, tail, value, start, means, q):
+    source, next_state, reward, discount = outcomes
     n = next_state.shape[1]
     y = np.zeros(n)
     work = np.empty((6, n + 1))

@@ -17,20 +17,20 @@ Value iteration repeats V <- TV, for a number of sweeps (as the paper does) or u
 Newton solves the chain that touches T at V (greedy actions and, under CVaR, the outcome probabilities of the
 tail). For a known model that is policy iteration. A max-min problem has no global guarantee, so Newton may lapse a
 few times in a row, never far above the best point so far; then sweeps from that point, which always contract, take
-over for a while. Actions that the bounds prove suboptimal are dropped along the way. Chains of up to
-``DENSE`` states are solved directly, larger ones by BiCGStab, started from V, to a fraction of the current distance.
+over for a while. Actions that the bounds prove suboptimal are dropped along the way. Chains of up to 300 states are
+solved directly, larger ones by BiCGStab, started from V, to a fraction of the current distance.
 """
 
 from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypedDict, Unpack
 
 import numpy as np
 import numpy.typing as npt
 
-from .._numerics.krylov import chain_values
+from .._numerics import krylov
 from .._support.checks import FloatArray, IntArray, finite_array, positive, whole_number
 from .._support.progress import Progress
 from ..errors import ConvergenceWarning, ModelError, ParameterError
@@ -41,13 +41,13 @@ from .operators import EPS, ExpectedOperator, Operator, greedy, keep_close
 if TYPE_CHECKING:
     import xarray
 
-__all__ = ["Options", "Solution", "evaluate", "solve", "solve_operator"]
+__all__ = ["Solution", "SolverKeywords", "SolverOptions", "evaluate", "rough_guess", "solve", "solve_operator"]
 
 
-DIGITS = 1e-10  # of the largest value: the tolerance unless told
+DIGITS = 1e-10  # of the largest value: the tolerance by default
 
 
-DENSE = 300  # chains of up to this many states are solved by elimination
+ROUGH = 1e-6  # tolerance of a first guess
 
 
 LAPSES = 5  # Newton steps in a row that may fail to improve on the best point
@@ -59,10 +59,63 @@ UPHILL = 10.0  # and by how much they may lie above it
 INNER = 0.01  # a Krylov solve stops at this fraction of the outer residual: more would be lost in the next step
 
 
-KRYLOV_CAP = 2_000  # matrix products in one such solve
-
-
 CAP = {"newton": 1_000, "value_iteration": 1_000_000}
+
+
+class SolverKeywords(TypedDict, total=False):
+    """The fields of :class:`SolverOptions` that solvers take as keywords, next to ``tol``."""
+
+    method: str
+    sweeps: int | None
+    max_iterations: int | None
+
+
+@dataclass(frozen=True)
+class SolverOptions:
+    """How to solve; every solver takes one as ``options``, or the same names as keywords.
+
+    tol : bound on the error of every value. By default ten digits of the largest one.
+    method : ``"newton"`` (policy iteration that stops on certified bounds) or ``"value_iteration"``.
+    sweeps : exactly so many sweeps of value iteration, as the paper does, instead of a tolerance.
+    max_iterations : the most backups. A solver that stops there warns. By default 1,000 for Newton, 1,000,000 for value
+        iteration.
+
+    >>> quick = SolverOptions(tol=1e-3)
+    >>> solve(MDP([[[1.0], [1.0]]], [[1.0, 2.0]], discount=0.5), options=quick).policy
+    array([1])
+    """
+
+    tol: float | None = None
+    method: str = "newton"
+    sweeps: int | None = None
+    max_iterations: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.tol is not None:
+            positive(self.tol, "tol")
+        if self.method not in CAP:
+            raise ParameterError(f"method must be one of {', '.join(map(repr, CAP))}, got {self.method!r}")
+        if self.sweeps is not None:
+            whole_number(self.sweeps, "sweeps")
+        if self.max_iterations is not None:
+            whole_number(self.max_iterations, "max_iterations")
+
+    @classmethod
+    def chosen(cls, options: Self | None, tol: float | None, keywords: SolverKeywords) -> Self:
+        """Return ``options``, or those that the keywords say; to give both is an error."""
+        if options is None:
+            return cls(tol, **keywords)
+        if not isinstance(options, cls):
+            raise ParameterError(f"options must be SolverOptions, got {options!r}")
+        if tol is not None or keywords:
+            named = "tol" if tol is not None else next(iter(keywords))
+            raise ParameterError(f"give either options or {named}, and not both")
+        return options
+
+    @property
+    def cap(self) -> int:
+        """The most backups."""
+        return CAP[self.method] if self.max_iterations is None else self.max_iterations
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +127,7 @@ class Solution:
     q: FloatArray  # [S, A] one step ahead of value; minus infinity where an action is not admissible
     residual: float  # largest |TV - V| where the solver stopped, V shifted to the middle of its bounds
     error_bound: float  # certified: no entry of value is further than this from the fixed point
-    iterations: int  # backups of the whole model
+    iterations: int  # backups of the whole model, those of a first guess included
     converged: bool  # error_bound <= tol; with a given number of sweeps: the sweeps were done
     message: str  # why the solver stopped
     states: tuple[Any, ...] | None = None
@@ -118,24 +171,28 @@ def solve(
     mdp: MDP,
     tol: float | None = None,
     *,
-    method: str = "newton",
-    sweeps: int | None = None,
     start: Any = None,
-    max_iterations: int | None = None,
+    options: SolverOptions | None = None,
+    **keywords: Unpack[SolverKeywords],
 ) -> Solution:
     """Return the optimal values and policy of a known model, certified to ``tol``.
 
-    ``tol`` bounds the error of every value; by default it is ten digits of the largest one. ``method`` is
-    ``"newton"`` (policy iteration that stops on certified bounds) or ``"value_iteration"``; ``sweeps`` asks for
-    exactly that many sweeps of value iteration instead of a tolerance. ``start`` [S] is a first guess. A solver that
-    stops at ``max_iterations`` backups warns.
+    Parameters
+    ----------
+    mdp : the model.
+    tol : bound on the error of every value. By default ten digits of the largest one.
+    start : a first guess of the values [S].
+    method : ``"newton"`` (policy iteration that stops on certified bounds) or ``"value_iteration"``.
+    sweeps : exactly so many sweeps of value iteration instead of a tolerance.
+    max_iterations : the most backups. A solver that stops there warns.
+    options : ``tol``, ``method``, ``sweeps`` and ``max_iterations`` as one :class:`SolverOptions`.
 
     >>> machine = MDP([[[0.9, 0.1], [1.0, 0.0]], [[0.0, 1.0], [1.0, 0.0]]], [[5.0, 4.0], [0.0, -3.0]], discount=0.9)
     >>> solution = solve(machine)
     >>> solution.policy, solution.value.round(6)
     (array([0, 1]), array([43.394495, 36.055046]))
     """
-    return solve_operator(_known(mdp), mdp, None, Options(tol, method, sweeps, start, max_iterations))
+    return solve_operator(_known(mdp), mdp, None, SolverOptions.chosen(options, tol, keywords), start)
 
 
 def evaluate(
@@ -143,17 +200,16 @@ def evaluate(
     policy: Any,
     tol: float | None = None,
     *,
-    method: str = "newton",
-    sweeps: int | None = None,
     start: Any = None,
-    max_iterations: int | None = None,
+    options: SolverOptions | None = None,
+    **keywords: Unpack[SolverKeywords],
 ) -> Solution:
-    """Return the values of ``policy`` [S] in a known model, certified to ``tol``; options as for :func:`solve`.
+    """Return the values of ``policy`` [S] in a known model, certified to ``tol``; the rest as for :func:`solve`.
 
     >>> evaluate(MDP([[[1.0], [1.0]]], [[1.0, 2.0]], discount=0.5), [0]).value
     array([2.])
     """
-    return solve_operator(_known(mdp), mdp, policy, Options(tol, method, sweeps, start, max_iterations))
+    return solve_operator(_known(mdp), mdp, policy, SolverOptions.chosen(options, tol, keywords), start)
 
 
 def _known(mdp: MDP) -> ExpectedOperator:
@@ -165,52 +221,45 @@ def _known(mdp: MDP) -> ExpectedOperator:
     return operator
 
 
-@dataclass(frozen=True)
-class Options:
-    """How to solve; see :func:`solve` for the meaning of each."""
+class Guess(NamedTuple):
+    """A first guess of the values, and the backups it took."""
 
-    tol: float | None = None
-    method: str = "newton"
-    sweeps: int | None = None
-    start: Any = None
-    max_iterations: int | None = None
+    value: FloatArray  # [S]
+    iterations: int
 
-    def __post_init__(self) -> None:
-        if self.tol is not None:
-            positive(self.tol, "tol")
-        if self.method not in CAP:
-            raise ParameterError(f"method must be one of {', '.join(map(repr, CAP))}, got {self.method!r}")
-        if self.sweeps is not None:
-            whole_number(self.sweeps, "sweeps")
-        if self.max_iterations is not None:
-            whole_number(self.max_iterations, "max_iterations")
 
-    def first(self, n_states: int, default: FloatArray | None = None) -> FloatArray:
-        """Return a copy of the value function to start from."""
-        if self.start is None:
-            return np.zeros(n_states) if default is None else default
-        start = finite_array(self.start, "start", ndim=1, error=ParameterError)
-        if start.size != n_states:
-            raise ParameterError(f"start has {start.size} values, the model has {n_states} states")
-        return start.copy()
+def rough_guess(operator: Operator, model: MDP | UncertainMDP, policy: Any, cap: int) -> Guess:
+    """Return rough values of an operator that is cheaper than the one to solve, in fewer than ``cap`` backups."""
+    if cap < 2:
+        return Guess(np.zeros(model.n_states), 0)
+    iteration = _Iteration(operator, model.admissible, _actions(model, policy))
+    end = iteration.to_tolerance(np.zeros(model.n_states), ROUGH, cap - 1, newton=True)
+    return Guess(end.point.swept + end.shift, end.iterations)
 
 
 def solve_operator(
     operator: Operator,
     model: MDP | UncertainMDP,
     policy: Any,
-    options: Options,
-    default_start: FloatArray | None = None,
+    options: SolverOptions,
+    start: Any = None,
+    guess: Guess | None = None,
 ) -> Solution:
-    """Return the fixed point of ``operator`` on ``model``, for control or (``policy`` [S]) evaluation."""
-    actions = None if policy is None else model.policy_indices(policy)
-    value = options.first(model.n_states, default_start)
-    iteration = _Iteration(operator, model.admissible, actions)
+    """Return the fixed point of ``operator`` on ``model``, for control or (``policy`` [S]) evaluation.
+
+    It starts from the caller's ``start`` [S], or else from our own ``guess``, or else from zero.
+    """
+    iteration = _Iteration(operator, model.admissible, _actions(model, policy))
+    if start is not None:
+        value = _checked_start(start, model.n_states)
+    elif guess is not None:
+        value, iteration.iterations = guess
+    else:
+        value = np.zeros(model.n_states)
     if options.sweeps is not None:
         end = iteration.sweep(value, options.sweeps)
     else:
-        cap = options.max_iterations or CAP[options.method]
-        end = iteration.to_tolerance(value, options.tol, cap, newton=options.method == "newton")
+        end = iteration.to_tolerance(value, options.tol, options.cap, newton=options.method == "newton")
     if not end.converged and end.capped:
         warnings.warn(end.message, ConvergenceWarning, stacklevel=3)
     at = end.point
@@ -377,14 +426,14 @@ class _Iteration:
         value = point.value
         chain = self.operator.linearise(value, self.first_pair + point.actions)
         discount = self.operator.discount
-        if value.size <= DENSE:
+        if value.size <= krylov.DENSE:
             matrix = chain.dense()
             matrix *= -discount
             matrix.flat[:: value.size + 1] += 1.0
             return np.linalg.solve(matrix, chain.reward).astype(np.float64, copy=False)
         answer = self._shifted(point)
         target = max(INNER * point.residual, 0.1 * point.noise / (1.0 + self.wide))
-        chain_values(*chain, discount, answer, target, self.conservative, KRYLOV_CAP)
+        krylov.chain_values(chain, discount, answer, target, self.conservative, krylov.CAP)
         return answer if np.isfinite(answer).all() else self._shifted(point)
 
     def _shifted(self, point: _Point) -> FloatArray:
@@ -394,6 +443,19 @@ class _Iteration:
 
 def _backups(count: int) -> str:
     return f"{count} backup{'s' * (count != 1)}"
+
+
+def _actions(model: MDP | UncertainMDP, policy: Any) -> IntArray | None:
+    """Return the actions [S] of a policy to evaluate, or None for control."""
+    return None if policy is None else model.policy_indices(policy)
+
+
+def _checked_start(start: Any, n_states: int) -> FloatArray:
+    """Return the caller's first guess as an array of our own."""
+    value = finite_array(start, "start", ndim=1, error=ParameterError)
+    if value.size != n_states:
+        raise ParameterError(f"start has {value.size} values, the model has {n_states} states")
+    return value.copy()
 
 
 def _labels(names: tuple[Any, ...]) -> npt.NDArray[Any]:

@@ -9,6 +9,7 @@ from typing import Any, Protocol, Self
 
 import numpy as np
 
+from .._numerics.dirichlet_draws import draw_theta
 from .._support.checks import FloatArray, first_index, generator, index_array, non_negative_array, whole_number
 from ..errors import DataError, PosteriorError
 from .base import RNG, Posterior, equal_lengths
@@ -141,17 +142,9 @@ class DirichletPosterior(Posterior):
         """
         n = whole_number(n, "n")
         rng = generator(rng)
-        # A gamma variate of small shape a underflows; its logarithm is that of shape a + 1 plus log(U) / a.
-        small = self.counts < 1.0
-        logs = rng.standard_gamma(self.counts + small, size=(n, *self.counts.shape))
-        np.log(np.maximum(logs, 1e-300, out=logs), out=logs)
-        shapes = np.maximum(self.counts[small], 1e-300)
-        logs[:, small] -= rng.standard_exponential((n, shapes.size)) / shapes
-        logs[:, self.counts == 0.0] = -np.inf
-        logs -= logs.max(axis=2, keepdims=True)
-        theta = np.exp(logs, out=logs)
-        theta /= theta.sum(axis=2, keepdims=True)
-        return theta
+        theta = np.empty((*self.counts.shape, n))
+        draw_theta(rng, self.counts, theta, n, np.empty(n))
+        return np.ascontiguousarray(np.moveaxis(theta, -1, 0))
 
     def _learned(self, name: str) -> FloatArray:
         return self.counts - self.prior

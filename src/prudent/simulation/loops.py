@@ -8,11 +8,11 @@ import numpy as np
 
 from .._numerics.compile import kernel
 from .._support.checks import FloatArray, IntArray
-from ..agents.optimistic_vi import optimistic_update, start_optimistic
+from ..agents.optimistic_vi import OptimisticPlan, optimistic_update, start_optimistic
 from ..models.logs import add_log, walk
-from ..planning.compiled import Known, Work, _solve_chain, refresh
+from ..planning.compiled import Known, Plan, Work, refresh, solve_chain
 
-__all__ = ["Truth", "run_optimistic", "run_sampling"]
+__all__ = ["Trace", "Truth", "run_optimistic", "run_sampling"]
 
 
 class Truth(NamedTuple):
@@ -21,12 +21,23 @@ class Truth(NamedTuple):
     theta: FloatArray  # [B, K]
     cumulative: FloatArray  # [B, K], 1 from the last possible outcome on
     best: FloatArray  # [S] optimal values
+    best_q: FloatArray  # [S*A]
+    start: int  # the first state
+    observed: bool  # whether agents see outcomes, or next states only
     keys: IntArray  # [C, S] policies whose values are known
     values: FloatArray  # [C, S]
     full: IntArray  # [C] 1 where there is one
 
 
-# -- the simulator -----------------------------------------------------------------------------------------
+class Trace(NamedTuple):
+    """What is written down about one replication: T episodes of L steps."""
+
+    regret: FloatArray  # [T], cumulative
+    rewards: FloatArray  # [T, L]
+    visited: IntArray  # [T, L] states
+    followed: IntArray  # [T, S] policies at the start of the episode
+    at: IntArray  # [T], given: 1 + the place of the episode's counts in ``snapshots``, or 0
+    snapshots: FloatArray  # [M, B, K] posterior counts at the start of the episode
 
 
 @kernel
@@ -43,11 +54,11 @@ def _true_values(known: Known, work: Work, truth: Truth, policy: IntArray) -> in
         if same:
             return row
     for s in range(policy.size):
-        b = known.source[s * work.q.shape[1] + policy[s]]
+        b = known.source[s, policy[s]]
         for k in range(work.rows.shape[1]):
             work.rows[s, k] = truth.theta[b, k]
     work.swept[:] = truth.best
-    _solve_chain(known, work, policy, work.trial)
+    solve_chain(known, work, policy, work.trial)
     truth.values[row] = work.trial
     truth.keys[row] = policy
     truth.full[row] = 1
@@ -62,7 +73,6 @@ def _walk_episode(
     truth: Truth,
     policy: IntArray,
     state: int,
-    observed: bool,
     uniforms: FloatArray,  # [L]
     log: IntArray,  # [L, 4], filled; outcomes become -1 if they are not observed
     rewards: FloatArray,  # [L], filled
@@ -70,14 +80,14 @@ def _walk_episode(
     """Walk one episode in the true model and return its regret."""
     for i in range(uniforms.size):
         uniforms[i] = env.random()
-    walk(known.source_of, known.next_of, truth.cumulative, policy, uniforms, state, log)
+    walk(known.source, known.next_state, truth.cumulative, policy, uniforms, state, log)
     row = _true_values(known, work, truth, policy)
     regret = 0.0
     for i in range(uniforms.size):
         s = log[i, 0]
         regret += truth.best[s] - truth.values[row, s]
-        rewards[i] = known.reward[s * work.q.shape[1] + log[i, 1], log[i, 3]]
-        if not observed:
+        rewards[i] = known.outcomes.reward[s * work.q.shape[1] + log[i, 1], log[i, 3]]
+        if not truth.observed:
             log[i, 3] = -1
     return regret
 
@@ -90,39 +100,29 @@ def run_sampling(
     work: Work,
     truth: Truth,
     counts: FloatArray,  # [B, K], updated
-    n: IntArray,  # [E] draws in episode t (the last for all that follow)
-    weights: FloatArray,  # [E, M]
-    lengths: IntArray,  # [E] how many of the weights count
-    sweeps: int,
-    state: int,
-    observed: bool,
-    regret: FloatArray,  # [T], cumulative
-    rewards: FloatArray,  # [T, L]
-    states: IntArray,  # [T, L]
-    policies: IntArray,  # [T, S]
-    moments: IntArray,  # [T] 1 + the place of this episode's counts in ``snapshots``, or 0
-    snapshots: FloatArray,  # [M, B, K]
+    plan: Plan,
+    trace: Trace,
 ) -> int:
     """Run one replication of BRPS-RL; return the number of episodes whose solver did not converge."""
-    n_steps = rewards.shape[1]
+    n_steps = trace.rewards.shape[1]
     uniforms = np.empty(n_steps)
     log = np.empty((n_steps, 4), np.int64)
     value = np.zeros(work.swept.size)
     policy = np.zeros(work.swept.size, np.int64)
+    state = truth.start
     total = 0.0
     failures = 0
-    for t in range(regret.size):
-        e = min(t, n.size - 1)
-        if moments[t]:
-            snapshots[moments[t] - 1] = counts
-        if not refresh(rng, known, work, counts, n[e], weights[e, : lengths[e]], sweeps, value, policy):
+    for t in range(trace.regret.size):
+        if trace.at[t]:
+            trace.snapshots[trace.at[t] - 1] = counts
+        if not refresh(rng, known, work, counts, plan, t, value, policy):
             failures += 1
-        total += _walk_episode(env, known, work, truth, policy, state, observed, uniforms, log, rewards[t])
-        add_log(known.source_of, known.next_of, counts, log)
+        total += _walk_episode(env, known, work, truth, policy, state, uniforms, log, trace.rewards[t])
+        add_log(known.source, known.next_state, counts, log)
         state = log[n_steps - 1, 2]
-        regret[t] = total
-        policies[t] = policy
-        states[t] = log[:, 0]
+        trace.regret[t] = total
+        trace.followed[t] = policy
+        trace.visited[t] = log[:, 0]
     return failures
 
 
@@ -133,44 +133,35 @@ def run_optimistic(
     known: Known,
     work: Work,
     truth: Truth,
-    counts: FloatArray,
-    n: int,
-    weights: FloatArray,
-    scale: float,
-    optimum: FloatArray,  # [S, A] optimal Q in the true model
-    state: int,
-    observed: bool,
-    regret: FloatArray,  # [T], cumulative
-    rewards: FloatArray,  # [T, L]
-    states: IntArray,  # [T, L]
-    policies: IntArray,  # [T, S] at the start of the episode
-    moments: IntArray,  # [T]
-    snapshots: FloatArray,  # [M, B, K]
+    counts: FloatArray,  # [B, K], updated
+    plan: OptimisticPlan,
+    trace: Trace,
 ) -> float:
     """Run one replication of Algorithm 3, which learns after every step; return the least Q - Q* it ever had."""
     log = np.empty((1, 4), np.int64)
     uniforms = np.empty(1)
     value = np.empty(work.swept.size)
     policy = np.empty(work.swept.size, np.int64)
-    visits = np.zeros(known.source.size, np.int64)
+    visits = np.zeros(truth.best_q.size, np.int64)
     start_optimistic(known, work.q, value, policy)
+    q = work.q.reshape(-1)
+    state = truth.start
     total = 0.0
     margin = np.inf
-    for t in range(regret.size):
-        policies[t] = policy
-        if moments[t]:
-            snapshots[moments[t] - 1] = counts
-        for i in range(rewards.shape[1]):
-            states[t, i] = state
-            total += _walk_episode(
-                env, known, work, truth, policy, state, observed, uniforms, log, rewards[t, i : i + 1]
-            )
-            if optimistic_update(rng, known, work, counts, visits, n, weights, scale, value, policy):
-                for p in range(known.source.size):
-                    if known.source[p] >= 0:
-                        margin = min(margin, work.q.reshape(-1)[p] - optimum.reshape(-1)[p])
-            add_log(known.source_of, known.next_of, counts, log)
+    for t in range(trace.regret.size):
+        trace.followed[t] = policy
+        if trace.at[t]:
+            trace.snapshots[trace.at[t] - 1] = counts
+        for i in range(trace.rewards.shape[1]):
+            trace.visited[t, i] = state
+            reward = trace.rewards[t, i : i + 1]
+            total += _walk_episode(env, known, work, truth, policy, state, uniforms, log, reward)
+            if optimistic_update(rng, known, work, counts, visits, plan, value, policy):
+                for p in range(q.size):
+                    if known.outcomes.source[p] >= 0:
+                        margin = min(margin, q[p] - truth.best_q[p])
+            add_log(known.source, known.next_state, counts, log)
             visits[state * work.q.shape[1] + log[0, 1]] += 1
             state = log[0, 2]
-        regret[t] = total
+        trace.regret[t] = total
     return margin

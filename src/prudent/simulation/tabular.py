@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,8 +32,8 @@ from ..models.logs import cumulative_rows
 from ..models.uncertain import UncertainMDP
 from ..planning.brmdp import BayesianRiskMDP
 from ..planning.compiled import Known, known_part, work_space
-from ..planning.solver import solve
-from .loops import Truth, run_optimistic, run_sampling
+from ..planning.solver import Solution, SolverOptions, solve
+from .loops import Trace, Truth, run_optimistic, run_sampling
 
 if TYPE_CHECKING:
     import xarray
@@ -64,7 +66,7 @@ def simulate(
     prior: Any = 1.0,
     start: int | None = None,
     br_episodes: Any = (),
-    br_alpha: float | Sequence[float] | None = None,
+    levels: float | Sequence[float] | None = None,
     record: Sequence[str] = (),
     first_replication: int = 0,
     threads: int | None = None,
@@ -75,8 +77,8 @@ def simulate(
     settings such as ``brps_rl(0.9)``. Returns a Dataset with
 
     - ``regret`` (agent, replication, episode): cumulative; ``reward``: earned in the episode;
-    - ``br_regret`` (agent, replication, br_episode, metric) of the episodes ``br_episodes``, at the risk levels
-      ``br_alpha``; without these there is no metric axis and each agent is measured at its own level;
+    - ``br_regret`` (agent, replication, br_episode, level) of the episodes ``br_episodes``, at the risk levels
+      ``levels``; without these there is no such axis and each agent is measured at its own level;
     - as ``record`` asks: ``states`` and ``rewards`` (..., step), ``policies`` (..., state) as indices;
     - ``margin`` (agent, replication), with optimistic agents: the least Q - Q* in the run (guaranteed not negative).
 
@@ -94,35 +96,42 @@ def simulate(
     task = problem if isinstance(problem, Problem) else Problem(*problem)
     settings = _checked_agents(agents)
     labels = [each.label for each in settings]
-    run = _Run(
-        task,
-        whole_number(episodes, "episodes"),
-        whole_number(episode_length, "episode_length"),
-        whole_number(replications, "replications"),
-        whole_number(seed, "seed", 0),
-        prior,
-        task.start if start is None else int(index_array(start, "start", task.model.n_states, ParameterError)),
-        index_array(np.atleast_1d(np.asarray(br_episodes, dtype=np.int64)), "br_episodes", episodes, ParameterError),
-        tuple(record),
-        default_threads() if threads is None else whole_number(threads, "threads"),
-        whole_number(first_replication, "first_replication", 0),
-    )
-    unknown = [what for what in run.record if what not in RECORDS]
+    recorded = tuple(record)
+    unknown = [what for what in recorded if what not in RECORDS]
     if unknown:
         raise ParameterError(f"record has {unknown[0]!r}, expected some of {', '.join(map(repr, RECORDS))}")
-    levels = _metric_levels(br_alpha, settings) if run.moments.size else [()] * len(settings)
+    n_episodes = whole_number(episodes, "episodes")
+    moments = index_array(
+        np.atleast_1d(np.asarray(br_episodes, dtype=np.int64)), "br_episodes", n_episodes, ParameterError
+    )
+    if levels is not None and not moments.size:
+        raise ParameterError("levels are those of BR-regret; say of which episodes as br_episodes")
+    run = _Run(
+        task=task,
+        episodes=n_episodes,
+        length=whole_number(episode_length, "episode_length"),
+        replications=whole_number(replications, "replications"),
+        first=whole_number(first_replication, "first_replication", 0),
+        seed=whole_number(seed, "seed", 0),
+        prior=_checked_prior(task, prior),
+        start=task.start if start is None else int(index_array(start, "start", task.model.n_states, ParameterError)),
+        moments=moments,
+        record=recorded,
+        threads=default_threads() if threads is None else whole_number(threads, "threads"),
+    )
+    measured = _levels(levels, settings) if moments.size else [()] * len(settings)
     progress = Progress("simulating")
     parts = []
     for i, each in enumerate(settings):
         said = f"agent {i + 1} of {len(settings)}, replication"
-        parts.append(run.agent(each, levels[i], progress, said))
+        parts.append(run.agent(each, measured[i], progress, said))
     progress.close()
     data = xarray.concat(parts, dim="agent", data_vars="all", coords="minimal", compat="override", join="outer")
     data = data.assign_coords(agent=labels)
-    if run.moments.size and br_alpha is None:
-        data = data.squeeze("metric", drop=True)
-    elif run.moments.size:
-        data = data.assign_coords(metric=list(levels[0]))
+    if moments.size and levels is None:
+        data = data.squeeze("level", drop=True)
+    elif moments.size:
+        data = data.assign_coords(level=list(measured[0]))
     data.attrs = {
         "seed": run.seed,
         "episode_length": run.length,
@@ -144,67 +153,80 @@ def _checked_agents(agents: Any) -> list[Settings]:
     for i, label in enumerate(labels):
         if label in labels[:i]:
             first = labels.index(label)
-            raise ParameterError(f"agents[{first}] and agents[{i}] are both called {label!r}; give one a name")
+            raise ParameterError(
+                f"agents[{first}] and agents[{i}] have the same label, {label!r}; give one a label of its own"
+            )
     return given
 
 
-def _metric_levels(br_alpha: Any, settings: list[Settings]) -> list[tuple[float, ...]]:
+def _levels(levels: Any, settings: list[Settings]) -> list[tuple[float, ...]]:
     """Return the risk levels of BR-regret for each agent."""
-    if br_alpha is not None:
-        levels = tuple(risk_level(level, "br_alpha") for level in np.atleast_1d(br_alpha))
-        return [levels] * len(settings)
+    if levels is not None:
+        given = tuple(risk_level(level, "levels") for level in np.atleast_1d(levels))
+        return [given] * len(settings)
     own: list[tuple[float, ...]] = []
     for i, each in enumerate(settings):
         if not isinstance(each.alpha, float):
-            raise ParameterError(f"br_alpha must be given: agents[{i}], {each.label}, has no single risk level")
+            raise ParameterError(f"levels must be given: agents[{i}], {each.label}, has no single risk level")
         own.append((each.alpha,))
     return own
 
 
+def _checked_prior(task: Problem, prior: Any) -> FloatArray:
+    """Return counts [B, K] under which everything that happens is possible."""
+    counts = task.model.prior(prior) if np.ndim(prior) == 0 else task.model.count([], prior)
+    hidden = (counts == 0.0) & (task.theta > 0.0)
+    if hidden.any():
+        b, k = (int(i) for i in np.argwhere(hidden)[0])
+        raise PosteriorError(f"prior[{b}, {k}] is 0, but this outcome happens with probability {task.theta[b, k]}")
+    return counts
+
+
+@dataclass(frozen=True, eq=False)
 class _Run:
     """One problem, to be met by several agents."""
 
-    def __init__(
-        self,
-        task: Problem,
-        episodes: int,
-        length: int,
-        replications: int,
-        seed: int,
-        prior: Any,
-        start: int,
-        moments: IntArray,
-        record: tuple[str, ...],
-        threads: int,
-        first: int,
-    ) -> None:
-        self.first = first
-        self.task, self.episodes, self.length, self.replications = task, episodes, length, replications
-        self.seed, self.start, self.moments, self.record, self.threads = seed, start, moments, record, threads
-        model = task.model
-        self.prior = model.prior(prior) if np.ndim(prior) == 0 else model.count([], prior)
-        hidden = (self.prior == 0.0) & (task.theta > 0.0)
-        if hidden.any():
-            b, k = (int(i) for i in np.argwhere(hidden)[0])
-            raise PosteriorError(f"prior[{b}, {k}] is 0, but this outcome happens with probability {task.theta[b, k]}")
-        self.known: Known = known_part(model)
-        # policies are compared by their values in the true model, so the optimum needs the last digits too
-        self.optimum = solve(task.mdp(), tol=1e-12 * max(1.0, float(abs(model.reward).max())))
-        self.cumulative = cumulative_rows(task.theta)
-        self.at = np.zeros(episodes, dtype=np.int64)
-        self.at[moments] = 1 + np.arange(moments.size)
+    task: Problem
+    episodes: int
+    length: int  # steps in an episode
+    replications: int
+    first: int  # the number of the first of them
+    seed: int
+    prior: FloatArray  # [B, K]
+    start: int
+    moments: IntArray  # [M] the episodes of which BR-regret is measured
+    record: tuple[str, ...]
+    threads: int
+
+    @cached_property
+    def known(self) -> Known:
+        """The known part of the model."""
+        return known_part(self.task.model)
+
+    @cached_property
+    def scale(self) -> float:
+        """The largest reward in size, or one."""
+        return max(1.0, float(abs(self.task.model.reward).max()))
+
+    @cached_property
+    def optimum(self) -> Solution:
+        """The optimum of the true model. Policies are compared by their values, so it needs the last digits too."""
+        return solve(self.task.mdp(), tol=1e-12 * self.scale)
 
     def truth(self) -> Truth:
         """Return the truth with a cache of its own."""
         states = self.task.model.n_states
         rows = max(16, min(1024, CACHE // states))
         return Truth(
-            self.task.theta,
-            self.cumulative,
-            self.optimum.value,
-            np.zeros((rows, states), dtype=np.int64),
-            np.zeros((rows, states)),
-            np.zeros(rows, dtype=np.int64),
+            theta=self.task.theta,
+            cumulative=cumulative_rows(self.task.theta),
+            best=self.optimum.value,
+            best_q=self.optimum.q.reshape(-1),
+            start=self.start,
+            observed=self.task.observed,
+            keys=np.zeros((rows, states), dtype=np.int64),
+            values=np.zeros((rows, states)),
+            full=np.zeros(rows, dtype=np.int64),
         )
 
     def agent(self, settings: Settings, levels: tuple[float, ...], progress: Progress, said: str) -> Any:
@@ -216,26 +238,24 @@ class _Run:
         lengths = {"step": L, "state": model.n_states}
         recorded = {what: np.empty((n, T, lengths[RECORDS[what][0]]), RECORDS[what][1]) for what in self.record}
         br_regret = np.full((n, self.moments.size, len(levels)), np.nan)
-        margin = np.full(n, np.nan)
-        failures = np.zeros(n, dtype=np.int64)
+        answers = np.empty(n)  # of the loop: failures of the solver, or the margin of optimism
         done, lock = [0], threading.Lock()
-        replicate = self._sampling(settings) if isinstance(settings, SamplingSettings) else self._optimistic(settings)
+        at = np.zeros(T, dtype=np.int64)
+        at[self.moments] = 1 + np.arange(self.moments.size)
+        known, run, plan = self.known, *self._loop(settings)
+        self.optimum  # noqa: B018  # before the threads ask for it
 
         def work(first: int, last: int) -> None:
-            arrays = work_space(model, settings.most_draws), self.truth()
+            arrays, truth = work_space(model, settings.most_draws), self.truth()
             rewards, visited = np.empty((T, L)), np.empty((T, L), dtype=np.int64)
             followed = np.empty((T, model.n_states), dtype=np.int64)
             snapshots = np.empty((self.moments.size, *self.prior.shape))
+            happened = {"rewards": rewards, "states": visited, "policies": followed}
             for r in range(first, last):
                 env, rng = replication_streams(self.seed, self.first + r)
-                trace = (regret[r], rewards, visited, followed, self.at, snapshots)
-                answer = replicate(env, rng, *arrays, self.prior.copy(), *trace)
-                if isinstance(settings, SamplingSettings):
-                    failures[r] = answer
-                else:
-                    margin[r] = answer
+                trace = Trace(regret[r], rewards, visited, followed, at, snapshots)
+                answers[r] = run(env, rng, known, arrays, truth, self.prior.copy(), plan, trace)
                 reward[r] = rewards.sum(axis=1)
-                happened = {"rewards": rewards, "states": visited, "policies": followed}
                 for what, array in recorded.items():
                     array[r] = happened[what]
                 br_regret[r] = self._br_regrets(snapshots, followed, visited, levels)
@@ -244,9 +264,9 @@ class _Run:
                     progress.show(f"{said} {done[0]} of {n}")
 
         over_rows(work, n, self.threads)
-        if failures.any():
+        if isinstance(settings, SamplingSettings) and answers.any():
             warnings.warn(
-                f"{settings.label}: {failures.sum()} of {n * T} policies stopped at the cap of backups",
+                f"{settings.label}: {int(answers.sum())} of {n * T} policies stopped at the cap of backups",
                 ConvergenceWarning,
                 stacklevel=4,
             )
@@ -258,40 +278,30 @@ class _Run:
         for what, array in recorded.items():
             found[what] = (("replication", "episode", RECORDS[what][0]), array)
         if self.moments.size:
-            found["br_regret"] = (("replication", "br_episode", "metric"), br_regret)
+            found["br_regret"] = (("replication", "br_episode", "level"), br_regret)
             coords["br_episode"] = self.moments
         if isinstance(settings, OptimisticSettings):
-            found["margin"] = (("replication",), margin)
+            found["margin"] = (("replication",), answers)
         return xarray.Dataset(found, coords=coords)
 
-    def _sampling(self, settings: SamplingSettings) -> Callable[..., Any]:
-        plan, sweeps = settings.plan(), settings.sweeps or 0
-
-        def replicate(env: Any, rng: Any, work: Any, truth: Any, counts: FloatArray, *trace: Any) -> int:
-            place = self.start, self.task.observed
-            return run_sampling(env, rng, self.known, work, truth, counts, *plan, sweeps, *place, *trace)
-
-        return replicate
-
-    def _optimistic(self, settings: OptimisticSettings) -> Callable[..., Any]:
+    def _loop(self, settings: Settings) -> tuple[Any, Any]:
+        """Return the compiled loop for these settings, and its plan."""
+        if isinstance(settings, SamplingSettings):
+            return run_sampling, settings.plan()
         horizon = settings.horizon or self.episodes * self.length
-        plan = OptimisticSettings(settings.alpha, settings.delta, horizon).plan(self.task.model)
+        return run_optimistic, replace(settings, horizon=horizon).plan(self.task.model)
 
-        def replicate(env: Any, rng: Any, work: Any, truth: Any, counts: FloatArray, *trace: Any) -> float:
-            place = self.optimum.q, self.start, self.task.observed
-            return run_optimistic(env, rng, self.known, work, truth, counts, *plan, *place, *trace)
-
-        return replicate
-
-    def _br_regrets(self, snapshots: Any, followed: IntArray, visited: IntArray, levels: tuple[float, ...]) -> Any:
-        """Return the BR-regret [M, metric] of the chosen episodes of one replication."""
+    def _br_regrets(
+        self, snapshots: FloatArray, followed: IntArray, visited: IntArray, levels: tuple[float, ...]
+    ) -> FloatArray:
+        """Return the BR-regret [M, level] of the chosen episodes of one replication."""
         found = np.empty((self.moments.size, len(levels)))
-        options: dict[str, Any] = {"tol": BR_TOLERANCE * max(1.0, float(abs(self.known.reward).max())), "threads": 1}
+        options = SolverOptions(tol=BR_TOLERANCE * self.scale)
         for i, t in enumerate(self.moments):
             for j, level in enumerate(levels):
                 brmdp = BayesianRiskMDP(self.task.model, snapshots[i], level)
-                best = brmdp.solve(**options)
-                own = brmdp.evaluate(followed[t], start=best.value, **options)
+                best = brmdp.solve(options=options, threads=1)
+                own = brmdp.evaluate(followed[t], start=best.value, options=options, threads=1)
                 found[i, j] = (best.value - own.value)[visited[t]].sum()
         return found
 

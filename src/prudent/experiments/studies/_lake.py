@@ -82,7 +82,7 @@ class LakeRun(Run):
             replications=count,
             seed=seed,
             br_episodes=places if self.br_levels else (),
-            br_alpha=self.br_levels or None,
+            levels=self.br_levels or None,
             first_replication=first,
             threads=1,
         )
