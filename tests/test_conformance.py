@@ -12,7 +12,7 @@ from scipy import stats
 
 import prudent as pr
 from prudent.agents.tabular import TabularAgent
-from prudent.envs.gymnasium import IDS, TabularEnv
+from prudent.envs.gymnasium import MAKERS, TabularEnv
 from prudent.errors import DataError, ModelError, ParameterError
 
 AGENTS = {  # problem, seed -> an agent that goes by index
@@ -50,7 +50,7 @@ PROBLEMS = {
     "censored demand": pr.envs.inventory(censored=True),
     "direct": pr.envs.random_model(6, 3, branching=4, discount=0.5, rng=5),
     "barred actions": barred(),
-} | {name: env.problem for name in IDS if isinstance(env := gymnasium.make(name).unwrapped, TabularEnv)}
+} | {name: env.problem for name in MAKERS if isinstance(env := gymnasium.make(name).unwrapped, TabularEnv)}
 
 every_agent = pytest.mark.parametrize("kind", AGENTS)
 every_problem = pytest.mark.parametrize("name", PROBLEMS)
