@@ -133,7 +133,7 @@ def _timings() -> dict[str, Any]:
 def _policies(factor: float) -> list[BanditSettings]:
     sd = None if factor == 1.0 else factor
     levels = {"TS-CMAB": 0.0, "BRPS-CMAB 0.5": 0.5, "BRPS-CMAB 0.8": 0.8, "BRPS-CMAB 0.9": 0.9}
-    return [BanditSettings(alpha, sampling_sd=sd, name=name) for name, alpha in levels.items()]
+    return [BanditSettings(alpha, sampling_sd=sd, label=name) for name, alpha in levels.items()]
 
 
 def _bandit(factor: float, horizon: int, grid: Any, replications: int) -> xarray.Dataset:
@@ -152,10 +152,10 @@ def _bandit_conventional(horizon: int, grid: Any, replications: int) -> xarray.D
 def _bandit_four(horizon: int, grid: Any, replications: int) -> xarray.Dataset:
     wide = 0.75 * np.sqrt(6.0 * np.log(2.0 * horizon))
     policies = [
-        BanditSettings(0.8, name="BRPS-CMAB 0.8"),
-        BanditSettings(0.8, sampling_sd=wide, name="BRPS-CMAB_nu 0.8"),
-        BanditSettings(name="TS-CMAB"),
-        BanditSettings(sampling_sd=wide, name="TS-CMAB_nu"),
+        BanditSettings(0.8, label="BRPS-CMAB 0.8"),
+        BanditSettings(0.8, sampling_sd=wide, label="BRPS-CMAB_nu 0.8"),
+        BanditSettings(label="TS-CMAB"),
+        BanditSettings(sampling_sd=wide, label="TS-CMAB_nu"),
     ]
     runs = simulate_bandit(
         gaussian_bandit(),

@@ -26,13 +26,13 @@ from prudent.exact import cvar_clipped_normal, cvar_normal
 from prudent.theory import br_regret_bound, expected_regret_bound, regret_bound
 
 
-def step_by_step(env, policy, horizon, seed, replication, levels):
+def step_by_step(env, settings, horizon, seed, replication, levels):
     """The simulation in Python: LinearBandit.select and update, regrets from prudent.exact."""
     environment, agent = replication_streams(seed, replication)
-    bandit = LinearBandit(env.n_arms, env.dim, noise_sd=env.noise_sd, policy=policy, seed=agent)
+    bandit = LinearBandit(env.n_arms, env.dim, noise_sd=env.noise_sd, settings=settings, seed=agent)
     context = np.empty(env.dim)
     regret, br_regret = 0.0, np.zeros(len(levels))
-    measure = cvar_clipped_normal if policy.clip else cvar_normal
+    measure = cvar_clipped_normal if settings.clip else cvar_normal
     for _ in range(horizon):
         draw_context(environment, env.bounded, context)
         noise = draw_noise(environment, env.bounded)
@@ -47,7 +47,7 @@ def step_by_step(env, policy, horizon, seed, replication, levels):
 
 
 @pytest.mark.parametrize(
-    "policy",
+    "settings",
     [
         thompson_sampling(),
         brps_cmab(0.7),
@@ -58,22 +58,22 @@ def step_by_step(env, policy, horizon, seed, replication, levels):
         brps_cmab_inflated(0.8, delta=0.1),
         thompson_sampling_inflated(sampling_sd=2.0),
     ],
-    ids=lambda policy: policy.name,
+    ids=lambda settings: settings.label,
 )
 @pytest.mark.parametrize("env", [gaussian_bandit(), bounded_bandit(4)], ids=["gaussian", "bounded"])
-def test_simulation_is_the_bandit_step_by_step(env, policy):
+def test_simulation_is_the_bandit_step_by_step(env, settings):
     levels = (0.0, 0.5, 0.9)
     runs = simulate_bandit(
-        env, policy, horizon=400, replications=1, seed=3, levels=levels, first_replication=2, times=[400]
+        env, settings, horizon=400, replications=1, seed=3, levels=levels, first_replication=2, times=[400]
     )
-    regret, br_regret, pulls = step_by_step(env, policy, 400, 3, 2, levels)
+    regret, br_regret, pulls = step_by_step(env, settings, 400, 3, 2, levels)
     assert runs.pulls.values[0, 0].tolist() == pulls
     assert runs.regret.values[0, 0, -1] == pytest.approx(regret, rel=1e-12)
     np.testing.assert_allclose(runs.br_regret.values[0, 0, :, -1], br_regret, rtol=1e-9, atol=1e-11)
 
 
 def test_datasets_say_what_they_hold():
-    agents = [thompson_sampling(), brps_cmab(0.8), brps_cmab(0.8, estimator="modified", name="other")]
+    agents = [thompson_sampling(), brps_cmab(0.8), brps_cmab(0.8, estimator="modified", label="other")]
     runs = simulate_bandit(gaussian_bandit(), agents, horizon=1000, replications=4, levels=[0.3], seed=1)
     assert dict(runs.sizes) == {"agent": 3, "replication": 4, "level": 1, "time": 200, "arm": 10}
     assert runs.agent.values.tolist() == ["TS", "BRPS(0.8)", "other"]
@@ -112,8 +112,8 @@ def test_agents_face_the_same_contexts_and_noise():
 @pytest.mark.parametrize("alpha", [0.5, 0.7, 0.8, 0.9])
 def test_br_regret_stays_below_its_bound_on_the_bounded_bandit(alpha):
     env = bounded_bandit()
-    policy = brps_cmab_clipped(alpha)
-    runs = simulate_bandit(env, policy, horizon=5000, replications=20, levels=[alpha])
+    settings = brps_cmab_clipped(alpha)
+    runs = simulate_bandit(env, settings, horizon=5000, replications=20, levels=[alpha])
     bound = br_regret_bound(runs.time.values, env.n_arms, env.dim, alpha, env.noise_sd)
     worst = runs.br_regret.isel(agent=0, level=0).max("replication")
     assert (worst.values[runs.time > 1] < bound[runs.time > 1]).all()
@@ -124,8 +124,8 @@ def test_br_regret_stays_below_its_bound_on_the_bounded_bandit(alpha):
 def test_regret_stays_below_its_bounds_on_the_bounded_bandit(alpha):
     env, delta, horizon = bounded_bandit(), 0.05, 5000
     agents = [
-        brps_cmab_inflated(alpha, delta=delta, name="probable"),
-        brps_cmab_inflated(alpha, delta=horizon**-2, name="expected"),
+        brps_cmab_inflated(alpha, delta=delta, label="probable"),
+        brps_cmab_inflated(alpha, delta=horizon**-2, label="expected"),
     ]
     runs = simulate_bandit(env, agents, horizon=horizon, replications=20, times=range(100, horizon + 1, 100))
     probable = regret_bound(runs.time.values, env.n_arms, env.dim, alpha, delta)
@@ -239,9 +239,9 @@ def test_nothing_slow_is_imported_with_the_library():
         ),
         (lambda: gaussian_bandit(0), ParameterError, "n_arms must be at least 1, got 0"),
         (lambda: run(env="lake"), ParameterError, "env must be a LinearBanditEnv, got 'lake'"),
-        (lambda: run(policies=[]), ParameterError, r"policies must be some with different names, got \[\]"),
-        (lambda: run(policies=[brps_cmab(0.5)] * 2), ParameterError, r"got \['BRPS\(0.5\)', 'BRPS\(0.5\)'\]"),
-        (lambda: run(policies=["ts"]), ParameterError, r"policies\[0\] must be a BanditSettings, got 'ts'"),
+        (lambda: run(agents=[]), ParameterError, r"agents must be some with different labels, got \[\]"),
+        (lambda: run(agents=[brps_cmab(0.5)] * 2), ParameterError, r"got \['BRPS\(0.5\)', 'BRPS\(0.5\)'\]"),
+        (lambda: run(agents=["ts"]), ParameterError, r"agents\[0\] must be a BanditSettings, got 'ts'"),
         (lambda: run(horizon=0), ParameterError, "horizon must be at least 1, got 0"),
         (lambda: run(replications=0), ParameterError, "replications must be at least 1, got 0"),
         (lambda: run(seed=-1), ParameterError, "seed must be at least 0, got -1"),
@@ -260,5 +260,5 @@ def test_bad_arguments(call, error, message):
 
 
 def run(**changes):
-    options = {"env": gaussian_bandit(), "policies": BanditSettings(), "horizon": 10, "replications": 1} | changes
-    return simulate_bandit(options.pop("env"), options.pop("policies"), **options)
+    options = {"env": gaussian_bandit(), "agents": BanditSettings(), "horizon": 10, "replications": 1} | changes
+    return simulate_bandit(options.pop("env"), options.pop("agents"), **options)

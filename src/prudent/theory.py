@@ -22,8 +22,8 @@ import math
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import ndtri
 
+from ._numerics.normal import normal_tail
 from ._support.checks import (
     FloatArray,
     discount_factor,
@@ -35,6 +35,7 @@ from ._support.checks import (
     whole_number,
 )
 from .errors import DataError, ModelError, ParameterError
+from .exact import cvar_normal
 from .models.known import MDP
 from .planning.solver import _checked_policy
 
@@ -64,10 +65,8 @@ def br_regret_bound(T: Any, K: int, d: int, alpha: float, nu: float) -> Any:
     if level < 0.5:
         raise ParameterError(f"alpha must be at least 1/2 for the BR-regret bound, got {level}")
     nu = positive(nu, "nu")
-    from scipy.special import ndtri
-
     tail = 1.0 - level
-    density = math.exp(-0.5 * float(ndtri(tail)) ** 2) / math.sqrt(2.0 * math.pi)
+    _, density = normal_tail(tail)
     width = nu * np.sqrt(2.0 * tail * np.log(K * T * T))
     width = width + nu / tail * (1.0 / math.sqrt(2.0 * math.pi) + density)
     return width * 5.0 * np.sqrt(d * K * T * np.log(T)) + 1.0
@@ -187,9 +186,7 @@ def limit_law(mdp: MDP, policy: Any, alpha: float, visits: Any = None) -> LimitL
         state = int(np.argmax(unseen))
         raise ParameterError(f"visits[{state}] is {fractions[state]}: the value there has no limit")
     variance = np.where(certain, 0.0, spread / np.where(certain, 1.0, fractions))  # sigma^2
-    # phi(Phi^-1(alpha)) / (1 - alpha), the mean of a standard normal above its alpha-quantile
-    tail = math.exp(-0.5 * ndtri(level) ** 2) / math.sqrt(2.0 * math.pi) / (1.0 - level) if level > 0.0 else 0.0
-    drift = -mdp.discount * np.sqrt(variance) * tail
+    drift = mdp.discount * np.sqrt(variance) * cvar_normal(0.0, 1.0, level)  # gamma lambda
     return LimitLaw(inverse @ drift, (inverse * (mdp.discount**2 * variance)) @ inverse.T)
 
 

@@ -17,7 +17,7 @@ from typing import Any, TypeVar, cast
 import numba
 from numba.core import event
 
-__all__ = ["default_threads", "kernel", "over_rows"]
+__all__ = ["default_threads", "inlined", "kernel", "over_rows"]
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -40,6 +40,14 @@ def kernel(function: F) -> F:
     # would go unseen and the old machine code run on. Hence one stamp for all our kernels.
     compiled._cache._cache_file._source_stamp = _STAMP
     return cast(F, compiled)
+
+
+def inlined(function: F) -> F:
+    """Have ``function`` compiled into every kernel that calls it, for small steps of hot loops.
+
+    A call that is not inlined copies every field of every array in its NamedTuples: a hundred nanoseconds for two.
+    """
+    return cast(F, numba.njit(inline="always", nogil=True, error_model="numpy")(function))
 
 
 class _CompilationNotice(event.Listener):  # type: ignore[misc]

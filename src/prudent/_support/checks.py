@@ -87,12 +87,12 @@ def index_array(values: Any, name: str, size: int, error: type[PrudentError] = D
     return np.ascontiguousarray(array, dtype=np.int64).reshape(array.shape)
 
 
-def generator(rng: Any) -> np.random.Generator:
+def generator(rng: Any, name: str = "rng") -> np.random.Generator:
     """Return ``rng`` as a Generator: one is passed through, an int is a seed, None asks the system."""
     try:
         return np.random.default_rng(rng)
     except (TypeError, ValueError):
-        raise ParameterError(f"rng must be a numpy Generator, a seed or None, got {rng!r}") from None
+        raise ParameterError(f"{name} must be a numpy Generator, a seed or None, got {rng!r}") from None
 
 
 def first_index(mask: npt.NDArray[np.bool_]) -> str:
