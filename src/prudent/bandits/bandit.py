@@ -90,6 +90,7 @@ class LinearBandit:
         self._pulls = pulls  # [A]
         self._arms = arms_of(self._prior, self._noise_sd, gram)
         self._arms_fields = tuple(self._arms)
+        self._gram, self._stale = gram, self._arms.stale
 
     @classmethod
     def from_log(
@@ -164,8 +165,8 @@ class LinearBandit:
         >>> LinearBandit(2, dim=1, noise_sd=2.0).posterior(1).covariance()
         array([[4.]])
         """
-        place = self._arm_index(arm, "arm", ParameterError)
-        return LinearGaussianPosterior._of_sums(self._prior, self._noise_sd, self._arms.gram[place].copy())
+        place = self._arm_index(arm, error=ParameterError)
+        return LinearGaussianPosterior._of_sums(self._prior, self._noise_sd, self._gram[place].copy())
 
     def add_arm(self, arm: Arm) -> Self:
         """Add an arm, which starts from the prior.
@@ -176,7 +177,7 @@ class LinearBandit:
         name = _checked_name(arm, "arm")
         if name in self._index:
             raise ParameterError(f"arm {name!r} is already there")
-        gram = np.concatenate([self._arms.gram, np.zeros_like(self._arms.gram[:1])])
+        gram = np.concatenate([self._gram, np.zeros_like(self._gram[:1])])
         self._set_arms([*self._names, name], gram, np.append(self._pulls, 0))
         return self
 
@@ -186,11 +187,11 @@ class LinearBandit:
         >>> LinearBandit(["a", "b"], dim=1).remove_arm("a").arms
         ('b',)
         """
-        place = self._arm_index(arm, "arm", ParameterError)
+        place = self._arm_index(arm, error=ParameterError)
         if len(self._names) == 1:
             raise ParameterError(f"arm {arm!r} is the only one: a bandit needs at least one arm")
         names = [name for name in self._names if name != self._names[place]]
-        self._set_arms(names, np.delete(self._arms.gram, place, axis=0), np.delete(self._pulls, place))
+        self._set_arms(names, np.delete(self._gram, place, axis=0), np.delete(self._pulls, place))
         return self
 
     # -- decisions -----------------------------------------------------------------------------------------
@@ -270,12 +271,12 @@ class LinearBandit:
         point = self._points(context)
         if point.ndim != 1:
             return self._update_rows(point, arm, reward)
-        place = self._arm_index(arm, "arm", DataError)
+        place = self._arm_index(arm)
         try:
             value = float(reward)
         except (TypeError, ValueError):
             raise DataError(f"reward must be a number, got {reward!r}") from None
-        if not learn(self._arms.gram, self._arms.stale, self._pulls, point, place, value):
+        if not learn(self._gram, self._stale, self._pulls, point, place, value):
             if not abs(value) <= LARGEST:
                 raise DataError(f"reward is {value}, expected a finite number{_limit(value)}")
             raise self._context_error(context)
@@ -290,7 +291,7 @@ class LinearBandit:
         huge = np.abs(values) > LARGEST
         if huge.any():
             raise DataError(f"reward{first_index(huge)} is {values[huge][0]}, too large to square")
-        places = [self._arm_index(arm, f"arm[{t}]", DataError) for t, arm in enumerate(arms)]
+        places = [self._arm_index(arm, f"arm[{t}]") for t, arm in enumerate(arms)]
         learn_rows(
             self._arms,
             self._pulls,
@@ -302,7 +303,7 @@ class LinearBandit:
 
     # -- words for what is wrong ---------------------------------------------------------------------------
 
-    def _arm_index(self, arm: Any, where: str, error: type[PrudentError]) -> int:
+    def _arm_index(self, arm: Any, where: str = "arm", error: type[PrudentError] = DataError) -> int:
         try:
             return self._index[arm]
         except (KeyError, TypeError):
@@ -362,7 +363,7 @@ class LinearBandit:
         }
         arrays = {
             "prior_precision": self._prior,
-            "gram": self._arms.gram,
+            "gram": self._gram,
             "pulls": self._pulls,
             "uniforms": self._stream.unused,
         }
@@ -377,7 +378,7 @@ class LinearBandit:
             prior, gram, pulls = arrays["prior_precision"], arrays["gram"], arrays["pulls"]
             names = _arm_names(meta["arms"], "arms")
             bandit = cls(names, len(prior), settings=settings, noise_sd=meta["noise_sd"], prior_precision=prior)
-            if gram.shape != bandit._arms.gram.shape or pulls.shape != bandit._pulls.shape:
+            if gram.shape != bandit._gram.shape or pulls.shape != bandit._pulls.shape:
                 raise ValueError(f"sums of shape {gram.shape} for {len(names)} arms and {len(prior)} features")
             bandit._set_arms(names, gram, pulls)
             bandit._decisions = int(meta["decisions"])

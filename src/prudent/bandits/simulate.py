@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .._numerics.compile import default_threads, kernel, over_rows
+from .._numerics.compile import default_threads, inlined, kernel, over_rows
 from .._numerics.normal import clipped_normal_cvar, normal_tail
 from .._support.checks import FloatArray, IntArray, index_array, positive, risk_level, whole_number
 from .._support.streams import replication_streams
@@ -157,7 +157,7 @@ def _cvar(mean: float, sd: float, clip: bool, tail: float, quantile: float, dens
     return mean - sd * density / tail
 
 
-@kernel
+@inlined
 def _br_regret(
     means: FloatArray, sds: FloatArray, chosen: int, clip: bool, tail: float, quantile: float, density: float
 ) -> float:

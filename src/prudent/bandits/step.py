@@ -154,20 +154,20 @@ def scale_at(scale: float, delta: float, t: int, dim: int, noise_sd: float) -> f
 
 
 @inlined
-def _solve(arms: Arms, arm: int) -> None:
-    """Solve again an arm that has had rewards since it was last solved."""
-    solve_posterior(arms.gram[arm], arms.prior, arms.root[arm], arms.mean[arm])
-    arms.stale[arm] = 0
+def _solve_stale(arms: Arms, eligible: IntArray) -> None:
+    """Solve again the eligible arms that have had rewards since they were last solved."""
+    gram, prior, root, mean, stale = arms.gram, arms.prior, arms.root, arms.mean, arms.stale
+    for i in range(eligible.shape[0]):
+        arm = eligible[i]
+        if stale[arm]:
+            solve_posterior(gram[arm], prior, root[arm], mean[arm])
+            stale[arm] = 0
 
 
 @kernel
 def refresh(arms_fields: tuple[Any, ...], eligible: IntArray) -> None:
     """Solve again the eligible arms that have had rewards since they were last solved."""
-    arms = Arms(*arms_fields)
-    stale = arms.stale
-    for i in range(eligible.shape[0]):
-        if stale[eligible[i]]:
-            _solve(arms, eligible[i])
+    _solve_stale(Arms(*arms_fields), eligible)
 
 
 @kernel
@@ -190,7 +190,7 @@ def clipped(value: float, clip: bool) -> float:
     return min(max(value, 0.0), 1.0) if clip else value
 
 
-@kernel
+@inlined
 def best_score(
     rule: Rule, arms: int, moments: FloatArray, uniforms: FloatArray, start: int, after: int
 ) -> tuple[int, float, int]:
@@ -262,14 +262,13 @@ def decide(
     Writes posterior means, posterior sds and the sds of draws to ``moments`` [3,k]. Returns as :func:`best_score` does,
     or the place -1 if the context is not D finite numbers.
     """
-    root, mean, stale, noise_sd = arms.root, arms.mean, arms.stale, arms.noise_sd
+    root, mean, noise_sd = arms.root, arms.mean, arms.noise_sd
     if context.shape[0] != mean.shape[1] or not usable(context):
         return -1, 0.0, start
+    _solve_stale(arms, eligible)
     scale = scale_at(rule.scale, rule.delta, t, context.shape[0], noise_sd)
     for i in range(eligible.shape[0]):
         arm = eligible[i]
-        if stale[arm]:
-            _solve(arms, arm)
         moments[0, i], width = predict(root, mean, arm, context)
         moments[1, i] = noise_sd * width
         moments[2, i] = scale * moments[1, i]
