@@ -135,8 +135,8 @@ def against_peers() -> list[Row]:
 def simulation() -> list[Row]:
     env, steps = gaussian_bandit(), 20_000
 
-    def simulated(policy: Any) -> Callable[[], Any]:
-        return lambda: simulate_bandit(env, policy, horizon=steps, replications=1, threads=1)
+    def simulated(agent: Any) -> Callable[[], Any]:
+        return lambda: simulate_bandit(env, agent, horizon=steps, replications=1, threads=1)
 
     calls = loop(our_step(0.0, False), steps)
     times = best_times(calls, simulated(thompson_sampling()), simulated(brps_cmab(0.99)), repeats=5)

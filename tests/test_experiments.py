@@ -160,7 +160,7 @@ def test_shared_runs_agree(results):
 
 
 def test_datasets_are_those_of_the_simulators(results):
-    policies = [BanditSettings(alpha, name=name) for name, alpha in zip(BANDIT, (0.0, 0.5, 0.8, 0.9), strict=True)]
+    policies = [BanditSettings(alpha, label=name) for name, alpha in zip(BANDIT, (0.0, 0.5, 0.8, 0.9), strict=True)]
     direct = simulate_bandit(gaussian_bandit(), policies, horizon=200, replications=6, seed=5, times=[100, 200])
     found = results["bandit-br"].sel(time=[100, 200])
     assert (found.regret.values == direct.regret.values).all()

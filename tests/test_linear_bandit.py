@@ -11,13 +11,16 @@ import mpmath
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
+from hypothesis import settings as effort
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
 from prudent import cvar, modified_cvar, sample_size
 from prudent.bandits import (
     BanditSettings,
+    BatchDecision,
+    Decision,
     LinearBandit,
     brps_cmab,
     brps_cmab_clipped,
@@ -25,9 +28,9 @@ from prudent.bandits import (
     thompson_sampling,
     thompson_sampling_inflated,
 )
-from prudent.bandits import batch as batch_kernels
-from prudent.bandits import step as kernels
+from prudent.bandits.batch import ROWS, decide_rows, fill_scores, learn_rows, single_screen
 from prudent.bandits.score_law import ScoreLaw, score_law
+from prudent.bandits.step import Uniforms, arms_of, best_score, decide_one
 from prudent.errors import DataError, ParameterError
 
 FALSE_ALARM = 1e-7
@@ -47,7 +50,7 @@ def closed_form(contexts, rewards, prior, noise_sd):
     return np.linalg.solve(precision, contexts.T @ rewards), noise_sd**2 * np.linalg.inv(precision)
 
 
-@settings(max_examples=30, deadline=None)
+@effort(max_examples=30, deadline=None)
 @given(st.integers(1, 4), st.integers(1, 5), st.integers(0, 2**32), st.floats(0.1, 10))
 def test_posterior_is_the_closed_form_and_batch_is_sequential(n_arms, dim, seed, noise_sd):
     rng = np.random.default_rng(seed)
@@ -181,25 +184,25 @@ def uneven_bandit(**options):
     return LinearBandit(3, 2, **options).update(np.tile(POINT, (13, 1)), arms, np.array([0.6, 0.2, 0.45])[arms])
 
 
-def brute_force(policy, means, sds, size, rng):
+def brute_force(settings, means, sds, size, rng):
     """Arms chosen by drawing n normals per arm: Algorithm 2 as printed."""
     counts = np.zeros(len(means))
-    estimate = {"cvar": cvar, "modified": modified_cvar}[policy.estimator]
-    chunk = max(1, 3_000_000 // policy.n // len(means))
+    estimate = {"cvar": cvar, "modified": modified_cvar}[settings.estimator]
+    chunk = max(1, 3_000_000 // settings.n // len(means))
     for start in range(0, size, chunk):
         rows = min(chunk, size - start)
-        draws = means + sds * rng.standard_normal((policy.n, rows, len(means)))
-        if policy.clip:
+        draws = means + sds * rng.standard_normal((settings.n, rows, len(means)))
+        if settings.clip:
             draws = np.clip(draws, 0.0, 1.0)
-        scores = estimate(draws, policy.alpha)
+        scores = estimate(draws, settings.alpha)
         # ties at random: rounding must not decide between sums of the same atoms
         tied = scores >= scores.max(axis=1, keepdims=True) - 1e-12
         counts += np.bincount(np.argmax(tied * rng.random(tied.shape), axis=1), minlength=len(means))
     return counts
 
 
-def check_law(policy, size, brute_size, noise_sd=1.0):
-    bandit = uneven_bandit(policy=policy, noise_sd=noise_sd)
+def check_law(settings, size, brute_size, noise_sd=1.0):
+    bandit = uneven_bandit(settings=settings, noise_sd=noise_sd)
     batch = bandit.select(np.broadcast_to(POINT, (size, 2)))
     single = bandit.select(POINT)
     chances = single.propensities
@@ -210,7 +213,7 @@ def check_law(policy, size, brute_size, noise_sd=1.0):
     counts = np.bincount(batch.arm, minlength=3)
     assert stats.chisquare(counts, size * chances).pvalue > FALSE_ALARM
     rng = np.random.default_rng()
-    brute = brute_force(policy, single.mean, single.sd, brute_size, rng)
+    brute = brute_force(settings, single.mean, single.sd, brute_size, rng)
     assert stats.chisquare(brute, brute_size * chances / chances.sum()).pvalue > FALSE_ALARM
     assert stats.chi2_contingency([counts, brute]).pvalue > FALSE_ALARM
 
@@ -230,7 +233,7 @@ def test_law_of_the_choice_at_high_risk_levels_with_a_million_brute_force_decisi
 
 
 @pytest.mark.parametrize(
-    "policy",
+    "settings",
     [
         brps_cmab(0.7, estimator="modified"),
         brps_cmab(0.5, draws=7),  # three draws and a half
@@ -241,16 +244,16 @@ def test_law_of_the_choice_at_high_risk_levels_with_a_million_brute_force_decisi
         brps_cmab_clipped(0.3, estimator="cvar"),
         BanditSettings(clip=True),
     ],
-    ids=lambda policy: f"{policy.name}-{policy.estimator}-{policy.draws}",
+    ids=lambda settings: f"{settings.label}-{settings.estimator}-{settings.draws}",
 )
-def test_law_of_the_choice_for_other_estimators_and_clipping(policy):
-    check_law(policy, 300_000, 300_000)
+def test_law_of_the_choice_for_other_estimators_and_clipping(settings):
+    check_law(settings, 300_000, 300_000)
 
 
 def test_wide_clipped_scores_tie_often_and_ties_are_broken_uniformly():
     # sd 40: nearly all scores are 0 or 1
     check_law(brps_cmab_clipped(0.7, estimator="cvar"), 200_000, 200_000, noise_sd=40.0)
-    bandit = LinearBandit(4, 1, noise_sd=100.0, policy=brps_cmab_clipped(0.5))
+    bandit = LinearBandit(4, 1, noise_sd=100.0, settings=brps_cmab_clipped(0.5))
     decision = bandit.select(np.ones((100_000, 1)))
     assert (decision.score == 0.0).mean() > 0.2
     assert stats.chisquare(np.bincount(decision.arm, minlength=4)).pvalue > FALSE_ALARM
@@ -266,11 +269,11 @@ def test_one_by_one_decisions_follow_the_propensities():
 
 @pytest.mark.parametrize(("alpha", "draws"), [(0.0, None), (0.9, None), (0.7, None), (0.75, 10)])
 def test_scores_follow_their_law(alpha, draws):
-    policy = brps_cmab(alpha, draws=draws)
-    bandit = LinearBandit(1, 2, policy=policy).update(POINT, 0, 1.0)
+    settings = brps_cmab(alpha, draws=draws)
+    bandit = LinearBandit(1, 2, settings=settings).update(POINT, 0, 1.0)
     decision = bandit.select(np.tile(POINT, (50_000, 1)))
     standard = (decision.score - decision.mean[:, 0]) / decision.sd[:, 0]
-    law = ScoreLaw(policy.n, policy.weights, clip=False)
+    law = ScoreLaw(settings.n, settings.weights, clip=False)
     assert stats.kstest(standard, np.vectorize(law.cdf)).pvalue > FALSE_ALARM
     if alpha == 0.0:  # Thompson sampling: one draw from the posterior
         assert stats.kstest(standard, "norm").pvalue > FALSE_ALARM
@@ -278,17 +281,14 @@ def test_scores_follow_their_law(alpha, draws):
 
 def test_the_screen_changes_nothing():
     rng = np.random.default_rng(6)
-    blind = np.array([-np.inf, np.inf])  # bounds nothing
-    draws = np.empty(1)
-    for n, clip in itertools.product((1, 5, 1000), (False, True)):
-        screen = kernels.screen_of(n)
+    for alpha, clip in itertools.product((0.0, 0.8, 0.999), (False, True)):
+        rule = BanditSettings(alpha, clip=clip).rule(1, 1.0)
+        blind = rule._replace(screen=np.array([-np.inf, np.inf]))  # bounds nothing
         for _ in range(3000):
-            means, sds = rng.normal(size=6), rng.exponential(size=6)
+            moments = np.array([rng.normal(size=6), np.full(6, np.nan), rng.exponential(size=6)])
             uniforms = rng.random(12)
-            ask = (means, sds, n, np.ones(1), clip)
-            assert kernels.best_score(*ask, screen, uniforms, 0, 6, draws) == kernels.best_score(
-                *ask, blind, uniforms, 0, 6, draws
-            )
+            found = [best_score(one, 6, moments, uniforms.copy(), 0, 6) for one in (rule, blind)]
+            assert found[0] == found[1]
 
 
 def cloud(kind, size, dim, rng):
@@ -313,61 +313,73 @@ def learned(learning, arms, dim, rng, **options):
 KINDS = ["round", "leaning", "flat", "tiny and huge", "uneven", "zeros"]
 
 
+def learned_arms(learning, size, dim, rng):
+    """What the kernels know of arms after 300 rewards, and their posteriors."""
+    arms = arms_of(np.eye(dim), 1.0, np.zeros((size, 2, dim + 1, dim + 1)))
+    contexts = cloud(learning, 300, dim, rng)
+    rewards = contexts @ rng.normal(size=dim) + 0.1 * rng.normal(size=300)  # nearly equal arms
+    learn_rows(arms, np.zeros(size, dtype=np.int64), contexts, rng.integers(0, size, 300), rewards)
+    return arms
+
+
 @pytest.mark.parametrize("deciding", KINDS)
 @pytest.mark.parametrize("learning", ["round", "leaning", "flat"])
 def test_scores_next_to_each_other_are_told_apart_as_in_single_decisions(learning, deciding):
     # Uniforms at the edges of bins, where the bounds of the screen are reached, such that the lower bound of one arm
     # and the upper bound of the other are as near to each other as any: single precision alone would confuse them.
     rng = np.random.default_rng()
-    dim, rows, swap = 5, batch_kernels.ROWS, rng.integers(0, 2)
-    bandit = learned(learning, 2, dim, rng, alpha=0.8)
-    contexts = cloud(deciding, rows, dim, rng)
-    bandit.select(contexts)  # solves the posterior
-    assert bandit._screened(contexts, np.arange(2), np.ones(rows)) is not None
-    screen, bins = bandit._screen, bandit._screen.size - 1
+    dim, swap, both = 5, rng.integers(0, 2), np.arange(2)
+    rule = brps_cmab(0.8).rule(dim, 1.0)
+    arms, contexts = learned_arms(learning, 2, dim, rng), cloud(deciding, ROWS, dim, rng)
+    decide_rows(arms, rule, 1, contexts[:0], both, Uniforms(rng, np.empty(0)))  # solves the posterior
+    assert single_screen(arms, rule, contexts, both, np.ones(ROWS)) is not None
+    bins = rule.screen.size - 1
     edges = np.arange(bins + 1) / bins
-    uniforms = np.empty((2, rows))
-    expected, scores = np.empty(rows, dtype=int), np.empty(rows)
+    uniforms = np.empty((2, ROWS))
+    expected, scores = np.empty(ROWS, dtype=int), np.empty(ROWS)
     ties = rng.random(2)
     for t, context in enumerate(contexts):
-        means, sds = np.array([kernels.predict(bandit._root[k], bandit._mean[k], context) for k in range(2)]).T
-        low = means[swap] + sds[swap] * screen[1:-1]
-        top = means[1 - swap] + sds[1 - swap] * screen[1:-1]
+        means = (arms.mean * context).sum(axis=1)
+        sds = np.sqrt(((arms.root @ context) ** 2).sum(axis=1))
+        low = means[swap] + sds[swap] * rule.screen[1:-1]
+        top = means[1 - swap] + sds[1 - swap] * rule.screen[1:-1]
         nearest = np.clip(np.searchsorted(top, low), 0, bins - 2)
         one = np.argmin(np.abs(low - top[nearest]))
         uniforms[swap, t] = edges[1 + one]
         uniforms[1 - swap, t] = np.nextafter(edges[1 + nearest[one]], 0)
-        own = np.concatenate([uniforms[:, t], ties])
-        ask = (means, sds, bandit._n, np.ones(1), False, screen, own, 0, 2, np.empty(1))
-        expected[t], scores[t], _ = kernels.best_score(*ask)
-    bandit._uniforms, bandit._next = np.concatenate([uniforms.ravel(), np.tile(ties, rows)]), 0
-    decision = bandit.select(contexts)
+        single = Uniforms(rng, np.concatenate([uniforms[:, t], ties]))
+        moments = np.empty((3, 2))
+        expected[t], scores[t], _ = decide_one(arms[:], rule[:], 1, context, both, single.block, 0, moments)
+    stream = Uniforms(rng, np.concatenate([uniforms.ravel(), np.tile(ties, ROWS)]))
+    choices, moments, scale = decide_rows(arms, rule, 1, contexts, both, stream)
+    fill_scores(rule, moments.values, scale, choices)
     untied = contexts.any(axis=1)
-    np.testing.assert_array_equal(decision.arm[untied], expected[untied])
-    size = (np.abs(decision.mean) + decision.sd).max(axis=1)
-    assert (np.abs(decision.score - scores) <= 1e-12 * size).all()
+    np.testing.assert_array_equal(choices.places[untied], expected[untied])
+    size = (np.abs(moments.values[0]) + moments.values[1]).max(axis=0)
+    assert (np.abs(choices.scores - scores) <= 1e-12 * size).all()
 
 
 @pytest.mark.parametrize("deciding", KINDS)
 @pytest.mark.parametrize("learning", ["round", "leaning", "flat", "tiny and huge", "uneven"])
-@pytest.mark.parametrize("policy", [thompson_sampling(), brps_cmab(0.9), thompson_sampling_inflated(delta=0.1)])
-def test_screening_batches_in_single_precision_changes_nothing(learning, deciding, policy, tmp_path, monkeypatch):
+@pytest.mark.parametrize("settings", [thompson_sampling(), brps_cmab(0.9), thompson_sampling_inflated(delta=0.1)])
+def test_screening_batches_in_single_precision_changes_nothing(learning, deciding, settings):
     rng = np.random.default_rng()
-    contexts = cloud(deciding, 2500, 6, rng)
-    bandit = learned(learning, 7, 6, rng, policy=policy)
-    bandit.save(tmp_path / "twin")
-    twin = LinearBandit.load(tmp_path / "twin")
-    monkeypatch.setattr(twin, "_screened", lambda *args: None)
-    bandit.select(contexts[:0])  # solves the posterior
-    screened = bandit._screened(contexts, np.arange(7), np.ones(2500)) is not None
-    assert screened == (learning not in ("tiny and huge", "uneven"))  # which are beyond single precision
-    for arms in (None, [5, 0, 3]):
-        one, two = bandit.select(contexts, arms), twin.select(contexts, arms)
-        np.testing.assert_array_equal(one.arm, two.arm)
-        np.testing.assert_array_equal(one.mean, two.mean)
-        np.testing.assert_array_equal(one.sd, two.sd)
-        np.testing.assert_allclose(one.score, two.score, rtol=1e-9)
-    assert contents(bandit, tmp_path) == contents(twin, tmp_path)  # as many uniforms used
+    contexts, rule = cloud(deciding, 2500, 6, rng), settings.rule(6, 1.0)
+    arms = learned_arms(learning, 7, 6, rng)
+    streams = [Uniforms(np.random.default_rng(seed), np.empty(0)) for seed in [rng.integers(2**32)] * 2]
+    for eligible in (np.arange(7), np.array([5, 0, 3])):
+        one, two = (
+            decide_rows(arms, rule, 9, contexts, eligible, stream, screened=screened)
+            for stream, screened in zip(streams, (True, False), strict=True)
+        )
+        used = single_screen(arms, rule, contexts, eligible, np.ones(2500)) is not None
+        assert used == (learning not in ("tiny and huge", "uneven"))  # which are beyond single precision
+        np.testing.assert_array_equal(one[0].places, two[0].places)
+        np.testing.assert_array_equal(one[1].values, two[1].values)
+        for choices, moments, scale in (one, two):
+            fill_scores(rule, moments.values, scale, choices)
+        np.testing.assert_allclose(one[0].scores, two[0].scores, rtol=1e-9)
+    np.testing.assert_array_equal(streams[0].unused, streams[1].unused)  # as many uniforms used
 
 
 @pytest.mark.parametrize("rows", [3, 500])  # worked out at once, and when read
@@ -378,7 +390,7 @@ def test_a_batch_is_read_as_it_was_decided(rows):
     first = now.select(contexts, arms=[2, 0, 3])
     expected = [first.mean, first.sd, first.score, first.propensity]
     second = later.select(contexts, arms=[2, 0, 3])
-    assert repr(second) == f"Decision({rows} contexts, arms=(2, 0, 3))"
+    assert repr(second) == f"BatchDecision({rows} contexts, arms=(2, 0, 3))"
     later.update(contexts, rng.integers(0, 4, rows), rng.normal(size=rows))
     later.select(contexts)
     later.remove_arm(0)
@@ -411,7 +423,7 @@ def test_restricted_arms_share_the_whole_chance():
 # -- propensities against closed forms ---------------------------------------------------------------------
 
 
-@settings(max_examples=60, deadline=None)
+@effort(max_examples=60, deadline=None)
 @given(st.floats(-3, 3), st.floats(-5, 5), st.sampled_from([1, 3, 30]))
 def test_two_normal_scores_have_a_closed_form(gap, log_ratio, draws):
     law = score_law(draws, (1 / draws,) * draws, False)
@@ -421,12 +433,12 @@ def test_two_normal_scores_have_a_closed_form(gap, log_ratio, draws):
         assert law.chance(means, sds, place) == pytest.approx(stats.norm.cdf(sign * gap), abs=1e-9)
 
 
-@settings(max_examples=40, deadline=None)
+@effort(max_examples=40, deadline=None)
 @given(st.integers(0, 2**32), st.integers(2, 12), st.sampled_from([0.0, 0.5, 0.7, 0.9, 0.999]), st.booleans())
 def test_propensities_sum_to_one(seed, k, alpha, clip):
     rng = np.random.default_rng(seed)
-    policy = brps_cmab_clipped(alpha) if clip else brps_cmab(alpha)
-    law = score_law(policy.n, tuple(policy.weights), clip)
+    settings = brps_cmab_clipped(alpha) if clip else brps_cmab(alpha)
+    law = score_law(settings.n, tuple(settings.weights), clip)
     means = rng.normal(0.5, 1.0, k)
     sds = 10.0 ** rng.uniform(-4, 1, k)
     chances = [law.chance(means, sds, place) for place in range(k)]
@@ -478,6 +490,15 @@ def test_a_decision_keeps_its_chances_whatever_happens_to_the_bandit(tmp_path):
     assert len(twin) < 2000  # and carries no bandit
 
 
+def test_one_context_and_a_batch_give_their_own_kind_of_decision():
+    bandit = LinearBandit(["a", "b"], 1, seed=1)
+    one, batch = bandit.select([1.0]), bandit.select([[1.0]])
+    assert isinstance(one, Decision)
+    assert isinstance(batch, BatchDecision)
+    assert (one.mean.shape, one.propensities.shape) == ((2,), (2,))
+    assert (batch.mean.shape, batch.propensities.shape, batch.score.shape) == ((1, 2), (1, 2), (1,))
+
+
 def test_propensity_can_be_left_out():
     bandit = LinearBandit(2, 1)
     assert bandit.select([1.0], propensity=False).propensity is None
@@ -485,9 +506,9 @@ def test_propensity_can_be_left_out():
 
 
 def test_propensities_that_are_not_known_say_so():
-    bandit = LinearBandit(2, 1, policy=brps_cmab_clipped(0.5, draws=8, estimator="cvar"))
+    bandit = LinearBandit(2, 1, settings=brps_cmab_clipped(0.5, draws=8, estimator="cvar"))
     decision = bandit.select([1.0])  # deciding works
-    with pytest.raises(ParameterError, match="at most 2 lowest draws, this policy weighs 4"):
+    with pytest.raises(ParameterError, match="at most 2 lowest draws, these settings weigh 4"):
         _ = decision.propensity
 
 
@@ -517,9 +538,9 @@ def test_cost_does_not_grow_with_alpha():
 
 
 @pytest.mark.parametrize("delta", [None, 0.1])
-def test_inflated_scores_have_the_inflated_sd(delta):
-    policy = thompson_sampling_inflated(delta=delta, sampling_sd=None if delta else 3.0)
-    bandit = LinearBandit(1, 3, noise_sd=0.5, policy=policy)
+def test_inflated_scores_have_the_inflated_sd(delta, tmp_path):
+    settings = thompson_sampling_inflated(delta=delta, sampling_sd=None if delta else 3.0)
+    bandit = LinearBandit(1, 3, noise_sd=0.5, settings=settings)
     size = 50_000
     context = np.array([0.0, 1.0, 0.0])
     decision = bandit.select(np.tile(context, (size, 1)))
@@ -528,7 +549,9 @@ def test_inflated_scores_have_the_inflated_sd(delta):
     total = ((decision.score / sd) ** 2).sum()
     assert stats.chi2.ppf(FALSE_ALARM / 2, size) < total < stats.chi2.isf(FALSE_ALARM / 2, size)
     assert decision.sd[0, 0] == 0.5  # the posterior's, whatever it is sampled with
-    assert bandit.select(context)._scale == pytest.approx(policy.nu(size + 1, 3, 0.5) / 0.5)
+    bandit.save(tmp_path / "twin")  # a single decision has the same schedule as a batch
+    score = LinearBandit.load(tmp_path / "twin").select([context]).score
+    assert bandit.select(context).score == pytest.approx(score[0], rel=1e-12)
 
 
 # -- arms and logs -----------------------------------------------------------------------------------------
@@ -611,11 +634,23 @@ NAN = math.nan
         (lambda b: b.select([[1.0, 2.0], [math.inf, 0.0]]), DataError, r"context\[1, 0\] is inf"),
         (lambda b: b.select([1e200, 0.0]), DataError, r"context\[0\] is 1e\+200, too large to square"),
         (lambda b: b.select(["x", "y"]), DataError, "context must be an array of numbers, got list"),
-        (lambda b: b.select([1.0, 2.0], arms=["red", "pink"]), DataError, r"arms\[1\] is 'pink', which is not one of"),
-        (lambda b: b.select([1.0, 2.0], arms=[]), DataError, "arms is empty: no arm is eligible"),
-        (lambda b: b.select([1.0, 2.0], arms="red"), DataError, "arms must be a list of arms, got the string 'red'"),
-        (lambda b: b.select([1.0, 2.0], arms=3), DataError, "arms must be a list of arms, got 3"),
-        (lambda b: b.select([1.0, 2.0], arms=["red", "red"]), DataError, r"arms\[1\] is 'red' for the second time"),
+        (
+            lambda b: b.select([1.0, 2.0], arms=["red", "pink"]),
+            ParameterError,
+            r"arms\[1\] is 'pink', which is not",
+        ),
+        (lambda b: b.select([1.0, 2.0], arms=[]), ParameterError, "arms is empty: no arm is eligible"),
+        (
+            lambda b: b.select([1.0, 2.0], arms="red"),
+            ParameterError,
+            "arms must be a list of arms, got the string 'red'",
+        ),
+        (lambda b: b.select([1.0, 2.0], arms=3), ParameterError, "arms must be a list of arms, got 3"),
+        (
+            lambda b: b.select([1.0, 2.0], arms=["red", "red"]),
+            ParameterError,
+            r"arms\[1\] is 'red' for the second time",
+        ),
         (lambda b: b.update([NAN, 0.0], "red", 1.0), DataError, r"context\[0\] is nan"),
         (lambda b: b.update([1.0, 0.0, 2.0], "red", 1.0), DataError, r"context has shape \(3,\)"),
         (lambda b: b.update([1.0, 0.0], "pink", 1.0), DataError, r"arm is 'pink', which is not one of the arms"),
@@ -637,10 +672,10 @@ NAN = math.nan
         (lambda b: b.update([[1.0, 0.0]] * 2, "red", [1.0, 1.0]), DataError, r"arm has shape \(\), expected \(2,\)"),
         (lambda b: b.update([[1.0, 0.0], [NAN, 1.0]], ["red"] * 2, [1, 1]), DataError, r"context\[1, 0\] is nan"),
         (lambda b: b.update([[1.0, 0.0]], ["red"], [1e200]), DataError, r"reward\[0\] is 1e\+200, too large to square"),
-        (lambda b: b.add_arm("red"), DataError, "arm 'red' is already there"),
+        (lambda b: b.add_arm("red"), ParameterError, "arm 'red' is already there"),
         (lambda b: b.add_arm(1.5), ParameterError, "arm is 1.5, expected a string or an integer"),
-        (lambda b: b.remove_arm("pink"), DataError, "arm is 'pink'"),
-        (lambda b: b.posterior("pink"), DataError, "arm is 'pink'"),
+        (lambda b: b.remove_arm("pink"), ParameterError, "arm is 'pink'"),
+        (lambda b: b.posterior("pink"), ParameterError, "arm is 'pink'"),
     ],
 )
 def test_bad_calls_name_the_fault_and_leave_the_state_alone(call, error, message, tmp_path):
@@ -666,9 +701,9 @@ def test_bad_calls_name_the_fault_and_leave_the_state_alone(call, error, message
         (lambda: LinearBandit(["a", "b", "a"], 2), r"n_arms\[2\] is 'a' for the second time"),
         (lambda: LinearBandit(["a", True], 2), r"n_arms\[1\] is True, expected a string or an integer"),
         (lambda: LinearBandit(2, 0), "dim must be at least 1, got 0"),
-        (lambda: LinearBandit(2, 2, seed="x"), "rng must be a numpy Generator, a seed or None, got 'x'"),
-        (lambda: LinearBandit(2, 2, 0.5, policy=brps_cmab(0.5)), "give alpha or policy, not both"),
-        (lambda: LinearBandit(2, 2, policy="ts"), "policy must be a BanditSettings, got 'ts'"),
+        (lambda: LinearBandit(2, 2, seed="x"), "seed must be a numpy Generator, a seed or None, got 'x'"),
+        (lambda: LinearBandit(2, 2, 0.5, settings=brps_cmab(0.5)), "give alpha or settings, not both"),
+        (lambda: LinearBandit(2, 2, settings="ts"), "settings must be a BanditSettings, got 'ts'"),
         (lambda: LinearBandit(["a"], 2).remove_arm("a"), "arm 'a' is the only one"),
         (lambda: brps_cmab(0.5, draws=0), "draws must be at least 1, got 0"),
         (lambda: brps_cmab(0.5, estimator="median"), r"estimator must be one of \['cvar', 'modified'\], got 'median'"),
@@ -679,15 +714,33 @@ def test_bad_calls_name_the_fault_and_leave_the_state_alone(call, error, message
         (lambda: BanditSettings(delta=0.1, sampling_sd=1.0), "give sampling_sd or delta, not both"),
         (lambda: BanditSettings(sampling_sd=0), "sampling_sd must be a positive number, got 0.0"),
         (lambda: BanditSettings(draws=2**25), r"draws must leave at most 2\*\*24 draws that count, got 33554432"),
+    ],
+)
+def test_bad_settings_are_refused(make, message):
+    with pytest.raises(ParameterError, match=message):
+        make()
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
         (lambda: LinearBandit.from_log([]), "log is empty"),
         (
             lambda: LinearBandit.from_log([([1.0], "a")]),
             r"log\[0\] is \(\[1.0\], 'a'\), expected \(context, arm, reward\)",
         ),
         (lambda: LinearBandit.from_log(pd.DataFrame({"context": [], "arm": []})), "log has no column 'reward'"),
+        (lambda: LinearBandit.from_log([([1.0], 1.5, 1.0)]), r"arm\[0\] is 1.5, expected a string or an integer"),
         (lambda: LinearBandit.from_log([([1.0], "a", 1.0)], arms=["b"]), r"arm\[0\] is 'a', which is not one of"),
     ],
 )
-def test_bad_settings_are_refused(make, message):
-    with pytest.raises((ParameterError, DataError), match=message):
+def test_bad_logs_are_data_errors(make, message):
+    with pytest.raises(DataError, match=message):
         make()
+
+
+def test_messages_of_a_log_name_its_own_arguments():
+    with pytest.raises(ParameterError, match=r"^arms\[1\] is 'a' for the second time"):
+        LinearBandit.from_log([([1.0], "a", 1.0)], arms=["a", "a"])
+    with pytest.raises(ParameterError, match=r"^seed must be"):
+        LinearBandit.from_log([([1.0], "a", 1.0)], seed="x")

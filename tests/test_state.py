@@ -14,7 +14,7 @@ from prudent._support.state import generator_from_state, generator_state, read_s
 from prudent.bandits import LinearBandit, brps_cmab, brps_cmab_clipped, thompson_sampling_inflated
 from prudent.errors import PrudentError, StateFileError
 
-POLICIES = [brps_cmab(0.8), brps_cmab(0.7), brps_cmab_clipped(0.5), thompson_sampling_inflated(delta=0.1)]
+SETTINGS = [brps_cmab(0.8), brps_cmab(0.7), brps_cmab_clipped(0.5), thompson_sampling_inflated(delta=0.1)]
 
 
 def run(bandit, rng, steps, tmp_path=None, chance=0.0):
@@ -40,10 +40,10 @@ def run(bandit, rng, steps, tmp_path=None, chance=0.0):
     return bandit, trace
 
 
-@pytest.mark.parametrize("policy", POLICIES, ids=lambda policy: policy.name)
-def test_a_thousand_interruptions_leave_the_trajectory_identical(policy, tmp_path):
+@pytest.mark.parametrize("settings", SETTINGS, ids=lambda settings: settings.label)
+def test_a_thousand_interruptions_leave_the_trajectory_identical(settings, tmp_path):
     steps = 500
-    make = lambda: LinearBandit(["a", "b", "c", 4], 3, policy=policy, noise_sd=0.5, seed=5)  # noqa: E731
+    make = lambda: LinearBandit(["a", "b", "c", 4], 3, settings=settings, noise_sd=0.5, seed=5)  # noqa: E731
     whole, undisturbed = run(make(), np.random.default_rng(1), steps)
     pieces, interrupted = run(make(), np.random.default_rng(1), steps, tmp_path, chance=0.55)  # 4 x 500 x 0.55 cycles
     assert undisturbed == interrupted
@@ -54,11 +54,11 @@ def test_a_thousand_interruptions_leave_the_trajectory_identical(policy, tmp_pat
 
 
 def test_loading_keeps_everything(tmp_path):
-    bandit = LinearBandit(["x", 3], 2, policy=brps_cmab(0.7, estimator="modified"), prior_precision=[[2, 1], [1, 3]])
+    bandit = LinearBandit(["x", 3], 2, settings=brps_cmab(0.7, estimator="modified"), prior_precision=[[2, 1], [1, 3]])
     bandit.update([1.0, 2.0], 3, 1.0)
     bandit.save(tmp_path / "s")
     again = LinearBandit.load(tmp_path / "s")
-    assert (again.arms, again.policy, again.noise_sd, again.pulls) == (("x", 3), bandit.policy, 1.0, {"x": 0, 3: 1})
+    assert (again.arms, again.settings, again.noise_sd, again.pulls) == (("x", 3), bandit.settings, 1.0, {"x": 0, 3: 1})
     assert again.posterior(3) == bandit.posterior(3)
     again.update([1.0, 0.0], "x", 1.0)  # what was loaded can be written to
     assert bandit.pulls["x"] == 0
@@ -143,7 +143,7 @@ def sealed(layout, header, body=b""):
         ),
         (
             sealed(1, {"kind": "LinearBandit", "version": 1, "values": {}, "arrays": []}),
-            "is not the state of a LinearBandit: 'policy'",
+            "is not the state of a LinearBandit: 'settings'",
         ),
         (
             sealed(1, {"kind": "LinearBandit", "version": 1, "values": {}, "arrays": []}, b"more"),

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from .agents import ts_rl as ts_rl
     from .agents import worst_case as worst_case
     from .bandits import BanditSettings as BanditSettings
+    from .bandits import BatchDecision as BatchDecision
     from .bandits import Decision as Decision
     from .bandits import LinearBandit as LinearBandit
     from .bandits import brps_cmab as brps_cmab
@@ -91,6 +92,7 @@ _HOME = {
     ],
     "bandits": [
         "BanditSettings",
+        "BatchDecision",
         "Decision",
         "LinearBandit",
         "brps_cmab",

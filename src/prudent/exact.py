@@ -20,12 +20,11 @@ import numpy.typing as npt
 
 from ._numerics.compile import default_threads, kernel, over_rows
 from ._numerics.dirichlet_tail import tail_of_row
+from ._numerics.normal import clipped_normal_cvar, normal_tail
 from ._support.checks import FloatArray, finite_array, first_index
 from .errors import DataError, ParameterError, PosteriorError
 
 __all__ = ["DirichletTail", "cvar_clipped_normal", "cvar_dirichlet", "cvar_normal", "dirichlet_tail"]
-
-_GAUSS_NODES, _GAUSS_WEIGHTS = np.polynomial.legendre.leggauss(24)
 
 
 def cvar_normal(mean: Any, sd: Any, alpha: Any) -> FloatArray:
@@ -36,7 +35,7 @@ def cvar_normal(mean: Any, sd: Any, alpha: Any) -> FloatArray:
     """
     mean, sd, alpha = _normal_arguments(mean, sd, alpha)
     tail = 1.0 - alpha
-    return mean - sd * _pdf(_quantile(tail)) / tail
+    return mean - sd * normal_tail(tail)[1] / tail
 
 
 def cvar_clipped_normal(mean: Any, sd: Any, alpha: Any) -> FloatArray:
@@ -52,18 +51,16 @@ def cvar_clipped_normal(mean: Any, sd: Any, alpha: Any) -> FloatArray:
     """
     mean, sd, alpha = np.broadcast_arrays(*_normal_arguments(mean, sd, alpha))
     tail = 1.0 - alpha
-    out = np.asarray(np.clip(mean, 0.0, 1.0))
-    live = sd > 0.0
-    m, s, p = mean[live], sd[live], tail[live]
-    x = np.clip(m + s * _quantile(p), 0.0, 1.0)
-    # CVaR = (1/p) * integral of p - Phi((y - m)/s) over y in [0, x]; the integrand is never negative
-    smooth = x <= 2.0 * s
-    y = 0.5 * x[smooth, None] * (1.0 + _GAUSS_NODES)
-    gap = p[smooth, None] - _cdf((y - m[smooth, None]) / s[smooth, None])
-    value = x - (_hinge(x, m, s) - _hinge(np.zeros_like(x), m, s)) / p
-    value[smooth] = 0.5 * x[smooth] * (gap @ _GAUSS_WEIGHTS) / p[smooth]
-    out[live] = np.clip(value, 0.0, x)
+    out = np.empty(mean.shape)
+    flat = [np.array(row).reshape(-1) for row in (mean, sd, tail, normal_tail(tail)[0])]
+    _clipped_cvars(flat[0], flat[1], flat[2], flat[3], out.reshape(-1))
     return out[()]
+
+
+@kernel
+def _clipped_cvars(mean, sd, tail, quantile, out):
+    for i in range(out.shape[0]):
+        out[i] = clipped_normal_cvar(mean[i], sd[i], tail[i], quantile[i], True)
 
 
 class DirichletTail(NamedTuple):
@@ -162,25 +159,3 @@ def _normal_arguments(mean: Any, sd: Any, alpha: Any) -> tuple[FloatArray, Float
     if (sd < 0.0).any():
         raise DataError(f"sd{first_index(sd < 0.0)} is {sd[sd < 0.0][0]}, expected at least 0")
     return mean, sd, _risk_levels(alpha)
-
-
-def _quantile(p: FloatArray) -> FloatArray:
-    from scipy.special import ndtri
-
-    return ndtri(p)
-
-
-def _cdf(x: FloatArray) -> FloatArray:
-    from scipy.special import ndtr
-
-    return ndtr(x)
-
-
-def _pdf(x: FloatArray) -> FloatArray:
-    return np.exp(-0.5 * x * x) / np.sqrt(2.0 * np.pi)
-
-
-def _hinge(x: FloatArray, mean: FloatArray, sd: FloatArray) -> FloatArray:
-    """Return E[(x - Y)+] for Y ~ Normal(mean, sd^2)."""
-    t = (x - mean) / sd
-    return sd * (_pdf(t) + t * _cdf(t))

@@ -1,9 +1,28 @@
-"""Contextual bandits with a risk dial."""
+"""Linear contextual bandits with a risk dial: one engine, and the algorithms of the paper as settings of it.
+
+Each arm has an unknown theta_a [D] and pays s'theta_a + noise in context s; its posterior is
+Normal(V_a^-1 b_a, nu^2 V_a^-1) with the PRECISION V_a = P + sum s s' (the paper's Gaussian update; where it prints
+V_a as a covariance, its proofs have the inverse). To decide, Algorithm 2 (BRPS-CMAB) draws n values of s'theta_a for
+every arm from Normal(s'V_a^-1 b_a, nu^2 s'V_a^-1 s), estimates CVaR_alpha from them, and pulls the arm with the
+highest estimate. Its relatives are settings of the same engine:
+
+- :func:`brps_cmab`: Algorithm 2 at a risk level alpha;
+- :func:`brps_cmab_clipped`: Algorithm 2', draws clipped to [0, 1] (the paper says truncated);
+- :func:`brps_cmab_inflated`: Algorithm 2'', nu replaced by nu_t = (3/4) sqrt(d ln(4t/delta)) or by a number;
+- :func:`thompson_sampling`: alpha = 0 and one draw;
+- :func:`thompson_sampling_inflated`: the same with nu replaced.
+
+Only the lowest draws count, and they are drawn directly (:mod:`prudent.risk`): under the draw rule
+n = ceil(1/(1-alpha)) one or two for each arm at any alpha, where the algorithm as printed draws n.
+
+:class:`LinearBandit` decides and learns in a product, :func:`simulate_bandit` on an environment with known truth; both
+call the same kernels (``step``). ``batch`` decides for many contexts, ``score_law`` gives exact propensities.
+"""
 
 from __future__ import annotations
 
 from .bandit import LinearBandit
-from .decision import Decision
+from .decision import BatchDecision, Decision
 from .settings import (
     BanditSettings,
     brps_cmab,
@@ -16,6 +35,7 @@ from .simulate import simulate_bandit
 
 __all__ = [
     "BanditSettings",
+    "BatchDecision",
     "Decision",
     "LinearBandit",
     "brps_cmab",

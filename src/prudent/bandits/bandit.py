@@ -1,28 +1,15 @@
-"""Linear contextual bandits with a risk dial: one engine, and the algorithms of the paper as settings of it.
+"""The linear bandit of a product: it decides, learns, knows its chances, and survives a restart.
 
-Each arm has an unknown theta_a [D] and pays s'theta_a + noise in context s; its posterior is
-Normal(V_a^-1 b_a, nu^2 V_a^-1) with the PRECISION V_a = P + sum s s' (the paper's Gaussian update; where it prints
-V_a as a covariance, its proofs have the inverse). To decide, Algorithm 2 (BRPS-CMAB) draws n values of s'theta_a for
-every arm from Normal(s'V_a^-1 b_a, nu^2 s'V_a^-1 s), estimates CVaR_alpha from them, and pulls the arm with the
-highest estimate. Its relatives are settings of the same engine:
-
-- :func:`brps_cmab`: Algorithm 2 at a risk level alpha;
-- :func:`brps_cmab_clipped`: Algorithm 2', draws clipped to [0, 1] (the paper says truncated);
-- :func:`brps_cmab_inflated`: Algorithm 2'', nu replaced by nu_t = (3/4) sqrt(d ln(4t/delta)) or by a number;
-- :func:`thompson_sampling`: alpha = 0 and one draw;
-- :func:`thompson_sampling_inflated`: the same with nu replaced.
-
-Only the lowest draws count, and they are drawn directly (:mod:`prudent.risk`): under the draw rule
-n = ceil(1/(1-alpha)) one or two per arm at any alpha, where the algorithm as printed draws n.
+The mathematics is told in :mod:`prudent.bandits`. This file checks what the user gives and keeps the state; kernels in
+:mod:`~prudent.bandits.step` decide and learn.
 """
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, fields
-from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -31,29 +18,22 @@ from .._support.checks import FloatArray, IntArray, finite_array, first_index, g
 from .._support.state import Load, generator_from_state, generator_state, read_state, write_state
 from ..errors import DataError, ParameterError, PrudentError, StateFileError
 from ..posteriors.linear import LinearGaussianPosterior
-from .batch import ROWS, choose_rows, choose_screened, prepare_screen, update_rows
-from .decision import Arm, Decision, Law, _all_moments, _all_scores, _name_array, _short
-from .score_law import score_law
+from .batch import decide_rows, learn_rows
+from .decision import Arm, BatchDecision, Decision, LawKey
 from .settings import BanditSettings
-from .step import LARGEST, inflated_scales, refresh, screen_of, select_one, update_one, usable
+from .step import LARGEST, Uniforms, arms_of, decide_one, learn, usable
 
 __all__ = ["LinearBandit"]
 
 
-_BLOCK = 1024  # uniforms taken from the Generator at a time
-
-
 _STATE_VERSION = 1
-
-
-# -- the bandit --------------------------------------------------------------------------------------------
 
 
 class LinearBandit:
     """A contextual bandit with linear rewards and a dial for risk.
 
     ``n_arms`` is a number (arms 0, 1, ...) or the arms' names, strings or integers; contexts have ``dim`` features.
-    Give ``alpha`` (the risk level; 0 is Thompson sampling) or a ``policy``. Rewards are s'theta_a plus noise of sd
+    Give ``alpha`` (the risk level; 0 is Thompson sampling) or ``settings``. Rewards are s'theta_a plus noise of sd
     ``noise_sd``; before data theta_a ~ Normal(0, noise_sd^2 P^-1), where P is ``prior_precision``, a number
     (times the identity) or a matrix [D,D]. ``seed`` is a seed or a Generator, which the bandit then owns.
 
@@ -65,7 +45,7 @@ class LinearBandit:
     >>> decision.arm in ("red", "blue"), round(decision.propensity, 9)
     (True, 0.5)
     >>> bandit.update([1.0, 0.5], decision.arm, reward=1.0)
-    LinearBandit(3 arms, dim=2, policy='BRPS(0.8)', 1 decisions, 1 rewards)
+    LinearBandit(3 arms, dim=2, settings='BRPS(0.8)', 1 decisions, 1 rewards)
     """
 
     load = Load()
@@ -78,68 +58,39 @@ class LinearBandit:
         *,
         noise_sd: float = 1.0,
         prior_precision: Any = 1.0,
-        policy: BanditSettings | None = None,
+        settings: BanditSettings | None = None,
         seed: Any = None,
     ) -> None:
-        if policy is None:
-            policy = BanditSettings(0.0 if alpha is None else alpha)
+        if settings is None:
+            settings = BanditSettings(0.0 if alpha is None else alpha)
         elif alpha is not None:
-            raise ParameterError("give alpha or policy, not both: a policy has its own alpha")
-        elif not isinstance(policy, BanditSettings):
-            raise ParameterError(f"policy must be a BanditSettings, got {policy!r}")
+            raise ParameterError("give alpha or settings, not both: settings have their own alpha")
+        elif not isinstance(settings, BanditSettings):
+            raise ParameterError(f"settings must be a BanditSettings, got {settings!r}")
         blank = LinearGaussianPosterior(dim, prior_precision, noise_sd)
         names = _arm_names(n_arms, "n_arms")
-        self._set(
-            policy,
-            blank.noise_sd,
-            blank.prior,
-            names,
-            np.zeros((len(names), 2, blank.dim + 1, blank.dim + 1)),
-            np.zeros(len(names), dtype=np.int64),
-            decisions=0,
-            uniforms=np.empty(0),
-            rng=generator(seed),
-        )
-
-    def _set(
-        self,
-        policy: BanditSettings,
-        noise_sd: float,
-        prior: FloatArray,
-        names: list[Arm],
-        gram: FloatArray,
-        pulls: IntArray,
-        *,
-        decisions: int,
-        uniforms: FloatArray,
-        rng: np.random.Generator,
-    ) -> None:
-        self._policy = policy
-        self._noise_sd = noise_sd
-        self._prior = prior
-        self._decisions = decisions
-        self._uniforms = uniforms  # taken from the Generator, used up from _next on
-        self._next = 0
-        self._rng = rng
+        self._settings = settings
+        self._dim = blank.dim
+        self._prior = blank.prior
+        self._noise_sd = blank.noise_sd
+        self._decisions = 0
+        self._stream = Uniforms(generator(seed, "seed"), np.empty(0))
         # what every call needs, worked out once
-        self._dim = prior.shape[0]
-        self._n = policy.n
-        self._weights = policy.weights
-        self._clip = policy.clip
-        self._screen = screen_of(self._n) if self._weights.size == 1 else np.zeros(2)
-        self._law = partial(score_law, self._n, tuple(self._weights.tolist()), self._clip)
-        self._scale = policy.nu(1, self._dim, noise_sd) / noise_sd
-        self._set_arms(names, gram, pulls)
+        self._rule = settings.rule(blank.dim, blank.noise_sd)
+        self._rule_fields = tuple(self._rule)
+        self._per_arm = self._rule.per_arm
+        self._law: LawKey = (settings.n, tuple(self._rule.weights.tolist()), settings.clip)
+        gram = np.zeros((len(names), 2, blank.dim + 1, blank.dim + 1))
+        self._set_arms(names, gram, np.zeros(len(names), dtype=np.int64))
 
     def _set_arms(self, names: list[Arm], gram: FloatArray, pulls: IntArray) -> None:
         self._names = tuple(names)
         self._index = {name: i for i, name in enumerate(names)}
         self._every = np.arange(len(names))
-        self._gram = gram  # [A,2,D+1,D+1]
         self._pulls = pulls  # [A]
-        self._root = np.empty((len(names), self._dim, self._dim))
-        self._mean = np.empty((len(names), self._dim))
-        self._stale = np.ones(len(names), dtype=np.int64)
+        self._arms = arms_of(self._prior, self._noise_sd, gram)
+        self._arms_fields = tuple(self._arms)
+        self._gram, self._stale = gram, self._arms.stale
 
     @classmethod
     def from_log(
@@ -150,32 +101,26 @@ class LinearBandit:
         *,
         noise_sd: float = 1.0,
         prior_precision: Any = 1.0,
-        policy: BanditSettings | None = None,
+        settings: BanditSettings | None = None,
         seed: Any = None,
     ) -> Self:
         """Return a bandit that has learned from a log of (context, arm, reward) rows.
 
         ``log`` is a sequence of such rows, or a table or mapping with columns ``context``, ``arm`` and ``reward``.
-        ``arms`` are the arms to choose from; left out, those of the log in order of appearance.
+        ``arms`` are the arms to choose from, by default those of the log in order of appearance.
 
         >>> bandit = LinearBandit.from_log([([1.0], "a", 2.0), ([1.0], "b", 1.0)], alpha=0.5)
         >>> bandit.posterior("a").mean()
         array([1.])
         """
         contexts, pulled, rewards = _log_columns(log)
-        if arms is None:
-            arms = list(dict.fromkeys(_plain_name(name) for name in pulled))
         points = finite_array(contexts, "context", ndim=2)
-        bandit = cls(
-            arms,
-            points.shape[1],
-            alpha,
-            noise_sd=noise_sd,
-            prior_precision=prior_precision,
-            policy=policy,
-            seed=seed,
-        )
-        return bandit.update(points, pulled, rewards)
+        if arms is None:
+            names = _arm_names(dict.fromkeys(_plain_name(name) for name in pulled), "arm", DataError)
+        else:
+            names = _arm_names(arms, "arms")
+        options: dict[str, Any] = {"prior_precision": prior_precision, "settings": settings, "seed": seed}
+        return cls(names, points.shape[1], alpha, noise_sd=noise_sd, **options).update(points, pulled, rewards)
 
     # -- what it is ----------------------------------------------------------------------------------------
 
@@ -192,12 +137,12 @@ class LinearBandit:
     @property
     def alpha(self) -> float:
         """The risk level."""
-        return self._policy.alpha
+        return self._settings.alpha
 
     @property
-    def policy(self) -> BanditSettings:
+    def settings(self) -> BanditSettings:
         """How decisions are taken."""
-        return self._policy
+        return self._settings
 
     @property
     def noise_sd(self) -> float:
@@ -220,7 +165,7 @@ class LinearBandit:
         >>> LinearBandit(2, dim=1, noise_sd=2.0).posterior(1).covariance()
         array([[4.]])
         """
-        place = self._arm_index(arm)
+        place = self._arm_index(arm, error=ParameterError)
         return LinearGaussianPosterior.of_sums(self._prior, self._noise_sd, self._gram[place].copy())
 
     def add_arm(self, arm: Arm) -> Self:
@@ -229,11 +174,9 @@ class LinearBandit:
         >>> LinearBandit(["a"], dim=1).add_arm("b").arms
         ('a', 'b')
         """
-        name = _plain_name(arm)
-        if isinstance(name, bool) or not isinstance(name, (str, int)):
-            raise ParameterError(f"arm is {arm!r}, expected a string or an integer")
+        name = _checked_name(arm, "arm")
         if name in self._index:
-            raise DataError(f"arm {name!r} is already there")
+            raise ParameterError(f"arm {name!r} is already there")
         gram = np.concatenate([self._gram, np.zeros_like(self._gram[:1])])
         self._set_arms([*self._names, name], gram, np.append(self._pulls, 0))
         return self
@@ -244,20 +187,23 @@ class LinearBandit:
         >>> LinearBandit(["a", "b"], dim=1).remove_arm("a").arms
         ('b',)
         """
-        place = self._arm_index(arm)
+        place = self._arm_index(arm, error=ParameterError)
         if len(self._names) == 1:
-            raise DataError(f"arm {arm!r} is the only one: a bandit needs at least one arm")
+            raise ParameterError(f"arm {arm!r} is the only one: a bandit needs at least one arm")
         names = [name for name in self._names if name != self._names[place]]
         self._set_arms(names, np.delete(self._gram, place, axis=0), np.delete(self._pulls, place))
         return self
 
     # -- decisions -----------------------------------------------------------------------------------------
 
-    def select(self, context: Any, arms: Iterable[Arm] | None = None, *, propensity: bool = True) -> Decision:
-        """Choose among the eligible ``arms`` (all of them if left out) in a context [D] or in contexts [T,D].
+    def select(
+        self, context: Any, arms: Iterable[Arm] | None = None, *, propensity: bool = True
+    ) -> Decision | BatchDecision:
+        """Choose among the eligible ``arms`` (by default all) in a context [D] or in contexts [T,D].
 
-        The contexts of a batch are all decided from the posterior as it is now. The propensity of a choice is worked
-        out when it is read; ``propensity=False`` leaves it out.
+        One context gives a :class:`Decision`. Contexts [T,D] give a :class:`BatchDecision`; they are all decided from
+        the posterior as it is now. The propensity of a choice is worked out when it is read; ``propensity=False``
+        leaves it out.
 
         >>> bandit = LinearBandit(3, dim=2, alpha=0.9, seed=1)
         >>> bandit.select([0.2, 0.4]).arm in (0, 1, 2)
@@ -273,94 +219,37 @@ class LinearBandit:
         law = self._law if propensity else None
         if point.ndim != 1:
             return self._select_rows(point, names, eligible, law)
-        k = eligible.size
-        if self._next + k * (self._weights.size + 1) > self._uniforms.size:
-            self._draw(k * (self._weights.size + 1))
-        scale = self._scale
-        if self._policy.delta is not None:
-            scale = self._policy.nu(self._decisions + 1, self._dim, self._noise_sd) / self._noise_sd
-        moments = np.empty((2, k))
-        place, score, after = select_one(
-            self._gram,
-            self._prior,
-            self._root,
-            self._mean,
-            self._stale,
+        stream, k = self._stream, len(names)
+        if stream.next + k * self._per_arm > stream.block.size:
+            stream.reserve(k * self._per_arm)
+        moments = np.empty((3, k))
+        place, score, stream.next = decide_one(
+            self._arms_fields,
+            self._rule_fields,
+            self._decisions + 1,
             point,
             eligible,
-            self._noise_sd,
-            scale,
-            self._n,
-            self._weights,
-            self._clip,
-            self._screen,
-            self._uniforms,
-            self._next,
+            stream.block,
+            stream.next,
             moments,
         )
         if place < 0:
             raise self._context_error(context)
-        self._next = after
         self._decisions += 1
-        return Decision(names[place], score, names, moments, place, scale, law)
+        return Decision(names, place, score, moments, law)
 
     def _select_rows(
-        self,
-        points: FloatArray,
-        names: tuple[Arm, ...],
-        eligible: IntArray,
-        law: Law | None,
-    ) -> Decision:
+        self, points: FloatArray, names: tuple[Arm, ...], eligible: IntArray, law: LawKey | None
+    ) -> BatchDecision:
+        points = self._checked_rows(points)
+        decided = decide_rows(self._arms, self._rule, self._decisions + 1, points, eligible, self._stream)
+        self._decisions += len(points)
+        return BatchDecision(names, *decided, self._rule, law)
+
+    def _checked_rows(self, points: FloatArray) -> FloatArray:
         if points.ndim != 2 or points.shape[1] != self._dim or not usable(points.reshape(-1)):
             raise self._context_error(points)
-        points = np.ascontiguousarray(points)
-        rows, k = len(points), eligible.size
-        refresh(self._gram, self._prior, self._root, self._mean, self._stale, eligible)
-        scale = np.full(rows, self._scale)
-        if self._policy.delta is not None:
-            inflated_scales(self._decisions + 1, self._dim, self._policy.delta, self._noise_sd, scale)
-        choose = self._screened(points, eligible, scale)
-        if choose is not None:
-            # worked out when read, hence from a copy: rewards may come before that
-            solved = (self._root[eligible], self._mean[eligible])
-            moments: Any = partial(_all_moments, *solved, points, self._every[:k], self._noise_sd)
-        else:
-            moments = _all_moments(self._root, self._mean, points, eligible, self._noise_sd)
-            choose = partial(choose_rows, moments, scale, self._n, self._weights, self._clip, self._screen)
-        places, scores, marks = np.empty(rows, dtype=np.int64), np.empty(rows), np.empty(rows)
-        for first in range(0, rows, ROWS):
-            need = min(ROWS, rows - first) * k * (self._weights.size + 1)
-            if self._next + need > self._uniforms.size:
-                self._draw(need)
-            self._next = choose(self._uniforms, self._next, first, places, scores, marks)
-        self._decisions += rows
-        score = partial(_all_scores, scale, self._n, self._clip, places, marks, scores)
-        return Decision(_name_array(names)[places], score, names, moments, places, scale, law)
-
-    def _screened(self, points: FloatArray, eligible: IntArray, scale: FloatArray) -> Callable[..., int] | None:
-        """Return a kernel that decides by a screen in single precision; None where that would not do, or not pay."""
-        rows, dim = points.shape
-        if self._weights.size > 1 or self._clip or rows < 8 * dim:
-            return None
-        least = float(scale.min())
-        ready, *prepared = prepare_screen(
-            self._gram, self._prior, self._root, self._mean, eligible, self._noise_sd, least, self._screen
-        )
-        if not ready:
-            return None
-        factor = (scale / least).astype(np.float32)
-        settings = (eligible, self._noise_sd, scale, factor, self._n, self._weights, self._screen)
-        given: tuple[Any, ...] = (self._root, self._mean, points, *settings, *prepared)
-        return lambda *rest: choose_screened(*given, *rest)
-
-    def _draw(self, need: int) -> None:
-        """Have at least ``need`` unused uniforms; the stream does not depend on how it is cut into blocks."""
-        left = self._uniforms[self._next :]
-        if self._uniforms.size < max(_BLOCK, need):
-            self._uniforms = np.empty(max(_BLOCK, need))
-        self._uniforms[: left.size] = left
-        self._rng.random(out=self._uniforms[left.size :])
-        self._next = 0
+        return np.ascontiguousarray(points)
 
     def _points(self, context: Any) -> FloatArray:
         """Return a context or contexts as an array of our own."""
@@ -387,15 +276,14 @@ class LinearBandit:
             value = float(reward)
         except (TypeError, ValueError):
             raise DataError(f"reward must be a number, got {reward!r}") from None
-        if not update_one(self._gram, self._stale, self._pulls, point, place, value):
+        if not learn(self._gram, self._stale, self._pulls, point, place, value):
             if not abs(value) <= LARGEST:
                 raise DataError(f"reward is {value}, expected a finite number{_limit(value)}")
             raise self._context_error(context)
         return self
 
     def _update_rows(self, points: FloatArray, arms: Any, reward: Any) -> Self:
-        if points.ndim != 2 or points.shape[1] != self._dim or not usable(points.reshape(-1)):
-            raise self._context_error(points)
+        points = self._checked_rows(points)
         values = finite_array(reward, "reward")
         for name, length in (("arm", np.shape(arms)), ("reward", values.shape)):
             if length != (len(points),):
@@ -403,37 +291,37 @@ class LinearBandit:
         huge = np.abs(values) > LARGEST
         if huge.any():
             raise DataError(f"reward{first_index(huge)} is {values[huge][0]}, too large to square")
-        places = np.array([self._arm_index(arm, f"arm[{t}]") for t, arm in enumerate(arms)], dtype=np.int64)
-        update_rows(
-            self._gram,
-            self._stale,
+        places = [self._arm_index(arm, f"arm[{t}]") for t, arm in enumerate(arms)]
+        learn_rows(
+            self._arms,
             self._pulls,
-            np.ascontiguousarray(points),
-            places,
+            points,
+            np.array(places, dtype=np.int64),
             np.require(values, requirements=["C", "W"]),
         )
         return self
 
     # -- words for what is wrong ---------------------------------------------------------------------------
 
-    def _arm_index(self, arm: Any, label: str = "arm") -> int:
+    def _arm_index(self, arm: Any, where: str = "arm", error: type[PrudentError] = DataError) -> int:
         try:
             return self._index[arm]
         except (KeyError, TypeError):
-            raise DataError(f"{label} is {arm!r}, which is not one of the arms {_short(self._names)}") from None
+            shown = ", ".join(repr(name) for name in self._names[:8]) + (", ..." if len(self._names) > 8 else "")
+            raise error(f"{where} is {arm!r}, which is not one of the arms ({shown})") from None
 
     def _eligible(self, arms: Iterable[Arm]) -> tuple[tuple[Arm, ...], IntArray]:
         if isinstance(arms, str):
-            raise DataError(f"arms must be a list of arms, got the string {arms!r}")
+            raise ParameterError(f"arms must be a list of arms, got the string {arms!r}")
         try:
-            places = [self._arm_index(arm, f"arms[{i}]") for i, arm in enumerate(arms)]
+            places = [self._arm_index(arm, f"arms[{i}]", ParameterError) for i, arm in enumerate(arms)]
         except TypeError:
-            raise DataError(f"arms must be a list of arms, got {arms!r}") from None
+            raise ParameterError(f"arms must be a list of arms, got {arms!r}") from None
         if not places:
-            raise DataError("arms is empty: no arm is eligible")
+            raise ParameterError("arms is empty: no arm is eligible")
         if len(set(places)) < len(places):
             twice = next(i for i, place in enumerate(places) if place in places[:i])
-            raise DataError(f"arms[{twice}] is {self._names[places[twice]]!r} for the second time")
+            raise ParameterError(f"arms[{twice}] is {self._names[places[twice]]!r} for the second time")
         return tuple(self._names[place] for place in places), np.array(places, dtype=np.int64)
 
     def _context_error(self, context: Any) -> PrudentError:
@@ -449,7 +337,7 @@ class LinearBandit:
 
     def __repr__(self) -> str:
         return (
-            f"LinearBandit({len(self._names)} arms, dim={self._dim}, policy={self._policy.name!r}, "
+            f"LinearBandit({len(self._names)} arms, dim={self._dim}, settings={self._settings.label!r}, "
             f"{self._decisions} decisions, {int(self._pulls.sum())} rewards)"
         )
 
@@ -467,17 +355,17 @@ class LinearBandit:
         True
         """
         meta = {
-            "policy": asdict(self._policy),
+            "settings": asdict(self._settings),
             "noise_sd": self._noise_sd,
             "arms": list(self._names),
             "decisions": self._decisions,
-            "rng": generator_state(self._rng),
+            "rng": generator_state(self._stream.rng),
         }
         arrays = {
             "prior_precision": self._prior,
             "gram": self._gram,
             "pulls": self._pulls,
-            "uniforms": self._uniforms[self._next :],
+            "uniforms": self._stream.unused,
         }
         write_state(path, "LinearBandit", _STATE_VERSION, meta, arrays)
 
@@ -486,23 +374,15 @@ class LinearBandit:
         meta, arrays = read_state(path, "LinearBandit", _STATE_VERSION)
         try:
             known = {field.name for field in fields(BanditSettings)}
-            policy = BanditSettings(**{name: value for name, value in meta["policy"].items() if name in known})
-            prior, gram = arrays["prior_precision"], arrays["gram"]
-            names = _arm_names(meta["arms"])
-            bandit = cls(names, len(prior), policy=policy, noise_sd=meta["noise_sd"], prior_precision=prior, seed=0)
-            if gram.shape != bandit._gram.shape or arrays["pulls"].shape != bandit._pulls.shape:
+            settings = BanditSettings(**{name: value for name, value in meta["settings"].items() if name in known})
+            prior, gram, pulls = arrays["prior_precision"], arrays["gram"], arrays["pulls"]
+            names = _arm_names(meta["arms"], "arms")
+            bandit = cls(names, len(prior), settings=settings, noise_sd=meta["noise_sd"], prior_precision=prior)
+            if gram.shape != bandit._gram.shape or pulls.shape != bandit._pulls.shape:
                 raise ValueError(f"sums of shape {gram.shape} for {len(names)} arms and {len(prior)} features")
-            bandit._set(
-                policy,
-                bandit._noise_sd,
-                prior,
-                names,
-                gram,
-                arrays["pulls"],
-                decisions=int(meta["decisions"]),
-                uniforms=arrays["uniforms"],
-                rng=generator_from_state(meta["rng"]),
-            )
+            bandit._set_arms(names, gram, pulls)
+            bandit._decisions = int(meta["decisions"])
+            bandit._stream = Uniforms(generator_from_state(meta["rng"]), arrays["uniforms"])
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise StateFileError(f"{os.fspath(path)} is not the state of a LinearBandit: {error}") from error
         return bandit
@@ -516,22 +396,27 @@ def _plain_name(name: Any) -> Any:
     return name.item() if isinstance(name, np.generic) else name
 
 
-def _arm_names(arms: Any, label: str = "arms") -> list[Arm]:
+def _checked_name(name: Any, where: str, error: type[PrudentError] = ParameterError) -> Arm:
+    plain = _plain_name(name)
+    if isinstance(plain, bool) or not isinstance(plain, (str, int)):
+        raise error(f"{where} is {name!r}, expected a string or an integer")
+    return plain
+
+
+def _arm_names(arms: Any, label: str, error: type[PrudentError] = ParameterError) -> list[Arm]:
     if isinstance(arms, (int, np.integer)) and not isinstance(arms, bool):
         return list(range(whole_number(arms, label)))
     if isinstance(arms, str) or not isinstance(arms, Iterable):
-        raise ParameterError(f"{label} must be a number of arms or a list of names, got {arms!r}")
-    names = [_plain_name(name) for name in arms]
+        raise error(f"{label} must be a number of arms or a list of names, got {arms!r}")
+    names: dict[Arm, None] = {}
+    for i, given in enumerate(arms):
+        name = _checked_name(given, f"{label}[{i}]", error)
+        if name in names:
+            raise error(f"{label}[{i}] is {name!r} for the second time")
+        names[name] = None
     if not names:
-        raise ParameterError(f"{label} is empty: a bandit needs at least one arm")
-    seen: set[Arm] = set()
-    for i, name in enumerate(names):
-        if isinstance(name, bool) or not isinstance(name, (str, int)):
-            raise ParameterError(f"{label}[{i}] is {name!r}, expected a string or an integer")
-        if name in seen:
-            raise ParameterError(f"{label}[{i}] is {name!r} for the second time")
-        seen.add(name)
-    return names
+        raise error(f"{label} is empty: a bandit needs at least one arm")
+    return list(names)
 
 
 def _log_columns(log: Any) -> tuple[Any, list[Any], Any]:

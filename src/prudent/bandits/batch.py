@@ -1,18 +1,23 @@
-"""Decisions and rewards for many contexts at a time."""
+"""Decisions and rewards for many contexts at a time.
+
+Contexts go through matrix products. Where one draw decides a score (M = 1, no clipping), scores are first bounded in
+single precision, and only arms that the bounds cannot tell apart are compared exactly: the same decisions as one by
+one, several times as fast.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from .._numerics.compile import kernel
 from .._numerics.order_statistics import lowest_normals_into
 from .._support.checks import FloatArray, IntArray
-from .step import _clipped, best_score, predict, update_one
+from .step import Arms, Rule, Uniforms, best_score, clipped, learn, predict, refresh, scale_at
 
-__all__ = ["choose_rows", "choose_screened", "fill_scores", "predict_rows", "prepare_screen", "update_rows"]
+__all__ = ["ROWS", "Choices", "Moments", "decide_rows", "fill_scores", "learn_rows", "single_screen"]
 
 
 SingleArray = np.ndarray[Any, np.dtype[np.float32]]
@@ -42,6 +47,108 @@ _LARGEST_LOSS = 0.02  # of single precision, beyond which too many contexts woul
 _LEAST_SQUARE, _LARGEST_SQUARE = np.float32(1e-20), np.float32(1e20)  # norms for which no product leaves its range
 
 
+class Choices(NamedTuple):
+    """What was decided in T contexts; a score that is NaN is not worked out yet."""
+
+    places: IntArray  # [T] of the chosen arms
+    scores: FloatArray  # [T]
+    marks: FloatArray  # [T] the uniforms from which :func:`fill_scores` works out the scores that are NaN
+
+
+class SingleScreen(NamedTuple):
+    """The posteriors of k arms in single precision, in units of one sd, and bounds that hold in spite of rounding."""
+
+    terms: SingleArray  # [k,D(D+1)/2] V^-1, scaled to a largest row sum of 1
+    centres: SingleArray  # [k,D] thetas
+    spreads: SingleArray  # [k] factors of the sds
+    below: SingleArray  # [k,bins] bounds of the screen's bins
+    above: SingleArray  # [k,bins]
+
+
+class Bounds(NamedTuple):
+    """What the screen says of the scores of k arms in T contexts."""
+
+    limit: AnyFloats  # [k,T] upper bounds
+    hurdle: AnyFloats  # [T] the highest lower bound
+    winner: SmallInts  # [T] the last arm that reaches it
+    rivals: SmallInts  # [T] the number of arms that reach it
+
+
+class Moments:
+    """Posterior means and sds of k arms in contexts [T,D], worked out when first asked for."""
+
+    def __init__(
+        self, root: FloatArray, mean: FloatArray, contexts: FloatArray, eligible: IntArray, noise_sd: float
+    ) -> None:
+        self._given: tuple[Any, ...] = (root, mean, contexts, eligible, noise_sd)
+        self._values: FloatArray | None = None
+
+    @property
+    def values(self) -> FloatArray:
+        """Means and sds [2,k,T]."""
+        if self._values is None:
+            root, mean, contexts, eligible, noise_sd = self._given
+            self._values = np.empty((2, len(eligible), len(contexts)))
+            _predict_rows(root, mean, contexts, eligible, noise_sd, self._values)
+            self._given = ()
+        return self._values
+
+
+def decide_rows(
+    arms: Arms,
+    rule: Rule,
+    t: int,
+    contexts: FloatArray,
+    eligible: IntArray,
+    stream: Uniforms,
+    *,
+    screened: bool = True,
+) -> tuple[Choices, Moments, FloatArray]:
+    """Decide in contexts [T,D], which are decisions ``t`` and following; return choices, moments and scales [T].
+
+    ``screened=False`` does without single precision, and decides the same.
+    """
+    rows, k = len(contexts), eligible.size
+    refresh(arms[:], eligible)
+    scale = np.empty(rows)
+    _fill_scales(rule.scale, rule.delta, t, contexts.shape[1], arms.noise_sd, scale)
+    choices = Choices(np.empty(rows, dtype=np.int64), np.empty(rows), np.empty(rows))
+    screen = single_screen(arms, rule, contexts, eligible, scale) if screened else None
+    if screen is None:
+        moments = Moments(arms.root, arms.mean, contexts, eligible, arms.noise_sd)
+    else:
+        factor = (scale / scale.min()).astype(np.float32)
+        # from a copy: rewards may come before the moments are asked for
+        moments = Moments(arms.root[eligible], arms.mean[eligible], contexts, np.arange(k), arms.noise_sd)
+    for first in range(0, rows, ROWS):
+        stream.reserve(min(ROWS, rows - first) * k * rule.per_arm)
+        place = (stream.block, stream.next, first)
+        if screen is None:
+            stream.next = _choose_rows(rule[:], moments.values, scale, *place, choices[:])
+        else:
+            bundles = (arms[:], rule[:], screen[:])
+            stream.next = _choose_screened(*bundles, contexts, eligible, scale, factor, *place, choices[:])
+    return choices, moments, scale
+
+
+def single_screen(
+    arms: Arms, rule: Rule, contexts: FloatArray, eligible: IntArray, scale: FloatArray
+) -> SingleScreen | None:
+    """Return a screen in single precision; None where that would not do, or not pay."""
+    rows, dim = contexts.shape
+    if rule.weights.size > 1 or rule.clip or rows < 8 * dim:
+        return None
+    accurate, screen = _prepare_screen(arms, eligible, float(scale.min()), rule.screen)
+    return screen if accurate else None
+
+
+@kernel
+def _fill_scales(scale: float, delta: float, t: int, dim: int, noise_sd: float, scales: FloatArray) -> None:
+    """Write the scales of the decisions from ``t`` on."""
+    for i in range(scales.shape[0]):
+        scales[i] = scale_at(scale, delta, t + i, dim, noise_sd)
+
+
 @kernel
 def _quadratic_terms(root: FloatArray, terms: FloatArray) -> bool:
     """Write V^-1 as coefficients [D(D+1)/2] of the products s_i s_j, i >= j; return whether that is accurate.
@@ -67,7 +174,7 @@ def _quadratic_terms(root: FloatArray, terms: FloatArray) -> bool:
 
 
 @kernel
-def predict_rows(
+def _predict_rows(
     root: FloatArray,
     mean: FloatArray,
     contexts: FloatArray,
@@ -132,19 +239,16 @@ def _screen_rows(
     above: AnyFloats,
     uniforms: FloatArray,
     clip: bool,
-    hurdle: AnyFloats,
-    limit: AnyFloats,
-    winner: SmallInts,
-    rivals: SmallInts,
-) -> None:
+) -> Bounds:
     """Bound scores as :func:`best_score` does, arm by arm over T contexts, which becomes vector code.
 
-    A score of mean means[k,t], sd factor[t] sds[k,t] and uniform [k,t] in bin b is at least mean + sd below[k,b] and at
-    most limit[k,t], mean + sd above[k,b]; hurdle[t] is the highest lower bound, rivals[t] the number of arms that reach
-    it, and winner[t] the last of them.
+    A score of mean means[k,t], sd factor[t] sds[k,t] and uniform [k,t] in bin b lies between mean + sd below[k,b] and
+    mean + sd above[k,b].
     """
     arms, size = means.shape
     bins = below.shape[1]
+    limit, hurdle = np.empty_like(means), np.empty_like(means[0])
+    winner, rivals = np.zeros(size, dtype=np.int32), np.zeros(size, dtype=np.int32)
     hurdle[:] = -np.inf
     for k in range(arms):
         marks, mean, sd, top = uniforms[k * size : (k + 1) * size], means[k], sds[k], limit[k]
@@ -157,37 +261,42 @@ def _screen_rows(
             hurdle[t] = low if low > hurdle[t] else hurdle[t]
     if clip:
         for t in range(size):
-            hurdle[t] = _clipped(hurdle[t], True)
+            hurdle[t] = clipped(hurdle[t], True)
             for k in range(arms):
-                limit[k, t] = _clipped(limit[k, t], True)
-    rivals[:] = 0
+                limit[k, t] = clipped(limit[k, t], True)
     for k in range(arms):
         top = limit[k]
         for t in range(size):
             rival = top[t] >= hurdle[t]
             rivals[t] += np.int32(rival)
             winner[t] = np.int32(k) if rival else winner[t]
+    return Bounds(limit, hurdle, winner, rivals)
 
 
 @kernel
-def choose_rows(
+def _note(choices: Choices, row: int, winner: int, uniform: float) -> None:
+    """Note the only arm that can win; its score is worked out from its uniform when it is asked for."""
+    choices.places[row] = winner
+    choices.scores[row] = math.nan
+    choices.marks[row] = uniform
+
+
+@kernel
+def _choose_rows(
+    rule_fields: tuple[Any, ...],
     moments: FloatArray,
     scale: FloatArray,
-    n: int,
-    weights: FloatArray,
-    clip: bool,
-    screen: FloatArray,
     uniforms: FloatArray,
     start: int,
     first: int,
-    chosen: IntArray,
-    scores: FloatArray,
-    marks: FloatArray,
+    choices_fields: tuple[Any, ...],
 ) -> int:
-    """Decide for up to ROWS contexts from ``first`` on, given moments [2,k,T]; return the next unused uniform.
+    """Decide in up to ROWS contexts from ``first`` on, given moments [2,k,T]; return the next unused uniform.
 
-    Where only one arm can win, its score is left NaN and its uniform noted in ``marks`` [T]: see :func:`fill_scores`.
+    Where only one arm can win, its score is left NaN.
     """
+    rule, choices = Rule(*rule_fields), Choices(*choices_fields)
+    weights, screen = rule.weights, rule.screen
     arms, rows = moments.shape[1], moments.shape[2]
     size = min(ROWS, rows - first)
     lowest = weights.shape[0]
@@ -200,69 +309,58 @@ def choose_rows(
         below[:], above[:] = screen[:-1], screen[1:]
         part = moments[:, :, first : first + size].copy()
         own_uniforms = uniforms[start : start + arms * size]
-        hurdle, limit = np.empty(size), np.empty((arms, size))
-        factor = scale[first : first + size]
-        _screen_rows(part[0], part[1], factor, below, above, own_uniforms, clip, hurdle, limit, winner, rivals)
-    means = np.empty(arms)
-    sds = np.empty(arms)
-    draws = np.empty(lowest)
+        bounds = _screen_rows(part[0], part[1], scale[first : first + size], below, above, own_uniforms, rule.clip)
+        winner, rivals = bounds.winner, bounds.rivals
+    own_moments = np.empty((3, arms))
     own = np.empty(arms * (lowest + 1))
     for t in range(size):
         row = first + t
         if rivals[t] == 1 and lowest == 1:
-            chosen[row] = winner[t]
-            scores[row] = math.nan
-            marks[row] = uniforms[start + winner[t] * size + t]
+            _note(choices, row, winner[t], uniforms[start + winner[t] * size + t])
             continue
         for k in range(arms):
-            means[k] = moments[0, k, row]
-            sds[k] = scale[row] * moments[1, k, row]
+            own_moments[0, k] = moments[0, k, row]
+            own_moments[2, k] = scale[row] * moments[1, k, row]
             for j in range(lowest):
                 own[k * lowest + j] = uniforms[start + (k * size + t) * lowest + j]
             own[arms * lowest + k] = uniforms[after + k]  # for ties
-        chosen[row], scores[row], used = best_score(means, sds, n, weights, clip, screen, own, 0, arms * lowest, draws)
+        best, score, used = best_score(rule, arms, own_moments, own, 0, arms * lowest)
+        choices.places[row], choices.scores[row] = best, score
         after += used - arms * lowest
     return after
 
 
 @kernel
-def prepare_screen(
-    gram: FloatArray,
-    prior: FloatArray,
-    root: FloatArray,
-    mean: FloatArray,
-    eligible: IntArray,
-    noise_sd: float,
-    least_scale: float,
-    screen: FloatArray,
-) -> tuple[bool, SingleArray, SingleArray, SingleArray, SingleArray, SingleArray]:
-    """Prepare :func:`choose_screened`; return False, and nothing of use, if single precision would lose too much.
+def _prepare_screen(
+    arms: Arms, eligible: IntArray, least_scale: float, screen: FloatArray
+) -> tuple[bool, SingleScreen]:
+    """Prepare :func:`_choose_screened`; return False, and nothing of use, if single precision would lose too much.
 
-    Returns V^-1 as terms [k,D(D+1)/2] of largest row sum 1, thetas as centres [k,D], the factors spreads [k] of sds,
-    all in units of one sd, and for every arm the bounds of the screen's bins, below and above [k,bins], moved
-    apart so far that they bound the score in spite of rounding. With u the unit roundoff and m = D(D+1)/2:
+    The bounds of the screen's bins are moved apart so far that they bound the score in spite of rounding. With u the
+    unit roundoff and m = D(D+1)/2:
 
     - s'V^-1 s is off by at most about m u |s|'|V^-1||s| <= m u |V^-1| |s|^2, and itself at least |s|^2 / |V|, in the
       norms of largest row sums: a relative error of at most m u |V^-1| |V|, and of half of that for the sd;
     - s'theta is off by at most about D u |theta| |s|, which is at most D u |theta| sqrt(|V|) sds.
     """
-    dim = root.shape[1]
-    arms = eligible.shape[0]
+    dim = arms.root.shape[1]
+    size = eligible.shape[0]
     pairs = dim * (dim + 1) // 2
     bins = screen.shape[0] - 1
-    terms = np.empty((arms, pairs), dtype=np.float32)
-    centres = np.empty((arms, dim), dtype=np.float32)
-    spreads = np.empty(arms, dtype=np.float32)
-    below = np.empty((arms, bins), dtype=np.float32)
-    above = np.empty((arms, bins), dtype=np.float32)
-    exact = np.empty((arms, pairs))
-    norms = np.empty(arms)  # of V^-1
-    loss, shift = np.empty(arms), np.empty(arms)
+    terms = np.empty((size, pairs), dtype=np.float32)
+    centres = np.empty((size, dim), dtype=np.float32)
+    spreads = np.empty(size, dtype=np.float32)
+    below = np.empty((size, bins), dtype=np.float32)
+    above = np.empty((size, bins), dtype=np.float32)
+    prepared = SingleScreen(terms, centres, spreads, below, above)
+    exact = np.empty((size, pairs))
+    norms = np.empty(size)  # of V^-1
+    loss, shift = np.empty(size), np.empty(size)
     sums = np.empty(dim)
-    for k in range(arms):
+    for k in range(size):
         arm = eligible[k]
-        if not _quadratic_terms(root[arm], exact[k]):
-            return False, terms, centres, spreads, below, above
+        if not _quadratic_terms(arms.root[arm], exact[k]):
+            return False, prepared
         sums[:] = 0.0
         place = 0
         for i in range(dim):
@@ -278,70 +376,63 @@ def prepare_screen(
         for i in range(dim):
             total = 0.0
             for j in range(dim):
-                total += abs(prior[i, j] + gram[arm, 0, i, j] + gram[arm, 1, i, j])
+                total += abs(arms.prior[i, j] + arms.gram[arm, 0, i, j] + arms.gram[arm, 1, i, j])
             precision = max(precision, total)
-            length = math.hypot(length, mean[arm, i])
+            length = math.hypot(length, arms.mean[arm, i])
         # a few roundings more, of entries, of the square root and of what follows it, and a little for their products
         loss[k] = 1.05 * (pairs + 8) * _SINGLE * norms[k] * precision
-        shift[k] = 1.05 * (dim + 8) * _SINGLE * length * math.sqrt(precision) / (noise_sd * least_scale)
+        shift[k] = 1.05 * (dim + 8) * _SINGLE * length * math.sqrt(precision) / (arms.noise_sd * least_scale)
         if not (loss[k] <= _LARGEST_LOSS and shift[k] <= _LARGEST_LOSS):
-            return False, terms, centres, spreads, below, above
+            return False, prepared
     largest = norms.max()
-    unit = noise_sd * least_scale * math.sqrt(largest)
+    unit = arms.noise_sd * least_scale * math.sqrt(largest)
     if not (norms.min() >= 1e-12 * largest and 0.0 < unit < math.inf):
-        return False, terms, centres, spreads, below, above
-    for k in range(arms):
+        return False, prepared
+    for k in range(size):
         spreads[k] = math.sqrt(norms[k] / largest)
         for i in range(dim):
-            centres[k, i] = mean[eligible[k], i] / unit
+            centres[k, i] = arms.mean[eligible[k], i] / unit
         for i in range(pairs):
             terms[k, i] = exact[k, i] / norms[k]
         slack = 0.52 * loss[k] + 16.0 * _SINGLE
         for b in range(bins):
             below[k, b] = screen[b] - slack * abs(screen[b]) - shift[k]
             above[k, b] = screen[b + 1] + slack * abs(screen[b + 1]) + shift[k]
-    return True, terms, centres, spreads, below, above
+    return True, prepared
 
 
 @kernel
-def choose_screened(
-    root: FloatArray,
-    mean: FloatArray,
+def _choose_screened(
+    arms_fields: tuple[Any, ...],
+    rule_fields: tuple[Any, ...],
+    screen_fields: tuple[Any, ...],
     contexts: FloatArray,
     eligible: IntArray,
-    noise_sd: float,
     scale: FloatArray,
     factor: SingleArray,
-    n: int,
-    weights: FloatArray,
-    screen: FloatArray,
-    terms: SingleArray,
-    centres: SingleArray,
-    spreads: SingleArray,
-    below: SingleArray,
-    above: SingleArray,
     uniforms: FloatArray,
     start: int,
     first: int,
-    chosen: IntArray,
-    scores: FloatArray,
-    marks: FloatArray,
+    choices_fields: tuple[Any, ...],
 ) -> int:
-    """Decide as :func:`choose_rows` does for one lowest draw and no clipping, but from contexts [T,D].
+    """Decide as :func:`_choose_rows` does for one lowest draw and no clipping, but from contexts [T,D].
 
-    Scores are bounded in single precision (:func:`prepare_screen`; ``factor`` [T] is scale over the least scale). Where
-    more than one arm may win, the arms that may are compared exactly as :func:`select_one` would.
+    Scores are bounded in single precision; ``factor`` [T] is scale over the least scale. Where more than one arm may
+    win, the arms that may are compared exactly as :func:`decide` would.
     """
+    arms, rule, screen = Arms(*arms_fields), Rule(*rule_fields), SingleScreen(*screen_fields)
+    choices = Choices(*choices_fields)
     rows, dim = contexts.shape
-    arms = eligible.shape[0]
+    root, mean, noise_sd = arms.root, arms.mean, arms.noise_sd
+    count = eligible.shape[0]
     size = min(ROWS, rows - first)
-    after = start + size * arms
+    after = start + size * count
     columns = np.zeros((dim, _BLOCK), dtype=np.float32)
-    products = np.empty((terms.shape[1], _BLOCK), dtype=np.float32)
-    square = np.empty((arms, _BLOCK), dtype=np.float32)
-    centre = np.empty((arms, _BLOCK), dtype=np.float32)
-    means = np.empty((arms, size), dtype=np.float32)
-    sds = np.empty((arms, size), dtype=np.float32)
+    products = np.empty((screen.terms.shape[1], _BLOCK), dtype=np.float32)
+    square = np.empty((count, _BLOCK), dtype=np.float32)
+    centre = np.empty((count, _BLOCK), dtype=np.float32)
+    means = np.empty((count, size), dtype=np.float32)
+    sds = np.empty((count, size), dtype=np.float32)
     norms = np.zeros(size, dtype=np.float32)
     for begin in range(0, size, _BLOCK):
         width = min(_BLOCK, size - begin)
@@ -356,77 +447,53 @@ def choose_screened(
                 place += 1
             for t in range(width):
                 norms[begin + t] += products[place - 1, t]
-        np.dot(centres, columns, centre)
-        np.dot(terms, products, square)
-        for k in range(arms):
+        np.dot(screen.centres, columns, centre)
+        np.dot(screen.terms, products, square)
+        for k in range(count):
             for t in range(width):
                 means[k, begin + t] = centre[k, t]
-                sds[k, begin + t] = spreads[k] * np.sqrt(square[k, t])
-    winner = np.zeros(size, dtype=np.int32)
-    rivals = np.empty(size, dtype=np.int32)
-    hurdle = np.empty(size, dtype=np.float32)
-    limit = np.empty((arms, size), dtype=np.float32)
+                sds[k, begin + t] = screen.spreads[k] * np.sqrt(square[k, t])
     own_factor = factor[first : first + size]
-    _screen_rows(means, sds, own_factor, below, above, uniforms[start:after], False, hurdle, limit, winner, rivals)
-    moments = np.empty((2, arms))
-    who = np.empty(arms, dtype=np.int64)
-    draws = np.empty(1)
-    own = np.empty(2 * arms)
+    bounds = _screen_rows(means, sds, own_factor, screen.below, screen.above, uniforms[start:after], False)
+    moments = np.empty((3, count))
+    who = np.empty(count, dtype=np.int64)
+    own = np.empty(2 * count)
     for t in range(size):
         row = first + t
         plain = _LEAST_SQUARE <= norms[t] <= _LARGEST_SQUARE
-        if plain and rivals[t] == 1:
-            chosen[row] = winner[t]
-            scores[row] = math.nan
-            marks[row] = uniforms[start + winner[t] * size + t]
+        if plain and bounds.rivals[t] == 1:
+            _note(choices, row, bounds.winner[t], uniforms[start + bounds.winner[t] * size + t])
             continue
         left = 0
-        for k in range(arms):
-            if not plain or limit[k, t] >= hurdle[t]:
+        for k in range(count):
+            if not plain or bounds.limit[k, t] >= bounds.hurdle[t]:
                 arm = eligible[k]
-                moments[0, left], spread = predict(root[arm], mean[arm], contexts[row])
-                moments[1, left] = scale[row] * (noise_sd * spread)
+                moments[0, left], spread = predict(root, mean, arm, contexts[row])
+                moments[2, left] = scale[row] * (noise_sd * spread)
                 own[left] = uniforms[start + k * size + t]
                 who[left] = k
                 left += 1
         for i in range(left):
             own[left + i] = uniforms[after + i]  # for ties
-        best, scores[row], used = best_score(
-            moments[0, :left], moments[1, :left], n, weights, False, screen, own, 0, left, draws
-        )
-        chosen[row] = who[best]
+        best, score, used = best_score(rule, left, moments, own, 0, left)
+        choices.places[row], choices.scores[row] = who[best], score
         after += used - left
     return after
 
 
 @kernel
-def fill_scores(
-    moments: FloatArray,
-    scale: FloatArray,
-    n: int,
-    clip: bool,
-    chosen: IntArray,
-    marks: FloatArray,
-    scores: FloatArray,
-) -> None:
-    """Write the scores that :func:`choose_rows` left NaN."""
+def fill_scores(rule: Rule, moments: FloatArray, scale: FloatArray, choices: Choices) -> None:
+    """Write the scores that deciding left NaN, given moments [2,k,T] and scales [T]."""
     draw = np.empty(1)
-    for t in range(chosen.shape[0]):
-        if math.isnan(scores[t]):
-            lowest_normals_into(draw, n, marks[t : t + 1])
-            k = chosen[t]
-            scores[t] = _clipped(moments[0, k, t] + scale[t] * moments[1, k, t] * draw[0], clip)
+    for t in range(choices.places.shape[0]):
+        if math.isnan(choices.scores[t]):
+            lowest_normals_into(draw, rule.n, choices.marks[t : t + 1])
+            k = choices.places[t]
+            choices.scores[t] = clipped(moments[0, k, t] + scale[t] * moments[1, k, t] * draw[0], rule.clip)
 
 
 @kernel
-def update_rows(
-    gram: FloatArray,
-    stale: IntArray,
-    pulls: IntArray,
-    contexts: FloatArray,
-    arms: IntArray,
-    rewards: FloatArray,
-) -> None:
-    """Add rewards [T] of arms [T] in contexts [T,D], in order."""
+def learn_rows(arms: Arms, pulls: IntArray, contexts: FloatArray, places: IntArray, rewards: FloatArray) -> None:
+    """Add rewards [T] of the arms at ``places`` [T] in contexts [T,D], in order."""
     for t in range(contexts.shape[0]):
-        update_one(gram, stale, pulls, contexts[t], arms[t], rewards[t])
+        learn(arms.gram, arms.stale, pulls, contexts[t], places[t], rewards[t])

@@ -1,33 +1,31 @@
-"""What a bandit decided, and with what chance."""
+"""What a bandit decided, and with what chance: :class:`Decision` in one context, :class:`BatchDecision` in many."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from .._support.checks import FloatArray, IntArray
-from .batch import fill_scores, predict_rows
-from .score_law import ScoreLaw
+from .batch import Choices, Moments, fill_scores
+from .score_law import score_law
+from .step import Rule
 
-__all__ = ["Decision"]
+__all__ = ["Arm", "BatchDecision", "Decision", "LawKey"]
 
 
 Arm = str | int
-Law = Callable[[], ScoreLaw]
-
-
-# -- a decision --------------------------------------------------------------------------------------------
+LawKey = tuple[int, tuple[float, ...], bool]  # the arguments of score_law
 
 
 class Decision:
-    """What :meth:`LinearBandit.select` decided, for one context or for a batch [T].
+    """What :meth:`LinearBandit.select` decided in one context.
 
-    ``arm`` is the chosen arm (an array [T] of names for a batch), ``score`` its score, ``arms`` the k eligible arms;
-    ``mean`` and ``sd`` [k] or [T,k] are those of the posterior of s'theta for each of them.
-    ``propensity`` is the exact chance with which the arm was chosen, computed when first asked for (None if
-    ``select`` was told to leave it out); ``propensities`` [k] or [T,k] are those of all eligible arms.
+    ``arm`` is the chosen arm, ``score`` its score, ``arms`` the k eligible arms; ``mean`` and ``sd`` [k] are those of
+    the posterior of s'theta for each of them. ``propensity`` is the exact chance with which the arm was chosen;
+    ``propensities`` [k] are the chances of all eligible arms. They are worked out when asked for, and None if
+    ``select`` was asked to leave them out.
 
     >>> import prudent as pr
     >>> decision = pr.LinearBandit(2, dim=1, seed=1).select([1.0])
@@ -37,100 +35,126 @@ class Decision:
     0.5
     """
 
-    __slots__ = ("_law", "_moments", "_place", "_propensity", "_scale", "_score", "arm", "arms")
+    __slots__ = ("_law", "_moments", "_place", "_propensity", "arm", "arms", "score")
+
+    arm: Arm
+    arms: tuple[Arm, ...]
+    score: float
 
     def __init__(
-        self,
-        arm: Any,
-        score: Any,
-        arms: tuple[Arm, ...],
-        moments: Any,
-        place: Any,
-        scale: Any,
-        law: Law | None,
+        self, arms: tuple[Arm, ...], place: int, score: float, moments: FloatArray, law: LawKey | None
     ) -> None:
-        self.arm = arm
-        self._score = score
+        self.arm = arms[place]
         self.arms = arms
-        self._moments = moments
+        self.score = score
         self._place = place
-        self._scale = scale
+        self._moments = moments  # [3,k] posterior means, posterior sds, sds of the draws
         self._law = law
-        self._propensity: Any = None
-
-    def _worked_out(self) -> FloatArray:
-        """Return posterior means and sds, [2,k] or [2,k,T]; a batch works them out when asked."""
-        if callable(self._moments):
-            self._moments = self._moments()
-        moments: FloatArray = self._moments
-        return moments
-
-    @property
-    def score(self) -> Any:
-        """The score of ``arm``, a number or [T]."""
-        if callable(self._score):  # a batch works its scores out when asked
-            self._score = self._score(self._worked_out())
-        return self._score
+        self._propensity: float | None = None
 
     @property
     def mean(self) -> FloatArray:
-        """The posterior mean of s'theta for every eligible arm, [k] or [T,k]."""
-        return self._worked_out()[0].T
+        """The posterior mean of s'theta for every eligible arm, [k]."""
+        return self._moments[0]
 
     @property
     def sd(self) -> FloatArray:
-        """The posterior standard deviation of s'theta for every eligible arm, [k] or [T,k]."""
-        return self._worked_out()[1].T
+        """The posterior standard deviation of s'theta for every eligible arm, [k]."""
+        return self._moments[1]
 
     @property
-    def propensity(self) -> Any:
-        """The chance with which ``arm`` was chosen, a number or [T]."""
+    def propensity(self) -> float | None:
+        """The chance with which ``arm`` was chosen."""
         if self._propensity is None and self._law is not None:
-            if isinstance(self._place, int):
-                self._propensity = self._law().chance(self.mean, self._scale * self.sd, self._place)
-            else:
-                self._propensity = self._chances(self._place)
+            self._propensity = score_law(*self._law).chance(self._moments[0], self._moments[2], self._place)
         return self._propensity
 
     @property
     def propensities(self) -> FloatArray | None:
-        """The chances of all eligible arms, [k] or [T,k]; they sum to one."""
+        """The chances of all eligible arms, [k]; they sum to one."""
         if self._law is None:
             return None
-        rows = 1 if self.mean.ndim == 1 else len(self.mean)
-        columns = [self._chances(np.full(rows, place)) for place in range(len(self.arms))]
-        return np.stack(columns, axis=-1).reshape(self.mean.shape)
-
-    def _chances(self, places: IntArray) -> FloatArray:
-        assert self._law is not None
-        sds = np.reshape(self._scale, (-1, 1)) * np.atleast_2d(self.sd)
-        return self._law().chances(np.atleast_2d(np.ascontiguousarray(self.mean)), np.ascontiguousarray(sds), places)
+        law, (means, _, sds) = score_law(*self._law), self._moments
+        return np.array([law.chance(means, sds, place) for place in range(len(self.arms))])
 
     def __repr__(self) -> str:
-        if isinstance(self._place, int):
-            return f"Decision(arm={self.arm!r}, score={self.score:.6g})"
-        return f"Decision({len(self.arm)} contexts, arms={self.arms})"
+        return f"Decision(arm={self.arm!r}, score={self.score:.6g})"
 
 
-def _all_scores(
-    scale: FloatArray,
-    n: int,
-    clip: bool,
-    places: IntArray,
-    marks: FloatArray,
-    scores: FloatArray,
-    moments: FloatArray,
-) -> FloatArray:
-    fill_scores(moments, scale, n, clip, places, marks, scores)
-    return scores
+class BatchDecision:
+    """What :meth:`LinearBandit.select` decided in contexts [T,D], all from the same posterior.
 
+    ``arm`` [T] are the names of the chosen arms, ``score`` [T] their scores, ``arms`` the k eligible arms; ``mean`` and
+    ``sd`` [T,k] are those of the posterior of s'theta. ``propensity`` [T] and ``propensities`` [T,k] are exact chances
+    as in :class:`Decision`. Everything but ``arm`` is worked out when it is asked for, from the posterior as it was at
+    the time of the decision.
 
-def _all_moments(
-    root: FloatArray, mean: FloatArray, points: FloatArray, eligible: IntArray, noise_sd: float
-) -> FloatArray:
-    moments = np.empty((2, len(eligible), len(points)))
-    predict_rows(root, mean, points, eligible, noise_sd, moments)
-    return moments
+    >>> import prudent as pr
+    >>> batch = pr.LinearBandit(2, dim=1, seed=1).select([[1.0], [2.0], [3.0]])
+    >>> batch.arm.shape, batch.sd.shape
+    ((3,), (3, 2))
+    >>> batch.propensity
+    array([0.5, 0.5, 0.5])
+    """
+
+    arm: np.ndarray[Any, Any]
+    arms: tuple[Arm, ...]
+
+    def __init__(
+        self,
+        arms: tuple[Arm, ...],
+        choices: Choices,
+        moments: Moments,
+        scale: FloatArray,
+        rule: Rule,
+        law: LawKey | None,
+    ) -> None:
+        self.arm = _name_array(arms)[choices.places]
+        self.arms = arms
+        self._choices = choices
+        self._moments = moments
+        self._scale = scale  # [T]
+        self._rule = rule
+        self._law = law
+        self._propensity: FloatArray | None = None
+
+    @property
+    def score(self) -> FloatArray:
+        """The scores of ``arm``, [T]."""
+        fill_scores(self._rule, self._moments.values, self._scale, self._choices)
+        return self._choices.scores
+
+    @property
+    def mean(self) -> FloatArray:
+        """The posterior means of s'theta for every eligible arm, [T,k]."""
+        return self._moments.values[0].T
+
+    @property
+    def sd(self) -> FloatArray:
+        """The posterior standard deviations of s'theta for every eligible arm, [T,k]."""
+        return self._moments.values[1].T
+
+    @property
+    def propensity(self) -> FloatArray | None:
+        """The chances with which ``arm`` was chosen, [T]."""
+        if self._propensity is None and self._law is not None:
+            self._propensity = self._chances(self._law, self._choices.places)
+        return self._propensity
+
+    @property
+    def propensities(self) -> FloatArray | None:
+        """The chances of all eligible arms, [T,k]; they sum to one in every context."""
+        if self._law is None:
+            return None
+        rows = len(self.arm)
+        return np.stack([self._chances(self._law, np.full(rows, i)) for i in range(len(self.arms))], axis=-1)
+
+    def _chances(self, law: LawKey, places: IntArray) -> FloatArray:
+        sds = self._scale[:, np.newaxis] * self.sd
+        return score_law(*law).chances(np.ascontiguousarray(self.mean), np.ascontiguousarray(sds), places)
+
+    def __repr__(self) -> str:
+        return f"BatchDecision({len(self.arm)} contexts, arms={self.arms})"
 
 
 def _name_array(names: Sequence[Arm]) -> np.ndarray[Any, Any]:
@@ -139,8 +163,3 @@ def _name_array(names: Sequence[Arm]) -> np.ndarray[Any, Any]:
         return np.array(names)
     kind = None if all(isinstance(name, str) for name in names) else object
     return np.array(names, dtype=kind)
-
-
-def _short(names: tuple[Arm, ...]) -> str:
-    shown = ", ".join(repr(name) for name in names[:8])
-    return f"({shown}, ...)" if len(names) > 8 else f"({shown})"

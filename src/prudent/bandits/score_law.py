@@ -1,7 +1,7 @@
 """The law of a score, and the chance that an arm's score is the highest.
 
 An arm's score is S = m + s W, where W weighs the lowest of n standard normals: the same W for every arm. Its cdf G
-is tabulated once per policy, as a piecewise quintic through exact values of G, G' and G'', good to about 1e-12:
+is tabulated once for all arms, as a piecewise quintic through exact values of G, G' and G'', good to about 1e-12:
 
 - one order statistic (the lowest draw, or the modified estimator): G is an incomplete beta function of Phi;
 - CVaR of more draws: given the highest draw Z_(M) that counts, the M - 1 below it are independent truncated normals,
@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -88,6 +89,24 @@ _INNER_NODES, _INNER_WEIGHTS = np.polynomial.legendre.leggauss(48)
 _PLAIN, _CLIPPED, _CLIPPED_PAIR = 0, 1, 2
 
 
+class _Law(NamedTuple):
+    """The law of W as kernels read it."""
+
+    kind: int
+    n: int  # draws
+    first: float  # weight of the lowest draw
+    low: float  # where the table begins; no draw of a clipped pair falls below it
+    step: float  # between the cells of the table
+    cells: FloatArray  # [cells, 6] coefficients
+
+
+class _Rivals(NamedTuple):
+    """The other arms, as far as they count."""
+
+    size: int
+    moments: FloatArray  # [4,k] means and sds; chances to be below an atom, and at it
+
+
 @lru_cache(maxsize=64)
 def score_law(n: int, weights: tuple[float, ...], clip: bool) -> ScoreLaw:
     """Return the law of scores that put ``weights`` on the lowest of ``n`` draws."""
@@ -103,44 +122,31 @@ class ScoreLaw:
         places = np.flatnonzero(weights)
         if clip and places.size > 2:
             raise ParameterError(
-                f"propensities of clipped scores are known for at most 2 lowest draws, this policy weighs {places.size}"
+                "propensities of clipped scores are known for at most 2 lowest draws, "
+                f"these settings weigh {places.size}"
             )
-        self._kind = _PLAIN if not clip else _CLIPPED if places.size == 1 else _CLIPPED_PAIR
-        self._first_weight = float(weights[0])
-        if self._kind == _CLIPPED_PAIR:  # no common table: the law depends on where the arm's mean and sd put 0 and 1
-            self._low = float(special.ndtri(_LEAST / n))
-            self._step, self._cells = -2.0 * self._low, np.zeros((1, 6))
+        kind = _PLAIN if not clip else _CLIPPED if places.size == 1 else _CLIPPED_PAIR
+        if kind == _CLIPPED_PAIR:  # no common table: the law depends on where the arm's mean and sd put 0 and 1
+            low = float(special.ndtri(_LEAST / n))
+            table = low, -2.0 * low, np.zeros((1, 6))
         elif places.size == 1:
-            self._low, self._step, self._cells = _quintics(*_order_statistic_table(n, int(places[0]) + 1))
+            table = _quintics(*_order_statistic_table(n, int(places[0]) + 1))
         else:
-            self._low, self._step, self._cells = _quintics(*_cvar_table(n, weights))
-        self._n = n
+            table = _quintics(*_cvar_table(n, weights))
+        self._law = _Law(kind, n, float(weights[0]), *table)
 
     def cdf(self, x: float) -> float:
         """Return P(W <= x)."""
-        return _cdf(x, self._low, self._step, self._cells)
+        return _cdf(x, self._law)
 
     def chance(self, means: FloatArray, sds: FloatArray, place: int) -> float:
         """Return the chance that arm ``place`` scores highest among those with means and sds [k]."""
-        return _one_chance(
-            means, sds, place, self._kind, self._n, self._first_weight, self._low, self._step, self._cells
-        )
+        return _one_chance(means, sds, place, self._law)
 
     def chances(self, means: FloatArray, sds: FloatArray, places: IntArray) -> FloatArray:
         """Return the chance [T] that arm ``places`` [T] scores highest among those with means and sds [T,k]."""
         chances = np.empty(places.size)
-        _chances(
-            means,
-            sds,
-            places,
-            self._kind,
-            self._n,
-            self._first_weight,
-            self._low,
-            self._step,
-            self._cells,
-            chances,
-        )
+        _chances(means, sds, places, self._law, chances)
         return chances
 
 
@@ -218,40 +224,40 @@ def _quintics(x: FloatArray, value: FloatArray, slope: FloatArray, bend: FloatAr
 
 
 @kernel
-def _cdf(x: float, low: float, step: float, cells: FloatArray) -> float:
-    place = (x - low) / step
+def _cdf(x: float, law: _Law) -> float:
+    place = (x - law.low) / law.step
     if not place > 0.0:
         return 0.0
-    if place >= cells.shape[0]:
+    if place >= law.cells.shape[0]:
         return 1.0
     i = int(place)
     t = place - i
-    c = cells[i]
+    c = law.cells[i]
     return c[0] + t * (c[1] + t * (c[2] + t * (c[3] + t * (c[4] + t * c[5]))))
 
 
 @kernel
-def _pdf(x: float, low: float, step: float, cells: FloatArray) -> float:
-    place = (x - low) / step
-    if not place > 0.0 or place >= cells.shape[0]:
+def _pdf(x: float, law: _Law) -> float:
+    place = (x - law.low) / law.step
+    if not place > 0.0 or place >= law.cells.shape[0]:
         return 0.0
     i = int(place)
     t = place - i
-    c = cells[i]
-    return (c[1] + t * (2.0 * c[2] + t * (3.0 * c[3] + t * (4.0 * c[4] + t * 5.0 * c[5])))) / step
+    c = law.cells[i]
+    return (c[1] + t * (2.0 * c[2] + t * (3.0 * c[3] + t * (4.0 * c[4] + t * 5.0 * c[5])))) / law.step
 
 
 # -- two clipped draws -------------------------------------------------------------------------------------
 
 
 @kernel
-def _clipped_pair(x: float, m: float, s: float, n: int, first: float, low: float, before: bool) -> tuple[float, float]:
+def _clipped_pair(x: float, m: float, s: float, law: _Law, before: bool) -> tuple[float, float]:
     """Return cdf and density at ``x`` in [0, 1) of w_1 clip(r_1) + w_2 clip(r_2), the two lowest of n draws.
 
     The score exceeds x if both draws do, or if r_1 <= 0 and w_2 r_2 > x, or if 0 < r_1 <= x and
-    w_2 r_2 > x - w_1 r_1. ``before`` asks for the limit from the left at the atom x = w_2. ``low`` is a
-    standard score below which no draw falls.
+    w_2 r_2 > x - w_1 r_1. ``before`` asks for the limit from the left at the atom x = w_2.
     """
+    n, first, low = law.n, law.first, law.low
     second = 1.0 - first
     above = normal_cdf((m - x) / s)
     power = above ** (n - 1)
@@ -292,74 +298,38 @@ def _clipped_pair(x: float, m: float, s: float, n: int, first: float, low: float
 
 
 @kernel
-def _product(
-    others: FloatArray,
-    count: int,
-    x: float,
-    kind: int,
-    n: int,
-    first: float,
-    low: float,
-    step: float,
-    cells: FloatArray,
-) -> float:
-    """Return the chance that every other arm, of mean and sd ``others`` [2,k], scores at most ``x``."""
+def _product(x: float, rivals: _Rivals, law: _Law) -> float:
+    """Return the chance that every other arm scores at most ``x``."""
     chance = 1.0
-    for b in range(count):
-        if kind == _CLIPPED_PAIR:
-            chance *= _clipped_pair(x, others[0, b], others[1, b], n, first, low, False)[0]
+    for b in range(rivals.size):
+        m, s = rivals.moments[0, b], rivals.moments[1, b]
+        if law.kind == _CLIPPED_PAIR:
+            chance *= _clipped_pair(x, m, s, law, False)[0]
         else:
-            chance *= _cdf((x - others[0, b]) / others[1, b], low, step, cells)
+            chance *= _cdf((x - m) / s, law)
         if chance < 1e-18:
             return 0.0
     return chance
 
 
 @kernel
-def _integrand(
-    x: float,
-    m: float,
-    s: float,
-    others: FloatArray,
-    count: int,
-    atoms: bool,
-    kind: int,
-    n: int,
-    first: float,
-    low: float,
-    step: float,
-    cells: FloatArray,
-) -> float:
+def _integrand(x: float, m: float, s: float, rivals: _Rivals, atoms: bool, law: _Law) -> float:
     if atoms:  # the others' chances to be below the atom, and at it
         chance = 1.0
-        for b in range(count):
-            chance *= others[2, b] + x * others[3, b]
+        for b in range(rivals.size):
+            chance *= rivals.moments[2, b] + x * rivals.moments[3, b]
         return chance
-    if kind == _CLIPPED_PAIR:
-        density = _clipped_pair(x, m, s, n, first, low, False)[1]
+    if law.kind == _CLIPPED_PAIR:
+        density = _clipped_pair(x, m, s, law, False)[1]
     else:
-        density = _pdf((x - m) / s, low, step, cells) / s
+        density = _pdf((x - m) / s, law) / s
     if density == 0.0:
         return 0.0
-    return density * _product(others, count, x, kind, n, first, low, step, cells)
+    return density * _product(x, rivals, law)
 
 
 @kernel
-def _integral(
-    edges: FloatArray,
-    pieces: int,
-    m: float,
-    s: float,
-    others: FloatArray,
-    count: int,
-    atoms: bool,
-    kind: int,
-    n: int,
-    first: float,
-    low: float,
-    step: float,
-    cells: FloatArray,
-) -> float:
+def _integral(edges: FloatArray, pieces: int, m: float, s: float, rivals: _Rivals, atoms: bool, law: _Law) -> float:
     """Return the integral between the first and the last of ``pieces`` + 1 edges, by bisection of every piece."""
     starts = np.empty(64)
     ends = np.empty(64)
@@ -373,13 +343,13 @@ def _integral(
             a, b = starts[depth], ends[depth]
             half = 0.5 * (b - a)
             centre = 0.5 * (a + b)
-            middle = _integrand(centre, m, s, others, count, atoms, kind, n, first, low, step, cells)
+            middle = _integrand(centre, m, s, rivals, atoms, law)
             fine = _KRONROD[7] * middle
             coarse = _GAUSS[3] * middle
             for i in range(7):
                 shift = half * _NODES[i]
-                pair = _integrand(centre - shift, m, s, others, count, atoms, kind, n, first, low, step, cells)
-                pair += _integrand(centre + shift, m, s, others, count, atoms, kind, n, first, low, step, cells)
+                pair = _integrand(centre - shift, m, s, rivals, atoms, law)
+                pair += _integrand(centre + shift, m, s, rivals, atoms, law)
                 fine += _KRONROD[i] * pair
                 if i % 2 == 1:
                     coarse += _GAUSS[i // 2] * pair
@@ -394,9 +364,13 @@ def _integral(
 
 
 @kernel
-def _pieces(
-    left: float, right: float, cut: float, others: FloatArray, count: int, low: float, high: float, edges: FloatArray
-) -> int:
+def _high(law: _Law) -> float:
+    """Return where the table ends."""
+    return law.low + law.step * law.cells.shape[0]
+
+
+@kernel
+def _pieces(left: float, right: float, cut: float, rivals: _Rivals, law: _Law, edges: FloatArray) -> int:
     """Write rising edges from ``left`` to ``right``, with ``cut`` if it is inside; return the number of pieces.
 
     A step much narrower than a panel hides if it is nearer to the panel's end than the outermost node. So the ranges of
@@ -406,12 +380,13 @@ def _pieces(
     edges[1] = right
     size = 2
     narrow = (right - left) / 8.0
-    for b in range(-1, count):
+    low, high = law.low, _high(law)
+    for b in range(-1, rivals.size):
         for end in range(2):
             if b < 0:
                 x = cut if end == 0 else 0.5 * (left + right)
-            elif others[1, b] * (high - low) < narrow:
-                x = others[0, b] + others[1, b] * (low if end == 0 else high)
+            elif rivals.moments[1, b] * (high - low) < narrow:
+                x = rivals.moments[0, b] + rivals.moments[1, b] * (low if end == 0 else high)
             else:
                 continue
             if not left < x < right:
@@ -426,40 +401,29 @@ def _pieces(
 
 
 @kernel
-def _atom_masses(
-    x: float, m: float, s: float, kind: int, n: int, first: float, low: float, step: float, cells: FloatArray
-) -> tuple[float, float]:
+def _atom_masses(x: float, m: float, s: float, law: _Law) -> tuple[float, float]:
     """Return P(S < x) and P(S = x) at an atom: 0, 1 or the second weight."""
-    if kind == _CLIPPED:
-        upto = _cdf((x - m) / s, low, step, cells)
+    n = law.n
+    if law.kind == _CLIPPED:
+        upto = _cdf((x - m) / s, law)
         return (0.0, upto) if x == 0.0 else (upto, 1.0 - upto)
     if x == 0.0:
-        return 0.0, _clipped_pair(0.0, m, s, n, first, low, False)[0]
+        return 0.0, _clipped_pair(0.0, m, s, law, False)[0]
     if x == 1.0:
         mass = normal_cdf((m - 1.0) / s) ** n
         return 1.0 - mass, mass
     mass = n * normal_cdf(-m / s) * normal_cdf((m - 1.0) / s) ** (n - 1)
-    return _clipped_pair(x, m, s, n, first, low, True)[0], mass
+    return _clipped_pair(x, m, s, law, True)[0], mass
 
 
 @kernel
-def _chance(
-    means: FloatArray,
-    sds: FloatArray,
-    place: int,
-    kind: int,
-    n: int,
-    first: float,
-    low: float,
-    step: float,
-    cells: FloatArray,
-    others: FloatArray,
-) -> float:
+def _chance(means: FloatArray, sds: FloatArray, place: int, law: _Law, others: FloatArray) -> float:
+    """Return the chance that arm ``place`` scores highest; ``others`` [4,k] is scratch."""
     arms = means.shape[0]
     if not sds[place] > 0.0:  # the context is zero: all scores are equal
         return 1.0 / arms
     m, s = means[place], sds[place]
-    high = low + step * cells.shape[0]
+    kind, low, high = law.kind, law.low, _high(law)
     # Below the highest lower end of a score's range the product of cdfs is zero; arms that end below it do not count.
     left = -math.inf
     for b in range(arms):
@@ -474,58 +438,38 @@ def _chance(
             others[0, count] = means[b]
             others[1, count] = sds[b]
             count += 1
+    rivals = _Rivals(count, others)
     total = 0.0
-    second = 1.0 - first  # the place of the third atom
+    second = 1.0 - law.first  # the place of the third atom
     edges = np.empty(2 * count + 4)
     if left < right:
-        pieces = _pieces(left, right, second if kind == _CLIPPED_PAIR else right, others, count, low, high, edges)
-        total = _integral(edges, pieces, m, s, others, count, False, kind, n, first, low, step, cells)
+        pieces = _pieces(left, right, second if kind == _CLIPPED_PAIR else right, rivals, law, edges)
+        total = _integral(edges, pieces, m, s, rivals, False, law)
     if kind == _PLAIN:
         return total
     edges[0], edges[1] = 0.0, 1.0
     for i in range(3 if kind == _CLIPPED_PAIR else 2):
         atom = second if i == 2 else float(i)
-        _, mass = _atom_masses(atom, m, s, kind, n, first, low, step, cells)
+        _, mass = _atom_masses(atom, m, s, law)
         if mass < 1e-17:
             continue
         chance = 1.0
         for b in range(count):
-            below, at = _atom_masses(atom, others[0, b], others[1, b], kind, n, first, low, step, cells)
+            below, at = _atom_masses(atom, others[0, b], others[1, b], law)
             others[2, b], others[3, b] = below, at
             chance *= below + at
         if chance > 1e-17:
-            total += mass * _integral(edges, 1, m, s, others, count, True, kind, n, first, low, step, cells)
+            total += mass * _integral(edges, 1, m, s, rivals, True, law)
     return total
 
 
 @kernel
-def _one_chance(
-    means: FloatArray,
-    sds: FloatArray,
-    place: int,
-    kind: int,
-    n: int,
-    first: float,
-    low: float,
-    step: float,
-    cells: FloatArray,
-) -> float:
+def _one_chance(means: FloatArray, sds: FloatArray, place: int, law: _Law) -> float:
     others = np.empty((4, means.shape[0]))
-    return min(1.0, max(0.0, _chance(means, sds, place, kind, n, first, low, step, cells, others)))
+    return min(1.0, max(0.0, _chance(means, sds, place, law, others)))
 
 
 @kernel
-def _chances(
-    means: FloatArray,
-    sds: FloatArray,
-    places: IntArray,
-    kind: int,
-    n: int,
-    first: float,
-    low: float,
-    step: float,
-    cells: FloatArray,
-    out: FloatArray,
-) -> None:
+def _chances(means: FloatArray, sds: FloatArray, places: IntArray, law: _Law, out: FloatArray) -> None:
     for t in range(places.shape[0]):
-        out[t] = _one_chance(means[t], sds[t], places[t], kind, n, first, low, step, cells)
+        out[t] = _one_chance(means[t], sds[t], places[t], law)

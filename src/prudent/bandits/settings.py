@@ -8,7 +8,7 @@ from typing import Any
 from .._support.checks import FloatArray, positive, risk_level, whole_number
 from ..errors import ParameterError
 from ..risk import CVaR, ModifiedCVaR, sample_size
-from .step import inflated_sd
+from .step import Rule, inflated_sd, rule_of
 
 __all__ = [
     "BanditSettings",
@@ -23,17 +23,15 @@ __all__ = [
 _ESTIMATORS = {"cvar": CVaR, "modified": ModifiedCVaR}
 
 
-# -- the settings ------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class BanditSettings:
-    """How a linear bandit turns its posterior into a decision; the same object names an agent in a simulation.
+    """How a linear bandit turns its posterior into a decision.
 
-    ``alpha`` is the risk level; ``draws`` the number n of posterior draws (None: the draw rule);
+    ``alpha`` is the risk level; ``draws`` the number n of posterior draws (by default the draw rule);
     ``estimator`` is ``"cvar"`` or ``"modified"``, the paper's estimator for proofs; ``clip`` clips draws to [0, 1].
     The draws have sd nu sqrt(s'V^-1 s), where nu is the sd of the noise, or ``sampling_sd``, or the schedule
-    nu_t = (3/4) sqrt(d ln(4t/delta)) over decisions t = 1, 2, ... when ``delta`` is given.
+    nu_t = (3/4) sqrt(d ln(4t/delta)) over decisions t = 1, 2, ... when ``delta`` is given. ``label`` is the name in a
+    plot.
 
     >>> BanditSettings(alpha=0.7).weights
     array([0.8333, 0.1667])
@@ -45,7 +43,7 @@ class BanditSettings:
     clip: bool = False
     sampling_sd: float | None = None
     delta: float | None = None
-    name: str = ""
+    label: str = ""
 
     def __post_init__(self) -> None:
         fixed: dict[str, Any] = {"alpha": risk_level(self.alpha), "clip": bool(self.clip)}
@@ -61,13 +59,13 @@ class BanditSettings:
                 raise ParameterError(f"delta must be a probability in (0, 1], got {fixed['delta']}")
             if self.sampling_sd is not None:
                 raise ParameterError("give sampling_sd or delta, not both: delta is a schedule of sampling_sd")
-        fixed["name"] = str(self.name) or self._label()
+        fixed["label"] = str(self.label) or self._default_label()
         for field, value in fixed.items():
             object.__setattr__(self, field, value)
         if self.weights.size * 8 > 2**27:
             raise ParameterError(f"draws must leave at most 2**24 draws that count, got {self.weights.size}")
 
-    def _label(self) -> str:
+    def _default_label(self) -> str:
         inflated = self.sampling_sd is not None or self.delta is not None
         kind = "TS" if self.alpha == 0.0 and self.draws in (None, 1) else f"BRPS({float(self.alpha):g})"
         return kind + ("+" if self.clip else "") + (" inflated" if inflated else "")
@@ -96,27 +94,31 @@ class BanditSettings:
             return float(inflated_sd(float(t), dim, self.delta))
         return noise_sd if self.sampling_sd is None else self.sampling_sd
 
+    def rule(self, dim: int, noise_sd: float) -> Rule:
+        """Return the settings as kernels read them."""
+        return rule_of(self.n, self.weights, self.clip, self.nu(1, dim, noise_sd) / noise_sd, self.delta)
 
-def brps_cmab(alpha: float, *, draws: int | None = None, estimator: str = "cvar", name: str = "") -> BanditSettings:
+
+def brps_cmab(alpha: float, *, draws: int | None = None, estimator: str = "cvar", label: str = "") -> BanditSettings:
     """Return Algorithm 2, BRPS-CMAB.
 
-    >>> brps_cmab(0.8).name
+    >>> brps_cmab(0.8).label
     'BRPS(0.8)'
     """
-    return BanditSettings(alpha, draws, estimator, name=name)
+    return BanditSettings(alpha, draws, estimator, label=label)
 
 
 def brps_cmab_clipped(
-    alpha: float, *, draws: int | None = None, estimator: str = "modified", name: str = ""
+    alpha: float, *, draws: int | None = None, estimator: str = "modified", label: str = ""
 ) -> BanditSettings:
     """Return Algorithm 2', BRPS-CMAB with draws clipped to [0, 1], for rewards in [0, 1].
 
-    Its estimator is the modified one unless told, for which the BR-regret theorem is proved.
+    By default its estimator is the modified one, for which the BR-regret theorem is proved.
 
     >>> brps_cmab_clipped(0.8).clip
     True
     """
-    return BanditSettings(alpha, draws, estimator, clip=True, name=name)
+    return BanditSettings(alpha, draws, estimator, clip=True, label=label)
 
 
 def brps_cmab_inflated(
@@ -126,7 +128,7 @@ def brps_cmab_inflated(
     sampling_sd: float | None = None,
     draws: int | None = None,
     estimator: str = "cvar",
-    name: str = "",
+    label: str = "",
 ) -> BanditSettings:
     """Return Algorithm 2'', BRPS-CMAB with inflated sampling: by ``delta`` or by a fixed ``sampling_sd``.
 
@@ -137,20 +139,20 @@ def brps_cmab_inflated(
     """
     if delta is None and sampling_sd is None:
         raise ParameterError("brps_cmab_inflated needs delta or sampling_sd")
-    return BanditSettings(alpha, draws, estimator, sampling_sd=sampling_sd, delta=delta, name=name)
+    return BanditSettings(alpha, draws, estimator, sampling_sd=sampling_sd, delta=delta, label=label)
 
 
-def thompson_sampling(*, name: str = "") -> BanditSettings:
+def thompson_sampling(*, label: str = "") -> BanditSettings:
     """Return Thompson sampling: the engine at alpha = 0 with one draw.
 
     >>> thompson_sampling() == brps_cmab(0.0)
     True
     """
-    return BanditSettings(name=name)
+    return BanditSettings(label=label)
 
 
 def thompson_sampling_inflated(
-    *, sampling_sd: float | None = None, delta: float | None = None, name: str = ""
+    *, sampling_sd: float | None = None, delta: float | None = None, label: str = ""
 ) -> BanditSettings:
     """Return Thompson sampling with inflated sampling; the paper's numerical study fixes (3/4) sqrt(6 ln T).
 
@@ -159,4 +161,4 @@ def thompson_sampling_inflated(
     """
     if delta is None and sampling_sd is None:
         raise ParameterError("thompson_sampling_inflated needs sampling_sd or delta")
-    return BanditSettings(sampling_sd=sampling_sd, delta=delta, name=name)
+    return BanditSettings(sampling_sd=sampling_sd, delta=delta, label=label)

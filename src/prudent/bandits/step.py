@@ -1,30 +1,43 @@
-"""Kernels of the linear bandit: one decision, one reward. LinearBandit and the simulator share them.
+"""One step of the linear bandit, decide and learn, as kernels that LinearBandit and the simulation share.
 
-Arrays: gram [A,2,D+1,D+1] and prior [D,D] are what the data says (prudent._numerics.least_squares); root [A,D,D] and
-mean [A,D] are solved from them, again for the arms that ``stale`` [A] marks. Scores are drawn from uniforms in [0, 1)
-that the caller has taken from its Generator, used up in order: M per eligible arm, then one per tie.
+A score is drawn from uniforms in [0, 1) that were taken from a Generator in blocks (:class:`Uniforms`) and are used up
+in order: M for each eligible arm, then one for each tie.
+
+What travels together is a NamedTuple. It takes more than a microsecond from Python into a kernel, where a plain tuple
+of its fields takes a tenth of that; so kernels that Python calls often take plain tuples, ``rule[:]``, and give the
+fields their names first thing, ``Rule(*rule_fields)``.
 """
 
 from __future__ import annotations
 
 import math
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._numerics.compile import kernel
+from .._numerics.compile import inlined, kernel
 from .._numerics.least_squares import add_observation, solve_posterior
 from .._numerics.order_statistics import lowest_normals_into
 from .._support.checks import FloatArray, IntArray
 
 __all__ = [
+    "BLOCK",
+    "LARGEST",
+    "Arms",
+    "Rule",
+    "Uniforms",
+    "arms_of",
     "best_score",
-    "inflated_scales",
+    "clipped",
+    "decide",
+    "decide_one",
     "inflated_sd",
+    "learn",
     "predict",
+    "refill",
     "refresh",
-    "screen_of",
-    "select_one",
-    "update_one",
+    "rule_of",
+    "scale_at",
     "usable",
 ]
 
@@ -32,23 +45,49 @@ __all__ = [
 LARGEST = 1e150  # the square of a context or a reward must not overflow
 
 
+BLOCK = 1024  # uniforms taken from the Generator at a time
+
+
 _BINS = 512
 
 
-@kernel
-def inflated_sd(t: float, dim: int, delta: float) -> float:
-    """Return nu_t = (3/4) sqrt(d ln(4t/delta)), the sampling sd of Algorithm 2''."""
-    return 0.75 * math.sqrt(dim * math.log(4.0 * t / delta))
+class Rule(NamedTuple):
+    """How scores are drawn: settings as kernels read them."""
+
+    n: int  # draws for each score
+    weights: FloatArray  # [M] of the M lowest draws
+    clip: bool  # draws to [0, 1]
+    scale: float  # the sd of a draw over the posterior sd, if it is fixed
+    delta: float  # of the schedule nu_t that it follows otherwise; 0 if it is fixed
+    screen: FloatArray  # [bins + 1] bounds on the lowest draw if M = 1
+    per_arm: int  # uniforms that a decision uses up at most for each eligible arm: M, and one for a tie
 
 
-@kernel
-def inflated_scales(t: int, dim: int, delta: float, noise_sd: float, scale: FloatArray) -> None:
-    """Write nu_t / noise_sd for the decisions from ``t`` on."""
-    for i in range(scale.shape[0]):
-        scale[i] = inflated_sd(float(t + i), dim, delta) / noise_sd
+class Arms(NamedTuple):
+    """What is known of A arms: the sums of their data (``_numerics.least_squares``), and what is solved from them."""
+
+    prior: FloatArray  # [D,D] the prior precision of every arm
+    noise_sd: float
+    gram: FloatArray  # [A,2,D+1,D+1]
+    root: FloatArray  # [A,D,D] with V^-1 = root' root
+    mean: FloatArray  # [A,D]
+    stale: IntArray  # [A] 1 if root and mean do not know the latest rewards
 
 
-def screen_of(n: int) -> FloatArray:
+def arms_of(prior: FloatArray, noise_sd: float, gram: FloatArray) -> Arms:
+    """Return the arms with these sums, of which nothing is solved yet."""
+    size, dim = len(gram), len(prior)
+    solved = np.empty((size, dim, dim)), np.empty((size, dim))
+    return Arms(prior, noise_sd, gram, *solved, np.ones(size, dtype=np.int64))
+
+
+def rule_of(n: int, weights: FloatArray, clip: bool, scale: float, delta: float | None) -> Rule:
+    """Return the rule; the schedule of ``delta``, if there is one, takes the place of ``scale``."""
+    screen = _screen_of(n) if weights.size == 1 else np.zeros(2)
+    return Rule(n, weights, clip, scale, delta or 0.0, screen, weights.size + 1)
+
+
+def _screen_of(n: int) -> FloatArray:
     """Return the lowest of ``n`` normals as a function of its uniform, at the edges of equal bins."""
     edges = np.arange(_BINS + 1) / _BINS
     edges[-1] = np.nextafter(1.0, 0.0)
@@ -58,16 +97,66 @@ def screen_of(n: int) -> FloatArray:
     return screen
 
 
+# -- uniforms ----------------------------------------------------------------------------------------------
+
+
+class Uniforms:
+    """Uniforms of a Generator, taken in blocks. The stream does not depend on how it is cut into blocks."""
+
+    __slots__ = ("block", "next", "rng")
+
+    def __init__(self, rng: np.random.Generator, unused: FloatArray) -> None:
+        self.rng = rng
+        self.block = unused
+        self.next = 0  # the first unused one
+
+    @property
+    def unused(self) -> FloatArray:
+        """Those that were taken from the Generator and not used up."""
+        return self.block[self.next :]
+
+    def reserve(self, need: int) -> None:
+        """Have at least ``need`` unused ones."""
+        unused = self.unused
+        if unused.size >= need:
+            return
+        # Simulations do the same with the kernel refill. It is no use here: passing a Generator to a kernel takes
+        # longer than drawing a block.
+        if self.block.size < max(BLOCK, need):
+            self.block = np.empty(max(BLOCK, need))
+        self.block[: unused.size] = unused
+        self.rng.random(out=self.block[unused.size :])
+        self.next = 0
+
+
 @kernel
-def refresh(
-    gram: FloatArray,
-    prior: FloatArray,
-    root: FloatArray,
-    mean: FloatArray,
-    stale: IntArray,
-    eligible: IntArray,
-) -> None:
+def refill(rng: np.random.Generator, uniforms: FloatArray, start: int) -> None:
+    """Move the uniforms from ``start`` on to the front, and draw new ones behind them."""
+    left = uniforms.shape[0] - start
+    uniforms[:left] = uniforms[start:]
+    for i in range(left, uniforms.shape[0]):
+        uniforms[i] = rng.random()
+
+
+# -- decide ------------------------------------------------------------------------------------------------
+
+
+@kernel
+def inflated_sd(t: float, dim: int, delta: float) -> float:
+    """Return nu_t = (3/4) sqrt(d ln(4t/delta)), the sampling sd of Algorithm 2''."""
+    return 0.75 * math.sqrt(dim * math.log(4.0 * t / delta))
+
+
+@kernel
+def scale_at(scale: float, delta: float, t: int, dim: int, noise_sd: float) -> float:
+    """Return the sd of a draw over the posterior sd at decision ``t`` = 1, 2, ..., see :class:`Rule`."""
+    return inflated_sd(float(t), dim, delta) / noise_sd if delta > 0.0 else scale
+
+
+@inlined
+def _solve_stale(arms: Arms, eligible: IntArray) -> None:
     """Solve again the eligible arms that have had rewards since they were last solved."""
+    gram, prior, root, mean, stale = arms.gram, arms.prior, arms.root, arms.mean, arms.stale
     for i in range(eligible.shape[0]):
         arm = eligible[i]
         if stale[arm]:
@@ -76,53 +165,51 @@ def refresh(
 
 
 @kernel
-def predict(root: FloatArray, mean: FloatArray, context: FloatArray) -> tuple[float, float]:
+def refresh(arms_fields: tuple[Any, ...], eligible: IntArray) -> None:
+    """Solve again the eligible arms that have had rewards since they were last solved."""
+    _solve_stale(Arms(*arms_fields), eligible)
+
+
+@kernel
+def predict(root: FloatArray, mean: FloatArray, arm: int, context: FloatArray) -> tuple[float, float]:
     """Return s'theta and sqrt(s'V^-1 s) of one arm."""
     centre = 0.0
     square = 0.0
     for i in range(context.shape[0]):
-        centre += mean[i] * context[i]
+        centre += mean[arm, i] * context[i]
         part = 0.0
         for j in range(i + 1):
-            part += root[i, j] * context[j]
+            part += root[arm, i, j] * context[j]
         square += part * part
     return centre, math.sqrt(square)
 
 
 @kernel
-def _clipped(value: float, clip: bool) -> float:
+def clipped(value: float, clip: bool) -> float:
+    """Return ``value``, clipped to [0, 1] if ``clip``."""
     return min(max(value, 0.0), 1.0) if clip else value
 
 
-@kernel
+@inlined
 def best_score(
-    means: FloatArray,
-    sds: FloatArray,
-    n: int,
-    weights: FloatArray,
-    clip: bool,
-    screen: FloatArray,
-    uniforms: FloatArray,
-    start: int,
-    after: int,
-    draws: FloatArray,
+    rule: Rule, arms: int, moments: FloatArray, uniforms: FloatArray, start: int, after: int
 ) -> tuple[int, float, int]:
     """Draw a score for each of k arms; return the place of the highest, the score, and the next unused uniform.
 
-    A score weighs the M lowest of ``n`` draws from Normal(means[i], sds[i]^2), clipped to [0, 1] if ``clip``. Scores
-    use up k M uniforms from ``start`` on; ties are broken uniformly by those from ``after`` on. ``draws`` [M] is
-    scratch.
+    A score weighs the M lowest of n normal draws, with mean and sd in the first and the last row of ``moments`` [3,k].
+    Scores use up k M uniforms from ``start`` on, and draws take their place in memory; ties are broken uniformly by the
+    uniforms from ``after`` on.
     """
+    weights, clip, screen = rule.weights, rule.clip, rule.screen
     lowest = weights.shape[0]
-    arms = means.shape[0]
     bins = screen.shape[0] - 1
     hurdle = -math.inf
     if lowest == 1:
         # One uniform decides a score, and its bin bounds it: an arm whose upper bound is below the lower
         # bound of another cannot win, and its quantile need not be computed. The result is the same.
         for i in range(arms):
-            hurdle = max(hurdle, means[i] + sds[i] * screen[int(uniforms[start + i] * bins)])
-        hurdle = _clipped(hurdle, clip)
+            hurdle = max(hurdle, moments[0, i] + moments[2, i] * screen[int(uniforms[start + i] * bins)])
+        hurdle = clipped(hurdle, clip)
     best = -1
     highest = -math.inf
     ties = 0
@@ -130,14 +217,15 @@ def best_score(
     for i in range(arms):
         first = start + i * lowest
         if lowest == 1:
-            limit = means[i] + sds[i] * screen[int(uniforms[first] * bins) + 1]
-            if _clipped(limit, clip) < hurdle:
+            limit = moments[0, i] + moments[2, i] * screen[int(uniforms[first] * bins) + 1]
+            if clipped(limit, clip) < hurdle:
                 continue
-        lowest_normals_into(draws, n, uniforms[first : first + lowest])
+        draws = uniforms[first : first + lowest]
+        lowest_normals_into(draws, rule.n, draws)
         score = 0.0
         for j in range(lowest):
             if weights[j] > 0.0:
-                score += weights[j] * _clipped(means[i] + sds[i] * draws[j], clip)
+                score += weights[j] * clipped(moments[0, i] + moments[2, i] * draws[j], clip)
         if score > highest or best < 0:
             best, highest, ties = i, score, 1
             after = spare  # what decided between lower scores decided nothing
@@ -158,49 +246,60 @@ def usable(values: FloatArray) -> bool:
     return faults == 0
 
 
-@kernel
-def select_one(
-    gram: FloatArray,
-    prior: FloatArray,
-    root: FloatArray,
-    mean: FloatArray,
-    stale: IntArray,
+@inlined
+def decide(
+    arms: Arms,
+    rule: Rule,
+    t: int,
     context: FloatArray,
     eligible: IntArray,
-    noise_sd: float,
-    scale: float,
-    n: int,
-    weights: FloatArray,
-    clip: bool,
-    screen: FloatArray,
     uniforms: FloatArray,
     start: int,
     moments: FloatArray,
 ) -> tuple[int, float, int]:
-    """Decide in one context [D]; write posterior means and sds of the eligible arms to ``moments`` [2,k].
+    """Take decision ``t`` = 1, 2, ... between k eligible arms in a context [D].
 
-    Returns as :func:`best_score` does, or the place -1 if the context is not D finite numbers.
+    Writes posterior means, posterior sds and the sds of draws to ``moments`` [3,k]. Returns as :func:`best_score` does,
+    or the place -1 if the context is not D finite numbers.
     """
+    root, mean, noise_sd = arms.root, arms.mean, arms.noise_sd
     if context.shape[0] != mean.shape[1] or not usable(context):
         return -1, 0.0, start
-    refresh(gram, prior, root, mean, stale, eligible)
-    arms = eligible.shape[0]
-    sds = np.empty(arms)
-    for i in range(arms):
+    _solve_stale(arms, eligible)
+    scale = scale_at(rule.scale, rule.delta, t, context.shape[0], noise_sd)
+    for i in range(eligible.shape[0]):
         arm = eligible[i]
-        moments[0, i], spread = predict(root[arm], mean[arm], context)
-        moments[1, i] = noise_sd * spread
-        sds[i] = scale * moments[1, i]
-    after = start + arms * weights.shape[0]
-    draws = np.empty(weights.shape[0])
-    return best_score(moments[0], sds, n, weights, clip, screen, uniforms, start, after, draws)
+        moments[0, i], width = predict(root, mean, arm, context)
+        moments[1, i] = noise_sd * width
+        moments[2, i] = scale * moments[1, i]
+    after = start + eligible.shape[0] * rule.weights.shape[0]
+    return best_score(rule, eligible.shape[0], moments, uniforms, start, after)
 
 
 @kernel
-def update_one(
-    gram: FloatArray, stale: IntArray, pulls: IntArray, context: FloatArray, arm: int, reward: float
-) -> bool:
-    """Add a reward; return False and do nothing if the context is not D finite numbers or the reward not finite."""
+def decide_one(
+    arms_fields: tuple[Any, ...],
+    rule_fields: tuple[Any, ...],
+    t: int,
+    context: FloatArray,
+    eligible: IntArray,
+    uniforms: FloatArray,
+    start: int,
+    moments: FloatArray,
+) -> tuple[int, float, int]:
+    """Call :func:`decide` with the fields of its bundles."""
+    return decide(Arms(*arms_fields), Rule(*rule_fields), t, context, eligible, uniforms, start, moments)
+
+
+# -- learn -------------------------------------------------------------------------------------------------
+
+
+@kernel
+def learn(gram: FloatArray, stale: IntArray, pulls: IntArray, context: FloatArray, arm: int, reward: float) -> bool:
+    """Add a reward to ``gram`` and ``stale``, see :class:`Arms`, and to ``pulls`` [A], the numbers of rewards.
+
+    Returns False, and does nothing, if the context is not D finite numbers or the reward not finite.
+    """
     if context.shape[0] != gram.shape[2] - 1 or not abs(reward) <= LARGEST or not usable(context):
         return False
     add_observation(gram[arm], context, reward)
