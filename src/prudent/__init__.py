@@ -78,6 +78,7 @@ if TYPE_CHECKING:
     from .simulation import learn as learn
     from .simulation import simulate as simulate
 
+# Which room has which name. Reading the rooms' own lists would import them; a test compares.
 _HOME = {
     "agents": [
         "OptimisticSettings",

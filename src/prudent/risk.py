@@ -53,8 +53,6 @@ __all__ = [
 
 
 _ROUNDING = 2.0**-52  # by how much a risk level may differ from the number its author had in mind
-
-
 _MOST_DRAWS = 2**53
 
 

@@ -39,26 +39,12 @@ __all__ = ["tail_of_row"]
 
 
 EPS = 2.220446049250313e-16
-
-
 LAST = 14.0  # exp(-14^2) = 1e-85: no path is followed further than this
-
-
 STRETCH = 2.0  # u = STRETCH sinh(v): equidistant in v is denser where the integrand is large
-
-
 FIRST_STEP = 0.12
-
-
 SHARP = 1e-11  # accepted defect, relative to G
-
-
 NEAR = 1e-6  # |F - p| / p at which the corrections below are exact to rounding
-
-
 ROUGH_TOP = 0.7  # Laplace's approximation may stay below p for ever when p is close to one
-
-
 GL_NODES, GL_WEIGHTS = np.polynomial.legendre.leggauss(12)
 
 

@@ -19,11 +19,7 @@ __all__ = ["CAP", "DENSE", "Chain", "chain_values"]
 
 
 DENSE = 300  # callers solve chains of up to this many states by elimination
-
-
 CAP = 2_000  # products with P in one solve, for callers that have nothing better to say
-
-
 FAST = 0.7  # a sweep that shrinks the variation of the residual by less than this makes way for BiCGStab
 
 

@@ -22,8 +22,6 @@ __all__ = ["add_observation", "add_observations", "solve_posterior"]
 
 
 _LARGEST_PIVOT_RATIO = 1e4  # beyond it plain double precision would cost more than four of sixteen digits
-
-
 _SPLIT = 134217729.0  # 2**27 + 1
 
 

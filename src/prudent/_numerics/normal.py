@@ -25,14 +25,8 @@ __all__ = [
 
 
 _SQRT_HALF = math.sqrt(0.5)
-
-
 _DENSITY_AT_ZERO = 1.0 / math.sqrt(2.0 * math.pi)
-
-
 _LOG_HALF = math.log(0.5)
-
-
 _GAUSS_NODES, _GAUSS_WEIGHTS = np.polynomial.legendre.leggauss(24)
 
 

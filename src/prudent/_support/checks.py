@@ -19,7 +19,6 @@ from ..errors import DataError, ParameterError, PrudentError
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
-
 SUM_TOLERANCE = 1e-9  # how far the sum of a distribution may be from one
 
 

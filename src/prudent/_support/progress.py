@@ -10,8 +10,6 @@ __all__ = ["Progress"]
 
 
 PATIENCE = 2.0  # seconds before anything is shown
-
-
 INTERVAL = 0.5
 
 

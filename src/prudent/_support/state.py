@@ -38,7 +38,6 @@ _HEAD = struct.Struct("<8sIQ")
 _DIGEST = hashlib.sha256().digest_size
 _TYPES = {"float64": "<f8", "int64": "<i8"}
 _BIT_GENERATORS = ("PCG64", "PCG64DXSM", "Philox", "SFC64", "MT19937")
-
 Arrays = dict[str, np.ndarray[Any, Any]]
 
 

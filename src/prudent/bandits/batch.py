@@ -21,29 +21,13 @@ __all__ = ["ROWS", "Choices", "Moments", "decide_rows", "fill_scores", "learn_ro
 
 
 SingleArray = np.ndarray[Any, np.dtype[np.float32]]
-
-
 SmallInts = np.ndarray[Any, np.dtype[np.int32]]
-
-
 AnyFloats = FloatArray | SingleArray
-
-
 ROWS = 1024  # contexts of a batch decided at a time
-
-
 _BLOCK = 96  # and predicted at a time: they fit the cache, and rows are not a power of two apart in it
-
-
 _LARGEST_ROOT_RATIO = 300.0  # of the diagonal of a root, the square root of a ratio of pivots
-
-
 _SINGLE = 2.0**-24  # the unit roundoff of single precision
-
-
 _LARGEST_LOSS = 0.02  # of single precision, beyond which too many contexts would be left undecided
-
-
 _LEAST_SQUARE, _LARGEST_SQUARE = np.float32(1e-20), np.float32(1e20)  # norms for which no product leaves its range
 
 

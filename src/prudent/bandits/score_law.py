@@ -34,14 +34,8 @@ __all__ = ["ScoreLaw", "score_law"]
 
 
 _CELLS = 1200
-
-
 _LEAST = 1e-17  # the chance that the ends of the table leave out
-
-
 _TOLERANCE = 1e-8  # on the difference of the 7- and the 15-point rule: the latter is then good to about its square
-
-
 _MOST_PANELS = 2000
 
 
@@ -84,8 +78,6 @@ _GAUSS = np.array(
 
 
 _INNER_NODES, _INNER_WEIGHTS = np.polynomial.legendre.leggauss(48)
-
-
 _PLAIN, _CLIPPED, _CLIPPED_PAIR = 0, 1, 2
 
 

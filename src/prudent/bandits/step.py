@@ -43,11 +43,7 @@ __all__ = [
 
 
 LARGEST = 1e150  # the square of a context or a reward must not overflow
-
-
 BLOCK = 1024  # uniforms taken from the Generator at a time
-
-
 _BINS = 512
 
 

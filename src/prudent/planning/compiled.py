@@ -35,8 +35,6 @@ __all__ = ["Known", "Plan", "Work", "keep_corners", "known_part", "refresh", "so
 
 
 TOLERANCE = 1e-10  # of the values, in units of the largest reward
-
-
 CAP = 1_000  # backups in one solve
 
 

@@ -45,20 +45,10 @@ __all__ = ["Solution", "SolverKeywords", "SolverOptions", "evaluate", "rough_gue
 
 
 DIGITS = 1e-10  # of the largest value: the tolerance by default
-
-
 ROUGH = 1e-6  # tolerance of a first guess
-
-
 LAPSES = 5  # Newton steps in a row that may fail to improve on the best point
-
-
 UPHILL = 10.0  # and by how much they may lie above it
-
-
 INNER = 0.01  # a Krylov solve stops at this fraction of the outer residual: more would be lost in the next step
-
-
 CAP = {"newton": 1_000, "value_iteration": 1_000_000}
 
 

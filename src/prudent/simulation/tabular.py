@@ -44,14 +44,8 @@ __all__ = ["learn", "simulate"]
 
 
 Settings = SamplingSettings | OptimisticSettings
-
-
 RECORDS = {"states": ("step", np.int32), "policies": ("state", np.int16), "rewards": ("step", np.float64)}
-
-
 CACHE = 1 << 20  # numbers kept about policies, for each thread
-
-
 BR_TOLERANCE = 1e-13  # of the values that BR-regret subtracts; the solver stops where rounding does not allow it
 
 

@@ -17,7 +17,6 @@ __all__ = ["AGENTS", "BR_REGRET", "BR_TABLE", "COORDS", "LEVEL", "LEVELS", "REGR
 LEVELS = (0.5, 0.8, 0.9)
 AGENTS = {"TS-CMAB": 0.0} | {f"BRPS-CMAB {alpha}": alpha for alpha in LEVELS}
 POINTS = 200  # steps that are recorded
-
 REGRET = Quantity("cumulative regret", "reward", ("agent", "replication", "time"))
 BR_REGRET = Quantity("cumulative BR-regret", "reward", ("agent", "replication", "level", "time"))
 COORDS = {

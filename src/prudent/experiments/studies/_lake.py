@@ -30,7 +30,6 @@ __all__ = [
 
 AGENTS = {"TS-RL": 0.0} | {f"BRPS-RL {alpha}": alpha for alpha in (0.5, 0.8, 0.9, 0.99)}
 ESCAPES = (0.1, 0.2, 0.6, 0.8)  # p_h
-
 REGRET = Quantity("cumulative regret", "reward", ("agent", "replication", "episode"))
 P_H = Quantity("chance to leave a hole")
 COORDS = {
