@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ._numerics.compile import default_threads, kernel, over_rows
-from ._numerics.dirichlet_tail import tail_of_row
+from ._numerics.dirichlet_tail import SCRATCH, tail_of_row
 from ._numerics.normal import clipped_normal_cvar, normal_tail
 from ._support.checks import FloatArray, finite_array, first_index
 from .errors import DataError, ParameterError, PosteriorError
@@ -138,9 +138,11 @@ def dirichlet_tail(
 
 @kernel
 def _tails(first, last, values, counts, tail, start, cvar, means, quantile, error):
-    work = np.empty((6, values.shape[1] + 1))
+    work = np.empty((SCRATCH, values.shape[1]))
     for i in range(first, last):
-        cvar[i], quantile[i], start[i], error[i] = tail_of_row(values[i], counts[i], tail[i], start[i], work, means[i])
+        cvar[i], quantile[i], start[i], error[i] = tail_of_row(
+            values[i], counts[i], tail[i], start[i], 0.0, work, means[i]
+        )
 
 
 def _risk_levels(alpha: Any) -> FloatArray:

@@ -29,7 +29,7 @@ import numpy.typing as npt
 from scipy import sparse
 
 from .._numerics.compile import inlined, kernel, over_rows
-from .._numerics.dirichlet_tail import tail_of_row
+from .._numerics.dirichlet_tail import SCRATCH, tail_of_row
 from .._numerics.krylov import Chain
 from .._numerics.order_statistics import spectral, weighted_draws
 from .._support.checks import FloatArray, IntArray
@@ -346,7 +346,7 @@ def _exact(pairs, outcomes, counts, tail, value, start, means, q):
     source, next_state, reward, discount = outcomes
     n = next_state.shape[1]
     y = np.zeros(n)
-    work = np.empty((6, n + 1))
+    work = np.empty((SCRATCH, n))
     worst = 0.0
     for i in range(pairs.size):
         p = pairs[i]
@@ -355,7 +355,7 @@ def _exact(pairs, outcomes, counts, tail, value, start, means, q):
             if next_state[p, k] >= 0:
                 y[k] = reward[p, k] + discount * value[next_state[p, k]]
                 size = max(size, abs(y[k]))
-        q[p], _, start[p], error = tail_of_row(y, counts[source[p]], tail, start[p], work, means[p])
+        q[p], _, start[p], error = tail_of_row(y, counts[source[p]], tail, start[p], 0.0, work, means[p])
         worst = max(worst, error + 2.0 * EPS * size)
     return worst
 
