@@ -199,14 +199,13 @@ def _cvar_table(n: int, weights: FloatArray) -> _Values:
     left = wave * special.wofz((np.where(z < 0.0, -1.0, 1.0) * u + 1j * np.abs(z)) / math.sqrt(2.0))
     truncated = np.where(z < 0.0, left, np.exp(-0.5 * u * u) - left) / np.exp(log_cdf)
     transform = (truncated ** (lowest - 1) * np.exp(1j * frequency * (weights[-1] * z - mean))) @ mass
-    y = np.linspace(-below, period - below, 8 * _CELLS + 1)
+    y = np.linspace(-below, period - below, 3 * _CELLS + 1)
     phases = np.exp(-1j * frequency * y)
     density = (1.0 + 2.0 * (transform @ phases).real) / period
     slope = 2.0 * ((-1j * frequency[:, 0] * transform) @ phases).real / period
     inside = np.flatnonzero(density * sd > 1e-14)
     first, last = inside[0], inside[-1]
-    cells = max(1, (last - first) // _CELLS + 1)
-    keep = slice(first, last + 1, cells)
+    keep = slice(first, last + 1)
     antiderivative = 2.0 * ((transform / (-1j * frequency[:, 0])) @ (phases[:, keep] - phases[:, :1])).real
     cdf = (antiderivative + (y[keep] - y[0])) / period
     return mean + y[keep], np.clip(cdf, 0.0, 1.0), density[keep], slope[keep]
