@@ -238,9 +238,7 @@ def _table_cdf(place: float, cells: FloatArray) -> float:
         return 1.0
     i = np.uint64(place)  # an unsigned index needs no look at its sign
     t = place - i
-    return cells[i, 0] + t * (
-        cells[i, 1] + t * (cells[i, 2] + t * (cells[i, 3] + t * (cells[i, 4] + t * cells[i, 5])))
-    )
+    return cells[i, 0] + t * (cells[i, 1] + t * (cells[i, 2] + t * (cells[i, 3] + t * (cells[i, 4] + t * cells[i, 5]))))
 
 
 @kernel

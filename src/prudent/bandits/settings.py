@@ -7,8 +7,8 @@ from typing import Any
 
 from .._support.checks import FloatArray, positive, risk_level, whole_number
 from ..errors import ParameterError
-from ..risk import CVaR, ModifiedCVaR, sample_size
-from .step import Rule, inflated_sd, rule_of
+from ..risk import MOST_DRAWS, CVaR, ModifiedCVaR, sample_size
+from .step import LARGEST, Rule, inflated_sd, rule_of
 
 __all__ = [
     "BanditSettings",
@@ -48,11 +48,13 @@ class BanditSettings:
     def __post_init__(self) -> None:
         fixed: dict[str, Any] = {"alpha": risk_level(self.alpha), "clip": bool(self.clip)}
         if self.draws is not None:
-            fixed["draws"] = whole_number(self.draws, "draws")
+            fixed["draws"] = whole_number(self.draws, "draws", maximum=MOST_DRAWS)
         if self.estimator not in _ESTIMATORS:
             raise ParameterError(f"estimator must be one of {list(_ESTIMATORS)}, got {self.estimator!r}")
         if self.sampling_sd is not None:
             fixed["sampling_sd"] = positive(self.sampling_sd, "sampling_sd")
+            if fixed["sampling_sd"] > LARGEST:
+                raise ParameterError(f"sampling_sd is {fixed['sampling_sd']}, too large to square")
         if self.delta is not None:
             fixed["delta"] = positive(self.delta, "delta")
             if fixed["delta"] > 1.0:
@@ -62,8 +64,9 @@ class BanditSettings:
         fixed["label"] = str(self.label) or self._default_label()
         for field, value in fixed.items():
             object.__setattr__(self, field, value)
-        if self.weights.size * 8 > 2**27:
-            raise ParameterError(f"draws must leave at most 2**24 draws that count, got {self.weights.size}")
+        counting = self.n * (1.0 - self.alpha)
+        if counting > 2**24:
+            raise ParameterError(f"draws must leave at most 2**24 draws that count, got {counting:.6g}")
 
     def _default_label(self) -> str:
         inflated = self.sampling_sd is not None or self.delta is not None
