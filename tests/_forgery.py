@@ -141,7 +141,8 @@ def forge_array(arrays, rng) -> None:
     array = arrays[names[rng.integers(len(names))]]
     place = rng.integers(array.size)
     if rng.random() < 0.3:
-        array[place] += rng.normal() if array.dtype == np.float64 else rng.integers(-2, 3)
+        with np.errstate(over="ignore"):
+            array[place] += rng.normal() if array.dtype == np.float64 else rng.integers(-2, 3)
     elif array.dtype == np.float64:
         array[place] = FLOATS[rng.integers(len(FLOATS))]
     else:

@@ -206,6 +206,8 @@ def generator_from_state(state: dict[str, Any]) -> np.random.Generator:
         holder, place, last = places[name]
         if not 0 <= holder[place] <= last:
             raise ValueError(f"{place} of the bit generator is {holder[place]!r}")
+    if state.get("has_uint32", 0) not in (0, 1):
+        raise ValueError(f"has_uint32 of the bit generator is {state['has_uint32']!r}")
     if name.startswith("PCG") and inner["inc"] % 2 == 0:
         raise ValueError(f"inc of the bit generator is {inner['inc']!r}, an even number")
     if name == "MT19937" and not any(inner["key"]):

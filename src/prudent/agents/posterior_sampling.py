@@ -95,6 +95,9 @@ class SamplingSettings:
         if isinstance(self.draws, str):
             if self.draws != "mean":
                 raise ParameterError(f"draws must be a whole number, 'mean' or None, got {self.draws!r}")
+            for name, given in (("risk", self.risk is not None), ("alpha", self.alpha not in (None, 0.0))):
+                if given:
+                    raise ParameterError(f"give {name} or draws='mean', not both: the mean has no draws to be risked")
         elif self.draws is not None:
             object.__setattr__(self, "draws", whole_number(self.draws, "draws", maximum=2**24))
         if self.estimator not in ESTIMATORS:
@@ -165,7 +168,7 @@ class SamplingSettings:
         if self.risk is not None:
             measure: Any = self.risk
             if type(measure) not in MEASURES.values():  # a function, or a class of the user's own: keep its weights
-                n = 1 if self.draws == "mean" else self._draws(measure)
+                n = self._draws(measure)
                 measure = GivenWeights(n, tuple(measure.lowest_weights(n).tolist()))
                 values["draws"] = self.draws or n
             values["risk"] = {"measure": type(measure).__name__, **asdict(measure)}

@@ -30,7 +30,7 @@ from ..errors import DataError, ParameterError, PrudentError
 from ..posteriors.linear import LinearGaussianPosterior, require_sums
 from .batch import decide_rows, learn_rows
 from .decision import Arm, BatchDecision, Decision, LawKey
-from .settings import BanditSettings
+from .settings import BanditSettings, checked_sd
 from .step import LARGEST, Uniforms, arms_of, decide_one, learn, refresh, usable
 
 __all__ = ["LinearBandit"]
@@ -77,7 +77,7 @@ class LinearBandit:
             raise ParameterError("give alpha or settings, not both: settings have their own alpha")
         elif not isinstance(settings, BanditSettings):
             raise ParameterError(f"settings must be a BanditSettings, got {settings!r}")
-        blank = LinearGaussianPosterior(dim, prior_precision, noise_sd)
+        blank = LinearGaussianPosterior(dim, prior_precision, checked_sd(noise_sd, "noise_sd"))
         names = _arm_names(n_arms, "n_arms")
         self._settings = settings
         self._dim = blank.dim
@@ -405,9 +405,10 @@ class LinearBandit:
         bandit = cls(names, len(prior), settings=settings, noise_sd=meta["noise_sd"], prior_precision=prior)
         bandit._set_arms(names, gram, pulls)
         refresh(bandit._arms_fields, bandit._every)
-        solved = [bandit._arms.root, bandit._arms.mean, bandit._noise_sd * bandit._arms.root]
+        root = bandit._arms.root
+        solved = [root, 1.0 / np.diagonal(root, axis1=1, axis2=2), bandit._noise_sd * root, bandit._arms.mean]
         if not all(usable(part.reshape(-1)) for part in solved):
-            raise ValueError("the moments of a posterior are too large to square")
+            raise ValueError("the moments of a posterior are too large or too small to square")
         bandit._decisions = whole_number(meta["decisions"], "decisions", 0, LARGEST_COUNT)
         bandit._stream = Uniforms(generator_from_state(meta["rng"]), unused)
         return bandit

@@ -52,9 +52,7 @@ class BanditSettings:
         if self.estimator not in _ESTIMATORS:
             raise ParameterError(f"estimator must be one of {list(_ESTIMATORS)}, got {self.estimator!r}")
         if self.sampling_sd is not None:
-            fixed["sampling_sd"] = positive(self.sampling_sd, "sampling_sd")
-            if fixed["sampling_sd"] > LARGEST:
-                raise ParameterError(f"sampling_sd is {fixed['sampling_sd']}, too large to square")
+            fixed["sampling_sd"] = checked_sd(self.sampling_sd, "sampling_sd")
         if self.delta is not None:
             fixed["delta"] = positive(self.delta, "delta")
             if fixed["delta"] > 1.0:
@@ -100,6 +98,14 @@ class BanditSettings:
     def rule(self, dim: int, noise_sd: float) -> Rule:
         """Return the settings as kernels read them."""
         return rule_of(self.n, self.weights, self.clip, self.nu(1, dim, noise_sd) / noise_sd, self.delta)
+
+
+def checked_sd(value: Any, name: str) -> float:
+    """Return a standard deviation whose square is a number above zero."""
+    sd = positive(value, name)
+    if not 1.0 / LARGEST <= sd <= LARGEST:
+        raise ParameterError(f"{name} is {sd}, expected a number from {1.0 / LARGEST} to {LARGEST}")
+    return sd
 
 
 def brps_cmab(alpha: float, *, draws: int | None = None, estimator: str = "cvar", label: str = "") -> BanditSettings:
