@@ -514,23 +514,27 @@ def check_chances(settings, reference, means, sds):
     np.testing.assert_allclose(found, dense_chances(reference, means, sds, settings.clip), rtol=0, atol=1e-10)
 
 
+def check_order_statistic(alpha, draws, clip, most):
+    settings = BanditSettings(alpha, draws, "modified", clip=clip)
+    arms = random_arms(np.random.default_rng(), most)
+    check_chances(settings, lambda x: order_statistic(x, draws, settings.weights.size), *arms)
+
+
 ORDER_STATISTICS = [(0.0, 1), (0.5, 2), (0.7, 4), (0.9, 10), (0.99, 100), (0.999, 1000)]
 
 
 @pytest.mark.parametrize("clip", [False, True])
 @pytest.mark.parametrize(("alpha", "draws"), ORDER_STATISTICS)
-def test_propensities_are_those_of_a_dense_quadrature(alpha, draws, clip, most=8, cases=1):
-    settings = BanditSettings(alpha, draws, "modified", clip=clip)  # one order statistic
-    rng = np.random.default_rng()
-    for _ in range(cases):
-        check_chances(settings, lambda x: order_statistic(x, draws, settings.weights.size), *random_arms(rng, most))
+def test_propensities_are_those_of_a_dense_quadrature(alpha, draws, clip):
+    check_order_statistic(alpha, draws, clip, most=8)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("clip", [False, True])
 @pytest.mark.parametrize(("alpha", "draws"), ORDER_STATISTICS)
 def test_propensities_of_many_arms_are_those_of_a_dense_quadrature(alpha, draws, clip):
-    test_propensities_are_those_of_a_dense_quadrature(alpha, draws, clip, most=40, cases=5)
+    for _ in range(5):
+        check_order_statistic(alpha, draws, clip, most=40)
 
 
 @pytest.mark.parametrize(("alpha", "draws"), [(0.7, 4), (0.3, 2), (0.9985, 1000)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,9 +63,10 @@ class BanditSettings:
         fixed["label"] = str(self.label) or self._default_label()
         for field, value in fixed.items():
             object.__setattr__(self, field, value)
-        counting = self.n * (1.0 - self.alpha)
-        if counting > 2**24:
-            raise ParameterError(f"draws must leave at most 2**24 draws that count, got {counting:.6g}")
+        counting = math.ceil(self.n * (1.0 - self.alpha))
+        if self.estimator == "cvar" and counting > 2**24:  # before there is an array of them
+            raise ParameterError(f"draws must leave at most 2**24 draws that count, got {counting}")
+        _ = self.weights  # raises if the draws do not suit the estimator
 
     def _default_label(self) -> str:
         inflated = self.sampling_sd is not None or self.delta is not None
