@@ -435,17 +435,14 @@ def test_a_loaded_agent_remembers_its_settings(tmp_path):
 
 
 def test_a_measure_that_cannot_be_saved_keeps_its_weights(tmp_path):
-    for chosen in (
-        SamplingSettings(risk=pr.Spectral(lambda u: 1 - (1 - u) ** 2), draws=7, label="soft"),
-        SamplingSettings(risk=pr.Spectral(lambda u: u), draws="mean"),
-    ):
-        PosteriorSamplingAgent(LAKE.model, settings=chosen, seed=1).save(tmp_path / "agent.state")
-        again = PosteriorSamplingAgent.load(tmp_path / "agent.state")
-        assert again.settings.label == chosen.label
-        for one, other in zip(again.settings.plan(), chosen.plan(), strict=True):
-            np.testing.assert_array_equal(one, other)
-        again.save(tmp_path / "agent.state")  # and it can be saved again
-        assert PosteriorSamplingAgent.load(tmp_path / "agent.state").settings == again.settings
+    chosen = SamplingSettings(risk=pr.Spectral(lambda u: 1 - (1 - u) ** 2), draws=7, label="soft")
+    PosteriorSamplingAgent(LAKE.model, settings=chosen, seed=1).save(tmp_path / "agent.state")
+    again = PosteriorSamplingAgent.load(tmp_path / "agent.state")
+    assert again.settings.label == chosen.label
+    for one, other in zip(again.settings.plan(), chosen.plan(), strict=True):
+        np.testing.assert_array_equal(one, other)
+    again.save(tmp_path / "agent.state")  # and it can be saved again
+    assert PosteriorSamplingAgent.load(tmp_path / "agent.state").settings == again.settings
 
 
 def test_names_survive_a_file(tmp_path):
@@ -504,3 +501,35 @@ def test_a_file_that_contradicts_itself(tmp_path):
         write_state(path, "PosteriorSamplingAgent", 2, said, held)
         with pytest.raises(StateFileError, match="is not the state of a PosteriorSamplingAgent"):
             PosteriorSamplingAgent.load(path)
+
+
+# -- arguments that would have no effect --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: SamplingSettings(alpha=0.9, draws="mean"), "give alpha or draws='mean'"),
+        (lambda: SamplingSettings(risk=VaR(0.7), draws="mean"), "give risk or draws='mean'"),
+        (lambda: pr.SolverOptions(tol=1e-3, sweeps=10), "give sweeps or tol"),
+        (lambda: pr.SolverOptions(max_iterations=9, sweeps=10), "give sweeps or max_iterations"),
+        (lambda: pr.BayesianRiskMDP(LAKE.model, LAKE.model.prior(), 0.5).solve(rng=1), "rng has nothing to draw"),
+        (lambda: SamplingSettings(alpha=True), "alpha must be a risk level"),
+        (lambda: SamplingSettings(alpha="0.9"), "alpha must be a risk level"),
+        (lambda: SamplingSettings(alpha=0.9, draws=True), "draws must be a whole number, got True"),
+        (lambda: SamplingSettings(alpha=0.9, draws=np.True_), "draws must be a whole number"),
+        (lambda: pr.simulate(LAKE, brps_rl(0.9), episodes=True), "episodes must be a whole number, got True"),
+        (lambda: pr.simulate(LAKE, brps_rl(0.9), br_episodes=[1.5]), "br_episodes must hold whole numbers"),
+        (lambda: pr.UncertainMDP.direct([[0.0]], discount=True), "discount must be a discount factor"),
+        (lambda: pr.LinearBandit(2, 1, noise_sd=True), "noise_sd must be a positive number, got True"),
+        (lambda: pr.LinearBandit(2, True), "dim must be a whole number, got True"),
+        (lambda: pr.LinearBandit(2, 1, noise_sd=1e-200), "noise_sd is 1e-200, expected a number from"),
+        (lambda: pr.BanditSettings(draws=10**18), "draws must be at most"),
+        (lambda: pr.BanditSettings(draws=10**12), "draws must leave at most"),
+        (lambda: pr.sample_size(10**400), "alpha must be a risk level"),
+        (lambda: PosteriorSamplingAgent(LAKE.model, alpha=1 - 1e-12), "GiB, more than there is"),
+    ],
+)
+def test_arguments_without_effect_and_booleans_as_numbers_are_refused(call, message):
+    with pytest.raises(ParameterError, match=message):
+        call()

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as effort
 from hypothesis import strategies as st
-from scipy import integrate, stats
+from scipy import integrate, special, stats
 
 from prudent import cvar, modified_cvar, sample_size
 from prudent.bandits import (
@@ -206,10 +206,10 @@ def check_law(settings, size, brute_size, noise_sd=1.0):
     batch = bandit.select(np.broadcast_to(POINT, (size, 2)))
     single = bandit.select(POINT)
     chances = single.propensities
-    assert chances.sum() == pytest.approx(1.0, abs=1e-9)
+    assert chances.sum() == pytest.approx(1.0, abs=1e-12)
     assert single.propensity == pytest.approx(chances[single.arm], abs=1e-12)
     few = bandit.select(np.tile(POINT, (20, 1)))
-    np.testing.assert_allclose(few.propensity, chances[few.arm], atol=1e-9)
+    np.testing.assert_allclose(few.propensity, chances[few.arm], rtol=0, atol=1e-12)
     counts = np.bincount(batch.arm, minlength=3)
     assert stats.chisquare(counts, size * chances).pvalue > FALSE_ALARM
     rng = np.random.default_rng()
@@ -415,7 +415,7 @@ def test_restricted_arms_share_the_whole_chance():
         decision = bandit.select(POINT, arms=eligible)
         assert decision.arm in eligible
         assert decision.arms == tuple(eligible)
-        assert decision.propensities.sum() == pytest.approx(1.0, abs=1e-9)
+        assert decision.propensities.sum() == pytest.approx(1.0, abs=1e-12)
     assert decision.sd.shape == (3,)
     assert bandit.select(POINT, arms=["d"]).propensity == pytest.approx(1.0, abs=1e-12)
 
@@ -442,7 +442,135 @@ def test_propensities_sum_to_one(seed, k, alpha, clip):
     means = rng.normal(0.5, 1.0, k)
     sds = 10.0 ** rng.uniform(-4, 1, k)
     chances = [law.chance(means, sds, place) for place in range(k)]
-    assert sum(chances) == pytest.approx(1.0, abs=1e-9)
+    assert sum(chances) == pytest.approx(1.0, abs=3e-12)
+    every = law.every_chance(means[np.newaxis], sds[np.newaxis])[0]
+    assert every.sum() == pytest.approx(1.0, abs=1e-14 * k)
+    np.testing.assert_allclose(every, chances, rtol=0, atol=3e-12)
+
+
+GAUSS = np.polynomial.legendre.leggauss(24)
+
+
+def panels(edges):
+    """Nodes and weights of Gauss's rule between rising edges."""
+    edges = np.unique(edges)
+    half = 0.5 * np.diff(edges)[:, np.newaxis]
+    nodes = edges[:-1, np.newaxis] + half * (1.0 + GAUSS[0])
+    return nodes.ravel(), (half * GAUSS[1]).ravel()
+
+
+def order_statistic(x, n, k):
+    """Cdf and density of the k-th lowest of n normals."""
+    log_density = stats.norm.logpdf(x) + (k - 1) * special.log_ndtr(x) + (n - k) * special.log_ndtr(-x)
+    return special.betainc(k, n - k + 1, special.ndtr(x)), np.exp(log_density - special.betaln(k, n - k + 1))
+
+
+def two_weighted(x, n, first):
+    """Cdf and density of first Z1 + (1 - first) Z2, the lowest of n normals."""
+    second = 1.0 - first
+    # the second draw makes up for z only where (x - first z) / second is not far out
+    z, weight = panels(np.linspace(-1.0, 0.0, 13))
+    reach = np.minimum(x + 12.0, second / first * (12.0 + np.abs(x)))[..., np.newaxis]
+    gap = (x[..., np.newaxis] - first * (x[..., np.newaxis] + reach * z)) / second
+    mass = reach * weight * n * stats.norm.pdf(x[..., np.newaxis] + reach * z)
+    cdf = 1.0 - special.ndtr(-x) ** n - (mass * special.ndtr(-gap) ** (n - 1)).sum(axis=-1)
+    slope = (n - 1) * special.ndtr(-gap) ** (n - 2) * stats.norm.pdf(gap) / second
+    return cdf, (mass * slope).sum(axis=-1)
+
+
+def dense_chances(law, means, sds, clip):
+    """The chances of all arms, by Gauss's rule on panels no wider than any sd."""
+    chances = np.zeros(len(means))
+    grid = np.arange(-11.0, 11.01)
+    for place in range(len(means)):
+        centre = means - means[place]  # seen from its mean, an arm is as sharp as its sd
+        low, high = (-means[place], 1.0 - means[place]) if clip else (-np.inf, np.inf)
+        ends = np.clip([-11.0 * sds[place], 11.0 * sds[place]], low, high)
+        x, weight = panels(np.clip(centre[:, np.newaxis] + sds[:, np.newaxis] * grid, *ends).ravel())
+        if x.size:
+            cdfs, densities = law((x - centre[:, np.newaxis]) / sds[:, np.newaxis])
+            densities /= sds[:, np.newaxis]
+            cdfs[place] = 1.0
+            chances[place] = weight @ (densities[place] * cdfs.prod(axis=0))
+        if clip:
+            u, weight = panels(np.linspace(0.0, 1.0, 9))
+            for atom, bottom in ((low, True), (high, False)):
+                upto = law((atom - centre) / sds)[0][:, np.newaxis]
+                below, at = (0.0 * upto, upto) if bottom else (upto, 1.0 - upto)
+                others = below + u * at
+                others[place] = at[place]
+                chances[place] += weight @ others.prod(axis=0)
+    return chances
+
+
+def random_arms(rng, most):
+    size = int(rng.integers(2, most + 1))
+    return rng.normal(0.4, 0.5, size), 10.0 ** rng.uniform(rng.uniform(-6, 0), 1.0, size)
+
+
+def check_chances(settings, reference, means, sds):
+    law = score_law(settings.n, tuple(settings.weights), settings.clip)
+    found = law.every_chance(means[np.newaxis], sds[np.newaxis])[0]
+    np.testing.assert_allclose(found, dense_chances(reference, means, sds, settings.clip), rtol=0, atol=1e-10)
+
+
+def check_order_statistic(alpha, draws, clip, most):
+    settings = BanditSettings(alpha, draws, "modified", clip=clip)
+    arms = random_arms(np.random.default_rng(), most)
+    check_chances(settings, lambda x: order_statistic(x, draws, settings.weights.size), *arms)
+
+
+ORDER_STATISTICS = [(0.0, 1), (0.5, 2), (0.7, 4), (0.9, 10), (0.99, 100), (0.999, 1000)]
+
+
+@pytest.mark.parametrize("clip", [False, True])
+@pytest.mark.parametrize(("alpha", "draws"), ORDER_STATISTICS)
+def test_propensities_are_those_of_a_dense_quadrature(alpha, draws, clip):
+    check_order_statistic(alpha, draws, clip, most=8)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("clip", [False, True])
+@pytest.mark.parametrize(("alpha", "draws"), ORDER_STATISTICS)
+def test_propensities_of_many_arms_are_those_of_a_dense_quadrature(alpha, draws, clip):
+    for _ in range(5):
+        check_order_statistic(alpha, draws, clip, most=40)
+
+
+@pytest.mark.parametrize(("alpha", "draws"), [(0.7, 4), (0.3, 2), (0.9985, 1000)])
+def test_propensities_of_two_weighted_draws_are_those_of_a_dense_quadrature(alpha, draws):
+    settings = brps_cmab(alpha, draws=draws)
+    rng = np.random.default_rng()
+    means, sds = rng.normal(0.4, 0.5, 3), 10.0 ** rng.uniform(-4, 1, 3)
+    check_chances(settings, lambda x: two_weighted(x, draws, settings.weights[0]), means, sds)
+
+
+@pytest.mark.parametrize(("n", "alpha"), [(7, 0.7), (3, 0.2), (1000, 0.9975), (5, 0.5)])
+def test_law_of_three_weighted_draws(n, alpha):
+    # Given the third lowest z, which is above x, the two below it are normals truncated at z: two nested integrals
+    first, last = brps_cmab(alpha, draws=n).weights[[0, -1]]
+    law = ScoreLaw(n, brps_cmab(alpha, draws=n).weights, clip=False)
+    inner, inner_weight = panels(np.linspace(0.0, 1.0, 9))
+    for x in np.linspace(law._law.low + 0.1, 1.5, 11):
+        z, weight = panels(np.linspace(x, max(x, 0.0) + 10.0, 81))
+        _, density = order_statistic(z, n, 3)
+        y = (x - last * z) / first  # what the two may sum to
+        start = np.maximum(y - z, -12.0)
+        u = start[:, np.newaxis] + (z - start)[:, np.newaxis] * inner
+        pair = special.ndtr(start) * special.ndtr(z) + (z - start) * (
+            (stats.norm.pdf(u) * special.ndtr(y[:, np.newaxis] - u)) @ inner_weight
+        )
+        expected = order_statistic(x, n, 3)[0] + weight @ (density * pair / special.ndtr(z) ** 2)
+        assert law.cdf(x) == pytest.approx(expected, abs=1e-11)
+
+
+def test_thirty_arms_that_were_off_by_seven_billionths():
+    rng = np.random.default_rng()
+    settings = brps_cmab(0.7, draws=7)
+    law = score_law(settings.n, tuple(settings.weights), False)
+    for _ in range(20):
+        means, sds = rng.normal(size=30), 10.0 ** rng.uniform(-4, 1, 30)
+        assert sum(law.chance(means, sds, place) for place in range(30)) == pytest.approx(1.0, abs=3e-12)
 
 
 @pytest.mark.parametrize(("n", "alpha"), [(2, 0.3), (4, 0.7), (200, 0.993), (3, 0.34)])

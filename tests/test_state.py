@@ -1,14 +1,20 @@
 """State files: exact, atomic, and suspicious of everything that is not theirs."""
 
-import hashlib
+import copy
 import json
 import os
 import pickle
 import struct
+import subprocess
+import sys
+from pathlib import Path
 
+import _forgery
 import numpy as np
 import pytest
+from _forgery import sealed
 
+import prudent as pr
 from prudent._support import state as _state
 from prudent._support.state import generator_from_state, generator_state, read_state, write_state
 from prudent.bandits import LinearBandit, brps_cmab, brps_cmab_clipped, thompson_sampling_inflated
@@ -121,37 +127,32 @@ def test_foreign_files_are_refused(saved, tmp_path, content, message):
     refused(bandit, tmp_path / "foreign", message)
 
 
-def sealed(layout, header, body=b""):
-    text = header if isinstance(header, bytes) else json.dumps(header).encode()
-    content = struct.pack("<8sIQ", b"PRUDENT\x1a", layout, len(text)) + text + body
-    return content + hashlib.sha256(content).digest()
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (sealed(2, {}), "has layout version 2, this prudent reads version 1"),
-        (sealed(1, b"{"), "has a broken header"),
-        (sealed(1, {}), "has a broken header: 'kind'"),
+        (sealed({}, layout=2), "has layout version 2, this prudent reads version 1"),
+        (sealed(b"{"), "has a broken header"),
+        (sealed({}), "has a broken header: 'kind'"),
+        (sealed(b"[" * 200_000 + b"]" * 200_000), "has a broken header: .*recursion"),
         (
-            sealed(1, {"kind": "Other", "version": 1, "values": {}, "arrays": []}),
+            sealed({"kind": "Other", "version": 1, "values": {}, "arrays": []}),
             "holds a Other, expected a LinearBandit",
         ),
         (
-            sealed(1, {"kind": "LinearBandit", "version": 9, "values": {}, "arrays": []}),
+            sealed({"kind": "LinearBandit", "version": 9, "values": {}, "arrays": []}),
             "is LinearBandit state version 9, this prudent reads up to 1",
         ),
         (
-            sealed(1, {"kind": "LinearBandit", "version": 1, "values": {}, "arrays": []}),
+            sealed({"kind": "LinearBandit", "version": 1, "values": {}, "arrays": []}),
             "is not the state of a LinearBandit: 'settings'",
         ),
         (
-            sealed(1, {"kind": "LinearBandit", "version": 1, "values": {}, "arrays": []}, b"more"),
+            sealed({"kind": "LinearBandit", "version": 1, "values": {}, "arrays": []}, b"more"),
             "has a broken header: 4 bytes are left over",
         ),
         (
             sealed(
-                1, {"kind": "x", "version": 1, "values": {}, "arrays": [{"name": "a", "type": "object", "shape": [1]}]}
+                {"kind": "x", "version": 1, "values": {}, "arrays": [{"name": "a", "type": "object", "shape": [1]}]}
             ),
             "has a broken header: 'object'",
         ),
@@ -171,6 +172,179 @@ def test_sums_that_do_not_fit_the_arms_are_refused(saved, tmp_path):
     values["rng"]["bit_generator"] = "Evil"
     write_state(tmp_path / "odd", "LinearBandit", 1, values, arrays)
     refused(bandit, tmp_path / "odd", "unknown bit generator 'Evil'")
+
+
+# -- forged files: a valid checksum over contents that nobody saved ------------------------------------------
+
+
+def forge(path, change):
+    """Change the values of a file, its arrays [flat] by name and its table of arrays, and seal it again."""
+    header, arrays = _forgery.opened(path.read_bytes())
+    change(header["values"], arrays, {entry["name"]: entry for entry in header["arrays"]})
+    path.with_name("forged").write_bytes(sealed(header, _forgery.joined(arrays)))
+    return path.with_name("forged")
+
+
+def shaped(name, *sizes):
+    return lambda values, arrays, table: table[name].update(shape=list(sizes))
+
+
+def valued(value, *path):
+    def change(values, arrays, table):
+        for key in path[:-1]:
+            values = values[key]
+        values[path[-1]] = copy.deepcopy(value)
+
+    return change
+
+
+def entry(value, name, place=0):
+    return lambda values, arrays, table: arrays[name].put(place, value)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (valued(10**9, "arms"), "arms must be a list of names"),
+        (valued(10**18, "settings", "draws"), "draws must be at most"),
+        (valued(10**12, "settings", "draws"), "draws must leave at most"),
+        (valued(-1, "decisions"), "decisions must be at least 0"),
+        (valued(1e300, "decisions"), "decisions must be a whole number"),
+        (valued(10**18, "decisions"), "decisions must be at most"),
+        (valued(True, "decisions"), "decisions must be a whole number"),
+        (valued("1.0", "noise_sd"), "noise_sd must be a positive number, got '1.0'"),
+        (valued(True, "noise_sd"), "noise_sd must be a positive number, got True"),
+        (valued(1, "noise_sd"), "noise_sd is 1, expected 1.0"),
+        (valued(float("inf"), "noise_sd"), "broken header: Infinity is no number"),
+        (valued(float("nan"), "settings", "alpha"), "broken header: NaN is no number"),
+        (valued(0, "settings", "clip"), "settings is .*expected"),
+        (valued("hello", "settings", "new"), "unexpected keyword argument 'new'"),
+        (valued(1, "new"), "unknown field 'new'"),
+        (lambda values, arrays, table: values.pop("decisions"), "'decisions'"),
+        (lambda values, arrays, table: values["settings"].pop("label"), "settings is .*expected"),
+        (valued(2**128, "rng", "state", "state"), "is not the state"),
+        (valued(-1, "rng", "state", "state"), "is not the state"),
+        (valued(4, "rng", "state", "inc"), "an even number"),
+        (valued(7, "rng", "has_uint32"), "has_uint32 of the bit generator is 7"),
+        (valued(2**32, "rng", "uinteger"), "is not the state"),
+        (valued("Evil", "rng", "bit_generator"), "unknown bit generator 'Evil'"),
+        (entry(-1, "pulls"), "pulls must be numbers of events"),
+        (entry(0, "pulls"), "gram.* expected sums of products"),
+        (entry(np.nan, "gram"), "not finite"),
+        (entry(-1.0, "gram"), "the diagonal of gram"),
+        (entry(7.0, "gram", 1), "gram is not symmetric"),
+        (entry(1e9, "gram"), "the rank of gram"),
+        (entry(7.0, "gram", [1, 2]), "gram.* expected sums of products"),
+        (entry(1.0, "gram", 4), "gram.* expected sums of products"),
+        (entry(1.0, "uniforms"), r"uniforms must be numbers in \[0, 1\)"),
+        (entry(-0.5, "uniforms"), r"uniforms must be numbers in \[0, 1\)"),
+        (entry(np.nan, "uniforms"), r"uniforms must be numbers in \[0, 1\)"),
+        (entry(-1.0, "prior_precision"), "not positive definite"),
+        (shaped("gram", 2**63), "array 'gram' has the size 9223372036854775808"),
+        (shaped("gram", -1), "array 'gram' has the size -1"),
+        (shaped("gram", 2**30, 2**30, 2**30), "is longer than the file"),
+        (shaped("gram", True, 2, 2, 2), "array 'gram' has the size True"),
+        (shaped("gram", "2", 2, 2, 2), "array 'gram' has the size '2'"),
+        (shaped("gram", 16), "sums of shape"),
+    ],
+)
+def test_forged_contents_are_refused(saved, change, message):
+    bandit, path = saved
+    bandit.select([1.0])
+    bandit.save(path)
+    refused(bandit, forge(path, change), message)
+
+
+def test_a_key_that_occurs_twice_is_refused(saved):
+    bandit, path = saved
+    header, arrays = _forgery.opened(path.read_bytes())
+    text = json.dumps(header).replace('"decisions": 0', '"decisions": 0, "decisions": 1').encode()
+    path.write_bytes(sealed(text, _forgery.joined(arrays)))
+    refused(bandit, path, "a key occurs twice")
+
+
+MODEL = pr.UncertainMDP.direct([[0.0, 0.1], [1.0, 0.0]], discount=0.9)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (valued(True, "discount"), "discount must be a discount factor"),
+        (valued(1, "indices"), "indices is 1, expected True"),
+        (valued(-2, "episode"), "episode must be at least -1"),
+        (valued(10**30, "episode"), "episode must be at most"),
+        (valued(11, "steps_left"), "steps_left must be at most 10"),
+        (valued(-1, "steps_left"), "steps_left must be at least 0"),
+        (valued(10**18, "settings", "draws"), "draws must be at most"),
+        (valued(10**18, "settings", "sweeps"), "sweeps must be at most"),
+        (valued(1.0 - 1e-12, "settings", "alpha"), "GiB, more than there is"),
+        (valued(1, "new"), "unknown field 'new'"),
+        (entry(np.inf, "value"), "value must be numbers of at most"),
+        (entry(5, "policy"), "policy.* is 5"),
+        (entry(-1.0, "counts"), "counts.* is -1.0"),
+        (entry(0.5, "counts"), "below its prior"),
+        (entry(9, "next_state"), "next_state.* is 9"),
+        (entry(10**9, "source"), "source 1000000000"),
+        (shaped("source", 2**62, 4), "has the size"),
+    ],
+)
+def test_forged_agents_are_refused(tmp_path, change, message):
+    agent = pr.PosteriorSamplingAgent(MODEL, alpha=0.9, seed=1, indices=True)
+    agent.observe(0, agent.act(0), 1)
+    agent.save(tmp_path / "s")
+    forged = forge(tmp_path / "s", change)
+    before = agent._state()
+    for load in (pr.PosteriorSamplingAgent.load, agent.load):
+        with pytest.raises(StateFileError, match=message):
+            load(forged)
+    _state._require_same(before[0], agent._state()[0])
+    _state._require_same(before[1], agent._state()[1])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (entry(1e9, "q"), "q must be numbers from 0"),
+        (entry(np.nan, "q"), "q must be numbers from 0"),
+        (entry(1.0, "q", [0, 1]), "value is .*expected"),
+        (entry(1, "policy"), "policy is .*expected"),
+        (entry(-1, "visits"), "visits must be numbers of events"),
+        (valued(1.0, "settings", "delta"), "delta must be a probability"),
+        (valued(10**400, "settings", "horizon"), "horizon must be at most"),
+    ],
+)
+def test_forged_optimists_are_refused(tmp_path, change, message):
+    agent = pr.OptimisticVIAgent(MODEL, alpha=0.9, horizon=100, seed=1)
+    agent.observe(0, agent.act(0), 1)
+    agent.save(tmp_path / "s")
+    with pytest.raises(StateFileError, match=message):
+        pr.OptimisticVIAgent.load(forge(tmp_path / "s", change))
+
+
+@pytest.mark.parametrize(("bits", "path"), [("MT19937", ("state", "pos")), ("Philox", ("buffer_pos",))])
+def test_a_generator_that_would_read_beyond_its_end_is_refused(bits, path):
+    state = generator_state(np.random.Generator(getattr(np.random, bits)(3)))
+    valued(10**6, *path)(state, None, None)
+    with pytest.raises(ValueError, match="of the bit generator is 1000000"):
+        generator_from_state(state)
+
+
+def forge_many(folder, cases):
+    """Forge files in a process of its own, whose memory is watched; see _forgery.py."""
+    seed = int(np.random.SeedSequence().generate_state(1)[0])
+    script = [sys.executable, str(Path(_forgery.__file__)), str(folder), str(seed), str(cases)]
+    done = subprocess.run(script, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert f"{cases} cases" in done.stdout
+
+
+def test_forged_files_are_refused_or_work(tmp_path):
+    forge_many(tmp_path, 2_000)
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_forged_files_are_refused_or_work(tmp_path):
+    forge_many(tmp_path, 100_000)
 
 
 def test_a_missing_file_is_the_usual_error(tmp_path):

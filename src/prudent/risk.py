@@ -53,7 +53,7 @@ __all__ = [
 
 
 _ROUNDING = 2.0**-52  # by how much a risk level may differ from the number its author had in mind
-_MOST_DRAWS = 2**53
+MOST_DRAWS = 2**53
 
 
 # -- the draw rule -----------------------------------------------------------------------------------------
@@ -402,7 +402,7 @@ def lowest_normals(
     """
     n = whole_number(n, "n")
     m = whole_number(m, "m")
-    if n > _MOST_DRAWS:
+    if n > MOST_DRAWS:
         raise ParameterError(f"n must be at most 2**53, got {n}")
     if m > n:
         raise ParameterError(f"m must be at most n = {n}, got {m}")

@@ -7,6 +7,7 @@ for a setting, ``DataError`` for data, ``ModelError`` and ``PosteriorError`` for
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -52,22 +53,29 @@ def positive(value: Any, name: str) -> float:
 
 def _number(value: Any, name: str, meaning: str, fits: Callable[[float], bool]) -> float:
     try:
-        number = float(value)
-    except (TypeError, ValueError):
-        raise ParameterError(f"{name} must be {meaning}, got {value!r}") from None
-    if not fits(number):  # NaN never fits
+        # True is not one, and "0.9" not a number: whoever writes them has mixed up two arguments
+        number = math.nan if isinstance(value, (bool, np.bool_, str, bytes)) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if math.isnan(number):
+        raise ParameterError(f"{name} must be {meaning}, got {value!r}")
+    if not fits(number):
         raise ParameterError(f"{name} must be {meaning}, got {number!r}")
     return number
 
 
-def whole_number(value: Any, name: str, minimum: int = 1) -> int:
-    """Return ``value`` as an int that is at least ``minimum``; floats are refused."""
+def whole_number(value: Any, name: str, minimum: int = 1, maximum: int | None = None) -> int:
+    """Return ``value`` as an int between ``minimum`` and ``maximum``; floats and booleans are refused."""
     try:
-        number = operator.index(value)
+        number = None if isinstance(value, (bool, np.bool_)) else operator.index(value)
     except TypeError:
-        raise ParameterError(f"{name} must be a whole number, got {value!r}") from None
+        number = None
+    if number is None:
+        raise ParameterError(f"{name} must be a whole number, got {value!r}")
     if number < minimum:
         raise ParameterError(f"{name} must be at least {minimum}, got {number}")
+    if maximum is not None and number > maximum:
+        raise ParameterError(f"{name} must be at most {maximum}, got {number}")
     return number
 
 

@@ -3,31 +3,46 @@
 from __future__ import annotations
 
 import os
+import re
 import tempfile
+from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO
+
+try:
+    import fcntl
+except ImportError:  # Windows, where an open file cannot be removed anyway
+    fcntl = None  # type: ignore[assignment]
 
 __all__ = ["write_atomically"]
+
+
+_TOKEN = "[a-z0-9_]{8}"  # what tempfile puts in the place of the star in ".NAME.*.tmp"
 
 
 def write_atomically(path: Path, *parts: bytes) -> None:
     """Write ``parts`` to ``path``, one after the other, so that nobody ever finds half of it there.
 
-    They are written to a draft beside it, flushed to the disk and moved; a draft of a killed process is called
-    ``.NAME.*.tmp``.
+    They are written to a draft beside it, ``.NAME.*.tmp``, flushed to the disk and moved. A failure removes the draft.
+    A killed process cannot, so the next write of the same name does: a draft is locked as long as its writer lives.
     """
-    handle, draft = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+    _remove_abandoned(path)
+    file, draft = _locked_draft(path)
     try:
-        with os.fdopen(handle, "wb") as file:
+        with file:
             file.writelines(parts)
             file.flush()
             os.fsync(file.fileno())
-        # a draft is private to its owner; the file gets the mode of the file it replaces, or the usual one
-        mask = os.umask(0)
-        os.umask(mask)
-        os.chmod(draft, path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~mask)
-        os.replace(draft, path)
+            # a draft is private to its owner; the file gets the mode of the file it replaces, or the usual one
+            mask = os.umask(0)
+            os.umask(mask)
+            os.chmod(draft, path.stat().st_mode & 0o777 if path.exists() else 0o666 & ~mask)
+            if fcntl is None:
+                file.close()  # only a closed file can be moved there
+            os.replace(draft, path)  # before the lock is gone
     except BaseException:
-        os.unlink(draft)
+        with suppress(OSError):
+            os.unlink(draft)
         raise
     if hasattr(os, "O_DIRECTORY"):  # the move itself must survive a power cut
         folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
@@ -35,3 +50,49 @@ def write_atomically(path: Path, *parts: bytes) -> None:
             os.fsync(folder)
         finally:
             os.close(folder)
+
+
+def _locked_draft(path: Path) -> tuple[BinaryIO, str]:
+    """Return a new draft, locked until it is closed, and its name."""
+    while True:
+        handle, draft = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
+        file = os.fdopen(handle, "wb")
+        # another writer may take it for an abandoned one before it is locked
+        if _lock(file.fileno()) is not False and os.path.exists(draft):
+            return file, draft
+        file.close()
+        with suppress(OSError):
+            os.unlink(draft)
+
+
+def _remove_abandoned(path: Path) -> None:
+    """Remove the drafts of ``path`` whose writers were killed."""
+    pattern = re.compile(rf"\.{re.escape(path.name)}\.{_TOKEN}\.tmp")
+    with suppress(OSError):  # a folder that we may write to but not list, say
+        for name in filter(pattern.fullmatch, os.listdir(path.parent)):
+            with suppress(OSError):
+                _remove_unless_locked(path.parent / name)
+
+
+def _remove_unless_locked(draft: Path) -> None:
+    handle = os.open(draft, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
+    try:
+        if fcntl is not None and _lock(handle):
+            os.unlink(draft)
+    finally:
+        os.close(handle)
+    if fcntl is None:
+        os.unlink(draft)  # fails if its writer has it open
+
+
+def _lock(handle: int) -> bool | None:
+    """Lock an open file without waiting; return False if another writer has locked it, None where locks are unknown."""
+    if fcntl is None:
+        return None
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        return None
+    return True

@@ -16,7 +16,6 @@ one pair told it, and the bonus is on the safe side.
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Hashable
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple, Self
@@ -26,6 +25,7 @@ import numpy as np
 from .._numerics.compile import kernel
 from .._numerics.dirichlet_draws import draw_row
 from .._support.checks import FloatArray, IntArray, open_probability, risk_level, whole_number
+from .._support.state import LARGEST_COUNT, State, require_counts
 from ..errors import ModelError, ParameterError
 from ..models.uncertain import UncertainMDP
 from ..planning.compiled import Known, Work, known_part, work_space
@@ -117,7 +117,7 @@ class OptimisticSettings:
         object.__setattr__(self, "alpha", risk_level(self.alpha))
         object.__setattr__(self, "delta", open_probability(self.delta, "delta"))
         if self.horizon is not None:
-            object.__setattr__(self, "horizon", whole_number(self.horizon, "horizon"))
+            object.__setattr__(self, "horizon", whole_number(self.horizon, "horizon", maximum=LARGEST_COUNT))
         object.__setattr__(self, "label", str(self.label) or f"optimistic VI {self.alpha:g}")
 
     @property
@@ -198,6 +198,7 @@ class OptimisticVIAgent(TabularAgent):
         self._settings = given if settings is None else settings
         self._plan = self._settings.plan(model)
         self._known = known_part(model)
+        self._require_memory(self._plan.n)
         self._work = work_space(model, self._plan.n)
         self._visits = np.zeros(model.n_states * model.n_actions, dtype=np.int64)
         self._value = np.empty(model.n_states)
@@ -237,20 +238,22 @@ class OptimisticVIAgent(TabularAgent):
         """How the agent explores."""
         return self._settings
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the whole state to ``path``, model and random stream included; see :class:`PosteriorSamplingAgent`."""
+    def _own_state(self) -> State:
         finite_q = np.where(self._model.admissible, self._work.q, 0.0)
         arrays = {"visits": self._visits, "q": finite_q, "value": self._value, "policy": self._policy}
-        self._save(path, {"settings": asdict(self._settings)}, arrays)
+        return {"settings": asdict(self._settings)}, arrays
 
     @classmethod
     def _restored(cls, model: UncertainMDP, values: dict[str, Any], arrays: dict[str, Any]) -> Self:
         agent = cls(model, settings=OptimisticSettings(**values["settings"]), seed=0, indices=values["indices"])
+        require_counts(arrays["visits"], "visits")
         agent._filled(agent._visits, arrays["visits"], "visits")
-        agent._filled(agent._work.q, np.where(model.admissible, arrays["q"], -np.inf), "q")
-        agent._filled(agent._value, arrays["value"], "value")
-        agent._filled(agent._policy, arrays["policy"], "policy")
-        agent._model.policy_indices(agent._policy)
+        q = agent._work.q
+        highest = q.max()  # where it starts
+        agent._filled(q, np.where(model.admissible, arrays["q"], -np.inf), "q")
+        if not ((q[model.admissible] >= 0.0) & (q[model.admissible] <= highest)).all():
+            raise ValueError(f"q must be numbers from 0 to {highest}")
+        greedy(q, agent._value, agent._policy)  # so they are what was saved, or the file is refused
         return agent
 
     def __repr__(self) -> str:

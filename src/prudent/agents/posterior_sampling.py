@@ -21,7 +21,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from .._support.checks import FloatArray, IntArray, risk_level, whole_number
+from .._support.checks import SUM_TOLERANCE, FloatArray, IntArray, risk_level, whole_number
+from .._support.state import LARGEST_COUNT, State
 from ..errors import ConvergenceWarning, ParameterError
 from ..models.uncertain import UncertainMDP
 from ..planning.compiled import Plan, known_part, refresh, work_space
@@ -43,7 +44,8 @@ class GivenWeights(RiskMeasure):
 
     def __post_init__(self) -> None:
         weights = tuple(float(weight) for weight in self.lowest)
-        if not (0 < len(weights) <= whole_number(self.n, "n") and min(weights) >= 0.0 and max(weights) < math.inf):
+        few = 0 < len(weights) <= whole_number(self.n, "n")
+        if not (few and min(weights) >= 0.0 and abs(sum(weights) - 1.0) <= SUM_TOLERANCE):
             raise ParameterError(f"lowest must be weights of at most {self.n} draws, got {self.lowest!r}")
         object.__setattr__(self, "lowest", weights)
 
@@ -93,14 +95,17 @@ class SamplingSettings:
         if isinstance(self.draws, str):
             if self.draws != "mean":
                 raise ParameterError(f"draws must be a whole number, 'mean' or None, got {self.draws!r}")
+            for name, given in (("risk", self.risk is not None), ("alpha", self.alpha not in (None, 0.0))):
+                if given:
+                    raise ParameterError(f"give {name} or draws='mean', not both: the mean has no draws to be risked")
         elif self.draws is not None:
-            object.__setattr__(self, "draws", whole_number(self.draws, "draws"))
+            object.__setattr__(self, "draws", whole_number(self.draws, "draws", maximum=2**24))
         if self.estimator not in ESTIMATORS:
             raise ParameterError(f"estimator must be one of {list(ESTIMATORS)}, got {self.estimator!r}")
         if self.estimator != "cvar" and self.alpha is None:
             raise ParameterError(f"estimator {self.estimator!r} is one of CVaR; give a risk level alpha")
         if self.sweeps is not None:
-            object.__setattr__(self, "sweeps", whole_number(self.sweeps, "sweeps"))
+            object.__setattr__(self, "sweeps", whole_number(self.sweeps, "sweeps", maximum=1_000_000))
         self.plan()  # raises if the draws do not suit the risk
         object.__setattr__(self, "label", str(self.label) or self._label())
 
@@ -163,7 +168,7 @@ class SamplingSettings:
         if self.risk is not None:
             measure: Any = self.risk
             if type(measure) not in MEASURES.values():  # a function, or a class of the user's own: keep its weights
-                n = 1 if self.draws == "mean" else self._draws(measure)
+                n = self._draws(measure)
                 measure = GivenWeights(n, tuple(measure.lowest_weights(n).tolist()))
                 values["draws"] = self.draws or n
             values["risk"] = {"measure": type(measure).__name__, **asdict(measure)}
@@ -278,6 +283,7 @@ class PosteriorSamplingAgent(TabularAgent):
         self._length = None if episode_length is None else whole_number(episode_length, "episode_length")
         self._plan = self._settings.plan()
         self._known = known_part(model)
+        self._require_memory(self._settings.most_draws)
         self._work = work_space(model, self._settings.most_draws)
         self._value = np.zeros(model.n_states)
         self._policy: IntArray = np.argmax(model.admissible, axis=1)  # until the first refresh
@@ -360,13 +366,16 @@ class PosteriorSamplingAgent(TabularAgent):
         >>> bool((again.value == agent.value).all())
         True
         """
+        super().save(path)
+
+    def _own_state(self) -> State:
         values = {
             "settings": self._settings._saved(),
             "episode_length": self._length,
             "episode": self._episode,
             "steps_left": -1 if math.isinf(self._steps_left) else int(self._steps_left),
         }
-        self._save(path, values, {"value": self._value, "policy": self._policy})
+        return values, {"value": self._value, "policy": self._policy}
 
     @classmethod
     def _restored(cls, model: UncertainMDP, values: dict[str, Any], arrays: dict[str, Any]) -> Self:
@@ -374,11 +383,16 @@ class PosteriorSamplingAgent(TabularAgent):
         length, indices = values["episode_length"], values["indices"]
         agent = cls(model, settings=settings, episode_length=length, seed=0, indices=indices)
         agent._filled(agent._value, arrays["value"], "value")
+        largest = 2.0 * float(abs(model.reward).max()) / (1.0 - model.discount)
+        if not (abs(agent._value) <= largest).all():
+            raise ValueError(f"value must be numbers of at most {largest}, twice what rewards can be worth")
         agent._filled(agent._policy, arrays["policy"], "policy")
         agent._model.policy_indices(agent._policy)
-        agent._episode = whole_number(values["episode"], "episode", -1)
-        left = whole_number(values["steps_left"], "steps_left", -1)
-        agent._steps_left = math.inf if left < 0 else left
+        agent._episode = whole_number(values["episode"], "episode", -1, LARGEST_COUNT)
+        endless = agent._episode >= 0 and agent._length is None
+        most = -1 if endless else 0 if agent._episode < 0 else agent._length
+        left = whole_number(values["steps_left"], "steps_left", -1 if endless else 0, most)
+        agent._steps_left = math.inf if endless else left
         if agent._episode >= 0:
             agent._choices = [agent._action_of[a] for a in agent._policy.tolist()]
         return agent

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Hashable
 from typing import Any, ClassVar, Self
@@ -9,8 +10,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from .._support.checks import FloatArray, IntArray, generator
-from .._support.state import Arrays, Load, generator_from_state, generator_state, read_state, write_state
-from ..errors import ModelError, ParameterError, StateFileError
+from .._support.state import Arrays, Load, State, generator_from_state, generator_state, restore, write_state
+from ..errors import ModelError, ParameterError, PosteriorError
 from ..models.known import MDP
 from ..models.logs import LogReader, add_log
 from ..models.uncertain import UncertainMDP
@@ -57,7 +58,19 @@ class TabularAgent:
 
     # -- state -------------------------------------------------------------------------------------------------
 
-    def _save(self, path: str | os.PathLike[str], values: dict[str, Any], arrays: Arrays) -> None:
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the whole state to ``path``, model and random stream included; the file appears whole or not at all.
+
+        ``load`` of the same class reads it.
+        """
+        write_state(path, type(self).__name__, self._version, *self._state())
+
+    def _own_state(self) -> State:
+        """Return what a subclass adds to :meth:`_state`."""
+        raise TypeError(f"{type(self).__name__} has no state")  # subclasses have
+
+    def _state(self) -> State:
+        values, arrays = self._own_state()
         model = self._model
         names = {"states": model.states, "actions": model.actions, "outcomes": model.outcomes}
         shared = {
@@ -73,27 +86,35 @@ class TabularAgent:
             "prior": self._posterior.prior,
             "counts": self._counts,
         }
-        write_state(path, type(self).__name__, self._version, shared | values, held | arrays)
+        return shared | values, held | arrays
 
     @classmethod
     def _from_state(cls, path: str | os.PathLike[str]) -> Self:
-        values, arrays = read_state(path, cls.__name__, cls._version)
-        try:
-            names = {what: _named(given) for what, given in values["names"].items()}
-            model = UncertainMDP(arrays["source"], arrays["next_state"], arrays["reward"], values["discount"], **names)
-            agent = cls._restored(model, values, arrays)
-            agent._posterior = DirichletPosterior(arrays["counts"], prior=arrays["prior"])
-            if agent._posterior.counts.shape != agent._counts.shape:
-                raise ValueError(f"counts of shape {agent._posterior.counts.shape}, expected {agent._counts.shape}")
-            agent._counts = agent._posterior.counts
-            agent._rng = generator_from_state(values["rng"])
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise StateFileError(f"{os.fspath(path)} is not the state of a {cls.__name__}: {error}") from error
+        return restore(path, cls.__name__, cls._version, cls._made)
+
+    @classmethod
+    def _made(cls, values: dict[str, Any], arrays: Arrays) -> Self:
+        names = {what: _named(given) for what, given in values["names"].items()}
+        model = UncertainMDP(arrays["source"], arrays["next_state"], arrays["reward"], values["discount"], **names)
+        counts = [model._of_outcomes(arrays[name], name, PosteriorError) for name in ("counts", "prior")]
+        agent = cls._restored(model, values, arrays)
+        agent._posterior = DirichletPosterior(counts[0], prior=counts[1])
+        agent._counts = agent._posterior.counts
+        agent._rng = generator_from_state(values["rng"])
         return agent
 
     @classmethod
     def _restored(cls, model: UncertainMDP, values: dict[str, Any], arrays: Arrays) -> Self:
         raise TypeError(f"{cls.__name__} has no state")  # subclasses have
+
+    def _require_memory(self, draws: int) -> None:
+        """Raise unless ``draws`` of every source fit into the memory of this machine."""
+        needed = 8 * draws * self._counts.size
+        if hasattr(os, "sysconf") and needed > os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"):
+            raise ParameterError(
+                f"{draws} draws of {len(self._counts)} sources need {needed / 2**30:.3g} GiB, more than there is; "
+                "take fewer draws, or a lower alpha"
+            )
 
     @staticmethod
     def _filled(array: Any, saved: Any, what: str) -> None:
@@ -107,7 +128,7 @@ def _plain(names: Any, what: str) -> Any:
     """Return names as JSON can hold them: tuples become lists."""
     if isinstance(names, tuple):
         return [_plain(name, what) for name in names]
-    if names is None or isinstance(names, str | int | float):
+    if names is None or isinstance(names, str | int) or (isinstance(names, float) and math.isfinite(names)):
         return names
     raise ParameterError(f"one of the {what} has the name {names!r}; a state file can hold strings and numbers only")
 

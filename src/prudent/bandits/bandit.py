@@ -9,19 +9,29 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from typing import Any, Self
 
 import numpy as np
 
 from .._support.checks import FloatArray, IntArray, finite_array, first_index, generator, whole_number
-from .._support.state import Load, generator_from_state, generator_state, read_state, write_state
-from ..errors import DataError, ParameterError, PrudentError, StateFileError
-from ..posteriors.linear import LinearGaussianPosterior
+from .._support.state import (
+    LARGEST_COUNT,
+    Arrays,
+    Load,
+    State,
+    generator_from_state,
+    generator_state,
+    require_counts,
+    restore,
+    write_state,
+)
+from ..errors import DataError, ParameterError, PrudentError
+from ..posteriors.linear import LinearGaussianPosterior, require_sums
 from .batch import decide_rows, learn_rows
 from .decision import Arm, BatchDecision, Decision, LawKey
-from .settings import BanditSettings
-from .step import LARGEST, Uniforms, arms_of, decide_one, learn, usable
+from .settings import BanditSettings, checked_sd
+from .step import LARGEST, Uniforms, arms_of, decide_one, learn, refresh, usable
 
 __all__ = ["LinearBandit"]
 
@@ -67,7 +77,7 @@ class LinearBandit:
             raise ParameterError("give alpha or settings, not both: settings have their own alpha")
         elif not isinstance(settings, BanditSettings):
             raise ParameterError(f"settings must be a BanditSettings, got {settings!r}")
-        blank = LinearGaussianPosterior(dim, prior_precision, noise_sd)
+        blank = LinearGaussianPosterior(dim, prior_precision, checked_sd(noise_sd, "noise_sd"))
         names = _arm_names(n_arms, "n_arms")
         self._settings = settings
         self._dim = blank.dim
@@ -354,6 +364,9 @@ class LinearBandit:
         >>> again.select([1.0]).score == bandit.select([1.0]).score
         True
         """
+        write_state(path, "LinearBandit", _STATE_VERSION, *self._state())
+
+    def _state(self) -> State:
         meta = {
             "settings": asdict(self._settings),
             "noise_sd": self._noise_sd,
@@ -367,24 +380,37 @@ class LinearBandit:
             "pulls": self._pulls,
             "uniforms": self._stream.unused,
         }
-        write_state(path, "LinearBandit", _STATE_VERSION, meta, arrays)
+        return meta, arrays
 
     @classmethod
     def _from_state(cls, path: str | os.PathLike[str]) -> Self:
-        meta, arrays = read_state(path, "LinearBandit", _STATE_VERSION)
-        try:
-            known = {field.name for field in fields(BanditSettings)}
-            settings = BanditSettings(**{name: value for name, value in meta["settings"].items() if name in known})
-            prior, gram, pulls = arrays["prior_precision"], arrays["gram"], arrays["pulls"]
-            names = _arm_names(meta["arms"], "arms")
-            bandit = cls(names, len(prior), settings=settings, noise_sd=meta["noise_sd"], prior_precision=prior)
-            if gram.shape != bandit._gram.shape or pulls.shape != bandit._pulls.shape:
-                raise ValueError(f"sums of shape {gram.shape} for {len(names)} arms and {len(prior)} features")
-            bandit._set_arms(names, gram, pulls)
-            bandit._decisions = int(meta["decisions"])
-            bandit._stream = Uniforms(generator_from_state(meta["rng"]), arrays["uniforms"])
-        except (KeyError, TypeError, ValueError, AttributeError) as error:
-            raise StateFileError(f"{os.fspath(path)} is not the state of a LinearBandit: {error}") from error
+        return restore(path, "LinearBandit", _STATE_VERSION, cls._restored)
+
+    @classmethod
+    def _restored(cls, meta: dict[str, Any], arrays: Arrays) -> Self:
+        settings = BanditSettings(**meta["settings"])
+        prior, gram, pulls, unused = (arrays[name] for name in ("prior_precision", "gram", "pulls", "uniforms"))
+        if not isinstance(meta["arms"], list):
+            raise ValueError(f"arms must be a list of names, got {meta['arms']!r}")
+        names = _arm_names(meta["arms"], "arms")
+        size = len(prior) + 1
+        if gram.shape != (len(names), 2, size, size) or pulls.shape != (len(names),):
+            raise ValueError(f"sums of shape {gram.shape} for {len(names)} arms and {len(prior)} features")
+        if gram.dtype != np.float64 or unused.dtype != np.float64:
+            raise ValueError(f"gram and uniforms are {gram.dtype} and {unused.dtype}, expected float64")
+        require_counts(pulls, "pulls")
+        require_sums(gram, pulls)
+        if unused.ndim != 1 or not ((unused >= 0.0) & (unused < 1.0)).all():
+            raise ValueError("uniforms must be numbers in [0, 1)")
+        bandit = cls(names, len(prior), settings=settings, noise_sd=meta["noise_sd"], prior_precision=prior)
+        bandit._set_arms(names, gram, pulls)
+        refresh(bandit._arms_fields, bandit._every)
+        root = bandit._arms.root
+        solved = [root, 1.0 / np.diagonal(root, axis1=1, axis2=2), bandit._noise_sd * root, bandit._arms.mean]
+        if not all(usable(part.reshape(-1)) for part in solved):
+            raise ValueError("the moments of a posterior are too large or too small to square")
+        bandit._decisions = whole_number(meta["decisions"], "decisions", 0, LARGEST_COUNT)
+        bandit._stream = Uniforms(generator_from_state(meta["rng"]), unused)
         return bandit
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .._support.checks import FloatArray, IntArray
+from .._support.checks import FloatArray
 from .batch import Choices, Moments, fill_scores
 from .score_law import score_law
 from .step import Rule
@@ -74,8 +74,8 @@ class Decision:
         """The chances of all eligible arms, [k]; they sum to one."""
         if self._law is None:
             return None
-        law, (means, _, sds) = score_law(*self._law), self._moments
-        return np.array([law.chance(means, sds, place) for place in range(len(self.arms))])
+        means, _, sds = self._moments[:, np.newaxis]
+        return score_law(*self._law).every_chance(means, sds)[0]
 
     def __repr__(self) -> str:
         return f"Decision(arm={self.arm!r}, score={self.score:.6g})"
@@ -138,7 +138,7 @@ class BatchDecision:
     def propensity(self) -> FloatArray | None:
         """The chances with which ``arm`` was chosen, [T]."""
         if self._propensity is None and self._law is not None:
-            self._propensity = self._chances(self._law, self._choices.places)
+            self._propensity = score_law(*self._law).chances(*self._draw_moments(), self._choices.places)
         return self._propensity
 
     @property
@@ -146,12 +146,12 @@ class BatchDecision:
         """The chances of all eligible arms, [T,k]; they sum to one in every context."""
         if self._law is None:
             return None
-        rows = len(self.arm)
-        return np.stack([self._chances(self._law, np.full(rows, i)) for i in range(len(self.arms))], axis=-1)
+        return score_law(*self._law).every_chance(*self._draw_moments())
 
-    def _chances(self, law: LawKey, places: IntArray) -> FloatArray:
+    def _draw_moments(self) -> tuple[FloatArray, FloatArray]:
+        """Return means and sds [T,k] of the draws."""
         sds = self._scale[:, np.newaxis] * self.sd
-        return score_law(*law).chances(np.ascontiguousarray(self.mean), np.ascontiguousarray(sds), places)
+        return np.ascontiguousarray(self.mean), np.ascontiguousarray(sds)
 
     def __repr__(self) -> str:
         return f"BatchDecision({len(self.arm)} contexts, arms={self.arms})"

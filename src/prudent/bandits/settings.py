@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 from .._support.checks import FloatArray, positive, risk_level, whole_number
 from ..errors import ParameterError
-from ..risk import CVaR, ModifiedCVaR, sample_size
-from .step import Rule, inflated_sd, rule_of
+from ..risk import MOST_DRAWS, CVaR, ModifiedCVaR, sample_size
+from .step import LARGEST, Rule, inflated_sd, rule_of
 
 __all__ = [
     "BanditSettings",
@@ -48,11 +49,11 @@ class BanditSettings:
     def __post_init__(self) -> None:
         fixed: dict[str, Any] = {"alpha": risk_level(self.alpha), "clip": bool(self.clip)}
         if self.draws is not None:
-            fixed["draws"] = whole_number(self.draws, "draws")
+            fixed["draws"] = whole_number(self.draws, "draws", maximum=MOST_DRAWS)
         if self.estimator not in _ESTIMATORS:
             raise ParameterError(f"estimator must be one of {list(_ESTIMATORS)}, got {self.estimator!r}")
         if self.sampling_sd is not None:
-            fixed["sampling_sd"] = positive(self.sampling_sd, "sampling_sd")
+            fixed["sampling_sd"] = checked_sd(self.sampling_sd, "sampling_sd")
         if self.delta is not None:
             fixed["delta"] = positive(self.delta, "delta")
             if fixed["delta"] > 1.0:
@@ -62,8 +63,10 @@ class BanditSettings:
         fixed["label"] = str(self.label) or self._default_label()
         for field, value in fixed.items():
             object.__setattr__(self, field, value)
-        if self.weights.size * 8 > 2**27:
-            raise ParameterError(f"draws must leave at most 2**24 draws that count, got {self.weights.size}")
+        counting = math.ceil(self.n * (1.0 - self.alpha))
+        if self.estimator == "cvar" and counting > 2**24:  # before there is an array of them
+            raise ParameterError(f"draws must leave at most 2**24 draws that count, got {counting}")
+        _ = self.weights  # raises if the draws do not suit the estimator
 
     def _default_label(self) -> str:
         inflated = self.sampling_sd is not None or self.delta is not None
@@ -97,6 +100,14 @@ class BanditSettings:
     def rule(self, dim: int, noise_sd: float) -> Rule:
         """Return the settings as kernels read them."""
         return rule_of(self.n, self.weights, self.clip, self.nu(1, dim, noise_sd) / noise_sd, self.delta)
+
+
+def checked_sd(value: Any, name: str) -> float:
+    """Return a standard deviation whose square is a number above zero."""
+    sd = positive(value, name)
+    if not 1.0 / LARGEST <= sd <= LARGEST:
+        raise ParameterError(f"{name} is {sd}, expected a number from {1.0 / LARGEST} to {LARGEST}")
+    return sd
 
 
 def brps_cmab(alpha: float, *, draws: int | None = None, estimator: str = "cvar", label: str = "") -> BanditSettings:

@@ -76,6 +76,7 @@ def simulate_bandit(
     count = whole_number(replications, "replications")
     first = whole_number(first_replication, "first_replication", minimum=0)
     whole_number(seed, "seed", minimum=0)
+    workers = default_threads() if threads is None else whole_number(threads, "threads")
     grid = _time_grid(times, horizon)
     alphas = np.array([risk_level(level, f"levels[{i}]") for i, level in enumerate(levels)], dtype=np.float64)
     metric = Metric(1.0 - alphas, *normal_tail(1.0 - alphas))
@@ -97,7 +98,7 @@ def simulate_bandit(
             trace = Trace(grid, regret[agent, replication], br_regret[agent, replication], pulls[agent, replication])
             _run_bandit(truth, arms, rules[agent], metric, *streams, trace)
 
-    over_rows(work, len(played) * count, threads or default_threads())
+    over_rows(work, len(played) * count, workers)
     return xarray.Dataset(
         {
             "regret": (("agent", "replication", "time"), regret),

@@ -150,6 +150,9 @@ class BayesianRiskMDP:
     def _operator(self, draws: Any, rng: Any, threads: int | None) -> Operator:
         model = self.model
         workers = default_threads() if threads is None else whole_number(threads, "threads")
+        if rng is not None and (draws is None or (np.ndim(draws) > 0 and self.reward_posterior is None)):
+            reason = "CVaR is evaluated exactly" if draws is None else "the draws are given"
+            raise ParameterError(f"rng has nothing to draw: {reason}")
         if draws is None:
             if self.reward_posterior is not None:
                 raise ParameterError("unknown rewards have no exact operator; give draws, e.g. draws=1000")

@@ -89,6 +89,9 @@ class SolverOptions:
             whole_number(self.sweeps, "sweeps")
         if self.max_iterations is not None:
             whole_number(self.max_iterations, "max_iterations")
+        if self.sweeps is not None and (self.tol is not None or self.max_iterations is not None):
+            other = "tol" if self.tol is not None else "max_iterations"
+            raise ParameterError(f"give sweeps or {other}, not both: sweeps are done whatever the error is")
 
     @classmethod
     def chosen(cls, options: Self | None, tol: float | None, keywords: SolverKeywords) -> Self:

@@ -11,7 +11,16 @@ from typing import Any, Self
 import numpy as np
 
 from .._numerics.least_squares import add_observations, solve_posterior
-from .._support.checks import FloatArray, finite_array, first_index, generator, positive, whole_number
+from .._support.checks import (
+    FloatArray,
+    IntArray,
+    finite_array,
+    first_index,
+    generator,
+    positive,
+    refuse,
+    whole_number,
+)
 from ..errors import DataError, PosteriorError
 from .base import RNG, Posterior, writable
 
@@ -170,6 +179,32 @@ class LinearGaussianPosterior(Posterior):
 
     def _shown(self) -> dict[str, Any]:
         return {"dim": self.dim, "mean": self.mean(), "noise_sd": self.noise_sd}
+
+
+def require_sums(gram: FloatArray, pulls: IntArray) -> None:
+    """Raise unless ``gram`` [A,2,D+1,D+1] can be the sums of so many rewards [A], see ``_numerics.least_squares``."""
+    if not np.isfinite(gram).all():
+        raise PosteriorError("gram holds a number that is not finite")
+    if not np.array_equal(gram, gram.swapaxes(2, 3)):
+        raise PosteriorError("gram is not symmetric")
+    total, lost = gram[:, 0], gram[:, 1]
+    diagonal = np.diagonal(total, axis1=1, axis2=2)  # [A,D+1]
+    refuse(diagonal < 0.0, diagonal, "the diagonal of gram", "a number >= 0", error=PosteriorError)
+    # In units of the diagonal, entries are at most one, up to the rounding of products; squares may underflow.
+    spare = np.finfo(np.float64).tiny * pulls
+    unit = np.sqrt(diagonal + spare[:, np.newaxis])
+    unit[pulls == 0] = 0.0
+    bound = unit[:, :, np.newaxis] * unit[:, np.newaxis, :]  # [A,D+1,D+1]
+    rounding = np.finfo(np.float64).eps * (pulls[:, np.newaxis, np.newaxis] + 1.0)
+    beyond = (np.abs(total) > 1.000001 * bound) | (np.abs(lost) > rounding * bound)
+    refuse(beyond, total, "gram", "sums of products of contexts and rewards", error=PosteriorError)
+    seen = pulls > 0
+    eigenvalues = np.linalg.eigvalsh((total[seen] + lost[seen]) / bound[seen])
+    noise = 1e-14 * total.shape[1]
+    ranks = (eigenvalues > noise).sum(axis=1)
+    if (eigenvalues < -noise).any():
+        raise PosteriorError(f"gram is not positive semidefinite: it has the eigenvalue {eigenvalues.min()}")
+    refuse(ranks > pulls[seen], ranks, "the rank of gram", "at most the number of rewards", error=PosteriorError)
 
 
 def _precision_matrix(value: Any, dim: int) -> FloatArray:

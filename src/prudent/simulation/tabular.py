@@ -95,9 +95,7 @@ def simulate(
     if unknown:
         raise ParameterError(f"record has {unknown[0]!r}, expected some of {', '.join(map(repr, RECORDS))}")
     n_episodes = whole_number(episodes, "episodes")
-    moments = index_array(
-        np.atleast_1d(np.asarray(br_episodes, dtype=np.int64)), "br_episodes", n_episodes, ParameterError
-    )
+    moments = index_array(np.atleast_1d(br_episodes), "br_episodes", n_episodes, ParameterError)
     if levels is not None and not moments.size:
         raise ParameterError("levels are those of BR-regret; say of which episodes as br_episodes")
     run = _Run(
