@@ -11,6 +11,7 @@ from collections.abc import Callable
 import numpy as np
 
 import prudent as pr
+import prudent.simulation  # kernels are declared: known now whether they can be kept
 
 __all__ = ["PARTS"]
 
@@ -26,6 +27,7 @@ def _plans() -> None:
     pr.exact.cvar_dirichlet([0.0, 1.0], [1.0, 1.0], 0.9)
     pr.exact.cvar_clipped_normal(0.5, 1.0, 0.9)
     pr.lowest_normals(10, 1, rng=0)
+    pr.LinearGaussianPosterior(1).update([[1.0]], [0.0])
     model.trajectory(posterior.mean(), [0, 0], 3, rng=0)
 
 
@@ -36,7 +38,7 @@ def _bandits() -> None:
         for points in (contexts[0], contexts):
             decision = bandit.select(points)
             bandit.update(points, decision.arm, decision.propensity)
-            decision.propensities  # noqa: B018  # worked out when read
+            decision.propensities, decision.score  # noqa: B018  # worked out when read
     pr.simulate_bandit(pr.envs.gaussian_bandit(), pr.brps_cmab(0.8), horizon=10, replications=1)
 
 
