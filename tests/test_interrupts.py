@@ -25,23 +25,22 @@ sys.exit(main(["reproduce", "bandit-br", "--out", sys.argv[1], "--workers", "2",
 WORK = {
     "simulate": "pr.simulate(pr.envs.frozen_lake(), [pr.brps_rl(0.9), pr.ts_rl()], episodes=10**5, replications=10**3)",
     "one replication": "pr.simulate(pr.envs.frozen_lake(), pr.ts_rl(), episodes=10**6, replications=1, threads=1)",
-    "simulate_bandit": "pr.simulate_bandit(pr.envs.gaussian_bandit(), pr.brps_cmab(0.8), horizon=10**9, replications=9)",
+    "simulate_bandit": "pr.simulate_bandit(arms, pr.brps_cmab(0.8), horizon=10**9, replications=9)",
     "solve": "while True: problem.solve()",
     "solve, one thread": "while True: problem.solve(threads=1)",
     "solve, sampled": "while True: problem.solve(draws=2000, rng=0)",
     "solve, known": "while True: pr.solve(known)",
 }
 LIBRARY = """
-import sys
-import numpy as np
 import prudent as pr
 import prudent.simulation
 shop = pr.envs.random_model(60, 4, branching=30, rng=0)
 problem = pr.BayesianRiskMDP(shop.model, shop.model.prior(), alpha=0.9)
+arms = pr.envs.gaussian_bandit()
 known = pr.envs.random_model(1000, 4, branching=3, rng=0).mdp()
 try:
     print("begin", flush=True)
-    exec(sys.argv[1])
+    {}
 except KeyboardInterrupt:
     print("interrupted", flush=True)
 """
@@ -66,7 +65,7 @@ class After:
 
 
 def interrupt_the_library(what, seconds, cache):
-    code, shown = on_a_terminal(LIBRARY, [WORK[what]], After(seconds), **cache)
+    code, shown = on_a_terminal(LIBRARY.format(WORK[what]), [], After(seconds), **cache)
     assert code == 0, shown
     assert "Traceback" not in shown
     assert shown.rstrip().endswith("interrupted")
