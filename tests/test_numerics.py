@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from prudent._numerics.compile import default_threads, over_rows
+from prudent._numerics.compile import default_threads, each_row, over_rows
 from prudent._numerics.krylov import Chain, chain_values
 
 # -- chains --------------------------------------------------------------------------------------------------
@@ -96,3 +96,23 @@ def test_ranges_cover_the_rows_once_and_in_order(rows, threads, smallest):
     assert len(seen) <= threads
     if len(found) > 1:
         assert min(map(len, found)) >= min(smallest, rows // threads)
+
+
+def test_an_error_in_a_range_comes_out_and_the_rest_is_dropped():
+    begun = []
+
+    def work(start, stop):
+        for row in each_row(start, stop):
+            begun.append(row)
+            if row == 0:
+                raise ZeroDivisionError("in a thread")
+
+    with pytest.raises(ZeroDivisionError, match="in a thread"):
+        over_rows(work, 1_000_000, 2)
+    assert len(begun) < 1_000_000
+
+
+@pytest.mark.parametrize("long", [False, True])
+def test_one_thread_is_ours_unless_rows_are_long(long):
+    (where,) = set(over_rows(lambda *_: threading.current_thread(), 1, 1, long=long))
+    assert (where is threading.main_thread()) != long

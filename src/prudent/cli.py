@@ -23,16 +23,13 @@ FAILED, MISTAKE, INTERRUPTED = 1, 2, 130
 
 
 class _Commands(typer.core.TyperGroup):
-    """The commands; Ctrl-C in any of them is one line and an exit code of its own."""
+    """The commands; Ctrl-C in any of them has an exit code of its own."""
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command."""
         try:
             return super().invoke(ctx)
-        except KeyboardInterrupt:
-            print(
-                "prudent: interrupted; what was finished is kept, the same command goes on from there", file=sys.stderr
-            )
+        except KeyboardInterrupt:  # which older versions of typer call 'Aborted', with exit code 1
             raise typer.Exit(INTERRUPTED) from None
 
 
@@ -259,7 +256,10 @@ def main(arguments: list[str] | None = None) -> int:
         _forget_output()
         what = f" ({error.filename})" if error.filename else ""
         print(f"prudent: {error.strerror or error}{what}", file=sys.stderr)
+    except KeyboardInterrupt:
+        code = INTERRUPTED
     if code == INTERRUPTED:
+        print("prudent: interrupted; what was finished is kept, the same command goes on from there", file=sys.stderr)
         _leave_threads()
     return int(code)
 
