@@ -17,7 +17,7 @@ setup: .venv/ready
 
 # One process compiles and caches the kernels first; then two test workers share them.
 test: setup
-	$(BIN)/python -m prudent
+	$(BIN)/python -m prudent compile
 	$(BIN)/python -m pytest -n 2 -m "not slow"
 
 test-slow: setup

@@ -1,16 +1,9 @@
-"""The command line: what it prints, what it returns, and that Ctrl-C is safe."""
+"""The command line: what it prints and what it returns."""
 
 from __future__ import annotations
 
 import json
-import os
-import pty
-import re
-import select
-import signal
-import subprocess
 import sys
-import time
 
 import pytest
 from _tiny import TINY
@@ -46,7 +39,7 @@ def test_version_and_help(call):
     assert "prudent reproduce --scale paper --out results" in text
     code, text, _ = call("--help")
     assert code == 0
-    assert all(command in text for command in ("reproduce", "list", "report"))
+    assert all(command in text for command in ("reproduce", "list", "report", "compile"))
 
 
 def test_list(call):
@@ -121,70 +114,3 @@ def test_failures(call, tmp_path):
         code, _, error = call("reproduce", "optimal-policy", "--out", tmp_path / "busy")
     assert code == 1
     assert "another run is writing to" in error
-
-
-# -- a terminal --------------------------------------------------------------------------------------------
-
-SLOW = """
-import sys
-from prudent.cli import main
-from prudent.experiments import SCALES, Scale
-SCALES["quick"] = Scale("quick", bandit_replications=400, horizon=int(sys.argv[3]))
-sys.exit(main(["reproduce", "bandit-br", "--out", sys.argv[1], "--workers", "2", "--chunk", sys.argv[2]]))
-"""
-
-
-def on_a_terminal(arguments, until, signals):
-    """Run with a terminal for stderr; send SIGINT once for each of ``signals`` seconds after ``until()``.
-
-    Return the exit code, what was shown, and the seconds from the first signal to the end.
-    """
-    ours, theirs = pty.openpty()
-    environment = os.environ | {"TERM": "xterm", "COLUMNS": "100"}
-    process = subprocess.Popen([sys.executable, "-c", SLOW, *arguments], stderr=theirs, env=environment)
-    os.close(theirs)
-    shown, waits, sent, deadline = b"", list(signals), None, time.monotonic() + 60
-    while time.monotonic() < deadline:
-        if select.select([ours], [], [], 0.01)[0]:
-            try:
-                part = os.read(ours, 65536)
-            except OSError:  # the other end is closed
-                break
-            if not part:
-                break
-            shown += part
-        if waits and until() and (sent is None or time.monotonic() - sent > waits[0]):
-            process.send_signal(signal.SIGINT)
-            sent = sent or time.monotonic()
-            waits.pop(0)
-    code = process.wait(10)
-    os.close(ours)
-    return code, shown.decode(), time.monotonic() - (sent or 0.0)
-
-
-def test_ctrl_c_ends_cleanly_and_keeps_chunks(tmp_path):
-    def kept():
-        return sorted(tmp_path.glob("chunks/*/*.chunk"))
-
-    code, shown, _ = on_a_terminal([str(tmp_path), "4", "20000"], lambda: len(kept()) > 2, [0.0])
-    assert code == 130
-    assert "Traceback" not in shown
-    assert "prudent: interrupted" in shown
-    assert re.search(r"\d+%.*\d:\d\d:\d\d", shown)  # a bar with the time left
-    assert len(kept()) > 2
-    assert not list(tmp_path.glob("*.nc"))
-    assert not list(tmp_path.glob("**/.*.tmp"))
-
-
-def test_a_second_ctrl_c_leaves_at_once(tmp_path):
-    """A chunk of 400 replications takes minutes here."""
-    lock = tmp_path / "chunks" / ".lock"
-    began = time.monotonic()
-
-    def running():
-        return lock.exists() and time.monotonic() - began > 4.0
-
-    code, shown, seconds = on_a_terminal([str(tmp_path), "400", "1000000"], running, [0.0, 0.5])
-    assert code == 130
-    assert "Traceback" not in shown
-    assert seconds < 3.0

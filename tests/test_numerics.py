@@ -1,20 +1,14 @@
-"""The machinery below the library: Markov chains by Krylov, threads, the cache of compiled kernels."""
+"""The machinery below the library: Markov chains by Krylov, threads."""
 
 from __future__ import annotations
 
-import os
-import shutil
-import subprocess
-import sys
 import threading
-from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy import sparse
 
-from prudent._numerics import compile as compiling
-from prudent._numerics.compile import default_threads, over_rows
+from prudent._numerics.compile import default_threads, each_row, over_rows
 from prudent._numerics.krylov import Chain, chain_values
 
 # -- chains --------------------------------------------------------------------------------------------------
@@ -104,39 +98,21 @@ def test_ranges_cover_the_rows_once_and_in_order(rows, threads, smallest):
         assert min(map(len, found)) >= min(smallest, rows // threads)
 
 
-# -- the cache of kernels ------------------------------------------------------------------------------------
+def test_an_error_in_a_range_comes_out_and_the_rest_is_dropped():
+    begun = []
 
-CALLEE = """
-from ._numerics.compile import kernel
-@kernel
-def inner(x):
-    return x + {}
-"""
-CALLER = """
-from ._numerics.compile import kernel
-from .callee import inner
-@kernel
-def outer(x):
-    return 2 * inner(x)
-"""
-ASK = "from house.caller import outer; print(outer(1), len(outer.stats.cache_hits))"
+    def work(start, stop):
+        for row in each_row(start, stop):
+            begun.append(row)
+            if row == 0:
+                raise ZeroDivisionError("in a thread")
+
+    with pytest.raises(ZeroDivisionError, match="in a thread"):
+        over_rows(work, 1_000_000, 2)
+    assert len(begun) < 1_000_000
 
 
-def test_a_changed_callee_in_another_file_recompiles_its_caller(tmp_path):
-    house = tmp_path / "house"
-    (house / "_numerics").mkdir(parents=True)
-    for folder in (house, house / "_numerics"):
-        (folder / "__init__.py").write_text("")
-    shutil.copy(Path(compiling.__file__), house / "_numerics" / "compile.py")
-    (house / "caller.py").write_text(CALLER)
-    env = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "cache"), "PYTHONPATH": str(tmp_path)}
-
-    def answer():
-        run = subprocess.run([sys.executable, "-c", ASK], env=env, check=True, capture_output=True, text=True)
-        return run.stdout.split()
-
-    (house / "callee.py").write_text(CALLEE.format(1))
-    assert answer() == ["4", "0"]
-    assert answer() == ["4", "1"]  # the second process compiles nothing
-    (house / "callee.py").write_text(CALLEE.format(10))
-    assert answer() == ["22", "0"]
+@pytest.mark.parametrize("long", [False, True])
+def test_one_thread_is_ours_unless_rows_are_long(long):
+    (where,) = set(over_rows(lambda *_: threading.current_thread(), 1, 1, long=long))
+    assert (where is threading.main_thread()) != long

@@ -19,6 +19,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from _child import environment
 from _tiny import REPEATABLE, TINY, digests
 from hypothesis import given
 from hypothesis import strategies as st
@@ -90,8 +91,7 @@ run(REPEATABLE, TINY, sys.argv[1], int(sys.argv[2]), 3, chunk=int(sys.argv[3]))
 
 
 def start(out, workers, chunk):
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])}
-    return subprocess.Popen([sys.executable, "-c", SCRIPT, str(out), str(workers), str(chunk)], env=environment)
+    return subprocess.Popen([sys.executable, "-c", SCRIPT, str(out), str(workers), str(chunk)], env=environment())
 
 
 def chunks(out):

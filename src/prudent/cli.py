@@ -1,4 +1,4 @@
-"""The command ``prudent``: reproduce the paper, list its experiments, rebuild the report.
+"""The command ``prudent``: reproduce the paper, list its experiments, rebuild the report, compile ahead.
 
 Exit codes: 0 done, 1 failed (no space, a folder that cannot be written, a defect), 2 a mistake in the call, 130
 interrupted by Ctrl-C.
@@ -10,16 +10,31 @@ import json
 import os
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+import typer.core
 
 __all__ = ["app", "main"]
 
 FAILED, MISTAKE, INTERRUPTED = 1, 2, 130
 
+
+class _Commands(typer.core.TyperGroup):
+    """The commands; Ctrl-C in any of them has an exit code of its own."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:  # which older versions of typer call 'Aborted', with exit code 1
+            raise typer.Exit(INTERRUPTED) from None
+
+
 app = typer.Typer(
+    cls=_Commands,
     add_completion=False,
     no_args_is_help=True,
     rich_markup_mode="rich",
@@ -74,14 +89,10 @@ def reproduce(
     from .report import build
 
     folder = Path("reproduction") / scale if out is None else out
-    try:
-        with _Bar() as bar:
-            files = run(experiment or (), scale, folder, workers, seed, chunk=chunk, progress=bar, cluster=cluster)
-        claims = conclude(folder)
-        page = build(folder, STUDIES)
-    except KeyboardInterrupt:
-        print("prudent: interrupted; what was finished is kept, the same command goes on from there", file=sys.stderr)
-        raise typer.Exit(INTERRUPTED) from None
+    with _Bar() as bar:
+        files = run(experiment or (), scale, folder, workers, seed, chunk=chunk, progress=bar, cluster=cluster)
+    claims = conclude(folder)
+    page = build(folder, STUDIES)
     if as_json:
         record = {
             "report": str(page),
@@ -137,6 +148,24 @@ def report(
         raise ParameterError(f"there are no results in {folder}; make some: prudent reproduce --out {folder}")
     conclude(folder)
     print(f"Report: {build(folder, STUDIES)}")
+
+
+@app.command("compile", epilog="Example:\n\n  prudent compile")
+def compile_ahead() -> None:
+    """Compile all kernels now and keep them, so that no later process has to wait for that."""
+    import prudent
+
+    from ._numerics.compile import unkept
+    from ._support.output import StoreError
+    from .ahead import PARTS
+
+    began = time.perf_counter()
+    for i, (name, part) in enumerate(PARTS.items()):
+        if unkept():
+            raise StoreError(f"compiled kernels cannot be kept: {unkept()}; set NUMBA_CACHE_DIR to a folder for them")
+        print(f"compiling {i + 1} of {len(PARTS)}: {name} ...", flush=True)
+        part()
+    print(f"prudent {prudent.__version__}: kernels ready after {time.perf_counter() - began:.1f} s")
 
 
 # -- the screen --------------------------------------------------------------------------------------------
@@ -209,21 +238,38 @@ def main(arguments: list[str] | None = None) -> int:
     prudent ...
     0
     """
+    from ._support.output import StoreError
     from .errors import PrudentError
 
     code: Any = 0
     try:
-        app(args=arguments, prog_name="prudent")
-    except SystemExit as end:
-        code = end.code or 0
+        try:
+            app(args=arguments, prog_name="prudent")
+        except SystemExit as end:
+            code = end.code or 0
+        sys.stdout.flush()
     except PrudentError as error:
-        from .experiments.store import StoreError
-
-        print(f"prudent: {error}", file=sys.stderr)
         code = FAILED if isinstance(error, StoreError) else MISTAKE
+        print(f"prudent: {error}", file=sys.stderr)
+    except OSError as error:  # a disk, a folder or the place of the output that fails
+        code = FAILED
+        _forget_output()
+        what = f" ({error.filename})" if error.filename else ""
+        print(f"prudent: {error.strerror or error}{what}", file=sys.stderr)
+    except KeyboardInterrupt:
+        code = INTERRUPTED
     if code == INTERRUPTED:
+        print("prudent: interrupted; what was finished is kept, the same command goes on from there", file=sys.stderr)
         _leave_threads()
     return int(code)
+
+
+def _forget_output() -> None:
+    """Drop what stdout still holds if it cannot be written; Python would try once more at the end and complain."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _leave_threads() -> None:

@@ -1,24 +1,28 @@
 """How kernels are compiled, and how they use threads.
 
-Every kernel releases the GIL and is cached on disk, so a machine compiles each one once per installation.
-Threads are plain Python threads over ranges of rows: no Numba threading layer, hence nothing that breaks when
-the caller has threads of its own, and no parallel compilation to wait for.
+Every kernel releases the GIL and is cached on disk, so a machine compiles each one once per installation; where no
+folder can be written, or the disk is full, it is compiled in memory. Threads are plain Python threads over ranges of
+rows: no Numba threading layer, hence nothing that breaks when the caller has threads of its own, no parallel
+compilation to wait for, and Ctrl-C works while they compute.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import sys
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import numba
-from numba.core import event
+from numba.core import caching, event
 
-__all__ = ["default_threads", "inlined", "kernel", "over_rows"]
+__all__ = ["default_threads", "each_row", "inlined", "kernel", "over_rows", "unkept"]
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -48,17 +52,69 @@ def inlined(function: F) -> F:
 
 
 def _compiled(function: F, inline: str) -> F:
-    compiled: Any = numba.njit(cache=True, nogil=True, error_model="numpy", inline=inline)(function)
-    # Numba's cache looks only at the file that holds a kernel; a change in a kernel that it calls from another file
-    # would go unseen and the old machine code run on. Hence one stamp for all our kernels.
-    compiled._cache._cache_file._source_stamp = _STAMP
+    compiled: Any = numba.njit(nogil=True, error_model="numpy", inline=inline)(function)
+    try:
+        compiled._cache = _Cache(function)
+    except RuntimeError:  # Numba found no folder that it may write
+        _NOTICE.unkept = "no folder to keep them in can be written"
     return cast(F, compiled)
+
+
+class _CacheFile(caching.IndexDataCacheFile):  # type: ignore[misc]
+    """Numba's files of one kernel, safe against a crash, a full disk and other processes at any moment.
+
+    Numba numbers the machine code and writes the index first. If the second write fails, the index points to what had
+    that number before, and two processes may give one number to two signatures. Hence names that nothing else has, and
+    the index last.
+    """
+
+    def save(self, key: Any, data: Any) -> None:
+        """Keep the machine code ``data`` of the signature ``key``."""
+        stem = self._index_name.removesuffix(".nbi")
+        name = f"{stem}.{hashlib.sha256(repr((self._source_stamp, key)).encode()).hexdigest()[:16]}.nbc"
+        self._save_data(name, data)
+        overloads = self._known()
+        if not overloads:  # what is there is of other sources
+            for stale in set(Path(self._cache_path).glob(f"{stem}.*.nbc")) - {Path(self._data_path(name))}:
+                stale.unlink(missing_ok=True)
+        self._save_index(overloads | {key: name})
+
+    def _known(self) -> dict[Any, str]:
+        try:
+            return self._load_index()
+        except Exception:  # damaged: it is written anew
+            return {}
+
+
+class _Cache(caching.FunctionCache):  # type: ignore[misc]
+    """Numba's cache of one kernel, which never stands in the way of the kernel itself."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__(function)
+        # Numba looks only at the file that holds a kernel; a change in a kernel that it calls from another file
+        # would go unseen and the old machine code run on. Hence one stamp for all our kernels.
+        self._cache_file = _CacheFile(self._cache_path, self._impl.filename_base, _STAMP)
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Return the machine code of a signature; a file that cannot be read is one that is not there."""
+        try:
+            return super().load_overload(sig, target_context)
+        except Exception:  # whatever a damaged file makes the reader say
+            return None
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep the machine code of a signature if that is possible."""
+        try:
+            super().save_overload(sig, data)
+        except OSError as error:
+            _NOTICE.not_kept(f"cannot write to {self._cache_path}: {error.strerror or error}")
 
 
 class _CompilationNotice(event.Listener):  # type: ignore[misc]
     """Says on stderr, once per process, that kernels are being compiled: it takes seconds, once per installation."""
 
     def __init__(self) -> None:
+        self.unkept = ""  # why compiled kernels are not kept for other processes
         self._said = False
 
     def on_start(self, event: Any) -> None:
@@ -66,13 +122,33 @@ class _CompilationNotice(event.Listener):  # type: ignore[misc]
         module = getattr(getattr(dispatcher, "py_func", None), "__module__", "") or ""
         if not self._said and module.startswith("prudent"):
             self._said = True
-            print("prudent: compiling kernels, once per installation ...", file=sys.stderr, flush=True)
+            often = (
+                f"for this process only ({self.unkept}; set NUMBA_CACHE_DIR)"
+                if self.unkept
+                else "once per installation"
+            )
+            self._say(f"compiling kernels, {often} ...")
 
     def on_end(self, event: Any) -> None:
         pass
 
+    def not_kept(self, why: str) -> None:
+        """Take note that a kernel could not be kept, and say so the first time."""
+        if not self.unkept:
+            self.unkept = why
+            self._say(f"compiled kernels are not kept: {why}")
 
-event.register("numba:compile", _CompilationNotice())
+    def _say(self, what: str) -> None:
+        print(f"prudent: {what}", file=sys.stderr, flush=True)
+
+
+_NOTICE = _CompilationNotice()
+event.register("numba:compile", _NOTICE)
+
+
+def unkept() -> str:
+    """Return why kernels that were compiled are not kept for later processes; "" if they are."""
+    return _NOTICE.unkept
 
 
 def default_threads() -> int:
@@ -83,15 +159,74 @@ def default_threads() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def over_rows(work: Callable[[int, int], Any], rows: int, threads: int, smallest: int = 1) -> list[Any]:
+def over_rows(
+    work: Callable[[int, int], Any], rows: int, threads: int, smallest: int = 1, *, long: bool = False
+) -> list[Any]:
     """Call ``work(start, stop)`` over ranges that cover ``rows``, on up to ``threads`` threads.
 
     Ranges are small enough to share out evenly and never shorter than ``smallest``. Results come in order.
+
+    Ctrl-C takes effect at once where threads do the work: their ranges are given up, and what is inside a kernel is
+    left to end by itself. Alone, the calling thread notices it between two ranges. With ``long``, for rows that may
+    take seconds each, a thread does the work even if it is the only one; such work goes through :func:`each_row`.
     """
     threads = min(threads, max(1, rows // smallest))
-    if threads == 1:
-        return [work(0, rows)]
-    pieces = min(8 * threads, max(threads, rows // smallest))
+    alone = threads == 1 and not (long and threading.current_thread() is threading.main_thread())
+    pieces = 1 if threads == 1 and long else min(64 if alone else 8 * threads, max(threads, rows // smallest))
     edges = [rows * i // pieces for i in range(pieces + 1)]
-    with ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(work, edges[:-1], edges[1:]))
+    ranges = list(pairwise(edges))
+    return [work(*each) for each in ranges] if alone else _on_threads(work, ranges, threads)
+
+
+class _GivenUp(BaseException):
+    """Ends the work of a thread whose caller is gone."""
+
+
+_thread = threading.local()  # given_up: the event that tells this thread that its caller is gone
+
+
+def each_row(start: int, stop: int) -> Iterator[int]:
+    """Yield the rows of a range of :func:`over_rows` until its caller is interrupted."""
+    given_up = getattr(_thread, "given_up", None)
+    for row in range(start, stop):
+        if given_up is not None and given_up.is_set():
+            raise _GivenUp
+        yield row
+
+
+def _on_threads(work: Callable[[int, int], Any], ranges: list[tuple[int, int]], threads: int) -> list[Any]:
+    results: list[Any] = [None] * len(ranges)
+    left = deque(enumerate(ranges))
+    failures: list[BaseException] = []
+    given_up = threading.Event()
+
+    def run() -> None:
+        _thread.given_up = given_up
+        try:
+            while left:
+                try:
+                    i, each = left.popleft()
+                except IndexError:  # another thread was faster
+                    return
+                results[i] = work(*each)
+        except _GivenUp:
+            pass
+        except BaseException as error:
+            failures.append(error)
+            left.clear()
+            given_up.set()
+
+    # daemons: a process that ends does not wait for what nobody waits for any more
+    workers = [threading.Thread(target=run, name=f"prudent-rows-{i}", daemon=True) for i in range(threads)]
+    try:
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+    except BaseException:
+        left.clear()
+        given_up.set()
+        raise
+    if failures:
+        raise failures[0]
+    return results

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .._numerics.compile import default_threads, inlined, kernel, over_rows
+from .._numerics.compile import default_threads, each_row, inlined, kernel, over_rows
 from .._numerics.normal import clipped_normal_cvar, normal_tail
 from .._support.checks import FloatArray, IntArray, index_array, positive, risk_level, whole_number
 from .._support.streams import replication_streams
@@ -90,7 +90,7 @@ def simulate_bandit(
     pulls = np.zeros((len(played), count, env.n_arms), dtype=np.int64)
 
     def work(start: int, stop: int) -> None:
-        for row in range(start, stop):
+        for row in each_row(start, stop):
             agent, replication = divmod(row, count)
             sums = np.zeros((env.n_arms, 2, env.dim + 1, env.dim + 1))
             arms = arms_of(blank.prior, blank.noise_sd, sums)
@@ -98,7 +98,7 @@ def simulate_bandit(
             trace = Trace(grid, regret[agent, replication], br_regret[agent, replication], pulls[agent, replication])
             _run_bandit(truth, arms, rules[agent], metric, *streams, trace)
 
-    over_rows(work, len(played) * count, workers)
+    over_rows(work, len(played) * count, workers, long=True)
     return xarray.Dataset(
         {
             "regret": (("agent", "replication", "time"), regret),

@@ -39,6 +39,7 @@ __all__ = ["Progress", "Silent", "conclude", "judge", "load", "run"]
 
 Task = tuple[Run, int, int]  # a run, the first of its replications, how many
 CHUNK_SECONDS = 1.5  # what a chunk should take; long enough to be worth a file, short enough to lose
+GRACE = 2.0  # seconds that an interrupt waits for the chunks under way
 
 
 class Progress(Protocol):
@@ -263,10 +264,10 @@ def _work(
             while running:
                 settle(wait(running, return_when=FIRST_COMPLETED).done)
         except KeyboardInterrupt:
-            progress.say("interrupted; keeping the chunks that are under way (Ctrl-C again: leave at once)")
-            for future, task in list(running.items()):
-                if not future.cancel():
-                    keep(future, task)
+            progress.say("interrupted; keeping what is done in a moment (Ctrl-C again: leave at once)")
+            under_way = {future: task for future, task in running.items() if not future.cancel()}
+            for future in wait(under_way, timeout=GRACE).done:
+                keep(future, under_way[future])
             raise
 
 

@@ -19,26 +19,10 @@ from typing import Any
 
 import numpy as np
 
-from .._support.files import write_atomically
-from ..errors import PrudentError
+from .._support.output import StoreError, write
 from .run import Arrays, Run
 
 __all__ = ["Store", "StoreError", "missing", "write"]
-
-
-class StoreError(PrudentError):
-    """The output folder cannot be used: no permission, no space, another run in it."""
-
-
-def write(path: Path, data: bytes) -> None:
-    """Write ``data`` to ``path`` in an output folder, whole or not at all."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomically(path, data)
-    except OSError as error:
-        raise StoreError(
-            f"cannot write {path}: {error.strerror or error}; what was finished before is kept, mend this and run again"
-        ) from error
 
 
 class Store:
@@ -52,23 +36,29 @@ class Store:
         try:
             (self.out / "chunks").mkdir(parents=True, exist_ok=True)
             self._lock = (self.out / "chunks" / ".lock").open("w")
+            self._take()
         except OSError as error:
+            self.__exit__()
             raise StoreError(f"cannot write to the folder {self.out}: {error.strerror or error}") from error
+        return self
+
+    def _take(self) -> None:
+        """Lock the folder and clear it of the drafts of a run that was killed while it wrote."""
         try:
             import fcntl
 
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the system drops it however we end
         except ImportError:  # pragma: no cover - not on this system
             pass
-        except OSError as error:
-            self._lock.close()
+        except BlockingIOError as error:
+            self.__exit__()
             raise StoreError(f"another run is writing to {self.out}; wait for it or choose another folder") from error
-        for leftover in self.out.glob("**/.*.tmp"):  # of a run that was killed while it wrote
+        for leftover in self.out.glob("**/.*.tmp"):
             leftover.unlink(missing_ok=True)
-        return self
 
     def __exit__(self, *_: object) -> None:
-        self._lock.close()
+        if self._lock is not None:
+            self._lock.close()
 
     def _file(self, name: str, first: int, count: int) -> Path:
         return self.out / "chunks" / name / f"{first:06d}-{first + count - 1:06d}.chunk"

@@ -31,6 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .._numerics import krylov
+from .._numerics.compile import over_rows
 from .._support.checks import FloatArray, IntArray, finite_array, positive, whole_number
 from .._support.progress import Progress
 from ..errors import ConvergenceWarning, ModelError, ParameterError
@@ -426,7 +427,8 @@ class _Iteration:
             return np.linalg.solve(matrix, chain.reward).astype(np.float64, copy=False)
         answer = self._shifted(point)
         target = max(INNER * point.residual, 0.1 * point.noise / (1.0 + self.wide))
-        krylov.chain_values(chain, discount, answer, target, self.conservative, krylov.CAP)
+        inner = (chain, discount, answer, target, self.conservative, krylov.CAP)
+        over_rows(lambda *_: krylov.chain_values(*inner), 1, 1, long=chain.data.size > 1_000_000)
         return answer if np.isfinite(answer).all() else self._shifted(point)
 
     def _shifted(self, point: _Point) -> FloatArray:

@@ -23,7 +23,7 @@ def build(out: str | os.PathLike[str], names: Collection[str] | None = None) -> 
     Traceback (most recent call last):
     prudent.errors.DataError: no-such-folder is no folder; it should hold what `prudent reproduce` wrote
     """
-    from .._support.files import write_atomically
+    from .._support.output import write
     from .figures import KINDS, save
     from .page import render
     from .results import make, read
@@ -38,5 +38,5 @@ def build(out: str | os.PathLike[str], names: Collection[str] | None = None) -> 
     for group in figures.values():
         for figure in group:
             save(figure, folder / "figures")
-    write_atomically(folder / "report.html", page.encode())  # nobody ever opens half a page
+    write(folder / "report.html", page.encode())
     return folder / "report.html"

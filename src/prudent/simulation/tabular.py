@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._numerics.compile import default_threads, over_rows
+from .._numerics.compile import default_threads, each_row, over_rows
 from .._support.checks import FloatArray, IntArray, index_array, risk_level, whole_number
 from .._support.progress import Progress
 from .._support.streams import replication_streams
@@ -243,7 +243,7 @@ class _Run:
             followed = np.empty((T, model.n_states), dtype=np.int64)
             snapshots = np.empty((self.moments.size, *self.prior.shape))
             happened = {"rewards": rewards, "states": visited, "policies": followed}
-            for r in range(first, last):
+            for r in each_row(first, last):
                 env, rng = replication_streams(self.seed, self.first + r)
                 trace = Trace(regret[r], rewards, visited, followed, at, snapshots)
                 answers[r] = run(env, rng, known, arrays, truth, self.prior.copy(), plan, trace)
@@ -255,7 +255,7 @@ class _Run:
                     done[0] += 1
                     progress.show(f"{said} {done[0]} of {n}")
 
-        over_rows(work, n, self.threads)
+        over_rows(work, n, self.threads, long=True)
         if isinstance(settings, SamplingSettings) and answers.any():
             warnings.warn(
                 f"{settings.label}: {int(answers.sum())} of {n * T} policies stopped at the cap of backups",

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..._support.output import write
 from .style import COLOURS, PAPER, RC, Entry, css_variable, hex_of
 
 if TYPE_CHECKING:
@@ -63,9 +64,14 @@ def save(figure: Figure, folder: Path) -> None:
         longest = max(len(entry.label) for entry in figure.legend)
         columns = min(len(handles), max(1, int(size[0] / (0.6 + 0.08 * longest))))  # inches, at this font size
         canvas.legend(handles=handles, loc="outside lower center", ncols=columns)
-        folder.mkdir(parents=True, exist_ok=True)
-        canvas.savefig(folder / f"{figure.name}.svg", metadata={"Date": None})
-        canvas.savefig(folder / f"{figure.name}.png", dpi=200, metadata={"Software": None})
+        options: dict[str, Any] = {
+            "svg": {"metadata": {"Date": None}},
+            "png": {"dpi": 200, "metadata": {"Software": None}},
+        }
+        for kind, told in options.items():
+            file = io.BytesIO()
+            canvas.savefig(file, format=kind, **told)
+            write(folder / f"{figure.name}.{kind}", file.getvalue())
 
 
 def _handle(entry: Entry) -> Any:

@@ -1,0 +1,25 @@
+"""Files of an output folder: written whole or not at all, and one error when that is not possible."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from ..errors import PrudentError
+from .files import write_atomically
+
+__all__ = ["StoreError", "write"]
+
+
+class StoreError(PrudentError):
+    """The output folder cannot be used: no permission, no space, another run in it."""
+
+
+def write(path: Path, data: bytes) -> None:
+    """Write ``data`` to ``path`` in an output folder, whole or not at all."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, data)
+    except OSError as error:
+        raise StoreError(
+            f"cannot write {path}: {error.strerror or error}; what was finished before is kept, mend this and run again"
+        ) from error

@@ -1,0 +1,51 @@
+"""Every kernel that users reach, called once on a small problem: what `prudent compile` runs.
+
+Numba compiles a kernel anew for each combination of argument types, so what is called here must have the types of the
+real thing. A test uses the library in a process of its own after this and counts what is still compiled: nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+import prudent as pr
+import prudent.simulation  # kernels are declared: known now whether they can be kept
+
+__all__ = ["PARTS"]
+
+
+def _plans() -> None:
+    model = pr.UncertainMDP.direct([[0.0, 0.1], [1.0, 0.0]], discount=0.9)
+    posterior = pr.DirichletPosterior.from_log(model, [(0, 0, 1), (1, 1, 0)])
+    problem = pr.BayesianRiskMDP(model, posterior, alpha=0.9)
+    known = model.mdp(posterior.mean())
+    for solution in (problem.solve(), problem.solve(draws=10, rng=0), pr.solve(known)):
+        problem.evaluate(solution.policy)
+    pr.solve(pr.envs.random_model(301, 2, branching=3, rng=0).mdp())  # more states than are solved by elimination
+    pr.exact.cvar_dirichlet([0.0, 1.0], [1.0, 1.0], 0.9)
+    pr.exact.cvar_clipped_normal(0.5, 1.0, 0.9)
+    pr.lowest_normals(10, 1, rng=0)
+    pr.LinearGaussianPosterior(1).update([[1.0]], [0.0])
+    model.trajectory(posterior.mean(), [0, 0], 3, rng=0)
+
+
+def _bandits() -> None:
+    contexts = np.ones((16, 2))  # enough for the screen in single precision
+    for settings in (pr.brps_cmab(0.8), pr.brps_cmab_clipped(0.8)):
+        bandit = pr.LinearBandit(3, dim=2, noise_sd=1.0, seed=0, settings=settings)
+        for points in (contexts[0], contexts):
+            decision = bandit.select(points)
+            bandit.update(points, decision.arm, decision.propensity)
+            decision.propensities, decision.score  # noqa: B018  # worked out when read
+    pr.simulate_bandit(pr.envs.gaussian_bandit(), pr.brps_cmab(0.8), horizon=10, replications=1)
+
+
+def _agents() -> None:
+    lake = pr.envs.frozen_lake(p_h=0.2)
+    pr.simulate(lake, [pr.brps_rl(0.9), pr.optimistic_vi(0.9)], episodes=2, replications=1)
+
+
+PARTS: dict[str, Callable[[], None]] = {"plans": _plans, "bandits": _bandits, "simulations": _agents}
+"""What is compiled together, by name."""
