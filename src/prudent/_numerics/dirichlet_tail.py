@@ -323,8 +323,8 @@ def _integrals(x, p, sharp, relative, row, means):
         while not failed:
             here = unit * step
             defect = 8.0 * abs(dQ - G) * here / row.total
-            # F twice over: by M/z, or, where that fades too slowly because of a spike, by the last two steps. The pole at
-            # zero spoils M/z and M S/z alike; what it does to them it does to G as well, in units of 1/c.
+            # F twice over: by M/z, or, where that fades too slowly because of a spike, by the last two steps. The pole
+            # at zero spoils M/z and M S/z alike; what it does to them it does to G as well, in units of 1/c.
             doubt = 8.0 * abs(F * here / total - (F_before if row.spiky else P * here)) + c * row.total * defect
             off = abs(p - F * here / total)
             enough = max(0.3 * sharp * p, relative * G * here / row.total)
