@@ -18,6 +18,7 @@ from scipy.sparse.linalg import LinearOperator, bicgstab
 
 import prudent as pr
 from prudent._numerics.krylov import Chain, chain_values
+from prudent.exact import dirichlet_tail
 
 from ._timing import Row, best_times
 
@@ -226,6 +227,63 @@ def exact_lake() -> list[Row]:
     return [Row("exact Frozen Lake to 1e-10: sampled with 5,000 draws", *times, "ratio >= 2", met)]
 
 
+def row_families(k: int) -> dict[str, object]:
+    """Counts of rows with k outcomes: what analysts and learners have, and what is hard."""
+
+    def seen(rng, prior, n):
+        return prior + rng.multinomial(n, rng.dirichlet(np.ones(k)))
+
+    return {
+        "ones": lambda rng: np.ones(k),
+        **{f"mass one, {n} observed": lambda rng, n=n: seen(rng, 1.0 / k, n) for n in (0, 1, 4, 30)},
+        "counts from 1e-4 to 1e9": lambda rng: 10.0 ** rng.uniform(-4, 9, k),
+        "priors of 1e-4 to 1e-2, 4 observed": lambda rng: seen(rng, 10.0 ** rng.uniform(-4, -2), 4),
+        "priors of 1e-3 only": lambda rng: np.full(k, 1e-3),
+        "priors of 1e-3 and one of 1e6": lambda rng: np.where(np.arange(k) == rng.integers(k), 1e6, 1e-3),
+    }
+
+
+def exact_rows() -> list[Row]:
+    """Median and slowest exact row with 100 outcomes, in time of this thread: each row is timed three times."""
+    rows = []
+    dirichlet_tail([0.0, 1.0, 3.0], [1.0, 1.0, 1.0], 0.9, threads=1)
+    for name, counts in row_families(100).items():
+        rng = np.random.default_rng(6)
+        seconds, bound = [], 0.0
+        for i in range(140):
+            values, row, alpha = rng.random(100), counts(rng), (1e-6, 1e-3, 0.1, 0.5, 0.9, 0.99, 0.9999)[i % 7]
+            shortest = np.inf
+            for _ in range(3):
+                began = time.thread_time()
+                tail = dirichlet_tail(values, row, alpha, threads=1)
+                shortest = min(shortest, time.thread_time() - began)
+            seconds.append(shortest)
+            bound = max(bound, float(tail.error / np.ptp(values)))
+        middle, slowest = float(np.median(seconds)), max(seconds)
+        note = f"median {1e3 * middle:.2f} ms, bound {bound:.0e}"
+        rows.append(Row(f"slowest exact row, K 100: {name}", slowest, 1e-3, "under 1 ms", slowest < 1e-3, note))
+    return rows
+
+
+def mass_one_solve() -> list[Row]:
+    """216 sources of 108 outcomes, the prior of total mass one and four observations each; time of this thread."""
+    rng = np.random.default_rng(7)
+    counts = 1.0 / 108 + rng.multinomial(4, rng.dirichlet(np.ones(108), 216))
+    model = pr.UncertainMDP.direct(rng.random((108, 2)), discount=0.95)
+    problem = pr.BayesianRiskMDP(model, pr.DirichletPosterior(counts), 0.9)
+    problem.solve(tol=1.0, threads=1)  # compile
+    seconds = {}
+    for tol in (1e-3, 1e-9):
+        began = time.thread_time()
+        solution = problem.solve(tol=tol, threads=1)
+        seconds[tol] = time.thread_time() - began
+        assert solution.converged
+        assert solution.error_bound <= tol
+    fine, loose = seconds[1e-9], seconds[1e-3]
+    note = f"{loose:.2f} s to 1e-3"
+    return [Row("exact, 216 mass-one sources, K 108, to 1e-9: 3 s", fine, 3.0, "under 3 s", fine < 3.0, note)]
+
+
 def large_problem(n_states: int) -> pr.BayesianRiskMDP:
     rng = np.random.default_rng(4)
     shape = (n_states, 10)
@@ -307,4 +365,13 @@ def start_up() -> list[Row]:
 
 def run() -> list[Row]:
     """Return all rows; takes about three minutes."""
-    return [*plain(), *sampled(), *exact_lake(), *inner_solver(), *start_up(), *large()]
+    return [
+        *plain(),
+        *sampled(),
+        *exact_lake(),
+        *exact_rows(),
+        *mass_one_solve(),
+        *inner_solver(),
+        *start_up(),
+        *large(),
+    ]

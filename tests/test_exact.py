@@ -1,5 +1,6 @@
 """CVaR without sampling, against closed forms in 40 digits and more, quadrature and draws."""
 
+import warnings
 from itertools import pairwise, product
 
 import mpmath as mp
@@ -9,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
+from prudent import exact
 from prudent._numerics.normal import clipped_normal_cvar, normal_tail
-from prudent.errors import DataError, ParameterError, PosteriorError
+from prudent.errors import ConvergenceWarning, DataError, ParameterError, PosteriorError
 from prudent.exact import cvar_clipped_normal, cvar_dirichlet, cvar_normal, dirichlet_tail
 
 LEVELS = [0.0, 0.001, 0.1, 0.5, 0.7, 0.9, 0.99, 0.999, 0.9999]
@@ -299,6 +301,56 @@ def test_totals_below_one_pass():
     tail = dirichlet_tail([0.0, 0.4, 1.0], [0.01, 0.02, 0.005], 0.9)
     assert np.isfinite(tail.cvar)
     assert 0.0 <= tail.cvar <= 1e-3
+
+
+@pytest.mark.parametrize("alpha", [1.0 - 1e-6, 1.0 - 1e-9])
+def test_beyond_the_levels_of_the_promise_coarse_rows_are_named(alpha):
+    rng = np.random.default_rng()
+    counts = np.concatenate(
+        [
+            np.full((20, 30), 1.0),
+            1.0 / 30 + rng.multinomial(4, np.full(30, 1.0 / 30), 20),
+            10.0 ** rng.uniform(-4, 9, (20, 30)),
+            np.where(np.arange(30) == 7, 10.0 ** rng.uniform(0, 9, (20, 1)), 10.0 ** rng.uniform(-4, 0, (20, 1))),
+        ]
+    )
+    values = rng.random((80, 30))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        tail = dirichlet_tail(values, counts, alpha)
+    spread = np.ptp(values, axis=1)
+    mean = (values * counts).sum(axis=1) / counts.sum(axis=1)
+    assert (tail.error <= (mean - values.min(axis=1)) + 1e-13).all()
+    assert (tail.cvar >= values.min(axis=1)).all()
+    assert (tail.cvar <= mean + 1e-15).all()
+    coarse = np.flatnonzero(tail.error > 1e-10 * spread + 4.0 * np.spacing(1.0))
+    assert len(caught) == (coarse.size > 0)
+    for warning in caught:
+        assert warning.category is ConvergenceWarning
+        assert warning.filename == __file__
+        assert f"row[{coarse[0]}]" in str(warning.message)
+        assert f"{coarse.size} of 80 rows" in str(warning.message)
+
+
+def test_two_outcomes_beyond_the_levels_of_the_promise_stay_within_their_bound():
+    for low, high, alpha in product([0.01, 1.0, 40.0, 1e4], [0.3, 1.0, 1e3], [1.0 - 1e-6, 1.0 - 1e-9]):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            tail = dirichlet_tail([0.0, 1.0], [low, high], alpha)
+        expected = beta_cvar(low, high, alpha, tail.quantile)
+        assert abs(float(mp.mpf(float(tail.cvar)) - expected)) <= tail.error, (low, high, alpha)
+
+
+def test_a_coarse_row_is_warned_of_once(monkeypatch):
+    monkeypatch.setattr(exact, "SHARP", 0.0)  # now every row is
+    counts = np.ones((2, 3, 4))
+    counts[0, 0, 2:] = 0.0
+    with pytest.warns(
+        ConvergenceWarning, match=r"CVaR of row\[0, 1\] is known to \S+ of the range of its values"
+    ) as seen:
+        cvar_dirichlet([1e-3, 1e-3, 0.5, 1.0], counts, 0.9)
+    assert len(seen) == 1
+    assert seen[0].filename == __file__
 
 
 # -- normals -------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ one too hard to evaluate, and samples.
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,9 +23,11 @@ from ._numerics.compile import default_threads, kernel, over_rows
 from ._numerics.dirichlet_tail import SCRATCH, tail_of_row
 from ._numerics.normal import clipped_normal_cvar, normal_tail
 from ._support.checks import FloatArray, finite_array, first_index
-from .errors import DataError, ParameterError, PosteriorError
+from .errors import ConvergenceWarning, DataError, ParameterError, PosteriorError
 
 __all__ = ["DirichletTail", "cvar_clipped_normal", "cvar_dirichlet", "cvar_normal", "dirichlet_tail"]
+
+SHARP = 1e-10  # a bound on the error of CVaR above this, in units of the range of the values, is warned of
 
 
 def cvar_normal(mean: Any, sd: Any, alpha: Any) -> FloatArray:
@@ -77,12 +80,14 @@ def cvar_dirichlet(values: Any, counts: Any, alpha: Any, *, threads: int | None 
     """Return CVaR_alpha of w.values for w ~ Dirichlet(counts), good to ten digits of the range of the values.
 
     ``values`` and ``counts`` are [..., K] and broadcast against each other, ``alpha`` against their leading axes.
-    An outcome with count zero cannot happen. Rows are shared out over ``threads``.
+    An outcome with count zero cannot happen. Rows are shared out over ``threads``. Ten digits hold for counts from 1e-4
+    to 1e9 and levels to 0.9999; a row that is known less well, which happens beyond, is named by a
+    :class:`~prudent.errors.ConvergenceWarning`.
 
     >>> round(float(cvar_dirichlet([0.0, 1.0], [1.0, 1.0], 0.9)), 10)  # uniform on [0, 1]
     0.05
     """
-    return dirichlet_tail(values, counts, alpha, threads=threads).cvar
+    return _dirichlet_tail(values, counts, alpha, None, threads).cvar
 
 
 def dirichlet_tail(
@@ -91,12 +96,18 @@ def dirichlet_tail(
     """Return CVaR_alpha of w.values for w ~ Dirichlet(counts) together with the tail means of w.
 
     Shapes as for :func:`cvar_dirichlet`. ``start`` is the field of that name of an earlier result: a warm start
-    for the same rows with somewhat different values.
+    for the same rows with somewhat different values. ``error`` never exceeds the distance from the mean to the lowest
+    value, between which CVaR lies.
 
     >>> tail = dirichlet_tail([0.0, 1.0, 5.0], [2.0, 1.0, 3.0], 0.8)
     >>> bool(abs(tail.tail_means @ [0.0, 1.0, 5.0] - tail.cvar) < 1e-10)
     True
     """
+    return _dirichlet_tail(values, counts, alpha, start, threads)
+
+
+def _dirichlet_tail(values: Any, counts: Any, alpha: Any, start: Any, threads: int | None) -> DirichletTail:
+    """Do the work of the two functions above, whose callers are two frames up."""
     v = finite_array(values, "values")
     psi = finite_array(counts, "counts", error=PosteriorError)
     level = _risk_levels(alpha)
@@ -127,6 +138,7 @@ def dirichlet_tail(
         threads or default_threads(),
         smallest=64,
     )
+    _warn_of_coarse_rows(error.reshape(lead), v, psi)
     return DirichletTail(
         cvar.reshape(lead)[()],
         means.reshape(*lead, n_outcomes),
@@ -134,6 +146,22 @@ def dirichlet_tail(
         first.reshape(lead)[()],
         error.reshape(lead)[()],
     )
+
+
+def _warn_of_coarse_rows(error: FloatArray, values: FloatArray, counts: FloatArray) -> None:
+    """Warn if a bound exceeds SHARP times the range of the values that can happen and their own rounding."""
+    v, possible = np.broadcast_arrays(values, counts > 0.0)
+    high, low = (f(v, axis=-1, where=possible, initial=i) for f, i in ((np.max, -np.inf), (np.min, np.inf)))
+    spread = high - low
+    coarse = error > SHARP * spread + 4.0 * np.spacing(np.maximum(abs(low), abs(high)))
+    if coarse.any():
+        worst = (error / np.where(coarse, spread, 1.0))[coarse][0]
+        warnings.warn(
+            f"CVaR of row{first_index(coarse)} is known to {worst:.1e} of the range of its values only; "
+            f"{int(coarse.sum())} of {coarse.size} rows are coarser than {SHARP:g}",
+            ConvergenceWarning,
+            stacklevel=4,
+        )
 
 
 @kernel

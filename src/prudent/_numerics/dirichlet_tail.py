@@ -311,34 +311,41 @@ def _integrals(x, p, sharp, relative, row, means):
     scale = 1.0 / math.sqrt(second)
     bend, cap = _bend(c, scale, -0.5 * third * scale**3, row)
     path = Path(c, WIDTH * scale, bend, cap)
-    step = STEP
     tabled = cap == OPEN
-    sums = _sum_nodes(0.5 * step, step, 1 if tabled else -1, path, row, means)
-    while sums.grows:
+    unit = math.exp(height) / math.pi
+    noise = 4.0 * EPS * (4.0 + size)  # of rounding, relative to G
+    while True:
+        step = STEP
+        sums = _sum_nodes(0.5 * step, step, 1 if tabled else -1, path, row, means)
+        G, dQ, P, F, f = sums.G, sums.dQ, sums.P, sums.F, sums.f
+        failed = sums.grows
+        before, F_before, defect, doubt = np.inf, np.inf, np.inf, np.inf
+        while not failed:
+            here = unit * step
+            defect = 8.0 * abs(dQ - G) * here / row.total
+            # F twice over: by M/z, or, where that fades too slowly because of a spike, by the last two steps. The pole
+            # at zero spoils M/z and M S/z alike; what it does to them it does to G as well, in units of 1/c.
+            doubt = 8.0 * abs(F * here / total - (F_before if row.spiky else P * here)) + c * row.total * defect
+            off = abs(p - F * here / total)
+            enough = max(0.3 * sharp * p, relative * G * here / row.total)
+            if step < SMALLEST_STEP or (
+                (defect <= enough or (step < 0.01 and defect > 0.5 * before))
+                and doubt <= max(0.2 * off, 0.1 * NEAR * p * (1.0 - p), _slack(sharp * p, f * here / total, row.spiky))
+            ):
+                failed = defect > max(enough, 100.0 * noise * G * here / row.total)
+                break
+            before, F_before = defect, F * here / total
+            for shift in (0, 2):
+                place = shift if tabled and step == STEP else -1
+                sums = _sum_nodes((shift + 0.5) * step / 3.0, step, place, path, row, means)
+                G, dQ, P, F, f = G + sums.G, dQ + sums.dQ, P + sums.P, F + sums.F, f + sums.f
+            step /= 3.0
+        if not failed or path.b == 0.0:
+            break
+        # bent too far: the integrand grows or fades too late, and the identity tells
         path = Path(c, path.h, 0.5 * path.b if abs(path.b) > 0.1 else 0.0, cap)
         for k in range(row.n):
             row.Q[k] = row.D[k] = 0.0
-        sums = _sum_nodes(0.5 * step, step, 1 if tabled else -1, path, row, means)
-    G, dQ, P, F, f = sums.G, sums.dQ, sums.P, sums.F, sums.f
-    unit = math.exp(height) / math.pi
-    before, F_before = np.inf, np.inf
-    while True:
-        here = unit * step
-        defect = 8.0 * abs(dQ - G) * here / row.total
-        # F twice over: by M/z, or, where that fades too slowly because of a spike, by the last two steps
-        doubt = 8.0 * abs(F * here / total - (F_before if row.spiky else P * here))
-        off = abs(p - F * here / total)
-        if step < SMALLEST_STEP or (
-            (defect <= max(0.3 * sharp * p, relative * G * here / row.total) or (step < 0.01 and defect > 0.5 * before))
-            and doubt <= max(0.2 * off, 0.1 * NEAR * p * (1.0 - p), _slack(sharp * p, f * here / total, row.spiky))
-        ):
-            break
-        before, F_before = defect, F * here / total
-        for shift in (0, 2):
-            place = shift if tabled and step == STEP else -1
-            sums = _sum_nodes((shift + 0.5) * step / 3.0, step, place, path, row, means)
-            G, dQ, P, F, f = G + sums.G, dQ + sums.dQ, P + sums.P, F + sums.F, f + sums.f
-        step /= 3.0
     unit *= step
     F *= unit / total
     if means:
@@ -348,7 +355,7 @@ def _integrals(x, p, sharp, relative, row, means):
         if on >= 0:
             row.Q[on] = row.psi[on] / row.total * F
     G *= unit / row.total
-    return G, F, doubt, f * unit / total, defect + 4.0 * EPS * (4.0 + size) * G
+    return G, F, doubt, f * unit / total, defect + noise * G
 
 
 @kernel
