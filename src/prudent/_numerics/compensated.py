@@ -6,9 +6,11 @@ built from them err by about EPS^2 of the sizes that they add up (Ogita, Rump an
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-from .._support.checks import BoolArray, FloatArray, IntArray
+from .._support.checks import BoolArray, FloatArray
 from .compile import kernel
 
 __all__ = ["EPS", "sums_and_leaks", "two_product", "two_sum", "two_sums"]
@@ -47,7 +49,7 @@ def two_sums(a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 @kernel
-def sums_and_leaks(indptr: IntArray, data: FloatArray, counted: BoolArray, sums: FloatArray) -> tuple[float, float]:
+def sums_and_leaks(indptr: Any, data: FloatArray, counted: BoolArray, sums: FloatArray) -> tuple[float, float]:
     """Write the rounded sum of each row of a sparse matrix with entries >= 0 into ``sums``.
 
     Returns bounds on the leaks, 1 - sum, of the ``counted`` rows, which hold for the numbers as given.

@@ -155,6 +155,7 @@ class Operator(ABC):
     n_actions: int
     discount: float
     leaks: tuple[float, float] = (0.0, 0.0)  # bounds on 1 - row sum over the admissible pairs
+    linear = False  # for a fixed policy
     refines = False  # whether ``residual`` is there
 
     @abstractmethod
@@ -162,9 +163,9 @@ class Operator(ABC):
         """Write Q(s, a) into ``q`` [S*A] for ``pairs`` and return a bound on the rounding error of these numbers."""
 
     def residual(self, value: FloatArray, rest: FloatArray, pairs: IntArray, out: FloatArray) -> float:
-        """Write Q(s, a) - V(s) at V = ``value`` + ``rest`` into ``out``, and return a bound on its error.
+        """Write Q(s, a) - V(s) at V = ``value`` + ``rest`` into ``out``, computed in twice the precision.
 
-        It is computed in twice the precision: what rounding costs is in proportion to the residual, not to V.
+        Returns a bound on the error but for the last rounding, which is in proportion to the residual and not to V.
         """
         raise NotImplementedError
 
@@ -176,6 +177,7 @@ class Operator(ABC):
 class ExpectedOperator(Operator):
     """Risk-neutral: a known model, Bellman's equation of the paper's Section 2."""
 
+    linear = True
     refines = True
 
     def __init__(
@@ -214,8 +216,8 @@ class ExpectedOperator(Operator):
 
     def residual(self, value: FloatArray, rest: FloatArray, pairs: IntArray, out: FloatArray) -> float:
         """See :meth:`Operator.residual`."""
-        size, biggest = _residuals(self._rows, self.discount, value, rest, self.n_actions, pairs, out)
-        return EPS * biggest + _bound(((self._longest + 8) * EPS) ** 2, size)
+        size = _residuals(self._rows, self.discount, value, rest, self.n_actions, pairs, out)
+        return _bound(((self._longest + 8) * EPS) ** 2, size)
 
     def linearise(self, value: FloatArray, pairs: IntArray) -> Chain:
         """See :meth:`Operator.linearise`; the operator of a policy is linear, so ``value`` does not matter."""
@@ -259,9 +261,9 @@ def _expected(rows, discount, value, pairs, q):
 
 @kernel
 def _residuals(rows, discount, value, rest, n_actions, pairs, out):
-    """Write r + gamma P V - V for V = value + rest; return the size of what cancels, and the largest result."""
+    """Write r + gamma P V - V for V = value + rest; return the size of what cancels."""
     indptr, indices, data, reward = rows
-    top, size, biggest = 0.0, 0.0, 0.0
+    top, size = 0.0, 0.0
     for s in range(value.size):
         top = max(top, abs(value[s]))
     for p in pairs:
@@ -277,8 +279,8 @@ def _residuals(rows, discount, value, rest, n_actions, pairs, out):
         low += lost - rest[p // n_actions]
         total, lost = two_sum(total, later)
         out[p] = total + (low + lost)
-        size, biggest = max(size, abs(reward[p])), max(biggest, abs(out[p]))
-    return size + 2.0 * top, biggest
+        size = max(size, abs(reward[p]))
+    return size + 2.0 * top
 
 
 def _bound(relative: float, size: float) -> float:

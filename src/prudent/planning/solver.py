@@ -24,10 +24,11 @@ Value iteration repeats V <- TV, for a number of sweeps (as the paper does) or u
 V also moves to the middle of its bounds where rows sum to one, which changes a constant and not the course.
 
 Newton solves the chain that touches T at V (greedy actions and, under CVaR, the outcome probabilities of the
-tail). For a known model that is policy iteration. A max-min problem has no global guarantee, so Newton may lapse a
-few times in a row, never far above the best point so far; then sweeps from that point, which always contract, take
-over for a while. Actions that the bounds prove suboptimal are dropped along the way. Chains of up to 300 states are
-solved directly, larger ones by BiCGStab, started from V, to a fraction of the current distance.
+tail). For a known model that is policy iteration, which always ends. A max-min problem has no such guarantee, so
+there Newton may lapse a few times in a row, never far above the best point so far; then sweeps from that point,
+which always contract, take over for a while. Actions that the bounds prove suboptimal are dropped along the way.
+Chains of up to 300 states are solved directly, larger ones by BiCGStab, started from V, to a fraction of the current
+distance.
 """
 
 from __future__ import annotations
@@ -344,15 +345,17 @@ class _Iteration:
         self.iterations = 0
         least, greatest = operator.leaks
         self.narrow, self.wide = _reach(operator.discount, greatest, -1.0), _reach(operator.discount, least, 1.0)
-        # whether to add a constant to V is to shift TV - V by a constant: then it does no harm there
+        # where a shift of V by a constant shifts TV - V by a constant, such a constant does no harm
         self.conservative = self.wide <= (1.0 + 1e-6) * self.narrow
+        # policy iteration by elimination needs no safeguard, and may go uphill by any amount before it ends
+        self.always_ends = operator.linear and n_states <= krylov.DENSE
 
     def at(self, value: FloatArray) -> _Point:
         """Back ``value`` up once and bound the fixed point."""
         eta = self.operator.backup(value, self.pairs, self.q.reshape(-1))
         swept, actions, widest_gap = self._best()
         change = swept - value
-        lower, upper, noise, residual = self._bounds(change, eta + EPS * float(abs(change).max()))
+        lower, upper, noise, residual = self._bounds(change, eta)
         top = float(abs(swept).max()) + max(abs(lower), abs(upper))
         noise += 0.51 * EPS * top  # the answer is rounded once more
         point = _Point(value, swept, change, actions, lower, upper, noise, residual)
@@ -382,8 +385,9 @@ class _Iteration:
         return best, actions, greedy(self.q, best, actions)
 
     def _bounds(self, change: FloatArray, error: float) -> tuple[float, float, float, float]:
-        """Return lower, upper, noise and residual for a TV - V that is ``change`` up to ``error``."""
+        """Return lower, upper, noise and residual for a TV - V that is ``change`` but for ``error`` and a rounding."""
         low, high = float(change.min()), float(change.max())
+        error += EPS * max(abs(low), abs(high))
         lower = low * (self.wide if low < 0.0 else self.narrow)
         upper = high * (self.wide if high > 0.0 else self.narrow)
         noise = error * (1.0 + self.wide) + 3.0 * EPS * max(abs(lower), abs(upper))
@@ -423,18 +427,20 @@ class _Iteration:
             if sweeps > 0 or not newton:
                 sweeps -= 1
                 value = self._shifted(point)
-            elif stale < LAPSES and point.width <= UPHILL * best.width:
+            elif self.always_ends or (stale < LAPSES and point.width <= UPHILL * best.width):
                 value = self._newton(point)
             else:
                 value = self._shifted(best)
                 sweeps, penance = penance - 1, min(2 * penance, 64)
                 stale = 0
-            point = self.at(value)
+            before, point = point.actions, self.at(value)
             if point.error < best.error:
                 best, stale = point, 0
             else:
                 stale += 1
             stuck = point.at_floor or (stale >= patience and best.width <= 100.0 * best.noise)
+            if newton and self.always_ends and stale > 0:
+                stuck |= np.array_equal(before, point.actions)  # policy iteration is done, but for rounding
             progress.show(f"backup {self.iterations}, error bound {best.error:.1e}")
         if self.operator.refines and not (reason.converged or reason.capped):
             best, reason = self._refined(best, tol, cap, patience, progress)
