@@ -207,6 +207,16 @@ BROKEN = {
         "discount": 0.9999993347064885,
         "termination": [[0.0010388961734644209, 1.341649770836284e-06], [2.279404442973032e-10, 4.39892261949737e-07]],
     },
+    "ties": {  # every policy is as good as any other: elimination in 64 bits went round in circles
+        "transition": [
+            [[1.0 - 1e-12, 1e-13, 3e-13, 6e-13], [1e-13, 1.0 - 1.6e-12, 9e-13, 6e-13]],
+            [[8e-13, 1.0 - 1.7e-12, 2e-13, 7e-13], [7e-13, 1.0 - 3e-12, 1.3e-12, 1e-12]],
+            [[1.0 - 2.1e-12, 5e-13, 1.2e-12, 4e-13], [2e-13, 1.0 - 2.9e-12, 1.4e-12, 1.3e-12]],
+            [[1.0 - 2.7e-12, 4e-13, 1.2e-12, 1.1e-12], [1e-14, 1.1e-12, 2.9e-13, 1.0 - 1.4e-12]],
+        ],
+        "reward": [[0.1, 0.1]] * 4,
+        "discount": 0.9999998886945523,
+    },
 }
 
 
@@ -228,7 +238,7 @@ def test_models_that_broke_it(name, policy):
 
 
 def test_refinement_leaves_only_the_rounding_of_the_answer():
-    """One state and the four examples, asked for more than there is: the bound is that of a number in 64 bits."""
+    """Asked for more than there is, the bound is that of a number in 64 bits."""
     for model in BROKEN.values():
         solution = pr.solve(pr.MDP(**model), tol=1e-30)
         assert not solution.converged

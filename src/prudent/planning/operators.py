@@ -55,7 +55,7 @@ __all__ = [
 ]
 
 
-UNDERFLOW = 1e-300  # more than products of tiny numbers can lose
+UNDERFLOW = 1e-310  # more than products of tiny numbers can lose
 
 
 # -- one pair ----------------------------------------------------------------------------------------------
@@ -155,7 +155,6 @@ class Operator(ABC):
     n_actions: int
     discount: float
     leaks: tuple[float, float] = (0.0, 0.0)  # bounds on 1 - row sum over the admissible pairs
-    linear = False  # for a fixed policy
     refines = False  # whether ``residual`` is there
 
     @abstractmethod
@@ -177,7 +176,6 @@ class Operator(ABC):
 class ExpectedOperator(Operator):
     """Risk-neutral: a known model, Bellman's equation of the paper's Section 2."""
 
-    linear = True
     refines = True
 
     def __init__(

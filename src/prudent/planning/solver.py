@@ -59,7 +59,7 @@ DIGITS = 1e-10  # of the largest value: the tolerance by default
 ROUGH = 1e-6  # tolerance of a first guess
 LAPSES = 5  # Newton steps in a row that may fail to improve on the best point
 UPHILL = 10.0  # and by how much they may lie above it
-PATIENCE = 50  # sweeps in a row that may fail to improve on it
+PATIENCE = 50  # and how many other steps, which always end, may fail to
 INNER = 0.01  # a Krylov solve stops at this fraction of the outer residual: more would be lost in the next step
 CAP = {"newton": 1_000, "value_iteration": 1_000_000}
 
@@ -346,9 +346,9 @@ class _Iteration:
         least, greatest = operator.leaks
         self.narrow, self.wide = _reach(operator.discount, greatest, -1.0), _reach(operator.discount, least, 1.0)
         # where a shift of V by a constant shifts TV - V by a constant, such a constant does no harm
-        self.conservative = self.wide <= (1.0 + 1e-6) * self.narrow
-        # policy iteration by elimination needs no safeguard, and may go uphill by any amount before it ends
-        self.always_ends = operator.linear and n_states <= krylov.DENSE
+        self.conservative = self.wide <= 1.001 * self.narrow
+        # policy iteration by elimination needs no safeguard, and the bounds may widen before it ends
+        self.always_ends = operator.refines and n_states <= krylov.DENSE
 
     def at(self, value: FloatArray) -> _Point:
         """Back ``value`` up once and bound the fixed point."""
@@ -433,22 +433,22 @@ class _Iteration:
                 value = self._shifted(best)
                 sweeps, penance = penance - 1, min(2 * penance, 64)
                 stale = 0
-            before, point = point.actions, self.at(value)
+            before, point = point, self.at(value)
             if point.error < best.error:
                 best, stale = point, 0
             else:
                 stale += 1
             stuck = point.at_floor or (stale >= patience and best.width <= 100.0 * best.noise)
-            if newton and self.always_ends and stale > 0:
-                stuck |= np.array_equal(before, point.actions)  # policy iteration is done, but for rounding
+            if newton and self.always_ends and stale > 1:  # policies get better and better, but for rounding
+                stuck |= not (value > before.value).any() or bool((value < before.value).any())
             progress.show(f"backup {self.iterations}, error bound {best.error:.1e}")
         if self.operator.refines and not (reason.converged or reason.capped):
-            best, reason = self._refined(best, tol, cap, patience, progress)
+            best, reason = self._refined(best, tol, cap, newton, progress)
         progress.close()
         return _End(best, best.middle, best.error, self.iterations, reason)
 
     def _refined(
-        self, best: _Point, tol: float | None, cap: int, patience: int, progress: Progress
+        self, best: _Point, tol: float | None, cap: int, newton: bool, progress: Progress
     ) -> tuple[_Point, _Reason]:
         """Go on from ``best``, where rounding stopped it, in twice the precision."""
         value, rest = best.moved(best.middle), np.zeros(best.value.size)
@@ -457,10 +457,10 @@ class _Iteration:
             point = self.at_pair(value, rest)
             best, stale = (point, 0) if point.error < best.error else (best, stale + 1)
             progress.show(f"backup {self.iterations}, error bound {best.error:.1e}")
-            if reason := self._reason(best, tol, cap, point.at_floor or stale >= patience):
+            if reason := self._reason(best, tol, cap, point.at_floor or stale >= PATIENCE):
                 return best, reason
             step = point.change + point.middle if self.conservative else point.change
-            if patience == LAPSES:
+            if newton:
                 step = self._chain_values(point, point.change, step)
             value, rest = two_sums(value, rest + step)
 
@@ -493,10 +493,14 @@ class _Iteration:
             matrix = chain.dense()
             matrix *= -discount
             matrix.flat[:: guess.size + 1] += 1.0
-            return np.linalg.solve(matrix, chain.reward).astype(np.float64, copy=False)
-        answer = guess.copy()
-        target = max(INNER * point.residual, 0.1 * point.noise / (1.0 + self.wide))
-        krylov.chain_values(chain, discount, answer, target, self.conservative, krylov.CAP)
+            try:
+                answer = np.linalg.solve(matrix, chain.reward).astype(np.float64, copy=False)
+            except np.linalg.LinAlgError:  # at discounts within rounding of one
+                return guess
+        else:
+            answer = guess.copy()
+            target = max(INNER * point.residual, 0.1 * point.noise / (1.0 + self.wide))
+            krylov.chain_values(chain, discount, answer, target, self.conservative, krylov.CAP)
         return answer if np.isfinite(answer).all() else guess
 
     def _shifted(self, point: _Point) -> FloatArray:
