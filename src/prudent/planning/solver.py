@@ -344,7 +344,7 @@ class _Iteration:
         self.q = np.full(admissible.shape, -np.inf)
         self.iterations = 0
         least, greatest = operator.leaks
-        self.narrow, self.wide = _reach(operator.discount, greatest, -1.0), _reach(operator.discount, least, 1.0)
+        self.wide, self.narrow = _reach(operator.discount, least, 1.0), _reach(operator.discount, greatest, -1.0)
         # where a shift of V by a constant shifts TV - V by a constant, such a constant does no harm
         self.conservative = self.wide <= 1.001 * self.narrow
         # policy iteration by elimination needs no safeguard, and the bounds may widen before it ends
