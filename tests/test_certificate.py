@@ -275,6 +275,22 @@ def test_larger_models_with_a_known_answer(n_states, method):
         assert not solution.policy.any()
 
 
+@pytest.mark.parametrize("n_states", [200, 400])
+@pytest.mark.parametrize("discount", [0.9999, 1.0 - 1e-6, 1.0 - 1e-8])
+def test_rare_ends_do_not_keep_newton_from_its_goal(n_states, discount):
+    """Steps that end with very different chances: bounds widen before policy iteration is done."""
+    rng = np.random.default_rng(n_states)
+    pairs = 3 * n_states
+    ends = 10.0 ** rng.uniform(-8, 0, pairs) * (rng.random(pairs) < 0.5)
+    rows, columns = np.repeat(np.arange(pairs), 5), rng.integers(0, n_states, 5 * pairs)
+    weights = rng.dirichlet(np.ones(5), pairs) * (1.0 - ends)[:, None]
+    matrix = sparse.csr_array((weights.ravel(), (rows, columns)), shape=(pairs, n_states))
+    reward = rng.normal(size=(n_states, 3))
+    solution = pr.solve(pr.MDP(matrix, reward, discount, termination=ends.reshape(n_states, 3)))
+    assert solution.converged, solution.message
+    assert solution.iterations <= 60
+
+
 def test_rows_that_leave_no_finite_value_are_refused():
     mdp = pr.MDP([[[1.0 + 8e-10]]], [[1.0]], 1.0 - 5e-10)
     message = r"rows sum to as much as 1 \+ 8e-10, and at discount 0.9999999995 more than 1 \+ 5e-10 leaves no finite"

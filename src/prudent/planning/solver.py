@@ -347,7 +347,8 @@ class _Iteration:
         self.wide, self.narrow = _reach(operator.discount, least, 1.0), _reach(operator.discount, greatest, -1.0)
         # where a shift of V by a constant shifts TV - V by a constant, such a constant does no harm
         self.conservative = self.wide <= 1.001 * self.narrow
-        # policy iteration by elimination needs no safeguard, and the bounds may widen before it ends
+        # policy iteration ends, but the bounds may widen before: it needs hardly a safeguard, and by elimination none
+        self.lapses, self.uphill = (PATIENCE, np.inf) if operator.refines else (LAPSES, UPHILL)
         self.always_ends = operator.refines and n_states <= krylov.DENSE
 
     def at(self, value: FloatArray) -> _Point:
@@ -427,7 +428,7 @@ class _Iteration:
             if sweeps > 0 or not newton:
                 sweeps -= 1
                 value = self._shifted(point)
-            elif self.always_ends or (stale < LAPSES and point.width <= UPHILL * best.width):
+            elif self.always_ends or (stale < self.lapses and point.width <= self.uphill * best.width):
                 value = self._newton(point)
             else:
                 value = self._shifted(best)
