@@ -193,7 +193,7 @@ class ExpectedOperator(Operator):
         self._rows = Chain(transition.indptr, transition.indices, transition.data, reward.reshape(-1))
         self._longest = int(np.diff(transition.indptr).max(initial=0))
         self._roundings = 0.5 * self._longest + 2.0  # EPS/2 for each product, sum, and the two steps after them
-        self._largest_reward = 0.0  # what was averaged may be larger than the average
+        self._averaged = 0.0  # the size of the sums that were rounded into ``reward``
 
     @classmethod
     def of_outcomes(cls, model: UncertainMDP, theta: FloatArray) -> ExpectedOperator:
@@ -203,14 +203,14 @@ class ExpectedOperator(Operator):
         """
         operator = cls(*expected_model(model.source, model.next_state, model.reward, theta), model.discount)
         operator.refines = False  # the quotients were rounded, and so were the mean rewards
-        operator._roundings += model.n_outcomes + 2.0
-        operator._largest_reward = float(abs(model.reward).max())
+        operator._roundings += 0.5 * model.n_outcomes + 1.0  # of a quotient
+        operator._averaged = 2.0 * float(abs(model.reward).max())  # in its mean, and in the quotients
         return operator
 
     def backup(self, value: FloatArray, pairs: IntArray, q: FloatArray) -> float:
         """See :meth:`Operator.backup`."""
         reward, later = _expected(self._rows, self.discount, value, pairs, q)
-        return _bound(self._roundings * EPS, max(reward, self._largest_reward) + later)
+        return _bound(self._roundings * EPS, reward + self._averaged + later)
 
     def residual(self, value: FloatArray, rest: FloatArray, pairs: IntArray, out: FloatArray) -> float:
         """See :meth:`Operator.residual`."""
