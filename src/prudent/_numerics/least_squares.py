@@ -16,13 +16,13 @@ import math
 import numpy as np
 
 from .._support.checks import FloatArray
+from .compensated import two_product, two_sum
 from .compile import kernel
 
 __all__ = ["add_observation", "add_observations", "solve_posterior"]
 
 
 _LARGEST_PIVOT_RATIO = 1e4  # beyond it plain double precision would cost more than four of sixteen digits
-_SPLIT = 134217729.0  # 2**27 + 1
 
 
 @kernel
@@ -38,7 +38,7 @@ def add_observation(gram: FloatArray, context: FloatArray, reward: float) -> Non
 
 @kernel
 def _add_term(gram: FloatArray, i: int, j: int, term: float) -> None:
-    total, lost = _two_sum(gram[0, i, j], term)
+    total, lost = two_sum(gram[0, i, j], term)
     gram[0, i, j] = total
     gram[1, i, j] += lost
 
@@ -122,36 +122,17 @@ def _apply_inverse(root: FloatArray, vector: FloatArray) -> None:
 
 
 @kernel
-def _two_sum(a: float, b: float) -> tuple[float, float]:
-    total = a + b
-    back = total - a
-    return total, (a - (total - back)) + (b - back)
-
-
-@kernel
-def _two_product(a: float, b: float) -> tuple[float, float]:
-    product = a * b
-    scaled = _SPLIT * a
-    a_high = scaled - (scaled - a)
-    a_low = a - a_high
-    scaled = _SPLIT * b
-    b_high = scaled - (scaled - b)
-    b_low = b - b_high
-    return product, ((a_high * b_high - product) + a_high * b_low + a_low * b_high) + a_low * b_low
-
-
-@kernel
 def _minus_product(high: float, low: float, a: float, a_low: float, b: float, b_low: float) -> tuple[float, float]:
     """Return (high, low) - (a, a_low) * (b, b_low)."""
-    product, error = _two_product(a, b)
-    total, lost = _two_sum(high, -product)
-    return _two_sum(total, low + (lost - (error + (a * b_low + a_low * b))))
+    product, error = two_product(a, b)
+    total, lost = two_sum(high, -product)
+    return two_sum(total, low + (lost - (error + (a * b_low + a_low * b))))
 
 
 @kernel
 def _precision_entry(gram: FloatArray, prior: FloatArray, i: int, j: int) -> tuple[float, float]:
-    total, lost = _two_sum(gram[0, i, j], prior[i, j])
-    return _two_sum(total, lost + gram[1, i, j])
+    total, lost = two_sum(gram[0, i, j], prior[i, j])
+    return two_sum(total, lost + gram[1, i, j])
 
 
 @kernel
@@ -174,7 +155,7 @@ def _factor_carefully(gram: FloatArray, prior: FloatArray, factor: FloatArray) -
             else:
                 ratio = value / factor[j, j]
                 left, left_rest = _minus_product(value, rest, ratio, 0.0, factor[j, j], low[j, j])
-                factor[i, j], low[i, j] = _two_sum(ratio, (left + left_rest) / factor[j, j])
+                factor[i, j], low[i, j] = two_sum(ratio, (left + left_rest) / factor[j, j])
 
 
 @kernel
@@ -184,7 +165,7 @@ def _refine(gram: FloatArray, prior: FloatArray, root: FloatArray, mean: FloatAr
     gap = np.empty(dim)
     for _ in range(2):
         for i in range(dim):
-            value, rest = _two_sum(gram[0, i, dim], gram[1, i, dim])
+            value, rest = two_sum(gram[0, i, dim], gram[1, i, dim])
             for j in range(dim):
                 entry, entry_rest = _precision_entry(gram, prior, i, j)
                 value, rest = _minus_product(value, rest, entry, entry_rest, mean[j], 0.0)

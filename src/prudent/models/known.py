@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from scipy import sparse
 
+from .._numerics.compensated import sums_and_leaks
 from .._support.checks import SUM_TOLERANCE, FloatArray, number_array, require_shape
 from .._support.labels import Names
 from ..errors import ModelError
@@ -27,7 +28,8 @@ class MDP(TabularModel):
     transition : P(s' | s, a) as an array [S, A, S]; or [A, S, S] with ``actions_first=True``; or a SciPy
         sparse matrix (S*A) x S whose row s*A + a belongs to the pair (s, a); or a list of A sparse S x S
         matrices (stored duplicates add up). Each row, with ``termination``, must sum to 1 within 1e-9.
-        Rows are used as given and never renormalised: a sum that is off by 1e-10 stays off by 1e-10.
+        Rows are used as given and never renormalised: a sum that is off by 1e-10 stays off by 1e-10, and where
+        that makes values infinite (sums above 1/discount) the solvers refuse the model.
     reward : mean reward [S, A]; or [S], the same for every action; or one for each transition, [S, A, S]
         ([A, S, S] with ``actions_first``), which is averaged over the next state.
     discount : in [0, 1).
@@ -37,6 +39,8 @@ class MDP(TabularModel):
 
     Attributes
     ----------
+    Certificates are about these numbers exactly; averaged rewards and added duplicates were rounded once.
+
     transition : ``scipy.sparse.csr_array`` (S*A) x S, row s*A + a; sorted, no duplicates, no stored zeros.
         Rows of inadmissible pairs are empty.
     reward : float64 [S, A], zero for inadmissible pairs.
@@ -58,6 +62,7 @@ class MDP(TabularModel):
     transition: sparse.csr_array  # (S*A) x S
     reward: FloatArray  # [S, A]
     termination: FloatArray | None  # [S, A]
+    leaks: tuple[float, float]  # bounds on 1 - (sum of a row of ``transition``) over the admissible pairs
 
     def __init__(
         self,
@@ -113,9 +118,9 @@ class MDP(TabularModel):
             pair, value = self.pair_name(self._pairs()[i]), probabilities[i]
             target = self.state_labels.show(int(self.transition.indices[i]))
             raise ModelError(f"the transition probability of {pair} to {target} is {value}, expected one in [0, 1]")
-        total = (self.transition @ np.ones(self.n_states)).reshape(self.admissible.shape)
-        sums = total[self.admissible]
-        self.row_sums = (float(sums.min()), float(sums.max()))
+        total = np.empty(self.admissible.shape)
+        counted = np.ascontiguousarray(self.admissible).reshape(-1)
+        self.leaks = sums_and_leaks(self.transition.indptr, probabilities, counted, total.reshape(-1))
         what = "transition probabilities"
         if self.termination is not None:
             total += self.termination

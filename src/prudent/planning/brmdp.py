@@ -6,6 +6,7 @@ from typing import Any, Unpack
 
 import numpy as np
 
+from .._numerics.compensated import EPS
 from .._numerics.compile import default_threads
 from .._support.checks import FloatArray, finite_array, first_index, generator, risk_level, whole_number
 from ..errors import ModelError, ParameterError, PosteriorError
@@ -126,7 +127,8 @@ class BayesianRiskMDP:
         chosen = SolverOptions.chosen(options, tol, keywords)
         return self._fixed_point(policy, self._operator(draws, rng, threads), chosen, start)
 
-    def _check_draws(self, theta: FloatArray) -> None:
+    def _check_draws(self, theta: FloatArray) -> tuple[float, float]:
+        """Refuse what are no probabilities; return bounds on what rows lack to sum to one."""
         sums = theta.sum(axis=2)
         off = abs(sums - 1.0) > 1e-9
         if off.any():
@@ -136,6 +138,8 @@ class BayesianRiskMDP:
             raise PosteriorError(
                 f"draws{first_index(stray)} is {theta[stray][0]}: negative, or no outcome of that source in the model"
             )
+        rounding = theta.shape[2] * EPS
+        return 1.0 - float(sums.max()) - rounding, 1.0 - float(sums.min()) + rounding
 
     def _fixed_point(self, policy: Any, operator: Operator, options: SolverOptions, start: Any) -> Solution:
         guess = None
@@ -164,12 +168,14 @@ class BayesianRiskMDP:
         random = generator(rng)
         if np.ndim(draws) == 0:
             theta = self.posterior.sample(whole_number(draws, "draws"), random)
+            rounding = (theta.shape[2] + 4.0) * EPS  # of the division by the total
+            leaks = (-rounding, rounding)
         else:
             theta = finite_array(draws, "draws", ndim=3, error=PosteriorError)
             if theta.shape[0] == 0 or theta.shape[1:] != model.outcome_mask.shape:
                 raise PosteriorError(
                     f"draws has shape {theta.shape}, expected [N, B, K] = (N, {model.n_sources}, {model.n_outcomes})"
                 )
-            self._check_draws(theta)
+            leaks = self._check_draws(theta)
         rewards = None if self.reward_posterior is None else self.reward_posterior.sample(theta.shape[0], random)
-        return SampledOperator(model, theta, self.risk, rewards, workers)
+        return SampledOperator(model, theta, self.risk, rewards, workers, leaks)

@@ -24,12 +24,13 @@ import numpy as np
 import numpy.typing as npt
 
 from .._numerics import krylov
+from .._numerics.compensated import EPS
 from .._numerics.compile import kernel
 from .._numerics.dirichlet_draws import draw_row
 from .._numerics.krylov import Chain, chain_values
 from .._support.checks import FloatArray, IntArray
 from ..models.uncertain import UncertainMDP
-from .operators import EPS, Draws, Outcomes, back_up_pair, greedy, tail_of_pair
+from .operators import Draws, Outcomes, back_up_pair, greedy, tail_of_pair
 
 __all__ = ["Known", "Plan", "Work", "keep_corners", "known_part", "refresh", "solve_chain", "work_space"]
 

@@ -7,13 +7,16 @@ For a value function V the three operators give every admissible pair (s, a) a n
     exact            CVaR_alpha of the same Z under theta[b] ~ Dirichlet(psi[b]),      b = source(s, a)
 
 The second is the approximate Bayesian-risk operator T-hat of the paper (with any spectral rho in place of CVaR),
-the third is T^psi itself. All are monotone, and shift with V: adding c to V adds gamma c to Q, times the row sum where
-rows do not sum to one. Hence maximising over actions, or following a policy, gives a gamma-contraction with MacQueen's
-bounds (see :mod:`prudent.planning.solver`).
+the third is T^psi itself. All are monotone, and shift with V: adding c to V adds gamma (1 - leak) c to Q, where the
+leak is what the row lacks to sum to one. Hence maximising over actions, or following a policy, gives a contraction
+with MacQueen's bounds (see :mod:`prudent.planning.solver`).
 
 Each is also concave and piecewise smooth in V with a known gradient: probabilities of outcomes, which for CVaR
 are those of the tail. ``linearise`` returns them as an ordinary Markov chain with rewards that touches the
 operator at V; solving that chain is the Newton step.
+
+The error that a backup returns bounds the distance between the computed Q and that of the equations above, for the
+numbers as given: products, sums, and what was rounded before them (posterior means, weights of draws).
 
 Pairs are numbered s * A + a. Operators answer for the pairs they are asked about: all of them for control, one per
 state for a fixed policy.
@@ -22,12 +25,14 @@ state for a fixed policy.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
+from .._numerics.compensated import EPS, two_product, two_sum
 from .._numerics.compile import inlined, kernel, over_rows
 from .._numerics.dirichlet_tail import SCRATCH, tail_of_row
 from .._numerics.krylov import Chain
@@ -51,7 +56,7 @@ __all__ = [
 ]
 
 
-EPS = float(np.finfo(np.float64).eps)
+UNDERFLOW = 1e-310  # more than products of tiny numbers can lose
 
 
 # -- one pair ----------------------------------------------------------------------------------------------
@@ -85,7 +90,7 @@ class Draws(NamedTuple):
 
 @inlined
 def _draws_of_pair(p, outcomes, draws, n, value, z):
-    """Write the numbers Z_1, ..., Z_n of pair p at ``value`` into z; return the largest outcome value in size."""
+    """Write the numbers Z_1, ..., Z_n of pair p at ``value`` into z; return the size of the largest sum in them."""
     biggest = 0.0
     if draws.rewards.size:
         for i in range(n):
@@ -98,8 +103,9 @@ def _draws_of_pair(p, outcomes, draws, n, value, z):
     rows = draws.theta[outcomes.source[p]]
     for k in range(outcomes.next_state.shape[1]):
         if outcomes.next_state[p, k] >= 0:
-            y = outcomes.reward[p, k] + outcomes.discount * value[outcomes.next_state[p, k]]
-            biggest = max(biggest, abs(y) + extra)
+            later = outcomes.discount * value[outcomes.next_state[p, k]]
+            y = outcomes.reward[p, k] + later
+            biggest = max(biggest, abs(outcomes.reward[p, k]) + abs(later) + extra)
             row = rows[k]
             for i in range(n):
                 z[i] += row[i] * y
@@ -108,7 +114,7 @@ def _draws_of_pair(p, outcomes, draws, n, value, z):
 
 @inlined
 def back_up_pair(p, outcomes, draws, n, value, z, order):
-    """Return Q of pair p at ``value``, and the largest outcome value in size.
+    """Return Q of pair p at ``value``, and the size of the largest sum in it.
 
     Of the draws the first ``n`` count; a single one stands for all. z and order are scratch for as many.
     """
@@ -149,11 +155,21 @@ class Operator(ABC):
     n_states: int
     n_actions: int
     discount: float
-    row_sums: tuple[float, float] = (1.0, 1.0)  # least and greatest over the admissible pairs
+    leaks: tuple[float, float] = (0.0, 0.0)  # bounds on 1 - row sum over the admissible pairs
+    refines = False  # whether ``residual`` is there
+    accuracy = 0.0  # the error that a backup may leave, if that makes it cheaper; zero asks for the least
+    tell: Callable[[float], None] | None = None  # hears from long backups how much of them is done
 
     @abstractmethod
     def backup(self, value: FloatArray, pairs: IntArray, q: FloatArray) -> float:
         """Write Q(s, a) into ``q`` [S*A] for ``pairs`` and return a bound on the rounding error of these numbers."""
+
+    def residual(self, value: FloatArray, rest: FloatArray, pairs: IntArray, out: FloatArray) -> float:
+        """Write Q(s, a) - V(s) at V = ``value`` + ``rest`` into ``out``, computed in twice the precision.
+
+        Returns a bound on the error but for the last rounding, which is in proportion to the residual and not to V.
+        """
+        raise NotImplementedError
 
     @abstractmethod
     def linearise(self, value: FloatArray, pairs: IntArray) -> Chain:
@@ -163,23 +179,46 @@ class Operator(ABC):
 class ExpectedOperator(Operator):
     """Risk-neutral: a known model, Bellman's equation of the paper's Section 2."""
 
-    def __init__(self, transition: sparse.csr_array, reward: FloatArray, discount: float) -> None:
-        """``transition`` (S*A) x S in CSR with 32-bit or 64-bit indices, ``reward`` [S, A]."""
+    refines = True
+
+    def __init__(
+        self,
+        transition: sparse.csr_array,
+        reward: FloatArray,
+        discount: float,
+        leaks: tuple[float, float] = (0.0, 0.0),
+    ) -> None:
+        """``transition`` (S*A) x S in CSR with 32-bit or 64-bit indices, ``reward`` [S, A], ``leaks`` of the rows."""
+        self.leaks = leaks
         self.n_states, self.n_actions = reward.shape
         self.discount = discount
         # a "chain" with a row for each pair
         self._rows = Chain(transition.indptr, transition.indices, transition.data, reward.reshape(-1))
         self._longest = int(np.diff(transition.indptr).max(initial=0))
+        self._roundings = 0.5 * self._longest + 2.0  # EPS/2 for each product, sum, and the two steps after them
+        self._averaged = 0.0  # the size of the sums that were rounded into ``reward``
 
     @classmethod
     def of_outcomes(cls, model: UncertainMDP, theta: FloatArray) -> ExpectedOperator:
-        """Return the operator of an uncertain model whose outcome probabilities are ``theta`` [B, K]."""
-        return cls(*expected_model(model.source, model.next_state, model.reward, theta), model.discount)
+        """Return the operator of an uncertain model with outcome probabilities ``theta`` [B, K].
+
+        These stand for quotients of counts, whose rows sum to one before rounding.
+        """
+        operator = cls(*expected_model(model.source, model.next_state, model.reward, theta), model.discount)
+        operator.refines = False  # the quotients were rounded, and so were the mean rewards
+        operator._roundings += 0.5 * model.n_outcomes + 1.0  # of a quotient
+        operator._averaged = 2.0 * float(abs(model.reward).max())  # in its mean, and in the quotients
+        return operator
 
     def backup(self, value: FloatArray, pairs: IntArray, q: FloatArray) -> float:
         """See :meth:`Operator.backup`."""
-        biggest = _expected(self._rows, self.discount, value, pairs, q)
-        return (self._longest + 3) * EPS * biggest
+        reward, later = _expected(self._rows, self.discount, value, pairs, q)
+        return _bound(self._roundings * EPS, reward + self._averaged + later)
+
+    def residual(self, value: FloatArray, rest: FloatArray, pairs: IntArray, out: FloatArray) -> float:
+        """See :meth:`Operator.residual`."""
+        size = _residuals(self._rows, self.discount, value, rest, self.n_actions, pairs, out)
+        return _bound(((self._longest + 8) * EPS) ** 2, size)
 
     def linearise(self, value: FloatArray, pairs: IntArray) -> Chain:
         """See :meth:`Operator.linearise`; the operator of a policy is linear, so ``value`` does not matter."""
@@ -218,7 +257,36 @@ def _expected(rows, discount, value, pairs, q):
             total += data[j] * value[np.uint64(indices[j])]
         q[p] = reward[p] + discount * total
         biggest = max(biggest, abs(reward[p]))
-    return biggest + discount * top
+    return biggest, discount * top
+
+
+@kernel
+def _residuals(rows, discount, value, rest, n_actions, pairs, out):
+    """Write r + gamma P V - V for V = value + rest; return the size of what cancels."""
+    indptr, indices, data, reward = rows
+    top, size = 0.0, 0.0
+    for s in range(value.size):
+        top = max(top, abs(value[s]))
+    for p in pairs:
+        total, low = 0.0, 0.0
+        for j in range(indptr[p], indptr[p + 1]):
+            product, lost = two_product(data[j], value[indices[j]])
+            low += lost + data[j] * rest[indices[j]]
+            total, lost = two_sum(total, product)
+            low += lost
+        later, lost = two_product(discount, total)
+        low = lost + discount * low
+        total, lost = two_sum(reward[p], -value[p // n_actions])
+        low += lost - rest[p // n_actions]
+        total, lost = two_sum(total, later)
+        out[p] = total + (low + lost)
+        size = max(size, abs(reward[p]))
+    return size + 2.0 * top
+
+
+def _bound(relative: float, size: float) -> float:
+    """Return ``relative`` times ``size``, and at least what underflow can hide; zero stays zero."""
+    return relative * size + UNDERFLOW if size > 0.0 else 0.0
 
 
 class _OutcomeOperator(Operator):
@@ -247,9 +315,11 @@ class SampledOperator(_OutcomeOperator):
         risk: RiskMeasure,
         reward_draws: FloatArray | None = None,
         threads: int = 1,
+        leaks: tuple[float, float] = (0.0, 0.0),
     ) -> None:
-        """``theta`` [N, B, K]; ``reward_draws`` [N, S, A] are added to the rewards of the model."""
+        """``theta`` [N, B, K], with ``leaks``; ``reward_draws`` [N, S, A] are added to the rewards of the model."""
         super().__init__(model)
+        self.leaks = leaks
         n_draws = theta.shape[0]
         lowest = np.ascontiguousarray(risk.lowest_weights(n_draws))
         self._draws = Draws(
@@ -270,7 +340,8 @@ class SampledOperator(_OutcomeOperator):
             self._threads,
             smallest=max(1, 200_000 // (self.n_outcomes * self._draws.theta.shape[2])),
         )
-        return (self.n_outcomes + self._draws.weights.size + 4) * EPS * max(biggest)
+        # K products and sums, M of each with the weights, and the M weights themselves were rounded
+        return _bound((0.5 * self.n_outcomes + self._draws.weights.size + 8.0) * EPS, max(biggest))
 
     def linearise(self, value: FloatArray, pairs: IntArray) -> Chain:
         """See :meth:`Operator.linearise`: the mean over the tail draws, in their sorted order at ``value``."""
@@ -322,10 +393,19 @@ class ExactOperator(_OutcomeOperator):
         if not np.array_equal(value, self._means_at):
             self._means_at[:] = value
             self._has_means[:] = False
+        rows = self._outcomes, self._counts, self._tail, self.accuracy, value, self._start, self._means, q
+        done = 0
+
+        def back_up(i: int, j: int) -> float:
+            nonlocal done
+            error = _exact(pairs[i:j], *rows)
+            done += j - i
+            if self.tell is not None:
+                self.tell(done / pairs.size)
+            return error
+
         errors = over_rows(
-            lambda i, j: _exact(
-                pairs[i:j], self._outcomes, self._counts, self._tail, value, self._start, self._means, q
-            ),
+            back_up,
             pairs.size,
             self._threads,
             smallest=16,
@@ -342,7 +422,7 @@ class ExactOperator(_OutcomeOperator):
 
 
 @kernel
-def _exact(pairs, outcomes, counts, tail, value, start, means, q):
+def _exact(pairs, outcomes, counts, tail, accuracy, value, start, means, q):
     source, next_state, reward, discount = outcomes
     n = next_state.shape[1]
     y = np.zeros(n)
@@ -353,9 +433,10 @@ def _exact(pairs, outcomes, counts, tail, value, start, means, q):
         size = 0.0
         for k in range(n):
             if next_state[p, k] >= 0:
-                y[k] = reward[p, k] + discount * value[next_state[p, k]]
-                size = max(size, abs(y[k]))
-        q[p], _, start[p], error = tail_of_row(y, counts[source[p]], tail, start[p], 0.0, work, means[p])
+                later = discount * value[next_state[p, k]]
+                y[k] = reward[p, k] + later
+                size = max(size, abs(reward[p, k]) + abs(later))
+        q[p], _, start[p], error = tail_of_row(y, counts[source[p]], tail, start[p], accuracy, work, means[p])
         worst = max(worst, error + 2.0 * EPS * size)
     return worst
 

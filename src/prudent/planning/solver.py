@@ -1,24 +1,34 @@
 """Solvers with a certificate: value iteration and safeguarded Newton.
 
 Let T be a Bellman operator of :mod:`prudent.planning.operators`, for control or for a fixed policy: monotone, and
-shifted by gamma sigma c when c is added to V, where sigma, the row sum, lies in [sigma_min, sigma_max] (exactly one
-unless the model terminates). With lo, hi the extremes of TV - V and g = gamma sigma, the fixed point obeys MacQueen's
-bounds
+shifted by g c when c is added to V. Here g = gamma (1 - leak), and the leak, what a row lacks to sum to one, lies in
+a known interval (exactly zero under a posterior). With lo, hi the extremes of TV - V the fixed point obeys
+MacQueen's bounds
 
     TV + lower <= V* <= TV + upper,      upper = hi g/(1 - g),   lower = lo g/(1 - g),
 
-with sigma_max where that widens the bounds and sigma_min elsewhere. A solution is the middle of these bounds, and
-``error_bound`` half their distance plus what rounding can add: the operator's own error eta enters as
-eta/(1 - gamma). The bound holds for the fixed point of the numbers as given. It cannot fall below a floor of about
-eta/(1 - gamma), and a solver that meets the floor stops there and says so.
+with the least leak where that widens the bounds and the greatest elsewhere. A solution is the middle of these bounds,
+and ``error_bound`` half their distance plus what rounding can add. It holds for the numbers as given:
 
-Value iteration repeats V <- TV, for a number of sweeps (as the paper does) or until the bound meets a tolerance.
+- g/(1 - g) is as wrong as g divided by 1 - g. Hence 1 - g is (1 - gamma) + gamma leak, where nothing cancels but what
+  the model itself cancels, leaks come from compensated sums, and the quotients are rounded outwards. Rows that sum to
+  more than 1/gamma leave no bound at all, and are refused.
+- The operator's own error eta enters TV and the residual TV - V, in all as eta/(1 - g).
+
+So the bound cannot fall below about eta/(1 - g). A solver that meets this floor goes on in twice the precision where
+the operator can (a known model): V is then a pair of numbers, its residual a compensated sum, and each step a
+correction (I - gamma P)^-1 (TV - V), which is iterative refinement. What is left is the rounding of the answer itself.
+Other operators stop at the floor and say so.
+
+Value iteration repeats V <- TV, for a number of sweeps (as the paper does) or until the bound meets a tolerance; then
+V also moves to the middle of its bounds where rows sum to one, which changes a constant and not the course.
 
 Newton solves the chain that touches T at V (greedy actions and, under CVaR, the outcome probabilities of the
-tail). For a known model that is policy iteration. A max-min problem has no global guarantee, so Newton may lapse a
-few times in a row, never far above the best point so far; then sweeps from that point, which always contract, take
-over for a while. Actions that the bounds prove suboptimal are dropped along the way. Chains of up to 300 states are
-solved directly, larger ones by BiCGStab, started from V, to a fraction of the current distance.
+tail). For a known model that is policy iteration, which always ends. A max-min problem has no such guarantee, so
+there Newton may lapse a few times in a row, never far above the best point so far; then sweeps from that point,
+which always contract, take over for a while. Actions that the bounds prove suboptimal are dropped along the way.
+Chains of up to 300 states are solved directly, larger ones by BiCGStab, started from V, to a fraction of the current
+distance.
 """
 
 from __future__ import annotations
@@ -31,13 +41,14 @@ import numpy as np
 import numpy.typing as npt
 
 from .._numerics import krylov
+from .._numerics.compensated import EPS, two_sums
 from .._numerics.compile import over_rows
 from .._support.checks import FloatArray, IntArray, finite_array, positive, whole_number
 from .._support.progress import Progress
 from ..errors import ConvergenceWarning, ModelError, ParameterError
 from ..models.known import MDP
 from ..models.uncertain import UncertainMDP
-from .operators import EPS, ExpectedOperator, Operator, greedy, keep_close
+from .operators import ExpectedOperator, Operator, greedy, keep_close
 
 if TYPE_CHECKING:
     import xarray
@@ -49,6 +60,8 @@ DIGITS = 1e-10  # of the largest value: the tolerance by default
 ROUGH = 1e-6  # tolerance of a first guess
 LAPSES = 5  # Newton steps in a row that may fail to improve on the best point
 UPHILL = 10.0  # and by how much they may lie above it
+SHARE = 0.02  # of the tolerance that the backups' own error may take
+PATIENCE = 50  # and how many other steps, which always end, may fail to
 INNER = 0.01  # a Krylov solve stops at this fraction of the outer residual: more would be lost in the next step
 CAP = {"newton": 1_000, "value_iteration": 1_000_000}
 
@@ -210,9 +223,7 @@ def _known(mdp: MDP) -> ExpectedOperator:
     if not isinstance(mdp, MDP):
         hint = "; use BayesianRiskMDP(model, posterior, alpha)" if isinstance(mdp, UncertainMDP) else ""
         raise ModelError(f"expected an MDP, got {type(mdp).__name__}{hint}")
-    operator = ExpectedOperator(mdp.transition, mdp.reward, mdp.discount)
-    operator.row_sums = mdp.row_sums
-    return operator
+    return ExpectedOperator(mdp.transition, mdp.reward, mdp.discount, mdp.leaks)
 
 
 class Guess(NamedTuple):
@@ -228,7 +239,7 @@ def rough_guess(operator: Operator, model: MDP | UncertainMDP, policy: Any, cap:
         return Guess(np.zeros(model.n_states), 0)
     iteration = _Iteration(operator, model.admissible, _actions(model, policy))
     end = iteration.to_tolerance(np.zeros(model.n_states), ROUGH, cap - 1, newton=True)
-    return Guess(end.point.swept + end.shift, end.iterations)
+    return Guess(end.point.moved(end.shift), end.iterations)
 
 
 def solve_operator(
@@ -254,18 +265,18 @@ def solve_operator(
         end = iteration.sweep(value, options.sweeps)
     else:
         end = iteration.to_tolerance(value, options.tol, options.cap, newton=options.method == "newton")
-    if not end.converged and end.capped:
-        warnings.warn(end.message, ConvergenceWarning, stacklevel=3)
+    if end.reason.capped:
+        warnings.warn(end.reason.message, ConvergenceWarning, stacklevel=3)
     at = end.point
     return Solution(
-        value=at.swept + end.shift,
+        value=at.moved(end.shift),
         policy=at.actions,
-        q=iteration.q_at(at) + end.shift,
+        q=iteration.q_at(at, end.shift),
         residual=at.residual,
         error_bound=end.error,
         iterations=end.iterations,
-        converged=end.converged,
-        message=end.message,
+        converged=end.reason.converged,
+        message=end.reason.message,
         states=model.states,
         actions=model.actions,
     )
@@ -276,11 +287,13 @@ class _Point(NamedTuple):
 
     value: FloatArray  # [S] V
     swept: FloatArray  # [S] TV
+    change: FloatArray  # [S] TV - V
     actions: IntArray  # [S] greedy at V
     lower: float  # TV + lower <= V* <= TV + upper, were it not for rounding
     upper: float
     noise: float  # what rounding can add to the distance from V*
     residual: float
+    rest: FloatArray | None = None  # [S] in twice the precision V is value + rest
 
     @property
     def width(self) -> float:
@@ -294,17 +307,32 @@ class _Point(NamedTuple):
     def error(self) -> float:
         return 0.5 * self.width + self.noise
 
+    @property
+    def at_floor(self) -> bool:
+        """Whether rounding is all that is left to shrink."""
+        return 0.5 * self.width <= self.noise
+
+    def moved(self, shift: float) -> FloatArray:
+        """Return TV + ``shift``, rounded once."""
+        return self.swept + shift if self.rest is None else self.value + (self.change + (self.rest + shift))
+
+
+class _Reason(NamedTuple):
+    """Why an iteration stopped."""
+
+    converged: bool
+    capped: bool
+    message: str
+
 
 class _End(NamedTuple):
     """Where an iteration stopped, and why."""
 
     point: _Point
-    shift: float
+    shift: float  # the answer is TV + shift
     error: float
     iterations: int
-    converged: bool
-    capped: bool
-    message: str
+    reason: _Reason
 
 
 class _Iteration:
@@ -320,41 +348,65 @@ class _Iteration:
         self.pairs = self.every_pair.copy()  # those still in the running
         self.q = np.full(admissible.shape, -np.inf)
         self.iterations = 0
-        least, greatest = (operator.discount * s for s in operator.row_sums)
-        self.narrow, self.wide = least / (1.0 - least), greatest / (1.0 - greatest)
-        self.contraction = greatest
-        self.conservative = operator.row_sums[0] > 1.0 - 1e-8
+        least, greatest = operator.leaks
+        self.wide, self.narrow = _reach(operator.discount, least, 1.0), _reach(operator.discount, greatest, -1.0)
+        # where a shift of V by a constant shifts TV - V by a constant, such a constant does no harm
+        self.conservative = self.wide <= 1.001 * self.narrow
+        # policy iteration ends, but the bounds may widen before: it needs hardly a safeguard, and by elimination none
+        self.lapses, self.uphill = (PATIENCE, np.inf) if operator.refines else (LAPSES, UPHILL)
+        self.always_ends = operator.refines and n_states <= krylov.DENSE
 
     def at(self, value: FloatArray) -> _Point:
         """Back ``value`` up once and bound the fixed point."""
-        self.iterations += 1
         eta = self.operator.backup(value, self.pairs, self.q.reshape(-1))
-        widest_gap = 0.0
-        if self.fixed is None:
-            swept, actions = np.empty(value.size), np.empty(value.size, np.int64)
-            widest_gap = greedy(self.q, swept, actions)
-        else:
-            swept, actions = self.q.reshape(-1)[self.pairs], self.fixed
+        swept, actions, widest_gap = self._best()
         change = swept - value
-        low, high = float(change.min()), float(change.max())
-        eta += EPS * (float(abs(swept).max()) + max(abs(low), abs(high)))
-        lower = low * (self.wide if low < 0.0 else self.narrow)
-        upper = high * (self.wide if high > 0.0 else self.narrow)
-        noise = eta * (1.0 + self.wide) + 2.0 * EPS * max(abs(lower), abs(upper))
-        residual = 0.5 * (high - low) if self.conservative else max(abs(low), abs(high))
-        point = _Point(value, swept, actions, lower, upper, noise, residual)
+        lower, upper, noise, residual = self._bounds(change, eta)
+        top = float(abs(swept).max()) + max(abs(lower), abs(upper))
+        noise += 0.51 * EPS * top  # the answer is rounded once more
+        point = _Point(value, swept, change, actions, lower, upper, noise, residual)
         # Q* <= Q + upper and V* >= TV + lower: actions further apart than that are suboptimal for good
-        enough = point.width + 2.0 * noise
+        enough = point.width + 2.0 * noise + 4.0 * EPS * top
         if widest_gap > enough:
             kept = keep_close(self.q, swept, enough, self.pairs)
             self.pairs = self.pairs[:kept]
         return point
 
-    def q_at(self, point: _Point) -> FloatArray:
-        """Return Q [S, A] at ``point``: all admissible actions for control, the policy's own for evaluation."""
+    def at_pair(self, value: FloatArray, rest: FloatArray) -> _Point:
+        """As :meth:`at` for V = ``value`` + ``rest``, in twice the precision."""
+        eta = self.operator.residual(value, rest, self.pairs, self.q.reshape(-1))
+        change, actions, _ = self._best()
+        lower, upper, noise, residual = self._bounds(change, eta)
+        swept = value + (rest + change)
+        small = max(abs(lower), abs(upper)) + float((abs(rest) + abs(change)).max())
+        noise += 0.51 * EPS * (float(abs(swept).max()) + 4.0 * small)  # the answer is rounded, its parts before
+        return _Point(value, swept, change, actions, lower, upper, noise, residual, rest)
+
+    def _best(self) -> tuple[FloatArray, IntArray, float]:
+        """Count a backup; return the best of q for each state, its actions, and the widest distance to another one."""
+        self.iterations += 1
+        if self.fixed is not None:
+            return self.q.reshape(-1)[self.pairs], self.fixed, 0.0
+        best, actions = np.empty(self.first_pair.size), np.empty(self.first_pair.size, np.int64)
+        return best, actions, greedy(self.q, best, actions)
+
+    def _bounds(self, change: FloatArray, error: float) -> tuple[float, float, float, float]:
+        """Return lower, upper, noise and residual for a TV - V that is ``change`` but for ``error`` and a rounding."""
+        low, high = float(change.min()), float(change.max())
+        error += EPS * max(abs(low), abs(high))
+        lower = low * (self.wide if low < 0.0 else self.narrow)
+        upper = high * (self.wide if high > 0.0 else self.narrow)
+        noise = error * (1.0 + self.wide) + 3.0 * EPS * max(abs(lower), abs(upper))
+        return lower, upper, noise, 0.5 * (high - low) if self.conservative else max(abs(low), abs(high))
+
+    def q_at(self, point: _Point, shift: float) -> FloatArray:
+        """Return Q [S, A] at ``point`` + ``shift``: all admissible actions for control, the policy's for evaluation."""
         q = np.where(self.admissible, np.nan, -np.inf)
-        self.operator.backup(point.value, self.every_pair, q.reshape(-1))
-        return q
+        if point.rest is None:
+            self.operator.backup(point.value, self.every_pair, q.reshape(-1))
+            return q + shift
+        self.operator.residual(point.value, point.rest, self.every_pair, q.reshape(-1))
+        return point.value[:, None] + (q + (point.rest + shift)[:, None])
 
     def sweep(self, value: FloatArray, sweeps: int) -> _End:
         """Apply the operator ``sweeps`` times, as the paper does, and certify the result."""
@@ -366,74 +418,116 @@ class _Iteration:
         progress.close()
         error = max(abs(point.lower), abs(point.upper)) + point.noise
         message = f"stopped after {sweeps} sweep{'s' * (sweeps > 1)} as asked"
-        return _End(point, 0.0, error, self.iterations, True, False, message)
+        return _End(point, 0.0, error, self.iterations, _Reason(True, False, message))
 
     def to_tolerance(self, value: FloatArray, tol: float | None, cap: int, newton: bool) -> _End:
         """Iterate until the certified error is at most ``tol``, rounding forbids more, or ``cap`` backups are done."""
+        progress = Progress("solving")
+        self.operator.tell = lambda done: progress.show(f"backup {self.iterations + 1}, {done:.0%} of it done")
+        aim = DIGITS * float(np.abs(value).max()) if tol is None else tol
+        self.operator.accuracy = SHARE * aim / (1.0 + self.wide)
         best = self.at(value)
         point = best
         stale = 0  # backups since the last new best
         sweeps, penance = 0, 1  # sweeps still to do; how many the next failure of Newton costs
-        progress = Progress("solving")
-        while not (reason := self._reason(best, tol, cap, stale >= (LAPSES if newton else 50))):
-            if not newton:
-                value = point.swept
-            elif sweeps > 0:
+        patience = LAPSES if newton else PATIENCE
+        stuck = best.at_floor  # the floor rises with V: a point on it may be worse than one from before
+        while not (reason := self._reason(best, tol, cap, stuck)):
+            if sweeps > 0 or not newton:
                 sweeps -= 1
                 value = self._shifted(point)
-            elif stale < LAPSES and point.width <= UPHILL * best.width:
+            elif self.always_ends or (stale < self.lapses and point.width <= self.uphill * best.width):
                 value = self._newton(point)
             else:
                 value = self._shifted(best)
                 sweeps, penance = penance - 1, min(2 * penance, 64)
                 stale = 0
-            point = self.at(value)
+            before, point = point, self.at(value)
             if point.error < best.error:
                 best, stale = point, 0
             else:
                 stale += 1
+            stuck = point.at_floor or (stale >= patience and best.width <= 100.0 * best.noise)
+            if newton and self.always_ends and stale > 1:  # policies get better and better, but for rounding
+                stuck |= not (value > before.value).any() or bool((value < before.value).any())
             progress.show(f"backup {self.iterations}, error bound {best.error:.1e}")
+        if self.operator.refines and not (reason.converged or reason.capped):
+            best, reason = self._refined(best, tol, cap, newton, progress)
         progress.close()
-        return _End(best, best.middle, best.error, self.iterations, *reason)
+        return _End(best, best.middle, best.error, self.iterations, reason)
 
-    def _reason(self, best: _Point, tol: float | None, cap: int, stuck: bool) -> tuple[bool, bool, str] | None:
-        """Return whether and why to stop: (converged, the cap was hit, message)."""
+    def _refined(
+        self, best: _Point, tol: float | None, cap: int, newton: bool, progress: Progress
+    ) -> tuple[_Point, _Reason]:
+        """Go on from ``best``, where rounding stopped it, in twice the precision."""
+        value, rest = best.moved(best.middle), np.zeros(best.value.size)
+        stale = 0
+        while True:
+            point = self.at_pair(value, rest)
+            best, stale = (point, 0) if point.error < best.error else (best, stale + 1)
+            progress.show(f"backup {self.iterations}, error bound {best.error:.1e}")
+            if reason := self._reason(best, tol, cap, point.at_floor or stale >= PATIENCE):
+                return best, reason
+            step = point.change + point.middle if self.conservative else point.change
+            if newton:
+                step = self._chain_values(point, point.change, step)
+            value, rest = two_sums(value, rest + step)
+
+    def _reason(self, best: _Point, tol: float | None, cap: int, stuck: bool) -> _Reason | None:
+        """Return why to stop, if so."""
         if tol is None:
             tol = DIGITS * float(np.abs(best.swept + best.middle).max())
         if best.error <= tol:
-            return True, False, f"error bound {best.error:.2g} <= {tol:.2g} after {_backups(self.iterations)}"
-        if 0.5 * best.width <= best.noise or (stuck and best.width <= 100.0 * best.noise):
-            return (
-                False,
-                False,
-                (
-                    f"error bound {best.error:.2g} is as small as rounding allows; "
-                    f"{tol:.2g} would need more than 64-bit floats"
-                ),
-            )
+            message = f"error bound {best.error:.2g} <= {tol:.2g} after {_backups(self.iterations)}"
+            return _Reason(True, False, message)
+        if stuck:
+            floor = f"error bound {best.error:.2g} is as small as rounding allows"
+            return _Reason(False, False, f"{floor}; {tol:.2g} would need more than 64-bit floats")
         if self.iterations >= cap:
-            return False, True, f"stopped at the cap of {_backups(cap)} with error bound {best.error:.2g} > {tol:.2g}"
+            message = f"stopped at the cap of {_backups(cap)} with error bound {best.error:.2g} > {tol:.2g}"
+            return _Reason(False, True, message)
         return None
 
     def _newton(self, point: _Point) -> FloatArray:
         """Return the values of the chain that touches the operator at ``point``."""
-        value = point.value
-        chain = self.operator.linearise(value, self.first_pair + point.actions)
+        return self._chain_values(point, None, self._shifted(point))
+
+    def _chain_values(self, point: _Point, reward: FloatArray | None, guess: FloatArray) -> FloatArray:
+        """Return the values of the chain that touches the operator at ``point``, with another reward if given."""
+        chain = self.operator.linearise(point.value, self.first_pair + point.actions)
+        if reward is not None:
+            chain = chain._replace(reward=reward)
         discount = self.operator.discount
-        if value.size <= krylov.DENSE:
+        if guess.size <= krylov.DENSE:
             matrix = chain.dense()
             matrix *= -discount
-            matrix.flat[:: value.size + 1] += 1.0
-            return np.linalg.solve(matrix, chain.reward).astype(np.float64, copy=False)
-        answer = self._shifted(point)
-        target = max(INNER * point.residual, 0.1 * point.noise / (1.0 + self.wide))
-        inner = (chain, discount, answer, target, self.conservative, krylov.CAP)
-        over_rows(lambda *_: krylov.chain_values(*inner), 1, 1, long=chain.data.size > 1_000_000)
-        return answer if np.isfinite(answer).all() else self._shifted(point)
+            matrix.flat[:: guess.size + 1] += 1.0
+            try:
+                answer = np.linalg.solve(matrix, chain.reward).astype(np.float64, copy=False)
+            except np.linalg.LinAlgError:  # at discounts within rounding of one
+                return guess
+        else:
+            answer = guess.copy()
+            target = max(INNER * point.residual, 0.1 * point.noise / (1.0 + self.wide))
+            inner = (chain, discount, answer, target, self.conservative, krylov.CAP)
+            over_rows(lambda *_: krylov.chain_values(*inner), 1, 1, long=chain.data.size > 1_000_000)
+        return answer if np.isfinite(answer).all() else guess
 
     def _shifted(self, point: _Point) -> FloatArray:
         """Return TV, moved to the middle of its bounds where a shift of V is a shift of TV."""
         return point.swept + point.middle if self.conservative else point.swept
+
+
+def _reach(discount: float, leak: float, outwards: float) -> float:
+    """Return g/(1 - g) for g = gamma (1 - leak), rounded up (``outwards`` = 1) or down (-1)."""
+    gap = (1.0 - discount) + discount * leak
+    gap -= outwards * 4.0 * EPS * ((1.0 - discount) + discount * abs(leak))
+    if not gap > 0.0:
+        raise ModelError(
+            f"rows sum to as much as 1 + {-leak:.3g}, and at discount {discount!r} more than 1 + "
+            f"{(1.0 - discount) / discount:.3g} leaves no finite value; normalise the rows or lower the discount"
+        )
+    return max(0.0, discount * (1.0 - leak)) / gap * (1.0 + outwards * 4.0 * EPS)
 
 
 def _backups(count: int) -> str:
