@@ -100,7 +100,8 @@ class TrueLake:
 
         brmdp = BayesianRiskMDP(self.model, counts, self.alpha)
         policy = np.zeros(self.value.size, dtype=np.int64)
-        return brmdp.evaluate(policy, draws, rng, start=self.value, tol=1e-12, threads=1).value
+        source = None if draws is None else rng  # exact values have nothing to draw
+        return brmdp.evaluate(policy, draws, source, start=self.value, tol=1e-12, threads=1).value
 
 
 @functools.lru_cache(maxsize=4)
