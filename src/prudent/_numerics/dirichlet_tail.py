@@ -189,7 +189,7 @@ def _sum_nodes(v, step, place, path, row, means):
     ``place`` is that of v in TABLE, or -1 if it has none.
     """
     c, h, b, cap = path
-    G, dQ, P, F, f, bulk = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    G, dQ, P, F, f, bulk, bulk_G = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
     while True:
         if place >= 0:
             if place >= TABLE.shape[0]:
@@ -258,9 +258,10 @@ def _sum_nodes(v, step, place, path, row, means):
                 r = complex(g * (1.0 - X * e), g * Y * e)
                 row.Q[k] += (Wz * r).imag
                 row.D[k] += (Wzz * r * (S + r)).imag
-        here = abs(part)
-        bulk += here
-        if not here > NEGLIGIBLE * bulk:
+        here, here_G = abs(part), abs(W)
+        bulk, bulk_G = bulk + here, bulk_G + here_G
+        # S alone may fade too early: where the values lie evenly around x, its leading terms cancel
+        if not (here > NEGLIGIBLE * bulk or here_G > NEGLIGIBLE * bulk_G):
             break
         v += step
     return Sums(G, dQ, P, F, f, False)
