@@ -6,6 +6,7 @@ from itertools import pairwise, product
 import mpmath as mp
 import numpy as np
 import pytest
+from _beta import beta_cvar
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import integrate, stats
@@ -22,68 +23,13 @@ COUNTS = [0.01, 0.1, 0.5, 1.0, 2.0, 10.0, 1e3, 1e6, 1e9]
 # -- two outcomes: the Beta distribution ---------------------------------------------------------------------
 
 
-def beta_cdf(a, b, y, rest):
-    """Regularised incomplete beta function at y = 1 - rest by its continued fraction (Lentz), to 30 digits."""
-    a, b, y, rest = map(mp.mpf, (a, b, y, rest))
-    if y <= 0:
-        return mp.mpf(0)
-    if rest <= 0:
-        return mp.mpf(1)
-    if y > (a + 1) / (a + b + 2):
-        return 1 - beta_cdf(b, a, rest, y)
-    front = mp.exp(a * mp.log(y) + b * mp.log(rest) + mp.loggamma(a + b) - mp.loggamma(a) - mp.loggamma(b)) / a
-    c, d = mp.mpf(1), 1 / (1 - (a + b) * y / (a + 1))
-    h, m, factor = d, 0, mp.mpf(0)
-    while abs(factor - 1) > mp.mpf(10) ** -30:
-        m += 1
-        even = m * (b - m) * y / ((a + 2 * m - 1) * (a + 2 * m))
-        d, c = 1 / (1 + even * d), 1 + even / c
-        h *= d * c
-        odd = -(a + m) * (a + b + m) * y / ((a + 2 * m) * (a + 2 * m + 1))
-        d, c = 1 / (1 + odd * d), 1 + odd / c
-        factor = d * c
-        h *= factor
-    return front * h
-
-
-def beta_cvar(low, high, alpha, near):
-    """CVaR of a Beta(high, low) variable in 40 digits: max_y y - E[(y - X)+]/(1 - alpha), climbed from ``near``.
-
-    The maximum is flat, so Newton steps from a rough quantile find it; a wrong ``near`` makes the result too low.
-    """
-    with mp.workdps(50):
-        p = 1 - mp.mpf(alpha)
-        mean = mp.mpf(high) / (mp.mpf(high) + mp.mpf(low))
-        y = mp.mpf(float(near))  # a quantile below zero is measured from the top, where floats are then dense
-        y, rest = (y, 1 - y) if y > 0 else (1 + y, -y)
-        best = mp.mpf(0)
-        for _ in range(4):
-            mass = beta_cdf(high, low, y, rest)
-            best = max(best, y - (y * mass - mean * beta_cdf(mp.mpf(high) + 1, low, y, rest)) / p)
-            if not (0 < y < 1 and abs(mass - p) > mp.mpf(10) ** -14):
-                break
-            density = mp.exp(
-                (mp.mpf(high) - 1) * mp.log(y)
-                + (mp.mpf(low) - 1) * mp.log(rest)
-                + mp.loggamma(mp.mpf(high) + low)
-                - mp.loggamma(high)
-                - mp.loggamma(low)
-            )
-            step = (p - mass) / density
-            if not 0 < y + step < 1:
-                break
-            y, rest = y + step, rest - step
-        return best
-
-
 @pytest.mark.parametrize("low", COUNTS)
 def test_two_outcomes_agree_with_the_beta_closed_form(low):
     for high, alpha in product(COUNTS, LEVELS):
-        if low + high < 1.0 or (low == high == 1e9 and alpha not in (0.1, 0.9)):  # the reference is slow there
+        if alpha == 0.0 or (low == high == 1e9 and alpha not in (0.1, 0.9)):  # the reference is slow there
             continue
         tail = dirichlet_tail([0.0, 1.0], [low, high], alpha)
-        near = dirichlet_tail([-1.0, 0.0], [low, high], alpha).quantile if low < high else tail.quantile
-        expected = beta_cvar(low, high, alpha, near)
+        expected = beta_cvar(low, high, alpha)
         error = abs(float(mp.mpf(float(tail.cvar)) - expected))
         assert error <= 1e-10, (low, high, alpha)
         assert error <= tail.error, (low, high, alpha)
@@ -337,7 +283,7 @@ def test_two_outcomes_beyond_the_levels_of_the_promise_stay_within_their_bound()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
             tail = dirichlet_tail([0.0, 1.0], [low, high], alpha)
-        expected = beta_cvar(low, high, alpha, tail.quantile)
+        expected = beta_cvar(low, high, alpha)
         assert abs(float(mp.mpf(float(tail.cvar)) - expected)) <= tail.error, (low, high, alpha)
 
 

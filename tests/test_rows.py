@@ -10,7 +10,7 @@ from typing import NamedTuple
 import mpmath as mp
 import numpy as np
 import pytest
-from scipy import stats
+from _beta import beta_cdf, beta_cvar, beta_mass
 
 from prudent.exact import dirichlet_tail
 
@@ -257,55 +257,6 @@ def test_the_other_path_finds_faults():
 
 
 # -- closed forms --------------------------------------------------------------------------------------------
-
-
-def beta_cdf(a, b, y, rest):
-    """Regularised incomplete beta function at y = 1 - rest by its continued fraction (Lentz), to 40 digits."""
-    if y > (a + 1) / (a + b + 2):
-        return 1 - beta_cdf(b, a, rest, y)
-    c, d = mp.mpf(1), 1 / (1 - (a + b) * y / (a + 1))
-    h, m, factor = d, 0, mp.mpf(0)
-    while abs(factor - 1) > mp.mpf(10) ** -42:
-        m += 1
-        even = m * (b - m) * y / ((a + 2 * m - 1) * (a + 2 * m))
-        d, c = 1 / (1 + even * d), 1 + even / c
-        h *= d * c
-        odd = -(a + m) * (a + b + m) * y / ((a + 2 * m) * (a + 2 * m + 1))
-        d, c = 1 / (1 + odd * d), 1 + odd / c
-        factor = d * c
-        h *= factor
-    return beta_mass(a, b, y, rest) / a * h
-
-
-def beta_mass(a, b, y, rest):
-    """y^a (1 - y)^b / B(a, b): the density times y (1 - y)."""
-    return mp.exp(a * mp.log(y) + b * mp.log(rest) + mp.loggamma(a + b) - mp.loggamma(a) - mp.loggamma(b))
-
-
-def beta_cvar(low, high, alpha):
-    """CVaR of a Beta(high, low) variable in 40 digits: E[X; X <= y] / p, where F(y) = p.
-
-    y is looked for as t = log(y / (1 - y)), so that it may be closer to 0 or 1 than floats can tell. By the recurrence
-    of the incomplete beta function, E[X; X <= y] = mean (F(y) - y^a (1 - y)^b / (a B(a, b))).
-    """
-    with mp.workdps(50):
-        a, b, p = mp.mpf(high), mp.mpf(low), 1 - mp.mpf(alpha)
-        near = float(stats.beta.ppf(float(p), float(high), float(low)))
-        bottom, top = mp.mpf(-4) / min(a, mp.mpf(1)) * 10**2, mp.mpf(4) / min(b, mp.mpf(1)) * 10**2
-        t = mp.log(near) - mp.log1p(-near) if 0.0 < near < 1.0 else (bottom + top) / 2
-        for _ in range(400):
-            y, rest = 1 / (1 + mp.exp(-t)), 1 / (1 + mp.exp(t))
-            mass, slope = beta_cdf(a, b, y, rest), beta_mass(a, b, y, rest)
-            miss = p - mass
-            if abs(miss) <= mp.mpf(10) ** -25 * p:
-                break
-            bottom, top = (t, top) if miss > 0 else (bottom, t)
-            t += miss / slope if slope > 0 else 0
-            if not bottom < t < top:
-                t = (bottom + top) / 2
-        else:
-            raise AssertionError(f"no quantile of Beta({high}, {low}) at {alpha}")
-        return a / (a + b) * (1 - slope / a / p)
 
 
 def two_values(rng, k):

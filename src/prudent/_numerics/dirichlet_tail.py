@@ -55,6 +55,7 @@ EPS = 2.220446049250313e-16
 SCRATCH = 7  # rows of the scratch array of tail_of_row
 SHARPEST = 1e-12  # accuracy of CVaR, in units of the range of the values, that is always aimed at
 BLUNTEST = 1e-4  # less would not be cheaper
+LUCK = 1e-8  # a defect that passes through zero passes for a small one, but then F, less well known, tells
 ROUGH = 1e-5  # accuracy of G, relative to G, while the quantile is being looked for
 STEP = 0.066  # of the midpoint rule in v
 SMALLEST_STEP = 0.003
@@ -188,7 +189,7 @@ def _sum_nodes(v, step, place, path, row, means):
     ``place`` is that of v in TABLE, or -1 if it has none.
     """
     c, h, b, cap = path
-    G, dQ, P, F, f, bulk = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    G, dQ, P, F, f, bulk, bulk_G = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
     while True:
         if place >= 0:
             if place >= TABLE.shape[0]:
@@ -257,9 +258,10 @@ def _sum_nodes(v, step, place, path, row, means):
                 r = complex(g * (1.0 - X * e), g * Y * e)
                 row.Q[k] += (Wz * r).imag
                 row.D[k] += (Wzz * r * (S + r)).imag
-        here = abs(part)
-        bulk += here
-        if not here > NEGLIGIBLE * bulk:
+        here, here_G = abs(part), abs(W)
+        bulk, bulk_G = bulk + here, bulk_G + here_G
+        # S alone may fade too early: where the values lie evenly around x, its leading terms cancel
+        if not (here > NEGLIGIBLE * bulk or here_G > NEGLIGIBLE * bulk_G):
             break
         v += step
     return Sums(G, dQ, P, F, f, False)
@@ -325,12 +327,13 @@ def _integrals(x, p, sharp, relative, row, means):
             defect = 8.0 * abs(dQ - G) * here / row.total
             # F twice over: by M/z, or, where that fades too slowly because of a spike, by the last two steps. The pole
             # at zero spoils M/z and M S/z alike; what it does to them it does to G as well, in units of 1/c.
-            doubt = 8.0 * abs(F * here / total - (F_before if row.spiky else P * here)) + c * row.total * defect
+            doubt = 16.0 * abs(F * here / total - (F_before if row.spiky else P * here)) + c * row.total * defect
             off = abs(p - F * here / total)
             enough = max(0.3 * sharp * p, relative * G * here / row.total)
             if step < SMALLEST_STEP or (
                 (defect <= enough or (step < 0.01 and defect > 0.5 * before))
                 and doubt <= max(0.2 * off, 0.1 * NEAR * p * (1.0 - p), _slack(sharp * p, f * here / total, row.spiky))
+                and (step < STEP or relative == ROUGH or doubt <= LUCK)
             ):
                 failed = defect > max(enough, 100.0 * noise * G * here / row.total)
                 break
