@@ -444,13 +444,14 @@ def test_iterations_count_every_backup(monkeypatch, draws):
         monkeypatch.setattr(kind, "backup", lambda self, *rest, plain=plain: (done.append(1), plain(self, *rest))[1])
     model, posterior = small_uncertain(np.random.default_rng(12))
     problem = pr.BayesianRiskMDP(model, posterior, 0.9)
-    solution = problem.solve(draws=draws, rng=1)
+    rng = None if draws is None else 1
+    solution = problem.solve(draws=draws, rng=rng)
     assert solution.iterations == len(done) - 1
     assert f"after {solution.iterations} backups" in solution.message
     for cap in (1, 2, 3):  # the guess counts against the cap
         done.clear()
         with pytest.warns(ConvergenceWarning, match=f"stopped at the cap of {cap} backup"):
-            assert problem.solve(draws=draws, rng=1, max_iterations=cap).iterations == cap == len(done) - 1
+            assert problem.solve(draws=draws, rng=rng, max_iterations=cap).iterations == cap == len(done) - 1
 
 
 # -- results and bad input -----------------------------------------------------------------------------------
