@@ -35,6 +35,8 @@ def beta_cvar(low, high, alpha):
     """
     with mp.workdps(50):
         a, b, p = mp.mpf(high), mp.mpf(low), 1 - mp.mpf(alpha)
+        if p == 1:
+            return a / (a + b)
         near = float(stats.beta.ppf(float(p), float(high), float(low)))
         bottom, top = mp.mpf(-4) / min(a, mp.mpf(1)) * 10**2, mp.mpf(4) / min(b, mp.mpf(1)) * 10**2
         t = mp.log(near) - mp.log1p(-near) if 0.0 < near < 1.0 else (bottom + top) / 2

@@ -26,7 +26,7 @@ COUNTS = [0.01, 0.1, 0.5, 1.0, 2.0, 10.0, 1e3, 1e6, 1e9]
 @pytest.mark.parametrize("low", COUNTS)
 def test_two_outcomes_agree_with_the_beta_closed_form(low):
     for high, alpha in product(COUNTS, LEVELS):
-        if alpha == 0.0 or (low == high == 1e9 and alpha not in (0.1, 0.9)):  # the reference is slow there
+        if low == high == 1e9 and alpha not in (0.1, 0.9):  # the reference is slow there
             continue
         tail = dirichlet_tail([0.0, 1.0], [low, high], alpha)
         expected = beta_cvar(low, high, alpha)

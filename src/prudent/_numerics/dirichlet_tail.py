@@ -34,6 +34,9 @@ bound it from above: a rigorous bracket, also where the quantile itself cannot b
 counts of all other outcomes add up to less than one, F rises at the value of an outcome like |x - v_k| to that
 small power. CVaR is then as good as ever, and the mass that cannot be told apart belongs to that outcome.
 
+**Time.** With 100 outcomes 0.3 to 0.7 ms, at most 1.5 ms; 2 to 8 ms where all counts but one add up to less than 1/2,
+since the quantile then takes about ten evaluations instead of three (``make bench``).
+
 Values are measured from that of the outcome with the largest count, where the mass is: with counts of 1 against
 1e9 the quantile keeps all its digits.
 """
