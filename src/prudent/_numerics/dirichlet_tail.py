@@ -70,7 +70,6 @@ NEAR = 1e-6  # |F - p| / (p (1 - p)) at which the corrections below are exact to
 SPIKE = 0.5  # F has a spike at a value if all other counts add up to less than this
 FEW, SMALL = 4, 4.0  # so many equal counts, if they are small, are worth multiplying before taking a logarithm
 ROUGH_TOP = 0.7  # Laplace's approximation may stay below p for ever when p is close to one
-TWO_PI = 2.0 * math.pi
 # sinh s, cosh s and ds/dv at the midpoints of a third of the step, where nodes are not capped
 _S = 0.5 * math.pi * np.sinh(np.arange(0.5 * STEP / 3.0, math.asinh(2.0 * FARTHEST / math.pi), STEP / 3.0))
 TABLE = np.stack([np.sinh(_S), np.cosh(_S), np.hypot(0.5 * math.pi, _S)], axis=1)
@@ -211,7 +210,7 @@ def _sum_nodes(v, step, place, path, row, means):
         size = -math.log1p((square / c + 2.0 * X) / c)  # log |M/z^2|, and its angle, from their values at c
         angle = -2.0 * math.atan2(Y, c + X)
         Pr, Pi, Sr, Si, Tr, Ti = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0  # sums of psi d r, psi r, psi r^2
-        product_r, product_i, factors, side = 1.0, 0.0, 0, 1.0
+        product_r, product_i, halves, side = 1.0, 0.0, 0, 0.0
         for k in range(row.n):
             e, psi = row.e[k], row.psi[k]
             A, B = 1.0 - X * e, Y * e  # (1 - z d) / (1 - c d) = A - iB
@@ -230,16 +229,17 @@ def _sum_nodes(v, step, place, path, row, means):
                 size -= 0.5 * psi * math.log1p(more)
                 angle += psi * math.atan2(B, A)
             elif e != 0.0:
-                # Equal counts multiply before the logarithm is taken: three factors with angles in (0, pi/2), or two
-                # with angles in (0, 3 pi/4], stay within one turn, and the sign of e says which way.
-                if factors == 3 or e * side < 0.0 or (factors == 2 and X * e > 0.0):
-                    size, angle = _add_product(size, angle, psi, product_r, product_i, side)
-                    product_r, product_i, factors = 1.0, 0.0, 0
+                # Equal counts multiply before the logarithm is taken. All factors turn the way of the sign of e, each
+                # by less than half a turn: the imaginary part changes its sign with every half-turn.
+                if e * side < 0.0 or abs(product_r) + abs(product_i) > 1e20:
+                    size, angle = _add_product(size, angle, psi, product_r, product_i, halves, side)
+                    product_r, product_i, halves = 1.0, 0.0, 0
+                before = product_i
                 product_r, product_i = product_r * A - product_i * B, product_i * A + product_r * B
-                factors += 1
+                halves += before * product_i < 0.0
                 side = math.copysign(1.0, e)
-        if factors > 0:
-            size, angle = _add_product(size, angle, row.common, product_r, product_i, side)
+        if side != 0.0:
+            size, angle = _add_product(size, angle, row.common, product_r, product_i, halves, side)
         if size > 2.0:
             return Sums(0.0, 0.0, 0.0, 0.0, 0.0, True)
         weight = math.exp(size) * (h * spacing)
@@ -271,12 +271,10 @@ def _sum_nodes(v, step, place, path, row, means):
 
 
 @kernel
-def _add_product(size, angle, psi, real, imag, side):
-    """Take a product of factors A + iB, to the power -psi, into size and angle."""
-    turn = math.atan2(imag, real)
-    if turn * side < 0.0:
-        turn += side * TWO_PI
-    return size - 0.5 * psi * math.log(real * real + imag * imag), angle + psi * turn
+def _add_product(size, angle, psi, real, imag, halves, side):
+    """Take a product of factors A + iB that has made so many half-turns, to the power -psi, into size and angle."""
+    turn = side * math.atan2(imag, real) + math.pi * (halves + halves % 2)
+    return size - 0.5 * psi * math.log(real * real + imag * imag), angle + psi * side * turn
 
 
 @kernel
@@ -318,7 +316,7 @@ def _integrals(x, p, sharp, relative, row, means):
     path = Path(c, WIDTH * scale, bend, cap)
     tabled = cap == OPEN
     unit = math.exp(height) / math.pi
-    noise = 4.0 * EPS * (4.0 + size)  # of rounding, relative to G
+    noise = 4.0 * EPS * (4.0 + size + max(row.common, 0.0) * row.n)  # of rounding, relative to G
     while True:
         step = STEP
         sums = _sum_nodes(0.5 * step, step, 1 if tabled else -1, path, row, means)
