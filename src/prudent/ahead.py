@@ -23,6 +23,7 @@ def _plans() -> None:
     known = model.mdp(posterior.mean())
     for solution in (problem.solve(), problem.solve(draws=10, rng=0), pr.solve(known)):
         problem.evaluate(solution.policy)
+    pr.solve(known, tol=1e-30)  # beyond 64 bits
     pr.solve(pr.envs.random_model(301, 2, branching=3, rng=0).mdp())  # more states than are solved by elimination
     pr.exact.cvar_dirichlet([0.0, 1.0], [1.0, 1.0], 0.9)
     pr.exact.cvar_clipped_normal(0.5, 1.0, 0.9)
