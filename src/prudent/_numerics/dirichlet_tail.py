@@ -185,19 +185,19 @@ def _bend(c, h, curl, row):
 
 
 @kernel
-def _sum_nodes(v, step, place, path, row, means):
-    """Sum the nodes at v, v + step, ... up to the last that counts; with ``means``, add to Q and D as well.
-
-    ``place`` is that of v in TABLE, or -1 if it has none.
-    """
+def _sum_nodes(v, step, path, row, means):
+    """Sum the nodes at v, v + step, ... up to the last that counts; with ``means``, add to Q and D as well."""
     c, h, b, cap = path
     G, dQ, P, F, f, bulk, bulk_G = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    place, stride = -1, round(3.0 * step / STEP)
+    if cap == OPEN and step >= STEP:
+        place = int(3.0 * v / STEP)
     while True:
         if place >= 0:
             if place >= TABLE.shape[0]:
                 break
             sinh, cosh, spacing = TABLE[place, 0], TABLE[place, 1], TABLE[place, 2]
-            place += 3
+            place += stride
         else:
             s = 0.5 * math.pi * math.sinh(v)
             spacing = 0.5 * math.pi * math.cosh(v) / math.sqrt(1.0 + (s / cap) ** 2)
@@ -314,12 +314,11 @@ def _integrals(x, p, sharp, relative, row, means):
     scale = 1.0 / math.sqrt(second)
     bend, cap = _bend(c, scale, -0.5 * third * scale**3, row)
     path = Path(c, WIDTH * scale, bend, cap)
-    tabled = cap == OPEN
     unit = math.exp(height) / math.pi
     noise = 4.0 * EPS * (4.0 + size + max(row.common, 0.0) * row.n)  # of rounding, relative to G
     while True:
-        step = STEP
-        sums = _sum_nodes(0.5 * step, step, 1 if tabled else -1, path, row, means)
+        step = 3.0 * STEP if row.spiky else STEP  # where F is judged by the last two steps, one more is needed
+        sums = _sum_nodes(0.5 * step, step, path, row, means)
         G, dQ, P, F, f = sums.G, sums.dQ, sums.P, sums.F, sums.f
         failed = sums.grows
         before, F_before, defect, doubt = np.inf, np.inf, np.inf, np.inf
@@ -334,14 +333,13 @@ def _integrals(x, p, sharp, relative, row, means):
             if step < SMALLEST_STEP or (
                 (defect <= enough or (step < 0.01 and defect > 0.5 * before))
                 and doubt <= max(0.2 * off, 0.1 * NEAR * p * (1.0 - p), _slack(sharp * p, f * here / total, row.spiky))
-                and (step < STEP or relative == ROUGH or doubt <= LUCK)
+                and (step < 0.9 * STEP or relative == ROUGH or doubt <= LUCK)
             ):
                 failed = defect > max(enough, 100.0 * noise * G * here / row.total)
                 break
             before, F_before = defect, F * here / total
             for shift in (0, 2):
-                place = shift if tabled and step == STEP else -1
-                sums = _sum_nodes((shift + 0.5) * step / 3.0, step, place, path, row, means)
+                sums = _sum_nodes((shift + 0.5) * step / 3.0, step, path, row, means)
                 G, dQ, P, F, f = G + sums.G, dQ + sums.dQ, P + sums.P, F + sums.F, f + sums.f
             step /= 3.0
         if not failed or path.b == 0.0:
@@ -359,7 +357,7 @@ def _integrals(x, p, sharp, relative, row, means):
         if on >= 0:
             row.Q[on] = row.psi[on] / row.total * F
     G *= unit / row.total
-    return G, F, doubt, f * unit / total, defect + noise * G
+    return G, F, doubt, f * unit / total, 4.0 * defect + noise * G  # a small defect may be a lucky one
 
 
 @kernel
@@ -546,7 +544,7 @@ def tail_of_row(values, counts, p, start, accuracy, work, q):
             here = normal_quantile(F)
             step = (goal - here) * normal_pdf(here) / f
             if power < SPIKE and apart != 0.0:  # a line in the logarithm of the distance, rather
-                new = value[nearest] + apart * math.exp(min(max(step / apart, -5.0), 5.0))
+                new = value[nearest] + apart * math.exp(min(max(step / apart, -12.0), 12.0))
             else:
                 new = _moved(x, step, 0.3, left if step < 0.0 else right)
         slow += 1
@@ -586,10 +584,23 @@ def tail_of_row(values, counts, p, start, accuracy, work, q):
     else:
         row.Q[nearest] += off
         error += gap + max(error_lo, error_hi)
-    norm = 0.0
+    top = min(max(top, left), mean)  # the lowest value and the mean bracket CVaR
+    norm, reached = 0.0, 0.0
     for k in range(n):
         row.Q[k] = max(row.Q[k], 0.0)
         norm += row.Q[k]
+        reached += row.Q[k] * value[k]
+    reached /= norm
+    # what rounding left between the tail means and CVaR goes to the lowest outcome, or to all of them
+    if reached > top:
+        share = (reached - top) / (reached - left)
+        for k in range(n):
+            row.Q[k] *= 1.0 - share
+        row.Q[0] += share * norm
+    elif reached < top:
+        share = (top - reached) / (mean - reached)
+        for k in range(n):
+            row.Q[k] += share * (count[k] / total * norm - row.Q[k])
     j = -1
     for i in range(given):
         k = int(order[i])
@@ -597,8 +608,6 @@ def tail_of_row(values, counts, p, start, accuracy, work, q):
         if j < 0 or here != value[j]:
             j += 1
         q[k] = row.Q[j] / norm * (counts[k] / count[j])
-    # the lowest value and the mean bracket CVaR
-    top = min(max(top, left), mean)
     result = reference + spread * top
     error = spread * (min(error, mean - left) + 64.0 * EPS) + EPS * abs(result)
     return result, reference + spread * x, (x - mean) / sd, error
