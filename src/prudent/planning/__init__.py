@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .brmdp import BayesianRiskMDP
-from .solver import Solution, SolverOptions, evaluate, solve
+from .solution import Solution
+from .solver import SolverOptions, evaluate, solve
 
 __all__ = ["BayesianRiskMDP", "Solution", "SolverOptions", "evaluate", "solve"]

@@ -16,7 +16,8 @@ from ..posteriors.dirichlet import DirichletPosterior
 from ..posteriors.scalar import BetaPosterior, NormalPosterior
 from ..risk import CVaR, RiskMeasure
 from .operators import ExactOperator, ExpectedOperator, Operator, SampledOperator
-from .solver import Solution, SolverKeywords, SolverOptions, rough_guess, solve_operator
+from .solution import Solution
+from .solver import SolverKeywords, SolverOptions, rough_guess, solve_operator
 
 __all__ = ["BayesianRiskMDP"]
 

@@ -35,7 +35,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypedDict, Unpack
+from typing import Any, NamedTuple, Self, TypedDict, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -49,11 +49,9 @@ from ..errors import ConvergenceWarning, ModelError, ParameterError
 from ..models.known import MDP
 from ..models.uncertain import UncertainMDP
 from .operators import ExpectedOperator, Operator, greedy, keep_close
+from .solution import Solution
 
-if TYPE_CHECKING:
-    import xarray
-
-__all__ = ["Solution", "SolverKeywords", "SolverOptions", "evaluate", "rough_guess", "solve", "solve_operator"]
+__all__ = ["SolverKeywords", "SolverOptions", "evaluate", "rough_guess", "solve", "solve_operator"]
 
 
 DIGITS = 1e-10  # of the largest value: the tolerance by default
@@ -123,55 +121,6 @@ class SolverOptions:
     def cap(self) -> int:
         """The most backups."""
         return CAP[self.method] if self.max_iterations is None else self.max_iterations
-
-
-@dataclass(frozen=True, eq=False)
-class Solution:
-    """A value function with its certificate, as :func:`solve` and :class:`BayesianRiskMDP` return it."""
-
-    value: FloatArray  # [S]
-    policy: IntArray  # [S] the greedy action, or the policy that was evaluated
-    q: FloatArray  # [S, A] one step ahead of value; minus infinity where an action is not admissible
-    residual: float  # largest |TV - V| where the solver stopped, V shifted to the middle of its bounds
-    error_bound: float  # certified: no entry of value is further than this from the fixed point
-    iterations: int  # backups of the whole model, those of a first guess included
-    converged: bool  # error_bound <= tol; with a given number of sweeps: the sweeps were done
-    message: str  # why the solver stopped
-    states: tuple[Any, ...] | None = None
-    actions: tuple[Any, ...] | None = None
-
-    @property
-    def policy_names(self) -> tuple[Any, ...]:
-        """The policy by the names of its actions (numbers where actions have no names)."""
-        return tuple(int(a) if self.actions is None else self.actions[a] for a in self.policy)
-
-    def to_xarray(self) -> xarray.Dataset:
-        """Return value, policy and q labelled by state and action, the certificate as attributes."""
-        import xarray
-
-        states = np.arange(self.value.size) if self.states is None else _labels(self.states)
-        actions = np.arange(self.q.shape[1]) if self.actions is None else _labels(self.actions)
-        return xarray.Dataset(
-            {
-                "value": ("state", self.value),
-                "policy": ("state", actions[self.policy]),
-                "q": (("state", "action"), self.q),
-            },
-            coords={"state": states, "action": actions},
-            attrs={
-                "residual": self.residual,
-                "error_bound": self.error_bound,
-                "iterations": self.iterations,
-                "converged": int(self.converged),
-                "message": self.message,
-            },
-        )
-
-    def __repr__(self) -> str:
-        return (
-            f"Solution({self.value.size} states, value {self.value.min():.6g} to {self.value.max():.6g}, "
-            f"error bound {self.error_bound:.2g}, {self.message})"
-        )
 
 
 def solve(
@@ -545,10 +494,3 @@ def _checked_start(start: Any, n_states: int) -> FloatArray:
     if value.size != n_states:
         raise ParameterError(f"start has {value.size} values, the model has {n_states} states")
     return value.copy()
-
-
-def _labels(names: tuple[Any, ...]) -> npt.NDArray[Any]:
-    """Return names as a one-dimensional array, also where each name is a tuple."""
-    array = np.empty(len(names), dtype=object)
-    array[:] = names
-    return array

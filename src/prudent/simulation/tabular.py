@@ -32,7 +32,8 @@ from ..models.logs import cumulative_rows
 from ..models.uncertain import UncertainMDP
 from ..planning.brmdp import BayesianRiskMDP
 from ..planning.compiled import Known, known_part, work_space
-from ..planning.solver import Solution, SolverOptions, solve
+from ..planning.solution import Solution
+from ..planning.solver import SolverOptions, solve
 from .loops import Trace, Truth, run_optimistic, run_sampling
 
 if TYPE_CHECKING:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ..._drawing.frame import Figure, Panel, inline_panels, save
+from ..._drawing.style import COLOURS, Entry, agent_label, agent_styles, css_variable
 from .curves import curves
-from .frame import Figure, Panel, inline_panels, save
 from .laws import densities, quantiles
 from .multiples import multiples
 from .policy import policy
-from .style import COLOURS, Entry, agent_label, agent_styles, css_variable
 
 __all__ = [
     "COLOURS",

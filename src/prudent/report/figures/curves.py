@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..._drawing.frame import BAND, Figure, Panel
+from ..._drawing.style import Entry, agent_styles, hex_of
 from ..._support.intervals import mean_and_half_width
 from ..results import LEVEL, chosen, label_of
-from .frame import BAND, Figure, Panel
-from .style import Entry, agent_styles, hex_of
 
 if TYPE_CHECKING:
     import xarray

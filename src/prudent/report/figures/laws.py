@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from scipy.special import betaincinv
 
+from ..._drawing.frame import BAND, Figure, Panel
+from ..._drawing.style import Entry, hex_of
 from ..._support.checks import FloatArray
 from ..._support.intervals import mean_and_half_width
 from ..results import LEVEL
-from .frame import BAND, Figure, Panel
-from .style import Entry, hex_of
 
 if TYPE_CHECKING:
     import xarray

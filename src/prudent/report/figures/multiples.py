@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from ..._drawing.frame import Figure, Panel
+from ..._drawing.style import Entry, agent_styles, hex_of
 from ..results import relative
-from .frame import Figure, Panel
-from .style import Entry, agent_styles, hex_of
 
 if TYPE_CHECKING:
     import xarray

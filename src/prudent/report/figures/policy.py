@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..._drawing.frame import Figure, Panel
+from ..._drawing.style import Entry, hex_of
 from ..results import action_names
-from .frame import Figure, Panel
-from .style import Entry, hex_of
 
 if TYPE_CHECKING:
     import xarray

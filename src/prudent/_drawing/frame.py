@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..._support.output import write
+from .._support.output import write
 from .style import COLOURS, PAPER, RC, Entry, css_variable, hex_of
 
 if TYPE_CHECKING:

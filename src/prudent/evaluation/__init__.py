@@ -1,0 +1,1 @@
+"""What a logged policy says about another one: off-policy evaluation, replay, tuning."""
