@@ -254,7 +254,7 @@ import prudent.report.page, prudent.report.figures, prudent.report.results
 assert "matplotlib" not in sys.modules
 prudent.report.build({str(tmp_path)!r})
 ours = {{name.split(".")[1] for name in sys.modules if name.startswith("prudent.")}}
-assert ours <= {{"_support", "errors", "report"}}, ours
+assert ours <= {{"_drawing", "_support", "errors", "report"}}, ours
 assert "matplotlib.pyplot" not in sys.modules
 """
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
