@@ -15,6 +15,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -28,14 +29,31 @@ __all__ = ["default_threads", "each_row", "inlined", "kernel", "over_rows", "unk
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _source_stamp() -> tuple[float, int]:
-    """Return the newest change and the total size of our files that hold kernels."""
-    files = Path(__file__).parent.parent.rglob("*.py")
-    stats = [file.stat() for file in files if re.search(rb"^@(kernel|inlined)$", file.read_bytes(), re.MULTILINE)]
-    return max(stat.st_mtime for stat in stats), sum(stat.st_size for stat in stats)
+_IMPORT = re.compile(rb"^from (\.+)([\w.]*) import", re.MULTILINE)
 
 
-_STAMP = _source_stamp()
+@cache
+def _imported(file: Path) -> tuple[bytes, list[Path]]:
+    """Return the bytes of one of our files, and which of our files it imports."""
+    content = file.read_bytes()
+    names = {(len(dots), name.decode()) for dots, name in _IMPORT.findall(content)}
+    modules = [file.parents[up - 1].joinpath(*name.split(".")) for up, name in names]
+    places = [place for module in modules for place in (module.with_suffix(".py"), module / "__init__.py")]
+    return content, sorted(place for place in places if place.is_file())
+
+
+@cache
+def _source_stamp(file: Path) -> str:
+    """Return a digest of ``file`` and of everything of ours that it imports, at first or second hand."""
+    found, todo = {file}, [file]
+    while todo:
+        new = set(_imported(todo.pop())[1]) - found
+        found |= new
+        todo += new
+    digest = hashlib.sha256()
+    for each in sorted(found):
+        digest.update(_imported(each)[0])
+    return digest.hexdigest()
 
 
 def kernel(function: F) -> F:
@@ -92,8 +110,9 @@ class _Cache(caching.FunctionCache):  # type: ignore[misc]
     def __init__(self, function: Any) -> None:
         super().__init__(function)
         # Numba looks only at the file that holds a kernel; a change in a kernel that it calls from another file
-        # would go unseen and the old machine code run on. Hence one stamp for all our kernels.
-        self._cache_file = _CacheFile(self._cache_path, self._impl.filename_base, _STAMP)
+        # would go unseen and the old machine code run on. Hence a stamp of all the files behind it.
+        stamp = _source_stamp(Path(function.__code__.co_filename))
+        self._cache_file = _CacheFile(self._cache_path, self._impl.filename_base, stamp)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the machine code of a signature; a file that cannot be read is one that is not there."""
