@@ -239,6 +239,7 @@ def row_families(k: int) -> dict[str, object]:
         "counts from 1e-4 to 1e9": lambda rng: 10.0 ** rng.uniform(-4, 9, k),
         "priors of 1e-4 to 1e-2, 4 observed": lambda rng: seen(rng, 10.0 ** rng.uniform(-4, -2), 4),
         "priors of 1e-3 only": lambda rng: np.full(k, 1e-3),
+        "priors of 1e-6 to 4e-3 only": lambda rng: rng.uniform(1e-6, 4e-3, k),
         "priors of 1e-3 and one of 1e6": lambda rng: np.where(np.arange(k) == rng.integers(k), 1e6, 1e-3),
     }
 

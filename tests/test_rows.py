@@ -46,7 +46,11 @@ def prior_only(rng, k):
     return np.full(k, 10.0 ** rng.uniform(-4, 2))
 
 
-FAMILIES = [one_prior_and_a_few_observed, mass_one, wild, one_huge, prior_only]
+def weak(rng, k):
+    return rng.dirichlet(np.full(k, 10.0 ** rng.uniform(-1, 1))) * 10.0 ** rng.uniform(-2, 0) + 1e-4
+
+
+FAMILIES = [one_prior_and_a_few_observed, mass_one, wild, one_huge, prior_only, weak]
 VALUES = [
     lambda rng, k: rng.random(k),
     lambda rng, k: np.exp(rng.uniform(0.3, 3.0) * rng.standard_normal(k)),

@@ -23,7 +23,7 @@ from typing import Any, TypeVar, cast
 import numba
 from numba.core import caching, event
 
-__all__ = ["default_threads", "each_row", "inlined", "kernel", "over_rows", "unkept"]
+__all__ = ["default_threads", "each_row", "inlined", "kernel", "over_rows", "summing", "unkept"]
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -61,6 +61,11 @@ def kernel(function: F) -> F:
     return _compiled(function, inline="never")
 
 
+def summing(function: F) -> F:
+    """Compile a kernel whose sums may be taken in any order, which lets them become vector code."""
+    return _compiled(function, inline="never", fastmath={"reassoc", "contract"})
+
+
 def inlined(function: F) -> F:
     """Compile a kernel into its callers: for little work on named bundles.
 
@@ -69,8 +74,8 @@ def inlined(function: F) -> F:
     return _compiled(function, inline="always")
 
 
-def _compiled(function: F, inline: str) -> F:
-    compiled: Any = numba.njit(nogil=True, error_model="numpy", inline=inline)(function)
+def _compiled(function: F, **options: Any) -> F:
+    compiled: Any = numba.njit(nogil=True, error_model="numpy", **options)(function)
     try:
         compiled._cache = _Cache(function)
     except RuntimeError:  # Numba found no folder that it may write

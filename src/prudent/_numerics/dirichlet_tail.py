@@ -15,7 +15,7 @@ tail means E[w | X <= x*].
 **The path.** z(v) = c + h (i sinh s - b (cosh s - 1)), s = (pi/2) sinh v, with the midpoint rule in v: equidistant
 nodes in v are spaced like the logarithm of the distance from c, so few of them see every scale, from that of the
 largest count to that of the smallest, and the rule converges exponentially. About 25 nodes give ten digits, whatever
-the counts; a third of the step (the midpoints nest) roughly cubes the error.
+the counts; a third of the step (the midpoints nest) roughly cubes the error. Sums over outcomes are vector code.
 
 - c is the minimum of log M - 2 log z on the axis, with at least one count on the lowest outcome. A lowest outcome of
   tiny count would draw the minimum to its branch point 1/max d, where it does no good: the singularity is weak.
@@ -34,8 +34,9 @@ bound it from above: a rigorous bracket, also where the quantile itself cannot b
 counts of all other outcomes add up to less than one, F rises at the value of an outcome like |x - v_k| to that
 small power. CVaR is then as good as ever, and the mass that cannot be told apart belongs to that outcome.
 
-**Time.** `make bench` prints it: with 100 outcomes below 1 ms, but 1 to 5 ms where all counts but one add up to less
-than 1/2: the spikes take some ten evaluations.
+**Spikes.** Where all counts but one add up to less than 1/2, it takes F at a few values to find between which two it
+passes p, and then a model of F with the right power beside either of them. Below 1 ms for 100 outcomes all the same;
+`make bench` prints it.
 
 Values are measured from that of the outcome with the largest count, where the mass is: with counts of 1 against
 1e9 the quantile keeps all its digits.
@@ -50,7 +51,8 @@ import numpy as np
 
 from .._support.checks import FloatArray
 from .compensated import EPS
-from .compile import kernel
+from .compile import kernel, summing
+from .logarithms import sum_logs_and_angles
 from .normal import normal_pdf, normal_quantile
 
 __all__ = ["SCRATCH", "tail_of_row"]
@@ -67,8 +69,9 @@ FARTHEST = 300.0  # no path is followed further than exp(300) times its scale
 NEGLIGIBLE = 1e-17  # a node of this size, relative to all before it, is the last
 WIDTH = 1.4  # of the path, in units of the integrand's own scale
 NEAR = 1e-6  # |F - p| / (p (1 - p)) at which the corrections below are exact to rounding
+CLOSE = 1e-4  # an outcome closer to x than this is far along the path
 SPIKE = 0.5  # F has a spike at a value if all other counts add up to less than this
-FEW, SMALL = 4, 4.0  # so many equal counts, if they are small, are worth multiplying before taking a logarithm
+MOST_TURNS = 100  # halvings of the bracket, after which it is as good as it gets
 ROUGH_TOP = 0.7  # Laplace's approximation may stay below p for ever when p is close to one
 # sinh s, cosh s and ds/dv at the midpoints of a third of the step, where nodes are not capped
 _S = 0.5 * math.pi * np.sinh(np.arange(0.5 * STEP / 3.0, math.asinh(2.0 * FARTHEST / math.pi), STEP / 3.0))
@@ -82,7 +85,6 @@ class Row(NamedTuple):
     value: FloatArray  # from 0 at the largest count, in units of the range
     psi: FloatArray
     total: float
-    common: float  # a small count that many outcomes share, or -1
     spiky: bool  # F has a spike at the value of some outcome
     e: FloatArray  # d / (1 - c d)
     r: FloatArray  # 1 / (1 - c d)
@@ -110,30 +112,38 @@ class Sums(NamedTuple):
     grows: bool  # the integrand grows along this path, which is useless
 
 
+@summing
+def _slope_and_curve(x, z, n, value, psi):
+    """Return z times the slope of log M at z on the axis, and its derivative where that is about zero."""
+    slope, curve = 0.0, 0.0
+    for k in range(n):
+        d = x - value[k]
+        r = 1.0 / (1.0 - z * d)
+        slope += psi[k] * z * d * r
+        curve += psi[k] * d * r * r
+    return slope, curve
+
+
 @kernel
 def _saddle(x, row, order, extra):
     """Return about where log M(z) - order log z is least on (0, 1/max d), given ``extra`` counts of the lowest."""
-    left, right = 0.0, 1.0 / (x - row.value[0])
-    z = 0.5 * right
+    pole = 1.0 / (x - row.value[0])
+    left, right, z = 0.0, pole, 0.5 * pole
     for _ in range(200):
         d = x - row.value[0]
         r = 1.0 / (1.0 - z * d)
-        slope, curve = extra * z * d * r - order, extra * d * r * r  # z phi', and its derivative near the root
-        for k in range(row.n):
-            d = x - row.value[k]
-            r = 1.0 / (1.0 - z * d)
-            slope += row.psi[k] * z * d * r
-            curve += row.psi[k] * d * r * r
+        slope, curve = _slope_and_curve(x, z, row.n, row.value, row.psi)
+        slope, curve = slope + extra * z * d * r - order, curve + extra * d * r * r
         if slope > 0.0:
             right = z
         else:
             left = z
-        new = z - slope / curve
+        new = min(z - slope / curve, pole - 0.25 * (pole - z))  # a step too close to the pole takes long to undo
         if not left < new < right:  # also when curve <= 0
             new = 0.5 * (left + right)
         moved = abs(new - z)
         z = new
-        if moved <= 1e-3 * z:  # a point near it serves as well
+        if moved <= 1e-3 * min(z, pole - z):  # a point near it serves as well
             break
     return z
 
@@ -152,6 +162,18 @@ def _rough_log_cdf(x, row):
     return height - 0.5 * math.log(2.0 * math.pi * curve), c * s
 
 
+@summing
+def _turn_and_fall(y, n, e, psi):
+    """Return how fast the angle and the logarithm of M change at c + iy, per e-fold of y."""
+    turn, fall = 0.0, 0.0
+    for k in range(n):
+        x = y * e[k]
+        w = psi[k] * x / (1.0 + x * x)
+        turn += w
+        fall += w * x
+    return turn, fall
+
+
 @kernel
 def _bend(c, h, curl, row):
     """Return the bend of the path through c with width h; ``curl`` is that of steepest descent at c."""
@@ -159,12 +181,9 @@ def _bend(c, h, curl, row):
     found = False
     y, height = 0.5 * h, 0.0
     for _ in range(60):
-        slope = -2.0 / complex(c, y)  # of log M - 2 log z at c + iy
-        for k in range(row.n):
-            x = y * row.e[k]
-            w = row.psi[k] * row.e[k] / (1.0 + x * x)
-            slope += complex(w, w * x)
-        turn, fall = slope.real * y, max(slope.imag * y, 1e-300)  # per e-fold of y: of the angle, of the logarithm
+        turn, fall = _turn_and_fall(y, row.n, row.e, row.psi)
+        square = c * c + y * y
+        turn, fall = turn - 2.0 * c * y / square, max(fall + 2.0 * y * y / square, 1e-300)
         if turn > 1.0:  # a path that bends the other way must not let the integrand grow here
             least = max(least, -0.5 * fall / turn)
         elif turn < -1.0:
@@ -185,9 +204,10 @@ def _bend(c, h, curl, row):
 
 
 @kernel
-def _sum_nodes(v, step, path, row, means):
-    """Sum the nodes at v, v + step, ... up to the last that counts; with ``means``, add to Q and D as well."""
+def _sum_nodes(v, step, path, row):
+    """Sum the nodes at v, v + step, ... up to the last that counts; add to Q and D as well."""
     c, h, b, cap = path
+    n, psi, e, r, Q, D = row.n, row.psi, row.e, row.r, row.Q, row.D
     G, dQ, P, F, f, bulk, bulk_G = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
     place, stride = -1, round(3.0 * step / STEP)
     if cap == OPEN and step >= STEP:
@@ -209,37 +229,9 @@ def _sum_nodes(v, step, path, row, means):
         square = X * X + Y * Y
         size = -math.log1p((square / c + 2.0 * X) / c)  # log |M/z^2|, and its angle, from their values at c
         angle = -2.0 * math.atan2(Y, c + X)
-        Pr, Pi, Sr, Si, Tr, Ti = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0  # sums of psi d r, psi r, psi r^2
-        product_r, product_i, halves, side = 1.0, 0.0, 0, 0.0
-        for k in range(row.n):
-            e, psi = row.e[k], row.psi[k]
-            A, B = 1.0 - X * e, Y * e  # (1 - z d) / (1 - c d) = A - iB
-            more = e * (e * square - 2.0 * X)  # |A - iB|^2 - 1
-            g = 1.0 / (1.0 + more)
-            gr, gi = g * A, g * B
-            Pr += psi * e * gr
-            Pi += psi * e * gi
-            gr *= row.r[k]
-            gi *= row.r[k]
-            Sr += psi * gr
-            Si += psi * gi
-            Tr += psi * (gr * gr - gi * gi)
-            Ti += psi * gr * gi
-            if psi != row.common:
-                size -= 0.5 * psi * math.log1p(more)
-                angle += psi * math.atan2(B, A)
-            elif e != 0.0:
-                # Equal counts multiply before the logarithm is taken. All factors turn the way of the sign of e, each
-                # by less than half a turn: the imaginary part changes its sign with every half-turn.
-                if e * side < 0.0 or abs(product_r) + abs(product_i) > 1e20:
-                    size, angle = _add_product(size, angle, psi, product_r, product_i, halves, side)
-                    product_r, product_i, halves = 1.0, 0.0, 0
-                before = product_i
-                product_r, product_i = product_r * A - product_i * B, product_i * A + product_r * B
-                halves += before * product_i < 0.0
-                side = math.copysign(1.0, e)
-        if side != 0.0:
-            size, angle = _add_product(size, angle, row.common, product_r, product_i, halves, side)
+        logs, angles = sum_logs_and_angles(X, Y, square, n, e, psi)
+        size -= 0.5 * logs
+        angle += angles
         if size > 2.0:
             return Sums(0.0, 0.0, 0.0, 0.0, 0.0, True)
         weight = math.exp(size) * (h * spacing)
@@ -247,6 +239,7 @@ def _sum_nodes(v, step, path, row, means):
         z = complex(c + X, Y)
         Wz = W * z
         Wzz = Wz * z
+        Pr, Pi, Sr, Si, Tr, Ti = _rational_sums(X, Y, square, n, e, r, psi)
         S = complex(Sr, Si)
         part = Wz * S
         G += W.imag
@@ -254,14 +247,8 @@ def _sum_nodes(v, step, path, row, means):
         P += Wz.imag
         F += part.imag
         f += (Wzz * (S * S + complex(Tr, 2.0 * Ti))).imag
-        if means:
-            for k in range(row.n):
-                e = row.e[k]
-                g = row.r[k] / (1.0 + e * (e * square - 2.0 * X))
-                r = complex(g * (1.0 - X * e), g * Y * e)
-                row.Q[k] += (Wz * r).imag
-                row.D[k] += (Wzz * r * (S + r)).imag
-        here, here_G = abs(part), abs(W)
+        _add_means(X, Y, square, Wz, Wzz, S, n, e, r, Q, D)
+        here, here_G = abs(part.real) + abs(part.imag), abs(W.real) + abs(W.imag)  # cheaper than the modulus
         bulk, bulk_G = bulk + here, bulk_G + here_G
         # S alone may fade too early: where the values lie evenly around x, its leading terms cancel
         if not (here > NEGLIGIBLE * bulk or here_G > NEGLIGIBLE * bulk_G):
@@ -270,22 +257,50 @@ def _sum_nodes(v, step, path, row, means):
     return Sums(G, dQ, P, F, f, False)
 
 
-@kernel
-def _add_product(size, angle, psi, real, imag, halves, side):
-    """Take a product of factors A + iB that has made so many half-turns, to the power -psi, into size and angle."""
-    turn = side * math.atan2(imag, real) + math.pi * (halves + halves % 2)
-    return size - 0.5 * psi * math.log(real * real + imag * imag), angle + psi * side * turn
+@summing
+def _rational_sums(X, Y, square, n, e, r, psi):
+    """Return the sums over outcomes of psi d r, psi r and psi r^2 (the last without the two) at c + X + iY."""
+    Pr, Pi, Sr, Si, Tr, Ti = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
+    for k in range(n):
+        g = 1.0 / (1.0 + e[k] * (e[k] * square - 2.0 * X))  # (1 - z d) / (1 - c d) = A - iB, and g is |A - iB|^-2
+        gr, gi = g * (1.0 - X * e[k]), g * (Y * e[k])
+        Pr += psi[k] * e[k] * gr
+        Pi += psi[k] * e[k] * gi
+        gr *= r[k]
+        gi *= r[k]
+        Sr += psi[k] * gr
+        Si += psi[k] * gi
+        Tr += psi[k] * (gr * gr - gi * gi)
+        Ti += psi[k] * gr * gi
+    return Pr, Pi, Sr, Si, Tr, Ti
 
 
 @kernel
-def _slack(error, f, spiky):
-    """Return by how much F may be wrong at the quantile if CVaR is to be wrong by less than ``error`` / p."""
-    return math.sqrt(0.1 * error * f) if f > 0.0 and not spiky else 0.0
+def _add_means(X, Y, square, Wz, Wzz, S, n, e, r, Q, D):
+    """Add Im(M r / z) and Im(M r (S + r)) at a node to Q and D, in real arithmetic that becomes vector code."""
+    wr, wi, ur, ui, Sr, Si = Wz.real, Wz.imag, Wzz.real, Wzz.imag, S.real, S.imag
+    for k in range(n):
+        g = r[k] / (1.0 + e[k] * (e[k] * square - 2.0 * X))
+        gr, gi = g * (1.0 - X * e[k]), g * (Y * e[k])
+        Q[k] += wr * gi + wi * gr
+        tr, ti = Sr + gr, Si + gi
+        D[k] += ur * (gr * ti + gi * tr) + ui * (gr * tr - gi * ti)
 
 
 @kernel
-def _integrals(x, p, sharp, relative, row, means):
-    """Return G(x), F(x), a bound on its error, f(x) and a bound on the error of G; with ``means``, fill Q and D.
+def _slack(error, f, closest):
+    """Return by how much F may be wrong at the quantile if CVaR is to be wrong by less than ``error`` / p.
+
+    f must not change much on the way, and does so at the value of the closest outcome.
+    """
+    return min(math.sqrt(0.1 * error * f), 0.1 * f * closest) if f > 0.0 else 0.0
+
+
+@kernel
+def _integrals(x, p, sharp, relative, row):
+    """Return G(x), F(x), a bound on its error, f(x) and a bound on the error of G; fill Q and D.
+
+    At the value of an outcome f is not known: 0.
 
     The step is refined until the error of G is below ``sharp`` p or ``relative`` G, or no longer falls, and it is
     clear on which side of p F lies.
@@ -293,13 +308,15 @@ def _integrals(x, p, sharp, relative, row, means):
     extra = max(0.0, 1.0 - row.psi[0])
     c = _saddle(x, row, 2.0, extra)
     height, second, third, size = -2.0 * math.log(c), 2.0 / (c * c), -4.0 / (c * c * c), 2.0
-    on = -1
+    on, closest = -1, np.inf
     for k in range(row.n):
         d = x - row.value[k]
         row.r[k] = 1.0 / (1.0 - c * d)
         row.e[k] = e = d * row.r[k]
         if d == 0.0:
             on = k
+        else:
+            closest = min(closest, abs(d))
         height -= row.psi[k] * math.log1p(-c * d)
         psi = row.psi[k] + (extra if k == 0 else 0.0)
         second += psi * e * e
@@ -315,10 +332,10 @@ def _integrals(x, p, sharp, relative, row, means):
     bend, cap = _bend(c, scale, -0.5 * third * scale**3, row)
     path = Path(c, WIDTH * scale, bend, cap)
     unit = math.exp(height) / math.pi
-    noise = 4.0 * EPS * (4.0 + size + max(row.common, 0.0) * row.n)  # of rounding, relative to G
+    noise = 4.0 * EPS * (4.0 + 2.0 * size)  # of rounding, relative to G
     while True:
         step = 3.0 * STEP if row.spiky else STEP  # where F is judged by the last two steps, one more is needed
-        sums = _sum_nodes(0.5 * step, step, path, row, means)
+        sums = _sum_nodes(0.5 * step, step, path, row)
         G, dQ, P, F, f = sums.G, sums.dQ, sums.P, sums.F, sums.f
         failed = sums.grows
         before, F_before, defect, doubt = np.inf, np.inf, np.inf, np.inf
@@ -327,19 +344,26 @@ def _integrals(x, p, sharp, relative, row, means):
             defect = 8.0 * abs(dQ - G) * here / row.total
             # F twice over: by M/z, or, where that fades too slowly because of a spike, by the last two steps. The pole
             # at zero spoils M/z and M S/z alike; what it does to them it does to G as well, in units of 1/c.
-            doubt = 16.0 * abs(F * here / total - (F_before if row.spiky else P * here)) + c * row.total * defect
+            # A third of the step cubes the error, at first not where an outcome close to x shows only far along.
+            caution = 0.3 if row.spiky and (closest > CLOSE or step < 0.9 * STEP) else 16.0
+            doubt = caution * abs(F * here / total - (F_before if row.spiky else P * here)) + c * row.total * defect
             off = abs(p - F * here / total)
             enough = max(0.3 * sharp * p, relative * G * here / row.total)
             if step < SMALLEST_STEP or (
                 (defect <= enough or (step < 0.01 and defect > 0.5 * before))
-                and doubt <= max(0.2 * off, 0.1 * NEAR * p * (1.0 - p), _slack(sharp * p, f * here / total, row.spiky))
+                and doubt
+                <= max(
+                    0.2 * off,
+                    0.1 * NEAR * p * (1.0 - p),
+                    _slack(sharp * p, f * here / total, closest if row.spiky else np.inf),
+                )
                 and (step < 0.9 * STEP or relative == ROUGH or doubt <= LUCK)
             ):
                 failed = defect > max(enough, 100.0 * noise * G * here / row.total)
                 break
             before, F_before = defect, F * here / total
             for shift in (0, 2):
-                sums = _sum_nodes((shift + 0.5) * step / 3.0, step, path, row, means)
+                sums = _sum_nodes((shift + 0.5) * step / 3.0, step, path, row)
                 G, dQ, P, F, f = G + sums.G, dQ + sums.dQ, P + sums.P, F + sums.F, f + sums.f
             step /= 3.0
         if not failed or path.b == 0.0:
@@ -350,14 +374,14 @@ def _integrals(x, p, sharp, relative, row, means):
             row.Q[k] = row.D[k] = 0.0
     unit *= step
     F *= unit / total
-    if means:
-        for k in range(row.n):
-            row.Q[k] *= row.psi[k] * unit / row.total
-            row.D[k] *= row.psi[k] * unit / row.total
-        if on >= 0:
-            row.Q[on] = row.psi[on] / row.total * F
+    for k in range(row.n):
+        row.Q[k] *= row.psi[k] * unit / row.total
+        row.D[k] *= row.psi[k] * unit / row.total
+    if on >= 0:
+        row.Q[on] = row.psi[on] / row.total * F
     G *= unit / row.total
-    return G, F, doubt, f * unit / total, 4.0 * defect + noise * G  # a small defect may be a lucky one
+    f = 0.0 if on >= 0 else f * unit / total  # others say how often X lies below a value, but not how F rises there
+    return G, F, doubt, f, 4.0 * defect + noise * G  # a small defect may be a lucky one
 
 
 @kernel
@@ -416,88 +440,81 @@ def _moved(x, step, anchor):
 
 
 @kernel
-def tail_of_row(values, counts, p, start, accuracy, work, q):
-    """CVaR of w.values for w ~ Dirichlet(counts), where p = 1 - alpha is the mass of the tail.
+def _between_spikes(row, lo, hi, F_lo, F_hi, x, F, f, p, closest):
+    """Return where F should pass p between lo and hi, if the next values on both sides have spikes; or NaN.
 
-    ``values``, ``counts``, ``q`` [K]; ``work`` [SCRATCH, K] is scratch. ``start`` is the quantile in standard
-    deviations from the mean, from an earlier call with similar values, or NaN. ``accuracy`` is the error of CVaR
-    that may be left; zero asks for the sharpest. Fills ``q`` with the tail means and returns (CVaR, quantile, start
-    for the next call, bound on the error of CVaR).
+    Close to a spike, F moves like a power of the distance. So it is taken for a (t^m) - b (l - t)^n + const, where t is
+    the distance from the lower and l - t that from the upper value: through its values at lo and hi, and with its slope
+    at x if that is known, else with a and b as the counts have it. No point is returned that
+    lies closer to a value than ``closest``.
     """
-    value, count, order = work[0], work[1], work[6]
-    n = 0
-    total, biggest, reference = 0.0, -1.0, 0.0
-    for k in range(values.size):
-        q[k] = 0.0
-        if counts[k] > 0.0:
-            total += counts[k]
-            if counts[k] > biggest:
-                biggest, reference = counts[k], values[k]
-            i = n
-            while i > 0 and value[i - 1] > values[k]:
-                value[i], order[i] = value[i - 1], order[i - 1]
-                i -= 1
-            value[i], order[i] = values[k], k
-            n += 1
-    given = n
-    low, high = value[0], value[n - 1]
-    spread = high - low
-    if not spread > 0.0 or p >= 1.0:
-        mean = 0.0
-        for k in range(values.size):
-            q[k] = counts[k] / total
-            mean += q[k] * (values[k] - reference)
-        size = max(abs(low), abs(high))
-        return reference + mean, high, start, EPS * (size + (4.0 + n) * spread)
-
-    sharp = min(max(accuracy / spread, SHARPEST), BLUNTEST)
-    # outcomes of equal value are one outcome
-    n = 0
-    for i in range(given):
-        k = int(order[i])
-        here = (values[k] - reference) / spread
-        if n > 0 and here == value[n - 1]:
-            count[n - 1] += counts[k]
+    below, above = -1, -1
+    for k in range(row.n):
+        if row.value[k] <= lo:
+            below = k
+        elif above < 0 and row.value[k] >= hi:
+            above = k
+    if below < 0 or above != below + 1 or row.total - min(row.psi[below], row.psi[above]) >= SPIKE:
+        return np.nan
+    left, right = row.value[below], row.value[above]
+    m, n = row.total - row.psi[below], row.total - row.psi[above]
+    rise_a, rise_b = (hi - left) ** m - (lo - left) ** m, (right - lo) ** n - (right - hi) ** n
+    a, b = -1.0, -1.0
+    if f > 0.0 and x in (lo, hi):
+        slope_a, slope_b = m * (x - left) ** (m - 1.0), n * (right - x) ** (n - 1.0)
+        scale = rise_a * slope_b - rise_b * slope_a
+        a, b = ((F_hi - F_lo) * slope_b - f * rise_b) / scale, (f * rise_a - (F_hi - F_lo) * slope_a) / scale
+    if not (a >= 0.0 and b >= 0.0):
+        a, b = row.psi[below] / (right - left) ** m, row.psi[above] / (right - left) ** n
+        scale = (F_hi - F_lo) / (a * rise_a + b * rise_b)
+        a, b = scale * a, scale * b
+    # bisection in the logarithm of the distance from the nearer value
+    wanted = p - F_lo + a * (lo - left) ** m - b * (right - lo) ** n
+    middle = 0.5 * (left + right)
+    lower = a * (middle - left) ** m - b * (right - middle) ** n > wanted
+    near, far = math.log(closest), math.log(0.5 * (right - left))
+    for _ in range(40):
+        distance = math.exp(0.5 * (near + far))
+        t = distance if lower else right - left - distance
+        if (a * t**m - b * (right - left - t) ** n > wanted) == lower:
+            far = 0.5 * (near + far)
         else:
-            value[n], count[n] = here, counts[k]
-            n += 1
-    mean, least, alike = 0.0, np.inf, 0
-    for k in range(n):
-        mean += count[k] * value[k]
-        if count[k] < least:
-            least, alike = count[k], 0
-        alike += count[k] == least
-        biggest = max(biggest, count[k])
-    mean /= total
-    variance = 0.0
-    for k in range(n):
-        variance += count[k] * (value[k] - mean) ** 2
-    sd = math.sqrt(variance / (total * (total + 1.0)))
-    common = least if alike >= FEW and least <= SMALL else -1.0
-    spiky = total - biggest < SPIKE
-    row = Row(n, value, count, total, common, spiky, work[2], work[3], work[4], work[5])
+            near = 0.5 * (near + far)
+    distance = math.exp(0.5 * (near + far))
+    return left + distance if lower else right - distance
 
-    left, right = value[0], value[n - 1]
+
+class Quantile(NamedTuple):
+    """Where the search for the quantile ended, and what is known there."""
+
+    x: float
+    top: float  # x - G(x)/p
+    off: float  # p - F(x)
+    f: float
+    error: float  # of top
+    gap: float  # how far CVaR can lie above top
+    nearest: int  # outcome whose value is closest to x
+
+
+@kernel
+def _search(row, p, x, warm, sharp, mean):
+    """Return the p-quantile of X, looked for from x, as closely as CVaR to ``sharp`` needs it; fill Q and D there."""
+    left, right = row.value[0], row.value[row.n - 1]
     goal = normal_quantile(p)
     # x - G(x)/p is ``top`` at x; the ends of the bracket are exact to begin with
     lo, top_lo, F_lo, error_lo = left, left, 0.0, 0.0
     hi, top_hi, F_hi, error_hi = right, right - (right - mean) / p, 1.0, 0.0
-    x = mean + start * sd
-    warm = left < x < right
-    if not warm and spiky:
-        x = _next_spike(row, lo, hi, F_lo, F_hi, p)
-    elif not warm:
-        x = _first_guess(row, p, mean, sd)
-    if not left < x < right:
-        x = mean
-    means, spike_next = warm, spiky and not warm
+    fine = warm
     near = max(NEAR * p * (1.0 - p), 1e-13)
     beside = 0.3 * sharp
-    gap, narrowest, slow, turns, nearest = np.inf, np.inf, 0, 0, 0
+    narrowest, slow, turns = np.inf, 0, 0
     spike, F_spike = left, 0.0  # the last value of an outcome where F was evaluated
-    G, F, f, error, off = 0.0, 0.0, 0.0, 0.0, 0.0
-    for _ in range(200):
-        G, F, doubt, f, error = _integrals(x, p, sharp, 0.3 * sharp if means or spike_next else ROUGH, row, means)
+    while True:
+        if not row.spiky:
+            for k in range(row.n):
+                if row.value[k] == x:
+                    x += 1e-7 * (hi - x)  # f is not known at a value
+        G, F, doubt, f, error = _integrals(x, p, sharp, 0.3 * sharp if fine else ROUGH, row)
         off = p - F
         top = x - G / p
         clear = abs(off) > doubt
@@ -508,34 +525,36 @@ def tail_of_row(values, counts, p, start, accuracy, work, q):
         # where the tangents at lo and hi meet, no value of x - G/p lies above theirs
         rise, fall = 1.0 - F_lo / p, F_hi / p - 1.0
         cut = (top_hi + fall * hi - top_lo + rise * lo) / (rise + fall)
-        gap = max(top_lo + rise * (cut - lo) - top, 0.0)
+        most_lo, most_hi, most = top_lo + rise * (hi - lo), top_hi + fall * (hi - lo), top_lo + rise * (cut - lo)
+        gap = max(min(most + max(error_lo, error_hi), most_lo + error_lo, most_hi + error_hi) - top, 0.0)
         nearest = 0
-        for k in range(n):
-            if abs(x - value[k]) < abs(x - value[nearest]):
+        for k in range(row.n):
+            if abs(x - row.value[k]) < abs(x - row.value[nearest]):
                 nearest = k
-        apart = x - value[nearest]
+        apart = x - row.value[nearest]
         if apart == 0.0:
             spike, F_spike = x, F
-        smooth = f > 0.0 and abs(off) <= 1e-3 * p * (1.0 - p) and off * off <= 0.1 * sharp * f * p
-        if abs(off) <= near or smooth or not clear or max(gap, abs(off * apart) / p) <= 0.3 * sharp:
-            if means:
-                break
-            means = True
+        at = Quantile(x, top, off, f, error / p, gap, nearest)
+        smooth = abs(off) <= min(1e-3 * p * (1.0 - p), _slack(sharp * p, f, abs(apart) if row.spiky else np.inf))
+        if abs(off) <= near or smooth or not clear or max(gap - 2.0 * error / p, abs(off * apart) / p) <= 0.3 * sharp:
+            if fine or (error <= sharp * p and doubt <= LUCK):
+                return at
+            fine = True
             continue
         new = np.nan
-        spike_next = False
-        if spiky:
+        if row.spiky:
             new = _next_spike(row, lo, hi, F_lo, F_hi, p)
-            spike_next = lo < new < hi
-            if not spike_next:
-                # none inside the bracket; if one is its end, the quantile may be closer to it than numbers can tell
-                for k in range(n):
-                    if total - count[k] < SPIKE and value[k] == lo:
+            if not lo < new < hi:
+                new = _between_spikes(row, lo, hi, F_lo, F_hi, x, F, f, p, beside)
+            if not lo < new < hi:
+                # one end has a spike: the quantile may be closer to it than numbers can tell
+                for k in range(row.n):
+                    if row.total - row.psi[k] < SPIKE and row.value[k] == lo:
                         new = lo + beside
-                    elif total - count[k] < SPIKE and value[k] == hi and not lo < new < hi:
+                    elif row.total - row.psi[k] < SPIKE and row.value[k] == hi and not lo < new < hi:
                         new = hi - beside
-        power = total - count[nearest]
-        known = value[nearest] == spike and (p - F_spike) * (F - F_spike) > 0.0
+        power = row.total - row.psi[nearest]
+        known = row.value[nearest] == spike and (p - F_spike) * (F - F_spike) > 0.0
         if not lo < new < hi and power < SPIKE and known and abs(apart) <= 2.0 * beside:
             # this close to a spike F moves like that power of the distance
             new = spike + apart * math.exp(min(max(math.log((p - F_spike) / (F - F_spike)) / power, -9.0), 9.0))
@@ -544,70 +563,169 @@ def tail_of_row(values, counts, p, start, accuracy, work, q):
             here = normal_quantile(F)
             step = (goal - here) * normal_pdf(here) / f
             if power < SPIKE and apart != 0.0:  # a line in the logarithm of the distance, rather
-                new = value[nearest] + apart * math.exp(min(max(step / apart, -12.0), 12.0))
+                new = row.value[nearest] + apart * math.exp(min(max(step / apart, -12.0), 12.0))
             else:
                 new = _moved(x, step, left if step < 0.0 else right)
         slow += 1
         if hi - lo <= 0.25 * narrowest:
             narrowest, slow = hi - lo, 0
         if not lo < new < hi or slow > 5:
+            if turns > MOST_TURNS:
+                return at
             new = cut if turns % 2 and lo < cut < hi else 0.5 * (lo + hi)
-            if turns % 2 == 0 and spiky and (lo - spike) * (hi - spike) > 0.0:  # half-way in the log of the distance
+            if (
+                turns % 2 == 0 and row.spiky and (lo - spike) * (hi - spike) > 0.0
+            ):  # half-way in the log of the distance
                 new = spike + math.copysign(math.sqrt((lo - spike) * (hi - spike)), lo - spike)
             turns += 1
             narrowest, slow = hi - lo, 0
         if not lo < new < hi:  # neighbouring numbers
-            if means:
-                break
-            means = True
+            if fine:
+                return at
+            fine = True
             continue
-        means = abs(off) < 2e-3 * p * (1.0 - p) or (spiky and min(new - lo, hi - new) <= 1.01 * beside)
+        fine = abs(off) < 2e-3 * p * (1.0 - p)
+        if row.spiky:
+            fine = (fine and f > 0.0 and abs(off) < 1e-4) or min(new - lo, hi - new) <= 1.01 * beside
         x = new
 
-    # CVaR is the maximum of x - G(x)/p: second-order step to the top, first-order step for its gradient
-    top = x - G / p
-    error /= p
-    if abs(off) <= 1e-2 * p * (1.0 - p) and f > 0.0:
-        step = off / f
-        rest = min(0.5 * off * step / p, gap + max(error_lo, error_hi))
+
+@kernel
+def _top(row, p, mean, at):
+    """Return CVaR and a bound on its error; turn Q at the quantile into multiples of the tail means that give CVaR.
+
+    CVaR is the maximum of x - G(x)/p: a second-order step to the top, a first-order step for its gradient.
+    """
+    n, value, Q, D = row.n, row.value, row.Q, row.D
+    left = value[0]
+    top, error = at.top, at.error
+    if abs(at.off) <= 1e-2 * p * (1.0 - p) and at.f > 0.0:
+        step = at.off / at.f
+        rest = min(0.5 * at.off * step / p, at.gap)
         top += rest
         error += rest
         # the same step, but so that the tail means reproduce CVaR to the last digit
         short, slope = 0.0, 0.0
         for k in range(n):
-            short += (top - value[k]) * row.Q[k]
-            slope += (value[k] - top) * row.D[k]
+            short += (top - value[k]) * Q[k]
+            slope += (value[k] - top) * D[k]
         if slope > 0.0:
             step = short / slope
         for k in range(n):
-            row.Q[k] += step * row.D[k]
+            Q[k] += step * D[k]
     else:
-        row.Q[nearest] += off
-        error += gap + max(error_lo, error_hi)
+        Q[at.nearest] += at.off
+        error += at.gap
     top = min(max(top, left), mean)  # the lowest value and the mean bracket CVaR
     norm, reached = 0.0, 0.0
     for k in range(n):
-        row.Q[k] = max(row.Q[k], 0.0)
-        norm += row.Q[k]
-        reached += row.Q[k] * value[k]
+        Q[k] = max(Q[k], 0.0)
+        norm += Q[k]
+        reached += Q[k] * value[k]
     reached /= norm
     # what rounding left between the tail means and CVaR goes to the lowest outcome, or to all of them
     if reached > top:
         share = (reached - top) / (reached - left)
         for k in range(n):
-            row.Q[k] *= 1.0 - share
-        row.Q[0] += share * norm
+            Q[k] *= 1.0 - share
+        Q[0] += share * norm
     elif reached < top:
         share = (top - reached) / (mean - reached)
         for k in range(n):
-            row.Q[k] += share * (count[k] / total * norm - row.Q[k])
-    j = -1
+            Q[k] += share * (row.psi[k] / row.total * norm - Q[k])
+    for k in range(n):
+        Q[k] /= norm
+    return top, error
+
+
+@kernel
+def _sorted(values, counts, value, order):
+    """Sort the values that can happen into ``value``, their places into ``order``.
+
+    Returns how many, the total of the counts, and the value of the largest count.
+    """
+    n, total, biggest, reference = 0, 0.0, -1.0, 0.0
+    for k in range(values.size):
+        if counts[k] > 0.0:
+            total += counts[k]
+            if counts[k] > biggest:
+                biggest, reference = counts[k], values[k]
+            i = n
+            while i > 0 and value[i - 1] > values[k]:
+                value[i], order[i] = value[i - 1], order[i - 1]
+                i -= 1
+            value[i], order[i] = values[k], k
+            n += 1
+    return n, total, reference
+
+
+@kernel
+def _merged(values, counts, given, total, reference, spread, work):
+    """Return the row in which outcomes of equal value are one, given the order of :func:`_sorted`; mean and sd of X."""
+    value, count, order = work[0], work[1], work[6]
+    n = 0
     for i in range(given):
         k = int(order[i])
         here = (values[k] - reference) / spread
-        if j < 0 or here != value[j]:
+        if n > 0 and here == value[n - 1]:
+            count[n - 1] += counts[k]
+        else:
+            value[n], count[n] = here, counts[k]
+            n += 1
+    mean, biggest = 0.0, 0.0
+    for k in range(n):
+        mean += count[k] * value[k]
+        biggest = max(biggest, count[k])
+    mean /= total
+    variance = 0.0
+    for k in range(n):
+        variance += count[k] * (value[k] - mean) ** 2
+    spiky = total - biggest < SPIKE
+    row = Row(n, value, count, total, spiky, work[2], work[3], work[4], work[5])
+    return row, mean, math.sqrt(variance / (total * (total + 1.0)))
+
+
+@kernel
+def tail_of_row(values, counts, p, start, accuracy, work, q):
+    """CVaR of w.values for w ~ Dirichlet(counts), where p = 1 - alpha is the mass of the tail.
+
+    ``values``, ``counts``, ``q`` [K]; ``work`` [SCRATCH, K] is scratch. ``start`` is the quantile in standard
+    deviations from the mean, from an earlier call with similar values, or NaN. ``accuracy`` is the error of CVaR
+    that may be left; zero asks for the sharpest. Fills ``q`` with the tail means and returns (CVaR, quantile, start
+    for the next call, bound on the error of CVaR).
+    """
+    given, total, reference = _sorted(values, counts, work[0], work[6])
+    low, high = work[0, 0], work[0, given - 1]
+    spread = high - low
+    if not spread > 0.0 or p >= 1.0:
+        mean = 0.0
+        for k in range(values.size):
+            q[k] = counts[k] / total
+            mean += q[k] * (values[k] - reference)
+        size = max(abs(low), abs(high))
+        return reference + mean, high, start, EPS * (size + (4.0 + given) * spread)
+
+    row, mean, sd = _merged(values, counts, given, total, reference, spread, work)
+    left, right = row.value[0], row.value[row.n - 1]
+    x = mean + start * sd
+    warm = left < x < right
+    if not warm and row.spiky:
+        x = _next_spike(row, left, right, 0.0, 1.0, p)
+    elif not warm:
+        x = _first_guess(row, p, mean, sd)
+    if not left < x < right:
+        x = mean
+    at = _search(row, p, x, warm, min(max(accuracy / spread, SHARPEST), BLUNTEST), mean)
+    top, error = _top(row, p, mean, at)
+    for k in range(values.size):
+        q[k] = 0.0
+    j = -1
+    for i in range(given):
+        k = int(work[6, i])
+        here = (values[k] - reference) / spread
+        if j < 0 or here != row.value[j]:
             j += 1
-        q[k] = row.Q[j] / norm * (counts[k] / count[j])
+        q[k] = row.Q[j] * (counts[k] / row.psi[j])
     result = reference + spread * top
     error = spread * (min(error, mean - left) + 64.0 * EPS) + EPS * abs(result)
-    return result, reference + spread * x, (x - mean) / sd, error
+    return result, reference + spread * at.x, (at.x - mean) / sd, error
