@@ -41,4 +41,4 @@ class StateFileError(PrudentError):
 
 
 class ConvergenceWarning(UserWarning):
-    """A solver stopped at its iteration cap before it reached the tolerance asked for."""
+    """A solver stopped before it reached the tolerance asked for, or an exact row is coarser than ten digits."""
