@@ -225,7 +225,8 @@ def faults(values, counts, alpha):
     if not miss <= BOUND * spread + 4 * ulp:
         wrong.append(f"tail means miss cvar by {miss / spread:.1e}")
     low, high = bracket(tail, *merged(values, counts), 1 - LD(alpha))
-    if not (tail.cvar - tail.error <= low <= high + 0.05 * tail.error and high <= tail.cvar + tail.error):
+    # both ends within the bound, and they do not contradict each other
+    if not (tail.cvar - tail.error <= low <= high + 0.5 * tail.error and high <= tail.cvar + tail.error):
         off = [float((end - tail.cvar) / tail.error) for end in (low, high)]
         wrong.append(f"CVaR between {off[0]:.2g} and {off[1]:.2g} errors off")
     return wrong

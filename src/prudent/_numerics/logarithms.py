@@ -44,6 +44,16 @@ def _number(_context: Any, _integer: Any) -> Any:
     return types.float64(types.int64), generate
 
 
+@intrinsic
+def _either(_context: Any, _condition: Any, _one: Any, _other: Any) -> Any:
+    """Return one number or the other, without a branch: in a loop with branches nothing becomes vector code."""
+
+    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
+        return builder.select(*arguments)
+
+    return types.float64(types.boolean, types.float64, types.float64), generate
+
+
 @summing
 def log_and_angle(more, A, B):
     """Return log(1 + more) and atan2(B, A); more > -1 is finite, and A and B are not both zero."""
@@ -52,7 +62,7 @@ def log_and_angle(more, A, B):
     exponent = shifted >> 52
     k = _number(exponent | _MAGIC) - 4503599627370496.0 - 1023.0
     reduced = _number((shifted & _FRACTION) + _ROOT_HALF) - 1.0
-    f = more if exponent == 1023 else reduced
+    f = _either(exponent == 1023, more, reduced)
     s = f / (2.0 + f)
     z = s * s
     w = z * z
@@ -64,9 +74,10 @@ def log_and_angle(more, A, B):
     log = k * _LN2_HIGH - ((half - (s * (half + (odd + z * even)) + k * _LN2_LOW)) - f)
     # the angle of (max, min) of the sides is at most an eighth of a turn; from half of that on, it is taken from there
     a, b = abs(A), abs(B)
-    short, long = min(a, b), max(a, b)
+    steep = b > a
+    short, long = _either(steep, a, b), _either(steep, b, a)
     wide = short > _EIGHTH * long
-    u = (short - long if wide else short) / (short + long if wide else long)
+    u = _either(wide, short - long, short) / _either(wide, short + long, long)
     z = u * u
     w = z * z
     even = 3.33333333333329318027e-01 + w * (
@@ -81,10 +92,10 @@ def log_and_angle(more, A, B):
         -1.11111104054623557880e-01
         + w * (-7.69187620504482999495e-02 + w * (-5.83357013379057348645e-02 + w * -3.65315727442169155270e-02))
     )
-    angle = (0.25 * math.pi if wide else 0.0) + (u - u * z * (even + z * odd))
-    angle = 0.5 * math.pi - angle if b > a else angle
-    angle = math.pi - angle if A < 0.0 else angle
-    return log, -angle if B < 0.0 else angle
+    angle = _either(wide, 0.25 * math.pi, 0.0) + (u - u * z * (even + z * odd))
+    angle = _either(steep, 0.5 * math.pi - angle, angle)
+    angle = _either(A < 0.0, math.pi - angle, angle)
+    return log, _either(B < 0.0, -angle, angle)
 
 
 @summing
