@@ -27,9 +27,7 @@ def test_outcomes_are_labels_and_not_positions(many):
     posterior = pr.DirichletPosterior.for_model(dice())
     posterior.update(source=0, outcome=many([1, 2, 3]))
     np.testing.assert_array_equal(posterior.counts, [[2, 2, 2, 1]])
-    with pytest.raises(
-        DataError, match=r"outcome\[1\] is 0, expected one of 1, 2, 3, 4; positions go with indices=True"
-    ):
+    with pytest.raises(DataError, match=r"outcome\[1\] is 0, expected one of 1, 2, 3, 4; positions go with indices="):
         posterior.update(0, many([1, 0]))
     with pytest.raises(DataError, match=r"outcome is 0, expected one of 1, 2, 3, 4"):
         posterior.update(0, 0)
@@ -41,7 +39,7 @@ def test_outcomes_are_labels_and_not_positions(many):
 def test_shifted_labels_never_land_one_place_off():
     """Labels 1..n and positions 0..n-1 overlap: every count must be where its label is."""
     for faces in ([1, 2, 3, 4], [0, 1, 2, 3], [4, 3, 2, 1], ["4", "3", "2", "1"], [True, False], [(1, 2), (0, 1)]):
-        posterior = pr.DirichletPosterior.for_model(dice(faces) if not isinstance(faces[0], str) else words(faces))
+        posterior = pr.DirichletPosterior.for_model(words(faces))
         for k, face in enumerate(faces):
             expected = posterior.counts.copy()
             expected[0, k] += 1

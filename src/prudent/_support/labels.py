@@ -55,7 +55,7 @@ class Labels:
         """
         try:
             values = dict.fromkeys(chain.from_iterable(_distinct(column) for column in columns))
-            names: list[Any] = list(dict.fromkeys(_whole(value) for value in values if not is_missing(value)))
+            names: list[Any] = list(dict.fromkeys(_whole(value) for value in values if not _is_missing(value)))
         except TypeError as fault:
             raise ModelError(f"table has a label of {what} that cannot be a name: {fault}") from None
         numbers = {str(name): name for name in names if isinstance(name, int | float)}
@@ -177,14 +177,21 @@ def _whole(value: Any) -> Any:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def is_missing(value: Any) -> bool:
+def _is_missing(value: Any) -> bool:
     """Return whether a cell is empty: None, NaN, or pandas' NA, which cannot be compared."""
     return value is None or (isinstance(value, float) and value != value) or type(value).__name__ == "NAType"
 
 
+def is_missing(column: Column) -> npt.NDArray[np.bool_]:
+    """Return which cells of a column are empty."""
+    if column.dtype.kind in "iuf":
+        return np.asarray(column != column)
+    return np.fromiter(map(_is_missing, column.tolist()), dtype=np.bool_, count=column.size)
+
+
 def is_gap(value: Any) -> bool:
     """Return whether a cell says that an outcome was not observed: it is empty, or -1."""
-    return is_missing(value) or (isinstance(value, (int, float)) and value == -1)
+    return _is_missing(value) or (isinstance(value, (int, float)) and value == -1)
 
 
 def cell(column: Column, row: int) -> Any:

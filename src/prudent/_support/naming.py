@@ -21,6 +21,7 @@ Listed = tuple[tuple[Hashable, ...], ...]
 
 PAIRS = "pair"  # sources called by their (state, action)
 NEXT_STATES = "next_state"  # outcomes called by the state they lead to
+TERMINAL = "terminal"  # the source that all terminal states share
 
 
 class OutcomeLabels(Sequence[Labels]):
@@ -160,16 +161,18 @@ class PairNaming(Naming):
         states = self._states.names or range(self._states.size)
         actions = self._actions.names or range(self._actions.size)
         names: list[Hashable] = [
-            (states[pair // len(actions)], actions[pair % len(actions)]) if pair >= 0 else "terminal"
+            (states[pair // len(actions)], actions[pair % len(actions)]) if pair >= 0 else TERMINAL
             for pair in self._pairs.tolist()
         ]
         return Labels("source", names, len(names))
 
     @cached_property
     def _next_states(self) -> OutcomeLabels | None:
-        rows = self._targets[self._pairs]
+        rows = self._targets[self._pairs[self._pairs >= 0]]
         if self._states.names is None and not (rows - np.arange(rows.shape[1])).any():
             return None  # all of them are numbers already
+        if len(rows) < self._pairs.size:  # the last source is the end of terminal states
+            rows = np.vstack((rows, np.where(np.arange(rows.shape[1]) == 0, -2, -1)))
         exists = rows != -1
         first = np.concatenate(([0], np.cumsum(exists.sum(axis=1))))
         return OutcomeLabels(self._states.names, np.maximum(rows[exists], -1).astype(np.int64), first.astype(np.int64))

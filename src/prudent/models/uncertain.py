@@ -2,7 +2,8 @@
 
     outcome k ~ Categorical(theta[source[s, a]]),   next state next_state[s, a, k],   reward reward[s, a, k].
 
-With theta it is an ``MDP``; with a log of transitions it gives the Dirichlet counts of a posterior of theta.
+An outcome may also end the process. With theta it is an ``MDP``; with a log of transitions it gives the Dirichlet
+counts of a posterior of theta.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ from .._support.checks import (
     whole_number,
 )
 from .._support.labels import Labels, Names
-from .._support.naming import NEXT_STATES, PAIRS, Naming, PairNaming
+from .._support.naming import NEXT_STATES, PAIRS, TERMINAL, Naming, PairNaming
 from ..errors import ModelError, ParameterError, PosteriorError, PrudentError
-from .builders import own_sources, packed, row_numbers, uncertain_direct, uncertain_dynamics, uncertain_table
-from .expected import expected_model
-from .frame import TabularModel, plural
+from .builders import own_sources, packed, uncertain_direct, uncertain_dynamics, uncertain_table
+from .expected import END, NONE, expected_model
+from .frame import TabularModel, held, plural, read_terminal
 from .known import MDP
-from .logs import LogReader, add_log, cumulative_rows, walk
+from .logs import Course, LogReader, add_log, cumulative_rows, draw, walk
 
 __all__ = ["UncertainMDP"]
 
@@ -49,8 +50,8 @@ class UncertainMDP(TabularModel):
     Parameters
     ----------
     source : int [S, A], numbers 0..B-1, all of them used; -1 where the action is not admissible.
-    next_state : int [S, A, K]; -1 where the source has no such outcome. All pairs that share a source must
-        agree on which outcomes it has.
+    next_state : int [S, A, K]; -1 where the source has no such outcome, -2 where the outcome ends the process:
+        nothing is earned after it. All pairs that share a source must agree on which outcomes it has.
     reward : [S, A, K], or [S, A] if it does not depend on the outcome. What is given where there is no
         outcome is not looked at.
     discount : in [0, 1).
@@ -58,14 +59,23 @@ class UncertainMDP(TabularModel):
     sources : names of the sources; or "pair" where each has a pair of its own and is called (state, action).
     outcomes : B sequences of names, one for each outcome of the source; or, with ``sources="pair"``, "next_state":
         outcomes are called by the state they lead to.
+    terminal : states where the process ends: a list of them (by name, where states have names), or a mapping from
+        states to what arriving there is worth, by default 0. A terminal state has no actions; what the arrays
+        say about it is not looked at (its sources may be -1).
+
+    Inside, action 0 of a terminal state stands for the end: it pays the value of the state and is the last step. All
+    terminal states share one source for it, which is added as the last one and has one outcome: with terminal states
+    B is one more than the number of sources in ``source``, and theta, draws and counts have a row for it, of which only
+    the first place is used (``prior()`` and the posteriors have it).
 
     Attributes
     ----------
     source : int64 [S, A].
-    next_state : int32 [S, A, K], -1 where there is no outcome.
+    next_state : int32 [S, A, K], -1 where there is no outcome, -2 where the process ends.
     reward : float64 [S, A, K], 0 where there is no outcome.
     admissible : bool [S, A].
     outcome_mask : bool [B, K], True where the source has the outcome.
+    terminal : bool [S]; terminal_value : float64 [S], 0 elsewhere.
 
     Examples
     --------
@@ -77,9 +87,16 @@ class UncertainMDP(TabularModel):
     UncertainMDP(2 states, 1 action, 1 source, 2 outcomes, discount 0.9)
     >>> model.mdp([[0.25, 0.75]]).reward.ravel()
     array([0.5, 0.5])
+
+    A game that is won or lost with unknown chances:
+
+    >>> game = UncertainMDP([[0], [-1], [-1]], [[[0, 1, 2]]] * 3, [[0.0]] * 3, discount=0.9,
+    ...                     states=["play", "won", "lost"], terminal={"won": 1.0, "lost": -1.0})
+    >>> game
+    UncertainMDP(3 states (2 terminal), 1 action, 2 sources, up to 3 outcomes, discount 0.9)
     """
 
-    _compared = ("discount", "states", "actions", "_called", "source", "next_state", "reward")
+    _compared = ("discount", "states", "actions", "_called", "source", "next_state", "reward", "terminal")
 
     n_sources: int
     n_outcomes: int
@@ -87,6 +104,7 @@ class UncertainMDP(TabularModel):
     next_state: npt.NDArray[np.int32]  # [S, A, K]
     reward: FloatArray  # [S, A, K]
     outcome_mask: BoolArray  # [B, K]
+    ends: bool  # whether the process can end at all
     naming: Naming  # how sources and outcomes are called; for users there are ``sources`` and ``outcomes``
 
     def __init__(
@@ -100,32 +118,51 @@ class UncertainMDP(TabularModel):
         actions: Names = None,
         sources: Names = None,
         outcomes: Sequence[Iterable[Hashable]] | str | None = None,
+        terminal: Any = None,
     ) -> None:
         self.source = np.array(integer_array(source, "source", ndim=2, error=ModelError), np.int64, order="C")
         refuse(self.source < -1, self.source, "source", "0 or more, or -1 if inadmissible", error=ModelError)
-        self._frame(self.source >= 0, discount, states, actions)
+        states = held(states)
+        ended, self.terminal_value = read_terminal(terminal, Labels("state", states, len(self.source)))
+        self.terminal = ended
+        self._frame(self.source >= 0, discount, states, actions, ended)
+        self.source[ended] = -1
+        self.admissible = self.source >= 0
         numbers, first = np.unique(self.source[self.admissible], return_index=True)
         self.n_sources = numbers.size
         gap = numbers != np.arange(self.n_sources)
         if gap.any():
-            raise ModelError(f"no pair uses source {np.argmax(gap)}, but there is a source {numbers[-1]}")
+            where = " but perhaps in a terminal state" if ended.any() else ""
+            raise ModelError(f"no pair uses source {np.argmax(gap)}{where}, but there is a source {numbers[-1]}")
         self.next_state = self._checked_next_state(next_state)
         self.n_outcomes = self.next_state.shape[2]
-        exists = self.next_state >= 0
+        exists = self.next_state != NONE
         first = np.flatnonzero(self.admissible)[first]  # the first pair that uses each source
         self.outcome_mask = exists.reshape(self.source.size, self.n_outcomes)[first]
         self._check_shared_outcomes(exists, first)
         self.reward = self._checked_reward(reward, exists)
+        if ended.any():
+            self._close()
+        self.ends = bool((self.next_state == END).any())
         self.naming = self._named(sources, outcomes, first)
+
+    def _close(self) -> None:
+        """Give terminal states their only pair, action 0, whose source has one outcome, the end."""
+        self.source[self.terminal, 0] = self.n_sources
+        self.admissible[self.terminal, 0] = True
+        self.next_state[self.terminal, 0, 0] = END
+        self.reward[self.terminal, 0, 0] = self.terminal_value[self.terminal]
+        self.outcome_mask = np.vstack((self.outcome_mask, np.arange(self.n_outcomes) == 0))
+        self.n_sources += 1
 
     def _checked_next_state(self, next_state: Any) -> npt.NDArray[np.int32]:
         given = integer_array(next_state, "next_state", ndim=3, error=ModelError)
         require_shape(given, "next_state", (*self.source.shape, given.shape[2]), "[S, A, K]", error=ModelError)
-        bad = ((given < -1) | (given >= self.n_states)) & self.admissible[:, :, None]
-        expected = f"a state from 0 to {self.n_states - 1}, or -1 for no such outcome"
+        bad = ((given < END) | (given >= self.n_states)) & self.admissible[:, :, None]
+        expected = f"a state from 0 to {self.n_states - 1}, or -1 for no such outcome, or -2 for the end"
         refuse(bad, given, "next_state", expected, error=ModelError)
         targets = np.array(given, dtype=np.int32, order="C")
-        targets[~self.admissible] = -1
+        targets[~self.admissible] = NONE
         return targets
 
     def _check_shared_outcomes(self, exists: BoolArray, first: IntArray) -> None:
@@ -159,21 +196,30 @@ class UncertainMDP(TabularModel):
         )
         if by_next_state and not by_pair:
             raise ModelError("outcomes can be called by their next states only if sources are called by their pairs")
-        if by_pair and np.count_nonzero(self.admissible) != self.n_sources:
+        if by_pair and np.count_nonzero(self.admissible & ~self.terminal[:, None]) != first.size:
             raise ModelError("sources can be called by their pairs only if each pair has its own")
+        end = np.full(self.n_sources - first.size, -1)
         if by_next_state:
             targets = self.next_state.reshape(self.source.size, self.n_outcomes)
-            return PairNaming(self.state_labels, self.action_labels, first, targets)
+            return PairNaming(self.state_labels, self.action_labels, np.append(first, end), targets)
         labels = self._listed_outcomes(outcomes)
         if by_pair:
-            return PairNaming(self.state_labels, self.action_labels, first, outcomes=labels)
-        return Naming(None if sources is None else Labels("source", sources, self.n_sources), labels)
+            return PairNaming(self.state_labels, self.action_labels, np.append(first, end), outcomes=labels)
+        if sources is None:
+            return Naming(None, labels)
+        names = tuple(sources)
+        if len(names) == first.size < self.n_sources:
+            names = (*names, TERMINAL)
+        return Naming(Labels("source", names, self.n_sources), labels)
 
     def _listed_outcomes(self, outcomes: Sequence[Iterable[Hashable]] | None) -> list[Labels] | None:
         if outcomes is None:
             return None
+        own = self.n_sources - bool(self.terminal.any())
+        if len(outcomes) == own < self.n_sources:
+            outcomes = [*outcomes, range(1)]
         if len(outcomes) != self.n_sources:
-            raise ModelError(f"outcomes has names for {len(outcomes)} sources, expected {self.n_sources}")
+            raise ModelError(f"outcomes has names for {len(outcomes)} sources, expected {own}")
         sizes = self.n_outcomes - np.argmax(self.outcome_mask[:, ::-1], axis=1)
         labels = [
             Labels(f"outcome of source {b}" if self.n_sources > 1 else "outcome", names, int(size))
@@ -219,6 +265,7 @@ class UncertainMDP(TabularModel):
         admissible: Any = None,
         states: Names = None,
         actions: Names = None,
+        terminal: Any = None,
     ) -> UncertainMDP:
         """Return the model in which every row of the transition matrix is unknown (direct parametrisation).
 
@@ -227,7 +274,8 @@ class UncertainMDP(TabularModel):
         without gaps. ``reward`` is [S, A], or [S, A, S] if it depends on the next state.
 
         ``support``, bool [S, A, S], says which next states are possible at all: then the outcomes of a pair
-        are its possible next states in order, and K is the largest number of them.
+        are its possible next states in order, and K is the largest number of them. ``terminal`` states, as in the
+        class itself, have no pairs of their own.
 
         >>> model = UncertainMDP.direct([[0.0, 1.0], [2.0, 3.0]], discount=0.9)
         >>> model.source
@@ -236,32 +284,37 @@ class UncertainMDP(TabularModel):
         >>> model.next_state[1, 0]
         array([0, 1], dtype=int32)
         """
-        arrays = uncertain_direct(reward, support, admissible)
-        return cls(**arrays, discount=discount, states=states, actions=actions)
+        states, terminal = held(states), held(terminal)
+        arrays = uncertain_direct(reward, support, admissible, states, terminal)
+        return cls(**arrays, discount=discount, states=states, actions=actions, terminal=terminal)
 
     @classmethod
     def from_mdp(cls, mdp: MDP) -> UncertainMDP:
         """Return the direct model on the transitions that a known MDP has; their probabilities are forgotten.
 
+        Steps that end the process are one more outcome of their pair; states where every step does are terminal.
+        An MDP that was given rewards for single transitions (see :attr:`MDP.transition_reward`) passes them on, so
+        that they enter the risk. One that knows only the mean reward of a pair pays it whatever the outcome: its
+        rewards enter the risk as certain.
+
         >>> mdp = MDP([[[0.5, 0.5]], [[0.0, 1.0]]], reward=[0.0, 1.0], discount=0.9)
         >>> UncertainMDP.from_mdp(mdp).next_state.tolist()
         [[[0, 1]], [[1, -1]]]
         """
-        if mdp.termination is not None:
-            pair = int(np.argmax(mdp.termination > 0.0))
-            raise ModelError(
-                f"{mdp.pair_name(pair)} ends the process with probability {mdp.termination.flat[pair]}, which an "
-                "uncertain model cannot; send such steps to an absorbing state with reward 0 instead"
-            )
+        pairs, targets, earned = mdp.steps()
+        goes_on = ~mdp.terminal[pairs // mdp.n_actions]
+        shape, pairs = mdp.admissible.shape, pairs[goes_on]
+        states = range(mdp.n_states) if mdp.states is None else mdp.states
         return cls(
-            own_sources(mdp.admissible),
-            packed(row_numbers(mdp.transition), mdp.transition.indices, mdp.admissible.shape),
-            mdp.reward,
+            own_sources(mdp.admissible & ~mdp.terminal[:, None]),
+            packed(pairs, targets[goes_on], shape),
+            packed(pairs, earned[goes_on], shape, fill=0.0),
             mdp.discount,
             states=mdp.states,
             actions=mdp.actions,
             sources=PAIRS,
             outcomes=NEXT_STATES,
+            terminal={states[s]: mdp.terminal_value[s] for s in np.flatnonzero(mdp.terminal)},
         )
 
     @classmethod
@@ -275,13 +328,15 @@ class UncertainMDP(TabularModel):
         *,
         source: Callable[[Any, Any], Hashable] | None = None,
         admissible: Callable[[Any, Any], bool] | None = None,
+        terminal: Any = None,
     ) -> UncertainMDP:
         """Return the model of ``dynamics(state, action, noise) -> (next_state, reward)`` on your own labels.
 
         ``noise`` lists the outcomes of the only source; or it maps the name of each source to its outcomes,
         and ``source(state, action)`` names the one that acts. Sources are numbered in the order of the
         mapping. ``admissible(state, action)`` says which actions are allowed, by default all; an action that no
-        state admits is dropped with a word in ``notes``.
+        state admits is dropped with a word in ``notes``. A next state of None ends the process; ``terminal`` states
+        are those of the class itself, and ``dynamics`` is not called in them.
 
         Inventory control with unknown demand:
 
@@ -292,7 +347,9 @@ class UncertainMDP(TabularModel):
         ...                            admissible=lambda stock, order: stock + order <= 10)
         UncertainMDP(11 states, 6 actions, 15 inadmissible pairs, 1 source, 8 outcomes, discount 0.95)
         """
-        return cls._noted(uncertain_dynamics(dynamics, states, actions, noise, source, admissible), discount)
+        terminal = held(terminal)
+        arrays = uncertain_dynamics(dynamics, states, actions, noise, source, admissible, terminal)
+        return cls._noted(arrays | {"terminal": terminal}, discount)
 
     @classmethod
     def from_table(
@@ -303,6 +360,7 @@ class UncertainMDP(TabularModel):
         states: Names = None,
         actions: Names = None,
         columns: Mapping[str, Any] | None = None,
+        terminal: Any = None,
     ) -> UncertainMDP:
         """Return the model of a long table of known dynamics.
 
@@ -310,6 +368,8 @@ class UncertainMDP(TabularModel):
         CSV or Parquet file, a dict of columns, a structured array, or rows of values in that order. Without sources,
         one drives every pair. Pairs that are not listed are inadmissible. The labels of states, actions, sources, and
         of the outcomes of each source become indices as in ``MDP.from_table``, and ``columns`` is used as there.
+        A next state that is missing (None, NaN) ends the process; ``terminal`` states are those of the class itself and
+        need no rows.
 
         A table with named columns may have no outcomes. Then every pair has its own source, called (state, action),
         whose outcomes are the next states that are listed for it; a next state listed with several rewards is as many
@@ -323,22 +383,24 @@ class UncertainMDP(TabularModel):
         >>> model.compatible("up", "bet", "down")
         array([0])
         """
-        return cls._noted(uncertain_table(table, states, actions, columns), discount)
+        return cls._noted(uncertain_table(table, states, actions, columns) | {"terminal": terminal}, discount)
 
     def mdp(self, theta: Any) -> MDP:
         """Return the MDP in which source b draws its outcomes with probabilities ``theta[b]``, theta [B, K].
 
-        Outcomes that lead to the same state add up; the reward is the mean over the outcomes.
+        Outcomes that lead to the same state add up; the reward is the mean over the outcomes. Those that end the
+        process add up to ``termination``, which is 1 in terminal states.
 
         >>> UncertainMDP.direct([[1.0], [0.0]], discount=0.5).mdp([[0.25, 0.75], [1.0, 0.0]]).dense()[0]
         array([[0.25, 0.75]])
         """
         probabilities = self._distributions(theta)
-        transition, reward = expected_model(self.source, self.next_state, self.reward, probabilities)
+        transition, reward, ending = expected_model(self.source, self.next_state, self.reward, probabilities)
         return MDP(
             transition,
             reward,
             self.discount,
+            termination=ending,
             admissible=self.admissible,
             states=self.states,
             actions=self.actions,
@@ -347,12 +409,16 @@ class UncertainMDP(TabularModel):
     def _distributions(self, theta: Any) -> FloatArray:
         rows = self._of_outcomes(theta, "theta", ModelError)
         require_sum_of_one(rows, "theta", error=ModelError)
+        if self.terminal.any():
+            rows = rows.copy()
+            rows[-1, 0] = 1.0  # an end is certain, whatever the caller's rounding
         return rows
 
     def _of_outcomes(self, values: Any, name: str, error: type[PrudentError]) -> FloatArray:
         """Return numbers >= 0, [B, K], that are zero where a source has no such outcome."""
         array = non_negative_array(values, name, ndim=2, error=error)
-        require_shape(array, name, self.outcome_mask.shape, "[B, K]", error=error)
+        letters = "[B, K] (its last row is that of the terminal states)" if self.terminal.any() else "[B, K]"
+        require_shape(array, name, self.outcome_mask.shape, letters, error=error)
         refuse((array > 0.0) & ~self.outcome_mask, array, name, "0: this source has no such outcome", error=error)
         return array
 
@@ -368,11 +434,13 @@ class UncertainMDP(TabularModel):
     def compatible(self, state: Hashable, action: Hashable, next_state: Hashable) -> IntArray:
         """Return the outcomes that lead from ``state`` by ``action`` to ``next_state``; there may be none.
 
+        A ``next_state`` of None asks for those that end the process.
+
         >>> UncertainMDP([[0]], next_state=[[[0, 0, -1]]], reward=[[1.0]], discount=0.5).compatible(0, 0, 0)
         array([0, 1])
         """
         s, a = self.state_index(state), self.action_index(action)
-        target = self.state_labels.index(next_state, "next_state")
+        target = END if next_state is None else self.state_labels.index(next_state, "next_state")
         if not self.admissible[s, a]:
             raise ParameterError(f"{self.pair_name(s * self.n_actions + a)} is not admissible")
         return np.flatnonzero(self.next_state[s, a] == target)
@@ -387,7 +455,8 @@ class UncertainMDP(TabularModel):
         ``count`` (or ``weight``, ``n``) says how often a row was seen; other usual names of columns are known, and
         ``columns={"state": "where", "count": None}`` says which is which, and what there is not. By default what has a
         name goes by its name; with ``indices=True`` everything goes by index, as in a log made by ``trajectory``. An
-        outcome of None, NaN or -1 was not observed.
+        outcome of None, NaN or -1 was not observed. A next state of None, NaN or -2 says that the process
+        ended, where it can; no row starts in a terminal state.
 
         If the outcome is known, or only one leads to the next state, the counts are those of the exact
         posterior. If several do, the count of 1 is split over them in proportion to their posterior means
@@ -409,14 +478,20 @@ class UncertainMDP(TabularModel):
         theta: Any,
         policy: Any,
         steps: int,
-        state: int = 0,
+        state: int | None = None,
         rng: np.random.Generator | int | None = None,
+        *,
+        start: Any = None,
     ) -> IntArray:
         """Return a random trajectory as a log int64 [M, 4]: rows (state, action, next_state, outcome), as indices.
 
         Sources draw from ``theta`` [B, K]; ``policy`` [S] gives the action in each state; ``state`` is the index
-        of the first. With the same ``rng``, a longer log begins with the shorter one. In a model with names, count
-        it with ``count(log, prior, indices=True)``.
+        of the first state. With the same ``rng``, a longer log begins with the shorter one. In a model with names,
+        count it with ``count(log, prior, indices=True)``.
+
+        After a step that ends the process (its next state is -2) or arrives in a terminal state, the next one starts
+        anew: in ``start``, a state or a distribution over states as :meth:`start_distribution` reads it, which also
+        gives the first state if ``state`` is not given. Without ``start`` it is ``state``, by default 0.
 
         >>> model = UncertainMDP.direct([[0.0], [1.0]], discount=0.9)
         >>> model.trajectory([[0.0, 1.0], [1.0, 0.0]], policy=[0, 0], steps=3)
@@ -426,11 +501,26 @@ class UncertainMDP(TabularModel):
         """
         probabilities = self._distributions(theta)
         chosen = self.policy_indices(policy)
-        start = Labels("state", None, self.n_states).index(state)
-        uniforms = generator(rng).random(whole_number(steps, "steps", 0))
-        log = np.empty((uniforms.size, 4), dtype=np.int64)
-        walk(self.source, self.next_state, cumulative_rows(probabilities), chosen, uniforms, start, log)
+        by_index = Labels("state", None, self.n_states)
+        first = by_index.index(0 if state is None else state)
+        starts = np.eye(1, self.n_states, first)[0] if start is None else self.start_distribution(start)
+        if start is None and self.terminal[first]:
+            raise ParameterError(f"{self.state_labels.show(first)} is terminal: nothing happens there; say start")
+        random, size = generator(rng), whole_number(steps, "steps", 0)
+        restarts = cumulative_rows(starts[np.newaxis])[0]
+        if state is None and start is not None:
+            first = draw(restarts, random.random())
+        uniforms = random.random((size, 1 + (start is not None)))
+        log = np.empty((size, 4), dtype=np.int64)
+        walk(self._course(probabilities, restarts), chosen, uniforms, first, log)
         return log
+
+    def course(self, theta: FloatArray, start: int) -> Course:
+        """Return what kernels need to walk with true probabilities ``theta`` [B, K], and to restart in one state."""
+        return self._course(theta, np.heaviside(np.arange(self.n_states) - start, 1.0))
+
+    def _course(self, theta: FloatArray, restarts: FloatArray) -> Course:
+        return Course(self.source, self.next_state, self.terminal, cumulative_rows(theta), restarts)
 
     def __repr__(self) -> str:
         most = "" if self.outcome_mask.all() else "up to "
