@@ -240,7 +240,7 @@ def held(values: Any) -> Any:
     return list(values) if isinstance(values, Iterator) else values
 
 
-def read_terminal(terminal: Any, labels: Labels) -> tuple[BoolArray, FloatArray]:
+def read_terminal(terminal: Any, labels: Labels, name: str = "terminal") -> tuple[BoolArray, FloatArray]:
     """Return which states are terminal, bool [S], and what they are worth [S], 0 elsewhere.
 
     ``terminal`` is a mapping from states to values, a list of states, or a mask bool [S]; None is no state at all.
@@ -249,13 +249,13 @@ def read_terminal(terminal: Any, labels: Labels) -> tuple[BoolArray, FloatArray]
     if terminal is None:
         return mask, values
     if isinstance(terminal, np.ndarray) and terminal.dtype == np.bool_:
-        return mask_array(terminal, "terminal", mask.shape, "[S]", error=ModelError), values
+        return mask_array(terminal, name, mask.shape, "[S]", error=ModelError), values
     if isinstance(terminal, str) or (np.ndim(terminal) == 0 and not isinstance(terminal, Mapping | set | frozenset)):
         terminal = [terminal]  # one state
     given = terminal.items() if hasattr(terminal, "items") else ((state, 0.0) for state in terminal)
     for state, value in given:
-        s = labels.index(state, "terminal", ModelError)
-        mask[s], values[s] = True, finite_array(value, f"terminal[{state!r}]", ndim=0, error=ModelError)
+        s = labels.index(state, name, ModelError)
+        mask[s], values[s] = True, finite_array(value, f"{name}[{state!r}]", ndim=0, error=ModelError)
     return mask, values
 
 
