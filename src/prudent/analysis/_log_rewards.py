@@ -52,23 +52,30 @@ def _seen_rewards(how: str, read: LogRows, seen: Transitions, entries: Outcomes)
     assert seen.spread is not None
     reward = np.where(entries.seen >= 0, seen.reward[entries.seen], 0.0)
     unseen = np.flatnonzero(entries.seen < 0)
-    text = "by transition"
+    rest = ""
     if unseen.size:
         reward[unseen], law = _guessed(seen, entries.pair[unseen], entries.target[unseen], read.shape)
-        text += f", unseen ones {law}"
+        rest = f"; {unseen.size:,} transitions never seen earn {law}"
     varying = int(np.count_nonzero(seen.spread > 0.0))
     if how == "outcomes":
         key = seen.pair * read.by_state.size + seen.target
         varying = int(np.count_nonzero(np.unique(key, return_counts=True)[1] > 1))
-        return reward, Told("by transition, each reward an outcome", varying, guessed=unseen.size)
+        text = f"by transition, each reward of the {varying:,} that vary an outcome of its own"
+        return reward, Told(text + rest, varying, guessed=unseen.size)
     if not varying:
-        return reward, Told(text, guessed=unseen.size)
+        return reward, Told("by transition" + rest, guessed=unseen.size)
     assert read.reward is not None
     spare = read.times.sum() - seen.times.size
     sd = float(np.sqrt(seen.spread.sum() / max(spare, 1.0)))
     middle = np.average(read.reward, weights=read.times)
     wide = float(np.sqrt(np.average((read.reward - middle) ** 2, weights=read.times)))
-    return reward, Told(f"{text}, their means", varying, sd, unseen.size, max(sd, wide))
+    return reward, Told(
+        f"by transition, the means of the {varying:,} that vary (sd {sd:.3g}){rest}",
+        varying,
+        sd,
+        unseen.size,
+        max(sd, wide),
+    )
 
 
 def _guessed(seen: Transitions, pair: IntArray, target: IntArray, shape: tuple[int, int]) -> tuple[FloatArray, str]:
@@ -90,7 +97,7 @@ def _guessed(seen: Transitions, pair: IntArray, target: IntArray, shape: tuple[i
     wanted = pair // A * S + target
     at = np.minimum(np.searchsorted(steps, wanted), steps.size - 1)
     guess = np.where(arrivals[target] > 0.0, by_target[target], by_pair[pair])
-    return np.where(steps[at] == wanted, by_step[at], guess), "as of other arrivals in the same state"
+    return np.where(steps[at] == wanted, by_step[at], guess), "as other arrivals in the same state"
 
 
 def _called_rewards(rewards: Callable[..., Any], read: LogRows, entries: Outcomes) -> FloatArray:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._support.checks import FloatArray
-from ..models.frame import plural
 from ..posteriors.scalar import NormalPosterior
 
 if TYPE_CHECKING:
@@ -114,7 +113,7 @@ class LogSummary:
         fewest, largest = self.support_sizes
         sizes = f"{fewest:,} to {largest:,} next states per pair, {self.transitions:,} transitions"
         found.append(("support", f"{self.support}: {sizes}"))
-        found.append(("rewards", self._rewards()))
+        found.append(("rewards", self.rewards))
         return found + [("note", note) for note in self.notes]
 
     def _states(self) -> str:
@@ -127,14 +126,6 @@ class LogSummary:
             text += f"; {len(self.dead_ends):,} {'is' if len(self.dead_ends) == 1 else 'are'} never left"
         starts = len(self.never_reached)
         return text + (f"; {starts:,} {'is' if starts == 1 else 'are'} never arrived at" if starts else "")
-
-    def _rewards(self) -> str:
-        text = self.rewards
-        if self.rewards_varying:
-            text += f"; {plural(self.rewards_varying, 'transition')} with several rewards (sd {self.rewards_sd:.3g})"
-        if self.rewards_guessed:
-            text += f"; {plural(self.rewards_guessed, 'transition')} of the support never seen"
-        return text
 
     def __str__(self) -> str:
         return "\n".join(f"{title:<10}{text}" for title, text in self.lines())
