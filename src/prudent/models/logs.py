@@ -9,6 +9,7 @@ rows that cannot have happened. Kernels trust it. Their arrays are those of the 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -45,7 +46,7 @@ class LogReader:
         self._any_outcome = Labels("outcome", None, model.n_outcomes)
         self._row = np.empty((1, 4), dtype=np.int64)
 
-    @property
+    @cached_property
     def _outcomes(self) -> Sequence[Labels] | None:
         """The labels of the outcomes of each source, which only a log with outcomes needs."""
         return None if self._indices else self.model.naming.outcomes
