@@ -18,7 +18,7 @@ from .._support.checks import BoolArray, FloatArray, IntArray, mask_array, numbe
 from .._support.labels import Column, Labels, Names, encode_each, is_missing
 from .._support.tables import read_columns, read_numbers
 from ..errors import ModelError
-from .expected import END
+from .entries import END
 from .frame import Shape, admissible_mask, read_terminal
 
 Indices = npt.NDArray[np.integer[Any]]
@@ -89,12 +89,10 @@ def pair_sums(pairs: Indices, weights: FloatArray, shape: Shape) -> FloatArray:
     return np.bincount(pairs, weights=weights, minlength=shape[0] * shape[1]).reshape(shape).astype(np.float64)
 
 
-def packed(pairs: Indices, values: Any, shape: Shape, fill: float = -1) -> Any:
-    """Return [S, A, K]: the values of each pair (entries sorted by pair) in front, ``fill`` behind them."""
-    sizes = np.bincount(pairs, minlength=shape[0] * shape[1])
-    rows = np.full((sizes.size, max(1, int(sizes.max(initial=0)))), fill, dtype=values.dtype)
-    rows[pairs, np.arange(pairs.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)] = values
-    return rows.reshape(*shape, -1)
+def places_in(groups: Indices) -> IntArray:
+    """Return the place 0, 1, ... of each entry within its group; entries are sorted by group."""
+    sizes = np.bincount(groups)
+    return np.arange(groups.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
 
 
 def own_sources(admissible: BoolArray) -> IntArray:
@@ -113,16 +111,33 @@ def uncertain_direct(reward: Any, support: Any, admissible: Any, states: Names, 
     allowed = admissible_mask(admissible, (S, A))
     if terminal is not None:
         allowed &= ~read_terminal(terminal, Labels("state", states, S))[0][:, None]
+    source = own_sources(allowed)
     if support is None:
         next_state = np.broadcast_to(np.arange(S, dtype=np.int32), (S, A, S))
+        return {"source": source, "next_state": next_state, "reward": given}
+    if _is_sparse(support):
+        if support.shape != (S * A, S):
+            raise ModelError(f"a sparse support must have shape (S*A, S) = {(S * A, S)}, got {support.shape}")
+        pairs, targets = np.nonzero(support)
     else:
         possible = mask_array(support, "support", (S, A, S), "[S, A, S]", error=ModelError)
-        possible &= allowed[:, :, None]
         pairs, targets = np.nonzero(possible.reshape(S * A, S))
-        next_state = packed(pairs, targets.astype(np.int32), (S, A))
-        if given.ndim == 3:
-            given = np.take_along_axis(given, np.maximum(next_state, 0), axis=2)
-    return {"source": own_sources(allowed), "next_state": next_state, "reward": given}
+    order = np.lexsort((targets, pairs))
+    order = order[allowed.reshape(-1)[pairs[order]]]
+    pairs, targets = pairs[order].astype(np.int64), targets[order].astype(np.int64)
+    earned = given.reshape(S * A, -1)[pairs, targets if given.ndim == 3 else 0]
+    finite = np.isfinite(earned)
+    if not finite.all():
+        e = int(np.argmin(finite))
+        place = [*divmod(int(pairs[e]), A), *[int(targets[e])] * (given.ndim == 3)]
+        raise ModelError(f"reward{place} is {earned[e]}, expected a finite number")
+    return {
+        "source": source,
+        "pair": pairs,
+        "outcome": places_in(pairs),
+        "next_state": targets,
+        "reward": earned,
+    }
 
 
 # -- tables ------------------------------------------------------------------------------------------------
@@ -173,14 +188,13 @@ def uncertain_table(table: Any, states: Names, actions: Names) -> Arguments:
         value = columns["outcome"].tolist()[row]
         raise ModelError(f"table row {row}: outcome is {value!r}, which this pair has already")
     source = np.full(shape[:2], -1, dtype=np.int64)
-    next_state, rewards = np.full(shape, -1, dtype=np.int32), np.zeros(shape)
     source[s, a] = b
-    next_state[s, a, k] = target
-    rewards[s, a, k] = reward
     return {
         "source": source,
-        "next_state": next_state,
-        "reward": rewards,
+        "pair": pair,
+        "outcome": k,
+        "next_state": target,
+        "reward": reward,
         "states": by_state.names,
         "actions": by_action.names,
         "outcomes": [each.names or range(each.size) for each in labels],
@@ -273,8 +287,7 @@ def uncertain_dynamics(
     by_source, by_state = Labels("source", named, len(named)), Labels("state", places, len(places))
     over, _ = read_terminal(terminal, by_state)
     sources = np.full((len(places), len(moves)), -1, dtype=np.int64)
-    next_state = np.full((*sources.shape, max(map(len, outcomes))), -1, dtype=np.int32)
-    reward = np.zeros(next_state.shape)
+    steps: list[tuple[int, int, int, float]] = []
     for s, state in enumerate(places):
         for a, action in enumerate(moves):
             if over[s] or (admissible is not None and not admissible(state, action)):
@@ -285,14 +298,14 @@ def uncertain_dynamics(
                 raise ModelError(f"source({state!r}, {action!r}) is {name!r}, expected {by_source.expected()}")
             for k, drawn in enumerate(outcomes[b]):
                 call = f"dynamics({state!r}, {action!r}, {drawn!r})"
-                next_state[s, a, k], reward[s, a, k] = _read_step(dynamics(state, action, drawn), call, by_state)
+                steps.append((s * len(moves) + a, k, *_read_step(dynamics(state, action, drawn), call, by_state)))
     for b, name in enumerate(named):
         if sources.size and b not in sources:
             raise ModelError(f"no admissible pair uses the source {name!r}")
+    columns = np.array(steps, dtype=[("pair", "i8"), ("outcome", "i8"), ("next_state", "i8"), ("reward", "f8")])
     return {
         "source": sources,
-        "next_state": next_state,
-        "reward": reward,
+        **{name: np.ascontiguousarray(columns[name]) for name in columns.dtype.names or ()},
         "states": places,
         "actions": moves,
         "outcomes": outcomes,
