@@ -19,7 +19,7 @@ from .._support.checks import BoolArray, FloatArray, IntArray, positive
 from .._support.labels import Column, Labels, Names
 from .._support.naming import NEXT_STATES, PAIRS
 from ..errors import ParameterError
-from ..models.builders import own_sources, packed
+from ..models.builders import called_outcomes, own_sources, places_in
 from ..models.frame import plural
 from ..models.uncertain import UncertainMDP
 from ..posteriors.dirichlet import DirichletPosterior
@@ -167,41 +167,28 @@ def _model(
     earned = np.concatenate((reward, read.absorbing_reward[read.absorbing]))[order]
     admissible = kept[np.ix_(axes.states, axes.actions)]
     admissible[rests, 0] = True
-    states = names_of(axes.by_state)
-    return UncertainMDP(
+    pair = pair[order]
+    twice = (np.diff(pair) == 0) & (np.diff(target) == 0)
+    return UncertainMDP._of_entries(
         own_sources(admissible),
-        packed(pair[order], target.astype(np.int32), shape),
-        packed(pair[order], earned, shape, fill=0.0),
+        pair,
+        places_in(pair),
+        target,
+        earned,
         discount,
         states=axes.by_state.names,
         actions=axes.by_action.names,
         sources=PAIRS,
-        outcomes=_called_outcomes(pair[order], target, earned, states) or NEXT_STATES,
+        outcomes=called_outcomes(pair, target, earned, axes.by_state) if twice.any() else NEXT_STATES,
         terminal={names_of(read.by_state)[s]: read.terminal_value[s] for s in np.flatnonzero(read.terminal)},
     )
-
-
-def _called_outcomes(pair: IntArray, target: IntArray, earned: FloatArray, states: Any) -> list[list[Hashable]] | None:
-    """Return the names of outcomes where a pair leads to one state with several rewards; else None."""
-    alike = (np.diff(pair) == 0) & (np.diff(target) == 0)
-    if not alike.any():
-        return None
-    several = np.append(alike, False) | np.append(False, alike)
-    names = [
-        (states[t], r) if many else states[t]
-        for t, r, many in zip(target.tolist(), earned.tolist(), several.tolist(), strict=True)
-    ]
-    ends = np.cumsum(np.unique(pair, return_counts=True)[1]).tolist()
-    return [names[i:j] for i, j in zip([0, *ends], ends, strict=False)]
 
 
 def _posterior(model: UncertainMDP, axes: _Axes, entries: Outcomes, prior: Any) -> DirichletPosterior:
     start = _prior(model, prior)
     counts = start.copy()
     b = model.source.reshape(-1)[axes.pairs(entries.pair)]
-    _, first = np.unique(b, return_index=True)  # entries of a pair stand together, in the order of its outcomes
-    k = np.arange(b.size) - np.repeat(first, np.diff(np.append(first, b.size)))
-    counts[b, k] += entries.times
+    counts[b, places_in(b)] += entries.times  # entries of a pair stand together, in the order of its outcomes
     posterior = DirichletPosterior(counts, prior=start)
     posterior.naming = model.naming
     return posterior
