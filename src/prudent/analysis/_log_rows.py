@@ -13,6 +13,8 @@ from .._support.tables import Columns, has_names, read_columns, read_counts, rea
 from ..errors import DataError, ModelError, ParameterError
 from ..models.frame import plural, read_terminal
 
+_LARGEST_REWARD = 1e140
+
 
 class LogRows(NamedTuple):
     """The rows that count [M], as indices, and what was learned on the way."""
@@ -51,6 +53,9 @@ def read_log(
     times = read_counts(held, error=DataError)
     times = np.ones(rows) if times is None else times
     reward = read_numbers(held, "reward", error=DataError) if "reward" in held else None
+    if reward is not None and (np.abs(reward) > _LARGEST_REWARD).any():
+        worst = int(np.argmax(np.abs(reward) > _LARGEST_REWARD))
+        raise DataError(f"{held.place(worst)}: reward is {reward[worst]}, too large to square")
     targets, alive, dropped, episodes = _next_states(held, end)
     never = alive & (times == 0.0)
     if never.any():

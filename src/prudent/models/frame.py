@@ -132,6 +132,7 @@ class TabularModel:
                 given = [self._named_action(action, f"policy[{s}]") for s, action in enumerate(given)]
         actions = index_array(given, "policy", self.n_actions, ParameterError)
         require_shape(actions, "policy", (self.n_states,), "[S]", error=ParameterError)
+        actions = np.where(self.terminal, self.admissible.argmax(axis=1), actions)  # there is nothing to decide
         barred = ~self.admissible[np.arange(self.n_states), actions]
         if barred.any():
             s = int(np.argmax(barred))
@@ -158,7 +159,7 @@ class TabularModel:
             s = self.state_labels.index(state, "a state of policy")
             if found[s] >= 0:
                 raise ParameterError(f"policy has {self.state_labels.show(s)} twice")
-            if action is not None or not self.terminal[s]:
+            if not self.terminal[s]:
                 found[s] = self.action_labels.index(action, f"policy[{state!r}]")
         found = [0 if a < 0 and self.terminal[s] else a for s, a in enumerate(found)]  # there is nothing to decide
         missing = [self.state_labels.show(s) for s, a in enumerate(found) if a < 0]
