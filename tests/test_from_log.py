@@ -177,6 +177,10 @@ def test_labels_of_files_are_one_kind(tmp_path):
     assert model.actions is None  # numbers 0, 1
     path.write_text("state,action,next_state,reward\n1,1,2,0\n2,1,3,0\n3,2,1,0\n")
     assert from_log(path, 0.9)[0].states == (1, 2, 3)
+    path.write_text("state,action,next_state,reward\n1,1,2,0\n2,1,4,0\n")  # names of a command line are texts
+    assert from_log(path, 0.9, terminal=["4"])[0].terminal.tolist() == [False, False, True]
+    assert from_log(path, 0.9, terminal={"4": 2.0})[0].terminal_value.tolist() == [0, 0, 2]
+    assert from_log(path, 0.9, absorbing="4", end="unused")[0].absorbing.tolist() == [False, False, True]
     path.write_text("state,action,next_state,reward\n01,1,02,0\n02,1,01,0\n")
     assert from_log(path, 0.9)[0].states == ("01", "02")
     path.write_text("state,action,next_state,reward\n1.0,1,2.0,0\n2.0,1,1.0,0\n")  # as pandas writes whole numbers

@@ -60,6 +60,11 @@ class Columns(dict[str, Column]):
         """The number of rows."""
         return len(next(iter(self.values())))
 
+    @property
+    def from_text(self) -> bool:
+        """Whether all of it was text, so that its labels are numbers only because they look so."""
+        return self._lines is not None
+
     def place(self, row: int) -> str:
         """Return how a message calls a row: ``log row 3``, ``log row 3 (index 'b')``, ``log.csv line 5``."""
         if self._lines is not None:

@@ -35,7 +35,6 @@ class LogRows(NamedTuple):
     rows: int
     dropped: dict[str, int]
     episodes: int | None
-    notes: tuple[str, ...]
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -46,6 +45,7 @@ class LogRows(NamedTuple):
 def read_log(
     log: Any, columns: Any, states: Names, actions: Names, terminal: Any, absorbing: Any, end: Hashable
 ) -> LogRows:
+    """Read a log by the arguments of ``from_log``."""
     held = _columns(log, columns)
     rows = held.size
     if not rows:
@@ -76,14 +76,16 @@ def read_log(
             ("next_state", by_state, targets),
         )
     )
-    over, worth = read_terminal(_with_end(terminal, end), by_state)
+    if held.from_text:
+        terminal, absorbing = (_as_written(given, by_state) for given in (terminal, absorbing))
+    over, worth = read_terminal(_with_end(terminal, end if by_state.find(end) >= 0 else None), by_state)
     stays, earns = read_terminal(absorbing, by_state, "absorbing")
     both = over & stays
     if both.any():
         raise ParameterError(f"{by_state.show(int(np.argmax(both)))} cannot be terminal and absorbing at once")
     read = LogRows(
         s, a, t, times[row], None if reward is None else reward[row], by_state, by_action,
-        over, worth, stays, earns, held, row, rows, dropped, episodes, (),
+        over, worth, stays, earns, held, row, rows, dropped, episodes,
     )  # fmt: skip
     return _without_rest(read)
 
@@ -165,6 +167,20 @@ def _followers(episode: IntArray, held: Columns) -> IntArray:
     same = episode[order[1:]] == episode[order[:-1]]
     follower[order[:-1][same]] = order[1:][same]
     return follower
+
+
+def _as_written(given: Any, labels: Labels) -> Any:
+    """Return names as the labels of a text file, which are numbers if all of them look so: "4" is then the state 4."""
+
+    def label(name: Any) -> Any:
+        whole = isinstance(name, str) and labels.find(name) < 0 and name.strip().lstrip("-").isdecimal()
+        return int(name) if whole else name
+
+    if hasattr(given, "items"):
+        return {label(name): value for name, value in given.items()}
+    if isinstance(given, str) or not isinstance(given, Iterable) or hasattr(given, "dtype"):
+        return label(given)
+    return [label(name) for name in given]
 
 
 def _with_end(terminal: Any, end: Hashable) -> Any:
