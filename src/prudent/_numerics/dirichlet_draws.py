@@ -11,10 +11,10 @@ import math
 
 import numpy as np
 
-from .._support.checks import FloatArray
+from .._support.checks import FloatArray, IntArray
 from .compile import kernel
 
-__all__ = ["draw_row", "draw_theta"]
+__all__ = ["draw_row", "draw_slots", "draw_theta"]
 
 
 LEAST = 1e-300  # smaller counts count as this one: their reciprocal must be finite
@@ -49,9 +49,10 @@ def _gammas(rng: np.random.Generator, shape: float, out: FloatArray, n: int) -> 
 @kernel
 def draw_row(rng: np.random.Generator, counts: FloatArray, theta: FloatArray, n: int, total: FloatArray) -> None:
     """Write n Dirichlet draws of one source, counts [K], into theta [K, N]; ``total`` [N] is scratch."""
-    small = False
+    small, possible = False, 0
     for k in range(counts.size):
         small = small or 0.0 < counts[k] < 1.0
+        possible += counts[k] > 0.0
     for k in range(counts.size):
         if counts[k] == 0.0:
             theta[k, :n] = 0.0
@@ -83,6 +84,19 @@ def draw_row(rng: np.random.Generator, counts: FloatArray, theta: FloatArray, n:
         row = theta[k]
         for i in range(n):
             row[i] *= total[i]
+    if possible == 1:  # what is certain is so to the last digit
+        for k in range(counts.size):
+            if counts[k] > 0.0:
+                theta[k, :n] = 1.0
+
+
+@kernel
+def draw_slots(
+    rng: np.random.Generator, counts: FloatArray, begin: IntArray, theta: FloatArray, work: FloatArray
+) -> None:
+    """Write posterior draws into ``theta`` [F, N], source after source: source b has the rows from ``begin[b]`` on."""
+    for b in range(begin.size - 1):
+        draw_row(rng, counts[begin[b] : begin[b + 1]], theta[begin[b] : begin[b + 1]], theta.shape[1], work)
 
 
 @kernel

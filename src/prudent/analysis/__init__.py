@@ -1,1 +1,11 @@
-"""Questions about a policy: returns over the posterior, which alpha, what to measure next, and why this action."""
+"""Questions about a policy: returns over the posterior, which alpha, what to measure next, and why this action.
+
+Before them stands ``from_log``, which makes a model and its posterior from a log of transitions.
+"""
+
+from __future__ import annotations
+
+from .from_log import from_log
+from .log_summary import LogSummary
+
+__all__ = ["LogSummary", "from_log"]

@@ -15,13 +15,16 @@ import numpy.typing as npt
 from scipy import sparse
 
 from .._support.checks import BoolArray, FloatArray, IntArray, mask_array, number_array, require_shape
-from .._support.labels import Column, Labels, Names, encode_each
-from .._support.tables import read_columns, read_numbers
+from .._support.labels import Column, Labels, Names, encode_each, is_missing
+from .._support.naming import NEXT_STATES, PAIRS
+from .._support.tables import Columns, has_names, read_columns, read_numbers
 from ..errors import ModelError
-from .frame import Shape, admissible_mask
+from .entries import END
+from .frame import Shape, admissible_mask, plural, read_terminal
 
 Indices = npt.NDArray[np.integer[Any]]
 Arguments = dict[str, Any]
+_BY_PAIR = {"sources": PAIRS, "outcomes": NEXT_STATES}  # the names of a model in which every pair has its own source
 
 # -- matrices ----------------------------------------------------------------------------------------------
 
@@ -88,12 +91,10 @@ def pair_sums(pairs: Indices, weights: FloatArray, shape: Shape) -> FloatArray:
     return np.bincount(pairs, weights=weights, minlength=shape[0] * shape[1]).reshape(shape).astype(np.float64)
 
 
-def packed(pairs: Indices, targets: Indices, shape: Shape) -> npt.NDArray[np.int32]:
-    """Return [S, A, K]: the targets of each pair (entries sorted by pair) in front, -1 behind them."""
-    sizes = np.bincount(pairs, minlength=shape[0] * shape[1])
-    rows = np.full((sizes.size, max(1, int(sizes.max(initial=0)))), -1, dtype=np.int32)
-    rows[pairs, np.arange(pairs.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)] = targets
-    return rows.reshape(*shape, -1)
+def places_in(groups: Indices) -> IntArray:
+    """Return the place 0, 1, ... of each entry within its group; entries are sorted by group."""
+    sizes = np.bincount(groups)
+    return np.arange(groups.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
 
 
 def own_sources(admissible: BoolArray) -> IntArray:
@@ -101,7 +102,7 @@ def own_sources(admissible: BoolArray) -> IntArray:
     return np.where(admissible, np.cumsum(admissible).reshape(admissible.shape) - 1, -1)
 
 
-def uncertain_direct(reward: Any, support: Any, admissible: Any) -> Arguments:
+def uncertain_direct(reward: Any, support: Any, admissible: Any, states: Names, terminal: Any) -> Arguments:
     """Read the direct parametrisation: a source for each pair, whose outcomes are its (possible) next states."""
     given = number_array(reward, "reward", error=ModelError)
     if given.ndim not in (2, 3):
@@ -110,93 +111,186 @@ def uncertain_direct(reward: Any, support: Any, admissible: Any) -> Arguments:
     if given.ndim == 3:
         require_shape(given, "reward", (S, A, S), "[S, A, S]", error=ModelError)
     allowed = admissible_mask(admissible, (S, A))
+    if terminal is not None:
+        allowed &= ~read_terminal(terminal, Labels("state", states, S))[0][:, None]
+    source = own_sources(allowed)
     if support is None:
         next_state = np.broadcast_to(np.arange(S, dtype=np.int32), (S, A, S))
+        return {"source": source, "next_state": next_state, "reward": given, **_BY_PAIR}
+    if _is_sparse(support):
+        if support.shape != (S * A, S):
+            raise ModelError(f"a sparse support must have shape (S*A, S) = {(S * A, S)}, got {support.shape}")
+        pairs, targets = np.nonzero(support)
     else:
         possible = mask_array(support, "support", (S, A, S), "[S, A, S]", error=ModelError)
-        possible &= allowed[:, :, None]
         pairs, targets = np.nonzero(possible.reshape(S * A, S))
-        next_state = packed(pairs, targets, (S, A))
-        if given.ndim == 3:
-            given = np.take_along_axis(given, np.maximum(next_state, 0), axis=2)
-    return {"source": own_sources(allowed), "next_state": next_state, "reward": given}
+    order = np.lexsort((targets, pairs))
+    order = order[allowed.reshape(-1)[pairs[order]]]
+    pairs, targets = pairs[order].astype(np.int64), targets[order].astype(np.int64)
+    earned = given.reshape(S * A, -1)[pairs, targets if given.ndim == 3 else 0]
+    finite = np.isfinite(earned)
+    if not finite.all():
+        e = int(np.argmin(finite))
+        place = [*divmod(int(pairs[e]), A), *[int(targets[e])] * (given.ndim == 3)]
+        raise ModelError(f"reward{place} is {earned[e]}, expected a finite number")
+    return {
+        "source": source,
+        "pair": pairs,
+        "outcome": places_in(pairs),
+        "next_state": targets,
+        "reward": earned,
+        **_BY_PAIR,
+    }
 
 
 # -- tables ------------------------------------------------------------------------------------------------
 
 
-def known_table(table: Any, states: Names, actions: Names) -> Arguments:
+def known_table(table: Any, states: Names, actions: Names, columns: Mapping[str, Any] | None) -> Arguments:
     """Read a long table: state, action, next_state, probability, reward."""
     needed = ("state", "action", "next_state", "probability", "reward")
-    columns = read_columns(table, needed, table="table", error=ModelError)
-    s, a, target, by_state, by_action = _read_pairs(columns, states, actions)
-    probability = read_numbers(columns["probability"], "probability", table="table", error=ModelError)
+    held = read_columns(table, needed, table="table", error=ModelError, named=("sample",), columns=columns)
+    read = _read_pairs(held, states, actions)
+    probability = read_numbers(held, "probability", error=ModelError)
     if (probability < 0.0).any():  # before it can hide in the sum with another row
         row = int(np.argmax(probability < 0.0))
-        raise ModelError(f"table row {row}: probability is {probability[row]}, expected one in [0, 1]")
-    reward = read_numbers(columns["reward"], "reward", table="table", error=ModelError)
-    steps = _Steps(s, a, target, probability, reward, ends=np.zeros(s.size, dtype=np.bool_))
-    arrays = _add_up(steps, (by_state.size, by_action.size))
-    return arrays | {"states": by_state.names, "actions": by_action.names}
+        raise ModelError(f"{held.place(row)}: probability is {probability[row]}, expected one in [0, 1]")
+    reward = read_numbers(held, "reward", error=ModelError)
+    steps = _Steps(read.state, read.action, read.next_state, probability, reward, np.zeros(reward.size, dtype=np.bool_))
+    return _add_up(steps, read.shape) | read.names()
 
 
-def uncertain_table(table: Any, states: Names, actions: Names) -> Arguments:
-    """Read a long table of known dynamics: state, action, outcome, next_state, reward and perhaps source."""
-    needed = ("state", "action", "outcome", "next_state", "reward")
-    columns = read_columns(table, needed, ("source",), table="table", error=ModelError)
-    s, a, target, by_state, by_action = _read_pairs(columns, states, actions)
-    reward = read_numbers(columns["reward"], "reward", table="table", error=ModelError)
-    b = np.zeros_like(s)
-    if "source" in columns:
-        names = Labels.learn("source", columns["source"])
-        b = names.encode(columns["source"], "source", table="table", error=ModelError)
+def uncertain_table(table: Any, states: Names, actions: Names, columns: Mapping[str, Any] | None) -> Arguments:
+    """Read a long table of known dynamics: state, action, outcome, next_state, reward and perhaps source.
+
+    Without outcomes, every pair has its own source, and its outcomes are the next states (and rewards) that are listed.
+    """
+    told: Arguments = {"table": "table", "error": ModelError, "columns": columns}
+    if has_names(table):
+        needed: tuple[str, ...] = ("state", "action", "next_state", "reward")
+        held = read_columns(table, needed, named=("outcome", "source", "probability", "sample"), **told)
+    else:
+        needed = ("state", "action", "outcome", "next_state", "reward")
+        held = read_columns(table, needed, ("source",), **told)
+    read = _read_pairs(held, states, actions, ends=True)
+    reward = read_numbers(held, "reward", error=ModelError)
+    if "outcome" not in held:
+        return _listed_steps(held, read, reward)
+    (s, a), S, A = read[:2], *read.shape
+    b, by_source = np.zeros_like(s), Labels("source", None, 1)
+    if "source" in held:
+        by_source = Labels.learn("source", held["source"])
+        b = by_source.encode(held["source"], "source", place=held.place, error=ModelError)
     seen: list[list[Hashable]] = [[] for _ in range(int(b.max()) + 1)]
-    for number, outcome in zip(b.tolist(), columns["outcome"].tolist(), strict=True):
+    for number, outcome in zip(b.tolist(), held["outcome"].tolist(), strict=True):
         seen[number].append(outcome)
     labels = [Labels.learn("outcome", outcomes) for outcomes in seen]
-    k = encode_each(labels, b, columns["outcome"], "outcome", table="table", error=ModelError)
+    k = encode_each(labels, b, held["outcome"], "outcome", place=held.place, error=ModelError)
 
-    shape = (by_state.size, by_action.size, max(each.size for each in labels))
-    pair = s * shape[1] + a
+    shape = (S, A, max(each.size for each in labels))
+    pair = s * A + a
     _, first, of_pair = np.unique(pair, return_index=True, return_inverse=True)
     mixed = b[first][of_pair] != b
     if mixed.any():
         row = int(np.argmax(mixed))
-        value = columns["source"].tolist()[row]
-        raise ModelError(f"table row {row}: source is {value!r}, unlike in the first row of the same pair")
+        value = held["source"].tolist()[row]
+        raise ModelError(f"{held.place(row)}: source is {value!r}, unlike in the first row of the same pair")
     _, once = np.unique(pair * shape[2] + k, return_index=True)
     if once.size < k.size:
         row = int(np.setdiff1d(np.arange(k.size), once)[0])
-        value = columns["outcome"].tolist()[row]
-        raise ModelError(f"table row {row}: outcome is {value!r}, which this pair has already")
+        value = held["outcome"].tolist()[row]
+        raise ModelError(f"{held.place(row)}: outcome is {value!r}, which this pair has already")
     source = np.full(shape[:2], -1, dtype=np.int64)
-    next_state, rewards = np.full(shape, -1, dtype=np.int32), np.zeros(shape)
     source[s, a] = b
-    next_state[s, a, k] = target
-    rewards[s, a, k] = reward
-    return {
-        "source": source,
-        "next_state": next_state,
-        "reward": rewards,
-        "states": by_state.names,
-        "actions": by_action.names,
-        "outcomes": [each.names or range(each.size) for each in labels],
-    }
+    arrays = {"source": source, "pair": pair, "outcome": k, "next_state": read.next_state, "reward": reward}
+    names = {"sources": by_source.names, "outcomes": [each.names or range(each.size) for each in labels]}
+    return arrays | names | read.names()
 
 
-def _read_pairs(
-    columns: dict[str, Column], states: Names, actions: Names
-) -> tuple[IntArray, IntArray, IntArray, Labels, Labels]:
-    """Return a table's states, actions and next states as indices, and the labels of states and actions."""
+def _listed_steps(held: Columns, read: _Pairs, reward: FloatArray) -> Arguments:
+    """Give every pair its own source: an outcome is a next state, or a next state with one of its rewards."""
+    pair = read.state * read.shape[1] + read.action
+    which_reward = np.unique(reward, return_inverse=True)[1].reshape(-1)
+    once = np.unique(np.stack([pair, read.next_state, which_reward]), axis=1, return_index=True)[1]
+    pair, target, earned = pair[once], read.next_state[once], reward[once]
+    admissible = np.bincount(pair, minlength=read.shape[0] * read.shape[1]).reshape(read.shape) > 0
+    _, sizes = np.unique(np.stack([pair, target]), axis=1, return_counts=True)
+    arrays: Arguments = {"source": own_sources(admissible), "pair": pair, "outcome": places_in(pair)}
+    arrays |= {"next_state": target, "reward": earned, **_BY_PAIR}
+    if (sizes > 1).any():
+        arrays["outcomes"] = called_outcomes(pair, target, earned, read.by_state)
+    if "probability" in held:
+        note = "the probabilities of the table were not used: they are what a posterior is about"
+        return arrays | read.names(note)
+    return arrays | read.names()
+
+
+def called_outcomes(pair: IntArray, target: IntArray, reward: FloatArray, states: Labels) -> list[list[Hashable]]:
+    """Name outcomes, sorted by pair and target: by next state, or (next_state, reward) if it has several rewards."""
+    alike = (np.diff(pair) == 0) & (np.diff(target) == 0)
+    several = np.append(alike, False) | np.append(False, alike)
+    names = states.names or range(states.size)
+    called: list[Any] = [None if t < 0 else names[t] for t in target.tolist()]
+    for e in np.flatnonzero(several):
+        called[e] = (called[e], float(reward[e]))
+    ends = np.cumsum(np.unique(pair, return_counts=True)[1]).tolist()
+    return [called[i:j] for i, j in zip([0, *ends], ends, strict=False)]
+
+
+class _Pairs(NamedTuple):
+    """The states, actions and next states of a table as indices [M], and their labels."""
+
+    state: IntArray
+    action: IntArray
+    next_state: IntArray
+    by_state: Labels
+    by_action: Labels
+    notes: tuple[str, ...]
+
+    @property
+    def shape(self) -> Shape:
+        """The numbers of states and actions."""
+        return self.by_state.size, self.by_action.size
+
+    def names(self, *notes: str) -> Arguments:
+        """Return the names and notes as arguments."""
+        names = {"states": self.by_state.names, "actions": self.by_action.names}
+        return names | {"notes": (*self.notes, *notes)}
+
+
+def _read_pairs(columns: Columns, states: Names, actions: Names, ends: bool = False) -> _Pairs:
+    """Return what every table has; with ``ends`` a missing next state is the end of the process."""
     if not columns["state"].size:
-        raise ModelError("table has no rows")
+        raise ModelError(f"{columns.table} has no rows")
+    if "sample" in columns and len(set(columns["sample"].tolist())) > 1:
+        models, called = len(set(columns["sample"].tolist())), columns.used["sample"]
+        raise ModelError(
+            f"{columns.table} holds {models} models, one for each {called!r}; as draws of one model: "
+            "BayesianRiskMDP.from_table"
+        )
     by_state = _given_or_learned("state", states, columns["state"], columns["next_state"])
     by_action = _given_or_learned("action", actions, columns["action"])
+    over = is_missing(columns["next_state"]) if ends else np.zeros(columns["next_state"].size, dtype=np.bool_)
+    if over.any():  # any state will do until the others are read
+        columns["next_state"] = np.where(over, columns["state"], columns["next_state"])
     s, a, target = (
-        labels.encode(columns[what], what, table="table", error=ModelError)
+        labels.encode(columns[what], what, place=columns.place, error=ModelError)
         for what, labels in (("state", by_state), ("action", by_action), ("next_state", by_state))
     )
-    return s, a, target, by_state, by_action
+    target[over] = END
+    a, by_action, notes = _without_idle(a, by_action)
+    return _Pairs(s, a, target, by_state, by_action, notes)
+
+
+def _without_idle(action: IntArray, by_action: Labels) -> tuple[IntArray, Labels, tuple[str, ...]]:
+    """Drop the names of actions that no state admits."""
+    used = np.unique(action)
+    idle = sorted(set(range(by_action.size)) - set(used.tolist()))
+    if not idle:
+        return action, by_action, ()
+    names = by_action.names or tuple(range(by_action.size))
+    note = f"no state admits {plural(len(idle), 'action')}, dropped: {', '.join(repr(names[i]) for i in idle)}"
+    return np.searchsorted(used, action), Labels("action", [names[i] for i in used], used.size), (note,)
 
 
 def _given_or_learned(what: str, given: Names, *columns: Column) -> Labels:
@@ -217,14 +311,26 @@ class _Steps(NamedTuple):
     ends: BoolArray  # whether the step is the last one
 
 
+class Earned(NamedTuple):
+    """What single steps earn, times their probability."""
+
+    places: IntArray  # [M] (s*A + a)*S + s' of those that go on
+    amounts: FloatArray  # [M]
+    last: FloatArray  # [S, A] of those that end the process
+
+
 def _add_up(steps: _Steps, shape: Shape) -> Arguments:
     """Add up the steps of each pair, those that end the process apart; pairs without any are inadmissible."""
     S, A = shape
     pair, goes_on = steps.state * A + steps.action, ~steps.ends
+    earned = steps.probability * steps.reward
     entries = (steps.probability[goes_on], (pair[goes_on], steps.next_state[goes_on]))
     return {
         "transition": sparse.coo_array(entries, shape=(S * A, S)),
-        "reward": pair_sums(pair, steps.probability * steps.reward, shape),
+        "reward": pair_sums(pair, earned, shape),
+        "_earned": Earned(
+            pair[goes_on] * S + steps.next_state[goes_on], earned[goes_on], pair_sums(pair, earned * steps.ends, shape)
+        ),
         "termination": pair_sums(pair, steps.probability * steps.ends, shape),
         "admissible": np.bincount(pair, minlength=S * A).reshape(shape) > 0,
     }
@@ -240,6 +346,7 @@ def uncertain_dynamics(
     noise: Iterable[Hashable] | Mapping[Hashable, Iterable[Hashable]],
     source: Callable[[Any, Any], Hashable] | None,
     admissible: Callable[[Any, Any], bool] | None,
+    terminal: Any = None,
 ) -> Arguments:
     """Call ``dynamics`` on every admissible pair and outcome."""
     named = dict(noise) if isinstance(noise, Mapping) else {"noise": noise}
@@ -248,12 +355,12 @@ def uncertain_dynamics(
     outcomes = [tuple(values) for values in named.values()]
     places, moves = tuple(states), tuple(actions)
     by_source, by_state = Labels("source", named, len(named)), Labels("state", places, len(places))
+    over, _ = read_terminal(terminal, by_state)
     sources = np.full((len(places), len(moves)), -1, dtype=np.int64)
-    next_state = np.full((*sources.shape, max(map(len, outcomes))), -1, dtype=np.int32)
-    reward = np.zeros(next_state.shape)
+    steps: list[tuple[int, int, int, float]] = []
     for s, state in enumerate(places):
         for a, action in enumerate(moves):
-            if admissible is not None and not admissible(state, action):
+            if over[s] or (admissible is not None and not admissible(state, action)):
                 continue
             name = next(iter(named)) if source is None else source(state, action)
             b = sources[s, a] = by_source.find(name)
@@ -261,17 +368,27 @@ def uncertain_dynamics(
                 raise ModelError(f"source({state!r}, {action!r}) is {name!r}, expected {by_source.expected()}")
             for k, drawn in enumerate(outcomes[b]):
                 call = f"dynamics({state!r}, {action!r}, {drawn!r})"
-                next_state[s, a, k], reward[s, a, k] = _read_step(dynamics(state, action, drawn), call, by_state)
+                steps.append((s * len(moves) + a, k, *_read_step(dynamics(state, action, drawn), call, by_state)))
     for b, name in enumerate(named):
         if sources.size and b not in sources:
             raise ModelError(f"no admissible pair uses the source {name!r}")
+    columns = np.array(steps, dtype=[("pair", "i8"), ("outcome", "i8"), ("next_state", "i8"), ("reward", "f8")])
+    by_action = Labels("action", moves, len(moves))
+    used, by_action, notes = _without_idle(np.nonzero(sources >= 0)[1], by_action)
+    if notes and used.size:
+        kept = (sources >= 0).any(axis=0)
+        sources = sources[:, kept]
+        columns["pair"] = (
+            columns["pair"] // kept.size * by_action.size + (np.cumsum(kept) - 1)[columns["pair"] % kept.size]
+        )
     return {
         "source": sources,
-        "next_state": next_state,
-        "reward": reward,
+        **{name: np.ascontiguousarray(columns[name]) for name in columns.dtype.names or ()},
         "states": places,
-        "actions": moves,
+        "actions": by_action.names if used.size else moves,
+        "sources": tuple(named) if isinstance(noise, Mapping) else None,
         "outcomes": outcomes,
+        "notes": notes,
     }
 
 
@@ -283,7 +400,9 @@ def _read_step(step: Any, call: str, by_state: Labels) -> tuple[int, float]:
     except (TypeError, ValueError):
         raise ModelError(f"{call} is {step!r}, expected (next_state, reward)") from None
     index = by_state.find(target)
-    if index < 0:
+    if index < 0 and target is None:
+        index = END
+    elif index < 0:
         raise ModelError(f"{call} leads to {target!r}, expected {by_state.expected()}")
     if not np.isfinite(reward):
         raise ModelError(f"{call} earns {earned!r}, expected a finite number")

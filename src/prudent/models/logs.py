@@ -1,27 +1,27 @@
 """Logs of transitions of an ``UncertainMDP``: reading them, counting them, and drawing them.
 
 Inside, a log is int64 [M, 4] with rows (state, action, next_state, outcome), all indices; the outcome is -1 where it
-was not observed. ``LogReader`` makes one from what people have, and refuses rows that cannot have happened. Kernels
-trust it. Their arrays are those of the model, source [S, A] and next_state [S, A, K]; counts are [B, K].
+was not observed, the next state -2 where the process ended. ``LogReader`` makes one from what people have, and refuses
+rows that cannot have happened. Kernels trust it. They read the entries of the model; counts are [B, K].
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from .._numerics.compile import kernel
-from .._support.checks import FloatArray, IntArray
-from .._support.labels import Labels, encode_each, is_gap
-from .._support.tables import read_columns
+from .._support.checks import BoolArray, FloatArray, IntArray
+from .._support.labels import Column, Labels, encode_each, is_gap
+from .._support.tables import read_columns, read_counts
 from ..errors import DataError
+from .entries import END, NONE, Entries
 
 if TYPE_CHECKING:
     from .uncertain import UncertainMDP
-
-Targets = npt.NDArray[np.int32]
 
 # -- read --------------------------------------------------------------------------------------------------
 
@@ -34,35 +34,55 @@ class LogReader:
 
     def __init__(self, model: UncertainMDP, indices: bool) -> None:
         self.model = model
-        self.states, self.actions, self.outcomes = model.state_labels, model.action_labels, model.outcome_labels
+        self._indices = indices
+        self.states, self.actions = model.state_labels, model.action_labels
         if indices:
             self.states, self.actions = (Labels(each.what, None, each.size) for each in (self.states, self.actions))
-            self.outcomes = None
-        self._source, self._next_state = model.source, model.next_state
+        self._source, self._entries = model.source, model.entries
         self._any_outcome = Labels("outcome", None, model.n_outcomes)
         self._row = np.empty((1, 4), dtype=np.int64)
 
-    def rows(self, log: Any, counts: FloatArray) -> IntArray:
-        """Return a whole log [M, 4], every row of which is possible where ``counts`` [B, K] are positive."""
+    @cached_property
+    def _outcomes(self) -> Sequence[Labels] | None:
+        """The labels of the outcomes of each source, which only a log with outcomes needs."""
+        return None if self._indices else self.model.naming.outcomes
+
+    def rows(
+        self, log: Any, counts: FloatArray, columns: Mapping[str, Any] | None = None
+    ) -> tuple[IntArray, FloatArray]:
+        """Return a whole log [M, 4], every row of which is possible where ``counts`` [B, K] are positive.
+
+        With it come numbers [M]: how often each row was seen.
+        """
         needed = ("state", "action", "next_state")
-        columns = read_columns(log, needed, ("outcome",), table="log", error=DataError)
-        rows = np.full((columns["state"].size, 4), -1, dtype=np.int64)
+        held = read_columns(log, needed, ("outcome",), table="log", error=DataError, named=("count",), columns=columns)
+        rows = np.full((held.size, 4), -1, dtype=np.int64)
+        ended = self._ended(held["next_state"])
+        if ended.any():  # any name will do until the others are read
+            held["next_state"] = held["next_state"].copy()
+            held["next_state"][ended] = 0 if self.states.names is None else self.states.names[0]
         for i, (what, labels) in enumerate(zip(needed, (self.states, self.actions, self.states), strict=True)):
-            rows[:, i] = labels.encode(columns[what], what, table="log", error=DataError)
+            rows[:, i] = labels.encode(held[what], what, place=held.place, error=DataError)
+        rows[ended, 2] = END
+        over = self.model.terminal[rows[:, 0]]
+        if over.any():
+            row = int(np.argmax(over))
+            raise DataError(f"{held.place(row)}: {self._over(rows[row])}")
         b = self._source[rows[:, 0], rows[:, 1]]
         if (b < 0).any():
             row = int(np.argmax(b < 0))
-            raise DataError(f"log row {row}: {self._inadmissible(rows[row])}")
-        if "outcome" in columns:
-            told: dict[str, Any] = {"table": "log", "error": DataError, "gaps": True}
-            if self.outcomes is None:
-                rows[:, 3] = self._any_outcome.encode(columns["outcome"], "outcome", **told)
+            raise DataError(f"{held.place(row)}: {self._inadmissible(rows[row])}")
+        if "outcome" in held:
+            told: dict[str, Any] = {"place": held.place, "error": DataError, "gaps": True}
+            if self._outcomes is None:
+                rows[:, 3] = self._any_outcome.encode(held["outcome"], "outcome", **told)
             else:
-                rows[:, 3] = encode_each(self.outcomes, b, columns["outcome"], "outcome", **told)
-        impossible = first_impossible(self._source, self._next_state, counts, rows)
+                rows[:, 3] = encode_each(self._outcomes, b, held["outcome"], "outcome", **told)
+        impossible = first_impossible(self._entries, counts, rows)
         if impossible >= 0:
-            raise DataError(f"log row {impossible}: {self._why_impossible(rows[impossible])}")
-        return rows
+            raise DataError(f"{held.place(impossible)}: {self._why_impossible(rows[impossible])}")
+        times = read_counts(held, error=DataError)
+        return rows, np.ones(len(rows)) if times is None else times
 
     def row(self, state: Any, action: Any, next_state: Any, outcome: Any, counts: FloatArray) -> IntArray:
         """Return one transition as a log [1, 4]; the array is overwritten by the next call.
@@ -72,21 +92,36 @@ class LogReader:
         row = self._row[0]
         s = row[0] = self.states.index(state, "state", DataError)
         a = row[1] = self.actions.index(action, "action", DataError)
-        row[2] = self.states.index(next_state, "next_state", DataError)
+        over = self.model.ends and self.states.find(next_state) < 0 and _is_end(next_state)
+        row[2] = END if over else self.states.index(next_state, "next_state", DataError)
         row[3] = -1
+        if self.model.terminal[s]:
+            raise DataError(self._over(row))
         b = self._source[s, a]
         if b < 0:
             raise DataError(self._inadmissible(row))
         if outcome is not None:
-            labels = self._any_outcome if self.outcomes is None else self.outcomes[b]
+            names = self._outcomes
+            labels = self._any_outcome if names is None else names[b]
             try:
                 row[3] = labels.index(outcome, "outcome", DataError)
             except DataError:
                 if not is_gap(outcome):
                     raise
-        if first_impossible(self._source, self._next_state, counts, self._row) >= 0:
+        if first_impossible(self._entries, counts, self._row) >= 0:
             raise DataError(self._why_impossible(row))
         return self._row
+
+    def _ended(self, column: Column) -> BoolArray:
+        """Return which next states say that the process ended: empty cells and -2, unless a state has that name."""
+        if not self.model.ends:
+            return np.zeros(column.size, dtype=np.bool_)
+        if self.states.names is None and column.dtype.kind in "iuf":
+            return (column == END) | (column != column)
+        return np.fromiter((self.states.find(v) < 0 and _is_end(v) for v in column.tolist()), np.bool_, column.size)
+
+    def _over(self, row: IntArray) -> str:
+        return f"{self.model.state_labels.show(int(row[0]))} is terminal, nothing follows it"
 
     def _inadmissible(self, row: IntArray) -> str:
         return f"{self.model.pair_name(row[0] * self.model.n_actions + row[1])} is not admissible"
@@ -94,60 +129,73 @@ class LogReader:
     def _why_impossible(self, row: IntArray) -> str:
         model = self.model
         s, a, target, k = row.tolist()
-        pair, arrival = model.pair_name(s * model.n_actions + a), model.state_labels.show(target)
-        b, leads = int(model.source[s, a]), model.next_state[s, a]
+        pair, arrival = model.pair_name(s * model.n_actions + a), self._arrival(target)
+        b, leads = int(model.source[s, a]), model.leads(s * model.n_actions + a)
         if k < 0:
             if (leads == target).any():
                 return f"{pair} leads to {arrival} only by outcomes whose prior count is 0"
             return f"{pair} never leads to {arrival}"
-        outcome = f"outcome {k}" if model.outcome_labels is None else model.outcome_labels[b].show(k)
-        if leads[k] < 0:
+        names = model.naming.outcomes
+        outcome = f"outcome {k}" if names is None else names[b].show(k)
+        if leads[k] == NONE:
             return f"{pair} has no {outcome}"
         if leads[k] != target:
-            return f"{pair} leads by {outcome} to {model.state_labels.show(int(leads[k]))}, not to {arrival}"
+            return f"{pair} leads by {outcome} to {self._arrival(int(leads[k]))}, not to {arrival}"
         return f"{pair} leads to {arrival} by {outcome}, whose prior count is 0"
+
+    def _arrival(self, target: int) -> str:
+        return "the end of the process" if target == END else self.model.state_labels.show(target)
+
+
+def _is_end(value: Any) -> bool:
+    return is_gap(value) if not isinstance(value, (int, float)) or value != value else value == END
 
 
 # -- count -------------------------------------------------------------------------------------------------
 
 
 @kernel
-def first_impossible(source: IntArray, next_state: Targets, counts: FloatArray, log: IntArray) -> int:
+def first_impossible(entries: Entries, counts: FloatArray, log: IntArray) -> int:
     """Return the first row that no outcome with a positive count explains, or -1."""
     for i in range(log.shape[0]):
-        s, a, target, outcome = log[i, 0], log[i, 1], log[i, 2], log[i, 3]
+        target, outcome = log[i, 2], log[i, 3]
+        p = log[i, 0] * entries.n_actions + log[i, 1]
+        b = entries.source[p]
+        shift = entries.begin[b] - entries.first[p]  # from an entry to its slot
         possible = False
-        for k in range(next_state.shape[2]):
-            if (outcome < 0 or outcome == k) and next_state[s, a, k] == target:
-                possible = possible or counts[source[s, a], k] > 0.0
+        for e in range(entries.first[p], entries.first[p + 1]):
+            if entries.next_state[e] == target:
+                k = entries.outcome[e + shift]
+                possible = possible or ((outcome < 0 or outcome == k) and counts[b, k] > 0.0)
         if not possible:
             return i
     return -1
 
 
 @kernel
-def add_transition(
-    source: IntArray, next_state: Targets, counts: FloatArray, s: int, a: int, target: int, outcome: int
-) -> None:
-    """Count one possible transition in place; a count of unknown outcome is split by posterior means."""
-    b = source[s, a]
-    if outcome >= 0:
-        counts[b, outcome] += 1.0
-        return
-    total = 0.0
-    for k in range(next_state.shape[2]):
-        if next_state[s, a, k] == target:
-            total += counts[b, k]
-    for k in range(next_state.shape[2]):
-        if next_state[s, a, k] == target:
-            counts[b, k] += counts[b, k] / total  # exactly 1 if this outcome is the only one
+def add_log(entries: Entries, counts: FloatArray, log: IntArray, times: FloatArray | None = None) -> None:
+    """Count the rows of a log in place and in order, each once or ``times`` [M]; every row must be possible.
 
-
-@kernel
-def add_log(source: IntArray, next_state: Targets, counts: FloatArray, log: IntArray) -> None:
-    """Count the rows of a log in place and in order; every row must be possible."""
+    A count of unknown outcome is split by posterior means. That leaves the ratios of the counts as they are, so several
+    at once are the same as one after the other.
+    """
     for i in range(log.shape[0]):
-        add_transition(source, next_state, counts, log[i, 0], log[i, 1], log[i, 2], log[i, 3])
+        target, outcome = log[i, 2], log[i, 3]
+        p = log[i, 0] * entries.n_actions + log[i, 1]
+        b = entries.source[p]
+        once = 1.0 if times is None else times[i]
+        if outcome >= 0:
+            counts[b, outcome] += once
+            continue
+        shift = entries.begin[b] - entries.first[p]  # from an entry to its slot
+        total = 0.0
+        for e in range(entries.first[p], entries.first[p + 1]):
+            if entries.next_state[e] == target:
+                total += counts[b, entries.outcome[e + shift]]
+        for e in range(entries.first[p], entries.first[p + 1]):
+            if entries.next_state[e] == target:
+                k = entries.outcome[e + shift]
+                counts[b, k] += once * (counts[b, k] / total)  # exactly 1 if this outcome is the only one
 
 
 # -- walk --------------------------------------------------------------------------------------------------
@@ -162,21 +210,49 @@ def cumulative_rows(theta: FloatArray) -> FloatArray:
 
 
 @kernel
+def earned(entries: Entries, s: int, a: int, outcome: int) -> float:
+    """Return the reward of an outcome of a pair."""
+    p = s * entries.n_actions + a
+    begin, end = entries.begin[entries.source[p]], entries.begin[entries.source[p] + 1]
+    return float(entries.reward[entries.first[p] + np.searchsorted(entries.outcome[begin:end], outcome)])
+
+
+class Course(NamedTuple):
+    """What happens to a policy: the model with its true probabilities."""
+
+    entries: Entries
+    terminal: BoolArray  # [S]
+    cumulative: FloatArray  # [F] by slots, 1 from the last possible outcome of a source on
+    restarts: FloatArray  # [S] cumulative probabilities of the state after an end
+
+
+@kernel
+def draw(cumulative: FloatArray, uniform: float) -> int:
+    """Return the place at which cumulative probabilities first exceed ``uniform``."""
+    return int(np.searchsorted(cumulative, uniform, side="right"))
+
+
+@kernel
 def walk(
-    source: IntArray,
-    next_state: Targets,
-    cumulative: FloatArray,  # [B, K], 1 from the last possible outcome on
+    course: Course,
     policy: IntArray,  # [S]
-    uniforms: FloatArray,  # [M], in [0, 1)
+    choices: FloatArray,  # [S, A] cumulative probabilities of actions instead of ``policy``, or [0, 0]
+    uniforms: FloatArray,  # [M, 1 to 3], in [0, 1): for outcomes, for choices if any, for restarts if not certain
     state: int,
-    log: IntArray,  # filled
-) -> None:
-    """Write the trajectory that starts in ``state``: step i inverts the distribution at ``uniforms[i]``."""
-    for i in range(uniforms.size):
-        action = policy[state]
-        outcome = np.searchsorted(cumulative[source[state, action]], uniforms[i], side="right")
+    log: IntArray,  # [M, 4], filled
+) -> int:
+    """Write the trajectory that starts in ``state``; return the state after it."""
+    entries, last = course.entries, uniforms.shape[1] - 1
+    for i in range(uniforms.shape[0]):
+        action = draw(choices[state], uniforms[i, 1]) if choices.size else policy[state]
+        p = state * entries.n_actions + action
+        begin, end = entries.begin[entries.source[p]], entries.begin[entries.source[p] + 1]
+        place = draw(course.cumulative[begin:end], uniforms[i, 0])
         log[i, 0] = state
         log[i, 1] = action
-        state = int(next_state[state, action, outcome])
+        state = int(entries.next_state[entries.first[p] + place])
         log[i, 2] = state
-        log[i, 3] = outcome
+        log[i, 3] = entries.outcome[begin + place]
+        if state < 0 or course.terminal[state]:
+            state = draw(course.restarts, uniforms[i, last])
+    return state
