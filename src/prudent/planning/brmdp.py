@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any, Unpack
 
 import numpy as np
@@ -71,6 +72,7 @@ class BayesianRiskMDP:
         else:
             raise ParameterError(f"risk must be a risk measure such as CVaR(0.9), got {risk!r}")
         self.reward_posterior = reward_posterior
+        self.draws: Any = None  # [N, B, K] in the problem that a solution keeps, where they were given
         self._check_posteriors()
 
     def _check_posteriors(self) -> None:
@@ -110,7 +112,7 @@ class BayesianRiskMDP:
         tol, start, method, sweeps, max_iterations, options : as for :func:`prudent.solve`.
         """
         chosen = SolverOptions.chosen(options, tol, keywords)
-        return self._fixed_point(None, self._operator(draws, rng, threads), chosen, start)
+        return self._fixed_point(None, self._operator(draws, rng, threads), chosen, start, draws)
 
     def evaluate(
         self,
@@ -126,7 +128,7 @@ class BayesianRiskMDP:
     ) -> Solution:
         """Return the Bayesian-risk values of ``policy`` [S]; everything else as for :meth:`solve`."""
         chosen = SolverOptions.chosen(options, tol, keywords)
-        return self._fixed_point(policy, self._operator(draws, rng, threads), chosen, start)
+        return self._fixed_point(policy, self._operator(draws, rng, threads), chosen, start, draws)
 
     def _check_draws(self, theta: FloatArray) -> tuple[float, float]:
         """Refuse what are no probabilities; return bounds on what rows lack to sum to one."""
@@ -142,12 +144,46 @@ class BayesianRiskMDP:
         rounding = theta.shape[2] * EPS
         return 1.0 - float(sums.max()) - rounding, 1.0 - float(sums.min()) + rounding
 
-    def _fixed_point(self, policy: Any, operator: Operator, options: SolverOptions, start: Any) -> Solution:
+    def _fixed_point(self, policy: Any, operator: Operator, options: SolverOptions, start: Any, draws: Any) -> Solution:
         guess = None
         if options.method == "newton" and options.sweeps is None and start is None:
             # the values under the posterior mean are cheap, close, and good enough at a rough tolerance
             guess = rough_guess(self._mean_operator(), self.model, policy, options.cap)
-        return solve_operator(operator, self.model, policy, options, start, guess)
+        return solve_operator(operator, self.model, policy, options, start, guess, self._as_it_is(draws))
+
+    def _as_it_is(self, draws: Any) -> BayesianRiskMDP:
+        """Return a copy with the draws that were given: a solution must not change when a posterior learns."""
+        twin = copy.copy(self)
+        twin.posterior = self.posterior.copy()
+        twin.reward_posterior = None if self.reward_posterior is None else self.reward_posterior.copy()
+        twin.draws = None if np.ndim(draws) == 0 else draws
+        return twin
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the problem can be solved without draws."""
+        return self.reward_posterior is None and self.alpha is not None
+
+    def mean_mdp(self) -> MDP:
+        """Return the known model at the posterior mean: what remains of the problem at level 0.
+
+        >>> BayesianRiskMDP(UncertainMDP.direct([[0.0], [1.0]], discount=0.9), [[1, 3], [1, 1]], 0.9).mean_mdp().dense()
+        array([[[0.25, 0.75]],
+               [[0.5 , 0.5 ]]])
+        """
+        theta = self.posterior.mean() if self.draws is None else np.mean(self.draws, axis=0)
+        mean = self.model.mdp(theta)
+        if self.reward_posterior is None:
+            return mean
+        return MDP(
+            mean.transition,
+            mean.reward + self.reward_posterior.mean(),
+            mean.discount,
+            termination=mean.termination,
+            admissible=mean.admissible,
+            states=mean.states,
+            actions=mean.actions,
+        )
 
     def _mean_operator(self) -> ExpectedOperator:
         return ExpectedOperator.of_outcomes(self.model, self.posterior.mean())
