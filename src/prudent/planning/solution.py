@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from .._support.checks import FloatArray, IntArray
+from .._support.checks import BoolArray, FloatArray, IntArray
 from .._support.output import write
 from ..errors import ParameterError
 from ..models.known import MDP
@@ -47,6 +47,7 @@ class Solution:
     message: str  # why the solver stopped
     states: tuple[Any, ...] | None = None
     actions: tuple[Any, ...] | None = None
+    terminal: BoolArray | None = None  # [S] True where there is nothing to decide
     _problem: MDP | BayesianRiskMDP | None = field(default=None, repr=False)  # as it was when it was solved
 
     @property
@@ -241,7 +242,7 @@ class Solution:
         best = others[here, second]
         return second, np.where(np.isfinite(best), q[here, self.chosen] - best, np.nan)
 
-    def _differs_from_neutral(self) -> npt.NDArray[np.bool_]:
+    def _differs_from_neutral(self) -> BoolArray:
         """Return where the neutral action is another one and better by more than rounding can make it."""
         q, here = self.neutral.q, np.arange(self.value.size)
         slack = 1e-9 * float(abs(self.neutral.value).max()) + 4.0 * self.neutral.error_bound
@@ -255,10 +256,9 @@ class Solution:
         return [None if end else name for name, end in zip(names, self._terminal, strict=True)]
 
     @property
-    def _terminal(self) -> npt.NDArray[np.bool_]:
+    def _terminal(self) -> BoolArray:
         """Which states are terminal [S], so that there is nothing to choose."""
-        found = getattr(getattr(self._problem, "model", self._problem), "terminal", None)
-        return np.zeros(self.value.size, dtype=np.bool_) if found is None else found
+        return np.zeros(self.value.size, dtype=np.bool_) if self.terminal is None else self.terminal
 
     @staticmethod
     def _names(names: tuple[Any, ...] | None, size: int) -> npt.NDArray[Any]:
