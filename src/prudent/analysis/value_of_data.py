@@ -38,7 +38,8 @@ with a standard error of 0 says that no data set in the sample changed the polic
 them. If one does, only that row of its chain changes, and Newton steps from the present values need no
 factorisation but that of the present chain. Q of the other actions is at most what its supergradient says, as CVaR is
 concave in the values. Where that leaves another action a chance, or several pairs of the policy draw from b, the
-problem is solved again. Leads of less than 1e-7 of the range of what outcomes are worth do not change a policy.
+problem is solved again. Leads of less than 1e-7 of the range of what outcomes are worth do not change a policy; and a
+change of value is known to about 1e-4 of itself, as rows of the chain that hardly bend are taken as straight.
 """
 
 from __future__ import annotations
@@ -80,6 +81,7 @@ __all__ = ["ValueOfData", "value_of_data"]
 FEW = 300  # data sets that are enumerated rather than sampled
 MOST = 10**9  # observations
 SAME = 1e-7  # of the range of what outcomes are worth: actions so close are equally good, and the present one stays
+STRAIGHT = 1e-4  # of a change of the values: bends of CVaR that are left out
 STEPS = 20  # towards the values of a policy
 BLOCK = 2_000_000  # numbers in memory at a time
 SHOWN = 10  # sources in a repr
@@ -335,6 +337,9 @@ class _Study:
         self.worth = worth_of_outcomes(self.model, self.value, self.pairs)  # [P, K]
         tail = dirichlet_tail(self.worth, self.counts[self.source], self.alpha, threads=threads)
         self.q, self.tail_means, self.first_guess = tail.cvar, tail.tail_means, tail.start
+        own_counts = self.counts[self.source[: self.states.size]]
+        mean_worth = np.einsum("sk,sk->s", own_counts, self.worth[: self.states.size]) / own_counts.sum(axis=1)
+        self.price = np.maximum(mean_worth - self.q[: self.states.size], 1e-300)  # of caution, in the policy's rows
         possible = self.counts[self.source] > 0.0
         size = float(np.max(np.where(possible, abs(self.worth), 0.0)))
         scale = np.max(self.worth, where=possible, initial=-np.inf) - np.min(self.worth, where=possible, initial=np.inf)
@@ -428,27 +433,24 @@ class _Study:
         size = abs(tail.cvar - self.q[s])  # of the residual
         rise = (tail.cvar - self.q[s]) / kept
         value, error = self.value + rise[:, None] * column, np.zeros(size.size)
-        rows = self._bent_rows(column)
+        spread = self._spread(column)
         left = np.arange(size.size) if self.alpha > 0.0 else np.arange(0)  # at level 0 the chain is all there is
         for _ in range(STEPS):
             if not left.size:
                 break
-            residual = self._residuals(s, after[left], value[left], abs(rise[left]), rows)  # [R', S']
+            residual = self._residuals(s, after[left], value[left], abs(rise[left]), spread)  # [R', S']
             step = np.zeros((self.value.size, left.size))
             step[self.states] = self.inverse.solve(residual.T)
             step += column[:, None] * (np.einsum("rk,kr->r", new_row[left], self._later(s, step)) / kept[left])
             value[left] += step.T
             before, size[left] = size[left], np.max(abs(residual), axis=1)
             share = np.minimum(size[left] / np.maximum(before, 1e-300), 1.0)
-            error[left] = 2.0 * share * np.max(abs(step), axis=0)
-            left = left[error[left] > self.slack]
+            error[left] = 2.0 * share * np.max(abs(step), axis=0) + STRAIGHT * abs(rise[left])
+            left = left[2.0 * share * np.max(abs(step), axis=0) > np.maximum(self.slack, STRAIGHT * abs(rise[left]))]
         return value, error
 
-    def _bent_rows(self, column: FloatArray) -> FloatArray:
-        """Return the residual [S'] that rows may have at most when the values rise by ``column`` [S].
-
-        It is zero where all next states rise alike: CVaR follows a constant.
-        """
+    def _spread(self, column: FloatArray) -> FloatArray:
+        """Return by how much the next states of each row [S'] rise differently when the values rise by ``column``."""
         rows = self.states.size
         target = self.target[:rows]
         rises = np.where(target >= 0, column[np.maximum(target, 0)], 0.0)
@@ -462,11 +464,18 @@ class _Study:
         return later
 
     def _residuals(
-        self, s: int, after: FloatArray, value: FloatArray, rise: FloatArray, most: FloatArray
+        self, s: int, after: FloatArray, value: FloatArray, rise: FloatArray, spread: FloatArray
     ) -> FloatArray:
-        """Return T V - V of the policy [R, S'] at ``value`` [R, S], but zero where ``rise`` times ``most`` is tiny."""
+        """Return T V - V of the policy [R, S'] at ``value`` [R, S]; zero where a row is all but straight.
+
+        The values of its next states differ by ``rise`` [R] times ``spread`` [S'] more than now.
+        """
         residual = np.zeros((after.shape[0], self.states.size))
-        r, row = np.nonzero(rise[:, None] * most > 0.1 * self.slack * (1.0 - self.model.discount))
+        # CVaR follows a constant, and bends over the size of its distance from the mean
+        change = rise[:, None] * spread
+        bend = change * np.minimum(change / self.price, 1.0)
+        enough = np.maximum(0.1 * self.slack, STRAIGHT * rise) * (1.0 - self.model.discount)
+        r, row = np.nonzero(bend > enough[:, None])
         block = max(1, BLOCK // self.model.n_outcomes)
         for first in range(0, r.size, block):
             i, p = r[first : first + block], row[first : first + block]
