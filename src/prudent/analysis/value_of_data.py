@@ -339,9 +339,10 @@ class _Study:
         self.q, self.tail_means, self.first_guess = tail.cvar, tail.tail_means, tail.start
         own_counts = self.counts[self.source[: self.states.size]]
         mean_worth = np.einsum("sk,sk->s", own_counts, self.worth[: self.states.size]) / own_counts.sum(axis=1)
-        self.price = np.maximum(mean_worth - self.q[: self.states.size], 1e-300)  # of caution, in the policy's rows
         possible = self.counts[self.source] > 0.0
         size = float(np.max(np.where(possible, abs(self.worth), 0.0)))
+        # of caution, in the policy's rows
+        self.price = np.maximum(mean_worth - self.q[: self.states.size], 1e-12 * size + 1e-300)
         scale = np.max(self.worth, where=possible, initial=-np.inf) - np.min(self.worth, where=possible, initial=np.inf)
         self.slack = SAME * scale + 1e-12 * size
         self.options = SolverOptions(tol=0.1 * self.slack or 1.0)

@@ -156,7 +156,8 @@ class BayesianRiskMDP:
         twin = copy.copy(self)
         twin.posterior = self.posterior.copy()
         twin.reward_posterior = None if self.reward_posterior is None else self.reward_posterior.copy()
-        twin.draws = None if np.ndim(draws) == 0 else draws
+        if np.ndim(draws) > 0:
+            twin.draws = draws
         return twin
 
     @property
