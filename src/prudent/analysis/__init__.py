@@ -7,5 +7,6 @@ from __future__ import annotations
 
 from .from_log import from_log
 from .log_summary import LogSummary
+from .value_of_data import ValueOfData, value_of_data
 
-__all__ = ["LogSummary", "from_log"]
+__all__ = ["LogSummary", "ValueOfData", "from_log", "value_of_data"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from typing import Any, Unpack
 
@@ -177,7 +178,7 @@ class BayesianRiskMDP:
         tol, start, method, sweeps, max_iterations, options : as for :func:`prudent.solve`.
         """
         chosen = SolverOptions.chosen(options, tol, keywords)
-        return self._fixed_point(None, self._operator(draws, rng, threads), chosen, start)
+        return self._fixed_point(None, self._operator(draws, rng, threads), chosen, start, draws)
 
     def evaluate(
         self,
@@ -203,26 +204,63 @@ class BayesianRiskMDP:
         array([0.333333, 1.333333])
         """
         chosen = SolverOptions.chosen(options, tol, keywords)
-        return self._fixed_point(policy, self._operator(draws, rng, threads), chosen, start)
+        return self._fixed_point(policy, self._operator(draws, rng, threads), chosen, start, draws)
 
     def _packed(self, theta: FloatArray) -> tuple[GivenDraws, tuple[float, float]]:
         """Return checked draws [N, B, K] by slots, and bounds on what their rows lack to sum to one."""
         leaks = check_draws(theta, self.model, theta.shape[2] * EPS)
         return GivenDraws(self.model, theta), leaks
 
-    def _fixed_point(self, policy: Any, operator: Operator, options: SolverOptions, start: Any) -> Solution:
+    def _fixed_point(self, policy: Any, operator: Operator, options: SolverOptions, start: Any, draws: Any) -> Solution:
         guess = None
         if options.method == "newton" and options.sweeps is None and start is None:
             # the values under the posterior mean are cheap, close, and good enough at a rough tolerance
             guess = rough_guess(self._mean_operator(), self.model, policy, options.cap)
-        return solve_operator(operator, self.model, policy, options, start, guess)
+        return solve_operator(operator, self.model, policy, options, start, guess, self._as_it_is(draws))
+
+    def _as_it_is(self, draws: Any) -> BayesianRiskMDP:
+        """Return a copy with the draws that were given: a solution must not change when a posterior learns."""
+        twin = copy.copy(self)
+        twin.posterior = None if self.posterior is None else self.posterior.copy()
+        twin.reward_posterior = None if self.reward_posterior is None else self.reward_posterior.copy()
+        if np.ndim(draws) > 0:
+            twin.draws = draws
+        return twin
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether the problem can be solved without draws."""
+        return self.posterior is not None and self.reward_posterior is None and self.alpha is not None
+
+    def mean_mdp(self) -> MDP:
+        """Return the known model at the posterior mean: what remains of the problem at level 0.
+
+        >>> BayesianRiskMDP(UncertainMDP.direct([[0.0], [1.0]], discount=0.9), [[1, 3], [1, 1]], 0.9).mean_mdp().dense()
+        array([[[0.25, 0.75]],
+               [[0.5 , 0.5 ]]])
+        """
+        mean = self.model.mdp(self._mean_theta())
+        if self.reward_posterior is None:
+            return mean
+        return MDP(
+            mean.transition,
+            mean.reward + self.quieted(self.reward_posterior.mean()),
+            mean.discount,
+            termination=mean.termination,
+            admissible=mean.admissible,
+            states=mean.states,
+            actions=mean.actions,
+        )
 
     def _mean_operator(self) -> ExpectedOperator:
-        if self.posterior is None:
-            assert self.draws is not None
-            mean = self.draws.mean(axis=0)
-            return ExpectedOperator.of_outcomes(self.model, mean / mean.sum(axis=1, keepdims=True))
-        return ExpectedOperator.of_outcomes(self.model, self.posterior.mean())
+        return ExpectedOperator.of_outcomes(self.model, self._mean_theta())
+
+    def _mean_theta(self) -> FloatArray:
+        if self.draws is not None:
+            mean: FloatArray = self.draws.mean(axis=0)
+            return mean / mean.sum(axis=1, keepdims=True)
+        assert self.posterior is not None
+        return self.posterior.mean()
 
     def _operator(self, draws: Any, rng: Any, threads: int | None) -> Operator:
         model = self.model
@@ -258,7 +296,10 @@ class BayesianRiskMDP:
         """Return what the posterior of the rewards adds to them, [N, S, A]."""
         if self.reward_posterior is None:
             return None
-        rewards = self.reward_posterior.sample(n, random)
+        return self.quieted(self.reward_posterior.sample(n, random))
+
+    def quieted(self, rewards: FloatArray) -> FloatArray:
+        """Return rewards [..., S, A] of a posterior, zero where nothing is earned by deciding: see the class."""
         quiet = self.model.terminal | self.model.absorbing
-        rewards[:, self.model.terminal if quiet.all() else quiet] = 0.0  # a bandit is all absorbing states
-        return rewards
+        quiet = self.model.terminal if quiet.all() else quiet  # a bandit is all absorbing states
+        return np.where(quiet[:, np.newaxis], 0.0, rewards)

@@ -1,17 +1,34 @@
-"""What a solver returns: values, a policy and a certificate, labelled by the names of the model."""
+"""What a solver returns: values, a policy and a certificate, labelled by the names of the model.
+
+A solution keeps the problem that was solved, as it was then. What needs more than the numbers at hand (the values under
+the posterior mean, the neutral policy, an explanation) is worked out when it is asked for.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+import os
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from .._support.checks import BoolArray, FloatArray
+from .._support.checks import BoolArray, FloatArray, IntArray
+from .._support.output import write
+from ..errors import ParameterError
+from ..models.known import MDP
 
 if TYPE_CHECKING:
+    import pandas
     import xarray
+    from matplotlib.figure import Figure
+
+    from .brmdp import BayesianRiskMDP
+    from .explain import Explanation
 
 __all__ = ["Solution"]
 
@@ -21,7 +38,7 @@ class Solution:
     """A value function with its certificate, as :func:`solve` and :class:`BayesianRiskMDP` return it."""
 
     value: FloatArray  # [S]
-    policy: npt.NDArray[Any]  # [S] the greedy action, or the policy that was evaluated, [S] or [S, A]
+    policy: npt.NDArray[Any]  # [S] the greedy action; or the policy that was evaluated, [S] or probabilities [S, A]
     q: FloatArray  # [S, A] one step ahead of value; minus infinity where an action is not admissible
     residual: float  # largest |TV - V| where the solver stopped, V shifted to the middle of its bounds
     error_bound: float  # certified: no entry of value is further than this from the fixed point
@@ -31,6 +48,7 @@ class Solution:
     states: tuple[Any, ...] | None = None
     actions: tuple[Any, ...] | None = None
     terminal: BoolArray | None = None  # [S] True where there is nothing to decide
+    _problem: MDP | BayesianRiskMDP | None = field(default=None, repr=False)  # as it was when it was solved
 
     @property
     def policy_names(self) -> tuple[Any, ...]:
@@ -47,29 +65,220 @@ class Solution:
             return {self._called(a): float(choice[a]) for a in np.flatnonzero(choice)}
         return int(choice) if self.actions is None else self.actions[choice]
 
+    @property
+    def chosen(self) -> IntArray:
+        """The action in each state [S], as an index; the likeliest one where the policy has probabilities."""
+        return self.policy if self.policy.ndim == 1 else self.policy.argmax(axis=1)
+
     def to_xarray(self) -> xarray.Dataset:
-        """Return value, policy and q labelled by state and action, the certificate as attributes."""
+        """Return value, policy and q labelled by state and action, the certificate as attributes.
+
+        A policy with probabilities [S, A] is labelled by both.
+        """
         import xarray
 
-        states = np.arange(self.value.size) if self.states is None else _labels(self.states)
-        actions = np.arange(self.q.shape[1]) if self.actions is None else _labels(self.actions)
+        actions = self._names(self.actions, self.q.shape[1])
+        policy = ("state", actions[self.policy]) if self.policy.ndim == 1 else (("state", "action"), self.policy)
         return xarray.Dataset(
-            {
-                "value": ("state", self.value),
-                "policy": ("state", actions[self.policy])
-                if self.policy.ndim == 1
-                else (("state", "action"), self.policy),
-                "q": (("state", "action"), self.q),
-            },
-            coords={"state": states, "action": actions},
-            attrs={
-                "residual": self.residual,
-                "error_bound": self.error_bound,
-                "iterations": self.iterations,
-                "converged": int(self.converged),
-                "message": self.message,
-            },
+            {"value": ("state", self.value), "policy": policy, "q": (("state", "action"), self.q)},
+            coords={"state": self._names(self.states, self.value.size), "action": actions},
+            attrs=self._certificate() | {"converged": int(self.converged)},
         )
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return a table with one row for each state.
+
+        state, action : by name where there are names. ``probability`` follows if the policy has probabilities; the
+            action is then the likeliest.
+        value : as certified: under a Bayesian risk MDP the risk is taken anew at every step, so that this is far below
+            what the policy returns on average.
+        posterior_mean_value : what the same policy returns in the model at the posterior mean.
+        runner_up, gap : the best other action, and how much less it is worth one step ahead. A negative gap says
+            that it is worth more, which happens where a given policy was evaluated.
+        evidence : observations of the source behind the chosen action, beyond the prior. A posterior made from counts
+            alone does not tell data from prior, and has none; see ``total_count``.
+        total_count : the same with the prior.
+        differs_from_neutral : whether the risk-neutral policy has another action, which is worth more on average.
+
+        A known model has the columns that make sense. The table may solve the problem at level 0 once.
+
+        >>> from prudent import BayesianRiskMDP, DirichletPosterior, UncertainMDP
+        >>> model = UncertainMDP.direct([[0.0, 0.0], [1.0, 1.0]], discount=0.9, states=["low", "high"])
+        >>> log = [("low", 0, "high"), ("low", 0, "low"), ("low", 1, "high"), ("high", 0, "high"), ("high", 1, "low")]
+        >>> posterior = DirichletPosterior.from_log(model, log)
+        >>> table = BayesianRiskMDP(model, posterior, 0.5).solve().to_pandas()
+        >>> table[["state", "action", "runner_up", "evidence"]].values.tolist()
+        [['low', 1, 0, 1.0], ['high', 0, 1, 1.0]]
+        """
+        import pandas
+
+        here = np.arange(self.value.size)
+        chosen = self.chosen
+        columns: dict[str, Any] = {
+            "state": self._names(self.states, self.value.size),
+            "action": _labels(self._action_names(chosen)),
+        }
+        if self.policy.ndim == 2:
+            columns["probability"] = self.policy[here, chosen]
+        columns["value"] = self.value
+        if not isinstance(self._problem, MDP | None):
+            columns["posterior_mean_value"] = self.posterior_mean_value
+        second, gap = self._runners_up()
+        names = zip(self._action_names(second), np.isnan(gap), strict=True)
+        columns["runner_up"] = _labels([None if alone else name for name, alone in names])
+        columns["gap"] = gap
+        if not isinstance(self._problem, MDP | None):
+            posterior, source = self._problem.posterior, self._problem.model.source[here, chosen]
+            if posterior is not None:
+                columns["evidence"] = (posterior.counts - posterior.prior).sum(axis=1)[source]
+                columns["total_count"] = posterior.counts.sum(axis=1)[source]
+            columns["differs_from_neutral"] = self._differs_from_neutral()
+        table = pandas.DataFrame(columns).infer_objects()
+        if self.actions is None and not table["runner_up"].isna().all():
+            table["runner_up"] = table["runner_up"].astype("Int64")
+        return table
+
+    def to_csv(self, path: str | os.PathLike[str]) -> None:
+        """Write :meth:`to_pandas` to ``path``, whole or not at all; numbers in full precision."""
+        write(Path(path), self.to_pandas().to_csv(index=False).encode())
+
+    def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
+        """Return policy, values, names and certificate as JSON, and write it to ``path`` if one is given.
+
+        ``policy`` lists an object for each state, with ``state``, ``action`` and ``value``, and ``probabilities`` of
+        all actions if the policy has them. What JSON cannot hold becomes what is nearest: a tuple a list, a date a
+        string.
+
+        >>> from prudent import MDP, solve
+        >>> text = solve(MDP([[[1.0], [1.0]]], [[1.0, 2.0]], discount=0.5, actions=["wait", "go"])).to_json()
+        >>> json.loads(text)["policy"]
+        [{'state': 0, 'action': 'go', 'value': 4.0}]
+        """
+        rows: list[dict[str, Any]] = [
+            {"state": _plain(state), "action": _plain(action), "value": float(value)}
+            for state, action, value in zip(
+                self._names(self.states, self.value.size), self._action_names(self.chosen), self.value, strict=True
+            )
+        ]
+        if self.policy.ndim == 2:
+            for row, chances in zip(rows, self.policy.tolist(), strict=True):
+                row["probabilities"] = chances
+        whole: dict[str, Any] = {
+            "actions": [_plain(name) for name in self._names(self.actions, self.q.shape[1])],
+            "policy": rows,
+            "certificate": self._certificate(),
+        }
+        if self._problem is not None:
+            whole["discount"] = self._model.discount
+        if not isinstance(self._problem, MDP | None):
+            whole["risk"] = repr(self._problem.risk)
+        text = json.dumps(whole, allow_nan=False, ensure_ascii=False, indent=1)
+        if path is not None:
+            write(Path(path), text.encode())
+        return text
+
+    def plot(self) -> Figure:
+        """Return a figure of values and actions: a line for each of up to 40 states; of more, values by action.
+
+        It is a figure of matplotlib: ``solution.plot().savefig("policy.png")``.
+        """
+        from .figures import solution_figure
+
+        return solution_figure(self)
+
+    def explain(self, state: Hashable) -> Explanation:
+        """Return why the policy does what it does in ``state``: in words, as a table and as a figure.
+
+        See :class:`Explanation`.
+        """
+        from .explain import explain
+
+        return explain(self, state)
+
+    # -- what is worked out when asked ---------------------------------------------------------------------
+
+    @cached_property
+    def posterior_mean_value(self) -> FloatArray:
+        """What the policy is worth in the model at the posterior mean [S]; in a known model its value."""
+        from .solver import evaluate
+
+        if isinstance(self._problem, MDP):
+            return self.value
+        return evaluate(self._mean_mdp, self.policy, start=self.value).value
+
+    @cached_property
+    def neutral(self) -> Solution:
+        """The solution at the posterior mean, which is that of level 0; of a known model, its optimum."""
+        from .solver import solve
+
+        return solve(self._mean_mdp)
+
+    @cached_property
+    def _mean_mdp(self) -> MDP:
+        problem = self._known_problem()
+        return problem if isinstance(problem, MDP) else problem.mean_mdp()
+
+    @property
+    def _model(self) -> Any:
+        problem = self._known_problem()
+        return problem if isinstance(problem, MDP) else problem.model
+
+    def _known_problem(self) -> MDP | BayesianRiskMDP:
+        if self._problem is None:
+            raise ParameterError("this solution was not made by a solver: the problem that it solves is not known")
+        return self._problem
+
+    def _whole_q(self) -> FloatArray:
+        """Return q with all admissible actions, also where a given policy was evaluated."""
+        if not np.isnan(self.q).any():
+            return self.q
+        from .solver import solve
+
+        if isinstance(self._problem, MDP):
+            return solve(self._problem, start=self.value, sweeps=1).q
+        if self._problem is None or (self._problem.draws is None and not self._problem.is_exact):
+            return self.q  # the draws are gone
+        return self._problem.solve(self._problem.draws, start=self.value, sweeps=1).q
+
+    def _runners_up(self) -> tuple[IntArray, FloatArray]:
+        """Return the best other action of each state, and how much less it is worth; NaN where there is none."""
+        q, here = self._whole_q(), np.arange(self.value.size)
+        others = np.where(np.isnan(q), -np.inf, q)
+        others[here, self.chosen] = -np.inf
+        second = others.argmax(axis=1)
+        best = others[here, second]
+        return second, np.where(np.isfinite(best), q[here, self.chosen] - best, np.nan)
+
+    def _differs_from_neutral(self) -> BoolArray:
+        """Return where the neutral action is another one and better by more than rounding can make it."""
+        q, here = self.neutral.q, np.arange(self.value.size)
+        slack = 1e-9 * float(abs(self.neutral.value).max()) + 4.0 * self.neutral.error_bound
+        return q[here, self.chosen] < self.neutral.value - slack
+
+    # -- names ---------------------------------------------------------------------------------------------
+
+    def _action_names(self, actions: IntArray) -> list[Any]:
+        """Return the names of an action for each state, None in a terminal state."""
+        names = actions.tolist() if self.actions is None else [self.actions[a] for a in actions]
+        return [None if end else name for name, end in zip(names, self._terminal, strict=True)]
+
+    @property
+    def _terminal(self) -> BoolArray:
+        """Which states are terminal [S], so that there is nothing to choose."""
+        return np.zeros(self.value.size, dtype=np.bool_) if self.terminal is None else self.terminal
+
+    @staticmethod
+    def _names(names: tuple[Any, ...] | None, size: int) -> npt.NDArray[Any]:
+        return np.arange(size) if names is None else _labels(names)
+
+    def _certificate(self) -> dict[str, Any]:
+        return {
+            "residual": self.residual,
+            "error_bound": self.error_bound,
+            "iterations": self.iterations,
+            "converged": self.converged,
+            "message": self.message,
+        }
 
     def __repr__(self) -> str:
         return (
@@ -78,8 +287,19 @@ class Solution:
         )
 
 
-def _labels(names: tuple[Any, ...]) -> npt.NDArray[Any]:
+def _labels(names: Any) -> npt.NDArray[Any]:
     """Return names as a one-dimensional array, also where each name is a tuple."""
     array = np.empty(len(names), dtype=object)
     array[:] = names
     return array
+
+
+def _plain(name: Any) -> Any:
+    """Return a name as JSON can hold it."""
+    if isinstance(name, np.generic):
+        name = name.item()
+    if isinstance(name, tuple | list | frozenset):
+        return [_plain(part) for part in name]
+    if isinstance(name, float) and not np.isfinite(name):
+        return str(name)
+    return name if name is None or isinstance(name, bool | int | float | str) else str(name)

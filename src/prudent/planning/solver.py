@@ -35,7 +35,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypedDict, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -50,6 +50,9 @@ from ..models.known import MDP
 from ..models.uncertain import UncertainMDP
 from .operators import ExpectedOperator, Operator, greedy, keep_close
 from .solution import Solution
+
+if TYPE_CHECKING:
+    from .brmdp import BayesianRiskMDP
 
 __all__ = ["SolverKeywords", "SolverOptions", "evaluate", "rough_guess", "solve", "solve_operator"]
 
@@ -148,7 +151,7 @@ def solve(
     >>> solution.policy, solution.value.round(6)
     (array([0, 1]), array([43.394495, 36.055046]))
     """
-    return solve_operator(_known(mdp), mdp, None, SolverOptions.chosen(options, tol, keywords), start)
+    return solve_operator(_known(mdp), mdp, None, SolverOptions.chosen(options, tol, keywords), start, problem=mdp)
 
 
 def evaluate(
@@ -170,7 +173,7 @@ def evaluate(
     >>> evaluate(MDP([[[1.0], [1.0]]], [[1.0, 2.0]], discount=0.5), [[0.5, 0.5]]).value
     array([3.])
     """
-    return solve_operator(_known(mdp), mdp, policy, SolverOptions.chosen(options, tol, keywords), start)
+    return solve_operator(_known(mdp), mdp, policy, SolverOptions.chosen(options, tol, keywords), start, problem=mdp)
 
 
 def _known(mdp: MDP) -> ExpectedOperator:
@@ -203,10 +206,12 @@ def solve_operator(
     options: SolverOptions,
     start: Any = None,
     guess: Guess | None = None,
+    problem: MDP | BayesianRiskMDP | None = None,
 ) -> Solution:
     """Return the fixed point of ``operator`` on ``model``, for control or (``policy`` [S]) evaluation.
 
-    It starts from the caller's ``start`` [S], or else from our own ``guess``, or else from zero.
+    It starts from the caller's ``start`` [S], or else from our own ``guess``, or else from zero. The solution keeps
+    ``problem`` for those who ask it why.
     """
     iteration = _Iteration(operator, model.admissible, _actions(model, policy))
     if start is not None:
@@ -238,6 +243,7 @@ def solve_operator(
         states=model.states,
         actions=model.actions,
         terminal=model.terminal,
+        _problem=problem,
     )
 
 
