@@ -1,0 +1,291 @@
+"""The models of posterior draws, by the thousand: what policies earn in each, and what its best policy earns.
+
+With theta drawn, an uncertain model is an ordinary one, and a policy in it a Markov chain with values
+V = r + gamma P V. The structure of the chain is the same in every draw; only its probabilities, weight[j] times
+theta[place[j]], change. So it is laid out once (:class:`Rows`), on the states that the start leads to, and filled for
+each draw.
+
+**Evaluation.** BiCGStab started from the values under the posterior mean, or elimination where the mean model shows
+that it is faster (few states, or slow convergence). Either way the residual |r + gamma P V - V| is worked out at the
+end: no value is further from the true one than the largest of it divided by 1 - gamma.
+
+**The best policy of a draw.** Policy iteration started from the best values under the posterior mean. (Draws are
+independent: the mean is closer to each of them than they are to each other.) It stops when |TV - V| is as small as for
+an evaluation; then TV is within gamma/(1 - gamma) times that of the optimum.
+
+Letters: R rows (states that can be reached), E entries (outcomes that exist), N draws.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+from scipy.sparse import csgraph
+
+from .._numerics import krylov
+from .._numerics.compensated import EPS
+from .._numerics.compile import kernel
+from .._numerics.dirichlet_draws import draw_row
+from .._numerics.krylov import Chain, chain_values
+from .._support.checks import BoolArray, FloatArray, IntArray
+from ..models.uncertain import UncertainMDP
+from .operators import expected_rows, greedy, rows_of
+
+__all__ = ["Entries", "Rows", "Task", "best_returns", "chain_returns", "draw_entries", "occupancy"]
+
+
+TRIES = 4  # runs of BiCGStab, each from the answer of the one before
+NEWTON = 50  # steps of policy iteration; then sweeps, which always contract
+CAP = 10_000  # backups for one draw
+INNER = 0.01  # a policy is evaluated to this fraction of the change that its backup made
+OCCUPIED = 1e-9  # the error of a share of time
+DENSE = 2_000  # the most states for elimination
+FLOOR = 16.0 * EPS  # residuals of this size relative to the values are rounding
+
+
+class Rows(NamedTuple):
+    """Rows of probabilities that are known but for theta. An entry that ends the process has weight 0."""
+
+    indptr: IntArray  # [R + 1]
+    indices: npt.NDArray[np.int32]  # [E] next state, as a row
+    place: IntArray  # [E] in theta
+    weight: FloatArray  # [E] of theta in the probability
+    earning: FloatArray  # [E] of theta in the mean reward
+
+
+class Task(NamedTuple):
+    """What to work out for each draw."""
+
+    rows: Rows  # of the policy's chain; or of every pair, A for each state
+    start: FloatArray  # [R] the weights of the states
+    discount: float
+    aim: float  # the residual to reach
+    direct: bool  # by elimination
+
+
+class Entries(NamedTuple):
+    """The outcomes that can happen in a model, pair by pair; those of one source may serve several pairs."""
+
+    pair: IntArray  # [E] ascending
+    place: IntArray  # [E] among the outcomes of all sources that can happen, source by source
+    target: IntArray  # [E] next state; -1: the process ends
+    reward: FloatArray  # [E]
+    n_states: int
+    n_actions: int
+
+    @classmethod
+    def of(cls, model: UncertainMDP, possible: BoolArray) -> Entries:
+        """Return the outcomes of ``model``; ``possible`` [B, K] says which can happen under the posterior."""
+        shape = (model.source.size, model.n_outcomes)
+        here = possible[model.source.reshape(-1)] & (model.source.reshape(-1, 1) >= 0)
+        pair, k = np.nonzero(here)
+        number = np.cumsum(possible).reshape(possible.shape) - 1
+        target = model.next_state.reshape(shape)[pair, k].astype(np.int64)
+        place = number[model.source.reshape(-1)[pair], k]
+        reward = model.reward.reshape(shape)[pair, k]
+        return cls(pair, place, np.maximum(target, -1), reward, model.n_states, model.n_actions)
+
+    def reached(self, start: FloatArray, weights: FloatArray) -> IntArray:
+        """Return the states that ``start`` [S] leads to when actions have ``weights`` [S, A] above zero."""
+        used = (weights.reshape(-1)[self.pair] > 0.0) & (self.target >= 0)
+        begin = np.flatnonzero(start)
+        origin = np.concatenate((self.pair[used] // self.n_actions, np.full(begin.size, self.n_states)))
+        target = np.concatenate((self.target[used], begin))
+        size = self.n_states + 1  # one more, which leads to the states of the start
+        steps = sparse.csr_array((np.ones(origin.size, np.int8), (origin, target)), shape=(size, size))
+        order = csgraph.breadth_first_order(steps, self.n_states, return_predecessors=False)
+        return np.asarray(np.sort(order[1:]), dtype=np.int64)
+
+    def chain(self, states: IntArray, weights: FloatArray) -> Rows:
+        """Return a row for each of ``states``: the chain of a policy that takes actions with ``weights`` [S, A]."""
+        weight = weights.reshape(-1)[self.pair]
+        return self._rows(states, self.pair // self.n_actions, weight)
+
+    def pairs(self, states: IntArray) -> Rows:
+        """Return a row for each pair of ``states``, A of them for each; empty where it is not admissible."""
+        of_states = (states[:, np.newaxis] * self.n_actions + np.arange(self.n_actions)).reshape(-1)
+        return self._rows(of_states, self.pair, np.ones(self.pair.size), states)
+
+    def _rows(self, rows: IntArray, row: IntArray, weight: FloatArray, states: IntArray | None = None) -> Rows:
+        """Return the entries of ``rows``, entry j being in ``row[j]``; next states are numbered as in ``states``."""
+        number = np.full(int(max(row.max(initial=-1), rows.max(initial=-1))) + 1, -1, dtype=np.int64)
+        number[rows] = np.arange(rows.size)
+        used = np.flatnonzero((number[row] >= 0) & (weight > 0.0))
+        column = np.zeros(self.n_states, dtype=np.int32)
+        kept = rows if states is None else states
+        column[kept] = np.arange(kept.size)
+        goes = self.target[used] >= 0
+        sizes = np.bincount(number[row[used]], minlength=rows.size)
+        return Rows(
+            np.concatenate(([0], np.cumsum(sizes))),
+            np.where(goes, column[self.target[used]], 0).astype(np.int32),
+            self.place[used],
+            np.where(goes, weight[used], 0.0),
+            weight[used] * self.reward[used],
+        )
+
+
+def occupancy(rows: Rows, start: FloatArray, theta: FloatArray, discount: float) -> FloatArray:
+    """Return the share of discounted time [R] that the chain ``rows`` spends in each state, begun at ``start`` [R].
+
+    With d = start + gamma P' d, which is a chain run backwards, these are d / sum(d).
+    """
+    data = rows.weight * theta[rows.place]
+    size = start.size
+    back = sparse.csr_array((data, rows.indices, rows.indptr), shape=(size, size)).T.tocsr()
+    chain = Chain(back.indptr.astype(np.int64), back.indices.astype(np.int32), back.data, start)
+    spent = start.copy()
+    for _ in range(TRIES):
+        chain_values(chain, discount, spent, OCCUPIED / size, False, krylov.CAP)
+    spent = np.maximum(spent, 0.0)
+    return np.asarray(spent / spent.sum())
+
+
+@kernel
+def draw_entries(rng: np.random.Generator, counts: FloatArray, first: IntArray, theta: FloatArray) -> None:
+    """Draw every source once for each row of ``theta`` [N, E]; source b has ``counts[first[b] : first[b + 1]]``."""
+    n = theta.shape[0]
+    widest = 0
+    for b in range(first.size - 1):
+        widest = max(widest, first[b + 1] - first[b])
+    drawn, total = np.empty((widest, n)), np.empty(n)
+    for b in range(first.size - 1):
+        size = first[b + 1] - first[b]
+        draw_row(rng, counts[first[b] : first[b + 1]], drawn[:size], n, total)
+        for i in range(n):
+            for k in range(size):
+                theta[i, first[b] + k] = drawn[k, i]
+
+
+@kernel
+def _fill(rows, theta, data, gain):
+    """Write the probabilities and the mean rewards of ``rows`` under one draw."""
+    for r in range(gain.size):
+        total = 0.0
+        for j in range(rows.indptr[r], rows.indptr[r + 1]):
+            probability = theta[rows.place[j]]
+            data[j] = rows.weight[j] * probability
+            total += rows.earning[j] * probability
+        gain[r] = total
+
+
+@kernel
+def _residual(chain, discount, x, every, q):
+    """Return the largest |reward + gamma P x - x|, and the size of values at which it would be rounding alone."""
+    reward, later = expected_rows(chain, discount, x, every, q)
+    worst = 0.0
+    for s in range(x.size):
+        worst = max(worst, abs(q[s] - x[s]))
+    return worst if np.isfinite(worst) else np.inf, reward + later
+
+
+@kernel
+def _eliminate(chain, discount, x):
+    """Write the values of a chain into ``x``."""
+    matrix = np.zeros((x.size, x.size))
+    for s in range(x.size):
+        matrix[s, s] = 1.0
+        for j in range(chain.indptr[s], chain.indptr[s + 1]):
+            matrix[s, chain.indices[j]] -= discount * chain.data[j]
+    x[:] = np.linalg.solve(matrix, chain.reward)
+
+
+@kernel
+def _settle(chain, discount, x, aim, direct, every, q):
+    """Improve ``x`` to the values of a chain; return the largest residual, its size by rounding, and the products."""
+    products = 0
+    worst, size = np.inf, 0.0
+    if not direct:
+        for _ in range(TRIES):
+            worst, size = _residual(chain, discount, x, every, q)
+            target = max(aim, FLOOR * size)
+            if worst <= target or worst == np.inf:
+                break
+            products += chain_values(chain, discount, x, target, False, krylov.CAP)
+        worst, size = _residual(chain, discount, x, every, q)
+    if direct or (worst > 2.0 * max(aim, FLOOR * size) and x.size <= DENSE):
+        _eliminate(chain, discount, x)
+        worst, size = _residual(chain, discount, x, every, q)
+        products += krylov.CAP
+    return worst, size, products
+
+
+@kernel
+def chain_returns(
+    task: Task, theta: FloatArray, extra: FloatArray, guess: FloatArray, returns: FloatArray
+) -> tuple[int, float, float]:
+    """Write the return of a policy under each draw of ``theta`` [N, E] into ``returns`` [N].
+
+    ``extra`` [N, R] is added to the rewards unless it is empty. ``guess`` [R] are values to start from; they become
+    those of the last draw. Returns the products with P, the largest residual, and the largest values plus rewards.
+    """
+    rows, start, discount, aim, direct = task
+    gain, x, q = np.empty(guess.size), np.empty(guess.size), np.empty(guess.size)
+    data = np.empty(rows.indices.size)
+    every = np.arange(guess.size)
+    products, residual, largest = 0, 0.0, 0.0
+    for i in range(returns.size):
+        _fill(rows, theta[i], data, gain)
+        if extra.size:
+            gain += extra[i]
+        x[:] = guess
+        worst, size, used = _settle(Chain(rows.indptr, rows.indices, data, gain), discount, x, aim, direct, every, q)
+        products += used
+        residual, largest = max(residual, worst), max(largest, size)
+        returns[i] = (start * x).sum()
+    if returns.size:
+        guess[:] = x
+    return products, residual, largest
+
+
+@kernel
+def best_returns(
+    task: Task, theta: FloatArray, extra: FloatArray, guess: FloatArray, returns: FloatArray
+) -> tuple[int, float, float]:
+    """Write the return of the best policy under each draw; the rest as for :func:`chain_returns`.
+
+    The rows of the task, and those of ``extra``, are pairs. The products are those of one evaluation.
+    """
+    rows, start, discount, aim, direct = task
+    n_states, n_rows = guess.size, rows.indptr.size - 1
+    n_actions = n_rows // n_states
+    gain, data = np.empty(n_rows), np.empty(rows.indices.size)
+    q = np.full((n_states, n_actions), -np.inf)
+    value, swept, scratch = np.empty(n_states), np.empty(n_states), np.empty(n_states)
+    policy, every = np.empty(n_states, np.int64), np.arange(n_states)
+    pairs = np.flatnonzero(rows.indptr[1:] > rows.indptr[:-1])
+    products, evaluations, residual, largest = 0, 0, 0.0, 0.0
+    for i in range(returns.size):
+        _fill(rows, theta[i], data, gain)
+        if extra.size:
+            gain += extra[i]
+        model = Chain(rows.indptr, rows.indices, data, gain)
+        value[:] = guess
+        change, size = np.inf, 0.0
+        for step in range(CAP):
+            reward, later = expected_rows(model, discount, value, pairs, q.reshape(-1))
+            size = reward + later
+            greedy(q, swept, policy)
+            change = 0.0
+            for s in range(n_states):
+                change = max(change, abs(swept[s] - value[s]))
+            target = max(aim, FLOOR * size)
+            if change <= target:
+                break
+            value[:] = swept
+            if step < NEWTON:
+                chain = rows_of(model, every * n_actions + policy)
+                inner = max(INNER * change, 0.5 * target)
+                worst, _, used = _settle(chain, discount, value, inner, direct, every, scratch)
+                products += used
+                evaluations += 1
+                if not worst < change:
+                    value[:] = swept
+        residual, largest = max(residual, change), max(largest, size)
+        returns[i] = (start * swept).sum()
+    if returns.size:
+        guess[:] = swept
+    return products // max(evaluations, 1), residual, largest
