@@ -651,8 +651,8 @@ def test_from_mdp_keeps_the_support():
     model = UncertainMDP.from_mdp(mdp)
     expected = UncertainMDP.direct(r, 0.9, support=P > 0, admissible=mdp.admissible, states="abcd")
     assert model == expected
-    with pytest.raises(ModelError, match=says("state 1, action 0 ends the process with probability 0.5", "absorbing")):
-        UncertainMDP.from_mdp(MDP([[[1, 0]], [[0, 0.5]]], [1, 2], 0.9, termination=[[0], [0.5]]))
+    ends = UncertainMDP.from_mdp(MDP([[[1, 0]], [[0, 0.5]]], [1, 2], 0.9, termination=[[0], [0.5]]))
+    assert ends.next_state.tolist() == [[[0, -1]], [[1, -2]]]
 
 
 def stock(level, order, demand):
@@ -821,7 +821,7 @@ def bad_uncertain(place=None, value=None, field="next_state", **changes):
             ["outcome 0 of source 0", "for state 0, action 0 but none for state 1, action 1"],
         ),
         ({"place": (0, 1, 2), "value": 3}, ["next_state[0, 1, 2] is 3, expected a state from 0 to 2, or -1"]),
-        ({"place": (0, 1, 2), "value": -2}, ["next_state[0, 1, 2] is -2"]),
+        ({"place": (0, 1, 2), "value": -3}, ["next_state[0, 1, 2] is -3"]),
         (
             {"place": (2, 1, 2), "value": 0},
             ["outcome 2 of source 1", "for state 2, action 1 but none for state 2, action 0"],

@@ -49,9 +49,10 @@ def _gammas(rng: np.random.Generator, shape: float, out: FloatArray, n: int) -> 
 @kernel
 def draw_row(rng: np.random.Generator, counts: FloatArray, theta: FloatArray, n: int, total: FloatArray) -> None:
     """Write n Dirichlet draws of one source, counts [K], into theta [K, N]; ``total`` [N] is scratch."""
-    small = False
+    small, possible = False, 0
     for k in range(counts.size):
         small = small or 0.0 < counts[k] < 1.0
+        possible += counts[k] > 0.0
     for k in range(counts.size):
         if counts[k] == 0.0:
             theta[k, :n] = 0.0
@@ -83,6 +84,10 @@ def draw_row(rng: np.random.Generator, counts: FloatArray, theta: FloatArray, n:
         row = theta[k]
         for i in range(n):
             row[i] *= total[i]
+    if possible == 1:  # what is certain is so to the last digit
+        for k in range(counts.size):
+            if counts[k] > 0.0:
+                theta[k, :n] = 1.0
 
 
 @kernel

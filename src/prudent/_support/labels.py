@@ -144,6 +144,13 @@ def _is_missing(value: Any) -> bool:
     return value is None or (isinstance(value, float) and value != value) or type(value).__name__ == "NAType"
 
 
+def is_missing(column: Column) -> npt.NDArray[np.bool_]:
+    """Return which cells of a column are empty."""
+    if column.dtype.kind in "iuf":
+        return np.asarray(column != column)
+    return np.fromiter(map(_is_missing, column.tolist()), dtype=np.bool_, count=column.size)
+
+
 def is_gap(value: Any) -> bool:
     """Return whether a cell says that an outcome was not observed: it is empty, or -1."""
     return _is_missing(value) or (isinstance(value, (int, float)) and value == -1)

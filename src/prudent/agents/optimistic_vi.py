@@ -27,6 +27,7 @@ from .._numerics.dirichlet_draws import draw_row
 from .._support.checks import FloatArray, IntArray, open_probability, risk_level, whole_number
 from .._support.state import LARGEST_COUNT, State, require_counts
 from ..errors import ModelError, ParameterError
+from ..models.expected import NONE
 from ..models.uncertain import UncertainMDP
 from ..planning.compiled import Known, Work, known_part, work_space
 from ..planning.operators import Draws, back_up_pair, greedy
@@ -68,7 +69,7 @@ def optimistic_update(
     """
     q, outcomes = work.q.reshape(-1), known.outcomes
     draws = Draws(work.theta, work.none, plan.weights, False)
-    lowest = value.min()
+    lowest = min(value.min(), 0.0) if known.leaky else value.min()  # an end is worth nothing more
     drawn = 0
     for p in range(q.size):
         b = outcomes.source[p]
@@ -149,7 +150,7 @@ def optimistic_vi(
 
 
 def _check_rewards(model: UncertainMDP) -> None:
-    exists = model.next_state >= 0
+    exists = model.next_state != NONE
     bad = exists & ~((model.reward >= 0.0) & (model.reward <= 1.0))
     if bad.any():
         s, a, k = (int(i) for i in np.argwhere(bad)[0])

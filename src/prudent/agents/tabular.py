@@ -86,6 +86,9 @@ class TabularAgent:
             "prior": self._posterior.prior,
             "counts": self._counts,
         }
+        if model.terminal.any():
+            held["terminal"] = np.flatnonzero(model.terminal)
+            held["terminal_value"] = model.terminal_value[model.terminal]
         return shared | values, held | arrays
 
     @classmethod
@@ -95,7 +98,8 @@ class TabularAgent:
     @classmethod
     def _made(cls, values: dict[str, Any], arrays: Arrays) -> Self:
         names = {what: _named(given) for what, given in values["names"].items()}
-        model = UncertainMDP(arrays["source"], arrays["next_state"], arrays["reward"], values["discount"], **names)
+        known = (arrays["source"], arrays["next_state"], arrays["reward"], values["discount"])
+        model = UncertainMDP(*known, **names, terminal=_terminal(names["states"], arrays))
         counts = [model._of_outcomes(arrays[name], name, PosteriorError) for name in ("counts", "prior")]
         agent = cls._restored(model, values, arrays)
         agent._posterior = DirichletPosterior(counts[0], prior=counts[1])
@@ -122,6 +126,16 @@ class TabularAgent:
         if array.shape != saved.shape or array.dtype != saved.dtype:
             raise ValueError(f"{what} is {saved.dtype} {saved.shape}, expected {array.dtype} {array.shape}")
         array[...] = saved
+
+
+def _terminal(states: Any, arrays: Arrays) -> dict[Any, float] | None:
+    """Return the terminal states of a state file; one without has none."""
+    if "terminal" not in arrays:
+        return None
+    places, worth = arrays["terminal"].tolist(), arrays["terminal_value"].tolist()
+    if any(s < 0 for s in places):
+        raise ValueError(f"terminal must be states, got {min(places)}")
+    return {s if states is None else states[s]: value for s, value in zip(places, worth, strict=True)}
 
 
 def _plain(names: Any, what: str) -> Any:

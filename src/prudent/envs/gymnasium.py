@@ -101,11 +101,14 @@ class TabularEnv(gymnasium.Env):  # type: ignore[misc]
         s, a = self._state, int(action)
         row = self._cumulative[model.source[s, a]]
         outcome = int(np.searchsorted(row, self.np_random.random(), side="right"))
-        self._state, self._last = int(model.next_state[s, a, outcome]), a
-        info = self._info()
+        target, self._last = int(model.next_state[s, a, outcome]), a
+        ended = target < 0  # there is no next state to see
+        self._state = s if ended else target
+        info = self._info() | ({"ended": True} if ended else {})
         if self.problem.observed:
             info["outcome"] = outcome
-        return self._state, float(model.reward[s, a, outcome]), False, False, info
+        over = ended or bool(model.terminal[target])
+        return self._state, float(model.reward[s, a, outcome]), over, False, info
 
     def _info(self) -> dict[str, Any]:
         return {"action_mask": self.problem.model.admissible[self._state].astype(np.int8)}

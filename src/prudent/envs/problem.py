@@ -53,6 +53,8 @@ class Problem(_Pair):
         model.mdp(theta)  # raises if theta is not one of the model
         self = super().__new__(cls, model, np.array(theta, dtype=np.float64))
         self.start = Labels("start", None, model.n_states).index(start)
+        if model.terminal[self.start]:
+            raise ParameterError(f"start is {model.state_labels.show(self.start)}, which is terminal")
         self.observed = bool(observed)
         self.layout = None if layout is None else tuple(layout)
         if self.layout is not None and sum(map(len, self.layout)) != model.n_states:

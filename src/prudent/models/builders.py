@@ -15,10 +15,11 @@ import numpy.typing as npt
 from scipy import sparse
 
 from .._support.checks import BoolArray, FloatArray, IntArray, mask_array, number_array, require_shape
-from .._support.labels import Column, Labels, Names, encode_each
+from .._support.labels import Column, Labels, Names, encode_each, is_missing
 from .._support.tables import read_columns, read_numbers
 from ..errors import ModelError
-from .frame import Shape, admissible_mask
+from .expected import END
+from .frame import Shape, admissible_mask, read_terminal
 
 Indices = npt.NDArray[np.integer[Any]]
 Arguments = dict[str, Any]
@@ -88,11 +89,11 @@ def pair_sums(pairs: Indices, weights: FloatArray, shape: Shape) -> FloatArray:
     return np.bincount(pairs, weights=weights, minlength=shape[0] * shape[1]).reshape(shape).astype(np.float64)
 
 
-def packed(pairs: Indices, targets: Indices, shape: Shape) -> npt.NDArray[np.int32]:
-    """Return [S, A, K]: the targets of each pair (entries sorted by pair) in front, -1 behind them."""
+def packed(pairs: Indices, values: Any, shape: Shape, fill: float = -1) -> Any:
+    """Return [S, A, K]: the values of each pair (entries sorted by pair) in front, ``fill`` behind them."""
     sizes = np.bincount(pairs, minlength=shape[0] * shape[1])
-    rows = np.full((sizes.size, max(1, int(sizes.max(initial=0)))), -1, dtype=np.int32)
-    rows[pairs, np.arange(pairs.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)] = targets
+    rows = np.full((sizes.size, max(1, int(sizes.max(initial=0)))), fill, dtype=values.dtype)
+    rows[pairs, np.arange(pairs.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)] = values
     return rows.reshape(*shape, -1)
 
 
@@ -101,7 +102,7 @@ def own_sources(admissible: BoolArray) -> IntArray:
     return np.where(admissible, np.cumsum(admissible).reshape(admissible.shape) - 1, -1)
 
 
-def uncertain_direct(reward: Any, support: Any, admissible: Any) -> Arguments:
+def uncertain_direct(reward: Any, support: Any, admissible: Any, states: Names, terminal: Any) -> Arguments:
     """Read the direct parametrisation: a source for each pair, whose outcomes are its (possible) next states."""
     given = number_array(reward, "reward", error=ModelError)
     if given.ndim not in (2, 3):
@@ -110,13 +111,15 @@ def uncertain_direct(reward: Any, support: Any, admissible: Any) -> Arguments:
     if given.ndim == 3:
         require_shape(given, "reward", (S, A, S), "[S, A, S]", error=ModelError)
     allowed = admissible_mask(admissible, (S, A))
+    if terminal is not None:
+        allowed &= ~read_terminal(terminal, Labels("state", states, S))[0][:, None]
     if support is None:
         next_state = np.broadcast_to(np.arange(S, dtype=np.int32), (S, A, S))
     else:
         possible = mask_array(support, "support", (S, A, S), "[S, A, S]", error=ModelError)
         possible &= allowed[:, :, None]
         pairs, targets = np.nonzero(possible.reshape(S * A, S))
-        next_state = packed(pairs, targets, (S, A))
+        next_state = packed(pairs, targets.astype(np.int32), (S, A))
         if given.ndim == 3:
             given = np.take_along_axis(given, np.maximum(next_state, 0), axis=2)
     return {"source": own_sources(allowed), "next_state": next_state, "reward": given}
@@ -144,7 +147,7 @@ def uncertain_table(table: Any, states: Names, actions: Names) -> Arguments:
     """Read a long table of known dynamics: state, action, outcome, next_state, reward and perhaps source."""
     needed = ("state", "action", "outcome", "next_state", "reward")
     columns = read_columns(table, needed, ("source",), table="table", error=ModelError)
-    s, a, target, by_state, by_action = _read_pairs(columns, states, actions)
+    s, a, target, by_state, by_action = _read_pairs(columns, states, actions, ends=True)
     reward = read_numbers(columns["reward"], "reward", table="table", error=ModelError)
     b = np.zeros_like(s)
     if "source" in columns:
@@ -185,17 +188,24 @@ def uncertain_table(table: Any, states: Names, actions: Names) -> Arguments:
 
 
 def _read_pairs(
-    columns: dict[str, Column], states: Names, actions: Names
+    columns: dict[str, Column], states: Names, actions: Names, ends: bool = False
 ) -> tuple[IntArray, IntArray, IntArray, Labels, Labels]:
-    """Return a table's states, actions and next states as indices, and the labels of states and actions."""
+    """Return a table's states, actions and next states as indices, and the labels of states and actions.
+
+    With ``ends`` a missing next state is the end of the process.
+    """
     if not columns["state"].size:
         raise ModelError("table has no rows")
     by_state = _given_or_learned("state", states, columns["state"], columns["next_state"])
     by_action = _given_or_learned("action", actions, columns["action"])
+    over = is_missing(columns["next_state"]) if ends else np.zeros(columns["next_state"].size, dtype=np.bool_)
+    if over.any():  # any state will do until the others are read
+        columns = columns | {"next_state": np.where(over, columns["state"], columns["next_state"])}
     s, a, target = (
         labels.encode(columns[what], what, table="table", error=ModelError)
         for what, labels in (("state", by_state), ("action", by_action), ("next_state", by_state))
     )
+    target[over] = END
     return s, a, target, by_state, by_action
 
 
@@ -217,14 +227,26 @@ class _Steps(NamedTuple):
     ends: BoolArray  # whether the step is the last one
 
 
+class Earned(NamedTuple):
+    """What single steps earn, times their probability."""
+
+    places: IntArray  # [M] (s*A + a)*S + s' of those that go on
+    amounts: FloatArray  # [M]
+    last: FloatArray  # [S, A] of those that end the process
+
+
 def _add_up(steps: _Steps, shape: Shape) -> Arguments:
     """Add up the steps of each pair, those that end the process apart; pairs without any are inadmissible."""
     S, A = shape
     pair, goes_on = steps.state * A + steps.action, ~steps.ends
+    earned = steps.probability * steps.reward
     entries = (steps.probability[goes_on], (pair[goes_on], steps.next_state[goes_on]))
     return {
         "transition": sparse.coo_array(entries, shape=(S * A, S)),
-        "reward": pair_sums(pair, steps.probability * steps.reward, shape),
+        "reward": pair_sums(pair, earned, shape),
+        "_earned": Earned(
+            pair[goes_on] * S + steps.next_state[goes_on], earned[goes_on], pair_sums(pair, earned * steps.ends, shape)
+        ),
         "termination": pair_sums(pair, steps.probability * steps.ends, shape),
         "admissible": np.bincount(pair, minlength=S * A).reshape(shape) > 0,
     }
@@ -240,6 +262,7 @@ def uncertain_dynamics(
     noise: Iterable[Hashable] | Mapping[Hashable, Iterable[Hashable]],
     source: Callable[[Any, Any], Hashable] | None,
     admissible: Callable[[Any, Any], bool] | None,
+    terminal: Any = None,
 ) -> Arguments:
     """Call ``dynamics`` on every admissible pair and outcome."""
     named = dict(noise) if isinstance(noise, Mapping) else {"noise": noise}
@@ -248,12 +271,13 @@ def uncertain_dynamics(
     outcomes = [tuple(values) for values in named.values()]
     places, moves = tuple(states), tuple(actions)
     by_source, by_state = Labels("source", named, len(named)), Labels("state", places, len(places))
+    over, _ = read_terminal(terminal, by_state)
     sources = np.full((len(places), len(moves)), -1, dtype=np.int64)
     next_state = np.full((*sources.shape, max(map(len, outcomes))), -1, dtype=np.int32)
     reward = np.zeros(next_state.shape)
     for s, state in enumerate(places):
         for a, action in enumerate(moves):
-            if admissible is not None and not admissible(state, action):
+            if over[s] or (admissible is not None and not admissible(state, action)):
                 continue
             name = next(iter(named)) if source is None else source(state, action)
             b = sources[s, a] = by_source.find(name)
@@ -283,7 +307,9 @@ def _read_step(step: Any, call: str, by_state: Labels) -> tuple[int, float]:
     except (TypeError, ValueError):
         raise ModelError(f"{call} is {step!r}, expected (next_state, reward)") from None
     index = by_state.find(target)
-    if index < 0:
+    if index < 0 and target is None:
+        index = END
+    elif index < 0:
         raise ModelError(f"{call} leads to {target!r}, expected {by_state.expected()}")
     if not np.isfinite(reward):
         raise ModelError(f"{call} earns {earned!r}, expected a finite number")

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator, Mapping
 from typing import Any, ClassVar, SupportsInt
 
 import numpy as np
 from scipy import sparse
 
-from .._support.checks import BoolArray, IntArray, discount_factor, index_array, mask_array, refuse, require_shape
+from .._support.checks import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    discount_factor,
+    finite_array,
+    index_array,
+    mask_array,
+    non_negative_array,
+    refuse,
+    require_shape,
+    require_sum_of_one,
+)
 from .._support.labels import Labels, Names
 from ..errors import ModelError, ParameterError
 
@@ -24,10 +36,14 @@ class TabularModel:
     n_states: int
     n_actions: int
     admissible: BoolArray  # [S, A]
+    terminal: BoolArray  # [S] True where there is nothing to decide: the process ends there
+    terminal_value: FloatArray  # [S] what that is worth, 0 elsewhere
     state_labels: Labels  # how logs and messages call the states; for users there is ``states``
     action_labels: Labels
 
-    def _frame(self, admissible: BoolArray, discount: Any, states: Names, actions: Names) -> None:
+    def _frame(
+        self, admissible: BoolArray, discount: Any, states: Names, actions: Names, terminal: BoolArray | None = None
+    ) -> None:
         self.discount = discount_factor(discount)
         self.n_states, self.n_actions = admissible.shape
         self.admissible = admissible
@@ -36,9 +52,15 @@ class TabularModel:
         if not admissible.size:
             raise ModelError(f"a model needs states and actions, got {self.n_states} and {self.n_actions}")
         idle = ~admissible.any(axis=1)
+        if terminal is not None:
+            idle &= ~terminal
+            admissible = admissible & ~terminal[:, None]
         if idle.any():
             state = self.state_labels.show(int(np.argmax(idle)))
-            raise ModelError(f"{state} has no admissible action; a state that absorbs needs a loop to itself")
+            hint = "" if terminal is None else ", one that ends the process is terminal"
+            raise ModelError(f"{state} has no admissible action; a state that absorbs needs a loop to itself{hint}")
+        if not admissible.any():
+            raise ModelError("every state is terminal; a model needs one to act in")
         idle = ~admissible.any(axis=0)
         if idle.any():
             raise ModelError(f"{self.action_labels.show(int(np.argmax(idle)))} is admissible in no state")
@@ -97,6 +119,38 @@ class TabularModel:
             refuse(barred, actions, "policy", f"an admissible action of {state}", error=ParameterError)
         return actions
 
+    def start_distribution(self, start: Any = None) -> FloatArray:
+        """Return where the process starts, as probabilities float64 [S].
+
+        ``start`` is the name of a state (its number, if states have no names), a mapping from names to probabilities,
+        or probabilities [S]. None is uniform over the states that are not terminal. No start is terminal.
+
+        >>> import prudent as pr
+        >>> mdp = pr.MDP([[[1, 0]], [[0, 1]]], reward=[1, 2], discount=0.5, states=["dry", "wet"])
+        >>> mdp.start_distribution("wet"), mdp.start_distribution({"dry": 0.25, "wet": 0.75})
+        (array([0., 1.]), array([0.25, 0.75]))
+        """
+        if start is None:
+            return np.where(self.terminal, 0.0, 1.0 / np.count_nonzero(~self.terminal))
+        chances = np.zeros(self.n_states)
+        if hasattr(start, "items"):  # a mapping or a pandas Series
+            for name, chance in start.items():
+                chances[self.state_labels.index(name, "start")] = finite_array(
+                    chance, f"start[{name!r}]", ndim=0, error=ParameterError
+                )
+        elif self.state_labels.find(start) >= 0 or np.ndim(start) == 0:
+            chances[self.state_labels.index(start, "start")] = 1.0
+        else:
+            chances = non_negative_array(start, "start", ndim=1, error=ParameterError).copy()
+            require_shape(chances, "start", (self.n_states,), "[S]", error=ParameterError)
+        refuse(chances < 0.0, chances, "start", "a probability", error=ParameterError)
+        require_sum_of_one(chances, "start", error=ParameterError)
+        ended = self.terminal & (chances > 0.0)
+        if ended.any():
+            state = self.state_labels.show(int(np.argmax(ended)))
+            raise ParameterError(f"start has {state}, which is terminal: nothing happens there")
+        return chances
+
     def _named_action(self, action: Any, name: str) -> Any:
         """Return the index of a name; what is no name is left to be read as an index, unless it is a string."""
         index = self.action_labels.find(action)
@@ -112,8 +166,11 @@ class TabularModel:
     def _sizes(self) -> list[str]:
         """Return the parts of a repr that both models have."""
         parts = [plural(self.n_states, "state"), plural(self.n_actions, "action")]
-        if not self.admissible.all():
-            parts.append(plural(int((~self.admissible).sum()), "inadmissible pair"))
+        if self.terminal.any():
+            parts[0] += f" ({np.count_nonzero(self.terminal)} terminal)"
+        barred = ~(self.admissible | self.terminal[:, None])
+        if barred.any():
+            parts.append(plural(int(barred.sum()), "inadmissible pair"))
         return parts
 
     def __eq__(self, other: object) -> bool:
@@ -129,6 +186,30 @@ def admissible_mask(admissible: Any, shape: Shape) -> BoolArray:
     if admissible is None:
         return np.ones(shape, dtype=np.bool_)
     return mask_array(admissible, "admissible", shape, "[S, A]", error=ModelError)
+
+
+def held(values: Any) -> Any:
+    """Return ``values``, an iterator as a list: what is read twice must not be used up."""
+    return list(values) if isinstance(values, Iterator) else values
+
+
+def read_terminal(terminal: Any, labels: Labels) -> tuple[BoolArray, FloatArray]:
+    """Return which states are terminal, bool [S], and what they are worth [S], 0 elsewhere.
+
+    ``terminal`` is a mapping from states to values, a list of states, or a mask bool [S]; None is no state at all.
+    """
+    mask, values = np.zeros(labels.size, dtype=np.bool_), np.zeros(labels.size)
+    if terminal is None:
+        return mask, values
+    if isinstance(terminal, np.ndarray) and terminal.dtype == np.bool_:
+        return mask_array(terminal, "terminal", mask.shape, "[S]", error=ModelError), values
+    if isinstance(terminal, str) or (np.ndim(terminal) == 0 and not isinstance(terminal, Mapping | set | frozenset)):
+        terminal = [terminal]  # one state
+    given = terminal.items() if hasattr(terminal, "items") else ((state, 0.0) for state in terminal)
+    for state, value in given:
+        s = labels.index(state, "terminal", ModelError)
+        mask[s], values[s] = True, finite_array(value, f"terminal[{state!r}]", ndim=0, error=ModelError)
+    return mask, values
 
 
 def plural(count: int, noun: str) -> str:

@@ -8,13 +8,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 from scipy import sparse
 
 from .._numerics.compensated import sums_and_leaks
-from .._support.checks import SUM_TOLERANCE, FloatArray, number_array, require_shape
+from .._support.checks import SUM_TOLERANCE, FloatArray, IntArray, number_array, require_shape
 from .._support.labels import Names
 from ..errors import ModelError
-from .builders import Indices, canonical, known_gymnasium, known_table, pair_sums, read_transitions, row_numbers
+from .builders import Earned, Indices, canonical, known_gymnasium, known_table, pair_sums, read_transitions, row_numbers
+from .expected import END
 from .frame import TabularModel, admissible_mask, plural
 
 __all__ = ["MDP"]
@@ -31,7 +33,8 @@ class MDP(TabularModel):
         Rows are used as given and never renormalised: a sum that is off by 1e-10 stays off by 1e-10, and where
         that makes values infinite (sums above 1/discount) the solvers refuse the model.
     reward : mean reward [S, A]; or [S], the same for every action; or one for each transition, [S, A, S]
-        ([A, S, S] with ``actions_first``), which is averaged over the next state.
+        ([A, S, S] with ``actions_first``), which is averaged over the next state. The model keeps them as
+        ``transition_reward`` as well, for :meth:`UncertainMDP.from_mdp`.
     discount : in [0, 1).
     termination : [S, A], the probability that this step is the last one; nothing is earned after it.
     admissible : bool [S, A], by default all; what is given for the other pairs is not looked at.
@@ -46,6 +49,9 @@ class MDP(TabularModel):
     reward : float64 [S, A], zero for inadmissible pairs.
     termination : float64 [S, A], or None if the process never ends.
     admissible : bool [S, A].
+    terminal : bool [S], True where every step ends the process and pays the same: there is nothing to decide.
+    terminal_value : float64 [S], what these states pay, 0 elsewhere.
+    transition_reward : rewards of single transitions, as ``transition``; None where they say no more than ``reward``.
 
     Examples
     --------
@@ -62,6 +68,7 @@ class MDP(TabularModel):
     transition: sparse.csr_array  # (S*A) x S
     reward: FloatArray  # [S, A]
     termination: FloatArray | None  # [S, A]
+    transition_reward: sparse.csr_array | None  # (S*A) x S
     leaks: tuple[float, float]  # bounds on 1 - (sum of a row of ``transition``) over the admissible pairs
 
     def __init__(
@@ -75,6 +82,7 @@ class MDP(TabularModel):
         admissible: Any = None,
         states: Names = None,
         actions: Names = None,
+        _earned: Earned | None = None,
     ) -> None:
         self.transition, shape = read_transitions(transition, actions_first)
         self._frame(admissible_mask(admissible, shape), discount, states, actions)
@@ -83,7 +91,50 @@ class MDP(TabularModel):
             canonical(self.transition)
         self.termination = self._checked_termination(termination)
         self._check_rows()
+        self.transition_reward = None
+        self._last_reward: FloatArray | None = None  # [S, A] of steps that end the process, if they have their own
         self.reward = self._mean_reward(reward, actions_first)
+        if _earned is not None:  # builders know the rewards of single steps
+            self._keep_earned(_earned)
+        ended = np.zeros(shape, np.bool_) if self.termination is None else self.termination == 1.0
+        worth = self.reward[np.arange(shape[0]), self.admissible.argmax(axis=1)]
+        self.terminal = ((ended & (self.reward == worth[:, None])) | ~self.admissible).all(axis=1)
+        self.terminal_value = np.where(self.terminal, worth, 0.0)
+
+    def _keep_earned(self, earned: Earned) -> None:
+        stored = self._pairs() * self.n_states + self.transition.indices  # ascending
+        at = np.searchsorted(stored, earned.places)
+        known = np.append(stored, -1)[at] == earned.places  # transitions of probability zero are not stored
+        total = np.bincount(at[known], weights=earned.amounts[known], minlength=stored.size)
+        self._keep(total / self.transition.data, self.reward)
+        if self.transition_reward is not None and self.termination is not None:
+            ending = np.where(self.termination > 0.0, self.termination, 1.0)
+            self._last_reward = earned.last / ending
+
+    def _keep(self, rewards: FloatArray, means: FloatArray) -> None:
+        """Keep the rewards of the stored transitions, if they differ from the means of their pairs."""
+        # by more than rounding
+        if (abs(rewards - means.reshape(-1)[self._pairs()]) > 1e-12 * float(abs(rewards).max(initial=0.0))).any():
+            parts = (rewards, self.transition.indices, self.transition.indptr)
+            self.transition_reward = sparse.csr_array(parts, shape=self.transition.shape)
+
+    def steps(self) -> tuple[IntArray, npt.NDArray[np.int32], FloatArray]:
+        """Return the steps that are possible, by pair: pair s*A + a, next state (-2 for an end), and reward, [M] each.
+
+        Where only the mean reward of a pair is known, each of its steps earns that.
+
+        >>> MDP([[[0.5, 0.5]], [[0.0, 1.0]]], reward=[0.0, 1.0], discount=0.9).steps()
+        (array([0, 0, 1]), array([0, 1, 1], dtype=int32), array([0., 0., 1.]))
+        """
+        pairs, targets, means = self._pairs(), self.transition.indices, self.reward.reshape(-1)
+        rewards = means[pairs] if self.transition_reward is None else self.transition_reward.data
+        if self.termination is not None:
+            ending = np.flatnonzero(self.termination)
+            last = (self.reward if self._last_reward is None else self._last_reward).reshape(-1)[ending]
+            order = np.argsort(np.concatenate((pairs, ending)), kind="stable")
+            pairs, rewards = np.concatenate((pairs, ending))[order], np.concatenate((rewards, last))[order]
+            targets = np.concatenate((targets, np.full(ending.size, END)))[order]
+        return pairs.astype(np.int64), targets.astype(np.int32), rewards
 
     def _pairs(self) -> Indices:
         """Return the pair s*A + a of each stored transition."""
@@ -132,7 +183,7 @@ class MDP(TabularModel):
             raise ModelError(f"the {what} of {pair} sum to {value!r}, expected 1{hint}")
 
     def _mean_reward(self, reward: Any, actions_first: bool) -> FloatArray:
-        given = number_array(reward, "reward", error=ModelError)
+        given, earned = number_array(reward, "reward", error=ModelError), None
         S, A = self.admissible.shape
         if given.ndim == 1:
             require_shape(given, "reward", (S,), "[S]", error=ModelError)
@@ -145,7 +196,10 @@ class MDP(TabularModel):
             pairs = self._pairs()
             earned = given[pairs // A, pairs % A, self.transition.indices]
             given = pair_sums(pairs, earned * self.transition.data, (S, A))
-        return self._of_pairs(given, "reward")
+        means = self._of_pairs(given, "reward")
+        if earned is not None:
+            self._keep(earned, means)
+        return means
 
     @classmethod
     def from_table(cls, table: Any, discount: float, *, states: Names = None, actions: Names = None) -> MDP:

@@ -1,22 +1,24 @@
 """Logs of transitions of an ``UncertainMDP``: reading them, counting them, and drawing them.
 
 Inside, a log is int64 [M, 4] with rows (state, action, next_state, outcome), all indices; the outcome is -1 where it
-was not observed. ``LogReader`` makes one from what people have, and refuses rows that cannot have happened. Kernels
-trust it. Their arrays are those of the model, source [S, A] and next_state [S, A, K]; counts are [B, K].
+was not observed, the next state -2 where the process ended. ``LogReader`` makes one from what people have, and refuses
+rows that cannot have happened. Kernels trust it. Their arrays are those of the model, source [S, A] and next_state
+[S, A, K]; counts are [B, K].
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from .._numerics.compile import kernel
-from .._support.checks import FloatArray, IntArray
-from .._support.labels import Labels, encode_each, is_gap
+from .._support.checks import BoolArray, FloatArray, IntArray
+from .._support.labels import Column, Labels, encode_each, is_gap
 from .._support.tables import read_columns
 from ..errors import DataError
+from .expected import END, NONE
 
 if TYPE_CHECKING:
     from .uncertain import UncertainMDP
@@ -47,8 +49,17 @@ class LogReader:
         needed = ("state", "action", "next_state")
         columns = read_columns(log, needed, ("outcome",), table="log", error=DataError)
         rows = np.full((columns["state"].size, 4), -1, dtype=np.int64)
+        ended = self._ended(columns["next_state"])
+        if ended.any():  # any name will do until the others are read
+            columns["next_state"] = columns["next_state"].copy()
+            columns["next_state"][ended] = 0 if self.states.names is None else self.states.names[0]
         for i, (what, labels) in enumerate(zip(needed, (self.states, self.actions, self.states), strict=True)):
             rows[:, i] = labels.encode(columns[what], what, table="log", error=DataError)
+        rows[ended, 2] = END
+        over = self.model.terminal[rows[:, 0]]
+        if over.any():
+            row = int(np.argmax(over))
+            raise DataError(f"log row {row}: {self._over(rows[row])}")
         b = self._source[rows[:, 0], rows[:, 1]]
         if (b < 0).any():
             row = int(np.argmax(b < 0))
@@ -72,8 +83,11 @@ class LogReader:
         row = self._row[0]
         s = row[0] = self.states.index(state, "state", DataError)
         a = row[1] = self.actions.index(action, "action", DataError)
-        row[2] = self.states.index(next_state, "next_state", DataError)
+        over = self.model.ends and self.states.find(next_state) < 0 and _is_end(next_state)
+        row[2] = END if over else self.states.index(next_state, "next_state", DataError)
         row[3] = -1
+        if self.model.terminal[s]:
+            raise DataError(self._over(row))
         b = self._source[s, a]
         if b < 0:
             raise DataError(self._inadmissible(row))
@@ -88,24 +102,42 @@ class LogReader:
             raise DataError(self._why_impossible(row))
         return self._row
 
+    def _ended(self, column: Column) -> BoolArray:
+        """Return which next states say that the process ended: empty cells and -2, unless a state has that name."""
+        if not self.model.ends:
+            return np.zeros(column.size, dtype=np.bool_)
+        if self.states.names is None and column.dtype.kind in "iuf":
+            return (column == END) | (column != column)
+        return np.fromiter((self.states.find(v) < 0 and _is_end(v) for v in column.tolist()), np.bool_, column.size)
+
+    def _over(self, row: IntArray) -> str:
+        return f"{self.model.state_labels.show(int(row[0]))} is terminal, nothing follows it"
+
     def _inadmissible(self, row: IntArray) -> str:
         return f"{self.model.pair_name(row[0] * self.model.n_actions + row[1])} is not admissible"
 
     def _why_impossible(self, row: IntArray) -> str:
         model = self.model
         s, a, target, k = row.tolist()
-        pair, arrival = model.pair_name(s * model.n_actions + a), model.state_labels.show(target)
+        pair, arrival = model.pair_name(s * model.n_actions + a), self._arrival(target)
         b, leads = int(model.source[s, a]), model.next_state[s, a]
         if k < 0:
             if (leads == target).any():
                 return f"{pair} leads to {arrival} only by outcomes whose prior count is 0"
             return f"{pair} never leads to {arrival}"
         outcome = f"outcome {k}" if model.outcome_labels is None else model.outcome_labels[b].show(k)
-        if leads[k] < 0:
+        if leads[k] == NONE:
             return f"{pair} has no {outcome}"
         if leads[k] != target:
-            return f"{pair} leads by {outcome} to {model.state_labels.show(int(leads[k]))}, not to {arrival}"
+            return f"{pair} leads by {outcome} to {self._arrival(int(leads[k]))}, not to {arrival}"
         return f"{pair} leads to {arrival} by {outcome}, whose prior count is 0"
+
+    def _arrival(self, target: int) -> str:
+        return "the end of the process" if target == END else self.model.state_labels.show(target)
+
+
+def _is_end(value: Any) -> bool:
+    return is_gap(value) if not isinstance(value, (int, float)) or value != value else value == END
 
 
 # -- count -------------------------------------------------------------------------------------------------
@@ -161,22 +193,40 @@ def cumulative_rows(theta: FloatArray) -> FloatArray:
     return cumulative
 
 
+class Course(NamedTuple):
+    """What happens to a policy: the model with its true probabilities."""
+
+    source: IntArray  # [S, A]
+    next_state: Targets  # [S, A, K]
+    terminal: BoolArray  # [S]
+    cumulative: FloatArray  # [B, K], 1 from the last possible outcome on
+    restarts: FloatArray  # [S] cumulative probabilities of the state after an end
+
+
+@kernel
+def draw(cumulative: FloatArray, uniform: float) -> int:
+    """Return the place at which cumulative probabilities first exceed ``uniform``."""
+    return int(np.searchsorted(cumulative, uniform, side="right"))
+
+
 @kernel
 def walk(
-    source: IntArray,
-    next_state: Targets,
-    cumulative: FloatArray,  # [B, K], 1 from the last possible outcome on
+    course: Course,
     policy: IntArray,  # [S]
-    uniforms: FloatArray,  # [M], in [0, 1)
+    uniforms: FloatArray,  # [M, 1 or 2], in [0, 1): for outcomes, and for restarts unless these are certain
     state: int,
-    log: IntArray,  # filled
-) -> None:
-    """Write the trajectory that starts in ``state``: step i inverts the distribution at ``uniforms[i]``."""
-    for i in range(uniforms.size):
+    log: IntArray,  # [M, 4], filled
+) -> int:
+    """Write the trajectory that starts in ``state``; return the state after it."""
+    last = uniforms.shape[1] - 1
+    for i in range(uniforms.shape[0]):
         action = policy[state]
-        outcome = np.searchsorted(cumulative[source[state, action]], uniforms[i], side="right")
+        outcome = draw(course.cumulative[course.source[state, action]], uniforms[i, 0])
         log[i, 0] = state
         log[i, 1] = action
-        state = int(next_state[state, action, outcome])
+        state = int(course.next_state[state, action, outcome])
         log[i, 2] = state
         log[i, 3] = outcome
+        if state < 0 or course.terminal[state]:
+            state = draw(course.restarts, uniforms[i, last])
+    return state

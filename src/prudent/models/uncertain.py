@@ -2,7 +2,8 @@
 
     outcome k ~ Categorical(theta[source[s, a]]),   next state next_state[s, a, k],   reward reward[s, a, k].
 
-With theta it is an ``MDP``; with a log of transitions it gives the Dirichlet counts of a posterior of theta.
+An outcome may also end the process. With theta it is an ``MDP``; with a log of transitions it gives the Dirichlet
+counts of a posterior of theta.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ from .._support.checks import (
 )
 from .._support.labels import Labels, Names
 from ..errors import ModelError, ParameterError, PosteriorError, PrudentError
-from .builders import own_sources, packed, row_numbers, uncertain_direct, uncertain_dynamics, uncertain_table
-from .expected import expected_model
-from .frame import TabularModel, plural
+from .builders import own_sources, packed, uncertain_direct, uncertain_dynamics, uncertain_table
+from .expected import END, NONE, expected_model
+from .frame import TabularModel, held, plural, read_terminal
 from .known import MDP
-from .logs import LogReader, add_log, cumulative_rows, walk
+from .logs import Course, LogReader, add_log, cumulative_rows, draw, walk
 
 __all__ = ["UncertainMDP"]
 
@@ -48,21 +49,30 @@ class UncertainMDP(TabularModel):
     Parameters
     ----------
     source : int [S, A], numbers 0..B-1, all of them used; -1 where the action is not admissible.
-    next_state : int [S, A, K]; -1 where the source has no such outcome. All pairs that share a source must
-        agree on which outcomes it has.
+    next_state : int [S, A, K]; -1 where the source has no such outcome, -2 where the outcome ends the process:
+        nothing is earned after it. All pairs that share a source must agree on which outcomes it has.
     reward : [S, A, K], or [S, A] if it does not depend on the outcome. What is given where there is no
         outcome is not looked at.
     discount : in [0, 1).
     states, actions : names, unique and hashable. Names 0, 1, ..., n-1 are the same as no names.
     outcomes : B sequences of names, one for each outcome of the source.
+    terminal : states where the process ends: a list of them (by name, where states have names), or a mapping from
+        states to what arriving there is worth, by default 0. A terminal state has no actions; what the arrays
+        say about it is not looked at (its sources may be -1).
+
+    Inside, action 0 of a terminal state stands for the end: it pays the value of the state and is the last step. All
+    terminal states share one source for it, which is added as the last one and has one outcome: with terminal states
+    B is one more than the number of sources in ``source``, and theta, draws and counts have a row for it, of which only
+    the first place is used (``prior()`` and the posteriors have it).
 
     Attributes
     ----------
     source : int64 [S, A].
-    next_state : int32 [S, A, K], -1 where there is no outcome.
+    next_state : int32 [S, A, K], -1 where there is no outcome, -2 where the process ends.
     reward : float64 [S, A, K], 0 where there is no outcome.
     admissible : bool [S, A].
     outcome_mask : bool [B, K], True where the source has the outcome.
+    terminal : bool [S]; terminal_value : float64 [S], 0 elsewhere.
 
     Examples
     --------
@@ -74,9 +84,16 @@ class UncertainMDP(TabularModel):
     UncertainMDP(2 states, 1 action, 1 source, 2 outcomes, discount 0.9)
     >>> model.mdp([[0.25, 0.75]]).reward.ravel()
     array([0.5, 0.5])
+
+    A game that is won or lost with unknown chances:
+
+    >>> game = UncertainMDP([[0], [-1], [-1]], [[[0, 1, 2]]] * 3, [[0.0]] * 3, discount=0.9,
+    ...                     states=["play", "won", "lost"], terminal={"won": 1.0, "lost": -1.0})
+    >>> game
+    UncertainMDP(3 states (2 terminal), 1 action, 2 sources, up to 3 outcomes, discount 0.9)
     """
 
-    _compared = ("discount", "states", "actions", "outcomes", "source", "next_state", "reward")
+    _compared = ("discount", "states", "actions", "outcomes", "source", "next_state", "reward", "terminal")
 
     n_sources: int
     n_outcomes: int
@@ -84,6 +101,7 @@ class UncertainMDP(TabularModel):
     next_state: npt.NDArray[np.int32]  # [S, A, K]
     reward: FloatArray  # [S, A, K]
     outcome_mask: BoolArray  # [B, K]
+    ends: bool  # whether the process can end at all
     outcome_labels: list[Labels] | None  # of each source, as ``state_labels``; None without names
 
     def __init__(
@@ -96,32 +114,51 @@ class UncertainMDP(TabularModel):
         states: Names = None,
         actions: Names = None,
         outcomes: Sequence[Iterable[Hashable]] | None = None,
+        terminal: Any = None,
     ) -> None:
         self.source = np.array(integer_array(source, "source", ndim=2, error=ModelError), np.int64, order="C")
         refuse(self.source < -1, self.source, "source", "0 or more, or -1 if inadmissible", error=ModelError)
-        self._frame(self.source >= 0, discount, states, actions)
+        states = held(states)
+        ended, self.terminal_value = read_terminal(terminal, Labels("state", states, len(self.source)))
+        self.terminal = ended
+        self._frame(self.source >= 0, discount, states, actions, ended)
+        self.source[ended] = -1
+        self.admissible = self.source >= 0
         numbers, first = np.unique(self.source[self.admissible], return_index=True)
         self.n_sources = numbers.size
         gap = numbers != np.arange(self.n_sources)
         if gap.any():
-            raise ModelError(f"no pair uses source {np.argmax(gap)}, but there is a source {numbers[-1]}")
+            where = " but perhaps in a terminal state" if ended.any() else ""
+            raise ModelError(f"no pair uses source {np.argmax(gap)}{where}, but there is a source {numbers[-1]}")
         self.next_state = self._checked_next_state(next_state)
         self.n_outcomes = self.next_state.shape[2]
-        exists = self.next_state >= 0
+        exists = self.next_state != NONE
         first = np.flatnonzero(self.admissible)[first]  # the first pair that uses each source
         self.outcome_mask = exists.reshape(self.source.size, self.n_outcomes)[first]
         self._check_shared_outcomes(exists, first)
         self.reward = self._checked_reward(reward, exists)
+        if ended.any():
+            self._close()
+        self.ends = bool((self.next_state == END).any())
         self.outcome_labels = self._named_outcomes(outcomes)
+
+    def _close(self) -> None:
+        """Give terminal states their only pair, action 0, whose source has one outcome, the end."""
+        self.source[self.terminal, 0] = self.n_sources
+        self.admissible[self.terminal, 0] = True
+        self.next_state[self.terminal, 0, 0] = END
+        self.reward[self.terminal, 0, 0] = self.terminal_value[self.terminal]
+        self.outcome_mask = np.vstack((self.outcome_mask, np.arange(self.n_outcomes) == 0))
+        self.n_sources += 1
 
     def _checked_next_state(self, next_state: Any) -> npt.NDArray[np.int32]:
         given = integer_array(next_state, "next_state", ndim=3, error=ModelError)
         require_shape(given, "next_state", (*self.source.shape, given.shape[2]), "[S, A, K]", error=ModelError)
-        bad = ((given < -1) | (given >= self.n_states)) & self.admissible[:, :, None]
-        expected = f"a state from 0 to {self.n_states - 1}, or -1 for no such outcome"
+        bad = ((given < END) | (given >= self.n_states)) & self.admissible[:, :, None]
+        expected = f"a state from 0 to {self.n_states - 1}, or -1 for no such outcome, or -2 for the end"
         refuse(bad, given, "next_state", expected, error=ModelError)
         targets = np.array(given, dtype=np.int32, order="C")
-        targets[~self.admissible] = -1
+        targets[~self.admissible] = NONE
         return targets
 
     def _check_shared_outcomes(self, exists: BoolArray, first: IntArray) -> None:
@@ -151,8 +188,11 @@ class UncertainMDP(TabularModel):
     def _named_outcomes(self, outcomes: Sequence[Iterable[Hashable]] | None) -> list[Labels] | None:
         if outcomes is None:
             return None
+        own = self.n_sources - bool(self.terminal.any())
+        if len(outcomes) == own < self.n_sources:
+            outcomes = [*outcomes, range(1)]
         if len(outcomes) != self.n_sources:
-            raise ModelError(f"outcomes has names for {len(outcomes)} sources, expected {self.n_sources}")
+            raise ModelError(f"outcomes has names for {len(outcomes)} sources, expected {own}")
         sizes = self.n_outcomes - np.argmax(self.outcome_mask[:, ::-1], axis=1)
         labels = [
             Labels(f"outcome of source {b}" if self.n_sources > 1 else "outcome", names, int(size))
@@ -177,6 +217,7 @@ class UncertainMDP(TabularModel):
         admissible: Any = None,
         states: Names = None,
         actions: Names = None,
+        terminal: Any = None,
     ) -> UncertainMDP:
         """Return the model in which every row of the transition matrix is unknown (direct parametrisation).
 
@@ -185,7 +226,8 @@ class UncertainMDP(TabularModel):
         without gaps. ``reward`` is [S, A], or [S, A, S] if it depends on the next state.
 
         ``support``, bool [S, A, S], says which next states are possible at all: then the outcomes of a pair
-        are its possible next states in order, and K is the largest number of them.
+        are its possible next states in order, and K is the largest number of them. ``terminal`` states, as in the
+        class itself, have no pairs of their own.
 
         >>> model = UncertainMDP.direct([[0.0, 1.0], [2.0, 3.0]], discount=0.9)
         >>> model.source
@@ -194,30 +236,35 @@ class UncertainMDP(TabularModel):
         >>> model.next_state[1, 0]
         array([0, 1], dtype=int32)
         """
-        arrays = uncertain_direct(reward, support, admissible)
-        return cls(**arrays, discount=discount, states=states, actions=actions)
+        states, terminal = held(states), held(terminal)
+        arrays = uncertain_direct(reward, support, admissible, states, terminal)
+        return cls(**arrays, discount=discount, states=states, actions=actions, terminal=terminal)
 
     @classmethod
     def from_mdp(cls, mdp: MDP) -> UncertainMDP:
         """Return the direct model on the transitions that a known MDP has; their probabilities are forgotten.
 
+        Steps that end the process are one more outcome of their pair; states where every step does are terminal.
+        An MDP that was given rewards for single transitions (see :attr:`MDP.transition_reward`) passes them on, so
+        that they enter the risk. One that knows only the mean reward of a pair pays it whatever the outcome: its
+        rewards enter the risk as certain.
+
         >>> mdp = MDP([[[0.5, 0.5]], [[0.0, 1.0]]], reward=[0.0, 1.0], discount=0.9)
         >>> UncertainMDP.from_mdp(mdp).next_state.tolist()
         [[[0, 1]], [[1, -1]]]
         """
-        if mdp.termination is not None:
-            pair = int(np.argmax(mdp.termination > 0.0))
-            raise ModelError(
-                f"{mdp.pair_name(pair)} ends the process with probability {mdp.termination.flat[pair]}, which an "
-                "uncertain model cannot; send such steps to an absorbing state with reward 0 instead"
-            )
+        pairs, targets, earned = mdp.steps()
+        goes_on = ~mdp.terminal[pairs // mdp.n_actions]
+        shape, pairs = mdp.admissible.shape, pairs[goes_on]
+        states = range(mdp.n_states) if mdp.states is None else mdp.states
         return cls(
-            own_sources(mdp.admissible),
-            packed(row_numbers(mdp.transition), mdp.transition.indices, mdp.admissible.shape),
-            mdp.reward,
+            own_sources(mdp.admissible & ~mdp.terminal[:, None]),
+            packed(pairs, targets[goes_on], shape),
+            packed(pairs, earned[goes_on], shape, fill=0.0),
             mdp.discount,
             states=mdp.states,
             actions=mdp.actions,
+            terminal={states[s]: mdp.terminal_value[s] for s in np.flatnonzero(mdp.terminal)},
         )
 
     @classmethod
@@ -231,12 +278,14 @@ class UncertainMDP(TabularModel):
         *,
         source: Callable[[Any, Any], Hashable] | None = None,
         admissible: Callable[[Any, Any], bool] | None = None,
+        terminal: Any = None,
     ) -> UncertainMDP:
         """Return the model of ``dynamics(state, action, noise) -> (next_state, reward)`` on your own labels.
 
         ``noise`` lists the outcomes of the only source; or it maps the name of each source to its outcomes,
         and ``source(state, action)`` names the one that acts. Sources are numbered in the order of the
-        mapping. ``admissible(state, action)`` says which actions are allowed, by default all.
+        mapping. ``admissible(state, action)`` says which actions are allowed, by default all. A next state of None
+        ends the process; ``terminal`` states are those of the class itself, and ``dynamics`` is not called in them.
 
         Inventory control with unknown demand:
 
@@ -247,17 +296,21 @@ class UncertainMDP(TabularModel):
         ...                            admissible=lambda stock, order: stock + order <= 10)
         UncertainMDP(11 states, 6 actions, 15 inadmissible pairs, 1 source, 8 outcomes, discount 0.95)
         """
-        arrays = uncertain_dynamics(dynamics, states, actions, noise, source, admissible)
-        return cls(**arrays, discount=discount)
+        terminal = held(terminal)
+        arrays = uncertain_dynamics(dynamics, states, actions, noise, source, admissible, terminal)
+        return cls(**arrays, discount=discount, terminal=terminal)
 
     @classmethod
-    def from_table(cls, table: Any, discount: float, *, states: Names = None, actions: Names = None) -> UncertainMDP:
+    def from_table(
+        cls, table: Any, discount: float, *, states: Names = None, actions: Names = None, terminal: Any = None
+    ) -> UncertainMDP:
         """Return the model of a long table of known dynamics.
 
         Its columns are state, action, outcome, next_state, reward and optionally source: a DataFrame, a dict
         of columns, a structured array, or rows of values in that order. Without sources, one drives every
         pair. Pairs that are not listed are inadmissible. The labels of states, actions, sources, and of the
-        outcomes of each source become indices as in ``MDP.from_table``.
+        outcomes of each source become indices as in ``MDP.from_table``. A next state that is missing (None, NaN)
+        ends the process; ``terminal`` states are those of the class itself and need no rows.
 
         >>> rows = [("up", "bet", "win", "up", 1.0), ("up", "bet", "loss", "down", -1.0),
         ...         ("down", "bet", "win", "up", 1.0), ("down", "bet", "loss", "down", -1.0)]
@@ -267,22 +320,24 @@ class UncertainMDP(TabularModel):
         >>> model.compatible("up", "bet", "down")
         array([0])
         """
-        return cls(**uncertain_table(table, states, actions), discount=discount)
+        return cls(**uncertain_table(table, states, actions), discount=discount, terminal=terminal)
 
     def mdp(self, theta: Any) -> MDP:
         """Return the MDP in which source b draws its outcomes with probabilities ``theta[b]``, theta [B, K].
 
-        Outcomes that lead to the same state add up; the reward is the mean over the outcomes.
+        Outcomes that lead to the same state add up; the reward is the mean over the outcomes. Those that end the
+        process add up to ``termination``, which is 1 in terminal states.
 
         >>> UncertainMDP.direct([[1.0], [0.0]], discount=0.5).mdp([[0.25, 0.75], [1.0, 0.0]]).dense()[0]
         array([[0.25, 0.75]])
         """
         probabilities = self._distributions(theta)
-        transition, reward = expected_model(self.source, self.next_state, self.reward, probabilities)
+        transition, reward, ending = expected_model(self.source, self.next_state, self.reward, probabilities)
         return MDP(
             transition,
             reward,
             self.discount,
+            termination=ending,
             admissible=self.admissible,
             states=self.states,
             actions=self.actions,
@@ -291,12 +346,16 @@ class UncertainMDP(TabularModel):
     def _distributions(self, theta: Any) -> FloatArray:
         rows = self._of_outcomes(theta, "theta", ModelError)
         require_sum_of_one(rows, "theta", error=ModelError)
+        if self.terminal.any():
+            rows = rows.copy()
+            rows[-1, 0] = 1.0  # an end is certain, whatever the caller's rounding
         return rows
 
     def _of_outcomes(self, values: Any, name: str, error: type[PrudentError]) -> FloatArray:
         """Return numbers >= 0, [B, K], that are zero where a source has no such outcome."""
         array = non_negative_array(values, name, ndim=2, error=error)
-        require_shape(array, name, self.outcome_mask.shape, "[B, K]", error=error)
+        letters = "[B, K] (its last row is that of the terminal states)" if self.terminal.any() else "[B, K]"
+        require_shape(array, name, self.outcome_mask.shape, letters, error=error)
         refuse((array > 0.0) & ~self.outcome_mask, array, name, "0: this source has no such outcome", error=error)
         return array
 
@@ -312,11 +371,13 @@ class UncertainMDP(TabularModel):
     def compatible(self, state: Hashable, action: Hashable, next_state: Hashable) -> IntArray:
         """Return the outcomes that lead from ``state`` by ``action`` to ``next_state``; there may be none.
 
+        A ``next_state`` of None asks for those that end the process.
+
         >>> UncertainMDP([[0]], next_state=[[[0, 0, -1]]], reward=[[1.0]], discount=0.5).compatible(0, 0, 0)
         array([0, 1])
         """
         s, a = self.state_index(state), self.action_index(action)
-        target = self.state_labels.index(next_state, "next_state")
+        target = END if next_state is None else self.state_labels.index(next_state, "next_state")
         if not self.admissible[s, a]:
             raise ParameterError(f"{self.pair_name(s * self.n_actions + a)} is not admissible")
         return np.flatnonzero(self.next_state[s, a] == target)
@@ -327,7 +388,8 @@ class UncertainMDP(TabularModel):
         The log has rows (state, action, next_state) or (state, action, next_state, outcome): tuples, an array
         [M, 3] or [M, 4], or a DataFrame or dict with these columns. By default what has a name goes by its name;
         with ``indices=True`` everything goes by index, as in a log made by ``trajectory``. An outcome of None,
-        NaN or -1 was not observed.
+        NaN or -1 was not observed. A next state of None, NaN or -2 says that the process ended, where it can; no
+        row starts in a terminal state.
 
         If the outcome is known, or only one leads to the next state, the counts are those of the exact
         posterior. If several do, the count of 1 is split over them in proportion to their posterior means
@@ -349,14 +411,20 @@ class UncertainMDP(TabularModel):
         theta: Any,
         policy: Any,
         steps: int,
-        state: int = 0,
+        state: int | None = None,
         rng: np.random.Generator | int | None = None,
+        *,
+        start: Any = None,
     ) -> IntArray:
         """Return a random trajectory as a log int64 [M, 4]: rows (state, action, next_state, outcome), as indices.
 
         Sources draw from ``theta`` [B, K]; ``policy`` [S] gives the action in each state; ``state`` is the index
-        of the first. With the same ``rng``, a longer log begins with the shorter one. In a model with names, count
-        it with ``count(log, prior, indices=True)``.
+        of the first state. With the same ``rng``, a longer log begins with the shorter one. In a model with names,
+        count it with ``count(log, prior, indices=True)``.
+
+        After a step that ends the process (its next state is -2) or arrives in a terminal state, the next one starts
+        anew: in ``start``, a state or a distribution over states as :meth:`start_distribution` reads it, which also
+        gives the first state if ``state`` is not given. Without ``start`` it is ``state``, by default 0.
 
         >>> model = UncertainMDP.direct([[0.0], [1.0]], discount=0.9)
         >>> model.trajectory([[0.0, 1.0], [1.0, 0.0]], policy=[0, 0], steps=3)
@@ -366,11 +434,26 @@ class UncertainMDP(TabularModel):
         """
         probabilities = self._distributions(theta)
         chosen = self.policy_indices(policy)
-        start = Labels("state", None, self.n_states).index(state)
-        uniforms = generator(rng).random(whole_number(steps, "steps", 0))
-        log = np.empty((uniforms.size, 4), dtype=np.int64)
-        walk(self.source, self.next_state, cumulative_rows(probabilities), chosen, uniforms, start, log)
+        by_index = Labels("state", None, self.n_states)
+        first = by_index.index(0 if state is None else state)
+        starts = np.eye(1, self.n_states, first)[0] if start is None else self.start_distribution(start)
+        if start is None and self.terminal[first]:
+            raise ParameterError(f"{self.state_labels.show(first)} is terminal: nothing happens there; say start")
+        random, size = generator(rng), whole_number(steps, "steps", 0)
+        restarts = cumulative_rows(starts[np.newaxis])[0]
+        if state is None and start is not None:
+            first = draw(restarts, random.random())
+        uniforms = random.random((size, 1 + (start is not None)))
+        log = np.empty((size, 4), dtype=np.int64)
+        walk(self._course(probabilities, restarts), chosen, uniforms, first, log)
         return log
+
+    def course(self, theta: FloatArray, start: int) -> Course:
+        """Return what kernels need to walk with true probabilities ``theta`` [B, K], and to restart in one state."""
+        return self._course(theta, np.heaviside(np.arange(self.n_states) - start, 1.0))
+
+    def _course(self, theta: FloatArray, restarts: FloatArray) -> Course:
+        return Course(self.source, self.next_state, self.terminal, cumulative_rows(theta), restarts)
 
     def __repr__(self) -> str:
         most = "" if self.outcome_mask.all() else "up to "

@@ -28,7 +28,7 @@ from .._numerics.compensated import EPS
 from .._numerics.compile import kernel
 from .._numerics.dirichlet_draws import draw_row
 from .._numerics.krylov import Chain, chain_values
-from .._support.checks import FloatArray, IntArray
+from .._support.checks import BoolArray, FloatArray, IntArray
 from ..models.uncertain import UncertainMDP
 from .operators import Draws, Outcomes, back_up_pair, greedy, tail_of_pair
 
@@ -49,6 +49,8 @@ class Known(NamedTuple):
     source: IntArray  # [S, A], that of the outcomes
     next_state: npt.NDArray[np.int32]  # [S, A, K], likewise
     tolerance: float  # of the values
+    terminal: BoolArray  # [S]
+    leaky: bool  # whether the process can end: a shift of the values then is no shift of their backup
 
 
 class Plan(NamedTuple):
@@ -95,6 +97,8 @@ def known_part(model: UncertainMDP) -> Known:
         sizes=np.count_nonzero(model.outcome_mask, axis=1),
         source=model.source,
         next_state=model.next_state,
+        terminal=model.terminal,
+        leaky=model.ends,
         # below the second number rounding alone keeps the bounds apart
         tolerance=biggest * max(TOLERANCE, 16.0 * EPS * model.n_outcomes / (1.0 - model.discount) ** 2),
     )
@@ -189,7 +193,10 @@ def _keep_mean(theta: FloatArray, n: int) -> int:
 
 @kernel
 def _back_up(known: Known, work: Work, draws: Draws, value: FloatArray, policy: IntArray) -> tuple[float, float]:
-    """Write Q, TV and the greedy policy at V into work.q, work.swept and ``policy``; return the extremes of TV - V."""
+    """Write Q, TV and the greedy policy at V into work.q, work.swept and ``policy``; return bounds on TV - V.
+
+    They are its extremes or, where the process can end, plus and minus the largest: those bound the fixed point still.
+    """
     q, outcomes = work.q.reshape(-1), known.outcomes
     for p in range(q.size):
         b = outcomes.source[p]
@@ -204,6 +211,9 @@ def _back_up(known: Known, work: Work, draws: Draws, value: FloatArray, policy: 
     for s in range(value.size):
         low = min(low, work.swept[s] - value[s])
         high = max(high, work.swept[s] - value[s])
+    if known.leaky:
+        high = max(high, -low)
+        low = -high
     return low, high
 
 
@@ -240,7 +250,7 @@ def solve_chain(known: Known, work: Work, policy: IntArray, x: FloatArray) -> No
             target = outcomes.next_state[p, k]
             if target >= 0:
                 a[s, target] -= outcomes.discount * work.rows[s, k]
-                x[s] += work.rows[s, k] * outcomes.reward[p, k]
+            x[s] += work.rows[s, k] * outcomes.reward[p, k]
     # The matrix is diagonally dominant by rows, so elimination needs no pivots.
     for i in range(n):
         pivot = 1.0 / a[i, i]
@@ -263,16 +273,19 @@ def _solve_large_chain(known: Known, work: Work, policy: IntArray, x: FloatArray
     n_outcomes = work.rows.shape[1]
     outcomes = known.outcomes
     indices = np.zeros(n * n_outcomes, np.int32)
+    chances = work.rows.copy()
     gain = np.zeros(n)
     for s in range(n):
         p = s * n_actions + policy[s]
         for k in range(n_outcomes):
-            indices[s * n_outcomes + k] = max(outcomes.next_state[p, k], 0)  # absent outcomes have weight zero
+            indices[s * n_outcomes + k] = max(outcomes.next_state[p, k], 0)
+            if outcomes.next_state[p, k] < 0:
+                chances[s, k] = 0.0
             gain[s] += work.rows[s, k] * outcomes.reward[p, k]
     indptr = np.arange(0, n * n_outcomes + 1, n_outcomes)
     target = 0.1 * known.tolerance * (1.0 - outcomes.discount)
     x[:] = work.swept
-    chain = Chain(indptr, indices, work.rows.reshape(-1), gain)
+    chain = Chain(indptr, indices, chances.reshape(-1), gain)
     chain_values(chain, outcomes.discount, x, target, False, krylov.CAP)
 
 

@@ -9,7 +9,8 @@ For a value function V the three operators give every admissible pair (s, a) a n
 The second is the approximate Bayesian-risk operator T-hat of the paper (with any spectral rho in place of CVaR),
 the third is T^psi itself. All are monotone, and shift with V: adding c to V adds gamma (1 - leak) c to Q, where the
 leak is what the row lacks to sum to one. Hence maximising over actions, or following a policy, gives a contraction
-with MacQueen's bounds (see :mod:`prudent.planning.solver`).
+with MacQueen's bounds (see :mod:`prudent.planning.solver`). An outcome that ends the process has no V: its probability
+is a leak.
 
 Each is also concave and piecewise smooth in V with a known gradient: probabilities of outcomes, which for CVaR
 are those of the tail. ``linearise`` returns them as an ordinary Markov chain with rewards that touches the
@@ -38,7 +39,7 @@ from .._numerics.dirichlet_tail import SCRATCH, tail_of_row
 from .._numerics.krylov import Chain
 from .._numerics.order_statistics import spectral, weighted_draws
 from .._support.checks import FloatArray, IntArray
-from ..models.expected import expected_model
+from ..models.expected import END, NONE, expected_model
 from ..models.uncertain import UncertainMDP
 from ..risk import RiskMeasure
 
@@ -68,7 +69,7 @@ class Outcomes(NamedTuple):
     """Where the outcomes of every pair lead and what they earn: the known part of an uncertain model."""
 
     source: IntArray  # [S*A], -1 where inadmissible
-    next_state: npt.NDArray[np.int32]  # [S*A, K], -1 where there is no such outcome
+    next_state: npt.NDArray[np.int32]  # [S*A, K], -1 where there is no such outcome, -2 where the process ends
     reward: FloatArray  # [S*A, K]
     discount: float
 
@@ -104,8 +105,9 @@ def _draws_of_pair(p, outcomes, draws, n, value, z):
     extra = biggest
     rows = draws.theta[outcomes.source[p]]
     for k in range(outcomes.next_state.shape[1]):
-        if outcomes.next_state[p, k] >= 0:
-            later = outcomes.discount * value[outcomes.next_state[p, k]]
+        target = outcomes.next_state[p, k]
+        if target != NONE:
+            later = outcomes.discount * value[target] if target >= 0 else 0.0
             y = outcomes.reward[p, k] + later
             biggest = max(biggest, abs(outcomes.reward[p, k]) + abs(later) + extra)
             row = rows[k]
@@ -206,7 +208,13 @@ class ExpectedOperator(Operator):
 
         These stand for quotients of counts, whose rows sum to one before rounding.
         """
-        operator = cls(*expected_model(model.source, model.next_state, model.reward, theta), model.discount)
+        transition, reward, ending = expected_model(model.source, model.next_state, model.reward, theta)
+        least, greatest = leaks_of(model)
+        if greatest > 0.0:
+            rounding = (model.n_outcomes + 4.0) * EPS
+            chances = ending[model.admissible]
+            least, greatest = max(least, chances.min() - rounding), min(greatest, chances.max() + rounding)
+        operator = cls(transition, reward, model.discount, (least, greatest))
         operator.refines = False  # the quotients were rounded, and so were the mean rewards
         operator._roundings += 0.5 * model.n_outcomes + 1.0  # of a quotient
         operator._averaged = 2.0 * float(abs(model.reward).max())  # in its mean, and in the quotients
@@ -292,20 +300,28 @@ def _bound(relative: float, size: float) -> float:
     return relative * size + UNDERFLOW if size > 0.0 else 0.0
 
 
+def leaks_of(model: UncertainMDP) -> tuple[float, float]:
+    """Return bounds on the probability of an end over the admissible pairs, whatever the outcome probabilities."""
+    ends, goes_on = model.next_state == END, model.next_state >= 0
+    return float(not goes_on.any()), float(ends.any())
+
+
 class _OutcomeOperator(Operator):
     """What the sampled and the exact operator share: outcomes with known consequences, unknown probabilities."""
 
     def __init__(self, model: UncertainMDP) -> None:
+        self.leaks = leaks_of(model)
         self.n_states, self.n_actions, self.n_outcomes = model.next_state.shape
         self.discount = model.discount
         self._outcomes = Outcomes.of(model)
 
     def _chain(self, weights: FloatArray, pairs: IntArray, extra_reward: FloatArray | float = 0.0) -> Chain:
         """Return the chain in which pair i has outcome probabilities ``weights[i]`` [S, K]."""
-        targets = np.maximum(self._outcomes.next_state[pairs], 0)  # absent outcomes have weight zero
+        targets = self._outcomes.next_state[pairs]
         indptr = np.arange(0, targets.size + 1, self.n_outcomes)
         gain = np.einsum("ik,ik->i", weights, self._outcomes.reward[pairs]) + extra_reward
-        return Chain(indptr, targets.reshape(-1), weights.reshape(-1), gain)
+        weights = np.where(targets >= 0, weights, 0.0)
+        return Chain(indptr, np.maximum(targets, 0).reshape(-1), weights.reshape(-1), gain)
 
 
 class SampledOperator(_OutcomeOperator):
@@ -320,9 +336,14 @@ class SampledOperator(_OutcomeOperator):
         threads: int = 1,
         leaks: tuple[float, float] = (0.0, 0.0),
     ) -> None:
-        """``theta`` [N, B, K], with ``leaks``; ``reward_draws`` [N, S, A] are added to the rewards of the model."""
+        """``theta`` [N, B, K], whose rows lack ``leaks`` to sum to one; ``reward_draws`` [N, S, A] come on top."""
         super().__init__(model)
-        self.leaks = leaks
+        # where an outcome ends the process, a row may lack anything beyond that
+        least, greatest = self.leaks
+        self.leaks = (max(least, leaks[0]) if least > 0.0 else leaks[0], max(greatest, leaks[1]))
+        if model.terminal.any():
+            theta = theta.copy()
+            theta[:, -1, 0] = 1.0  # exactly
         n_draws = theta.shape[0]
         lowest = np.ascontiguousarray(risk.lowest_weights(n_draws))
         self._draws = Draws(
@@ -435,8 +456,9 @@ def _exact(pairs, outcomes, counts, tail, accuracy, value, start, means, q):
         p = pairs[i]
         size = 0.0
         for k in range(n):
-            if next_state[p, k] >= 0:
-                later = discount * value[next_state[p, k]]
+            target = next_state[p, k]
+            if target != NONE:
+                later = discount * value[target] if target >= 0 else 0.0
                 y[k] = reward[p, k] + later
                 size = max(size, abs(reward[p, k]) + abs(later))
         q[p], _, start[p], error = tail_of_row(y, counts[source[p]], tail, start[p], accuracy, work, means[p])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from .._support.checks import FloatArray, IntArray
+from .._support.checks import BoolArray, FloatArray, IntArray
 
 if TYPE_CHECKING:
     import xarray
@@ -30,11 +30,16 @@ class Solution:
     message: str  # why the solver stopped
     states: tuple[Any, ...] | None = None
     actions: tuple[Any, ...] | None = None
+    terminal: BoolArray | None = None  # [S] True where there is nothing to decide
 
     @property
     def policy_names(self) -> tuple[Any, ...]:
-        """The policy by the names of its actions (numbers where actions have no names)."""
-        return tuple(int(a) if self.actions is None else self.actions[a] for a in self.policy)
+        """The policy by the names of its actions (numbers where actions have no names); None in terminal states."""
+        over = np.zeros(self.value.size, dtype=np.bool_) if self.terminal is None else self.terminal
+        return tuple(
+            None if ended else int(a) if self.actions is None else self.actions[a]
+            for a, ended in zip(self.policy, over, strict=True)
+        )
 
     def to_xarray(self) -> xarray.Dataset:
         """Return value, policy and q labelled by state and action, the certificate as attributes."""

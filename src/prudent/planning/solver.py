@@ -2,8 +2,8 @@
 
 Let T be a Bellman operator of :mod:`prudent.planning.operators`, for control or for a fixed policy: monotone, and
 shifted by g c when c is added to V. Here g = gamma (1 - leak), and the leak, what a row lacks to sum to one, lies in
-a known interval (exactly zero under a posterior). With lo, hi the extremes of TV - V the fixed point obeys
-MacQueen's bounds
+a known interval (exactly zero under a posterior, unless outcomes end the process). With lo, hi the extremes of TV - V
+the fixed point obeys MacQueen's bounds
 
     TV + lower <= V* <= TV + upper,      upper = hi g/(1 - g),   lower = lo g/(1 - g),
 
@@ -217,10 +217,14 @@ def solve_operator(
     if end.reason.capped:
         warnings.warn(end.reason.message, ConvergenceWarning, stacklevel=3)
     at = end.point
+    value, q = at.moved(end.shift), iteration.q_at(at, end.shift)
+    if model.terminal.any():  # known without solving
+        value[model.terminal] = model.terminal_value[model.terminal]
+        q = np.where(model.terminal[:, None] & model.admissible, model.terminal_value[:, None], q)
     return Solution(
-        value=at.moved(end.shift),
+        value=value,
         policy=at.actions,
-        q=iteration.q_at(at, end.shift),
+        q=q,
         residual=at.residual,
         error_bound=end.error,
         iterations=end.iterations,
@@ -228,6 +232,7 @@ def solve_operator(
         message=end.reason.message,
         states=model.states,
         actions=model.actions,
+        terminal=model.terminal,
     )
 
 

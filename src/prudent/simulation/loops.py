@@ -9,7 +9,7 @@ import numpy as np
 from .._numerics.compile import kernel
 from .._support.checks import FloatArray, IntArray
 from ..agents.optimistic_vi import OptimisticPlan, optimistic_update, start_optimistic
-from ..models.logs import add_log, walk
+from ..models.logs import Course, add_log, walk
 from ..planning.compiled import Known, Plan, Work, refresh, solve_chain
 
 __all__ = ["Trace", "Truth", "run_optimistic", "run_sampling"]
@@ -19,10 +19,10 @@ class Truth(NamedTuple):
     """What the simulator knows and the agents do not."""
 
     theta: FloatArray  # [B, K]
-    cumulative: FloatArray  # [B, K], 1 from the last possible outcome on
+    course: Course
     best: FloatArray  # [S] optimal values
     best_q: FloatArray  # [S*A]
-    start: int  # the first state
+    start: int  # the first state, and the one after an end
     observed: bool  # whether agents see outcomes, or next states only
     keys: IntArray  # [C, S] policies whose values are known
     values: FloatArray  # [C, S]
@@ -73,14 +73,14 @@ def _walk_episode(
     truth: Truth,
     policy: IntArray,
     state: int,
-    uniforms: FloatArray,  # [L]
+    uniforms: FloatArray,  # [L, 1]
     log: IntArray,  # [L, 4], filled; outcomes become -1 if they are not observed
     rewards: FloatArray,  # [L], filled
-) -> float:
-    """Walk one episode in the true model and return its regret."""
+) -> tuple[float, int]:
+    """Walk one episode in the true model; return its regret, and the state after it."""
     for i in range(uniforms.size):
-        uniforms[i] = env.random()
-    walk(known.source, known.next_state, truth.cumulative, policy, uniforms, state, log)
+        uniforms[i, 0] = env.random()
+    state = walk(truth.course, policy, uniforms, state, log)
     row = _true_values(known, work, truth, policy)
     regret = 0.0
     for i in range(uniforms.size):
@@ -89,7 +89,7 @@ def _walk_episode(
         rewards[i] = known.outcomes.reward[s * work.q.shape[1] + log[i, 1], log[i, 3]]
         if not truth.observed:
             log[i, 3] = -1
-    return regret
+    return regret, state
 
 
 @kernel
@@ -105,7 +105,7 @@ def run_sampling(
 ) -> int:
     """Run one replication of BRPS-RL; return the number of episodes whose solver did not converge."""
     n_steps = trace.rewards.shape[1]
-    uniforms = np.empty(n_steps)
+    uniforms = np.empty((n_steps, 1))
     log = np.empty((n_steps, 4), np.int64)
     value = np.zeros(work.swept.size)
     policy = np.zeros(work.swept.size, np.int64)
@@ -117,9 +117,9 @@ def run_sampling(
             trace.snapshots[trace.at[t] - 1] = counts
         if not refresh(rng, known, work, counts, plan, t, value, policy):
             failures += 1
-        total += _walk_episode(env, known, work, truth, policy, state, uniforms, log, trace.rewards[t])
+        regret, state = _walk_episode(env, known, work, truth, policy, state, uniforms, log, trace.rewards[t])
+        total += regret
         add_log(known.source, known.next_state, counts, log)
-        state = log[n_steps - 1, 2]
         trace.regret[t] = total
         trace.followed[t] = policy
         trace.visited[t] = log[:, 0]
@@ -139,7 +139,7 @@ def run_optimistic(
 ) -> float:
     """Run one replication of Algorithm 3, which learns after every step; return the least Q - Q* it ever had."""
     log = np.empty((1, 4), np.int64)
-    uniforms = np.empty(1)
+    uniforms = np.empty((1, 1))
     value = np.empty(work.swept.size)
     policy = np.empty(work.swept.size, np.int64)
     visits = np.zeros(truth.best_q.size, np.int64)
@@ -155,13 +155,14 @@ def run_optimistic(
         for i in range(trace.rewards.shape[1]):
             trace.visited[t, i] = state
             reward = trace.rewards[t, i : i + 1]
-            total += _walk_episode(env, known, work, truth, policy, state, uniforms, log, reward)
+            here = state
+            regret, state = _walk_episode(env, known, work, truth, policy, here, uniforms, log, reward)
+            total += regret
             if optimistic_update(rng, known, work, counts, visits, plan, value, policy):
                 for p in range(q.size):
                     if known.outcomes.source[p] >= 0:
                         margin = min(margin, q[p] - truth.best_q[p])
             add_log(known.source, known.next_state, counts, log)
-            visits[state * work.q.shape[1] + log[0, 1]] += 1
-            state = log[0, 2]
+            visits[here * work.q.shape[1] + log[0, 1]] += 1
         trace.regret[t] = total
     return margin

@@ -28,7 +28,6 @@ from ..agents.optimistic_vi import OptimisticSettings, OptimisticVIAgent
 from ..agents.posterior_sampling import PosteriorSamplingAgent, SamplingSettings
 from ..envs.problem import Problem
 from ..errors import ConvergenceWarning, ModelError, ParameterError, PosteriorError
-from ..models.logs import cumulative_rows
 from ..models.uncertain import UncertainMDP
 from ..planning.brmdp import BayesianRiskMDP
 from ..planning.compiled import Known, known_part, work_space
@@ -77,7 +76,8 @@ def simulate(
     - as ``record`` asks: ``states`` and ``rewards`` (..., step), ``policies`` (..., state) as indices;
     - ``margin`` (agent, replication), with optimistic agents: the least Q - Q* in the run (guaranteed not negative).
 
-    ``start`` is the index of the first state (default: the problem's), ``prior`` counts as for the agents.
+    ``start`` is the index of the first state (default: the problem's) and of the one after an end of the process;
+    ``prior`` counts as for the agents.
     Replications are numbered from ``first_replication``.
 
     >>> from prudent.agents.posterior_sampling import brps_rl, ts_rl
@@ -212,7 +212,7 @@ class _Run:
         rows = max(16, min(1024, CACHE // states))
         return Truth(
             theta=self.task.theta,
-            cumulative=cumulative_rows(self.task.theta),
+            course=self.task.model.course(self.task.theta, self.start),
             best=self.optimum.value,
             best_q=self.optimum.q.reshape(-1),
             start=self.start,
@@ -339,7 +339,7 @@ def learn(
             agent.observe(state, action, *env.transition(observation, reward, terminated))
         else:
             observation, reward, terminated, truncated, info = world.step(action)
-            agent.observe(state, action, int(observation), info.get("outcome"))
+            agent.observe(state, action, None if info.get("ended") else int(observation), info.get("outcome"))
         rewards[t] = reward
         if terminated or truncated:
             observation, _ = world.reset()

@@ -63,7 +63,6 @@ class TrueLake:
 
     def __init__(self, p_h: float, alpha: float) -> None:
         from ...envs.frozen_lake import frozen_lake
-        from ...models.logs import cumulative_rows
         from ...models.uncertain import UncertainMDP
         from ...planning.solver import evaluate, solve
         from ...theory import limit_law
@@ -75,7 +74,7 @@ class TrueLake:
         self.policy = solve(mdp, tol=1e-12).policy
         self.value = evaluate(mdp, self.policy, tol=1e-14).value
         self.law = limit_law(mdp, self.policy, alpha)
-        self.cumulative = cumulative_rows(self.problem.theta)
+        self.course = self.problem.model.course(self.problem.theta, self.problem.start)
         # only the pairs of the policy matter for its value: one action
         self.model = UncertainMDP.direct(mdp.reward[states, self.policy][:, np.newaxis], mdp.discount)
 
@@ -83,12 +82,12 @@ class TrueLake:
         """Return the posterior counts [S, S] after the first ``sizes`` steps of one trajectory, priors of ones."""
         from ...models.logs import walk
 
-        model, n = self.problem.model, self.value.size
+        n = self.value.size
         state, before, seen, found = self.problem.start, 0, np.ones(n * n), []
         for size in sizes:
             log = np.empty((size - before, 4), dtype=np.int64)
-            uniforms = rng.random(size - before)
-            walk(model.source, model.next_state, self.cumulative, self.policy, uniforms, state, log)
+            uniforms = rng.random((size - before, 1))
+            walk(self.course, self.policy, uniforms, state, log)
             seen = seen + np.bincount(log[:, 0] * n + log[:, 2], minlength=n * n)
             found.append(seen.reshape(n, n))
             state, before = int(log[-1, 2]), size
