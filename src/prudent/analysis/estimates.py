@@ -18,7 +18,7 @@ import numpy as np
 from .._support.checks import FloatArray
 from ..risk import CVaR
 
-__all__ = ["Estimate", "cvar_terms", "mean", "quantiles", "standard_deviation"]
+__all__ = ["Estimate", "cvar", "cvar_terms", "mean", "quantiles", "standard_deviation"]
 
 
 class Estimate(NamedTuple):
@@ -61,6 +61,18 @@ def quantiles(draws: FloatArray, levels: Sequence[float]) -> Estimate:
     low, high = (np.quantile(draws, np.clip(at + sign * reach, 0.0, 1.0), axis=0) for sign in (-1.0, 1.0))
     error = 0.5 * (high - low)
     return Estimate(np.quantile(draws, at, axis=0), error if draws.shape[0] > 1 else np.full_like(error, np.nan))
+
+
+def cvar(draws: FloatArray, alpha: float) -> Estimate:
+    """Return the CVaR of the draws; with fewer than two of them in the tail nothing is known of its error.
+
+    >>> cvar(np.array([1.0, 2.0, 3.0, 4.0]), 0.9)[1]
+    array(nan)
+    """
+    value, error = mean(cvar_terms(draws, alpha))
+    return Estimate(
+        value, error if CVaR(alpha).lowest_weights(draws.shape[0]).size > 1 else np.full_like(error, np.nan)
+    )
 
 
 def cvar_terms(draws: FloatArray, alpha: float) -> FloatArray:

@@ -35,7 +35,7 @@ from ..planning.solution import Solution
 from ..posteriors.dirichlet import DirichletPosterior
 from ..posteriors.scalar import BetaPosterior, NormalPosterior
 from .estimates import cvar_terms, mean
-from .reading import Belief, policy_matrix, read_belief, start_distribution
+from .reading import Belief, policy_matrix, read_belief
 from .returns import posterior_returns
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ def risk_profile(
     if not listed:
         raise ParameterError("alphas holds no risk level")
     belief = read_belief(model, posterior, reward_posterior)
-    first = start_distribution(model, start)
+    first = model.start_distribution(start)
     random = generator(rng)
     solutions = _solutions(model, belief, sorted({0.0, *listed}), solver_draws, reward_posterior, random, threads)
     neutral = solutions[0.0]

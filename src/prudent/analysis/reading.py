@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +16,7 @@ from ..planning.solution import Solution
 from ..posteriors.dirichlet import DirichletPosterior
 from ..posteriors.scalar import BetaPosterior, NormalPosterior
 
-__all__ = ["Belief", "NamedPolicy", "named_policies", "policy_matrix", "read_belief", "start_distribution"]
+__all__ = ["Belief", "NamedPolicy", "named_policies", "policy_matrix", "read_belief"]
 
 
 class NamedPolicy(NamedTuple):
@@ -49,7 +49,10 @@ def read_belief(
     if not isinstance(model, UncertainMDP):
         hint = "; what a policy earns in a known model is prudent.evaluate" if isinstance(model, MDP) else ""
         raise ModelError(f"expected an UncertainMDP, got {type(model).__name__}{hint}")
-    given = isinstance(posterior, DirichletPosterior) or np.ndim(posterior) < 3
+    given = isinstance(posterior, DirichletPosterior) or np.ndim(posterior) in (1, 2)
+    if not given and np.ndim(posterior) == 0:
+        kinds = "a DirichletPosterior, its counts [B, K], or draws [N, B, K]"
+        raise PosteriorError(f"posterior must be {kinds}, got {posterior!r}")
     problem = BayesianRiskMDP(model, posterior if given else model.prior(), 0.0, reward_posterior=reward_posterior)
     if given:
         return Belief(problem.posterior.counts, None)
@@ -66,54 +69,59 @@ def read_belief(
 
 def named_policies(model: UncertainMDP, policies: Any) -> list[NamedPolicy]:
     """Return the policies of a mapping {name: policy}, of a list of policies, or of one policy."""
+    if isinstance(policies, str) or not (isinstance(policies, Solution) or hasattr(policies, "__iter__")):
+        raise ParameterError(f"policies must be a policy, a list or a dict of policies, got {policies!r}")
+    if not isinstance(policies, (Mapping, Solution)) and not hasattr(policies, "__len__"):
+        policies = list(policies)
+    if not isinstance(policies, Solution) and len(policies) == 0:
+        raise ParameterError("policies holds no policy")
     if _is_one(model, policies):
-        named: list[tuple[Hashable, Any]] = [("policy", policies)]
-    elif isinstance(policies, Mapping):
-        named = list(policies.items())
+        return [NamedPolicy("policy", policy_matrix(model, policies), _solution(policies))]
+    if isinstance(policies, Mapping):
+        named: list[tuple[Hashable, Any]] = list(policies.items())
     else:
         named = [(f"policy {i}", policy) for i, policy in enumerate(policies)]
-    if not named:
-        raise ParameterError("policies holds no policy")
     return [_named(model, name, policy) for name, policy in named]
 
 
 def _named(model: UncertainMDP, name: Hashable, policy: Any) -> NamedPolicy:
     try:
-        weights = policy_matrix(model, policy)
+        return NamedPolicy(name, policy_matrix(model, policy), _solution(policy))
     except ParameterError as error:
         raise ParameterError(f"policies[{name!r}]: {error}") from None
-    return NamedPolicy(name, weights, policy if isinstance(policy, Solution) else None)
+
+
+def _solution(policy: Any) -> Solution | None:
+    return policy if isinstance(policy, Solution) else None
 
 
 def _is_one(model: UncertainMDP, policies: Any) -> bool:
-    """Return whether this is a policy itself, and not several of them."""
-    if isinstance(policies, Solution) or (hasattr(policies, "index") and hasattr(policies, "to_numpy")):  # pandas
-        return True
+    """Return whether this is a policy itself, and not several of them.
+
+    A mapping is one if its keys are states and its values actions, or chances of actions. A list is one if it holds
+    actions, or rows of probabilities.
+    """
     if isinstance(policies, Mapping):
-        return all(
-            model.state_labels.find(state) >= 0
-            and (
-                _is_action(model, choice) or (isinstance(choice, Mapping) and all(_is_action(model, a) for a in choice))
-            )
-            for state, choice in policies.items()
+        chances = all(
+            isinstance(choice, Mapping) and all(map(_action_of(model), choice)) for choice in policies.values()
         )
-    if isinstance(policies, np.ndarray):
+        by_state = all(model.state_labels.find(state) >= 0 for state in policies)
+        return by_state and (chances or not any(_is_policy(model, choice) for choice in policies.values()))
+    if not isinstance(policies, (list, tuple)):
+        return True  # a Solution, an array, a pandas object
+    if not any(_is_policy(model, each) for each in policies):
         return True
-    try:
-        members = list(policies)
-    except TypeError:
-        raise ParameterError(f"policies must be a policy, a list or a dict of policies, got {policies!r}") from None
-    if members and all(np.ndim(each) == 1 and np.asarray(each).dtype.kind == "f" for each in members):
-        return True  # rows of probabilities
-    return all(_is_action(model, each) or (np.ndim(each) == 0 and not _is_policy(each)) for each in members)
+    rows = all(isinstance(each, (list, tuple, np.ndarray)) and np.ndim(each) == 1 for each in policies)
+    return rows and any(isinstance(number, (float, np.floating)) for row in policies for number in row)
 
 
-def _is_policy(value: Any) -> bool:
-    return isinstance(value, (Solution, Mapping))
+def _is_policy(model: UncertainMDP, value: Any) -> bool:
+    """Return whether this cannot be an action."""
+    return isinstance(value, (Solution, Mapping)) or (np.ndim(value) > 0 and not _action_of(model)(value))
 
 
-def _is_action(model: UncertainMDP, value: Any) -> bool:
-    return model.action_labels.find(value) >= 0
+def _action_of(model: UncertainMDP) -> Callable[[Any], bool]:
+    return lambda value: model.action_labels.find(value) >= 0
 
 
 def policy_matrix(model: UncertainMDP, policy: Any) -> FloatArray:
@@ -134,6 +142,7 @@ def policy_matrix(model: UncertainMDP, policy: Any) -> FloatArray:
         require_shape(weights, "policy", (model.n_states, model.n_actions), "[S, A]", error=ParameterError)
     else:
         weights[np.arange(model.n_states), model.policy_indices(policy)] = 1.0
+    weights = np.where(model.terminal[:, np.newaxis], np.arange(model.n_actions) == 0, weights)  # the only action there
     weights = distribution(weights, "policy", error=ParameterError)
     refuse((weights > 0.0) & ~model.admissible, weights, "policy", "0: not admissible", error=ParameterError)
     return weights
@@ -149,29 +158,7 @@ def _fill_by_name(model: UncertainMDP, policy: Mapping[Any, Any], weights: Float
             weights[
                 s, model.action_labels.index(action, f"the action of the policy in {model.state_labels.show(s)}")
             ] = chance
-    if not given.all():
-        missing = np.flatnonzero(~given)
+    missing = np.flatnonzero(~given & ~model.terminal)
+    if missing.size:
         more = f" and {missing.size - 1} more" if missing.size > 1 else ""
         raise ParameterError(f"policy says nothing of {model.state_labels.show(int(missing[0]))}{more}")
-
-
-def start_distribution(model: UncertainMDP, start: Any) -> FloatArray:
-    """Return the chance of each state [S] to be the first: of a state, of probabilities by state or [S], or uniform."""
-    if start is None:
-        return np.full(model.n_states, 1.0 / model.n_states)
-    chances = np.zeros(model.n_states)
-    s = model.state_labels.find(start)
-    if s >= 0:
-        chances[s] = 1.0
-        return chances
-    if hasattr(start, "to_dict"):
-        start = start.to_dict()
-    if isinstance(start, Mapping):
-        for state, chance in start.items():
-            chances[model.state_labels.index(state, "start")] = chance
-    elif np.ndim(start) == 0:
-        model.state_labels.index(start, "start")  # raises
-    else:
-        chances = finite_array(start, "start", ndim=1, error=ParameterError)
-        require_shape(chances, "start", (model.n_states,), "[S]", error=ParameterError)
-    return distribution(chances, "start", error=ParameterError)

@@ -29,8 +29,8 @@ from ..errors import ConvergenceWarning, ModelError, ParameterError
 from ..models.uncertain import UncertainMDP
 from ..planning.drawn import DENSE, FLOOR, Entries, Rows, Task, best_returns, chain_returns, draw_entries
 from ..posteriors.scalar import BetaPosterior, NormalPosterior
-from .estimates import Estimate, cvar_terms, mean, quantiles, standard_deviation
-from .reading import Belief, NamedPolicy, named_policies, read_belief, start_distribution
+from .estimates import Estimate, cvar, mean, quantiles, standard_deviation
+from .reading import Belief, NamedPolicy, named_policies, read_belief
 
 if TYPE_CHECKING:
     import xarray
@@ -117,7 +117,7 @@ def posterior_returns(
     """
     belief = read_belief(model, posterior, reward_posterior)
     named = named_policies(model, policies)
-    first = start_distribution(model, start)
+    first = model.start_distribution(start)
     at = sorted({probability(level, "levels") for level in np.atleast_1d(np.asarray(levels, dtype=object)).tolist()})
     tail = risk_level(alpha)
     if belief.theta is None:
@@ -168,6 +168,7 @@ class _Problem:
         self.reward_posterior = reward_posterior
         possible = model.outcome_mask & (belief.mean > 0.0)
         entries = Entries.of(model, possible)
+        self.biggest = float(np.abs(entries.reward).max())
         questions: dict[bytes, int] = {}
         self.questions: list[_Question] = []
         self.column: list[int] = []  # the question that each policy asks: policies may ask the same
@@ -280,19 +281,21 @@ class _Problem:
     def _solver(self, question: _Question) -> _Solver:
         theta = self.mean[np.newaxis]
         rewards = self._reward_draws(1, None)
-        return _Solver(question, self.model, theta, self._extra(question, rewards))
+        return _Solver(question, self.model.discount, self.biggest, theta, self._extra(question, rewards))
 
 
 class _Solver:
     """Answers one question for draw after draw, from the values of the posterior mean; threads may share it."""
 
-    def __init__(self, question: _Question, model: UncertainMDP, theta: FloatArray, extra: FloatArray) -> None:
+    def __init__(
+        self, question: _Question, discount: float, biggest: float, theta: FloatArray, extra: FloatArray
+    ) -> None:
         self.kernel = best_returns if question.weights is None else chain_returns
         rows, n_states = question.rows, question.states.size
         self.longest = int(np.diff(rows.indptr).max(initial=0))
-        self.biggest = float(np.abs(model.reward).max())
-        self.digits = DIGITS * (1.0 - model.discount)
-        self.task = Task(rows, question.start, model.discount, self.digits * self.biggest, False)
+        self.biggest = biggest  # reward
+        digits = DIGITS * (1.0 - discount)
+        self.task = Task(rows, question.start, discount, digits * biggest, False)
         self.checks: list[tuple[float, float]] = []  # residual and size of values of each call
         self.guess = np.zeros(n_states)
         products, _, _ = self._work_out(theta, extra, self.guess, np.empty(1))
@@ -300,7 +303,7 @@ class _Solver:
         # in units of an entry of a product with P; elimination runs at the speed of a matrix product
         direct = n_states <= DENSE and 0.1 * n_states**3 < products * (entries + 8 * n_states)
         scale = max(self.biggest, float(np.abs(self.guess).max()))
-        self.task = self.task._replace(aim=self.digits * scale, direct=direct)
+        self.task = self.task._replace(aim=digits * scale, direct=direct)
 
     def __call__(self, theta: FloatArray, extra: FloatArray, out: FloatArray) -> None:
         """Write the answers under the draws ``theta`` [n, E] into ``out`` [n]."""
@@ -348,7 +351,7 @@ def _dataset(
     measures: dict[str, tuple[Estimate, str]] = {
         "mean": (mean(returns), "mean return"),
         "sd": (standard_deviation(returns), "standard deviation of the return"),
-        "cvar": (mean(cvar_terms(returns, alpha)), f"mean return in the worst {1.0 - alpha:.4g} of the posterior"),
+        "cvar": (cvar(returns, alpha), f"mean return in the worst {1.0 - alpha:.4g} of the posterior"),
         "probability_best": (mean(ties / ties.sum(axis=1, keepdims=True)), "probability of being the best of these"),
         "regret_given": (mean(top - returns), "mean loss against the best of these in each draw"),
     }

@@ -179,7 +179,7 @@ def _residual(chain, discount, x, every, q):
     worst = 0.0
     for s in range(x.size):
         worst = max(worst, abs(q[s] - x[s]))
-    return worst if np.isfinite(worst) else np.inf, reward + later
+    return (worst if np.isfinite(worst) else np.inf), reward + later
 
 
 @kernel
