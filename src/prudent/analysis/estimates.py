@@ -3,7 +3,7 @@
 Draws are the first axis, [N, ...]. Standard errors are those of large samples, and NaN for a single draw:
 
     mean, and every mean of numbers      sd / sqrt(N)
-    standard deviation                   sqrt((m4 - m2^2) / (4 m2 N)), m2 and m4 the central moments
+    standard deviation                   sd sqrt((m4 - 1) / (4 N)), m4 the fourth moment of standardised draws
     quantile                             half of Q(q + e) - Q(q - e), e = sqrt(q (1 - q) / N) (Woodruff's interval)
     CVaR                                 that of the mean of x - (x - z_i)+ / (1 - alpha), x the edge of the tail
 """
@@ -43,11 +43,10 @@ def standard_deviation(draws: FloatArray) -> Estimate:
     >>> float(standard_deviation(np.array([1.0, 2.0, 3.0])).value)
     1.0
     """
-    sd, n = _spread(draws), draws.shape[0]
-    second, fourth = (((draws - draws.mean(axis=0)) ** power).mean(axis=0) for power in (2, 4))
-    excess = np.maximum(fourth - second**2, 0.0)
-    safe = np.where(second > 0.0, second, 1.0)  # no spread, no error
-    return Estimate(sd, np.where(np.isnan(sd), np.nan, np.sqrt(excess / (4.0 * safe * n))))
+    sd = _spread(draws)
+    standard = (draws - draws.mean(axis=0)) / np.where(sd > 0.0, sd, 1.0)  # no spread, no error
+    excess = np.maximum((standard**4).mean(axis=0) - 1.0, 0.0)
+    return Estimate(sd, sd * np.sqrt(excess / (4.0 * draws.shape[0])))
 
 
 def quantiles(draws: FloatArray, levels: Sequence[float]) -> Estimate:

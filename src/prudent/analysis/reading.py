@@ -98,7 +98,7 @@ def _solution(policy: Any) -> Solution | None:
 def _is_one(model: UncertainMDP, policies: Any) -> bool:
     """Return whether this is a policy itself, and not several of them.
 
-    A mapping is one if its keys are states and its values actions, or chances of actions. A list is one if it holds
+    A mapping is one if it leads to actions, or from states to chances of actions. A list is one if it holds
     actions, or rows of probabilities.
     """
     if isinstance(policies, Mapping):
@@ -106,7 +106,7 @@ def _is_one(model: UncertainMDP, policies: Any) -> bool:
             isinstance(choice, Mapping) and all(map(_action_of(model), choice)) for choice in policies.values()
         )
         by_state = all(model.state_labels.find(state) >= 0 for state in policies)
-        return by_state and (chances or not any(_is_policy(model, choice) for choice in policies.values()))
+        return (by_state and chances) or not any(_is_policy(model, choice) for choice in policies.values())
     if not isinstance(policies, (list, tuple)):
         return True  # a Solution, an array, a pandas object
     if not any(_is_policy(model, each) for each in policies):
