@@ -177,7 +177,7 @@ def test_one_row_is_read_as_a_log_of_one_row(row, indices):
     """Agents read rows one by one, in a form that costs less: with the same result, or the same complaint."""
     model = named_walk()
     found = []
-    for read in (lambda reader: reader.row(*row, model.prior()), lambda reader: reader.rows([row], model.prior())):
+    for read in (lambda reader: reader.row(*row, model.prior()), lambda reader: reader.rows([row], model.prior())[0]):
         try:
             found.append(read(LogReader(model, indices)).tolist())
         except DataError as fault:
@@ -252,7 +252,7 @@ def test_impossible_rows_are_named_and_nothing_is_counted(row, message):
             {"state": [0], "action": [0]},
             r"log has no column 'next_state'; its columns are \['state', 'action'\]",
         ),
-        (pd.DataFrame({"s": [0]}), r"log has no column 'state'; its columns are \['s'\]"),
+        (pd.DataFrame({"place": [0]}), r"log has no column 'state'; its columns are \['place'\]; if it is called"),
         ({"state": [0, 0], "action": [0], "next_state": [1, 1]}, r"column 'action' of log has shape \(1,\)"),
         (np.array([[0, 0, 1], [0, np.nan, 1]]), "log row 1: action is nan"),
         (np.array([[0, 0, 1], [0, 0, -1]]), "log row 1: next_state is -1"),

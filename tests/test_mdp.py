@@ -693,7 +693,9 @@ def test_from_dynamics_with_several_sources_and_labels():
     np.testing.assert_array_equal(model.reward, [[[0.5, 0.5, 0]], [[1, 0.5, 0.5]]])
     np.testing.assert_array_equal(model.compatible(("sea", 1), "row", ("sea", 1)), [1, 2])
     one = UncertainMDP.from_dynamics(stock, [0, 1], [0], {"demand": [0, 1]}, 0.9)
-    assert one == UncertainMDP.from_dynamics(stock, [0, 1], [0], [0, 1], 0.9)
+    plain = UncertainMDP.from_dynamics(stock, [0, 1], [0], [0, 1], 0.9)
+    np.testing.assert_array_equal(one.next_state, plain.next_state)
+    assert (one.sources, plain.sources, one == plain) == (("demand",), None, False)
     assert one.outcomes is None
 
 

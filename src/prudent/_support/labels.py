@@ -8,7 +8,7 @@ What cannot be found is a ``ParameterError`` where it is an argument, a ``DataEr
 from __future__ import annotations
 
 import operator
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import suppress
 from itertools import chain
 from typing import Any
@@ -17,10 +17,11 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import ModelError, ParameterError, PrudentError
-from .checks import IntArray
+from .checks import IntArray, index_array
 
 Column = npt.NDArray[Any]
 Names = Iterable[Hashable] | None
+Place = Callable[[int], str]  # how a message calls a row: ``log row 3``
 
 
 class Labels:
@@ -43,17 +44,26 @@ class Labels:
                 raise ModelError(f"the name of {what} {i} is {name!r}, which is not hashable") from None
             if first != i:
                 raise ModelError(f"the names of {what} {first} and {what} {i} are the same, {name!r}")
-        if given != tuple(range(size)):
+        if given != tuple(range(size)) or any(isinstance(name, bool) for name in given):  # False and True equal 0, 1
             self.names = given
 
     @classmethod
     def learn(cls, what: str, *columns: Iterable[Hashable]) -> Labels:
-        """Return the labels that occur: sorted, or as first seen if they cannot be compared."""
-        values = chain.from_iterable(_distinct(column) for column in columns)
+        """Return the labels that occur: sorted, or as first seen if they cannot be compared.
+
+        The number 1 and the text '1' are refused side by side: they are one thing, read from two files.
+        """
         try:
+            values = dict.fromkeys(chain.from_iterable(_distinct(column) for column in columns))
             names: list[Any] = list(dict.fromkeys(_whole(value) for value in values if not _is_missing(value)))
         except TypeError as fault:
             raise ModelError(f"table has a label of {what} that cannot be a name: {fault}") from None
+        numbers = {str(name): name for name in names if isinstance(name, int | float)}
+        for name in names:
+            if isinstance(name, str) and name in numbers:
+                raise ModelError(
+                    f"{what} is {numbers[name]!r} in some rows and {name!r} in others, a number and a text; make it one"
+                )
         with suppress(TypeError):
             names.sort()
         return cls(what, names, len(names))
@@ -76,8 +86,20 @@ class Labels:
             raise error(f"{name or self.what} is {label!r}, expected {self.expected()}")
         return index
 
+    def indices(self, labels: Any, name: str, error: type[PrudentError]) -> IntArray:
+        """Return the index of a label, or the indices [T] of a list or an array of labels."""
+        if self.names is None:
+            return index_array(labels, name, self.size, error)
+        cells = label_cells(labels, self)
+        found = np.fromiter(map(self.find, cells.ravel().tolist()), np.int64, cells.size).reshape(cells.shape)
+        if (found < 0).any():
+            place = int(np.argmax(found < 0))
+            where = f"{name}[{place}]" if cells.ndim else name
+            raise error(f"{where} is {cells.ravel()[place]!r}, expected {self.expected()}")
+        return found
+
     def encode(
-        self, column: Column, what: str, *, table: str, error: type[PrudentError], gaps: bool = False
+        self, column: Column, what: str, *, place: Place, error: type[PrudentError], gaps: bool = False
     ) -> IntArray:
         """Return the indices of a column of labels; with ``gaps`` an empty cell or -1 becomes -1."""
         if self.names is None and column.dtype.kind in "iuf":
@@ -94,7 +116,7 @@ class Labels:
                 bad &= np.fromiter((not is_gap(value) for value in values), dtype=np.bool_, count=len(values))
         if bad.any():
             row = int(np.argmax(bad))
-            raise error(f"{table} row {row}: {what} is {cell(column, row)!r}, expected {self.expected()}")
+            raise error(f"{place(row)}: {what} is {cell(column, row)!r}, expected {self.expected()}")
         return indices
 
     def expected(self) -> str:
@@ -115,7 +137,7 @@ def encode_each(
     column: Column,
     what: str,
     *,
-    table: str,
+    place: Place,
     error: type[PrudentError],
     gaps: bool = False,
 ) -> IntArray:
@@ -124,8 +146,24 @@ def encode_each(
     for row, (one, value) in enumerate(zip(which.tolist(), column.tolist(), strict=True)):
         indices[row] = labels[one].find(value)
         if indices[row] < 0 and not (gaps and is_gap(value)):
-            raise error(f"{table} row {row}: {what} is {value!r}, expected {labels[one].expected()}")
+            raise error(f"{place(row)}: {what} is {value!r}, expected {labels[one].expected()}")
     return indices
+
+
+def label_cells(values: Any, labels: Labels) -> Column:
+    """Return one label as an array without axes, several as an object array [T].
+
+    A list or an array holds several; a tuple is one label where a name is a tuple; a text is always one.
+    """
+    several = isinstance(values, list | range) or (hasattr(values, "__array__") and np.ndim(values) > 0)
+    if isinstance(values, tuple):
+        several = not any(isinstance(name, tuple) for name in labels.names or ())
+    if not several:
+        alone = np.empty((), dtype=object)
+        alone[()] = values.item() if isinstance(values, np.generic) else values
+        return alone
+    listed = values.tolist() if hasattr(values, "tolist") else list(values)
+    return np.fromiter(listed, dtype=object, count=len(listed))
 
 
 def _distinct(column: Iterable[Hashable]) -> Iterable[Any]:

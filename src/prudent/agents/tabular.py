@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Hashable
 from typing import Any, ClassVar, Self
@@ -10,6 +9,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from .._support.checks import FloatArray, IntArray, generator
+from .._support.naming import names_of_plain, plain_names
 from .._support.state import Arrays, Load, State, generator_from_state, generator_state, restore, write_state
 from ..errors import ModelError, ParameterError, PosteriorError
 from ..models.known import MDP
@@ -35,6 +35,7 @@ class TabularAgent:
         self._reader = LogReader(model, self._indices)
         start = model.prior(prior) if np.ndim(prior) == 0 else model.count([], prior)
         self._posterior = DirichletPosterior(start)  # which sees that no source has only zeros
+        self._posterior.naming = model.naming
         self._counts: FloatArray = self._posterior.counts  # [B, K]
         self._rng = generator(seed, "seed")
         self._action_of = list(self._reader.actions.names or range(model.n_actions))
@@ -72,10 +73,10 @@ class TabularAgent:
     def _state(self) -> State:
         values, arrays = self._own_state()
         model = self._model
-        names = {"states": model.states, "actions": model.actions, "outcomes": model.outcomes}
+        names = model.names()
         shared = {
             "discount": model.discount,
-            "names": {what: _plain(given, what) for what, given in names.items()},
+            "names": {what: plain_names(given, what) for what, given in names.items()},
             "indices": self._indices,
             "rng": generator_state(self._rng),
         }
@@ -97,12 +98,13 @@ class TabularAgent:
 
     @classmethod
     def _made(cls, values: dict[str, Any], arrays: Arrays) -> Self:
-        names = {what: _named(given) for what, given in values["names"].items()}
+        names = {what: names_of_plain(given) for what, given in values["names"].items()}
         known = (arrays["source"], arrays["next_state"], arrays["reward"], values["discount"])
         model = UncertainMDP(*known, **names, terminal=_terminal(names["states"], arrays))
         counts = [model._of_outcomes(arrays[name], name, PosteriorError) for name in ("counts", "prior")]
         agent = cls._restored(model, values, arrays)
         agent._posterior = DirichletPosterior(counts[0], prior=counts[1])
+        agent._posterior.naming = model.naming
         agent._counts = agent._posterior.counts
         agent._rng = generator_from_state(values["rng"])
         return agent
@@ -136,16 +138,3 @@ def _terminal(states: Any, arrays: Arrays) -> dict[Any, float] | None:
     if any(s < 0 for s in places):
         raise ValueError(f"terminal must be states, got {min(places)}")
     return {s if states is None else states[s]: value for s, value in zip(places, worth, strict=True)}
-
-
-def _plain(names: Any, what: str) -> Any:
-    """Return names as JSON can hold them: tuples become lists."""
-    if isinstance(names, tuple):
-        return [_plain(name, what) for name in names]
-    if names is None or isinstance(names, str | int) or (isinstance(names, float) and math.isfinite(names)):
-        return names
-    raise ParameterError(f"one of the {what} has the name {names!r}; a state file can hold strings and numbers only")
-
-
-def _named(names: Any) -> Any:
-    return tuple(_named(name) for name in names) if isinstance(names, list) else names

@@ -16,13 +16,15 @@ from scipy import sparse
 
 from .._support.checks import BoolArray, FloatArray, IntArray, mask_array, number_array, require_shape
 from .._support.labels import Column, Labels, Names, encode_each, is_missing
-from .._support.tables import read_columns, read_numbers
+from .._support.naming import NEXT_STATES, PAIRS
+from .._support.tables import Columns, has_names, read_columns, read_numbers
 from ..errors import ModelError
 from .expected import END
-from .frame import Shape, admissible_mask, read_terminal
+from .frame import Shape, admissible_mask, plural, read_terminal
 
 Indices = npt.NDArray[np.integer[Any]]
 Arguments = dict[str, Any]
+_BY_PAIR = {"sources": PAIRS, "outcomes": NEXT_STATES}  # the names of a model in which every pair has its own source
 
 # -- matrices ----------------------------------------------------------------------------------------------
 
@@ -122,91 +124,155 @@ def uncertain_direct(reward: Any, support: Any, admissible: Any, states: Names, 
         next_state = packed(pairs, targets.astype(np.int32), (S, A))
         if given.ndim == 3:
             given = np.take_along_axis(given, np.maximum(next_state, 0), axis=2)
-    return {"source": own_sources(allowed), "next_state": next_state, "reward": given}
+    return {"source": own_sources(allowed), "next_state": next_state, "reward": given, **_BY_PAIR}
 
 
 # -- tables ------------------------------------------------------------------------------------------------
 
 
-def known_table(table: Any, states: Names, actions: Names) -> Arguments:
+def known_table(table: Any, states: Names, actions: Names, columns: Mapping[str, Any] | None) -> Arguments:
     """Read a long table: state, action, next_state, probability, reward."""
     needed = ("state", "action", "next_state", "probability", "reward")
-    columns = read_columns(table, needed, table="table", error=ModelError)
-    s, a, target, by_state, by_action = _read_pairs(columns, states, actions)
-    probability = read_numbers(columns["probability"], "probability", table="table", error=ModelError)
+    held = read_columns(table, needed, table="table", error=ModelError, named=("sample",), columns=columns)
+    read = _read_pairs(held, states, actions)
+    probability = read_numbers(held, "probability", error=ModelError)
     if (probability < 0.0).any():  # before it can hide in the sum with another row
         row = int(np.argmax(probability < 0.0))
-        raise ModelError(f"table row {row}: probability is {probability[row]}, expected one in [0, 1]")
-    reward = read_numbers(columns["reward"], "reward", table="table", error=ModelError)
-    steps = _Steps(s, a, target, probability, reward, ends=np.zeros(s.size, dtype=np.bool_))
-    arrays = _add_up(steps, (by_state.size, by_action.size))
-    return arrays | {"states": by_state.names, "actions": by_action.names}
+        raise ModelError(f"{held.place(row)}: probability is {probability[row]}, expected one in [0, 1]")
+    reward = read_numbers(held, "reward", error=ModelError)
+    steps = _Steps(read.state, read.action, read.next_state, probability, reward, np.zeros(reward.size, dtype=np.bool_))
+    return _add_up(steps, read.shape) | read.names()
 
 
-def uncertain_table(table: Any, states: Names, actions: Names) -> Arguments:
-    """Read a long table of known dynamics: state, action, outcome, next_state, reward and perhaps source."""
-    needed = ("state", "action", "outcome", "next_state", "reward")
-    columns = read_columns(table, needed, ("source",), table="table", error=ModelError)
-    s, a, target, by_state, by_action = _read_pairs(columns, states, actions, ends=True)
-    reward = read_numbers(columns["reward"], "reward", table="table", error=ModelError)
-    b = np.zeros_like(s)
-    if "source" in columns:
-        names = Labels.learn("source", columns["source"])
-        b = names.encode(columns["source"], "source", table="table", error=ModelError)
+def uncertain_table(table: Any, states: Names, actions: Names, columns: Mapping[str, Any] | None) -> Arguments:
+    """Read a long table of known dynamics: state, action, outcome, next_state, reward and perhaps source.
+
+    Without outcomes, every pair has its own source, and its outcomes are the next states (and rewards) that are listed.
+    """
+    told: Arguments = {"table": "table", "error": ModelError, "columns": columns}
+    if has_names(table):
+        needed: tuple[str, ...] = ("state", "action", "next_state", "reward")
+        held = read_columns(table, needed, named=("outcome", "source", "probability", "sample"), **told)
+    else:
+        needed = ("state", "action", "outcome", "next_state", "reward")
+        held = read_columns(table, needed, ("source",), **told)
+    read = _read_pairs(held, states, actions, ends=True)
+    reward = read_numbers(held, "reward", error=ModelError)
+    if "outcome" not in held:
+        return _listed_steps(held, read, reward)
+    (s, a), S, A = read[:2], *read.shape
+    b, by_source = np.zeros_like(s), Labels("source", None, 1)
+    if "source" in held:
+        by_source = Labels.learn("source", held["source"])
+        b = by_source.encode(held["source"], "source", place=held.place, error=ModelError)
     seen: list[list[Hashable]] = [[] for _ in range(int(b.max()) + 1)]
-    for number, outcome in zip(b.tolist(), columns["outcome"].tolist(), strict=True):
+    for number, outcome in zip(b.tolist(), held["outcome"].tolist(), strict=True):
         seen[number].append(outcome)
     labels = [Labels.learn("outcome", outcomes) for outcomes in seen]
-    k = encode_each(labels, b, columns["outcome"], "outcome", table="table", error=ModelError)
+    k = encode_each(labels, b, held["outcome"], "outcome", place=held.place, error=ModelError)
 
-    shape = (by_state.size, by_action.size, max(each.size for each in labels))
-    pair = s * shape[1] + a
+    shape = (S, A, max(each.size for each in labels))
+    pair = s * A + a
     _, first, of_pair = np.unique(pair, return_index=True, return_inverse=True)
     mixed = b[first][of_pair] != b
     if mixed.any():
         row = int(np.argmax(mixed))
-        value = columns["source"].tolist()[row]
-        raise ModelError(f"table row {row}: source is {value!r}, unlike in the first row of the same pair")
+        value = held["source"].tolist()[row]
+        raise ModelError(f"{held.place(row)}: source is {value!r}, unlike in the first row of the same pair")
     _, once = np.unique(pair * shape[2] + k, return_index=True)
     if once.size < k.size:
         row = int(np.setdiff1d(np.arange(k.size), once)[0])
-        value = columns["outcome"].tolist()[row]
-        raise ModelError(f"table row {row}: outcome is {value!r}, which this pair has already")
+        value = held["outcome"].tolist()[row]
+        raise ModelError(f"{held.place(row)}: outcome is {value!r}, which this pair has already")
     source = np.full(shape[:2], -1, dtype=np.int64)
     next_state, rewards = np.full(shape, -1, dtype=np.int32), np.zeros(shape)
     source[s, a] = b
-    next_state[s, a, k] = target
+    next_state[s, a, k] = read.next_state
     rewards[s, a, k] = reward
-    return {
-        "source": source,
-        "next_state": next_state,
-        "reward": rewards,
-        "states": by_state.names,
-        "actions": by_action.names,
-        "outcomes": [each.names or range(each.size) for each in labels],
-    }
+    arrays = {"source": source, "next_state": next_state, "reward": rewards, "sources": by_source.names}
+    return arrays | {"outcomes": [each.names or range(each.size) for each in labels]} | read.names()
 
 
-def _read_pairs(
-    columns: dict[str, Column], states: Names, actions: Names, ends: bool = False
-) -> tuple[IntArray, IntArray, IntArray, Labels, Labels]:
-    """Return a table's states, actions and next states as indices, and the labels of states and actions.
+def _listed_steps(held: Columns, read: _Pairs, reward: FloatArray) -> Arguments:
+    """Give every pair its own source: an outcome is a next state, or a next state with one of its rewards."""
+    pair = read.state * read.shape[1] + read.action
+    which_reward = np.unique(reward, return_inverse=True)[1].reshape(-1)
+    once = np.unique(np.stack([pair, read.next_state, which_reward]), axis=1, return_index=True)[1]
+    pair, target, earned = pair[once], read.next_state[once], reward[once]
+    admissible = np.bincount(pair, minlength=read.shape[0] * read.shape[1]).reshape(read.shape) > 0
+    next_state = packed(pair, target, read.shape)
+    rewards = np.zeros(next_state.shape)
+    rewards[next_state >= 0] = earned  # in the same order
+    _, sizes = np.unique(pair * read.shape[0] + target, return_counts=True)
+    arrays = {"source": own_sources(admissible), "next_state": next_state, "reward": rewards, **_BY_PAIR}
+    if (sizes > 1).any():
+        names = read.by_state.names or range(read.by_state.size)
+        called = [
+            names[s] if size == 1 else (names[s], r)
+            for s, r, size in zip(target.tolist(), earned.tolist(), np.repeat(sizes, sizes).tolist(), strict=True)
+        ]
+        ends = np.cumsum(np.bincount(pair)[np.unique(pair)]).tolist()
+        arrays["outcomes"] = [called[i:j] for i, j in zip([0, *ends], ends, strict=False)]
+    if "probability" in held:
+        note = "the probabilities of the table were not used: they are what a posterior is about"
+        return arrays | read.names(note)
+    return arrays | read.names()
 
-    With ``ends`` a missing next state is the end of the process.
-    """
+
+class _Pairs(NamedTuple):
+    """The states, actions and next states of a table as indices [M], and their labels."""
+
+    state: IntArray
+    action: IntArray
+    next_state: IntArray
+    by_state: Labels
+    by_action: Labels
+    notes: tuple[str, ...]
+
+    @property
+    def shape(self) -> Shape:
+        """The numbers of states and actions."""
+        return self.by_state.size, self.by_action.size
+
+    def names(self, *notes: str) -> Arguments:
+        """Return the names and notes as arguments."""
+        names = {"states": self.by_state.names, "actions": self.by_action.names}
+        return names | {"notes": (*self.notes, *notes)}
+
+
+def _read_pairs(columns: Columns, states: Names, actions: Names, ends: bool = False) -> _Pairs:
+    """Return what every table has; with ``ends`` a missing next state is the end of the process."""
     if not columns["state"].size:
-        raise ModelError("table has no rows")
+        raise ModelError(f"{columns.table} has no rows")
+    if "sample" in columns and len(set(columns["sample"].tolist())) > 1:
+        models, called = len(set(columns["sample"].tolist())), columns.used["sample"]
+        raise ModelError(
+            f"{columns.table} holds {models} models, one for each {called!r}; as draws of one model: "
+            "BayesianRiskMDP.from_table"
+        )
     by_state = _given_or_learned("state", states, columns["state"], columns["next_state"])
     by_action = _given_or_learned("action", actions, columns["action"])
     over = is_missing(columns["next_state"]) if ends else np.zeros(columns["next_state"].size, dtype=np.bool_)
     if over.any():  # any state will do until the others are read
-        columns = columns | {"next_state": np.where(over, columns["state"], columns["next_state"])}
+        columns["next_state"] = np.where(over, columns["state"], columns["next_state"])
     s, a, target = (
-        labels.encode(columns[what], what, table="table", error=ModelError)
+        labels.encode(columns[what], what, place=columns.place, error=ModelError)
         for what, labels in (("state", by_state), ("action", by_action), ("next_state", by_state))
     )
     target[over] = END
-    return s, a, target, by_state, by_action
+    a, by_action, notes = _without_idle(a, by_action)
+    return _Pairs(s, a, target, by_state, by_action, notes)
+
+
+def _without_idle(action: IntArray, by_action: Labels) -> tuple[IntArray, Labels, tuple[str, ...]]:
+    """Drop the names of actions that no state admits."""
+    used = np.unique(action)
+    idle = sorted(set(range(by_action.size)) - set(used.tolist()))
+    if not idle:
+        return action, by_action, ()
+    names = by_action.names or tuple(range(by_action.size))
+    note = f"no state admits {plural(len(idle), 'action')}, dropped: {', '.join(repr(names[i]) for i in idle)}"
+    return np.searchsorted(used, action), Labels("action", [names[i] for i in used], used.size), (note,)
 
 
 def _given_or_learned(what: str, given: Names, *columns: Column) -> Labels:
@@ -289,13 +355,20 @@ def uncertain_dynamics(
     for b, name in enumerate(named):
         if sources.size and b not in sources:
             raise ModelError(f"no admissible pair uses the source {name!r}")
+    by_action = Labels("action", moves, len(moves))
+    used, by_action, notes = _without_idle(np.nonzero(sources >= 0)[1], by_action)
+    if notes and used.size:
+        kept = (sources >= 0).any(axis=0)
+        sources, next_state, reward = sources[:, kept], next_state[:, kept], reward[:, kept]
     return {
         "source": sources,
         "next_state": next_state,
         "reward": reward,
         "states": places,
-        "actions": moves,
+        "actions": by_action.names if used.size else moves,
+        "sources": tuple(named) if isinstance(noise, Mapping) else None,
         "outcomes": outcomes,
+        "notes": notes,
     }
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping
-from typing import Any, ClassVar, SupportsInt
+from typing import Any, ClassVar, Self, SupportsInt
 
 import numpy as np
 from scipy import sparse
@@ -40,6 +40,16 @@ class TabularModel:
     terminal_value: FloatArray  # [S] what that is worth, 0 elsewhere
     state_labels: Labels  # how logs and messages call the states; for users there is ``states``
     action_labels: Labels
+    notes: tuple[str, ...] = ()  # what a builder did unasked, such as dropping an action that is never used
+    summary: Any = None  # the LogSummary of a model made by ``from_log``
+
+    @classmethod
+    def _noted(cls, arguments: dict[str, Any], discount: Any) -> Self:
+        """Return the model of a builder's arguments, with its notes."""
+        notes = arguments.pop("notes", ())
+        model = cls(**arguments, discount=discount)  # type: ignore[call-arg]  # of a subclass
+        model.notes = notes
+        return model
 
     def _frame(
         self, admissible: BoolArray, discount: Any, states: Names, actions: Names, terminal: BoolArray | None = None
@@ -96,28 +106,64 @@ class TabularModel:
     def policy_indices(self, policy: Any) -> IntArray:
         """Return a policy, one admissible action for each state, as action indices int64 [S].
 
-        A list may give actions by name; numbers that are no names are indices, and so is every number in an array.
+        A mapping or a pandas Series goes by the names of states and actions (by numbers, where they have none), and
+        needs all states but the terminal ones, and no others. A ``Solution`` stands for its policy. A list goes by the
+        order of the states; it may give actions by name, and numbers are indices if no action has a number for a name.
+        Every number in an array is an index.
 
         >>> import prudent as pr
-        >>> pr.MDP([[[1], [1]]], reward=[[1, 2]], discount=0.5, actions=["wait", "go"]).policy_indices(["go"])
-        array([1])
+        >>> stay_or_go, names = [[[1, 0], [0, 1]]] * 2, {"states": ["dry", "wet"], "actions": ["wait", "go"]}
+        >>> mdp = pr.MDP(stay_or_go, reward=[1, 2], discount=0.5, **names)
+        >>> mdp.policy_indices({"wet": "go", "dry": "wait"})
+        array([0, 1])
         """
-        try:
-            given = policy if isinstance(policy, np.ndarray) else list(policy)
-            size = len(given)
-        except TypeError:
-            raise ParameterError(f"policy must hold an action for each state, got {policy!r}") from None
-        if size != self.n_states:
-            raise ParameterError(f"policy has {size} actions, the model has {self.n_states} states")
-        if self.actions is not None and not (isinstance(given, np.ndarray) and given.dtype.kind in "iu"):
-            given = [self._named_action(action, f"policy[{s}]") for s, action in enumerate(given)]
+        given: Any = self._by_state(policy)
+        if given is None:
+            try:
+                given = policy if isinstance(policy, np.ndarray) else list(policy)
+                size = len(given)
+            except TypeError:
+                raise ParameterError(f"policy must hold an action for each state, got {policy!r}") from None
+            if size != self.n_states:
+                raise ParameterError(f"policy has {size} actions, the model has {self.n_states} states")
+            if self.actions is not None and not (isinstance(given, np.ndarray) and given.dtype.kind in "iu"):
+                given = [self._named_action(action, f"policy[{s}]") for s, action in enumerate(given)]
         actions = index_array(given, "policy", self.n_actions, ParameterError)
         require_shape(actions, "policy", (self.n_states,), "[S]", error=ParameterError)
         barred = ~self.admissible[np.arange(self.n_states), actions]
         if barred.any():
-            state = self.state_labels.show(int(np.argmax(barred)))
-            refuse(barred, actions, "policy", f"an admissible action of {state}", error=ParameterError)
+            s = int(np.argmax(barred))
+            state = self.state_labels.show(s)
+            called = "" if self.actions is None else f", which {self.actions[actions[s]]!r} is not"
+            raise ParameterError(f"policy[{s}] is {actions[s]}, expected an admissible action of {state}{called}")
         return actions
+
+    def _by_state(self, policy: Any) -> list[int] | None:
+        """Return the action indices of a policy that names its states, or None if it does not."""
+        if hasattr(policy, "policy_names") and hasattr(policy, "states"):  # a Solution
+            if policy.states == self.states and policy.actions == self.actions:
+                return list(policy.policy)
+            states = range(len(policy.policy)) if policy.states is None else policy.states
+            items: Any = zip(states, policy.policy_names, strict=True)
+        elif hasattr(policy, "to_series"):  # a DataArray, such as the policy of Solution.to_xarray
+            items = policy.to_series().items()
+        elif hasattr(policy, "keys") and hasattr(policy, "items") and np.ndim(policy) < 2:  # a mapping or a Series
+            items = policy.items()
+        else:
+            return None
+        found = [-1] * self.n_states
+        for state, action in items:
+            s = self.state_labels.index(state, "a state of policy")
+            if found[s] >= 0:
+                raise ParameterError(f"policy has {self.state_labels.show(s)} twice")
+            if action is not None or not self.terminal[s]:
+                found[s] = self.action_labels.index(action, f"policy[{state!r}]")
+        found = [0 if a < 0 and self.terminal[s] else a for s, a in enumerate(found)]  # there is nothing to decide
+        missing = [self.state_labels.show(s) for s, a in enumerate(found) if a < 0]
+        if missing:
+            more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
+            raise ParameterError(f"policy has no action for {', '.join(missing[:5])}{more}")
+        return found
 
     def start_distribution(self, start: Any = None) -> FloatArray:
         """Return where the process starts, as probabilities float64 [S].
@@ -152,9 +198,10 @@ class TabularModel:
         return chances
 
     def _named_action(self, action: Any, name: str) -> Any:
-        """Return the index of a name; what is no name is left to be read as an index, unless it is a string."""
+        """Return the index of a name; a number is left to be read as an index, unless some names are numbers."""
         index = self.action_labels.find(action)
-        if index < 0 and isinstance(action, str):
+        numbered = any(isinstance(each, int | float) for each in self.actions or ())
+        if index < 0 and (numbered or isinstance(action, str)):
             return self.action_labels.index(action, name)
         return action if index < 0 else index
 

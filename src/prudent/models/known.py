@@ -5,6 +5,7 @@ Row s*A + a of the matrix belongs to the pair (s, a). With the probability that 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -202,14 +203,24 @@ class MDP(TabularModel):
         return means
 
     @classmethod
-    def from_table(cls, table: Any, discount: float, *, states: Names = None, actions: Names = None) -> MDP:
+    def from_table(
+        cls,
+        table: Any,
+        discount: float,
+        *,
+        states: Names = None,
+        actions: Names = None,
+        columns: Mapping[str, Any] | None = None,
+    ) -> MDP:
         """Return the model of a long table: state, action, next_state, probability, reward.
 
-        The table is a DataFrame, a dict of columns, a structured array, or rows of five values in that order.
-        Rows with the same (state, action, next_state) add up their probability; the reward of a pair is the
-        mean over its rows. Pairs that are not listed are inadmissible. ``states`` and ``actions`` list the
-        labels in the order of their indices. By default, labels 0, 1, ..., n-1 are kept as indices, and any
-        others become names in sorted order (or as first seen, if they cannot be compared).
+        The table is a DataFrame, the path of a CSV or Parquet file, a dict of columns, a structured array, or rows of
+        five values in that order. Columns may have other usual names, such as ``idstatefrom``, ``idaction`` and
+        ``idstateto``; ``columns={"state": "where"}`` says which is which. Rows with the same (state, action,
+        next_state) add up their probability; the reward of a pair is the mean over its rows. Pairs that are not listed
+        are inadmissible. ``states`` and ``actions`` list the labels in the order of their indices; an action that no
+        row has is dropped with a word in ``notes``. By default, labels 0, 1, ..., n-1 are kept as indices, and any
+        others, also 1, ..., n, become names in sorted order (or as first seen, if they cannot be compared).
 
         >>> rows = [("dry", "wait", "dry", 0.8, 0.0), ("dry", "wait", "wet", 0.2, -1.0),
         ...         ("wet", "wait", "dry", 1.0, 0.0)]
@@ -219,7 +230,7 @@ class MDP(TabularModel):
         >>> mdp.reward.ravel()
         array([-0.2, 0. ])
         """
-        return cls(**known_table(table, states, actions), discount=discount)
+        return cls._noted(known_table(table, states, actions, columns), discount)
 
     @classmethod
     def from_gymnasium(cls, env: Any, discount: float) -> MDP:

@@ -8,6 +8,7 @@ rows that cannot have happened. Kernels trust it. Their arrays are those of the 
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -16,7 +17,7 @@ import numpy.typing as npt
 from .._numerics.compile import kernel
 from .._support.checks import BoolArray, FloatArray, IntArray
 from .._support.labels import Column, Labels, encode_each, is_gap
-from .._support.tables import read_columns
+from .._support.tables import read_columns, read_counts
 from ..errors import DataError
 from .expected import END, NONE
 
@@ -36,44 +37,55 @@ class LogReader:
 
     def __init__(self, model: UncertainMDP, indices: bool) -> None:
         self.model = model
-        self.states, self.actions, self.outcomes = model.state_labels, model.action_labels, model.outcome_labels
+        self._indices = indices
+        self.states, self.actions = model.state_labels, model.action_labels
         if indices:
             self.states, self.actions = (Labels(each.what, None, each.size) for each in (self.states, self.actions))
-            self.outcomes = None
         self._source, self._next_state = model.source, model.next_state
         self._any_outcome = Labels("outcome", None, model.n_outcomes)
         self._row = np.empty((1, 4), dtype=np.int64)
 
-    def rows(self, log: Any, counts: FloatArray) -> IntArray:
-        """Return a whole log [M, 4], every row of which is possible where ``counts`` [B, K] are positive."""
+    @property
+    def _outcomes(self) -> Sequence[Labels] | None:
+        """The labels of the outcomes of each source, which only a log with outcomes needs."""
+        return None if self._indices else self.model.naming.outcomes
+
+    def rows(
+        self, log: Any, counts: FloatArray, columns: Mapping[str, Any] | None = None
+    ) -> tuple[IntArray, FloatArray]:
+        """Return a whole log [M, 4], every row of which is possible where ``counts`` [B, K] are positive.
+
+        With it come numbers [M]: how often each row was seen.
+        """
         needed = ("state", "action", "next_state")
-        columns = read_columns(log, needed, ("outcome",), table="log", error=DataError)
-        rows = np.full((columns["state"].size, 4), -1, dtype=np.int64)
-        ended = self._ended(columns["next_state"])
+        held = read_columns(log, needed, ("outcome",), table="log", error=DataError, named=("count",), columns=columns)
+        rows = np.full((held.size, 4), -1, dtype=np.int64)
+        ended = self._ended(held["next_state"])
         if ended.any():  # any name will do until the others are read
-            columns["next_state"] = columns["next_state"].copy()
-            columns["next_state"][ended] = 0 if self.states.names is None else self.states.names[0]
+            held["next_state"] = held["next_state"].copy()
+            held["next_state"][ended] = 0 if self.states.names is None else self.states.names[0]
         for i, (what, labels) in enumerate(zip(needed, (self.states, self.actions, self.states), strict=True)):
-            rows[:, i] = labels.encode(columns[what], what, table="log", error=DataError)
+            rows[:, i] = labels.encode(held[what], what, place=held.place, error=DataError)
         rows[ended, 2] = END
         over = self.model.terminal[rows[:, 0]]
         if over.any():
             row = int(np.argmax(over))
-            raise DataError(f"log row {row}: {self._over(rows[row])}")
+            raise DataError(f"{held.place(row)}: {self._over(rows[row])}")
         b = self._source[rows[:, 0], rows[:, 1]]
         if (b < 0).any():
             row = int(np.argmax(b < 0))
-            raise DataError(f"log row {row}: {self._inadmissible(rows[row])}")
-        if "outcome" in columns:
-            told: dict[str, Any] = {"table": "log", "error": DataError, "gaps": True}
-            if self.outcomes is None:
-                rows[:, 3] = self._any_outcome.encode(columns["outcome"], "outcome", **told)
+            raise DataError(f"{held.place(row)}: {self._inadmissible(rows[row])}")
+        if "outcome" in held:
+            told: dict[str, Any] = {"place": held.place, "error": DataError, "gaps": True}
+            if self._outcomes is None:
+                rows[:, 3] = self._any_outcome.encode(held["outcome"], "outcome", **told)
             else:
-                rows[:, 3] = encode_each(self.outcomes, b, columns["outcome"], "outcome", **told)
+                rows[:, 3] = encode_each(self._outcomes, b, held["outcome"], "outcome", **told)
         impossible = first_impossible(self._source, self._next_state, counts, rows)
         if impossible >= 0:
-            raise DataError(f"log row {impossible}: {self._why_impossible(rows[impossible])}")
-        return rows
+            raise DataError(f"{held.place(impossible)}: {self._why_impossible(rows[impossible])}")
+        times = read_counts(held, error=DataError)
+        return rows, np.ones(len(rows)) if times is None else times
 
     def row(self, state: Any, action: Any, next_state: Any, outcome: Any, counts: FloatArray) -> IntArray:
         """Return one transition as a log [1, 4]; the array is overwritten by the next call.
@@ -92,7 +104,8 @@ class LogReader:
         if b < 0:
             raise DataError(self._inadmissible(row))
         if outcome is not None:
-            labels = self._any_outcome if self.outcomes is None else self.outcomes[b]
+            names = self._outcomes
+            labels = self._any_outcome if names is None else names[b]
             try:
                 row[3] = labels.index(outcome, "outcome", DataError)
             except DataError:
@@ -125,7 +138,8 @@ class LogReader:
             if (leads == target).any():
                 return f"{pair} leads to {arrival} only by outcomes whose prior count is 0"
             return f"{pair} never leads to {arrival}"
-        outcome = f"outcome {k}" if model.outcome_labels is None else model.outcome_labels[b].show(k)
+        names = model.naming.outcomes
+        outcome = f"outcome {k}" if names is None else names[b].show(k)
         if leads[k] == NONE:
             return f"{pair} has no {outcome}"
         if leads[k] != target:
@@ -159,12 +173,22 @@ def first_impossible(source: IntArray, next_state: Targets, counts: FloatArray, 
 
 @kernel
 def add_transition(
-    source: IntArray, next_state: Targets, counts: FloatArray, s: int, a: int, target: int, outcome: int
+    source: IntArray,
+    next_state: Targets,
+    counts: FloatArray,
+    s: int,
+    a: int,
+    target: int,
+    outcome: int,
+    times: float = 1.0,
 ) -> None:
-    """Count one possible transition in place; a count of unknown outcome is split by posterior means."""
+    """Count one possible transition in place; a count of unknown outcome is split by posterior means.
+
+    Splitting leaves the ratios of the counts as they are, so ``times`` at once is the same as one after the other.
+    """
     b = source[s, a]
     if outcome >= 0:
-        counts[b, outcome] += 1.0
+        counts[b, outcome] += times
         return
     total = 0.0
     for k in range(next_state.shape[2]):
@@ -172,14 +196,17 @@ def add_transition(
             total += counts[b, k]
     for k in range(next_state.shape[2]):
         if next_state[s, a, k] == target:
-            counts[b, k] += counts[b, k] / total  # exactly 1 if this outcome is the only one
+            counts[b, k] += times * (counts[b, k] / total)  # exactly 1 if this outcome is the only one
 
 
 @kernel
-def add_log(source: IntArray, next_state: Targets, counts: FloatArray, log: IntArray) -> None:
-    """Count the rows of a log in place and in order; every row must be possible."""
+def add_log(
+    source: IntArray, next_state: Targets, counts: FloatArray, log: IntArray, times: FloatArray | None = None
+) -> None:
+    """Count the rows of a log in place and in order, each once or ``times`` [M]; every row must be possible."""
     for i in range(log.shape[0]):
-        add_transition(source, next_state, counts, log[i, 0], log[i, 1], log[i, 2], log[i, 3])
+        once = 1.0 if times is None else times[i]
+        add_transition(source, next_state, counts, log[i, 0], log[i, 1], log[i, 2], log[i, 3], once)
 
 
 # -- walk --------------------------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ from .._support.checks import (
     whole_number,
 )
 from .._support.labels import Labels, Names
+from .._support.naming import NEXT_STATES, PAIRS, TERMINAL, Naming, PairNaming
 from ..errors import ModelError, ParameterError, PosteriorError, PrudentError
 from .builders import own_sources, packed, uncertain_direct, uncertain_dynamics, uncertain_table
 from .expected import END, NONE, expected_model
@@ -55,7 +56,9 @@ class UncertainMDP(TabularModel):
         outcome is not looked at.
     discount : in [0, 1).
     states, actions : names, unique and hashable. Names 0, 1, ..., n-1 are the same as no names.
-    outcomes : B sequences of names, one for each outcome of the source.
+    sources : names of the sources; or "pair" where each has a pair of its own and is called (state, action).
+    outcomes : B sequences of names, one for each outcome of the source; or, with ``sources="pair"``, "next_state":
+        outcomes are called by the state they lead to.
     terminal : states where the process ends: a list of them (by name, where states have names), or a mapping from
         states to what arriving there is worth, by default 0. A terminal state has no actions; what the arrays
         say about it is not looked at (its sources may be -1).
@@ -93,7 +96,7 @@ class UncertainMDP(TabularModel):
     UncertainMDP(3 states (2 terminal), 1 action, 2 sources, up to 3 outcomes, discount 0.9)
     """
 
-    _compared = ("discount", "states", "actions", "outcomes", "source", "next_state", "reward", "terminal")
+    _compared = ("discount", "states", "actions", "_called", "source", "next_state", "reward", "terminal")
 
     n_sources: int
     n_outcomes: int
@@ -102,7 +105,7 @@ class UncertainMDP(TabularModel):
     reward: FloatArray  # [S, A, K]
     outcome_mask: BoolArray  # [B, K]
     ends: bool  # whether the process can end at all
-    outcome_labels: list[Labels] | None  # of each source, as ``state_labels``; None without names
+    naming: Naming  # how sources and outcomes are called; for users there are ``sources`` and ``outcomes``
 
     def __init__(
         self,
@@ -113,7 +116,8 @@ class UncertainMDP(TabularModel):
         *,
         states: Names = None,
         actions: Names = None,
-        outcomes: Sequence[Iterable[Hashable]] | None = None,
+        sources: Names = None,
+        outcomes: Sequence[Iterable[Hashable]] | str | None = None,
         terminal: Any = None,
     ) -> None:
         self.source = np.array(integer_array(source, "source", ndim=2, error=ModelError), np.int64, order="C")
@@ -140,7 +144,7 @@ class UncertainMDP(TabularModel):
         if ended.any():
             self._close()
         self.ends = bool((self.next_state == END).any())
-        self.outcome_labels = self._named_outcomes(outcomes)
+        self.naming = self._named(sources, outcomes, first)
 
     def _close(self) -> None:
         """Give terminal states their only pair, action 0, whose source has one outcome, the end."""
@@ -185,7 +189,30 @@ class UncertainMDP(TabularModel):
             require_shape(given, "reward", exists.shape, "[S, A, K]", error=ModelError)
         return finite_array(np.where(exists, given, 0.0), "reward", error=ModelError)
 
-    def _named_outcomes(self, outcomes: Sequence[Iterable[Hashable]] | None) -> list[Labels] | None:
+    def _named(self, sources: Any, outcomes: Any, first: IntArray) -> Naming:
+        """Return how sources and outcomes are called; ``first`` [B] is the first pair that uses each source."""
+        by_pair, by_next_state = (
+            isinstance(given, str) and given == word for given, word in ((sources, PAIRS), (outcomes, NEXT_STATES))
+        )
+        if by_next_state and not by_pair:
+            raise ModelError("outcomes can be called by their next states only if sources are called by their pairs")
+        if by_pair and np.count_nonzero(self.admissible & ~self.terminal[:, None]) != first.size:
+            raise ModelError("sources can be called by their pairs only if each pair has its own")
+        end = np.full(self.n_sources - first.size, -1)
+        if by_next_state:
+            targets = self.next_state.reshape(self.source.size, self.n_outcomes)
+            return PairNaming(self.state_labels, self.action_labels, np.append(first, end), targets)
+        labels = self._listed_outcomes(outcomes)
+        if by_pair:
+            return PairNaming(self.state_labels, self.action_labels, np.append(first, end), outcomes=labels)
+        if sources is None:
+            return Naming(None, labels)
+        names = tuple(sources)
+        if len(names) == first.size < self.n_sources:
+            names = (*names, TERMINAL)
+        return Naming(Labels("source", names, self.n_sources), labels)
+
+    def _listed_outcomes(self, outcomes: Sequence[Iterable[Hashable]] | None) -> list[Labels] | None:
         if outcomes is None:
             return None
         own = self.n_sources - bool(self.terminal.any())
@@ -201,11 +228,32 @@ class UncertainMDP(TabularModel):
         return labels if any(each.names is not None for each in labels) else None
 
     @property
+    def _called(self) -> tuple[Any, Any]:
+        return self.naming.given
+
+    def names(self) -> dict[str, Any]:
+        """Return the names, as the constructor takes them; those of sources only if there are some."""
+        sources, outcomes = self._called
+        names = {"states": self.states, "actions": self.actions, "outcomes": outcomes}
+        return names if sources is None else names | {"sources": sources}
+
+    @property
+    def sources(self) -> tuple[Hashable, ...] | None:
+        """The names of the sources, or None where they are just 0, 1, ..., B-1.
+
+        >>> UncertainMDP.direct([[0.0, 1.0]], discount=0.9, states=["here"]).sources
+        (('here', 0), ('here', 1))
+        """
+        return self.naming.source_names
+
+    @property
     def outcomes(self) -> tuple[tuple[Hashable, ...], ...] | None:
-        """The names of the outcomes of each source, or None where they are just 0, 1, ..., K-1."""
-        if self.outcome_labels is None:
-            return None
-        return tuple(each.names or tuple(range(each.size)) for each in self.outcome_labels)
+        """The names of the outcomes of each source, or None where they are just 0, 1, ..., K-1.
+
+        >>> UncertainMDP.direct([[0.0, 1.0]], discount=0.9, states=["here"]).outcomes
+        (('here',), ('here',))
+        """
+        return self.naming.outcome_names
 
     @classmethod
     def direct(
@@ -264,6 +312,8 @@ class UncertainMDP(TabularModel):
             mdp.discount,
             states=mdp.states,
             actions=mdp.actions,
+            sources=PAIRS,
+            outcomes=NEXT_STATES,
             terminal={states[s]: mdp.terminal_value[s] for s in np.flatnonzero(mdp.terminal)},
         )
 
@@ -284,8 +334,9 @@ class UncertainMDP(TabularModel):
 
         ``noise`` lists the outcomes of the only source; or it maps the name of each source to its outcomes,
         and ``source(state, action)`` names the one that acts. Sources are numbered in the order of the
-        mapping. ``admissible(state, action)`` says which actions are allowed, by default all. A next state of None
-        ends the process; ``terminal`` states are those of the class itself, and ``dynamics`` is not called in them.
+        mapping. ``admissible(state, action)`` says which actions are allowed, by default all; an action that no
+        state admits is dropped with a word in ``notes``. A next state of None ends the process; ``terminal`` states
+        are those of the class itself, and ``dynamics`` is not called in them.
 
         Inventory control with unknown demand:
 
@@ -298,19 +349,31 @@ class UncertainMDP(TabularModel):
         """
         terminal = held(terminal)
         arrays = uncertain_dynamics(dynamics, states, actions, noise, source, admissible, terminal)
-        return cls(**arrays, discount=discount, terminal=terminal)
+        return cls._noted(arrays | {"terminal": terminal}, discount)
 
     @classmethod
     def from_table(
-        cls, table: Any, discount: float, *, states: Names = None, actions: Names = None, terminal: Any = None
+        cls,
+        table: Any,
+        discount: float,
+        *,
+        states: Names = None,
+        actions: Names = None,
+        columns: Mapping[str, Any] | None = None,
+        terminal: Any = None,
     ) -> UncertainMDP:
         """Return the model of a long table of known dynamics.
 
-        Its columns are state, action, outcome, next_state, reward and optionally source: a DataFrame, a dict
-        of columns, a structured array, or rows of values in that order. Without sources, one drives every
-        pair. Pairs that are not listed are inadmissible. The labels of states, actions, sources, and of the
-        outcomes of each source become indices as in ``MDP.from_table``. A next state that is missing (None, NaN)
-        ends the process; ``terminal`` states are those of the class itself and need no rows.
+        Its columns are state, action, outcome, next_state, reward and optionally source: a DataFrame, the path of a
+        CSV or Parquet file, a dict of columns, a structured array, or rows of values in that order. Without sources,
+        one drives every pair. Pairs that are not listed are inadmissible. The labels of states, actions, sources, and
+        of the outcomes of each source become indices as in ``MDP.from_table``, and ``columns`` is used as there.
+        A next state that is missing (None, NaN) ends the process; ``terminal`` states are those of the class itself and
+        need no rows.
+
+        A table with named columns may have no outcomes. Then every pair has its own source, called (state, action),
+        whose outcomes are the next states that are listed for it; a next state listed with several rewards is as many
+        outcomes, called (next_state, reward). Probabilities are not looked at: they are what is not known.
 
         >>> rows = [("up", "bet", "win", "up", 1.0), ("up", "bet", "loss", "down", -1.0),
         ...         ("down", "bet", "win", "up", 1.0), ("down", "bet", "loss", "down", -1.0)]
@@ -320,7 +383,7 @@ class UncertainMDP(TabularModel):
         >>> model.compatible("up", "bet", "down")
         array([0])
         """
-        return cls(**uncertain_table(table, states, actions), discount=discount, terminal=terminal)
+        return cls._noted(uncertain_table(table, states, actions, columns) | {"terminal": terminal}, discount)
 
     def mdp(self, theta: Any) -> MDP:
         """Return the MDP in which source b draws its outcomes with probabilities ``theta[b]``, theta [B, K].
@@ -382,14 +445,18 @@ class UncertainMDP(TabularModel):
             raise ParameterError(f"{self.pair_name(s * self.n_actions + a)} is not admissible")
         return np.flatnonzero(self.next_state[s, a] == target)
 
-    def count(self, log: Any, prior: Any, *, indices: bool = False) -> FloatArray:
+    def count(
+        self, log: Any, prior: Any, *, indices: bool = False, columns: Mapping[str, Any] | None = None
+    ) -> FloatArray:
         """Return the Dirichlet counts [B, K] after a log of transitions: ``prior`` [B, K] plus what was seen.
 
         The log has rows (state, action, next_state) or (state, action, next_state, outcome): tuples, an array
-        [M, 3] or [M, 4], or a DataFrame or dict with these columns. By default what has a name goes by its name;
-        with ``indices=True`` everything goes by index, as in a log made by ``trajectory``. An outcome of None,
-        NaN or -1 was not observed. A next state of None, NaN or -2 says that the process ended, where it can; no
-        row starts in a terminal state.
+        [M, 3] or [M, 4], a DataFrame or dict with these columns, or the path of a CSV or Parquet file. A column
+        ``count`` (or ``weight``, ``n``) says how often a row was seen; other usual names of columns are known, and
+        ``columns={"state": "where", "count": None}`` says which is which, and what there is not. By default what has a
+        name goes by its name; with ``indices=True`` everything goes by index, as in a log made by ``trajectory``. An
+        outcome of None, NaN or -1 was not observed. A next state of None, NaN or -2 says that the process
+        ended, where it can; no row starts in a terminal state.
 
         If the outcome is known, or only one leads to the next state, the counts are those of the exact
         posterior. If several do, the count of 1 is split over them in proportion to their posterior means
@@ -402,8 +469,8 @@ class UncertainMDP(TabularModel):
                [2., 2.]])
         """
         counts = self._of_outcomes(prior, "prior", PosteriorError).copy()
-        rows = LogReader(self, indices).rows(log, counts)
-        add_log(self.source, self.next_state, counts, rows)
+        rows, times = LogReader(self, indices).rows(log, counts, columns)
+        add_log(self.source, self.next_state, counts, rows, times)
         return counts
 
     def trajectory(

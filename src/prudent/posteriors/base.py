@@ -5,15 +5,18 @@ So two of them with the same prior merge by adding what each has learned, and ar
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from .._support.checks import FloatArray, first_index
+from .._support.checks import FloatArray, finite_array, first_index, require_shape
+from .._support.state import Arrays, Load, State, restore, write_state
 from ..errors import DataError, PosteriorError
 
 RNG = np.random.Generator | int | None
+_STATE_VERSION = 1
 
 
 class Posterior(ABC):
@@ -21,6 +24,21 @@ class Posterior(ABC):
 
     _sums: ClassVar[tuple[str, ...]]  # arrays that data is added to
     _fixed: ClassVar[tuple[str, ...]]  # arrays that hold the prior and the noise
+    load = Load()
+
+    @abstractmethod
+    def update(self, *observed: Any, **named: Any) -> Self:
+        """Add observations: this changes the posterior and returns it."""
+
+    def updated(self, *observed: Any, **named: Any) -> Self:
+        """Return a new posterior with the observations added, which are given as to ``update``; this one stays.
+
+        >>> from prudent import BetaPosterior
+        >>> one = BetaPosterior(1, 1)
+        >>> one.updated((), 1), one
+        (BetaPosterior(successes=2.0, failures=1.0), BetaPosterior(successes=1.0, failures=1.0))
+        """
+        return self.copy().update(*observed, **named)
 
     @abstractmethod
     def mean(self) -> FloatArray:
@@ -70,6 +88,32 @@ class Posterior(ABC):
             merged._add(name, other._learned(name))
         return merged
 
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the posterior to ``path``, names included; the file appears whole or not at all.
+
+        ``load`` of the same class reads it. Nothing in the file can be executed.
+
+        >>> import tempfile
+        >>> from prudent import BetaPosterior
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     BetaPosterior([1.0, 2.0], 1.0).save(f"{folder}/chances.state")
+        ...     BetaPosterior.load(f"{folder}/chances.state")
+        BetaPosterior(successes=[1., 2.], failures=[1., 1.])
+        """
+        write_state(path, type(self).__name__, _STATE_VERSION, *self._state())
+
+    def _state(self) -> State:
+        return {}, {name.lstrip("_"): getattr(self, name) for name in (*self._sums, *self._fixed)}
+
+    @classmethod
+    def _from_state(cls, path: str | os.PathLike[str]) -> Self:
+        return restore(path, cls.__name__, _STATE_VERSION, cls._made)
+
+    @classmethod
+    @abstractmethod
+    def _made(cls, values: dict[str, Any], arrays: Arrays) -> Self:
+        """Return the posterior of a state file, or raise if it is none; see ``_state``."""
+
     def _add(self, name: str, amount: FloatArray) -> None:
         setattr(self, name, getattr(self, name) + amount)
 
@@ -88,6 +132,13 @@ class Posterior(ABC):
 def _short(value: Any) -> str:
     text = np.array2string(np.asarray(value), separator=", ", threshold=12, edgeitems=2, floatmode="maxprec")
     return " ".join(text.split())
+
+
+def saved_sum(array: FloatArray, name: str, like: FloatArray) -> FloatArray:
+    """Return finite sums of a state file that must have the shape of ``like``."""
+    sums = finite_array(array, name, error=PosteriorError)
+    require_shape(sums, name, like.shape, "that of the prior", error=PosteriorError)
+    return sums
 
 
 def equal_lengths(**arrays: Any) -> list[Any]:

@@ -21,8 +21,9 @@ from .._support.checks import (
     refuse,
     whole_number,
 )
+from .._support.state import LARGEST_COUNT, Arrays
 from ..errors import DataError, PosteriorError
-from .base import RNG, Posterior, writable
+from .base import RNG, Posterior, saved_sum, writable
 
 __all__ = ["LinearGaussianPosterior"]
 
@@ -93,7 +94,9 @@ class LinearGaussianPosterior(Posterior):
         return self._gram.sum(axis=0)[:-1, -1]
 
     def update(self, context: Any, reward: Any) -> Self:
-        """Add a reward seen in a context [D], or rewards [T] seen in contexts [T,D].
+        """Add observations; this changes the posterior and returns it.
+
+        They are a reward seen in a context [D], or rewards [T] seen in contexts [T,D].
 
         >>> LinearGaussianPosterior(1).update([[1.0], [2.0]], [1.0, 2.0]).precision
         array([[6.]])
@@ -176,6 +179,16 @@ class LinearGaussianPosterior(Posterior):
 
     def _learned(self, name: str) -> FloatArray:
         return self._gram
+
+    @classmethod
+    def _made(cls, values: dict[str, Any], arrays: Arrays) -> Self:
+        posterior = cls(len(arrays["prior_precision"]), arrays["prior_precision"], float(arrays["noise_sd"]))
+        gram = saved_sum(arrays["gram"], "gram", posterior._gram)
+        require_sums(gram[np.newaxis], np.array([LARGEST_COUNT]))  # of how many rewards, it does not say
+        posterior._gram = gram
+        for name, numbers in (("mean", posterior.mean()), ("covariance", posterior.covariance())):
+            finite_array(numbers, name, error=PosteriorError)
+        return posterior
 
     def _shown(self) -> dict[str, Any]:
         return {"dim": self.dim, "mean": self.mean(), "noise_sd": self.noise_sd}

@@ -13,8 +13,9 @@ from typing import Any, Self
 import numpy as np
 
 from .._support.checks import FloatArray, IntArray, finite_array, generator, index_array, refuse, whole_number
+from .._support.state import Arrays
 from ..errors import DataError, PosteriorError
-from .base import RNG, Posterior, equal_lengths
+from .base import RNG, Posterior, equal_lengths, saved_sum
 
 __all__ = ["BetaPosterior", "NormalPosterior"]
 
@@ -80,7 +81,9 @@ class BetaPosterior(_Elementwise):
         return self._prior_successes, self._prior_failures
 
     def update(self, index: Any, reward: Any) -> Self:
-        """Add rewards of 0 or 1 at ``index``: a place such as ``(s, a)`` and a reward, or arrays [T] of them.
+        """Add rewards of 0 or 1; this changes the posterior and returns it.
+
+        ``index`` is a place such as ``(s, a)``, with one reward; or both are arrays [T].
 
         >>> BetaPosterior([1.0, 1.0], [1.0, 1.0]).update([0, 1, 1], [1, 0, 0])
         BetaPosterior(successes=[2., 1.], failures=[1., 3.])
@@ -120,6 +123,16 @@ class BetaPosterior(_Elementwise):
 
     def _learned(self, name: str) -> FloatArray:
         return getattr(self, name) - getattr(self, f"_prior_{name}")
+
+    @classmethod
+    def _made(cls, values: dict[str, Any], arrays: Arrays) -> Self:
+        posterior = cls(arrays["prior_successes"], arrays["prior_failures"])
+        for name in cls._sums:
+            prior = getattr(posterior, name)
+            sums = saved_sum(arrays[name], name, prior)
+            refuse(sums < prior, sums, name, "at least those of the prior", error=PosteriorError)
+            setattr(posterior, name, sums)
+        return posterior
 
     def _shown(self) -> dict[str, Any]:
         return {"successes": self.successes, "failures": self.failures}
@@ -162,7 +175,9 @@ class NormalPosterior(_Elementwise):
         return self._noise_sd
 
     def update(self, index: Any, reward: Any) -> Self:
-        """Add rewards at ``index``: a place such as ``(s, a)`` and a reward, or arrays [T] of them.
+        """Add rewards; this changes the posterior and returns it.
+
+        ``index`` is a place such as ``(s, a)``, with one reward; or both are arrays [T].
 
         >>> NormalPosterior([0.0, 0.0], 1.0, 1.0).update([1, 1], [3.0, 6.0]).mean()
         array([0., 3.])
@@ -199,6 +214,18 @@ class NormalPosterior(_Elementwise):
 
     def _learned(self, name: str) -> FloatArray:
         return getattr(self, name)
+
+    @classmethod
+    def _made(cls, values: dict[str, Any], arrays: Arrays) -> Self:
+        posterior = cls(arrays["prior_mean"], arrays["prior_sd"], arrays["noise_sd"])
+        for name in cls._sums:
+            setattr(posterior, name, saved_sum(arrays[name], name, posterior.pulls))
+        pulls, surplus = posterior.pulls, posterior.surplus
+        refuse(pulls < 0.0, pulls, "pulls", "a number >= 0", error=PosteriorError)
+        refuse((pulls == 0.0) & (surplus != 0.0), surplus, "surplus", "0 where nothing was seen", error=PosteriorError)
+        for name, numbers in (("mean", posterior.mean()), ("variance", posterior.variance())):
+            finite_array(numbers, name, error=PosteriorError)
+        return posterior
 
     def _shown(self) -> dict[str, Any]:
         return {"mean": self.mean(), "sd": np.sqrt(self.variance()), "noise_sd": self._noise_sd}

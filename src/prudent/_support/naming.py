@@ -1,0 +1,203 @@
+"""How the sources of a model and their outcomes are called.
+
+A model, its posterior and a saved posterior share one ``Naming``. A model of a thousand states may have a million
+outcomes, so names are worked out when they are asked for, source by source.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Hashable, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from ..errors import ParameterError, PosteriorError
+from .checks import FloatArray, IntArray
+from .labels import Labels
+
+Listed = tuple[tuple[Hashable, ...], ...]
+
+PAIRS = "pair"  # sources called by their (state, action)
+NEXT_STATES = "next_state"  # outcomes called by the state they lead to
+TERMINAL = "terminal"  # the source that all terminal states share
+
+
+class OutcomeLabels(Sequence[Labels]):
+    """The labels of the outcomes of each source: entry ``first[b] + k`` of ``codes`` says which of ``names`` k has.
+
+    ``names`` None are the numbers themselves. A negative code is the end of the process, which is called None.
+    """
+
+    def __init__(self, names: tuple[Hashable, ...] | None, codes: IntArray, first: IntArray) -> None:
+        self._names, self._codes, self._first = names, codes, first
+        self._made: dict[int, Labels] = {}
+
+    @classmethod
+    def of_lists(cls, listed: Sequence[Labels]) -> OutcomeLabels:
+        """Return the same labels, each name kept once."""
+        rows = [each.names or tuple(range(each.size)) for each in listed]
+        known: dict[Any, int] = {}
+        codes = [known.setdefault((type(name), name), len(known)) for row in rows for name in row]
+        first = np.concatenate(([0], np.cumsum([len(row) for row in rows])))
+        return cls(tuple(name for _, name in known), np.array(codes, dtype=np.int64), first.astype(np.int64))
+
+    def __len__(self) -> int:
+        return self._first.size - 1
+
+    def __getitem__(self, b: Any) -> Any:
+        b = range(len(self))[b]
+        if b not in self._made:
+            names = self.names_of(b)
+            what = f"outcome of source {b}" if len(self) > 1 else "outcome"
+            self._made[b] = Labels(what, names, len(names))
+        return self._made[b]
+
+    def names_of(self, b: int) -> tuple[Hashable, ...]:
+        """Return the names of the outcomes of source b."""
+        codes = self._codes[self._first[b] : self._first[b + 1]].tolist()
+        names = self._names
+        return tuple(None if code < 0 else code if names is None else names[code] for code in codes)
+
+    def parts(self) -> tuple[tuple[Hashable, ...] | None, IntArray, IntArray]:
+        """Return the distinct names, the codes and where each source begins, as they are saved."""
+        return self._names, self._codes, self._first
+
+    def check(self, counts: FloatArray) -> None:
+        """Raise unless these are distinct names of all outcomes with a positive count [B, K]."""
+        B, K = counts.shape
+        first, codes = self._first, self._codes
+        if first.shape != (B + 1,):
+            raise PosteriorError(f"outcomes has names for {first.size - 1} sources, expected {B}")
+        sizes = np.diff(first)
+        if first[0] != 0 or first[-1] != codes.size or (sizes < 0).any():
+            raise PosteriorError("the names of outcomes do not fit together")
+        named = np.arange(K) < sizes[:, np.newaxis]
+        lacking = ((counts > 0.0) & ~named).any(axis=1) | (sizes > K)
+        if lacking.any():
+            b = int(np.argmax(lacking))
+            raise PosteriorError(f"outcomes[{b}] has {sizes[b]} names, but source {b} has {K} outcomes")
+        if codes.size and (codes.min() < -1 or (self._names is not None and codes.max() >= len(self._names))):
+            raise PosteriorError("the names of outcomes do not fit together")
+        row = np.repeat(np.arange(B), sizes)
+        twice = np.unique(np.stack([row, codes]), axis=1).shape[1] < codes.size
+        if twice or (self._names is not None and len(set(self._names)) < len(self._names)):
+            for b in range(B):  # makes the labels, which see what is twice
+                self[b]
+
+
+class Naming:
+    """The labels of sources and of their outcomes; None where they are just numbers."""
+
+    def __init__(self, sources: Labels | None, outcomes: Sequence[Labels] | None) -> None:
+        self._sources, self._outcomes = sources, outcomes
+
+    @property
+    def sources(self) -> Labels | None:
+        """The labels of the sources, or None where they are 0, 1, ..., B-1."""
+        return self._sources
+
+    @property
+    def outcomes(self) -> Sequence[Labels] | None:
+        """The labels of the outcomes of each source, or None where they are 0, 1, ..., K-1."""
+        return self._outcomes
+
+    @property
+    def source_names(self) -> tuple[Hashable, ...] | None:
+        """The names of the sources, or None."""
+        return None if self.sources is None else self.sources.names
+
+    @property
+    def outcome_names(self) -> Listed | None:
+        """The names of the outcomes of each source, or None."""
+        if self.outcomes is None:
+            return None
+        return tuple(each.names or tuple(range(each.size)) for each in self.outcomes)
+
+    @property
+    def given(self) -> tuple[Any, Any]:
+        """What to give as ``sources`` and ``outcomes`` to name things like this."""
+        return self.source_names, self.outcome_names
+
+    def same_as(self, other: Naming) -> bool:
+        """Return whether names agree wherever both have some."""
+        if self is other:
+            return True
+        ours, theirs = (self.source_names, self.outcome_names), (other.source_names, other.outcome_names)
+        return all(one is None or two is None or one == two for one, two in zip(ours, theirs, strict=True))
+
+
+class PairNaming(Naming):
+    """Each source belongs to one pair and is called (state, action).
+
+    ``pairs`` [B] are numbers s*A + a, or -1 for the end of terminal states. Unless ``outcomes`` names them, outcomes
+    are called by the state they lead to: ``targets`` [S*A, K], where -1 is no outcome and -2 the end of the process.
+    """
+
+    def __init__(
+        self,
+        states: Labels,
+        actions: Labels,
+        pairs: IntArray,
+        targets: Any = None,
+        outcomes: Sequence[Labels] | None = None,
+    ) -> None:
+        super().__init__(None, outcomes)
+        self._states, self._actions, self._pairs, self._targets = states, actions, pairs, targets
+
+    @property
+    def sources(self) -> Labels:
+        """The labels of the sources: pairs (state, action), and 'terminal' for the end of all terminal states."""
+        return self._source_labels
+
+    @property
+    def outcomes(self) -> Sequence[Labels] | None:
+        """The labels of the outcomes of each source, or None where they are 0, 1, ..., K-1."""
+        return self._outcomes if self._targets is None else self._next_states
+
+    @cached_property
+    def _source_labels(self) -> Labels:
+        states = self._states.names or range(self._states.size)
+        actions = self._actions.names or range(self._actions.size)
+        names: list[Hashable] = [
+            (states[pair // len(actions)], actions[pair % len(actions)]) if pair >= 0 else TERMINAL
+            for pair in self._pairs.tolist()
+        ]
+        return Labels("source", names, len(names))
+
+    @cached_property
+    def _next_states(self) -> OutcomeLabels | None:
+        rows = self._targets[self._pairs[self._pairs >= 0]]
+        if self._states.names is None and not (rows - np.arange(rows.shape[1])).any():
+            return None  # all of them are numbers already
+        if len(rows) < self._pairs.size:  # the last source is the end of terminal states
+            rows = np.vstack((rows, np.where(np.arange(rows.shape[1]) == 0, -2, -1)))
+        exists = rows != -1
+        first = np.concatenate(([0], np.cumsum(exists.sum(axis=1))))
+        return OutcomeLabels(self._states.names, np.maximum(rows[exists], -1).astype(np.int64), first.astype(np.int64))
+
+    @property
+    def given(self) -> tuple[Any, Any]:
+        """What to give as ``sources`` and ``outcomes`` to name things like this."""
+        return PAIRS, self.outcome_names if self._targets is None else NEXT_STATES
+
+
+UNNAMED = Naming(None, None)
+
+
+# -- in files ----------------------------------------------------------------------------------------------
+
+
+def plain_names(names: Any, what: str) -> Any:
+    """Return names as JSON can hold them: tuples become lists."""
+    if isinstance(names, tuple):
+        return [plain_names(name, what) for name in names]
+    if names is None or isinstance(names, str | int) or (isinstance(names, float) and math.isfinite(names)):
+        return names
+    raise ParameterError(f"one of the {what} has the name {names!r}; a state file can hold strings and numbers only")
+
+
+def names_of_plain(names: Any) -> Any:
+    """Return the names that :func:`plain_names` wrote."""
+    return tuple(names_of_plain(name) for name in names) if isinstance(names, list) else names
