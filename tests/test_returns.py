@@ -359,6 +359,15 @@ def test_policies_as_people_have_them(ward):
         assert single.policy.values.tolist() == ["policy"]
     mixed = [posterior_returns(model, posterior, each, draws=9, rng=0).returns.values for each in (chances, frame)]
     assert np.array_equal(*mixed)
+    turned = pr.UncertainMDP.direct(  # the same states in another order
+        [[0.0, 0.0], [1.0, 0.0], [0.0, 1.0]],
+        discount=0.9,
+        states=["home", "better", "ill"],
+        actions=["wait", "treat"],
+        terminal={"home": 2.0},
+    )
+    elsewhere = posterior_returns(turned, turned.prior(), solution, start="ill", draws=5, rng=0)
+    assert elsewhere["risk_value"].item() == solution.value[0]
     listed = posterior_returns(model, posterior, [solution, by_name, np.array([0, 0, 0])], draws=5, rng=0)
     assert listed.policy.values.tolist() == ["policy 0", "policy 1", "policy 2"]
     by_level = posterior_returns(model, posterior, {0.5: solution, 0.9: solution}, draws=5, rng=0)
@@ -368,9 +377,9 @@ def test_policies_as_people_have_them(ward):
 @pytest.mark.parametrize(
     ("policies", "options", "error", "words"),
     [
-        ({"ill": "treat"}, {}, pr.ParameterError, "policy says nothing of state 'better'"),
-        ({"ill": "treat", "better": "rest"}, {}, pr.ParameterError, "in state 'better' is 'rest', expected one of"),
-        ({"ill": "treat", "well": "wait"}, {}, pr.ParameterError, "a state of the policy is 'well', expected one of"),
+        ({"ill": "treat"}, {}, pr.ParameterError, "policy has no action for state 'better'"),
+        ({"ill": "treat", "better": "rest"}, {}, pr.ParameterError, "policy['better'] is 'rest', expected one of"),
+        ({"ill": "treat", "well": "wait"}, {}, pr.ParameterError, "a state of policy is 'well', expected one of"),
         ({"a": ["treat", "wait"]}, {}, pr.ParameterError, "policies['a']: policy has 2 actions, the model has 3"),
         (["treat", "rest", "wait"], {}, pr.ParameterError, "policy[1] is 'rest'"),
         (np.full((3, 2), 0.6), {}, pr.ParameterError, "policy[0] sums to 1.2"),

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -30,10 +30,11 @@ from .._support.checks import BoolArray, FloatArray, generator, risk_level, whol
 from ..errors import CautionWarning, ParameterError
 from ..models.uncertain import UncertainMDP
 from ..planning.brmdp import BayesianRiskMDP
-from ..planning.drawn import Entries, occupancy
+from ..planning.drawn import Layout, occupancy
 from ..planning.solution import Solution
 from ..posteriors.dirichlet import DirichletPosterior
 from ..posteriors.scalar import BetaPosterior, NormalPosterior
+from ..risk import CVaR
 from .estimates import cvar_terms, mean
 from .reading import Belief, policy_matrix, read_belief
 from .returns import posterior_returns
@@ -157,7 +158,7 @@ def risk_profile(
     ----------
     model, posterior, start, rng, levels, regret, threads : as for :func:`posterior_returns`; ``regret`` costs most of
         the time in large models.
-    alphas : risk levels in [0, 1) to compare.
+    alphas : risk levels in [0, 1) to compare. Where the action of level 0 is as good as any at a level, it is kept.
     draws : for the returns, by default 2,000, or all that were given.
     tail : the level of the CVaR of the true return, one for all policies.
     solver_draws : solve with so many posterior draws, the same for every level, instead of exactly. If the posterior
@@ -245,9 +246,18 @@ def _solutions(
     value = None
     for alpha in alphas:
         problem = BayesianRiskMDP(model, counts, alpha, reward_posterior=reward_posterior)
-        solutions[alpha] = problem.solve(theta, seed, start=value, threads=threads)
-        value = solutions[alpha].value
+        solution = problem.solve(theta, seed, start=value, threads=threads)
+        solutions[alpha] = _kept(solution, solutions.get(0.0, solution))
+        value = solution.value
     return solutions
+
+
+def _kept(solution: Solution, neutral: Solution) -> Solution:
+    """Return the solution with the neutral action wherever that is as good: levels differ only where they must."""
+    states = np.arange(solution.policy.size)
+    best, other = solution.q[states, solution.policy], solution.q[states, neutral.policy]
+    as_good = other >= best - 2.0 * solution.error_bound
+    return replace(solution, policy=np.where(as_good, neutral.policy, solution.policy))
 
 
 class _Verdict(NamedTuple):
@@ -259,10 +269,12 @@ class _Verdict(NamedTuple):
 
 def _verdict(returns: xarray.Dataset) -> _Verdict:
     alphas, draws, tail = returns.policy.values.tolist(), returns.returns.values, float(returns.attrs["alpha"])
-    terms = cvar_terms(draws, tail)
+    freedom = CVaR(tail).lowest_weights(draws.shape[0]).size - 1
     pairs = list(combinations(range(len(alphas)), 2))
-    freedom = int(draws.shape[0] * (1.0 - tail)) - 1
-    width = float(stdtrit(freedom, 1.0 - FALSE_ALARM / max(len(pairs), 1))) if freedom > 0 else np.inf
+    if freedom < 1 or not pairs:
+        return _Verdict(alphas[0], ())
+    terms = cvar_terms(draws, tail)
+    width = float(stdtrit(freedom, 1.0 - FALSE_ALARM / len(pairs)))
     rounding = 2.0 * float(returns.attrs["error_bound"])
 
     def exceeds(higher: FloatArray, lower: FloatArray) -> bool:
@@ -295,11 +307,11 @@ def _occupancy(model: UncertainMDP, belief: Belief, policies: Any, start: FloatA
     """Return the shares of discounted time [L, S] that policies [L, S] spend in each state of the mean model."""
     mean_theta = belief.mean
     possible = model.outcome_mask & (mean_theta > 0.0)
-    entries = Entries.of(model, possible)
+    layout = Layout.of(model, possible)
     shares = np.zeros(policies.shape)
     for share, policy in zip(shares, policies, strict=True):
         weights = policy_matrix(model, policy)
-        states = entries.reached(start, weights)
-        rows = entries.chain(states, weights)
+        states = layout.reached(start, weights)
+        rows = layout.chain(states, weights)
         share[states] = occupancy(rows, start[states], mean_theta[possible], model.discount)
     return shares

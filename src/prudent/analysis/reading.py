@@ -24,7 +24,7 @@ class NamedPolicy(NamedTuple):
 
     name: Hashable
     weights: FloatArray  # [S, A] the chance of each action
-    solution: Solution | None  # where it came from
+    value: FloatArray | None  # [S] of the Solution that it came from
 
 
 class Belief(NamedTuple):
@@ -76,7 +76,7 @@ def named_policies(model: UncertainMDP, policies: Any) -> list[NamedPolicy]:
     if not isinstance(policies, Solution) and len(policies) == 0:
         raise ParameterError("policies holds no policy")
     if _is_one(model, policies):
-        return [NamedPolicy("policy", policy_matrix(model, policies), _solution(policies))]
+        return [NamedPolicy("policy", policy_matrix(model, policies), _values(model, policies))]
     if isinstance(policies, Mapping):
         named: list[tuple[Hashable, Any]] = list(policies.items())
     else:
@@ -86,13 +86,17 @@ def named_policies(model: UncertainMDP, policies: Any) -> list[NamedPolicy]:
 
 def _named(model: UncertainMDP, name: Hashable, policy: Any) -> NamedPolicy:
     try:
-        return NamedPolicy(name, policy_matrix(model, policy), _solution(policy))
+        return NamedPolicy(name, policy_matrix(model, policy), _values(model, policy))
     except ParameterError as error:
         raise ParameterError(f"policies[{name!r}]: {error}") from None
 
 
-def _solution(policy: Any) -> Solution | None:
-    return policy if isinstance(policy, Solution) else None
+def _values(model: UncertainMDP, policy: Any) -> FloatArray | None:
+    """Return the values of a Solution in the order of the model's states; 0 for states that it does not know."""
+    if not isinstance(policy, Solution) or policy.states == model.states:
+        return policy.value if isinstance(policy, Solution) else None
+    known = dict(zip(range(policy.value.size) if policy.states is None else policy.states, policy.value, strict=True))
+    return np.array([known.get(state, 0.0) for state in model.states or range(model.n_states)])
 
 
 def _is_one(model: UncertainMDP, policies: Any) -> bool:
@@ -127,17 +131,16 @@ def _action_of(model: UncertainMDP) -> Callable[[Any], bool]:
 def policy_matrix(model: UncertainMDP, policy: Any) -> FloatArray:
     """Return the chance of each action [S, A] under a policy.
 
-    One action for each state (a list, an array, a Solution), probabilities [S, A], or a mapping or pandas object by
-    the names of states: to an action, or to the chances of actions.
+    One action for each state, as ``model.policy_indices`` reads it; or probabilities [S, A]; or chances of actions by
+    the names of states, as a mapping of mappings or a DataFrame.
     """
     weights = np.zeros((model.n_states, model.n_actions))
-    if isinstance(policy, Solution):
+    if isinstance(policy, Solution) and policy.policy.ndim == 2:
         policy = policy.policy
-    if hasattr(policy, "to_dict") and hasattr(policy, "index"):  # a Series by state, a DataFrame by state and action
-        policy = policy.to_dict("index") if hasattr(policy, "columns") else policy.to_dict()
-    if isinstance(policy, Mapping):
-        _fill_by_name(model, policy, weights)
-    elif np.ndim(policy) == 2:
+    by_state = policy.to_dict("index") if hasattr(policy, "columns") else policy
+    if isinstance(by_state, Mapping) and any(isinstance(choice, Mapping) for choice in by_state.values()):
+        weights = _by_name(model, by_state)
+    elif not isinstance(policy, (Solution, Mapping)) and np.ndim(policy) == 2:
         weights = finite_array(policy, "policy", ndim=2, error=ParameterError)
         require_shape(weights, "policy", (model.n_states, model.n_actions), "[S, A]", error=ParameterError)
     else:
@@ -148,17 +151,11 @@ def policy_matrix(model: UncertainMDP, policy: Any) -> FloatArray:
     return weights
 
 
-def _fill_by_name(model: UncertainMDP, policy: Mapping[Any, Any], weights: FloatArray) -> None:
-    given = np.zeros(model.n_states, dtype=np.bool_)
+def _by_name(model: UncertainMDP, policy: Mapping[Any, Any]) -> FloatArray:
+    weights = np.zeros((model.n_states, model.n_actions))
     for state, choice in policy.items():
-        s = model.state_labels.index(state, "a state of the policy")
-        given[s] = True
-        chances = choice if isinstance(choice, Mapping) else {choice: 1.0}
-        for action, chance in chances.items():
-            weights[
-                s, model.action_labels.index(action, f"the action of the policy in {model.state_labels.show(s)}")
-            ] = chance
-    missing = np.flatnonzero(~given & ~model.terminal)
-    if missing.size:
-        more = f" and {missing.size - 1} more" if missing.size > 1 else ""
-        raise ParameterError(f"policy says nothing of {model.state_labels.show(int(missing[0]))}{more}")
+        s = model.state_labels.index(state, "a state of policy")
+        for action, chance in (choice if isinstance(choice, Mapping) else {choice: 1.0}).items():
+            name = f"the action of policy in {model.state_labels.show(s)}"
+            weights[s, model.action_labels.index(action, name)] = finite_array(chance, name, error=ParameterError)
+    return weights

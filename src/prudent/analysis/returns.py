@@ -27,7 +27,7 @@ from .._support.progress import Progress
 from .._support.streams import replication_streams
 from ..errors import ConvergenceWarning, ModelError, ParameterError
 from ..models.uncertain import UncertainMDP
-from ..planning.drawn import DENSE, FLOOR, Entries, Rows, Task, best_returns, chain_returns, draw_entries
+from ..planning.drawn import DENSE, FLOOR, Layout, Rows, Task, best_returns, chain_returns, draw_entries
 from ..posteriors.scalar import BetaPosterior, NormalPosterior
 from .estimates import Estimate, cvar, mean, quantiles, standard_deviation
 from .reading import Belief, NamedPolicy, named_policies, read_belief
@@ -167,14 +167,14 @@ class _Problem:
         self.model = model
         self.reward_posterior = reward_posterior
         possible = model.outcome_mask & (belief.mean > 0.0)
-        entries = Entries.of(model, possible)
-        self.biggest = float(np.abs(entries.reward).max())
+        layout = Layout.of(model, possible)
+        self.biggest = float(np.abs(layout.reward).max())
         questions: dict[bytes, int] = {}
         self.questions: list[_Question] = []
         self.column: list[int] = []  # the question that each policy asks: policies may ask the same
         for policy in named:
-            states = entries.reached(start, policy.weights)
-            rows = entries.chain(states, policy.weights)
+            states = layout.reached(start, policy.weights)
+            rows = layout.chain(states, policy.weights)
             weights = policy.weights[states]
             # rewards that are drawn by pair tell apart what is else the same
             parts = (states, *rows) if reward_posterior is None else (states, *rows, weights)
@@ -183,15 +183,15 @@ class _Problem:
             if len(questions) > len(self.questions):
                 self.questions.append(_Question(rows, states, start[states], weights))
         if regret:
-            states = entries.reached(start, (model.source >= 0).astype(np.float64))
-            self.questions.append(_Question(entries.pairs(states), states, start[states], None))
+            states = layout.reached(start, (model.source >= 0).astype(np.float64))
+            self.questions.append(_Question(layout.pairs(states), states, start[states], None))
         self.regret = regret
         groups = {
             column: [p.name for p, c in zip(named, self.column, strict=True) if c == column] for column in self.column
         }
         self.same = [names for names in groups.values() if len(names) > 1]
         self._lay_out_draws(belief, possible)
-        self._absorbing = self._left_alone(entries)
+        self._absorbing = self._left_alone(layout)
 
     def _lay_out_draws(self, belief: Belief, possible: Any) -> None:
         """Keep the sources that some question asks about; number their outcomes anew."""
@@ -212,10 +212,10 @@ class _Problem:
         self.mean = belief.mean.reshape(-1)[self.flat]
         self.unit = max(1, min(UNIT, ROOM // max(self.flat.size, 1)))
 
-    def _left_alone(self, entries: Entries) -> Any:
+    def _left_alone(self, layout: Layout) -> Any:
         """Return the pairs [S, A] that keep their reward: the process has ended there, or never leaves the state."""
-        moves = (entries.target != entries.pair // entries.n_actions) & (entries.target >= 0)
-        stays = np.bincount(entries.pair[moves], minlength=self.model.source.size) == 0
+        moves = (layout.target != layout.pair // layout.n_actions) & (layout.target >= 0)
+        stays = np.bincount(layout.pair[moves], minlength=self.model.source.size) == 0
         return stays.reshape(self.model.source.shape)
 
     def _theta(self, unit: int, stop: int, rng: np.random.Generator) -> FloatArray:
@@ -366,7 +366,7 @@ def _dataset(
         variables[f"{name}_se"] = ("policy", estimate.error, {"long_name": f"standard error of: {label}"})
     variables["quantile"] = (("policy", "level"), at.value.T, {"long_name": "quantile of the return"})
     variables["quantile_se"] = (("policy", "level"), at.error.T, {"long_name": "standard error of the quantile"})
-    values = [np.nan if p.solution is None else float(start @ p.solution.value) for p in named]
+    values = [np.nan if policy.value is None else float(start @ policy.value) for policy in named]
     label = "value of the Solution from the start: for a Bayesian risk MDP, the risk is taken anew at every step"
     variables["risk_value"] = ("policy", np.array(values), {"long_name": label})
     names = np.empty(len(named), dtype=object)  # names may be tuples
