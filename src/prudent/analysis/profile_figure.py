@@ -8,6 +8,7 @@ import numpy as np
 
 from .._drawing.frame import Figure, Panel, drawn
 from .._drawing.style import Entry, hex_of
+from .returns_figure import shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,7 +35,7 @@ def profile_figure(profile: RiskProfile) -> Figure:
     left_out = changed.size - shown.size
     title = "Actions by level"
     if left_out:
-        title = f"Actions by level: {shown.size} of {changed.size} states that change, most visited first"
+        title = f"Actions by level, {shown.size} of {changed.size} states that change"
     entries = (
         Entry("risk level, ± 2 standard errors", "law", mark="dot"),
         Entry("recommended", "brps-0.99", mark="ring"),
@@ -58,7 +59,7 @@ def _frontier(axes: Axes, profile: RiskProfile) -> None:
     ring: Any = {"markerfacecolor": "none", "markersize": 10.5, "markeredgewidth": 1.6, "zorder": 4}
     axes.plot([x[place]], [y[place]], marker="o", color=hex_of("brps-0.99"), linestyle="none", **ring)
     for names, point in _labels(profile, x, y):
-        text = "α = " + ", ".join(f"{alpha:g}" for alpha in names)
+        text = f"α = {names[0]:g} to {names[-1]:g}" if len(names) > 3 else "α = " + ", ".join(f"{a:g}" for a in names)
         axes.annotate(text, point, (7, 5), textcoords="offset points", fontsize=8)
     axes.margins(x=0.22, y=0.15)
     axes.set_xlabel(f"CVaR of the true return, α = {profile.tail:g}")
@@ -99,15 +100,10 @@ def _actions(axes: Axes, profile: RiskProfile, shown: Any) -> None:
                 axes.add_patch(
                     Rectangle((column - 0.48, row - 0.46), 0.96, 0.92, facecolor=fill, alpha=0.3, linewidth=0)
                 )
-            axes.text(column, row, _short(names[s], 12), ha="center", va="center", fontsize=7.5)
-    labels = [_short(s if states is None else states[s], 20) for s in shown]
+            axes.text(column, row, shortened(names[s], 12), ha="center", va="center", fontsize=7.5)
+    labels = [shortened(s if states is None else states[s], 20) for s in shown]
     axes.set_yticks(range(len(labels)), labels)
-    axes.set_ylabel("state")
+    axes.set_ylabel("state, most visited first")
     axes.set_xlim(-0.5, len(profile.alphas) - 0.5)
     axes.set_ylim(len(labels) - 0.5, -0.5)
     axes.tick_params(length=0)
-
-
-def _short(name: Any, most: int) -> str:
-    text = str(name)
-    return text if len(text) <= most else text[: most - 1] + "…"

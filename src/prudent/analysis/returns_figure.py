@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
-__all__ = ["plot_returns", "returns_figure"]
+__all__ = ["plot_returns", "returns_figure", "shortened"]
 
 
 POINTS = 201  # of a density
@@ -44,7 +44,7 @@ def returns_figure(returns: xarray.Dataset) -> Figure:
     if missing:
         raise DataError(f"expected a dataset of posterior_returns; it has no variable {min(missing)!r}")
     data = np.asarray(returns.returns.values)
-    names = [_short(name) for name in returns.policy.values]
+    names = [shortened(f"α = {n:g}" if isinstance(n, float) else n, 32) for n in returns.policy.values]
     level, alpha = float(returns.level.values[0]), float(returns.attrs["alpha"])
     valued = bool(np.isfinite(returns.risk_value.values).any())
     entries = [
@@ -86,9 +86,14 @@ def returns_figure(returns: xarray.Dataset) -> Figure:
     )
 
 
-def _short(name: Any) -> str:
-    text = f"α = {name:g}" if isinstance(name, float) else str(name)
-    return text if len(text) <= 32 else text[:31] + "…"
+def shortened(name: Any, most: int) -> str:
+    """Return a name in at most so many letters: its beginning and its end, which tell numbered names apart.
+
+    >>> shortened("ward 14, patient type 143", 16)
+    'ward 14…type 143'
+    """
+    text = str(name)
+    return text if len(text) <= most else f"{text[: most // 2 - 1].rstrip(' ,')}…{text[-(most // 2) :].lstrip()}"
 
 
 def _density(axes: Axes, draws: FloatArray, row: float, height: float) -> None:
