@@ -27,7 +27,7 @@ from .._support.progress import Progress
 from .._support.streams import replication_streams
 from ..errors import ConvergenceWarning, ModelError, ParameterError
 from ..models.uncertain import UncertainMDP
-from ..planning.drawn import DENSE, FLOOR, Layout, Rows, Task, best_returns, chain_returns, draw_entries
+from ..planning.drawn import DENSE, FLOOR, Layout, Rows, Task, draw_entries, drawn_returns, eliminated_returns
 from ..posteriors.scalar import BetaPosterior, NormalPosterior
 from .estimates import Estimate, cvar, mean, quantiles, standard_deviation
 from .reading import Belief, NamedPolicy, named_policies, read_belief
@@ -290,7 +290,6 @@ class _Solver:
     def __init__(
         self, question: _Question, discount: float, biggest: float, theta: FloatArray, extra: FloatArray
     ) -> None:
-        self.kernel = best_returns if question.weights is None else chain_returns
         rows, n_states = question.rows, question.states.size
         self.longest = int(np.diff(rows.indptr).max(initial=0))
         self.biggest = biggest  # reward
@@ -298,7 +297,9 @@ class _Solver:
         self.task = Task(rows, question.start, discount, digits * biggest, False)
         self.checks: list[tuple[float, float]] = []  # residual and size of values of each call
         self.guess = np.zeros(n_states)
+        self.sparse = False  # by sparse elimination
         products, _, _ = self._work_out(theta, extra, self.guess, np.empty(1))
+        self.sparse = products < 0  # where the mean model needs it, draws do too
         entries = rows.indices.size * n_states // (rows.indptr.size - 1)
         # in units of an entry of a product with P; elimination runs at the speed of a matrix product
         direct = n_states <= DENSE and 0.1 * n_states**3 < products * (entries + 8 * n_states)
@@ -311,14 +312,23 @@ class _Solver:
 
     def _work_out(self, theta: FloatArray, extra: FloatArray, guess: FloatArray, out: FloatArray) -> Any:
         try:
-            return self.kernel(self.task, theta, extra, guess, out)
-        except np.linalg.LinAlgError:  # at discounts within rounding of one
+            if not self.sparse:
+                found = drawn_returns(self.task, theta, extra, guess, out)
+                if not self._left(*found[1:]):
+                    return found
+                guess[:] = 0.0  # it may have run away
+            return eliminated_returns(self.task, theta, extra, guess, out)
+        except (np.linalg.LinAlgError, RuntimeError):  # singular: at discounts within rounding of one
             raise _no_value(self.task.discount) from None
+
+    def _left(self, residual: float, size: float) -> float:
+        """Return a residual that is neither as small as was asked for nor rounding, else 0."""
+        return 0.0 if residual <= 4.0 * max(self.task.aim, FLOOR * size) else residual
 
     @property
     def unsettled(self) -> float:
         """The largest residual that is neither as small as was asked for nor rounding; 0 if there is none."""
-        return max((r for r, size in self.checks if not r <= 4.0 * max(self.task.aim, FLOOR * size)), default=0.0)
+        return max(self._left(*check) for check in self.checks)
 
     def error_bound(self, leak: float) -> float:
         """Return how far any answer may be from the truth, if rows sum to no more than 1 + ``leak``."""

@@ -5,13 +5,11 @@ V = r + gamma P V. The structure of the chain is the same in every draw; only it
 theta[place[j]], change. So it is laid out once (:class:`Rows`), on the states that the start leads to, and filled for
 each draw.
 
-**Evaluation.** BiCGStab started from the values under the posterior mean, or elimination where the mean model shows
-that it is faster (few states, or slow convergence). Either way the residual |r + gamma P V - V| is worked out at the
-end: no value is further from the true one than the largest of it divided by 1 - gamma.
-
-**The best policy of a draw.** Policy iteration started from the best values under the posterior mean. (Draws are
-independent: the mean is closer to each of them than they are to each other.) It stops when |TV - V| is as small as for
-an evaluation; then TV is within gamma/(1 - gamma) times that of the optimum.
+**Policy iteration**, started from the values under the posterior mean. (Draws are independent: the mean is closer to
+each of them than they are to each other.) A policy is a choice of rows, one for each state; where there is one row for
+each state, this is an evaluation. Chains are solved by BiCGStab, or by elimination where the mean model shows that it
+is faster (few states, or slow convergence) and where BiCGStab fails. It stops when |TV - V| is a small fraction of the
+values, whatever solved the chain: then TV is within gamma/(1 - gamma) times that of the answer.
 
 Letters: R rows (states that can be reached), E entries (outcomes that exist), N draws.
 """
@@ -24,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 from scipy.sparse import csgraph
+from scipy.sparse.linalg import splu
 
 from .._numerics import krylov
 from .._numerics.compensated import EPS
@@ -34,12 +33,12 @@ from .._support.checks import BoolArray, FloatArray, IntArray
 from ..models.uncertain import UncertainMDP
 from .operators import expected_rows, greedy, rows_of
 
-__all__ = ["Layout", "Rows", "Task", "best_returns", "chain_returns", "draw_entries", "occupancy"]
+__all__ = ["Layout", "Rows", "Task", "draw_entries", "drawn_returns", "eliminated_returns", "occupancy"]
 
 
 TRIES = 4  # runs of BiCGStab, each from the answer of the one before
-NEWTON = 50  # steps of policy iteration; then sweeps, which always contract
-CAP = 10_000  # backups for one draw
+STEPS = 100  # of policy iteration
+LAPSES = 2  # evaluations that may fail before BiCGStab is given up
 INNER = 0.01  # a policy is evaluated to this fraction of the change that its backup made
 OCCUPIED = 1e-9  # the error of a share of time
 DENSE = 2_000  # the most states for elimination
@@ -59,7 +58,7 @@ class Rows(NamedTuple):
 class Task(NamedTuple):
     """What to work out for each draw."""
 
-    rows: Rows  # of the policy's chain; or of every pair, A for each state
+    rows: Rows  # of a policy's chain; or of every pair, A for each state, of which the best are taken
     start: FloatArray  # [R] the weights of the states
     discount: float
     aim: float  # the residual to reach
@@ -197,7 +196,7 @@ def _eliminate(chain, discount, x):
 
 @kernel
 def _settle(chain, discount, x, aim, direct, every, q):
-    """Improve ``x`` to the values of a chain; return the largest residual, its size by rounding, and the products."""
+    """Improve ``x`` to the values of a chain; return the largest residual and the products with P."""
     products = 0
     worst, size = np.inf, 0.0
     if not direct:
@@ -212,44 +211,18 @@ def _settle(chain, discount, x, aim, direct, every, q):
         _eliminate(chain, discount, x)
         worst, size = _residual(chain, discount, x, every, q)
         products += krylov.CAP
-    return worst, size, products
+    return worst, products
 
 
 @kernel
-def chain_returns(
+def drawn_returns(
     task: Task, theta: FloatArray, extra: FloatArray, guess: FloatArray, returns: FloatArray
 ) -> tuple[int, float, float]:
-    """Write the return of a policy under each draw of ``theta`` [N, E] into ``returns`` [N].
+    """Write the return of the best choice of rows, one for each state, under each draw of ``theta`` [N, E].
 
-    ``extra`` [N, R] is added to the rewards unless it is empty. ``guess`` [R] are values to start from; they become
-    those of the last draw. Returns the products with P, the largest residual, and the largest values plus rewards.
-    """
-    rows, start, discount, aim, direct = task
-    gain, x, q = np.empty(guess.size), np.empty(guess.size), np.empty(guess.size)
-    data = np.empty(rows.indices.size)
-    every = np.arange(guess.size)
-    products, residual, largest = 0, 0.0, 0.0
-    for i in range(returns.size):
-        _fill(rows, theta[i], data, gain)
-        if extra.size:
-            gain += extra[i]
-        x[:] = guess
-        worst, size, used = _settle(Chain(rows.indptr, rows.indices, data, gain), discount, x, aim, direct, every, q)
-        products += used
-        residual, largest = max(residual, worst), max(largest, size)
-        returns[i] = (start * x).sum()
-    if returns.size:
-        guess[:] = x
-    return products, residual, largest
-
-
-@kernel
-def best_returns(
-    task: Task, theta: FloatArray, extra: FloatArray, guess: FloatArray, returns: FloatArray
-) -> tuple[int, float, float]:
-    """Write the return of the best policy under each draw; the rest as for :func:`chain_returns`.
-
-    The rows of the task, and those of ``extra``, are pairs. The products are those of one evaluation.
+    ``extra`` [N, rows] is added to the rewards unless it is empty. ``guess`` [R] are values to start from; they become
+    those of the last draw. Returns the products with P in one evaluation, the largest |TV - V|, and the largest values
+    plus rewards.
     """
     rows, start, discount, aim, direct = task
     n_states, n_rows = guess.size, rows.indptr.size - 1
@@ -266,8 +239,8 @@ def best_returns(
             gain += extra[i]
         model = Chain(rows.indptr, rows.indices, data, gain)
         value[:] = guess
-        change, size = np.inf, 0.0
-        for step in range(CAP):
+        change, size, failures = np.inf, 0.0, 0
+        for _ in range(STEPS):
             reward, later = expected_rows(model, discount, value, pairs, q.reshape(-1))
             size = reward + later
             greedy(q, swept, policy)
@@ -275,19 +248,57 @@ def best_returns(
             for s in range(n_states):
                 change = max(change, abs(swept[s] - value[s]))
             target = max(aim, FLOOR * size)
-            if change <= target:
+            if change <= target or failures == LAPSES:
                 break
             value[:] = swept
-            if step < NEWTON:
-                chain = rows_of(model, every * n_actions + policy)
-                inner = max(INNER * change, 0.5 * target)
-                worst, _, used = _settle(chain, discount, value, inner, direct, every, scratch)
-                products += used
-                evaluations += 1
-                if not worst < change:
-                    value[:] = swept
+            chain = rows_of(model, every * n_actions + policy)
+            inner = 0.5 * target if n_actions == 1 else max(INNER * change, 0.5 * target)
+            worst, used = _settle(chain, discount, value, inner, direct, every, scratch)
+            products += used
+            evaluations += 1
+            if not worst < change:
+                value[:] = swept
+                failures += 1
         residual, largest = max(residual, change), max(largest, size)
         returns[i] = (start * swept).sum()
     if returns.size:
         guess[:] = swept
     return products // max(evaluations, 1), residual, largest
+
+
+def eliminated_returns(
+    task: Task, theta: FloatArray, extra: FloatArray, guess: FloatArray, returns: FloatArray
+) -> tuple[int, float, float]:
+    """Do the same as :func:`drawn_returns` by sparse elimination.
+
+    For large chains on which BiCGStab fails: they are long and narrow, and elimination hardly fills them. The products
+    are -1.
+    """
+    rows, start, discount, aim, _ = task
+    n_states, n_rows = guess.size, rows.indptr.size - 1
+    row_of = np.repeat(np.arange(n_rows), np.diff(rows.indptr))
+    barred = np.diff(rows.indptr) == 0
+    first = np.arange(0, n_rows, n_rows // n_states)
+    one = sparse.eye_array(n_states, format="csc")
+    residual, largest = 0.0, 0.0
+    for i, draw in enumerate(theta):
+        probability = draw[rows.place]
+        matrix = sparse.csr_array((rows.weight * probability, rows.indices, rows.indptr), shape=(n_rows, n_states))
+        gain = np.bincount(row_of, weights=rows.earning * probability, minlength=n_rows)
+        if extra.size:
+            gain += extra[i]
+        value, swept = guess.copy(), guess
+        change, size = np.inf, 0.0
+        for _ in range(STEPS):
+            q = np.where(barred, -np.inf, gain + discount * (matrix @ value)).reshape(n_states, -1)
+            swept = q.max(axis=1)
+            change = float(np.abs(swept - value).max())
+            size = float(np.abs(gain).max() + discount * np.abs(value).max())
+            if change <= max(aim, FLOOR * size):
+                break
+            chosen = first + q.argmax(axis=1)
+            value = splu(one - discount * matrix[chosen].tocsc()).solve(gain[chosen])
+        residual, largest = max(residual, change), max(largest, size)
+        returns[i] = start @ swept
+        guess[:] = swept
+    return -1, residual, largest
