@@ -85,7 +85,7 @@ def test_the_draws_kept_hold_every_minimum(n, size, total, seed, clumsy):
         theta = np.round(theta, 1)
         theta[size - 1] = 1.0 - theta[: size - 1].sum(axis=0)
     every = theta.copy()
-    kept = keep_corners(theta, n, size, np.arange(3), np.empty(n, dtype=np.int64))
+    kept = keep_corners(theta[:size], n, np.empty(n, dtype=np.int64))
     assert 1 <= kept <= n
     for _ in range(20):
         values = rng.normal(size=5)
@@ -94,7 +94,7 @@ def test_the_draws_kept_hold_every_minimum(n, size, total, seed, clumsy):
 
 def test_few_draws_are_kept():
     theta = np.random.default_rng(0).dirichlet([30.0, 20.0, 25.0], size=1000).T.copy()
-    assert keep_corners(theta, 1000, 3, np.arange(3), np.empty(1000, dtype=np.int64)) < 40
+    assert keep_corners(theta, 1000, np.empty(1000, dtype=np.int64)) < 40
 
 
 # -- the solver --------------------------------------------------------------------------------------------

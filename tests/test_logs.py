@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prudent.errors import DataError, ModelError, ParameterError, PosteriorError
-from prudent.models.logs import LogReader, add_transition
+from prudent.models.logs import LogReader, add_log
 from prudent.models.uncertain import UncertainMDP
 
 
@@ -67,7 +67,7 @@ def test_counts_are_those_of_the_slow_reference(seed, size, rows):
     # Rows one at a time, online or through the front door, give the same bits.
     online, stepwise = prior.copy(), prior
     for s, a, target, outcome in log:
-        add_transition(model.source, model.next_state, online, s, a, target, -1 if outcome is None else outcome)
+        add_log(model.entries, online, np.array([[s, a, target, -1 if outcome is None else outcome]]))
         stepwise = model.count([(s, a, target, outcome)], stepwise)
     np.testing.assert_array_equal(online, counts)
     np.testing.assert_array_equal(stepwise, counts)
@@ -390,7 +390,7 @@ def test_rounding_never_draws_an_impossible_outcome():
         ({"state": "a"}, ParameterError, "state is 'a', expected a whole number from 0 to 2"),
         ({"steps": -1}, ParameterError, "steps must be at least 0, got -1"),
         ({"policy": 0}, ParameterError, "policy must hold an action for each state, got 0"),
-        ({"policy": [[0], [0], [0]]}, ParameterError, r"policy has shape \(3, 1\), expected \[S\] = \(3,\)"),
+        ({"policy": [[0], [0], [0]]}, ParameterError, r"policy has shape \(3, 1\), expected \[S, A\] = \(3, 2\)"),
         ({"policy": [[0], [0, 1], [0]]}, ParameterError, "policy must hold whole numbers, got list"),
         ({"rng": "x"}, ParameterError, "rng must be a numpy Generator, a seed or None, got 'x'"),
         ({"steps": 1.5}, ParameterError, "steps must be a whole number, got 1.5"),

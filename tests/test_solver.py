@@ -16,7 +16,7 @@ from scipy import sparse, stats
 
 import prudent as pr
 from prudent.errors import ConvergenceWarning, ModelError, ParameterError, PosteriorError
-from prudent.planning.operators import ExactOperator, ExpectedOperator, SampledOperator
+from prudent.planning.operators import ExactOperator, ExpectedOperator, GivenDraws, SampledOperator
 from prudent.planning.solver import SolverKeywords, SolverOptions
 
 GAMMAS = [0.0, 0.5, 0.9, 0.99, 0.999, 0.9999]
@@ -352,8 +352,8 @@ def operators(rng):
     mdp = model.mdp(posterior.mean())
     return [
         ExpectedOperator(mdp.transition, mdp.reward, mdp.discount),
-        SampledOperator(model, posterior.sample(23, rng), pr.CVaR(0.77)),
-        SampledOperator(model, posterior.sample(23, rng), pr.VaR(0.5)),
+        SampledOperator(model, GivenDraws(model, posterior.sample(23, rng)), pr.CVaR(0.77)),
+        SampledOperator(model, GivenDraws(model, posterior.sample(23, rng)), pr.VaR(0.5)),
         ExactOperator(model, posterior.counts, 0.85),
     ]
 

@@ -11,10 +11,10 @@ import math
 
 import numpy as np
 
-from .._support.checks import FloatArray
+from .._support.checks import FloatArray, IntArray
 from .compile import kernel
 
-__all__ = ["draw_row", "draw_theta"]
+__all__ = ["draw_row", "draw_slots", "draw_theta"]
 
 
 LEAST = 1e-300  # smaller counts count as this one: their reciprocal must be finite
@@ -88,6 +88,15 @@ def draw_row(rng: np.random.Generator, counts: FloatArray, theta: FloatArray, n:
         for k in range(counts.size):
             if counts[k] > 0.0:
                 theta[k, :n] = 1.0
+
+
+@kernel
+def draw_slots(
+    rng: np.random.Generator, counts: FloatArray, begin: IntArray, theta: FloatArray, work: FloatArray
+) -> None:
+    """Write posterior draws into ``theta`` [F, N], source after source: source b has the rows from ``begin[b]`` on."""
+    for b in range(begin.size - 1):
+        draw_row(rng, counts[begin[b] : begin[b + 1]], theta[begin[b] : begin[b + 1]], theta.shape[1], work)
 
 
 @kernel

@@ -131,8 +131,9 @@ class Naming:
 class PairNaming(Naming):
     """Each source belongs to one pair and is called (state, action).
 
-    ``pairs`` [B] are numbers s*A + a, or -1 for the end of terminal states. Unless ``outcomes`` names them, outcomes
-    are called by the state they lead to: ``targets`` [S*A, K], where -1 is no outcome and -2 the end of the process.
+    ``pairs`` [B] are numbers s*A + a; with ``ended`` the last source is the one that terminal states share. Outcomes
+    have the names ``outcomes``, or ``by_next_state`` those of the states they lead to. The entries of the model have
+    them: places ``first[pair]`` to ``first[pair + 1]`` of ``next_state``, where -2 is the end of the process.
     """
 
     def __init__(
@@ -140,11 +141,14 @@ class PairNaming(Naming):
         states: Labels,
         actions: Labels,
         pairs: IntArray,
-        targets: Any = None,
-        outcomes: Sequence[Labels] | None = None,
+        ended: bool,
+        entries: Any,
+        outcomes: Sequence[Labels] | None,
+        by_next_state: bool,
     ) -> None:
         super().__init__(None, outcomes)
-        self._states, self._actions, self._pairs, self._targets = states, actions, pairs, targets
+        self._states, self._actions, self._pairs, self._ended = states, actions, pairs, ended
+        self._entries, self._by_next_state = entries, by_next_state
 
     @property
     def sources(self) -> Labels:
@@ -154,33 +158,34 @@ class PairNaming(Naming):
     @property
     def outcomes(self) -> Sequence[Labels] | None:
         """The labels of the outcomes of each source, or None where they are 0, 1, ..., K-1."""
-        return self._outcomes if self._targets is None else self._next_states
+        return self._next_states if self._by_next_state else self._outcomes
 
     @cached_property
     def _source_labels(self) -> Labels:
         states = self._states.names or range(self._states.size)
         actions = self._actions.names or range(self._actions.size)
         names: list[Hashable] = [
-            (states[pair // len(actions)], actions[pair % len(actions)]) if pair >= 0 else TERMINAL
-            for pair in self._pairs.tolist()
+            (states[pair // len(actions)], actions[pair % len(actions)]) for pair in self._pairs.tolist()
         ]
+        if self._ended:
+            names[-1] = TERMINAL
         return Labels("source", names, len(names))
 
     @cached_property
     def _next_states(self) -> OutcomeLabels | None:
-        rows = self._targets[self._pairs[self._pairs >= 0]]
-        if self._states.names is None and not (rows - np.arange(rows.shape[1])).any():
+        first, pairs = self._entries.first, self._pairs
+        sizes = first[pairs + 1] - first[pairs]
+        begin = np.concatenate(([0], np.cumsum(sizes)))
+        place = np.arange(begin[-1]) - np.repeat(begin[:-1], sizes)
+        codes = self._entries.next_state[np.repeat(first[pairs], sizes) + place]
+        if self._states.names is None and np.array_equal(np.where(codes < 0, place, codes), place):
             return None  # all of them are numbers already
-        if len(rows) < self._pairs.size:  # the last source is the end of terminal states
-            rows = np.vstack((rows, np.where(np.arange(rows.shape[1]) == 0, -2, -1)))
-        exists = rows != -1
-        first = np.concatenate(([0], np.cumsum(exists.sum(axis=1))))
-        return OutcomeLabels(self._states.names, np.maximum(rows[exists], -1).astype(np.int64), first.astype(np.int64))
+        return OutcomeLabels(self._states.names, np.maximum(codes, -1).astype(np.int64), begin.astype(np.int64))
 
     @property
     def given(self) -> tuple[Any, Any]:
         """What to give as ``sources`` and ``outcomes`` to name things like this."""
-        return PAIRS, self.outcome_names if self._targets is None else NEXT_STATES
+        return PAIRS, NEXT_STATES if self._by_next_state else self.outcome_names
 
 
 UNNAMED = Naming(None, None)

@@ -310,16 +310,16 @@ def _read_text(
         raise error(f"{path.name} is empty, or its first line is; expected the names of the columns")
     used = _assigned(held, required, wanted, columns, path.name, error)
     at = {name: held.index(theirs) for name, theirs in used.items()}
+    size = len(held)
     try:
         frame = pandas.read_csv(
             path,
             sep=separator,
             header=None,
-            names=list(range(len(held))),
+            names=list(range(size + 1)),  # one more, to see what is too long
             skiprows=1,
-            index_col=False,
-            usecols=sorted(at.values()),
-            dtype="category",  # each text once; what a column holds is decided when all of it is known
+            # texts: what a column holds is decided when all of it is known; categories take little memory
+            dtype={place: str if place in at.values() else "category" for place in range(size + 1)},
             keep_default_na=False,
             na_values=[""],
             skip_blank_lines=False,
@@ -330,39 +330,41 @@ def _read_text(
         raise error(f"{path.name} has the names of columns and no rows") from None
     except (pandas.errors.ParserError, UnicodeDecodeError) as fault:
         raise error(f"{path.name}: {str(fault).removeprefix('Error tokenizing data. C error: ').strip()}") from fault
+    long = frame[size].notna().to_numpy()
+    if long.any():
+        raise error(f"{path.name} line {int(np.argmax(long)) + 2} has {size + 1} values, but there are {size} columns")
+    frame = frame[sorted(set(at.values()))]
     blank = frame.isna().all(axis=1).to_numpy()
     lines = np.flatnonzero(~blank) + 2
     frame = frame[~blank]
     found = Columns(path.name, lines=lines)
     found.used = used
     found.ignored = tuple(name for name in held if name not in used.values())
-    text = {name: frame[place].array for name, place in at.items()}
+    coded = {name: pandas.factorize(frame[place]) for name, place in at.items()}
     # a state that is a number where it is left and a text where it is reached would be two states
-    whole = {name: all(map(_WHOLE.fullmatch, cells.categories)) for name, cells in text.items()}
+    whole = {name: all(map(_WHOLE.fullmatch, texts)) for name, (_, texts) in coded.items()}
     both = whole.get("state", True) and whole.get("next_state", True)
-    for name, cells in text.items():
+    for name, (codes, texts) in coded.items():
         if name in _NUMBERS:
-            found[name] = _numbers_of(cells, decimal_comma=separator == ";")
+            found[name] = _numbers_of(codes, texts.tolist(), decimal_comma=separator == ";")
         else:
-            found[name] = _labels_of(cells, both if name in ("state", "next_state") else whole[name])
+            found[name] = _labels_of(codes, texts.tolist(), both if name in ("state", "next_state") else whole[name])
     return found
 
 
-def _labels_of(cells: Any, whole: bool) -> Column:
-    """Return a categorical of texts as labels: whole numbers if all of them are, else texts; None where empty."""
-    texts = cells.categories.tolist()
-    if not whole:
-        return np.fromiter([*texts, None], dtype=object, count=len(texts) + 1)[cells.codes]
-    numbers = np.array([int(text.partition(".")[0]) for text in texts], dtype=np.int64)
-    if (cells.codes < 0).any():
-        return np.fromiter([*numbers.tolist(), None], dtype=object, count=len(texts) + 1)[cells.codes]
-    return numbers[cells.codes]
+def _labels_of(codes: Any, texts: list[str], whole: bool) -> Column:
+    """Return labels, given as distinct texts: whole numbers if all of them are, else texts; None where empty (-1)."""
+    names = [int(text.partition(".")[0]) for text in texts] if whole else texts
+    if whole and (codes >= 0).all():
+        return np.array(names, dtype=np.int64)[codes]
+    return np.fromiter([*names, None], dtype=object, count=len(names) + 1)[codes]
 
 
-def _numbers_of(cells: Any, decimal_comma: bool) -> Column:
-    """Return a categorical of texts as numbers, or as they are if some are none, to be shown in a message."""
-    texts = [text.replace(",", ".") if decimal_comma else text for text in cells.categories.tolist()]
+def _numbers_of(codes: Any, texts: list[str], decimal_comma: bool) -> Column:
+    """Return numbers, given as distinct texts, or the texts if some are no numbers, to be shown in a message."""
+    if decimal_comma:
+        texts = [text.replace(",", ".") for text in texts]
     try:
-        return np.array([*map(float, texts), np.nan])[cells.codes]
+        return np.array([*map(float, texts), np.nan])[codes]
     except ValueError:
-        return np.fromiter([*texts, None], dtype=object, count=len(texts) + 1)[cells.codes]
+        return np.fromiter([*texts, None], dtype=object, count=len(texts) + 1)[codes]

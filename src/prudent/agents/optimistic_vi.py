@@ -27,7 +27,6 @@ from .._numerics.dirichlet_draws import draw_row
 from .._support.checks import FloatArray, IntArray, open_probability, risk_level, whole_number
 from .._support.state import LARGEST_COUNT, State, require_counts
 from ..errors import ModelError, ParameterError
-from ..models.expected import NONE
 from ..models.uncertain import UncertainMDP
 from ..planning.compiled import Known, Work, known_part, work_space
 from ..planning.operators import Draws, back_up_pair, greedy
@@ -67,20 +66,23 @@ def optimistic_update(
 
     The risk of draws is never below the lowest value: a pair whose bonus keeps it above its Q even so is left out.
     """
-    q, outcomes = work.q.reshape(-1), known.outcomes
-    draws = Draws(work.theta, work.none, plan.weights, False)
+    q, entries = work.q.reshape(-1), known.entries
+    draws = Draws(work.theta, 0, work.none, plan.weights, False)
     lowest = min(value.min(), 0.0) if known.leaky else value.min()  # an end is worth nothing more
     drawn = 0
     for p in range(q.size):
-        b = outcomes.source[p]
+        b = entries.source[p]
         if b < 0:
             continue
         bonus = plan.scale / math.sqrt(visits[p] + 1.0)
-        if outcomes.reward[p].min() + outcomes.discount * lowest + bonus >= q[p]:
+        if entries.reward[entries.first[p]] + entries.discount * lowest + bonus >= q[p]:  # the same for all outcomes
             continue
         drawn += 1
-        draw_row(rng, counts[b], work.theta[b], plan.n, work.z)
-        risk, _ = back_up_pair(p, outcomes, draws, plan.n, value, work.z, work.order)
+        begin, end = entries.begin[b], entries.begin[b + 1]
+        for j in range(end - begin):
+            work.counts[j] = counts[b, entries.outcome[begin + j]]
+        draw_row(rng, work.counts[: end - begin], work.theta[begin:end], plan.n, work.z)
+        risk, _ = back_up_pair(p, entries, draws, plan.n, value, work.z, work.order)
         q[p] = min(q[p], risk + bonus)
     if drawn:  # after all Q, so that every pair has seen the same values
         greedy(work.q, value, policy)
@@ -90,9 +92,9 @@ def optimistic_update(
 @kernel
 def start_optimistic(known: Known, q: FloatArray, value: FloatArray, policy: IntArray) -> None:
     """Write the most that rewards in [0, 1] can be worth into Q [S, A] and V [S]."""
-    source = known.outcomes.source
+    source = known.entries.source
     for p in range(source.size):
-        q.reshape(-1)[p] = 1.0 / (1.0 - known.outcomes.discount) if source[p] >= 0 else -np.inf
+        q.reshape(-1)[p] = 1.0 / (1.0 - known.entries.discount) if source[p] >= 0 else -np.inf
     greedy(q, value, policy)
 
 
@@ -150,16 +152,16 @@ def optimistic_vi(
 
 
 def _check_rewards(model: UncertainMDP) -> None:
-    exists = model.next_state != NONE
-    bad = exists & ~((model.reward >= 0.0) & (model.reward <= 1.0))
+    entries = model.entries
+    pairs = entries.pairs()
+    bad = ~((entries.reward >= 0.0) & (entries.reward <= 1.0))
     if bad.any():
-        s, a, k = (int(i) for i in np.argwhere(bad)[0])
-        raise ModelError(f"reward[{s}, {a}, {k}] is {model.reward[s, a, k]}, but optimism needs rewards in [0, 1]")
-    high = np.where(exists, model.reward, -np.inf).max(axis=2)
-    low = np.where(exists, model.reward, np.inf).min(axis=2)
-    varied = model.admissible & (high > low)
+        e = int(np.argmax(bad))
+        (s, a), k = divmod(int(pairs[e]), model.n_actions), int(entries.outcome[entries.slots()[e]])
+        raise ModelError(f"reward[{s}, {a}, {k}] is {entries.reward[e]}, but optimism needs rewards in [0, 1]")
+    varied = entries.reward != entries.reward[entries.first[pairs]]
     if varied.any():
-        pair = model.pair_name(np.argmax(varied))
+        pair = model.pair_name(pairs[np.argmax(varied)])
         raise ModelError(f"the reward of {pair} depends on the outcome, but optimism needs it known for each pair")
 
 

@@ -383,7 +383,7 @@ class PosteriorSamplingAgent(TabularAgent):
         length, indices = values["episode_length"], values["indices"]
         agent = cls(model, settings=settings, episode_length=length, seed=0, indices=indices)
         agent._filled(agent._value, arrays["value"], "value")
-        largest = 2.0 * float(abs(model.reward).max()) / (1.0 - model.discount)
+        largest = 2.0 * float(abs(model.entries.reward).max()) / (1.0 - model.discount)
         if not (abs(agent._value) <= largest).all():
             raise ValueError(f"value must be numbers of at most {largest}, twice what rewards can be worth")
         agent._filled(agent._policy, arrays["policy"], "policy")

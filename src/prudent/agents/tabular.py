@@ -55,7 +55,7 @@ class TabularAgent:
         return self._reader.row(state, action, next_state, outcome, self._counts)
 
     def _count(self, row: IntArray) -> None:
-        add_log(self._model.source, self._model.next_state, self._counts, row)
+        add_log(self._model.entries, self._counts, row)
 
     # -- state -------------------------------------------------------------------------------------------------
 
@@ -115,7 +115,7 @@ class TabularAgent:
 
     def _require_memory(self, draws: int) -> None:
         """Raise unless ``draws`` of every source fit into the memory of this machine."""
-        needed = 8 * draws * self._counts.size
+        needed = 8 * draws * self._model.entries.outcome.size
         if hasattr(os, "sysconf") and needed > os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"):
             raise ParameterError(
                 f"{draws} draws of {len(self._counts)} sources need {needed / 2**30:.3g} GiB, more than there is; "

@@ -1,9 +1,14 @@
-"""Questions about a policy: its returns over the posterior, which alpha, what to measure next, why this action."""
+"""Questions about a policy: returns over the posterior, which alpha, what to measure next, and why this action.
+
+Before them stands ``from_log``, which makes a model and its posterior from a log of transitions.
+"""
 
 from __future__ import annotations
 
+from .from_log import from_log
+from .log_summary import LogSummary
 from .profile import RiskProfile, risk_profile
 from .returns import posterior_returns
 from .returns_figure import plot_returns
 
-__all__ = ["RiskProfile", "plot_returns", "posterior_returns", "risk_profile"]
+__all__ = ["LogSummary", "RiskProfile", "from_log", "plot_returns", "posterior_returns", "risk_profile"]

@@ -19,7 +19,7 @@ from .._support.labels import Column, Labels, Names, encode_each, is_missing
 from .._support.naming import NEXT_STATES, PAIRS
 from .._support.tables import Columns, has_names, read_columns, read_numbers
 from ..errors import ModelError
-from .expected import END
+from .entries import END
 from .frame import Shape, admissible_mask, plural, read_terminal
 
 Indices = npt.NDArray[np.integer[Any]]
@@ -91,12 +91,10 @@ def pair_sums(pairs: Indices, weights: FloatArray, shape: Shape) -> FloatArray:
     return np.bincount(pairs, weights=weights, minlength=shape[0] * shape[1]).reshape(shape).astype(np.float64)
 
 
-def packed(pairs: Indices, values: Any, shape: Shape, fill: float = -1) -> Any:
-    """Return [S, A, K]: the values of each pair (entries sorted by pair) in front, ``fill`` behind them."""
-    sizes = np.bincount(pairs, minlength=shape[0] * shape[1])
-    rows = np.full((sizes.size, max(1, int(sizes.max(initial=0)))), fill, dtype=values.dtype)
-    rows[pairs, np.arange(pairs.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)] = values
-    return rows.reshape(*shape, -1)
+def places_in(groups: Indices) -> IntArray:
+    """Return the place 0, 1, ... of each entry within its group; entries are sorted by group."""
+    sizes = np.bincount(groups)
+    return np.arange(groups.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
 
 
 def own_sources(admissible: BoolArray) -> IntArray:
@@ -115,16 +113,34 @@ def uncertain_direct(reward: Any, support: Any, admissible: Any, states: Names, 
     allowed = admissible_mask(admissible, (S, A))
     if terminal is not None:
         allowed &= ~read_terminal(terminal, Labels("state", states, S))[0][:, None]
+    source = own_sources(allowed)
     if support is None:
         next_state = np.broadcast_to(np.arange(S, dtype=np.int32), (S, A, S))
+        return {"source": source, "next_state": next_state, "reward": given, **_BY_PAIR}
+    if _is_sparse(support):
+        if support.shape != (S * A, S):
+            raise ModelError(f"a sparse support must have shape (S*A, S) = {(S * A, S)}, got {support.shape}")
+        pairs, targets = np.nonzero(support)
     else:
         possible = mask_array(support, "support", (S, A, S), "[S, A, S]", error=ModelError)
-        possible &= allowed[:, :, None]
         pairs, targets = np.nonzero(possible.reshape(S * A, S))
-        next_state = packed(pairs, targets.astype(np.int32), (S, A))
-        if given.ndim == 3:
-            given = np.take_along_axis(given, np.maximum(next_state, 0), axis=2)
-    return {"source": own_sources(allowed), "next_state": next_state, "reward": given, **_BY_PAIR}
+    order = np.lexsort((targets, pairs))
+    order = order[allowed.reshape(-1)[pairs[order]]]
+    pairs, targets = pairs[order].astype(np.int64), targets[order].astype(np.int64)
+    earned = given.reshape(S * A, -1)[pairs, targets if given.ndim == 3 else 0]
+    finite = np.isfinite(earned)
+    if not finite.all():
+        e = int(np.argmin(finite))
+        place = [*divmod(int(pairs[e]), A), *[int(targets[e])] * (given.ndim == 3)]
+        raise ModelError(f"reward{place} is {earned[e]}, expected a finite number")
+    return {
+        "source": source,
+        "pair": pairs,
+        "outcome": places_in(pairs),
+        "next_state": targets,
+        "reward": earned,
+        **_BY_PAIR,
+    }
 
 
 # -- tables ------------------------------------------------------------------------------------------------
@@ -185,12 +201,10 @@ def uncertain_table(table: Any, states: Names, actions: Names, columns: Mapping[
         value = held["outcome"].tolist()[row]
         raise ModelError(f"{held.place(row)}: outcome is {value!r}, which this pair has already")
     source = np.full(shape[:2], -1, dtype=np.int64)
-    next_state, rewards = np.full(shape, -1, dtype=np.int32), np.zeros(shape)
     source[s, a] = b
-    next_state[s, a, k] = read.next_state
-    rewards[s, a, k] = reward
-    arrays = {"source": source, "next_state": next_state, "reward": rewards, "sources": by_source.names}
-    return arrays | {"outcomes": [each.names or range(each.size) for each in labels]} | read.names()
+    arrays = {"source": source, "pair": pair, "outcome": k, "next_state": read.next_state, "reward": reward}
+    names = {"sources": by_source.names, "outcomes": [each.names or range(each.size) for each in labels]}
+    return arrays | names | read.names()
 
 
 def _listed_steps(held: Columns, read: _Pairs, reward: FloatArray) -> Arguments:
@@ -200,23 +214,27 @@ def _listed_steps(held: Columns, read: _Pairs, reward: FloatArray) -> Arguments:
     once = np.unique(np.stack([pair, read.next_state, which_reward]), axis=1, return_index=True)[1]
     pair, target, earned = pair[once], read.next_state[once], reward[once]
     admissible = np.bincount(pair, minlength=read.shape[0] * read.shape[1]).reshape(read.shape) > 0
-    next_state = packed(pair, target, read.shape)
-    rewards = np.zeros(next_state.shape)
-    rewards[next_state >= 0] = earned  # in the same order
-    _, sizes = np.unique(pair * read.shape[0] + target, return_counts=True)
-    arrays = {"source": own_sources(admissible), "next_state": next_state, "reward": rewards, **_BY_PAIR}
+    _, sizes = np.unique(np.stack([pair, target]), axis=1, return_counts=True)
+    arrays: Arguments = {"source": own_sources(admissible), "pair": pair, "outcome": places_in(pair)}
+    arrays |= {"next_state": target, "reward": earned, **_BY_PAIR}
     if (sizes > 1).any():
-        names = read.by_state.names or range(read.by_state.size)
-        called = [
-            names[s] if size == 1 else (names[s], r)
-            for s, r, size in zip(target.tolist(), earned.tolist(), np.repeat(sizes, sizes).tolist(), strict=True)
-        ]
-        ends = np.cumsum(np.bincount(pair)[np.unique(pair)]).tolist()
-        arrays["outcomes"] = [called[i:j] for i, j in zip([0, *ends], ends, strict=False)]
+        arrays["outcomes"] = called_outcomes(pair, target, earned, read.by_state)
     if "probability" in held:
         note = "the probabilities of the table were not used: they are what a posterior is about"
         return arrays | read.names(note)
     return arrays | read.names()
+
+
+def called_outcomes(pair: IntArray, target: IntArray, reward: FloatArray, states: Labels) -> list[list[Hashable]]:
+    """Name outcomes, sorted by pair and target: by next state, or (next_state, reward) if it has several rewards."""
+    alike = (np.diff(pair) == 0) & (np.diff(target) == 0)
+    several = np.append(alike, False) | np.append(False, alike)
+    names = states.names or range(states.size)
+    called: list[Any] = [None if t < 0 else names[t] for t in target.tolist()]
+    for e in np.flatnonzero(several):
+        called[e] = (called[e], float(reward[e]))
+    ends = np.cumsum(np.unique(pair, return_counts=True)[1]).tolist()
+    return [called[i:j] for i, j in zip([0, *ends], ends, strict=False)]
 
 
 class _Pairs(NamedTuple):
@@ -339,8 +357,7 @@ def uncertain_dynamics(
     by_source, by_state = Labels("source", named, len(named)), Labels("state", places, len(places))
     over, _ = read_terminal(terminal, by_state)
     sources = np.full((len(places), len(moves)), -1, dtype=np.int64)
-    next_state = np.full((*sources.shape, max(map(len, outcomes))), -1, dtype=np.int32)
-    reward = np.zeros(next_state.shape)
+    steps: list[tuple[int, int, int, float]] = []
     for s, state in enumerate(places):
         for a, action in enumerate(moves):
             if over[s] or (admissible is not None and not admissible(state, action)):
@@ -351,19 +368,22 @@ def uncertain_dynamics(
                 raise ModelError(f"source({state!r}, {action!r}) is {name!r}, expected {by_source.expected()}")
             for k, drawn in enumerate(outcomes[b]):
                 call = f"dynamics({state!r}, {action!r}, {drawn!r})"
-                next_state[s, a, k], reward[s, a, k] = _read_step(dynamics(state, action, drawn), call, by_state)
+                steps.append((s * len(moves) + a, k, *_read_step(dynamics(state, action, drawn), call, by_state)))
     for b, name in enumerate(named):
         if sources.size and b not in sources:
             raise ModelError(f"no admissible pair uses the source {name!r}")
+    columns = np.array(steps, dtype=[("pair", "i8"), ("outcome", "i8"), ("next_state", "i8"), ("reward", "f8")])
     by_action = Labels("action", moves, len(moves))
     used, by_action, notes = _without_idle(np.nonzero(sources >= 0)[1], by_action)
     if notes and used.size:
         kept = (sources >= 0).any(axis=0)
-        sources, next_state, reward = sources[:, kept], next_state[:, kept], reward[:, kept]
+        sources = sources[:, kept]
+        columns["pair"] = (
+            columns["pair"] // kept.size * by_action.size + (np.cumsum(kept) - 1)[columns["pair"] % kept.size]
+        )
     return {
         "source": sources,
-        "next_state": next_state,
-        "reward": reward,
+        **{name: np.ascontiguousarray(columns[name]) for name in columns.dtype.names or ()},
         "states": places,
         "actions": by_action.names if used.size else moves,
         "sources": tuple(named) if isinstance(noise, Mapping) else None,

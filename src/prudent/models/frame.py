@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Any, ClassVar, Self, SupportsInt
 
 import numpy as np
@@ -17,6 +17,7 @@ from .._support.checks import (
     index_array,
     mask_array,
     non_negative_array,
+    number_array,
     refuse,
     require_shape,
     require_sum_of_one,
@@ -44,10 +45,11 @@ class TabularModel:
     summary: Any = None  # the LogSummary of a model made by ``from_log``
 
     @classmethod
-    def _noted(cls, arguments: dict[str, Any], discount: Any) -> Self:
-        """Return the model of a builder's arguments, with its notes."""
+    def _noted(cls, arguments: dict[str, Any], discount: Any, make: Callable[..., Self] | None = None) -> Self:
+        """Return the model of a builder's arguments, with its notes; ``make`` is by default the constructor."""
         notes = arguments.pop("notes", ())
-        model = cls(**arguments, discount=discount)  # type: ignore[call-arg]  # of a subclass
+        build: Any = make or cls
+        model: Self = build(**arguments, discount=discount)
         model.notes = notes
         return model
 
@@ -140,7 +142,7 @@ class TabularModel:
 
     def _by_state(self, policy: Any) -> list[int] | None:
         """Return the action indices of a policy that names its states, or None if it does not."""
-        if hasattr(policy, "policy_names") and hasattr(policy, "states"):  # a Solution
+        if _is_solution(policy):
             if policy.states == self.states and policy.actions == self.actions:
                 return list(policy.policy)
             states = range(len(policy.policy)) if policy.states is None else policy.states
@@ -205,6 +207,94 @@ class TabularModel:
             return self.action_labels.index(action, name)
         return action if index < 0 else index
 
+    def policy_matrix(self, policy: Any) -> FloatArray:
+        """Return a policy as probabilities of actions, float64 [S, A], rows that sum to one.
+
+        A stochastic policy is an array [S, A], a DataFrame with a row for each state and a column for each action, or a
+        mapping {state: {action: probability}}, by name; what is not mentioned has probability zero. Any other policy is
+        one action for each state, see :meth:`policy_indices`. What is said of terminal states is not looked at.
+
+        >>> import prudent as pr
+        >>> mdp = pr.MDP([[[1], [1]]], reward=[[1, 2]], discount=0.5, actions=["wait", "go"])
+        >>> mdp.policy_matrix({0: {"wait": 0.25, "go": 0.75}}), mdp.policy_matrix(["go"])
+        (array([[0.25, 0.75]]), array([[0., 1.]]))
+        """
+        read = self.read_policy(policy)
+        if read.ndim == 2:
+            return read
+        matrix = np.zeros(self.admissible.shape)
+        matrix[np.arange(self.n_states), read] = 1.0
+        return matrix
+
+    def read_policy(self, policy: Any) -> Any:
+        """Return a policy as action indices int64 [S], or probabilities float64 [S, A] if it is given by such.
+
+        >>> import prudent as pr
+        >>> pr.MDP([[[1], [1]]], reward=[[1, 2]], discount=0.5).read_policy([[0.5, 0.5]])
+        array([[0.5, 0.5]])
+        """
+        if _is_solution(policy) and policy.policy.ndim == 2:
+            states, actions = (
+                range(size) if names is None else names
+                for names, size in zip((policy.states, policy.actions), policy.policy.shape, strict=True)
+            )
+            policy = {
+                s: dict(zip(actions, row, strict=True)) for s, row in zip(states, policy.policy.tolist(), strict=True)
+            }
+        only = self.admissible.argmax(axis=1)  # action of a terminal state
+        if not self._is_stochastic(policy):
+            if isinstance(policy, list | tuple) and len(policy) == self.n_states and self.terminal.any():
+                policy = [int(only[s]) if self.terminal[s] else action for s, action in enumerate(policy)]
+            return self.policy_indices(policy)
+        if hasattr(policy, "columns"):  # a DataFrame
+            rows = zip(policy.index.tolist(), policy.to_numpy().tolist(), strict=True)
+            policy = {state: dict(zip(policy.columns, row, strict=True)) for state, row in rows}
+        if hasattr(policy, "items"):
+            matrix = self._named_chances(policy)
+        else:
+            matrix = np.array(number_array(policy, "policy", error=ParameterError))
+            require_shape(matrix, "policy", self.admissible.shape, "[S, A]", error=ParameterError)
+        matrix[self.terminal] = 0.0
+        matrix[self.terminal, only[self.terminal]] = 1.0
+        matrix = non_negative_array(matrix, "policy", ndim=2, error=ParameterError)
+        barred = (matrix > 0.0) & ~self.admissible
+        if barred.any():
+            pair = self.pair_name(np.argmax(barred))
+            raise ParameterError(f"policy gives {pair} the probability {matrix[barred][0]}, but it is not admissible")
+        require_sum_of_one(matrix, "policy", error=ParameterError)
+        return matrix / matrix.sum(axis=1, keepdims=True)
+
+    def _named_chances(self, policy: Any) -> FloatArray:
+        """Return {state: {action: probability}} as [S, A]."""
+        matrix = np.zeros(self.admissible.shape)
+        missing = ~self.terminal
+        for state, row in policy.items():
+            s = self.state_labels.index(state, "policy")
+            missing[s] = False
+            if self.terminal[s]:
+                continue
+            if not hasattr(row, "items"):
+                raise ParameterError(f"policy[{state!r}] is {row!r}, expected probabilities of actions")
+            for action, chance in row.items():
+                a = self.action_labels.index(action, f"policy[{state!r}]")
+                name = f"policy[{state!r}][{action!r}]"
+                matrix[s, a] = finite_array(chance, name, ndim=0, error=ParameterError)
+        if missing.any():
+            raise ParameterError(f"policy says nothing about {self.state_labels.show(int(np.argmax(missing)))}")
+        return matrix
+
+    def _is_stochastic(self, policy: Any) -> bool:
+        if hasattr(policy, "columns"):
+            return True
+        if isinstance(policy, Mapping):
+            return any(isinstance(row, Mapping) for row in policy.values())
+        if isinstance(policy, list | tuple) and all(self.action_labels.find(action) >= 0 for action in policy):
+            return False  # actions whose names are tuples
+        try:
+            return not hasattr(policy, "items") and np.ndim(policy) == 2
+        except ValueError:  # rows of unequal length
+            return False
+
     def pair_name(self, pair: SupportsInt) -> str:
         """Return how messages call the pair s*A + a: ``state 3, action 'go'``."""
         s, a = divmod(int(pair), self.n_actions)
@@ -228,6 +318,11 @@ class TabularModel:
     __hash__ = None  # type: ignore[assignment]  # arrays can change
 
 
+def _is_solution(policy: Any) -> bool:
+    """Return whether this is a ``Solution``, which models know nothing of."""
+    return hasattr(policy, "policy_names") and hasattr(policy, "states")
+
+
 def admissible_mask(admissible: Any, shape: Shape) -> BoolArray:
     """Return the admissible pairs as bool [S, A]; None stands for all."""
     if admissible is None:
@@ -240,7 +335,7 @@ def held(values: Any) -> Any:
     return list(values) if isinstance(values, Iterator) else values
 
 
-def read_terminal(terminal: Any, labels: Labels) -> tuple[BoolArray, FloatArray]:
+def read_terminal(terminal: Any, labels: Labels, name: str = "terminal") -> tuple[BoolArray, FloatArray]:
     """Return which states are terminal, bool [S], and what they are worth [S], 0 elsewhere.
 
     ``terminal`` is a mapping from states to values, a list of states, or a mask bool [S]; None is no state at all.
@@ -249,13 +344,13 @@ def read_terminal(terminal: Any, labels: Labels) -> tuple[BoolArray, FloatArray]
     if terminal is None:
         return mask, values
     if isinstance(terminal, np.ndarray) and terminal.dtype == np.bool_:
-        return mask_array(terminal, "terminal", mask.shape, "[S]", error=ModelError), values
+        return mask_array(terminal, name, mask.shape, "[S]", error=ModelError), values
     if isinstance(terminal, str) or (np.ndim(terminal) == 0 and not isinstance(terminal, Mapping | set | frozenset)):
         terminal = [terminal]  # one state
     given = terminal.items() if hasattr(terminal, "items") else ((state, 0.0) for state in terminal)
     for state, value in given:
-        s = labels.index(state, "terminal", ModelError)
-        mask[s], values[s] = True, finite_array(value, f"terminal[{state!r}]", ndim=0, error=ModelError)
+        s = labels.index(state, name, ModelError)
+        mask[s], values[s] = True, finite_array(value, f"{name}[{state!r}]", ndim=0, error=ModelError)
     return mask, values
 
 
@@ -267,6 +362,8 @@ def plural(count: int, noun: str) -> str:
 def _equal(one: Any, other: Any) -> bool:
     if one is None or other is None:
         return one is other
+    if isinstance(one, tuple) and hasattr(one, "_fields"):
+        return all(map(_equal, one, other))
     if isinstance(one, sparse.csr_array):  # canonical, so equal matrices are stored alike
         return all(_equal(getattr(one, part), getattr(other, part)) for part in ("indptr", "indices", "data"))
     return np.array_equal(one, other) if isinstance(one, np.ndarray) else bool(one == other)

@@ -17,7 +17,7 @@ from .._support.checks import SUM_TOLERANCE, FloatArray, IntArray, number_array,
 from .._support.labels import Names
 from ..errors import ModelError
 from .builders import Earned, Indices, canonical, known_gymnasium, known_table, pair_sums, read_transitions, row_numbers
-from .expected import END
+from .entries import END
 from .frame import TabularModel, admissible_mask, plural
 
 __all__ = ["MDP"]

@@ -2,29 +2,26 @@
 
 Inside, a log is int64 [M, 4] with rows (state, action, next_state, outcome), all indices; the outcome is -1 where it
 was not observed, the next state -2 where the process ended. ``LogReader`` makes one from what people have, and refuses
-rows that cannot have happened. Kernels trust it. Their arrays are those of the model, source [S, A] and next_state
-[S, A, K]; counts are [B, K].
+rows that cannot have happened. Kernels trust it. They read the entries of the model; counts are [B, K].
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from .._numerics.compile import kernel
 from .._support.checks import BoolArray, FloatArray, IntArray
 from .._support.labels import Column, Labels, encode_each, is_gap
 from .._support.tables import read_columns, read_counts
 from ..errors import DataError
-from .expected import END, NONE
+from .entries import END, NONE, Entries
 
 if TYPE_CHECKING:
     from .uncertain import UncertainMDP
-
-Targets = npt.NDArray[np.int32]
 
 # -- read --------------------------------------------------------------------------------------------------
 
@@ -41,11 +38,11 @@ class LogReader:
         self.states, self.actions = model.state_labels, model.action_labels
         if indices:
             self.states, self.actions = (Labels(each.what, None, each.size) for each in (self.states, self.actions))
-        self._source, self._next_state = model.source, model.next_state
+        self._source, self._entries = model.source, model.entries
         self._any_outcome = Labels("outcome", None, model.n_outcomes)
         self._row = np.empty((1, 4), dtype=np.int64)
 
-    @property
+    @cached_property
     def _outcomes(self) -> Sequence[Labels] | None:
         """The labels of the outcomes of each source, which only a log with outcomes needs."""
         return None if self._indices else self.model.naming.outcomes
@@ -81,7 +78,7 @@ class LogReader:
                 rows[:, 3] = self._any_outcome.encode(held["outcome"], "outcome", **told)
             else:
                 rows[:, 3] = encode_each(self._outcomes, b, held["outcome"], "outcome", **told)
-        impossible = first_impossible(self._source, self._next_state, counts, rows)
+        impossible = first_impossible(self._entries, counts, rows)
         if impossible >= 0:
             raise DataError(f"{held.place(impossible)}: {self._why_impossible(rows[impossible])}")
         times = read_counts(held, error=DataError)
@@ -111,7 +108,7 @@ class LogReader:
             except DataError:
                 if not is_gap(outcome):
                     raise
-        if first_impossible(self._source, self._next_state, counts, self._row) >= 0:
+        if first_impossible(self._entries, counts, self._row) >= 0:
             raise DataError(self._why_impossible(row))
         return self._row
 
@@ -133,7 +130,7 @@ class LogReader:
         model = self.model
         s, a, target, k = row.tolist()
         pair, arrival = model.pair_name(s * model.n_actions + a), self._arrival(target)
-        b, leads = int(model.source[s, a]), model.next_state[s, a]
+        b, leads = int(model.source[s, a]), model.leads(s * model.n_actions + a)
         if k < 0:
             if (leads == target).any():
                 return f"{pair} leads to {arrival} only by outcomes whose prior count is 0"
@@ -158,55 +155,47 @@ def _is_end(value: Any) -> bool:
 
 
 @kernel
-def first_impossible(source: IntArray, next_state: Targets, counts: FloatArray, log: IntArray) -> int:
+def first_impossible(entries: Entries, counts: FloatArray, log: IntArray) -> int:
     """Return the first row that no outcome with a positive count explains, or -1."""
     for i in range(log.shape[0]):
-        s, a, target, outcome = log[i, 0], log[i, 1], log[i, 2], log[i, 3]
+        target, outcome = log[i, 2], log[i, 3]
+        p = log[i, 0] * entries.n_actions + log[i, 1]
+        b = entries.source[p]
+        shift = entries.begin[b] - entries.first[p]  # from an entry to its slot
         possible = False
-        for k in range(next_state.shape[2]):
-            if (outcome < 0 or outcome == k) and next_state[s, a, k] == target:
-                possible = possible or counts[source[s, a], k] > 0.0
+        for e in range(entries.first[p], entries.first[p + 1]):
+            if entries.next_state[e] == target:
+                k = entries.outcome[e + shift]
+                possible = possible or ((outcome < 0 or outcome == k) and counts[b, k] > 0.0)
         if not possible:
             return i
     return -1
 
 
 @kernel
-def add_transition(
-    source: IntArray,
-    next_state: Targets,
-    counts: FloatArray,
-    s: int,
-    a: int,
-    target: int,
-    outcome: int,
-    times: float = 1.0,
-) -> None:
-    """Count one possible transition in place; a count of unknown outcome is split by posterior means.
+def add_log(entries: Entries, counts: FloatArray, log: IntArray, times: FloatArray | None = None) -> None:
+    """Count the rows of a log in place and in order, each once or ``times`` [M]; every row must be possible.
 
-    Splitting leaves the ratios of the counts as they are, so ``times`` at once is the same as one after the other.
+    A count of unknown outcome is split by posterior means. That leaves the ratios of the counts as they are, so several
+    at once are the same as one after the other.
     """
-    b = source[s, a]
-    if outcome >= 0:
-        counts[b, outcome] += times
-        return
-    total = 0.0
-    for k in range(next_state.shape[2]):
-        if next_state[s, a, k] == target:
-            total += counts[b, k]
-    for k in range(next_state.shape[2]):
-        if next_state[s, a, k] == target:
-            counts[b, k] += times * (counts[b, k] / total)  # exactly 1 if this outcome is the only one
-
-
-@kernel
-def add_log(
-    source: IntArray, next_state: Targets, counts: FloatArray, log: IntArray, times: FloatArray | None = None
-) -> None:
-    """Count the rows of a log in place and in order, each once or ``times`` [M]; every row must be possible."""
     for i in range(log.shape[0]):
+        target, outcome = log[i, 2], log[i, 3]
+        p = log[i, 0] * entries.n_actions + log[i, 1]
+        b = entries.source[p]
         once = 1.0 if times is None else times[i]
-        add_transition(source, next_state, counts, log[i, 0], log[i, 1], log[i, 2], log[i, 3], once)
+        if outcome >= 0:
+            counts[b, outcome] += once
+            continue
+        shift = entries.begin[b] - entries.first[p]  # from an entry to its slot
+        total = 0.0
+        for e in range(entries.first[p], entries.first[p + 1]):
+            if entries.next_state[e] == target:
+                total += counts[b, entries.outcome[e + shift]]
+        for e in range(entries.first[p], entries.first[p + 1]):
+            if entries.next_state[e] == target:
+                k = entries.outcome[e + shift]
+                counts[b, k] += once * (counts[b, k] / total)  # exactly 1 if this outcome is the only one
 
 
 # -- walk --------------------------------------------------------------------------------------------------
@@ -220,13 +209,20 @@ def cumulative_rows(theta: FloatArray) -> FloatArray:
     return cumulative
 
 
+@kernel
+def earned(entries: Entries, s: int, a: int, outcome: int) -> float:
+    """Return the reward of an outcome of a pair."""
+    p = s * entries.n_actions + a
+    begin, end = entries.begin[entries.source[p]], entries.begin[entries.source[p] + 1]
+    return float(entries.reward[entries.first[p] + np.searchsorted(entries.outcome[begin:end], outcome)])
+
+
 class Course(NamedTuple):
     """What happens to a policy: the model with its true probabilities."""
 
-    source: IntArray  # [S, A]
-    next_state: Targets  # [S, A, K]
+    entries: Entries
     terminal: BoolArray  # [S]
-    cumulative: FloatArray  # [B, K], 1 from the last possible outcome on
+    cumulative: FloatArray  # [F] by slots, 1 from the last possible outcome of a source on
     restarts: FloatArray  # [S] cumulative probabilities of the state after an end
 
 
@@ -240,20 +236,23 @@ def draw(cumulative: FloatArray, uniform: float) -> int:
 def walk(
     course: Course,
     policy: IntArray,  # [S]
-    uniforms: FloatArray,  # [M, 1 or 2], in [0, 1): for outcomes, and for restarts unless these are certain
+    choices: FloatArray,  # [S, A] cumulative probabilities of actions instead of ``policy``, or [0, 0]
+    uniforms: FloatArray,  # [M, 1 to 3], in [0, 1): for outcomes, for choices if any, for restarts if not certain
     state: int,
     log: IntArray,  # [M, 4], filled
 ) -> int:
     """Write the trajectory that starts in ``state``; return the state after it."""
-    last = uniforms.shape[1] - 1
+    entries, last = course.entries, uniforms.shape[1] - 1
     for i in range(uniforms.shape[0]):
-        action = policy[state]
-        outcome = draw(course.cumulative[course.source[state, action]], uniforms[i, 0])
+        action = draw(choices[state], uniforms[i, 1]) if choices.size else policy[state]
+        p = state * entries.n_actions + action
+        begin, end = entries.begin[entries.source[p]], entries.begin[entries.source[p] + 1]
+        place = draw(course.cumulative[begin:end], uniforms[i, 0])
         log[i, 0] = state
         log[i, 1] = action
-        state = int(course.next_state[state, action, outcome])
+        state = int(entries.next_state[entries.first[p] + place])
         log[i, 2] = state
-        log[i, 3] = outcome
+        log[i, 3] = entries.outcome[begin + place]
         if state < 0 or course.terminal[state]:
             state = draw(course.restarts, uniforms[i, last])
     return state

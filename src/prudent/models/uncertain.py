@@ -9,6 +9,7 @@ counts of a posterior of theta.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,6 @@ from .._support.checks import (
     BoolArray,
     FloatArray,
     IntArray,
-    finite_array,
     generator,
     integer_array,
     non_negative_array,
@@ -32,8 +32,8 @@ from .._support.checks import (
 from .._support.labels import Labels, Names
 from .._support.naming import NEXT_STATES, PAIRS, TERMINAL, Naming, PairNaming
 from ..errors import ModelError, ParameterError, PosteriorError, PrudentError
-from .builders import own_sources, packed, uncertain_direct, uncertain_dynamics, uncertain_table
-from .expected import END, NONE, expected_model
+from .builders import own_sources, places_in, uncertain_direct, uncertain_dynamics, uncertain_table
+from .entries import END, NONE, Entries, expected_model
 from .frame import TabularModel, held, plural, read_terminal
 from .known import MDP
 from .logs import Course, LogReader, add_log, cumulative_rows, draw, walk
@@ -66,7 +66,7 @@ class UncertainMDP(TabularModel):
     Inside, action 0 of a terminal state stands for the end: it pays the value of the state and is the last step. All
     terminal states share one source for it, which is added as the last one and has one outcome: with terminal states
     B is one more than the number of sources in ``source``, and theta, draws and counts have a row for it, of which only
-    the first place is used (``prior()`` and the posteriors have it).
+    the first place is used (``prior()`` and the posteriors have it; where it is left out it is added).
 
     Attributes
     ----------
@@ -75,6 +75,8 @@ class UncertainMDP(TabularModel):
     reward : float64 [S, A, K], 0 where there is no outcome.
     admissible : bool [S, A].
     outcome_mask : bool [B, K], True where the source has the outcome.
+    entries : the same, in memory in proportion to the outcomes that exist. ``next_state``, ``reward`` and
+        ``outcome_mask`` are read-only arrays, made when they are read first.
     terminal : bool [S]; terminal_value : float64 [S], 0 elsewhere.
 
     Examples
@@ -96,14 +98,12 @@ class UncertainMDP(TabularModel):
     UncertainMDP(3 states (2 terminal), 1 action, 2 sources, up to 3 outcomes, discount 0.9)
     """
 
-    _compared = ("discount", "states", "actions", "_called", "source", "next_state", "reward", "terminal")
+    _compared = ("discount", "states", "actions", "_called", "n_outcomes", "entries", "terminal")
 
     n_sources: int
     n_outcomes: int
     source: IntArray  # [S, A]
-    next_state: npt.NDArray[np.int32]  # [S, A, K]
-    reward: FloatArray  # [S, A, K]
-    outcome_mask: BoolArray  # [B, K]
+    entries: Entries  # what the outcomes lead to and earn, as kernels want it
     ends: bool  # whether the process can end at all
     naming: Naming  # how sources and outcomes are called; for users there are ``sources`` and ``outcomes``
 
@@ -120,95 +120,199 @@ class UncertainMDP(TabularModel):
         outcomes: Sequence[Iterable[Hashable]] | str | None = None,
         terminal: Any = None,
     ) -> None:
+        self._take_sources(source, discount, states, actions, terminal)
+        given = integer_array(next_state, "next_state", ndim=3, error=ModelError)
+        require_shape(given, "next_state", (*self.source.shape, given.shape[2]), "[S, A, K]", error=ModelError)
+        own = self.admissible & ~self.terminal[:, None]
+        exists = (given != NONE) & own[:, :, None]
+        bad = exists & ((given < END) | (given >= self.n_states))
+        expected = f"a state from 0 to {self.n_states - 1}, or -1 for no such outcome, or -2 for the end"
+        refuse(bad, given, "next_state", expected, error=ModelError)
+        exists = exists.reshape(self.source.size, given.shape[2])
+        users = self._first_pairs()
+        mask = exists[users]
+        self._check_outcomes(np.count_nonzero(mask, axis=1), users)
+        odd = (exists != mask[np.where(own, self.source, 0).reshape(-1)]) & own.reshape(-1, 1)
+        if odd.any():
+            pair, k = divmod(int(np.argmax(odd)), exists.shape[1])
+            self._refuse_odd(pair, k, users, mask)
+        kept = exists.reshape(given.shape)
+        earned = number_array(reward, "reward", error=ModelError)
+        if earned.ndim == 2:
+            require_shape(earned, "reward", self.source.shape, "[S, A]", error=ModelError)
+            earned = np.broadcast_to(earned[:, :, None], given.shape)
+        else:
+            require_shape(earned, "reward", given.shape, "[S, A, K]", error=ModelError)
+        refuse(kept & ~np.isfinite(earned), earned, "reward", "a finite number", error=ModelError)
+        self._store(
+            np.count_nonzero(exists, axis=1),
+            given[kept].astype(np.int32, copy=False),
+            earned[kept],
+            np.count_nonzero(mask, axis=1),
+            np.broadcast_to(np.arange(given.shape[2], dtype=np.int32), mask.shape)[mask],
+        )
+        self.n_outcomes = given.shape[2]
+        self.naming = self._named(sources, outcomes, users)
+
+    @classmethod
+    def _of_entries(
+        cls,
+        source: IntArray,  # [S, A]
+        pair: IntArray,  # [E] s*A + a, in any order
+        outcome: IntArray,  # [E]
+        next_state: npt.NDArray[Any],  # [E], -2 for the end
+        reward: FloatArray,  # [E]
+        discount: float,
+        *,
+        states: Names = None,
+        actions: Names = None,
+        sources: Names = None,
+        outcomes: Sequence[Iterable[Hashable]] | str | None = None,
+        terminal: Any = None,
+    ) -> UncertainMDP:
+        """Return the model with these outcomes and no others, in memory in proportion to them; builders call it."""
+        self = cls.__new__(cls)
+        self._take_sources(source, discount, states, actions, terminal)
+        own = self.admissible & ~self.terminal[:, None]
+        used = own.reshape(-1)[pair]
+        order = np.flatnonzero(used)[np.lexsort((outcome[used], pair[used]))]
+        pair, outcome, next_state, reward = pair[order], outcome[order], next_state[order], reward[order]
+        sizes = np.bincount(pair, minlength=self.source.size)
+        users = self._first_pairs()
+        self._check_outcomes(sizes[users], users)
+        begins = np.cumsum(sizes) - sizes
+        of_users = np.arange(sizes[users].sum()) + np.repeat(
+            begins[users] - (np.cumsum(sizes[users]) - sizes[users]), sizes[users]
+        )
+        of_source = self.source.reshape(-1)[pair]  # of each entry
+        slots = np.cumsum(sizes[users]) - sizes[users]
+        place = np.arange(pair.size) - begins[pair]
+        agree = (place < sizes[users][of_source]) & (sizes[pair] == sizes[users][of_source])
+        agree[agree] = outcome[agree] == outcome[of_users][slots[of_source[agree]] + place[agree]]
+        if not agree.all():
+            e = int(np.argmin(agree))
+            mine, theirs = (set(outcome[pair == p].tolist()) for p in (pair[e], users[of_source[e]]))
+            k = min(mine ^ theirs)
+            mask = np.zeros((self.n_sources, k + 1), dtype=np.bool_)
+            mask[of_source[e], k] = k in theirs
+            self._refuse_odd(int(pair[e]), k, users, mask)
+        self._store(sizes, next_state.astype(np.int32), reward, sizes[users], outcome[of_users].astype(np.int32))
+        self.n_outcomes = int(outcome.max(initial=0)) + 1
+        self.naming = self._named(sources, outcomes, users)
+        return self
+
+    def _take_sources(self, source: Any, discount: float, states: Names, actions: Names, terminal: Any) -> None:
+        """Read what does not depend on the outcomes; terminal states get their source later."""
         self.source = np.array(integer_array(source, "source", ndim=2, error=ModelError), np.int64, order="C")
         refuse(self.source < -1, self.source, "source", "0 or more, or -1 if inadmissible", error=ModelError)
         states = held(states)
-        ended, self.terminal_value = read_terminal(terminal, Labels("state", states, len(self.source)))
-        self.terminal = ended
-        self._frame(self.source >= 0, discount, states, actions, ended)
-        self.source[ended] = -1
+        self.terminal, self.terminal_value = read_terminal(terminal, Labels("state", states, len(self.source)))
+        self._frame(self.source >= 0, discount, states, actions, self.terminal)
+        self.source[self.terminal] = -1
         self.admissible = self.source >= 0
-        numbers, first = np.unique(self.source[self.admissible], return_index=True)
+        numbers = np.unique(self.source[self.admissible])
         self.n_sources = numbers.size
         gap = numbers != np.arange(self.n_sources)
         if gap.any():
-            where = " but perhaps in a terminal state" if ended.any() else ""
+            where = " but perhaps in a terminal state" if self.terminal.any() else ""
             raise ModelError(f"no pair uses source {np.argmax(gap)}{where}, but there is a source {numbers[-1]}")
-        self.next_state = self._checked_next_state(next_state)
-        self.n_outcomes = self.next_state.shape[2]
-        exists = self.next_state != NONE
-        first = np.flatnonzero(self.admissible)[first]  # the first pair that uses each source
-        self.outcome_mask = exists.reshape(self.source.size, self.n_outcomes)[first]
-        self._check_shared_outcomes(exists, first)
-        self.reward = self._checked_reward(reward, exists)
-        if ended.any():
-            self._close()
-        self.ends = bool((self.next_state == END).any())
-        self.naming = self._named(sources, outcomes, first)
 
-    def _close(self) -> None:
-        """Give terminal states their only pair, action 0, whose source has one outcome, the end."""
-        self.source[self.terminal, 0] = self.n_sources
-        self.admissible[self.terminal, 0] = True
-        self.next_state[self.terminal, 0, 0] = END
-        self.reward[self.terminal, 0, 0] = self.terminal_value[self.terminal]
-        self.outcome_mask = np.vstack((self.outcome_mask, np.arange(self.n_outcomes) == 0))
-        self.n_sources += 1
+    def _first_pairs(self) -> IntArray:
+        """Return the first pair that uses each source [B]."""
+        _, first = np.unique(self.source[self.admissible], return_index=True)
+        return np.flatnonzero(self.admissible)[first]
 
-    def _checked_next_state(self, next_state: Any) -> npt.NDArray[np.int32]:
-        given = integer_array(next_state, "next_state", ndim=3, error=ModelError)
-        require_shape(given, "next_state", (*self.source.shape, given.shape[2]), "[S, A, K]", error=ModelError)
-        bad = ((given < END) | (given >= self.n_states)) & self.admissible[:, :, None]
-        expected = f"a state from 0 to {self.n_states - 1}, or -1 for no such outcome, or -2 for the end"
-        refuse(bad, given, "next_state", expected, error=ModelError)
-        targets = np.array(given, dtype=np.int32, order="C")
-        targets[~self.admissible] = NONE
-        return targets
+    def _check_outcomes(self, sizes: IntArray, users: IntArray) -> None:
+        if (sizes == 0).any():
+            b = int(np.argmin(sizes))
+            raise ModelError(f"{self.pair_name(users[b])} has no outcome (source {b})")
 
-    def _check_shared_outcomes(self, exists: BoolArray, first: IntArray) -> None:
-        empty = ~self.outcome_mask.any(axis=1)
-        if empty.any():
-            b = int(np.argmax(empty))
-            raise ModelError(f"{self.pair_name(first[b])} has no outcome (source {b})")
-        odd = (exists != self.outcome_mask[self.source]) & self.admissible[:, :, None]
-        if odd.any():
-            pair, k = divmod(int(np.argmax(odd)), self.n_outcomes)
-            b = int(self.source.flat[pair])
-            having, lacking = (first[b], pair) if self.outcome_mask[b, k] else (pair, first[b])
-            raise ModelError(
-                f"outcome {k} of source {b} has a next state for {self.pair_name(having)} but none for "
-                f"{self.pair_name(lacking)}; pairs that share a source must share its outcomes"
-            )
+    def _refuse_odd(self, pair: int, k: int, users: IntArray, mask: BoolArray) -> None:
+        """Raise for a pair that has an outcome k which the first pair of its source lacks, or the other way round."""
+        b = int(self.source.flat[pair])
+        having, lacking = (users[b], pair) if mask[b, k] else (pair, users[b])
+        raise ModelError(
+            f"outcome {k} of source {b} has a next state for {self.pair_name(having)} but none for "
+            f"{self.pair_name(lacking)}; pairs that share a source must share its outcomes"
+        )
 
-    def _checked_reward(self, reward: Any, exists: BoolArray) -> FloatArray:
-        given = number_array(reward, "reward", error=ModelError)
-        if given.ndim == 2:
-            require_shape(given, "reward", self.source.shape, "[S, A]", error=ModelError)
-            given = given[:, :, None]
-        else:
-            require_shape(given, "reward", exists.shape, "[S, A, K]", error=ModelError)
-        return finite_array(np.where(exists, given, 0.0), "reward", error=ModelError)
+    def _store(
+        self,
+        sizes: IntArray,  # [P] entries of each pair
+        next_state: npt.NDArray[np.int32],  # [E]
+        reward: FloatArray,  # [E]
+        slots: IntArray,  # [B] outcomes of each source
+        outcome: npt.NDArray[np.int32],  # [F]
+    ) -> None:
+        """Keep the outcomes, and give terminal states theirs: action 0 ends the process and pays their value."""
+        if self.terminal.any():
+            pairs = np.flatnonzero(self.terminal) * self.n_actions
+            places = (np.cumsum(sizes) - sizes)[pairs]  # in front of which they go
+            next_state = np.insert(next_state, places, END)
+            reward = np.insert(reward, places, self.terminal_value[self.terminal])
+            sizes[pairs] = 1
+            slots, outcome = np.append(slots, 1), np.append(outcome, 0)
+            self.source.flat[pairs] = self.n_sources
+            self.admissible.flat[pairs] = True
+            self.n_sources += 1
+        self.entries = Entries(
+            source=self.source.reshape(-1),
+            first=np.concatenate(([0], np.cumsum(sizes))),
+            next_state=next_state,
+            reward=np.ascontiguousarray(reward),
+            begin=np.concatenate(([0], np.cumsum(slots))),
+            outcome=outcome,
+            discount=self.discount,
+            n_actions=self.n_actions,
+        )
+        self.ends = bool((next_state == END).any())
 
-    def _named(self, sources: Any, outcomes: Any, first: IntArray) -> Naming:
-        """Return how sources and outcomes are called; ``first`` [B] is the first pair that uses each source."""
+    @cached_property
+    def next_state(self) -> npt.NDArray[np.int32]:
+        """Where the outcomes lead, int32 [S, A, K]: -1 where there is none, -2 where the process ends."""
+        return self._dense(self.entries.next_state, NONE)
+
+    @cached_property
+    def reward(self) -> FloatArray:
+        """What the outcomes earn, float64 [S, A, K]: 0 where there is none."""
+        return self._dense(self.entries.reward, 0.0)
+
+    def _dense(self, values: npt.NDArray[Any], fill: float) -> Any:
+        array = self.entries.spread(values, self.n_outcomes, fill).reshape(*self.source.shape, self.n_outcomes)
+        array.flags.writeable = False  # a copy: to change it would change nothing
+        return array
+
+    @cached_property
+    def outcome_mask(self) -> BoolArray:
+        """Which outcomes the sources have, bool [B, K]."""
+        return self.entries.mask(self.n_outcomes)
+
+    def leads(self, pair: int) -> npt.NDArray[np.int32]:
+        """Return where the outcomes of the pair s*A + a lead [K], as ``next_state`` has it."""
+        of, found = self.entries, np.full(self.n_outcomes, NONE, dtype=np.int32)
+        b = of.source[pair]
+        found[of.outcome[of.begin[b] : of.begin[b + 1]]] = of.next_state[of.first[pair] : of.first[pair + 1]]
+        return found
+
+    def _named(self, sources: Any, outcomes: Any, users: IntArray) -> Naming:
+        """Return how sources and outcomes are called; ``users`` [B] are the first pairs that use each source."""
         by_pair, by_next_state = (
             isinstance(given, str) and given == word for given, word in ((sources, PAIRS), (outcomes, NEXT_STATES))
         )
         if by_next_state and not by_pair:
             raise ModelError("outcomes can be called by their next states only if sources are called by their pairs")
-        if by_pair and np.count_nonzero(self.admissible & ~self.terminal[:, None]) != first.size:
-            raise ModelError("sources can be called by their pairs only if each pair has its own")
-        end = np.full(self.n_sources - first.size, -1)
-        if by_next_state:
-            targets = self.next_state.reshape(self.source.size, self.n_outcomes)
-            return PairNaming(self.state_labels, self.action_labels, np.append(first, end), targets)
-        labels = self._listed_outcomes(outcomes)
+        end = np.flatnonzero(self.terminal)[: self.n_sources - users.size] * self.n_actions
+        pairs, ended = np.append(users, end), bool(end.size)
         if by_pair:
-            return PairNaming(self.state_labels, self.action_labels, np.append(first, end), outcomes=labels)
+            if np.count_nonzero(self.admissible & ~self.terminal[:, None]) != users.size:
+                raise ModelError("sources can be called by their pairs only if each pair has its own")
+            labels = None if by_next_state else self._listed_outcomes(outcomes)
+            return PairNaming(self.state_labels, self.action_labels, pairs, ended, self.entries, labels, by_next_state)
+        labels = self._listed_outcomes(outcomes)
         if sources is None:
             return Naming(None, labels)
         names = tuple(sources)
-        if len(names) == first.size < self.n_sources:
+        if len(names) == users.size < self.n_sources:
             names = (*names, TERMINAL)
         return Naming(Labels("source", names, self.n_sources), labels)
 
@@ -220,7 +324,7 @@ class UncertainMDP(TabularModel):
             outcomes = [*outcomes, range(1)]
         if len(outcomes) != self.n_sources:
             raise ModelError(f"outcomes has names for {len(outcomes)} sources, expected {own}")
-        sizes = self.n_outcomes - np.argmax(self.outcome_mask[:, ::-1], axis=1)
+        sizes = 1 + self.entries.outcome[self.entries.begin[1:] - 1]
         labels = [
             Labels(f"outcome of source {b}" if self.n_sources > 1 else "outcome", names, int(size))
             for b, (names, size) in enumerate(zip(outcomes, sizes, strict=True))
@@ -273,9 +377,9 @@ class UncertainMDP(TabularModel):
         next_state[s, a, k] = k. If some pairs are inadmissible, the others are numbered in that order
         without gaps. ``reward`` is [S, A], or [S, A, S] if it depends on the next state.
 
-        ``support``, bool [S, A, S], says which next states are possible at all: then the outcomes of a pair
-        are its possible next states in order, and K is the largest number of them. ``terminal`` states, as in the
-        class itself, have no pairs of their own.
+        ``support``, bool [S, A, S] or a SciPy sparse matrix (S*A) x S, says which next states are possible at all:
+        then the outcomes of a pair are its possible next states in order, and K is the largest number of them.
+        ``terminal`` states, as in the class itself, have no pairs of their own.
 
         >>> model = UncertainMDP.direct([[0.0, 1.0], [2.0, 3.0]], discount=0.9)
         >>> model.source
@@ -286,7 +390,8 @@ class UncertainMDP(TabularModel):
         """
         states, terminal = held(states), held(terminal)
         arrays = uncertain_direct(reward, support, admissible, states, terminal)
-        return cls(**arrays, discount=discount, states=states, actions=actions, terminal=terminal)
+        make = cls if support is None else cls._of_entries
+        return make(**arrays, discount=discount, states=states, actions=actions, terminal=terminal)
 
     @classmethod
     def from_mdp(cls, mdp: MDP) -> UncertainMDP:
@@ -302,13 +407,13 @@ class UncertainMDP(TabularModel):
         [[[0, 1]], [[1, -1]]]
         """
         pairs, targets, earned = mdp.steps()
-        goes_on = ~mdp.terminal[pairs // mdp.n_actions]
-        shape, pairs = mdp.admissible.shape, pairs[goes_on]
         states = range(mdp.n_states) if mdp.states is None else mdp.states
-        return cls(
+        return cls._of_entries(
             own_sources(mdp.admissible & ~mdp.terminal[:, None]),
-            packed(pairs, targets[goes_on], shape),
-            packed(pairs, earned[goes_on], shape, fill=0.0),
+            pairs,
+            places_in(pairs),
+            targets,
+            earned,
             mdp.discount,
             states=mdp.states,
             actions=mdp.actions,
@@ -349,7 +454,7 @@ class UncertainMDP(TabularModel):
         """
         terminal = held(terminal)
         arrays = uncertain_dynamics(dynamics, states, actions, noise, source, admissible, terminal)
-        return cls._noted(arrays | {"terminal": terminal}, discount)
+        return cls._noted(arrays | {"terminal": terminal}, discount, cls._of_entries)
 
     @classmethod
     def from_table(
@@ -383,7 +488,8 @@ class UncertainMDP(TabularModel):
         >>> model.compatible("up", "bet", "down")
         array([0])
         """
-        return cls._noted(uncertain_table(table, states, actions, columns) | {"terminal": terminal}, discount)
+        arrays = uncertain_table(table, states, actions, columns)
+        return cls._noted(arrays | {"terminal": terminal}, discount, cls._of_entries)
 
     def mdp(self, theta: Any) -> MDP:
         """Return the MDP in which source b draws its outcomes with probabilities ``theta[b]``, theta [B, K].
@@ -395,7 +501,7 @@ class UncertainMDP(TabularModel):
         array([[0.25, 0.75]])
         """
         probabilities = self._distributions(theta)
-        transition, reward, ending = expected_model(self.source, self.next_state, self.reward, probabilities)
+        transition, reward, ending = expected_model(self.entries, probabilities)
         return MDP(
             transition,
             reward,
@@ -416,11 +522,26 @@ class UncertainMDP(TabularModel):
 
     def _of_outcomes(self, values: Any, name: str, error: type[PrudentError]) -> FloatArray:
         """Return numbers >= 0, [B, K], that are zero where a source has no such outcome."""
-        array = non_negative_array(values, name, ndim=2, error=error)
+        array = self.with_end(non_negative_array(values, name, ndim=2, error=error))
         letters = "[B, K] (its last row is that of the terminal states)" if self.terminal.any() else "[B, K]"
         require_shape(array, name, self.outcome_mask.shape, letters, error=error)
         refuse((array > 0.0) & ~self.outcome_mask, array, name, "0: this source has no such outcome", error=error)
         return array
+
+    def with_end(self, values: FloatArray) -> FloatArray:
+        """Return numbers [..., B, K], with the row of the terminal states (1, 0, 0, ...) where that was left out."""
+        if not self.terminal.any() or values.shape[-2] != self.n_sources - 1 or values.shape[-1] != self.n_outcomes:
+            return values
+        row = np.zeros((*values.shape[:-2], 1, self.n_outcomes))
+        row[..., 0] = 1.0
+        return np.concatenate((values, row), axis=-2)
+
+    @cached_property
+    def absorbing(self) -> BoolArray:
+        """Which states are never left, bool [S]: whatever the action and the outcome, the next state is the same."""
+        state = self.entries.pairs() // self.n_actions
+        leaves = np.bincount(state, weights=self.entries.next_state != state, minlength=self.n_states)
+        return np.asarray(leaves == 0)
 
     def prior(self, count: float = 1.0) -> FloatArray:
         """Return Dirichlet counts [B, K]: ``count`` for every outcome a source has, 0 elsewhere.
@@ -443,7 +564,7 @@ class UncertainMDP(TabularModel):
         target = END if next_state is None else self.state_labels.index(next_state, "next_state")
         if not self.admissible[s, a]:
             raise ParameterError(f"{self.pair_name(s * self.n_actions + a)} is not admissible")
-        return np.flatnonzero(self.next_state[s, a] == target)
+        return np.flatnonzero(self.leads(s * self.n_actions + a) == target)
 
     def count(
         self, log: Any, prior: Any, *, indices: bool = False, columns: Mapping[str, Any] | None = None
@@ -470,7 +591,7 @@ class UncertainMDP(TabularModel):
         """
         counts = self._of_outcomes(prior, "prior", PosteriorError).copy()
         rows, times = LogReader(self, indices).rows(log, counts, columns)
-        add_log(self.source, self.next_state, counts, rows, times)
+        add_log(self.entries, counts, rows, times)
         return counts
 
     def trajectory(
@@ -485,9 +606,9 @@ class UncertainMDP(TabularModel):
     ) -> IntArray:
         """Return a random trajectory as a log int64 [M, 4]: rows (state, action, next_state, outcome), as indices.
 
-        Sources draw from ``theta`` [B, K]; ``policy`` [S] gives the action in each state; ``state`` is the index
-        of the first state. With the same ``rng``, a longer log begins with the shorter one. In a model with names,
-        count it with ``count(log, prior, indices=True)``.
+        Sources draw from ``theta`` [B, K]; ``policy`` gives the action in each state, or the probabilities of actions
+        [S, A] (see :meth:`policy_matrix`); ``state`` is the index of the first state. With the same ``rng``, a longer
+        log begins with the shorter one. In a model with names, count it with ``count(log, prior, indices=True)``.
 
         After a step that ends the process (its next state is -2) or arrives in a terminal state, the next one starts
         anew: in ``start``, a state or a distribution over states as :meth:`start_distribution` reads it, which also
@@ -500,7 +621,8 @@ class UncertainMDP(TabularModel):
                [0, 0, 1, 1]])
         """
         probabilities = self._distributions(theta)
-        chosen = self.policy_indices(policy)
+        chosen = self.read_policy(policy)
+        choices = cumulative_rows(chosen) if chosen.ndim == 2 else np.empty((0, 0))
         by_index = Labels("state", None, self.n_states)
         first = by_index.index(0 if state is None else state)
         starts = np.eye(1, self.n_states, first)[0] if start is None else self.start_distribution(start)
@@ -510,9 +632,10 @@ class UncertainMDP(TabularModel):
         restarts = cumulative_rows(starts[np.newaxis])[0]
         if state is None and start is not None:
             first = draw(restarts, random.random())
-        uniforms = random.random((size, 1 + (start is not None)))
+        uniforms = random.random((size, 1 + (chosen.ndim == 2) + (start is not None)))
         log = np.empty((size, 4), dtype=np.int64)
-        walk(self._course(probabilities, restarts), chosen, uniforms, first, log)
+        actions = chosen if chosen.ndim == 1 else np.empty(0, dtype=np.int64)
+        walk(self._course(probabilities, restarts), actions, choices, uniforms, first, log)
         return log
 
     def course(self, theta: FloatArray, start: int) -> Course:
@@ -520,7 +643,7 @@ class UncertainMDP(TabularModel):
         return self._course(theta, np.heaviside(np.arange(self.n_states) - start, 1.0))
 
     def _course(self, theta: FloatArray, restarts: FloatArray) -> Course:
-        return Course(self.source, self.next_state, self.terminal, cumulative_rows(theta), restarts)
+        return Course(self.entries, self.terminal, self.entries.pack(cumulative_rows(theta)), restarts)
 
     def __repr__(self) -> str:
         most = "" if self.outcome_mask.all() else "up to "

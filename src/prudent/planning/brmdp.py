@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Unpack
 
 import numpy as np
 
 from .._numerics.compensated import EPS
 from .._numerics.compile import default_threads
-from .._support.checks import FloatArray, finite_array, first_index, generator, risk_level, whole_number
+from .._support.checks import FloatArray, generator, risk_level, whole_number
+from .._support.labels import Names
 from ..errors import ModelError, ParameterError, PosteriorError
+from ..models.frame import held
 from ..models.known import MDP
 from ..models.uncertain import UncertainMDP
 from ..posteriors.dirichlet import DirichletPosterior
 from ..posteriors.scalar import BetaPosterior, NormalPosterior
 from ..risk import CVaR, RiskMeasure
-from .operators import ExactOperator, ExpectedOperator, Operator, SampledOperator
+from .draws import check_draws, models_of_table, read_draws
+from .operators import KEPT, ExactOperator, ExpectedOperator, GivenDraws, Operator, SampledOperator, SlotDraws
 from .solution import Solution
 from .solver import SolverKeywords, SolverOptions, rough_guess, solve_operator
 
@@ -32,11 +36,16 @@ class BayesianRiskMDP:
     Parameters
     ----------
     model : the known part, :class:`UncertainMDP`.
-    posterior : :class:`DirichletPosterior`, or its counts [B, K].
+    posterior : :class:`DirichletPosterior`, or its counts [B, K]; or draws as an xarray or ArviZ object.
     alpha : risk level in [0, 1); 0 is risk-neutral (the posterior mean).
     risk : another measure on posterior draws instead of CVaR_alpha, e.g. ``VaR(0.9)``; needs ``draws``.
     reward_posterior : unknown mean rewards [S, A], :class:`NormalPosterior` or :class:`BetaPosterior`, which
-        are added to the rewards of the model; needs ``draws``.
+        are added to the rewards of the model; needs ``draws``. Terminal and absorbing states (never left, whatever the
+        action) earn no such reward, unless there are no others.
+    draws : posterior draws theta [N, B, K] instead of a posterior, where these are all there is: an array, a DataArray
+        or Dataset with dimensions chain and draw (and source, outcome), or an ArviZ object. Then every solution is
+        the one for these draws.
+    variable : the name of the draws in a Dataset with several variables.
 
     State 1 pays. From state 0, action 0 has led there in 40 of 100 cases; action 1 in one of two. The dial decides:
 
@@ -49,11 +58,13 @@ class BayesianRiskMDP:
     def __init__(
         self,
         model: UncertainMDP,
-        posterior: DirichletPosterior | Any,
+        posterior: DirichletPosterior | Any = None,
         alpha: float | None = None,
         *,
         risk: RiskMeasure | None = None,
         reward_posterior: NormalPosterior | BetaPosterior | None = None,
+        draws: Any = None,
+        variable: str | None = None,
     ) -> None:
         if not isinstance(model, UncertainMDP):
             hint = "; a known model has no posterior, use prudent.solve" if isinstance(model, MDP) else ""
@@ -61,7 +72,18 @@ class BayesianRiskMDP:
         if (alpha is None) == (risk is None):
             raise ParameterError("give either a risk level alpha or a risk measure, and not both")
         self.model = model
-        self.posterior = posterior if isinstance(posterior, DirichletPosterior) else DirichletPosterior(posterior)
+        if (posterior is None) == (draws is None):
+            raise ParameterError("give either a posterior or draws from one, and not both")
+        if draws is None and (hasattr(posterior, "dims") or hasattr(posterior, "posterior")):
+            posterior, draws = None, posterior
+        self.posterior: DirichletPosterior | None = None
+        self.draws: FloatArray | None = None
+        if draws is not None:
+            self.draws = read_draws(draws, model, variable)
+        elif variable is not None:
+            raise ParameterError("variable chooses from a dataset of draws, but there is none")
+        else:
+            self.posterior = posterior if isinstance(posterior, DirichletPosterior) else DirichletPosterior(posterior)
         self.alpha = None if alpha is None else risk_level(alpha)
         self.risk: RiskMeasure
         if alpha is not None:
@@ -74,18 +96,61 @@ class BayesianRiskMDP:
         self._check_posteriors()
 
     def _check_posteriors(self) -> None:
-        counts, mask = self.posterior.counts, self.model.outcome_mask
-        if counts.shape != mask.shape:
-            raise PosteriorError(f"posterior has counts of shape {counts.shape}, the model needs [B, K] = {mask.shape}")
-        stray = (counts > 0.0) & ~mask
-        if stray.any():
-            b, k = (int(i) for i in np.argwhere(stray)[0])
-            raise PosteriorError(f"counts[{b}, {k}] is {counts[b, k]}, but source {b} has no outcome {k} in the model")
+        if self.draws is not None:
+            self._given = self._packed(self.draws)
+        else:
+            self._check_counts()
         if self.reward_posterior is not None:
             shape = self.reward_posterior.mean().shape
             expected = (self.model.n_states, self.model.n_actions)
             if shape != expected:
                 raise PosteriorError(f"reward_posterior has shape {shape}, the model needs [S, A] = {expected}")
+
+    def _check_counts(self) -> None:
+        assert self.posterior is not None
+        counts, mask = self.posterior.counts, self.model.outcome_mask
+        if counts.shape != mask.shape:
+            whole = self.model.with_end(counts)
+            if whole.shape != mask.shape:
+                raise PosteriorError(
+                    f"posterior has counts of shape {counts.shape}, the model needs [B, K] = {mask.shape}"
+                )
+            self.posterior = DirichletPosterior(whole, prior=self.model.with_end(self.posterior.prior))
+            counts = whole
+        stray = (counts > 0.0) & ~mask
+        if stray.any():
+            b, k = (int(i) for i in np.argwhere(stray)[0])
+            raise PosteriorError(f"counts[{b}, {k}] is {counts[b, k]}, but source {b} has no outcome {k} in the model")
+
+    @classmethod
+    def from_table(
+        cls,
+        table: Any,
+        discount: float,
+        alpha: float | None = None,
+        *,
+        risk: RiskMeasure | None = None,
+        states: Names = None,
+        actions: Names = None,
+        terminal: Any = None,
+        columns: Mapping[str, Any] | None = None,
+    ) -> BayesianRiskMDP:
+        """Return the problem whose posterior draws are the models of one table.
+
+        Its columns are state, action, next_state, probability, reward and sample, the number of the model that the row
+        belongs to: a DataFrame, a dict of columns, a structured array, or rows in that order. Every sample lists
+        every pair. The outcomes of a pair are the (next state, reward) that occur for it in any sample. ``states``,
+        ``actions`` and ``terminal`` are those of :meth:`UncertainMDP.from_table`, ``columns`` maps these names to
+        those of the table.
+
+        >>> rows = [(0, 0, 0, 0.9, 1.0, 1), (0, 0, 1, 0.1, 0.0, 1), (1, 0, 1, 1.0, 0.0, 1),
+        ...         (0, 0, 0, 0.5, 1.0, 2), (0, 0, 1, 0.5, 0.0, 2), (1, 0, 1, 1.0, 0.0, 2)]
+        >>> problem = BayesianRiskMDP.from_table(rows, discount=0.9, alpha=0.5)
+        >>> problem.draws.shape, problem.solve().value.round(4)
+        ((2, 2, 2), array([0.9091, 0.    ]))
+        """
+        model, theta = models_of_table(table, states, actions, discount, held(terminal), columns)
+        return cls(model, alpha=alpha, risk=risk, draws=theta)
 
     def solve(
         self,
@@ -104,7 +169,7 @@ class BayesianRiskMDP:
         ----------
         draws : None evaluates CVaR exactly. An int asks for that many posterior draws from ``rng`` (the paper's
             approximate operator; the certificate is then about the fixed point for these draws). An array [N, B, K]
-            gives the draws themselves.
+            gives the draws themselves. A problem that was made from draws uses all of them, and takes no others.
         rng : a seed or a Generator, for draws.
         threads : how many to use, by default all cores.
         tol, start, method, sweeps, max_iterations, options : as for :func:`prudent.solve`.
@@ -124,23 +189,24 @@ class BayesianRiskMDP:
         options: SolverOptions | None = None,
         **keywords: Unpack[SolverKeywords],
     ) -> Solution:
-        """Return the Bayesian-risk values of ``policy`` [S]; everything else as for :meth:`solve`."""
+        """Return the Bayesian-risk values of ``policy``; everything else as for :meth:`solve`.
+
+        ``policy`` is one action for each state, or probabilities of actions [S, A] (see
+        :meth:`UncertainMDP.policy_matrix`). The value is then V(s) = sum_a pi(a | s) Q(s, a): the risk is taken for
+        each pair, before the mean over actions.
+
+        >>> model = UncertainMDP.direct([[0.0, 0.0], [1.0, 1.0]], discount=0.5)
+        >>> problem = BayesianRiskMDP(model, model.prior(), alpha=0.5)
+        >>> problem.evaluate([[0.5, 0.5], [1.0, 0.0]]).value.round(6)
+        array([0.333333, 1.333333])
+        """
         chosen = SolverOptions.chosen(options, tol, keywords)
         return self._fixed_point(policy, self._operator(draws, rng, threads), chosen, start)
 
-    def _check_draws(self, theta: FloatArray) -> tuple[float, float]:
-        """Refuse what are no probabilities; return bounds on what rows lack to sum to one."""
-        sums = theta.sum(axis=2)
-        off = abs(sums - 1.0) > 1e-9
-        if off.any():
-            raise PosteriorError(f"draws{first_index(off)} sums to {sums[off][0]:.12g}, expected 1")
-        stray = (theta < 0.0) | ((theta > 0.0) & ~self.model.outcome_mask)
-        if stray.any():
-            raise PosteriorError(
-                f"draws{first_index(stray)} is {theta[stray][0]}: negative, or no outcome of that source in the model"
-            )
-        rounding = theta.shape[2] * EPS
-        return 1.0 - float(sums.max()) - rounding, 1.0 - float(sums.min()) + rounding
+    def _packed(self, theta: FloatArray) -> tuple[GivenDraws, tuple[float, float]]:
+        """Return checked draws [N, B, K] by slots, and bounds on what their rows lack to sum to one."""
+        leaks = check_draws(theta, self.model, theta.shape[2] * EPS)
+        return GivenDraws(self.model, theta), leaks
 
     def _fixed_point(self, policy: Any, operator: Operator, options: SolverOptions, start: Any) -> Solution:
         guess = None
@@ -150,15 +216,22 @@ class BayesianRiskMDP:
         return solve_operator(operator, self.model, policy, options, start, guess)
 
     def _mean_operator(self) -> ExpectedOperator:
+        if self.posterior is None:
+            assert self.draws is not None
+            mean = self.draws.mean(axis=0)
+            return ExpectedOperator.of_outcomes(self.model, mean / mean.sum(axis=1, keepdims=True))
         return ExpectedOperator.of_outcomes(self.model, self.posterior.mean())
 
     def _operator(self, draws: Any, rng: Any, threads: int | None) -> Operator:
         model = self.model
         workers = default_threads() if threads is None else whole_number(threads, "threads")
-        if rng is not None and (draws is None or (np.ndim(draws) > 0 and self.reward_posterior is None)):
-            reason = "CVaR is evaluated exactly" if draws is None else "the draws are given"
+        if self.posterior is None and draws is not None:
+            raise ParameterError("draws were given with the problem, which has no posterior to draw others from")
+        given = self.posterior is None or (draws is not None and np.ndim(draws) > 0)
+        if rng is not None and self.reward_posterior is None and (given or draws is None):
+            reason = "the draws are given" if given else "CVaR is evaluated exactly"
             raise ParameterError(f"rng has nothing to draw: {reason}")
-        if draws is None:
+        if draws is None and self.posterior is not None:
             if self.reward_posterior is not None:
                 raise ParameterError("unknown rewards have no exact operator; give draws, e.g. draws=1000")
             if self.alpha is None:
@@ -167,16 +240,23 @@ class BayesianRiskMDP:
                 return self._mean_operator()
             return ExactOperator(model, self.posterior.counts, self.alpha, workers)
         random = generator(rng)
-        if np.ndim(draws) == 0:
-            theta = self.posterior.sample(whole_number(draws, "draws"), random)
-            rounding = (theta.shape[2] + 4.0) * EPS  # of the division by the total
-            leaks = (-rounding, rounding)
+        made: GivenDraws | SlotDraws
+        if self.posterior is None:
+            made, leaks = self._given
+        elif given:
+            made, leaks = self._packed(read_draws(draws, model))
         else:
-            theta = finite_array(draws, "draws", ndim=3, error=PosteriorError)
-            if theta.shape[0] == 0 or theta.shape[1:] != model.outcome_mask.shape:
-                raise PosteriorError(
-                    f"draws has shape {theta.shape}, expected [N, B, K] = (N, {model.n_sources}, {model.n_outcomes})"
-                )
-            leaks = self._check_draws(theta)
-        rewards = None if self.reward_posterior is None else self.reward_posterior.sample(theta.shape[0], random)
-        return SampledOperator(model, theta, self.risk, rewards, workers, leaks)
+            counts = model.entries.pack(self.posterior.counts)
+            made = SlotDraws(model.entries, counts, whole_number(draws, "draws"), random, KEPT)
+            rounding = (model.n_outcomes + 4.0) * EPS  # of the division by the total
+            leaks = (-rounding, rounding)
+        return SampledOperator(model, made, self.risk, self._reward_draws(made.n, random), workers, leaks)
+
+    def _reward_draws(self, n: int, random: np.random.Generator) -> FloatArray | None:
+        """Return what the posterior of the rewards adds to them, [N, S, A]."""
+        if self.reward_posterior is None:
+            return None
+        rewards = self.reward_posterior.sample(n, random)
+        quiet = self.model.terminal | self.model.absorbing
+        rewards[:, self.model.terminal if quiet.all() else quiet] = 0.0  # a bandit is all absorbing states
+        return rewards

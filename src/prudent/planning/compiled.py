@@ -21,7 +21,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from .._numerics import krylov
 from .._numerics.compensated import EPS
@@ -29,8 +28,9 @@ from .._numerics.compile import kernel
 from .._numerics.dirichlet_draws import draw_row
 from .._numerics.krylov import Chain, chain_values
 from .._support.checks import BoolArray, FloatArray, IntArray
+from ..models.entries import Entries
 from ..models.uncertain import UncertainMDP
-from .operators import Draws, Outcomes, back_up_pair, greedy, tail_of_pair
+from .operators import Draws, back_up_pair, greedy, tail_of_pair
 
 __all__ = ["Known", "Plan", "Work", "keep_corners", "known_part", "refresh", "solve_chain", "work_space"]
 
@@ -42,12 +42,8 @@ CAP = 1_000  # backups in one solve
 class Known(NamedTuple):
     """The known part of a model, as the kernels want it."""
 
-    outcomes: Outcomes
+    entries: Entries
     twin: IntArray  # [P] the first pair with the same source, next states and rewards
-    first: IntArray  # [B, 3] the first three outcomes of a source
-    sizes: IntArray  # [B] how many outcomes it has
-    source: IntArray  # [S, A], that of the outcomes
-    next_state: npt.NDArray[np.int32]  # [S, A, K], likewise
     tolerance: float  # of the values
     terminal: BoolArray  # [S]
     leaky: bool  # whether the process can end: a shift of the values then is no shift of their backup
@@ -65,11 +61,12 @@ class Plan(NamedTuple):
 class Work(NamedTuple):
     """Arrays to work in; those of two threads must differ."""
 
-    theta: FloatArray  # [B, K, N]
+    theta: FloatArray  # [F, N] by slots
+    counts: FloatArray  # [K] of one source
     kept: IntArray  # [B] draws of each source still in theta
     z: FloatArray  # [N]
     order: IntArray  # [N]
-    rows: FloatArray  # [S, K] outcome probabilities of a chain
+    rows: FloatArray  # [S, K] outcome probabilities of a chain, in the order of the entries
     matrix: FloatArray  # [S, S], or [0, 0] for models too large for elimination
     q: FloatArray  # [S, A]
     swept: FloatArray  # [S]
@@ -80,23 +77,14 @@ class Work(NamedTuple):
 
 def known_part(model: UncertainMDP) -> Known:
     """Return the arrays of ``model``."""
-    outcomes = Outcomes.of(model)
+    entries = model.entries
     seen: dict[bytes, int] = {}
-    parts = zip(outcomes.source, outcomes.next_state, outcomes.reward, strict=True)
-    keys = (source.tobytes() + next_state.tobytes() + reward.tobytes() for source, next_state, reward in parts)
-    twin = np.array([seen.setdefault(key, p) for p, key in enumerate(keys)])
-    first = np.zeros((model.n_sources, 3), dtype=np.int64)
-    for b, mask in enumerate(model.outcome_mask):
-        some = np.flatnonzero(mask)[:3]
-        first[b, : some.size] = some
-    biggest = float(abs(model.reward).max())
+    ranges = zip(entries.source, entries.first[:-1], entries.first[1:], strict=True)
+    keys = (b.tobytes() + entries.next_state[i:j].tobytes() + entries.reward[i:j].tobytes() for b, i, j in ranges)
+    biggest = float(abs(entries.reward).max())
     return Known(
-        outcomes=outcomes,
-        twin=twin,
-        first=first,
-        sizes=np.count_nonzero(model.outcome_mask, axis=1),
-        source=model.source,
-        next_state=model.next_state,
+        entries=entries,
+        twin=np.array([seen.setdefault(key, p) for p, key in enumerate(keys)]),
         terminal=model.terminal,
         leaky=model.ends,
         # below the second number rounding alone keeps the bounds apart
@@ -108,7 +96,8 @@ def work_space(model: UncertainMDP, draws: int) -> Work:
     """Return arrays to work in with up to ``draws`` posterior draws."""
     n_states, dense = model.n_states, model.n_states <= krylov.DENSE
     return Work(
-        theta=np.zeros((model.n_sources, model.n_outcomes, draws)),
+        theta=np.zeros((model.entries.outcome.size, draws)),
+        counts=np.empty(model.n_outcomes),
         kept=np.zeros(model.n_sources, dtype=np.int64),
         z=np.empty(draws),
         order=np.empty(draws, dtype=np.int64),
@@ -136,17 +125,18 @@ def _keep(theta: FloatArray, n: int, order: IntArray) -> int:
 
 
 @kernel
-def keep_corners(theta: FloatArray, n: int, size: int, outcomes: IntArray, order: IntArray) -> int:
-    """Keep the draws of one source that can be the lowest for some values of its outcomes; return how many.
+def keep_corners(theta: FloatArray, n: int, order: IntArray) -> int:
+    """Keep the draws [K, N] of one source that can be the lowest for some values of its outcomes; return how many.
 
     For two outcomes these are the extremes, for three the corners of a polygon (found by wrapping it). With more
     outcomes, or if rounding keeps the wrap from closing, all draws stay.
     """
+    size = theta.shape[0]
     if size > 3 or n <= 2:
         return n
     if size == 1:
         return 1
-    x = theta[outcomes[0]]
+    x = theta[0]
     low, high = 0, 0
     for i in range(1, n):
         if x[i] < x[low]:
@@ -158,7 +148,7 @@ def keep_corners(theta: FloatArray, n: int, size: int, outcomes: IntArray, order
         order[low] = low
         order[high] = high
         return _keep(theta, n, order)
-    y = theta[outcomes[1]]
+    y = theta[1]
     at = low
     for _ in range(n):
         order[at] = at
@@ -197,15 +187,15 @@ def _back_up(known: Known, work: Work, draws: Draws, value: FloatArray, policy: 
 
     They are its extremes or, where the process can end, plus and minus the largest: those bound the fixed point still.
     """
-    q, outcomes = work.q.reshape(-1), known.outcomes
+    q, entries = work.q.reshape(-1), known.entries
     for p in range(q.size):
-        b = outcomes.source[p]
+        b = entries.source[p]
         if b < 0:
             continue
         if known.twin[p] < p:
             q[p] = q[known.twin[p]]
             continue
-        q[p], _ = back_up_pair(p, outcomes, draws, work.kept[b], value, work.z, work.order)
+        q[p], _ = back_up_pair(p, entries, draws, work.kept[b], value, work.z, work.order)
     greedy(work.q, work.swept, policy)
     low, high = np.inf, -np.inf
     for s in range(value.size):
@@ -220,11 +210,11 @@ def _back_up(known: Known, work: Work, draws: Draws, value: FloatArray, policy: 
 @kernel
 def _tail_rows(known: Known, work: Work, draws: Draws, value: FloatArray, policy: IntArray) -> None:
     """Write the tail probabilities of the outcomes under ``policy`` at ``value`` into work.rows."""
-    n_actions, outcomes = work.q.shape[1], known.outcomes
+    n_actions, entries = work.q.shape[1], known.entries
     for s in range(value.size):
         p = s * n_actions + policy[s]
-        n = work.kept[outcomes.source[p]]
-        tail_of_pair(p, outcomes, draws, n, value, work.z, work.order, work.rows[s])
+        n = work.kept[entries.source[p]]
+        tail_of_pair(p, entries, draws, n, value, work.z, work.order, work.rows[s])
 
 
 @kernel
@@ -235,22 +225,22 @@ def solve_chain(known: Known, work: Work, policy: IntArray, x: FloatArray) -> No
     that allocates and pivots would take longer than the work itself.
     """
     n, n_actions = policy.size, work.q.shape[1]
-    n_outcomes = work.rows.shape[1]
     if work.matrix.size == 0:
         _solve_large_chain(known, work, policy, x)
         return
-    outcomes = known.outcomes
+    entries = known.entries
     a = work.matrix
     for s in range(n):
         p = s * n_actions + policy[s]
+        first = entries.first[p]
         a[s, :] = 0.0
         a[s, s] = 1.0
         x[s] = 0.0
-        for k in range(n_outcomes):
-            target = outcomes.next_state[p, k]
+        for j in range(entries.first[p + 1] - first):
+            target = entries.next_state[first + j]
             if target >= 0:
-                a[s, target] -= outcomes.discount * work.rows[s, k]
-            x[s] += work.rows[s, k] * outcomes.reward[p, k]
+                a[s, target] -= entries.discount * work.rows[s, j]
+            x[s] += work.rows[s, j] * entries.reward[first + j]
     # The matrix is diagonally dominant by rows, so elimination needs no pivots.
     for i in range(n):
         pivot = 1.0 / a[i, i]
@@ -269,30 +259,28 @@ def solve_chain(known: Known, work: Work, policy: IntArray, x: FloatArray) -> No
 
 @kernel
 def _solve_large_chain(known: Known, work: Work, policy: IntArray, x: FloatArray) -> None:
-    n, n_actions = policy.size, work.q.shape[1]
-    n_outcomes = work.rows.shape[1]
-    outcomes = known.outcomes
-    indices = np.zeros(n * n_outcomes, np.int32)
-    chances = work.rows.copy()
-    gain = np.zeros(n)
+    n, n_actions, entries = policy.size, work.q.shape[1], known.entries
+    indptr = np.zeros(n + 1, np.int64)
     for s in range(n):
         p = s * n_actions + policy[s]
-        for k in range(n_outcomes):
-            indices[s * n_outcomes + k] = max(outcomes.next_state[p, k], 0)
-            if outcomes.next_state[p, k] < 0:
-                chances[s, k] = 0.0
-            gain[s] += work.rows[s, k] * outcomes.reward[p, k]
-    indptr = np.arange(0, n * n_outcomes + 1, n_outcomes)
-    target = 0.1 * known.tolerance * (1.0 - outcomes.discount)
+        indptr[s + 1] = indptr[s] + entries.first[p + 1] - entries.first[p]
+    indices, chances, gain = np.zeros(indptr[n], np.int32), np.zeros(indptr[n]), np.zeros(n)
+    for s in range(n):
+        first = entries.first[s * n_actions + policy[s]]
+        for j in range(indptr[s + 1] - indptr[s]):
+            target = entries.next_state[first + j]
+            if target >= 0:  # what ends the process has no column
+                indices[indptr[s] + j], chances[indptr[s] + j] = target, work.rows[s, j]
+            gain[s] += work.rows[s, j] * entries.reward[first + j]
+    target = 0.1 * known.tolerance * (1.0 - entries.discount)
     x[:] = work.swept
-    chain = Chain(indptr, indices, chances.reshape(-1), gain)
-    chain_values(chain, outcomes.discount, x, target, False, krylov.CAP)
+    chain_values(Chain(indptr, indices, chances, gain), entries.discount, x, target, False, krylov.CAP)
 
 
 @kernel
 def _solve(known: Known, work: Work, draws: Draws, value: FloatArray, policy: IntArray) -> bool:
     """Improve ``value`` [S] to the fixed point for ``draws``, and ``policy`` [S] to its greedy actions."""
-    discount = known.outcomes.discount
+    discount = known.entries.discount
     reach = discount / (1.0 - discount)
     low, high = _back_up(known, work, draws, value, policy)
     for _ in range(CAP):
@@ -328,20 +316,26 @@ def refresh(
     """Draw models and solve them for a policy (Algorithm 1, one episode); return whether the solver converged."""
     e = min(episode, plan.n.size - 1)
     n, weights = plan.n[e], plan.weights[e, : plan.lengths[e]]
+    entries = known.entries
     for b in range(counts.shape[0]):
+        begin, end = entries.begin[b], entries.begin[b + 1]
+        theta, own = work.theta[begin:end], work.counts[: end - begin]
+        total = 0.0
+        for j in range(own.size):
+            own[j] = counts[b, entries.outcome[begin + j]]
+            total += own[j]
         work.kept[b] = max(n, 1)
         if n == 0:
-            total = counts[b].sum()
-            for k in range(counts.shape[1]):
-                work.theta[b, k, 0] = counts[b, k] / total
+            for j in range(own.size):
+                theta[j, 0] = own[j] / total
             continue
-        draw_row(rng, counts[b], work.theta[b], n, work.z)
+        draw_row(rng, own, theta, n, work.z)
         if plan.sweeps == 0 and n > 1:
             if weights.size == 1:
-                work.kept[b] = keep_corners(work.theta[b], n, known.sizes[b], known.first[b], work.order)
+                work.kept[b] = keep_corners(theta, n, work.order)
             elif weights.size == n and weights.min() == weights.max():
-                work.kept[b] = _keep_mean(work.theta[b], n)
-    draws = Draws(work.theta, work.none, weights, False)
+                work.kept[b] = _keep_mean(theta, n)
+    draws = Draws(work.theta, 0, work.none, weights, False)
     if plan.sweeps == 0:
         return _solve(known, work, draws, value, policy)
     value[:] = 0.0

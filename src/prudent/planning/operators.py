@@ -25,21 +25,24 @@ state for a fixed policy.
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy import sparse
 
 from .._numerics.compensated import EPS, two_product, two_sum
 from .._numerics.compile import inlined, kernel, over_rows
+from .._numerics.dirichlet_draws import draw_slots
 from .._numerics.dirichlet_tail import SCRATCH, tail_of_row
 from .._numerics.krylov import Chain
 from .._numerics.order_statistics import spectral, weighted_draws
 from .._support.checks import FloatArray, IntArray
-from ..models.expected import END, NONE, expected_model
+from .._support.progress import Progress
+from ..models.entries import END, Entries, expected_model
 from ..models.uncertain import UncertainMDP
 from ..risk import RiskMeasure
 
@@ -47,9 +50,10 @@ __all__ = [
     "Draws",
     "ExactOperator",
     "ExpectedOperator",
+    "GivenDraws",
     "Operator",
-    "Outcomes",
     "SampledOperator",
+    "SlotDraws",
     "back_up_pair",
     "expected_rows",
     "greedy",
@@ -60,39 +64,25 @@ __all__ = [
 
 
 UNDERFLOW = 1e-310  # more than products of tiny numbers can lose
+KEPT = 2**29  # bytes of draws that are kept; more are drawn again when needed
+BLOCK = 2**25  # bytes of the draws that are made at once then
 
 
 # -- one pair ----------------------------------------------------------------------------------------------
 
 
-class Outcomes(NamedTuple):
-    """Where the outcomes of every pair lead and what they earn: the known part of an uncertain model."""
-
-    source: IntArray  # [S*A], -1 where inadmissible
-    next_state: npt.NDArray[np.int32]  # [S*A, K], -1 where there is no such outcome, -2 where the process ends
-    reward: FloatArray  # [S*A, K]
-    discount: float
-
-    @classmethod
-    def of(cls, model: UncertainMDP) -> Outcomes:
-        """Return the outcomes of ``model``."""
-        shape = (model.source.size, model.n_outcomes)
-        return cls(
-            model.source.reshape(-1), model.next_state.reshape(shape), model.reward.reshape(shape), model.discount
-        )
-
-
 class Draws(NamedTuple):
     """Posterior draws and the risk measure that weighs them."""
 
-    theta: FloatArray  # [B, K, N]: draws last, so that the sum over outcomes runs over contiguous memory
+    theta: FloatArray  # [F, N] by slots; draws last, so that the sum over outcomes runs over contiguous memory
+    offset: int  # the slot of the first row of theta, which may hold a block of sources only
     rewards: FloatArray  # [S*A, N] added to the rewards of the model, or [0, 0]
     weights: FloatArray  # [M] of the lowest draws in ascending order
     is_mean: bool  # whether the weights are all equal, so that order does not matter
 
 
 @inlined
-def _draws_of_pair(p, outcomes, draws, n, value, z):
+def _draws_of_pair(p, entries, draws, n, value, z):
     """Write the numbers Z_1, ..., Z_n of pair p at ``value`` into z; return the size of the largest sum in them."""
     biggest = 0.0
     if draws.rewards.size:
@@ -103,50 +93,52 @@ def _draws_of_pair(p, outcomes, draws, n, value, z):
         for i in range(n):
             z[i] = 0.0
     extra = biggest
-    rows = draws.theta[outcomes.source[p]]
-    for k in range(outcomes.next_state.shape[1]):
-        target = outcomes.next_state[p, k]
-        if target != NONE:
-            later = outcomes.discount * value[target] if target >= 0 else 0.0
-            y = outcomes.reward[p, k] + later
-            biggest = max(biggest, abs(outcomes.reward[p, k]) + abs(later) + extra)
-            row = rows[k]
-            for i in range(n):
-                z[i] += row[i] * y
+    first = entries.first[p]
+    slot = entries.begin[entries.source[p]] - draws.offset
+    for j in range(entries.first[p + 1] - first):
+        target = entries.next_state[first + j]
+        earned = entries.reward[first + j]
+        later = entries.discount * value[target] if target >= 0 else 0.0
+        y = earned + later
+        biggest = max(biggest, abs(earned) + abs(later) + extra)
+        row = draws.theta[slot + j]
+        for i in range(n):
+            z[i] += row[i] * y
     return biggest
 
 
 @inlined
-def back_up_pair(p, outcomes, draws, n, value, z, order):
+def back_up_pair(p, entries, draws, n, value, z, order):
     """Return Q of pair p at ``value``, and the size of the largest sum in it.
 
     Of the draws the first ``n`` count; a single one stands for all. z and order are scratch for as many.
     """
-    biggest = _draws_of_pair(p, outcomes, draws, n, value, z)
+    biggest = _draws_of_pair(p, entries, draws, n, value, z)
     if n == 1:
         return z[0], biggest
     return z[:n].mean() if draws.is_mean else spectral(z[:n], order[:n], draws.weights), biggest
 
 
 @inlined
-def tail_of_pair(p, outcomes, draws, n, value, z, order, means):
-    """Write the gradient of :func:`back_up_pair` into ``means`` [K]; return the reward drawn with it.
+def tail_of_pair(p, entries, draws, n, value, z, order, means):
+    """Write the gradient of :func:`back_up_pair` into ``means``, in the order of the entries; return the reward drawn.
 
     These are the outcome probabilities, and the mean reward, of the draws in the tail at ``value``.
     """
-    rows = draws.theta[outcomes.source[p]]
+    slot = entries.begin[entries.source[p]] - draws.offset
+    size = entries.first[p + 1] - entries.first[p]
     if n == 1:
-        for k in range(means.size):
-            means[k] = rows[k, 0]
+        for j in range(size):
+            means[j] = draws.theta[slot + j, 0]
         return draws.rewards[p, 0] if draws.rewards.size else 0.0
     if draws.is_mean:
         for i in range(n):
             order[i] = i
     else:
-        _draws_of_pair(p, outcomes, draws, n, value, z)
+        _draws_of_pair(p, entries, draws, n, value, z)
         spectral(z[:n], order[:n], draws.weights)
-    for k in range(means.size):
-        means[k] = weighted_draws(rows[k], order, draws.weights)
+    for j in range(size):
+        means[j] = weighted_draws(draws.theta[slot + j], order, draws.weights)
     return weighted_draws(draws.rewards[p], order, draws.weights) if draws.rewards.size else 0.0
 
 
@@ -208,8 +200,8 @@ class ExpectedOperator(Operator):
 
         These stand for quotients of counts, whose rows sum to one before rounding.
         """
-        transition, reward, ending = expected_model(model.source, model.next_state, model.reward, theta)
-        least, greatest = leaks_of(model)
+        transition, reward, ending = expected_model(model.entries, theta)
+        least, greatest = leaks_of(model.entries)
         if greatest > 0.0:
             rounding = (model.n_outcomes + 4.0) * EPS
             chances = ending[model.admissible]
@@ -217,7 +209,7 @@ class ExpectedOperator(Operator):
         operator = cls(transition, reward, model.discount, (least, greatest))
         operator.refines = False  # the quotients were rounded, and so were the mean rewards
         operator._roundings += 0.5 * model.n_outcomes + 1.0  # of a quotient
-        operator._averaged = 2.0 * float(abs(model.reward).max())  # in its mean, and in the quotients
+        operator._averaged = 2.0 * float(abs(model.entries.reward).max())  # in its mean, and in the quotients
         return operator
 
     def backup(self, value: FloatArray, pairs: IntArray, q: FloatArray) -> float:
@@ -300,28 +292,84 @@ def _bound(relative: float, size: float) -> float:
     return relative * size + UNDERFLOW if size > 0.0 else 0.0
 
 
-def leaks_of(model: UncertainMDP) -> tuple[float, float]:
+def leaks_of(entries: Entries) -> tuple[float, float]:
     """Return bounds on the probability of an end over the admissible pairs, whatever the outcome probabilities."""
-    ends, goes_on = model.next_state == END, model.next_state >= 0
-    return float(not goes_on.any()), float(ends.any())
+    return float((entries.next_state == END).all()), float((entries.next_state == END).any())
 
 
 class _OutcomeOperator(Operator):
     """What the sampled and the exact operator share: outcomes with known consequences, unknown probabilities."""
 
     def __init__(self, model: UncertainMDP) -> None:
-        self.leaks = leaks_of(model)
-        self.n_states, self.n_actions, self.n_outcomes = model.next_state.shape
+        self._entries = model.entries
+        self.leaks = leaks_of(model.entries)
+        self.n_states, self.n_actions = model.source.shape
         self.discount = model.discount
-        self._outcomes = Outcomes.of(model)
+        self._longest = int(model.entries.sizes().max())
 
-    def _chain(self, weights: FloatArray, pairs: IntArray, extra_reward: FloatArray | float = 0.0) -> Chain:
-        """Return the chain in which pair i has outcome probabilities ``weights[i]`` [S, K]."""
-        targets = self._outcomes.next_state[pairs]
-        indptr = np.arange(0, targets.size + 1, self.n_outcomes)
-        gain = np.einsum("ik,ik->i", weights, self._outcomes.reward[pairs]) + extra_reward
-        weights = np.where(targets >= 0, weights, 0.0)
-        return Chain(indptr, np.maximum(targets, 0).reshape(-1), weights.reshape(-1), gain)
+    def _chain(
+        self, weights: FloatArray, entries: IntArray, starts: IntArray, extra_reward: FloatArray | float = 0.0
+    ) -> Chain:
+        """Return the chain whose rows are these entries with these probabilities; row i begins at ``starts[i]``."""
+        targets = self._entries.next_state[entries]
+        gain = np.add.reduceat(weights * self._entries.reward[entries], starts[:-1]) + extra_reward
+        if self.leaks[1] > 0.0:
+            weights, targets = np.where(targets >= 0, weights, 0.0), np.maximum(targets, 0)
+        return Chain(starts, targets, weights, gain)
+
+
+class SlotDraws:
+    """Draws of a Dirichlet posterior by slots [F, N], block by block of sources: the numbers of one generator.
+
+    What does not fit into ``most`` bytes is not kept but drawn again, from where the generator was, when it is asked
+    for.
+    """
+
+    def __init__(self, entries: Entries, counts: FloatArray, n: int, rng: np.random.Generator, most: int) -> None:
+        """``counts`` [F] by slots; ``rng`` draws everything now."""
+        self._begin, self._counts, self.n = entries.begin, counts, n
+        slots = int(entries.begin[-1])
+        size = slots if 8 * n * slots <= most else max(1, min(slots, BLOCK // (8 * n)))
+        edges = np.searchsorted(entries.begin, np.arange(0, slots + size, size).clip(max=slots))
+        self.edges: list[tuple[int, int]] = list(pairwise(np.unique(edges).tolist()))  # of the sources of each block
+        self._kept: list[FloatArray | None] = []
+        self._streams: list[np.random.Generator] = []
+        progress = Progress("drawing")
+        for block in range(len(self.edges)):
+            progress.show(f"block {block + 1} of {len(self.edges)}")
+            self._streams.append(copy.deepcopy(rng))
+            theta = self._draw(block, rng)
+            most -= theta.nbytes
+            self._kept.append(theta if most >= 0 else None)
+        progress.close()
+
+    def _draw(self, block: int, rng: np.random.Generator) -> FloatArray:
+        first, last = self.edges[block]
+        begin = self._begin[first : last + 1]
+        theta = np.empty((begin[-1] - begin[0], self.n))
+        draw_slots(rng, self._counts[begin[0] : begin[-1]], begin - begin[0], theta, np.empty(self.n))
+        return theta
+
+    def block(self, block: int) -> FloatArray:
+        """Return the draws of one block [slots of the block, N]."""
+        kept = self._kept[block]
+        return self._draw(block, copy.deepcopy(self._streams[block])) if kept is None else kept
+
+
+class GivenDraws:
+    """Draws that somebody else made, all of them kept: one block."""
+
+    def __init__(self, model: UncertainMDP, theta: FloatArray) -> None:
+        """``theta`` [N, B, K]."""
+        self.n = theta.shape[0]
+        self.edges = [(0, theta.shape[1])]
+        self._theta = np.ascontiguousarray(model.entries.pack(theta).T)
+        if model.terminal.any():
+            self._theta[-1] = 1.0  # an end is certain, whatever the caller's rounding
+
+    def block(self, block: int) -> FloatArray:
+        """Return all draws [F, N]."""
+        return self._theta
 
 
 class SampledOperator(_OutcomeOperator):
@@ -330,70 +378,86 @@ class SampledOperator(_OutcomeOperator):
     def __init__(
         self,
         model: UncertainMDP,
-        theta: FloatArray,
+        theta: SlotDraws | GivenDraws,
         risk: RiskMeasure,
         reward_draws: FloatArray | None = None,
         threads: int = 1,
         leaks: tuple[float, float] = (0.0, 0.0),
     ) -> None:
-        """``theta`` [N, B, K], whose rows lack ``leaks`` to sum to one; ``reward_draws`` [N, S, A] come on top."""
+        """``theta`` has rows that lack ``leaks`` to sum to one; ``reward_draws`` [N, S, A] come on top."""
         super().__init__(model)
         # where an outcome ends the process, a row may lack anything beyond that
         least, greatest = self.leaks
-        self.leaks = (max(least, leaks[0]) if least > 0.0 else leaks[0], max(greatest, leaks[1]))
-        if model.terminal.any():
-            theta = theta.copy()
-            theta[:, -1, 0] = 1.0  # exactly
-        n_draws = theta.shape[0]
-        lowest = np.ascontiguousarray(risk.lowest_weights(n_draws))
-        self._draws = Draws(
-            theta=np.ascontiguousarray(np.moveaxis(theta, 0, -1)),
-            rewards=np.zeros((0, 0))
-            if reward_draws is None
-            else np.ascontiguousarray(reward_draws.reshape(n_draws, -1).T),
-            weights=lowest,
-            is_mean=bool(lowest.size == n_draws and (lowest == lowest[0]).all()),
-        )
+        self.leaks = (least if least > 0.0 else leaks[0], max(greatest, leaks[1]))
+        lowest = np.ascontiguousarray(risk.lowest_weights(theta.n))
+        self._theta = theta
+        self._rewards = np.zeros((0, 0))
+        if reward_draws is not None:
+            self._rewards = np.ascontiguousarray(reward_draws.reshape(theta.n, -1).T)
+        self._weights = lowest
+        self._is_mean = bool(lowest.size == theta.n and (lowest == lowest[0]).all())
         self._threads = threads
+
+    def _blocks(self, pairs: IntArray) -> Iterator[tuple[IntArray | slice, Draws]]:
+        """Yield which of ``pairs`` belong to a block of sources, with its draws."""
+        source = self._entries.source[pairs]
+        for block, (first, last) in enumerate(self._theta.edges):
+            mine: IntArray | slice = slice(None)
+            if len(self._theta.edges) > 1:
+                mine = np.flatnonzero((source >= first) & (source < last))
+                if not mine.size:
+                    continue
+            offset = int(self._entries.begin[first])
+            yield mine, Draws(self._theta.block(block), offset, self._rewards, self._weights, self._is_mean)
 
     def backup(self, value: FloatArray, pairs: IntArray, q: FloatArray) -> float:
         """See :meth:`Operator.backup`."""
-        biggest = over_rows(
-            lambda i, j: _sampled(pairs[i:j], self._outcomes, self._draws, value, q),
-            pairs.size,
-            self._threads,
-            smallest=max(1, 200_000 // (self.n_outcomes * self._draws.theta.shape[2])),
-        )
+        biggest, done = 0.0, 0
+        for mine, draws in self._blocks(pairs):
+            some = pairs[mine]
+            sizes = over_rows(
+                lambda i, j, some=some, draws=draws: _sampled(some[i:j], self._entries, draws, value, q),  # type: ignore[misc]
+                some.size,
+                self._threads,
+                smallest=max(1, 200_000 // (self._longest * self._theta.n)),
+            )
+            biggest = max(biggest, *sizes)
+            done += some.size
+            if self.tell is not None and done < pairs.size:
+                self.tell(done / pairs.size)
         # K products and sums, M of each with the weights, and the M weights themselves were rounded
-        return _bound((0.5 * self.n_outcomes + self._draws.weights.size + 8.0) * EPS, max(biggest))
+        return _bound((0.5 * self._longest + self._weights.size + 8.0) * EPS, biggest)
 
     def linearise(self, value: FloatArray, pairs: IntArray) -> Chain:
         """See :meth:`Operator.linearise`: the mean over the tail draws, in their sorted order at ``value``."""
-        weights = np.empty((pairs.size, self.n_outcomes))
+        entries, starts = self._entries.of_pairs(pairs)
+        weights = np.empty(entries.size)
         extra = np.empty(pairs.size)
-        _tail_draws(pairs, self._outcomes, self._draws, value, weights, extra)
-        return self._chain(weights, pairs, extra)
+        places = np.arange(pairs.size)
+        for mine, draws in self._blocks(pairs):
+            _tail_draws(places[mine], pairs, self._entries, draws, value, starts, weights, extra)
+        return self._chain(weights, entries, starts, extra)
 
 
 @kernel
-def _sampled(pairs, outcomes, draws, value, q):
-    n = draws.theta.shape[2]
+def _sampled(pairs, entries, draws, value, q):
+    n = draws.theta.shape[1]
     z = np.empty(n)
     order = np.empty(n, np.int64)
     biggest = 0.0
     for i in range(pairs.size):
-        q[pairs[i]], size = back_up_pair(pairs[i], outcomes, draws, n, value, z, order)
+        q[pairs[i]], size = back_up_pair(pairs[i], entries, draws, n, value, z, order)
         biggest = max(biggest, size)
     return biggest
 
 
 @kernel
-def _tail_draws(pairs, outcomes, draws, value, means, extra):
-    n = draws.theta.shape[2]
+def _tail_draws(places, pairs, entries, draws, value, starts, means, extra):
+    n = draws.theta.shape[1]
     z = np.empty(n)
     order = np.empty(n, np.int64)
-    for i in range(pairs.size):
-        extra[i] = tail_of_pair(pairs[i], outcomes, draws, n, value, z, order, means[i])
+    for i in places:
+        extra[i] = tail_of_pair(pairs[i], entries, draws, n, value, z, order, means[starts[i] : starts[i + 1]])
 
 
 class ExactOperator(_OutcomeOperator):
@@ -403,12 +467,12 @@ class ExactOperator(_OutcomeOperator):
         """``counts`` [B, K], zero where an outcome cannot happen."""
         super().__init__(model)
         pairs = self.n_states * self.n_actions
-        self._counts = counts
+        self._counts = self._entries.pack(counts)
         self._tail = 1.0 - alpha
         self._start = np.full(pairs, np.nan)
         self._threads = threads
         # a backup finds the tail means on the way: they are kept for the chain at the same values
-        self._means = np.zeros((pairs, self.n_outcomes))
+        self._means = np.zeros(self._entries.next_state.size)
         self._means_at = np.full(self.n_states, np.nan)  # the values that they are for
         self._has_means = np.zeros(pairs, dtype=np.bool_)
 
@@ -417,7 +481,7 @@ class ExactOperator(_OutcomeOperator):
         if not np.array_equal(value, self._means_at):
             self._means_at[:] = value
             self._has_means[:] = False
-        rows = self._outcomes, self._counts, self._tail, self.accuracy, value, self._start, self._means, q
+        rows = self._entries, self._counts, self._tail, self.accuracy, value, self._start, self._longest, self._means, q
         done = 0
 
         def back_up(i: int, j: int) -> float:
@@ -441,27 +505,28 @@ class ExactOperator(_OutcomeOperator):
         """See :meth:`Operator.linearise`: the tail means, those of the last backup where it was at ``value``."""
         known = self._has_means[pairs] & np.array_equal(value, self._means_at)
         if not known.all():
-            self.backup(value, pairs[~known], np.empty(self._means.shape[0]))
-        return self._chain(self._means[pairs], pairs)
+            self.backup(value, pairs[~known], np.empty(self._start.size))
+        entries, starts = self._entries.of_pairs(pairs)
+        return self._chain(self._means[entries], entries, starts)
 
 
 @kernel
-def _exact(pairs, outcomes, counts, tail, accuracy, value, start, means, q):
-    source, next_state, reward, discount = outcomes
-    n = next_state.shape[1]
-    y = np.zeros(n)
-    work = np.empty((SCRATCH, n))
+def _exact(pairs, entries, counts, tail, accuracy, value, start, longest, means, q):
+    source, first, next_state, reward, begin, _, discount, _ = entries
+    y = np.zeros(longest)
+    work = np.empty((SCRATCH, longest))
     worst = 0.0
     for i in range(pairs.size):
         p = pairs[i]
+        here, n, slot = first[p], first[p + 1] - first[p], begin[source[p]]
         size = 0.0
-        for k in range(n):
-            target = next_state[p, k]
-            if target != NONE:
-                later = discount * value[target] if target >= 0 else 0.0
-                y[k] = reward[p, k] + later
-                size = max(size, abs(reward[p, k]) + abs(later))
-        q[p], _, start[p], error = tail_of_row(y, counts[source[p]], tail, start[p], accuracy, work, means[p])
+        for j in range(n):
+            target = next_state[here + j]
+            later = discount * value[target] if target >= 0 else 0.0
+            y[j] = reward[here + j] + later
+            size = max(size, abs(reward[here + j]) + abs(later))
+        row = counts[slot : slot + n]
+        q[p], _, start[p], error = tail_of_row(y[:n], row, tail, start[p], accuracy, work, means[here : here + n])
         worst = max(worst, error + 2.0 * EPS * size)
     return worst
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from .._support.checks import BoolArray, FloatArray, IntArray
+from .._support.checks import BoolArray, FloatArray
 
 if TYPE_CHECKING:
     import xarray
@@ -21,7 +21,7 @@ class Solution:
     """A value function with its certificate, as :func:`solve` and :class:`BayesianRiskMDP` return it."""
 
     value: FloatArray  # [S]
-    policy: IntArray  # [S] the greedy action, or the policy that was evaluated
+    policy: npt.NDArray[Any]  # [S] the greedy action, or the policy that was evaluated, [S] or [S, A]
     q: FloatArray  # [S, A] one step ahead of value; minus infinity where an action is not admissible
     residual: float  # largest |TV - V| where the solver stopped, V shifted to the middle of its bounds
     error_bound: float  # certified: no entry of value is further than this from the fixed point
@@ -34,12 +34,18 @@ class Solution:
 
     @property
     def policy_names(self) -> tuple[Any, ...]:
-        """The policy by the names of its actions (numbers where actions have no names); None in terminal states."""
+        """The policy by the names of its actions (numbers where actions have no names); None in terminal states.
+
+        Where it chooses at random, the actions that it takes with their probabilities.
+        """
         over = np.zeros(self.value.size, dtype=np.bool_) if self.terminal is None else self.terminal
-        return tuple(
-            None if ended else int(a) if self.actions is None else self.actions[a]
-            for a, ended in zip(self.policy, over, strict=True)
-        )
+        return tuple(None if ended else self._called(choice) for choice, ended in zip(self.policy, over, strict=True))
+
+    def _called(self, choice: Any) -> Any:
+        """Return the name of an action, or of those with a probability above zero."""
+        if np.ndim(choice):
+            return {self._called(a): float(choice[a]) for a in np.flatnonzero(choice)}
+        return int(choice) if self.actions is None else self.actions[choice]
 
     def to_xarray(self) -> xarray.Dataset:
         """Return value, policy and q labelled by state and action, the certificate as attributes."""
@@ -50,7 +56,9 @@ class Solution:
         return xarray.Dataset(
             {
                 "value": ("state", self.value),
-                "policy": ("state", actions[self.policy]),
+                "policy": ("state", actions[self.policy])
+                if self.policy.ndim == 1
+                else (("state", "action"), self.policy),
                 "q": (("state", "action"), self.q),
             },
             coords={"state": states, "action": actions},

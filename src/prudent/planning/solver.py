@@ -160,10 +160,15 @@ def evaluate(
     options: SolverOptions | None = None,
     **keywords: Unpack[SolverKeywords],
 ) -> Solution:
-    """Return the values of ``policy`` [S] in a known model, certified to ``tol``; the rest as for :func:`solve`.
+    """Return the values of ``policy`` in a known model, certified to ``tol``; the rest as for :func:`solve`.
+
+    ``policy`` is one action for each state, or probabilities of actions [S, A], also as a DataFrame or a nested mapping
+    (see :meth:`MDP.policy_matrix`); ``Solution.policy`` is then [S, A].
 
     >>> evaluate(MDP([[[1.0], [1.0]]], [[1.0, 2.0]], discount=0.5), [0]).value
     array([2.])
+    >>> evaluate(MDP([[[1.0], [1.0]]], [[1.0, 2.0]], discount=0.5), [[0.5, 0.5]]).value
+    array([3.])
     """
     return solve_operator(_known(mdp), mdp, policy, SolverOptions.chosen(options, tol, keywords), start)
 
@@ -292,13 +297,24 @@ class _End(NamedTuple):
 class _Iteration:
     """Repeated backups of one operator, for control or for one policy."""
 
-    def __init__(self, operator: Operator, admissible: npt.NDArray[np.bool_], actions: IntArray | None) -> None:
+    def __init__(self, operator: Operator, admissible: npt.NDArray[np.bool_], actions: npt.NDArray[Any] | None) -> None:
         self.operator = operator
         self.fixed = actions
         n_states, n_actions = admissible.shape
         self.first_pair = np.arange(0, n_states * n_actions, n_actions)
         self.admissible = admissible
-        self.every_pair = np.flatnonzero(admissible) if actions is None else self.first_pair + actions
+        self.mixed = False  # whether the policy [S, A] chooses at random
+        if actions is None:
+            self.every_pair = np.flatnonzero(admissible)
+        elif actions.ndim == 2:
+            self.mixed = True
+            self.every_pair = np.flatnonzero(actions)
+            self.shares = actions.reshape(-1)[self.every_pair]
+            self.rows = np.searchsorted(self.every_pair, self.first_pair)  # where the pairs of each state begin
+        else:
+            self.every_pair = self.first_pair + actions
+        # Q - V of a single action is no small number: mixtures are not refined
+        self.refines = operator.refines and not self.mixed
         self.pairs = self.every_pair.copy()  # those still in the running
         self.q = np.full(admissible.shape, -np.inf)
         self.iterations = 0
@@ -307,13 +323,15 @@ class _Iteration:
         # where a shift of V by a constant shifts TV - V by a constant, such a constant does no harm
         self.conservative = self.wide <= 1.001 * self.narrow
         # policy iteration ends, but the bounds may widen before: it needs hardly a safeguard, and by elimination none
-        self.lapses, self.uphill = (PATIENCE, np.inf) if operator.refines else (LAPSES, UPHILL)
-        self.always_ends = operator.refines and n_states <= krylov.DENSE
+        self.lapses, self.uphill = (PATIENCE, np.inf) if self.refines else (LAPSES, UPHILL)
+        self.always_ends = self.refines and n_states <= krylov.DENSE
 
     def at(self, value: FloatArray) -> _Point:
         """Back ``value`` up once and bound the fixed point."""
         eta = self.operator.backup(value, self.pairs, self.q.reshape(-1))
         swept, actions, widest_gap = self._best()
+        if self.mixed:  # shares were rounded, products and sums are
+            eta += (self.operator.n_actions + 4.0) * EPS * float(abs(self.q.reshape(-1)[self.pairs]).max())
         change = swept - value
         lower, upper, noise, residual = self._bounds(change, eta)
         top = float(abs(swept).max()) + max(abs(lower), abs(upper))
@@ -340,7 +358,8 @@ class _Iteration:
         """Count a backup; return the best of q for each state, its actions, and the widest distance to another one."""
         self.iterations += 1
         if self.fixed is not None:
-            return self.q.reshape(-1)[self.pairs], self.fixed, 0.0
+            q = self.q.reshape(-1)[self.pairs]
+            return np.add.reduceat(self.shares * q, self.rows) if self.mixed else q, self.fixed, 0.0
         best, actions = np.empty(self.first_pair.size), np.empty(self.first_pair.size, np.int64)
         return best, actions, greedy(self.q, best, actions)
 
@@ -405,7 +424,7 @@ class _Iteration:
             if newton and self.always_ends and stale > 1:  # policies get better and better, but for rounding
                 stuck |= not (value > before.value).any() or bool((value < before.value).any())
             progress.show(f"backup {self.iterations}, error bound {best.error:.1e}")
-        if self.operator.refines and not (reason.converged or reason.capped):
+        if self.refines and not (reason.converged or reason.capped):
             best, reason = self._refined(best, tol, cap, newton, progress)
         progress.close()
         return _End(best, best.middle, best.error, self.iterations, reason)
@@ -448,7 +467,10 @@ class _Iteration:
 
     def _chain_values(self, point: _Point, reward: FloatArray | None, guess: FloatArray) -> FloatArray:
         """Return the values of the chain that touches the operator at ``point``, with another reward if given."""
-        chain = self.operator.linearise(point.value, self.first_pair + point.actions)
+        if self.mixed:
+            chain = self._mixture(self.operator.linearise(point.value, self.every_pair))
+        else:
+            chain = self.operator.linearise(point.value, self.first_pair + point.actions)
         if reward is not None:
             chain = chain._replace(reward=reward)
         discount = self.operator.discount
@@ -466,6 +488,12 @@ class _Iteration:
             inner = (chain, discount, answer, target, self.conservative, krylov.CAP)
             over_rows(lambda *_: krylov.chain_values(*inner), 1, 1, long=chain.data.size > 1_000_000)
         return answer if np.isfinite(answer).all() else guess
+
+    def _mixture(self, chain: krylov.Chain) -> krylov.Chain:
+        """Return the chain over states of one over the pairs that the policy takes."""
+        data = chain.data * np.repeat(self.shares, np.diff(chain.indptr))
+        indptr = np.append(chain.indptr[self.rows], chain.indptr[-1])
+        return krylov.Chain(indptr, chain.indices, data, np.add.reduceat(self.shares * chain.reward, self.rows))
 
     def _shifted(self, point: _Point) -> FloatArray:
         """Return TV, moved to the middle of its bounds where a shift of V is a shift of TV."""
@@ -488,9 +516,9 @@ def _backups(count: int) -> str:
     return f"{count} backup{'s' * (count != 1)}"
 
 
-def _actions(model: MDP | UncertainMDP, policy: Any) -> IntArray | None:
-    """Return the actions [S] of a policy to evaluate, or None for control."""
-    return None if policy is None else model.policy_indices(policy)
+def _actions(model: MDP | UncertainMDP, policy: Any) -> npt.NDArray[Any] | None:
+    """Return the actions [S] or the probabilities [S, A] of a policy to evaluate, or None for control."""
+    return None if policy is None else model.read_policy(policy)
 
 
 def _checked_start(start: Any, n_states: int) -> FloatArray:

@@ -9,7 +9,7 @@ import numpy as np
 from .._numerics.compile import kernel
 from .._support.checks import FloatArray, IntArray
 from ..agents.optimistic_vi import OptimisticPlan, optimistic_update, start_optimistic
-from ..models.logs import Course, add_log, walk
+from ..models.logs import Course, add_log, earned, walk
 from ..planning.compiled import Known, Plan, Work, refresh, solve_chain
 
 __all__ = ["Trace", "Truth", "run_optimistic", "run_sampling"]
@@ -18,7 +18,7 @@ __all__ = ["Trace", "Truth", "run_optimistic", "run_sampling"]
 class Truth(NamedTuple):
     """What the simulator knows and the agents do not."""
 
-    theta: FloatArray  # [B, K]
+    theta: FloatArray  # [F] by slots
     course: Course
     best: FloatArray  # [S] optimal values
     best_q: FloatArray  # [S*A]
@@ -54,9 +54,10 @@ def _true_values(known: Known, work: Work, truth: Truth, policy: IntArray) -> in
         if same:
             return row
     for s in range(policy.size):
-        b = known.source[s, policy[s]]
-        for k in range(work.rows.shape[1]):
-            work.rows[s, k] = truth.theta[b, k]
+        b = known.entries.source[s * work.q.shape[1] + policy[s]]
+        begin = known.entries.begin[b]
+        for j in range(known.entries.begin[b + 1] - begin):
+            work.rows[s, j] = truth.theta[begin + j]
     work.swept[:] = truth.best
     solve_chain(known, work, policy, work.trial)
     truth.values[row] = work.trial
@@ -80,13 +81,13 @@ def _walk_episode(
     """Walk one episode in the true model; return its regret, and the state after it."""
     for i in range(uniforms.size):
         uniforms[i, 0] = env.random()
-    state = walk(truth.course, policy, uniforms, state, log)
+    state = walk(truth.course, policy, work.none, uniforms, state, log)
     row = _true_values(known, work, truth, policy)
     regret = 0.0
     for i in range(uniforms.size):
         s = log[i, 0]
         regret += truth.best[s] - truth.values[row, s]
-        rewards[i] = known.outcomes.reward[s * work.q.shape[1] + log[i, 1], log[i, 3]]
+        rewards[i] = earned(known.entries, s, log[i, 1], log[i, 3])
         if not truth.observed:
             log[i, 3] = -1
     return regret, state
@@ -119,7 +120,7 @@ def run_sampling(
             failures += 1
         regret, state = _walk_episode(env, known, work, truth, policy, state, uniforms, log, trace.rewards[t])
         total += regret
-        add_log(known.source, known.next_state, counts, log)
+        add_log(known.entries, counts, log)
         trace.regret[t] = total
         trace.followed[t] = policy
         trace.visited[t] = log[:, 0]
@@ -160,9 +161,9 @@ def run_optimistic(
             total += regret
             if optimistic_update(rng, known, work, counts, visits, plan, value, policy):
                 for p in range(q.size):
-                    if known.outcomes.source[p] >= 0:
+                    if known.entries.source[p] >= 0:
                         margin = min(margin, q[p] - truth.best_q[p])
-            add_log(known.source, known.next_state, counts, log)
+            add_log(known.entries, counts, log)
             visits[here * work.q.shape[1] + log[0, 1]] += 1
         trace.regret[t] = total
     return margin

@@ -199,7 +199,7 @@ class _Run:
     @cached_property
     def scale(self) -> float:
         """The largest reward in size, or one."""
-        return max(1.0, float(abs(self.task.model.reward).max()))
+        return max(1.0, float(abs(self.task.model.entries.reward).max()))
 
     @cached_property
     def optimum(self) -> Solution:
@@ -211,7 +211,7 @@ class _Run:
         states = self.task.model.n_states
         rows = max(16, min(1024, CACHE // states))
         return Truth(
-            theta=self.task.theta,
+            theta=self.task.model.entries.pack(self.task.theta),
             course=self.task.model.course(self.task.theta, self.start),
             best=self.optimum.value,
             best_q=self.optimum.q.reshape(-1),

@@ -87,7 +87,7 @@ class TrueLake:
         for size in sizes:
             log = np.empty((size - before, 4), dtype=np.int64)
             uniforms = rng.random((size - before, 1))
-            walk(self.course, self.policy, uniforms, state, log)
+            walk(self.course, self.policy, np.empty((0, 0)), uniforms, state, log)
             seen = seen + np.bincount(log[:, 0] * n + log[:, 2], minlength=n * n)
             found.append(seen.reshape(n, n))
             state, before = int(log[-1, 2]), size

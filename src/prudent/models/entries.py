@@ -1,0 +1,86 @@
+"""What the outcomes of an uncertain model lead to and earn, in memory in proportion to the outcomes that exist.
+
+Source b has ``begin[b + 1] - begin[b]`` outcomes, its slots; their numbers, which may have gaps, are in ``outcome``. A
+pair has an entry for each slot of its source, in the same order: slot ``begin[b] + j`` is entry ``first[p] + j``.
+What is known of a source (counts, probabilities, draws) is packed by slots, what is known of a pair by entries.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from .._support.checks import BoolArray, FloatArray, IntArray
+
+__all__ = ["END", "NONE", "Entries", "expected_model"]
+
+NONE, END = -1, -2  # in place of a next state: no such outcome; the process ends
+
+
+class Entries(NamedTuple):
+    """The known part of an uncertain model; P = S*A pairs, B sources, E entries, F slots."""
+
+    source: IntArray  # [P], -1 where inadmissible
+    first: IntArray  # [P + 1]
+    next_state: npt.NDArray[np.int32]  # [E], -2 where the process ends
+    reward: FloatArray  # [E]
+    begin: IntArray  # [B + 1]
+    outcome: npt.NDArray[np.int32]  # [F]
+    discount: float
+    n_actions: int
+
+    def sizes(self) -> IntArray:
+        """Return the number of entries of each pair [P]."""
+        return np.diff(self.first)
+
+    def pairs(self) -> IntArray:
+        """Return the pair of each entry [E]."""
+        return np.repeat(np.arange(self.source.size), self.sizes())
+
+    def slots(self) -> IntArray:
+        """Return the slot of each entry [E]."""
+        shift = np.where(self.source >= 0, self.begin[self.source], 0) - self.first[:-1]
+        return np.arange(self.next_state.size) + np.repeat(shift, self.sizes())
+
+    def pack(self, values: npt.NDArray[Any]) -> Any:
+        """Return values [..., B, K] by slots, [..., F]."""
+        return values[..., np.repeat(np.arange(self.begin.size - 1), np.diff(self.begin)), self.outcome]
+
+    def spread(self, values: npt.NDArray[Any], n_outcomes: int, fill: float) -> Any:
+        """Return values by entries [E] as an array [P, K]."""
+        dense = np.full((self.source.size, n_outcomes), fill, dtype=values.dtype)
+        dense[self.pairs(), self.outcome[self.slots()]] = values
+        return dense
+
+    def mask(self, n_outcomes: int) -> BoolArray:
+        """Return which outcomes the sources have [B, K]."""
+        mask = np.zeros((self.begin.size - 1, n_outcomes), dtype=np.bool_)
+        mask[np.repeat(np.arange(self.begin.size - 1), np.diff(self.begin)), self.outcome] = True
+        return mask
+
+    def of_pairs(self, pairs: IntArray) -> tuple[IntArray, IntArray]:
+        """Return the entries of some pairs, one after the other, and where those of each begin [len(pairs) + 1]."""
+        sizes = self.first[pairs + 1] - self.first[pairs]
+        starts = np.concatenate(([0], np.cumsum(sizes)))
+        return np.arange(starts[-1]) + np.repeat(self.first[pairs] - starts[:-1], sizes), starts
+
+
+def expected_model(entries: Entries, theta: FloatArray) -> tuple[sparse.csr_array, FloatArray, FloatArray]:
+    """Return the transition matrix (S*A) x S, the mean rewards and the chances to end [S, A] under ``theta`` [B, K].
+
+    A row has an entry for each outcome of positive probability that does not end the process; outcomes that lead to the
+    same state are not added up.
+    """
+    n_pairs, shape = entries.source.size, (-1, entries.n_actions)
+    weights, pairs = entries.pack(theta)[entries.slots()], entries.pairs()
+    goes_on = (weights > 0.0) & (entries.next_state >= 0)
+    ends = np.cumsum(np.bincount(pairs[goes_on], minlength=n_pairs))
+    rows = (weights[goes_on], entries.next_state[goes_on], np.concatenate(([0], ends)))
+    matrix = sparse.csr_array(rows, shape=(n_pairs, n_pairs // entries.n_actions))
+    reward = np.bincount(pairs, weights=weights * entries.reward, minlength=n_pairs)
+    over = entries.next_state == END
+    ending = np.bincount(pairs[over], weights=weights[over], minlength=n_pairs)
+    return matrix, reward.reshape(shape).astype(np.float64), ending.reshape(shape).astype(np.float64)
