@@ -32,11 +32,10 @@ from ..models.uncertain import UncertainMDP
 from ..planning.brmdp import BayesianRiskMDP
 from ..planning.drawn import Layout, occupancy
 from ..planning.solution import Solution
-from ..posteriors.dirichlet import DirichletPosterior
 from ..posteriors.scalar import BetaPosterior, NormalPosterior
 from ..risk import CVaR
 from .estimates import cvar_terms, mean
-from .reading import Belief, policy_matrix, read_belief
+from .reading import Belief, read_belief
 from .returns import posterior_returns
 
 if TYPE_CHECKING:
@@ -233,20 +232,20 @@ def _solutions(
     threads: int | None,
 ) -> dict[float, Solution]:
     """Return the solution of every level, each started from the one below."""
-    theta = belief.theta
-    counts = belief.mean if belief.counts is None else belief.counts
-    if solver_draws is not None:
-        if theta is not None:
-            raise ParameterError(f"solver_draws is {solver_draws!r}, but the posterior is given by its draws")
-        theta = DirichletPosterior(counts).sample(whole_number(solver_draws, "solver_draws"), rng)
-    if reward_posterior is not None and theta is None:
+    given = belief.theta is not None
+    if given and solver_draws is not None:
+        raise ParameterError(f"solver_draws is {solver_draws!r}, but the posterior is given by its draws")
+    if reward_posterior is not None and not given and solver_draws is None:
         raise ParameterError("unknown rewards have no exact operator; give solver_draws, e.g. solver_draws=1000")
-    seed = None if reward_posterior is None else int(rng.integers(2**63))  # the same rewards for every level
+    count = None if solver_draws is None else whole_number(solver_draws, "solver_draws")
+    belief_of: dict[str, Any] = {"draws": belief.theta} if given else {"posterior": belief.counts}
+    random = count is not None or reward_posterior is not None
+    seed = int(rng.integers(2**63)) if random else None  # the same draws for every level
     solutions: dict[float, Solution] = {}
     value = None
     for alpha in alphas:
-        problem = BayesianRiskMDP(model, counts, alpha, reward_posterior=reward_posterior)
-        solution = problem.solve(theta, seed, start=value, threads=threads)
+        problem = BayesianRiskMDP(model, **belief_of, alpha=alpha, reward_posterior=reward_posterior)
+        solution = problem.solve(count, seed, start=value, threads=threads)
         solutions[alpha] = _kept(solution, solutions.get(0.0, solution))
         value = solution.value
     return solutions
@@ -310,7 +309,7 @@ def _occupancy(model: UncertainMDP, belief: Belief, policies: Any, start: FloatA
     layout = Layout.of(model, possible)
     shares = np.zeros(policies.shape)
     for share, policy in zip(shares, policies, strict=True):
-        weights = policy_matrix(model, policy)
+        weights = model.policy_matrix(policy)
         states = layout.reached(start, weights)
         rows = layout.chain(states, weights)
         share[states] = occupancy(rows, start[states], mean_theta[possible], model.discount)

@@ -7,16 +7,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._support.checks import FloatArray, distribution, finite_array, refuse, require_shape
+from .._support.checks import FloatArray
 from ..errors import ModelError, ParameterError, PosteriorError
 from ..models.known import MDP
 from ..models.uncertain import UncertainMDP
 from ..planning.brmdp import BayesianRiskMDP
 from ..planning.solution import Solution
-from ..posteriors.dirichlet import DirichletPosterior
 from ..posteriors.scalar import BetaPosterior, NormalPosterior
 
-__all__ = ["Belief", "NamedPolicy", "named_policies", "policy_matrix", "read_belief"]
+__all__ = ["Belief", "NamedPolicy", "named_policies", "read_belief"]
 
 
 class NamedPolicy(NamedTuple):
@@ -45,26 +44,20 @@ class Belief(NamedTuple):
 def read_belief(
     model: UncertainMDP, posterior: Any, reward_posterior: NormalPosterior | BetaPosterior | None = None
 ) -> Belief:
-    """Return a :class:`DirichletPosterior` or its counts [B, K], or draws [N, B, K], checked against ``model``."""
+    """Return a :class:`DirichletPosterior` or its counts [B, K], or draws, checked against ``model``.
+
+    Draws are an array [N, B, K], or an xarray or ArviZ object as :class:`BayesianRiskMDP` takes it.
+    """
     if not isinstance(model, UncertainMDP):
         hint = "; what a policy earns in a known model is prudent.evaluate" if isinstance(model, MDP) else ""
         raise ModelError(f"expected an UncertainMDP, got {type(model).__name__}{hint}")
-    given = isinstance(posterior, DirichletPosterior) or np.ndim(posterior) in (1, 2)
-    if not given and np.ndim(posterior) == 0:
+    if posterior is None or isinstance(posterior, (str, bytes)):
         kinds = "a DirichletPosterior, its counts [B, K], or draws [N, B, K]"
         raise PosteriorError(f"posterior must be {kinds}, got {posterior!r}")
-    problem = BayesianRiskMDP(model, posterior if given else model.prior(), 0.0, reward_posterior=reward_posterior)
-    if given:
-        return Belief(problem.posterior.counts, None)
-    shape = model.outcome_mask.shape
-    theta = finite_array(posterior, "posterior", ndim=3, error=PosteriorError)
-    require_shape(theta, "posterior", (theta.shape[0], *shape), "[N, B, K]", error=PosteriorError)
-    if not theta.size:
-        raise PosteriorError("posterior holds no draws")
-    theta = distribution(theta, "posterior", error=PosteriorError)
-    stray = (theta > 0.0) & ~model.outcome_mask
-    refuse(stray, theta, "posterior", "0: this source has no such outcome", error=PosteriorError)
-    return Belief(None, theta)
+    options: dict[str, Any] = {"alpha": 0.0, "reward_posterior": reward_posterior}
+    drawn = isinstance(posterior, (np.ndarray, list, tuple)) and np.ndim(posterior) > 2
+    problem = BayesianRiskMDP(model, **({"draws": posterior} if drawn else {"posterior": posterior}), **options)
+    return Belief(None if problem.posterior is None else problem.posterior.counts, problem.draws)
 
 
 def named_policies(model: UncertainMDP, policies: Any) -> list[NamedPolicy]:
@@ -76,7 +69,7 @@ def named_policies(model: UncertainMDP, policies: Any) -> list[NamedPolicy]:
     if not isinstance(policies, Solution) and len(policies) == 0:
         raise ParameterError("policies holds no policy")
     if _is_one(model, policies):
-        return [NamedPolicy("policy", policy_matrix(model, policies), _values(model, policies))]
+        return [NamedPolicy("policy", model.policy_matrix(policies), _values(model, policies))]
     if isinstance(policies, Mapping):
         named: list[tuple[Hashable, Any]] = list(policies.items())
     else:
@@ -86,7 +79,7 @@ def named_policies(model: UncertainMDP, policies: Any) -> list[NamedPolicy]:
 
 def _named(model: UncertainMDP, name: Hashable, policy: Any) -> NamedPolicy:
     try:
-        return NamedPolicy(name, policy_matrix(model, policy), _values(model, policy))
+        return NamedPolicy(name, model.policy_matrix(policy), _values(model, policy))
     except ParameterError as error:
         raise ParameterError(f"policies[{name!r}]: {error}") from None
 
@@ -126,36 +119,3 @@ def _is_policy(model: UncertainMDP, value: Any) -> bool:
 
 def _action_of(model: UncertainMDP) -> Callable[[Any], bool]:
     return lambda value: model.action_labels.find(value) >= 0
-
-
-def policy_matrix(model: UncertainMDP, policy: Any) -> FloatArray:
-    """Return the chance of each action [S, A] under a policy.
-
-    One action for each state, as ``model.policy_indices`` reads it; or probabilities [S, A]; or chances of actions by
-    the names of states, as a mapping of mappings or a DataFrame.
-    """
-    weights = np.zeros((model.n_states, model.n_actions))
-    if isinstance(policy, Solution) and policy.policy.ndim == 2:
-        policy = policy.policy
-    by_state = policy.to_dict("index") if hasattr(policy, "columns") else policy
-    if isinstance(by_state, Mapping) and any(isinstance(choice, Mapping) for choice in by_state.values()):
-        weights = _by_name(model, by_state)
-    elif not isinstance(policy, (Solution, Mapping)) and np.ndim(policy) == 2:
-        weights = finite_array(policy, "policy", ndim=2, error=ParameterError)
-        require_shape(weights, "policy", (model.n_states, model.n_actions), "[S, A]", error=ParameterError)
-    else:
-        weights[np.arange(model.n_states), model.policy_indices(policy)] = 1.0
-    weights = np.where(model.terminal[:, np.newaxis], np.arange(model.n_actions) == 0, weights)  # the only action there
-    weights = distribution(weights, "policy", error=ParameterError)
-    refuse((weights > 0.0) & ~model.admissible, weights, "policy", "0: not admissible", error=ParameterError)
-    return weights
-
-
-def _by_name(model: UncertainMDP, policy: Mapping[Any, Any]) -> FloatArray:
-    weights = np.zeros((model.n_states, model.n_actions))
-    for state, choice in policy.items():
-        s = model.state_labels.index(state, "a state of policy")
-        for action, chance in (choice if isinstance(choice, Mapping) else {choice: 1.0}).items():
-            name = f"the action of policy in {model.state_labels.show(s)}"
-            weights[s, model.action_labels.index(action, name)] = finite_array(chance, name, error=ParameterError)
-    return weights

@@ -22,12 +22,13 @@ import numpy as np
 
 from .._numerics.compensated import EPS
 from .._numerics.compile import default_threads, each_row, over_rows
+from .._numerics.dirichlet_draws import draw_slots
 from .._support.checks import FloatArray, IntArray, generator, probability, risk_level, whole_number
 from .._support.progress import Progress
 from .._support.streams import replication_streams
 from ..errors import ConvergenceWarning, ModelError, ParameterError
 from ..models.uncertain import UncertainMDP
-from ..planning.drawn import DENSE, FLOOR, Layout, Rows, Task, draw_entries, drawn_returns, eliminated_returns
+from ..planning.drawn import DENSE, FLOOR, Layout, Rows, Task, drawn_returns, eliminated_returns
 from ..posteriors.scalar import BetaPosterior, NormalPosterior
 from .estimates import Estimate, cvar, mean, quantiles, standard_deviation
 from .reading import Belief, NamedPolicy, named_policies, read_belief
@@ -66,7 +67,8 @@ def posterior_returns(
     Parameters
     ----------
     model : the known part, :class:`UncertainMDP`.
-    posterior : :class:`DirichletPosterior` or its counts [B, K]; or draws of the probabilities themselves, [N, B, K].
+    posterior : :class:`DirichletPosterior` or its counts [B, K]; or draws of the probabilities themselves, an array
+        [N, B, K] or an xarray or ArviZ object, as for :class:`BayesianRiskMDP`.
     policies : a dict {name: policy}, a list of policies, or one. A policy is an action for each state, a
         :class:`Solution`, the chances of actions [S, A], or a dict or pandas object by the names of states.
     start : where the process begins: a state, a dict {state: chance} or chances [S]; by default every state that is not
@@ -191,7 +193,8 @@ class _Problem:
         }
         self.same = [names for names in groups.values() if len(names) > 1]
         self._lay_out_draws(belief, possible)
-        self._absorbing = self._left_alone(layout)
+        quiet = model.terminal | model.absorbing
+        self._quiet = model.terminal if quiet.all() else quiet  # states that earn no drawn rewards
 
     def _lay_out_draws(self, belief: Belief, possible: Any) -> None:
         """Keep the sources that some question asks about; number their outcomes anew."""
@@ -212,21 +215,15 @@ class _Problem:
         self.mean = belief.mean.reshape(-1)[self.flat]
         self.unit = max(1, min(UNIT, ROOM // max(self.flat.size, 1)))
 
-    def _left_alone(self, layout: Layout) -> Any:
-        """Return the pairs [S, A] that keep their reward: the process has ended there, or never leaves the state."""
-        moves = (layout.target != layout.pair // layout.n_actions) & (layout.target >= 0)
-        stays = np.bincount(layout.pair[moves], minlength=self.model.source.size) == 0
-        return stays.reshape(self.model.source.shape)
-
     def _theta(self, unit: int, stop: int, rng: np.random.Generator) -> FloatArray:
         """Return the draws [n, E] of a unit."""
         begin = unit * self.unit
         if self.given is not None:
             return np.ascontiguousarray(self.given[begin:stop, self.flat])
         assert self.counts is not None
-        theta = np.empty((self.unit, self.flat.size))  # a whole unit, so that more draws begin with the same ones
-        draw_entries(rng, self.counts, self.first, theta)
-        return theta[: stop - begin]
+        theta = np.empty((self.flat.size, self.unit))  # a whole unit, so that more draws begin with the same ones
+        draw_slots(rng, self.counts, self.first, theta, np.empty(self.unit))
+        return np.ascontiguousarray(theta.T[: stop - begin])
 
     def _extra(self, question: _Question, rewards: FloatArray | None) -> FloatArray:
         """Return what drawn rewards [n, S, A] add to the rows of a question."""
@@ -241,7 +238,7 @@ class _Problem:
         if self.reward_posterior is None:
             return None
         drawn = self.reward_posterior.mean()[np.newaxis] if rng is None else self.reward_posterior.sample(n, rng)
-        return np.where(self._absorbing, 0.0, drawn)
+        return np.where(self._quiet[:, np.newaxis], 0.0, drawn)
 
     def run(self, count: int, seed: int, threads: int) -> _Returns:
         """Return the answers under ``count`` draws."""

@@ -27,13 +27,12 @@ from scipy.sparse.linalg import splu
 from .._numerics import krylov
 from .._numerics.compensated import EPS
 from .._numerics.compile import kernel
-from .._numerics.dirichlet_draws import draw_row
 from .._numerics.krylov import Chain, chain_values
 from .._support.checks import BoolArray, FloatArray, IntArray
 from ..models.uncertain import UncertainMDP
 from .operators import expected_rows, greedy, rows_of
 
-__all__ = ["Layout", "Rows", "Task", "draw_entries", "drawn_returns", "eliminated_returns", "occupancy"]
+__all__ = ["Layout", "Rows", "Task", "drawn_returns", "eliminated_returns", "occupancy"]
 
 
 TRIES = 4  # runs of BiCGStab, each from the answer of the one before
@@ -78,14 +77,13 @@ class Layout(NamedTuple):
     @classmethod
     def of(cls, model: UncertainMDP, possible: BoolArray) -> Layout:
         """Return the outcomes of ``model``; ``possible`` [B, K] says which can happen under the posterior."""
-        shape = (model.source.size, model.n_outcomes)
-        here = possible[model.source.reshape(-1)] & (model.source.reshape(-1, 1) >= 0)
-        pair, k = np.nonzero(here)
-        number = np.cumsum(possible).reshape(possible.shape) - 1
-        target = model.next_state.reshape(shape)[pair, k].astype(np.int64)
-        place = number[model.source.reshape(-1)[pair], k]
-        reward = model.reward.reshape(shape)[pair, k]
-        return cls(pair, place, np.maximum(target, -1), reward, model.n_states, model.n_actions)
+        entries = model.entries
+        happens = entries.pack(possible)  # by slots
+        slot = entries.slots()
+        kept = happens[slot]
+        target = np.maximum(entries.next_state[kept], -1).astype(np.int64)
+        place = (np.cumsum(happens) - 1)[slot[kept]]
+        return cls(entries.pairs()[kept], place, target, entries.reward[kept], model.n_states, model.n_actions)
 
     def reached(self, start: FloatArray, weights: FloatArray) -> IntArray:
         """Return the states that ``start`` [S] leads to when actions have ``weights`` [S, A] above zero."""
@@ -141,22 +139,6 @@ def occupancy(rows: Rows, start: FloatArray, theta: FloatArray, discount: float)
         chain_values(chain, discount, spent, OCCUPIED / size, False, krylov.CAP)
     spent = np.maximum(spent, 0.0)
     return np.asarray(spent / spent.sum())
-
-
-@kernel
-def draw_entries(rng: np.random.Generator, counts: FloatArray, first: IntArray, theta: FloatArray) -> None:
-    """Draw every source once for each row of ``theta`` [N, E]; source b has ``counts[first[b] : first[b + 1]]``."""
-    n = theta.shape[0]
-    widest = 0
-    for b in range(first.size - 1):
-        widest = max(widest, first[b + 1] - first[b])
-    drawn, total = np.empty((widest, n)), np.empty(n)
-    for b in range(first.size - 1):
-        size = first[b + 1] - first[b]
-        draw_row(rng, counts[first[b] : first[b + 1]], drawn[:size], n, total)
-        for i in range(n):
-            for k in range(size):
-                theta[i, first[b] + k] = drawn[k, i]
 
 
 @kernel
