@@ -10,7 +10,7 @@ import pandas
 import pytest
 import xarray
 from _child import environment, on_a_terminal, python
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import integrate, sparse, stats
 from scipy.sparse.linalg import splu
@@ -114,11 +114,11 @@ def test_probability_of_the_best_of_two_arms():
 
 
 def test_standard_errors_are_those_of_repetitions():
-    # z-scores of 2,000 independent repetitions: their mean square is 1 but for 5.5 standard deviations, and the bias of
+    # z-scores of 1,000 independent repetitions: their mean square is 1 but for 5.5 standard deviations, and the bias of
     # quantiles and CVaR at this many draws
     rng = np.random.default_rng(11)
     law = stats.beta(3, 5)
-    draws = law.rvs((1_000, 2_000), random_state=rng)
+    draws = law.rvs((1_000, 1_000), random_state=rng)
     tail = float(pr.exact.cvar_dirichlet([1.0, 0.0], [3.0, 5.0], 0.9))
     found = {
         "mean": (estimates.mean(draws), law.mean()),
@@ -131,7 +131,7 @@ def test_standard_errors_are_those_of_repetitions():
     for name, (estimate, truth) in found.items():
         square = (((estimate.value - truth) / estimate.error) ** 2).mean()
         slack = 0.08 if name in ("mean", "sd") else 0.25  # Woodruff's half widths are noisy themselves
-        assert abs(square - 1.0) < Z * np.sqrt(2 / 2_000) + slack, name
+        assert abs(square - 1.0) < Z * np.sqrt(2 / 1_000) + slack, name
     difference = estimates.mean(estimates.cvar_terms(draws, 0.9) - estimates.cvar_terms(draws, 0.9))
     assert (difference.value == 0.0).all()
 
@@ -298,6 +298,7 @@ def test_policies_that_act_alike_where_the_start_leads():
     assert apart.attrs["same"] == ""
 
 
+@settings(max_examples=30)
 @given(st.integers(0, 10**6), st.floats(-50, 50), st.floats(0.01, 100), st.floats(0.0, 0.98))
 def test_laws(seed, shift, scale, discount):
     model, posterior = shared(seed, discount=discount)

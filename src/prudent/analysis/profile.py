@@ -18,7 +18,7 @@ draws nothing is significant, and the lowest level is recommended: more draws se
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -35,7 +35,7 @@ from ..planning.solution import Solution
 from ..posteriors.scalar import BetaPosterior, NormalPosterior
 from ..risk import CVaR
 from .estimates import cvar_terms, mean
-from .reading import Belief, read_belief
+from .reading import Belief, problem_of, read_belief
 from .returns import posterior_returns
 
 if TYPE_CHECKING:
@@ -185,9 +185,17 @@ def risk_profile(
     belief = read_belief(model, posterior, reward_posterior)
     first = model.start_distribution(start)
     random = generator(rng)
-    solutions = _solutions(model, belief, sorted({0.0, *listed}), solver_draws, reward_posterior, random, threads)
-    neutral = solutions[0.0]
     given = belief.theta is not None
+    if given and solver_draws is not None:
+        raise ParameterError(f"solver_draws is {solver_draws!r}, but the posterior is given by its draws")
+    if reward_posterior is not None and not given and solver_draws is None:
+        raise ParameterError("unknown rewards have no exact operator; give solver_draws, e.g. solver_draws=1000")
+    problems = (problem_of(model, posterior, alpha, reward_posterior) for alpha in sorted({0.0, *listed}))
+    drawn = solver_draws is not None or reward_posterior is not None
+    seed = int(random.integers(2**63)) if drawn else None  # the same draws for every level
+    count = None if solver_draws is None else whole_number(solver_draws, "solver_draws")
+    solutions = _solutions(problems, count, seed, threads)
+    neutral = solutions[0.0]
     returns = posterior_returns(
         model,
         posterior,
@@ -223,30 +231,15 @@ def _numbers(alphas: Any) -> list[Any]:
 
 
 def _solutions(
-    model: UncertainMDP,
-    belief: Belief,
-    alphas: Sequence[float],
-    solver_draws: int | None,
-    reward_posterior: NormalPosterior | BetaPosterior | None,
-    rng: np.random.Generator,
-    threads: int | None,
+    problems: Iterable[BayesianRiskMDP], draws: int | None, seed: int | None, threads: int | None
 ) -> dict[float, Solution]:
     """Return the solution of every level, each started from the one below."""
-    given = belief.theta is not None
-    if given and solver_draws is not None:
-        raise ParameterError(f"solver_draws is {solver_draws!r}, but the posterior is given by its draws")
-    if reward_posterior is not None and not given and solver_draws is None:
-        raise ParameterError("unknown rewards have no exact operator; give solver_draws, e.g. solver_draws=1000")
-    count = None if solver_draws is None else whole_number(solver_draws, "solver_draws")
-    belief_of: dict[str, Any] = {"draws": belief.theta} if given else {"posterior": belief.counts}
-    random = count is not None or reward_posterior is not None
-    seed = int(rng.integers(2**63)) if random else None  # the same draws for every level
     solutions: dict[float, Solution] = {}
     value = None
-    for alpha in alphas:
-        problem = BayesianRiskMDP(model, **belief_of, alpha=alpha, reward_posterior=reward_posterior)
-        solution = problem.solve(count, seed, start=value, threads=threads)
-        solutions[alpha] = _kept(solution, solutions.get(0.0, solution))
+    for problem in problems:
+        assert problem.alpha is not None
+        solution = problem.solve(draws, seed, start=value, threads=threads)
+        solutions[problem.alpha] = _kept(solution, solutions.get(0.0, solution))
         value = solution.value
     return solutions
 
@@ -305,7 +298,7 @@ def _upside_down(worse: Sequence[tuple[float, float]], returns: xarray.Dataset) 
 def _occupancy(model: UncertainMDP, belief: Belief, policies: Any, start: FloatArray) -> FloatArray:
     """Return the shares of discounted time [L, S] that policies [L, S] spend in each state of the mean model."""
     mean_theta = belief.mean
-    possible = model.outcome_mask & (mean_theta > 0.0)
+    possible = mean_theta > 0.0
     layout = Layout.of(model, possible)
     shares = np.zeros(policies.shape)
     for share, policy in zip(shares, policies, strict=True):

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._support.checks import FloatArray
+from .._support.checks import FloatArray, IntArray
 from ..errors import ModelError, ParameterError, PosteriorError
 from ..models.known import MDP
 from ..models.uncertain import UncertainMDP
@@ -15,7 +15,7 @@ from ..planning.brmdp import BayesianRiskMDP
 from ..planning.solution import Solution
 from ..posteriors.scalar import BetaPosterior, NormalPosterior
 
-__all__ = ["Belief", "NamedPolicy", "named_policies", "read_belief"]
+__all__ = ["Belief", "NamedPolicy", "named_policies", "problem_of", "read_belief"]
 
 
 class NamedPolicy(NamedTuple):
@@ -27,37 +27,53 @@ class NamedPolicy(NamedTuple):
 
 
 class Belief(NamedTuple):
-    """What is believed about theta: Dirichlet counts, or draws."""
+    """What is believed about the probabilities of outcomes: Dirichlet counts, or draws; packed by slots."""
 
-    counts: FloatArray | None  # [B, K]
-    theta: FloatArray | None  # [N, B, K]
+    counts: FloatArray | None  # [F]
+    theta: FloatArray | None  # [N, F]
+    begin: IntArray  # [B + 1] the slots of each source
 
     @property
     def mean(self) -> FloatArray:
-        """The mean of theta [B, K]."""
-        if self.counts is not None:
-            return self.counts / self.counts.sum(axis=1, keepdims=True)
-        assert self.theta is not None
-        return np.asarray(self.theta.mean(axis=0))
+        """The mean probabilities [F]."""
+        if self.counts is None:
+            assert self.theta is not None
+            return np.asarray(self.theta.mean(axis=0))
+        return self.counts / np.repeat(np.add.reduceat(self.counts, self.begin[:-1]), np.diff(self.begin))
+
+    @property
+    def surplus(self) -> float:
+        """By how much the probabilities of a source may exceed one, in draws that were given."""
+        if self.theta is None:
+            return 0.0
+        return max(0.0, float(np.add.reduceat(self.theta, self.begin[:-1], axis=1).max()) - 1.0)
 
 
-def read_belief(
-    model: UncertainMDP, posterior: Any, reward_posterior: NormalPosterior | BetaPosterior | None = None
-) -> Belief:
-    """Return a :class:`DirichletPosterior` or its counts [B, K], or draws, checked against ``model``.
-
-    Draws are an array [N, B, K], or an xarray or ArviZ object as :class:`BayesianRiskMDP` takes it.
-    """
+def problem_of(
+    model: UncertainMDP,
+    posterior: Any,
+    alpha: float,
+    reward_posterior: NormalPosterior | BetaPosterior | None,
+) -> BayesianRiskMDP:
+    """Return the Bayesian risk MDP of a posterior: an object, counts [B, K], or draws [N, B, K]."""
     if not isinstance(model, UncertainMDP):
         hint = "; what a policy earns in a known model is prudent.evaluate" if isinstance(model, MDP) else ""
         raise ModelError(f"expected an UncertainMDP, got {type(model).__name__}{hint}")
     if posterior is None or isinstance(posterior, (str, bytes)):
         kinds = "a DirichletPosterior, its counts [B, K], or draws [N, B, K]"
         raise PosteriorError(f"posterior must be {kinds}, got {posterior!r}")
-    options: dict[str, Any] = {"alpha": 0.0, "reward_posterior": reward_posterior}
     drawn = isinstance(posterior, (np.ndarray, list, tuple)) and np.ndim(posterior) > 2
-    problem = BayesianRiskMDP(model, **({"draws": posterior} if drawn else {"posterior": posterior}), **options)
-    return Belief(None if problem.posterior is None else problem.posterior.counts, problem.draws)
+    given: dict[str, Any] = {"draws" if drawn else "posterior": posterior}
+    return BayesianRiskMDP(model, **given, alpha=alpha, reward_posterior=reward_posterior)
+
+
+def read_belief(
+    model: UncertainMDP, posterior: Any, reward_posterior: NormalPosterior | BetaPosterior | None = None
+) -> Belief:
+    """Return what a posterior says, checked against ``model``."""
+    problem = problem_of(model, posterior, 0.0, reward_posterior)
+    counts = None if problem.posterior is None else model.entries.pack(problem.posterior.counts)
+    return Belief(counts, None if problem.draws is None else model.entries.pack(problem.draws), model.entries.begin)
 
 
 def named_policies(model: UncertainMDP, policies: Any) -> list[NamedPolicy]:

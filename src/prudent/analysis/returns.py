@@ -23,7 +23,7 @@ import numpy as np
 from .._numerics.compensated import EPS
 from .._numerics.compile import default_threads, each_row, over_rows
 from .._numerics.dirichlet_draws import draw_slots
-from .._support.checks import FloatArray, IntArray, generator, probability, risk_level, whole_number
+from .._support.checks import BoolArray, FloatArray, IntArray, generator, probability, risk_level, whole_number
 from .._support.progress import Progress
 from .._support.streams import replication_streams
 from ..errors import ConvergenceWarning, ModelError, ParameterError
@@ -168,7 +168,7 @@ class _Problem:
     ) -> None:
         self.model = model
         self.reward_posterior = reward_posterior
-        possible = model.outcome_mask & (belief.mean > 0.0)
+        possible = belief.mean > 0.0
         layout = Layout.of(model, possible)
         self.biggest = float(np.abs(layout.reward).max())
         questions: dict[bytes, int] = {}
@@ -196,32 +196,33 @@ class _Problem:
         quiet = model.terminal | model.absorbing
         self._quiet = model.terminal if quiet.all() else quiet  # states that earn no drawn rewards
 
-    def _lay_out_draws(self, belief: Belief, possible: Any) -> None:
+    def _lay_out_draws(self, belief: Belief, possible: BoolArray) -> None:
         """Keep the sources that some question asks about; number their outcomes anew."""
-        flat = np.flatnonzero(possible)  # source * K + outcome, of each place
-        source = flat // possible.shape[1]
-        used = np.zeros(possible.shape[0], dtype=np.bool_)
+        slot = np.flatnonzero(possible)  # of each place
+        sizes = np.diff(belief.begin)
+        source = np.repeat(np.arange(sizes.size), sizes)[slot]
+        used = np.zeros(sizes.size, dtype=np.bool_)
         for question in self.questions:
             used[source[question.rows.place]] = True
         kept = used[source]
         number = np.cumsum(kept) - 1
         self.questions = [q._replace(rows=q.rows._replace(place=number[q.rows.place])) for q in self.questions]
-        self.flat = flat[kept]
+        self.slot = slot[kept]
         sizes = np.bincount(source[kept], minlength=used.size)[used]
         self.first = np.concatenate(([0], np.cumsum(sizes)))
-        self.counts = None if belief.counts is None else belief.counts.reshape(-1)[self.flat]
-        self.given = None if belief.theta is None else belief.theta.reshape(belief.theta.shape[0], -1)
-        self.leak = 0.0 if belief.theta is None else max(0.0, float(belief.theta.sum(axis=2).max()) - 1.0)
-        self.mean = belief.mean.reshape(-1)[self.flat]
-        self.unit = max(1, min(UNIT, ROOM // max(self.flat.size, 1)))
+        self.counts = None if belief.counts is None else belief.counts[self.slot]
+        self.given = belief.theta
+        self.surplus = belief.surplus
+        self.mean = belief.mean[self.slot]
+        self.unit = max(1, min(UNIT, ROOM // max(self.slot.size, 1)))
 
     def _theta(self, unit: int, stop: int, rng: np.random.Generator) -> FloatArray:
         """Return the draws [n, E] of a unit."""
         begin = unit * self.unit
         if self.given is not None:
-            return np.ascontiguousarray(self.given[begin:stop, self.flat])
+            return np.ascontiguousarray(self.given[begin:stop, self.slot])
         assert self.counts is not None
-        theta = np.empty((self.flat.size, self.unit))  # a whole unit, so that more draws begin with the same ones
+        theta = np.empty((self.slot.size, self.unit))  # a whole unit, so that more draws begin with the same ones
         draw_slots(rng, self.counts, self.first, theta, np.empty(self.unit))
         return np.ascontiguousarray(theta.T[: stop - begin])
 
@@ -263,7 +264,7 @@ class _Problem:
         over_rows(work, units, threads, long=True)
         progress.close()
         self._say_if_unsettled(solvers)
-        error = max(solver.error_bound(self.leak) for solver in solvers)
+        error = max(solver.error_bound(self.surplus) for solver in solvers)
         return _Returns(results[self.column].T, results[-1] if self.regret else None, error)
 
     def _say_if_unsettled(self, solvers: Sequence[_Solver]) -> None:
@@ -327,10 +328,10 @@ class _Solver:
         """The largest residual that is neither as small as was asked for nor rounding; 0 if there is none."""
         return max(self._left(*check) for check in self.checks)
 
-    def error_bound(self, leak: float) -> float:
-        """Return how far any answer may be from the truth, if rows sum to no more than 1 + ``leak``."""
+    def error_bound(self, surplus: float) -> float:
+        """Return how far any answer may be from the truth, if rows sum to no more than 1 + ``surplus``."""
         discount, roundings = self.task.discount, (self.longest + 4.0) * EPS
-        gap = (1.0 - discount) - discount * (leak + roundings)
+        gap = (1.0 - discount) - discount * (surplus + roundings)
         if not gap > 0.0:
             raise _no_value(discount)
         return max(residual + roundings * (size + self.biggest) for residual, size in self.checks) / gap

@@ -76,13 +76,12 @@ class Layout(NamedTuple):
 
     @classmethod
     def of(cls, model: UncertainMDP, possible: BoolArray) -> Layout:
-        """Return the outcomes of ``model``; ``possible`` [B, K] says which can happen under the posterior."""
+        """Return the outcomes of ``model``; ``possible`` [F], by slots, says which can happen under the posterior."""
         entries = model.entries
-        happens = entries.pack(possible)  # by slots
         slot = entries.slots()
-        kept = happens[slot]
+        kept = possible[slot]
         target = np.maximum(entries.next_state[kept], -1).astype(np.int64)
-        place = (np.cumsum(happens) - 1)[slot[kept]]
+        place = (np.cumsum(possible) - 1)[slot[kept]]
         return cls(entries.pairs()[kept], place, target, entries.reward[kept], model.n_states, model.n_actions)
 
     def reached(self, start: FloatArray, weights: FloatArray) -> IntArray:
