@@ -177,6 +177,10 @@ def test_labels_of_files_are_one_kind(tmp_path):
     assert model.actions is None  # numbers 0, 1
     path.write_text("state,action,next_state,reward\n1,1,2,0\n2,1,3,0\n3,2,1,0\n")
     assert from_log(path, 0.9)[0].states == (1, 2, 3)
+    path.write_text("state,action,next_state,reward\n1,1,2,0\n2,1,4,0\n")  # names of a command line are texts
+    assert from_log(path, 0.9, terminal=["4"])[0].terminal.tolist() == [False, False, True]
+    assert from_log(path, 0.9, terminal={"4": 2.0})[0].terminal_value.tolist() == [0, 0, 2]
+    assert from_log(path, 0.9, absorbing="4", end="unused")[0].absorbing.tolist() == [False, False, True]
     path.write_text("state,action,next_state,reward\n01,1,02,0\n02,1,01,0\n")
     assert from_log(path, 0.9)[0].states == ("01", "02")
     path.write_text("state,action,next_state,reward\n1.0,1,2.0,0\n2.0,1,1.0,0\n")  # as pandas writes whole numbers
@@ -275,7 +279,7 @@ def test_actions_tried_too_seldom():
     assert (summary.rows, summary.used, summary.pairs_below, summary.pairs_spared) == (7, 5, 1, 1)
     assert summary.dropped == {"of actions tried too seldom in their state": 2}
     assert model.notes == (
-        "1 state left out, which only pairs tried too seldom lead to: 'dead'",
+        "1 state left out, which nothing leads to: 'dead'",
         "1 pair tried fewer than 3 times stay admissible: nothing was tried more often in their states",
     )
     kept, _ = from_log(WARD, 0.9, terminal=ENDS, min_count=3)  # declared, so kept
@@ -352,7 +356,7 @@ def test_rewards_of_transitions_that_nobody_has_seen():
     model, _ = from_log([*WARD, ("well", "drug", "home", 5.0)], 0.9, terminal=ENDS, support="all")
     drug = model.reward[model.state_index("ill"), model.action_index("drug")]
     assert drug.tolist() == [-9.0, 5.0, -2.0, -2.0]  # dead, home, ill, well
-    assert "earn as other arrivals in the same state" in model.summary.rewards
+    assert "earn what other arrivals in the same state do" in model.summary.rewards
 
 
 def test_rewards_that_vary():
@@ -406,6 +410,9 @@ def test_rewards_as_given(tmp_path):
         from_log(bare, 0.9, terminal=ENDS, rewards=table[:1])
     with pytest.raises(ModelError, match=r"rewards\('ill', 'drug', 'ill'\) is None, expected a finite number"):
         from_log(bare, 0.9, terminal=ENDS, rewards=lambda s, a, t: None)
+    for odd in ("max", True):
+        with pytest.raises(ParameterError, match=f"rewards is {odd!r}, expected 'mean', 'outcomes', a number"):
+            from_log(bare, 0.9, terminal=ENDS, rewards=odd)
     with pytest.raises(DataError, match="log has no rewards; give them: rewards=0"):
         from_log(bare, 0.9, terminal=ENDS)
     for missing in (None, np.nan):
@@ -496,6 +503,8 @@ def test_labels_stay_what_they_are(names, framed):
         ([(1, 2, 1, 0), (1, None, 1, 0)], "log row 1: action is None, expected"),
         ([(1, 2, 1, 0, -1)], "log row 0: count is -1, expected a number >= 0"),
         ([(1, 2, 1, 0, np.nan)], "log row 0: count is nan, expected a finite number"),
+        ([(1, 2, 1, 0, 1e300)], "log row 0: count is 1e.300, expected at most"),
+        ([(1, 2, 1, 1e200)], "log row 0: reward is 1e.200, too large to square"),
         ([(1, 2, 1, 0, 0)], "log has 1 row, none of which can be used: 1 with a count of 0"),
         ([([1], 2, 1, 0)], "cannot be a name"),
         ([(1, 2, 1, np.inf)], "log row 0: reward is inf, expected a finite number"),

@@ -1,5 +1,7 @@
 """Nothing silently wrong: what has a name goes by its name, in posteriors, policies and logs."""
 
+import pickle
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -107,6 +109,22 @@ def test_posteriors_with_names_of_their_own():
         pr.DirichletPosterior([[1, 1], [1, 1]], outcomes=["xy"])
     with pytest.raises(ModelError, match="are the same"):
         pr.DirichletPosterior([[1, 1]], outcomes=[["x", "x"]])
+
+
+def test_a_posterior_of_another_model_is_refused(tmp_path):
+    """Two models of the same shape: only the names tell them apart."""
+    model = ward()
+    turned = pr.UncertainMDP.direct([[0.0, 0.1], [1.0, 0.9]], 0.9, states=["well", "ill"], actions=["wait", "treat"])
+    posterior = pr.DirichletPosterior.for_model(model).update(("ill", "treat"), "well", 5)
+    with pytest.raises(PosteriorError, match="posterior has sources or outcomes with other names than the model"):
+        pr.BayesianRiskMDP(turned, posterior, alpha=0.5)
+    posterior.save(tmp_path / "p")
+    again = pr.DirichletPosterior.load(tmp_path / "p")
+    pr.BayesianRiskMDP(model, again, alpha=0.5)
+    pr.BayesianRiskMDP(ward(), again.copy(), alpha=0.5)
+    pr.BayesianRiskMDP(turned, posterior.counts, alpha=0.5)  # numbers alone have no names
+    copy = pickle.loads(pickle.dumps(posterior))
+    assert (copy.sources, copy == posterior, copy.naming.same_as(posterior.naming)) == (model.sources, True, True)
 
 
 def test_updated_leaves_the_old_one_alone():

@@ -10,6 +10,7 @@ import math
 from collections.abc import Hashable, Sequence
 from functools import cached_property
 from typing import Any
+from weakref import WeakSet
 
 import numpy as np
 
@@ -92,6 +93,13 @@ class Naming:
 
     def __init__(self, sources: Labels | None, outcomes: Sequence[Labels] | None) -> None:
         self._sources, self._outcomes = sources, outcomes
+        self._agreed: WeakSet[Naming] = WeakSet()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_agreed"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state, _agreed=WeakSet())
 
     @property
     def sources(self) -> Labels | None:
@@ -122,10 +130,13 @@ class Naming:
 
     def same_as(self, other: Naming) -> bool:
         """Return whether names agree wherever both have some."""
-        if self is other:
+        if self is other or UNNAMED in (self, other) or other in self._agreed:
             return True
         ours, theirs = (self.source_names, self.outcome_names), (other.source_names, other.outcome_names)
-        return all(one is None or two is None or one == two for one, two in zip(ours, theirs, strict=True))
+        same = all(one is None or two is None or one == two for one, two in zip(ours, theirs, strict=True))
+        if same:
+            self._agreed.add(other)  # a million names are compared once
+        return same
 
 
 class PairNaming(Naming):

@@ -39,6 +39,7 @@ SYNONYMS: dict[str, frozenset[str]] = {
     }.items()
 }
 _WHOLE = re.compile(r"-?(0|[1-9]\d{0,17})(\.0+)?")
+_LARGEST_COUNT = 2.0**53  # nobody lives to see so many
 _NUMBERS = ("reward", "probability", "count", "step")  # all other columns hold labels
 
 
@@ -58,6 +59,11 @@ class Columns(dict[str, Column]):
     def size(self) -> int:
         """The number of rows."""
         return len(next(iter(self.values())))
+
+    @property
+    def from_text(self) -> bool:
+        """Whether all of it was text, so that its labels are numbers only because they look so."""
+        return self._lines is not None
 
     def place(self, row: int) -> str:
         """Return how a message calls a row: ``log row 3``, ``log row 3 (index 'b')``, ``log.csv line 5``."""
@@ -127,6 +133,7 @@ def read_counts(columns: Columns, *, error: type[PrudentError]) -> FloatArray | 
         return None
     counts = read_numbers(columns, "count", error=error)
     _refuse_row(counts < 0.0, columns, "count", "a number >= 0", error)
+    _refuse_row(counts > _LARGEST_COUNT, columns, "count", f"at most {_LARGEST_COUNT:g}", error)
     return counts
 
 

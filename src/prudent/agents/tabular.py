@@ -135,6 +135,7 @@ def _terminal(states: Any, arrays: Arrays) -> dict[Any, float] | None:
     if "terminal" not in arrays:
         return None
     places, worth = arrays["terminal"].tolist(), arrays["terminal_value"].tolist()
-    if any(s < 0 for s in places):
-        raise ValueError(f"terminal must be states, got {min(places)}")
+    size = len(arrays["source"])
+    if any(not 0 <= s < size for s in places):
+        raise ValueError(f"terminal must be states from 0 to {size - 1}, got {places}")
     return {s if states is None else states[s]: value for s, value in zip(places, worth, strict=True)}

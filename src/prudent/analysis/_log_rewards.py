@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,6 +35,11 @@ def rewards_of(rewards: Any, read: LogRows, seen: Transitions, entries: Outcomes
             )
         return _seen_rewards(rewards, read, seen, entries)
     S, A = read.shape
+    if isinstance(rewards, bool) or (isinstance(rewards, str) and not Path(rewards).exists()):
+        raise ParameterError(
+            f"rewards is {rewards!r}, expected 'mean', 'outcomes', a number, a function of (state, action, "
+            "next_state), or a table or its file"
+        )
     if callable(rewards):
         return _called_rewards(rewards, read, entries), Told("by a function of the caller")
     if np.ndim(rewards) == 0 and not isinstance(rewards, str | Mapping) and not has_names(rewards):
@@ -90,14 +96,14 @@ def _guessed(seen: Transitions, pair: IntArray, target: IntArray, shape: tuple[i
 
     by_pair, _ = means(seen.pair, S * A)
     if np.allclose(by_pair[seen.pair], seen.reward, rtol=1e-12, atol=0.0):
-        return by_pair[pair], "as the others of their pair"
+        return by_pair[pair], "what the others of their pair do"
     by_target, arrivals = means(seen.target, S)
     steps, place = np.unique(seen.pair // A * S + seen.target, return_inverse=True)
     by_step, _ = means(place, steps.size)
     wanted = pair // A * S + target
     at = np.minimum(np.searchsorted(steps, wanted), steps.size - 1)
     guess = np.where(arrivals[target] > 0.0, by_target[target], by_pair[pair])
-    return np.where(steps[at] == wanted, by_step[at], guess), "as other arrivals in the same state"
+    return np.where(steps[at] == wanted, by_step[at], guess), "what other arrivals in the same state do"
 
 
 def _called_rewards(rewards: Callable[..., Any], read: LogRows, entries: Outcomes) -> FloatArray:

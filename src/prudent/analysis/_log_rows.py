@@ -13,6 +13,8 @@ from .._support.tables import Columns, has_names, read_columns, read_counts, rea
 from ..errors import DataError, ModelError, ParameterError
 from ..models.frame import plural, read_terminal
 
+_LARGEST_REWARD = 1e140
+
 
 class LogRows(NamedTuple):
     """The rows that count [M], as indices, and what was learned on the way."""
@@ -33,7 +35,6 @@ class LogRows(NamedTuple):
     rows: int
     dropped: dict[str, int]
     episodes: int | None
-    notes: tuple[str, ...]
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -44,6 +45,7 @@ class LogRows(NamedTuple):
 def read_log(
     log: Any, columns: Any, states: Names, actions: Names, terminal: Any, absorbing: Any, end: Hashable
 ) -> LogRows:
+    """Read a log by the arguments of ``from_log``."""
     held = _columns(log, columns)
     rows = held.size
     if not rows:
@@ -51,6 +53,9 @@ def read_log(
     times = read_counts(held, error=DataError)
     times = np.ones(rows) if times is None else times
     reward = read_numbers(held, "reward", error=DataError) if "reward" in held else None
+    if reward is not None and (np.abs(reward) > _LARGEST_REWARD).any():
+        worst = int(np.argmax(np.abs(reward) > _LARGEST_REWARD))
+        raise DataError(f"{held.place(worst)}: reward is {reward[worst]}, too large to square")
     targets, alive, dropped, episodes = _next_states(held, end)
     never = alive & (times == 0.0)
     if never.any():
@@ -71,14 +76,16 @@ def read_log(
             ("next_state", by_state, targets),
         )
     )
-    over, worth = read_terminal(_with_end(terminal, end), by_state)
+    if held.from_text:
+        terminal, absorbing = (_as_written(given, by_state) for given in (terminal, absorbing))
+    over, worth = read_terminal(_with_end(terminal, end if by_state.find(end) >= 0 else None), by_state)
     stays, earns = read_terminal(absorbing, by_state, "absorbing")
     both = over & stays
     if both.any():
         raise ParameterError(f"{by_state.show(int(np.argmax(both)))} cannot be terminal and absorbing at once")
     read = LogRows(
         s, a, t, times[row], None if reward is None else reward[row], by_state, by_action,
-        over, worth, stays, earns, held, row, rows, dropped, episodes, (),
+        over, worth, stays, earns, held, row, rows, dropped, episodes,
     )  # fmt: skip
     return _without_rest(read)
 
@@ -160,6 +167,20 @@ def _followers(episode: IntArray, held: Columns) -> IntArray:
     same = episode[order[1:]] == episode[order[:-1]]
     follower[order[:-1][same]] = order[1:][same]
     return follower
+
+
+def _as_written(given: Any, labels: Labels) -> Any:
+    """Return names as the labels of a text file, which are numbers if all of them look so: "4" is then the state 4."""
+
+    def label(name: Any) -> Any:
+        whole = isinstance(name, str) and labels.find(name) < 0 and name.strip().lstrip("-").isdecimal()
+        return int(name) if whole else name
+
+    if hasattr(given, "items"):
+        return {label(name): value for name, value in given.items()}
+    if isinstance(given, str) or not isinstance(given, Iterable) or hasattr(given, "dtype"):
+        return label(given)
+    return [label(name) for name in given]
 
 
 def _with_end(terminal: Any, end: Hashable) -> Any:

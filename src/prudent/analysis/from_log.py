@@ -292,7 +292,7 @@ def _tidy(cells: Column) -> Column:
 
 def _notes(read: LogRows, axes: _Axes, spared: int, threshold: float) -> tuple[str, ...]:
     notes = []
-    lost = ("which only pairs tried too seldom lead to", "which no state admits")
+    lost = ("which nothing leads to", "which no state admits")
     for labels, alive, why in zip((read.by_state, read.by_action), (axes.states, axes.actions), lost, strict=True):
         names = [repr(names_of(labels)[i]) for i in np.flatnonzero(~alive)]
         if names:

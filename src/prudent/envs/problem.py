@@ -51,7 +51,7 @@ class Problem(_Pair):
     ) -> Problem:
         """Check ``theta`` against ``model``."""
         model.mdp(theta)  # raises if theta is not one of the model
-        self = super().__new__(cls, model, np.array(theta, dtype=np.float64))
+        self = super().__new__(cls, model, model.with_end(np.array(theta, dtype=np.float64)))
         self.start = Labels("start", None, model.n_states).index(start)
         if model.terminal[self.start]:
             raise ParameterError(f"start is {model.state_labels.show(self.start)}, which is terminal")

@@ -132,6 +132,7 @@ class TabularModel:
                 given = [self._named_action(action, f"policy[{s}]") for s, action in enumerate(given)]
         actions = index_array(given, "policy", self.n_actions, ParameterError)
         require_shape(actions, "policy", (self.n_states,), "[S]", error=ParameterError)
+        actions = np.where(self.terminal, self.admissible.argmax(axis=1), actions)  # there is nothing to decide
         barred = ~self.admissible[np.arange(self.n_states), actions]
         if barred.any():
             s = int(np.argmax(barred))
@@ -158,7 +159,7 @@ class TabularModel:
             s = self.state_labels.index(state, "a state of policy")
             if found[s] >= 0:
                 raise ParameterError(f"policy has {self.state_labels.show(s)} twice")
-            if action is not None or not self.terminal[s]:
+            if not self.terminal[s]:
                 found[s] = self.action_labels.index(action, f"policy[{state!r}]")
         found = [0 if a < 0 and self.terminal[s] else a for s, a in enumerate(found)]  # there is nothing to decide
         missing = [self.state_labels.show(s) for s, a in enumerate(found) if a < 0]
@@ -179,6 +180,8 @@ class TabularModel:
         (array([0., 1.]), array([0.25, 0.75]))
         """
         if start is None:
+            if self.terminal.all():
+                raise ParameterError("start must be given: every state is terminal")
             return np.where(self.terminal, 0.0, 1.0 / np.count_nonzero(~self.terminal))
         chances = np.zeros(self.n_states)
         if hasattr(start, "items"):  # a mapping or a pandas Series
@@ -211,8 +214,9 @@ class TabularModel:
         """Return a policy as probabilities of actions, float64 [S, A], rows that sum to one.
 
         A stochastic policy is an array [S, A], a DataFrame with a row for each state and a column for each action, or a
-        mapping {state: {action: probability}}, by name; what is not mentioned has probability zero. Any other policy is
-        one action for each state, see :meth:`policy_indices`. What is said of terminal states is not looked at.
+        mapping {state: {action: probability}}, by name; what is not mentioned (or NaN, in a DataFrame) has probability
+        zero. Any other policy is one action for each state, see :meth:`policy_indices`. What is said of terminal states
+        is not looked at.
 
         >>> import prudent as pr
         >>> mdp = pr.MDP([[[1], [1]]], reward=[[1, 2]], discount=0.5, actions=["wait", "go"])
@@ -247,7 +251,7 @@ class TabularModel:
                 policy = [int(only[s]) if self.terminal[s] else action for s, action in enumerate(policy)]
             return self.policy_indices(policy)
         if hasattr(policy, "columns"):  # a DataFrame
-            rows = zip(policy.index.tolist(), policy.to_numpy().tolist(), strict=True)
+            rows = zip(policy.index.tolist(), policy.fillna(0.0).to_numpy().tolist(), strict=True)
             policy = {state: dict(zip(policy.columns, row, strict=True)) for state, row in rows}
         if hasattr(policy, "items"):
             matrix = self._named_chances(policy)

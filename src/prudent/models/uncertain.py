@@ -36,7 +36,7 @@ from .builders import own_sources, places_in, uncertain_direct, uncertain_dynami
 from .entries import END, NONE, Entries, expected_model
 from .frame import TabularModel, held, plural, read_terminal
 from .known import MDP
-from .logs import Course, LogReader, add_log, cumulative_rows, draw, walk
+from .logs import Course, LogReader, add_log, cumulative_rows, walk
 
 __all__ = ["UncertainMDP"]
 
@@ -288,7 +288,11 @@ class UncertainMDP(TabularModel):
         return self.entries.mask(self.n_outcomes)
 
     def leads(self, pair: int) -> npt.NDArray[np.int32]:
-        """Return where the outcomes of the pair s*A + a lead [K], as ``next_state`` has it."""
+        """Return where the outcomes of the pair s*A + a lead [K], as ``next_state`` has it.
+
+        >>> UncertainMDP([[0]], next_state=[[[0, 0, -1]]], reward=[[1.0]], discount=0.5).leads(0)
+        array([ 0,  0, -1], dtype=int32)
+        """
         of, found = self.entries, np.full(self.n_outcomes, NONE, dtype=np.int32)
         b = of.source[pair]
         found[of.outcome[of.begin[b] : of.begin[b + 1]]] = of.next_state[of.first[pair] : of.first[pair + 1]]
@@ -538,7 +542,11 @@ class UncertainMDP(TabularModel):
 
     @cached_property
     def absorbing(self) -> BoolArray:
-        """Which states are never left, bool [S]: whatever the action and the outcome, the next state is the same."""
+        """Which states are never left, bool [S]: whatever the action and the outcome, the next state is the same.
+
+        >>> UncertainMDP.direct([[0.0], [1.0]], 0.9, support=[[[1, 1]], [[0, 1]]]).absorbing
+        array([False, True])
+        """
         state = self.entries.pairs() // self.n_actions
         leaves = np.bincount(state, weights=self.entries.next_state != state, minlength=self.n_states)
         return np.asarray(leaves == 0)
@@ -631,7 +639,7 @@ class UncertainMDP(TabularModel):
         random, size = generator(rng), whole_number(steps, "steps", 0)
         restarts = cumulative_rows(starts[np.newaxis])[0]
         if state is None and start is not None:
-            first = draw(restarts, random.random())
+            first = int(np.searchsorted(restarts, random.random(), side="right"))
         uniforms = random.random((size, 1 + (chosen.ndim == 2) + (start is not None)))
         log = np.empty((size, 4), dtype=np.int64)
         actions = chosen if chosen.ndim == 1 else np.empty(0, dtype=np.int64)

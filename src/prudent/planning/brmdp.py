@@ -121,6 +121,8 @@ class BayesianRiskMDP:
         if stray.any():
             b, k = (int(i) for i in np.argwhere(stray)[0])
             raise PosteriorError(f"counts[{b}, {k}] is {counts[b, k]}, but source {b} has no outcome {k} in the model")
+        if not self.posterior.naming.same_as(self.model.naming):
+            raise PosteriorError("posterior has sources or outcomes with other names than the model")
 
     @classmethod
     def from_table(

@@ -337,7 +337,8 @@ class SlotDraws:
         progress = Progress("drawing")
         for block in range(len(self.edges)):
             progress.show(f"block {block + 1} of {len(self.edges)}")
-            self._streams.append(copy.deepcopy(rng))
+            before = copy.deepcopy(rng) if len(self.edges) > 1 else rng  # of use only to what is drawn again
+            self._streams.append(before)
             theta = self._draw(block, rng)
             most -= theta.nbytes
             self._kept.append(theta if most >= 0 else None)

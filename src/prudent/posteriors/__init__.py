@@ -1,9 +1,10 @@
 """Conjugate posteriors: categorical outcomes, Bernoulli and normal rewards, linear rewards with normal noise.
 
 Every class speaks the same names. The constructor takes the prior; ``update`` takes one observation or a
-batch, changes the posterior in place and returns it, or raises and changes nothing; ``mean``, ``variance``
-(entry by entry), ``covariance`` and ``sample`` describe it; ``merge`` joins what two posteriors with the same
-prior have learned from separate data; ``prior`` is the prior in the words of the constructor.
+batch, changes the posterior in place and returns it, or raises and changes nothing; ``updated`` returns a new
+one instead; ``mean``, ``variance`` (entry by entry), ``covariance`` and ``sample`` describe it; ``merge`` joins
+what two posteriors with the same prior have learned from separate data; ``prior`` is the prior in the words of
+the constructor; ``save`` and ``load`` keep it in a file, in which nothing can be executed.
 
 All of them are sums over the data, and it is the sums that are kept:
 
