@@ -15,6 +15,7 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from . import agents as agents
+    from . import analysis as analysis
     from . import bandits as bandits
     from . import envs as envs
     from . import errors as errors
@@ -34,6 +35,14 @@ if TYPE_CHECKING:
     from .agents import optimistic_vi as optimistic_vi
     from .agents import ts_rl as ts_rl
     from .agents import worst_case as worst_case
+    from .analysis import LogSummary as LogSummary
+    from .analysis import RiskProfile as RiskProfile
+    from .analysis import ValueOfData as ValueOfData
+    from .analysis import from_log as from_log
+    from .analysis import plot_returns as plot_returns
+    from .analysis import posterior_returns as posterior_returns
+    from .analysis import risk_profile as risk_profile
+    from .analysis import value_of_data as value_of_data
     from .bandits import BanditSettings as BanditSettings
     from .bandits import BatchDecision as BatchDecision
     from .bandits import Decision as Decision
@@ -44,6 +53,7 @@ if TYPE_CHECKING:
     from .bandits import simulate_bandit as simulate_bandit
     from .bandits import thompson_sampling as thompson_sampling
     from .bandits import thompson_sampling_inflated as thompson_sampling_inflated
+    from .errors import CautionWarning as CautionWarning
     from .errors import ConvergenceWarning as ConvergenceWarning
     from .errors import DataError as DataError
     from .errors import ModelError as ModelError
@@ -54,6 +64,7 @@ if TYPE_CHECKING:
     from .models import MDP as MDP
     from .models import UncertainMDP as UncertainMDP
     from .planning import BayesianRiskMDP as BayesianRiskMDP
+    from .planning import Explanation as Explanation
     from .planning import Solution as Solution
     from .planning import SolverOptions as SolverOptions
     from .planning import evaluate as evaluate
@@ -91,6 +102,16 @@ _HOME = {
         "ts_rl",
         "worst_case",
     ],
+    "analysis": [
+        "LogSummary",
+        "RiskProfile",
+        "ValueOfData",
+        "from_log",
+        "plot_returns",
+        "posterior_returns",
+        "risk_profile",
+        "value_of_data",
+    ],
     "bandits": [
         "BanditSettings",
         "BatchDecision",
@@ -104,6 +125,7 @@ _HOME = {
         "thompson_sampling_inflated",
     ],
     "errors": [
+        "CautionWarning",
         "ConvergenceWarning",
         "DataError",
         "ModelError",
@@ -118,6 +140,7 @@ _HOME = {
     ],
     "planning": [
         "BayesianRiskMDP",
+        "Explanation",
         "Solution",
         "SolverOptions",
         "evaluate",
@@ -151,6 +174,7 @@ _HOME = {
 }
 _MODULES = [
     "agents",
+    "analysis",
     "bandits",
     "envs",
     "errors",

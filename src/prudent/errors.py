@@ -6,6 +6,7 @@ All of them are ``ValueError``s, so code that knows nothing of prudent still cat
 from __future__ import annotations
 
 __all__ = [
+    "CautionWarning",
     "ConvergenceWarning",
     "DataError",
     "ModelError",
@@ -42,3 +43,7 @@ class StateFileError(PrudentError):
 
 class ConvergenceWarning(UserWarning):
     """A solver stopped before it reached the tolerance asked for, or an exact row is coarser than ten digits."""
+
+
+class CautionWarning(UserWarning):
+    """More caution bought nothing: a higher risk level earns less than a lower one, on average and in the tail."""

@@ -7,6 +7,18 @@ from __future__ import annotations
 
 from .from_log import from_log
 from .log_summary import LogSummary
+from .profile import RiskProfile, risk_profile
+from .returns import posterior_returns
+from .returns_figure import plot_returns
 from .value_of_data import ValueOfData, value_of_data
 
-__all__ = ["LogSummary", "ValueOfData", "from_log", "value_of_data"]
+__all__ = [
+    "LogSummary",
+    "RiskProfile",
+    "ValueOfData",
+    "from_log",
+    "plot_returns",
+    "posterior_returns",
+    "risk_profile",
+    "value_of_data",
+]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from .brmdp import BayesianRiskMDP
+from .explain import Explanation
 from .solution import Solution
 from .solver import SolverOptions, evaluate, solve
 
-__all__ = ["BayesianRiskMDP", "Solution", "SolverOptions", "evaluate", "solve"]
+__all__ = ["BayesianRiskMDP", "Explanation", "Solution", "SolverOptions", "evaluate", "solve"]

@@ -55,8 +55,10 @@ __all__ = [
     "SampledOperator",
     "SlotDraws",
     "back_up_pair",
+    "expected_rows",
     "greedy",
     "keep_close",
+    "rows_of",
     "tail_of_pair",
 ]
 
@@ -212,7 +214,7 @@ class ExpectedOperator(Operator):
 
     def backup(self, value: FloatArray, pairs: IntArray, q: FloatArray) -> float:
         """See :meth:`Operator.backup`."""
-        reward, later = _expected(self._rows, self.discount, value, pairs, q)
+        reward, later = expected_rows(self._rows, self.discount, value, pairs, q)
         return _bound(self._roundings * EPS, reward + self._averaged + later)
 
     def residual(self, value: FloatArray, rest: FloatArray, pairs: IntArray, out: FloatArray) -> float:
@@ -222,11 +224,11 @@ class ExpectedOperator(Operator):
 
     def linearise(self, value: FloatArray, pairs: IntArray) -> Chain:
         """See :meth:`Operator.linearise`; the operator of a policy is linear, so ``value`` does not matter."""
-        return _rows_of(self._rows, pairs)
+        return rows_of(self._rows, pairs)
 
 
 @kernel
-def _rows_of(chain, rows):
+def rows_of(chain, rows):
     """Return the given rows of a chain, packed: repeated products then stay in cache."""
     indptr = chain.indptr
     start = np.zeros(rows.size + 1, np.int64)
@@ -244,7 +246,8 @@ def _rows_of(chain, rows):
 
 
 @kernel
-def _expected(rows, discount, value, pairs, q):
+def expected_rows(rows, discount, value, pairs, q):
+    """Write r + gamma P V into ``q`` for the rows ``pairs``; return the largest reward and the size of the rest."""
     indptr, indices, data, reward = rows
     top = 0.0
     for s in range(value.size):

@@ -1,0 +1,285 @@
+"""The models of posterior draws, by the thousand: what policies earn in each, and what its best policy earns.
+
+With theta drawn, an uncertain model is an ordinary one, and a policy in it a Markov chain with values
+V = r + gamma P V. The structure of the chain is the same in every draw; only its probabilities, weight[j] times
+theta[place[j]], change. So it is laid out once (:class:`Rows`), on the states that the start leads to, and filled for
+each draw.
+
+**Policy iteration**, started from the values under the posterior mean. (Draws are independent: the mean is closer to
+each of them than they are to each other.) A policy is a choice of rows, one for each state; where there is one row for
+each state, this is an evaluation. Chains are solved by BiCGStab, or by elimination where the mean model shows that it
+is faster (few states, or slow convergence) and where BiCGStab fails. It stops when |TV - V| is a small fraction of the
+values, whatever solved the chain: then TV is within gamma/(1 - gamma) times that of the answer.
+
+Letters: R rows (states that can be reached), E entries (outcomes that exist), N draws.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+from scipy.sparse import csgraph
+from scipy.sparse.linalg import splu
+
+from .._numerics import krylov
+from .._numerics.compensated import EPS
+from .._numerics.compile import kernel
+from .._numerics.krylov import Chain, chain_values
+from .._support.checks import BoolArray, FloatArray, IntArray
+from ..models.uncertain import UncertainMDP
+from .operators import expected_rows, greedy, rows_of
+
+__all__ = ["Layout", "Rows", "Task", "drawn_returns", "eliminated_returns", "occupancy"]
+
+
+TRIES = 4  # runs of BiCGStab, each from the answer of the one before
+STEPS = 100  # of policy iteration
+LAPSES = 2  # evaluations that may fail before BiCGStab is given up
+INNER = 0.01  # a policy is evaluated to this fraction of the change that its backup made
+OCCUPIED = 1e-9  # the error of a share of time
+DENSE = 2_000  # the most states for elimination
+FLOOR = 16.0 * EPS  # residuals of this size relative to the values are rounding
+
+
+class Rows(NamedTuple):
+    """Rows of probabilities that are known but for theta. An entry that ends the process has weight 0."""
+
+    indptr: IntArray  # [R + 1]
+    indices: npt.NDArray[np.int32]  # [E] next state, as a row
+    place: IntArray  # [E] in theta
+    weight: FloatArray  # [E] of theta in the probability
+    earning: FloatArray  # [E] of theta in the mean reward
+
+
+class Task(NamedTuple):
+    """What to work out for each draw."""
+
+    rows: Rows  # of a policy's chain; or of every pair, A for each state, of which the best are taken
+    start: FloatArray  # [R] the weights of the states
+    discount: float
+    aim: float  # the residual to reach
+    direct: bool  # by elimination
+
+
+class Layout(NamedTuple):
+    """The outcomes that can happen in a model, pair by pair; those of one source may serve several pairs."""
+
+    pair: IntArray  # [E] ascending
+    place: IntArray  # [E] among the outcomes of all sources that can happen, source by source
+    target: IntArray  # [E] next state; -1: the process ends
+    reward: FloatArray  # [E]
+    n_states: int
+    n_actions: int
+
+    @classmethod
+    def of(cls, model: UncertainMDP, possible: BoolArray) -> Layout:
+        """Return the outcomes of ``model``; ``possible`` [F], by slots, says which can happen under the posterior."""
+        entries = model.entries
+        slot = entries.slots()
+        kept = possible[slot]
+        target = np.maximum(entries.next_state[kept], -1).astype(np.int64)
+        place = (np.cumsum(possible) - 1)[slot[kept]]
+        return cls(entries.pairs()[kept], place, target, entries.reward[kept], model.n_states, model.n_actions)
+
+    def reached(self, start: FloatArray, weights: FloatArray) -> IntArray:
+        """Return the states that ``start`` [S] leads to when actions have ``weights`` [S, A] above zero."""
+        used = (weights.reshape(-1)[self.pair] > 0.0) & (self.target >= 0)
+        begin = np.flatnonzero(start)
+        origin = np.concatenate((self.pair[used] // self.n_actions, np.full(begin.size, self.n_states)))
+        target = np.concatenate((self.target[used], begin))
+        size = self.n_states + 1  # one more, which leads to the states of the start
+        steps = sparse.csr_array((np.ones(origin.size, np.int8), (origin, target)), shape=(size, size))
+        order = csgraph.breadth_first_order(steps, self.n_states, return_predecessors=False)
+        return np.asarray(np.sort(order[1:]), dtype=np.int64)
+
+    def chain(self, states: IntArray, weights: FloatArray) -> Rows:
+        """Return a row for each of ``states``: the chain of a policy that takes actions with ``weights`` [S, A]."""
+        weight = weights.reshape(-1)[self.pair]
+        return self._rows(states, self.pair // self.n_actions, weight)
+
+    def pairs(self, states: IntArray) -> Rows:
+        """Return a row for each pair of ``states``, A of them for each; empty where it is not admissible."""
+        of_states = (states[:, np.newaxis] * self.n_actions + np.arange(self.n_actions)).reshape(-1)
+        return self._rows(of_states, self.pair, np.ones(self.pair.size), states)
+
+    def _rows(self, rows: IntArray, row: IntArray, weight: FloatArray, states: IntArray | None = None) -> Rows:
+        """Return the entries of ``rows``, entry j being in ``row[j]``; next states are numbered as in ``states``."""
+        number = np.full(int(max(row.max(initial=-1), rows.max(initial=-1))) + 1, -1, dtype=np.int64)
+        number[rows] = np.arange(rows.size)
+        used = np.flatnonzero((number[row] >= 0) & (weight > 0.0))
+        column = np.zeros(self.n_states, dtype=np.int32)
+        kept = rows if states is None else states
+        column[kept] = np.arange(kept.size)
+        goes = self.target[used] >= 0
+        sizes = np.bincount(number[row[used]], minlength=rows.size)
+        return Rows(
+            np.concatenate(([0], np.cumsum(sizes))),
+            np.where(goes, column[self.target[used]], 0).astype(np.int32),
+            self.place[used],
+            np.where(goes, weight[used], 0.0),
+            weight[used] * self.reward[used],
+        )
+
+
+def occupancy(rows: Rows, start: FloatArray, theta: FloatArray, discount: float) -> FloatArray:
+    """Return the share of discounted time [R] that the chain ``rows`` spends in each state, begun at ``start`` [R].
+
+    With d = start + gamma P' d, which is a chain run backwards, these are d / sum(d).
+    """
+    data = rows.weight * theta[rows.place]
+    size = start.size
+    back = sparse.csr_array((data, rows.indices, rows.indptr), shape=(size, size)).T.tocsr()
+    chain = Chain(back.indptr.astype(np.int64), back.indices.astype(np.int32), back.data, start)
+    spent = start.copy()
+    for _ in range(TRIES):
+        chain_values(chain, discount, spent, OCCUPIED / size, False, krylov.CAP)
+    spent = np.maximum(spent, 0.0)
+    return np.asarray(spent / spent.sum())
+
+
+@kernel
+def _fill(rows, theta, data, gain):
+    """Write the probabilities and the mean rewards of ``rows`` under one draw."""
+    indptr, _, place, weight, earning = rows
+    for r in range(gain.size):
+        total = 0.0
+        # unsigned indices: no test for counting from the end, which halves the time
+        for j in range(np.uint64(indptr[r]), np.uint64(indptr[r + 1])):
+            probability = theta[np.uint64(place[j])]
+            data[j] = weight[j] * probability
+            total += earning[j] * probability
+        gain[r] = total
+
+
+@kernel
+def _residual(chain, discount, x, every, q):
+    """Return the largest |reward + gamma P x - x|, and the size of values at which it would be rounding alone."""
+    reward, later = expected_rows(chain, discount, x, every, q)
+    worst = 0.0
+    for s in range(x.size):
+        worst = max(worst, abs(q[s] - x[s]))
+    return (worst if np.isfinite(worst) else np.inf), reward + later
+
+
+@kernel
+def _eliminate(chain, discount, x):
+    """Write the values of a chain into ``x``."""
+    matrix = np.zeros((x.size, x.size))
+    for s in range(x.size):
+        matrix[s, s] = 1.0
+        for j in range(chain.indptr[s], chain.indptr[s + 1]):
+            matrix[s, chain.indices[j]] -= discount * chain.data[j]
+    x[:] = np.linalg.solve(matrix, chain.reward)
+
+
+@kernel
+def _settle(chain, discount, x, aim, direct, every, q):
+    """Improve ``x`` to the values of a chain; return the largest residual and the products with P."""
+    products = 0
+    worst, size = np.inf, 0.0
+    if not direct:
+        for _ in range(TRIES):
+            worst, size = _residual(chain, discount, x, every, q)
+            target = max(aim, FLOOR * size)
+            if worst <= target or worst == np.inf:
+                break
+            products += chain_values(chain, discount, x, target, False, krylov.CAP)
+        worst, size = _residual(chain, discount, x, every, q)
+    if direct or (worst > 2.0 * max(aim, FLOOR * size) and x.size <= DENSE):
+        _eliminate(chain, discount, x)
+        worst, size = _residual(chain, discount, x, every, q)
+        products += krylov.CAP
+    return worst, products
+
+
+@kernel
+def drawn_returns(
+    task: Task, theta: FloatArray, extra: FloatArray, guess: FloatArray, returns: FloatArray
+) -> tuple[int, float, float]:
+    """Write the return of the best choice of rows, one for each state, under each draw of ``theta`` [N, E].
+
+    ``extra`` [N, rows] is added to the rewards unless it is empty. ``guess`` [R] are values to start from; they become
+    those of the last draw. Returns the products with P in one evaluation, the largest |TV - V|, and the largest values
+    plus rewards.
+    """
+    rows, start, discount, aim, direct = task
+    n_states, n_rows = guess.size, rows.indptr.size - 1
+    n_actions = n_rows // n_states
+    gain, data = np.empty(n_rows), np.empty(rows.indices.size)
+    q = np.full((n_states, n_actions), -np.inf)
+    value, swept, scratch = np.empty(n_states), np.empty(n_states), np.empty(n_states)
+    policy, every = np.empty(n_states, np.int64), np.arange(n_states)
+    pairs = np.flatnonzero(rows.indptr[1:] > rows.indptr[:-1])
+    products, evaluations, residual, largest = 0, 0, 0.0, 0.0
+    for i in range(returns.size):
+        _fill(rows, theta[i], data, gain)
+        if extra.size:
+            gain += extra[i]
+        model = Chain(rows.indptr, rows.indices, data, gain)
+        value[:] = guess
+        change, size, failures = np.inf, 0.0, 0
+        for _ in range(STEPS):
+            reward, later = expected_rows(model, discount, value, pairs, q.reshape(-1))
+            size = reward + later
+            greedy(q, swept, policy)
+            change = 0.0
+            for s in range(n_states):
+                change = max(change, abs(swept[s] - value[s]))
+            target = max(aim, FLOOR * size)
+            if change <= target or failures == LAPSES:
+                break
+            value[:] = swept
+            chain = rows_of(model, every * n_actions + policy)
+            inner = 0.5 * target if n_actions == 1 else max(INNER * change, 0.5 * target)
+            worst, used = _settle(chain, discount, value, inner, direct, every, scratch)
+            products += used
+            evaluations += 1
+            if not worst < change:
+                value[:] = swept
+                failures += 1
+        residual, largest = max(residual, change), max(largest, size)
+        returns[i] = (start * swept).sum()
+    if returns.size:
+        guess[:] = swept
+    return products // max(evaluations, 1), residual, largest
+
+
+def eliminated_returns(
+    task: Task, theta: FloatArray, extra: FloatArray, guess: FloatArray, returns: FloatArray
+) -> tuple[int, float, float]:
+    """Do the same as :func:`drawn_returns` by sparse elimination.
+
+    For large chains on which BiCGStab fails: they are long and narrow, and elimination hardly fills them. The products
+    are -1.
+    """
+    rows, start, discount, aim, _ = task
+    n_states, n_rows = guess.size, rows.indptr.size - 1
+    row_of = np.repeat(np.arange(n_rows), np.diff(rows.indptr))
+    barred = np.diff(rows.indptr) == 0
+    first = np.arange(0, n_rows, n_rows // n_states)
+    one = sparse.eye_array(n_states, format="csc")
+    residual, largest = 0.0, 0.0
+    for i, draw in enumerate(theta):
+        probability = draw[rows.place]
+        matrix = sparse.csr_array((rows.weight * probability, rows.indices, rows.indptr), shape=(n_rows, n_states))
+        gain = np.bincount(row_of, weights=rows.earning * probability, minlength=n_rows)
+        if extra.size:
+            gain += extra[i]
+        value, swept = guess.copy(), guess
+        change, size = np.inf, 0.0
+        for _ in range(STEPS):
+            q = np.where(barred, -np.inf, gain + discount * (matrix @ value)).reshape(n_states, -1)
+            swept = q.max(axis=1)
+            change = float(np.abs(swept - value).max())
+            size = float(np.abs(gain).max() + discount * np.abs(value).max())
+            if change <= max(aim, FLOOR * size):
+                break
+            chosen = first + q.argmax(axis=1)
+            value = splu(one - discount * matrix[chosen].tocsc()).solve(gain[chosen])
+        residual, largest = max(residual, change), max(largest, size)
+        returns[i] = start @ swept
+        guess[:] = swept
+    return -1, residual, largest
