@@ -390,7 +390,7 @@ def test_rounding_never_draws_an_impossible_outcome():
         ({"state": "a"}, ParameterError, "state is 'a', expected a whole number from 0 to 2"),
         ({"steps": -1}, ParameterError, "steps must be at least 0, got -1"),
         ({"policy": 0}, ParameterError, "policy must hold an action for each state, got 0"),
-        ({"policy": [[0], [0], [0]]}, ParameterError, r"policy has shape \(3, 1\), expected \[S\] = \(3,\)"),
+        ({"policy": [[0], [0], [0]]}, ParameterError, r"policy has shape \(3, 1\), expected \[S, A\] = \(3, 2\)"),
         ({"policy": [[0], [0, 1], [0]]}, ParameterError, "policy must hold whole numbers, got list"),
         ({"rng": "x"}, ParameterError, "rng must be a numpy Generator, a seed or None, got 'x'"),
         ({"steps": 1.5}, ParameterError, "steps must be a whole number, got 1.5"),

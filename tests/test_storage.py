@@ -145,6 +145,7 @@ def test_draws_by_blocks_are_the_draws_of_the_posterior(monkeypatch):
     """However little is kept, the numbers are those of ``sample`` with the same generator, and so is the answer."""
     source, next_state, reward = ragged(np.random.default_rng(11), shared=False)
     model = UncertainMDP(source, next_state, reward, 0.9)
+    assert model.n_sources > 3
     counts = model.prior(0.7)
     posterior = DirichletPosterior(counts)
     theta = posterior.sample(30, np.random.default_rng(5))
@@ -157,6 +158,7 @@ def test_draws_by_blocks_are_the_draws_of_the_posterior(monkeypatch):
         for _ in range(2):
             blocks = np.concatenate([draws.block(i) for i in range(len(draws.edges))])
             np.testing.assert_array_equal(blocks, packed)
+        assert len(draws.edges) == {2**25: 1, 1: model.n_sources}.get(block, len(draws.edges))
         assert [edge[0] for edge in draws.edges] == [0, *(edge[1] for edge in draws.edges[:-1])]
         again = BayesianRiskMDP(model, posterior, 0.8).solve(draws=30, rng=5)
         np.testing.assert_array_equal(again.value, whole.value)
