@@ -56,10 +56,10 @@ def test_one_pair_with_many_outcomes_takes_no_memory_for_the_others():
     assert int(done.stdout) < 400, f"{done.stdout} MB"
 
 
-def ragged(rng, shared=True):
+def ragged(rng):
     """A random model with gaps in its outcomes, ends, terminal states and inadmissible pairs."""
     S, A, K = int(rng.integers(2, 6)), int(rng.integers(1, 4)), int(rng.integers(1, 6))
-    B = int(rng.integers(1, S * A + 1)) if shared else S * A
+    B = int(rng.integers(1, S * A + 1))
     source = rng.integers(0, B, (S, A))
     source[rng.random((S, A)) < 0.2] = -1
     source[:, 0] = np.where((source < 0).all(axis=1), 0, source[:, 0])
@@ -143,8 +143,10 @@ def test_sparse_support_is_the_dense_one():
 
 def test_draws_by_blocks_are_the_draws_of_the_posterior(monkeypatch):
     """However little is kept, the numbers are those of ``sample`` with the same generator, and so is the answer."""
-    source, next_state, reward = ragged(np.random.default_rng(11), shared=False)
-    model = UncertainMDP(source, next_state, reward, 0.9)
+    support = np.random.default_rng(11).random((5, 2, 5)) < 0.5
+    support[:, :, 0] = True
+    model = UncertainMDP.direct(support.sum(axis=2), 0.9, support=support, terminal=[3])
+    assert model.n_sources == 9
     counts = model.prior(0.7)
     posterior = DirichletPosterior(counts)
     theta = posterior.sample(30, np.random.default_rng(5))
@@ -157,6 +159,7 @@ def test_draws_by_blocks_are_the_draws_of_the_posterior(monkeypatch):
         for _ in range(2):
             blocks = np.concatenate([draws.block(i) for i in range(len(draws.edges))])
             np.testing.assert_array_equal(blocks, packed)
+        assert len(draws.edges) == {2**25: 1, 1: model.n_sources}.get(block, len(draws.edges))
         assert [edge[0] for edge in draws.edges] == [0, *(edge[1] for edge in draws.edges[:-1])]
         again = BayesianRiskMDP(model, posterior, 0.8).solve(draws=30, rng=5)
         np.testing.assert_array_equal(again.value, whole.value)

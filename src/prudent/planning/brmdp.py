@@ -201,7 +201,7 @@ class BayesianRiskMDP:
         >>> model = UncertainMDP.direct([[0.0, 0.0], [1.0, 1.0]], discount=0.5)
         >>> problem = BayesianRiskMDP(model, model.prior(), alpha=0.5)
         >>> problem.evaluate([[0.5, 0.5], [1.0, 0.0]]).value.round(6)
-        array([0.333333, 1.333333])
+        array([0.25, 1.25])
         """
         chosen = SolverOptions.chosen(options, tol, keywords)
         return self._fixed_point(policy, self._operator(draws, rng, threads), chosen, start, draws)

@@ -329,7 +329,8 @@ class SlotDraws:
         """``counts`` [F] by slots; ``rng`` draws everything now."""
         self._begin, self._counts, self.n = entries.begin, counts, n
         slots = int(entries.begin[-1])
-        size = slots if 8 * n * slots <= most else max(1, min(slots, BLOCK // (8 * n)))
+        all_kept = 8 * n * slots <= most
+        size = slots if all_kept else max(1, min(slots, BLOCK // (8 * n)))
         edges = np.searchsorted(entries.begin, np.arange(0, slots + size, size).clip(max=slots))
         self.edges: list[tuple[int, int]] = list(pairwise(np.unique(edges).tolist()))  # of the sources of each block
         self._kept: list[FloatArray | None] = []
@@ -337,8 +338,7 @@ class SlotDraws:
         progress = Progress("drawing")
         for block in range(len(self.edges)):
             progress.show(f"block {block + 1} of {len(self.edges)}")
-            before = copy.deepcopy(rng) if len(self.edges) > 1 else rng  # of use only to what is drawn again
-            self._streams.append(before)
+            self._streams.append(rng if all_kept else copy.deepcopy(rng))
             theta = self._draw(block, rng)
             most -= theta.nbytes
             self._kept.append(theta if most >= 0 else None)
