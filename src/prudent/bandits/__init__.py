@@ -25,6 +25,7 @@ from .bandit import LinearBandit
 from .decision import BatchDecision, Decision
 from .settings import (
     BanditSettings,
+    Decay,
     brps_cmab,
     brps_cmab_clipped,
     brps_cmab_inflated,
@@ -36,6 +37,7 @@ from .simulate import simulate_bandit
 __all__ = [
     "BanditSettings",
     "BatchDecision",
+    "Decay",
     "Decision",
     "LinearBandit",
     "brps_cmab",
