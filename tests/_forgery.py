@@ -172,6 +172,8 @@ def forged(content: bytes, rng) -> bytes:
 def work(one, folder: Path) -> None:
     """Decide, learn and save, whatever ``one`` is."""
     if isinstance(one, pr.LinearBandit):
+        if one.settings.min_propensity * len(one.arms) > 1.0:  # fits fewer arms
+            return
         point = np.linspace(0.5, 1.0, one.dim)
         decision = one.select(point)
         if not (one.settings.clip and one.settings.weights.size > 2):  # known for at most two clipped draws

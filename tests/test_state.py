@@ -291,7 +291,7 @@ def entry(value, name, place=0):
         (entry(0.5, "pool", 5), "numbers of rewards that cannot be"),
         (valued("by arm", "noise"), "give noise_sd or noise='by arm', not both"),
         (valued("loud", "noise"), "noise must be one of"),
-        (valued(1, "intercept"), "intercept must be True or False"),
+        (valued(1, "intercept"), "is not the state"),
         (valued(True, "intercept"), "is not the state"),
         (valued({"length": -1.0, "unit": "decisions"}, "half_life"), "half_life must be a positive number"),
         (valued({"length": 1.0, "unit": "moons"}, "half_life"), "not in 'moons'"),

@@ -25,8 +25,10 @@ from .compensated import two_product, two_sum
 from .compile import kernel
 
 __all__ = [
+    "LARGE",
     "add_observation",
     "add_observations",
+    "add_to_root",
     "factor_precision",
     "solve_posterior",
     "solve_residuals",
@@ -34,6 +36,7 @@ __all__ = [
 ]
 
 
+LARGE = 64  # features from which roots are updated, not factored again, with every reward
 _LARGEST_PIVOT_RATIO = 1e4  # beyond it plain double precision would cost more than four of sixteen digits
 
 
@@ -89,6 +92,9 @@ def factor_precision(gram: FloatArray, prior: FloatArray, root: FloatArray) -> b
     # Cholesky, V = L L', row by row and in place
     least = math.inf
     for i in range(dim):
+        if dim >= LARGE:  # scales of features cost no digits: a pivot counts against its own diagonal
+            largest = max(1.0, root[i, i])
+            least = largest
         for j in range(i):
             value = root[i, j]
             for k in range(j):
@@ -161,9 +167,46 @@ def _invert_triangle(root: FloatArray) -> None:
 
 
 @kernel
+def add_to_root(root: FloatArray, context: FloatArray) -> None:
+    """Make ``root`` [D,D] that of V + s s' in D^2 operations.
+
+    With p = root s and I + p p' = C C', the root becomes C^-1 root. C has the diagonal sqrt(t_i / t_(i-1)) and below it
+    the entries p_i p_j / sqrt(t_j t_(j-1)), where t_i = 1 + p_1^2 + ... + p_i^2: sums of positive numbers.
+    """
+    dim = context.shape[0]
+    carried = np.zeros(dim)
+    parts = np.empty(dim)
+    for i in range(dim):
+        part = 0.0
+        for j in range(i + 1):
+            part += root[i, j] * context[j]
+        parts[i] = part
+    total = 1.0
+    for i in range(dim):
+        before, part, row = total, parts[i], root[i]
+        total = before + part * part
+        shrink = math.sqrt(before / total)
+        share = part / math.sqrt(total * before)
+        for j in range(i + 1):
+            value = (row[j] - part * carried[j]) * shrink
+            row[j] = value
+            carried[j] += share * value
+
+
+@kernel
 def _apply_inverse(root: FloatArray, vector: FloatArray) -> None:
     """Replace ``vector`` by root' root vector."""
     dim = vector.shape[0]
+    if dim >= LARGE:  # row by row, as they lie in memory; the same sums in the same order
+        result = np.zeros(dim)
+        for i in range(dim):
+            value = 0.0
+            for j in range(i + 1):
+                value += root[i, j] * vector[j]
+            for j in range(i + 1):
+                result[j] += root[i, j] * value
+        vector[:] = result
+        return
     for i in range(dim - 1, -1, -1):
         value = 0.0
         for j in range(i + 1):

@@ -50,6 +50,7 @@ from .settings import BanditSettings, Decay, checked_sd
 from .step import (
     BY_ARM,
     CENTRE,
+    DIRTY,
     EXTRAS,
     FREEDOM,
     GAIN,
@@ -62,7 +63,9 @@ from .step import (
     Q2,
     SAVED,
     SHARED,
+    STALE,
     TRIES,
+    UPDATES,
     WEIGHT,
     WHICH,
     Uniforms,
@@ -218,7 +221,7 @@ class LinearBandit:
         self._every = np.arange(len(names))
         self._arms = arms
         self._arms_fields = tuple(arms)
-        self._sums = (arms.gram, arms.parts, arms.pool, arms.marks, arms.extra)
+        self._sums = (arms.gram, arms.root, arms.parts, arms.pool, arms.marks, arms.extra)
 
     @classmethod
     def from_log(
@@ -735,6 +738,10 @@ class LinearBandit:
 
     def _state(self) -> State:
         arms = self._arms
+        # A root that was updated with rewards is in no file. What goes on must be what a load would go on with.
+        updated = arms.parts[:, UPDATES] > 0.0
+        if updated.any():
+            arms.marks[updated, STALE], arms.pool[DIRTY] = 1, 1.0
         meta = {
             "settings": asdict(self._settings),
             "noise_sd": self._noise_sd,

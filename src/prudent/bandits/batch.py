@@ -620,4 +620,5 @@ def learn_rows(arms: Arms, contexts: FloatArray, places: IntArray, rewards: Floa
     """Add rewards [T] with weights [T] of the arms at ``places`` [T] in contexts [T,D], in order."""
     for t in range(contexts.shape[0]):
         arm, reward = places[t], rewards[t]
-        learn(arms.gram, arms.parts, arms.pool, arms.marks, arms.extra, contexts[t], arm, reward, weights[t])
+        sums = (arms.gram, arms.root, arms.parts, arms.pool, arms.marks, arms.extra)
+        learn(*sums, contexts[t], arm, reward, weights[t])

@@ -219,7 +219,7 @@ def _run_bandit(
         for level in range(br_total.shape[0]):
             br_total[level] += _br_regret(means, sds, chosen, rule.clip, tail[level], quantile[level], density[level])
         reward = reward_of(paid, noise, bounded, truth.noise_sd)
-        learn(gram, parts, pool, marks, arms.extra, context, chosen, reward, 1.0)
+        learn(gram, arms.root, parts, pool, marks, arms.extra, context, chosen, reward, 1.0)
         if t == times[place]:
             trace.regret[place] = total
             trace.br_regret[:, place] = br_total

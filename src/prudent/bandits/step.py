@@ -33,7 +33,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._numerics.compile import inlined, kernel
-from .._numerics.least_squares import add_observation, factor_precision, solve_posterior, solve_residuals, solve_vector
+from .._numerics.least_squares import (
+    LARGE,
+    add_observation,
+    add_to_root,
+    factor_precision,
+    solve_posterior,
+    solve_residuals,
+    solve_vector,
+)
 from .._numerics.order_statistics import lowest_normals_into, lowest_students_into
 from .._support.checks import FloatArray, IntArray
 
@@ -59,6 +67,7 @@ __all__ = [
     "SHARED",
     "STALE",
     "TRIES",
+    "UPDATES",
     "WEIGHT",
     "WHICH",
     "Arms",
@@ -88,6 +97,7 @@ LARGEST = 1e150  # the square of a context or a reward must not overflow
 BLOCK = 1024  # uniforms taken from the Generator at a time
 PRIOR_FREEDOM = 4.0  # rewards that the common variance is worth in the prior of an arm's own
 _BINS = 512
+_MOST_UPDATES = 4096.0  # of a root before it is factored again
 
 
 # How the noise is known
@@ -99,8 +109,9 @@ STALE, WHICH, TRIES, PULLS = 0, 1, 2, 3
 
 
 # Columns of Arms.parts, numbers of an arm: the weight of its rewards in units of the sums; its mean reward and the
-# coefficients of q_a; the c of its present mean; sd of the noise and degrees of freedom if they are its own.
-WEIGHT, LEVEL, Q0, Q1, Q2, FORMED, OWN_NOISE, FREEDOM = 0, 1, 2, 3, 4, 5, 6, 7
+# coefficients of q_a; the c of its present mean; sd of the noise and degrees of freedom if they are its own; how often
+# its root was updated since it was factored (minus infinity: it took twice the precision, and cannot be).
+WEIGHT, LEVEL, Q0, Q1, Q2, FORMED, OWN_NOISE, FREEDOM, UPDATES = 0, 1, 2, 3, 4, 5, 6, 7, 8
 
 
 # Places of Arms.pool, numbers of all arms: the lowest and the highest reward; the gain; the first reward, the last one,
@@ -136,9 +147,9 @@ class Arms(NamedTuple):
     root: FloatArray  # [A,D,D] with V^-1 = root' root
     mean: FloatArray  # [A,D]
     lines: FloatArray  # [A,2,D] m and t, if the noise is learned
-    parts: FloatArray  # [A,8]
+    parts: FloatArray  # [A,9]
     pool: FloatArray  # [9]
-    marks: IntArray  # [A,4] 1 if root and mean do not know the latest rewards; which prior; decisions; rewards
+    marks: IntArray  # [A,4] what is to be solved (1 root and mean, 2 the mean only); which prior; decisions; rewards
     kind: int  # FIXED, SHARED or BY_ARM
     centred: bool  # the first feature is constant, and c is learned
     extra: FloatArray  # [A,3,D+2] sums of z s, z r and z^2; [0,3,D+2] if nobody asks
@@ -157,7 +168,7 @@ def arms_of(prior: FloatArray, noise_sd: float | None, gram: FloatArray, **optio
         root=np.empty((size, dim, dim)),
         mean=np.empty((size, dim)),
         lines=np.empty((size if noise_sd is None else 0, 2, dim)),
-        parts=np.zeros((size, 8)),
+        parts=np.zeros((size, 9)),
         pool=pool,
         marks=marks,
         kind=FIXED if noise_sd is not None else SHARED,
@@ -254,6 +265,18 @@ def noise_of(arms: Arms, arm: int) -> float:
 
 
 @kernel
+def _root_of(gram: FloatArray, prior: FloatArray, root: FloatArray, parts: FloatArray, stale: int, gain: float) -> bool:
+    """Bring the root of an arm up to date, in units of the sums; return whether it took twice the precision."""
+    if stale == 2:  # it was updated with the rewards
+        if gain != 1.0:
+            root *= math.sqrt(gain)
+        return False
+    careful = factor_precision(gram, prior, root)
+    parts[UPDATES] = -math.inf if careful else 0.0
+    return careful
+
+
+@kernel
 def _solve_learning(arms: Arms, arm: int) -> None:
     """Solve one arm whose noise is learned: its root, m and t, and the coefficients of q_a."""
     gram, root, parts = arms.gram[arm], arms.root[arm], arms.parts[arm]
@@ -262,7 +285,7 @@ def _solve_learning(arms: Arms, arm: int) -> None:
     mean, tilt = arms.lines[arm, 0], arms.lines[arm, 1]
     dim = mean.shape[0]
     centred = arms.centred and which == 0
-    careful = factor_precision(gram, prior, root)
+    careful = _root_of(gram, prior, root, parts, arms.marks[arm, STALE], gain)
     start = arms.start[which].copy()
     parts[LEVEL] = 0.0
     if centred and parts[WEIGHT] > 0.0:
@@ -342,7 +365,7 @@ def _solve_stale(arms: Arms, eligible: IntArray) -> None:
                     mean[arm, j] = lines[arm, 0, j] + shift * lines[arm, 1, j]
                 parts[arm, FORMED] = centre
         elif marks[arm, STALE]:
-            if marks[arm, WHICH] == 0 and arms.pool[GAIN] == 1.0:
+            if marks[arm, WHICH] == 0 and arms.pool[GAIN] == 1.0 and mean.shape[1] < LARGE:
                 solve_posterior(gram[arm], prior[0], root[arm], mean[arm])
             else:
                 _solve_shifted(arms, arm)
@@ -351,12 +374,14 @@ def _solve_stale(arms: Arms, eligible: IntArray) -> None:
 
 @kernel
 def _solve_shifted(arms: Arms, arm: int) -> None:
-    """Solve one arm with a prior mean or a gain of its own."""
+    """Solve one arm with a prior mean, a gain, or a root that was updated."""
     root, mean, which = arms.root[arm], arms.mean[arm], arms.marks[arm, WHICH]
-    careful = factor_precision(arms.gram[arm], arms.prior[which], root)
-    solve_residuals(arms.gram[arm], arms.prior[which], root, careful, arms.start[which], mean)
+    gram, prior, gain = arms.gram[arm], arms.prior[which], arms.pool[GAIN]
+    careful = _root_of(gram, prior, root, arms.parts[arm], arms.marks[arm, STALE], gain)
+    solve_residuals(gram, prior, root, careful, arms.start[which], mean)
     mean += arms.start[which]
-    root *= 1.0 / math.sqrt(arms.pool[GAIN])
+    if gain != 1.0:
+        root *= 1.0 / math.sqrt(gain)
 
 
 @kernel
@@ -554,6 +579,7 @@ def decide_one(
 @kernel
 def learn(
     gram: FloatArray,
+    root: FloatArray,
     parts: FloatArray,
     pool: FloatArray,
     marks: IntArray,
@@ -569,12 +595,17 @@ def learn(
     """
     if context.shape[0] != gram.shape[2] - 1 or not abs(reward) <= LARGEST or not usable(context):
         return False
+    if marks[arm, STALE] != 1 and context.shape[0] >= LARGE and 0.0 <= parts[arm, UPDATES] < _MOST_UPDATES:
+        add_to_root(root[arm], context if weight == 1.0 else math.sqrt(weight) * context)
+        parts[arm, UPDATES] += 1.0
+        marks[arm, STALE] = 2
+    else:
+        marks[arm, STALE] = 1
     weight /= pool[GAIN]
     add_observation(gram[arm], context, reward, weight)
     parts[arm, WEIGHT] += weight
     if extra.shape[0] > 0:
         _add_extra(extra[arm], pool, context, reward, weight)
-    marks[arm, STALE] = 1
     marks[arm, PULLS] += 1
     marks[arm, TRIES] = max(marks[arm, TRIES], marks[arm, PULLS])
     pool[LOW], pool[HIGH], pool[DIRTY] = min(pool[LOW], reward), max(pool[HIGH], reward), 1.0
