@@ -6,6 +6,7 @@ The mathematics is told in :mod:`prudent.bandits`. This file checks what the use
 
 from __future__ import annotations
 
+import copy
 import math
 import os
 from collections.abc import Iterable, Sequence
@@ -14,6 +15,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from .._numerics.compensated import two_sums
 from .._support.checks import FloatArray, IntArray, finite_array, first_index, generator, whole_number
 from .._support.state import (
     LARGEST_COUNT,
@@ -24,6 +26,8 @@ from .._support.state import (
     generator_state,
     require_counts,
     restore,
+    restore_bytes,
+    state_parts,
     write_state,
 )
 from ..errors import DataError, ParameterError, PrudentError
@@ -48,7 +52,9 @@ class LinearBandit:
     (times the identity) or a matrix [D,D]. ``seed`` is a seed or a Generator, which the bandit then owns.
 
     There is no hidden state between ``select`` and ``update``: rewards may come late, in any order, or never. Threads
-    that share a bandit must take turns.
+    that share a bandit must take turns. Processes have a bandit each: forked ones go on with random streams of their
+    own, which differ from run to run; ``load(path, stream=worker)`` gives each worker a stream that can be repeated.
+    What they learn is brought together by :meth:`merge`, or at once by a :class:`~prudent.bandits.Journal`.
 
     >>> bandit = LinearBandit(["red", "green", "blue"], dim=2, alpha=0.8, noise_sd=1.0, seed=7)
     >>> decision = bandit.select([1.0, 0.5], arms=["red", "blue"])
@@ -98,6 +104,7 @@ class LinearBandit:
         self._index = {name: i for i, name in enumerate(names)}
         self._every = np.arange(len(names))
         self._pulls = pulls  # [A]
+        self._rewards = int(pulls.sum())
         self._arms = arms_of(self._prior, self._noise_sd, gram)
         self._arms_fields = tuple(self._arms)
         self._gram, self._stale = gram, self._arms.stale
@@ -246,7 +253,7 @@ class LinearBandit:
         if place < 0:
             raise self._context_error(context)
         self._decisions += 1
-        return Decision(names, place, score, moments, law)
+        return Decision(names, place, score, moments, law, point, (self._decisions - 1, self._rewards))
 
     def _select_rows(
         self, points: FloatArray, names: tuple[Arm, ...], eligible: IntArray, law: LawKey | None
@@ -290,6 +297,7 @@ class LinearBandit:
             if not abs(value) <= LARGEST:
                 raise DataError(f"reward is {value}, expected a finite number{_limit(value)}")
             raise self._context_error(context)
+        self._rewards += 1
         return self
 
     def _update_rows(self, points: FloatArray, arms: Any, reward: Any) -> Self:
@@ -309,6 +317,7 @@ class LinearBandit:
             np.array(places, dtype=np.int64),
             np.require(values, requirements=["C", "W"]),
         )
+        self._rewards += len(points)
         return self
 
     # -- words for what is wrong ---------------------------------------------------------------------------
@@ -348,7 +357,7 @@ class LinearBandit:
     def __repr__(self) -> str:
         return (
             f"LinearBandit({len(self._names)} arms, dim={self._dim}, settings={self._settings.label!r}, "
-            f"{self._decisions} decisions, {int(self._pulls.sum())} rewards)"
+            f"{self._decisions} decisions, {self._rewards} rewards)"
         )
 
     # -- state ---------------------------------------------------------------------------------------------
@@ -365,6 +374,97 @@ class LinearBandit:
         True
         """
         write_state(path, "LinearBandit", _STATE_VERSION, *self._state())
+
+    def to_bytes(self) -> bytes:
+        """Return what :meth:`save` writes, for a store of your own; :meth:`from_bytes` reads it.
+
+        >>> LinearBandit.from_bytes(LinearBandit(["a", "b"], dim=1).to_bytes()).arms
+        ('a', 'b')
+        """
+        return b"".join(state_parts("LinearBandit", _STATE_VERSION, *self._state()))
+
+    @classmethod
+    def from_bytes(cls, content: bytes, name: str = "content") -> Self:
+        """Return the bandit that :meth:`to_bytes` was called on; ``name`` is what errors call the bytes."""
+        return restore_bytes(content, name, "LinearBandit", _STATE_VERSION, cls._restored)
+
+    def copy(self, stream: int | None = None) -> Self:
+        """Return a bandit in the same state, with the same random stream or with that of a worker, 0, 1, ...
+
+        Worker k has the same stream whenever it starts from the same state, and never that of another worker.
+        ``LinearBandit.load(path, stream=k)`` does the same with a saved state.
+
+        >>> bandit = LinearBandit(2, dim=1, seed=3)
+        >>> first, again, second = bandit.copy(stream=0), bandit.copy(stream=0), bandit.copy(stream=1)
+        >>> scores = [each.select([1.0]).score for each in (first, again, second)]
+        >>> scores[0] == scores[1], scores[0] == scores[2]
+        (True, False)
+        """
+        twin = copy.deepcopy(self)
+        if stream is not None:
+            twin._stream.spawn(whole_number(stream, "stream", 0))
+        return twin
+
+    def merge(self, other: Self, *, since: Self | None) -> Self:
+        """Learn what ``other`` has learned since it was ``since``, each reward once.
+
+        ``since`` is the state from which ``other`` went on: the common ancestor of both, or ``other`` as it was when
+        it was last merged into this one; None if it began without data. The result is that of learning the same
+        rewards here, up to rounding. Arms that ``other`` has and this bandit never had are added; an arm that this
+        bandit has removed since stays removed.
+
+        >>> base = LinearBandit(["a", "b"], dim=1, seed=3)
+        >>> one, two = base.copy(stream=0), base.copy(stream=1)
+        >>> _ = one.update([1.0], "a", 2.0), two.update([2.0], "a", 1.0), two.add_arm("c").update([1.0], "c", 4.0)
+        >>> one.merge(two, since=base).pulls
+        {'a': 2, 'b': 0, 'c': 1}
+        """
+        for label, given in (("other", other), ("since", since)):
+            if given is not None or label == "other":
+                self._require_kin(given, label)
+        if other is self:
+            raise ParameterError("other is the bandit itself: its rewards would count twice")
+        # all that can be refused is refused before anything changes
+        news = [(name, *self._news(other, since, name)) for name in other._names]
+        decisions = other._decisions - (since._decisions if since else 0)
+        if decisions < 0:
+            raise ParameterError(f"other has taken {-decisions} decisions fewer than since: it does not come from it")
+        gone = since._index if since else {}
+        for name in other._names:
+            if name not in self._index and name not in gone:
+                self.add_arm(name)
+        for name, gram, pulls in news:
+            place = self._index.get(name)
+            if place is not None and pulls:
+                total, lost = two_sums(self._gram[place, 0], gram[0])
+                self._gram[place] = two_sums(total, self._gram[place, 1] + gram[1] + lost)
+                self._pulls[place] += pulls
+                self._stale[place] = 1
+                self._rewards += pulls
+        self._decisions += decisions
+        return self
+
+    def _require_kin(self, given: Any, label: str) -> None:
+        """Raise unless this is a bandit of the same settings."""
+        if not isinstance(given, LinearBandit):
+            raise ParameterError(f"{label} must be a LinearBandit, got {given!r}")
+        for name, mine, theirs in zip(*_kind_of(self), _kind_of(given)[1], strict=True):
+            if mine != theirs:
+                raise ParameterError(f"{label} has other settings: its {name} is {theirs!r}, here it is {mine!r}")
+
+    @staticmethod
+    def _news(other: LinearBandit, since: LinearBandit | None, name: Arm) -> tuple[FloatArray, int]:
+        """Return the sums and the number of the rewards of an arm that ``other`` has seen since."""
+        gram, pulls = other._gram[other._index[name]], int(other._pulls[other._index[name]])
+        if since is None or name not in since._index:
+            return gram, pulls
+        place = since._index[name]
+        total, lost = two_sums(gram[0], -since._gram[place, 0])
+        news = np.stack([total, gram[1] - since._gram[place, 1] + lost])
+        fresh = pulls - int(since._pulls[place])
+        if fresh < 0 or (fresh == 0 and news.any()) or (np.diagonal(news.sum(axis=0)) < 0.0).any():
+            raise ParameterError(f"other does not come from since: what they know of arm {name!r} contradicts it")
+        return news, fresh
 
     def _state(self) -> State:
         meta = {
@@ -383,8 +483,9 @@ class LinearBandit:
         return meta, arrays
 
     @classmethod
-    def _from_state(cls, path: str | os.PathLike[str]) -> Self:
-        return restore(path, "LinearBandit", _STATE_VERSION, cls._restored)
+    def _from_state(cls, path: str | os.PathLike[str], stream: int | None = None) -> Self:
+        bandit = restore(path, "LinearBandit", _STATE_VERSION, cls._restored)
+        return bandit if stream is None else bandit.copy(stream)
 
     @classmethod
     def _restored(cls, meta: dict[str, Any], arrays: Arrays) -> Self:
@@ -412,6 +513,12 @@ class LinearBandit:
         bandit._decisions = whole_number(meta["decisions"], "decisions", 0, LARGEST_COUNT)
         bandit._stream = Uniforms(generator_from_state(meta["rng"]), unused)
         return bandit
+
+
+def _kind_of(bandit: LinearBandit) -> tuple[tuple[str, ...], tuple[Any, ...]]:
+    """Return what must be equal for bandits to be merged: names and values."""
+    values = bandit._dim, bandit._settings, bandit._noise_sd, bandit._prior.tolist()
+    return ("dim", "settings", "noise_sd", "prior_precision"), values
 
 
 # -- names and logs ----------------------------------------------------------------------------------------
