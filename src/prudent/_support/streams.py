@@ -1,7 +1,7 @@
 """Who draws from which random stream.
 
-Simulations: replication r of seed q gives the environment SeedSequence(q, spawn_key=(r, 0)) and the agent (r, 1). So results do not
-depend on threads or on which other replications run, and all agents face the same contexts and noise.
+Simulations: replication r of seed q gives the environment SeedSequence(q, spawn_key=(r, 0)) and the agent (r, 1). So
+results do not depend on threads or on which other replications run, and all agents face the same contexts and noise.
 
 Workers that share a saved state: the state of its Generator, hashed, is the entropy, and the worker's number the spawn
 key. A worker has the same stream whenever it starts from the same state, and never that of another worker.

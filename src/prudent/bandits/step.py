@@ -107,7 +107,7 @@ class Uniforms:
 
     __slots__ = ("__weakref__", "block", "next", "rng")
 
-    def __new__(cls, *arguments: Any) -> Self:
+    def __new__(cls, *arguments: Any) -> Self:  # noqa: D102
         stream = super().__new__(cls)  # also of copies and of what is unpickled, which have no __init__
         _STREAMS.add(stream)
         return stream
