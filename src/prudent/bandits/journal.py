@@ -225,14 +225,14 @@ class Journal:
                         "time": event.time,
                         "context": np.frombuffer(event.context or b"", "<f8").tolist(),
                         "arms": eligible,
-                        "arm": json.loads(event.arm or ""),
+                        "arm": self._arm(event),
                         "propensity": event.propensity,
                         "score": event.score,
                         "reward": None if reward is None else reward.reward,
                         "reward_time": None if reward is None else reward.time,
                     }
                 except (TypeError, ValueError, RecursionError) as error:
-                    raise self._broken(event, error) from error
+                    raise (error if isinstance(error, StateFileError) else self._broken(event, error)) from error
                 yield row
 
     def to_pandas(self) -> Any:
@@ -252,11 +252,12 @@ class Journal:
     def verify(self) -> int:
         """Decide everything again, from the first event on; return the number of decisions, or raise StateFileError.
 
-        Every recorded choice and score must be what the bandit decides in that place, to 1e-9 of the score; checksums
-        of all events are compared on the way. Needs the whole journal: what :meth:`compact` has dropped cannot be
-        verified.
+        Every recorded choice and score must be what the bandit decides in that place, to 1e-9 of the score. The
+        checksums of all events and the structure of the database are checked as well. Needs the whole journal: what
+        :meth:`compact` has dropped cannot be verified.
         """
         with self._reading():
+            self._file.require_sound()
             first, last = self._file.snapshots()[-1], self._seq
             bandit = LinearBandit.from_bytes(self._file.snapshot(first), f"{self.path}, snapshot {first}")
         seq, count, progress = first, 0, Progress("verifying the journal")
@@ -279,7 +280,7 @@ class Journal:
 
     def _require_same(self, event: Event, again: Decision) -> None:
         score = event.score if event.score is not None else np.nan
-        if json.loads(event.arm or "") != again.arm or not abs(score - again.score) <= 1e-9 * abs(again.score):
+        if self._arm(event) != again.arm or not abs(score - again.score) <= 1e-9 * abs(again.score):
             found = f"arm {event.arm} with score {score}"
             raise StateFileError(
                 f"{self.path}: decision {event.seq} is on record as {found}, "
@@ -291,16 +292,18 @@ class Journal:
 
         They are those that were there at the beginning; the lock is free between chunks.
         """
-        progress, seq, last = Progress("reading the journal"), -1, None
+        progress, seq, last, count = Progress("reading the journal"), -1, None, 0
         while True:
             with self._lock, self._ready(), self._file.transaction(write=False):
                 last = self._file.last() if last is None else last
                 events = [event for event in self._file.events(seq, _CHUNK, rewards=False) if event.seq <= last]
-                rewards = self._file.rewards(events[0].seq, events[-1].seq) if events else {}
-            if not events:
-                break
-            seq = events[-1].seq
-            yield events, {of: reward for of, reward in rewards.items() if reward.seq <= last}
+                if not events:
+                    self._file.require_rewards(count, last)
+                    break
+                found = self._file.rewards(events[0].seq, events[-1].seq)
+            rewards = {of: reward for of, reward in found.items() if reward.seq <= last}
+            seq, count = events[-1].seq, count + len(rewards)
+            yield events, rewards
             progress.show(f"event {seq} of {last}")
         progress.close()
 
@@ -416,13 +419,15 @@ class Journal:
         """Return the bandit made from a snapshot, the latest that is sound, and the events after it."""
         failure = StateFileError(f"{self.path} is damaged: it holds no snapshot")
         for seq in self._file.snapshots():
+            if seq > last:
+                raise StateFileError(f"{self.path} is damaged: it ends with event {last}, before its snapshot {seq}")
             try:
                 bandit = LinearBandit.from_bytes(self._file.snapshot(seq), f"{self.path}, snapshot {seq}")
             except StateFileError as error:
                 failure = error
                 continue
             self._seq = seq
-            if seq <= last and self._replay(bandit, last):
+            if self._replay(bandit, last):
                 return bandit
             failure = StateFileError(f"{self.path} is damaged: the event after event {self._seq} is missing")
         raise failure
@@ -436,7 +441,7 @@ class Journal:
                 if event.seq != self._seq + 1:
                     return False
                 again = self._repeat(bandit, event)
-                if isinstance(again, Decision) and differs is None and again.arm != json.loads(event.arm or ""):
+                if isinstance(again, Decision) and differs is None and again.arm != self._arm(event):
                     differs = event, again
                 self._seq = event.seq
             if not events:
@@ -464,19 +469,27 @@ class Journal:
                 of = self._file.decision(event.decision or 0)
                 if of is None:
                     raise ValueError(f"decision {event.decision} is missing")
-                arm = json.loads(of.arm or "")
+                arm = self._arm(of)
                 if arm not in bandit.arms:
                     return False
                 bandit.update(np.frombuffer(of.context or b"", "<f8"), arm, event.reward)
                 return True
             if event.kind not in _CALLS:
                 raise ValueError(f"unknown kind {event.kind!r}")
-            getattr(bandit, event.kind)(json.loads(event.arm or ""), **json.loads(event.options or "{}"))
-        except StateFileError:
-            raise
+            getattr(bandit, event.kind)(self._arm(event), **json.loads(event.options or "{}"))
+        except (TypeError, ValueError, RecursionError) as error:
+            raise (error if isinstance(error, StateFileError) else self._broken(event, error)) from error
+        return False
+
+    def _arm(self, event: Event) -> Arm:
+        """Return the arm of an event: the chosen one, or the one that was added or removed."""
+        try:
+            arm = json.loads(event.arm or "")
         except (TypeError, ValueError, RecursionError) as error:
             raise self._broken(event, error) from error
-        return False
+        if type(arm) not in (str, int):
+            raise self._broken(event, ValueError(f"its arm is {arm!r}"))
+        return arm
 
     def _broken(self, event: Event, error: Exception) -> StateFileError:
         return StateFileError(f"{self.path} is damaged: event {event.seq}, a {event.kind}, cannot be: {error}"[:500])

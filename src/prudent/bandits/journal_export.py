@@ -62,13 +62,13 @@ def _write_parquet(rows: Iterator[Row], file: BinaryIO, arms: Collection[Arm]) -
         pa, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
     except ImportError:
         raise ParameterError("Parquet files need pyarrow, which is not installed; write a .csv file instead") from None
-    # Names of both kinds, or integers beyond 64 bits, have no common type: they are written as JSON.
+    # Names of both kinds, integers beyond 64 bits and strings that are no Unicode have no type: they become JSON.
     plain: Callable[[Arm], Any] = lambda name: name  # noqa: E731
     if all(isinstance(name, int) and -(2**63) <= name < 2**63 for name in arms):
         kind = pa.int64()
     else:
         kind = pa.string()
-        if not all(isinstance(name, str) for name in arms):
+        if not all(isinstance(name, str) and name.isprintable() for name in arms):
             plain = json.dumps
     moment, number = pa.timestamp("us", tz="UTC"), pa.float64()
     types = (pa.string(), moment, pa.list_(number), pa.list_(kind), kind, number, number, number, moment)
@@ -82,7 +82,7 @@ def _write_parquet(rows: Iterator[Row], file: BinaryIO, arms: Collection[Arm]) -
 
 
 def _write_csv(rows: Iterator[Row], file: BinaryIO, arms: Collection[Arm]) -> None:
-    text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+    text = io.TextIOWrapper(file, encoding="utf-8", errors="backslashreplace", newline="")
     writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
     writer.writeheader()
     for row in rows:

@@ -126,7 +126,7 @@ class JournalFile:
             return False
         if application != _APPLICATION:
             raise StateFileError(f"{self.path} is an SQLite database of another program, not a journal")
-        if version > _VERSION:
+        if not 1 <= version <= _VERSION:
             raise StateFileError(f"{self.path} is a journal of version {version}, this prudent reads up to {_VERSION}")
         for name, sql in _SCHEMA.items():
             if found.get(name, ("", ""))[1] != sql:
@@ -194,6 +194,8 @@ class JournalFile:
         """Write all or nothing, alone among all processes; or read what was there at one moment."""
         with self._words():
             db = self.db
+            if db.in_transaction:  # an interrupt came between two lines below
+                db.execute("ROLLBACK")
             db.execute("BEGIN IMMEDIATE" if write else "BEGIN")
             try:
                 yield
@@ -240,6 +242,22 @@ class JournalFile:
         """Return the rewards of the decisions ``first`` to ``last``, by the number of the decision."""
         query = f"SELECT {_COLUMNS} FROM event WHERE decision BETWEEN ? AND ?"
         return {event.decision or 0: event for event in map(self._checked, self.db.execute(query, (first, last)))}
+
+    def require_rewards(self, found: int, last: int) -> None:
+        """Raise unless so many decisions have a reward up to event ``last``: they were found by way of an index."""
+        query = (
+            "SELECT count(*) FROM event AS reward NOT INDEXED WHERE seq <= ? AND decision IS NOT NULL "
+            "AND EXISTS (SELECT 1 FROM event WHERE event.seq = reward.decision)"
+        )
+        (there,) = self.db.execute(query, (last,)).fetchone()
+        if there != found:
+            raise StateFileError(f"{self.path} is damaged: {found} of its {there} rewards are in its index")
+
+    def require_sound(self) -> None:
+        """Raise if tables and indices contradict each other."""
+        (said,) = self.db.execute("PRAGMA integrity_check(1)").fetchone()
+        if said != "ok":
+            raise StateFileError(f"{self.path} is damaged: {said}")
 
     def events(self, after: int, most: int, rewards: bool = True) -> list[Event]:
         """Return events with numbers beyond ``after``, in order, at most so many; without ``rewards`` if told."""
