@@ -14,7 +14,7 @@ import re
 import time
 import warnings
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from threading import RLock
 from types import TracebackType
@@ -162,7 +162,7 @@ class Journal:
         decision = self._file.decision(int(parts[1])) if parts else None
         if parts is None or decision is None or decision.writer != int(parts[2], 16):
             return "unknown"
-        if self._file.rewards(decision.seq, decision.seq):
+        if self._file.has_reward(decision.seq):
             return "duplicate"
         event = self._event("reward", time.time(), decision=decision.seq, reward=value)
         learned = self._repeat(bandit, event)
@@ -244,7 +244,7 @@ class Journal:
 
         The file appears whole or not at all. Parquet needs pyarrow. In CSV, contexts and arms are JSON lists.
         """
-        with self._lock, self._ready(), self._file.transaction(write=False):
+        with self._lock, self._read():
             changes = self._file.changes()
         names = {name for event in changes for name in json.loads(event.arms or "[]")}
         return write_rows(self.rows(), path, names)
@@ -262,7 +262,7 @@ class Journal:
             bandit = LinearBandit.from_bytes(self._file.snapshot(first), f"{self.path}, snapshot {first}")
         seq, count, progress = first, 0, Progress("verifying the journal")
         while seq < last:
-            with self._lock, self._ready(), self._file.transaction(write=False):
+            with self._lock, self._read():
                 events = self._file.events(seq, min(_CHUNK, last - seq))
                 for event in events:
                     if event.seq != seq + 1:
@@ -294,7 +294,7 @@ class Journal:
         """
         progress, seq, last, count = Progress("reading the journal"), -1, None, 0
         while True:
-            with self._lock, self._ready(), self._file.transaction(write=False):
+            with self._lock, self._read():
                 last = self._file.last() if last is None else last
                 events = [event for event in self._file.events(seq, _CHUNK, rewards=False) if event.seq <= last]
                 if not events:
@@ -356,16 +356,20 @@ class Journal:
 
     # -- one event at a time -------------------------------------------------------------------------------
 
-    @contextmanager
-    def _ready(self) -> Iterator[None]:
+    def _require_open(self) -> None:
         if not self._open:
             raise JournalError(f"{self.path} is closed")
-        yield
+
+    def _read(self) -> AbstractContextManager[None]:
+        """Give a moment of the file to read from."""
+        self._require_open()
+        return self._file.transaction(write=False)
 
     @contextmanager
     def _turn(self) -> Iterator[LinearBandit]:
         """Give the bandit with all that was written, and let nobody else write before what happens to it is."""
-        with self._lock, self._ready():
+        with self._lock:
+            self._require_open()
             if self._bandit is None:
                 with self._reading():  # what takes long is done while others may write
                     pass
@@ -382,7 +386,7 @@ class Journal:
     @contextmanager
     def _reading(self) -> Iterator[LinearBandit]:
         """Give the bandit with all that was written, to look at."""
-        with self._lock, self._ready(), self._file.transaction(write=False):
+        with self._lock, self._read():
             self._bandit = self._caught_up()
             yield self._bandit
 

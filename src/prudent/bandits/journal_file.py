@@ -84,6 +84,9 @@ _COLUMNS = ", ".join((*Event._fields, "checksum"))
 _INSERT = f"INSERT INTO event ({_COLUMNS}) VALUES ({', '.join('?' * (len(Event._fields) + 1))})"
 
 
+_DECISION = f"SELECT {_COLUMNS} FROM event WHERE seq = ? AND kind = 'decision'"
+
+
 class JournalFile:
     """An open journal file; the caller sees to it that one thread uses it at a time."""
 
@@ -97,9 +100,9 @@ class JournalFile:
 
     def open(self, create: bool) -> bool:
         """Open the file and return whether it holds a journal; if not, it is empty and may become one."""
-        with self._words():
-            if not create and not os.path.exists(self.path):
-                raise FileNotFoundError(f"there is no journal {self.path}, and no bandit to start one with")
+        if not create and not os.path.exists(self.path):
+            raise FileNotFoundError(f"there is no journal {self.path}, and no bandit to start one with")
+        try:
             db = self._connect("rwc" if create else "rw")
             try:
                 held = self._require_ours(db)
@@ -109,8 +112,10 @@ class JournalFile:
             except BaseException:
                 db.close()
                 raise
-            self._db = db
-            return held
+        except sqlite3.Error as error:
+            raise self._translated(error) from error
+        self._db = db
+        return held
 
     def _connect(self, mode: str) -> sqlite3.Connection:
         where = f"file:{quote(Path(self.path).as_posix())}?mode={mode}"
@@ -192,7 +197,7 @@ class JournalFile:
     @contextmanager
     def transaction(self, write: bool = True) -> Iterator[None]:
         """Write all or nothing, alone among all processes; or read what was there at one moment."""
-        with self._words():
+        try:
             db = self.db
             if db.in_transaction:  # an interrupt came between two lines below
                 db.execute("ROLLBACK")
@@ -204,21 +209,18 @@ class JournalFile:
                 with suppress(sqlite3.Error):  # SQLite may have done it already
                     db.execute("ROLLBACK")
                 raise
-
-    @contextmanager
-    def _words(self) -> Iterator[None]:
-        """Raise our errors in the place of those of sqlite3."""
-        try:
-            yield
         except sqlite3.Error as error:
-            code = _code(error)
-            if code in _BUSY:
-                text = f"{self.path} was locked by another process for more than {self._timeout:g} s"
-                raise JournalError(f"{text}; nothing was written, try again") from error
-            if code in _REFUSED:
-                kept = "what was acknowledged before is kept"
-                raise JournalError(f"{self.path}: {_REFUSED[code]} ({error}); {kept}") from error
-            raise StateFileError(f"{self.path} is damaged, or no journal: {error}") from error
+            raise self._translated(error) from error
+
+    def _translated(self, error: sqlite3.Error) -> PrudentError:
+        """Return our error in the place of one of sqlite3."""
+        code = _code(error)
+        if code in _BUSY:
+            text = f"{self.path} was locked by another process for more than {self._timeout:g} s"
+            return JournalError(f"{text}; nothing was written, try again")
+        if code in _REFUSED:
+            return JournalError(f"{self.path}: {_REFUSED[code]} ({error}); what was acknowledged before is kept")
+        return StateFileError(f"{self.path} is damaged, or no journal: {error}")
 
     # -- events --------------------------------------------------------------------------------------------
 
@@ -235,8 +237,12 @@ class JournalFile:
 
     def decision(self, seq: int) -> Event | None:
         """Return the decision with this number."""
-        found = self.db.execute(f"SELECT {_COLUMNS} FROM event WHERE seq = ? AND kind = 'decision'", (seq,)).fetchone()
+        found = self.db.execute(_DECISION, (seq,)).fetchone()
         return None if found is None else self._checked(found)
+
+    def has_reward(self, seq: int) -> bool:
+        """Return whether there is a reward of the decision with this number."""
+        return self.db.execute("SELECT 1 FROM event WHERE decision = ?", (seq,)).fetchone() is not None
 
     def rewards(self, first: int, last: int) -> dict[int, Event]:
         """Return the rewards of the decisions ``first`` to ``last``, by the number of the decision."""
@@ -311,9 +317,11 @@ class JournalFile:
 
     def shrink(self) -> None:
         """Give the space of what was deleted back to the disk."""
-        with self._words():
+        try:
             self.db.execute("VACUUM")
             self.db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        except sqlite3.Error as error:
+            raise self._translated(error) from error
 
 
 def _code(error: sqlite3.Error) -> int | None:
