@@ -113,9 +113,8 @@ def whole(said):
 def check(path, said):
     """Compare what was acknowledged with the file, read without the library."""
     db = sqlite3.connect(path)
-    events = db.execute(
-        "SELECT seq, kind, writer, decision, arm, arms, context, propensity, reward FROM event"
-    ).fetchall()
+    columns = "seq, kind, writer, decision, arm, arms, context, propensity, reward, options"
+    events = db.execute(f"SELECT {columns} FROM event").fetchall()
     decisions = {f"{event[0]}-{event[2]:08x}": event for event in events if event[1] == "decision"}
     rewards = Counter(event[3] for event in events if event[1] == "reward")
     values = {event[3]: event[8] for event in events if event[1] == "reward"}
@@ -139,15 +138,14 @@ def check(path, said):
     assert all(count == 1 for count in learned.values())
 
     plain, by_number = fresh(), {event[0]: event for event in events}
-    for _, kind, _, of, arm, arms, context, _, reward in events:
-        name = json.loads(arm) if arm else None
+    for _, kind, _, of, arm, arms, context, _, reward, options in events:
         if kind == "decision":
-            assert plain.select(np.frombuffer(context), arms and json.loads(arms)).arm == name
+            assert plain.select(np.frombuffer(context), arms and json.loads(arms)).arm == json.loads(arm)
         elif kind == "reward":
             if (pulled := json.loads(by_number[of][4])) in plain.arms:
                 plain.update(np.frombuffer(by_number[of][6]), pulled, reward)
         elif kind != "start":
-            getattr(plain, kind)(name)
+            getattr(plain, kind)(**json.loads(options))
     with Journal(path) as live:
         assert live.bandit.to_bytes() == plain.to_bytes()
         assert live.verify() == len(decisions)

@@ -38,7 +38,8 @@ __all__ = ["Journal", "JournalError"]
 _CALLS = ("add_arm", "remove_arm")  # changes of the bandit that a journal records beside decisions and rewards
 _FAR = 1000  # events to catch up with, from which on a later snapshot is worth loading
 _CHUNK = 2000  # events read at a time
-_OF_CHANCE = ("rng", "uniforms", "decisions")  # what may differ between a journal's first bandit and one that fits it
+# what may differ between the bandit that a journal began with and one that fits it
+_OF_CHANCE = ("rng", "uniforms", "decisions", "tries", "tick")
 _ID = re.compile(r"([0-9]{1,18})-([0-9a-f]{8})")
 
 
@@ -123,12 +124,13 @@ class Journal:
         """
         point = _one_context(context)
         with self._turn() as bandit:
-            decision = bandit.select(context if point is None else point, arms)
+            at = time.time()
+            decision = bandit.select(context if point is None else point, arms, **_timed(bandit, at))
             assert isinstance(decision, Decision)
-            decision.id = f"{self._seq + 1}-{self._writer:08x}"
+            decision.time, decision.id = at, f"{self._seq + 1}-{self._writer:08x}"
             event = self._event(
                 "decision",
-                decision.time,
+                at,
                 arm=self._name(decision.arm),
                 arms=None if arms is None else json.dumps(decision.arms),
                 context=decision.context.astype("<f8", copy=False).tobytes(),
@@ -171,19 +173,19 @@ class Journal:
 
     def add_arm(self, arm: Arm, **options: Any) -> None:
         """Add an arm, in all processes; ``options`` are those of :meth:`LinearBandit.add_arm`."""
-        self._call("add_arm", arm, options)
+        self._call("add_arm", {"arm": arm, **options})
 
     def remove_arm(self, arm: Arm) -> None:
         """Remove an arm and what was learned of it, in all processes; its decisions and rewards stay on record."""
-        self._call("remove_arm", arm, {})
+        self._call("remove_arm", {"arm": arm})
 
-    def _call(self, kind: str, arm: Arm, options: dict[str, Any]) -> None:
+    def _call(self, kind: str, options: dict[str, Any]) -> None:
+        """Call a method that changes the bandit, and write it down with the arms that there are afterwards."""
         with self._turn() as bandit:
-            getattr(bandit, kind)(arm, **options)
-            plain = arm.item() if isinstance(arm, np.generic) else arm
-            rest = json.dumps(options) if options else None
-            told = {"arm": json.dumps(plain), "arms": json.dumps(bandit.arms), "options": rest}
-            self._write(bandit, self._event(kind, time.time(), **told))
+            getattr(bandit, kind)(**options)
+            told = json.dumps(options, default=lambda value: value.item())  # NumPy's numbers and strings
+            event = self._event(kind, time.time(), arms=json.dumps(bandit.arms), options=told)
+            self._write(bandit, event)
 
     # -- looking -------------------------------------------------------------------------------------------
 
@@ -466,7 +468,8 @@ class Journal:
         try:
             if event.kind == "decision":
                 arms = None if event.arms is None else json.loads(event.arms)
-                decision = bandit.select(np.frombuffer(event.context or b"", "<f8"), arms)
+                point = np.frombuffer(event.context or b"", "<f8")
+                decision = bandit.select(point, arms, **_timed(bandit, event.time))
                 assert isinstance(decision, Decision)
                 return decision
             if event.kind == "reward":
@@ -476,17 +479,18 @@ class Journal:
                 arm = self._arm(of)
                 if arm not in bandit.arms:
                     return False
-                bandit.update(np.frombuffer(of.context or b"", "<f8"), arm, event.reward)
+                point = np.frombuffer(of.context or b"", "<f8")
+                bandit.update(point, arm, event.reward, **_timed(bandit, of.time))
                 return True
             if event.kind not in _CALLS:
                 raise ValueError(f"unknown kind {event.kind!r}")
-            getattr(bandit, event.kind)(self._arm(event), **json.loads(event.options or "{}"))
+            getattr(bandit, event.kind)(**json.loads(event.options or ""))
         except (TypeError, ValueError, RecursionError) as error:
             raise (error if isinstance(error, StateFileError) else self._broken(event, error)) from error
         return False
 
     def _arm(self, event: Event) -> Arm:
-        """Return the arm of an event: the chosen one, or the one that was added or removed."""
+        """Return the arm of a decision."""
         try:
             arm = json.loads(event.arm or "")
         except (TypeError, ValueError, RecursionError) as error:
@@ -553,6 +557,12 @@ def _seconds(before: Any) -> float:
     if isinstance(value, (bool, str)) or not isinstance(value, (int, float, np.integer, np.floating)) or value != value:
         raise ParameterError(f"before must be a datetime or seconds since 1970, got {before!r}")
     return float(value)
+
+
+def _timed(bandit: LinearBandit, at: float) -> dict[str, Any]:
+    """Return the argument ``time`` of a bandit whose evidence fades with time."""
+    half_life = getattr(bandit, "half_life", None)
+    return {} if half_life is None or half_life.unit == "decisions" else {"time": at}
 
 
 def _propensity(decision: Decision) -> float | None:

@@ -67,13 +67,13 @@ class Event(NamedTuple):
     kind: str
     writer: int  # a random number that each process draws when it opens the journal
     decision: int | None = None  # that a reward belongs to
-    arm: str | None = None  # chosen, added or removed
+    arm: str | None = None  # that was chosen
     arms: str | None = None  # eligible ones, None for all; all arms after a start or a change
     context: bytes | None = None
     score: float | None = None
     propensity: float | None = None
     reward: float | None = None
-    options: str | None = None  # further arguments of a call
+    options: str | None = None  # arguments of a change
 
     def checksum(self) -> int:
         """Return the CRC-32 of the row."""
