@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import random
 import signal
 import sqlite3
@@ -630,6 +631,29 @@ def test_a_fork_in_the_middle(path):
     assert not {score for _, score in theirs} & {decision.score for decision in mine}
     assert sum(live.bandit.pulls.values()) == 25
     assert live.verify() == 245
+    live.close()
+
+
+def test_a_journal_can_be_sent_to_another_process(path):
+    used(path)
+    with Journal(path, snapshot_every=7) as live, pickle.loads(pickle.dumps(live)) as twin:
+        assert twin.select([1.0, 0.0]).id.startswith("46-")
+        assert live.bandit.to_bytes() == twin.bandit.to_bytes()
+
+
+def test_a_file_that_was_taken_away_is_noticed(path, tmp_path):
+    used(path)
+    live = Journal(path)
+    path.rename(tmp_path / "elsewhere.db")
+    for call in (lambda: live.select([1.0, 0.0]), lambda: list(live.rows()), live.compact):
+        with pytest.raises(JournalError, match="was moved, deleted or replaced while it was open"):
+            call()
+    used(path)
+    with pytest.raises(JournalError, match="was moved, deleted or replaced"):
+        live.select([1.0, 0.0])
+    path.unlink()
+    (tmp_path / "elsewhere.db").rename(path)
+    assert live.select([1.0, 0.0]).id.startswith("46-")
     live.close()
 
 

@@ -89,6 +89,7 @@ class Journal:
         if bandit is not None and not isinstance(bandit, LinearBandit):
             raise ParameterError(f"bandit must be a LinearBandit, got {bandit!r}")
         self._snapshot_every = whole_number(snapshot_every, "snapshot_every")
+        self._options = {"synchronous": synchronous, "snapshot_every": snapshot_every, "timeout": timeout}
         self._file = JournalFile(_checked_path(path), synchronous, positive(timeout, "timeout"))
         self._lock = RLock()
         self._open = True
@@ -353,6 +354,9 @@ class Journal:
             if error is None:
                 raise
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopened, (self.path, self._options)  # a process that gets a journal opens the file itself
+
     def __repr__(self) -> str:
         return f"Journal({self.path!r}, {self._bandit if self._open else 'closed'})"
 
@@ -516,6 +520,10 @@ class Journal:
                 f"bandit does not fit the journal {self.path}: {unlike[0]}. Open it without a bandit to go on with "
                 "its own, or start another journal"
             )
+
+
+def _reopened(path: str, options: dict[str, Any]) -> Journal:
+    return Journal(path, **options)
 
 
 # -- what callers give -------------------------------------------------------------------------------------

@@ -49,6 +49,7 @@ _REFUSED = {
     sqlite3.SQLITE_IOERR: "the disk failed",
     sqlite3.SQLITE_NOMEM: "there is no memory left",
     sqlite3.SQLITE_NOLFS: "it is larger than the file system allows",
+    sqlite3.SQLITE_TOOBIG: "SQLite holds no state and no context of more than a billion bytes",
 }
 
 
@@ -95,6 +96,7 @@ class JournalFile:
         self._synchronous = synchronous
         self._timeout = timeout
         self._db: sqlite3.Connection | None = None
+        self._inode = (0, 0)
 
     # -- opening -------------------------------------------------------------------------------------------
 
@@ -115,7 +117,16 @@ class JournalFile:
         except sqlite3.Error as error:
             raise self._translated(error) from error
         self._db = db
+        self._inode = self._found()
         return held
+
+    def _found(self) -> tuple[int, int]:
+        """Return what tells the file at the path from another one."""
+        try:
+            found = os.stat(self.path)
+        except OSError:
+            return 0, 0
+        return found.st_dev, found.st_ino
 
     def _connect(self, mode: str) -> sqlite3.Connection:
         where = f"file:{quote(Path(self.path).as_posix())}?mode={mode}"
@@ -199,6 +210,8 @@ class JournalFile:
         """Write all or nothing, alone among all processes; or read what was there at one moment."""
         try:
             db = self.db
+            if self._found() != self._inode:  # what was written now would be lost when the file is closed
+                raise JournalError(f"{self.path} was moved, deleted or replaced while it was open")
             if db.in_transaction:  # an interrupt came between two lines below
                 db.execute("ROLLBACK")
             db.execute("BEGIN IMMEDIATE" if write else "BEGIN")
