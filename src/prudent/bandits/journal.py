@@ -146,7 +146,7 @@ class Journal:
 
         Returns ``"ok"``; ``"duplicate"`` if the decision had a reward, which stays; ``"unknown"`` if the journal has
         no such decision; ``"arm removed"`` if the bandit no longer has the arm: the reward is recorded, not learned.
-        Lists of ids and of rewards are written together, all or none, and give a list.
+        Lists of ids and of rewards are written together, all or none, and give a list. -0.0 is written as 0.0.
         """
         if hasattr(id, "__len__") and not isinstance(id, (str, bytes)):
             if not hasattr(reward, "__len__") or isinstance(reward, (str, bytes)) or len(id) != len(reward):
