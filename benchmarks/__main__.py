@@ -6,7 +6,7 @@ import importlib
 import os
 import sys
 
-SUITES = ["core", "bandit", "rl"]
+SUITES = ["core", "bandit", "journal", "rl"]
 
 if __name__ == "__main__":
     # one thread for everybody, before anything loads a BLAS

@@ -38,6 +38,8 @@ from .._support.state import (
     generator_from_state,
     generator_state,
     restore,
+    restore_bytes,
+    state_parts,
     write_state,
 )
 from ..errors import DataError, ParameterError, PrudentError
@@ -46,6 +48,7 @@ from .batch import decide_rows, learn_rows, moments_of, scales
 from .checkup import Checkup, checkup
 from .decision import Arm, BatchDecision, Decision, Law, chances_of
 from .fading import HalfLife, seconds_of
+from .merging import add_news, add_pool, news_of, same_prior
 from .settings import BanditSettings, Decay, checked_sd
 from .step import (
     BY_ARM,
@@ -130,6 +133,9 @@ class LinearBandit:
 
     There is no hidden state between ``select`` and ``update``: rewards may come late, in any order, or never. Threads
     may share a bandit: it has a lock of its own. ``seed`` is a seed or a Generator, which the bandit then owns.
+    Processes have a bandit each: forked ones go on with random streams of their own, which differ from run to run;
+    ``load(path, stream=worker)`` gives each worker a stream that can be repeated. What they learn is brought together
+    by :meth:`merge`, or at once by a :class:`~prudent.bandits.Journal`.
 
     >>> bandit = LinearBandit(["red", "green", "blue"], dim=2, seed=7)
     >>> decision = bandit.select([1.0, 0.5], arms=["red", "blue"])
@@ -222,6 +228,7 @@ class LinearBandit:
         self._arms = arms
         self._arms_fields = tuple(arms)
         self._sums = (arms.gram, arms.root, arms.parts, arms.pool, arms.marks, arms.extra)
+        self._rewards = int(arms.marks[:, PULLS].sum())
 
     @classmethod
     def from_log(
@@ -408,6 +415,7 @@ class LinearBandit:
                 decided = decide_rows(self._arms, self._rule, self._decisions + 1, points, eligible, self._stream)
                 self._decisions += len(points)
                 return BatchDecision(names, decided, self._rule, self._law if propensity else None)
+            given = point
             if self._intercept:
                 point = self._with_intercept(point, context)
             if self._half is not None or self._falling:
@@ -431,7 +439,8 @@ class LinearBandit:
             if place < 0:
                 raise self._context_error(context)
             self._decisions += 1
-            return Decision(names, place, score, moments, self._law if propensity else None)
+            version = self._decisions - 1, self._rewards
+            return Decision(names, place, score, moments, self._law if propensity else None, given, version)
 
     def _move(self, time: Any) -> None:
         """Let the level fall and evidence fade, up to now."""
@@ -617,6 +626,7 @@ class LinearBandit:
                 if not abs(value) <= LARGEST:
                     raise DataError(f"reward is {value}, expected a finite number{_limit(value)}")
                 raise self._context_error(context)
+            self._rewards += 1
         return self
 
     def _update_rows(self, points: FloatArray, arms: Any, reward: Any, time: Any, unknown: str) -> Self:
@@ -642,6 +652,7 @@ class LinearBandit:
             np.require(values, requirements=["C", "W"]),
             weights,
         )
+        self._rewards += len(points)
         return self
 
     def _weights(self, half: HalfLife, time: Any, rows: int) -> FloatArray:
@@ -705,7 +716,7 @@ class LinearBandit:
     def __repr__(self) -> str:
         return (
             f"LinearBandit({len(self._names)} arms, dim={self._dim}, settings={self._settings.label!r}, "
-            f"{self._decisions} decisions, {sum(self.pulls.values())} rewards)"
+            f"{self._decisions} decisions, {self._rewards} rewards)"
         )
 
     # -- state ---------------------------------------------------------------------------------------------
@@ -735,6 +746,99 @@ class LinearBandit:
         with self._lock:
             meta, arrays = copy.deepcopy(self._state())
         write_state(path, "LinearBandit", _STATE_VERSION, meta, arrays)
+
+    def to_bytes(self) -> bytes:
+        """Return what :meth:`save` writes, for a store of your own; :meth:`from_bytes` reads it.
+
+        >>> LinearBandit.from_bytes(LinearBandit(["a", "b"], dim=1).to_bytes()).arms
+        ('a', 'b')
+        """
+        with self._lock:
+            return b"".join(state_parts("LinearBandit", _STATE_VERSION, *self._state()))
+
+    @classmethod
+    def from_bytes(cls, content: bytes, name: str = "content") -> Self:
+        """Return the bandit that :meth:`to_bytes` was called on; ``name`` is what errors call the bytes."""
+        return restore_bytes(content, name, "LinearBandit", _STATE_VERSION, cls._restored, _upgraded)
+
+    def copy(self, stream: int | None = None) -> Self:
+        """Return a bandit in the same state, with the same random stream or with that of a worker, 0, 1, ...
+
+        Worker k has the same stream whenever it starts from the same state, and never that of another worker.
+        ``LinearBandit.load(path, stream=k)`` does the same with a saved state.
+
+        >>> bandit = LinearBandit(2, dim=1, seed=3)
+        >>> first, again, second = bandit.copy(stream=0), bandit.copy(stream=0), bandit.copy(stream=1)
+        >>> scores = [each.select([1.0]).score for each in (first, again, second)]
+        >>> scores[0] == scores[1], scores[0] == scores[2]
+        (True, False)
+        """
+        twin = copy.deepcopy(self)
+        if stream is not None:
+            twin._stream.spawn(whole_number(stream, "stream", 0))
+        return twin
+
+    def merge(self, other: Self, *, since: Self | None) -> Self:
+        """Learn what ``other`` has learned since it was ``since``, each reward once.
+
+        ``since`` is the state from which ``other`` went on: the common ancestor of both, or ``other`` as it was when
+        it was last merged into this one; None if it began without data. The result is that of learning the same
+        rewards here, up to rounding. Arms that ``other`` has and this bandit never had are added; an arm that this
+        bandit has removed since stays removed.
+
+        >>> base = LinearBandit(["a", "b"], dim=1, seed=3)
+        >>> one, two = base.copy(stream=0), base.copy(stream=1)
+        >>> _ = one.update([1.0], "a", 2.0), two.update([2.0], "a", 1.0), two.add_arm("c").update([1.0], "c", 4.0)
+        >>> one.merge(two, since=base).pulls
+        {'a': 2, 'b': 0, 'c': 1}
+        """
+        if other is self:
+            raise ParameterError("other is the bandit itself: its rewards would count twice")
+        for label, given in (("other", other), ("since", since)):
+            if given is not None or label == "other":
+                self._require_kin(given, label)
+        other = other.copy()  # it may learn meanwhile
+        with self._lock:
+            # all that can be refused is refused before anything changes
+            decisions = other._decisions - (since._decisions if since else 0)
+            if decisions < 0:
+                raise ParameterError(
+                    f"other has taken {-decisions} decisions fewer than since: it comes from elsewhere"
+                )
+            news = {}
+            for place, name in enumerate(other._names):
+                was = since._index.get(name) if since else None
+                found = news_of(other._arms, place, since._arms if since else None, was)
+                here = self._index.get(name)
+                if found is None or (here is not None and not same_prior(self._arms, here, other._arms, place)):
+                    raise ParameterError(
+                        f"other does not come from since: what they know of arm {name!r} contradicts it"
+                    )
+                news[name] = found
+            for place, name in enumerate(other._names):
+                if name not in self._index and not (since and name in since._index):
+                    which = other._arms.marks[place, WHICH]
+                    prior = (other._priors[which], other._arms.start[which]) if which else None
+                    if prior is not None:
+                        self._priors = np.concatenate([self._priors, prior[0][np.newaxis]])
+                    self._set_arms([*self._names, name], with_new_row(self._arms, prior))
+            for name, found in news.items():
+                if name in self._index:
+                    add_news(self._arms, self._index[name], found)
+            add_pool(self._arms, other._arms, since._arms if since else None)
+            self._rewards = int(self._arms.marks[:, PULLS].sum())
+            self._decisions += decisions
+        return self
+
+    def _require_kin(self, given: Any, label: str) -> None:
+        """Raise unless this is a bandit of the same settings, whose evidence does not fade."""
+        if not isinstance(given, LinearBandit):
+            raise ParameterError(f"{label} must be a LinearBandit, got {given!r}")
+        for name, mine, theirs in zip(*_kind_of(self), _kind_of(given)[1], strict=True):
+            if mine != theirs:
+                raise ParameterError(f"{label} has other settings: its {name} is {theirs!r}, here it is {mine!r}")
+        if self._half is not None or any(bandit._arms.pool[GAIN] != 1.0 for bandit in (self, given)):
+            raise ParameterError(f"the evidence of {label} fades, or has faded: such bandits cannot be merged")
 
     def _state(self) -> State:
         arms = self._arms
@@ -768,8 +872,9 @@ class LinearBandit:
         return meta, arrays
 
     @classmethod
-    def _from_state(cls, path: str | os.PathLike[str]) -> Self:
-        return restore(path, "LinearBandit", _STATE_VERSION, cls._restored, _upgraded)
+    def _from_state(cls, path: str | os.PathLike[str], stream: int | None = None) -> Self:
+        bandit = restore(path, "LinearBandit", _STATE_VERSION, cls._restored, _upgraded)
+        return bandit if stream is None else bandit.copy(stream)
 
     @classmethod
     def _restored(cls, meta: dict[str, Any], arrays: Arrays) -> Self:
@@ -816,6 +921,13 @@ class LinearBandit:
         bandit._use_settings(bandit._settings.at(bandit._decisions + 1))
         bandit._stream = Uniforms(generator_from_state(meta["rng"]), arrays["uniforms"])
         return bandit
+
+
+def _kind_of(bandit: LinearBandit) -> tuple[tuple[str, ...], tuple[Any, ...]]:
+    """Return what must be equal for bandits to be merged: names and values."""
+    names = ("dim", "settings", "noise_sd", "noise", "intercept", "half_life", "prior_precision")
+    prior = bandit._priors[0].tolist()
+    return names, (*(getattr(bandit, f"_{name}") for name in names[:5]), bandit._half, prior)
 
 
 def _upgraded(meta: dict[str, Any], arrays: Arrays) -> State:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from time import time
 from typing import Any
 
 import numpy as np
@@ -42,7 +44,9 @@ class Decision:
     ``arm`` is the chosen arm, ``score`` its score, ``arms`` the k eligible arms; ``mean`` and ``sd`` [k] are those of
     the posterior of s'theta for each of them. ``propensity`` is the exact chance with which the arm was chosen;
     ``propensities`` [k] are the chances of all eligible arms. They are worked out when asked for, and None if
-    ``select`` was asked to leave them out.
+    ``select`` was asked to leave them out. For the record: ``context`` [D], ``time`` in seconds since 1970 (UTC),
+    ``version``, the numbers of decisions and rewards that the model had seen, and ``id``, which a
+    :class:`~prudent.bandits.Journal` gives (None without one).
 
     As long as a noise that is learned is not known (see :class:`LinearBandit`), ``sd`` is infinite, the choice uniform,
     and ``score`` the mean of the chosen arm.
@@ -55,13 +59,38 @@ class Decision:
     0.5
     """
 
-    __slots__ = ("_law", "_moments", "_place", "_propensity", "arm", "arms", "score")
+    __slots__ = (
+        "_law",
+        "_moments",
+        "_place",
+        "_propensity",
+        "arm",
+        "arms",
+        "context",
+        "id",
+        "score",
+        "time",
+        "version",
+    )
 
     arm: Arm
     arms: tuple[Arm, ...]
     score: float
+    context: FloatArray  # [D]
+    version: tuple[int, int]  # decisions and rewards that the model had seen
+    time: float
+    id: str | None
 
-    def __init__(self, arms: tuple[Arm, ...], place: int, score: float, moments: FloatArray, law: Law | None) -> None:
+    def __init__(
+        self,
+        arms: tuple[Arm, ...],
+        place: int,
+        score: float,
+        moments: FloatArray,
+        law: Law | None,
+        context: FloatArray,
+        version: tuple[int, int],
+    ) -> None:
         self.arm = arms[place]
         self.arms = arms
         self.score = score
@@ -69,6 +98,41 @@ class Decision:
         self._moments = moments  # [4,k] as the kernel ``decide`` writes them
         self._law = law
         self._propensity: float | None = None
+        self.context = context
+        self.version = version
+        self.time = time()
+        self.id = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the record of the decision as plain values, propensity included.
+
+        >>> import prudent as pr
+        >>> record = pr.LinearBandit(["a", "b"], dim=1, seed=1).select([1.0]).to_dict()
+        >>> list(record)
+        ['id', 'time', 'context', 'arms', 'arm', 'propensity', 'score', 'version']
+        >>> record["context"], record["arms"], record["version"]
+        ([1.0], ['a', 'b'], {'decisions': 0, 'rewards': 0})
+        """
+        return {
+            "id": self.id,
+            "time": self.time,
+            "context": self.context.tolist(),
+            "arms": list(self.arms),
+            "arm": self.arm,
+            "propensity": self.propensity,
+            "score": self.score,
+            "version": dict(zip(("decisions", "rewards"), self.version, strict=True)),
+        }
+
+    def to_json(self) -> str:
+        """Return :meth:`to_dict` as one line of JSON, for a log.
+
+        >>> import json
+        >>> import prudent as pr
+        >>> json.loads(pr.LinearBandit(2, dim=1, seed=1).select([0.5]).to_json())["context"]
+        [0.5]
+        """
+        return json.dumps(self.to_dict(), allow_nan=False)
 
     @property
     def mean(self) -> FloatArray:

@@ -28,7 +28,9 @@ fields their names first thing, ``Rule(*rule_fields)``.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+import os
+from typing import Any, NamedTuple, Self
+from weakref import WeakSet
 
 import numpy as np
 
@@ -44,6 +46,7 @@ from .._numerics.least_squares import (
 )
 from .._numerics.order_statistics import lowest_normals_into, lowest_students_into
 from .._support.checks import FloatArray, IntArray
+from .._support.streams import spawned
 
 __all__ = [
     "BLOCK",
@@ -200,9 +203,17 @@ def _screen_of(n: int) -> FloatArray:
 
 
 class Uniforms:
-    """Uniforms of a Generator, taken in blocks. The stream does not depend on how it is cut into blocks."""
+    """Uniforms of a Generator, taken in blocks. The stream does not depend on how it is cut into blocks.
 
-    __slots__ = ("block", "next", "rng")
+    A forked process goes on with a stream of its own: two processes never use the same uniforms.
+    """
+
+    __slots__ = ("__weakref__", "block", "next", "rng")
+
+    def __new__(cls, *arguments: Any) -> Self:  # noqa: D102
+        stream = super().__new__(cls)  # also of copies and of what is unpickled, which have no __init__
+        _STREAMS.add(stream)
+        return stream
 
     def __init__(self, rng: np.random.Generator, unused: FloatArray) -> None:
         self.rng = rng
@@ -221,11 +232,30 @@ class Uniforms:
             return
         # Simulations do the same with the kernel refill. It is no use here: passing a Generator to a kernel takes
         # longer than drawing a block.
-        if self.block.size < max(BLOCK, need):
-            self.block = np.empty(max(BLOCK, need))
+        size = max(BLOCK, need)  # whatever was needed before, so that a loaded bandit draws as many at a time
+        if self.block.size != size:
+            self.block = np.empty(size)
         self.block[: unused.size] = unused
         self.rng.random(out=self.block[unused.size :])
         self.next = 0
+
+    def spawn(self, key: int) -> None:
+        """Go on with the stream that this one gives to worker ``key``."""
+        self.rng = spawned(self.rng, (key,), self.unused.tobytes())
+        self.block, self.next = np.empty(0), 0
+
+
+_STREAMS: WeakSet[Uniforms] = WeakSet()
+
+
+def _part_ways() -> None:
+    """Give each stream of a forked process a key that no other process has."""
+    for stream in list(_STREAMS):
+        stream.spawn(int.from_bytes(os.urandom(16), "little"))
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_part_ways)
 
 
 @kernel
