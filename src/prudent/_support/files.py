@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import re
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -14,23 +15,30 @@ try:
 except ImportError:  # Windows, where an open file cannot be removed anyway
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["write_atomically"]
+__all__ = ["replacing", "write_atomically"]
 
 
 _TOKEN = "[a-z0-9_]{8}"  # what tempfile puts in the place of the star in ".NAME.*.tmp"
 
 
 def write_atomically(path: Path, *parts: bytes) -> None:
-    """Write ``parts`` to ``path``, one after the other, so that nobody ever finds half of it there.
+    """Write ``parts`` to ``path``, one after the other, so that nobody ever finds half of it there."""
+    with replacing(path) as file:
+        file.writelines(parts)
 
-    They are written to a draft beside it, ``.NAME.*.tmp``, flushed to the disk and moved. A failure removes the draft.
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """Give a file to write to, which takes the place of ``path`` when the block ends without an error.
+
+    It is a draft beside ``path``, ``.NAME.*.tmp``, flushed to the disk and then moved. A failure removes the draft.
     A killed process cannot, so the next write of the same name does: a draft is locked as long as its writer lives.
     """
     _remove_abandoned(path)
     file, draft = _locked_draft(path)
     try:
         with file:
-            file.writelines(parts)
+            yield file
             file.flush()
             os.fsync(file.fileno())
             # a draft is private to its owner; the file gets the mode of the file it replaces, or the usual one

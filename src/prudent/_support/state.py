@@ -23,6 +23,7 @@ import math
 import os
 import struct
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -31,7 +32,16 @@ import numpy as np
 from ..errors import StateFileError
 from .files import write_atomically
 
-__all__ = ["Load", "generator_from_state", "generator_state", "read_state", "restore", "write_state"]
+__all__ = [
+    "Load",
+    "generator_from_state",
+    "generator_state",
+    "read_state",
+    "restore",
+    "restore_bytes",
+    "state_parts",
+    "write_state",
+]
 
 
 _MAGIC = b"PRUDENT\x1a"
@@ -48,6 +58,11 @@ State = tuple[dict[str, Any], Arrays]
 
 def write_state(path: str | os.PathLike[str], kind: str, version: int, values: dict[str, Any], arrays: Arrays) -> None:
     """Write ``values`` (what JSON can hold) and ``arrays`` (float64 or int64), atomically."""
+    write_atomically(Path(path), *state_parts(kind, version, values, arrays))
+
+
+def state_parts(kind: str, version: int, values: dict[str, Any], arrays: Arrays) -> list[bytes]:
+    """Return the bytes of a state file, in parts to be written one after the other."""
     table = [{"name": name, "type": array.dtype.name, "shape": list(array.shape)} for name, array in arrays.items()]
     whole = {"kind": kind, "version": version, "values": values, "arrays": table}
     header = json.dumps(whole, allow_nan=False).encode()
@@ -56,7 +71,7 @@ def write_state(path: str | os.PathLike[str], kind: str, version: int, values: d
     digest = hashlib.sha256()
     for part in parts:
         digest.update(part)
-    write_atomically(Path(path), *parts, digest.digest())
+    return [*parts, digest.digest()]
 
 
 def read_state(path: str | os.PathLike[str], kind: str, version: int) -> State:
@@ -64,8 +79,11 @@ def read_state(path: str | os.PathLike[str], kind: str, version: int) -> State:
 
     A missing file is the usual FileNotFoundError; anything else that is wrong is a :class:`StateFileError`.
     """
-    content = Path(path).read_bytes()
-    name = os.fspath(path)
+    return _parsed(Path(path).read_bytes(), os.fspath(path), kind, version)
+
+
+def _parsed(content: bytes, name: str, kind: str, version: int) -> State:
+    """Return what a state file holds; ``name`` says in errors which one it is."""
     if len(content) < _HEAD.size + _DIGEST or not content.startswith(_MAGIC):
         if content and _MAGIC.startswith(content[: len(_MAGIC)]):
             raise StateFileError(f"{name} is truncated: it has only {len(content)} bytes")
@@ -146,22 +164,41 @@ Kind = TypeVar("Kind", bound=_Saved)
 
 
 def restore(
-    path: str | os.PathLike[str], kind: str, version: int, make: Callable[[dict[str, Any], Arrays], Kind]
+    path: str | os.PathLike[str],
+    kind: str,
+    version: int,
+    make: Callable[[dict[str, Any], Arrays], Kind],
+    upgrade: Callable[[dict[str, Any], Arrays], State] | None = None,
 ) -> Kind:
-    """Return what ``make`` makes of a state file; whatever is wrong with it is a :class:`StateFileError`.
+    """Return what ``make`` makes of a state file; whatever is wrong with it is a :class:`StateFileError`."""
+    return restore_bytes(Path(path).read_bytes(), os.fspath(path), kind, version, make, upgrade)
+
+
+def restore_bytes(
+    content: bytes,
+    name: str,
+    kind: str,
+    version: int,
+    make: Callable[[dict[str, Any], Arrays], Kind],
+    upgrade: Callable[[dict[str, Any], Arrays], State] | None = None,
+) -> Kind:
+    """Return what ``make`` makes of the bytes of a state file called ``name``.
 
     What was made must have the state that was read. So nothing in a file is ignored, rounded or taken for something
-    else: unknown fields, 1 for True, "3" for 3, a generator state out of range.
+    else: unknown fields, 1 for True, "3" for 3, a generator state out of range. ``upgrade`` makes the state of an
+    earlier version one of this version, and returns that of this version as it is.
     """
-    values, arrays = read_state(path, kind, version)
+    values, arrays = _parsed(content, name, kind, version)
     try:
+        if upgrade is not None:
+            values, arrays = upgrade(values, arrays)
         with np.errstate(all="ignore"):
             made = make(values, {name: array.copy() for name, array in arrays.items()})
             own_values, own_arrays = made._state()
         _require_same(values, own_values)
         _require_same(arrays, own_arrays)
     except Exception as error:  # whatever forged contents make our own checks, or NumPy, say
-        text = f"{os.fspath(path)} is not the state of a {kind}: {error}"
+        text = f"{name} is not the state of a {kind}: {error}"
         raise StateFileError(text[:_LONGEST_MESSAGE]) from error
     return made
 
@@ -231,18 +268,19 @@ def _arrays(value: Any) -> Any:
 
 
 class Load:
-    """The method ``load`` of whatever has ``_from_state(path)``.
+    """The method ``load`` of whatever has ``_from_state(path)``, which may have options.
 
     ``Kind.load(path)`` makes a new one; ``one.load(path)`` replaces the state of that one, or changes nothing.
     """
 
-    def __get__(self, instance: Any, kind: Any) -> Callable[[Any], Any]:
-        def load(path: str | os.PathLike[str]) -> Any:
+    def __get__(self, instance: Any, kind: Any) -> Callable[..., Any]:
+        def load(path: str | os.PathLike[str], **options: Any) -> Any:
             """Return what was saved at ``path``, or raise :class:`StateFileError` and change nothing."""
-            loaded = kind._from_state(path)
+            loaded = kind._from_state(path, **options)
             if instance is None:
                 return loaded
-            instance.__dict__.update(loaded.__dict__)
+            with getattr(instance, "_lock", nullcontext()):
+                instance.__dict__.update(loaded.__dict__)
             return instance
 
         return load

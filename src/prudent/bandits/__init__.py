@@ -17,14 +17,17 @@ n = ceil(1/(1-alpha)) one or two for each arm at any alpha, where the algorithm 
 
 :class:`LinearBandit` decides and learns in a product, :func:`simulate_bandit` on an environment with known truth; both
 call the same kernels (``step``). ``batch`` decides for many contexts, ``score_law`` gives exact propensities.
+:class:`Journal` writes decisions and rewards down before they count, for one process or many.
 """
 
 from __future__ import annotations
 
 from .bandit import LinearBandit
 from .decision import BatchDecision, Decision
+from .journal import Journal, JournalError
 from .settings import (
     BanditSettings,
+    Decay,
     brps_cmab,
     brps_cmab_clipped,
     brps_cmab_inflated,
@@ -36,7 +39,10 @@ from .simulate import simulate_bandit
 __all__ = [
     "BanditSettings",
     "BatchDecision",
+    "Decay",
     "Decision",
+    "Journal",
+    "JournalError",
     "LinearBandit",
     "brps_cmab",
     "brps_cmab_clipped",

@@ -1,0 +1,637 @@
+"""A bandit whose decisions and rewards are written down before they count, and that is rebuilt from what was written.
+
+All processes that share a journal write their events one after the other into one file, and each repeats the events of
+the others on its own bandit before it decides: the same calls in the same order, random draws included. So the bandits
+of all processes are equal to the last bit, each random number is used once, and the bandit after a restart is that of
+an undisturbed run. The order of the file is the order of learning.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from datetime import datetime
+from threading import RLock
+from types import TracebackType
+from typing import Any, Self
+from weakref import WeakSet
+
+import numpy as np
+
+from .._support.checks import positive, whole_number
+from .._support.progress import Progress
+from ..errors import DataError, ParameterError, PrudentError, StateFileError
+from .bandit import LinearBandit
+from .decision import Arm, Decision
+from .journal_export import Row, table_of, write_rows
+from .journal_file import Event, JournalError, JournalFile
+from .step import LARGEST
+
+__all__ = ["Journal", "JournalError"]
+
+
+_CALLS = (
+    "add_arm",
+    "remove_arm",
+    "forget",
+)  # changes of the bandit that a journal records beside decisions and rewards
+_FAR = 1000  # events to catch up with, from which on a later snapshot is worth loading
+_CHUNK = 2000  # events read at a time
+# what may differ between the bandit that a journal began with and one that fits it
+_OF_CHANCE = ("rng", "uniforms", "decisions", "tries", "tick")
+_ID = re.compile(r"([0-9]{1,18})-([0-9a-f]{8})")
+
+
+class Journal:
+    """A :class:`LinearBandit` that writes down every decision and reward, and survives whatever happens to it.
+
+    ``path`` is an SQLite database. ``bandit`` starts a new journal, which goes on with a copy of it; an existing one
+    needs none, and refuses one that does not fit (other arms, features, settings, or rewards learned elsewhere). When
+    :meth:`select` or :meth:`reward` has returned, what it did is in the file: it survives ``kill -9`` and, as far as
+    SQLite promises, power loss. With ``synchronous="NORMAL"`` it survives ``kill -9`` all the same, but the last calls
+    before a power cut may be lost, never the file; the calls are several times faster.
+
+    A reward is learned exactly once, however often, late and in whichever order rewards are reported. After a restart
+    the bandit is rebuilt from the last snapshot, taken every ``snapshot_every`` events, and the events after it: bit
+    for bit the bandit of an undisturbed run, random stream included.
+
+    Threads may share a journal. So may processes, forked or not: each opens the same file and learns everything.
+    Writers wait for each other at most ``timeout`` seconds. SQLite's promises end where its locks do: the file must be
+    on a disk of the machine, not on a network file system; disks must not lie about having written; and the files
+    ``PATH-wal`` and ``PATH-shm`` belong to it as long as a process has it open, and after a kill.
+
+    >>> import tempfile
+    >>> import prudent as pr
+    >>> folder = tempfile.TemporaryDirectory()
+    >>> path = f"{folder.name}/decisions.db"
+    >>> with Journal(path, pr.LinearBandit(["red", "blue"], dim=2, seed=7)) as live:
+    ...     decision = live.select([1.0, 0.5])
+    ...     live.reward(decision.id, 12.5), live.reward(decision.id, 12.5), live.reward("1-00000000", 3.0)
+    ('ok', 'duplicate', 'unknown')
+    >>> with Journal(path) as live:  # after a restart
+    ...     live.bandit.pulls[decision.arm]
+    1
+    >>> folder.cleanup()
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        bandit: LinearBandit | None = None,
+        *,
+        synchronous: str = "FULL",
+        snapshot_every: int = 10_000,
+        timeout: float = 30.0,
+    ) -> None:
+        if synchronous not in ("FULL", "NORMAL"):
+            raise ParameterError(f"synchronous must be 'FULL' or 'NORMAL', got {synchronous!r}")
+        if bandit is not None and not isinstance(bandit, LinearBandit):
+            raise ParameterError(f"bandit must be a LinearBandit, got {bandit!r}")
+        self._snapshot_every = whole_number(snapshot_every, "snapshot_every")
+        self._options = {"synchronous": synchronous, "snapshot_every": snapshot_every, "timeout": timeout}
+        self._file = JournalFile(_checked_path(path), synchronous, positive(timeout, "timeout"))
+        self._lock = RLock()
+        self._open = True
+        self._bandit: LinearBandit | None = None  # None: to be rebuilt from the file
+        self._seq = 0  # the latest event that the bandit knows
+        self._wrote = False
+        self._writer = _new_writer()
+        self._json: dict[Arm, str] = {}
+        held = self._file.open(create=bandit is not None)
+        _JOURNALS.add(self)
+        try:
+            if bandit is not None and not held:
+                self._start(bandit)
+            with self._reading() as found:
+                if bandit is not None:
+                    self._require_fit(bandit, found)
+        except BaseException:
+            self._open = False
+            self._file.disconnect()
+            raise
+
+    def _start(self, bandit: LinearBandit) -> None:
+        arms = json.dumps(list(bandit.arms))
+        with self._file.transaction():
+            self._file.create(Event(0, time.time(), "start", self._writer, arms=arms), bandit.to_bytes())
+
+    # -- decisions and rewards -----------------------------------------------------------------------------
+
+    def select(self, context: Any, arms: Iterable[Arm] | None = None) -> Decision:
+        """Choose among the eligible ``arms`` (by default all) in a context [D], and write the decision down.
+
+        The decision has an ``id`` to report its reward by, unique over all processes; its ``propensity`` is recorded.
+        """
+        point = _one_context(context)
+        with self._turn() as bandit:
+            at = time.time()
+            decision = bandit.select(context if point is None else point, arms, **_timed(bandit, at))
+            assert isinstance(decision, Decision)
+            decision.time, decision.id = at, f"{self._seq + 1}-{self._writer:08x}"
+            event = self._event(
+                "decision",
+                at,
+                arm=self._name(decision.arm),
+                arms=None if arms is None else json.dumps(decision.arms),
+                context=decision.context.astype("<f8", copy=False).tobytes(),
+                score=decision.score + 0.0,  # SQLite does not know -0.0
+                propensity=_propensity(decision),
+            )
+            self._write(bandit, event)
+        return decision
+
+    def reward(self, id: Any, reward: Any) -> Any:
+        """Report the reward of a decision, and learn it if it is the first report.
+
+        Returns ``"ok"``; ``"duplicate"`` if the decision had a reward, which stays; ``"unknown"`` if the journal has
+        no such decision; ``"arm removed"`` if the bandit no longer has the arm: the reward is recorded, not learned.
+        Lists of ids and of rewards are written together, all or none, and give a list. -0.0 is written as 0.0.
+        """
+        if hasattr(id, "__len__") and not isinstance(id, (str, bytes)):
+            if not hasattr(reward, "__len__") or isinstance(reward, (str, bytes)) or len(id) != len(reward):
+                raise DataError(f"reward must have one number for each of the {len(id)} ids, got {reward!r}"[:300])
+            values = [_number(each, f"reward[{i}]") for i, each in enumerate(reward)]
+            with self._turn() as bandit:
+                return [self._learn(bandit, each, value) for each, value in zip(id, values, strict=True)]
+        value = _number(reward, "reward")
+        with self._turn() as bandit:
+            return self._learn(bandit, id, value)
+
+    def _learn(self, bandit: LinearBandit, id: Any, value: float) -> str:
+        if not isinstance(id, str):
+            raise ParameterError(f"id must be the id of a decision, a string, got {id!r}")
+        parts = _ID.fullmatch(id)
+        decision = self._file.decision(int(parts[1])) if parts else None
+        if parts is None or decision is None or decision.writer != int(parts[2], 16):
+            return "unknown"
+        if self._file.has_reward(decision.seq):
+            return "duplicate"
+        event = self._event("reward", time.time(), decision=decision.seq, reward=value)
+        learned = self._repeat(bandit, event)
+        self._write(bandit, event)
+        return "ok" if learned else "arm removed"
+
+    def add_arm(self, arm: Arm, **options: Any) -> None:
+        """Add an arm, in all processes; ``options`` are those of :meth:`LinearBandit.add_arm`."""
+        self._call("add_arm", {"arm": arm, **options})
+
+    def remove_arm(self, arm: Arm) -> None:
+        """Remove an arm and what was learned of it, in all processes; its decisions and rewards stay on record."""
+        self._call("remove_arm", {"arm": arm})
+
+    def forget(self, factor: float) -> None:
+        """Multiply all evidence by ``factor``, in all processes, see :meth:`LinearBandit.forget`."""
+        self._call("forget", {"factor": factor})
+
+    def _call(self, kind: str, options: dict[str, Any]) -> None:
+        """Call a method that changes the bandit, and write it down with the arms that there are afterwards."""
+        with self._turn() as bandit:
+            getattr(bandit, kind)(**options)
+            told = json.dumps(options, default=lambda value: value.item())  # NumPy's numbers and strings
+            event = self._event(kind, time.time(), arms=json.dumps(bandit.arms), options=told)
+            self._write(bandit, event)
+
+    # -- looking -------------------------------------------------------------------------------------------
+
+    @property
+    def path(self) -> str:
+        """Where the journal is."""
+        return self._file.path
+
+    @property
+    def bandit(self) -> LinearBandit:
+        """A copy of the bandit as it is now, with all that any process has written."""
+        with self._reading() as bandit:
+            return bandit.copy()
+
+    def rows(self) -> Iterator[Row]:
+        """Go through all decisions up to now, in order and in little memory.
+
+        A row is a dict with id, time, context, arms, arm, propensity, score, reward and reward_time. Times are seconds
+        since 1970; reward and reward_time are None as long as there is no reward.
+
+        >>> import tempfile
+        >>> import prudent as pr
+        >>> with tempfile.TemporaryDirectory() as folder, Journal(f"{folder}/j", pr.LinearBandit(2, dim=1)) as live:
+        ...     _ = live.reward(live.select([2.0]).id, 1.0), live.select([3.0], arms=[0])
+        ...     [(row["context"], row["arms"], row["reward"]) for row in live.rows()]
+        [([2.0], [0, 1], 1.0), ([3.0], [0], None)]
+        """
+        arms: list[Arm] = []
+        for events, rewards in self._chunks():
+            for event in events:
+                try:
+                    if event.kind != "decision":
+                        arms = json.loads(event.arms or "")
+                        continue
+                    eligible = list(arms) if event.arms is None else json.loads(event.arms)
+                    reward = rewards.get(event.seq)
+                    row: Row = {
+                        "id": f"{event.seq}-{event.writer:08x}",
+                        "time": event.time,
+                        "context": np.frombuffer(event.context or b"", "<f8").tolist(),
+                        "arms": eligible,
+                        "arm": self._arm(event),
+                        "propensity": event.propensity,
+                        "score": event.score,
+                        "reward": None if reward is None else reward.reward,
+                        "reward_time": None if reward is None else reward.time,
+                    }
+                except (TypeError, ValueError, RecursionError) as error:
+                    raise (error if isinstance(error, StateFileError) else self._broken(event, error)) from error
+                yield row
+
+    def to_pandas(self) -> Any:
+        """Return :meth:`rows` as a DataFrame, times as timestamps in UTC."""
+        return table_of(self.rows())
+
+    def export(self, path: str | os.PathLike[str]) -> int:
+        """Write :meth:`rows` to a ``.parquet``, ``.csv`` or ``.jsonl`` file, in little memory; return their number.
+
+        The file appears whole or not at all. Parquet needs pyarrow. In CSV, contexts and arms are JSON lists.
+        """
+        with self._lock, self._read():
+            changes = self._file.changes()
+        names = {name for event in changes for name in json.loads(event.arms or "[]")}
+        return write_rows(self.rows(), path, names)
+
+    def verify(self) -> int:
+        """Decide everything again, from the first event on; return the number of decisions, or raise StateFileError.
+
+        Every recorded choice and score must be what the bandit decides in that place, to 1e-9 of the score. The
+        checksums of all events and the structure of the database are checked as well. Needs the whole journal: what
+        :meth:`compact` has dropped cannot be verified.
+        """
+        with self._reading():
+            self._file.require_sound()
+            first, last = self._file.snapshots()[-1], self._seq
+            bandit = LinearBandit.from_bytes(self._file.snapshot(first), f"{self.path}, snapshot {first}")
+        seq, count, progress = first, 0, Progress("verifying the journal")
+        while seq < last:
+            with self._lock, self._read():
+                events = self._file.events(seq, min(_CHUNK, last - seq))
+                for event in events:
+                    if event.seq != seq + 1:
+                        raise StateFileError(f"{self.path}: event {seq + 1} is missing, it was dropped or deleted")
+                    again = self._repeat(bandit, event)
+                    if isinstance(again, Decision):
+                        count += 1
+                        self._require_same(event, again)
+                    seq = event.seq
+            if not events:
+                raise StateFileError(f"{self.path}: event {seq + 1} is missing, it was dropped or deleted")
+            progress.show(f"event {seq} of {last}")
+        progress.close()
+        return count
+
+    def _require_same(self, event: Event, again: Decision) -> None:
+        score = event.score if event.score is not None else np.nan
+        if self._arm(event) != again.arm or not abs(score - again.score) <= 1e-9 * abs(again.score):
+            found = f"arm {event.arm} with score {score}"
+            raise StateFileError(
+                f"{self.path}: decision {event.seq} is on record as {found}, "
+                f"but the bandit decides for {json.dumps(again.arm)} with score {again.score}"
+            )
+
+    def _chunks(self) -> Iterator[tuple[list[Event], dict[int, Event]]]:
+        """Go through the events but rewards, in order, each chunk with the rewards of its decisions.
+
+        They are those that were there at the beginning; the lock is free between chunks.
+        """
+        progress, seq, last, count = Progress("reading the journal"), -1, None, 0
+        while True:
+            with self._lock, self._read():
+                last = self._file.last() if last is None else last
+                events = [event for event in self._file.events(seq, _CHUNK, rewards=False) if event.seq <= last]
+                if not events:
+                    self._file.require_rewards(count, last)
+                    break
+                found = self._file.rewards(events[0].seq, events[-1].seq)
+            rewards = {of: reward for of, reward in found.items() if reward.seq <= last}
+            seq, count = events[-1].seq, count + len(rewards)
+            yield events, rewards
+            progress.show(f"event {seq} of {last}")
+        progress.close()
+
+    # -- upkeep --------------------------------------------------------------------------------------------
+
+    def compact(self, before: datetime | float | None = None) -> int:
+        """Take a snapshot and give unused space back to the disk; return the number of decisions dropped.
+
+        Decisions older than ``before`` (a datetime, or seconds since 1970) and their rewards are dropped from the
+        record, not from what the bandit knows: export them first. Their rewards, if they still come, are "unknown".
+        """
+        dropped = 0
+        when = None if before is None else _seconds(before)
+        with self._lock:
+            with self._turn() as bandit:
+                self._file.write_snapshot(self._seq, bandit.to_bytes())
+                if when is not None:
+                    dropped = self._file.drop(when)
+            self._file.shrink()
+        return dropped
+
+    def close(self) -> None:
+        """Take a snapshot, if something was written, and close the file. A closed journal may be closed again."""
+        with self._lock:
+            if not self._open:
+                return
+            try:
+                if self._wrote and self._bandit is not None:
+                    with self._turn() as bandit:
+                        self._file.write_snapshot(self._seq, bandit.to_bytes())
+            finally:
+                self._open = False
+                self._bandit = None
+                self._file.disconnect()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self.close()
+        except PrudentError:
+            if error is None:
+                raise
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reopened, (self.path, self._options)  # a process that gets a journal opens the file itself
+
+    def __repr__(self) -> str:
+        return f"Journal({self.path!r}, {self._bandit if self._open else 'closed'})"
+
+    # -- one event at a time -------------------------------------------------------------------------------
+
+    def _require_open(self) -> None:
+        if not self._open:
+            raise JournalError(f"{self.path} is closed")
+
+    def _read(self) -> AbstractContextManager[None]:
+        """Give a moment of the file to read from."""
+        self._require_open()
+        return self._file.transaction(write=False)
+
+    @contextmanager
+    def _turn(self) -> Iterator[LinearBandit]:
+        """Give the bandit with all that was written, and let nobody else write before what happens to it is."""
+        with self._lock:
+            self._require_open()
+            if self._bandit is None:
+                with self._reading():  # what takes long is done while others may write
+                    pass
+            with self._file.transaction():
+                bandit, seq = self._caught_up(), self._seq
+                try:
+                    yield bandit
+                except (DataError, ParameterError):
+                    if self._seq == seq:  # it was refused and nothing changed
+                        self._bandit = bandit
+                    raise
+            self._bandit = bandit  # not before it is written; whatever went wrong, the file is right
+
+    @contextmanager
+    def _reading(self) -> Iterator[LinearBandit]:
+        """Give the bandit with all that was written, to look at."""
+        with self._lock, self._read():
+            self._bandit = self._caught_up()
+            yield self._bandit
+
+    def _event(self, kind: str, at: float, **fields: Any) -> Event:
+        return Event(self._seq + 1, at, kind, self._writer, **fields)
+
+    def _write(self, bandit: LinearBandit, event: Event) -> None:
+        """Write down what just happened to the bandit."""
+        self._file.append(event)
+        self._seq, self._wrote = event.seq, True
+        if event.seq % self._snapshot_every == 0:
+            self._file.write_snapshot(event.seq, bandit.to_bytes())
+
+    def _name(self, arm: Arm) -> str:
+        text = self._json.get(arm)
+        if text is None:
+            text = self._json[arm] = json.dumps(arm)
+        return text
+
+    # -- what was written ----------------------------------------------------------------------------------
+
+    def _caught_up(self) -> LinearBandit:
+        """Return the bandit with all that was written; the caller puts it back when it is what the file says."""
+        bandit, self._bandit = self._bandit, None
+        last = self._file.last()
+        if bandit is not None and last == self._seq:
+            return bandit
+        near = bandit is not None and (last - self._seq <= _FAR or self._file.snapshots()[0] <= self._seq)
+        if bandit is not None and near and self._replay(bandit, last):
+            return bandit
+        return self._rebuilt(last)
+
+    def _rebuilt(self, last: int) -> LinearBandit:
+        """Return the bandit made from a snapshot, the latest that is sound, and the events after it."""
+        failure = StateFileError(f"{self.path} is damaged: it holds no snapshot")
+        for seq in self._file.snapshots():
+            if seq > last:
+                raise StateFileError(f"{self.path} is damaged: it ends with event {last}, before its snapshot {seq}")
+            try:
+                bandit = LinearBandit.from_bytes(self._file.snapshot(seq), f"{self.path}, snapshot {seq}")
+            except StateFileError as error:
+                failure = error
+                continue
+            self._seq = seq
+            if self._replay(bandit, last):
+                return bandit
+            failure = StateFileError(f"{self.path} is damaged: the event after event {self._seq} is missing")
+        raise failure
+
+    def _replay(self, bandit: LinearBandit, last: int) -> bool:
+        """Repeat the events up to ``last``; return whether none was missing."""
+        progress, differs = Progress("rebuilding the bandit from the journal"), None
+        while self._seq < last:
+            events = self._file.events(self._seq, min(_CHUNK, last - self._seq))
+            for event in events:
+                if event.seq != self._seq + 1:
+                    return False
+                again = self._repeat(bandit, event)
+                if isinstance(again, Decision) and differs is None and again.arm != self._arm(event):
+                    differs = event, again
+                self._seq = event.seq
+            if not events:
+                return False
+            progress.show(f"event {self._seq} of {last}")
+        progress.close()
+        if differs is not None:
+            event, again = differs
+            warnings.warn(
+                f"{self.path}: decision {event.seq} is on record for arm {event.arm}, repeated it is {again.arm!r}. "
+                "Rewards are learned as recorded. Was it written by another version of prudent, or changed?",
+                stacklevel=2,
+            )
+        return True
+
+    def _repeat(self, bandit: LinearBandit, event: Event) -> Decision | bool:
+        """Do with a bandit what an event says; return the decision, or whether something was learned."""
+        try:
+            if event.kind == "decision":
+                arms = None if event.arms is None else json.loads(event.arms)
+                point = np.frombuffer(event.context or b"", "<f8")
+                decision = bandit.select(point, arms, **_timed(bandit, event.time))
+                assert isinstance(decision, Decision)
+                return decision
+            if event.kind == "reward":
+                of = self._file.decision(event.decision or 0)
+                if of is None:
+                    raise ValueError(f"decision {event.decision} is missing")
+                arm = self._arm(of)
+                if arm not in bandit.arms:
+                    return False
+                point = np.frombuffer(of.context or b"", "<f8")
+                bandit.update(point, arm, event.reward, **_timed(bandit, of.time))
+                return True
+            if event.kind not in _CALLS:
+                raise ValueError(f"unknown kind {event.kind!r}")
+            getattr(bandit, event.kind)(**json.loads(event.options or ""))
+        except (TypeError, ValueError, RecursionError) as error:
+            raise (error if isinstance(error, StateFileError) else self._broken(event, error)) from error
+        return False
+
+    def _arm(self, event: Event) -> Arm:
+        """Return the arm of a decision."""
+        try:
+            arm = json.loads(event.arm or "")
+        except (TypeError, ValueError, RecursionError) as error:
+            raise self._broken(event, error) from error
+        if type(arm) not in (str, int):
+            raise self._broken(event, ValueError(f"its arm is {arm!r}"))
+        return arm
+
+    def _broken(self, event: Event, error: Exception) -> StateFileError:
+        return StateFileError(f"{self.path} is damaged: event {event.seq}, a {event.kind}, cannot be: {error}"[:500])
+
+    def _require_fit(self, given: LinearBandit, found: LinearBandit) -> None:
+        """Raise unless the bandit is the one that the journal was started with, also with today's arms, or today's."""
+        seq = self._file.snapshots()[-1]
+        first = LinearBandit.from_bytes(self._file.snapshot(seq), f"{self.path}, snapshot {seq}")
+        changed = first.copy()
+        for event in self._file.changes():
+            if event.kind in _CALLS and event.seq > seq:
+                self._repeat(changed, event)
+        unlike = [_unlike(given, each) for each in (first, changed, found)]
+        if all(unlike):
+            raise ParameterError(
+                f"bandit does not fit the journal {self.path}: {unlike[0]}. Open it without a bandit to go on with "
+                "its own, or start another journal"
+            )
+
+
+def _reopened(path: str, options: dict[str, Any]) -> Journal:
+    return Journal(path, **options)
+
+
+# -- what callers give -------------------------------------------------------------------------------------
+
+
+def _checked_path(path: Any) -> str:
+    try:
+        text = os.fsdecode(os.fspath(path))
+    except TypeError:
+        raise ParameterError(f"path must be the path of a file, got {path!r}") from None
+    if text in ("", ":memory:") or "\0" in text:
+        raise ParameterError(f"path must be the path of a file, got {path!r}")
+    return text
+
+
+def _one_context(context: Any) -> Any:
+    """Return one context as an array; None if the bandit has to say what is wrong with it."""
+    try:
+        point = np.asarray(context, dtype=np.float64)
+    except (TypeError, ValueError):
+        return None
+    if point.ndim > 1:
+        raise DataError(f"context has shape {point.shape}: a journal decides in one context [D] at a time")
+    return point
+
+
+def _number(reward: Any, name: str) -> float:
+    try:
+        value = float("nan") if isinstance(reward, (str, bytes)) or np.ndim(reward) else float(reward)
+    except (TypeError, ValueError, OverflowError):
+        value = float("nan")
+    if not abs(value) <= LARGEST:
+        raise DataError(f"{name} is {reward!r}, expected a finite number of at most {LARGEST}")
+    return value + 0.0  # SQLite does not know -0.0
+
+
+def _seconds(before: Any) -> float:
+    value = before.timestamp() if isinstance(before, datetime) else before
+    if isinstance(value, (bool, str)) or not isinstance(value, (int, float, np.integer, np.floating)) or value != value:
+        raise ParameterError(f"before must be a datetime or seconds since 1970, got {before!r}")
+    return float(value)
+
+
+def _timed(bandit: LinearBandit, at: float) -> dict[str, Any]:
+    """Return the argument ``time`` of a bandit whose evidence fades with time."""
+    return {} if bandit.half_life is None or bandit.half_life.unit == "decisions" else {"time": at}
+
+
+def _propensity(decision: Decision) -> float | None:
+    try:
+        return decision.propensity
+    except ParameterError:  # not known for these settings
+        return None
+
+
+def _unlike(one: LinearBandit, two: LinearBandit) -> str:
+    """Return in words how two bandits differ, random streams aside."""
+    if one.dim != two.dim:
+        return f"it has {one.dim} features, the journal's has {two.dim}"
+    (values, arrays), (other_values, other_arrays) = one._state(), two._state()
+    for name in other_values:
+        if name not in _OF_CHANCE and values[name] != other_values[name]:
+            return f"its {name} is {values[name]!r}, the journal's is {other_values[name]!r}"[:300]
+    for name in other_arrays:
+        if name not in _OF_CHANCE and not np.array_equal(arrays[name], other_arrays[name]):
+            return f"its {name} is not the journal's: it was made otherwise, or has learned other rewards"
+    return ""
+
+
+# -- forks: a connection of SQLite must not be there when a process forks --------------------------------------
+
+
+_JOURNALS: WeakSet[Journal] = WeakSet()
+_forking: list[Journal] = []
+
+
+def _new_writer() -> int:
+    return int.from_bytes(os.urandom(4), "little")
+
+
+def _before_fork() -> None:
+    for journal in list(_JOURNALS):
+        journal._lock.acquire()
+        journal._file.disconnect()
+        _forking.append(journal)
+
+
+def _after_fork_in_parent() -> None:
+    while _forking:
+        _forking.pop()._lock.release()
+
+
+def _after_fork_in_child() -> None:
+    while _forking:
+        journal = _forking.pop()
+        journal._lock = RLock()
+        journal._writer = _new_writer()
+        journal._wrote = False
+        journal._bandit = None  # its random stream is no longer that of the journal
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
