@@ -91,7 +91,7 @@ PEERS = {
 
 
 def our_step(alpha: float, propensity: bool) -> Step:
-    bandit = LinearBandit(N_ARMS, DIM, alpha=alpha, seed=0)
+    bandit = LinearBandit(N_ARMS, DIM, alpha=alpha, noise_sd=1.0, intercept=False, seed=0)
 
     def step(context: np.ndarray, rewards: list[float]) -> None:
         decision = bandit.select(context)
@@ -152,7 +152,7 @@ def simulation() -> list[Row]:
 
 def many_arms() -> list[Row]:
     rng = np.random.default_rng(0)
-    bandit = LinearBandit(1000, 50, alpha=0.9, seed=0)
+    bandit = LinearBandit(1000, 50, alpha=0.9, noise_sd=1.0, intercept=False, seed=0)
     contexts = rng.random((20, 50))
     bandit.update(rng.random((5000, 50)), rng.integers(0, 1000, 5000), rng.random(5000))
 
@@ -167,7 +167,7 @@ def many_arms() -> list[Row]:
 
 def batch() -> list[Row]:
     rng = np.random.default_rng(0)
-    bandit = LinearBandit(10, 20, alpha=0.9, seed=0)
+    bandit = LinearBandit(10, 20, alpha=0.9, noise_sd=1.0, intercept=False, seed=0)
     contexts = rng.random((10_000, 20))
     bandit.update(contexts[:5000], rng.integers(0, 10, 5000), rng.random(5000))
     single, together = best_times(

@@ -92,7 +92,7 @@ def test_nor_does_their_zero(options, tmp_path):
     arms, scores = played(options, 1.0, 0.0, tmp_path)
     again, moved = played(options, 1.0, 4096.0, tmp_path)
     assert again == arms
-    np.testing.assert_allclose(moved - 4096.0, scores, atol=1e-9)
+    np.testing.assert_allclose(moved[1:] - 4096.0, scores[1:], atol=1e-9)  # nothing was known of the first
 
 
 @pytest.mark.parametrize("intercept", [True, False])
@@ -151,7 +151,7 @@ def test_choices_are_uniform_until_two_different_rewards_are_seen(options, rewar
     assert stats.chisquare(np.bincount(singles, minlength=4)).pvalue > FALSE_ALARM
     with pytest.raises(DataError, match="two different rewards"):
         bandit.posterior(0)
-    bandit.update([1.0, 2.0], 1, 3.0)
+    bandit.update([1.0, 2.0], 1, 3.0).update([1.0, 2.0], 2, 4.0)
     assert bandit.noise_sd > 0.0
 
 
@@ -178,11 +178,8 @@ def test_choices_follow_the_propensities(name, arms):
     names = list(range(4)) if arms is None else arms
     assert chances.sum() == pytest.approx(1.0, abs=1e-12)
     for decision in (bandit.select(point, arms=arms), bandit.select(np.tile(point, (30, 1)), arms=arms)):
-        np.testing.assert_allclose(
-            np.atleast_2d(decision.propensities),
-            np.tile(chances, (1, 1)).repeat(np.atleast_2d(decision.propensities).shape[0], axis=0),
-            atol=1e-11,
-        )
+        every = np.atleast_2d(decision.propensities)
+        np.testing.assert_allclose(every, np.tile(chances, (len(every), 1)), atol=1e-11)
         places = [names.index(arm) for arm in np.atleast_1d(decision.arm).tolist()]
         np.testing.assert_allclose(decision.propensity, np.squeeze(chances[places]), atol=1e-11)
     for chosen in (
@@ -197,25 +194,27 @@ def test_choices_follow_the_propensities(name, arms):
             expected = np.append(expected[~rare], max(expected[rare].sum(), 1e-300))
             assert counts[-1] < 40
             counts, expected = counts[:-1], expected[:-1] * counts[:-1].sum() / expected[:-1].sum()
-        assert stats.chisquare(counts, expected).pvalue > FALSE_ALARM
+        assert counts.size == 1 or stats.chisquare(counts, expected).pvalue > FALSE_ALARM
 
 
 def test_propensities_of_students_are_those_of_a_dense_quadrature():
     rng = np.random.default_rng()
+    nodes, weights = np.polynomial.legendre.leggauss(16)
     for n in (1, 10):
         law = score_law(n, (1.0,), False)
         means, scales, freedom = rng.normal(size=4), 10.0 ** rng.uniform(-1.5, 0.5, 4), rng.uniform(4.0, 400.0, 4)
         found = law.every_chance(means[np.newaxis], scales[np.newaxis], freedom)[0]
+        # Gauss's rule on panels that are narrow near every mean and widen with the distance from it
+        edges = np.unique(means[:, np.newaxis] + scales[:, np.newaxis] * np.sinh(np.linspace(-12.0, 12.0, 121)))
+        half = 0.5 * np.diff(edges)[:, np.newaxis]
+        x = (edges[:-1, np.newaxis] + half * (1.0 + nodes)).ravel()
+        mass = (half * weights).ravel()
+        y = (x[:, np.newaxis] - means) / scales
+        survival = stats.t.sf(y, freedom)
+        density = n * survival ** (n - 1) * stats.t.pdf(y, freedom) / scales
         for place in range(4):
-
-            def integrand(u, place=place, n=n, means=means, scales=scales, freedom=freedom):
-                # over the uniform that decides the score of this arm
-                x = means[place] + scales[place] * stats.t.isf((1.0 - u) ** (1.0 / n), freedom[place])
-                below = 1.0 - stats.t.sf((x - means) / scales, freedom) ** n
-                return np.prod(np.delete(below, place))
-
-            expected, _ = integrate.quad(integrand, 0.0, 1.0, epsabs=1e-9, limit=500)
-            assert found[place] == pytest.approx(expected, abs=1e-7)
+            others = np.delete(1.0 - survival**n, place, axis=1).prod(axis=1)
+            assert found[place] == pytest.approx(mass @ (density[:, place] * others), abs=1e-9)
 
 
 def test_students_law_is_that_of_scipy():
@@ -270,7 +269,7 @@ def test_first_pulls_come_first_and_have_exact_chances():
 
 def test_a_floor_that_does_not_fit_is_refused():
     bandit = LinearBandit(4, 1, min_propensity=0.3)
-    with pytest.raises(ParameterError, match="min_propensity is 0.3, but 4 arms are eligible: it can be at most 1/4"):
+    with pytest.raises(ParameterError, match=r"min_propensity is 0\.3, but 4 arms are eligible: it can be at most 1/4"):
         bandit.select([1.0])
     assert bandit.select([1.0], arms=[0, 1]).propensity == 0.5
 
@@ -420,7 +419,11 @@ def test_a_new_arm_like_others():
     covariance = (likes[0].covariance() + likes[1].covariance()) / 2 + spread.T @ spread / 2
     np.testing.assert_allclose(new.covariance(), covariance, rtol=1e-8)
     bandit.update(np.zeros((2, 3)), ["new", "other"], [1.0, 1.0]).forget(0.0)  # its prior stays
-    np.testing.assert_allclose(bandit.posterior("new").mean(), new.mean(), rtol=1e-10)
+    np.testing.assert_allclose(
+        bandit.predict(np.eye(3), arms=["new"])[0][:, 0],
+        new.predict(np.column_stack([np.ones(3), np.eye(3)]))[0],
+        rtol=1e-10,
+    )
     bandit.remove_arm("new")
     assert bandit._priors.shape[0] == 1
     with pytest.raises(ParameterError, match=r"like\[0\] is 'nobody'"):
@@ -438,16 +441,17 @@ def test_looking_changes_nothing(options, tmp_path):
     mean, sd = bandit.predict(contexts[:6])
     score, chances = bandit.score(contexts[:6]), bandit.propensities(contexts[:6])
     bandit.check()
+    one = [bandit.predict(contexts[2])[0], bandit.score(contexts[2]), bandit.propensities(contexts[2])]
     assert contents(bandit, tmp_path) == before
+    level = bandit.alpha
     batch = bandit.select(contexts[:6])
     np.testing.assert_allclose(batch.mean, mean, rtol=1e-12)
     np.testing.assert_allclose(batch.sd, sd, rtol=1e-12)
     np.testing.assert_allclose(batch.propensities[0], chances[0], atol=1e-12)
-    one = [bandit.predict(contexts[2])[0], bandit.score(contexts[2]), bandit.propensities(contexts[2])]
     for found, whole in zip(one, (mean, score, chances), strict=True):
         np.testing.assert_allclose(found, whole[2], rtol=1e-9)
     assert (score <= mean + 1e-12).all()
-    if bandit.alpha == 0.0:
+    if level == 0.0:
         np.testing.assert_array_equal(score, mean)
     arms = bandit.predict(contexts[:6], arms=[2, 0])[0]
     np.testing.assert_allclose(arms, mean[:, [2, 0]], rtol=1e-12)

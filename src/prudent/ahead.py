@@ -35,11 +35,12 @@ def _plans() -> None:
 def _bandits() -> None:
     contexts = np.ones((16, 2))  # enough for the screen in single precision
     for settings in (pr.brps_cmab(0.8), pr.brps_cmab_clipped(0.8)):
-        bandit = pr.LinearBandit(3, dim=2, noise_sd=1.0, seed=0, settings=settings)
-        for points in (contexts[0], contexts):
+        bandit = pr.LinearBandit(3, dim=2, noise_sd=1.0, first_pulls=1, seed=0, settings=settings)
+        for points in (contexts[0], contexts, contexts):
             decision = bandit.select(points)
             bandit.update(points, decision.arm, decision.propensity)
             decision.propensities, decision.score  # noqa: B018  # worked out when read
+        bandit.propensities(contexts), bandit.predict(contexts), bandit.noise_sd, bandit.posterior(0)
     pr.simulate_bandit(pr.envs.gaussian_bandit(), pr.brps_cmab(0.8), horizon=10, replications=1)
 
 

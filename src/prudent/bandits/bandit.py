@@ -550,9 +550,8 @@ class LinearBandit:
         >>> bandit = LinearBandit(2, dim=2, seed=1)
         >>> contexts = [[0.001 * i, 100.0 * (i % 7)] for i in range(40)]
         >>> report = bandit.update(contexts, [i % 2 for i in range(40)], [float(i % 3) for i in range(40)]).check()
-        >>> print(str(report)[:92])
-        1 finding after 40 rewards:
-        - scales: feature 1 varies 17362 times as much as feature 0
+        >>> [finding.kind for finding in report]
+        ['scales']
         """
         with self._lock:
             refresh(self._arms_fields, self._every)
@@ -632,7 +631,7 @@ class LinearBandit:
     def _update_rows(self, points: FloatArray, arms: Any, reward: Any, time: Any, unknown: str) -> Self:
         points = self._checked_rows(points)
         values = finite_array(reward, "reward")
-        for name, length in (("arm", np.shape(arms)), ("reward", values.shape)):
+        for name, length in (("arm", np.asarray(arms, dtype=object).shape), ("reward", values.shape)):
             if length != (len(points),):
                 raise DataError(f"{name} has shape {length}, expected ({len(points)},), one per context")
         huge = np.abs(values) > LARGEST

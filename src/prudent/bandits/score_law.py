@@ -46,6 +46,7 @@ __all__ = ["ScoreLaw", "score_law"]
 _CELLS = 1800
 _LEAST = 1e-17  # the chance that the ends of the table leave out
 _TOLERANCE = 1e-16  # on the square of the difference of the 7- and the 15-point rule, over the integral
+_JOINT_TOLERANCE = 1e-15  # the same for all chances at once
 _NEGLIGIBLE = 1e-16  # a difference that needs no further look
 _SHARE = 0.3  # of the range of an arm: the widest panel that may meet it
 _MOST_PANELS = 2000
@@ -527,9 +528,11 @@ def _chances(means: FloatArray, sds: FloatArray, places: IntArray, law: _Law, ou
 @kernel
 def _every_chance(means: FloatArray, sds: FloatArray, freedom: FloatArray, law: _Law, out: FloatArray) -> None:
     rows, arms = means.shape
-    shape = np.zeros((6, arms))  # means, sds, ends of the ranges, degrees of freedom and constants
+    # means, sds, ends of the ranges; degrees of freedom; the constant, or the start of the table in cells; 1 / sd, or
+    # cells of the table for each unit
+    shape = np.zeros((7, arms))
     for i in range(arms):
-        shape[2, i], shape[3, i] = law.low, _high(law)
+        shape[2, i], shape[3, i], shape[5, i] = law.low, _high(law), law.low / law.step
         if freedom[i] > 0.0:
             shape[2, i] = student_from_log_survival(math.log1p(-_LEAST / law.n), freedom[i])
             shape[3, i] = student_from_log_survival(math.log(_LEAST) / law.n, freedom[i])
@@ -544,6 +547,7 @@ def _every_chance(means: FloatArray, sds: FloatArray, freedom: FloatArray, law: 
         elif freedom[0] > 0.0 or (law.kind == _PLAIN and least > _SHARPEST * widest):
             for i in range(arms):
                 shape[0, i], shape[1, i] = means[t, i] - means[t, 0], sds[t, i]
+                shape[6, i] = 1.0 / sds[t, i] if shape[4, i] > 0.0 else 1.0 / (sds[t, i] * law.step)
             _joint_chances(shape, law, out[t])
         else:
             for i in range(arms):
@@ -557,7 +561,7 @@ def _every_chance(means: FloatArray, sds: FloatArray, freedom: FloatArray, law: 
 
 @kernel
 def _joint_chances(shape: FloatArray, law: _Law, out: FloatArray) -> None:
-    """Write the chances of all arms, of which ``shape`` [6,k] holds the laws."""
+    """Write the chances of all arms, of which ``shape`` [7,k] holds the laws, see :func:`_every_chance`."""
     arms = shape.shape[1]
     left, right = -math.inf, -math.inf
     for i in range(arms):
@@ -567,6 +571,19 @@ def _joint_chances(shape: FloatArray, law: _Law, out: FloatArray) -> None:
     values = np.empty((2, arms))  # of cdfs and densities
     fine, coarse = np.empty(arms), np.empty(arms)
     out[:] = 0.0
+    # Below where the highest score is with a chance of no account there is nothing to integrate.
+    above = right
+    for _ in range(7):
+        middle = 0.5 * (left + above)
+        fine[:] = 0.0
+        _add_products(middle, shape, law, values, 0.0, 0.0, fine, coarse)
+        chance = 1.0
+        for i in range(arms):
+            chance *= values[0, i]
+        if chance < _NEGLIGIBLE:
+            left = middle
+        else:
+            above = middle
     starts[0], ends[0] = left, right
     depth, panels = 1, 0
     while depth > 0:
@@ -586,7 +603,7 @@ def _joint_chances(shape: FloatArray, law: _Law, out: FloatArray) -> None:
             vague = False
             for i in range(arms):
                 gap, area = half * abs(fine[i] - coarse[i]), half * fine[i]
-                vague = vague or (gap > _NEGLIGIBLE and gap * gap > _TOLERANCE * area)
+                vague = vague or (gap > _NEGLIGIBLE and gap * gap > _JOINT_TOLERANCE * area)
             if not (vague and more):
                 for i in range(arms):
                     out[i] += half * fine[i]
@@ -622,19 +639,30 @@ def _add_products(
 ) -> None:
     """Add, for every arm, its density at ``x`` times the cdfs of the others, with the weights of two rules."""
     arms = shape.shape[1]
+    cells = law.cells
+    size = cells.shape[0]
     before = 1.0
     for i in range(arms):
-        inverse = 1.0 / shape[1, i]
-        y = (x - shape[0, i]) * inverse
+        inverse = shape[6, i]
         if shape[4, i] > 0.0:
+            y = (x - shape[0, i]) * inverse
             survival = student_survival(y, shape[4, i], shape[5, i])
             power = survival ** (law.n - 1)
             values[0, i] = 1.0 - power * survival
             values[1, i] = law.n * power * student_pdf(y, shape[4, i], shape[5, i]) * inverse
         else:
-            place = (y - law.low) / law.step
-            values[0, i] = _table_cdf(place, law.cells)
-            values[1, i] = _table_pdf(place, law.cells) * inverse / law.step
+            place = (x - shape[0, i]) * inverse - shape[5, i]
+            if place >= size:
+                values[0, i], values[1, i] = 1.0, 0.0
+                continue
+            if not place > 0.0:
+                values[0, i], values[1, i] = 0.0, 0.0
+            else:  # _table_cdf and _table_pdf
+                c = cells[np.uint64(place)]
+                t = place - np.uint64(place)
+                values[0, i] = c[0] + t * (c[1] + t * (c[2] + t * (c[3] + t * (c[4] + t * c[5]))))
+                slope = c[1] + t * (2.0 * c[2] + t * (3.0 * c[3] + t * (4.0 * c[4] + t * 5.0 * c[5])))
+                values[1, i] = slope * inverse
         values[1, i] *= before  # the cdfs of those before it; of those behind it below
         before *= values[0, i]
     behind = 1.0
