@@ -78,15 +78,15 @@ def _surplus(link: int, reward: float, score: float) -> float:
 @kernel
 def _seen_before(link: int, centre: float, move: float) -> tuple[float, float]:
     """Return (mu(f + d) - mu(f)) / mu'(f) and its slope in d, for f = ``centre`` and d = ``move``."""
-    grown = math.expm1(move)
     if link == COUNTS:
-        return grown, 1.0 + grown
-    if move > 0.0:  # the same, without large numbers
-        fallen = -math.expm1(-move)
-        below = (1.0 - fallen) + reward_at(link, centre)[0] * fallen
-        return fallen / below, (1.0 - fallen) / (below * below)
-    below = 1.0 + reward_at(link, centre)[0] * grown
-    return grown / below, (1.0 + grown) / (below * below)
+        return math.expm1(move), math.exp(move)
+    chance = reward_at(link, centre)[0]
+    if move > 0.0:  # the same as below, without large numbers
+        shrunk = math.exp(-move)
+        base = shrunk - chance * math.expm1(-move)
+        return -math.expm1(-move) / base, shrunk / base / base
+    base = 1.0 + chance * math.expm1(move)
+    return math.expm1(move) / base, math.exp(move) / base / base
 
 
 @kernel
@@ -107,7 +107,7 @@ def learn_score(link: int, centre: float, variance: float, widest: float, reward
         low, high = max(widest * first, -far), 0.0
     move, last = 0.0, high - low
     for _ in range(200):  # Newton's method, and bisection where it leaves the bracket or creeps along the exponential
-        told, slope = _seen_before(link, centre, move)
+        told, slope = _seen_before(link, centre, move) if seen > 0.0 else (0.0, 0.0)
         gap = move * prior + seen * told - _surplus(link, reward, centre + move)
         if gap == 0.0:
             break
@@ -122,7 +122,9 @@ def learn_score(link: int, centre: float, variance: float, widest: float, reward
         move = following
         if last <= 2e-16 * max(1.0, abs(move)):
             break
-    precision = prior + seen * _seen_before(link, centre, move)[1] + reward_at(link, centre + move)[1]
+    precision = prior + reward_at(link, centre + move)[1]
+    if seen > 0.0:
+        precision += seen * _seen_before(link, centre, move)[1]
     return move, precision - 1.0 / variance
 
 
