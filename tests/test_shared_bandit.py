@@ -139,7 +139,7 @@ def test_batch_is_sequential(tmp_path):
 
 
 def test_rewards_far_from_zero_lose_little():
-    """Rewards near a million are learned as the same rewards near zero; what is left is the rounding of their squares."""
+    """Rewards near a million are learned as the same rewards near zero, but for the rounding of their squares."""
     features, rewards = data(np.random.default_rng(6), 300, 3, noise=1e-3)
     rewards = np.round(rewards * 2**20) / 2**20  # so that adding a million is exact
     near = SharedLinearBandit(3).update(features, rewards)
