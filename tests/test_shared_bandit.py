@@ -2,6 +2,7 @@
 
 import copy
 import math
+import os
 import pickle
 import threading
 
@@ -479,7 +480,8 @@ def test_restarts_leave_the_trajectory_identical(options, tmp_path):
             elif restart and t % 3 == 1:
                 bandit = pickle.loads(pickle.dumps(bandit))
             elif restart:
-                bandit = copy.deepcopy(bandit)
+                bandit, old = copy.copy(bandit), bandit
+                old.update([1.0, 1.0], 9.0, "a")  # which no copy learns
         return seen, contents(bandit, tmp_path)
 
     assert run(True) == run(False)
@@ -544,6 +546,31 @@ def test_states_that_contradict_themselves_are_refused(tmp_path):
     large.save(tmp_path / "bad")
     with pytest.raises(StateFileError, match="root is not that of the sums"):
         SharedLinearBandit.load(tmp_path / "bad")
+
+
+def test_scores_before_the_noise_is_known():
+    bandit = SharedLinearBandit(2, alpha=0.5)
+    assert (bandit.score(ROWS) == -np.inf).all()
+    np.testing.assert_array_equal(bandit.score(ROWS, alpha=0.0), np.zeros(2))
+
+
+@pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+def test_a_forked_process_takes_its_own_decisions():
+    bandit = SharedLinearBandit(2, noise_sd=1.0, seed=1)
+    bandit.select(ROWS)
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(writer, np.float64(bandit.select(ROWS).score).tobytes())
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    theirs = np.frombuffer(os.read(reader, 8))[0]
+    os.close(reader)
+    os.close(writer)
+    again = SharedLinearBandit(2, noise_sd=1.0, seed=1)
+    again.select(ROWS)
+    mine = bandit.select(ROWS).score
+    assert mine == again.select(ROWS).score != theirs
 
 
 # -- threads -----------------------------------------------------------------------------------------------

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 import os
-import threading
 from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
@@ -15,7 +14,18 @@ import numpy as np
 
 from .._numerics.glm import absorb
 from .._numerics.least_squares import add_observations, solve_posterior
-from .._support.checks import FloatArray, IntArray, finite_array, first_index, generator, positive, whole_number
+from .._support.checks import (
+    FloatArray,
+    IntArray,
+    finite_array,
+    first_index,
+    generator,
+    positive,
+    probability,
+    risk_level,
+    whole_number,
+)
+from .._support.locks import Guarded
 from .._support.state import (
     LARGEST_COUNT,
     Arrays,
@@ -45,7 +55,7 @@ _MOST_ABSORBED = 1000  # rewards after which it is worked out anew all the same
 _LEAST_SPREAD = 1e-13  # of the largest sd or mean: the least sd of a draw, so that no two scores are tied
 
 
-class SharedLinearBandit:
+class SharedLinearBandit(Guarded):
     """A bandit that chooses among items by their features, all with the same coefficients, and with a dial for risk.
 
     An item with features x pays x'theta + noise. What is learned from one item is known of all: an item that was never
@@ -65,7 +75,8 @@ class SharedLinearBandit:
     ``min_propensity`` is the least chance of a candidate to come first: with k times this chance the slate is drawn
     uniformly. ``seed`` is a seed or a Generator, which the bandit then owns.
 
-    Rewards may come late, in any order, or never. Threads may share a bandit.
+    Rewards may come late, in any order, or never. Threads may share a bandit: it has a lock of its own. A forked
+    process draws from a new random stream, not from that of its parent.
 
     >>> bandit = SharedLinearBandit(dim=2, alpha=0.5, seed=7)
     >>> items = {"tea": [1.0, 0.2], "coffee": [0.9, 0.8], "juice": [0.1, 0.5]}
@@ -105,9 +116,7 @@ class SharedLinearBandit:
         if draws not in ("independent", "joint"):
             raise ParameterError(f"draws must be 'independent' or 'joint', got {draws!r}")
         self._draws = draws
-        self._floor = 0.0 if _is_zero(min_propensity) else positive(min_propensity, "min_propensity")
-        if self._floor > 1.0:
-            raise ParameterError(f"min_propensity must be a probability in [0, 1], got {self._floor}")
+        self._floor = probability(min_propensity, "min_propensity")
         self._prior = _prior_of(prior_precision, self._dim, self._intercept)
         self._stream = Uniforms(generator(seed, "seed"), np.empty(0))
         self._decisions = 0
@@ -122,7 +131,6 @@ class SharedLinearBandit:
         self._index: dict[Arm, int] = {}  # of the items that have offsets
         self._item_means = np.zeros((0, size + 1))  # with room for more
         self._item_counts = np.zeros(0, dtype=np.int64)
-        self._lock = threading.RLock()
 
     @classmethod
     def from_log(cls, log: Any, alpha: float = 0.0, **options: Any) -> Self:
@@ -146,6 +154,11 @@ class SharedLinearBandit:
     def dim(self) -> int:
         """The number of features D of an item."""
         return self._dim
+
+    @property
+    def intercept(self) -> bool:
+        """Whether a constant feature is put before those of an item."""
+        return self._intercept
 
     @property
     def alpha(self) -> float:
@@ -254,17 +267,21 @@ class SharedLinearBandit:
             mean, sd = self._moments(rows, self._places(names))
         return mean, sd
 
-    def score(self, features: Any, arms: Iterable[Arm] | None = None) -> FloatArray:
-        """Return what scores [k] are drawn around: CVaR at the level alpha of the posterior of the expected reward.
+    def score(self, features: Any, arms: Iterable[Arm] | None = None, alpha: float | None = None) -> FloatArray:
+        """Return CVaR_alpha [k] of the expected rewards under the posterior: what the drawn scores estimate.
 
-        No randomness is used. As long as the noise is not known, scores are the posterior means.
+        ``alpha`` is by default that of the bandit. Nothing is drawn and nothing changes. As long as a learned noise is
+        not known, it is minus infinity for alpha > 0.
 
         >>> bandit = SharedLinearBandit(dim=1, alpha=0.5, noise_sd=1.0, intercept=False)
         >>> bandit.score([[1.0], [2.0]])
         array([-0.7979, -1.5958])
         """
+        level = self._alpha if alpha is None else risk_level(alpha)
         mean, sd = self.predict(features, arms)
-        return mean if np.isinf(sd).any() else np.asarray(cvar_normal(mean, sd, self._alpha))
+        if level == 0.0:
+            return mean
+        return np.full_like(mean, -np.inf) if np.isinf(sd).any() else np.asarray(cvar_normal(mean, sd, level))
 
     def _scores_of(self, rows: FloatArray, names: tuple[Arm, ...]) -> tuple[FloatArray, Scores]:
         """Return the moments [2,k] of the candidates and the law of their scores."""
@@ -482,13 +499,9 @@ class SharedLinearBandit:
 
     # -- state ---------------------------------------------------------------------------------------------
 
-    def __getstate__(self) -> dict[str, Any]:
-        with self._lock:
-            return {name: value for name, value in self.__dict__.items() if name != "_lock"}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._lock = threading.RLock()
+    def _after_fork(self) -> None:
+        """Draw from a stream of its own: parent and children would else take the same decisions."""
+        self._stream = Uniforms(np.random.default_rng(), np.empty(0))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the whole state to ``path``, random stream included; the file appears whole or not at all.
@@ -615,10 +628,6 @@ def _flag(value: Any, name: str) -> bool:
     if not isinstance(value, (bool, np.bool_)):
         raise ParameterError(f"{name} must be True or False, got {value!r}")
     return bool(value)
-
-
-def _is_zero(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and value == 0
 
 
 def _prior_of(precision: Any, dim: int, intercept: bool) -> FloatArray:

@@ -40,8 +40,10 @@ class _LaplacePosterior(LinearGaussianPosterior):
         self._prior_root = self._solution()[0]
 
     @classmethod
-    def of_sums(cls, prior_precision: FloatArray, noise_sd: float, gram: FloatArray) -> Self:
-        """Return the posterior with these sums [2,D+1,D+1], which it keeps; ``noise_sd`` is not used."""
+    def of_sums(
+        cls, prior_precision: FloatArray, noise_sd: float, gram: FloatArray, prior_mean: FloatArray | None = None
+    ) -> Self:
+        """Return the posterior with these sums [2,D+1,D+1], which it keeps; the other arguments are not used."""
         posterior = cls(len(prior_precision), prior_precision)
         posterior._gram = gram
         return posterior
