@@ -126,6 +126,21 @@ def test_separable_and_extreme_data_have_a_mode(kind):
         assert (online.variance() > 0.0).all()
 
 
+@BOTH
+def test_contexts_of_every_scale_leave_a_law(kind):
+    """Features from 1e-4 to 1e4 in one log, where scores jump: the root stays that of the sums, and neither breaks."""
+    rng = np.random.default_rng(11)
+    contexts = rng.normal(size=(300, 4)) * 10.0 ** rng.uniform(-4, 4, size=(300, 1))
+    rewards = rng.integers(0, 2, size=300).astype(float)
+    posterior = kind(4).update(contexts, rewards)
+    variance = posterior.variance()
+    assert np.isfinite(posterior.mean()).all()
+    assert (variance > 0.0).all()
+    root, mean = np.empty((4, 4)), np.empty(4)
+    solve_posterior(posterior._gram, np.eye(4), root, mean)
+    np.testing.assert_allclose((root**2).sum(axis=0), variance, rtol=1e-5)
+
+
 # -- the true posterior ------------------------------------------------------------------------------------
 
 

@@ -16,7 +16,8 @@ reward says of eta is put as a normal observation of eta with some precision w, 
   each of them moves eta down to where 0 says less. A filter narrows as it moves, stops half way and is sure of it.
 
 V^-1 = root' root with a lower triangle. When V gains w s s' and p = root s, the new triangle is M^-1 root, where M M'
-is the Cholesky factorization of I + w p p' (Carlson, AIAA Journal 11, 1973). No difference of large numbers is taken.
+is the Cholesky factorization of I + w p p' (Carlson, AIAA Journal 11, 1973). With w > 0 nothing cancels. With w < 0 the
+digits are lost that the precision loses, and it never falls below the prior's.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ __all__ = [
 ODDS, COUNTS = 0, 1  # the links: log odds of a reward of 1, log rate of a count
 _FAR = 750.0  # beyond it exp is 0 or infinite
 _LARGEST = 1e150  # a sum whose square is a number
+_LEAST_LEFT = 1e-10  # of the precision of a score after one reward
 _ROWS = 16384  # contexts of a log worked on at a time
 _MOST_STEPS = 300
 _LEAST_SHARE = 1e-30  # of a Newton step
@@ -195,6 +197,7 @@ def learn_reward(
     if variance == 0.0:  # a context of zeros
         return True
     moved, weight = learn_score(link, centre, variance, widest, reward)
+    weight = max(weight, (_LEAST_LEFT - 1.0) / variance)
     pull = moved / variance
     target = weight * (centre + moved) + pull
     if not (abs(weight) * largest * largest <= _LARGEST and abs(target) * largest <= _LARGEST and variance <= _LARGEST):

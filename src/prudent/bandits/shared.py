@@ -26,6 +26,7 @@ from .._support.checks import (
     whole_number,
 )
 from .._support.locks import Guarded
+from .._support.rows import is_table, log_columns
 from .._support.state import (
     LARGEST_COUNT,
     Arrays,
@@ -105,8 +106,8 @@ class SharedLinearBandit(Guarded):
         min_propensity: float = 0.0,
         seed: Any = None,
     ) -> None:
-        settings = BanditSettings(alpha)
-        self._alpha = settings.alpha
+        self._alpha = risk_level(alpha)
+        settings = BanditSettings(self._alpha)
         self._n, self._weights = settings.n, settings.weights
         self._dim = whole_number(dim, "dim")
         self._noise_sd = None if noise_sd is None else checked_sd(noise_sd, "noise_sd")
@@ -143,10 +144,15 @@ class SharedLinearBandit(Guarded):
         >>> SharedLinearBandit.from_log(log, offsets=True).rewards
         2
         """
-        features, arms, rewards = _log_columns(log)
-        rows = finite_array(features, "features", ndim=2)
-        bandit = cls(rows.shape[1], alpha, **options)
-        return bandit.update(rows, rewards, arms if bandit._offsets else None)
+        if is_table(log):
+            place = "features" if "features" in log else "context"
+            named = "arm" in log
+        else:
+            log = list(log)
+            place, named = "features", bool(log) and isinstance(log[0], Sequence) and len(log[0]) == 3
+        features, *arms, rewards = log_columns(log, place, *(["arm"] if named else []), "reward")
+        rows = finite_array([list(point) for point in features], place, ndim=2)
+        return cls(rows.shape[1], alpha, **options).update(rows, rewards, *arms)
 
     # -- what it is ----------------------------------------------------------------------------------------
 
@@ -218,7 +224,7 @@ class SharedLinearBandit(Guarded):
     # -- decisions -----------------------------------------------------------------------------------------
 
     def select(
-        self, features: Any, arms: Iterable[Arm] | None = None, *, top: int = 1, propensity: bool = True
+        self, features: Any, arms: Iterable[Arm] | None = None, top: int = 1, *, propensity: bool = True
     ) -> SharedDecision:
         """Choose ``top`` of k candidates with these features [k,D], best first.
 
@@ -651,23 +657,3 @@ def _names(arms: Any, label: str, error: type[PrudentError]) -> tuple[Arm, ...]:
             if isinstance(name, bool) or not isinstance(name, (str, int)):
                 raise error(f"{label}[{i}] is {name!r}, expected a string or an integer")
     return names
-
-
-def _log_columns(log: Any) -> tuple[Any, list[Any] | None, Any]:
-    """Return features, arms (None if there are none) and rewards of a log."""
-    if hasattr(log, "columns") or isinstance(log, dict):
-        place = "features" if "features" in log else "context"
-        for name in (place, "reward"):
-            if name not in log:
-                raise DataError(f"log has no column {name!r}")
-        arms = list(log["arm"]) if "arm" in log else None
-        return [list(point) for point in log[place]], arms, list(log["reward"])
-    rows = list(log)
-    if not rows:
-        raise DataError("log is empty: the number of features is not known")
-    for i, row in enumerate(rows):
-        if isinstance(row, str) or not isinstance(row, Sequence) or len(row) not in (2, 3):
-            raise DataError(f"log[{i}] is {row!r}, expected (features, reward) or (features, arm, reward)")
-        if len(row) != len(rows[0]):
-            raise DataError(f"log[{i}] has {len(row)} parts, but log[0] has {len(rows[0])}")
-    return [row[0] for row in rows], [row[1] for row in rows] if len(rows[0]) == 3 else None, [row[-1] for row in rows]

@@ -9,13 +9,13 @@ there. The mathematics is told in ``_numerics.glm``.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from .._numerics.glm import COUNTS, ODDS, laplace_sums, learn_rewards, mean_odds
 from .._support.checks import FloatArray, finite_array, first_index, non_negative_array, probability, refuse
+from .._support.rows import log_columns
 from ..errors import DataError
 from .base import writable
 from .linear import LinearGaussianPosterior
@@ -76,7 +76,8 @@ class _LaplacePosterior(LinearGaussianPosterior):
         of the prior.
         """
         if rewards is None:
-            contexts, rewards = _log_columns(contexts)
+            seen, rewards = log_columns(contexts, "context", "reward")
+            contexts = [list(context) for context in seen]
         points, values, counted = self._rows(contexts, rewards, weights)
         self._gram = laplace_sums(self._link, self._prior_precision, points, values, counted, self.mean())
         self._solved = None
@@ -184,19 +185,3 @@ class PoissonPosterior(_LaplacePosterior):
     def _check_rewards(cls, rewards: FloatArray, name: str) -> None:
         strange = (rewards < 0.0) | (rewards != np.floor(rewards)) | (rewards > _LARGEST_COUNT)
         refuse(strange, rewards, name, "a count 0, 1, 2, ...")
-
-
-def _log_columns(log: Any) -> tuple[Any, Any]:
-    """Return contexts and rewards of a log."""
-    if hasattr(log, "columns") or isinstance(log, dict):
-        for name in ("context", "reward"):
-            if name not in log:
-                raise DataError(f"log has no column {name!r}")
-        return [list(point) for point in log["context"]], list(log["reward"])
-    rows = list(log)
-    for i, row in enumerate(rows):
-        if isinstance(row, str) or not isinstance(row, Sequence) or len(row) != 2:
-            raise DataError(f"log[{i}] is {row!r}, expected (context, reward)")
-    if not rows:
-        raise DataError("log is empty")
-    return [row[0] for row in rows], [row[1] for row in rows]
