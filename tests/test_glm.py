@@ -343,6 +343,7 @@ BAD = [
     (lambda: LogisticPosterior(1).refit([[1.0]], [1], weights=[1.0, 1.0]), DataError, "weights has shape"),
     (lambda: LogisticPosterior(1).refit([([1.0], 1), ([1.0], 1, 2)]), DataError, r"log\[1\]"),
     (lambda: LogisticPosterior(1).refit({"context": []}), DataError, "no column 'reward'"),
+    (lambda: LogisticPosterior(1).refit(5), DataError, "log must be rows"),
     (lambda: LogisticPosterior(1).refit([]), DataError, "log is empty"),
     (lambda: LogisticPosterior(1).refit([[1e140]], [1]), PosteriorError, "scale the contexts"),
     (lambda: LogisticPosterior(1).forget(1.5), ParameterError, "factor"),

@@ -96,6 +96,8 @@ def test_learned_noise_is_that_of_the_dense_normal_law(intercept, size):
     found_mean, found_sd = bandit.predict(points)
     np.testing.assert_allclose(found_mean, rows @ mean, rtol=1e-10, atol=1e-12)
     np.testing.assert_allclose(found_sd, noise * np.sqrt(np.einsum("ki,ij,kj->k", rows, covariance, rows)), rtol=1e-10)
+    np.testing.assert_allclose(bandit.posterior.mean(), mean, rtol=1e-9, atol=1e-12)
+    np.testing.assert_allclose(bandit.posterior.predict(rows)[1], found_sd, rtol=1e-12)
 
 
 @pytest.mark.parametrize("intercept", [False, True])
@@ -433,6 +435,7 @@ BAD = [
     (lambda b: SharedLinearBandit(2, offsets=True).update(ROWS, [1, 2], ["a"]), DataError, "arms has 1 names"),
     (lambda b: SharedLinearBandit.from_log([]), DataError, "log is empty"),
     (lambda b: SharedLinearBandit.from_log([([1.0], 1.0), ([1.0], "a", 1.0)]), DataError, r"log\[1\] is .* expected"),
+    (lambda b: SharedLinearBandit.from_log(5), DataError, "log must be rows"),
     (lambda b: SharedLinearBandit.from_log([([1.0],)]), DataError, r"log\[0\]"),
     (lambda b: SharedLinearBandit.from_log({"context": [[1.0]]}), DataError, "no column 'reward'"),
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..errors import DataError
@@ -26,6 +26,8 @@ def log_columns(log: Any, *names: str) -> list[list[Any]]:
             if name not in log:
                 raise DataError(f"log has no column {name!r}")
         return [list(log[name]) for name in names]
+    if isinstance(log, (str, bytes)) or not isinstance(log, Iterable):
+        raise DataError(f"log must be rows of ({', '.join(names)}) or a table with such columns, got {log!r}")
     rows = list(log)
     if not rows:
         raise DataError("log is empty")

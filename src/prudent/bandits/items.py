@@ -154,8 +154,10 @@ def _times_inverse(root: FloatArray, vector: FloatArray) -> FloatArray:
 
 
 @kernel
-def solve_level(gram: FloatArray, prior: FloatArray, root: FloatArray, centred: bool, mean: FloatArray) -> float:
-    """Write the posterior ``mean`` [D] and return Q at its minimum, given ``root`` with V^-1 = root' root; O(D^2).
+def solve_level(
+    gram: FloatArray, prior: FloatArray, root: FloatArray, centred: bool, mean: FloatArray
+) -> tuple[float, float]:
+    """Write the posterior ``mean`` [D]; return Q at its minimum and c, given ``root`` with V^-1 = root' root; O(D^2).
 
     ``centred``: the first feature is the constant one and c is learned; else c = 0. Differences are taken in twice the
     precision and the solution is refined, so rewards far from zero, and a root that is a little off, lose nothing.
@@ -198,6 +200,7 @@ def solve_level(gram: FloatArray, prior: FloatArray, root: FloatArray, centred: 
         if second > 0.0:
             move = first / second
             least -= move * first
+            level += move
             for i in range(dim):
                 mean[i] += move * shift[i]
-    return max(least, 0.0)
+    return max(least, 0.0), level

@@ -126,6 +126,7 @@ class SharedLinearBandit(Guarded):
         size = len(self._prior)
         self._gram = np.zeros((2, size + 1, size + 1))
         self._root, self._mean, self._noise = np.empty((size, size)), np.empty(size), 0.0
+        self._level = 0.0  # the learned prior mean of the intercept
         self._stale = True  # root does not know the latest rewards
         self._unsolved = True  # nor do mean and noise
         self._absorbed = 0
@@ -148,8 +149,8 @@ class SharedLinearBandit(Guarded):
             place = "features" if "features" in log else "context"
             named = "arm" in log
         else:
-            log = list(log)
-            place, named = "features", bool(log) and isinstance(log[0], Sequence) and len(log[0]) == 3
+            log = list(log) if isinstance(log, Iterable) else log
+            place, named = "features", _three_parts(log)
         features, *arms, rewards = log_columns(log, place, *(["arm"] if named else []), "reward")
         rows = finite_array([list(point) for point in features], place, ndim=2)
         return cls(rows.shape[1], alpha, **options).update(rows, rewards, *arms)
@@ -198,7 +199,8 @@ class SharedLinearBandit(Guarded):
     def posterior(self) -> LinearGaussianPosterior:
         """A copy of the posterior of theta; the intercept, if there is one, comes first.
 
-        Given the noise, and with the prior mean zero: a learned prior mean of the intercept is not in it.
+        It has the moments that decisions are taken from, given the noise. What was learned of the prior mean of the
+        intercept is put among the data, since the prior of the copy has mean zero.
 
         >>> bandit = SharedLinearBandit(dim=1, noise_sd=1.0, intercept=False)
         >>> bandit.update([1.0], 4.0).posterior.mean()
@@ -208,7 +210,10 @@ class SharedLinearBandit(Guarded):
         if noise is None:
             raise PosteriorError("the noise is not known before two different rewards were seen; give noise_sd")
         with self._lock:
-            return LinearGaussianPosterior.of_sums(self._prior, noise, self._gram.copy())
+            gram = self._gram.copy()
+            gram[0, :-1, -1] += self._level * self._prior[:, 0]
+            gram[0, -1, :-1] = gram[0, :-1, -1]
+            return LinearGaussianPosterior.of_sums(self._prior, noise, gram)
 
     def coefficients(self) -> tuple[FloatArray, FloatArray]:
         """Return posterior means and sds of theta; the intercept, if there is one, comes first.
@@ -430,7 +435,7 @@ class SharedLinearBandit(Guarded):
             solve_posterior(self._gram, self._prior, self._root, self._mean)
             self._stale, self._absorbed = False, 0
         learned = self._noise_sd is None
-        square = solve_level(self._gram, self._prior, self._root, learned and self._intercept, self._mean)
+        square, self._level = solve_level(self._gram, self._prior, self._root, learned and self._intercept, self._mean)
         if not learned:
             self._noise = self._noise_sd or 0.0
         elif self._range is not None and self._range[0] < self._range[1]:
@@ -634,6 +639,11 @@ def _flag(value: Any, name: str) -> bool:
     if not isinstance(value, (bool, np.bool_)):
         raise ParameterError(f"{name} must be True or False, got {value!r}")
     return bool(value)
+
+
+def _three_parts(log: Any) -> bool:
+    """Return whether the first row of a log names an arm."""
+    return isinstance(log, list) and bool(log) and isinstance(log[0], Sequence) and len(log[0]) == 3
 
 
 def _prior_of(precision: Any, dim: int, intercept: bool) -> FloatArray:
