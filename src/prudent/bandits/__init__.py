@@ -16,8 +16,9 @@ Only the lowest draws count, and they are drawn directly (:mod:`prudent.risk`): 
 n = ceil(1/(1-alpha)) one or two for each arm at any alpha, where the algorithm as printed draws n.
 
 :class:`LinearBandit` decides and learns in a product, :func:`simulate_bandit` on an environment with known truth; both
-call the same kernels (``step``). ``batch`` decides for many contexts, ``score_law`` gives exact propensities.
-:class:`Journal` writes decisions and rewards down before they count, for one process or many.
+call the same kernels (``step``). :class:`SharedLinearBandit` has one theta for all arms, which it knows by their
+features (``shared``, ``slate``, ``items``). ``batch`` decides for many contexts, ``score_law`` gives exact
+propensities. :class:`Journal` writes decisions and rewards down before they count, for one process or many.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ from .settings import (
     thompson_sampling,
     thompson_sampling_inflated,
 )
+from .shared import SharedLinearBandit
 from .simulate import simulate_bandit
+from .slate import SharedDecision
 
 __all__ = [
     "BanditSettings",
@@ -44,6 +47,8 @@ __all__ = [
     "Journal",
     "JournalError",
     "LinearBandit",
+    "SharedDecision",
+    "SharedLinearBandit",
     "brps_cmab",
     "brps_cmab_clipped",
     "brps_cmab_inflated",

@@ -1,4 +1,4 @@
-"""Conjugate posteriors: categorical outcomes, Bernoulli and normal rewards, linear rewards with normal noise.
+"""Posteriors: categorical outcomes, Bernoulli and normal rewards, linear rewards with normal noise, clicks and counts.
 
 Every class speaks the same names. The constructor takes the prior; ``update`` takes one observation or a
 batch, changes the posterior in place and returns it, or raises and changes nothing; ``updated`` returns a new
@@ -14,11 +14,14 @@ All of them are sums over the data, and it is the sums that are kept:
   prior mean + rho * sum(reward - prior mean) / (1 + n rho).
 - Linear (the paper's Gaussian update): V = prior precision + sum s s', b = sum s r, and
   theta ~ Normal(V^-1 b, nu^2 V^-1). V is the precision: its inverse is the covariance, and shrinks with data.
+- Clicks and counts (Laplace, not conjugate): the same sums over rewards that are replaced by normal ones around the
+  mode. ``update`` is approximate there and depends a little on the order; ``refit`` is exact.
 """
 
 from __future__ import annotations
 
 from .dirichlet import DirichletPosterior, posterior_from_log
+from .glm import LogisticPosterior, PoissonPosterior
 from .linear import LinearGaussianPosterior
 from .scalar import BetaPosterior, NormalPosterior
 
@@ -26,6 +29,8 @@ __all__ = [
     "BetaPosterior",
     "DirichletPosterior",
     "LinearGaussianPosterior",
+    "LogisticPosterior",
     "NormalPosterior",
+    "PoissonPosterior",
     "posterior_from_log",
 ]

@@ -1,0 +1,669 @@
+"""A bandit for many items that share one theta: it ranks by features, so items may come and go.
+
+The mathematics is told in :mod:`~prudent.bandits.items`, the chances of a decision in :mod:`~prudent.bandits.slate`.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterable, Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from .._numerics.glm import absorb
+from .._numerics.least_squares import add_observations, solve_posterior
+from .._support.checks import (
+    FloatArray,
+    IntArray,
+    finite_array,
+    first_index,
+    generator,
+    positive,
+    probability,
+    risk_level,
+    whole_number,
+)
+from .._support.locks import Guarded
+from .._support.rows import is_table, log_columns
+from .._support.state import (
+    LARGEST_COUNT,
+    Arrays,
+    Load,
+    State,
+    generator_from_state,
+    generator_state,
+    require_counts,
+    restore,
+    write_state,
+)
+from ..errors import DataError, ParameterError, PosteriorError, PrudentError
+from ..exact import cvar_normal
+from ..posteriors.linear import LinearGaussianPosterior, require_sums
+from .decision import Arm
+from .items import centre_on_items, draw_scores, item_moments, solve_level
+from .settings import BanditSettings, checked_sd
+from .slate import IndependentScores, JointScores, Scores, SharedDecision, UniformScores, mixed
+from .step import LARGEST, Uniforms, usable
+
+__all__ = ["SharedLinearBandit"]
+
+
+_STATE_VERSION = 1
+_LARGE = 64  # features from which a root is updated rather than worked out anew
+_MOST_ABSORBED = 1000  # rewards after which it is worked out anew all the same
+_LEAST_SPREAD = 1e-13  # of the largest sd or mean: the least sd of a draw, so that no two scores are tied
+
+
+class SharedLinearBandit(Guarded):
+    """A bandit that chooses among items by their features, all with the same coefficients, and with a dial for risk.
+
+    An item with features x pays x'theta + noise. What is learned from one item is known of all: an item that was never
+    tried is ranked by its features. Give each decision the features [k,D] of its candidates, on one scale. Features of
+    the user and of the moment matter only in products with those of items: put such products into the rows.
+
+    ``alpha`` is the risk level: 0 is Thompson sampling, and 0 to 0.5 is recommended online, as high levels stop trying.
+    ``noise_sd`` is the sd of the rewards' noise. By default it is learned, so that the unit of rewards does not matter;
+    until two different rewards were seen all candidates are equally likely. Before data
+    theta ~ Normal(0, noise_sd^2 P^-1) with ``prior_precision`` P, a number (times the identity) or a matrix [D,D].
+    ``intercept`` adds a constant feature in the first place; if the noise is learned, so is its prior mean.
+    ``offsets=True`` gives each item something of its own, x'theta + b_item with
+    b_item ~ Normal(0, noise_sd^2 / offset_precision), for items known by name.
+
+    Every item draws its score from its own marginal by default, ``draws="independent"``: the chance of each item to
+    come first is then known exactly. ``draws="joint"`` draws thetas that all items share; chances are then sampled.
+    ``min_propensity`` is the least chance of a candidate to come first: with k times this chance the slate is drawn
+    uniformly. ``seed`` is a seed or a Generator, which the bandit then owns.
+
+    Rewards may come late, in any order, or never. Threads may share a bandit: it has a lock of its own. A forked
+    process draws from a new random stream, not from that of its parent.
+
+    >>> bandit = SharedLinearBandit(dim=2, alpha=0.5, seed=7)
+    >>> items = {"tea": [1.0, 0.2], "coffee": [0.9, 0.8], "juice": [0.1, 0.5]}
+    >>> decision = bandit.select(list(items.values()), arms=list(items), top=2)
+    >>> decision.propensity                       # nothing is known yet
+    0.3333
+    >>> bandit.update(decision.chosen, [1.0, 0.0])
+    SharedLinearBandit(dim=2, alpha=0.5, 1 decisions, 2 rewards)
+    >>> bandit.select(list(items.values()), arms=list(items)).arm in items
+    True
+    """
+
+    load = Load()
+
+    def __init__(
+        self,
+        dim: int,
+        alpha: float = 0.0,
+        *,
+        noise_sd: float | None = None,
+        prior_precision: Any = 1.0,
+        intercept: bool = True,
+        offsets: bool = False,
+        offset_precision: float = 1.0,
+        draws: str = "independent",
+        min_propensity: float = 0.0,
+        seed: Any = None,
+    ) -> None:
+        self._alpha = risk_level(alpha)
+        settings = BanditSettings(self._alpha)
+        self._n, self._weights = settings.n, settings.weights
+        self._dim = whole_number(dim, "dim")
+        self._noise_sd = None if noise_sd is None else checked_sd(noise_sd, "noise_sd")
+        self._intercept = _flag(intercept, "intercept")
+        self._offsets = _flag(offsets, "offsets")
+        self._offset_precision = positive(offset_precision, "offset_precision")
+        if draws not in ("independent", "joint"):
+            raise ParameterError(f"draws must be 'independent' or 'joint', got {draws!r}")
+        self._draws = draws
+        self._floor = probability(min_propensity, "min_propensity")
+        self._prior = _prior_of(prior_precision, self._dim, self._intercept)
+        self._stream = Uniforms(generator(seed, "seed"), np.empty(0))
+        self._decisions = 0
+        self._rewards = 0
+        self._range: tuple[float, float] | None = None  # the lowest and the highest reward
+        size = len(self._prior)
+        self._gram = np.zeros((2, size + 1, size + 1))
+        self._root, self._mean, self._noise = np.empty((size, size)), np.empty(size), 0.0
+        self._level = 0.0  # the learned prior mean of the intercept
+        self._stale = True  # root does not know the latest rewards
+        self._unsolved = True  # nor do mean and noise
+        self._absorbed = 0
+        self._index: dict[Arm, int] = {}  # of the items that have offsets
+        self._item_means = np.zeros((0, size + 1))  # with room for more
+        self._item_counts = np.zeros(0, dtype=np.int64)
+
+    @classmethod
+    def from_log(cls, log: Any, alpha: float = 0.0, **options: Any) -> Self:
+        """Return a bandit that has learned from a log of (features, reward) or (features, arm, reward) rows.
+
+        ``log`` is a sequence of such rows, or a table or mapping with columns ``context`` (or ``features``), ``reward``
+        and, if there are offsets, ``arm``. ``options`` are those of the constructor.
+
+        >>> log = [([1.0, 0.0], "a", 2.0), ([0.0, 1.0], "b", 1.0)]
+        >>> SharedLinearBandit.from_log(log, offsets=True).rewards
+        2
+        """
+        if is_table(log):
+            place = "features" if "features" in log else "context"
+            named = "arm" in log
+        else:
+            log = list(log) if isinstance(log, Iterable) else log
+            place, named = "features", _three_parts(log)
+        features, *arms, rewards = log_columns(log, place, *(["arm"] if named else []), "reward")
+        rows = finite_array([list(point) for point in features], place, ndim=2)
+        return cls(rows.shape[1], alpha, **options).update(rows, rewards, *arms)
+
+    # -- what it is ----------------------------------------------------------------------------------------
+
+    @property
+    def dim(self) -> int:
+        """The number of features D of an item."""
+        return self._dim
+
+    @property
+    def intercept(self) -> bool:
+        """Whether a constant feature is put before those of an item."""
+        return self._intercept
+
+    @property
+    def alpha(self) -> float:
+        """The risk level."""
+        return self._alpha
+
+    @property
+    def noise_sd(self) -> float | None:
+        """The sd of the noise, given or learned; None as long as it is not known."""
+        with self._lock:
+            self._solve()
+            return self._noise or None
+
+    @property
+    def decisions(self) -> int:
+        """The number of decisions taken."""
+        return self._decisions
+
+    @property
+    def rewards(self) -> int:
+        """The number of rewards seen."""
+        return self._rewards
+
+    @property
+    def items(self) -> dict[Arm, int]:
+        """The items that have offsets, and the number of rewards seen of each."""
+        with self._lock:
+            return dict(zip(self._index, self._item_counts[: len(self._index)].tolist(), strict=True))
+
+    @property
+    def posterior(self) -> LinearGaussianPosterior:
+        """A copy of the posterior of theta; the intercept, if there is one, comes first.
+
+        It has the moments that decisions are taken from, given the noise. What was learned of the prior mean of the
+        intercept is put among the data, since the prior of the copy has mean zero.
+
+        >>> bandit = SharedLinearBandit(dim=1, noise_sd=1.0, intercept=False)
+        >>> bandit.update([1.0], 4.0).posterior.mean()
+        array([2.])
+        """
+        noise = self.noise_sd
+        if noise is None:
+            raise PosteriorError("the noise is not known before two different rewards were seen; give noise_sd")
+        with self._lock:
+            gram = self._gram.copy()
+            gram[0, :-1, -1] += self._level * self._prior[:, 0]
+            gram[0, -1, :-1] = gram[0, :-1, -1]
+            return LinearGaussianPosterior.of_sums(self._prior, noise, gram)
+
+    def coefficients(self) -> tuple[FloatArray, FloatArray]:
+        """Return posterior means and sds of theta; the intercept, if there is one, comes first.
+
+        >>> SharedLinearBandit(dim=1, noise_sd=1.0, intercept=False).update([1.0], 4.0).coefficients()[0]
+        array([2.])
+        """
+        with self._lock:
+            self._solve()
+            sd = math.inf if self._noise == 0.0 else self._noise * np.sqrt((self._root**2).sum(axis=0))
+            return self._mean.copy(), np.broadcast_to(sd, self._mean.shape).copy()
+
+    # -- decisions -----------------------------------------------------------------------------------------
+
+    def select(
+        self, features: Any, arms: Iterable[Arm] | None = None, top: int = 1, *, propensity: bool = True
+    ) -> SharedDecision:
+        """Choose ``top`` of k candidates with these features [k,D], best first.
+
+        ``arms`` are their names, strings or integers; by default the index of a DataFrame, else 0 to k - 1. Bandits
+        with offsets need names. Chances are worked out when they are read; ``propensity=False`` leaves them out.
+
+        >>> bandit = SharedLinearBandit(dim=2, noise_sd=1.0, seed=1)
+        >>> bandit.select([[0.2, 0.4], [1.0, 0.0]], arms=["a", "b"]).arm in ("a", "b")
+        True
+        """
+        rows, names = self._candidates(features, arms)
+        top = whole_number(top, "top", maximum=len(names))
+        self._check_floor(len(names))
+        with self._lock:
+            moments, law = self._scores_of(rows, names)
+            uniform = isinstance(law, UniformScores)
+            if not uniform and self._floor > 0.0:
+                uniform = float(self._uniforms(1)[0]) < len(names) * self._floor
+            drawn = self._uniforms(len(names)).copy() if uniform else self._drawn(law)
+            order = self._best(drawn, top)
+            self._decisions += 1
+        scores = moments[0, order] if uniform else drawn[order]
+        return SharedDecision(names, rows, order, scores, moments, self._floor, law if propensity else None)
+
+    def propensities(self, features: Any, arms: Iterable[Arm] | None = None) -> FloatArray:
+        """Return the chances [k] with which each candidate would come first, without deciding anything.
+
+        >>> SharedLinearBandit(dim=1).propensities([[1.0], [2.0]])
+        array([0.5, 0.5])
+        """
+        rows, names = self._candidates(features, arms)
+        self._check_floor(len(names))
+        with self._lock:
+            law = self._scores_of(rows, names)[1]
+        return mixed(law.first(np.arange(len(names))), self._floor, 1, len(names)).chance
+
+    def predict(self, features: Any, arms: Iterable[Arm] | None = None) -> tuple[FloatArray, FloatArray]:
+        """Return posterior mean and sd [k] of the expected reward of items with these features [k,D].
+
+        >>> mean, sd = SharedLinearBandit(dim=2, noise_sd=1.0, intercept=False).predict([[3.0, 4.0]])
+        >>> mean, sd
+        (array([0.]), array([5.]))
+        """
+        rows, names = self._candidates(features, arms)
+        with self._lock:
+            mean, sd = self._moments(rows, self._places(names))
+        return mean, sd
+
+    def score(self, features: Any, arms: Iterable[Arm] | None = None, alpha: float | None = None) -> FloatArray:
+        """Return CVaR_alpha [k] of the expected rewards under the posterior: what the drawn scores estimate.
+
+        ``alpha`` is by default that of the bandit. Nothing is drawn and nothing changes. As long as a learned noise is
+        not known, it is minus infinity for alpha > 0.
+
+        >>> bandit = SharedLinearBandit(dim=1, alpha=0.5, noise_sd=1.0, intercept=False)
+        >>> bandit.score([[1.0], [2.0]])
+        array([-0.7979, -1.5958])
+        """
+        level = self._alpha if alpha is None else risk_level(alpha)
+        mean, sd = self.predict(features, arms)
+        if level == 0.0:
+            return mean
+        return np.full_like(mean, -np.inf) if np.isinf(sd).any() else np.asarray(cvar_normal(mean, sd, level))
+
+    def _scores_of(self, rows: FloatArray, names: tuple[Arm, ...]) -> tuple[FloatArray, Scores]:
+        """Return the moments [2,k] of the candidates and the law of their scores."""
+        places = self._places(names)
+        moments = self._moments(rows, places)
+        if self._noise == 0.0:
+            return moments, UniformScores(len(names))
+        weights = tuple(self._weights.tolist())
+        if self._draws == "independent":
+            least = max(_LEAST_SPREAD * float(np.abs(moments).max()), 1e-300)
+            return moments, IndependentScores(moments[0], np.maximum(moments[1], least), self._n, weights)
+        design, shifts, spreads = self._design(rows, places)
+        scaled = self._noise * self._root
+        return moments, JointScores(design, shifts, spreads, self._mean.copy(), scaled, self._noise, self._n, weights)
+
+    def _moments(self, rows: FloatArray, places: IntArray) -> FloatArray:
+        """Return posterior means and sds [2,k]."""
+        self._solve()
+        moments = np.empty((2, len(rows)))
+        q = self._offset_precision if self._offsets else 0.0
+        items = (places, self._item_means, self._item_counts, q)
+        item_moments(rows, self._intercept, *items, self._root, self._mean, moments)
+        moments[1] = self._noise * moments[1] if self._noise > 0.0 else np.inf
+        return moments
+
+    def _design(self, rows: FloatArray, places: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return rows [k,D] that theta meets, and the means and the sds over nu of what is added to them."""
+        design = self._with_constant(rows)
+        if not self._offsets:
+            return design, np.zeros(len(rows)), np.zeros(len(rows))
+        known = places >= 0
+        means = np.where(known[:, np.newaxis], self._item_means[places], 0.0) if known.any() else 0.0
+        counts = np.where(known, self._item_counts[places], 0) if known.any() else 0
+        own = np.broadcast_to(means, (len(rows), design.shape[1] + 1))
+        spread = np.broadcast_to(1.0 / np.sqrt(self._offset_precision + counts), len(rows))
+        return design - own[:, :-1], own[:, -1].copy(), spread.copy()
+
+    def _drawn(self, law: Scores) -> FloatArray:
+        """Draw the scores [k] of one decision."""
+        if isinstance(law, JointScores):
+            from scipy.special import ndtri
+
+            uniforms = np.maximum(self._uniforms(law.normals), 2.0**-54)
+            return law.scores(ndtri(uniforms)[np.newaxis])[0]
+        assert isinstance(law, IndependentScores)
+        scores = np.empty(law.means.size)
+        uniforms = self._uniforms(scores.size * len(self._weights))
+        draw_scores(law.means, law.sds, self._n, self._weights, uniforms, scores)
+        return scores
+
+    def _uniforms(self, need: int) -> FloatArray:
+        stream = self._stream
+        stream.reserve(need)
+        taken = stream.block[stream.next : stream.next + need]
+        stream.next += need
+        return taken
+
+    def _best(self, scores: FloatArray, top: int) -> IntArray:
+        """Return the places of the ``top`` highest scores; ties are broken by chance."""
+        if top == 1:
+            highest = np.flatnonzero(scores == scores.max())
+            place = 0 if highest.size == 1 else int(float(self._uniforms(1)[0]) * highest.size)
+            return highest[place : place + 1]
+        order = np.argsort(-scores, kind="stable")
+        ranked = scores[order[: top + 1]]
+        if (ranked[1:] == ranked[:-1]).any():
+            order = np.lexsort((self._uniforms(scores.size), -scores))
+        return order[:top]
+
+    # -- rewards -------------------------------------------------------------------------------------------
+
+    def update(self, features: Any, reward: Any, arms: Any = None) -> Self:
+        """Learn a reward of an item with features [D], or rewards [T] of items with features [T,D].
+
+        ``arms`` are the names of the items; only bandits with offsets need them. A batch is learned whole or, if
+        something in it is wrong, not at all.
+
+        >>> bandit = SharedLinearBandit(dim=1, offsets=True)
+        >>> bandit.update([[1.0], [2.0]], [1.0, 0.0], arms=["a", "b"]).items
+        {'a': 1, 'b': 1}
+        """
+        points = self._rows(features, (1, 2))
+        values = finite_array(reward, "reward")
+        if values.shape != points.shape[:-1]:
+            raise DataError(f"reward has shape {values.shape}, expected {points.shape[:-1]}, one per row of features")
+        huge = np.abs(values) > LARGEST
+        if huge.any():
+            raise DataError(f"reward{first_index(huge)} is {values[huge][0]}, too large to square")
+        points, values = points.reshape(-1, self._dim), values.reshape(-1)
+        names: tuple[Arm, ...] = ()
+        if self._offsets:
+            if arms is None:
+                raise DataError("arms is missing: a bandit with offsets learns the rewards of items by name")
+            given = [arms] if isinstance(arms, (str, int, np.generic)) else arms
+            names = _names(given, "arms", DataError)
+            if len(names) != len(values):
+                raise DataError(f"arms has {len(names)} names, expected {len(values)}, one per reward")
+        with self._lock:
+            self._learn(self._with_constant(points), values.copy(), names)
+        return self
+
+    def _learn(self, rows: FloatArray, rewards: FloatArray, names: tuple[Arm, ...]) -> None:
+        if not rewards.size:
+            return
+        low, high = float(rewards.min()), float(rewards.max())
+        if self._range is not None:
+            low, high = min(low, self._range[0]), max(high, self._range[1])
+        if self._offsets:
+            places = self._new_places(names)
+            centre_on_items(rows, rewards, places, self._item_means, self._item_counts, self._offset_precision)
+        add_observations(self._gram, rows, rewards)
+        if len(self._prior) >= _LARGE and not self._stale and self._absorbed + len(rows) <= _MOST_ABSORBED:
+            for row in rows:
+                scratch = np.empty((2, row.size))
+                scratch[0] = self._root @ row
+                absorb(self._root, np.zeros(row.size), 1.0, 0.0, scratch)
+            self._absorbed += len(rows)
+        else:
+            self._stale = True
+        self._unsolved = True
+        self._range = low, high
+        self._rewards += len(rewards)
+
+    def _new_places(self, names: tuple[Arm, ...]) -> IntArray:
+        """Return the places [T] of items among the offsets; new ones get one."""
+        for name in names:
+            self._index.setdefault(name, len(self._index))
+        short = len(self._index) - len(self._item_counts)
+        if short > 0:
+            room = short + len(self._item_counts) // 2
+            self._item_means = np.concatenate([self._item_means, np.zeros((room, self._item_means.shape[1]))])
+            self._item_counts = np.concatenate([self._item_counts, np.zeros(room, dtype=np.int64)])
+        return np.array([self._index[name] for name in names], dtype=np.int64)
+
+    def _solve(self) -> None:
+        """Bring root, mean and noise up to date with the sums."""
+        if not self._unsolved:
+            return
+        if self._stale:
+            solve_posterior(self._gram, self._prior, self._root, self._mean)
+            self._stale, self._absorbed = False, 0
+        learned = self._noise_sd is None
+        square, self._level = solve_level(self._gram, self._prior, self._root, learned and self._intercept, self._mean)
+        if not learned:
+            self._noise = self._noise_sd or 0.0
+        elif self._range is not None and self._range[0] < self._range[1]:
+            self._noise = math.sqrt(square / (self._rewards - (1 if self._intercept else 0)))
+        self._unsolved = False
+
+    # -- what is given -------------------------------------------------------------------------------------
+
+    def _with_constant(self, rows: FloatArray) -> FloatArray:
+        if not self._intercept:
+            return rows.copy()
+        whole = np.empty((len(rows), self._dim + 1))
+        whole[:, 0] = 1.0
+        whole[:, 1:] = rows
+        return whole
+
+    def _rows(self, features: Any, axes: tuple[int, ...]) -> FloatArray:
+        """Return features as an array of our own; nothing in it is too large to square."""
+        try:
+            rows = np.array(features, dtype=np.float64, order="C")
+        except (TypeError, ValueError):
+            rows = finite_array(features, "features")
+        if rows.ndim not in axes or rows.shape[-1] != self._dim:
+            shapes = {1: f"({self._dim},)", 2: f"(k, {self._dim})"}
+            expected = " or ".join(shapes[axis] for axis in axes)
+            raise DataError(f"features has shape {rows.shape}, expected {expected}")
+        if not usable(rows.reshape(-1)):
+            finite_array(rows, "features")
+            huge = np.abs(rows) > LARGEST
+            raise DataError(f"features{first_index(huge)} is {rows[huge][0]}, too large to square")
+        return rows
+
+    def _candidates(self, features: Any, arms: Iterable[Arm] | None) -> tuple[FloatArray, tuple[Arm, ...]]:
+        """Return features [k,D] and names of distinct candidates."""
+        rows = self._rows(features, (2,))
+        if arms is None and hasattr(features, "columns"):
+            arms = features.index
+        if arms is None:
+            if self._offsets:
+                raise ParameterError("arms is missing: a bandit with offsets knows items by name")
+            arms = range(len(rows))
+        names = _names(arms, "arms", ParameterError)
+        if len(names) != len(rows):
+            raise ParameterError(f"arms has {len(names)} names, expected {len(rows)}, one per row of features")
+        if not names:
+            raise ParameterError("features is empty: there is no candidate")
+        if len(set(names)) < len(names):
+            seen: set[Arm] = set()
+            for i, name in enumerate(names):
+                if name in seen:
+                    raise ParameterError(f"arms[{i}] is {name!r} for the second time")
+                seen.add(name)
+        return rows, names
+
+    def _places(self, names: tuple[Arm, ...]) -> IntArray:
+        if not self._offsets:
+            return np.empty(0, dtype=np.int64)
+        return np.array([self._index.get(name, -1) for name in names], dtype=np.int64)
+
+    def _check_floor(self, size: int) -> None:
+        if self._floor * size > 1.0:
+            raise ParameterError(
+                f"min_propensity is {self._floor}, too much for {size} candidates: at most {1.0 / size:.6g}"
+            )
+
+    def __repr__(self) -> str:
+        items = f", {len(self._index)} items" if self._offsets else ""
+        return (
+            f"SharedLinearBandit(dim={self._dim}, alpha={self._alpha:g}{items}, "
+            f"{self._decisions} decisions, {self._rewards} rewards)"
+        )
+
+    # -- state ---------------------------------------------------------------------------------------------
+
+    def _after_fork(self) -> None:
+        """Draw from a stream of its own: parent and children would else take the same decisions."""
+        self._stream = Uniforms(np.random.default_rng(), np.empty(0))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the whole state to ``path``, random stream included; the file appears whole or not at all.
+
+        >>> import tempfile
+        >>> bandit = SharedLinearBandit(dim=1, noise_sd=1.0, seed=3)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     bandit.save(f"{folder}/bandit.state")
+        ...     again = SharedLinearBandit.load(f"{folder}/bandit.state")
+        >>> again.select([[1.0], [2.0]]).score == bandit.select([[1.0], [2.0]]).score
+        True
+        """
+        with self._lock:
+            values, arrays = self._state()
+            write_state(path, "SharedLinearBandit", _STATE_VERSION, values, arrays)
+
+    def _state(self) -> State:
+        items = len(self._index)
+        kept = len(self._prior) >= _LARGE and not self._stale  # else it is worked out from the sums
+        values = {
+            "alpha": self._alpha,
+            "noise_sd": self._noise_sd,
+            "intercept": self._intercept,
+            "offsets": self._offsets,
+            "offset_precision": self._offset_precision,
+            "draws": self._draws,
+            "min_propensity": self._floor,
+            "decisions": self._decisions,
+            "rewards": self._rewards,
+            "range": None if self._range is None else list(self._range),
+            "items": list(self._index),
+            "absorbed": self._absorbed if kept else 0,
+            "rng": generator_state(self._stream.rng),
+        }
+        arrays = {
+            "prior_precision": self._prior,
+            "gram": self._gram,
+            "root": self._root if kept else np.empty((0, 0)),
+            "item_means": self._item_means[:items],
+            "item_counts": self._item_counts[:items],
+            "uniforms": self._stream.unused,
+        }
+        return values, arrays
+
+    @classmethod
+    def _from_state(cls, path: str | os.PathLike[str]) -> Self:
+        return restore(path, "SharedLinearBandit", _STATE_VERSION, cls._restored)
+
+    @classmethod
+    def _restored(cls, values: dict[str, Any], arrays: Arrays) -> Self:
+        prior, gram, unused = arrays["prior_precision"], arrays["gram"], arrays["uniforms"]
+        floats = {name: arrays[name].dtype for name in ("prior_precision", "gram", "root", "item_means", "uniforms")}
+        if any(dtype != np.float64 for dtype in floats.values()):
+            raise ValueError(f"arrays of types {floats}, expected float64")
+        size = len(prior)
+        names = ("noise_sd", "intercept", "offsets", "offset_precision", "draws", "min_propensity")
+        options = {name: values[name] for name in names}
+        bandit = cls(size - int(values["intercept"]), values["alpha"], prior_precision=prior, **options)
+        if gram.shape != (2, size + 1, size + 1):
+            raise ValueError(f"sums of shape {gram.shape} for {size} features")
+        rewards = whole_number(values["rewards"], "rewards", 0, LARGEST_COUNT)
+        require_sums(gram[np.newaxis], np.array([rewards]))
+        bandit._gram, bandit._rewards = gram, rewards
+        bandit._decisions = whole_number(values["decisions"], "decisions", 0, LARGEST_COUNT)
+        bandit._restore_range(values["range"])
+        bandit._restore_items(values["items"], arrays["item_means"], arrays["item_counts"])
+        if unused.ndim != 1 or not ((unused >= 0.0) & (unused < 1.0)).all():
+            raise ValueError("uniforms must be numbers in [0, 1)")
+        bandit._stream = Uniforms(generator_from_state(values["rng"]), unused)
+        bandit._restore_root(arrays["root"], values["absorbed"])
+        stale = bandit._stale
+        bandit._solve()
+        solved = [bandit._root, 1.0 / np.diagonal(bandit._root), bandit._mean, np.array([bandit._noise])]
+        solved.append((bandit._noise or 1.0) * bandit._root)
+        if not all(usable(np.ascontiguousarray(part).reshape(-1)) for part in solved):
+            raise ValueError("the moments of the posterior are too large or too small to square")
+        bandit._stale = bandit._unsolved = stale
+        return bandit
+
+    def _restore_range(self, given: Any) -> None:
+        if (given is None) != (self._rewards == 0):
+            raise ValueError(f"the range of {self._rewards} rewards is {given!r}")
+        if given is not None:
+            low, high = given
+            if not -LARGEST <= low <= high <= LARGEST or (low < high and self._rewards < 2):
+                raise ValueError(f"the range of {self._rewards} rewards is {given!r}")
+            self._range = low, high
+
+    def _restore_items(self, items: Any, means: FloatArray, counts: IntArray) -> None:
+        if not isinstance(items, list):
+            raise ValueError(f"items must be a list of names, got {items!r}")
+        names = _names(items, "items", ParameterError)
+        require_counts(counts, "item_counts")
+        if counts.shape != (len(names),) or means.shape != (len(names), len(self._prior) + 1):
+            raise ValueError(f"offsets of shapes {counts.shape} and {means.shape} for {len(names)} items")
+        if len(set(names)) < len(names) or not usable(means.reshape(-1)):
+            raise ValueError("an item that occurs twice, or a mean that is no number")
+        if self._offsets and (int(counts.sum()) != self._rewards or (counts == 0).any()):
+            raise ValueError(f"items with {counts.tolist()} rewards, expected {self._rewards} in all")
+        if names and not self._offsets:
+            raise ValueError("items of a bandit without offsets")
+        self._index = {name: i for i, name in enumerate(names)}
+        self._item_means, self._item_counts = means, counts
+
+    def _restore_root(self, root: FloatArray, absorbed: Any) -> None:
+        """Take the root of many features as it was, if it is one of the sums; else it is worked out from them."""
+        size = len(self._prior)
+        self._absorbed = whole_number(absorbed, "absorbed", 0, _MOST_ABSORBED)
+        if root.shape == (0, 0) and absorbed == 0:
+            return
+        if root.shape != (size, size) or size < _LARGE:
+            raise ValueError(f"a root of shape {root.shape} for {size} features")
+        precision = (self._prior + self._gram[0, :-1, :-1]) + self._gram[1, :-1, :-1]
+        away = np.abs(root @ precision @ root.T - np.eye(size)).max()
+        if np.triu(root, 1).any() or not away < 1e-6:
+            raise ValueError(f"the root is not that of the sums: it is off by {away}")
+        self._root, self._stale = root, False
+
+
+# -- what users write --------------------------------------------------------------------------------------
+
+
+def _flag(value: Any, name: str) -> bool:
+    if not isinstance(value, (bool, np.bool_)):
+        raise ParameterError(f"{name} must be True or False, got {value!r}")
+    return bool(value)
+
+
+def _three_parts(log: Any) -> bool:
+    """Return whether the first row of a log names an arm."""
+    return isinstance(log, list) and bool(log) and isinstance(log[0], Sequence) and len(log[0]) == 3
+
+
+def _prior_of(precision: Any, dim: int, intercept: bool) -> FloatArray:
+    """Return the prior precision of theta, intercept included: that of a matrix of features alone is 1."""
+    size = dim + int(intercept)
+    if intercept and np.shape(precision) == (dim, dim):
+        whole = np.eye(size)
+        whole[1:, 1:] = LinearGaussianPosterior(dim, precision).prior
+        return whole
+    return LinearGaussianPosterior(size, precision).prior
+
+
+def _names(arms: Any, label: str, error: type[PrudentError]) -> tuple[Arm, ...]:
+    """Return names as Python's own strings and integers."""
+    if isinstance(arms, str) or not isinstance(arms, Iterable):
+        raise error(f"{label} must be a list of names, got {arms!r}")
+    names = tuple(arms.tolist() if hasattr(arms, "tolist") else arms)
+    if not set(map(type, names)) <= {str, int}:
+        names = tuple(name.item() if isinstance(name, np.generic) else name for name in names)
+        for i, name in enumerate(names):
+            if isinstance(name, bool) or not isinstance(name, (str, int)):
+                raise error(f"{label}[{i}] is {name!r}, expected a string or an integer")
+    return names
