@@ -19,8 +19,9 @@ from .style import COLOURS, PAPER, RC, Entry, css_variable, hex_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure as Canvas
 
-__all__ = ["BAND", "Figure", "Panel", "inline_panels", "save"]
+__all__ = ["BAND", "Figure", "Panel", "drawn", "inline_panels", "save"]
 
 BAND = Entry("95% confidence", "neutral", mark="area")
 
@@ -44,8 +45,8 @@ class Figure:
     size: tuple[float, float] = (4.3, 3.1)  # of a panel, in inches
 
 
-def save(figure: Figure, folder: Path) -> None:
-    """Write ``figure`` as <name>.svg and <name>.png into ``folder``: all panels, titles and the legend."""
+def drawn(figure: Figure) -> Canvas:
+    """Return ``figure`` as a figure of matplotlib: all panels, titles and the legend."""
     import matplotlib
     from matplotlib.figure import Figure as Canvas
 
@@ -60,14 +61,21 @@ def save(figure: Figure, folder: Path) -> None:
             axes.set_title(re.sub(r"\bp_h\b", "$p_h$", panel.title))
         for axes in grid[len(figure.panels) :]:
             axes.set_axis_off()
-        handles = [_handle(entry) for entry in figure.legend]
-        longest = max(len(entry.label) for entry in figure.legend)
-        columns = min(len(handles), max(1, int(size[0] / (0.6 + 0.08 * longest))))  # inches, at this font size
-        canvas.legend(handles=handles, loc="outside lower center", ncols=columns)
-        options: dict[str, Any] = {
-            "svg": {"metadata": {"Date": None}},
-            "png": {"dpi": 200, "metadata": {"Software": None}},
-        }
+        if figure.legend:
+            handles = [_handle(entry) for entry in figure.legend]
+            longest = max(len(entry.label) for entry in figure.legend)
+            columns = min(len(handles), max(1, int(size[0] / (0.6 + 0.08 * longest))))  # inches, at this font size
+            canvas.legend(handles=handles, loc="outside lower center", ncols=columns)
+    return canvas
+
+
+def save(figure: Figure, folder: Path) -> None:
+    """Write ``figure`` as <name>.svg and <name>.png into ``folder``: all panels, titles and the legend."""
+    import matplotlib
+
+    canvas = drawn(figure)
+    options: dict[str, Any] = {"svg": {"metadata": {"Date": None}}, "png": {"dpi": 200, "metadata": {"Software": None}}}
+    with matplotlib.rc_context(RC):
         for kind, told in options.items():
             file = io.BytesIO()
             canvas.savefig(file, format=kind, **told)

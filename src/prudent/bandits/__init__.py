@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from .bandit import LinearBandit
 from .decision import BatchDecision, Decision
+from .play import play
 from .settings import (
     BanditSettings,
     brps_cmab,
@@ -41,6 +42,7 @@ __all__ = [
     "brps_cmab",
     "brps_cmab_clipped",
     "brps_cmab_inflated",
+    "play",
     "simulate_bandit",
     "thompson_sampling",
     "thompson_sampling_inflated",

@@ -104,6 +104,23 @@ class LinearBanditEnv:
             draw_context(rng, self.bounded, point)
         return points
 
+    def context(self, t: int, rng: np.random.Generator) -> FloatArray:
+        """Return the context [D] of step ``t``."""
+        return self.contexts(1, rng)[0]
+
+    def reward(self, t: int, context: Any, arm: int, rng: np.random.Generator) -> float:
+        """Return what ``arm`` pays at step ``t``."""
+        mean = float(self.theta[arm] @ np.asarray(context))
+        return float(reward_of(mean, draw_noise(rng, self.bounded), self.bounded, self.noise_sd))
+
+    def mean_rewards(self, t: int, context: Any) -> FloatArray:
+        """Return the mean rewards [A] in a context [D].
+
+        >>> LinearBanditEnv(theta=[[1.0, 0.0], [0.0, 1.0]]).mean_rewards(1, [0.5, 2.0])
+        array([0.5, 2. ])
+        """
+        return self.theta @ np.asarray(context)
+
     def gymnasium(self, steps: int = 1000) -> LinearBanditGym:
         """Return the Gymnasium environment whose episodes last ``steps`` pulls; needs gymnasium.
 
