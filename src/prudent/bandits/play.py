@@ -43,7 +43,7 @@ def play(
 
     ``agents`` are :class:`BanditSettings`, one or several, or a dict from labels to options of :class:`LinearBandit` or
     to functions of (n_arms, dim, rng) that return a bandit of any class; ``options`` go to every LinearBandit. The
-    dataset has ``cumulative`` (agent, replication, time), the reward up to a time; ``reward``, its mean per step;
+    dataset has ``total_reward`` (agent, replication, time), the reward up to a time; ``reward``, its mean per step;
     ``regret``, if the environment knows its mean rewards; and ``pulls`` (agent, replication, arm).
 
     >>> from prudent.envs import classification
@@ -84,7 +84,7 @@ def play(
     finally:
         line.close()
     dims = ("agent", "replication", "time")
-    variables: dict[str, Any] = {"reward": (dims, earned / grid), "cumulative": (dims, earned)}
+    variables: dict[str, Any] = {"reward": (dims, earned / grid), "total_reward": (dims, earned)}
     if knows:
         variables["regret"] = (dims, regret)
     variables["pulls"] = (("agent", "replication", "arm"), pulls)

@@ -1,7 +1,7 @@
 """Logs of decisions, read once, whatever they are, and kept in blocks of arrays.
 
-A log is a DataFrame, a dict of columns, a Parquet, CSV or JSON-lines file, a pyarrow table or dataset, or rows: dicts,
-as :meth:`Decision.to_dict` gives them with a reward added, or tuples (context, arm, reward, propensity). It is read
+A log is a DataFrame, a dict of columns, a Parquet, CSV or JSON-lines file, a table or dataset of pyarrow, a Journal, or
+rows: dicts, as :meth:`Decision.to_dict` gives them with a reward added, or tuples (context, arm, reward, propensity). It is read
 once, in blocks. A binary copy of what was read stays in memory while it is small and else in a temporary file, about
 8 (D + 4) bytes a row, so that every log can be gone through again in bounded memory, even one that comes from a
 generator.
@@ -98,7 +98,8 @@ class BanditLog:
 
     def __init__(self, log: Any, layout: Layout, known: Iterable[Any] = (), what: str = "reading the log") -> None:
         size = whole_number(layout.block, "block")
-        self._reader = _Reader(layout, known)
+        text = isinstance(log, (str, os.PathLike)) and _kind(Path(log)) in (".csv", ".tsv")
+        self._reader = _Reader(layout, known, text)
         self._copy = tempfile.SpooledTemporaryFile(max_size=IN_MEMORY)  # noqa: SIM115  # lives as long as the log
         self._blocks: list[int] = []  # where each begins
         self.n = self.rows = 0
@@ -191,7 +192,8 @@ class BanditLog:
 class _Reader:
     """Checks columns and makes blocks of them; learns the names of the arms on the way."""
 
-    def __init__(self, layout: Layout, known: Iterable[Any]) -> None:
+    def __init__(self, layout: Layout, known: Iterable[Any], text: bool) -> None:
+        self._text = text
         renamed = dict(layout.columns or {})
         for name in renamed:
             if name not in COLUMNS:
@@ -292,8 +294,8 @@ class _Reader:
     def _arms(self, columns: Columns, first: int) -> IntArray:
         import pandas
 
-        cells = _flat(self._column(columns, "arm"))
-        codes, names = pandas.factorize(cells)
+        cells = self._column(columns, "arm")
+        codes, names = pandas.factorize(_flat(cells))
         _require(codes >= 0, first, "arm", cells, "the name of an arm")
         places = [self._place(name, first + int(np.argmax(codes == i)), "arm") for i, name in enumerate(names)]
         return np.array(places, dtype=np.int64)[codes]
@@ -302,6 +304,10 @@ class _Reader:
         plain = _plain(name)
         if not isinstance(plain, (str, int)) or isinstance(plain, bool):
             raise DataError(f"log row {row}: {what} is {name!r}, expected a string or a whole number")
+        if plain not in self._index and self._text:
+            # a CSV file does not tell the arm '1' from the arm 1: it is the one that is known
+            twin = str(plain) if isinstance(plain, int) else int(plain) if plain.isdecimal() else plain
+            plain = twin if twin in self._index else plain
         if plain not in self._index:
             if self._closed:
                 raise DataError(f"log row {row}: {what} is {plain!r}, which is not one of arms {list(self._index)}")
@@ -363,8 +369,8 @@ def _flat(cells: Any) -> Any:
 def _require(good: Any, first: int, what: str, cells: Any, expected: str) -> None:
     if not good.all():
         row = int(np.argmin(good))
-        cell = cells.iloc[row] if hasattr(cells, "iloc") else cells[row]
-        raise DataError(f"log row {first + row}: {what} is {_plain(cell)!r}, expected {expected}")
+        cell = cells[row].tolist() if isinstance(cells[row], (np.ndarray, np.generic)) else cells[row]
+        raise DataError(f"log row {first + row}: {what} is {cell!r}, expected {expected}")
 
 
 def _numbers(cells: Any, what: str, first: int) -> FloatArray:
@@ -427,6 +433,8 @@ def _tables(log: Any, size: int) -> Iterator[Columns]:
         yield from _tables(log.to_dataframe().reset_index(), size)
     elif hasattr(log, "columns"):
         yield from _sliced({name: log[name] for name in log.columns}, size)
+    elif hasattr(log, "rows") and callable(log.rows):  # a Journal
+        yield from _of_rows(iter(log.rows()), size)
     elif isinstance(log, np.ndarray) and log.dtype.names:
         yield from _sliced({name: log[name] for name in log.dtype.names}, size)
     elif isinstance(log, Mapping):
@@ -474,9 +482,14 @@ def _of_rows(rows: Iterator[Any], size: int) -> Iterator[Columns]:
         first += len(taken)
 
 
-def _file(path: Path, size: int) -> Iterator[Columns]:
+def _kind(path: Path) -> str:
+    """Return the suffix that says what is in a file."""
     kind = path.suffix.lower()
-    kind = path.with_suffix("").suffix.lower() if kind == ".gz" else kind
+    return path.with_suffix("").suffix.lower() if kind == ".gz" else kind
+
+
+def _file(path: Path, size: int) -> Iterator[Columns]:
+    kind = _kind(path)
     try:
         if kind in (".parquet", ".pq"):
             import pyarrow.parquet  # type: ignore[import-untyped]

@@ -12,7 +12,7 @@ q(x, pi) = sum_a pi(a|x) q(x, a), the estimates are means over the rows:
     sndr         q(x, pi) + w (r - q(x, a)) / mean w
     switch_dr    the same as dr where w <= switch, else q(x, pi)
 
-Formulas as in Dudik et al. (2014), Swaminathan and Joachims (2015) and Wang et al. (2017); ``benchmarks/obp.py``
+Formulas as in Dudik et al. (2014), Swaminathan and Joachims (2015) and Wang et al. (2017); ``benchmarks/off_policy.py``
 compares them with the Open Bandit Pipeline. All are functions of the means of a few columns, so that one pass of sums
 gives every estimate, and the delta method its variance.
 """
@@ -30,7 +30,7 @@ from .._support.checks import FloatArray, finite_array, open_probability, positi
 from .._support.progress import Progress
 from ..errors import DataError, ParameterError
 from .logs import BLOCK, BanditLog, Block, Layout
-from .moments import Moments, bernstein, half_width
+from .moments import Moments, bernstein, half_width, marks_of
 from .policies import Chances, known_arms, policy_of
 from .reward_models import RewardModel, fitted
 
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 __all__ = ["OffPolicyEstimates", "OverlapWarning", "off_policy"]
 
-MARKS = 200  # points of a curve over time
 LARGEST_WEIGHT = 1e100
 CELLS = 2_000_000  # chances worked out at a time, which bounds the memory
 NAMES = ("ips", "snips", "clipped_ips", "dm", "dr", "sndr", "switch_dr")
@@ -176,7 +175,7 @@ class _Sums:
         # Rewards enter relative to a number near their mean: squares of large rewards would hide small differences.
         self.centre = 0.5 * (log.lowest + log.highest)
         self.all = Moments(9)
-        self.marks = np.unique(np.linspace(0, log.n, min(MARKS, log.n) + 1).astype(np.int64)[1:])
+        self.marks = marks_of(log.n)
         self.snapshots: list[Moments] = []
         self.chosen = np.zeros((self.marks.size, len(log.arms)))  # [G,A] chances of the target, added up between marks
         self.logged = np.zeros((self.marks.size, len(log.arms)))  # [G,A] how often each arm was logged

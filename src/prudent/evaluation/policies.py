@@ -186,7 +186,9 @@ def _one_hot(names: Any, block: Block, log: BanditLog, name: str) -> FloatArray:
     places = np.array([log.index(arm) for arm in names.tolist()])
     if (places < 0).any():
         t = int(np.argmax(places < 0))
-        raise DataError(f"{name} chooses {names[t]!r} in log row {block.rows[t]}, which is not one of {log.arms}")
+        raise DataError(
+            f"{name} chooses {names.tolist()[t]!r} in log row {block.rows[t]}, which is not one of {log.arms}"
+        )
     return np.equal(np.arange(len(log.arms)), places[:, np.newaxis]).astype(np.float64)
 
 

@@ -21,8 +21,7 @@ from .._support.checks import FloatArray, generator, open_probability, probabili
 from .._support.progress import Progress
 from ..errors import DataError, ParameterError
 from .logs import BLOCK, BanditLog, Block, Layout
-from .moments import Moments, half_width
-from .off_policy import MARKS
+from .moments import Moments, half_width, marks_of
 from .policies import Chances, policy_of
 
 if TYPE_CHECKING:
@@ -74,7 +73,7 @@ def replay(
         run = Run(copy.deepcopy(bandit), learn)
         kept = Lots(read, logging_policy, min_propensity)
         require_logged(bandit.arms, read)
-        marks = np.unique(np.linspace(0, read.n, min(MARKS, read.n) + 1).astype(np.int64)[1:])
+        marks = marks_of(read.n)
         logged, snapshots, begin = Moments(1), [], 0
         line = Progress("replay")
         try:
