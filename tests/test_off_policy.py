@@ -167,6 +167,8 @@ def logs(tmp_path_factory):
         "parquet": (folder / "log.parquet", {}),
         "csv": (str(folder / "log.csv"), {}),
         "json lines": (folder / "exact.jsonl", {}),
+        "parts": (lambda: pd.read_csv(folder / "log.csv", chunksize=100), {}),
+        "batches": (lambda: pyarrow.Table.from_pandas(frame).to_batches(40), {}),
         "arrow": (pyarrow.Table.from_pandas(frame), {}),
         "wide": (wide, features),
         "other names": (
@@ -341,7 +343,7 @@ LOG["propensity"] = [0.5] * 4
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"reward": [0.0, 1.0, math.inf, 3.0]}, "log row 2: reward is inf, expected a finite number"),
+        ({"reward": [0.0, 1.0, math.inf, 3.0]}, "log row 2: reward is inf, expected a number"),
         ({"reward": [0.0, 1.0, "much", 3.0]}, "log row 2: reward is 'much'"),
         ({"reward": [0.0, None, 2.0, 3.0]}, "log row 1 has no reward; give missing_reward"),
         ({"propensity": [0.5, 0.5, 0.0, 0.5]}, "log row 2: propensity is 0.0, expected a chance above 0"),
@@ -359,6 +361,8 @@ LOG["propensity"] = [0.5] * 4
             r"log row 1: the logged arm is not among the eligible arms \['a'\]",
         ),
         ({"arms": [["a", "a"], ["b"], ["a"], ["b"]]}, "log row 0: arms is"),
+        ({"arms": [3, 3, 3, 3]}, "log row 0: arms is 3, expected a list of arms"),
+        ({"reward": [0.0, 1.0, 1e101, 3.0]}, r"log row 2: reward is 1e\+101"),
         ({"reward": [0.0, 1.0]}, "the columns of log differ in length"),
     ],
 )

@@ -82,6 +82,7 @@ def reward(curve: pandas.DataFrame, name: str, level: float) -> Canvas:
 
 def propensities(target: pandas.DataFrame, logged: pandas.DataFrame) -> Canvas:
     """Draw the chances of the arms over the rows, the target's beside the shares in the log."""
+    target, logged = _coarse(target), _coarse(logged)
     most = target.mean().sort_values(ascending=False, kind="stable").index[:SHOWN]
     hues = dict(zip(most, HUES, strict=False))
     legend = [Entry(str(arm), hue) for arm, hue in hues.items()]
@@ -92,12 +93,14 @@ def propensities(target: pandas.DataFrame, logged: pandas.DataFrame) -> Canvas:
     def panel(title: str, shares: pandas.DataFrame) -> Panel:
         def onto(axes: Axes) -> None:
             x = np.asarray(shares.index, dtype=np.float64)
+            top = 0.0
             lines: list[tuple[Any, str]] = [(shares[arm], hue) for arm, hue in hues.items()]
             if rest:
                 lines.append((shares[rest].sum(axis=1), "neutral"))
             for line, hue in lines:
                 axes.plot(x, line, color=hex_of(hue))
-            axes.set_ylim(-0.02, 1.02)
+                top = max(top, float(line.max()))
+            axes.set_ylim(0.0, min(1.02, 1.15 * top))
             axes.set_ylabel("chance")
             _count_axis(axes, str(shares.index.name or "rows"))
 
@@ -105,6 +108,14 @@ def propensities(target: pandas.DataFrame, logged: pandas.DataFrame) -> Canvas:
 
     panels = (panel("Target", target), panel("Log", logged))
     return drawn(Figure("propensities", "", panels, tuple(legend)))
+
+
+def _coarse(shares: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the shares over up to 50 longer spans: shares of few rows are mostly noise."""
+    step = -(-len(shares) // 50)
+    spans = np.arange(len(shares)) // step
+    ends = shares.index[np.minimum(np.arange(spans[-1] + 1) * step + step, len(shares)) - 1]
+    return shares.groupby(spans).mean().set_axis(ends, axis=0)
 
 
 def intervals(names: Sequence[str], rows: pandas.DataFrame, title: str, label: str, level: float) -> Canvas:

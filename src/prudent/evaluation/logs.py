@@ -1,9 +1,9 @@
 """Logs of decisions, read once, whatever they are, and kept in blocks of arrays.
 
 A log is a DataFrame, a dict of columns, a Parquet, CSV or JSON-lines file, a table or dataset of pyarrow, a Journal, or
-rows: dicts, as :meth:`Decision.to_dict` gives them with a reward added, or tuples (context, arm, reward, propensity). It is read
-once, in blocks. A binary copy of what was read stays in memory while it is small and else in a temporary file, about
-8 (D + 4) bytes a row, so that every log can be gone through again in bounded memory, even one that comes from a
+rows: dicts, as a Decision gives them with a reward added, or tuples (context, arm, reward, propensity). It is read
+once, in blocks. A binary copy of what was read stays in memory while it is small, and else in a temporary file, about
+8 (D + 5) bytes a row, so that every log can be gone through again in bounded memory, even one that comes from a
 generator.
 """
 
@@ -15,7 +15,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -28,7 +28,8 @@ from ..errors import DataError, ParameterError
 __all__ = ["BLOCK", "BanditLog", "Block", "Layout"]
 
 BLOCK = 16_384  # rows read at a time
-IN_MEMORY = 2**28  # bytes; a larger copy goes to a file
+IN_MEMORY = 2**26  # bytes; a larger copy goes to a file
+LARGEST = 1e100  # of rewards and features: products of them are squared
 COLUMNS = ("context", "arm", "reward", "propensity", "arms")
 Columns = dict[str, Any]  # of a block: a name and its cells, an array [T], an array [T,D] or a list
 
@@ -237,7 +238,8 @@ class _Reader:
                 raise DataError(f"column {name!r} of log has {len(cells)} rows, another has {count}")
         rewards = pandas.to_numeric(_flat(self._column(columns, "reward")), errors="coerce").to_numpy(np.float64)
         empty = _flat(self._column(columns, "reward")).isna().to_numpy()
-        _require(np.isfinite(rewards) | empty, first, "reward", columns[self._names["reward"]], "a finite number")
+        fine = empty | (np.abs(rewards) <= LARGEST)
+        _require(fine, first, "reward", columns[self._names["reward"]], f"a number of at most {LARGEST:g}")
         keep = np.ones(count, dtype=np.bool_)
         if empty.any():
             if self._missing is None:
@@ -288,7 +290,8 @@ class _Reader:
             self.dim = points.shape[1]
         if points.shape[1] != self.dim:
             raise DataError(f"log row {first}: context has {points.shape[1]} features, before it had {self.dim}")
-        _require(np.abs(points).max(axis=1, initial=0.0) <= 1e150, first, "context", points, "numbers up to 1e150")
+        small = np.abs(points).max(axis=1, initial=0.0) <= LARGEST
+        _require(small, first, "context", points, f"numbers of at most {LARGEST:g}")
         return points
 
     def _arms(self, columns: Columns, first: int) -> IntArray:
@@ -322,7 +325,10 @@ class _Reader:
         seen: dict[Hashable, int] = {}
         sets: list[list[int]] = []
         for i, given in enumerate(cells):
-            key: Any = given if isinstance(given, str) else None if _is_empty(given) else tuple(given)
+            try:
+                key: Any = given if isinstance(given, str) else None if _is_empty(given) else tuple(given)
+            except TypeError:
+                raise DataError(f"log row {first + i}: arms is {given!r}, expected a list of arms") from None
             if key is None:
                 which[i] = -1
                 continue
@@ -383,8 +389,8 @@ def _numbers(cells: Any, what: str, first: int) -> FloatArray:
 
 def _points(cells: Any, first: int) -> FloatArray:
     """Return a column of contexts as an array [T,D]."""
-    if isinstance(cells, np.ndarray) and cells.ndim == 2:
-        points = cells
+    if isinstance(cells, np.ndarray) and (cells.ndim == 2 or cells.dtype.kind in "iufb"):
+        points = cells  # a column of numbers is a single feature
     else:
         rows = list(cells)
         if rows and all(isinstance(row, str) for row in rows):
@@ -432,7 +438,7 @@ def _tables(log: Any, size: int) -> Iterator[Columns]:
     elif hasattr(log, "to_dataframe"):  # a Dataset of xarray
         yield from _tables(log.to_dataframe().reset_index(), size)
     elif hasattr(log, "columns"):
-        yield from _sliced({name: log[name] for name in log.columns}, size)
+        yield from _frame(log, size)
     elif hasattr(log, "rows") and callable(log.rows):  # a Journal
         yield from _of_rows(iter(log.rows()), size)
     elif isinstance(log, np.ndarray) and log.dtype.names:
@@ -444,7 +450,23 @@ def _tables(log: Any, size: int) -> Iterator[Columns]:
             rows = iter(log() if callable(log) else log)
         except TypeError:
             raise DataError(f"log must be a table, a file or rows, got {type(log).__name__}") from None
-        yield from _of_rows(rows, size)
+        begin = next(rows, None)
+        if hasattr(begin, "columns"):  # the parts of a table, as pandas.read_csv(..., chunksize=...) gives them
+            for part in chain([begin], rows):
+                yield from _tables(part, size)
+        elif begin is not None:
+            yield from _of_rows(chain([begin], rows), size)
+
+
+def _frame(table: Any, size: int) -> Iterator[Columns]:
+    if hasattr(table, "schema") and hasattr(table, "num_rows"):  # a record batch
+        yield from _sliced(_of_arrow(table), size)
+        return
+    names = list(table.columns)
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise DataError(f"log has two columns {twice!r}")
+    yield from _sliced({name: table[name] for name in names}, size)
 
 
 def _sliced(columns: Columns, size: int) -> Iterator[Columns]:

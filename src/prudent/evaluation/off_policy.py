@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = ["OffPolicyEstimates", "OverlapWarning", "off_policy"]
 
-LARGEST_WEIGHT = 1e100
+LARGEST_WEIGHT = 1e40
 CELLS = 2_000_000  # chances worked out at a time, which bounds the memory
 NAMES = ("ips", "snips", "clipped_ips", "dm", "dr", "sndr", "switch_dr")
 # Columns whose means are kept: w, w r; both with w clipped; q(x, pi); w (r - q), the same switched, w switched; r

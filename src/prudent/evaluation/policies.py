@@ -141,7 +141,10 @@ def _constant(mixture: Mapping[Any, Any], log: BanditLog, name: str) -> Chances:
 
 def _function(function: Callable[[FloatArray], Any], log: BanditLog, name: str) -> Chances:
     def chances(block: Block) -> FloatArray:
-        given = np.asarray(function(block.contexts.copy()))
+        found = function(block.contexts.copy())
+        if hasattr(found, "columns"):
+            found = found.reindex(columns=list(log.arms), fill_value=0.0)
+        given = np.asarray(found)
         if given.shape == (len(block),):
             return _one_hot(given, block, log, name)
         if given.shape != (len(block), len(log.arms)):

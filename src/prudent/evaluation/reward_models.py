@@ -48,7 +48,7 @@ def fitted(given: Any, log: BanditLog, folds: int) -> RewardModel:
     """Return the reward model that was asked for, fitted to ``log``."""
     if given is None:
         return _Ridge(log, folds)
-    if hasattr(given, "fit") and hasattr(given, "predict"):
+    if hasattr(given, "fit") and hasattr(given, "predict") and not isinstance(given, type):
         return _Estimator(given, log, folds)
     if isinstance(given, (str, bytes)) or callable(given):
         raise ParameterError(f"reward_model must be None, an object with fit and predict, or a table, got {given!r}")
