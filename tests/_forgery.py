@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 import prudent as pr
+from prudent.bandits import BanditSettings, Decay
 from prudent.errors import ConvergenceWarning, StateFileError
 
 HEAD = struct.Struct("<8sIQ")
@@ -77,12 +78,17 @@ def originals(folder: Path) -> list[tuple[type, bytes]]:
     """Return classes and the good files that are forged."""
     rng = np.random.default_rng(5)
     made = []
-    for settings in (pr.brps_cmab(0.8), pr.brps_cmab(0.7, draws=7), pr.thompson_sampling_inflated(delta=0.1)):
-        bandit = pr.LinearBandit(["a", 7, "c"], 2, settings=settings, seed=1)
+    for settings, options in (
+        (pr.brps_cmab(0.8), {"noise_sd": 1.0, "intercept": False}),
+        (pr.brps_cmab(0.7, draws=7), {"half_life": 2, "min_propensity": 0.1}),
+        (pr.thompson_sampling_inflated(delta=0.1), {"first_pulls": 1}),
+        (BanditSettings(Decay(0.9, half=2)), {"noise": "by arm"}),
+    ):
+        bandit = pr.LinearBandit(["a", 7, "c"], 2, settings=settings, seed=1, **options)
         for _ in range(5):
             point = rng.normal(size=2)
             bandit.update(point, bandit.select(point).arm, rng.normal())
-        made.append(bandit)
+        made.append(bandit.add_arm("d", like=["a", "c"]))
     for bits in (np.random.Philox, np.random.MT19937, np.random.SFC64):
         made.append(pr.LinearBandit(2, 1, seed=np.random.Generator(bits(3)), settings=pr.brps_cmab_clipped(0.5)))
     model = pr.UncertainMDP.direct(
@@ -92,7 +98,7 @@ def originals(folder: Path) -> list[tuple[type, bytes]]:
         made.append(pr.PosteriorSamplingAgent(model, seed=2, **options))
     made.append(pr.PosteriorSamplingAgent(model, risk=pr.Spectral(lambda u: u**0.5), draws=5, seed=2))
     made.append(pr.OptimisticVIAgent(model, alpha=0.8, horizon=100, seed=3))
-    for agent in made[6:]:
+    for agent in made[7:]:
         for _ in range(4):
             agent.observe("dry", agent.act("dry"), "wet")
     contents = []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 
 import numpy as np
@@ -22,11 +21,11 @@ from prudent.envs import (
 )
 from prudent.errors import DataError, ModelError, ParameterError
 
-PLAIN = {"intercept": False} if "intercept" in inspect.signature(pr.LinearBandit).parameters else {}
-
 
 def the_papers(settings):
-    return lambda n_arms, dim, rng: pr.LinearBandit(n_arms, dim, settings=settings, noise_sd=1.0, seed=rng, **PLAIN)
+    return lambda n_arms, dim, rng: pr.LinearBandit(
+        n_arms, dim, settings=settings, noise_sd=1.0, seed=rng, intercept=False
+    )
 
 
 @pytest.mark.parametrize("env", [gaussian_bandit(), bounded_bandit(noise_sd=1.0)])

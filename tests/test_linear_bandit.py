@@ -6,6 +6,7 @@ Statistical tests have no fixed seed to be lucky with: each says how often it wo
 import itertools
 import math
 import pickle
+from functools import partial
 
 import mpmath
 import numpy as np
@@ -35,6 +36,8 @@ from prudent.errors import DataError, ParameterError
 
 FALSE_ALARM = 1e-7
 
+plain = partial(LinearBandit, noise_sd=1.0, intercept=False)  # the bandit of the paper
+
 
 def contents(bandit, tmp_path):
     """The whole state, as bytes."""
@@ -57,8 +60,8 @@ def test_posterior_is_the_closed_form_and_batch_is_sequential(n_arms, dim, seed,
     contexts, rewards = rng.normal(size=(60, dim)), rng.normal(size=60)
     arms = rng.integers(0, n_arms + 1, 60)  # the last arm of the bandit below is another one, never pulled
     prior = np.eye(dim) * rng.uniform(0.5, 4)
-    one = LinearBandit(n_arms + 2, dim, noise_sd=noise_sd, prior_precision=prior)
-    batch = LinearBandit(n_arms + 2, dim, noise_sd=noise_sd, prior_precision=prior)
+    one = plain(n_arms + 2, dim, noise_sd=noise_sd, prior_precision=prior)
+    batch = plain(n_arms + 2, dim, noise_sd=noise_sd, prior_precision=prior)
     for context, arm, reward in zip(contexts, arms, rewards, strict=True):
         one.update(context, arm, reward)
     batch.update(contexts, arms, rewards)
@@ -71,7 +74,7 @@ def test_posterior_is_the_closed_form_and_batch_is_sequential(n_arms, dim, seed,
 
 
 def test_an_untouched_arm_has_exactly_the_stated_prior():
-    bandit = LinearBandit(3, 2, noise_sd=3.0, prior_precision=4.0).update([1.0, 2.0], 0, 5.0)
+    bandit = plain(3, 2, noise_sd=3.0, prior_precision=4.0).update([1.0, 2.0], 0, 5.0)
     decision = bandit.select([0.6, 0.8])
     for arm in (1, 2):
         np.testing.assert_array_equal(bandit.posterior(arm).covariance(), 9 / 4 * np.eye(2))
@@ -104,7 +107,7 @@ def test_a_million_nearly_collinear_contexts_to_1e_9(tilt):
         sds = [
             float(mpmath.sqrt((mpmath.matrix([p.tolist()]) * inverse * mpmath.matrix(p.tolist()))[0])) for p in points
         ]
-    bandit = LinearBandit(2, dim)
+    bandit = plain(2, dim)
     for start in range(0, size, 1000):
         block = slice(start, start + 1000)
         bandit.update(contexts[block] / unit, np.ones(1000, dtype=int), rewards[block] / unit)
@@ -128,7 +131,7 @@ def test_badly_scaled_features_are_solved_to_1e_9():
         mean = np.array((inverse * (rows.T * mpmath.matrix(rewards.tolist()))).T.tolist(), dtype=float)[0]
         points = contexts[:50]
         sds = [float(mpmath.sqrt((rows[t, :] * inverse * rows[t, :].T)[0])) for t in range(50)]
-    bandit = LinearBandit(1, 3).update(contexts, np.zeros(500, int), rewards)
+    bandit = plain(1, 3).update(contexts, np.zeros(500, int), rewards)
     np.testing.assert_allclose(bandit.posterior(0).mean(), mean, rtol=1e-9)
     np.testing.assert_allclose(bandit.select(points).sd[:, 0], sds, rtol=1e-9)
     np.testing.assert_allclose([bandit.select(point).sd[0] for point in points], sds, rtol=1e-9)
@@ -137,7 +140,7 @@ def test_badly_scaled_features_are_solved_to_1e_9():
 def test_scores_have_the_variance_of_the_inverse_precision():
     # 1000 pulls: precision and covariance along the context differ by a factor of 10^6.
     context = np.array([0.6, 0.8])
-    bandit = LinearBandit(1, 2, noise_sd=2.0).update(np.tile(context, (1000, 1)), np.zeros(1000, int), np.ones(1000))
+    bandit = plain(1, 2, noise_sd=2.0).update(np.tile(context, (1000, 1)), np.zeros(1000, int), np.ones(1000))
     size = 100_000
     decision = bandit.select(np.tile(context, (size, 1)))
     sd = 2 / math.sqrt(1001)
@@ -149,7 +152,7 @@ def test_scores_have_the_variance_of_the_inverse_precision():
 def test_batch_and_single_predictions_agree():
     rng = np.random.default_rng(4)
     for dim, rows in ((1, 50), (3, 300), (7, 40), (12, 200)):  # through both ways to compute sds
-        bandit = LinearBandit(5, dim, noise_sd=0.7)
+        bandit = plain(5, dim, noise_sd=0.7)
         bandit.update(rng.normal(size=(80, dim)), rng.integers(0, 5, 80), rng.normal(size=80))
         contexts = rng.normal(size=(rows, dim))
         batch = bandit.select(contexts, arms=[3, 0, 4])
@@ -163,7 +166,7 @@ def test_rewards_may_come_late_in_any_order_or_never():
     rng = np.random.default_rng(5)
     contexts, arms, rewards = rng.random((50, 3)), rng.integers(0, 4, 50), rng.random(50)
     told = rng.permutation(50)[:30]
-    one, two = LinearBandit(4, 3, seed=1), LinearBandit(4, 3, seed=2)
+    one, two = plain(4, 3, seed=1), plain(4, 3, seed=2)
     for t in told:
         one.select(rng.random(3))  # decisions in between change nothing that is learned
         one.update(contexts[t], arms[t], rewards[t])
@@ -181,7 +184,7 @@ POINT = np.array([0.8, 0.6])
 def uneven_bandit(**options):
     """Three arms whose scores at POINT have different means and sds."""
     arms = np.array([0] * 3 + [1] * 6 + [2] * 4)
-    return LinearBandit(3, 2, **options).update(np.tile(POINT, (13, 1)), arms, np.array([0.6, 0.2, 0.45])[arms])
+    return plain(3, 2, **options).update(np.tile(POINT, (13, 1)), arms, np.array([0.6, 0.2, 0.45])[arms])
 
 
 def brute_force(settings, means, sds, size, rng):
@@ -253,7 +256,7 @@ def test_law_of_the_choice_for_other_estimators_and_clipping(settings):
 def test_wide_clipped_scores_tie_often_and_ties_are_broken_uniformly():
     # sd 40: nearly all scores are 0 or 1
     check_law(brps_cmab_clipped(0.7, estimator="cvar"), 200_000, 200_000, noise_sd=40.0)
-    bandit = LinearBandit(4, 1, noise_sd=100.0, settings=brps_cmab_clipped(0.5))
+    bandit = plain(4, 1, noise_sd=100.0, settings=brps_cmab_clipped(0.5))
     decision = bandit.select(np.ones((100_000, 1)))
     assert (decision.score == 0.0).mean() > 0.2
     assert stats.chisquare(np.bincount(decision.arm, minlength=4)).pvalue > FALSE_ALARM
@@ -270,7 +273,7 @@ def test_one_by_one_decisions_follow_the_propensities():
 @pytest.mark.parametrize(("alpha", "draws"), [(0.0, None), (0.9, None), (0.7, None), (0.75, 10)])
 def test_scores_follow_their_law(alpha, draws):
     settings = brps_cmab(alpha, draws=draws)
-    bandit = LinearBandit(1, 2, settings=settings).update(POINT, 0, 1.0)
+    bandit = plain(1, 2, settings=settings).update(POINT, 0, 1.0)
     decision = bandit.select(np.tile(POINT, (50_000, 1)))
     standard = (decision.score - decision.mean[:, 0]) / decision.sd[:, 0]
     law = ScoreLaw(settings.n, settings.weights, clip=False)
@@ -285,9 +288,9 @@ def test_the_screen_changes_nothing():
         rule = BanditSettings(alpha, clip=clip).rule(1, 1.0)
         blind = rule._replace(screen=np.array([-np.inf, np.inf]))  # bounds nothing
         for _ in range(3000):
-            moments = np.array([rng.normal(size=6), np.full(6, np.nan), rng.exponential(size=6)])
+            moments = np.array([rng.normal(size=6), np.full(6, np.nan), rng.exponential(size=6), np.zeros(6)])
             uniforms = rng.random(12)
-            found = [best_score(one, 6, moments, uniforms.copy(), 0, 6) for one in (rule, blind)]
+            found = [best_score(one, False, 6, moments, uniforms.copy(), 0, 6) for one in (rule, blind)]
             assert found[0] == found[1]
 
 
@@ -307,7 +310,7 @@ def cloud(kind, size, dim, rng):
 def learned(learning, arms, dim, rng, **options):
     contexts = cloud(learning, 300, dim, rng)
     rewards = contexts @ rng.normal(size=dim) + 0.1 * rng.normal(size=300)  # nearly equal arms
-    return LinearBandit(arms, dim, **options).update(contexts, rng.integers(0, arms, 300), rewards)
+    return plain(arms, dim, **options).update(contexts, rng.integers(0, arms, 300), rewards)
 
 
 KINDS = ["round", "leaning", "flat", "tiny and huge", "uneven", "zeros"]
@@ -318,7 +321,7 @@ def learned_arms(learning, size, dim, rng):
     arms = arms_of(np.eye(dim), 1.0, np.zeros((size, 2, dim + 1, dim + 1)))
     contexts = cloud(learning, 300, dim, rng)
     rewards = contexts @ rng.normal(size=dim) + 0.1 * rng.normal(size=300)  # nearly equal arms
-    learn_rows(arms, np.zeros(size, dtype=np.int64), contexts, rng.integers(0, size, 300), rewards)
+    learn_rows(arms, contexts, rng.integers(0, size, 300), rewards, np.ones(300))
     return arms
 
 
@@ -348,11 +351,11 @@ def test_scores_next_to_each_other_are_told_apart_as_in_single_decisions(learnin
         uniforms[swap, t] = edges[1 + one]
         uniforms[1 - swap, t] = np.nextafter(edges[1 + nearest[one]], 0)
         single = Uniforms(rng, np.concatenate([uniforms[:, t], ties]))
-        moments = np.empty((3, 2))
+        moments = np.empty((4, 2))
         expected[t], scores[t], _ = decide_one(arms[:], rule[:], 1, context, both, single.block, 0, moments)
     stream = Uniforms(rng, np.concatenate([uniforms.ravel(), np.tile(ties, ROWS)]))
-    choices, moments, scale = decide_rows(arms, rule, 1, contexts, both, stream)
-    fill_scores(rule, moments.values, scale, choices)
+    choices, moments, scale, _ = decide_rows(arms, rule, 1, contexts, both, stream)
+    fill_scores(rule, moments.values, moments.freedom, scale, choices)
     untied = contexts.any(axis=1)
     np.testing.assert_array_equal(choices.places[untied], expected[untied])
     size = (np.abs(moments.values[0]) + moments.values[1]).max(axis=0)
@@ -376,8 +379,8 @@ def test_screening_batches_in_single_precision_changes_nothing(learning, decidin
         assert used == (learning not in ("tiny and huge", "uneven"))  # which are beyond single precision
         np.testing.assert_array_equal(one[0].places, two[0].places)
         np.testing.assert_array_equal(one[1].values, two[1].values)
-        for choices, moments, scale in (one, two):
-            fill_scores(rule, moments.values, scale, choices)
+        for choices, moments, scale, _ in (one, two):
+            fill_scores(rule, moments.values, moments.freedom, scale, choices)
         np.testing.assert_allclose(one[0].scores, two[0].scores, rtol=1e-9)
     np.testing.assert_array_equal(streams[0].unused, streams[1].unused)  # as many uniforms used
 
@@ -400,7 +403,7 @@ def test_a_batch_is_read_as_it_was_decided(rows):
 
 
 def test_a_fault_late_in_a_batch_leaves_the_state_alone(tmp_path):
-    bandit = LinearBandit(3, 2, alpha=0.9, seed=1)
+    bandit = plain(3, 2, alpha=0.9, seed=1)
     before = contents(bandit, tmp_path)
     contexts = np.ones((5000, 2))
     contexts[4321, 1] = math.nan
@@ -410,7 +413,7 @@ def test_a_fault_late_in_a_batch_leaves_the_state_alone(tmp_path):
 
 
 def test_restricted_arms_share_the_whole_chance():
-    bandit = LinearBandit(["a", "b", "c", "d"], 2, alpha=0.8, seed=3).update(POINT, "c", 1.0)
+    bandit = plain(["a", "b", "c", "d"], 2, alpha=0.8, seed=3).update(POINT, "c", 1.0)
     for eligible in (["c", "a"], ["d"], ("b", "c", "d")):
         decision = bandit.select(POINT, arms=eligible)
         assert decision.arm in eligible
@@ -590,7 +593,7 @@ def test_law_of_two_weighted_draws(n, alpha):
 
 
 def test_a_zero_context_makes_all_arms_equal():
-    bandit = LinearBandit(4, 2, alpha=0.7).update([1.0, 1.0], 0, 100.0)
+    bandit = plain(4, 2, alpha=0.7).update([1.0, 1.0], 0, 100.0)
     assert bandit.select([0.0, 0.0]).propensity == 0.25
     counts = np.bincount(bandit.select(np.zeros((40_000, 2))).arm, minlength=4)
     assert stats.chisquare(counts).pvalue > FALSE_ALARM
@@ -599,16 +602,16 @@ def test_a_zero_context_makes_all_arms_equal():
 
 
 def test_propensities_of_a_thousand_arms():
-    bandit = LinearBandit(1000, 3, alpha=0.9, seed=1)
+    bandit = plain(1000, 3, alpha=0.9, seed=1)
     decision = bandit.select([0.1, 0.2, 0.3])
     assert decision.propensity == pytest.approx(1e-3, abs=1e-12)
 
 
 def test_a_decision_keeps_its_chances_whatever_happens_to_the_bandit(tmp_path):
-    bandit = LinearBandit(3, 2, alpha=0.9, seed=1)
+    bandit = plain(3, 2, alpha=0.9, seed=1)
     decision, batch, twin = bandit.select(POINT), bandit.select([POINT] * 3), pickle.dumps(bandit.select(POINT))
     bandit.update([POINT] * 30, [0] * 30, np.ones(30))
-    other = LinearBandit(2, 2, alpha=0.0)
+    other = plain(2, 2, alpha=0.0)
     other.save(tmp_path / "other")
     bandit.load(tmp_path / "other")
     assert decision.propensity == pytest.approx(1 / 3, abs=1e-12)
@@ -619,7 +622,7 @@ def test_a_decision_keeps_its_chances_whatever_happens_to_the_bandit(tmp_path):
 
 
 def test_one_context_and_a_batch_give_their_own_kind_of_decision():
-    bandit = LinearBandit(["a", "b"], 1, seed=1)
+    bandit = plain(["a", "b"], 1, seed=1)
     one, batch = bandit.select([1.0]), bandit.select([[1.0]])
     assert isinstance(one, Decision)
     assert isinstance(batch, BatchDecision)
@@ -628,13 +631,13 @@ def test_one_context_and_a_batch_give_their_own_kind_of_decision():
 
 
 def test_propensity_can_be_left_out():
-    bandit = LinearBandit(2, 1)
+    bandit = plain(2, 1)
     assert bandit.select([1.0], propensity=False).propensity is None
     assert bandit.select([[1.0]], propensity=False).propensities is None
 
 
 def test_propensities_that_are_not_known_say_so():
-    bandit = LinearBandit(2, 1, settings=brps_cmab_clipped(0.5, draws=8, estimator="cvar"))
+    bandit = plain(2, 1, settings=brps_cmab_clipped(0.5, draws=8, estimator="cvar"))
     decision = bandit.select([1.0])  # deciding works
     with pytest.raises(ParameterError, match="at most 2 lowest draws, these settings weigh 4"):
         _ = decision.propensity
@@ -668,7 +671,7 @@ def test_cost_does_not_grow_with_alpha():
 @pytest.mark.parametrize("delta", [None, 0.1])
 def test_inflated_scores_have_the_inflated_sd(delta, tmp_path):
     settings = thompson_sampling_inflated(delta=delta, sampling_sd=None if delta else 3.0)
-    bandit = LinearBandit(1, 3, noise_sd=0.5, settings=settings)
+    bandit = plain(1, 3, noise_sd=0.5, settings=settings)
     size = 50_000
     context = np.array([0.0, 1.0, 0.0])
     decision = bandit.select(np.tile(context, (size, 1)))
@@ -686,7 +689,7 @@ def test_inflated_scores_have_the_inflated_sd(delta, tmp_path):
 
 
 def test_arms_come_and_go():
-    bandit = LinearBandit(["a", 7], 1, seed=1).update([1.0], 7, 3.0)
+    bandit = plain(["a", 7], 1, seed=1).update([1.0], 7, 3.0)
     bandit.add_arm("b")
     assert bandit.arms == ("a", 7, "b")
     assert bandit.posterior("b").mean() == [0.0]
@@ -703,11 +706,11 @@ def test_arms_come_and_go():
 
 
 def test_names_from_arrays_are_names():
-    bandit = LinearBandit(np.array(["x", "y"]), 1)
+    bandit = plain(np.array(["x", "y"]), 1)
     assert bandit.arms == ("x", "y")
     decision = bandit.select([[1.0], [2.0]])
     bandit.update([[1.0], [2.0]], decision.arm, [0.0, 1.0])
-    numbers = LinearBandit(np.array([10, 20]), 1)
+    numbers = plain(np.array([10, 20]), 1)
     assert numbers.select([1.0]).arm in (10, 20)
     numbers.update([1.0], np.int64(20), np.float64(1.0))
 
@@ -715,11 +718,11 @@ def test_names_from_arrays_are_names():
 def test_bandit_from_a_log():
     rng = np.random.default_rng(7)
     contexts, arms, rewards = rng.random((20, 3)), rng.choice(["u", "v"], 20), rng.random(20)
-    expected = LinearBandit(["u", "v"], 3, alpha=0.5).update(contexts, arms, rewards)
+    expected = plain(["u", "v"], 3, alpha=0.5).update(contexts, arms, rewards)
     rows = list(zip(contexts, arms, rewards, strict=True))
     table = pd.DataFrame({"context": list(contexts), "arm": arms, "reward": rewards})
     for log in (rows, table, {"context": contexts, "arm": arms, "reward": rewards}):
-        bandit = LinearBandit.from_log(log, ["u", "v"], alpha=0.5)
+        bandit = LinearBandit.from_log(log, ["u", "v"], alpha=0.5, noise_sd=1.0, intercept=False)
         for arm in ("u", "v"):
             assert bandit.posterior(arm) == expected.posterior(arm)
     assert set(LinearBandit.from_log(rows).arms) == {"u", "v"}
@@ -727,7 +730,7 @@ def test_bandit_from_a_log():
 
 
 def test_contexts_of_any_kind():
-    bandit = LinearBandit(2, 2, seed=1)
+    bandit = plain(2, 2, seed=1)
     fixed = np.array([1.0, 2.0])
     fixed.flags.writeable = False
     for context in ([1, 2], (1.0, 2.0), fixed, np.array([1, 2], dtype=np.float32), pd.Series([1.0, 2.0])):
@@ -739,7 +742,7 @@ def test_contexts_of_any_kind():
 
 
 def test_same_seed_same_decisions():
-    one, two = (LinearBandit(5, 3, alpha=0.8, seed=11) for _ in range(2))
+    one, two = (plain(5, 3, alpha=0.8, seed=11) for _ in range(2))
     for context in np.random.default_rng(1).random((300, 3)):
         first, second = one.select(context), two.select(context)
         assert (first.arm, first.score) == (second.arm, second.score)
@@ -807,7 +810,7 @@ NAN = math.nan
     ],
 )
 def test_bad_calls_name_the_fault_and_leave_the_state_alone(call, error, message, tmp_path):
-    bandit = LinearBandit(["red", "green"], 2, alpha=0.5, seed=1).update([1.0, 2.0], "red", 1.0)
+    bandit = plain(["red", "green"], 2, alpha=0.5, seed=1).update([1.0, 2.0], "red", 1.0)
     bandit.select([1.0, 1.0])
     before = contents(bandit, tmp_path)
     with pytest.raises(error, match=message):
@@ -818,21 +821,21 @@ def test_bad_calls_name_the_fault_and_leave_the_state_alone(call, error, message
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: LinearBandit(2, 2, alpha=1.0), r"alpha must be a risk level in \[0, 1\), got 1.0"),
-        (lambda: LinearBandit(2, 2, alpha=-0.1), r"alpha must be a risk level in \[0, 1\), got -0.1"),
-        (lambda: LinearBandit(2, 2, noise_sd=0.0), "noise_sd must be a positive number, got 0.0"),
-        (lambda: LinearBandit(2, 2, noise_sd=-1.0), "noise_sd must be a positive number, got -1.0"),
-        (lambda: LinearBandit(2, 2, prior_precision=0.0), "prior_precision must be a positive number, got 0.0"),
-        (lambda: LinearBandit(0, 2), "n_arms must be at least 1, got 0"),
-        (lambda: LinearBandit([], 2), "n_arms is empty"),
-        (lambda: LinearBandit("red", 2), "n_arms must be a number of arms or a list of names, got 'red'"),
-        (lambda: LinearBandit(["a", "b", "a"], 2), r"n_arms\[2\] is 'a' for the second time"),
-        (lambda: LinearBandit(["a", True], 2), r"n_arms\[1\] is True, expected a string or an integer"),
-        (lambda: LinearBandit(2, 0), "dim must be at least 1, got 0"),
-        (lambda: LinearBandit(2, 2, seed="x"), "seed must be a numpy Generator, a seed or None, got 'x'"),
-        (lambda: LinearBandit(2, 2, 0.5, settings=brps_cmab(0.5)), "give alpha or settings, not both"),
-        (lambda: LinearBandit(2, 2, settings="ts"), "settings must be a BanditSettings, got 'ts'"),
-        (lambda: LinearBandit(["a"], 2).remove_arm("a"), "arm 'a' is the only one"),
+        (lambda: plain(2, 2, alpha=1.0), r"alpha must be a risk level in \[0, 1\), got 1.0"),
+        (lambda: plain(2, 2, alpha=-0.1), r"alpha must be a risk level in \[0, 1\), got -0.1"),
+        (lambda: plain(2, 2, noise_sd=0.0), "noise_sd must be a positive number, got 0.0"),
+        (lambda: plain(2, 2, noise_sd=-1.0), "noise_sd must be a positive number, got -1.0"),
+        (lambda: plain(2, 2, prior_precision=0.0), "prior_precision must be a positive number, got 0.0"),
+        (lambda: plain(0, 2), "n_arms must be at least 1, got 0"),
+        (lambda: plain([], 2), "n_arms is empty"),
+        (lambda: plain("red", 2), "n_arms must be a number of arms or a list of names, got 'red'"),
+        (lambda: plain(["a", "b", "a"], 2), r"n_arms\[2\] is 'a' for the second time"),
+        (lambda: plain(["a", True], 2), r"n_arms\[1\] is True, expected a string or an integer"),
+        (lambda: plain(2, 0), "dim must be at least 1, got 0"),
+        (lambda: plain(2, 2, seed="x"), "seed must be a numpy Generator, a seed or None, got 'x'"),
+        (lambda: plain(2, 2, 0.5, settings=brps_cmab(0.5)), "give alpha or settings, not both"),
+        (lambda: plain(2, 2, settings="ts"), "settings must be a BanditSettings, got 'ts'"),
+        (lambda: plain(["a"], 2).remove_arm("a"), "arm 'a' is the only one"),
         (lambda: brps_cmab(0.5, draws=0), "draws must be at least 1, got 0"),
         (lambda: brps_cmab(0.5, estimator="median"), r"estimator must be one of \['cvar', 'modified'\], got 'median'"),
         (lambda: brps_cmab(0.7, estimator="modified", draws=1), "n must be at least 2"),

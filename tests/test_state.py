@@ -7,6 +7,7 @@ import pickle
 import struct
 import subprocess
 import sys
+from datetime import timedelta
 from pathlib import Path
 
 import _forgery
@@ -17,10 +18,26 @@ from _forgery import sealed
 import prudent as pr
 from prudent._support import state as _state
 from prudent._support.state import generator_from_state, generator_state, read_state, write_state
-from prudent.bandits import LinearBandit, brps_cmab, brps_cmab_clipped, thompson_sampling_inflated
+from prudent.bandits import (
+    BanditSettings,
+    Decay,
+    LinearBandit,
+    brps_cmab,
+    brps_cmab_clipped,
+    thompson_sampling_inflated,
+)
 from prudent.errors import PrudentError, StateFileError
 
-SETTINGS = [brps_cmab(0.8), brps_cmab(0.7), brps_cmab_clipped(0.5), thompson_sampling_inflated(delta=0.1)]
+FIXED = {"noise_sd": 0.5, "intercept": False}
+KINDS = [
+    (brps_cmab(0.8), FIXED),
+    (brps_cmab(0.7), FIXED),
+    (brps_cmab_clipped(0.5), FIXED),
+    (thompson_sampling_inflated(delta=0.1), FIXED),
+    (brps_cmab(0.7), {"first_pulls": 3, "half_life": 50}),
+    (BanditSettings(Decay(0.9, half=50), min_propensity=0.02), {"half_life": timedelta(seconds=20)}),
+    (brps_cmab(0.8), {"noise": "by arm"}),
+]
 
 
 def run(bandit, rng, steps, tmp_path=None, chance=0.0):
@@ -28,30 +45,31 @@ def run(bandit, rng, steps, tmp_path=None, chance=0.0):
     path = tmp_path / "bandit.state" if tmp_path else None
     lives, trace = np.random.default_rng(99), []
     for t in range(steps):
+        when = {"time": float(t)}
         if path and lives.random() < chance:
             bandit.save(path)
             bandit = LinearBandit.load(path)
         if t == steps // 3:
-            bandit.add_arm(f"new {t}")
+            bandit.add_arm(f"new {t}", like=["b", "c"] if t % 2 else None)
         if t == steps // 2:
             bandit.remove_arm("a")
         if t % 10 == 0:
-            batch = bandit.select(rng.random((7, 3)))
+            batch = bandit.select(rng.random((7, 3)), **when)
             trace += [*batch.arm.tolist(), *batch.score.tolist()]
         context = rng.random(3)
-        decision = bandit.select(context, arms=None if t % 3 else ["b", "c"])
+        decision = bandit.select(context, arms=None if t % 3 else ["b", "c"], **when)
         trace += [decision.arm, decision.score]
         if rng.random() < 0.8:
-            bandit.update(context, decision.arm, rng.normal())
+            bandit.update(context, decision.arm, rng.normal(), **when)
     return bandit, trace
 
 
-@pytest.mark.parametrize("settings", SETTINGS, ids=lambda settings: settings.label)
-def test_a_thousand_interruptions_leave_the_trajectory_identical(settings, tmp_path):
-    steps = 500
-    make = lambda: LinearBandit(["a", "b", "c", 4], 3, settings=settings, noise_sd=0.5, seed=5)  # noqa: E731
+@pytest.mark.parametrize(("settings", "options"), KINDS, ids=[str(i) for i in range(len(KINDS))])
+def test_a_thousand_interruptions_leave_the_trajectory_identical(settings, options, tmp_path):
+    steps = 300
+    make = lambda: LinearBandit(["a", "b", "c", 4], 3, settings=settings, seed=5, **options)  # noqa: E731
     whole, undisturbed = run(make(), np.random.default_rng(1), steps)
-    pieces, interrupted = run(make(), np.random.default_rng(1), steps, tmp_path, chance=0.55)  # 4 x 500 x 0.55 cycles
+    pieces, interrupted = run(make(), np.random.default_rng(1), steps, tmp_path, chance=0.55)  # 7 x 300 x 0.55 cycles
     assert undisturbed == interrupted
     whole.save(tmp_path / "whole")
     pieces.save(tmp_path / "pieces")
@@ -60,11 +78,13 @@ def test_a_thousand_interruptions_leave_the_trajectory_identical(settings, tmp_p
 
 
 def test_loading_keeps_everything(tmp_path):
-    bandit = LinearBandit(["x", 3], 2, settings=brps_cmab(0.7, estimator="modified"), prior_precision=[[2, 1], [1, 3]])
+    settings = brps_cmab(0.7, estimator="modified")
+    options = {"noise_sd": 2.0, "intercept": False, "settings": settings}
+    bandit = LinearBandit(["x", 3], 2, **options, prior_precision=[[2, 1], [1, 3]])
     bandit.update([1.0, 2.0], 3, 1.0)
     bandit.save(tmp_path / "s")
     again = LinearBandit.load(tmp_path / "s")
-    assert (again.arms, again.settings, again.noise_sd, again.pulls) == (("x", 3), bandit.settings, 1.0, {"x": 0, 3: 1})
+    assert (again.arms, again.settings, again.noise_sd, again.pulls) == (("x", 3), bandit.settings, 2.0, {"x": 0, 3: 1})
     assert again.posterior(3) == bandit.posterior(3)
     again.update([1.0, 0.0], "x", 1.0)  # what was loaded can be written to
     assert bandit.pulls["x"] == 0
@@ -79,7 +99,7 @@ def test_load_on_a_bandit_replaces_its_state(tmp_path):
 
 @pytest.fixture
 def saved(tmp_path):
-    bandit = LinearBandit(2, 1, seed=1).update([1.0], 0, 2.0)
+    bandit = LinearBandit(2, 1, noise_sd=1.0, intercept=False, seed=1).update([1.0], 0, 2.0)
     bandit.save(tmp_path / "s")
     return bandit, tmp_path / "s"
 
@@ -140,7 +160,7 @@ def test_foreign_files_are_refused(saved, tmp_path, content, message):
         ),
         (
             sealed({"kind": "LinearBandit", "version": 9, "values": {}, "arrays": []}),
-            "is LinearBandit state version 9, this prudent reads up to 1",
+            "is LinearBandit state version 9, this prudent reads up to 2",
         ),
         (
             sealed({"kind": "LinearBandit", "version": 1, "values": {}, "arrays": []}),
@@ -166,12 +186,31 @@ def test_files_that_are_whole_but_wrong_are_refused(saved, tmp_path, content, me
 
 def test_sums_that_do_not_fit_the_arms_are_refused(saved, tmp_path):
     bandit, path = saved
-    values, arrays = read_state(path, "LinearBandit", 1)
-    write_state(tmp_path / "odd", "LinearBandit", 1, values | {"arms": ["a", "b", "c"]}, arrays)
+    values, arrays = read_state(path, "LinearBandit", 2)
+    write_state(tmp_path / "odd", "LinearBandit", 2, values | {"arms": ["a", "b", "c"]}, arrays)
     refused(bandit, tmp_path / "odd", "sums of shape .* for 3 arms")
     values["rng"]["bit_generator"] = "Evil"
-    write_state(tmp_path / "odd", "LinearBandit", 1, values, arrays)
+    write_state(tmp_path / "odd", "LinearBandit", 2, values, arrays)
     refused(bandit, tmp_path / "odd", "unknown bit generator 'Evil'")
+
+
+def test_a_file_of_version_1_loads_as_what_it_was(saved, tmp_path):
+    bandit, path = saved
+    bandit.select([1.0])
+    bandit.save(path)
+    values, arrays = read_state(path, "LinearBandit", 2)
+    old = {name: values[name] for name in ("settings", "noise_sd", "arms", "decisions", "rng")}
+    for name in ("first_pulls", "min_propensity"):
+        del old["settings"][name]
+    kept = {name: arrays[name] for name in ("gram", "pulls", "uniforms")}
+    kept["prior_precision"] = arrays["prior_precision"][0]
+    write_state(tmp_path / "old", "LinearBandit", 1, old, kept)
+    again = LinearBandit.load(tmp_path / "old")
+    assert (again.noise_sd, again.intercept, again.pulls) == (1.0, False, {0: 1, 1: 0})
+    assert again.posterior(0) == bandit.posterior(0)
+    assert again.select([1.0]).score == bandit.select([1.0]).score
+    write_state(tmp_path / "old", "LinearBandit", 1, old | {"half": 1}, kept)
+    refused(bandit, tmp_path / "old", "unknown field 'half'")
 
 
 # -- forged files: a valid checksum over contents that nobody saved ------------------------------------------
@@ -240,6 +279,27 @@ def entry(value, name, place=0):
         (entry(-0.5, "uniforms"), r"uniforms must be numbers in \[0, 1\)"),
         (entry(np.nan, "uniforms"), r"uniforms must be numbers in \[0, 1\)"),
         (entry(-1.0, "prior_precision"), "not positive definite"),
+        (entry(1.0, "prior_mean"), "priors that are not those of the arms"),
+        (entry(1, "prior"), "priors that are not those of the arms"),
+        (entry(0, "tries"), "more rewards than decisions"),
+        (entry(np.nan, "weights"), "weights that are not those of the rewards"),
+        (entry(2.0, "weights"), "weights that are not those of the rewards"),
+        (entry(np.inf, "extra"), "extra holds a number that is not finite"),
+        (entry(3.0, "pool", 0), "rewards from 3.0 to 2.0"),
+        (entry(0.0, "pool", 2), "the gain is 0.0"),
+        (entry(1.5, "pool", 2), "the gain is 1.5"),
+        (entry(0.5, "pool", 5), "numbers of rewards that cannot be"),
+        (valued("by arm", "noise"), "give noise_sd or noise='by arm', not both"),
+        (valued("loud", "noise"), "noise must be one of"),
+        (valued(1, "intercept"), "intercept must be True or False"),
+        (valued(True, "intercept"), "is not the state"),
+        (valued({"length": -1.0, "unit": "decisions"}, "half_life"), "half_life must be a positive number"),
+        (valued({"length": 1.0, "unit": "moons"}, "half_life"), "not in 'moons'"),
+        (valued(0.5, "tick"), "tick must be a whole number"),
+        (valued({"start": 1.0, "half": 1.0}, "settings", "alpha"), "start must be a risk level"),
+        (valued({"start": 0.5}, "settings", "alpha"), "half"),
+        (valued(-1, "settings", "first_pulls"), "first_pulls must be at least 0"),
+        (valued(1.5, "settings", "min_propensity"), "min_propensity must be a probability"),
         (shaped("gram", 2**63), "array 'gram' has the size 9223372036854775808"),
         (shaped("gram", -1), "array 'gram' has the size -1"),
         (shaped("gram", 2**30, 2**30, 2**30), "is longer than the file"),

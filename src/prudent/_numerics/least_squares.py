@@ -4,6 +4,11 @@ The paper's Gaussian update is V = P + sum s s' and b = sum s r, the posterior N
 are blocks of one, that of z z' with z = (s, r): the gram matrix. It is kept as a pair, the running sum and what
 rounding took from it, because a plain sum blurs the small eigenvalues of nearly collinear contexts.
 
+A reward may have a weight w: z is then sqrt(w) times as long. The residuals of the solution are in the sums too: with
+rewards seen from s'm, a prior mean m, the normal-inverse-gamma quantity is q = sum (r - s'm)^2 - g'V^-1 g with
+g = sum s (r - s'm). Both terms are worked out in twice the precision from the sums, so that rewards far from zero
+(a million and one, a million and two) lose nothing.
+
 Solving is as careful as the sums: when the pivots of V show that its small eigenvalues hang on the last digits, it is
 factored in twice the precision, and the mean is refined. A posterior after a million nearly collinear
 contexts is then as good as after one.
@@ -19,21 +24,31 @@ from .._support.checks import FloatArray
 from .compensated import two_product, two_sum
 from .compile import kernel
 
-__all__ = ["add_observation", "add_observations", "solve_posterior"]
+__all__ = [
+    "add_observation",
+    "add_observations",
+    "factor_precision",
+    "solve_posterior",
+    "solve_residuals",
+    "solve_vector",
+]
 
 
 _LARGEST_PIVOT_RATIO = 1e4  # beyond it plain double precision would cost more than four of sixteen digits
 
 
 @kernel
-def add_observation(gram: FloatArray, context: FloatArray, reward: float) -> None:
-    """Add z z' for z = (context, reward) to ``gram`` [2,D+1,D+1]: the sum and its rounding errors."""
+def add_observation(gram: FloatArray, context: FloatArray, reward: float, weight: float) -> None:
+    """Add weight z z' for z = (context, reward) to ``gram`` [2,D+1,D+1]: the sum and its rounding errors."""
     dim = context.shape[0]
+    length = math.sqrt(weight)
+    last = length * reward
     for i in range(dim + 1):
-        left = context[i] if i < dim else reward
+        left = length * context[i] if i < dim else last
         for j in range(dim):
-            _add_term(gram, i, j, left * context[j])
-        _add_term(gram, i, dim, left * reward)
+            _add_term(gram, i, j, left * (length * context[j]))
+        _add_term(gram, i, dim, left * last)
+    gram[1, dim, dim] += two_product(last, last)[1]  # residuals may be much smaller than rewards
 
 
 @kernel
@@ -47,13 +62,25 @@ def _add_term(gram: FloatArray, i: int, j: int, term: float) -> None:
 def add_observations(gram: FloatArray, contexts: FloatArray, rewards: FloatArray) -> None:
     """Add rewards [T] in contexts [T,D], in order."""
     for t in range(contexts.shape[0]):
-        add_observation(gram, contexts[t], rewards[t])
+        add_observation(gram, contexts[t], rewards[t], 1.0)
 
 
 @kernel
 def solve_posterior(gram: FloatArray, prior: FloatArray, root: FloatArray, mean: FloatArray) -> None:
     """Write ``root`` [D,D], lower triangular with V^-1 = root' root, and ``mean`` [D] = V^-1 b."""
     dim = mean.shape[0]
+    careful = factor_precision(gram, prior, root)
+    for i in range(dim):
+        mean[i] = gram[0, i, dim] + gram[1, i, dim]
+    _apply_inverse(root, mean)
+    if careful:
+        _refine(gram, prior, root, gram[0, :dim, dim], gram[1, :dim, dim], mean)
+
+
+@kernel
+def factor_precision(gram: FloatArray, prior: FloatArray, root: FloatArray) -> bool:
+    """Write ``root`` [D,D]; return whether it took twice the precision, so that solutions need to be refined."""
+    dim = root.shape[0]
     largest = 0.0
     for i in range(dim):
         for j in range(i + 1):
@@ -78,11 +105,42 @@ def solve_posterior(gram: FloatArray, prior: FloatArray, root: FloatArray, mean:
     if careful:
         _factor_carefully(gram, prior, root)
     _invert_triangle(root)
+    return careful
+
+
+@kernel
+def solve_residuals(
+    gram: FloatArray, prior: FloatArray, root: FloatArray, careful: bool, start: FloatArray, step: FloatArray
+) -> float:
+    """Write ``step`` [D] = V^-1 g, the posterior mean minus the prior mean ``start`` [D]; return q (see above)."""
+    dim = step.shape[0]
+    high, low = np.empty(dim), np.empty(dim)
+    square, rest = gram[0, dim, dim], gram[1, dim, dim]
     for i in range(dim):
-        mean[i] = gram[0, i, dim] + gram[1, i, dim]
-    _apply_inverse(root, mean)
+        high[i], low[i] = gram[0, i, dim], gram[1, i, dim]
+        for j in range(dim):
+            if start[j] != 0.0:
+                high[i], low[i] = _minus_product(high[i], low[i], gram[0, i, j], gram[1, i, j], start[j], 0.0)
+        if start[i] != 0.0:  # r'r - m'(b + g) is the sum of (r - s'm)^2
+            square, rest = _minus_product(square, rest, start[i], 0.0, gram[0, i, dim], gram[1, i, dim])
+            square, rest = _minus_product(square, rest, start[i], 0.0, high[i], low[i])
+    for i in range(dim):
+        step[i] = high[i] + low[i]
+    _apply_inverse(root, step)
     if careful:
-        _refine(gram, prior, root, mean)
+        _refine(gram, prior, root, high, low, step)
+    for i in range(dim):
+        square, rest = _minus_product(square, rest, high[i], low[i], step[i], 0.0)
+    return max(square + rest, 0.0)
+
+
+@kernel
+def solve_vector(gram: FloatArray, prior: FloatArray, root: FloatArray, careful: bool, vector: FloatArray) -> None:
+    """Replace ``vector`` [D] by V^-1 vector."""
+    given = vector.copy()
+    _apply_inverse(root, vector)
+    if careful:
+        _refine(gram, prior, root, given, np.zeros_like(given), vector)
 
 
 @kernel
@@ -159,17 +217,19 @@ def _factor_carefully(gram: FloatArray, prior: FloatArray, factor: FloatArray) -
 
 
 @kernel
-def _refine(gram: FloatArray, prior: FloatArray, root: FloatArray, mean: FloatArray) -> None:
-    """Add V^-1 (b - V mean) to the mean, the bracket in twice the precision."""
-    dim = mean.shape[0]
+def _refine(
+    gram: FloatArray, prior: FloatArray, root: FloatArray, high: FloatArray, low: FloatArray, solution: FloatArray
+) -> None:
+    """Add V^-1 (g - V x) to the solution x of V x = g = high + low, the bracket in twice the precision."""
+    dim = solution.shape[0]
     gap = np.empty(dim)
     for _ in range(2):
         for i in range(dim):
-            value, rest = two_sum(gram[0, i, dim], gram[1, i, dim])
+            value, rest = two_sum(high[i], low[i])
             for j in range(dim):
                 entry, entry_rest = _precision_entry(gram, prior, i, j)
-                value, rest = _minus_product(value, rest, entry, entry_rest, mean[j], 0.0)
+                value, rest = _minus_product(value, rest, entry, entry_rest, solution[j], 0.0)
             gap[i] = value + rest
         _apply_inverse(root, gap)
         for i in range(dim):
-            mean[i] += gap[i]
+            solution[i] += gap[i]

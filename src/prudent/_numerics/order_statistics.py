@@ -9,8 +9,9 @@ import numpy as np
 from .._support.checks import FloatArray
 from .compile import kernel
 from .normal import normal_from_log_survival
+from .student import student_from_log_survival
 
-__all__ = ["lowest_normals_into", "spectral", "weighted_draws"]
+__all__ = ["lowest_normals_into", "lowest_students_into", "spectral", "weighted_draws"]
 
 
 _LEAST_UNIFORM = 2.0**-54  # stands for a uniform that came out as 0: the middle of what was rounded to 0
@@ -31,6 +32,17 @@ def lowest_normals_into(out: FloatArray, n: int, uniforms: FloatArray) -> None:
         log_survival += math.log1p(-max(uniforms[j], _LEAST_UNIFORM)) / (n - j)
         # Two neighbours closer than rounding could swap, hence the maximum.
         highest = max(highest, normal_from_log_survival(log_survival))
+        out[j] = highest
+
+
+@kernel
+def lowest_students_into(out: FloatArray, n: int, uniforms: FloatArray, freedom: float) -> None:
+    """Write the lowest M of ``n`` draws of Student's t into ``out``, as :func:`lowest_normals_into` does."""
+    log_survival = 0.0
+    highest = -math.inf
+    for j in range(out.shape[0]):
+        log_survival += math.log1p(-max(uniforms[j], _LEAST_UNIFORM)) / (n - j)
+        highest = max(highest, student_from_log_survival(log_survival, freedom))
         out[j] = highest
 
 

@@ -23,6 +23,7 @@ import math
 import os
 import struct
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -146,15 +147,22 @@ Kind = TypeVar("Kind", bound=_Saved)
 
 
 def restore(
-    path: str | os.PathLike[str], kind: str, version: int, make: Callable[[dict[str, Any], Arrays], Kind]
+    path: str | os.PathLike[str],
+    kind: str,
+    version: int,
+    make: Callable[[dict[str, Any], Arrays], Kind],
+    upgrade: Callable[[dict[str, Any], Arrays], State] | None = None,
 ) -> Kind:
     """Return what ``make`` makes of a state file; whatever is wrong with it is a :class:`StateFileError`.
 
     What was made must have the state that was read. So nothing in a file is ignored, rounded or taken for something
-    else: unknown fields, 1 for True, "3" for 3, a generator state out of range.
+    else: unknown fields, 1 for True, "3" for 3, a generator state out of range. ``upgrade`` makes the state of an
+    earlier version one of this version, and returns that of this version as it is.
     """
     values, arrays = read_state(path, kind, version)
     try:
+        if upgrade is not None:
+            values, arrays = upgrade(values, arrays)
         with np.errstate(all="ignore"):
             made = make(values, {name: array.copy() for name, array in arrays.items()})
             own_values, own_arrays = made._state()
@@ -242,7 +250,8 @@ class Load:
             loaded = kind._from_state(path)
             if instance is None:
                 return loaded
-            instance.__dict__.update(loaded.__dict__)
+            with getattr(instance, "_lock", nullcontext()):
+                instance.__dict__.update(loaded.__dict__)
             return instance
 
         return load

@@ -26,6 +26,7 @@ from .decision import BatchDecision, Decision
 from .play import play
 from .settings import (
     BanditSettings,
+    Decay,
     brps_cmab,
     brps_cmab_clipped,
     brps_cmab_inflated,
@@ -37,6 +38,7 @@ from .simulate import simulate_bandit
 __all__ = [
     "BanditSettings",
     "BatchDecision",
+    "Decay",
     "Decision",
     "LinearBandit",
     "brps_cmab",

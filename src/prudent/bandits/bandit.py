@@ -1,20 +1,35 @@
 """The linear bandit of a product: it decides, learns, knows its chances, and survives a restart.
 
-The mathematics is told in :mod:`prudent.bandits`. This file checks what the user gives and keeps the state; kernels in
-:mod:`~prudent.bandits.step` decide and learn.
+The mathematics is told in :mod:`prudent.bandits` and :mod:`~prudent.bandits.step`. This file checks what the user gives
+and keeps the state; kernels in :mod:`~prudent.bandits.step` decide and learn.
 """
 
 from __future__ import annotations
 
+import copy
 import math
 import os
+import threading
+import time as clocks
+import warnings
+import weakref
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any, Self
 
 import numpy as np
 
-from .._support.checks import FloatArray, IntArray, finite_array, first_index, generator, whole_number
+from .._numerics.student import student_shortfall
+from .._support.checks import (
+    FloatArray,
+    IntArray,
+    finite_array,
+    first_index,
+    generator,
+    probability,
+    risk_level,
+    whole_number,
+)
 from .._support.state import (
     LARGEST_COUNT,
     Arrays,
@@ -22,106 +37,202 @@ from .._support.state import (
     State,
     generator_from_state,
     generator_state,
-    require_counts,
     restore,
     write_state,
 )
 from ..errors import DataError, ParameterError, PrudentError
-from ..posteriors.linear import LinearGaussianPosterior, require_sums
-from .batch import decide_rows, learn_rows
-from .decision import Arm, BatchDecision, Decision, LawKey
-from .settings import BanditSettings, checked_sd
-from .step import LARGEST, Uniforms, arms_of, decide_one, learn, refresh, usable
+from ..posteriors.linear import LinearGaussianPosterior
+from .batch import decide_rows, learn_rows, moments_of, scales
+from .checkup import Checkup, checkup
+from .decision import Arm, BatchDecision, Decision, Law, chances_of
+from .fading import HalfLife, seconds_of
+from .settings import BanditSettings, Decay, checked_sd
+from .step import (
+    BY_ARM,
+    CENTRE,
+    EXTRAS,
+    FREEDOM,
+    GAIN,
+    LARGEST,
+    LEVEL,
+    NOISE,
+    OWN_NOISE,
+    PULLS,
+    Q1,
+    Q2,
+    SAVED,
+    SHARED,
+    TRIES,
+    WEIGHT,
+    WHICH,
+    Uniforms,
+    arms_of,
+    decide_one,
+    learn,
+    noise_of,
+    refresh,
+    usable,
+)
+from .table import forget, like_prior, require_table, with_new_row, without_row
 
 __all__ = ["LinearBandit"]
 
 
-_STATE_VERSION = 1
+_STATE_VERSION = 2
+_NOISES = {"shared": SHARED, "by arm": BY_ARM}
+
+
+# A thread of the parent may be inside a bandit while another one forks: the child would find its lock taken for ever.
+_alive: weakref.WeakSet[LinearBandit] = weakref.WeakSet()
+_held: list[LinearBandit] = []
+
+
+def _hold_all() -> None:
+    _held.extend(sorted(_alive, key=id))
+    for bandit in _held:
+        bandit._lock.acquire()
+
+
+def _release_all() -> None:
+    while _held:
+        _held.pop()._lock.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_hold_all, after_in_parent=_release_all, after_in_child=_release_all)
 
 
 class LinearBandit:
     """A contextual bandit with linear rewards and a dial for risk.
 
-    ``n_arms`` is a number (arms 0, 1, ...) or the arms' names, strings or integers; contexts have ``dim`` features.
-    Give ``alpha`` (the risk level; 0 is Thompson sampling) or ``settings``. Rewards are s'theta_a plus noise of sd
-    ``noise_sd``; before data theta_a ~ Normal(0, noise_sd^2 P^-1), where P is ``prior_precision``, a number
-    (times the identity) or a matrix [D,D]. ``seed`` is a seed or a Generator, which the bandit then owns.
+    ``n_arms`` is a number (arms 0, 1, ...) or the arms' names, strings or integers; contexts have ``dim`` features,
+    which should be on one scale (:meth:`check` says if they are not). With ``intercept`` a constant feature is put
+    before them; it is the first entry of theta in :meth:`posterior`. The reward of arm a is s'theta_a plus noise.
+
+    **The noise** is learned unless ``noise_sd`` says its sd. Then decisions depend neither on the unit of rewards nor,
+    with the intercept, on where their zero is: before data theta_a ~ Normal((c, 0, ..., 0), noise^2 P^-1), where P is
+    ``prior_precision``, a number (times the identity) or a matrix [D,D] (of dim + 1 rows with the intercept), and c is
+    the common level of the arms, learned too. Until two different rewards have been seen choices are uniform. With
+    ``noise="by arm"`` every arm has a noise of its own, and Student's t takes the place of the normal law. If
+    ``noise_sd`` is given, theta_a ~ Normal(0, noise_sd^2 P^-1) before data.
+
+    **The risk level** ``alpha`` (or a :class:`Decay`, a level that falls, or whole ``settings``): 0 is Thompson
+    sampling. It hedges against not knowing the mean reward, not against the noise of rewards. A bandit with a high
+    level avoids arms of which it knows little, so it may lock in to a poor one: online, 0 to 0.5 is a good choice. What
+    cures lock-in: ``first_pulls`` decisions for every arm before scores count, ``min_propensity``, a least chance for
+    every eligible arm, and a level that falls (see :class:`BanditSettings`).
+
+    **Drift**: with a ``half_life`` evidence fades, and the prior stays: a number of decisions, or a time difference;
+    then ``select`` and ``update`` take ``time=``, by default now. :meth:`forget` fades at once.
 
     There is no hidden state between ``select`` and ``update``: rewards may come late, in any order, or never. Threads
-    that share a bandit must take turns.
+    may share a bandit: it has a lock of its own. ``seed`` is a seed or a Generator, which the bandit then owns.
 
-    >>> bandit = LinearBandit(["red", "green", "blue"], dim=2, alpha=0.8, noise_sd=1.0, seed=7)
+    >>> bandit = LinearBandit(["red", "green", "blue"], dim=2, seed=7)
     >>> decision = bandit.select([1.0, 0.5], arms=["red", "blue"])
-    >>> decision.arm in ("red", "blue"), round(decision.propensity, 9)
+    >>> decision.arm in ("red", "blue"), decision.propensity
     (True, 0.5)
     >>> bandit.update([1.0, 0.5], decision.arm, reward=1.0)
-    LinearBandit(3 arms, dim=2, settings='BRPS(0.8)', 1 decisions, 1 rewards)
+    LinearBandit(3 arms, dim=2, settings='TS', 1 decisions, 1 rewards)
     """
 
+    __slots__ = ("__dict__", "__weakref__", "_lock")  # a lock that is no part of the state
+
+    _lock: Any
     load = Load()
+
+    def __new__(cls, *args: Any, **options: Any) -> Self:
+        """Return a bandit with a lock, which no copy shares with it."""
+        bandit = super().__new__(cls)
+        bandit._lock = threading.RLock()
+        _alive.add(bandit)
+        return bandit
 
     def __init__(
         self,
         n_arms: int | Iterable[Arm],
         dim: int,
-        alpha: float | None = None,
+        alpha: float | Decay | None = None,
         *,
-        noise_sd: float = 1.0,
+        noise_sd: float | None = None,
+        noise: str = "shared",
+        intercept: bool = True,
         prior_precision: Any = 1.0,
+        first_pulls: int | None = None,
+        min_propensity: float | None = None,
+        half_life: Any = None,
         settings: BanditSettings | None = None,
         seed: Any = None,
     ) -> None:
-        if settings is None:
-            settings = BanditSettings(0.0 if alpha is None else alpha)
-        elif alpha is not None:
-            raise ParameterError("give alpha or settings, not both: settings have their own alpha")
-        elif not isinstance(settings, BanditSettings):
-            raise ParameterError(f"settings must be a BanditSettings, got {settings!r}")
-        blank = LinearGaussianPosterior(dim, prior_precision, checked_sd(noise_sd, "noise_sd"))
         names = _arm_names(n_arms, "n_arms")
-        self._settings = settings
-        self._dim = blank.dim
-        self._prior = blank.prior
-        self._noise_sd = blank.noise_sd
+        self._settings = _settings(settings, alpha, first_pulls, min_propensity)
+        self._dim = whole_number(dim, "dim")
+        self._intercept = _flag(intercept, "intercept")
+        self._noise_sd = None if noise_sd is None else checked_sd(noise_sd, "noise_sd")
+        if noise not in _NOISES:
+            raise ParameterError(f"noise must be one of {list(_NOISES)}, got {noise!r}")
+        self._noise = noise
+        self._check_law()
+        size = self._dim + self._intercept
+        blank = LinearGaussianPosterior(size, prior_precision)
+        self._priors = blank.prior[np.newaxis]  # [J,D,D], of which arms hold a multiple
+        self._half = HalfLife.of(half_life)
+        self._tick: int | None = None
         self._decisions = 0
+        self._skipped = 0
         self._stream = Uniforms(generator(seed, "seed"), np.empty(0))
-        # what every call needs, worked out once
-        self._rule = settings.rule(blank.dim, blank.noise_sd)
-        self._rule_fields = tuple(self._rule)
-        self._per_arm = self._rule.per_arm
-        self._law: LawKey = (settings.n, tuple(self._rule.weights.tolist()), settings.clip)
-        gram = np.zeros((len(names), 2, blank.dim + 1, blank.dim + 1))
-        self._set_arms(names, gram, np.zeros(len(names), dtype=np.int64))
+        self._falling = isinstance(self._settings.alpha, Decay)
+        self._use_settings(self._settings.at(1))
+        options: dict[str, Any] = {"extra": np.zeros((len(names), EXTRAS, size + 2))}
+        if noise_sd is None:
+            options |= {"kind": _NOISES[noise], "centred": self._intercept}
+        gram = np.zeros((len(names), 2, size + 1, size + 1))
+        self._set_arms(names, arms_of(blank.prior, self._noise_sd, gram, **options))
 
-    def _set_arms(self, names: list[Arm], gram: FloatArray, pulls: IntArray) -> None:
+    def _check_law(self) -> None:
+        """Raise if settings and noise do not go together."""
+        if self._noise_sd is None and self._settings.sampling_sd is not None:
+            raise ParameterError("sampling_sd is in units of the reward: give noise_sd too, or leave both out")
+        own = self._noise == "by arm"
+        if own and self._noise_sd is not None:
+            raise ParameterError("give noise_sd or noise='by arm', not both: a noise that is given is that of all arms")
+        if own and (self._settings.weights.size > 1 or self._settings.clip):
+            raise ParameterError(
+                "noise='by arm' takes levels of the form 1 - 1/n (0, 0.5, 0.75, 0.8, 0.9, ...), and no clipping"
+            )
+
+    def _use_settings(self, settings: BanditSettings) -> None:
+        """Work out once what every call needs."""
+        self._rule = settings.rule(self._dim + self._intercept, self._noise_sd)
+        self._rule_fields = tuple(self._rule)
+        self._law: Law = (
+            settings.min_propensity,
+            settings.n,
+            tuple(self._rule.weights.tolist()),
+            settings.clip,
+        )
+
+    def _set_arms(self, names: Sequence[Arm], arms: Any) -> None:
         self._names = tuple(names)
         self._index = {name: i for i, name in enumerate(names)}
         self._every = np.arange(len(names))
-        self._pulls = pulls  # [A]
-        self._arms = arms_of(self._prior, self._noise_sd, gram)
-        self._arms_fields = tuple(self._arms)
-        self._gram, self._stale = gram, self._arms.stale
+        self._arms = arms
+        self._arms_fields = tuple(arms)
+        self._sums = (arms.gram, arms.parts, arms.pool, arms.marks, arms.extra)
 
     @classmethod
     def from_log(
-        cls,
-        log: Any,
-        arms: int | Iterable[Arm] | None = None,
-        alpha: float | None = None,
-        *,
-        noise_sd: float = 1.0,
-        prior_precision: Any = 1.0,
-        settings: BanditSettings | None = None,
-        seed: Any = None,
+        cls, log: Any, arms: int | Iterable[Arm] | None = None, alpha: float | Decay | None = None, **options: Any
     ) -> Self:
         """Return a bandit that has learned from a log of (context, arm, reward) rows.
 
         ``log`` is a sequence of such rows, or a table or mapping with columns ``context``, ``arm`` and ``reward``.
-        ``arms`` are the arms to choose from, by default those of the log in order of appearance.
+        ``arms`` are the arms to choose from, by default those of the log in order of appearance. ``options`` are those
+        of the class.
 
-        >>> bandit = LinearBandit.from_log([([1.0], "a", 2.0), ([1.0], "b", 1.0)], alpha=0.5)
-        >>> bandit.posterior("a").mean()
-        array([1.])
+        >>> bandit = LinearBandit.from_log([([1.0], "a", 2.0), ([3.0], "b", 1.0)], alpha=0.5)
+        >>> bandit.pulls
+        {'a': 1, 'b': 1}
         """
         contexts, pulled, rewards = _log_columns(log)
         points = finite_array(contexts, "context", ndim=2)
@@ -129,8 +240,7 @@ class LinearBandit:
             names = _arm_names(dict.fromkeys(_plain_name(name) for name in pulled), "arm", DataError)
         else:
             names = _arm_names(arms, "arms")
-        options: dict[str, Any] = {"prior_precision": prior_precision, "settings": settings, "seed": seed}
-        return cls(names, points.shape[1], alpha, noise_sd=noise_sd, **options).update(points, pulled, rewards)
+        return cls(names, points.shape[1], alpha, **options).update(points, pulled, rewards)
 
     # -- what it is ----------------------------------------------------------------------------------------
 
@@ -141,13 +251,20 @@ class LinearBandit:
 
     @property
     def dim(self) -> int:
-        """The number of features D of a context."""
+        """The number of features of a context, without the intercept."""
         return self._dim
 
     @property
+    def intercept(self) -> bool:
+        """Whether a constant feature is put before those of a context."""
+        return self._intercept
+
+    @property
     def alpha(self) -> float:
-        """The risk level."""
-        return self._settings.alpha
+        """The risk level of the next decision."""
+        level = self._settings.at(self._decisions + 1).alpha
+        assert not isinstance(level, Decay)
+        return level
 
     @property
     def settings(self) -> BanditSettings:
@@ -155,9 +272,31 @@ class LinearBandit:
         return self._settings
 
     @property
-    def noise_sd(self) -> float:
-        """The sd of a reward around its mean."""
-        return self._noise_sd
+    def noise(self) -> str:
+        """Whether a learned noise is ``"shared"`` by the arms or learned ``"by arm"``."""
+        return self._noise
+
+    @property
+    def noise_sd(self) -> float | None:
+        """The sd of a reward around its mean, given or as learned so far; None if it is not known yet.
+
+        With ``noise="by arm"`` it is the typical one, and those of the arms are in :meth:`posterior`.
+
+        >>> bandit = LinearBandit(2, dim=1)
+        >>> bandit.noise_sd is None
+        True
+        >>> bandit.update([[0.0], [0.0], [0.0]], [0, 0, 0], [1.0, 2.0, 3.0]).noise_sd
+        1.0
+        """
+        with self._lock:
+            refresh(self._arms_fields, self._every[:0])
+            sd = float(self._arms.pool[NOISE])
+        return sd if sd > 0.0 else None
+
+    @property
+    def half_life(self) -> HalfLife | None:
+        """The half-life of evidence, with its ``length`` and ``unit``."""
+        return self._half
 
     @property
     def decisions(self) -> int:
@@ -167,28 +306,54 @@ class LinearBandit:
     @property
     def pulls(self) -> dict[Arm, int]:
         """The number of rewards seen of every arm."""
-        return dict(zip(self._names, self._pulls.tolist(), strict=True))
+        return dict(zip(self._names, self._arms.marks[:, PULLS].tolist(), strict=True))
+
+    @property
+    def skipped(self) -> int:
+        """The number of rewards that ``update(..., unknown="skip")`` left out, in this process."""
+        return self._skipped
 
     def posterior(self, arm: Arm) -> LinearGaussianPosterior:
-        """Return a copy of the posterior of theta of one arm.
+        """Return a copy of the posterior of theta of one arm; the intercept, if there is one, comes first.
 
-        >>> LinearBandit(2, dim=1, noise_sd=2.0).posterior(1).covariance()
+        Its prior mean is the common level of the arms, as far as that is learned. With ``noise="by arm"`` it is the
+        normal law with the noise of the arm. A learned noise must be known: two different rewards must have been seen.
+
+        >>> LinearBandit(2, dim=1, noise_sd=2.0, intercept=False).posterior(1).covariance()
         array([[4.]])
         """
-        place = self._arm_index(arm, error=ParameterError)
-        return LinearGaussianPosterior.of_sums(self._prior, self._noise_sd, self._gram[place].copy())
+        with self._lock:
+            place = self._arm_index(arm, error=ParameterError)
+            refresh(self._arms_fields, self._every[:0])
+            noise = float(noise_of(self._arms, place))
+            if not noise > 0.0:
+                raise DataError("the noise is not known before two different rewards have been seen")
+            which, pool = self._arms.marks[place, WHICH], self._arms.pool
+            start = self._arms.start[which].copy()
+            if which == 0 and self._arms.centred:
+                start[0] = pool[CENTRE]
+            return LinearGaussianPosterior.of_sums(
+                self._priors[which].copy(), noise, pool[GAIN] * self._arms.gram[place], start
+            )
 
-    def add_arm(self, arm: Arm) -> Self:
-        """Add an arm, which starts from the prior.
+    def add_arm(self, arm: Arm, like: Iterable[Arm] | None = None) -> Self:
+        """Add an arm, which starts from the prior, or from what is known of arms that it is ``like``.
 
-        >>> LinearBandit(["a"], dim=1).add_arm("b").arms
-        ('a', 'b')
+        Then its prior mean is the average of their posterior means. Its prior covariance is the average of their
+        posterior covariances, plus how much their means differ.
+
+        >>> LinearBandit(["a"], dim=1).add_arm("b").add_arm("c", like=["a", "b"]).arms
+        ('a', 'b', 'c')
         """
         name = _checked_name(arm, "arm")
-        if name in self._index:
-            raise ParameterError(f"arm {name!r} is already there")
-        gram = np.concatenate([self._gram, np.zeros_like(self._gram[:1])])
-        self._set_arms([*self._names, name], gram, np.append(self._pulls, 0))
+        with self._lock:
+            if name in self._index:
+                raise ParameterError(f"arm {name!r} is already there")
+            prior = None
+            if like is not None:
+                prior = like_prior(self._arms, self._eligible(like, "like")[1])
+                self._priors = np.concatenate([self._priors, prior[0][np.newaxis]])
+            self._set_arms([*self._names, name], with_new_row(self._arms, prior))
         return self
 
     def remove_arm(self, arm: Arm) -> Self:
@@ -197,69 +362,215 @@ class LinearBandit:
         >>> LinearBandit(["a", "b"], dim=1).remove_arm("a").arms
         ('b',)
         """
-        place = self._arm_index(arm, error=ParameterError)
-        if len(self._names) == 1:
-            raise ParameterError(f"arm {arm!r} is the only one: a bandit needs at least one arm")
-        names = [name for name in self._names if name != self._names[place]]
-        self._set_arms(names, np.delete(self._gram, place, axis=0), np.delete(self._pulls, place))
+        with self._lock:
+            place = self._arm_index(arm, error=ParameterError)
+            if len(self._names) == 1:
+                raise ParameterError(f"arm {arm!r} is the only one: a bandit needs at least one arm")
+            names = [name for name in self._names if name != self._names[place]]
+            which = self._arms.marks[place, WHICH]
+            if which > 0:
+                self._priors = np.delete(self._priors, which, axis=0)
+            self._set_arms(names, without_row(self._arms, place))
         return self
 
     # -- decisions -----------------------------------------------------------------------------------------
 
     def select(
-        self, context: Any, arms: Iterable[Arm] | None = None, *, propensity: bool = True
+        self, context: Any, arms: Iterable[Arm] | None = None, *, propensity: bool = True, time: Any = None
     ) -> Decision | BatchDecision:
-        """Choose among the eligible ``arms`` (by default all) in a context [D] or in contexts [T,D].
+        """Choose among the eligible ``arms`` (by default all) in a context [dim] or in contexts [T,dim].
 
-        One context gives a :class:`Decision`. Contexts [T,D] give a :class:`BatchDecision`; they are all decided from
-        the posterior as it is now. The propensity of a choice is worked out when it is read; ``propensity=False``
-        leaves it out.
+        One context gives a :class:`Decision`. Contexts [T,dim] give a :class:`BatchDecision`; they are all decided from
+        the posterior as it is now, and at the same level. The propensity of a choice is worked out when it is read;
+        ``propensity=False`` leaves it out. ``time`` (seconds or a date with time) is for a half-life in time.
 
-        >>> bandit = LinearBandit(3, dim=2, alpha=0.9, seed=1)
+        >>> bandit = LinearBandit(3, dim=2, alpha=0.5, seed=1)
         >>> bandit.select([0.2, 0.4]).arm in (0, 1, 2)
         True
         >>> bandit.select([[0.2, 0.4], [1.0, 0.0]], arms=[0, 2]).arm.shape
         (2,)
         """
         point = self._points(context)
-        if arms is None:
-            names, eligible = self._names, self._every
-        else:
-            names, eligible = self._eligible(arms)
-        law = self._law if propensity else None
-        if point.ndim != 1:
-            return self._select_rows(point, names, eligible, law)
-        stream, k = self._stream, len(names)
-        if stream.next + k * self._per_arm > stream.block.size:
-            stream.reserve(k * self._per_arm)
-        moments = np.empty((3, k))
-        place, score, stream.next = decide_one(
-            self._arms_fields,
-            self._rule_fields,
-            self._decisions + 1,
-            point,
-            eligible,
-            stream.block,
-            stream.next,
-            moments,
-        )
-        if place < 0:
-            raise self._context_error(context)
-        self._decisions += 1
-        return Decision(names, place, score, moments, law)
+        with self._lock:
+            if arms is None:
+                names, eligible = self._names, self._every
+            else:
+                names, eligible = self._eligible(arms)
+            rule, k = self._rule, len(names)
+            if rule.floor > 0.0:
+                self._check_floor(k)
+            if point.ndim != 1:
+                points = self._checked_rows(point)
+                self._move(time)
+                decided = decide_rows(self._arms, self._rule, self._decisions + 1, points, eligible, self._stream)
+                self._decisions += len(points)
+                return BatchDecision(names, decided, self._rule, self._law if propensity else None)
+            if self._intercept:
+                point = self._with_intercept(point, context)
+            if self._half is not None or self._falling:
+                if not usable(point):
+                    raise self._context_error(context)
+                self._move(time)
+            stream, need = self._stream, k * self._rule.per_arm + 1
+            if stream.next + need > stream.block.size:
+                stream.reserve(need)
+            moments = np.empty((4, k))
+            place, score, stream.next = decide_one(
+                self._arms_fields,
+                self._rule_fields,
+                self._decisions + 1,
+                point,
+                eligible,
+                stream.block,
+                stream.next,
+                moments,
+            )
+            if place < 0:
+                raise self._context_error(context)
+            self._decisions += 1
+            return Decision(names, place, score, moments, self._law if propensity else None)
 
-    def _select_rows(
-        self, points: FloatArray, names: tuple[Arm, ...], eligible: IntArray, law: LawKey | None
-    ) -> BatchDecision:
-        points = self._checked_rows(points)
-        decided = decide_rows(self._arms, self._rule, self._decisions + 1, points, eligible, self._stream)
-        self._decisions += len(points)
-        return BatchDecision(names, *decided, self._rule, law)
+    def _move(self, time: Any) -> None:
+        """Let the level fall and evidence fade, up to now."""
+        if isinstance(self._settings.alpha, Decay) and self._settings.alpha.draws(self._decisions + 1) != self._rule.n:
+            self._use_settings(self._settings.at(self._decisions + 1))
+        if self._half is not None:
+            self._fade(self._half, self._half.tick(self._clock(self._half, time)))
+
+    def _clock(self, half: HalfLife, time: Any) -> float:
+        if half.unit == "decisions":
+            return float(self._decisions)
+        return clocks.time() if time is None else seconds_of(time)
+
+    def _fade(self, half: HalfLife, tick: int) -> None:
+        if self._tick is None or tick > self._tick:
+            if self._tick is not None:
+                forget(self._arms, self._priors, half.factor(tick - self._tick))
+            self._tick = tick
+
+    def forget(self, factor: float) -> Self:
+        """Multiply all evidence by ``factor``, from 0 to 1; the prior stays.
+
+        >>> bandit = LinearBandit(1, dim=1, noise_sd=1.0, intercept=False).update([[1.0], [1.0]], [0, 0], [3.0, 3.0])
+        >>> bandit.forget(0.5).posterior(0).mean()
+        array([1.5])
+        """
+        share = probability(factor, "factor")
+        with self._lock:
+            if share < 1.0:
+                forget(self._arms, self._priors, share)
+        return self
+
+    def propensities(self, contexts: Any, arms: Iterable[Arm] | None = None) -> FloatArray:
+        """Return the chances with which k eligible arms would be chosen next: [k] in a context, [T,k] in contexts.
+
+        Nothing is drawn and nothing changes.
+
+        >>> LinearBandit(["a", "b"], dim=1).propensities([[1.0], [2.0]])
+        array([[0.5, 0.5],
+               [0.5, 0.5]])
+        """
+        points = self._points(contexts)
+        with self._lock:
+            _, eligible = self._names_and_places(arms)
+            self._check_floor(eligible.size)
+            t = self._decisions + 1
+            settings = self._settings.at(t)
+            rows = self._checked_rows(np.atleast_2d(points))
+            moments = moments_of(self._arms, rows, eligible)
+            values = moments.values
+            scale = scales(self._arms, self._rule, t, 1, rows.shape[1])[0]
+            lacks = self._arms.marks[eligible, TRIES] < settings.first_pulls
+        sds = np.ascontiguousarray(scale * values[1].T)
+        if lacks.any():
+            sds[:] = np.where(lacks, np.nan, 0.0)
+        sds[np.isinf(sds)] = np.nan
+        law = (settings.min_propensity, settings.n, tuple(settings.weights.tolist()), settings.clip)
+        chances = chances_of(law, np.ascontiguousarray(values[0].T), sds, moments.freedom)
+        return chances[0] if points.ndim == 1 else chances
+
+    def predict(self, contexts: Any, arms: Iterable[Arm] | None = None) -> tuple[FloatArray, FloatArray]:
+        """Return mean and sd of the posterior of the mean reward s'theta: each [k] in a context, [T,k] in contexts.
+
+        Nothing is drawn and nothing changes. As long as a learned noise is not known, sds are infinite.
+
+        >>> mean, sd = LinearBandit(2, dim=1, noise_sd=1.0).predict([0.0])
+        >>> mean, sd
+        (array([0., 0.]), array([1., 1.]))
+        """
+        points = self._points(contexts)
+        with self._lock:
+            _, eligible = self._names_and_places(arms)
+            moments = moments_of(self._arms, self._checked_rows(np.atleast_2d(points)), eligible)
+            mean, sd = moments.values[0].T.copy(), moments.sds.T.copy()
+        return (mean[0], sd[0]) if points.ndim == 1 else (mean, sd)
+
+    def score(self, contexts: Any, arms: Iterable[Arm] | None = None, alpha: float | None = None) -> FloatArray:
+        """Return CVaR_alpha of the mean reward s'theta under the posterior: [k] in a context, [T,k] in contexts.
+
+        It is what the drawn scores estimate; ``alpha`` is by default the level of the next decision. Nothing is drawn
+        and nothing changes. As long as a learned noise is not known, it is minus infinity for alpha > 0.
+
+        >>> LinearBandit(2, dim=1, noise_sd=1.0).score([0.0], alpha=0.5).round(4)
+        array([-0.7979, -0.7979])
+        """
+        from ..exact import cvar_clipped_normal, cvar_normal
+
+        level = self.alpha if alpha is None else risk_level(alpha)
+        with self._lock:
+            mean, sd = self.predict(contexts, arms)
+            _, eligible = self._names_and_places(arms)
+            freedom = self._arms.parts[eligible, FREEDOM]
+        if level == 0.0 and not self._settings.clip:
+            return mean
+        if not np.isfinite(sd).all():
+            return np.full_like(mean, -np.inf)
+        if self._noise == "by arm":
+            return mean - sd * np.sqrt(1.0 - 2.0 / freedom) * student_shortfall(level, freedom)
+        values = (cvar_clipped_normal if self._settings.clip else cvar_normal)(mean, sd, level)
+        return np.asarray(values)
+
+    def check(self) -> Checkup:
+        """Look for what may go wrong: features on different scales, rewards that contradict the model, starved arms.
+
+        Returns findings, to be printed or gone through. See :class:`prudent.bandits.checkup.Checkup`.
+
+        >>> bandit = LinearBandit(2, dim=2, seed=1)
+        >>> contexts = [[0.001 * i, 100.0 * (i % 7)] for i in range(40)]
+        >>> report = bandit.update(contexts, [i % 2 for i in range(40)], [float(i % 3) for i in range(40)]).check()
+        >>> print(str(report)[:92])
+        1 finding after 40 rewards:
+        - scales: feature 1 varies 17362 times as much as feature 0
+        """
+        with self._lock:
+            refresh(self._arms_fields, self._every)
+            return checkup(self._arms, self._names, self._intercept)
+
+    def _names_and_places(self, arms: Iterable[Arm] | None) -> tuple[tuple[Arm, ...], IntArray]:
+        return (self._names, self._every) if arms is None else self._eligible(arms)
+
+    def _check_floor(self, k: int) -> None:
+        floor = self._settings.min_propensity
+        if floor * k > 1.0 + 1e-12:
+            raise ParameterError(f"min_propensity is {floor}, but {k} arms are eligible: it can be at most 1/{k}")
 
     def _checked_rows(self, points: FloatArray) -> FloatArray:
+        """Return contexts [T,dim] as kernels take them."""
         if points.ndim != 2 or points.shape[1] != self._dim or not usable(points.reshape(-1)):
             raise self._context_error(points)
-        return np.ascontiguousarray(points)
+        if not self._intercept:
+            return np.ascontiguousarray(points)
+        rows = np.ones((len(points), self._dim + 1))
+        rows[:, 1:] = points
+        return rows
+
+    def _with_intercept(self, point: FloatArray, context: Any) -> FloatArray:
+        if point.shape[0] != self._dim:
+            raise self._context_error(context)
+        full = np.empty(self._dim + 1)
+        full[0] = 1.0
+        full[1:] = point
+        return full
 
     def _points(self, context: Any) -> FloatArray:
         """Return a context or contexts as an array of our own."""
@@ -270,29 +581,42 @@ class LinearBandit:
 
     # -- rewards -------------------------------------------------------------------------------------------
 
-    def update(self, context: Any, arm: Any, reward: Any) -> Self:
-        """Learn a reward of ``arm`` in a context [D], or rewards [T] of arms [T] in contexts [T,D].
+    def update(self, context: Any, arm: Any, reward: Any, *, time: Any = None, unknown: str = "raise") -> Self:
+        """Learn a reward of ``arm`` in a context [dim], or rewards [T] of arms [T] in contexts [T,dim].
 
-        A batch is learned whole or, if something in it is wrong, not at all.
+        A batch is learned whole or, if something in it is wrong, not at all. Rewards of arms that are not there raise
+        an error, or with ``unknown="skip"`` are left out; a warning and :attr:`skipped` say how many. ``time`` is for a
+        half-life in time: that of the decision, one or [T]. A reward that comes late enters as faded as it is old.
 
         >>> LinearBandit(2, dim=1).update([[1.0], [2.0]], [0, 1], [1.0, 0.0]).pulls
         {0: 1, 1: 1}
         """
+        if unknown not in ("raise", "skip"):
+            raise ParameterError(f"unknown must be 'raise' or 'skip', got {unknown!r}")
         point = self._points(context)
-        if point.ndim != 1:
-            return self._update_rows(point, arm, reward)
-        place = self._arm_index(arm)
-        try:
-            value = float(reward)
-        except (TypeError, ValueError):
-            raise DataError(f"reward must be a number, got {reward!r}") from None
-        if not learn(self._gram, self._stale, self._pulls, point, place, value):
-            if not abs(value) <= LARGEST:
-                raise DataError(f"reward is {value}, expected a finite number{_limit(value)}")
-            raise self._context_error(context)
+        with self._lock:
+            if point.ndim != 1:
+                return self._update_rows(point, arm, reward, time, unknown)
+            if unknown == "skip" and not self._knows(arm):
+                self._skip([arm], 1)
+                return self
+            place = self._arm_index(arm)
+            try:
+                value = float(reward)
+            except (TypeError, ValueError):
+                raise DataError(f"reward must be a number, got {reward!r}") from None
+            if self._intercept:
+                point = self._with_intercept(point, context)
+            weight = 1.0
+            if self._half is not None and abs(value) <= LARGEST and usable(point):
+                weight = float(self._weights(self._half, time, 1)[0])
+            if not learn(*self._sums, point, place, value, weight):
+                if not abs(value) <= LARGEST:
+                    raise DataError(f"reward is {value}, expected a finite number{_limit(value)}")
+                raise self._context_error(context)
         return self
 
-    def _update_rows(self, points: FloatArray, arms: Any, reward: Any) -> Self:
+    def _update_rows(self, points: FloatArray, arms: Any, reward: Any, time: Any, unknown: str) -> Self:
         points = self._checked_rows(points)
         values = finite_array(reward, "reward")
         for name, length in (("arm", np.shape(arms)), ("reward", values.shape)):
@@ -301,15 +625,45 @@ class LinearBandit:
         huge = np.abs(values) > LARGEST
         if huge.any():
             raise DataError(f"reward{first_index(huge)} is {values[huge][0]}, too large to square")
-        places = [self._arm_index(arm, f"arm[{t}]") for t, arm in enumerate(arms)]
+        arms = list(arms)
+        kept = [t for t, arm in enumerate(arms) if unknown == "raise" or self._knows(arm)]
+        places = [self._arm_index(arms[t], f"arm[{t}]") for t in kept]
+        weights = np.ones(len(points)) if self._half is None else self._weights(self._half, time, len(points))
+        if len(kept) < len(arms):
+            self._skip([arm for arm in arms if not self._knows(arm)], len(arms))
+            points, values, weights = points[kept], values[kept], weights[kept]
         learn_rows(
             self._arms,
-            self._pulls,
             points,
             np.array(places, dtype=np.int64),
             np.require(values, requirements=["C", "W"]),
+            weights,
         )
         return self
+
+    def _weights(self, half: HalfLife, time: Any, rows: int) -> FloatArray:
+        """Let evidence fade up to the latest of ``time``, and return the weights [T] of rewards of these times."""
+        if half.unit == "decisions" or np.ndim(time) == 0:
+            times = [self._clock(half, time)]
+        else:
+            times = [seconds_of(each) for each in time]
+            if len(times) != rows:
+                raise DataError(f"time has {len(times)} entries, expected {rows}, one per context")
+        ticks = [half.tick(each) for each in times]
+        self._fade(half, max(ticks, default=0))
+        now = 0 if self._tick is None else self._tick
+        return np.broadcast_to([half.factor(now - tick) for tick in ticks], rows).copy()
+
+    def _knows(self, arm: Any) -> bool:
+        try:
+            return arm in self._index
+        except TypeError:
+            return False
+
+    def _skip(self, arms: list[Any], rows: int) -> None:
+        self._skipped += len(arms)
+        text = f"{len(arms)} of {rows} rewards are of arms that are not there, {arms[0]!r} first, and were left out"
+        warnings.warn(text, stacklevel=4)
 
     # -- words for what is wrong ---------------------------------------------------------------------------
 
@@ -320,18 +674,18 @@ class LinearBandit:
             shown = ", ".join(repr(name) for name in self._names[:8]) + (", ..." if len(self._names) > 8 else "")
             raise error(f"{where} is {arm!r}, which is not one of the arms ({shown})") from None
 
-    def _eligible(self, arms: Iterable[Arm]) -> tuple[tuple[Arm, ...], IntArray]:
+    def _eligible(self, arms: Iterable[Arm], label: str = "arms") -> tuple[tuple[Arm, ...], IntArray]:
         if isinstance(arms, str):
-            raise ParameterError(f"arms must be a list of arms, got the string {arms!r}")
+            raise ParameterError(f"{label} must be a list of arms, got the string {arms!r}")
         try:
-            places = [self._arm_index(arm, f"arms[{i}]", ParameterError) for i, arm in enumerate(arms)]
+            places = [self._arm_index(arm, f"{label}[{i}]", ParameterError) for i, arm in enumerate(arms)]
         except TypeError:
-            raise ParameterError(f"arms must be a list of arms, got {arms!r}") from None
+            raise ParameterError(f"{label} must be a list of arms, got {arms!r}") from None
         if not places:
-            raise ParameterError("arms is empty: no arm is eligible")
+            raise ParameterError(f"{label} is empty: no arm is eligible")
         if len(set(places)) < len(places):
             twice = next(i for i, place in enumerate(places) if place in places[:i])
-            raise ParameterError(f"arms[{twice}] is {self._names[places[twice]]!r} for the second time")
+            raise ParameterError(f"{label}[{twice}] is {self._names[places[twice]]!r} for the second time")
         return tuple(self._names[place] for place in places), np.array(places, dtype=np.int64)
 
     def _context_error(self, context: Any) -> PrudentError:
@@ -348,73 +702,154 @@ class LinearBandit:
     def __repr__(self) -> str:
         return (
             f"LinearBandit({len(self._names)} arms, dim={self._dim}, settings={self._settings.label!r}, "
-            f"{self._decisions} decisions, {int(self._pulls.sum())} rewards)"
+            f"{self._decisions} decisions, {sum(self.pulls.values())} rewards)"
         )
 
     # -- state ---------------------------------------------------------------------------------------------
+
+    def __getstate__(self) -> dict[str, Any]:
+        with self._lock:
+            return copy.deepcopy(self.__dict__)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+
+    def __copy__(self) -> Self:
+        """Return a bandit that learns on its own."""
+        return copy.deepcopy(self)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the whole state to ``path``, random stream included; the file appears whole or not at all.
 
         >>> import tempfile
-        >>> bandit = LinearBandit(2, dim=1, seed=3)
+        >>> bandit = LinearBandit(2, dim=1, noise_sd=1.0, seed=3)
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     bandit.save(f"{folder}/bandit.state")
         ...     again = LinearBandit.load(f"{folder}/bandit.state")
         >>> again.select([1.0]).score == bandit.select([1.0]).score
         True
         """
-        write_state(path, "LinearBandit", _STATE_VERSION, *self._state())
+        with self._lock:
+            meta, arrays = copy.deepcopy(self._state())
+        write_state(path, "LinearBandit", _STATE_VERSION, meta, arrays)
 
     def _state(self) -> State:
+        arms = self._arms
         meta = {
             "settings": asdict(self._settings),
             "noise_sd": self._noise_sd,
+            "noise": self._noise,
+            "intercept": self._intercept,
+            "half_life": None if self._half is None else asdict(self._half),
+            "tick": self._tick,
             "arms": list(self._names),
             "decisions": self._decisions,
             "rng": generator_state(self._stream.rng),
         }
         arrays = {
-            "prior_precision": self._prior,
-            "gram": self._gram,
-            "pulls": self._pulls,
+            "prior_precision": self._priors,
+            "prior_mean": arms.start,
+            "prior": arms.marks[:, WHICH],
+            "gram": arms.gram,
+            "extra": arms.extra,
+            "weights": arms.parts[:, WEIGHT],
+            "pulls": arms.marks[:, PULLS],
+            "tries": arms.marks[:, TRIES],
+            "pool": arms.pool[SAVED],
             "uniforms": self._stream.unused,
         }
         return meta, arrays
 
     @classmethod
     def _from_state(cls, path: str | os.PathLike[str]) -> Self:
-        return restore(path, "LinearBandit", _STATE_VERSION, cls._restored)
+        return restore(path, "LinearBandit", _STATE_VERSION, cls._restored, _upgraded)
 
     @classmethod
     def _restored(cls, meta: dict[str, Any], arrays: Arrays) -> Self:
-        settings = BanditSettings(**meta["settings"])
-        prior, gram, pulls, unused = (arrays[name] for name in ("prior_precision", "gram", "pulls", "uniforms"))
+        options = dict(meta["settings"])
+        if isinstance(options["alpha"], dict):
+            options["alpha"] = Decay(**options["alpha"])
         if not isinstance(meta["arms"], list):
             raise ValueError(f"arms must be a list of names, got {meta['arms']!r}")
         names = _arm_names(meta["arms"], "arms")
-        size = len(prior) + 1
-        if gram.shape != (len(names), 2, size, size) or pulls.shape != (len(names),):
-            raise ValueError(f"sums of shape {gram.shape} for {len(names)} arms and {len(prior)} features")
-        if gram.dtype != np.float64 or unused.dtype != np.float64:
-            raise ValueError(f"gram and uniforms are {gram.dtype} and {unused.dtype}, expected float64")
-        require_counts(pulls, "pulls")
-        require_sums(gram, pulls)
-        if unused.ndim != 1 or not ((unused >= 0.0) & (unused < 1.0)).all():
-            raise ValueError("uniforms must be numbers in [0, 1)")
-        bandit = cls(names, len(prior), settings=settings, noise_sd=meta["noise_sd"], prior_precision=prior)
-        bandit._set_arms(names, gram, pulls)
+        priors, gram = arrays["prior_precision"], arrays["gram"]
+        if gram.ndim != 4 or priors.ndim != 3 or not len(priors):
+            raise ValueError(f"sums of shape {gram.shape} and priors of shape {priors.shape}")
+        size, dim = len(names), priors.shape[1]
+        if gram.shape != (size, 2, dim + 1, dim + 1):
+            raise ValueError(f"sums of shape {gram.shape} for {size} arms and {dim} features")
+        bandit = cls(
+            names,
+            dim - bool(meta["intercept"]),
+            noise_sd=meta["noise_sd"],
+            noise=meta["noise"],
+            intercept=meta["intercept"],
+            prior_precision=priors[0],
+            half_life=None if meta["half_life"] is None else HalfLife(**meta["half_life"]),
+            settings=BanditSettings(**options),
+        )
+        require_table(bandit._arms, arrays, intercept=bandit._intercept)
+        if meta["tick"] is not None:
+            bandit._tick = whole_number(meta["tick"], "tick", -LARGEST_COUNT, LARGEST_COUNT)
+        arms = bandit._arms
+        arms.pool[SAVED] = arrays["pool"]
+        arms.gram[:], arms.extra[:], arms.parts[:, WEIGHT] = gram, arrays["extra"], arrays["weights"]
+        arms.marks[:, WHICH], arms.marks[:, TRIES] = arrays["prior"], arrays["tries"]
+        arms.marks[:, PULLS] = arrays["pulls"]
+        bandit._priors = priors
+        bandit._set_arms(names, arms._replace(prior=priors / arms.pool[GAIN], start=arrays["prior_mean"]))
         refresh(bandit._arms_fields, bandit._every)
-        root = bandit._arms.root
-        solved = [root, 1.0 / np.diagonal(root, axis1=1, axis2=2), bandit._noise_sd * root, bandit._arms.mean]
-        if not all(usable(part.reshape(-1)) for part in solved):
+        root, parts = bandit._arms.root, bandit._arms.parts
+        noise = arms.parts[:, OWN_NOISE].max() if arms.kind == BY_ARM else arms.pool[NOISE]
+        solved = [root, 1.0 / np.diagonal(root, axis1=1, axis2=2), noise * root, bandit._arms.mean]
+        solved += [arms.pool[[CENTRE, NOISE]], parts[:, [WEIGHT, LEVEL, Q1, Q2, OWN_NOISE, FREEDOM]]]
+        if not all(usable(np.ascontiguousarray(part).reshape(-1)) for part in solved):
             raise ValueError("the moments of a posterior are too large or too small to square")
         bandit._decisions = whole_number(meta["decisions"], "decisions", 0, LARGEST_COUNT)
-        bandit._stream = Uniforms(generator_from_state(meta["rng"]), unused)
+        bandit._use_settings(bandit._settings.at(bandit._decisions + 1))
+        bandit._stream = Uniforms(generator_from_state(meta["rng"]), arrays["uniforms"])
         return bandit
 
 
+def _upgraded(meta: dict[str, Any], arrays: Arrays) -> State:
+    """Return the state of a file of version 1 as one of version 2: its noise was given, and there was no intercept."""
+    if "half_life" in meta or "noise_sd" not in meta:
+        return meta, arrays
+    settings = meta["settings"] | {"first_pulls": 0, "min_propensity": 0.0}
+    meta = meta | {"settings": settings, "noise": "shared", "intercept": False, "half_life": None, "tick": None}
+    gram, pulls, dim = arrays["gram"], arrays["pulls"], len(arrays["prior_precision"])
+    more = {
+        "prior_precision": arrays["prior_precision"][np.newaxis],
+        "prior_mean": np.zeros((1, dim)),
+        "prior": np.zeros(len(pulls), dtype=np.int64),
+        "extra": np.zeros((len(gram), EXTRAS, dim + 2)),
+        "weights": pulls.astype(np.float64),
+        "tries": pulls,
+        "pool": np.array([math.inf, -math.inf, 1.0, 0.0, 0.0, 0.0]),
+    }
+    return meta, arrays | more
+
+
 # -- names and logs ----------------------------------------------------------------------------------------
+
+
+def _settings(
+    settings: BanditSettings | None, alpha: Any, first_pulls: int | None, min_propensity: float | None
+) -> BanditSettings:
+    if settings is None:
+        settings = BanditSettings(0.0 if alpha is None else alpha)
+    elif alpha is not None:
+        raise ParameterError("give alpha or settings, not both: settings have their own alpha")
+    elif not isinstance(settings, BanditSettings):
+        raise ParameterError(f"settings must be a BanditSettings, got {settings!r}")
+    more: dict[str, Any] = {"first_pulls": first_pulls, "min_propensity": min_propensity}
+    return replace(settings, **{name: value for name, value in more.items() if value is not None})
+
+
+def _flag(value: Any, name: str) -> bool:
+    if not isinstance(value, (bool, np.bool_)):
+        raise ParameterError(f"{name} must be True or False, got {value!r}")
+    return bool(value)
 
 
 def _plain_name(name: Any) -> Any:

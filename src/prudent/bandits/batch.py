@@ -13,11 +13,42 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._numerics.compile import kernel
-from .._numerics.order_statistics import lowest_normals_into
-from .._support.checks import FloatArray, IntArray
-from .step import Arms, Rule, Uniforms, best_score, clipped, learn, predict, refresh, scale_at
+from .._numerics.order_statistics import lowest_normals_into, lowest_students_into
+from .._support.checks import BoolArray, FloatArray, IntArray
+from .step import (
+    BY_ARM,
+    FIXED,
+    FREEDOM,
+    GAIN,
+    NOISE,
+    OWN_NOISE,
+    TRIES,
+    WHICH,
+    Arms,
+    Rule,
+    Uniforms,
+    best_score,
+    clipped,
+    forced_place,
+    lacking,
+    learn,
+    predict,
+    refresh,
+    scale_at,
+)
 
-__all__ = ["ROWS", "Choices", "Moments", "decide_rows", "fill_scores", "learn_rows", "single_screen"]
+__all__ = [
+    "ROWS",
+    "Choices",
+    "Decided",
+    "Moments",
+    "decide_rows",
+    "fill_scores",
+    "learn_rows",
+    "moments_of",
+    "scales",
+    "single_screen",
+]
 
 
 SingleArray = np.ndarray[Any, np.dtype[np.float32]]
@@ -59,23 +90,60 @@ class Bounds(NamedTuple):
 
 
 class Moments:
-    """Posterior means and sds of k arms in contexts [T,D], worked out when first asked for."""
+    """Posterior means and sds of k arms in contexts [T,D], worked out when first asked for.
+
+    ``noise`` [k] are sds of the noise, infinite if it is not known yet; ``freedom`` [k] are 0 for normal scores.
+    """
 
     def __init__(
-        self, root: FloatArray, mean: FloatArray, contexts: FloatArray, eligible: IntArray, noise_sd: float
+        self,
+        root: FloatArray,
+        mean: FloatArray,
+        contexts: FloatArray,
+        eligible: IntArray,
+        noise: FloatArray,
+        freedom: FloatArray,
     ) -> None:
-        self._given: tuple[Any, ...] = (root, mean, contexts, eligible, noise_sd)
+        self._given: tuple[Any, ...] = (root, mean, contexts, eligible, noise)
         self._values: FloatArray | None = None
+        self.freedom = freedom
 
     @property
     def values(self) -> FloatArray:
-        """Means and sds [2,k,T]."""
+        """Means, and sds or scales of Student's t, [2,k,T]."""
         if self._values is None:
-            root, mean, contexts, eligible, noise_sd = self._given
+            root, mean, contexts, eligible, noise = self._given
             self._values = np.empty((2, len(eligible), len(contexts)))
-            _predict_rows(root, mean, contexts, eligible, noise_sd, self._values)
+            _predict_rows(root, mean, contexts, eligible, noise, self._values)
             self._given = ()
         return self._values
+
+    @property
+    def sds(self) -> FloatArray:
+        """Posterior sds [k,T]."""
+        freedom = np.where(self.freedom > 0.0, self.freedom, math.inf)[:, np.newaxis]
+        return self.values[1] if not self.freedom.any() else self.values[1] / np.sqrt(1.0 - 2.0 / freedom)
+
+
+class Decided(NamedTuple):
+    """What :func:`decide_rows` returns."""
+
+    choices: Choices
+    moments: Moments
+    scale: FloatArray  # [T] sds of draws over posterior sds
+    among: BoolArray  # [L,k] the arms between which the first L choices were uniform by rule
+
+
+def moments_of(arms: Arms, contexts: FloatArray, eligible: IntArray, *, keep: bool = False) -> Moments:
+    """Return the moments of the eligible arms; ``keep`` them as they are, whatever is learned before they are read."""
+    refresh(arms[:], eligible)
+    student = arms.kind == BY_ARM
+    noise = arms.parts[eligible, OWN_NOISE] if student else np.full(eligible.size, arms.pool[NOISE])
+    noise[noise == 0.0] = math.inf
+    freedom = arms.parts[eligible, FREEDOM] if student else np.zeros(eligible.size)
+    if keep:
+        return Moments(arms.root[eligible], arms.mean[eligible], contexts, np.arange(eligible.size), noise, freedom)
+    return Moments(arms.root, arms.mean, contexts, eligible, noise, freedom)
 
 
 def decide_rows(
@@ -87,32 +155,78 @@ def decide_rows(
     stream: Uniforms,
     *,
     screened: bool = True,
-) -> tuple[Choices, Moments, FloatArray]:
-    """Decide in contexts [T,D], which are decisions ``t`` and following; return choices, moments and scales [T].
+) -> Decided:
+    """Decide in contexts [T,D], which are decisions ``t`` and following.
 
     ``screened=False`` does without single precision, and decides the same.
     """
     rows, k = len(contexts), eligible.size
     refresh(arms[:], eligible)
-    scale = np.empty(rows)
-    _fill_scales(rule.scale, rule.delta, t, contexts.shape[1], arms.noise_sd, scale)
+    scale = scales(arms, rule, t, rows, contexts.shape[1])
     choices = Choices(np.empty(rows, dtype=np.int64), np.empty(rows), np.empty(rows))
-    screen = single_screen(arms, rule, contexts, eligible, scale) if screened else None
-    if screen is None:
-        moments = Moments(arms.root, arms.mean, contexts, eligible, arms.noise_sd)
-    else:
-        factor = (scale / scale.min()).astype(np.float32)
-        # from a copy: rewards may come before the moments are asked for
-        moments = Moments(arms.root[eligible], arms.mean[eligible], contexts, np.arange(k), arms.noise_sd)
+    known = arms.pool[NOISE] > 0.0
+    screen = single_screen(arms, rule, contexts, eligible, scale) if screened and known else None
+    moments = moments_of(arms, contexts, eligible, keep=screen is not None)
+    short = int(np.maximum(rule.first - arms.marks[eligible, TRIES], 0).sum())
+    among = np.ones((min(rows, short) if known else rows, k), dtype=np.bool_)
+    mixed = len(among) > 0 or rule.floor > 0.0
+    factor = (scale / scale.min()).astype(np.float32) if screen is not None else np.empty(0, dtype=np.float32)
     for first in range(0, rows, ROWS):
-        stream.reserve(min(ROWS, rows - first) * k * rule.per_arm)
-        place = (stream.block, stream.next, first)
-        if screen is None:
-            stream.next = _choose_rows(rule[:], moments.values, scale, *place, choices[:])
+        size = min(ROWS, rows - first)
+        stream.reserve(size * (k * rule.per_arm + 1))
+        forced: IntArray = np.full(size, -1)
+        counted = 0
+        if mixed:
+            own = stream.block[stream.next : stream.next + size]
+            counted = _force_rows(arms.marks, rule[:], known, eligible, own, among[first:], forced)
+            stream.next += size
+        place: Any = (forced, stream.block, stream.next, first, choices[:])
+        if not known:
+            choices.places[first : first + size], choices.scores[first : first + size] = forced, math.nan
+        elif screen is None:
+            values, freedom = moments.values, moments.freedom
+            stream.next = _choose_rows(rule[:], values, freedom, scale, *place)
         else:
-            bundles = (arms[:], rule[:], screen[:])
-            stream.next = _choose_screened(*bundles, contexts, eligible, scale, factor, *place, choices[:])
-    return choices, moments, scale
+            bundles = (arms[:], rule[:], screen[:], contexts, eligible)
+            stream.next = _choose_screened(*bundles, scale, factor, *place)
+        chosen = eligible[choices.places[first + counted : first + size]]
+        arms.marks[:, TRIES] += np.bincount(chosen, minlength=len(arms.marks))
+    return Decided(choices, moments, scale, among)
+
+
+@kernel
+def _force_rows(
+    marks: IntArray,
+    rule_fields: tuple[Any, ...],
+    known: bool,
+    eligible: IntArray,
+    uniforms: FloatArray,
+    among: BoolArray,
+    forced: IntArray,
+) -> int:
+    """Write the places of uniform choices, -1 where scores decide, and between which arms the choice is.
+
+    Returns how many of these decisions, the first ones, went to arms that lack first decisions; they are counted.
+    """
+    rule = Rule(*rule_fields)
+    counted = 0
+    for t in range(forced.shape[0]):
+        short = rule.first > 0 and lacking(marks, rule.first, eligible) > 0
+        if short:
+            for i in range(eligible.shape[0]):
+                among[t, i] = marks[eligible[i], TRIES] < rule.first
+        forced[t] = forced_place(marks, rule.first, rule.floor, known, eligible, uniforms[t])
+        if short:
+            marks[eligible[forced[t]], TRIES] += 1
+            counted += 1
+    return counted
+
+
+def scales(arms: Arms, rule: Rule, t: int, rows: int, dim: int) -> FloatArray:
+    """Return the sds of draws over posterior sds of the decisions from ``t`` on, [T]."""
+    scale = np.empty(rows)
+    _fill_scales(rule.scale, rule.delta, t, dim, arms.pool[NOISE] if arms.kind == FIXED else 1.0, scale)
+    return scale
 
 
 def single_screen(
@@ -120,17 +234,17 @@ def single_screen(
 ) -> SingleScreen | None:
     """Return a screen in single precision; None where that would not do, or not pay."""
     rows, dim = contexts.shape
-    if rule.weights.size > 1 or rule.clip or rows < 8 * dim:
+    if rule.weights.size > 1 or rule.clip or rows < 8 * dim or arms.kind == BY_ARM:
         return None
     accurate, screen = _prepare_screen(arms, eligible, float(scale.min()), rule.screen)
     return screen if accurate else None
 
 
 @kernel
-def _fill_scales(scale: float, delta: float, t: int, dim: int, noise_sd: float, scales: FloatArray) -> None:
+def _fill_scales(scale: float, delta: float, t: int, dim: int, unit: float, scales: FloatArray) -> None:
     """Write the scales of the decisions from ``t`` on."""
     for i in range(scales.shape[0]):
-        scales[i] = scale_at(scale, delta, t + i, dim, noise_sd)
+        scales[i] = scale_at(scale, delta, t + i, dim, unit)
 
 
 @kernel
@@ -163,10 +277,10 @@ def _predict_rows(
     mean: FloatArray,
     contexts: FloatArray,
     eligible: IntArray,
-    noise_sd: float,
+    noise: FloatArray,
     moments: FloatArray,
 ) -> None:
-    """Write posterior means and sds, moments [2,k,T], of contexts [T,D].
+    """Write posterior means and sds, moments [2,k,T], of contexts [T,D]; ``noise`` [k] may be infinite.
 
     Contexts go in blocks through matrix products. Over many contexts s'V^-1 s is cheapest as a product of V^-1 with
     the s_i s_j, for all arms at once; where that is inaccurate, and for few contexts, it is the square of root s.
@@ -211,7 +325,8 @@ def _predict_rows(
                         square[k, t] += turned[i, t] * turned[i, t]
             for t in range(size):
                 moments[0, k, first + t] = centre[k, t]
-                moments[1, k, first + t] = noise_sd * math.sqrt(max(square[k, t], 0.0))
+                width = math.sqrt(max(square[k, t], 0.0))
+                moments[1, k, first + t] = noise[k] * width if noise[k] < math.inf else math.inf
 
 
 @kernel
@@ -269,7 +384,9 @@ def _note(choices: Choices, row: int, winner: int, uniform: float) -> None:
 def _choose_rows(
     rule_fields: tuple[Any, ...],
     moments: FloatArray,
+    freedom: FloatArray,
     scale: FloatArray,
+    forced: IntArray,
     uniforms: FloatArray,
     start: int,
     first: int,
@@ -277,7 +394,7 @@ def _choose_rows(
 ) -> int:
     """Decide in up to ROWS contexts from ``first`` on, given moments [2,k,T]; return the next unused uniform.
 
-    Where only one arm can win, its score is left NaN.
+    Where only one arm can win, its score is left NaN. Places that are ``forced`` [ROWS], not -1, are taken as they are.
     """
     rule, choices = Rule(*rule_fields), Choices(*choices_fields)
     weights, screen = rule.weights, rule.screen
@@ -288,29 +405,39 @@ def _choose_rows(
     after = start + size * arms * lowest
     winner = np.zeros(size, dtype=np.int32)
     rivals = np.full(size, arms, dtype=np.int32)
-    if lowest == 1:
+    student = freedom[0] > 0.0
+    if lowest == 1 and not student:
         below, above = np.empty((arms, bins)), np.empty((arms, bins))
         below[:], above[:] = screen[:-1], screen[1:]
         part = moments[:, :, first : first + size].copy()
         own_uniforms = uniforms[start : start + arms * size]
         bounds = _screen_rows(part[0], part[1], scale[first : first + size], below, above, own_uniforms, rule.clip)
         winner, rivals = bounds.winner, bounds.rivals
-    own_moments = np.empty((3, arms))
+    own_moments = np.empty((4, arms))
     own = np.empty(arms * (lowest + 1))
     for t in range(size):
         row = first + t
-        if rivals[t] == 1 and lowest == 1:
-            _note(choices, row, winner[t], uniforms[start + winner[t] * size + t])
+        lone = forced[t]
+        if rivals[t] == 1 and lowest == 1 and lone < 0:
+            lone = winner[t]
+        if lone >= 0 and lowest == 1:
+            _note(choices, row, lone, uniforms[start + lone * size + t])
             continue
+        left = 0
         for k in range(arms):
-            own_moments[0, k] = moments[0, k, row]
-            own_moments[2, k] = scale[row] * moments[1, k, row]
+            if lone >= 0 and k != lone:
+                continue
+            own_moments[0, left] = moments[0, k, row]
+            own_moments[2, left] = scale[row] * moments[1, k, row]
+            own_moments[3, left] = freedom[k]
             for j in range(lowest):
-                own[k * lowest + j] = uniforms[start + (k * size + t) * lowest + j]
-            own[arms * lowest + k] = uniforms[after + k]  # for ties
-        best, score, used = best_score(rule, arms, own_moments, own, 0, arms * lowest)
-        choices.places[row], choices.scores[row] = best, score
-        after += used - arms * lowest
+                own[left * lowest + j] = uniforms[start + (k * size + t) * lowest + j]
+            left += 1
+        for k in range(left):
+            own[left * lowest + k] = uniforms[after + k]  # for ties
+        best, score, used = best_score(rule, student, left, own_moments, own, 0, left * lowest)
+        choices.places[row], choices.scores[row] = lone if lone >= 0 else best, score
+        after += used - left * lowest
     return after
 
 
@@ -328,6 +455,7 @@ def _prepare_screen(
     - s'theta is off by at most about D u |theta| |s|, which is at most D u |theta| sqrt(|V|) sds.
     """
     dim = arms.root.shape[1]
+    noise_sd, gain = arms.pool[NOISE], arms.pool[GAIN]
     size = eligible.shape[0]
     pairs = dim * (dim + 1) // 2
     bins = screen.shape[0] - 1
@@ -357,19 +485,20 @@ def _prepare_screen(
         norms[k] = sums.max()
         precision = 0.0  # the norm of V
         length = 0.0
+        prior = arms.prior[arms.marks[arm, WHICH]]
         for i in range(dim):
             total = 0.0
             for j in range(dim):
-                total += abs(arms.prior[i, j] + arms.gram[arm, 0, i, j] + arms.gram[arm, 1, i, j])
-            precision = max(precision, total)
+                total += abs(prior[i, j] + arms.gram[arm, 0, i, j] + arms.gram[arm, 1, i, j])
+            precision = max(precision, gain * total)
             length = math.hypot(length, arms.mean[arm, i])
         # a few roundings more, of entries, of the square root and of what follows it, and a little for their products
         loss[k] = 1.05 * (pairs + 8) * _SINGLE * norms[k] * precision
-        shift[k] = 1.05 * (dim + 8) * _SINGLE * length * math.sqrt(precision) / (arms.noise_sd * least_scale)
+        shift[k] = 1.05 * (dim + 8) * _SINGLE * length * math.sqrt(precision) / (noise_sd * least_scale)
         if not (loss[k] <= _LARGEST_LOSS and shift[k] <= _LARGEST_LOSS):
             return False, prepared
     largest = norms.max()
-    unit = arms.noise_sd * least_scale * math.sqrt(largest)
+    unit = noise_sd * least_scale * math.sqrt(largest)
     if not (norms.min() >= 1e-12 * largest and 0.0 < unit < math.inf):
         return False, prepared
     for k in range(size):
@@ -394,6 +523,7 @@ def _choose_screened(
     eligible: IntArray,
     scale: FloatArray,
     factor: SingleArray,
+    forced: IntArray,
     uniforms: FloatArray,
     start: int,
     first: int,
@@ -402,12 +532,12 @@ def _choose_screened(
     """Decide as :func:`_choose_rows` does for one lowest draw and no clipping, but from contexts [T,D].
 
     Scores are bounded in single precision; ``factor`` [T] is scale over the least scale. Where more than one arm may
-    win, the arms that may are compared exactly as :func:`decide` would.
+    win, the arms that may are compared exactly as :func:`decide` would. Places may be ``forced`` as there.
     """
     arms, rule, screen = Arms(*arms_fields), Rule(*rule_fields), SingleScreen(*screen_fields)
     choices = Choices(*choices_fields)
     rows, dim = contexts.shape
-    root, mean, noise_sd = arms.root, arms.mean, arms.noise_sd
+    root, mean, noise_sd = arms.root, arms.mean, arms.pool[NOISE]
     count = eligible.shape[0]
     size = min(ROWS, rows - first)
     after = start + size * count
@@ -439,12 +569,15 @@ def _choose_screened(
                 sds[k, begin + t] = screen.spreads[k] * np.sqrt(square[k, t])
     own_factor = factor[first : first + size]
     bounds = _screen_rows(means, sds, own_factor, screen.below, screen.above, uniforms[start:after], False)
-    moments = np.empty((3, count))
+    moments = np.empty((4, count))
     who = np.empty(count, dtype=np.int64)
     own = np.empty(2 * count)
     for t in range(size):
         row = first + t
         plain = _LEAST_SQUARE <= norms[t] <= _LARGEST_SQUARE
+        if forced[t] >= 0:
+            _note(choices, row, forced[t], uniforms[start + forced[t] * size + t])
+            continue
         if plain and bounds.rivals[t] == 1:
             _note(choices, row, bounds.winner[t], uniforms[start + bounds.winner[t] * size + t])
             continue
@@ -459,25 +592,32 @@ def _choose_screened(
                 left += 1
         for i in range(left):
             own[left + i] = uniforms[after + i]  # for ties
-        best, score, used = best_score(rule, left, moments, own, 0, left)
+        best, score, used = best_score(rule, False, left, moments, own, 0, left)
         choices.places[row], choices.scores[row] = who[best], score
         after += used - left
     return after
 
 
 @kernel
-def fill_scores(rule: Rule, moments: FloatArray, scale: FloatArray, choices: Choices) -> None:
-    """Write the scores that deciding left NaN, given moments [2,k,T] and scales [T]."""
+def fill_scores(rule: Rule, moments: FloatArray, freedom: FloatArray, scale: FloatArray, choices: Choices) -> None:
+    """Write the scores that deciding left NaN, given moments [2,k,T], degrees of freedom [k] and scales [T]."""
     draw = np.empty(1)
     for t in range(choices.places.shape[0]):
         if math.isnan(choices.scores[t]):
-            lowest_normals_into(draw, rule.n, choices.marks[t : t + 1])
             k = choices.places[t]
+            if moments[1, k, t] == math.inf:  # nothing was drawn
+                choices.scores[t] = moments[0, k, t]
+                continue
+            if freedom[k] > 0.0:
+                lowest_students_into(draw, rule.n, choices.marks[t : t + 1], freedom[k])
+            else:
+                lowest_normals_into(draw, rule.n, choices.marks[t : t + 1])
             choices.scores[t] = clipped(moments[0, k, t] + scale[t] * moments[1, k, t] * draw[0], rule.clip)
 
 
 @kernel
-def learn_rows(arms: Arms, pulls: IntArray, contexts: FloatArray, places: IntArray, rewards: FloatArray) -> None:
-    """Add rewards [T] of the arms at ``places`` [T] in contexts [T,D], in order."""
+def learn_rows(arms: Arms, contexts: FloatArray, places: IntArray, rewards: FloatArray, weights: FloatArray) -> None:
+    """Add rewards [T] with weights [T] of the arms at ``places`` [T] in contexts [T,D], in order."""
     for t in range(contexts.shape[0]):
-        learn(arms.gram, arms.stale, pulls, contexts[t], places[t], rewards[t])
+        arm, reward = places[t], rewards[t]
+        learn(arms.gram, arms.parts, arms.pool, arms.marks, arms.extra, contexts[t], arm, reward, weights[t])

@@ -8,15 +8,32 @@ from typing import Any
 import numpy as np
 
 from .._support.checks import FloatArray
-from .batch import Choices, Moments, fill_scores
+from .batch import Decided, fill_scores
 from .score_law import score_law
 from .step import Rule
 
-__all__ = ["Arm", "BatchDecision", "Decision", "LawKey"]
+__all__ = ["Arm", "BatchDecision", "Decision", "Law", "chances_of"]
 
 
 Arm = str | int
-LawKey = tuple[int, tuple[float, ...], bool]  # the arguments of score_law
+Law = tuple[float, int, tuple[float, ...], bool]  # the floor, and the arguments of score_law
+
+
+def chances_of(law: Law, means: FloatArray, sds: FloatArray, freedom: FloatArray) -> FloatArray:
+    """Return the chances [T,k] of arms with means and sds [T,k] of their draws, and degrees of freedom [k] or zeros.
+
+    Where the choice is uniform by rule, sds are NaN for the arms that it is between.
+    """
+    floor, *key = law
+    among: Any = np.isnan(sds)
+    uniform = among.any(axis=1)
+    if uniform.all():
+        return np.asarray(among / among.sum(axis=1, keepdims=True))
+    scored = score_law(*key).every_chance(means, np.where(uniform[:, np.newaxis], 1.0, sds), freedom)
+    chances = floor + (1.0 - floor * means.shape[1]) * scored
+    if uniform.any():
+        chances[uniform] = among[uniform] / among[uniform].sum(axis=1, keepdims=True)
+    return chances
 
 
 class Decision:
@@ -27,8 +44,11 @@ class Decision:
     ``propensities`` [k] are the chances of all eligible arms. They are worked out when asked for, and None if
     ``select`` was asked to leave them out.
 
+    As long as a noise that is learned is not known (see :class:`LinearBandit`), ``sd`` is infinite, the choice uniform,
+    and ``score`` the mean of the chosen arm.
+
     >>> import prudent as pr
-    >>> decision = pr.LinearBandit(2, dim=1, seed=1).select([1.0])
+    >>> decision = pr.LinearBandit(2, dim=1, noise_sd=1.0, intercept=False, seed=1).select([1.0])
     >>> decision.arms, decision.mean, decision.sd
     ((0, 1), array([0., 0.]), array([1., 1.]))
     >>> round(decision.propensity, 12)
@@ -41,14 +61,12 @@ class Decision:
     arms: tuple[Arm, ...]
     score: float
 
-    def __init__(
-        self, arms: tuple[Arm, ...], place: int, score: float, moments: FloatArray, law: LawKey | None
-    ) -> None:
+    def __init__(self, arms: tuple[Arm, ...], place: int, score: float, moments: FloatArray, law: Law | None) -> None:
         self.arm = arms[place]
         self.arms = arms
         self.score = score
         self._place = place
-        self._moments = moments  # [3,k] posterior means, posterior sds, sds of the draws
+        self._moments = moments  # [4,k] as the kernel ``decide`` writes them
         self._law = law
         self._propensity: float | None = None
 
@@ -66,16 +84,23 @@ class Decision:
     def propensity(self) -> float | None:
         """The chance with which ``arm`` was chosen."""
         if self._propensity is None and self._law is not None:
-            self._propensity = score_law(*self._law).chance(self._moments[0], self._moments[2], self._place)
+            means, _, sds, freedom = self._moments
+            floor, *key = self._law
+            if freedom[0] > 0.0 or np.isnan(sds).any():
+                self._propensity = float(self._chances(self._law)[self._place])
+            else:
+                scored = score_law(*key).chance(means, sds, self._place)
+                self._propensity = floor + (1.0 - floor * len(self.arms)) * scored
         return self._propensity
 
     @property
     def propensities(self) -> FloatArray | None:
         """The chances of all eligible arms, [k]; they sum to one."""
-        if self._law is None:
-            return None
-        means, _, sds = self._moments[:, np.newaxis]
-        return score_law(*self._law).every_chance(means, sds)[0]
+        return None if self._law is None else self._chances(self._law)
+
+    def _chances(self, law: Law) -> FloatArray:
+        means, _, sds, freedom = self._moments
+        return chances_of(law, means[np.newaxis], sds[np.newaxis], freedom)[0]
 
     def __repr__(self) -> str:
         return f"Decision(arm={self.arm!r}, score={self.score:.6g})"
@@ -90,7 +115,7 @@ class BatchDecision:
     the time of the decision.
 
     >>> import prudent as pr
-    >>> batch = pr.LinearBandit(2, dim=1, seed=1).select([[1.0], [2.0], [3.0]])
+    >>> batch = pr.LinearBandit(2, dim=1, seed=1).select([[1.0], [2.0], [3.0]])  # nothing is known yet
     >>> batch.arm.shape, batch.sd.shape
     ((3,), (3, 2))
     >>> batch.propensity
@@ -100,20 +125,10 @@ class BatchDecision:
     arm: np.ndarray[Any, Any]
     arms: tuple[Arm, ...]
 
-    def __init__(
-        self,
-        arms: tuple[Arm, ...],
-        choices: Choices,
-        moments: Moments,
-        scale: FloatArray,
-        rule: Rule,
-        law: LawKey | None,
-    ) -> None:
-        self.arm = _name_array(arms)[choices.places]
+    def __init__(self, arms: tuple[Arm, ...], decided: Decided, rule: Rule, law: Law | None) -> None:
+        self.arm = _name_array(arms)[decided.choices.places]
         self.arms = arms
-        self._choices = choices
-        self._moments = moments
-        self._scale = scale  # [T]
+        self._decided = decided
         self._rule = rule
         self._law = law
         self._propensity: FloatArray | None = None
@@ -121,37 +136,45 @@ class BatchDecision:
     @property
     def score(self) -> FloatArray:
         """The scores of ``arm``, [T]."""
-        fill_scores(self._rule, self._moments.values, self._scale, self._choices)
-        return self._choices.scores
+        choices, moments, scale, _ = self._decided
+        fill_scores(self._rule, moments.values, moments.freedom, scale, choices)
+        return choices.scores
 
     @property
     def mean(self) -> FloatArray:
         """The posterior means of s'theta for every eligible arm, [T,k]."""
-        return self._moments.values[0].T
+        return self._decided.moments.values[0].T
 
     @property
     def sd(self) -> FloatArray:
         """The posterior standard deviations of s'theta for every eligible arm, [T,k]."""
-        return self._moments.values[1].T
+        return self._decided.moments.sds.T
 
     @property
     def propensity(self) -> FloatArray | None:
         """The chances with which ``arm`` was chosen, [T]."""
         if self._propensity is None and self._law is not None:
-            self._propensity = score_law(*self._law).chances(*self._draw_moments(), self._choices.places)
+            choices, moments, _, among = self._decided
+            floor, *key = self._law
+            if len(among) or moments.freedom.any():
+                chances = chances_of(self._law, *self._draw_moments())
+                self._propensity = np.take_along_axis(chances, choices.places[:, np.newaxis], axis=1)[:, 0]
+            else:
+                scored = score_law(*key).chances(*self._draw_moments()[:2], choices.places)
+                self._propensity = floor + (1.0 - floor * len(self.arms)) * scored
         return self._propensity
 
     @property
     def propensities(self) -> FloatArray | None:
         """The chances of all eligible arms, [T,k]; they sum to one in every context."""
-        if self._law is None:
-            return None
-        return score_law(*self._law).every_chance(*self._draw_moments())
+        return None if self._law is None else chances_of(self._law, *self._draw_moments())
 
-    def _draw_moments(self) -> tuple[FloatArray, FloatArray]:
-        """Return means and sds [T,k] of the draws."""
-        sds = self._scale[:, np.newaxis] * self.sd
-        return np.ascontiguousarray(self.mean), np.ascontiguousarray(sds)
+    def _draw_moments(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return means and sds [T,k] of the draws, as :func:`chances_of` takes them."""
+        _, moments, scale, among = self._decided
+        sds = np.ascontiguousarray(scale[:, np.newaxis] * moments.values[1].T)
+        sds[: len(among)] = np.where(among, np.nan, 0.0)
+        return np.ascontiguousarray(self.mean), sds, moments.freedom
 
     def __repr__(self) -> str:
         return f"BatchDecision({len(self.arm)} contexts, arms={self.arms})"

@@ -13,6 +13,13 @@ monotone, so what is sharp in the integrand is a step as wide as the range of on
 ranges that it meets, so no step can hide between its nodes; then the error estimate decides. Every chance is right to
 about 1e-12 for the law of the table, whatever the sds.
 
+All chances at once share their nodes: at each, the cdfs of all arms and their products without one. That takes arms
+whose sds are not too far apart, or the sharpest would be blurred where another is the origin; else arms go one by one.
+
+With a noise of its own for every arm W is the lowest of n variables of Student's t, with other degrees of freedom for
+every arm: no common table. Cdf and density come from ``_numerics.student``, and panels widen with their distance
+from the means, as the tails are long.
+
 Clipping each draw to [0, 1] (Algorithm 2') puts atoms at 0 and 1; with two draws of weights w_1 and w_2 there is a
 third at w_2 (one draw at 0, one at 1). Arms tie at an atom. A uniform choice among the tied is the same as ordering
 them by independent uniforms, hence the chance that a wins at an atom x of masses p is
@@ -29,6 +36,7 @@ import numpy as np
 
 from .._numerics.compile import kernel
 from .._numerics.normal import normal_cdf, normal_pdf
+from .._numerics.student import student_from_log_survival, student_log_constant, student_pdf, student_survival
 from .._support.checks import FloatArray, IntArray
 from ..errors import ParameterError
 
@@ -41,6 +49,7 @@ _TOLERANCE = 1e-16  # on the square of the difference of the 7- and the 15-point
 _NEGLIGIBLE = 1e-16  # a difference that needs no further look
 _SHARE = 0.3  # of the range of an arm: the widest panel that may meet it
 _MOST_PANELS = 2000
+_SHARPEST = 1e-3  # sd of the sharpest arm over the distance of arms, for all chances at once
 
 
 _NODES = np.array(
@@ -145,11 +154,15 @@ class ScoreLaw:
         _chances(means, sds, places, self._law, chances)
         return chances
 
-    def every_chance(self, means: FloatArray, sds: FloatArray) -> FloatArray:
-        """Return the chances [T,k] of all arms with means and sds [T,k]; those of a row sum to one."""
-        rows, arms = means.shape
-        chances = np.stack([self.chances(means, sds, np.full(rows, place)) for place in range(arms)], axis=-1)
-        return chances / chances.sum(axis=-1, keepdims=True)
+    def every_chance(self, means: FloatArray, sds: FloatArray, freedom: FloatArray | None = None) -> FloatArray:
+        """Return the chances [T,k] of all arms with means and sds [T,k]; those of a row sum to one.
+
+        Scores are Student's t of scales ``sds`` if degrees of freedom [k] are given; they must weigh the lowest draw
+        alone.
+        """
+        chances = np.empty(means.shape)
+        _every_chance(means, sds, np.zeros(means.shape[1]) if freedom is None else freedom, self._law, chances)
+        return chances
 
 
 # -- the table ---------------------------------------------------------------------------------------------
@@ -506,3 +519,127 @@ def _one_chance(means: FloatArray, sds: FloatArray, place: int, law: _Law) -> fl
 def _chances(means: FloatArray, sds: FloatArray, places: IntArray, law: _Law, out: FloatArray) -> None:
     for t in range(places.shape[0]):
         out[t] = _one_chance(means[t], sds[t], places[t], law)
+
+
+# -- all chances at once -----------------------------------------------------------------------------------
+
+
+@kernel
+def _every_chance(means: FloatArray, sds: FloatArray, freedom: FloatArray, law: _Law, out: FloatArray) -> None:
+    rows, arms = means.shape
+    shape = np.zeros((6, arms))  # means, sds, ends of the ranges, degrees of freedom and constants
+    for i in range(arms):
+        shape[2, i], shape[3, i] = law.low, _high(law)
+        if freedom[i] > 0.0:
+            shape[2, i] = student_from_log_survival(math.log1p(-_LEAST / law.n), freedom[i])
+            shape[3, i] = student_from_log_survival(math.log(_LEAST) / law.n, freedom[i])
+            shape[4, i], shape[5, i] = freedom[i], student_log_constant(freedom[i])
+    for t in range(rows):
+        least, widest = math.inf, 0.0
+        for i in range(arms):
+            least = min(least, sds[t, i])
+            widest = max(widest, abs(means[t, i] - means[t, 0]) + sds[t, i])
+        if not least > 0.0:
+            out[t] = 1.0 / arms
+        elif freedom[0] > 0.0 or (law.kind == _PLAIN and least > _SHARPEST * widest):
+            for i in range(arms):
+                shape[0, i], shape[1, i] = means[t, i] - means[t, 0], sds[t, i]
+            _joint_chances(shape, law, out[t])
+        else:
+            for i in range(arms):
+                out[t, i] = _one_chance(means[t], sds[t], i, law)
+        total = 0.0
+        for i in range(arms):
+            total += out[t, i]
+        for i in range(arms):
+            out[t, i] /= total
+
+
+@kernel
+def _joint_chances(shape: FloatArray, law: _Law, out: FloatArray) -> None:
+    """Write the chances of all arms, of which ``shape`` [6,k] holds the laws."""
+    arms = shape.shape[1]
+    left, right = -math.inf, -math.inf
+    for i in range(arms):
+        left = max(left, shape[0, i] + shape[1, i] * shape[2, i])
+        right = max(right, shape[0, i] + shape[1, i] * shape[3, i])
+    starts, ends = np.empty(64), np.empty(64)
+    values = np.empty((2, arms))  # of cdfs and densities
+    fine, coarse = np.empty(arms), np.empty(arms)
+    out[:] = 0.0
+    starts[0], ends[0] = left, right
+    depth, panels = 1, 0
+    while depth > 0:
+        depth -= 1
+        a, b = starts[depth], ends[depth]
+        half, centre = 0.5 * (b - a), 0.5 * (a + b)
+        more = depth < 62 and panels < _MOST_PANELS
+        if not (more and b - a > _joint_width(a, b, shape)):
+            fine[:] = 0.0
+            coarse[:] = 0.0
+            for i in range(15):
+                place = 7 - abs(i - 7)
+                shift = half * _NODES[place] * (1.0 if i > 7 else -1.0)
+                outer = _GAUSS[place // 2] if place % 2 == 1 else 0.0
+                _add_products(centre + shift, shape, law, values, _KRONROD[place], outer, fine, coarse)
+            panels += 1
+            vague = False
+            for i in range(arms):
+                gap, area = half * abs(fine[i] - coarse[i]), half * fine[i]
+                vague = vague or (gap > _NEGLIGIBLE and gap * gap > _TOLERANCE * area)
+            if not (vague and more):
+                for i in range(arms):
+                    out[i] += half * fine[i]
+                continue
+        starts[depth], ends[depth] = a, centre
+        starts[depth + 1], ends[depth + 1] = centre, b
+        depth += 2
+
+
+@kernel
+def _joint_width(a: float, b: float, shape: FloatArray) -> float:
+    """Return how wide a panel from ``a`` to ``b`` may be."""
+    width = math.inf
+    for i in range(shape.shape[1]):
+        mean, sd = shape[0, i], shape[1, i]
+        if shape[4, i] > 0.0:
+            width = min(width, 2.0 * sd + 0.5 * max(a - mean, mean - b, 0.0))
+        elif mean + shape[2, i] * sd < b and mean + shape[3, i] * sd > a:
+            width = min(width, _SHARE * (shape[3, i] - shape[2, i]) * sd)
+    return width
+
+
+@kernel
+def _add_products(
+    x: float,
+    shape: FloatArray,
+    law: _Law,
+    values: FloatArray,
+    weight: float,
+    outer: float,
+    fine: FloatArray,
+    coarse: FloatArray,
+) -> None:
+    """Add, for every arm, its density at ``x`` times the cdfs of the others, with the weights of two rules."""
+    arms = shape.shape[1]
+    before = 1.0
+    for i in range(arms):
+        inverse = 1.0 / shape[1, i]
+        y = (x - shape[0, i]) * inverse
+        if shape[4, i] > 0.0:
+            survival = student_survival(y, shape[4, i], shape[5, i])
+            power = survival ** (law.n - 1)
+            values[0, i] = 1.0 - power * survival
+            values[1, i] = law.n * power * student_pdf(y, shape[4, i], shape[5, i]) * inverse
+        else:
+            place = (y - law.low) / law.step
+            values[0, i] = _table_cdf(place, law.cells)
+            values[1, i] = _table_pdf(place, law.cells) * inverse / law.step
+        values[1, i] *= before  # the cdfs of those before it; of those behind it below
+        before *= values[0, i]
+    behind = 1.0
+    for i in range(arms - 1, -1, -1):
+        value = values[1, i] * behind
+        fine[i] += weight * value
+        coarse[i] += outer * value
+        behind *= values[0, i]

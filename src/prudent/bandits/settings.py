@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from .._support.checks import FloatArray, positive, risk_level, whole_number
+import numpy as np
+
+from .._support.checks import FloatArray, positive, probability, risk_level, whole_number
+from .._support.state import LARGEST_COUNT
 from ..errors import ParameterError
 from ..risk import MOST_DRAWS, CVaR, ModifiedCVaR, sample_size
 from .step import LARGEST, Rule, inflated_sd, rule_of
 
 __all__ = [
     "BanditSettings",
+    "Decay",
     "brps_cmab",
     "brps_cmab_clipped",
     "brps_cmab_inflated",
@@ -25,29 +29,68 @@ _ESTIMATORS = {"cvar": CVaR, "modified": ModifiedCVaR}
 
 
 @dataclass(frozen=True)
+class Decay:
+    """A risk level that falls with the number of decisions: from ``start`` to half of it in ``half`` decisions, and on.
+
+    Levels are rounded to those of the form 1 - 1/n, at which a score is the lowest of n draws: 0.9, 0.889, ... 0.5, 0.
+
+    >>> level = Decay(0.9, half=1000)
+    >>> [round(level.at(t), 3) for t in (1, 1001, 2001, 5001)]
+    [0.9, 0.5, 0.0, 0.0]
+    """
+
+    start: float
+    half: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "start", risk_level(self.start, "start"))
+        object.__setattr__(self, "half", positive(self.half, "half"))
+
+    def draws(self, t: int) -> int:
+        """Return the number n of draws at decision ``t`` = 1, 2, ..."""
+        return max(1, round(1.0 / (1.0 - self.start * 0.5 ** ((t - 1) / self.half))))
+
+    def at(self, t: int) -> float:
+        """Return the level at decision ``t`` = 1, 2, ..."""
+        return 1.0 - 1.0 / self.draws(t)
+
+
+@dataclass(frozen=True)
 class BanditSettings:
     """How a linear bandit turns its posterior into a decision.
 
-    ``alpha`` is the risk level; ``draws`` the number n of posterior draws (by default the draw rule);
-    ``estimator`` is ``"cvar"`` or ``"modified"``, the paper's estimator for proofs; ``clip`` clips draws to [0, 1].
-    The draws have sd nu sqrt(s'V^-1 s), where nu is the sd of the noise, or ``sampling_sd``, or the schedule
-    nu_t = (3/4) sqrt(d ln(4t/delta)) over decisions t = 1, 2, ... when ``delta`` is given. ``label`` is the name in a
-    plot.
+    ``alpha`` is the risk level, or a :class:`Decay`; ``draws`` the number n of posterior draws (by default the draw
+    rule); ``estimator`` is ``"cvar"`` or ``"modified"``, the paper's estimator for proofs; ``clip`` clips draws to [0,
+    1]. The draws have sd nu sqrt(s'V^-1 s), where nu is the sd of the noise, or ``sampling_sd``, or the schedule nu_t =
+    (3/4) sqrt(d ln(4t/delta)) over decisions t = 1, 2, ... when ``delta`` is given (times the sd of the noise, if that
+    is learned). ``label`` is the name in a plot.
+
+    Before scores count, every eligible arm gets ``first_pulls`` decisions (or rewards, if a log brought more),
+    uniformly among those that lack some. ``min_propensity`` is the least chance of an eligible arm: with k of them, k
+    times that chance goes to a uniform choice. Both cure lock-in: a high alpha avoids what it knows little of, and so
+    never learns that it is good. Online, alphas from 0 to 0.5 are a good choice.
 
     >>> BanditSettings(alpha=0.7).weights
     array([0.8333, 0.1667])
     """
 
-    alpha: float = 0.0
+    alpha: float | Decay = 0.0
     draws: int | None = None
     estimator: str = "cvar"
     clip: bool = False
     sampling_sd: float | None = None
     delta: float | None = None
     label: str = ""
+    first_pulls: int = 0
+    min_propensity: float = 0.0
 
     def __post_init__(self) -> None:
-        fixed: dict[str, Any] = {"alpha": risk_level(self.alpha), "clip": bool(self.clip)}
+        falling = isinstance(self.alpha, Decay)
+        fixed: dict[str, Any] = {"alpha": self.alpha if falling else risk_level(self.alpha), "clip": bool(self.clip)}
+        if falling and (self.draws is not None or self.estimator != "cvar"):
+            raise ParameterError("a level that falls has draws of its own: leave out draws and estimator")
+        fixed["first_pulls"] = whole_number(self.first_pulls, "first_pulls", 0, LARGEST_COUNT)
+        fixed["min_propensity"] = probability(self.min_propensity, "min_propensity")
         if self.draws is not None:
             fixed["draws"] = whole_number(self.draws, "draws", maximum=MOST_DRAWS)
         if self.estimator not in _ESTIMATORS:
@@ -63,14 +106,17 @@ class BanditSettings:
         fixed["label"] = str(self.label) or self._default_label()
         for field, value in fixed.items():
             object.__setattr__(self, field, value)
-        counting = math.ceil(self.n * (1.0 - self.alpha))
+        counting = 1 if isinstance(self.alpha, Decay) else math.ceil(self.n * (1.0 - self.alpha))
         if self.estimator == "cvar" and counting > 2**24:  # before there is an array of them
             raise ParameterError(f"draws must leave at most 2**24 draws that count, got {counting}")
         _ = self.weights  # raises if the draws do not suit the estimator
 
     def _default_label(self) -> str:
         inflated = self.sampling_sd is not None or self.delta is not None
-        kind = "TS" if self.alpha == 0.0 and self.draws in (None, 1) else f"BRPS({float(self.alpha):g})"
+        if isinstance(self.alpha, Decay):
+            kind = f"BRPS({self.alpha.start:g}, falling)"
+        else:
+            kind = "TS" if self.alpha == 0.0 and self.draws in (None, 1) else f"BRPS({float(self.alpha):g})"
         return kind + ("+" if self.clip else "") + (" inflated" if inflated else "")
 
     @property
@@ -80,12 +126,24 @@ class BanditSettings:
         >>> BanditSettings(alpha=0.9).n
         10
         """
+        if isinstance(self.alpha, Decay):
+            return self.alpha.draws(1)
         return sample_size(self.alpha) if self.draws is None else self.draws
 
     @property
     def weights(self) -> FloatArray:
         """The weights [M] of the M lowest draws."""
+        if isinstance(self.alpha, Decay):
+            return np.ones(1)
         return _ESTIMATORS[self.estimator](self.alpha).lowest_weights(self.n)
+
+    def at(self, t: int) -> BanditSettings:
+        """Return the settings of decision ``t`` = 1, 2, ..., in which a falling level is a number.
+
+        >>> BanditSettings(Decay(0.8, half=100)).at(101).alpha
+        0.5
+        """
+        return replace(self, alpha=self.alpha.at(t)) if isinstance(self.alpha, Decay) else self
 
     def nu(self, t: float, dim: int, noise_sd: float) -> float:
         """Return the factor nu of the sampling sd at decision ``t`` = 1, 2, ...
@@ -97,9 +155,11 @@ class BanditSettings:
             return float(inflated_sd(float(t), dim, self.delta))
         return noise_sd if self.sampling_sd is None else self.sampling_sd
 
-    def rule(self, dim: int, noise_sd: float) -> Rule:
-        """Return the settings as kernels read them."""
-        return rule_of(self.n, self.weights, self.clip, self.nu(1, dim, noise_sd) / noise_sd, self.delta)
+    def rule(self, dim: int, noise_sd: float | None) -> Rule:
+        """Return the settings as kernels read them; ``noise_sd`` is None if the noise is learned."""
+        scale = 1.0 if noise_sd is None else self.nu(1, dim, noise_sd) / noise_sd
+        mixing = (self.min_propensity, self.first_pulls)
+        return rule_of(self.n, self.weights, self.clip, scale, self.delta, *mixing)
 
 
 def checked_sd(value: Any, name: str) -> float:

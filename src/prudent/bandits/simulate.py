@@ -24,8 +24,8 @@ from ..envs.linear_bandit import LinearBanditEnv, draw_context, draw_noise, rewa
 from ..errors import ParameterError
 from ..posteriors.linear import LinearGaussianPosterior
 from .play import play, time_grid
-from .settings import BanditSettings
-from .step import BLOCK, Arms, Rule, arms_of, decide, learn, refill
+from .settings import BanditSettings, Decay
+from .step import BLOCK, PULLS, Arms, Rule, arms_of, decide, learn, refill
 
 if TYPE_CHECKING:
     import xarray
@@ -86,6 +86,8 @@ def simulate_bandit(
     for i, settings in enumerate(played):
         if not isinstance(settings, BanditSettings):
             raise ParameterError(f"agents[{i}] must be a BanditSettings, got {settings!r}")
+        if isinstance(settings.alpha, Decay):
+            raise ParameterError(f"agents[{i}] has a level that falls: a simulation takes levels that stay")
     labels = [settings.label for settings in played]
     if not labels or len(set(labels)) < len(labels):
         raise ParameterError(f"agents must be some with different labels, got {labels}; set label to tell them apart")
@@ -193,13 +195,13 @@ def _run_bandit(
     """Run one replication from arms without data; write regrets at the recorded times and pulls."""
     theta, bounded = truth.theta, truth.bounded
     tail, quantile, density = metric.tail, metric.quantile, metric.density
-    gram, stale, pulls, times = arms.gram, arms.stale, trace.pulls, trace.times
+    gram, parts, pool, marks, times = arms.gram, arms.parts, arms.pool, arms.marks, trace.times
     size, dim = theta.shape
     every = np.arange(size)
     context = np.empty(dim)
-    moments = np.empty((3, size))
+    moments = np.empty((4, size))
     means, sds = moments[0], moments[1]
-    need = size * rule.per_arm
+    need = size * rule.per_arm + 1
     uniforms = np.empty(max(BLOCK, need))
     after = uniforms.shape[0]
     total = 0.0
@@ -225,8 +227,9 @@ def _run_bandit(
         for level in range(br_total.shape[0]):
             br_total[level] += _br_regret(means, sds, chosen, rule.clip, tail[level], quantile[level], density[level])
         reward = reward_of(paid, noise, bounded, truth.noise_sd)
-        learn(gram, stale, pulls, context, chosen, reward)
+        learn(gram, parts, pool, marks, arms.extra, context, chosen, reward, 1.0)
         if t == times[place]:
             trace.regret[place] = total
             trace.br_regret[:, place] = br_total
             place += 1
+    trace.pulls[:] = marks[:, PULLS]

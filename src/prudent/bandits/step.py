@@ -1,7 +1,24 @@
 """One step of the linear bandit, decide and learn, as kernels that LinearBandit and the simulation share.
 
 A score is drawn from uniforms in [0, 1) that were taken from a Generator in blocks (:class:`Uniforms`) and are used up
-in order: M for each eligible arm, then one for each tie.
+in order: one if the choice may be a uniform one (a floor, first pulls, a noise not known yet), then M for each eligible
+arm, then one for each tie.
+
+**The noise**, if it is learned. Arm a has theta_a ~ Normal(c e_0, nu^2 P^-1), where e_0 is the constant feature; the
+level c and the variance nu^2 are common to the arms, with the reference prior 1 / nu^2. Given c, twice the exponent of
+the likelihood of all rewards is Q(c) / nu^2 with the normal-inverse-gamma quantity Q(c) = sum_a q_a(c), a quadratic:
+for an arm with mean reward h and d = c - h it is q_a = q_0 - 2 d q_1 + d^2 q_2, of which q_0 is worked out by
+``_numerics.least_squares``, q_1 = e_0'P (m - h e_0), q_2 = e_0'P (e_0 - t) with t = V^-1 P e_0, and m the posterior
+mean of the arm for c = h. Then c is the minimum, and nu^2 = Q / (n - 1) for n rewards. The posterior mean of theta_a is
+m + d t. All of it moves with the rewards: decisions depend neither on their unit nor, but for rounding, on where their
+zero is. Without a constant feature c is 0, and nu^2 = Q / n.
+
+Each arm may have a variance of its own. Then nu^2 is the scale of its prior, worth ``PRIOR_FREEDOM`` rewards: scores
+are Student's t with n_a + PRIOR_FREEDOM degrees of freedom and squared scale (PRIOR_FREEDOM nu^2 + q_a) / (the same).
+
+**Forgetting.** Evidence of weight ``gain`` times what the sums say: V = P + gain G = gain (P / gain + G). So the sums
+stay, the prior that is added to them grows, and a root is divided by sqrt(gain). A new reward is added with weight
+1 / gain.
 
 What travels together is a NamedTuple. It takes more than a microsecond from Python into a kernel, where a plain tuple
 of its fields takes a tenth of that; so kernels that Python calls often take plain tuples, ``rule[:]``, and give the
@@ -16,13 +33,34 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._numerics.compile import inlined, kernel
-from .._numerics.least_squares import add_observation, solve_posterior
-from .._numerics.order_statistics import lowest_normals_into
+from .._numerics.least_squares import add_observation, factor_precision, solve_posterior, solve_residuals, solve_vector
+from .._numerics.order_statistics import lowest_normals_into, lowest_students_into
 from .._support.checks import FloatArray, IntArray
 
 __all__ = [
     "BLOCK",
+    "BY_ARM",
+    "CENTRE",
+    "DIRTY",
+    "EXTRAS",
+    "FIXED",
+    "FREEDOM",
+    "GAIN",
+    "HIGH",
     "LARGEST",
+    "LEVEL",
+    "LOW",
+    "NOISE",
+    "OWN_NOISE",
+    "PULLS",
+    "Q1",
+    "Q2",
+    "SAVED",
+    "SHARED",
+    "STALE",
+    "TRIES",
+    "WEIGHT",
+    "WHICH",
     "Arms",
     "Rule",
     "Uniforms",
@@ -31,20 +69,48 @@ __all__ = [
     "clipped",
     "decide",
     "decide_one",
+    "forced_place",
     "inflated_sd",
+    "lacking",
     "learn",
+    "noise_of",
     "predict",
     "refill",
     "refresh",
     "rule_of",
     "scale_at",
+    "unit_of",
     "usable",
 ]
 
 
 LARGEST = 1e150  # the square of a context or a reward must not overflow
 BLOCK = 1024  # uniforms taken from the Generator at a time
+PRIOR_FREEDOM = 4.0  # rewards that the common variance is worth in the prior of an arm's own
 _BINS = 512
+
+
+# How the noise is known
+FIXED, SHARED, BY_ARM = 0, 1, 2
+
+
+# Columns of Arms.marks, integers of an arm
+STALE, WHICH, TRIES, PULLS = 0, 1, 2, 3
+
+
+# Columns of Arms.parts, numbers of an arm: the weight of its rewards in units of the sums; its mean reward and the
+# coefficients of q_a; the c of its present mean; sd of the noise and degrees of freedom if they are its own.
+WEIGHT, LEVEL, Q0, Q1, Q2, FORMED, OWN_NOISE, FREEDOM = 0, 1, 2, 3, 4, 5, 6, 7
+
+
+# Places of Arms.pool, numbers of all arms: the lowest and the highest reward; the gain; the first reward, the last one,
+# and how many there were; then what is worked out, c and nu (0: not known yet), and whether there were rewards since.
+LOW, HIGH, GAIN, ORIGIN, LAST, COUNT, CENTRE, NOISE, DIRTY = 0, 1, 2, 3, 4, 5, 6, 7, 8
+SAVED = slice(LOW, CENTRE)
+
+
+EXTRAS = 3  # numbers z of a reward beside its features, see ``checkup``
+_LARGEST_EXTRA = 1e75
 
 
 class Rule(NamedTuple):
@@ -57,30 +123,56 @@ class Rule(NamedTuple):
     delta: float  # of the schedule nu_t that it follows otherwise; 0 if it is fixed
     screen: FloatArray  # [bins + 1] bounds on the lowest draw if M = 1
     per_arm: int  # uniforms that a decision uses up at most for each eligible arm: M, and one for a tie
+    floor: float  # the least chance of an eligible arm
+    first: int  # decisions that every arm gets before its score counts
 
 
 class Arms(NamedTuple):
     """What is known of A arms: the sums of their data (``_numerics.least_squares``), and what is solved from them."""
 
-    prior: FloatArray  # [D,D] the prior precision of every arm
-    noise_sd: float
+    prior: FloatArray  # [J,D,D] prior precisions over the gain
+    start: FloatArray  # [J,D] prior means; the first is zero, and c e_0 is added to it
     gram: FloatArray  # [A,2,D+1,D+1]
     root: FloatArray  # [A,D,D] with V^-1 = root' root
     mean: FloatArray  # [A,D]
-    stale: IntArray  # [A] 1 if root and mean do not know the latest rewards
+    lines: FloatArray  # [A,2,D] m and t, if the noise is learned
+    parts: FloatArray  # [A,8]
+    pool: FloatArray  # [9]
+    marks: IntArray  # [A,4] 1 if root and mean do not know the latest rewards; which prior; decisions; rewards
+    kind: int  # FIXED, SHARED or BY_ARM
+    centred: bool  # the first feature is constant, and c is learned
+    extra: FloatArray  # [A,3,D+2] sums of z s, z r and z^2; [0,3,D+2] if nobody asks
 
 
-def arms_of(prior: FloatArray, noise_sd: float, gram: FloatArray) -> Arms:
-    """Return the arms with these sums, of which nothing is solved yet."""
+def arms_of(prior: FloatArray, noise_sd: float | None, gram: FloatArray, **options: Any) -> Arms:
+    """Return arms with these sums, of which nothing is solved yet, and ``options``: other fields of :class:`Arms`."""
     size, dim = len(gram), len(prior)
-    solved = np.empty((size, dim, dim)), np.empty((size, dim))
-    return Arms(prior, noise_sd, gram, *solved, np.ones(size, dtype=np.int64))
+    pool = np.array([math.inf, -math.inf, 1.0, 0.0, 0.0, 0.0, 0.0, noise_sd or 0.0, 1.0])
+    marks = np.zeros((size, 4), dtype=np.int64)
+    marks[:, STALE] = 1
+    arms = Arms(
+        prior=prior[np.newaxis].copy(),
+        start=np.zeros((1, dim)),
+        gram=gram,
+        root=np.empty((size, dim, dim)),
+        mean=np.empty((size, dim)),
+        lines=np.empty((size if noise_sd is None else 0, 2, dim)),
+        parts=np.zeros((size, 8)),
+        pool=pool,
+        marks=marks,
+        kind=FIXED if noise_sd is not None else SHARED,
+        centred=False,
+        extra=np.zeros((0, EXTRAS, dim + 2)),
+    )
+    return arms._replace(**options)
 
 
-def rule_of(n: int, weights: FloatArray, clip: bool, scale: float, delta: float | None) -> Rule:
+def rule_of(
+    n: int, weights: FloatArray, clip: bool, scale: float, delta: float | None, floor: float = 0.0, first: int = 0
+) -> Rule:
     """Return the rule; the schedule of ``delta``, if there is one, takes the place of ``scale``."""
     screen = _screen_of(n) if weights.size == 1 else np.zeros(2)
-    return Rule(n, weights, clip, scale, delta or 0.0, screen, weights.size + 1)
+    return Rule(n, weights, clip, scale, delta or 0.0, screen, weights.size + 1, floor, first)
 
 
 def _screen_of(n: int) -> FloatArray:
@@ -144,25 +236,132 @@ def inflated_sd(t: float, dim: int, delta: float) -> float:
 
 
 @kernel
-def scale_at(scale: float, delta: float, t: int, dim: int, noise_sd: float) -> float:
+def scale_at(scale: float, delta: float, t: int, dim: int, unit: float) -> float:
     """Return the sd of a draw over the posterior sd at decision ``t`` = 1, 2, ..., see :class:`Rule`."""
-    return inflated_sd(float(t), dim, delta) / noise_sd if delta > 0.0 else scale
+    return inflated_sd(float(t), dim, delta) / unit if delta > 0.0 else scale
+
+
+@inlined
+def unit_of(arms: Arms) -> float:
+    """Return the unit of nu_t: it is an sd of rewards if the noise is given, and a multiple of a learned noise."""
+    return arms.pool[NOISE] if arms.kind == FIXED else 1.0
+
+
+@inlined
+def noise_of(arms: Arms, arm: int) -> float:
+    """Return the sd of the noise of one arm, 0 if it is not known yet."""
+    return arms.parts[arm, OWN_NOISE] if arms.kind == BY_ARM else arms.pool[NOISE]
+
+
+@kernel
+def _solve_learning(arms: Arms, arm: int) -> None:
+    """Solve one arm whose noise is learned: its root, m and t, and the coefficients of q_a."""
+    gram, root, parts = arms.gram[arm], arms.root[arm], arms.parts[arm]
+    which = arms.marks[arm, WHICH]
+    prior, gain = arms.prior[which], arms.pool[GAIN]
+    mean, tilt = arms.lines[arm, 0], arms.lines[arm, 1]
+    dim = mean.shape[0]
+    centred = arms.centred and which == 0
+    careful = factor_precision(gram, prior, root)
+    start = arms.start[which].copy()
+    parts[LEVEL] = 0.0
+    if centred and parts[WEIGHT] > 0.0:
+        parts[LEVEL] = (gram[0, 0, dim] + gram[1, 0, dim]) / parts[WEIGHT]
+        start[0] = parts[LEVEL]
+    parts[Q0] = gain * solve_residuals(gram, prior, root, careful, start, mean)
+    parts[Q1], parts[Q2] = 0.0, 0.0
+    tilt[:] = 0.0
+    if centred:
+        if gain * parts[WEIGHT] > 1e-9:
+            tilt[:] = prior[0]
+            solve_vector(gram, prior, root, careful, tilt)
+            left = prior[0, 0]
+            for i in range(dim):
+                parts[Q1] += prior[0, i] * mean[i]
+                left -= prior[0, i] * tilt[i]
+            parts[Q1] *= gain
+            parts[Q2] = gain * max(left, 0.0)
+        else:
+            tilt[0] = 1.0
+    for i in range(dim):
+        mean[i] += start[i]
+    if gain != 1.0:
+        root *= 1.0 / math.sqrt(gain)
+    parts[FORMED] = math.nan
+
+
+@kernel
+def _learn_noise(arms: Arms) -> None:
+    """Solve the arms that have had rewards, and work out the common level c and the sd of the noise."""
+    parts, pool, marks = arms.parts, arms.pool, arms.marks
+    top, bottom, count = 0.0, 0.0, 0.0
+    for arm in range(parts.shape[0]):
+        if marks[arm, STALE]:
+            _solve_learning(arms, arm)
+            marks[arm, STALE] = 0
+        top += parts[arm, Q1] + parts[arm, LEVEL] * parts[arm, Q2]
+        bottom += parts[arm, Q2]
+        count += pool[GAIN] * parts[arm, WEIGHT]
+    pool[CENTRE] = top / bottom if bottom > 0.0 else 0.0
+    total = 0.0
+    for arm in range(parts.shape[0]):
+        total += _residuals(parts[arm], pool[CENTRE])
+    free = max(count - 1.0, 0.5 * count) if arms.centred else count
+    known = pool[HIGH] > pool[LOW] and total > 0.0 and free > 0.0
+    pool[NOISE] = math.sqrt(total / free) if known else 0.0
+    pool[DIRTY] = 0.0
+    if arms.kind == BY_ARM:
+        for arm in range(parts.shape[0]):
+            freedom = PRIOR_FREEDOM + pool[GAIN] * parts[arm, WEIGHT]
+            square = PRIOR_FREEDOM * pool[NOISE] * pool[NOISE] + _residuals(parts[arm], pool[CENTRE])
+            parts[arm, OWN_NOISE] = math.sqrt(square / freedom) if known else 0.0
+            parts[arm, FREEDOM] = freedom
+
+
+@kernel
+def _residuals(parts: FloatArray, centre: float) -> float:
+    """Return q_a at c = ``centre``."""
+    shift = centre - parts[LEVEL]
+    return max(parts[Q0] - 2.0 * shift * parts[Q1] + shift * shift * parts[Q2], 0.0)
 
 
 @inlined
 def _solve_stale(arms: Arms, eligible: IntArray) -> None:
-    """Solve again the eligible arms that have had rewards since they were last solved."""
-    gram, prior, root, mean, stale = arms.gram, arms.prior, arms.root, arms.mean, arms.stale
+    """Solve again the eligible arms that have had rewards since they were last solved; all, if the noise is learned."""
+    gram, prior, root, mean, marks = arms.gram, arms.prior, arms.root, arms.mean, arms.marks
+    lines, parts = arms.lines, arms.parts
+    if arms.kind != FIXED and arms.pool[DIRTY] != 0.0:
+        _learn_noise(arms)
+    centre = arms.pool[CENTRE]
     for i in range(eligible.shape[0]):
         arm = eligible[i]
-        if stale[arm]:
-            solve_posterior(gram[arm], prior, root[arm], mean[arm])
-            stale[arm] = 0
+        if arms.kind != FIXED:
+            if parts[arm, FORMED] != centre:
+                shift = centre - parts[arm, LEVEL]
+                for j in range(mean.shape[1]):
+                    mean[arm, j] = lines[arm, 0, j] + shift * lines[arm, 1, j]
+                parts[arm, FORMED] = centre
+        elif marks[arm, STALE]:
+            if marks[arm, WHICH] == 0 and arms.pool[GAIN] == 1.0:
+                solve_posterior(gram[arm], prior[0], root[arm], mean[arm])
+            else:
+                _solve_shifted(arms, arm)
+            marks[arm, STALE] = 0
+
+
+@kernel
+def _solve_shifted(arms: Arms, arm: int) -> None:
+    """Solve one arm with a prior mean or a gain of its own."""
+    root, mean, which = arms.root[arm], arms.mean[arm], arms.marks[arm, WHICH]
+    careful = factor_precision(arms.gram[arm], arms.prior[which], root)
+    solve_residuals(arms.gram[arm], arms.prior[which], root, careful, arms.start[which], mean)
+    mean += arms.start[which]
+    root *= 1.0 / math.sqrt(arms.pool[GAIN])
 
 
 @kernel
 def refresh(arms_fields: tuple[Any, ...], eligible: IntArray) -> None:
-    """Solve again the eligible arms that have had rewards since they were last solved."""
+    """Bring the eligible arms up to date, see :func:`_solve_stale`."""
     _solve_stale(Arms(*arms_fields), eligible)
 
 
@@ -188,19 +387,20 @@ def clipped(value: float, clip: bool) -> float:
 
 @inlined
 def best_score(
-    rule: Rule, arms: int, moments: FloatArray, uniforms: FloatArray, start: int, after: int
+    rule: Rule, student: bool, arms: int, moments: FloatArray, uniforms: FloatArray, start: int, after: int
 ) -> tuple[int, float, int]:
     """Draw a score for each of k arms; return the place of the highest, the score, and the next unused uniform.
 
-    A score weighs the M lowest of n normal draws, with mean and sd in the first and the last row of ``moments`` [3,k].
-    Scores use up k M uniforms from ``start`` on, and draws take their place in memory; ties are broken uniformly by the
-    uniforms from ``after`` on.
+    A score weighs the M lowest of n draws: normal ones, with mean and sd in the rows 0 and 2 of ``moments`` [4,k], or
+    Student's t with the degrees of freedom in row 3. Scores use up k M uniforms from ``start`` on, and draws take their
+    place in memory; ties are broken uniformly by the uniforms from ``after`` on.
     """
     weights, clip, screen = rule.weights, rule.clip, rule.screen
     lowest = weights.shape[0]
     bins = screen.shape[0] - 1
     hurdle = -math.inf
-    if lowest == 1:
+    screened = lowest == 1 and not student
+    if screened:
         # One uniform decides a score, and its bin bounds it: an arm whose upper bound is below the lower
         # bound of another cannot win, and its quantile need not be computed. The result is the same.
         for i in range(arms):
@@ -212,12 +412,15 @@ def best_score(
     spare = after
     for i in range(arms):
         first = start + i * lowest
-        if lowest == 1:
+        if screened:
             limit = moments[0, i] + moments[2, i] * screen[int(uniforms[first] * bins) + 1]
             if clipped(limit, clip) < hurdle:
                 continue
         draws = uniforms[first : first + lowest]
-        lowest_normals_into(draws, rule.n, draws)
+        if student:
+            lowest_students_into(draws, rule.n, draws, moments[3, i])
+        else:
+            lowest_normals_into(draws, rule.n, draws)
         score = 0.0
         for j in range(lowest):
             if weights[j] > 0.0:
@@ -242,6 +445,38 @@ def usable(values: FloatArray) -> bool:
     return faults == 0
 
 
+@kernel
+def lacking(marks: IntArray, first: int, eligible: IntArray) -> int:
+    """Return how many of the eligible arms have had fewer than ``first`` decisions."""
+    count = 0
+    for i in range(eligible.shape[0]):
+        count += marks[eligible[i], TRIES] < first
+    return count
+
+
+@kernel
+def forced_place(marks: IntArray, first: int, floor: float, known: bool, eligible: IntArray, uniform: float) -> int:
+    """Return the place that a uniform choice takes instead of the scores, or -1 if the scores decide.
+
+    Uniform is the choice among arms that lack first decisions, then among all as long as the noise is not known, then
+    with the chance k ``floor``.
+    """
+    size = eligible.shape[0]
+    short = lacking(marks, first, eligible) if first > 0 else 0
+    if short > 0:
+        left = int(uniform * short)
+        for i in range(size):
+            if marks[eligible[i], TRIES] < first:
+                if left == 0:
+                    return i
+                left -= 1
+    if not known:
+        return int(uniform * size)
+    if uniform < size * floor:
+        return min(int(uniform / floor), size - 1)
+    return -1
+
+
 @inlined
 def decide(
     arms: Arms,
@@ -255,21 +490,47 @@ def decide(
 ) -> tuple[int, float, int]:
     """Take decision ``t`` = 1, 2, ... between k eligible arms in a context [D].
 
-    Writes posterior means, posterior sds and the sds of draws to ``moments`` [3,k]. Returns as :func:`best_score` does,
-    or the place -1 if the context is not D finite numbers.
+    Writes posterior means, posterior sds, the sds of draws and degrees of freedom to ``moments`` [4,k]. Where the
+    choice was uniform by rule, the sd of a draw is NaN for the arms that it was between, and 0 for the others. As long
+    as the noise is not known posterior sds are infinite. Returns as :func:`best_score` does, or the place -1 if the
+    context is not D finite numbers.
     """
-    root, mean, noise_sd = arms.root, arms.mean, arms.noise_sd
+    root, mean, marks, parts = arms.root, arms.mean, arms.marks, arms.parts
+    size = eligible.shape[0]
     if context.shape[0] != mean.shape[1] or not usable(context):
         return -1, 0.0, start
     _solve_stale(arms, eligible)
-    scale = scale_at(rule.scale, rule.delta, t, context.shape[0], noise_sd)
-    for i in range(eligible.shape[0]):
+    scale = scale_at(rule.scale, rule.delta, t, context.shape[0], unit_of(arms))
+    student = arms.kind == BY_ARM
+    known = arms.pool[NOISE] > 0.0
+    for i in range(size):
         arm = eligible[i]
         moments[0, i], width = predict(root, mean, arm, context)
-        moments[1, i] = noise_sd * width
+        moments[1, i] = noise_of(arms, arm) * width if known else math.inf
         moments[2, i] = scale * moments[1, i]
-    after = start + eligible.shape[0] * rule.weights.shape[0]
-    return best_score(rule, eligible.shape[0], moments, uniforms, start, after)
+        moments[3, i] = 0.0
+        if student:
+            moments[3, i] = parts[arm, FREEDOM]
+            moments[1, i] *= math.sqrt(moments[3, i] / (moments[3, i] - 2.0))
+    place = -1
+    if rule.first > 0 or rule.floor > 0.0 or not known:
+        place = forced_place(marks, rule.first, rule.floor, known, eligible, uniforms[start])
+        start += 1
+    if place < 0:
+        after = start + size * rule.weights.shape[0]
+        place, score, after = best_score(rule, student, size, moments, uniforms, start, after)
+    else:
+        score, after = moments[0, place], start
+        if known:
+            after = start + rule.weights.shape[0]
+            _, score, after = best_score(rule, student, 1, moments[:, place : place + 1], uniforms, start, after)
+        short = rule.first > 0 and lacking(marks, rule.first, eligible) > 0
+        if short or not known:
+            for i in range(size):
+                among = not short or marks[eligible[i], TRIES] < rule.first
+                moments[2, i] = math.nan if among else 0.0
+    marks[eligible[place], TRIES] += 1
+    return place, score, after
 
 
 @kernel
@@ -291,14 +552,51 @@ def decide_one(
 
 
 @kernel
-def learn(gram: FloatArray, stale: IntArray, pulls: IntArray, context: FloatArray, arm: int, reward: float) -> bool:
-    """Add a reward to ``gram`` and ``stale``, see :class:`Arms`, and to ``pulls`` [A], the numbers of rewards.
+def learn(
+    gram: FloatArray,
+    parts: FloatArray,
+    pool: FloatArray,
+    marks: IntArray,
+    extra: FloatArray,
+    context: FloatArray,
+    arm: int,
+    reward: float,
+    weight: float,
+) -> bool:
+    """Add a reward to fields of :class:`Arms`; its weight is 1 unless it comes late to a bandit that forgets.
 
     Returns False, and does nothing, if the context is not D finite numbers or the reward not finite.
     """
     if context.shape[0] != gram.shape[2] - 1 or not abs(reward) <= LARGEST or not usable(context):
         return False
-    add_observation(gram[arm], context, reward)
-    stale[arm] = 1
-    pulls[arm] += 1
+    weight /= pool[GAIN]
+    add_observation(gram[arm], context, reward, weight)
+    parts[arm, WEIGHT] += weight
+    if extra.shape[0] > 0:
+        _add_extra(extra[arm], pool, context, reward, weight)
+    marks[arm, STALE] = 1
+    marks[arm, PULLS] += 1
+    marks[arm, TRIES] = max(marks[arm, TRIES], marks[arm, PULLS])
+    pool[LOW], pool[HIGH], pool[DIRTY] = min(pool[LOW], reward), max(pool[HIGH], reward), 1.0
     return True
+
+
+@kernel
+def _add_extra(extra: FloatArray, pool: FloatArray, context: FloatArray, reward: float, weight: float) -> None:
+    """Add a reward to the sums that ``checkup`` looks at."""
+    dim = context.shape[0]
+    if pool[COUNT] == 0.0:
+        pool[ORIGIN], pool[LAST] = reward, reward
+    square = 0.0
+    for i in range(dim):
+        square += context[i] * context[i]
+    for k in range(EXTRAS):
+        z = square if k == 0 else pool[LAST] - pool[ORIGIN] if k == 1 else pool[COUNT]
+        if abs(z) < _LARGEST_EXTRA and abs(reward) < _LARGEST_EXTRA:
+            part = weight * z
+            for i in range(dim):
+                extra[k, i] += part * context[i]
+            extra[k, dim] += part * reward
+            extra[k, dim + 1] += part * z
+    pool[LAST] = reward
+    pool[COUNT] += 1.0

@@ -30,7 +30,7 @@ __all__ = ["BLOCK", "BanditLog", "Block", "Layout"]
 BLOCK = 16_384  # rows read at a time
 IN_MEMORY = 2**26  # bytes; a larger copy goes to a file
 LARGEST = 1e100  # of rewards and features: products of them are squared
-COLUMNS = ("context", "arm", "reward", "propensity", "arms")
+COLUMNS = ("context", "arm", "reward", "propensity", "arms", "time")
 Columns = dict[str, Any]  # of a block: a name and its cells, an array [T], an array [T,D] or a list
 
 
@@ -42,6 +42,7 @@ class Layout(NamedTuple):
     arms: Iterable[Any] | None = None
     missing_reward: float | str | None = None
     block: int = BLOCK
+    timed: bool = False  # whether times are needed
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +54,7 @@ class Block:
     arms: IntArray  # [T]
     rewards: FloatArray  # [T]
     chances: FloatArray  # [T] of the logged arm; NaN if the log does not say
+    times: FloatArray  # [T] seconds since 1970; NaN if nobody asked for them
     which: IntArray  # [T] the set of eligible arms, -1 for all
     members: IntArray  # the different sets, one after the other
     ends: IntArray  # where each of them ends
@@ -62,7 +64,7 @@ class Block:
 
     def part(self, chosen: Any) -> Block:
         """Return some of the rows."""
-        first = {field.name: getattr(self, field.name)[chosen] for field in fields(self)[:6]}
+        first = {field.name: getattr(self, field.name)[chosen] for field in fields(self)[:7]}
         return replace(self, **first)
 
     def arrays(self) -> list[Any]:
@@ -194,7 +196,7 @@ class _Reader:
     """Checks columns and makes blocks of them; learns the names of the arms on the way."""
 
     def __init__(self, layout: Layout, known: Iterable[Any], text: bool) -> None:
-        self._text = text
+        self._text, self._timed = text, layout.timed
         renamed = dict(layout.columns or {})
         for name in renamed:
             if name not in COLUMNS:
@@ -262,7 +264,8 @@ class _Reader:
             chances = pandas.to_numeric(_flat(given), errors="coerce").to_numpy(np.float64)
             _require((chances > 0.0) & (chances <= 1.0 + 1e-9), first, "propensity", given, "a chance above 0, up to 1")
         rows = np.arange(first, first + count)
-        return Block(rows, contexts, arms, rewards, chances, which, members, ends).part(keep)
+        times = _seconds(self._column(columns, "time"), first) if self._timed else np.full(count, np.nan)
+        return Block(rows, contexts, arms, rewards, chances, times, which, members, ends).part(keep)
 
     def _column(self, columns: Columns, name: str) -> Any:
         wanted = self._names[name]
@@ -387,6 +390,20 @@ def _numbers(cells: Any, what: str, first: int) -> FloatArray:
     return numbers
 
 
+def _seconds(cells: Any, first: int) -> FloatArray:
+    """Return a column of times, seconds or dates with times, as seconds since 1970."""
+    import pandas
+
+    column = _flat(cells)
+    if not pandas.api.types.is_numeric_dtype(column):
+        column = (
+            pandas.to_datetime(column, utc=True, errors="coerce") - pandas.Timestamp(0, tz="UTC")
+        ).dt.total_seconds()
+    seconds: FloatArray = column.to_numpy(np.float64)
+    _require(np.isfinite(seconds), first, "time", cells, "a time")
+    return seconds
+
+
 def _points(cells: Any, first: int) -> FloatArray:
     """Return a column of contexts as an array [T,D]."""
     if isinstance(cells, np.ndarray) and (cells.ndim == 2 or cells.dtype.kind in "iufb"):
@@ -489,7 +506,11 @@ def _of_rows(rows: Iterator[Any], size: int) -> Iterator[Columns]:
             if hasattr(row, "_asdict"):
                 row = row._asdict()
             if not isinstance(row, Mapping):
-                if isinstance(row, str) or not isinstance(row, (Sequence, np.ndarray)) or not 3 <= len(row) <= 5:
+                if (
+                    isinstance(row, str)
+                    or not isinstance(row, (Sequence, np.ndarray))
+                    or not 3 <= len(row) <= len(COLUMNS)
+                ):
                     raise DataError(
                         f"log row {first + i} is {row!r}, expected a dict, or (context, arm, reward, propensity)"
                     )
@@ -517,8 +538,9 @@ def _file(path: Path, size: int) -> Iterator[Columns]:
             import pyarrow.parquet  # type: ignore[import-untyped]
 
             with pyarrow.parquet.ParquetFile(path) as file:
-                for batch in file.iter_batches(batch_size=size):
-                    yield _of_arrow(batch)
+                for group in range(file.num_row_groups):  # all at once it keeps what it has read
+                    for batch in file.iter_batches(batch_size=size, row_groups=[group]):
+                        yield _of_arrow(batch)
         elif kind in (".csv", ".tsv"):
             import pandas
 

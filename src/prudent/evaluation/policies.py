@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -28,7 +27,7 @@ def known_arms(policy: Any) -> Iterable[Any]:
 
 
 def _is_bandit(policy: Any) -> bool:
-    return hasattr(policy, "arms") and (hasattr(policy, "propensities") or hasattr(policy, "select"))
+    return hasattr(policy, "arms") and hasattr(policy, "select")
 
 
 def policy_of(policy: Any, log: BanditLog, name: str = "target") -> Chances:
@@ -84,7 +83,9 @@ def _fault(chances: FloatArray, block: Block, log: BanditLog) -> str:
 
 def _bandit(bandit: Any, log: BanditLog, name: str) -> Chances:
     mine = np.array([log.index(arm) for arm in bandit.arms])  # where the log has each of the bandit's arms
-    ask = getattr(bandit, "propensities", None) or _asked_by_choosing(bandit)
+    ask = getattr(bandit, "propensities", None)
+    if ask is None:
+        raise ParameterError(f"{name} is {bandit!r}, which has no propensities; give a function of the contexts")
 
     def chances(block: Block) -> FloatArray:
         found = np.zeros((len(block), len(log.arms)))
@@ -100,12 +101,6 @@ def _bandit(bandit: Any, log: BanditLog, name: str) -> Chances:
         return found
 
     return chances
-
-
-def _asked_by_choosing(bandit: Any) -> Callable[[FloatArray, Any], FloatArray]:
-    """Return a way to ask a bandit that can only choose; a copy is asked, so it does not change."""
-    twin = copy.deepcopy(bandit)
-    return lambda contexts, arms: twin.select(contexts, arms).propensities
 
 
 def _uniform(log: BanditLog) -> Chances:

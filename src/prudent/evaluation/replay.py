@@ -54,7 +54,7 @@ def replay(
     and stays as it is. With ``learn=False`` the copy does not learn. The log is as in :func:`off_policy`; one without
     propensities is taken for uniform over the eligible arms, unless it plainly is not, or for that of
     ``logging_policy``. ``min_propensity`` is the lowest chance that an eligible arm had, by default the lowest seen;
-    ``seed`` decides which rows of unequal propensities are kept.
+    ``seed`` decides which rows are kept. A bandit whose half-life is a time needs a column ``time``.
 
     The interval at ``level`` is that of this run: it knows the noise of rewards, and not how another run might learn.
 
@@ -68,7 +68,8 @@ def replay(
     level = open_probability(level, "level")
     _require_bandit(bandit)
     rng = generator(seed, "seed")
-    with BanditLog(log, Layout(context, columns, arms, missing_reward, block), bandit.arms) as read:
+    layout = Layout(context, columns, arms, missing_reward, block, fades_with_time(bandit))
+    with BanditLog(log, layout, bandit.arms) as read:
         read.require_contexts("bandit")
         run = Run(copy.deepcopy(bandit), learn)
         kept = Lots(read, logging_policy, min_propensity)
@@ -98,6 +99,11 @@ def _require_bandit(bandit: Any) -> None:
     for name in ("arms", "select", "update"):
         if not hasattr(bandit, name):
             raise ParameterError(f"bandit is {bandit!r}, which has no {name}; replay needs one that decides and learns")
+
+
+def fades_with_time(bandit: Any) -> bool:
+    """Return whether evidence of a bandit fades with the clock, so that it must be told the time."""
+    return getattr(getattr(bandit, "half_life", None), "unit", "") == "seconds"
 
 
 def require_logged(arms: Iterable[Any], log: BanditLog) -> None:
@@ -165,8 +171,10 @@ class Run:
         self.paid = Moments(1)
         self._learn = learn
         self._mine = set(bandit.arms)
+        self._timed = fades_with_time(bandit)
         # A choice that does not match must leave no trace, and choosing counts decisions: chances are asked instead.
-        self._asks = hasattr(bandit, "propensities")
+        # Only choosing lets evidence fade with time.
+        self._asks = hasattr(bandit, "propensities") and not self._timed
 
     def go(self, block: Block, thresholds: FloatArray, log: BanditLog) -> None:
         """Go through some rows, with their ``thresholds`` [T] of :func:`lottery`."""
@@ -178,20 +186,22 @@ class Run:
                 raise DataError(f"log row {block.rows[rows[0]]}: no eligible arm is one of the bandit's arms")
             names[int(block.which[rows[0]])] = mine
         paid: list[float] = []
-        columns = (block.which.tolist(), block.arms.tolist(), block.rewards.tolist(), thresholds.tolist())
-        for point, which, place, reward, threshold in zip(block.contexts, *columns, strict=True):
+        arrays: tuple[Any, ...] = (block.which, block.arms, block.rewards, thresholds, block.times)
+        columns = (array.tolist() for array in arrays)
+        for point, which, place, reward, threshold, time in zip(block.contexts, *columns, strict=True):
             arm = log.arms[place]
+            when = {"time": time} if self._timed else {}
             # no chance exceeds one: whoever is above it need not be asked
-            if threshold < 1.0 and arm in self._mine and self._takes(point, arm, names[which], threshold):
+            if threshold < 1.0 and arm in self._mine and self._takes(point, arm, names[which], threshold, when):
                 paid.append(reward)
                 if self._learn:
-                    self.bandit.update(point, arm, reward)
+                    self.bandit.update(point, arm, reward, **when)
         self.paid.add(np.array(paid)[:, np.newaxis])
 
-    def _takes(self, point: FloatArray, arm: Any, able: list[Any], threshold: float) -> bool:
+    def _takes(self, point: FloatArray, arm: Any, able: list[Any], threshold: float, when: dict[str, float]) -> bool:
         """Return whether the bandit takes ``arm``; if not, nothing has happened to it."""
         if not self._asks:
-            return self.bandit.select(point, able).arm == arm
+            return self.bandit.select(point, able, **when).arm == arm
         if self.bandit.propensities(point[np.newaxis], able)[0, able.index(arm)] <= threshold:
             return False
         if self._learn:

@@ -20,6 +20,7 @@ from .._support.checks import FloatArray, open_probability, whole_number
 from .._support.intervals import mean_and_half_width
 from .._support.progress import Progress
 from ..bandits.bandit import LinearBandit
+from ..bandits.fading import HalfLife
 from ..bandits.settings import BanditSettings
 from ..errors import DataError, ParameterError
 from .logs import BLOCK, BanditLog, Layout
@@ -69,7 +70,9 @@ def tune(
     runs = whole_number(runs, "runs", minimum=2)
     seed = whole_number(seed, "seed", minimum=0)
     tried = _options(settings)
-    with BanditLog(log, Layout(context, columns, arms, missing_reward, block)) as read:
+    lives = (HalfLife.of(options.get("half_life")) for options in tried)
+    timed = any(life is not None and life.unit == "seconds" for life in lives)
+    with BanditLog(log, Layout(context, columns, arms, missing_reward, block, timed)) as read:
         read.require_contexts("a bandit")
         if arms is not None:
             require_logged(read.arms, read)

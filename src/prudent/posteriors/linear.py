@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from .._numerics.least_squares import add_observations, solve_posterior
+from .._numerics.least_squares import add_observations, factor_precision, solve_residuals
 from .._support.checks import (
     FloatArray,
     IntArray,
@@ -30,9 +30,9 @@ __all__ = ["LinearGaussianPosterior"]
 class LinearGaussianPosterior(Posterior):
     """Normal posterior of theta [D] in reward = s'theta + noise, the noise normal with known sd nu.
 
-    Before data theta ~ Normal(0, nu^2 P^-1), where P is ``prior_precision``: a number (times the identity) or
-    a symmetric positive definite matrix [D,D]. After data theta ~ Normal(V^-1 b, nu^2 V^-1) with
-    V = P + sum s s' and b = sum s r (the paper's Gaussian update).
+    Before data theta ~ Normal(m, nu^2 P^-1), where m is ``prior_mean`` [D], by default zero, and P is
+    ``prior_precision``: a number (times the identity) or a symmetric positive definite matrix [D,D]. After data
+    theta ~ Normal(V^-1 (P m + b), nu^2 V^-1) with V = P + sum s s' and b = sum s r (the paper's Gaussian update).
 
     >>> posterior = LinearGaussianPosterior(dim=2)
     >>> posterior.update([1.0, 0.0], reward=3.0).mean()
@@ -43,21 +43,26 @@ class LinearGaussianPosterior(Posterior):
     """
 
     _sums = ("_gram",)
-    _fixed = ("_prior_precision", "_noise_sd")
+    _fixed = ("_prior_precision", "_prior_mean", "_noise_sd")
     _gram: FloatArray  # [2,D+1,D+1], see prudent._numerics.least_squares
     _solved: tuple[FloatArray, FloatArray] | None  # root [D,D], V^-1 = root' root, and mean [D]; None after an update
 
-    def __init__(self, dim: int, prior_precision: Any = 1.0, noise_sd: float = 1.0) -> None:
+    def __init__(self, dim: int, prior_precision: Any = 1.0, noise_sd: float = 1.0, prior_mean: Any = None) -> None:
         dim = whole_number(dim, "dim")
         self._noise_sd = np.array(positive(noise_sd, "noise_sd"))
         self._prior_precision = _precision_matrix(prior_precision, dim)
+        self._prior_mean = np.zeros(dim) if prior_mean is None else finite_array(prior_mean, "prior_mean", ndim=1)
+        if self._prior_mean.size != dim:
+            raise PosteriorError(f"prior_mean has shape {self._prior_mean.shape}, expected ({dim},)")
         self._gram = np.zeros((2, dim + 1, dim + 1))
         self._solved = None
 
     @classmethod
-    def of_sums(cls, prior_precision: FloatArray, noise_sd: float, gram: FloatArray) -> Self:
+    def of_sums(
+        cls, prior_precision: FloatArray, noise_sd: float, gram: FloatArray, prior_mean: FloatArray | None = None
+    ) -> Self:
         """Return the posterior with these sums [2,D+1,D+1], which it keeps."""
-        posterior = cls(len(prior_precision), prior_precision, noise_sd)
+        posterior = cls(len(prior_precision), prior_precision, noise_sd, prior_mean)
         posterior._gram = gram
         return posterior
 
@@ -70,6 +75,11 @@ class LinearGaussianPosterior(Posterior):
     def prior(self) -> FloatArray:
         """The prior precision [D,D], in units of 1 / noise_sd^2."""
         return self._prior_precision
+
+    @property
+    def prior_mean(self) -> FloatArray:
+        """The prior mean [D] of theta."""
+        return self._prior_mean
 
     @property
     def noise_sd(self) -> float:
@@ -162,9 +172,10 @@ class LinearGaussianPosterior(Posterior):
 
     def _solution(self) -> tuple[FloatArray, FloatArray]:
         if self._solved is None:
-            root, mean = np.empty((self.dim, self.dim)), np.empty(self.dim)
-            solve_posterior(self._gram, self._prior_precision, root, mean)
-            self._solved = root, mean
+            root, step = np.empty((self.dim, self.dim)), np.empty(self.dim)
+            careful = factor_precision(self._gram, self._prior_precision, root)
+            solve_residuals(self._gram, self._prior_precision, root, careful, self._prior_mean, step)
+            self._solved = root, self._prior_mean + step
         return self._solved
 
     def _add(self, name: str, amount: FloatArray) -> None:

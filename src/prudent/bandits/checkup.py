@@ -1,0 +1,196 @@
+"""What may go wrong with a bandit, as far as its sums tell.
+
+Beside the sums of least squares a bandit keeps, for every arm, those of three numbers z that a linear model has no use
+for: the squared length of the context, the reward before this one, and the number of the reward. If z helps to predict
+rewards next to the features, rewards are not linear in the context, or follow on each other, or drift. With z'r, z's
+and z'z summed up, that is an F test, exact for normal noise and a design that does not depend on rewards; the level of
+each test is ``FALSE_ALARM``. (A bandit chooses its design by what it has seen, which matters little at that level.)
+Whether arms have different noise is Bartlett's test.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from .._support.checks import FloatArray, IntArray
+from .step import GAIN, PULLS, WEIGHT, Arms
+
+__all__ = ["Checkup", "Finding", "checkup"]
+
+
+FALSE_ALARM = 1e-7
+_LARGEST_RATIO = 30.0  # of the sds of features that are on one scale
+_LEAST_FREEDOM = 30  # degrees of freedom for tests of residuals
+_NOISE_RATIO = 2.0  # of the sds of arms, below which a difference does no harm
+_STARVED = 0.02  # of an equal share of rewards
+_SHOWN = 5
+
+
+class Finding(NamedTuple):
+    """Something that may go wrong: a word for it, and what to do."""
+
+    kind: str  # "scales", "constant", "curvature", "autocorrelation", "drift", "noise" or "starved"
+    text: str
+
+
+@dataclass(frozen=True)
+class Checkup:
+    """Findings of :meth:`LinearBandit.check`: as good as a list of them, and printable.
+
+    ``kind`` of a finding is ``"scales"``, ``"constant"`` (a feature that never changes), ``"curvature"`` (rewards are
+    not linear in the context), ``"autocorrelation"``, ``"drift"``, ``"noise"`` (arms differ in it) or ``"starved"``.
+    Tests of residuals raise a false alarm with a chance of about 1e-7 each.
+    """
+
+    findings: tuple[Finding, ...]
+    rewards: int
+
+    def __iter__(self) -> Iterator[Finding]:
+        return iter(self.findings)
+
+    def __len__(self) -> int:
+        return len(self.findings)
+
+    def __getitem__(self, place: int) -> Finding:
+        return self.findings[place]
+
+    def __str__(self) -> str:
+        count = len(self.findings)
+        head = f"{count or 'no'} finding{'' if count == 1 else 's'} after {self.rewards} rewards"
+        return "\n".join([head + (":" if count else "")] + [f"- {kind}: {text}" for kind, text in self.findings])
+
+
+def checkup(arms: Arms, names: Sequence[str | int], intercept: bool) -> Checkup:
+    """Return the findings."""
+    pulls = arms.marks[:, PULLS]
+    found = [*_features(arms, intercept), *_residuals(arms, names), *_starved(names, pulls)]
+    return Checkup(tuple(found), int(pulls.sum()))
+
+
+def _features(arms: Arms, intercept: bool) -> Iterator[Finding]:
+    count = float(arms.parts[:, WEIGHT].sum())
+    if not arms.marks[:, PULLS].sum() >= 10 or not count > 0.0:
+        return
+    dim = arms.mean.shape[1]
+    sums = arms.gram[:, :, :dim, :dim].sum(axis=(0, 1))
+    square = np.diagonal(sums)[int(intercept) :] / count
+    centre = sums[0, 1:] / count if intercept else np.zeros_like(square)
+    spread = square - centre**2
+    still = spread <= 1e-12 * square
+    for i in np.flatnonzero(still)[:_SHOWN] if intercept else ():
+        text = f"feature {i} is always {centre[i]:.4g}: it tells nothing that the intercept does not. Leave it out."
+        yield Finding("constant", text)
+    sds = np.sqrt(np.where(still, np.nan, spread))
+    if not np.isfinite(sds).any():
+        return
+    most, least = int(np.nanargmax(sds)), int(np.nanargmin(sds))
+    ratio = sds[most] / sds[least]
+    if ratio > _LARGEST_RATIO:
+        word = "varies" if intercept else "is"
+        yield Finding(
+            "scales",
+            f"feature {most} {word} {ratio:.0f} times as {'much' if intercept else 'large'} as feature {least} "
+            f"(sds {sds[most]:.4g} and {sds[least]:.4g}). The prior treats all features alike: put them on one scale, "
+            "by dividing each by its sd.",
+        )
+
+
+# -- residuals ---------------------------------------------------------------------------------------------
+
+_QUESTIONS = {
+    "curvature": "rewards are not linear in the context: its squared length predicts what the features leave over. "
+    "Add features, such as squares or products.",
+    "autocorrelation": "a reward predicts the next one: rewards are not independent given the context. The bandit is "
+    "surer than it should be.",
+    "drift": "rewards of the same arm in the same context change with time. Give the bandit a half_life.",
+}
+
+
+def _residuals(arms: Arms, names: Sequence[str | int]) -> Iterator[Finding]:
+    from scipy import stats
+
+    if arms.pool[GAIN] != 1.0:  # weighted rewards do not have equal variances
+        return
+    fits = [_fit(arms, int(arm)) for arm in np.flatnonzero(arms.marks[:, PULLS] > arms.mean.shape[1] + 2)]
+    fits = [fit for fit in fits if fit.freedom > 1 and fit.residual > 0.0]
+    freedom, residual = sum(fit.freedom for fit in fits), sum(fit.residual for fit in fits)
+    if freedom < _LEAST_FREEDOM:
+        return
+    for i, (kind, text) in enumerate(_QUESTIONS.items()):
+        gains = [fit.gains[i] for fit in fits if fit.gains[i] >= 0.0]
+        free = freedom - len(gains)
+        if gains and residual > sum(gains):
+            ratio = sum(gains) / len(gains) / ((residual - sum(gains)) / free)
+            chance = stats.f.sf(ratio, len(gains), free)
+            if chance < FALSE_ALARM:
+                yield Finding(kind, f"{text} (F = {ratio:.1f} with {len(gains)} and {free} degrees of freedom)")
+    tested = [fit for fit in fits if fit.freedom >= 5]
+    if len(tested) > 1:
+        variances = np.array([fit.residual / fit.freedom for fit in tested])
+        chance = _bartlett(variances, np.array([fit.freedom for fit in tested], dtype=np.float64))
+        ratio = float(np.sqrt(variances.max() / variances.min()))
+        if chance < FALSE_ALARM and ratio > _NOISE_RATIO:
+            high, low = (tested[int(place)].arm for place in (variances.argmax(), variances.argmin()))
+            yield Finding(
+                "noise",
+                f"rewards of arm {names[high]!r} are {ratio:.1f} times as noisy as those of arm {names[low]!r}. "
+                "Consider noise='by arm'.",
+            )
+
+
+class _Fit(NamedTuple):
+    """Least squares of one arm, without a prior."""
+
+    arm: int
+    freedom: int
+    residual: float  # sum of squares
+    gains: list[float]  # what each z takes from it; -1 if z is a combination of features
+
+
+def _fit(arms: Arms, arm: int) -> _Fit:
+    dim = arms.mean.shape[1]
+    sums = arms.gram[arm].sum(axis=0)
+    extra = arms.extra[arm]  # [3,D+2]
+    unit = np.sqrt(np.diagonal(sums)[:dim])
+    unit = np.where(unit > 0.0, unit, 1.0)
+    values, vectors = np.linalg.eigh(sums[:dim, :dim] / np.outer(unit, unit))
+    used = values > 1e-10
+    turned = vectors[:, used].T / unit  # to uncorrelated features
+    target = turned @ sums[:dim, dim]
+    residual = float(sums[dim, dim] - (target**2 / values[used]).sum())
+    residual = residual if residual > 1e-10 * sums[dim, dim] else 0.0
+    gains = []
+    for row in extra:
+        own = turned @ row[:dim]
+        left = row[dim + 1] - (own**2 / values[used]).sum()
+        with_reward = row[dim] - (own * target / values[used]).sum()
+        gains.append(float(with_reward**2 / left) if left > 1e-8 * row[dim + 1] else -1.0)
+    return _Fit(arm, int(arms.marks[arm, PULLS] - used.sum()), residual, gains)
+
+
+def _bartlett(variances: FloatArray, freedom: FloatArray) -> float:
+    """Return the chance of variances that differ as much if they are estimates of one, with such degrees of freedom."""
+    from scipy import stats
+
+    total = freedom.sum()
+    pooled = (freedom * variances).sum() / total
+    statistic = total * np.log(pooled) - (freedom * np.log(variances)).sum()
+    factor = 1.0 + ((1.0 / freedom).sum() - 1.0 / total) / (3.0 * (len(variances) - 1))
+    return float(stats.chi2.sf(statistic / factor, len(variances) - 1))
+
+
+def _starved(names: Sequence[str | int], pulls: IntArray) -> Iterator[Finding]:
+    share = pulls.sum() / len(names)
+    starved = np.flatnonzero(pulls < _STARVED * share) if share >= 10 and len(names) > 1 else np.empty(0, dtype=int)
+    if starved.size:
+        listed = ", ".join(f"{names[i]!r} ({pulls[i]})" for i in starved[:_SHOWN])
+        listed += ", ..." if starved.size > _SHOWN else ""
+        yield Finding(
+            "starved",
+            f"of {pulls.sum()} rewards these arms have next to none: {listed}. If they are poor that is right; "
+            "if nobody knows, use first_pulls, min_propensity or a lower alpha.",
+        )
