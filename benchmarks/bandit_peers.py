@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 import prudent as pr
-from prudent.bandits import play
+from prudent.bandits.play import play
 from prudent.envs import LinearBanditEnv, classification, drifting, logistic_bandit
 
 from ._timing import Row
@@ -227,7 +227,10 @@ def run() -> list[Row]:
                 for name in agents:
                     if side == "ours" or importlib.util.find_spec(name.split()[0]) is not None:
                         waiting[place, side, name] = pool.submit(_listed, place, kind, side, name)
-        found = {key: future.result() for key, future in waiting.items()}
+        found: dict[tuple[str, str, str], np.ndarray | str] = {}
+        for key, future in waiting.items():
+            found[key] = value = future.result()
+            print(*key, value if isinstance(value, str) else _shown(value), sep=", ", file=sys.stderr, flush=True)
     for place in ("digits", "wine", "cancer", "clicks", "drift"):
         rows += _judged(place, {(side, name): value for (at, side, name), value in found.items() if at == place})
     return rows

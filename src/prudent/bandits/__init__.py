@@ -23,7 +23,6 @@ from __future__ import annotations
 
 from .bandit import LinearBandit
 from .decision import BatchDecision, Decision
-from .play import play
 from .settings import (
     BanditSettings,
     Decay,
@@ -44,7 +43,6 @@ __all__ = [
     "brps_cmab",
     "brps_cmab_clipped",
     "brps_cmab_inflated",
-    "play",
     "simulate_bandit",
     "thompson_sampling",
     "thompson_sampling_inflated",

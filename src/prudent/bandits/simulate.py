@@ -56,7 +56,7 @@ def simulate_bandit(
 
     ``env`` may also be any :class:`prudent.envs.BanditEnvironment` (a dataset as a bandit, clicks, drift, your own),
     and ``agents`` a dict from labels to options of :class:`LinearBandit` or to functions of (n_arms, dim, rng) that
-    return a bandit of any class. Then :func:`prudent.bandits.play` runs it: the dataset has ``reward``,
+    return a bandit of any class. Then ``bandits/play.py`` runs it: the dataset has ``reward``,
     ``total_reward``, ``pulls``, and ``regret`` where the environment knows its mean rewards.
 
     >>> from prudent.bandits import brps_cmab, thompson_sampling

@@ -19,6 +19,7 @@ from scipy.special import expit, logit
 
 from .._support.checks import FloatArray, finite_array, generator, open_probability, whole_number
 from ..errors import ModelError, ParameterError
+from .linear_bandit import OfTheta
 
 __all__ = ["BanditEnvironment", "DriftingEnv", "LogisticBanditEnv", "drifting", "logistic_bandit"]
 
@@ -53,7 +54,7 @@ class BanditEnvironment(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class LogisticBanditEnv:
+class LogisticBanditEnv(OfTheta):
     """Clicks: contexts are standard normal [D], and arm a pays 1 with chance 1 / (1 + exp(-(offset_a + s'theta_a))).
 
     >>> env = LogisticBanditEnv(theta=[[1.0, 0.0], [0.0, 1.0]], offset=[0.0, -1.0])
@@ -71,16 +72,6 @@ class LogisticBanditEnv:
             raise ModelError(f"theta has shape {theta.shape} and offset {offset.shape}, expected (A, D) and (A,)")
         object.__setattr__(self, "theta", theta)
         object.__setattr__(self, "offset", offset)
-
-    @property
-    def n_arms(self) -> int:
-        """The number of arms A."""
-        return int(self.theta.shape[0])
-
-    @property
-    def dim(self) -> int:
-        """The number of features D."""
-        return int(self.theta.shape[1])
 
     def context(self, t: int, rng: np.random.Generator) -> FloatArray:
         """Return the context [D] of step ``t``."""

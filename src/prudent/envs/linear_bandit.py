@@ -48,8 +48,24 @@ def reward_of(mean: float, noise: float, bounded: bool, noise_sd: float) -> floa
     return mean + noise_sd * noise
 
 
+class OfTheta:
+    """What is known by the shape of ``theta`` [A,D]."""
+
+    theta: FloatArray
+
+    @property
+    def n_arms(self) -> int:
+        """The number of arms A."""
+        return int(self.theta.shape[0])
+
+    @property
+    def dim(self) -> int:
+        """The number of features D."""
+        return int(self.theta.shape[1])
+
+
 @dataclass(frozen=True, eq=False)
-class LinearBanditEnv:
+class LinearBanditEnv(OfTheta):
     """A linear bandit with known ``theta`` [A,D]; rewards are s'theta_a plus noise of sd ``noise_sd``.
 
     ``bounded`` rewards are 0 or 1, and ``noise_sd`` is then what an agent takes their sd to be.
@@ -82,16 +98,6 @@ class LinearBanditEnv:
                     f"theta{first_index(bad)} gives mean rewards from {least[a]:.6g} to {most[a]:.6g}, "
                     "expected them in [0, 1]"
                 )
-
-    @property
-    def n_arms(self) -> int:
-        """The number of arms A."""
-        return int(self.theta.shape[0])
-
-    @property
-    def dim(self) -> int:
-        """The number of features D."""
-        return int(self.theta.shape[1])
 
     def contexts(self, n: int, rng: np.random.Generator) -> FloatArray:
         """Draw ``n`` contexts [N,D].
