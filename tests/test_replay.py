@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import datetime
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 
@@ -117,6 +119,24 @@ def test_eligible_arms_are_those_of_the_row():
         rows.append({"context": [1.0], "arm": arm, "arms": arms, "reward": float(rng.random() < PAYS[arm])})
     found = replay(rows, Greedy(rng))
     assert stats.binomtest(found.matched, 2000, 1 / 3).pvalue > FALSE_ALARM  # two arms: kept with chance 2/3
+
+
+def test_times_are_told_to_a_bandit_that_forgets_with_time():
+    """A reward of an hour ago weighs half after an hour of half-life: written as seconds, dates or text."""
+    n = 60
+    begin = pd.Timestamp("2024-01-01", tz="UTC")
+    dates = pd.date_range(begin, periods=n, freq="min")
+    log = {"context": np.ones((n, 1)), "arm": np.zeros(n, dtype=int), "reward": np.arange(n) % 2.0}
+    bandit = pr.LinearBandit(1, dim=1, half_life=datetime.timedelta(minutes=32), noise_sd=1.0, intercept=False)
+    for times in (dates, dates.astype(str), begin.timestamp() + 60.0 * np.arange(n)):
+        learned = replay(log | {"time": np.asarray(times)}, bandit).bandit.posterior(0)
+        weights = 0.5 ** ((n - 1 - np.arange(n)) / 32.0)
+        mean = (weights * log["reward"]).sum() / (1.0 + weights.sum())
+        assert learned.mean() == pytest.approx([mean], rel=1e-9)
+    with pytest.raises(DataError, match="log has no column 'time'"):
+        replay(log, bandit)
+    with pytest.raises(DataError, match="log row 1: time is 'soon'"):
+        replay(log | {"time": ["2024-01-01", "soon"] * 30}, bandit)
 
 
 def test_a_log_that_is_not_uniform_is_refused():

@@ -90,17 +90,17 @@ def propensities(target: pandas.DataFrame, logged: pandas.DataFrame) -> Canvas:
     if rest:
         legend.append(Entry(f"{len(rest)} other arms together", "neutral"))
 
+    def lines(shares: pandas.DataFrame) -> list[tuple[Any, str]]:
+        found: list[tuple[Any, str]] = [(shares[arm], hue) for arm, hue in hues.items()]
+        return [*found, (shares[rest].sum(axis=1), "neutral")] if rest else found
+
+    top = max(float(line.max()) for shares in (target, logged) for line, _ in lines(shares))
+
     def panel(title: str, shares: pandas.DataFrame) -> Panel:
         def onto(axes: Axes) -> None:
-            x = np.asarray(shares.index, dtype=np.float64)
-            top = 0.0
-            lines: list[tuple[Any, str]] = [(shares[arm], hue) for arm, hue in hues.items()]
-            if rest:
-                lines.append((shares[rest].sum(axis=1), "neutral"))
-            for line, hue in lines:
-                axes.plot(x, line, color=hex_of(hue))
-                top = max(top, float(line.max()))
-            axes.set_ylim(0.0, min(1.02, 1.15 * top))
+            for line, hue in lines(shares):
+                axes.plot(np.asarray(shares.index, dtype=np.float64), line, color=hex_of(hue))
+            axes.set_ylim(0.0, min(1.02, 1.1 * top))
             axes.set_ylabel("chance")
             _count_axis(axes, str(shares.index.name or "rows"))
 
