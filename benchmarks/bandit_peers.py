@@ -191,14 +191,13 @@ BEST: dict[str, dict[str, Maker]] = {
         )
     },
     "clicks": {
-        "contextualbandits LinUCB": DEFAULTS["contextualbandits LinUCB"],
+        "mabwiser LinUCB": DEFAULTS["mabwiser LinUCB"],
         **{
             name: TRIED[name]
             for name in (
-                "mabwiser LinUCB 0.1",
-                "contextualbandits LinUCB 0.1",
+                "contextualbandits LinUCB 0.3",
+                "bayesianbandits empirical",
                 "bayesianbandits GLM",
-                "vowpalwabbit epsilon 0.01",
                 "vowpalwabbit squarecb",
             )
         },
