@@ -11,18 +11,19 @@ clips. Both by closed form, at every step, recorded on a grid of times.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from .._numerics.compile import default_threads, each_row, inlined, kernel, over_rows
 from .._numerics.normal import clipped_normal_cvar, normal_tail
-from .._support.checks import FloatArray, IntArray, index_array, positive, risk_level, whole_number
+from .._support.checks import FloatArray, IntArray, positive, risk_level, whole_number
 from .._support.streams import replication_streams
 from ..envs.linear_bandit import LinearBanditEnv, draw_context, draw_noise, reward_of
 from ..errors import ParameterError
 from ..posteriors.linear import LinearGaussianPosterior
+from .play import play, time_grid
 from .settings import BanditSettings, Decay
 from .step import BLOCK, PULLS, Arms, Rule, arms_of, decide, learn, refill
 
@@ -33,11 +34,11 @@ __all__ = ["simulate_bandit"]
 
 
 def simulate_bandit(
-    env: LinearBanditEnv,
-    agents: BanditSettings | Sequence[BanditSettings],
+    env: Any,
+    agents: Any,
     *,
-    horizon: int,
-    replications: int,
+    horizon: int | None = None,
+    replications: int = 1,
     seed: int = 0,
     levels: Sequence[float] = (0.5, 0.8, 0.9),
     times: Any = None,
@@ -53,6 +54,11 @@ def simulate_bandit(
     default 200 evenly spaced ones. The agents take the noise to have sd ``noise_sd``, by default that of the
     environment. Replications are numbered from ``first_replication``.
 
+    ``env`` may also be any :class:`prudent.envs.BanditEnvironment` (a dataset as a bandit, clicks, drift, your own),
+    and ``agents`` a dict from labels to options of :class:`LinearBandit` or to functions of (n_arms, dim, rng) that
+    return a bandit of any class. Then ``bandits/play.py`` runs it: the dataset has ``reward``,
+    ``total_reward``, ``pulls``, and ``regret`` where the environment knows its mean rewards.
+
     >>> from prudent.bandits import brps_cmab, thompson_sampling
     >>> from prudent.envs import gaussian_bandit
     >>> runs = simulate_bandit(
@@ -63,8 +69,19 @@ def simulate_bandit(
     """
     import xarray
 
-    if not isinstance(env, LinearBanditEnv):
-        raise ParameterError(f"env must be a LinearBanditEnv, got {env!r}")
+    if not isinstance(env, LinearBanditEnv) or isinstance(agents, Mapping):
+        options = {} if noise_sd is None else {"noise_sd": noise_sd}
+        return play(
+            env,
+            agents,
+            horizon=horizon,
+            replications=replications,
+            seed=seed,
+            times=times,
+            first_replication=first_replication,
+            prior_precision=prior_precision,
+            **options,
+        )
     played = [agents] if isinstance(agents, BanditSettings) else list(agents)
     for i, settings in enumerate(played):
         if not isinstance(settings, BanditSettings):
@@ -79,7 +96,7 @@ def simulate_bandit(
     first = whole_number(first_replication, "first_replication", minimum=0)
     whole_number(seed, "seed", minimum=0)
     workers = default_threads() if threads is None else whole_number(threads, "threads")
-    grid = _time_grid(times, horizon)
+    grid = time_grid(times, horizon)
     alphas = np.array([risk_level(level, f"levels[{i}]") for i, level in enumerate(levels)], dtype=np.float64)
     metric = Metric(1.0 - alphas, *normal_tail(1.0 - alphas))
     blank = LinearGaussianPosterior(
@@ -116,15 +133,6 @@ def simulate_bandit(
         },
         attrs={"seed": seed, "horizon": horizon, "noise_sd": blank.noise_sd},
     )
-
-
-def _time_grid(times: Any, horizon: int) -> IntArray:
-    if times is None:
-        return np.unique(np.linspace(horizon / min(200, horizon), horizon, min(200, horizon)).astype(np.int64))
-    grid = index_array(times, "times", horizon + 1, error=ParameterError)
-    if grid.ndim != 1 or not grid.size or grid[0] < 1 or (np.diff(grid) <= 0).any():
-        raise ParameterError(f"times must be a rising list of steps from 1 to {horizon}, got {times!r}")
-    return grid
 
 
 class Truth(NamedTuple):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from .bandits import BanditEnvironment, DriftingEnv, LogisticBanditEnv, drifting, logistic_bandit
+from .classification import ClassificationEnv, classification
 from .frozen_lake import frozen_lake
 from .inventory import inventory
 from .linear_bandit import LinearBanditEnv, bounded_bandit, gaussian_bandit
@@ -14,14 +16,21 @@ if TYPE_CHECKING:
     from .gymnasium import GymnasiumModel, TabularEnv
 
 __all__ = [
+    "BanditEnvironment",
+    "ClassificationEnv",
+    "DriftingEnv",
     "GymnasiumModel",
     "LinearBanditEnv",
+    "LogisticBanditEnv",
     "Problem",
     "TabularEnv",
     "bounded_bandit",
+    "classification",
+    "drifting",
     "frozen_lake",
     "gaussian_bandit",
     "inventory",
+    "logistic_bandit",
     "random_model",
     "register_gymnasium",
 ]

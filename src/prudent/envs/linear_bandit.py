@@ -48,8 +48,24 @@ def reward_of(mean: float, noise: float, bounded: bool, noise_sd: float) -> floa
     return mean + noise_sd * noise
 
 
+class OfTheta:
+    """What is known by the shape of ``theta`` [A,D]."""
+
+    theta: FloatArray
+
+    @property
+    def n_arms(self) -> int:
+        """The number of arms A."""
+        return int(self.theta.shape[0])
+
+    @property
+    def dim(self) -> int:
+        """The number of features D."""
+        return int(self.theta.shape[1])
+
+
 @dataclass(frozen=True, eq=False)
-class LinearBanditEnv:
+class LinearBanditEnv(OfTheta):
     """A linear bandit with known ``theta`` [A,D]; rewards are s'theta_a plus noise of sd ``noise_sd``.
 
     ``bounded`` rewards are 0 or 1, and ``noise_sd`` is then what an agent takes their sd to be.
@@ -83,16 +99,6 @@ class LinearBanditEnv:
                     "expected them in [0, 1]"
                 )
 
-    @property
-    def n_arms(self) -> int:
-        """The number of arms A."""
-        return int(self.theta.shape[0])
-
-    @property
-    def dim(self) -> int:
-        """The number of features D."""
-        return int(self.theta.shape[1])
-
     def contexts(self, n: int, rng: np.random.Generator) -> FloatArray:
         """Draw ``n`` contexts [N,D].
 
@@ -103,6 +109,23 @@ class LinearBanditEnv:
         for point in points:
             draw_context(rng, self.bounded, point)
         return points
+
+    def context(self, t: int, rng: np.random.Generator) -> FloatArray:
+        """Return the context [D] of step ``t``."""
+        return self.contexts(1, rng)[0]
+
+    def reward(self, t: int, context: Any, arm: int, rng: np.random.Generator) -> float:
+        """Return what ``arm`` pays at step ``t``."""
+        mean = float(self.theta[arm] @ np.asarray(context))
+        return float(reward_of(mean, draw_noise(rng, self.bounded), self.bounded, self.noise_sd))
+
+    def mean_rewards(self, t: int, context: Any) -> FloatArray:
+        """Return the mean rewards [A] in a context [D].
+
+        >>> LinearBanditEnv(theta=[[1.0, 0.0], [0.0, 1.0]]).mean_rewards(1, [0.5, 2.0])
+        array([0.5, 2. ])
+        """
+        return self.theta @ np.asarray(context)
 
     def gymnasium(self, steps: int = 1000) -> LinearBanditGym:
         """Return the Gymnasium environment whose episodes last ``steps`` pulls; needs gymnasium.

@@ -1,1 +1,14 @@
-"""What a logged policy says about another one: off-policy evaluation, replay, tuning."""
+"""What a logged policy says about another one: off-policy evaluation, replay, tuning.
+
+:func:`off_policy` weights the rows of a log to judge a fixed policy, :func:`replay` judges a bandit that learns on the
+way, :func:`tune` compares settings of one. Logs are read by ``logs``, in blocks and in bounded memory; ``policies``
+reads targets, ``reward_models`` predicts what an arm would have paid, ``moments`` holds the sums and intervals.
+"""
+
+from __future__ import annotations
+
+from .off_policy import OffPolicyEstimates, OverlapWarning, off_policy
+from .replay import Replay, replay
+from .tune import Tuning, tune
+
+__all__ = ["OffPolicyEstimates", "OverlapWarning", "Replay", "Tuning", "off_policy", "replay", "tune"]

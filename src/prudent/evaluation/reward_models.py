@@ -1,0 +1,194 @@
+"""What an arm would have paid: the reward models of the direct method and the doubly robust estimators.
+
+A model must not have seen the reward that it is compared with. Rows are dealt into F folds (row i belongs to fold
+i mod F), and the rewards of a fold are predicted by a model that was fitted to the other folds. Given the contexts,
+the prediction then does not depend on the row's own arm and reward, so that w (r - q) has mean zero for every q and the
+doubly robust estimate is unbiased, if rows do not influence each other. (The log of a bandit that learned while it
+decided does not quite have this: a later choice depends on earlier rewards. The bias is of the order of 1/n.)
+
+By default the model is a ridge regression for every arm, with an intercept. It does not depend on units: the rewards
+are taken relative to their mean, and the prior of a coefficient weighs as much as one observation of a feature of
+average size. It needs sums alone. Without contexts it is the mean reward of the arm.
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+
+from .._support.checks import FloatArray, IntArray
+from ..errors import DataError, ParameterError
+from ..posteriors.linear import LinearGaussianPosterior
+from .logs import BanditLog, Block
+from .policies import table_reader
+
+__all__ = ["RewardModel", "fitted"]
+
+
+class RewardModel:
+    """Predicts the rewards of all arms in the rows of a log."""
+
+    name = ""
+
+    def predict(self, block: Block) -> FloatArray:
+        """Return predictions [T,A] by models that have not seen the rows."""
+        raise NotImplementedError
+
+    def spread(self) -> float:
+        """Return the variance of the direct method's mean that comes from the model's own error."""
+        return 0.0
+
+    def observe(self, block: Block, predictions: FloatArray, chances: FloatArray) -> None:
+        """Note what :meth:`spread` needs."""
+
+
+def fitted(given: Any, log: BanditLog, folds: int) -> RewardModel:
+    """Return the reward model that was asked for, fitted to ``log``."""
+    if given is None:
+        return _Ridge(log, folds)
+    if hasattr(given, "fit") and hasattr(given, "predict") and not isinstance(given, type):
+        return _Estimator(given, log, folds)
+    if isinstance(given, (str, bytes)) or callable(given):
+        raise ParameterError(f"reward_model must be None, an object with fit and predict, or a table, got {given!r}")
+    return _Table(given, log)
+
+
+class _Table(RewardModel):
+    name = "the table given"
+
+    def __init__(self, given: Any, log: BanditLog) -> None:
+        self._rows = table_reader(given, log, "reward_model")
+
+    def predict(self, block: Block) -> FloatArray:
+        predictions = self._rows(block)
+        if not np.isfinite(predictions).all():
+            t, a = np.argwhere(~np.isfinite(predictions))[0]
+            raise DataError(f"reward_model[{block.rows[t]}, {a}] is {predictions[t, a]}, expected a finite number")
+        return predictions
+
+
+def _fold_means(log: BanditLog, folds: int) -> FloatArray:
+    """Return the mean reward [F] of the rows outside each fold."""
+    counts, totals = np.zeros(folds), np.zeros(folds)
+    for block in log.blocks():
+        counts += np.bincount(block.rows % folds, minlength=folds)
+        totals += np.bincount(block.rows % folds, weights=block.rewards, minlength=folds)
+    others = counts.sum() - counts
+    return np.divide(totals.sum() - totals, others, out=np.zeros(folds), where=others > 0.0)
+
+
+class _Ridge(RewardModel):
+    def __init__(self, log: BanditLog, folds: int) -> None:
+        self.name = f"ridge for each arm, {log.dim} features" if log.dim else "the mean of each arm (no contexts)"
+        self._folds, self._size, self._n = folds, len(log.arms), log.n
+        width = log.dim + 1
+        self._means = _fold_means(log, folds)
+        gram = np.zeros((folds, self._size, width + 1, width + 1))  # sums of products of features and reward
+        squares = np.zeros(width)
+        centre = float(self._means.mean())
+        for block in log.blocks():
+            points = _with_intercept(block.contexts)
+            squares += (points**2).sum(axis=0)
+            group = (block.rows % folds) * self._size + block.arms
+            order = np.argsort(group, kind="stable")
+            ends = np.flatnonzero(np.diff(group[order])) + 1
+            for rows in np.split(order, ends):
+                fold, arm = divmod(int(group[rows[0]]), self._size)
+                both = np.column_stack([points[rows], block.rewards[rows] - centre])
+                gram[fold, arm] += both.T @ both
+        size = squares / log.n
+        self._prior = np.diag(np.where(size > 0.0, size, 1.0))
+        self._coefficients = np.empty((folds, self._size, width))
+        for fold, arm in np.ndindex(folds, self._size):
+            # the sums are of r - centre; a fold's own rewards must not enter, so its model has its own centre
+            others = np.delete(gram[:, arm], fold, axis=0).sum(axis=0)
+            self._coefficients[fold, arm] = self._posterior(_moved(others, float(self._means[fold]) - centre)).mean()
+        self._gram = gram.sum(axis=0)
+        self._load = np.zeros((self._size, width))
+        self._noise = np.zeros((self._size, width, width))
+
+    def _posterior(self, gram: FloatArray) -> LinearGaussianPosterior:
+        return LinearGaussianPosterior.of_sums(self._prior, 1.0, np.stack([gram, np.zeros_like(gram)]))
+
+    def predict(self, block: Block) -> FloatArray:
+        points = _with_intercept(block.contexts)
+        predictions = np.empty((len(block), self._size))
+        for fold in range(self._folds):
+            rows = np.flatnonzero(block.rows % self._folds == fold)
+            predictions[rows] = self._means[fold] + points[rows] @ self._coefficients[fold].T
+        return predictions
+
+    def observe(self, block: Block, predictions: FloatArray, chances: FloatArray) -> None:
+        points = _with_intercept(block.contexts)
+        self._load += chances.T @ points
+        left = block.rewards - np.take_along_axis(predictions, block.arms[:, np.newaxis], axis=1)[:, 0]
+        for arm in np.unique(block.arms).tolist():
+            mine = points[block.arms == arm] * left[block.arms == arm, np.newaxis]
+            self._noise[arm] += mine.T @ mine
+
+    def spread(self) -> float:
+        """Return g'V^-1 (sum e^2 x x') V^-1 g summed over the arms, g the target's mean features.
+
+        That is right if the mean rewards are linear.
+        """
+        total = 0.0
+        for arm in np.flatnonzero(self._load.any(axis=1)):
+            pull = self._posterior(self._gram[arm]).covariance() @ (self._load[arm] / self._n)
+            total += float(pull @ self._noise[arm] @ pull)
+        return total
+
+
+def _with_intercept(contexts: FloatArray) -> FloatArray:
+    return np.column_stack([np.ones(len(contexts)), contexts])
+
+
+def _moved(gram: FloatArray, shift: float) -> FloatArray:
+    """Return the sums [D+1,D+1] of the same rows with ``shift`` taken from every reward; feature 0 is constant."""
+    moved = gram.copy()
+    moved[:-1, -1] -= shift * gram[:-1, 0]
+    moved[-1, :-1] = moved[:-1, -1]
+    moved[-1, -1] += shift * (shift * gram[0, 0] - 2.0 * gram[0, -1])
+    return moved
+
+
+class _Estimator(RewardModel):
+    """Copies of an object with fit and predict, one for each arm and fold; the log is held in memory."""
+
+    def __init__(self, given: Any, log: BanditLog, folds: int) -> None:
+        log.require_contexts("reward_model, an object with fit and predict,")
+        self.name = type(given).__name__ + " for each arm"
+        self._folds, self._size = folds, len(log.arms)
+        self._means = _fold_means(log, folds)
+        parts = [(part.rows, part.contexts, part.arms, part.rewards) for part in log.blocks()]
+        rows, contexts, arms, rewards = map(np.concatenate, zip(*parts, strict=True))
+        self._models: dict[tuple[int, int], Any] = {}
+        for fold in range(folds):
+            for arm in range(self._size):
+                chosen: IntArray = np.flatnonzero((rows % folds != fold) & (arms == arm))
+                if chosen.size:
+                    model = copy.deepcopy(given)
+                    model.fit(contexts[chosen], rewards[chosen])
+                    self._models[fold, arm] = model
+
+    def predict(self, block: Block) -> FloatArray:
+        predictions = np.empty((len(block), self._size))
+        for fold in range(self._folds):
+            rows = np.flatnonzero(block.rows % self._folds == fold)
+            predictions[rows] = self._means[fold]
+            for arm in range(self._size if rows.size else 0):
+                model = self._models.get((fold, arm))
+                if model is not None:
+                    predictions[rows, arm] = _expected(model, block.contexts[rows])
+        if not np.isfinite(predictions).all():
+            t, a = np.argwhere(~np.isfinite(predictions))[0]
+            raise DataError(f"reward_model predicts {predictions[t, a]} in log row {block.rows[t]}")
+        return predictions
+
+
+def _expected(model: Any, contexts: FloatArray) -> Any:
+    """Return the expected rewards; a classifier is asked for chances, not for the likeliest reward."""
+    if hasattr(model, "predict_proba"):
+        return model.predict_proba(contexts) @ np.asarray(model.classes_, dtype=np.float64)
+    return model.predict(contexts)
