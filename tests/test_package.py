@@ -6,7 +6,7 @@ import pytest
 
 import prudent as pr
 
-ROOMS = ("agents", "analysis", "bandits", "models", "planning", "posteriors", "simulation")
+ROOMS = ("agents", "analysis", "bandits", "evaluation", "models", "planning", "posteriors", "simulation")
 
 
 @pytest.mark.parametrize("name", pr.__all__)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from . import bandits as bandits
     from . import envs as envs
     from . import errors as errors
+    from . import evaluation as evaluation
     from . import exact as exact
     from . import models as models
     from . import planning as planning
@@ -45,8 +46,13 @@ if TYPE_CHECKING:
     from .analysis import value_of_data as value_of_data
     from .bandits import BanditSettings as BanditSettings
     from .bandits import BatchDecision as BatchDecision
+    from .bandits import Decay as Decay
     from .bandits import Decision as Decision
+    from .bandits import Journal as Journal
+    from .bandits import JournalError as JournalError
     from .bandits import LinearBandit as LinearBandit
+    from .bandits import SharedDecision as SharedDecision
+    from .bandits import SharedLinearBandit as SharedLinearBandit
     from .bandits import brps_cmab as brps_cmab
     from .bandits import brps_cmab_clipped as brps_cmab_clipped
     from .bandits import brps_cmab_inflated as brps_cmab_inflated
@@ -61,6 +67,13 @@ if TYPE_CHECKING:
     from .errors import PosteriorError as PosteriorError
     from .errors import PrudentError as PrudentError
     from .errors import StateFileError as StateFileError
+    from .evaluation import OffPolicyEstimates as OffPolicyEstimates
+    from .evaluation import OverlapWarning as OverlapWarning
+    from .evaluation import Replay as Replay
+    from .evaluation import Tuning as Tuning
+    from .evaluation import off_policy as off_policy
+    from .evaluation import replay as replay
+    from .evaluation import tune as tune
     from .models import MDP as MDP
     from .models import UncertainMDP as UncertainMDP
     from .planning import BayesianRiskMDP as BayesianRiskMDP
@@ -72,7 +85,9 @@ if TYPE_CHECKING:
     from .posteriors import BetaPosterior as BetaPosterior
     from .posteriors import DirichletPosterior as DirichletPosterior
     from .posteriors import LinearGaussianPosterior as LinearGaussianPosterior
+    from .posteriors import LogisticPosterior as LogisticPosterior
     from .posteriors import NormalPosterior as NormalPosterior
+    from .posteriors import PoissonPosterior as PoissonPosterior
     from .posteriors import posterior_from_log as posterior_from_log
     from .risk import CVaR as CVaR
     from .risk import Mean as Mean
@@ -115,8 +130,13 @@ _HOME = {
     "bandits": [
         "BanditSettings",
         "BatchDecision",
+        "Decay",
         "Decision",
+        "Journal",
+        "JournalError",
         "LinearBandit",
+        "SharedDecision",
+        "SharedLinearBandit",
         "brps_cmab",
         "brps_cmab_clipped",
         "brps_cmab_inflated",
@@ -134,6 +154,15 @@ _HOME = {
         "PrudentError",
         "StateFileError",
     ],
+    "evaluation": [
+        "OffPolicyEstimates",
+        "OverlapWarning",
+        "Replay",
+        "Tuning",
+        "off_policy",
+        "replay",
+        "tune",
+    ],
     "models": [
         "MDP",
         "UncertainMDP",
@@ -150,7 +179,9 @@ _HOME = {
         "BetaPosterior",
         "DirichletPosterior",
         "LinearGaussianPosterior",
+        "LogisticPosterior",
         "NormalPosterior",
+        "PoissonPosterior",
         "posterior_from_log",
     ],
     "risk": [
@@ -178,6 +209,7 @@ _MODULES = [
     "bandits",
     "envs",
     "errors",
+    "evaluation",
     "exact",
     "models",
     "planning",
