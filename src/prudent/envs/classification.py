@@ -84,5 +84,5 @@ def classification(X: Any, y: Any, *, shuffle: bool = True) -> ClassificationEnv
     known = Labels.learn("class", column)
     if known.size < 2:
         raise DataError(f"y holds {known.size} class, expected at least two")
-    codes = known.encode(column, "y", table="y", error=DataError)
+    codes = known.encode(column, "y", place="y row {}".format, error=DataError)
     return ClassificationEnv(points, codes, known.names or tuple(range(known.size)), bool(shuffle))
