@@ -102,6 +102,7 @@ class Path(NamedTuple):
     h: float
     b: float
     cap: float  # largest spacing of nodes, in units of the step and e-folds of the distance from c
+    log_M: float  # log M at c if it is close to zero all along, because all counts are tiny; or NaN
 
 
 class Sums(NamedTuple):
@@ -213,7 +214,7 @@ def _bend(c, h, curl, row):
 @kernel
 def _sum_nodes(v, step, path, row):
     """Sum the nodes at v, v + step, ... up to the last that counts; add to Q and D as well."""
-    c, h, b, cap = path
+    c, h, b, cap, log_M = path
     n, psi, e, r, Q, D = row.n, row.psi, row.e, row.r, row.Q, row.D
     G, flat, flatter, P, F, f, bulk, bulk_G = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
     place, stride = -1, round(3.0 * step / STEP)
@@ -246,17 +247,23 @@ def _sum_nodes(v, step, path, row):
         z = complex(c + X, Y)
         Wz = W * z
         Wzz = Wz * z
+        V = W
+        if log_M == log_M:  # M - 1 in place of M, which is close to one everywhere: 1/z^2 integrates to zero
+            half, a = math.sin(0.5 * angles), log_M - 0.5 * logs
+            less = complex(math.expm1(a) * math.cos(angles) - 2.0 * half * half, math.exp(a) * math.sin(angles))
+            u = z.conjugate() * (c / (z.real**2 + z.imag**2))
+            V = less * (u * u) * complex(-b * sinh, cosh) * (math.exp(-log_M) * h * spacing)
         Rr, Ri, Sr, Si, Tr, Ti = _rational_sums(X, Y, square, n, e, r, psi)
         S = complex(Sr, Si)
         part = Wz * S
-        G += W.imag
-        flat += Wz.real * Ri + Wz.imag * Rr - W.imag
-        flatter += W.real * Ri + W.imag * Rr - 2.0 * (W.imag * z.real - W.real * z.imag) / (z.real**2 + z.imag**2)
+        G += V.imag
+        flat += Wz.real * Ri + Wz.imag * Rr - V.imag
+        flatter += W.real * Ri + W.imag * Rr - 2.0 * (V.imag * z.real - V.real * z.imag) / (z.real**2 + z.imag**2)
         P += Wz.imag
         F += part.imag
         f += (Wzz * (S * S + complex(Tr, 2.0 * Ti))).imag
         _add_means(X, Y, square, Wz, Wzz, S, n, e, r, Q, D)
-        here, here_G = abs(part.real) + abs(part.imag), abs(W.real) + abs(W.imag)  # cheaper than the modulus
+        here, here_G = abs(part.real) + abs(part.imag), abs(V.real) + abs(V.imag)  # cheaper than the modulus
         bulk, bulk_G = bulk + here, bulk_G + here_G
         # S alone may fade too early: where the values lie evenly around x, its leading terms cancel
         if not (here > NEGLIGIBLE * bulk or here_G > NEGLIGIBLE * bulk_G):
@@ -338,7 +345,8 @@ def _integrals(x, p, sharp, relative, row):
         row.r[on] = 0.0
     scale = 1.0 / math.sqrt(second)
     bend, cap = _bend(c, scale, -0.5 * third * scale**3, row)
-    path = Path(c, WIDTH * scale, bend, cap)
+    log_M = height + 2.0 * math.log(c) if row.total < SPIKE else np.nan
+    path = Path(c, WIDTH * scale, bend, cap, log_M)
     unit = math.exp(height) / math.pi
     noise = 4.0 * EPS * (4.0 + 2.0 * size)  # of rounding, relative to G
     while True:
@@ -380,7 +388,7 @@ def _integrals(x, p, sharp, relative, row):
         if not failed or path.b == 0.0:
             break
         # bent too far: the integrand grows or fades too late, and the identity tells
-        path = Path(c, path.h, 0.5 * path.b if abs(path.b) > 0.1 else 0.0, cap)
+        path = Path(c, path.h, 0.5 * path.b if abs(path.b) > 0.1 else 0.0, cap, log_M)
         for k in range(row.n):
             row.Q[k] = row.D[k] = 0.0
     unit *= step
