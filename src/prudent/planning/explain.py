@@ -486,7 +486,8 @@ def outcome_in_words(view: ActionView, outcome: OutcomeView) -> str:
     """Return the state that an outcome leads to, and the outcome itself where that does not tell it apart."""
     where = "the end" if outcome.next_state is None else in_words("state", outcome.next_state)
     alone = sum(other.next_state == outcome.next_state for other in view.outcomes) == 1
-    return where if alone and isinstance(outcome.outcome, int) else f"outcome {outcome.outcome!r} (to {where})"
+    says_it_all = isinstance(outcome.outcome, int) or outcome.outcome == outcome.next_state
+    return where if alone and says_it_all else f"outcome {outcome.outcome!r} (to {where})"
 
 
 def _observations(count: float, more: str = "") -> str:
