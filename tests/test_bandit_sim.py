@@ -259,7 +259,7 @@ def test_nothing_slow_is_imported_with_the_library():
             r"theta\[1\] gives mean rewards from 0 to 1.5, expected them in \[0, 1\]",
         ),
         (lambda: gaussian_bandit(0), ParameterError, "n_arms must be at least 1, got 0"),
-        (lambda: run(env="lake"), ParameterError, "env must be a LinearBanditEnv, got 'lake'"),
+        (lambda: run(env="lake"), ParameterError, "env is 'lake', which has no n_arms"),
         (lambda: run(agents=[]), ParameterError, r"agents must be some with different labels, got \[\]"),
         (lambda: run(agents=[brps_cmab(0.5)] * 2), ParameterError, r"got \['BRPS\(0.5\)', 'BRPS\(0.5\)'\]"),
         (lambda: run(agents=["ts"]), ParameterError, r"agents\[0\] must be a BanditSettings, got 'ts'"),

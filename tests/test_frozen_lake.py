@@ -51,8 +51,8 @@ def test_every_entry_follows_from_the_text(p_h, side):
         for a, action in enumerate(ACTIONS):
             assert dense[s, a] == pytest.approx([chance[cell, action][target] for target in CELLS], abs=1e-15)
     reward = model.mdp(theta).reward
-    assert reward[CELLS.index(GOAL)].tolist() == [1.0] * 4
-    assert reward.sum() == 4.0
+    assert reward[CELLS.index(GOAL)] == pytest.approx(1.0, rel=1e-15)
+    assert reward.sum() == pytest.approx(4.0, rel=1e-15)
 
 
 def test_three_sources_and_the_start():

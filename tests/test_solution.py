@@ -85,7 +85,8 @@ def test_a_policy_with_probabilities_shows_its_likeliest_action():
     model, posterior = clinic()
     solution = pr.BayesianRiskMDP(model, posterior, 0.9).solve()
     mixed = dataclasses.replace(solution, policy=np.array([[0.3, 0.7], [0.6, 0.4], [1.0, 0.0]]))
-    assert mixed.policy_names == ("treat", "wait", "wait")
+    assert mixed.policy_names == ({"wait": 0.3, "treat": 0.7}, {"wait": 0.6, "treat": 0.4}, {"wait": 1.0})
+    assert mixed.to_pandas()["action"].tolist() == ["treat", "wait", "wait"]
     assert json.loads(mixed.to_json())["policy"][0]["probabilities"] == [0.3, 0.7]
     assert mixed.to_xarray().policy.dims == ("state", "action")
     assert mixed.explain("ill").probability == 0.7

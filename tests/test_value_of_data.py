@@ -207,7 +207,7 @@ def test_wrong_arguments_are_named():
         ({"replications": 1}, "replications must be at least 2, got 1"),
         ({"start": "c"}, "start is 'c', expected one of 'a', 'b'"),
         ({"start": {"a": 0.4}}, "start sums to 0.4, expected 1"),
-        ({"start": [1.0]}, "start has 1 probabilities, the model has 2 states"),
+        ({"start": [1.0]}, r"start has shape \(1,\), expected \[S\] = \(2,\)"),
         ({"sources": [7]}, r"sources\[0\] is 7, expected a whole number from 0 to 3"),
         ({"sources": []}, "sources is empty"),
         ({"alpha": 1.0}, "alpha must be a risk level"),

@@ -83,7 +83,8 @@ class OutcomeLabels(Sequence[Labels]):
             raise PosteriorError("the names of outcomes do not fit together")
         row = np.repeat(np.arange(B), sizes)
         twice = np.unique(np.stack([row, codes]), axis=1).shape[1] < codes.size
-        if twice or (self._names is not None and len(set(self._names)) < len(self._names)):
+        names = self._names or ()
+        if twice or len(set(names)) < len(names) or None in names:  # None is also what an end is called
             for b in range(B):  # makes the labels, which see what is twice
                 self[b]
 

@@ -766,7 +766,7 @@ class LinearBandit:
         Worker k has the same stream whenever it starts from the same state, and never that of another worker.
         ``LinearBandit.load(path, stream=k)`` does the same with a saved state.
 
-        >>> bandit = LinearBandit(2, dim=1, seed=3)
+        >>> bandit = LinearBandit(2, dim=1, noise_sd=1.0, seed=3)
         >>> first, again, second = bandit.copy(stream=0), bandit.copy(stream=0), bandit.copy(stream=1)
         >>> scores = [each.select([1.0]).score for each in (first, again, second)]
         >>> scores[0] == scores[1], scores[0] == scores[2]
