@@ -348,9 +348,9 @@ def _integrals(x, p, sharp, relative, row):
     log_M = height + 2.0 * math.log(c) if row.total < SPIKE else np.nan
     path = Path(c, WIDTH * scale, bend, cap, log_M)
     unit = math.exp(height) / math.pi
-    noise = 4.0 * EPS * (4.0 + 2.0 * size)  # of rounding, relative to G
+    noise = 4.0 * EPS * (4.0 + size)  # of rounding, relative to G
     while True:
-        step = 3.0 * STEP if row.spiky else STEP  # where F is judged by the last two steps, one more is needed
+        step = STEP if row.fades else 3.0 * STEP  # where F is judged by the last two steps, one more is needed
         sums = _sum_nodes(0.5 * step, step, path, row)
         G, flat, flatter, P, F, f, _ = sums
         failed = sums.grows
@@ -360,11 +360,11 @@ def _integrals(x, p, sharp, relative, row):
             defect = max(abs(flat), c * abs(flatter))
             defect = max(defect, abs(F - total * P) / c) if row.fades else 4.0 * defect
             defect *= 2.0 * here / row.total
-            # F twice over: by M/z, or, where that fades too slowly because of a spike, by the last two steps. The pole
+            # F twice over: by M/z, or, where that fades too slowly, by the last two steps. The pole
             # at zero spoils M/z and M S/z alike; what it does to them it does to G as well, in units of 1/c.
             # A third of the step cubes the error, at first not where an outcome close to x shows only far along.
-            caution = 0.3 if row.spiky and (closest > CLOSE or step < 0.9 * STEP) else 16.0
-            doubt = caution * abs(F * here / total - (F_before if row.spiky else P * here)) + c * row.total * defect
+            caution = 0.3 if not row.fades and (closest > CLOSE or step < 0.9 * STEP) else 16.0
+            doubt = caution * abs(F * here / total - (P * here if row.fades else F_before)) + c * row.total * defect
             off = abs(p - F * here / total)
             enough = max(0.3 * sharp * p, relative * G * here / row.total)
             if step < SMALLEST_STEP or (
@@ -373,7 +373,7 @@ def _integrals(x, p, sharp, relative, row):
                 <= max(
                     0.2 * off,
                     0.1 * NEAR * p * (1.0 - p),
-                    _slack(sharp * p, f * here / total, closest if row.spiky else np.inf),
+                    _slack(sharp * p, f * here / total, np.inf if row.fades else closest),
                 )
                 and (step < 0.9 * STEP or relative == ROUGH or doubt <= LUCK)
             ):
@@ -554,7 +554,7 @@ def _search(row, p, x, warm, sharp, mean):
         if apart == 0.0:
             spike, F_spike = x, F
         at = Quantile(x, top, off, f, error / p, gap, nearest)
-        smooth = abs(off) <= min(1e-3 * p * (1.0 - p), _slack(sharp * p, f, abs(apart) if row.spiky else np.inf))
+        smooth = abs(off) <= min(1e-3 * p * (1.0 - p), _slack(sharp * p, f, np.inf if row.fades else abs(apart)))
         if abs(off) <= near or smooth or not clear or max(gap - 2.0 * error / p, abs(off * apart) / p) <= 0.3 * sharp:
             if fine or (error <= sharp * p and doubt <= LUCK):
                 return at
