@@ -2,18 +2,26 @@
 
 Numba compiles a kernel anew for each combination of argument types, so what is called here must have the types of the
 real thing. A test uses the library in a process of its own after this and counts what is still compiled: nothing.
+
+Numba compiles one kernel at a time in a process, so the parts are compiled by processes of their own, one per core.
 """
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
 import prudent as pr
 import prudent.simulation  # kernels are declared: known now whether they can be kept
 
-__all__ = ["PARTS"]
+from ._numerics.compile import default_threads, unkept
+from ._support.output import StoreError
+
+__all__ = ["PARTS", "compile_all"]
 
 
 def _plans() -> None:
@@ -49,5 +57,35 @@ def _agents() -> None:
     pr.simulate(lake, [pr.brps_rl(0.9), pr.optimistic_vi(0.9)], episodes=2, replications=1)
 
 
-PARTS: dict[str, Callable[[], None]] = {"plans": _plans, "bandits": _bandits, "simulations": _agents}
-"""What is compiled together, by name."""
+PARTS: dict[str, Callable[[], None]] = {"bandits": _bandits, "plans": _plans, "simulations": _agents}
+"""What is compiled together, by name; what takes longest first."""
+
+
+def compile_all(tell: Callable[[str], None]) -> None:
+    """Compile all parts and keep them; ``tell`` is called with a line when a part begins."""
+    jobs = min(default_threads(), len(PARTS)) if sys.executable else 1
+
+    def one(place: int, name: str) -> None:
+        _require_kept(unkept())
+        tell(f"compiling {place + 1} of {len(PARTS)}: {name} ...")
+        if jobs == 1:
+            PARTS[name]()
+        else:
+            call = [sys.executable, "-m", __name__, name]
+            child = subprocess.run(call, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, check=False)
+            _require_kept(child.stdout.strip())
+            child.check_returncode()
+        _require_kept(unkept())
+
+    with ThreadPoolExecutor(jobs, thread_name_prefix="prudent") as pool:
+        list(pool.map(one, range(len(PARTS)), PARTS))
+
+
+def _require_kept(reason: str) -> None:
+    if reason:
+        raise StoreError(f"compiled kernels cannot be kept: {reason}; set NUMBA_CACHE_DIR to a folder for them")
+
+
+if __name__ == "__main__":
+    PARTS[sys.argv[1]]()
+    print(unkept())

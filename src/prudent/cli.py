@@ -155,16 +155,10 @@ def compile_ahead() -> None:
     """Compile all kernels now and keep them, so that no later process has to wait for that."""
     import prudent
 
-    from ._numerics.compile import unkept
-    from ._support.output import StoreError
-    from .ahead import PARTS
+    from .ahead import compile_all
 
     began = time.perf_counter()
-    for i, (name, part) in enumerate(PARTS.items()):
-        if unkept():
-            raise StoreError(f"compiled kernels cannot be kept: {unkept()}; set NUMBA_CACHE_DIR to a folder for them")
-        print(f"compiling {i + 1} of {len(PARTS)}: {name} ...", flush=True)
-        part()
+    compile_all(lambda line: print(line, flush=True))
     print(f"prudent {prudent.__version__}: kernels ready after {time.perf_counter() - began:.1f} s")
 
 
