@@ -41,6 +41,7 @@ from .._numerics.least_squares import (
     add_observation,
     add_to_root,
     factor_precision,
+    lower_products,
     solve_posterior,
     solve_residuals,
     solve_vector,
@@ -497,6 +498,13 @@ def predict(root: FloatArray, mean: FloatArray, arm: int, context: FloatArray) -
     """Return s'theta and sqrt(s'V^-1 s) of one arm."""
     centre = 0.0
     square = 0.0
+    if context.shape[0] >= LARGE:
+        parts = np.empty(context.shape[0])
+        lower_products(root[arm], context, parts)
+        for i in range(context.shape[0]):
+            centre += mean[arm, i] * context[i]
+            square += parts[i] * parts[i]
+        return centre, math.sqrt(square)
     for i in range(context.shape[0]):
         centre += mean[arm, i] * context[i]
         part = 0.0
