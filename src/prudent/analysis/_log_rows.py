@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -76,7 +77,7 @@ def read_log(
             ("next_state", by_state, targets),
         )
     )
-    if held.from_text:
+    if held.from_text or isinstance(log, str | os.PathLike):  # from a command line names come as texts
         terminal, absorbing = (_as_written(given, by_state) for given in (terminal, absorbing))
     over, worth = read_terminal(_with_end(terminal, end if by_state.find(end) >= 0 else None), by_state)
     stays, earns = read_terminal(absorbing, by_state, "absorbing")
