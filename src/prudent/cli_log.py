@@ -6,10 +6,12 @@ speak of its arguments; :func:`_in_options` makes options of these.
 
 from __future__ import annotations
 
+import ast
 import csv
 import inspect
 import json
 import re
+import shlex
 import sys
 import warnings
 from collections.abc import Callable
@@ -71,7 +73,7 @@ class LogOptions:
         list[str] | None,
         typer.Option(metavar="STATE,STATE=CHANCE", help="Where the process begins (default: in any state, evenly)."),
     ] = None
-    seed: Annotated[int, typer.Option(help="Seed of all random numbers.")] = 1
+    seed: Annotated[int, typer.Option(min=0, help="Seed of all random numbers.")] = 1
     threads: Annotated[int | None, typer.Option(help="Threads (default: one for each core).", show_default=False)] = (
         None
     )
@@ -180,18 +182,28 @@ def levels_of(text: str) -> list[float]:
 
 # -- one set of options for all commands -------------------------------------------------------------------
 
-_HINTS = (
+
+def _listed(found: re.Match[str]) -> str:
+    """Return an option for a list of names, as a shell takes it."""
+    try:
+        names = ast.literal_eval(found[2].replace(", ...]", "]"))
+    except (SyntaxError, ValueError):
+        return f"--{found[1]} STATE,STATE"
+    told = [f"{name}=0" if _pair(str(name))[1] is not None else str(name) for name in names]
+    told = [f'"{name}"' if "," in name else name for name in told] + ["..."] * found[2].endswith(", ...]")
+    return f"--{found[1]} {shlex.quote(','.join(told))}"
+
+
+_HINTS: tuple[tuple[str, Any], ...] = (
     (r"columns=\{'(\w+)': \.\.\.\}", r"--columns \1=NAME"),
     (r"absorbing=\{state: reward\}", "--absorbing STATE=REWARD"),
-    (
-        r"(terminal|absorbing)=\[([^\]]*)\]",
-        lambda found: f"--{found[1]} {found[2].replace(chr(39), '').replace(', ', ',')}",
-    ),
+    (r"(terminal|absorbing)=(\[.*?\])(?= if )", _listed),
     (r"\(or a mapping to what that is worth\)", "(STATE=VALUE says what that is worth)"),
     (r"end='\.\.\.'", "--end NAME"),
     (r"rewards=0, a function of \(state, action, next_state\), or a table", "--rewards 0, or --rewards FILE"),
+    (r"a function of \(state, action, next_state\), or a table or its file", "or a CSV file"),
     (r"^columns names", "--columns names"),
-    (r"^(discount|prior|threads|draws|observations|seed|rewards|terminal|absorbing|start)\b", r"--\1"),
+    (r"^(discount|prior|threads|draws|observations|rewards|terminal|absorbing|start)\b", r"--\1"),
     (r"^min_count", "--min-count"),
 )
 
@@ -245,7 +257,7 @@ def solve(
     alpha: Annotated[
         str, typer.Option(metavar="A,A,...", help="Risk levels: 0 is no caution, 0.9 looks at the worst 10%.")
     ] = "0,0.5,0.9",
-    draws: Annotated[int, typer.Option(help="Posterior draws, for what the policies really earn.")] = 1_000,
+    draws: Annotated[int, typer.Option(help="Posterior draws, for what the policies really earn.")] = 2_000,
     observations: Annotated[int, typer.Option(help="For what to measure next: how many more.")] = 10,
     out: Annotated[Path, typer.Option(help="Folder for policy.csv, policy.json, figures and report.html.")] = Path(
         "policy"
@@ -339,10 +351,11 @@ def next_data(
     if not record["ranking"]:
         print("No such data can change what to do.")
     else:
-        table = _table("state and action", "gain", "±", "may change", "seen")
+        table = _table("state", "action", "gain", "±", "may change", "seen")
         for row in record["ranking"]:
             table.add_row(
-                _plain_text(row["used_by"]),
+                _plain_text(row["state"]),
+                _plain_text(row["action"]),
                 f"{row['gain']:.3g}",
                 f"{1.96 * row['gain_error']:.1g}",
                 f"{row['switch']:.0%}",
@@ -383,7 +396,7 @@ def _print_rows(model: UncertainMDP) -> None:
     summary = model.summary
     lost = sum(summary.dropped.values())
     why = ": " + ", ".join(f"{count:,} {reason}" for reason, count in summary.dropped.items()) if lost else ""
-    print(f"{summary.rows:,} rows read, {summary.used:,} used, {lost:,} dropped{why}.")
+    print(f"{summary.rows:,} row{'s' * (summary.rows != 1)} read, {summary.used:,} used, {lost:,} dropped{why}.")
     for note in summary.notes:
         print(f"Note: {note}.")
 

@@ -41,33 +41,54 @@ __all__ = ["LogStudy", "NextData", "next_data", "study_log"]
 MANY = 300  # sources; of more, not all are looked at
 MOST = 12
 FEWER = 50  # data sets sampled for each source of a large model
-DRAWS = 1_000
+DRAWS = 2_000
 SHOWN = 20  # sources in a record
 
 
 @dataclass(frozen=True)
 class NextData:
-    """What to measure next, and what was not looked at."""
+    """What to measure next, and how many sources were not looked at."""
 
+    model: UncertainMDP
+    posterior: DirichletPosterior
     result: ValueOfData
-    left_out: int  # sources
+    left_out: int
 
     def table(self) -> pandas.DataFrame:
-        """Return the sources that can matter, most valuable first: the first so many rows."""
-        table = self.result.to_pandas()
-        return table[(table["gain"] != 0.0) | (table["value_change"] != 0.0)].head(SHOWN).reset_index(drop=True)
+        """Return the pairs of state and action whose data can matter, most valuable first."""
+        import pandas
+
+        found, model = self.result, self.model
+        source, pair = np.unique(model.source, return_index=True)
+        at = np.minimum(np.searchsorted(source, found.source), source.size - 1)  # nothing draws from the last: ended
+        state, action = np.divmod(pair[at], model.n_actions)
+        names = ((model.state_labels, state), (model.action_labels, action))
+        states, actions = (
+            [i if each.names is None else each.names[i] for i in index.tolist()] for each, index in names
+        )
+        table = pandas.DataFrame(
+            {
+                "state": states,
+                "action": actions,
+                "gain": found.gain,
+                "gain_error": found.gain_error,
+                "value_change": found.value_change,
+                "switch": found.switch,
+                "evidence": (self.posterior.counts - self.posterior.prior)[found.source].sum(axis=1),
+            }
+        )
+        table = table[(table["gain"] != 0.0) | (table["value_change"] != 0.0)]
+        return table.sort_values(["gain", "value_change"], ascending=False, kind="stable").reset_index(drop=True)
 
     def record(self) -> dict[str, Any]:
         """Return all of it as JSON can hold it."""
-        names = ("used_by", "gain", "gain_error", "value_change", "switch", "evidence")
-        rows = self.table()[list(names)].to_dict("records")
         return {
             "observations": self.result.observations,
             "alpha": self.result.alpha,
             "mean_return": self.result.mean_return,
             "sources": self.result.source.size + self.left_out,
             "left_out": self.left_out,
-            "ranking": rows,
+            "ranking": self.table().head(SHOWN).to_dict("records"),
         }
 
 
@@ -161,7 +182,7 @@ def next_data(
     result = value_of_data(
         model, posterior, alpha, observations, start=start, sources=asked, rng=seed, threads=threads, **fewer
     )
-    return NextData(result, 0 if asked is None else model.n_sources - asked.size)
+    return NextData(model, posterior, result, 0 if asked is None else model.n_sources - asked.size)
 
 
 def _likeliest(

@@ -87,7 +87,7 @@ def _by_state(solution: Solution, actions: IntArray, colours: dict[int, str], le
 
     if rivals.size:
         legend = [*legend, Entry("best other action", "neutral", mark="ring")]
-    height = max(1.8, 0.24 * n + 0.7)
+    height = max(2.3, 0.24 * n + 0.7)
     return Figure("solution", "", (Panel("Value and action in each state", draw),), tuple(legend), 1, (6.4, height))
 
 

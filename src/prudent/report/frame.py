@@ -95,14 +95,19 @@ def figure_html(figure: Figure, before: str = "") -> str:
         heading = f"<h4>{rich(panel.title)}</h4>" if len(figure.panels) > 1 else ""
         drawn = svg.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)
         panels.append(f'<div class="panel">{heading}{drawn}</div>')
-    legend = "".join(f"<li>{_swatch(entry)}{escape(entry.label)}</li>" for entry in figure.legend)
+    legend = "".join(f"<li>{_swatch(entry)}{_told(entry.label)}</li>" for entry in figure.legend)
     links = " · ".join(f'<a href="figures/{figure.name}.{kind}">{kind.upper()}</a>' for kind in ("svg", "png"))
-    shape = {1: " one", 2: " two"}.get(figure.columns, "")
+    shape = {1: " one", 2: " two"}.get(figure.columns, "") + " wide" * (figure.size[0] > 6.0)
     return (
         f'{before}<figure id="figure-{figure.name}"><figcaption>{rich(figure.title)}</figcaption>'
         f'<ul class="legend">{legend}</ul><div class="panels{shape}">{"".join(panels)}</div>'
         f'<div class="files">This figure as {links}</div></figure>'
     )
+
+
+def _told(label: str) -> str:
+    """Return a label of matplotlib as HTML: no mathematics in it, so a dollar is a dollar."""
+    return escape(label.replace(r"\$", "$"))
 
 
 def folded(summary: str, what: str) -> str:

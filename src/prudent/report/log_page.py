@@ -104,6 +104,12 @@ def _listed(items: Sequence[str]) -> str:
     return "<ul>" + "".join(f"<li>{escape(item)}</li>" for item in items) + "</ul>"
 
 
+def _known_to(value: float, error: float) -> str:
+    """Return a number with its 95% interval, if there is any to speak of."""
+    half = 1.96 * error
+    return plus_minus(value, half) if half > 1e-9 * abs(value) else number(value)
+
+
 def _recommended(record: Mapping[str, Any]) -> Mapping[str, Any]:
     return next(row for row in record["levels"] if row["recommended"])
 
@@ -124,7 +130,7 @@ def _short(record: Mapping[str, Any], policies: pandas.DataFrame) -> str:
         f"Recommended is the policy of risk level {best['alpha']:g}"
         + (", the lowest that was asked for: " if best is first else ": ")
         + _why_level(record),
-        f"From {record['start']} it earns {number(best['mean'])} on average, between {number(best['5%'])} and "
+        f"Started in {record['start']}, it earns {number(best['mean'])} on average, between {number(best['5%'])} and "
         f"{number(best['95%'])} with 90% probability by what the log leaves possible, and {number(best['cvar'])} in "
         "bad cases.",
     ]
@@ -136,8 +142,9 @@ def _short(record: Mapping[str, Any], policies: pandas.DataFrame) -> str:
         top = found["ranking"][0]
         if top["gain"] > 0.0:
             said.append(
-                f"The most useful thing to measure next is {top['used_by']}: {found['observations']:,} more "
-                f"observations of it would raise the mean return by about {number(top['gain'], 2)}."
+                f"The most useful thing to measure next is {top['action']} in {top['state']}: "
+                f"{found['observations']:,} more observations of it would raise the mean return by about "
+                f"{number(top['gain'], 2)}."
             )
     return _listed(said) + _warned(record)
 
@@ -151,7 +158,7 @@ def _why_level(record: Mapping[str, Any]) -> str:
         return "no other was asked for."
     if record["alike"].startswith("all policies"):
         return "all levels act alike wherever the start leads to, so caution makes no difference here."
-    return "more caution would not make bad cases any better than Monte Carlo error can tell."
+    return "more caution would not make the bad cases clearly better."
 
 
 def _thin(record: Mapping[str, Any], policies: pandas.DataFrame) -> str:
@@ -225,8 +232,8 @@ def _returns(record: Mapping[str, Any], figure: Figure) -> str:
     rows = [
         [
             f"α = {row['alpha']:g}" + (" (recommended)" if row["recommended"] else ""),
-            plus_minus(row["mean"], 1.96 * row["mean_se"]),
-            plus_minus(row["cvar"], 1.96 * row["cvar_se"]),
+            _known_to(row["mean"], row["mean_se"]),
+            _known_to(row["cvar"], row["cvar_se"]),
             *(number(row[name]) for name in ("5%", "50%", "95%")),
             f"{row['probability_best']:.0%}",
             number(row["risk_value"]),
@@ -286,8 +293,9 @@ def _next(record: Mapping[str, Any]) -> str:
         )
     rows = [
         [
-            escape(str(row["used_by"])),
-            plus_minus(row["gain"], 1.96 * row["gain_error"]) if row["gain_error"] else number(row["gain"]),
+            _name(row["state"]),
+            _name(row["action"]),
+            _known_to(row["gain"], row["gain_error"]),
             f"{row['switch']:.0%}",
             f"{row['evidence']:,.6g}",
         ]
@@ -295,7 +303,7 @@ def _next(record: Mapping[str, Any]) -> str:
     ]
     if not rows:
         return _paragraphs(*text, "No such data can change what to do.")
-    heads = ["what to observe", "gain", "chance that the policy changes", "seen so far"]
+    heads = ["state", "action", "gain", "chance that the policy changes", "seen so far"]
     return _paragraphs(*text) + Table("What more observations are worth", heads, rows).html()
 
 
