@@ -62,9 +62,12 @@ class Truth(NamedTuple):
         reward = np.where(self.expert[:n] > 0.0, self.move[:n, :, SURVIVAL], -1.0)
         move = self.move[:n, :, :n]  # what is lacking to one ends the process
         value, policy = np.zeros(n), np.zeros(n, dtype=int)
-        for _ in range(100):  # policy iteration
+        improved = True
+        while improved:  # policy iteration
             q = reward + move @ value
-            policy = np.where(q[np.arange(n), policy] >= q.max(axis=1) - 1e-12, policy, q.argmax(axis=1))
+            better = q.max(axis=1) > q[np.arange(n), policy] + 1e-12
+            improved = bool(better.any())
+            policy = np.where(better, q.argmax(axis=1), policy)
             chain = move[np.arange(n), policy]
             value = np.linalg.solve(np.eye(n) - chain, reward[np.arange(n), policy])
         return self.survival(self.weights(policy))
@@ -125,15 +128,20 @@ def problem(log: np.ndarray, least: float = 1) -> tuple[pr.UncertainMDP, pr.Diri
     )
 
 
+def plans(model: pr.UncertainMDP, posterior: pr.DirichletPosterior) -> dict[float, pr.Solution]:
+    """Return the policies of all levels."""
+    found: dict[float, pr.Solution] = {}
+    value = None
+    for alpha in LEVELS:
+        found[alpha] = pr.BayesianRiskMDP(model, posterior, alpha).solve(tol=1e-7, start=value, threads=1)
+        value = found[alpha].value
+    return found
+
+
 def survivals(log: np.ndarray, least: float) -> list[float]:
     """Return the true survival of the policies of all levels that are made from one log."""
-    known, (model, posterior) = truth(), problem(log, least)
-    found, value = [], None
-    for alpha in LEVELS:
-        solution = pr.BayesianRiskMDP(model, posterior, alpha).solve(tol=1e-7, start=value, threads=1)
-        found.append(known.survival(known.followed(solution)))
-        value = solution.value
-    return found
+    known = truth()
+    return [known.survival(known.followed(solution)) for solution in plans(*problem(log, least)).values()]
 
 
 def study(sizes: Any, logs: int, seed: int) -> dict[tuple[int, int], np.ndarray]:
