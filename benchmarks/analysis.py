@@ -6,7 +6,6 @@ import resource
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import numpy as np
@@ -63,10 +62,11 @@ def solved_log() -> Row:
         log = Path(folder) / "log.csv"
         long_log(log)
         command = [sys.executable, "-m", "prudent", "solve", str(log), "--discount", "0.95", "--threads", "1"]
-        began = time.perf_counter()
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run([*command, "--out", f"{folder}/policy"], check=True, stdout=subprocess.DEVNULL)
-        seconds = time.perf_counter() - began
-    peak = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime  # of CPU: one thread
+    peak = after.ru_maxrss / 1024
     met = seconds <= 20.0 and peak <= 2048
     name = "prudent solve with its page: a million rows, 500 states, 10 actions; limit"
     return Row(name, seconds, 20.0, "20 s and 2 GiB", met, f"peak {peak:.0f} MB")
