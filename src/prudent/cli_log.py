@@ -24,7 +24,7 @@ import typer
 from .errors import DataError, ParameterError, PrudentError
 
 if TYPE_CHECKING:
-    from .analysis import LogStudy
+    from .analysis.log_study import LogStudy
     from .models.uncertain import UncertainMDP
     from .posteriors.dirichlet import DirichletPosterior
 
@@ -265,7 +265,7 @@ def solve(
 ) -> None:
     """Work out what to do in each state, from a log, at several levels of caution; write tables and a page."""
     from ._support.output import prepare, write
-    from .analysis import study_log
+    from .analysis.log_study import study_log
 
     levels = levels_of(alpha)
     model, posterior = options.read()
@@ -328,7 +328,7 @@ def next_data(
     observations: Annotated[int, typer.Option(help="How many more, of one pair.")] = 10,
 ) -> None:
     """Say what to measure next: by how much more observations of each action in each state would better the policy."""
-    from .analysis import next_data as worked_out
+    from .analysis.log_study import next_data as worked_out
 
     (level,) = levels_of(str(alpha))
     model, posterior = options.read()

@@ -6,7 +6,6 @@ Before them stands ``from_log``, which makes a model and its posterior from a lo
 from __future__ import annotations
 
 from .from_log import from_log
-from .log_study import LogStudy, NextData, next_data, study_log
 from .log_summary import LogSummary
 from .profile import RiskProfile, risk_profile
 from .returns import posterior_returns
@@ -14,16 +13,12 @@ from .returns_figure import plot_returns
 from .value_of_data import ValueOfData, value_of_data
 
 __all__ = [
-    "LogStudy",
     "LogSummary",
-    "NextData",
     "RiskProfile",
     "ValueOfData",
     "from_log",
-    "next_data",
     "plot_returns",
     "posterior_returns",
     "risk_profile",
-    "study_log",
     "value_of_data",
 ]
