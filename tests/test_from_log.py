@@ -204,7 +204,7 @@ def test_labels_of_files_are_one_kind(tmp_path):
         ("state,action,next_state,reward\n1,2,1,1\n1,2,1,x\n", r"log.csv line 3: reward is 'x', expected a finite"),
         ("state,action,next_state,reward\n1,2,1,1\n\n1,2,1,\n", r"log.csv line 4: reward is nan, expected a finite"),
         ("state,action,next_state,reward\n1,2,1,1\n1,,1,1\n", r"log.csv line 3: action is None, expected"),
-        ("state,action,next_state,reward\n1,2,1,1\n1,2\n", r"log.csv line 3: reward is nan"),
+        ("state,action,next_state,reward\n1,2,1,1\n1,2\n", r"log.csv line 3: next_state is missing"),
         ("state,action,next_state,reward\n1,2,1,1\n1,2,1,1,7\n", r"log.csv line 3 has 5 values, but there are 4 col"),
         ("state,action,next_state,reward\n1,2,1,1\n1,2,1,1,7,8,9\n", r"log.csv: Expected .* fields in line 3, saw 7"),
         ("state,action,next_state,reward\n1,2,1,1,7\n1,2,1,1\n", r"log.csv line 2 has 5 values"),

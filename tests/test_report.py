@@ -28,7 +28,8 @@ from prudent.experiments import STUDIES
 from prudent.experiments.runner import conclude
 from prudent.report import build
 from prudent.report.figures import COLOURS, KINDS, agent_styles
-from prudent.report.page import PAGE_COLOURS, VERDICTS
+from prudent.report.frame import PAGE_COLOURS
+from prudent.report.page import VERDICTS
 from prudent.report.results import Section, make, read
 from prudent.report.tables import KINDS as TABLES
 from prudent.report.tables import number, plus_minus

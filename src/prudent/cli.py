@@ -1,4 +1,4 @@
-"""The command ``prudent``: reproduce the paper, list its experiments, rebuild the report, compile ahead.
+"""The command ``prudent``: decide from a log, reproduce the paper, rebuild its report, compile ahead.
 
 Exit codes: 0 done, 1 failed (no space, a folder that cannot be written, a defect), 2 a mistake in the call, 130
 interrupted by Ctrl-C.
@@ -16,6 +16,8 @@ from typing import Annotated, Any
 
 import typer
 import typer.core
+
+from . import cli_log
 
 __all__ = ["app", "main"]
 
@@ -51,6 +53,25 @@ def _root(version: Annotated[bool, typer.Option("--version", help="Show the vers
 
         print(f"prudent {prudent.__version__}")
         raise typer.Exit
+
+
+_FROM_A_LOG = "From a log"
+app.command(
+    rich_help_panel=_FROM_A_LOG,
+    epilog="Examples:\n\n"
+    "  prudent solve log.csv --discount 0.99 --terminal discharged,died\n\n"
+    "  prudent solve log.csv --terminal discharged=1,died=-1 --rewards 0 --alpha 0,0.9 --min-count 5 --out policy\n\n"
+    "  prudent solve visits.parquet --columns state=ward,next_state=ward_after --end home\n\n"
+    "A name that holds a comma stands in double quotes.",
+)(cli_log.solve)
+app.command(
+    rich_help_panel=_FROM_A_LOG, epilog="Example:\n\n  prudent explain log.csv ill --terminal well,dead --alpha 0,0.9"
+)(cli_log.explain)
+app.command(
+    "next-data",
+    rich_help_panel=_FROM_A_LOG,
+    epilog="Example:\n\n  prudent next-data log.csv --terminal well,dead --observations 20",
+)(cli_log.next_data)
 
 
 @app.command(
@@ -253,7 +274,9 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         code = INTERRUPTED
     if code == INTERRUPTED:
-        print("prudent: interrupted; what was finished is kept, the same command goes on from there", file=sys.stderr)
+        resumes = "reproduce" in (sys.argv[1:] if arguments is None else arguments)
+        more = "; what was finished is kept, the same command goes on from there" if resumes else ""
+        print(f"prudent: interrupted{more}", file=sys.stderr)
         _leave_threads()
     return int(code)
 

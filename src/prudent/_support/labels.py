@@ -10,7 +10,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import suppress
-from itertools import chain
+from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
@@ -110,7 +110,11 @@ class Labels:
                 bad &= ~((column == -1) | np.isnan(column))
         else:
             values = column.tolist()
-            indices = np.fromiter(map(self.find, values), dtype=np.int64, count=len(values))
+            try:  # a long log has millions of cells, and this way no line of Python is run for each
+                found = map(self._index.get, values, repeat(-1)) if self.names is not None else map(self.find, values)
+                indices = np.fromiter(found, dtype=np.int64, count=len(values))
+            except TypeError:  # from cells that cannot be hashed
+                indices = np.fromiter(map(self.find, values), dtype=np.int64, count=len(values))
             bad = indices < 0
             if gaps:
                 bad &= np.fromiter((not is_gap(value) for value in values), dtype=np.bool_, count=len(values))

@@ -7,11 +7,21 @@ from pathlib import Path
 from ..errors import PrudentError
 from .files import write_atomically
 
-__all__ = ["StoreError", "write"]
+__all__ = ["StoreError", "prepare", "write"]
 
 
 class StoreError(PrudentError):
     """The output folder cannot be used: no permission, no space, another run in it."""
+
+
+def prepare(folder: Path) -> None:
+    """Make sure, before the work begins, that ``folder`` is there and can be written to."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomically(folder / ".writable", b"")
+        (folder / ".writable").unlink()
+    except OSError as error:
+        raise StoreError(f"cannot write to the folder {folder}: {error.strerror or error}") from error
 
 
 def write(path: Path, data: bytes) -> None:

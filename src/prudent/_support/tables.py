@@ -116,14 +116,14 @@ def has_names(given: Any) -> bool:
     return isinstance(given, str | os.PathLike) or _column_names(given) is not None
 
 
-def read_numbers(columns: Columns, what: str, *, error: type[PrudentError]) -> FloatArray:
-    """Return a column of finite numbers."""
+def read_numbers(columns: Columns, what: str, *, error: type[PrudentError], where: Any = True) -> FloatArray:
+    """Return a column of finite numbers; what stands in rows that are not in the mask ``where`` is not looked at."""
     column = columns[what]
     try:
         numbers = column.astype(np.float64)
     except (TypeError, ValueError):
         numbers = np.array([_number(value) for value in column.tolist()])
-    _refuse_row(~np.isfinite(numbers), columns, what, "a finite number", error)
+    _refuse_row(~np.isfinite(numbers) & where, columns, what, "a finite number", error)
     return numbers
 
 
@@ -336,7 +336,9 @@ def _read_text(
     except pandas.errors.EmptyDataError:
         raise error(f"{path.name} has the names of columns and no rows") from None
     except (pandas.errors.ParserError, UnicodeDecodeError) as fault:
-        raise error(f"{path.name}: {str(fault).removeprefix('Error tokenizing data. C error: ').strip()}") from fault
+        told = str(fault).removeprefix("Error tokenizing data. C error: ").strip()
+        told = re.sub(r"starting at row (\d+)", lambda row: f"starting at line {int(row[1]) + 1}", told)
+        raise error(f"{path.name}: {told}") from fault
     long = frame[size].notna().to_numpy()
     if long.any():
         raise error(f"{path.name} line {int(np.argmax(long)) + 2} has {size + 1} values, but there are {size} columns")

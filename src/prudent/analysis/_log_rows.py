@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, NamedTuple
 
@@ -52,11 +53,11 @@ def read_log(
         raise DataError(f"{held.table} has no rows")
     times = read_counts(held, error=DataError)
     times = np.ones(rows) if times is None else times
-    reward = read_numbers(held, "reward", error=DataError) if "reward" in held else None
+    targets, alive, dropped, episodes = _next_states(held, end)
+    reward = read_numbers(held, "reward", error=DataError, where=alive) if "reward" in held else None
     if reward is not None and (np.abs(reward) > _LARGEST_REWARD).any():
         worst = int(np.argmax(np.abs(reward) > _LARGEST_REWARD))
         raise DataError(f"{held.place(worst)}: reward is {reward[worst]}, too large to square")
-    targets, alive, dropped, episodes = _next_states(held, end)
     never = alive & (times == 0.0)
     if never.any():
         dropped["with a count of 0"] = int(never.sum())
@@ -76,7 +77,7 @@ def read_log(
             ("next_state", by_state, targets),
         )
     )
-    if held.from_text:
+    if held.from_text or isinstance(log, str | os.PathLike):  # from a command line names come as texts
         terminal, absorbing = (_as_written(given, by_state) for given in (terminal, absorbing))
     over, worth = read_terminal(_with_end(terminal, end if by_state.find(end) >= 0 else None), by_state)
     stays, earns = read_terminal(absorbing, by_state, "absorbing")

@@ -74,8 +74,12 @@ def returns_figure(returns: xarray.Dataset) -> Figure:
         axes.grid(axis="y", visible=False)
         axes.set_xlabel(f"discounted return from {returns.attrs['start']}")
         axes.margins(x=0.03)
+        low, high = axes.get_xlim()
+        size = max(abs(low), abs(high))
+        if high - low < 1e-6 * size:  # all the same: rounding is nothing to look at
+            axes.set_xlim(low - 0.01 * size, high + 0.01 * size)
 
-    size = (8.0, 0.75 + 0.62 * len(names))
+    size = (6.4, max(2.4, 0.75 + 0.6 * len(names)))  # readable on a narrow page too
     return Figure(
         "returns",
         "Returns over the posterior",
@@ -93,7 +97,8 @@ def shortened(name: Any, most: int) -> str:
     'ward 14…type 143'
     """
     text = str(name)
-    return text if len(text) <= most else f"{text[: most // 2 - 1].rstrip(' ,')}…{text[-(most // 2) :].lstrip()}"
+    text = text if len(text) <= most else f"{text[: most // 2 - 1].rstrip(' ,')}…{text[-(most // 2) :].lstrip()}"
+    return text.replace("$", r"\$")  # no mathematics by accident
 
 
 def _density(axes: Axes, draws: FloatArray, row: float, height: float) -> None:

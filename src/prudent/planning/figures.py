@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from .solution import Solution
 
-__all__ = ["explanation_figure", "solution_figure"]
+__all__ = ["explanation_figure", "solution_figure", "solution_panels"]
 
 FEW = 40  # states that get a line and a name each
 PALETTE = ("law", "brps-0.9", "brps-0.8", "brps-0.99", "optimistic", "brps-0.5", "other")
@@ -35,6 +35,11 @@ EDGES = np.concatenate(([0.001, 0.003], np.linspace(0.01, 0.99, 79), [0.997, 0.9
 
 def solution_figure(solution: Solution) -> Canvas:
     """Return values and actions of a solution: line by line for few states, by action for many."""
+    return drawn(solution_panels(solution))
+
+
+def solution_panels(solution: Solution) -> Figure:
+    """Return the same as panels for a page."""
     actions = np.where(solution._terminal, TERMINAL, solution.chosen)
     colours = _action_colours(actions)
     shown = [a for a, colour in colours.items() if colour != "neutral"]
@@ -42,7 +47,7 @@ def solution_figure(solution: Solution) -> Canvas:
     if len(shown) < len(colours):
         legend.append(Entry(f"{len(colours) - len(shown)} other actions", "neutral", mark="dot"))
     kind = _by_state if solution.value.size <= FEW else _by_action
-    return drawn(kind(solution, actions, colours, legend))
+    return kind(solution, actions, colours, legend)
 
 
 def _action_colours(actions: IntArray) -> dict[int, str]:
@@ -82,7 +87,7 @@ def _by_state(solution: Solution, actions: IntArray, colours: dict[int, str], le
 
     if rivals.size:
         legend = [*legend, Entry("best other action", "neutral", mark="ring")]
-    height = max(1.8, 0.24 * n + 0.7)
+    height = max(2.3, 0.24 * n + 0.7)
     return Figure("solution", "", (Panel("Value and action in each state", draw),), tuple(legend), 1, (6.4, height))
 
 

@@ -1,19 +1,21 @@
-"""The page: one HTML file with everything in it, made of the figures, the tables and the words."""
+"""The page of a reproduction: claims, and for each study its words, figures and tables."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
 from html import escape
-from importlib.resources import files
 from typing import Any
 from urllib.parse import quote
 
-from .figures import COLOURS, Entry, Figure, css_variable, inline_panels
+from .figures import Figure
+from .frame import Part, document, figure_html, folded
 from .results import Results, Section, make
 from .tables import KINDS, Table, number, rich, with_interval
 
 __all__ = ["render"]
+
+TITLE = "Online Bayesian risk-averse reinforcement learning, reproduced"
 
 # Verdicts in the order of the table: what does not reproduce comes first.
 VERDICTS = {
@@ -21,17 +23,6 @@ VERDICTS = {
     "inconclusive at this scale": ("open", "?"),
     "reproduced": ("yes", "✓"),
 }
-PAGE_COLOURS = {
-    "page": ("#ffffff", "#15171a"),
-    "card": ("#f5f5f3", "#1e2125"),
-    "line": ("#dededa", "#34383e"),
-    "soft": ("#5d5f63", "#a3a6ab"),
-    "link": ("#005a8f", "#7cc0ee"),
-    "bad": ("#b02a1b", "#ff8a75"),
-    "open": ("#7a5a00", "#e8bf4d"),
-    "good": ("#00694c", "#4fd1a5"),
-}
-
 BANDS = (
     "Lines are means over replications, bands their 95% confidence intervals by Student’s t. In each replication all "
     "agents meet the same random numbers."
@@ -52,59 +43,24 @@ CITE_PRUDENT = """@software{{prudent,
 # -- figures and sections ----------------------------------------------------------------------------------
 
 
-def _swatch(entry: Entry) -> str:
-    colour = f"var({css_variable(entry.colour)})"
-    dashes = {"--": "5 3", ":": "1.5 2.5", "-.": "6 2 1.5 2"}.get(entry.dash, "")
-    line = f'<line x1="1" y1="6" x2="29" y2="6" stroke="{colour}" stroke-width="2.4" stroke-dasharray="{dashes}"/>'
-    shape = {
-        "dot": f'<circle cx="15" cy="6" r="4" fill="{colour}"/>',
-        "ring": f'<circle cx="15" cy="6" r="4" fill="none" stroke="{colour}" stroke-width="1.5"/>',
-        "square": f'<path d="M11 2h8v8h-8z" fill="none" stroke="{colour}" stroke-width="1.5"/>',
-        "area": f'<path d="M1 1h28v10h-28z" fill="{colour}" fill-opacity=".3"/>',
-        "diamond": f'<path d="M15 1l5 5l-5 5l-5 -5z" fill="none" stroke="{colour}" stroke-width="1.5"/>',
-        "arrow": f'<path d="M3 6h18" stroke="{colour}" stroke-width="2"/><path d="M19 1l9 5l-9 5z" fill="{colour}"/>',
-    }.get(entry.mark, line)
-    return f'<svg viewBox="0 0 30 12" aria-hidden="true">{shape}</svg>'
-
-
-def _figure(figure: Figure, says: str) -> str:
-    panels = []
-    for panel, svg in zip(figure.panels, inline_panels(figure), strict=True):
-        label = escape(f"{figure.title}: {panel.title}" if len(figure.panels) > 1 else figure.title, quote=True)
-        heading = f"<h4>{rich(panel.title)}</h4>" if len(figure.panels) > 1 else ""
-        drawn = svg.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)
-        panels.append(f'<div class="panel">{heading}{drawn}</div>')
-    legend = "".join(f"<li>{_swatch(entry)}{escape(entry.label)}</li>" for entry in figure.legend)
-    links = " · ".join(f'<a href="figures/{figure.name}.{kind}">{kind.upper()}</a>' for kind in ("svg", "png"))
-    shape = {1: " one", 2: " two"}.get(figure.columns, "")
-    return (
-        f"<blockquote><b>The paper says</b>{rich(says)}</blockquote>"
-        f'<figure id="figure-{figure.name}"><figcaption>{rich(figure.title)}</figcaption>'
-        f'<ul class="legend">{legend}</ul><div class="panels{shape}">{"".join(panels)}</div>'
-        f'<div class="files">This figure as {links}</div></figure>'
-    )
-
-
-def _section(section: Section, figures: Sequence[Figure]) -> str:
+def _section(section: Section, figures: Sequence[Figure]) -> Part:
     """Return the section of a study; ``figures`` are those that it asks for."""
-    parts = [f'<section id="{escape(section.name, quote=True)}"><h2>{escape(section.title)}</h2>']
-    parts.append(f'<p class="setting">{rich(section.setting)}</p>')
+    parts = [f'<p class="setting">{rich(section.setting)}</p>']
     parts.append(f'<p class="meta">{_provenance(section)}</p>')
-    parts += [_figure(figure, str(spec.get("says", ""))) for figure, spec in zip(figures, section.figures, strict=True)]
+    parts += [
+        figure_html(figure, f"<blockquote><b>The paper says</b>{rich(str(spec.get('says', '')))}</blockquote>")
+        for figure, spec in zip(figures, section.figures, strict=True)
+    ]
     parts += [_table(section, spec) for spec in section.tables]
-    parts.append(_folded("Specification", f"<pre>{escape(_pretty(section.data.attrs.get('spec')))}</pre>"))
-    return "".join(parts) + "</section>"
+    parts.append(folded("Specification", f"<pre>{escape(_pretty(section.data.attrs.get('spec')))}</pre>"))
+    return Part(section.name, section.title, "".join(parts))
 
 
 def _table(section: Section, spec: Mapping[str, Any]) -> str:
     table = make(section, KINDS, spec, "caption")
     if not table.rows:
         return ""
-    return _folded(str(spec["fold"]), table.html()) if spec.get("fold") else table.html()
-
-
-def _folded(summary: str, what: str) -> str:
-    return f"<details><summary>{escape(summary)}</summary>{what}</details>"
+    return folded(str(spec["fold"]), table.html()) if spec.get("fold") else table.html()
 
 
 def _provenance(section: Section) -> str:
@@ -204,53 +160,23 @@ def _measured(item: Any) -> str:
 
 def render(results: Results, figures: Mapping[str, Sequence[Figure]]) -> str:
     """Return the page; ``figures`` are those of each section."""
-    links = [("claims", "Claims"), *((section.name, section.title) for section in results.sections)]
-    links += [("run", "The run"), ("cite", "How to cite")]
-    contents = "".join(
-        f'<li><a href="#{escape(target, quote=True)}">{escape(label)}</a></li>' for target, label in links
-    )
     versions = _versions(results)
     missing = escape("; ".join(results.missing))
     said = f'<p class="missing">Not run, hence not shown: {missing}.</p>' if missing else ""
-    claims = _claims(results.claims) if results.claims else "<p>No claims were judged.</p>"
-    sections = "".join(_section(section, figures[section.name]) for section in results.sections)
     rows = [[escape(name), escape(version)] for name, version in versions.items()]
     citations = escape(f"{CITE_PAPER}\n\n{CITE_PRUDENT.format(version=versions.get('prudent', 'unknown'))}")
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<link rel="icon" href="data:,">
-<title>Online Bayesian risk-averse reinforcement learning, reproduced</title>
-<style>
-{_colour_rules()}
-{files(__package__).joinpath("style.css").read_text(encoding="utf-8")}</style>
-</head>
-<body>
-<div class="layout">
-<header>
-<h1>Online Bayesian risk-averse reinforcement learning, reproduced</h1>
-<p class="lead">The experiments of Wang and Zhou, run by prudent, and what became of the paper’s conclusions.
-{escape(BANDS)}</p>
+    run = f"{Table('Versions', ['software', 'version'], rows).html()}\n{_run_table(results.timings)}"
+    head = f"""<p class="lead">The experiments of Wang and Zhou, run by prudent, and what became of the paper’s
+conclusions. {escape(BANDS)}</p>
 <p class="meta">{_settings(results)}</p>
-{said}
-</header>
-<div class="columns">
-<nav aria-label="Contents"><h2>Contents</h2><ol>{contents}</ol></nav>
-<main>
-<section id="claims"><h2>Claims</h2>{claims}</section>
-{sections}
-<section id="run"><h2>The run</h2>{Table("Versions", ["software", "version"], rows).html()}
-{_run_table(results.timings)}</section>
-<section id="cite"><h2>How to cite</h2><p>The paper, and the software.</p><pre>{citations}</pre></section>
-</main>
-</div>
-</div>
-</body>
-</html>
-"""
+{said}"""
+    parts = [
+        Part("claims", "Claims", _claims(results.claims) if results.claims else "<p>No claims were judged.</p>"),
+        *(_section(section, figures[section.name]) for section in results.sections),
+        Part("run", "The run", run),
+        Part("cite", "How to cite", f"<p>The paper, and the software.</p><pre>{citations}</pre>"),
+    ]
+    return document(TITLE, head, parts)
 
 
 def _settings(results: Results) -> str:
@@ -271,9 +197,3 @@ def _versions(results: Results) -> dict[str, str]:
             if str(version) not in found.setdefault(name, []):
                 found[name].append(str(version))
     return {name: ", ".join(versions) for name, versions in found.items()}
-
-
-def _colour_rules() -> str:
-    colours = {**COLOURS, **PAGE_COLOURS}
-    light, dark = ("".join(f"{css_variable(name)}:{pair[i]};" for name, pair in colours.items()) for i in (0, 1))
-    return f":root{{{light}}}\n@media (prefers-color-scheme: dark){{:root{{{dark}}}}}"

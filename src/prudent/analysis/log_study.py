@@ -1,0 +1,224 @@
+"""Everything that `prudent solve` works out from one log: policies by level, what they earn, what to measure next.
+
+What to measure next is dear in large models, where it takes many solves for each source. With more than
+:data:`MANY` sources only the :data:`MOST` likeliest to matter are looked at. They are found by a screen: with mean mu
+and standard deviation sd of the worth of a pair one step ahead, n its total count, and d the distance between
+its mean and that of the action it competes with, m more observations move mu by about t = sd sqrt(m / (n + m)), and the
+decision in that state gains about
+
+    x t (phi(d / t) - (d / t) Phi(-d / t)),    x the share of discounted time that is spent in the state
+
+(the knowledge gradient of normal means). It does not see that data on one state changes what is right in another, so a
+quarter of the places goes to the pairs of the policy with the largest x t.
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.special import ndtr
+
+from .._support.checks import FloatArray, IntArray
+from ..models.uncertain import UncertainMDP
+from ..planning.brmdp import BayesianRiskMDP
+from ..planning.explain import worth_of_outcomes
+from ..planning.solution import Solution
+from ..posteriors.dirichlet import DirichletPosterior
+from .profile import RiskProfile, risk_profile, time_shares
+from .reading import read_belief
+from .value_of_data import ValueOfData, value_of_data
+
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = ["LogStudy", "NextData", "next_data", "study_log"]
+
+MANY = 300  # sources; of more, not all are looked at
+MOST = 12
+FEWER = 50  # data sets sampled for each source of a large model
+DRAWS = 2_000
+SHOWN = 20  # sources in a record
+
+
+@dataclass(frozen=True)
+class NextData:
+    """What to measure next, and how many sources were not looked at."""
+
+    model: UncertainMDP
+    posterior: DirichletPosterior
+    result: ValueOfData
+    left_out: int
+
+    def table(self) -> pandas.DataFrame:
+        """Return the pairs of state and action whose data can matter, most valuable first."""
+        import pandas
+
+        found, model = self.result, self.model
+        source, pair = np.unique(model.source, return_index=True)
+        at = np.minimum(np.searchsorted(source, found.source), source.size - 1)  # nothing draws from the last: ended
+        state, action = np.divmod(pair[at], model.n_actions)
+        names = ((model.state_labels, state), (model.action_labels, action))
+        states, actions = (
+            [i if each.names is None else each.names[i] for i in index.tolist()] for each, index in names
+        )
+        table = pandas.DataFrame(
+            {
+                "state": states,
+                "action": actions,
+                "gain": found.gain,
+                "gain_error": found.gain_error,
+                "value_change": found.value_change,
+                "switch": found.switch,
+                "evidence": (self.posterior.counts - self.posterior.prior)[found.source].sum(axis=1),
+            }
+        )
+        table = table[(table["gain"] != 0.0) | (table["value_change"] != 0.0)]
+        return table.sort_values(["gain", "value_change"], ascending=False, kind="stable").reset_index(drop=True)
+
+    def record(self) -> dict[str, Any]:
+        """Return all of it as JSON can hold it."""
+        return {
+            "observations": self.result.observations,
+            "alpha": self.result.alpha,
+            "mean_return": self.result.mean_return,
+            "sources": self.result.source.size + self.left_out,
+            "left_out": self.left_out,
+            "ranking": self.table().head(SHOWN).to_dict("records"),
+        }
+
+
+@dataclass(frozen=True)
+class LogStudy:
+    """The answers to an analyst's questions about one log."""
+
+    model: UncertainMDP
+    posterior: DirichletPosterior
+    profile: RiskProfile
+    next: NextData | None
+    said: tuple[str, ...]  # warnings of the solver and of the profile
+
+    def policies(self) -> pandas.DataFrame:
+        """Return a row for each state and level: that of :meth:`Solution.to_pandas`, its level, and the time there."""
+        import pandas
+
+        parts = []
+        for alpha, share in zip(self.profile.alphas, self.profile.occupancy, strict=True):
+            table = self.profile.solutions[alpha].to_pandas()
+            table.insert(3, "alpha", alpha)
+            table["time_share"] = share
+            parts.append(table)
+        return pandas.concat(parts, ignore_index=True)
+
+    def record(self) -> dict[str, Any]:
+        """Return all of it as JSON can hold it."""
+        profile, summary = self.profile, self.model.summary
+        rows = profile.to_pandas().reset_index().to_dict("records")
+        for row in rows:
+            row |= json.loads(profile.solutions[row["alpha"]].to_json())
+        return {
+            "rows": {"read": summary.rows, "used": summary.used, "dropped": dict(summary.dropped)},
+            "summary": [list(line) for line in summary.lines()],
+            "discount": self.model.discount,
+            "start": profile.returns.attrs["start"],
+            "draws": profile.returns.attrs["draws"],
+            "tail": profile.tail,
+            "alike": profile.returns.attrs["same"],
+            "recommended": profile.recommended,
+            "said": list(self.said),
+            "levels": rows,
+            "next_data": None if self.next is None else self.next.record(),
+        }
+
+
+def study_log(
+    model: UncertainMDP,
+    posterior: DirichletPosterior,
+    alphas: Sequence[float],
+    *,
+    start: Any = None,
+    draws: int = DRAWS,
+    observations: int = 10,
+    seed: int = 1,
+    threads: int | None = None,
+) -> LogStudy:
+    """Return the policies of all levels, their returns over the posterior, and what to measure next.
+
+    >>> from prudent.analysis import from_log
+    >>> log = [("ill", "wait", "ill", 0, 60), ("ill", "wait", "dead", 0, 20), ("ill", "drug", "well", 1, 2),
+    ...        ("ill", "drug", "dead", 0, 1), ("ill", "wait", "well", 1, 30)]
+    >>> study = study_log(*from_log(log, 0.95, terminal=["well", "dead"]), (0, 0.9), draws=100)
+    >>> study.policies()[["state", "action", "alpha"]].dropna().values.tolist()
+    [['ill', 'drug', 0.0], ['ill', 'wait', 0.9]]
+    """
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        profile = risk_profile(model, posterior, alphas, start, draws, seed, threads=threads)
+        level = profile.recommended if model.n_sources <= MANY else 0.0
+        found = next_data(model, posterior, level, observations, start=start, seed=seed, threads=threads)
+    return LogStudy(model, posterior, profile, found, tuple(dict.fromkeys(str(each.message) for each in caught)))
+
+
+def next_data(
+    model: UncertainMDP,
+    posterior: DirichletPosterior,
+    alpha: float = 0.0,
+    observations: int = 10,
+    *,
+    start: Any = None,
+    seed: int = 1,
+    threads: int | None = None,
+) -> NextData:
+    """Return what more observations of each source are worth; in a large model, of those likeliest to matter."""
+    asked, fewer = None, {}
+    if model.n_sources > MANY:
+        now = BayesianRiskMDP(model, posterior, alpha).solve(threads=threads)
+        asked = _likeliest(model, posterior, now, start, observations)
+        fewer = {"replications": FEWER}
+    result = value_of_data(
+        model, posterior, alpha, observations, start=start, sources=asked, rng=seed, threads=threads, **fewer
+    )
+    return NextData(model, posterior, result, 0 if asked is None else model.n_sources - asked.size)
+
+
+def _likeliest(
+    model: UncertainMDP, posterior: DirichletPosterior, now: Solution, start: Any, observations: int
+) -> IntArray:
+    """Return the sources that the screen at the head of this file finds."""
+    shares = time_shares(model, read_belief(model, posterior), now.policy[np.newaxis], model.start_distribution(start))
+    pairs = np.flatnonzero(model.source.reshape(-1) >= 0)
+    state, action = np.divmod(pairs, model.n_actions)
+    source = model.source.reshape(-1)[pairs]
+    counts = posterior.counts[source]
+    total = counts.sum(axis=1)
+    worth = np.where(counts > 0.0, worth_of_outcomes(model, now.value, pairs), 0.0)
+    mean = (counts * worth).sum(axis=1) / total
+    spread = np.sqrt((counts * (worth - mean[:, np.newaxis]) ** 2).sum(axis=1) / total / (total + 1.0))
+    moves = shares[0, state] * spread * np.sqrt(observations / (total + observations))
+    mine = action == now.policy[state]
+    gain = np.where(moves > 0.0, moves * _lost(_distance(mean, state, mine) * shares[0, state], moves), 0.0)
+    by_gain, by_move = (
+        np.argsort(-np.bincount(source, score, model.n_sources), kind="stable")
+        for score in (gain, np.where(mine, moves, 0.0))
+    )
+    best = by_gain[: 3 * MOST // 4]
+    return np.concatenate((best, by_move[~np.isin(by_move, best)][: MOST - best.size]))
+
+
+def _distance(mean: FloatArray, state: IntArray, mine: Any) -> FloatArray:
+    """Return how far each pair's mean is from that of the policy; for the policy's own, from the best other one."""
+    size = int(state.max()) + 1
+    own, other = np.zeros(size), np.full(size, -np.inf)
+    own[state[mine]] = mean[mine]
+    np.maximum.at(other, state[~mine], mean[~mine])
+    return np.asarray(abs(np.where(mine, mean - other[state], own[state] - mean)))
+
+
+def _lost(distance: FloatArray, moves: FloatArray) -> FloatArray:
+    """Return the expected gain in units of ``moves`` if what is ``distance`` away may move by that much."""
+    z = np.minimum(distance / np.where(moves > 0.0, moves, 1.0), 40.0)
+    return np.asarray(np.maximum(np.exp(-0.5 * z * z) / np.sqrt(2.0 * np.pi) - z * ndtr(-z), 0.0))

@@ -1,0 +1,121 @@
+"""The frame of a page: one HTML file with everything in it, light and dark, for wide screens and narrow ones."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+from importlib.resources import files
+from typing import NamedTuple
+
+from .figures import COLOURS, Entry, Figure, css_variable, inline_panels
+from .tables import rich
+
+__all__ = ["PAGE_COLOURS", "Part", "document", "figure_html", "folded"]
+
+PAGE_COLOURS = {
+    "page": ("#ffffff", "#15171a"),
+    "card": ("#f5f5f3", "#1e2125"),
+    "line": ("#dededa", "#34383e"),
+    "soft": ("#5d5f63", "#a3a6ab"),
+    "link": ("#005a8f", "#7cc0ee"),
+    "bad": ("#b02a1b", "#ff8a75"),
+    "open": ("#7a5a00", "#e8bf4d"),
+    "good": ("#00694c", "#4fd1a5"),
+}
+
+
+class Part(NamedTuple):
+    """A section of a page; ``body`` is HTML, the rest is text."""
+
+    name: str
+    title: str
+    body: str
+
+    def html(self) -> str:
+        """Return the section."""
+        return f'<section id="{escape(self.name, quote=True)}"><h2>{escape(self.title)}</h2>{self.body}</section>'
+
+
+def document(title: str, head: str, parts: Sequence[Part]) -> str:
+    """Return a page: its title, the HTML below it, the contents and the sections."""
+    contents = "".join(
+        f'<li><a href="#{escape(part.name, quote=True)}">{escape(part.title)}</a></li>' for part in parts
+    )
+    sections = "\n".join(part.html() for part in parts)
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<link rel="icon" href="data:,">
+<title>{escape(title)}</title>
+<style>
+{_colour_rules()}
+{files(__package__).joinpath("style.css").read_text(encoding="utf-8")}</style>
+</head>
+<body>
+<div class="layout">
+<header>
+<h1>{escape(title)}</h1>
+{head}
+</header>
+<div class="columns">
+<nav aria-label="Contents"><h2>Contents</h2><ol>{contents}</ol></nav>
+<main>
+{sections}
+</main>
+</div>
+</div>
+</body>
+</html>
+"""
+
+
+def _swatch(entry: Entry) -> str:
+    colour = f"var({css_variable(entry.colour)})"
+    dashes = {"--": "5 3", ":": "1.5 2.5", "-.": "6 2 1.5 2"}.get(entry.dash, "")
+    line = f'<line x1="1" y1="6" x2="29" y2="6" stroke="{colour}" stroke-width="2.4" stroke-dasharray="{dashes}"/>'
+    shape = {
+        "dot": f'<circle cx="15" cy="6" r="4" fill="{colour}"/>',
+        "ring": f'<circle cx="15" cy="6" r="4" fill="none" stroke="{colour}" stroke-width="1.5"/>',
+        "square": f'<path d="M11 2h8v8h-8z" fill="none" stroke="{colour}" stroke-width="1.5"/>',
+        "area": f'<path d="M1 1h28v10h-28z" fill="{colour}" fill-opacity=".3"/>',
+        "diamond": f'<path d="M15 1l5 5l-5 5l-5 -5z" fill="none" stroke="{colour}" stroke-width="1.5"/>',
+        "arrow": f'<path d="M3 6h18" stroke="{colour}" stroke-width="2"/><path d="M19 1l9 5l-9 5z" fill="{colour}"/>',
+    }.get(entry.mark, line)
+    return f'<svg viewBox="0 0 30 12" aria-hidden="true">{shape}</svg>'
+
+
+def figure_html(figure: Figure, before: str = "") -> str:
+    """Return a figure: what stands ``before`` it (HTML), its title, its legend, its panels, and links to its files."""
+    panels = []
+    for panel, svg in zip(figure.panels, inline_panels(figure), strict=True):
+        label = escape(f"{figure.title}: {panel.title}" if len(figure.panels) > 1 else figure.title, quote=True)
+        heading = f"<h4>{rich(panel.title)}</h4>" if len(figure.panels) > 1 else ""
+        drawn = svg.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)
+        panels.append(f'<div class="panel">{heading}{drawn}</div>')
+    legend = "".join(f"<li>{_swatch(entry)}{_told(entry.label)}</li>" for entry in figure.legend)
+    links = " · ".join(f'<a href="figures/{figure.name}.{kind}">{kind.upper()}</a>' for kind in ("svg", "png"))
+    shape = {1: " one", 2: " two"}.get(figure.columns, "") + " wide" * (figure.size[0] > 6.0)
+    return (
+        f'{before}<figure id="figure-{figure.name}"><figcaption>{rich(figure.title)}</figcaption>'
+        f'<ul class="legend">{legend}</ul><div class="panels{shape}">{"".join(panels)}</div>'
+        f'<div class="files">This figure as {links}</div></figure>'
+    )
+
+
+def _told(label: str) -> str:
+    """Return a label of matplotlib as HTML: no mathematics in it, so a dollar is a dollar."""
+    return escape(label.replace(r"\$", "$"))
+
+
+def folded(summary: str, what: str) -> str:
+    """Return HTML that opens when its summary is clicked."""
+    return f"<details><summary>{escape(summary)}</summary>{what}</details>"
+
+
+def _colour_rules() -> str:
+    colours = {**COLOURS, **PAGE_COLOURS}
+    light, dark = ("".join(f"{css_variable(name)}:{pair[i]};" for name, pair in colours.items()) for i in (0, 1))
+    return f":root{{{light}}}\n@media (prefers-color-scheme: dark){{:root{{{dark}}}}}"

@@ -1,0 +1,332 @@
+"""The page of `prudent solve`: what the log says, what to do, how sure that is, and what to measure next.
+
+It draws what the command has worked out and written down (policy.json and policy.csv), for readers who know
+neither Bayes nor CVaR.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .figures import Figure
+from .frame import Part, document, figure_html
+from .tables import Table, number, plus_minus
+
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = ["render"]
+
+FEW = 60  # states; of more the page shows
+MOST = 40
+
+WORDS = (
+    ("state, action", "Where the process is, and what can be done there: the words of the log."),
+    ("policy", "A rule that says what to do in each state."),
+    (
+        "return",
+        "All rewards of one run from the start to its end, later ones counted less: a reward one step later is worth "
+        "{discount:g} of the same reward now. A policy is good if its return is high.",
+    ),
+    (
+        "what the data leaves possible",
+        "The log shows how often each action led where. Many true probabilities could have produced the same log: few "
+        "if it is long, very different ones if an action was tried five times. All computations here run over these "
+        "possible truths, each weighed by how well it fits the log (the posterior).",
+    ),
+    (
+        "risk level α",
+        "How cautious a policy is about what the data leaves open. At α = 0 it goes by the average over all possible "
+        "truths. At α = 0.9 it judges each action by the average over the worst 10% of them, so that an action that is "
+        "little known must promise more.",
+    ),
+    (
+        "bad cases (CVaR)",
+        "The average return in the worst {tail:.0%} of the possible truths: what to expect of a policy if the truth is "
+        "unkind.",
+    ),
+    (
+        "value",
+        "What the program compares when it chooses a policy: the Bayesian-risk value. It takes the risk anew at "
+        "every step, as if every action in every state were as bad as can be at once. In truth some are worse than "
+        "they look and others better. So at α above 0 the value lies below what the policy earns, often far below, and "
+        "is no forecast; the section on returns has the forecasts.",
+    ),
+    ("seen", "How many rows of the log tell of this action in this state."),
+    ("time there", "The share of the (discounted) time that the policy spends in the state."),
+)
+
+
+def render(
+    record: Mapping[str, Any],
+    policies: pandas.DataFrame,
+    figures: Mapping[str, Figure],
+    settings: Mapping[str, Any],
+) -> str:
+    """Return the page.
+
+    ``record`` is what policy.json holds, ``policies`` what policy.csv does. ``figures`` are called policy, returns and
+    levels. ``settings`` are the options of the command.
+    """
+    rows = record["rows"]
+    lead = (
+        f"What to do in each state, worked out by prudent from the {rows['used']:,} usable rows of "
+        f"{record['log']}, at {_count(len(record['levels']), 'level')} of caution."
+    )
+    facts = f"discount {record['discount']:g} · start: {record['start']} · prudent {record['prudent']}"
+    head = f'<p class="lead">{escape(lead)}</p><p class="meta">{escape(facts)}</p>'
+    parts = [
+        Part("short", "In short", _short(record, policies)),
+        Part("policy", "What to do", _policy(record, policies, figures["policy"])),
+        Part("returns", "What the policies earn", _returns(record, figures["returns"])),
+        Part("level", "How much caution", _level(record, figures["levels"])),
+        Part("next", "What to measure next", _next(record)),
+        Part("log", "The log", _log(record)),
+        Part("words", "Words", _words(record)),
+        Part("run", "The run", _run(record, settings)),
+    ]
+    return document(f"What to do: {record['log']}", head, parts)
+
+
+def _count(count: int, noun: str) -> str:
+    return f"{count:,} {noun}{'s' * (count != 1)}"
+
+
+def _paragraphs(*texts: str) -> str:
+    return "".join(f'<p class="setting">{escape(text)}</p>' for text in texts if text)
+
+
+def _listed(items: Sequence[str]) -> str:
+    return "<ul>" + "".join(f"<li>{escape(item)}</li>" for item in items) + "</ul>"
+
+
+def _known_to(value: float, error: float) -> str:
+    """Return a number with its 95% interval, if there is any to speak of."""
+    half = 1.96 * error
+    return plus_minus(value, half) if half > 1e-9 * abs(value) else number(value)
+
+
+def _recommended(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    return next(row for row in record["levels"] if row["recommended"])
+
+
+def _least(record: Mapping[str, Any]) -> Mapping[str, Any]:
+    return record["levels"][0]
+
+
+# -- sections ----------------------------------------------------------------------------------------------
+
+
+def _short(record: Mapping[str, Any], policies: pandas.DataFrame) -> str:
+    best, first, rows = _recommended(record), _least(record), record["rows"]
+    lost = sum(rows["dropped"].values())
+    said = [
+        f"The log has {_count(rows['read'], 'row')}; {rows['used']:,} were used"
+        + (f" and {lost:,} dropped." if lost else ", none dropped."),
+        f"Recommended is the policy of risk level {best['alpha']:g}"
+        + (", the lowest that was asked for: " if best is first else ": ")
+        + _why_level(record),
+        f"Started in {record['start']}, it earns {number(best['mean'])} on average, between {number(best['5%'])} and "
+        f"{number(best['95%'])} with 90% probability by what the log leaves possible, and {number(best['cvar'])} in "
+        "bad cases.",
+    ]
+    thin = _thin(record, policies)
+    if thin:
+        said.append(thin)
+    found = record["next_data"]
+    if found and found["ranking"]:
+        top = found["ranking"][0]
+        if top["gain"] > 0.0:
+            said.append(
+                f"The most useful thing to measure next is {top['action']} in {top['state']}: "
+                f"{found['observations']:,} more observations of it would raise the mean return by about "
+                f"{number(top['gain'], 2)}."
+            )
+    return _listed(said) + _warned(record)
+
+
+def _warned(record: Mapping[str, Any]) -> str:
+    return "".join(f'<p class="missing">Caution: {escape(said)}.</p>' for said in record["said"])
+
+
+def _why_level(record: Mapping[str, Any]) -> str:
+    if len(record["levels"]) == 1:
+        return "no other was asked for."
+    if record["alike"].startswith("all policies"):
+        return "all levels act alike wherever the start leads to, so caution makes no difference here."
+    return "more caution would not make the bad cases clearly better."
+
+
+def _thin(record: Mapping[str, Any], policies: pandas.DataFrame) -> str:
+    """Return how much of the time the policy relies on actions that were hardly tried."""
+    here = policies[(policies["alpha"] == _recommended(record)["alpha"]) & policies["action"].notna()]
+    rare = here[(here["evidence"] < 10) & (here["time_share"] > 0.0)]
+    share = float(rare["time_share"].sum())
+    if share < 0.01:
+        return ""
+    return (
+        f"In {_count(len(rare), 'state')}, where it spends {share:.0%} of its time, this policy takes an action that "
+        "the log has seen fewer than 10 times: look at these before you rely on it."
+    )
+
+
+def _policy(record: Mapping[str, Any], policies: pandas.DataFrame, figure: Figure) -> str:
+    level = _recommended(record)["alpha"]
+    by_level = {alpha: part.reset_index(drop=True) for alpha, part in policies.groupby("alpha")}
+    chosen = by_level[level]
+    acting = np.flatnonzero(chosen["action"].notna())
+    shown = acting
+    if acting.size > FEW:
+        shown = acting[np.argsort(-chosen["time_share"].to_numpy()[acting], kind="stable")][:MOST]
+    heads = ["state", *(f"α = {alpha:g}" for alpha in by_level), "seen", "time there", f"value, α = {level:g}"]
+    heads += ["next best", "by how much less"]
+    rows = []
+    for i in shown.tolist():
+        row = chosen.iloc[i]
+        first = by_level[min(by_level)]["action"].iloc[i]
+        actions = [part["action"].iloc[i] for part in by_level.values()]
+        cells = [f'<span class="best">{_name(a)}</span>' if a != first else _name(a) for a in actions]
+        gap = float(row["gap"])
+        rival = [_name(row["runner_up"]), number(gap)] if np.isfinite(gap) else ["only action", "–"]
+        rows.append(
+            [
+                _name(row["state"]),
+                *cells,
+                f"{row['evidence']:,.6g}",
+                f"{row['time_share']:.1%}",
+                number(float(row["value"])),
+                *rival,
+            ]
+        )
+    caption = "Actions by risk level; bold: not what the lowest level does"
+    if shown.size < acting.size:
+        caption += f". The {shown.size} most visited of {acting.size:,} states; all of them are in policy.csv"
+    text = (
+        "The columns α are the actions that each risk level takes. The rest tells of the recommended level, "
+        f"{level:g}. Value is what the program compares, not a forecast; a small difference to the next best action "
+        "says that both are about as good."
+    )
+    files = " and ".join(f'<a href="{name}">{name}</a>' for name in ("policy.csv", "policy.json"))
+    links = f'<p class="files">All states and levels: {files}</p>'
+    return _paragraphs(text) + Table(caption, heads, rows).html() + links + figure_html(figure)
+
+
+def _name(name: Any) -> str:
+    return "–" if name is None or name != name else escape(str(name))
+
+
+def _returns(record: Mapping[str, Any], figure: Figure) -> str:
+    worst = 1.0 - record["tail"]
+    text = (
+        f"The truth is not known, but the log says which truths are possible. For {record['draws']:,} of them, drawn "
+        "at random by how well they fit the log, the exact return of each policy was worked out. All policies face the "
+        "same draws. The table and the figure show how these returns spread: what to expect, and how sure it is.",
+        "The Bayesian-risk value in the last column is another thing. It takes the risk anew at every step, as if "
+        "everything were bad at once, and so may lie below all returns. It serves to choose policies, not to predict "
+        "what they earn.",
+    )
+    rows = [
+        [
+            f"α = {row['alpha']:g}" + (" (recommended)" if row["recommended"] else ""),
+            _known_to(row["mean"], row["mean_se"]),
+            _known_to(row["cvar"], row["cvar_se"]),
+            *(number(row[name]) for name in ("5%", "50%", "95%")),
+            f"{row['probability_best']:.0%}",
+            number(row["risk_value"]),
+        ]
+        for row in record["levels"]
+    ]
+    heads = ["risk level", "mean", f"worst {worst:.0%}", "5% quantile", "median", "95% quantile"]
+    heads += ["chance to be the best", "value (no forecast)"]
+    caption = "Returns over what the data leaves possible; ±: error of the random draws, 95%"
+    alike = f"Policies that {record['alike']}." if record["alike"].startswith("act alike") else ""
+    return _paragraphs(*text, alike) + Table(caption, heads, rows).html() + figure_html(figure)
+
+
+def _level(record: Mapping[str, Any], figure: Figure) -> str:
+    best = _recommended(record)
+    text = (
+        "More caution means that actions of which little is known must promise more. That costs some of the mean "
+        "return, and should better the bad cases. Recommended is the lowest level whose bad cases are as good as those "
+        f"of all higher levels: {best['alpha']:g}.",
+    )
+    rows = [
+        [
+            f"α = {row['alpha']:g}" + (" (recommended)" if row["recommended"] else ""),
+            f"{row['states_differ']:,}",
+            f"{row['time_differs']:.1%}",
+            number(row["mean"] - _least(record)["mean"], 3),
+            number(row["cvar"] - _least(record)["cvar"], 3),
+        ]
+        for row in record["levels"]
+    ]
+    low = f"α = {_least(record)['alpha']:g}"
+    heads = [
+        "risk level",
+        "states that differ from α = 0",
+        "time in them",
+        f"mean against {low}",
+        f"bad cases against {low}",
+    ]
+    return _paragraphs(*text) + Table("What caution changes, costs and buys", heads, rows).html() + figure_html(figure)
+
+
+def _next(record: Mapping[str, Any]) -> str:
+    found = record["next_data"]
+    if not found:
+        return _paragraphs("This was not worked out.")
+    text = [
+        f"If {found['observations']:,} more observations of one action in one state could be had, by how much would "
+        f"the decision get better? At risk level {found['alpha']:g} the data would be of use as the table says: gain "
+        "is what it adds to the mean return, because the policy is then chosen better. Data that cannot change the "
+        "policy has no gain, however uncertain the matter is."
+    ]
+    if found["left_out"]:
+        looked = found["sources"] - found["left_out"]
+        text.append(
+            f"Looked at were {looked:,} of {found['sources']:,} pairs of state and action: the likeliest to matter by "
+            f"a rough screen, at level {found['alpha']:g}, with fewer samples. The others were left out."
+        )
+    rows = [
+        [
+            _name(row["state"]),
+            _name(row["action"]),
+            _known_to(row["gain"], row["gain_error"]),
+            f"{row['switch']:.0%}",
+            f"{row['evidence']:,.6g}",
+        ]
+        for row in found["ranking"]
+    ]
+    if not rows:
+        return _paragraphs(*text, "No such data can change what to do.")
+    heads = ["state", "action", "gain", "chance that the policy changes", "seen so far"]
+    return _paragraphs(*text) + Table("What more observations are worth", heads, rows).html()
+
+
+def _log(record: Mapping[str, Any]) -> str:
+    rows = [[escape(title), escape(text)] for title, text in record["summary"]]
+    table = Table(f"What {record['log']} holds, and what was made of it", ["", "in the log"], rows).html()
+    return table.replace('class="number tight"', 'class="facts"')
+
+
+def _words(record: Mapping[str, Any]) -> str:
+    told = {"discount": record["discount"], "tail": 1.0 - record["tail"]}
+    items = "".join(f"<dt>{escape(word)}</dt><dd>{escape(text.format(**told))}</dd>" for word, text in WORDS)
+    return f"<dl>{items}</dl>"
+
+
+def _run(record: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
+    given = {name: value for name, value in settings.items() if value is not None}
+    rows = [
+        [escape(name), escape(", ".join(map(str, value)) if isinstance(value, list) else str(value))]
+        for name, value in given.items()
+    ]
+    rows += [["draws", f"{record['draws']:,}"], ["prudent", escape(record["prudent"])]]
+    errors = [row["certificate"]["error_bound"] for row in record["levels"]]
+    text = f"Values are exact to {max(errors):.1g}, by a bound that the solver proves. Returns are exact for each draw."
+    table = Table("Options of the command", ["option", "value"], rows).html()
+    return _paragraphs(text) + table.replace('class="number tight"', 'class="facts"')
