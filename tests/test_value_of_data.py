@@ -149,10 +149,10 @@ def test_only_the_source_that_matters_has_a_value():
     found = value_of_data(model, np.ones((8, 2)), 0.0, 5, start="a")
     assert found.ranking[0] == 6
     assert found.gain[6] > 0.0
+    assert found.to_pandas().loc[0, ["state", "action"]].tolist() == ["d", "try"]
     assert set(np.delete(found.method, 6)) == {"same worth"}
     assert (np.delete(found.gain, 6) == 0.0).all()
     assert "7 of 8 sources have outcomes that are worth the same: zero" in repr(found)
-    assert found.used_by(6) == "state 'd', action 'try'"
 
 
 def test_what_the_start_does_not_lead_to_has_no_value():
@@ -182,7 +182,7 @@ def test_numbers_depend_neither_on_threads_nor_on_which_others_are_asked_for():
     model, counts = random_problem(np.random.default_rng(1), outcomes=4)
     every = value_of_data(model, counts, 0.5, 40, rng=3, replications=50)
     two = value_of_data(model, counts, 0.5, 40, rng=3, replications=50, threads=2)
-    few = value_of_data(model, counts, 0.5, 40, rng=3, replications=50, sources=[6, 1])
+    few = value_of_data(model, counts, 0.5, 40, rng=3, replications=50, sources=[6, 1], indices=True)
     assert few.source.tolist() == [1, 6]
     for name in ("gain", "gain_error", "value_change", "value_change_error", "switch"):
         np.testing.assert_array_equal(getattr(every, name), getattr(two, name))
@@ -204,11 +204,13 @@ def test_wrong_arguments_are_named():
     for wrong, message in (
         ({"observations": 0}, "observations must be at least 1, got 0"),
         ({"observations": 2.5}, "observations must be a whole number, got 2.5"),
-        ({"replications": 1}, "replications must be at least 2, got 1"),
+        ({"replications": 3}, "replications must be at least 4, got 3"),
         ({"start": "c"}, "start is 'c', expected one of 'a', 'b'"),
         ({"start": {"a": 0.4}}, "start sums to 0.4, expected 1"),
-        ({"start": [1.0]}, "start has 1 probabilities, the model has 2 states"),
-        ({"sources": [7]}, r"sources\[0\] is 7, expected a whole number from 0 to 3"),
+        ({"start": [1.0]}, r"start has shape \(1,\), expected \[S\] = \(2,\)"),
+        ({"sources": [7]}, r"sources\[0\] is 7, expected one of \('a', 0\), \('a', 1\)"),
+        ({"sources": [7], "indices": True}, r"sources\[0\] is 7, expected a whole number from 0 to 3"),
+        ({"limit": 0}, "limit must be at least 1, got 0"),
         ({"sources": []}, "sources is empty"),
         ({"alpha": 1.0}, "alpha must be a risk level"),
     ):
@@ -233,7 +235,7 @@ def test_a_result_is_a_table_a_dataset_and_a_figure():
     found = value_of_data(model, pr.DirichletPosterior(counts, prior=np.full(counts.shape, 0.5)), 0.8, 2)
     table = found.to_pandas()
     assert table["gain"].is_monotonic_decreasing
-    assert table["source"].tolist() == found.ranking.tolist()
+    assert table["source"].tolist() == found.ranking
     assert table.set_index("source")["evidence"].sort_index().tolist() == (counts - 0.5).sum(axis=1).tolist()
     dataset = found.to_xarray()
     np.testing.assert_array_equal(dataset.gain, found.gain)
