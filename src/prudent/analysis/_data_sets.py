@@ -77,7 +77,9 @@ def _log_chance(psi: FloatArray, counts: IntArray) -> FloatArray:
     """Return the logarithm of the Dirichlet-multinomial probability of ``counts`` [R, K]."""
 
     def rising(base: Any, steps: Any) -> FloatArray:  # of base (base + 1) ... (base + steps - 1) / steps!
-        some = np.maximum(steps, 1)
-        return np.where(steps > 0, -betaln(base, some) - np.log(some), 0.0)
+        found = np.zeros(steps.shape)
+        some = steps > 0
+        found[some] = -betaln(np.broadcast_to(base, steps.shape)[some], steps[some]) - np.log(steps[some])
+        return found
 
     return rising(psi, counts).sum(axis=1) - rising(psi.sum(), counts.sum(axis=1))
