@@ -443,7 +443,7 @@ class Study:
             new = held.distance(t, bend)
             moved = float(abs(new - d).max())
             d = new
-            if not rows.size or moved <= max(1e-2 * self.slack, 1e-2 * STRAIGHT * size):
+            if not rows.size or moved <= max(1e-2 * self.slack, 0.1 * enough):
                 return d
         raise _NoCurve
 

@@ -59,7 +59,7 @@ import numpy.typing as npt
 from .._drawing.frame import drawn
 from .._numerics.compile import default_threads, each_row, over_rows
 from .._support.checks import FloatArray, IntArray, generator, whole_number
-from .._support.labels import Labels, label_cells
+from .._support.labels import Labels
 from .._support.progress import Progress
 from ..errors import ParameterError
 from ..models.uncertain import UncertainMDP
@@ -320,9 +320,7 @@ def _sources(sources: Any, model: UncertainMDP, indices: bool) -> IntArray:
         sources = [tuple(each) if isinstance(each, list) else each for each in sources]
     if isinstance(sources, list | tuple) and not len(sources):
         raise ParameterError("sources is empty: name at least one")
-    cells = label_cells(sources, labels) if labels.names is not None else sources
-    found = labels.indices(cells if np.ndim(cells) == 0 else list(cells), "sources", ParameterError)
-    return np.unique(np.atleast_1d(found))
+    return np.unique(np.atleast_1d(labels.indices(sources, "sources", ParameterError)))
 
 
 def _cells(values: list[Any]) -> npt.NDArray[Any]:
