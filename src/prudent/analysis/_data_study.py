@@ -26,6 +26,7 @@ SMALL = 50  # states up to which no bend is left out
 BENT = 100.0  # times that: from here on they are worked out again and again, below once
 STEPS = 30  # towards a point of a curve, or the place of a data set on it
 NODES = 9  # of a part of a curve, if it bends
+MOST_NODES = 129
 FINER = 8  # points between two nodes where a new lead is looked for
 PARTS = 300  # of a curve; with more of them each data set is solved for by itself
 WIDER = 1.3  # than thought at first, is a curve made
@@ -331,17 +332,17 @@ class Study:
         """Return where on the curve each data set lies [R], with the curve and its courses."""
         t, near = guess, 1e-2 * self.slack
         low, high = WIDER * min(float(guess.min()), -near), WIDER * max(float(guess.max()), near)
-        final = False
+        wanted = t
         for _ in range(STEPS):
-            curve, courses = self._curve(place, low, high, t)
+            curve, courses = self._curve(place, low, high, wanted)
             t, rest = self._settle(place, after, curve, np.clip(t, low, high), near)
             if (abs(rest) > near).any():  # beyond the ends
                 low, high = (2.0 if (rest < -near).any() else 1.0) * low, (2.0 if (rest > near).any() else 1.0) * high
                 continue
-            few = self.alpha > 0.0 and max(np.unique(t[t > 0.0]).size, np.unique(t[t < 0.0]).size) < NODES
-            if final or not few:
+            few = self.alpha > 0.0 and max(np.unique(t[t > 0.0]).size, np.unique(t[t < 0.0]).size) < NODES - 2
+            if not few or (wanted.size == t.size and abs(t - wanted).max() <= 1e-6 * (high - low)):
                 return t, curve, courses
-            final = True  # once more, with nodes where the data sets are
+            wanted = t.copy()  # once more, with nodes where the data sets are
         raise _NoCurve
 
     def _settle(
@@ -386,10 +387,8 @@ class Study:
             if not courses:
                 courses.append(self._course(place, mean, differs))
             while t != end:
-                nodes = self._nodes(t, end, wanted)
-                d = self._points(held, nodes)
+                nodes, d, y = self._stretch(place, held, t, end, wanted)
                 turn, p = self._next_lead(held, nodes, d)
-                y = self._quantities(place, held, nodes, d)
                 if turn != t:
                     if turn != end:
                         kept = np.append(nodes[abs(nodes - t) < abs(turn - t)], turn)
@@ -409,12 +408,30 @@ class Study:
                 t = turn
         return curve.done(), courses
 
+    def _stretch(
+        self, place: _Place, held: Held, t: float, end: float, wanted: FloatArray
+    ) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return nodes [N] from t to ``end``, the distances [S, N] and the quantities [C, N] there.
+
+        Nodes are doubled until every other one is enough to know those between. Weak evidence makes sharp bends.
+        """
+        nodes = self._nodes(t, end, wanted)
+        while True:
+            d = self._points(held, nodes)
+            y = self._quantities(place, held, nodes, d)
+            if nodes.size < NODES or nodes.size >= MOST_NODES:
+                return nodes, d, y
+            guess = between(nodes[1::2], nodes[::2], y[:, ::2], derivatives(nodes[::2], y[:, ::2]))
+            if (abs(guess - y[:, 1::2]) <= 1e-3 * np.ptp(y, axis=1, keepdims=True) + self.slack).all():
+                return nodes, d, y
+            nodes = np.linspace(t, end, 2 * nodes.size - 1)
+
     def _nodes(self, t: float, end: float, wanted: FloatArray) -> FloatArray:
         """Return where to work out the curve from t to ``end``: where data sets are, if they are few."""
         if self.alpha == 0.0:
             return np.array([t, end])
         inside = np.unique(wanted[(wanted > min(t, end)) & (wanted < max(t, end))])
-        if inside.size and inside.size < NODES:
+        if inside.size and inside.size < NODES - 2:
             far = np.diff(inside, prepend=min(t, end)) > 1e-4 * abs(end - t)
             inside = inside[far & (max(t, end) - inside > 1e-4 * abs(end - t))]
             nodes = np.concatenate([[min(t, end)], inside, [max(t, end)]])

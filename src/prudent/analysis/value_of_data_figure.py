@@ -27,7 +27,12 @@ def in_words(m: int) -> str:
 
 def _label(source: Any) -> str:
     """Return how a tick calls a source: ``ill, drug``."""
-    return ", ".join(map(str, source)) if isinstance(source, tuple) else str(source)
+    if isinstance(source, int | np.integer):
+        return f"source {source}"
+    if not isinstance(source, tuple):
+        return str(source)
+    bare = all(isinstance(each, int) for each in source) and len(source) == 2
+    return f"state {source[0]}, action {source[1]}" if bare else ", ".join(map(str, source))
 
 
 def value_of_data_figure(result: ValueOfData) -> Figure:
