@@ -407,3 +407,14 @@ def test_standard_errors_cover(alpha):
         off = np.array([getattr(each, name)[0] - getattr(every, name)[1] for each in some])
         error = np.array([getattr(each, f"{name}_error")[0] for each in some])
         assert np.mean(abs(off) <= 1.96 * error) >= 0.915
+
+
+def test_data_that_turns_the_order_of_outcomes_is_brute_force_too():
+    """Few counts and large rewards: afterwards what was the better outcome elsewhere is the worse one."""
+    reward = [[[10.0, -20.0]], [[-40.0, 5.0]], [[-30.0, 60.0]]]
+    model = pr.UncertainMDP([[0], [1], [2]], [[[1, 0]], [[2, 1]], [[2, 0]]], reward, discount=0.9)
+    counts = np.array([[2.0, 0.5], [1.0, 0.4], [3.0, 0.2]])
+    found = value_of_data(model, counts, 0.9, 2, start=0)
+    for b in range(3):
+        _, change, _ = brute_force(model, counts, 0.9, 2, model.start_distribution(0), b)
+        assert found.value_change[b] == pytest.approx(change, rel=1e-5, abs=1e-5)

@@ -475,7 +475,7 @@ class Study:
         second = np.maximum(self.model.discount * (self.mean.slope[pairs] @ d**2) - first**2, 0.0)
         common = self.cross[pairs] @ d - self.mu[pairs] * first
         square = self.square[pairs]
-        known = square > 0.0
+        known = square > 4.0 * second  # beyond, outcomes may change places, and nothing local is known
         own = np.maximum(second - common**2 / np.where(known, square, np.inf), 0.0)
         most = 2.0 * np.sqrt(self.alpha / (1.0 - self.alpha) * second / total)
         return np.minimum(most, np.where(known, self.price[pairs] * own / np.where(known, square, 1.0), np.inf))
