@@ -1,15 +1,7 @@
 """Everything that `prudent solve` works out from one log: policies by level, what they earn, what to measure next.
 
 What to measure next is dear in large models, where it takes many solves for each source. With more than
-:data:`MANY` sources only the :data:`MOST` likeliest to matter are looked at. They are found by a screen: with mean mu
-and standard deviation sd of the worth of a pair one step ahead, n its total count, and d the distance between
-its mean and that of the action it competes with, m more observations move mu by about t = sd sqrt(m / (n + m)), and the
-decision in that state gains about
-
-    x t (phi(d / t) - (d / t) Phi(-d / t)),    x the share of discounted time that is spent in the state
-
-(the knowledge gradient of normal means). It does not see that data on one state changes what is right in another, so a
-quarter of the places goes to the pairs of the policy with the largest x t.
+:data:`MANY` sources only the :data:`MOST` that promise most are looked at (:func:`value_of_data` says how), at level 0.
 """
 
 from __future__ import annotations
@@ -21,16 +13,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.special import ndtr
 
-from .._support.checks import FloatArray, IntArray
 from ..models.uncertain import UncertainMDP
-from ..planning.brmdp import BayesianRiskMDP
-from ..planning.explain import worth_of_outcomes
-from ..planning.solution import Solution
 from ..posteriors.dirichlet import DirichletPosterior
-from .profile import RiskProfile, risk_profile, time_shares
-from .reading import read_belief
+from .profile import RiskProfile, risk_profile
 from .value_of_data import ValueOfData, value_of_data
 
 if TYPE_CHECKING:
@@ -86,7 +72,7 @@ class NextData:
             "observations": self.result.observations,
             "alpha": self.result.alpha,
             "mean_return": self.result.mean_return,
-            "sources": self.result.source.size + self.left_out,
+            "sources": self.result.source.size,
             "left_out": self.left_out,
             "ranking": self.table().head(SHOWN).to_dict("records"),
         }
@@ -174,51 +160,7 @@ def next_data(
     threads: int | None = None,
 ) -> NextData:
     """Return what more observations of each source are worth; in a large model, of those likeliest to matter."""
-    asked, fewer = None, {}
-    if model.n_sources > MANY:
-        now = BayesianRiskMDP(model, posterior, alpha).solve(threads=threads)
-        asked = _likeliest(model, posterior, now, start, observations)
-        fewer = {"replications": FEWER}
-    result = value_of_data(
-        model, posterior, alpha, observations, start=start, sources=asked, rng=seed, threads=threads, **fewer
-    )
-    return NextData(model, posterior, result, 0 if asked is None else model.n_sources - asked.size)
-
-
-def _likeliest(
-    model: UncertainMDP, posterior: DirichletPosterior, now: Solution, start: Any, observations: int
-) -> IntArray:
-    """Return the sources that the screen at the head of this file finds."""
-    shares = time_shares(model, read_belief(model, posterior), now.policy[np.newaxis], model.start_distribution(start))
-    pairs = np.flatnonzero(model.source.reshape(-1) >= 0)
-    state, action = np.divmod(pairs, model.n_actions)
-    source = model.source.reshape(-1)[pairs]
-    counts = posterior.counts[source]
-    total = counts.sum(axis=1)
-    worth = np.where(counts > 0.0, worth_of_outcomes(model, now.value, pairs), 0.0)
-    mean = (counts * worth).sum(axis=1) / total
-    spread = np.sqrt((counts * (worth - mean[:, np.newaxis]) ** 2).sum(axis=1) / total / (total + 1.0))
-    moves = shares[0, state] * spread * np.sqrt(observations / (total + observations))
-    mine = action == now.policy[state]
-    gain = np.where(moves > 0.0, moves * _lost(_distance(mean, state, mine) * shares[0, state], moves), 0.0)
-    by_gain, by_move = (
-        np.argsort(-np.bincount(source, score, model.n_sources), kind="stable")
-        for score in (gain, np.where(mine, moves, 0.0))
-    )
-    best = by_gain[: 3 * MOST // 4]
-    return np.concatenate((best, by_move[~np.isin(by_move, best)][: MOST - best.size]))
-
-
-def _distance(mean: FloatArray, state: IntArray, mine: Any) -> FloatArray:
-    """Return how far each pair's mean is from that of the policy; for the policy's own, from the best other one."""
-    size = int(state.max()) + 1
-    own, other = np.zeros(size), np.full(size, -np.inf)
-    own[state[mine]] = mean[mine]
-    np.maximum.at(other, state[~mine], mean[~mine])
-    return np.asarray(abs(np.where(mine, mean - other[state], own[state] - mean)))
-
-
-def _lost(distance: FloatArray, moves: FloatArray) -> FloatArray:
-    """Return the expected gain in units of ``moves`` if what is ``distance`` away may move by that much."""
-    z = np.minimum(distance / np.where(moves > 0.0, moves, 1.0), 40.0)
-    return np.asarray(np.maximum(np.exp(-0.5 * z * z) / np.sqrt(2.0 * np.pi) - z * ndtr(-z), 0.0))
+    large = model.n_sources > MANY
+    few: dict[str, Any] = {"limit": MOST, "replications": FEWER} if large else {}
+    result = value_of_data(model, posterior, alpha, observations, start=start, rng=seed, threads=threads, **few)
+    return NextData(model, posterior, result, int(np.count_nonzero(result.method == "not looked at")))

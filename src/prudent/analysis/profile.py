@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     import xarray
     from matplotlib.figure import Figure
 
-__all__ = ["RiskProfile", "risk_profile", "time_shares"]
+__all__ = ["RiskProfile", "risk_profile"]
 
 
 FALSE_ALARM = 0.01
@@ -220,7 +220,7 @@ def risk_profile(
         neutral,
         returns,
         policies != neutral.policy,
-        time_shares(model, belief, policies, first),
+        _occupancy(model, belief, policies, first),
         recommended,
         worse,
     )
@@ -295,7 +295,7 @@ def _upside_down(worse: Sequence[tuple[float, float]], returns: xarray.Dataset) 
     ]
 
 
-def time_shares(model: UncertainMDP, belief: Belief, policies: Any, start: FloatArray) -> FloatArray:
+def _occupancy(model: UncertainMDP, belief: Belief, policies: Any, start: FloatArray) -> FloatArray:
     """Return the shares of discounted time [L, S] that policies [L, S] spend in each state of the mean model."""
     mean_theta = belief.mean
     possible = mean_theta > 0.0
