@@ -210,13 +210,9 @@ def test_wrong_arguments_are_named():
         ({"start": "c"}, "start is 'c', expected one of 'a', 'b'"),
         ({"start": {"a": 0.4}}, "start sums to 0.4, expected 1"),
         ({"start": [1.0]}, r"start has shape \(1,\), expected \[S\] = \(2,\)"),
-<<<<<<< HEAD
-        ({"sources": [7]}, r"sources\[0\] is 7, expected a whole number from 0 to 3"),
-=======
         ({"sources": [7]}, r"sources\[0\] is 7, expected one of \('a', 0\), \('a', 1\)"),
         ({"sources": [7], "indices": True}, r"sources\[0\] is 7, expected a whole number from 0 to 3"),
         ({"limit": 0}, "limit must be at least 1, got 0"),
->>>>>>> voi
         ({"sources": []}, "sources is empty"),
         ({"alpha": 1.0}, "alpha must be a risk level"),
     ):
