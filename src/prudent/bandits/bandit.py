@@ -26,6 +26,7 @@ from .._support.checks import (
     finite_array,
     first_index,
     generator,
+    non_negative_array,
     probability,
     risk_level,
     whole_number,
@@ -46,6 +47,7 @@ from ..errors import DataError, ParameterError, PrudentError
 from ..posteriors.linear import LinearGaussianPosterior
 from .batch import decide_rows, learn_rows, moments_of, scales
 from .checkup import Checkup, checkup
+from .clicks import LINKS, Clicks
 from .decision import Arm, BatchDecision, Decision, Law, chances_of
 from .fading import HalfLife, seconds_of
 from .merging import add_news, add_pool, news_of, same_prior
@@ -84,7 +86,7 @@ from .table import forget, like_prior, require_table, with_new_row, without_row
 __all__ = ["LinearBandit"]
 
 
-_STATE_VERSION = 2
+_STATE_VERSION = 3
 _NOISES = {"shared": SHARED, "by arm": BY_ARM}
 
 
@@ -121,6 +123,15 @@ class LinearBandit:
     the common level of the arms, learned too. Until two different rewards have been seen choices are uniform. With
     ``noise="by arm"`` every arm has a noise of its own, and Student's t takes the place of the normal law. If
     ``noise_sd`` is given, theta_a ~ Normal(0, noise_sd^2 P^-1) before data.
+
+    **Clicks and counts**: with ``rewards="bernoulli"`` rewards are 0 or 1, and 1 has the chance 1 / (1 +
+    exp(-s'theta_a)); with ``rewards="poisson"`` they are counts with the rate exp(s'theta_a). Posteriors are normal ones
+    on that scale (Laplace), and so are ``mean``, ``sd`` and ``score`` of a decision; ``predict(..., response=True)``
+    tells chances and rates. There is no noise to be given. The prior is learned by default: a common level, by how much
+    arms differ from it, and the size of coefficients, which is what makes few clicks go far
+    (:mod:`prudent.bandits.clicks`); with a ``prior_precision`` P it is Normal(0, P^-1). Rewards are learned one by one
+    with a small error, which :meth:`refit` removes. Clicks of a few percent are best served by ``alpha=0.5``. With
+    ``dim=0`` there is no context: give None, or [].
 
     **The risk level** ``alpha`` (or a :class:`Decay`, a level that falls, or whole ``settings``): 0 is Thompson
     sampling. It hedges against not knowing the mean reward, not against the noise of rewards. A bandit with a high
@@ -165,8 +176,9 @@ class LinearBandit:
         *,
         noise_sd: float | None = None,
         noise: str = "shared",
+        rewards: str = "gaussian",
         intercept: bool = True,
-        prior_precision: Any = 1.0,
+        prior_precision: Any = None,
         first_pulls: int | None = None,
         min_propensity: float | None = None,
         half_life: Any = None,
@@ -175,14 +187,17 @@ class LinearBandit:
     ) -> None:
         names = _arm_names(n_arms, "n_arms")
         self._settings = _settings(settings, alpha, first_pulls, min_propensity)
-        self._dim = whole_number(dim, "dim")
         self._intercept = _flag(intercept, "intercept")
+        self._dim = whole_number(dim, "dim", minimum=0 if self._intercept else 1)
         self._noise_sd = None if noise_sd is None else checked_sd(noise_sd, "noise_sd")
         if noise not in _NOISES:
             raise ParameterError(f"noise must be one of {list(_NOISES)}, got {noise!r}")
         self._noise = noise
+        self._clicks = _clicks(rewards, prior_precision is None, self._intercept)
         self._check_law()
         size = self._dim + self._intercept
+        if prior_precision is None:
+            prior_precision = Clicks.first_prior(size, self._intercept) if self._clicks is not None else 1.0
         blank = LinearGaussianPosterior(size, prior_precision)
         self._priors = blank.prior[np.newaxis]  # [J,D,D], of which arms hold a multiple
         self._half = HalfLife.of(half_life)
@@ -193,13 +208,28 @@ class LinearBandit:
         self._falling = isinstance(self._settings.alpha, Decay)
         self._use_settings(self._settings.at(1))
         options: dict[str, Any] = {"extra": np.zeros((len(names), EXTRAS, size + 2))}
-        if noise_sd is None:
+        if self._unit_sd is None:
             options |= {"kind": _NOISES[noise], "centred": self._intercept}
         gram = np.zeros((len(names), 2, size + 1, size + 1))
-        self._set_arms(names, arms_of(blank.prior, self._noise_sd, gram, **options))
+        self._set_arms(names, arms_of(blank.prior, self._unit_sd, gram, **options))
+        if self._clicks is not None:
+            self._clicks.renew(self._arms)
+
+    @property
+    def _unit_sd(self) -> float | None:
+        """The sd of the noise as kernels take it, None if it is to be learned."""
+        return self._noise_sd if self._clicks is None else 1.0
 
     def _check_law(self) -> None:
         """Raise if settings and noise do not go together."""
+        if self._clicks is not None:
+            kind = f"rewards={self.reward_kind!r}"
+            if self._noise_sd is not None or self._noise != "shared":
+                name = "noise_sd" if self._noise_sd is not None else "noise"
+                raise ParameterError(f"{name} does not go with {kind}: the law of such rewards has no noise to be set")
+            if self._settings.clip:
+                raise ParameterError(f"clip does not go with {kind}: scores are not chances, but log odds or log rates")
+            return
         if self._noise_sd is None and self._settings.sampling_sd is not None:
             raise ParameterError("sampling_sd is in units of the reward: give noise_sd too, or leave both out")
         own = self._noise == "by arm"
@@ -212,7 +242,7 @@ class LinearBandit:
 
     def _use_settings(self, settings: BanditSettings) -> None:
         """Work out once what every call needs."""
-        self._rule = settings.rule(self._dim + self._intercept, self._noise_sd)
+        self._rule = settings.rule(self._dim + self._intercept, self._unit_sd)
         self._rule_fields = tuple(self._rule)
         self._law: Law = (
             settings.min_propensity,
@@ -282,13 +312,18 @@ class LinearBandit:
         return self._settings
 
     @property
+    def reward_kind(self) -> str:
+        """What rewards are: ``"gaussian"``, ``"bernoulli"`` or ``"poisson"``."""
+        return "gaussian" if self._clicks is None else self._clicks.rewards
+
+    @property
     def noise(self) -> str:
         """Whether a learned noise is ``"shared"`` by the arms or learned ``"by arm"``."""
         return self._noise
 
     @property
     def noise_sd(self) -> float | None:
-        """The sd of a reward around its mean, given or as learned so far; None if it is not known yet.
+        """The sd of a reward around its mean, given or as learned so far; None if it is not known yet, or not normal.
 
         With ``noise="by arm"`` it is the typical one, and those of the arms are in :meth:`posterior`.
 
@@ -298,6 +333,8 @@ class LinearBandit:
         >>> bandit.update([[0.0], [0.0], [0.0]], [0, 0, 0], [1.0, 2.0, 3.0]).noise_sd
         1.0
         """
+        if self._clicks is not None:
+            return None
         with self._lock:
             refresh(self._arms_fields, self._every[:0])
             sd = float(self._arms.pool[NOISE])
@@ -328,12 +365,15 @@ class LinearBandit:
 
         Its prior mean is the common level of the arms, as far as that is learned. With ``noise="by arm"`` it is the
         normal law with the noise of the arm. A learned noise must be known: two different rewards must have been seen.
+        Of clicks and counts it is a :class:`LogisticPosterior` or a :class:`PoissonPosterior`.
 
         >>> LinearBandit(2, dim=1, noise_sd=2.0, intercept=False).posterior(1).covariance()
         array([[4.]])
         """
         with self._lock:
             place = self._arm_index(arm, error=ParameterError)
+            if self._clicks is not None:
+                return self._clicks.posterior(self._arms, place)
             refresh(self._arms_fields, self._every[:0])
             noise = float(noise_of(self._arms, place))
             if not noise > 0.0:
@@ -364,7 +404,14 @@ class LinearBandit:
                 prior = like_prior(self._arms, self._eligible(like, "like")[1])
                 self._priors = np.concatenate([self._priors, prior[0][np.newaxis]])
             self._set_arms([*self._names, name], with_new_row(self._arms, prior))
+            self._solve_clicks([len(self._names) - 1])
         return self
+
+    def _solve_clicks(self, places: Any = None) -> None:
+        """Work out roots of priors, and arms of clicks; all others are solved when they are needed."""
+        if self._clicks is not None:
+            self._clicks.set_prior(self._arms)
+            self._clicks.solve(self._arms, places)
 
     def remove_arm(self, arm: Arm) -> Self:
         """Remove an arm and what was learned of it.
@@ -381,12 +428,13 @@ class LinearBandit:
             if which > 0:
                 self._priors = np.delete(self._priors, which, axis=0)
             self._set_arms(names, without_row(self._arms, place))
+            self._solve_clicks([])
         return self
 
     # -- decisions -----------------------------------------------------------------------------------------
 
     def select(
-        self, context: Any, arms: Iterable[Arm] | None = None, *, propensity: bool = True, time: Any = None
+        self, context: Any = None, arms: Iterable[Arm] | None = None, *, propensity: bool = True, time: Any = None
     ) -> Decision | BatchDecision:
         """Choose among the eligible ``arms`` (by default all) in a context [dim] or in contexts [T,dim].
 
@@ -457,7 +505,7 @@ class LinearBandit:
     def _fade(self, half: HalfLife, tick: int) -> None:
         if self._tick is None or tick > self._tick:
             if self._tick is not None:
-                forget(self._arms, self._priors, half.factor(tick - self._tick))
+                self._forget(half.factor(tick - self._tick))
             self._tick = tick
 
     def forget(self, factor: float) -> Self:
@@ -470,10 +518,16 @@ class LinearBandit:
         share = probability(factor, "factor")
         with self._lock:
             if share < 1.0:
-                forget(self._arms, self._priors, share)
+                self._forget(share)
         return self
 
-    def propensities(self, contexts: Any, arms: Iterable[Arm] | None = None) -> FloatArray:
+    def _forget(self, factor: float) -> None:
+        if self._clicks is not None:
+            self._clicks.fade(self._arms, factor)
+        else:
+            forget(self._arms, self._priors, factor)
+
+    def propensities(self, contexts: Any = None, arms: Iterable[Arm] | None = None) -> FloatArray:
         """Return the chances with which k eligible arms would be chosen next: [k] in a context, [T,k] in contexts.
 
         Nothing is drawn and nothing changes.
@@ -501,23 +555,32 @@ class LinearBandit:
         chances = chances_of(law, np.ascontiguousarray(values[0].T), sds, moments.freedom)
         return chances[0] if points.ndim == 1 else chances
 
-    def predict(self, contexts: Any, arms: Iterable[Arm] | None = None) -> tuple[FloatArray, FloatArray]:
+    def predict(
+        self, contexts: Any = None, arms: Iterable[Arm] | None = None, *, response: bool = False
+    ) -> tuple[FloatArray, FloatArray]:
         """Return mean and sd of the posterior of the mean reward s'theta: each [k] in a context, [T,k] in contexts.
 
-        Nothing is drawn and nothing changes. As long as a learned noise is not known, sds are infinite.
+        Of clicks and counts it is that of the score s'theta, log odds or log rate; with ``response`` it is that of the
+        chance or the rate itself. Nothing is drawn and nothing changes. As long as a learned noise is not known, sds
+        are infinite.
 
         >>> mean, sd = LinearBandit(2, dim=1, noise_sd=1.0).predict([0.0])
         >>> mean, sd
         (array([0., 0.]), array([1., 1.]))
+        >>> clicks = LinearBandit(1, dim=0, rewards="bernoulli", prior_precision=1.0).update([[]] * 3, [0, 0, 0], [0, 0, 1])
+        >>> clicks.predict(response=True)[0]
+        array([0.4368])
         """
         points = self._points(contexts)
         with self._lock:
             _, eligible = self._names_and_places(arms)
             moments = moments_of(self._arms, self._checked_rows(np.atleast_2d(points)), eligible)
             mean, sd = moments.values[0].T.copy(), moments.sds.T.copy()
+        if response and self._clicks is not None:
+            mean, sd = self._clicks.response(mean, sd)
         return (mean[0], sd[0]) if points.ndim == 1 else (mean, sd)
 
-    def score(self, contexts: Any, arms: Iterable[Arm] | None = None, alpha: float | None = None) -> FloatArray:
+    def score(self, contexts: Any = None, arms: Iterable[Arm] | None = None, alpha: float | None = None) -> FloatArray:
         """Return CVaR_alpha of the mean reward s'theta under the posterior: [k] in a context, [T,k] in contexts.
 
         It is what the drawn scores estimate; ``alpha`` is by default the level of the next decision. Nothing is drawn
@@ -555,7 +618,7 @@ class LinearBandit:
         """
         with self._lock:
             refresh(self._arms_fields, self._every)
-            return checkup(self._arms, self._names, self._intercept)
+            return checkup(self._arms, self._names, self._intercept, normal=self._clicks is None)
 
     def _names_and_places(self, arms: Iterable[Arm] | None) -> tuple[tuple[Arm, ...], IntArray]:
         return (self._names, self._every) if arms is None else self._eligible(arms)
@@ -585,6 +648,8 @@ class LinearBandit:
 
     def _points(self, context: Any) -> FloatArray:
         """Return a context or contexts as an array of our own."""
+        if context is None and self._dim == 0:
+            return np.empty(0)
         try:
             return np.array(context, dtype=np.float64)
         except (TypeError, ValueError):
@@ -616,6 +681,8 @@ class LinearBandit:
                 value = float(reward)
             except (TypeError, ValueError):
                 raise DataError(f"reward must be a number, got {reward!r}") from None
+            if self._clicks is not None:
+                return self._learn_clicks(point, context, place, reward, value, time)
             if self._intercept:
                 point = self._with_intercept(point, context)
             weight = 1.0
@@ -628,6 +695,59 @@ class LinearBandit:
             self._rewards += 1
         return self
 
+    def _learn_clicks(
+        self, point: FloatArray, context: Any, place: int, reward: Any, value: float, time: Any
+    ) -> Self:
+        assert self._clicks is not None
+        if point.shape != (self._dim,) or not usable(point):
+            raise self._context_error(context)
+        if not abs(value) <= LARGEST:
+            raise DataError(f"reward is {value}, expected a finite number{_limit(value)}")
+        values = np.array([value])
+        self._clicks.require(reward, values)
+        weights = np.ones(1) if self._half is None else self._weights(self._half, time, 1)
+        self._clicks.learn(
+            self._arms, self._checked_rows(point[np.newaxis]), np.array([place], dtype=np.int64), values, weights
+        )
+        self._rewards += 1
+        return self
+
+    def refit(self, log: Any, *, weights: Any = None) -> Self:
+        """Replace all that was learned of clicks or counts by the exact Laplace posteriors given a whole log.
+
+        ``log`` is as in :meth:`from_log`. ``weights`` [T] >= 0 count rewards more or less than once, e.g.
+        0.5 ** (age / half_life). If the prior is learned, it is the one that the whole log says. Arms that are not in
+        the log start anew. The mode is found to 1e-12. Of normal rewards the posterior is exact as it is.
+
+        >>> log = [([0.0], "a", 1), ([1.0], "a", 0), ([0.0], "b", 0)]
+        >>> bandit = LinearBandit.from_log(log, rewards="bernoulli", prior_precision=1.0)
+        >>> bandit.refit(log).posterior("a").mean()
+        array([ 0.1474, -0.387 ])
+        """
+        if self._clicks is None:
+            raise ParameterError("refit is for clicks and counts: what is learned of normal rewards is exact already")
+        contexts, pulled, rewards = _log_columns(log)
+        points = self._points(contexts)
+        with self._lock:
+            rows, values, places = self._checked_log(points, pulled, rewards)
+            counted = np.ones(len(rows)) if weights is None else non_negative_array(weights, "weights")
+            if counted.shape != values.shape:
+                raise DataError(f"weights has shape {counted.shape}, expected {values.shape}, one per reward")
+            self._clicks.fit(self._arms, rows, places, values, counted)
+            self._priors = self._arms.prior.copy()
+            self._rewards = len(rows)
+        return self
+
+    def _checked_log(self, points: FloatArray, arms: Any, reward: Any) -> tuple[FloatArray, FloatArray, IntArray]:
+        """Return contexts [T,D], rewards [T] and places of arms [T]."""
+        rows, values = self._checked_rows(points), finite_array(reward, "reward")
+        if values.shape != (len(rows),):
+            raise DataError(f"reward has shape {values.shape}, expected ({len(rows)},), one per context")
+        if self._clicks is not None:
+            self._clicks.require(reward, values)
+        places = [self._arm_index(arm, f"arm[{t}]") for t, arm in enumerate(arms)]
+        return rows, values, np.array(places, dtype=np.int64)
+
     def _update_rows(self, points: FloatArray, arms: Any, reward: Any, time: Any, unknown: str) -> Self:
         points = self._checked_rows(points)
         values = finite_array(reward, "reward")
@@ -637,6 +757,8 @@ class LinearBandit:
         huge = np.abs(values) > LARGEST
         if huge.any():
             raise DataError(f"reward{first_index(huge)} is {values[huge][0]}, too large to square")
+        if self._clicks is not None:
+            self._clicks.require(reward, values)
         arms = list(arms)
         kept = [t for t, arm in enumerate(arms) if unknown == "raise" or self._knows(arm)]
         places = [self._arm_index(arms[t], f"arm[{t}]") for t in kept]
@@ -644,7 +766,8 @@ class LinearBandit:
         if len(kept) < len(arms):
             self._skip([arm for arm in arms if not self._knows(arm)], len(arms))
             points, values, weights = points[kept], values[kept], weights[kept]
-        learn_rows(
+        learning = learn_rows if self._clicks is None else self._clicks.learn
+        learning(
             self._arms,
             points,
             np.array(places, dtype=np.int64),
@@ -782,7 +905,7 @@ class LinearBandit:
 
         ``since`` is the state from which ``other`` went on: the common ancestor of both, or ``other`` as it was when
         it was last merged into this one; None if it began without data. The result is that of learning the same
-        rewards here, up to rounding. Arms that ``other`` has and this bandit never had are added; an arm that this
+        rewards here, up to rounding; of clicks and counts about so. Arms that ``other`` has and this bandit never had are added; an arm that this
         bandit has removed since stays removed.
 
         >>> base = LinearBandit(["a", "b"], dim=1, seed=3)
@@ -807,9 +930,12 @@ class LinearBandit:
             news = {}
             for place, name in enumerate(other._names):
                 was = since._index.get(name) if since else None
-                found = news_of(other._arms, place, since._arms if since else None, was)
+                normal = self._clicks is None
+                found = news_of(other._arms, place, since._arms if since else None, was, normal=normal)
                 here = self._index.get(name)
-                if found is None or (here is not None and not same_prior(self._arms, here, other._arms, place)):
+                if found is None or (
+                    here is not None and not same_prior(self._arms, here, other._arms, place, normal=normal)
+                ):
                     raise ParameterError(
                         f"other does not come from since: what they know of arm {name!r} contradicts it"
                     )
@@ -825,6 +951,8 @@ class LinearBandit:
                 if name in self._index:
                     add_news(self._arms, self._index[name], found)
             add_pool(self._arms, other._arms, since._arms if since else None)
+            if self._clicks is not None:
+                self._clicks.renew(self._arms)
             self._rewards = int(self._arms.marks[:, PULLS].sum())
             self._decisions += decisions
         return self
@@ -842,13 +970,15 @@ class LinearBandit:
     def _state(self) -> State:
         arms = self._arms
         # A root that was updated with rewards is in no file. What goes on must be what a load would go on with.
-        updated = arms.parts[:, UPDATES] > 0.0
+        updated = arms.parts[:, UPDATES] > 0.0  # never of clicks
         if updated.any():
             arms.marks[updated, STALE], arms.pool[DIRTY] = 1, 1.0
         meta = {
             "settings": asdict(self._settings),
             "noise_sd": self._noise_sd,
             "noise": self._noise,
+            "rewards": self.reward_kind,
+            "prior": "given" if self._clicks is None or not self._clicks.learned else "learned",
             "intercept": self._intercept,
             "half_life": None if self._half is None else asdict(self._half),
             "tick": self._tick,
@@ -857,7 +987,7 @@ class LinearBandit:
             "rng": generator_state(self._stream.rng),
         }
         arrays = {
-            "prior_precision": self._priors,
+            "prior_precision": self._priors if self._clicks is None else arms.prior,
             "prior_mean": arms.start,
             "prior": arms.marks[:, WHICH],
             "gram": arms.gram,
@@ -868,6 +998,8 @@ class LinearBandit:
             "pool": arms.pool[SAVED],
             "uniforms": self._stream.unused,
         }
+        if self._clicks is not None:  # what was updated with the rewards
+            arrays |= {"root": arms.root, "mean": arms.mean}
         return meta, arrays
 
     @classmethod
@@ -894,12 +1026,17 @@ class LinearBandit:
             dim - bool(meta["intercept"]),
             noise_sd=meta["noise_sd"],
             noise=meta["noise"],
+            rewards=meta["rewards"],
             intercept=meta["intercept"],
             prior_precision=priors[0],
             half_life=None if meta["half_life"] is None else HalfLife(**meta["half_life"]),
             settings=BanditSettings(**options),
         )
-        require_table(bandit._arms, arrays, intercept=bandit._intercept)
+        if meta["prior"] not in ("given", "learned") or (meta["prior"] == "learned" and bandit._clicks is None):
+            raise ValueError(f"prior is {meta['prior']!r}")
+        if bandit._clicks is not None:
+            bandit._clicks.learned = meta["prior"] == "learned"
+        require_table(bandit._arms, arrays, intercept=bandit._intercept, clicks=bandit._clicks)
         if meta["tick"] is not None:
             bandit._tick = whole_number(meta["tick"], "tick", -LARGEST_COUNT, LARGEST_COUNT)
         arms = bandit._arms
@@ -909,6 +1046,10 @@ class LinearBandit:
         arms.marks[:, PULLS] = arrays["pulls"]
         bandit._priors = priors
         bandit._set_arms(names, arms._replace(prior=priors / arms.pool[GAIN], start=arrays["prior_mean"]))
+        if bandit._clicks is not None:
+            bandit._clicks.set_prior(bandit._arms)
+            bandit._arms.root[:], bandit._arms.mean[:] = arrays["root"], arrays["mean"]
+            bandit._arms.marks[:, STALE] = 0
         refresh(bandit._arms_fields, bandit._every)
         root, parts = bandit._arms.root, bandit._arms.parts
         noise = arms.parts[:, OWN_NOISE].max() if arms.kind == BY_ARM else arms.pool[NOISE]
@@ -924,13 +1065,20 @@ class LinearBandit:
 
 def _kind_of(bandit: LinearBandit) -> tuple[tuple[str, ...], tuple[Any, ...]]:
     """Return what must be equal for bandits to be merged: names and values."""
-    names = ("dim", "settings", "noise_sd", "noise", "intercept", "half_life", "prior_precision")
-    prior = bandit._priors[0].tolist()
-    return names, (*(getattr(bandit, f"_{name}") for name in names[:5]), bandit._half, prior)
+    names = ("dim", "settings", "noise_sd", "noise", "intercept", "rewards", "half_life", "prior_precision")
+    learned = bandit._clicks is not None and bandit._clicks.learned
+    prior = "learned" if learned else bandit._priors[0].tolist()
+    own = (getattr(bandit, f"_{name}") for name in names[:5])
+    return names, (*own, bandit.reward_kind, bandit._half, prior)
 
 
 def _upgraded(meta: dict[str, Any], arrays: Arrays) -> State:
-    """Return the state of a file of version 1 as one of version 2: its noise was given, and there was no intercept."""
+    """Return the state of a file of version 1 or 2 as one of version 3.
+
+    In version 1 the noise was given, and there was no intercept; in version 2 rewards were normal.
+    """
+    if "rewards" not in meta:
+        meta = meta | {"rewards": "gaussian", "prior": "given"}
     if "half_life" in meta or "noise_sd" not in meta:
         return meta, arrays
     settings = meta["settings"] | {"first_pulls": 0, "min_propensity": 0.0}
@@ -962,6 +1110,14 @@ def _settings(
         raise ParameterError(f"settings must be a BanditSettings, got {settings!r}")
     more: dict[str, Any] = {"first_pulls": first_pulls, "min_propensity": min_propensity}
     return replace(settings, **{name: value for name, value in more.items() if value is not None})
+
+
+def _clicks(rewards: Any, learned: bool, intercept: bool) -> Clicks | None:
+    if rewards == "gaussian":
+        return None
+    if not isinstance(rewards, str) or rewards not in LINKS:
+        raise ParameterError(f"rewards must be one of {['gaussian', *LINKS]}, got {rewards!r}")
+    return Clicks(rewards, learned=learned, intercept=intercept)
 
 
 def _flag(value: Any, name: str) -> bool:

@@ -43,9 +43,11 @@ class _LaplacePosterior(LinearGaussianPosterior):
     def of_sums(
         cls, prior_precision: FloatArray, noise_sd: float, gram: FloatArray, prior_mean: FloatArray | None = None
     ) -> Self:
-        """Return the posterior with these sums [2,D+1,D+1], which it keeps; the other arguments are not used."""
+        """Return the posterior with these sums [2,D+1,D+1], which it keeps; ``noise_sd`` is not used."""
         posterior = cls(len(prior_precision), prior_precision)
         posterior._gram = gram
+        if prior_mean is not None:
+            posterior._prior_mean, posterior._solved = prior_mean, None
         return posterior
 
     @property
@@ -79,7 +81,8 @@ class _LaplacePosterior(LinearGaussianPosterior):
             seen, rewards = log_columns(contexts, "context", "reward")
             contexts = [list(context) for context in seen]
         points, values, counted = self._rows(contexts, rewards, weights)
-        self._gram = laplace_sums(self._link, self._prior_precision, points, values, counted, self.mean())
+        prior = self._prior_precision, self._prior_mean
+        self._gram = laplace_sums(self._link, *prior, points, values, counted, self.mean())
         self._solved = None
         return self
 
