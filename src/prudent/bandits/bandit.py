@@ -15,7 +15,7 @@ import warnings
 import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -27,6 +27,7 @@ from .._support.checks import (
     first_index,
     generator,
     non_negative_array,
+    open_probability,
     probability,
     risk_level,
     whole_number,
@@ -83,6 +84,9 @@ from .step import (
 )
 from .table import forget, like_prior, require_table, with_new_row, without_row
 
+if TYPE_CHECKING:
+    from .explain import Explanation
+
 __all__ = ["LinearBandit"]
 
 
@@ -130,11 +134,11 @@ class LinearBandit:
     tells chances and rates. There is no noise to be given. The prior is learned by default: a common level, by how much
     arms differ from it, and the size of coefficients, which is what makes few clicks go far
     (:mod:`prudent.bandits.clicks`); with a ``prior_precision`` P it is Normal(0, P^-1). Rewards are learned one by one
-    with a small error, which :meth:`refit` removes. Clicks of a few percent are best served by ``alpha=0.5``. With
-    ``dim=0`` there is no context: give None, or [].
+    with a small error, which :meth:`refit` removes. The default ``alpha`` is 0.5 for them: clicks of a few percent
+    tell so little that Thompson sampling tries poor arms for long. With ``dim=0`` there is no context: give None.
 
-    **The risk level** ``alpha`` (or a :class:`Decay`, a level that falls, or whole ``settings``): 0 is Thompson
-    sampling. It hedges against not knowing the mean reward, not against the noise of rewards. A bandit with a high
+    **The risk level** ``alpha`` (or a :class:`Decay`, a level that falls, or whole ``settings``): 0, the default, is
+    Thompson sampling. It hedges against not knowing the mean reward, not against the noise of rewards. A bandit with a high
     level avoids arms of which it knows little, so it may lock in to a poor one: online, 0 to 0.5 is a good choice. What
     cures lock-in: ``first_pulls`` decisions for every arm before scores count, ``min_propensity``, a least chance for
     every eligible arm, and a level that falls (see :class:`BanditSettings`).
@@ -186,6 +190,8 @@ class LinearBandit:
         seed: Any = None,
     ) -> None:
         names = _arm_names(n_arms, "n_arms")
+        if alpha is None and settings is None and rewards != "gaussian":
+            alpha = 0.5
         self._settings = _settings(settings, alpha, first_pulls, min_propensity)
         self._intercept = _flag(intercept, "intercept")
         self._dim = whole_number(dim, "dim", minimum=0 if self._intercept else 1)
@@ -605,6 +611,66 @@ class LinearBandit:
         values = (cvar_clipped_normal if self._settings.clip else cvar_normal)(mean, sd, level)
         return np.asarray(values)
 
+    def explain(
+        self, context: Any = None, arm: Arm | None = None, *, arms: Iterable[Arm] | None = None, features: Any = None
+    ) -> Explanation:
+        """Return why ``arm``, by default the likeliest choice, would be chosen in a context [dim], or would not.
+
+        It prints as words, and has tables: what each feature adds to the score, for the arm and for the runner-up, and
+        what is known of every eligible arm. ``features`` are names of the features, by default the index of a pandas
+        Series, else x0, x1, ... Nothing is drawn and nothing changes. See
+        :class:`prudent.bandits.explain.Explanation`.
+
+        >>> bandit = LinearBandit(["a", "b"], dim=1, noise_sd=1.0).update([[1.0]] * 4, ["a", "a", "b", "b"], [3, 5, 1, 1])
+        >>> print(bandit.explain([1.0], features=["age"]))
+        The likeliest choice is 'a', with the chance 99.6%.
+        Its mean reward is 3.20 (sd 0.63), known from 2 rewards.
+        The runner-up is 'b', with the chance 0.4%: 0.80 (sd 0.63), known from 2 rewards.
+        'a' is better with the chance 99.6%: it leads by 2.40 (sd 0.89).
+        For 'a': intercept (+1.20), age (+1.20).
+        """
+        from .explain import explain
+
+        return explain(self, context, arm, arms, features)
+
+    def to_xarray(self, features: Any = None) -> Any:
+        """Return what is known of the arms as an xarray.Dataset.
+
+        ``mean`` and ``sd`` [arm, feature] of the coefficients, their ``covariance`` [arm, feature, feature2], the
+        intercept first; ``pulls`` and ``tries`` [arm], the numbers of rewards and of decisions. ``features`` are names
+        of the features, by default x0, x1, ... As long as a learned noise is not known, sds are infinite.
+
+        >>> data = LinearBandit(["a", "b"], dim=1, noise_sd=1.0).update([1.0], "a", 3.0).to_xarray()
+        >>> data["mean"].sel(arm="a").values
+        array([1., 1.])
+        """
+        from .explain import dataset
+
+        return dataset(self, features)
+
+    def plot(self, features: Any = None, *, level: float = 0.95) -> Any:
+        """Return a figure of the coefficients of the arms with intervals at ``level``, the intercepts first.
+
+        Of up to 12 arms, those with the most rewards, and up to 24 features, those that matter most. It is a figure of
+        matplotlib: ``bandit.plot().savefig("bandit.png")``.
+        """
+        from .explain import coefficients_figure
+
+        return coefficients_figure(self.to_xarray(features), open_probability(level, "level"), self.reward_kind)
+
+    def _coefficients(self) -> tuple[FloatArray, FloatArray]:
+        """Return means [A,D] and covariances [A,D,D] of theta; infinite ones if the noise is not known yet."""
+        with self._lock:
+            refresh(self._arms_fields, self._every)
+            arms = self._arms
+            noise = np.array([float(noise_of(arms, place)) for place in self._every])
+            if arms.kind == BY_ARM:
+                freedom = arms.parts[:, FREEDOM]
+                noise = noise * np.sqrt(freedom / (freedom - 2.0))
+            covariance = arms.root.swapaxes(1, 2) @ arms.root
+            known = noise[:, np.newaxis, np.newaxis] > 0.0
+            return arms.mean.copy(), np.where(known, noise[:, np.newaxis, np.newaxis] ** 2 * covariance, math.inf)
+
     def check(self) -> Checkup:
         """Look for what may go wrong: features on different scales, rewards that contradict the model, starved arms.
 
@@ -695,9 +761,7 @@ class LinearBandit:
             self._rewards += 1
         return self
 
-    def _learn_clicks(
-        self, point: FloatArray, context: Any, place: int, reward: Any, value: float, time: Any
-    ) -> Self:
+    def _learn_clicks(self, point: FloatArray, context: Any, place: int, reward: Any, value: float, time: Any) -> Self:
         assert self._clicks is not None
         if point.shape != (self._dim,) or not usable(point):
             raise self._context_error(context)
@@ -711,6 +775,11 @@ class LinearBandit:
         )
         self._rewards += 1
         return self
+
+    def _require_rewards(self, reward: Any, values: FloatArray) -> None:
+        """Raise unless rewards [T], which the user gave as ``reward``, are of the kind of this bandit."""
+        if self._clicks is not None:
+            self._clicks.require(reward, values)
 
     def refit(self, log: Any, *, weights: Any = None) -> Self:
         """Replace all that was learned of clicks or counts by the exact Laplace posteriors given a whole log.
@@ -743,8 +812,7 @@ class LinearBandit:
         rows, values = self._checked_rows(points), finite_array(reward, "reward")
         if values.shape != (len(rows),):
             raise DataError(f"reward has shape {values.shape}, expected ({len(rows)},), one per context")
-        if self._clicks is not None:
-            self._clicks.require(reward, values)
+        self._require_rewards(reward, values)
         places = [self._arm_index(arm, f"arm[{t}]") for t, arm in enumerate(arms)]
         return rows, values, np.array(places, dtype=np.int64)
 
@@ -757,8 +825,7 @@ class LinearBandit:
         huge = np.abs(values) > LARGEST
         if huge.any():
             raise DataError(f"reward{first_index(huge)} is {values[huge][0]}, too large to square")
-        if self._clicks is not None:
-            self._clicks.require(reward, values)
+        self._require_rewards(reward, values)
         arms = list(arms)
         kept = [t for t, arm in enumerate(arms) if unknown == "raise" or self._knows(arm)]
         places = [self._arm_index(arms[t], f"arm[{t}]") for t in kept]

@@ -36,7 +36,7 @@ from .._support.checks import BoolArray, FloatArray, IntArray, first_index
 from .._support.state import Arrays
 from ..errors import DataError
 from ..posteriors.glm import LogisticPosterior, PoissonPosterior
-from .step import COUNT, HIGH, LARGEST, LOW, PULLS, STALE, TRIES, WEIGHT, WHICH, Arms, usable
+from .step import COUNT, HIGH, LOW, PULLS, STALE, TRIES, WEIGHT, WHICH, Arms, usable
 
 __all__ = ["LINKS", "Clicks"]
 

@@ -16,8 +16,9 @@ import numpy as np
 from .._numerics.glm import COUNTS, ODDS, laplace_sums, learn_rewards, mean_odds
 from .._support.checks import FloatArray, finite_array, first_index, non_negative_array, probability, refuse
 from .._support.rows import log_columns
-from ..errors import DataError
-from .base import writable
+from .._support.state import Arrays
+from ..errors import DataError, PosteriorError
+from .base import saved_sum, writable
 from .linear import LinearGaussianPosterior
 
 __all__ = ["LogisticPosterior", "PoissonPosterior"]
@@ -115,6 +116,22 @@ class _LaplacePosterior(LinearGaussianPosterior):
             raise DataError(f"weights has shape {counted.shape}, expected {rewards.shape}, one per reward")
         flat = [writable(array).reshape(-1) for array in (rewards, counted)]
         return writable(contexts).reshape(-1, self.dim), flat[0], flat[1]
+
+    @classmethod
+    def _made(cls, values: dict[str, Any], arrays: Arrays) -> Self:
+        prior, start = arrays["prior_precision"], arrays["prior_mean"]
+        posterior = cls(len(prior), prior)
+        gram = saved_sum(arrays["gram"], "gram", posterior._gram)
+        saved_sum(start, "prior_mean", posterior._prior_mean)
+        if not np.array_equal(gram, gram.swapaxes(1, 2)):
+            raise PosteriorError("gram is not symmetric")
+        made = cls.of_sums(prior, 1.0, gram, start)
+        lowest = np.linalg.eigvalsh(made.precision)[0]  # weights may be negative, see _numerics.glm
+        if not lowest > 0.0:
+            raise PosteriorError(f"the precision is not positive definite: it has the eigenvalue {lowest}")
+        for name, numbers in (("mean", made.mean()), ("covariance", made.covariance())):
+            finite_array(numbers, name, error=PosteriorError)
+        return made
 
     def _shown(self) -> dict[str, Any]:
         return {"dim": self.dim, "mean": self.mean()}
