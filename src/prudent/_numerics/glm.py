@@ -360,7 +360,7 @@ _STEP = 0.25
 
 def _normal_rule() -> tuple[FloatArray, FloatArray]:
     """Return nodes and weights for means over a standard normal."""
-    z = _STEP * np.arange(-38, 39)
+    z = _STEP * np.arange(-38, 39, dtype=np.float64)
     return z, np.exp(-0.5 * z * z) * _STEP / math.sqrt(2.0 * math.pi)
 
 
@@ -368,5 +368,5 @@ def _logistic_rule() -> tuple[FloatArray, FloatArray]:
     """Return nodes and weights for means over a standard logistic law."""
     from scipy import special
 
-    u = _STEP * np.arange(-160, 161)
+    u = _STEP * np.arange(-160, 161, dtype=np.float64)
     return u, special.expit(u) * special.expit(-u) * _STEP

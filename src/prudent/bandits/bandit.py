@@ -49,6 +49,7 @@ from ..posteriors.linear import LinearGaussianPosterior
 from .batch import decide_rows, learn_rows, moments_of, scales
 from .checkup import Checkup, checkup
 from .clicks import LINKS, Clicks
+from .coins import CoinBatch, CoinDecision, Coins
 from .decision import Arm, BatchDecision, Decision, Law, chances_of
 from .fading import HalfLife, seconds_of
 from .merging import add_news, add_pool, news_of, same_prior
@@ -129,19 +130,20 @@ class LinearBandit:
     ``noise_sd`` is given, theta_a ~ Normal(0, noise_sd^2 P^-1) before data.
 
     **Clicks and counts**: with ``rewards="bernoulli"`` rewards are 0 or 1, and 1 has the chance 1 / (1 +
-    exp(-s'theta_a)); with ``rewards="poisson"`` they are counts with the rate exp(s'theta_a). Posteriors are normal ones
+    exp(-s'theta_a)); with ``rewards="poisson"`` they are counts with the rate exp(s'theta_a). Posteriors are normal
     on that scale (Laplace), and so are ``mean``, ``sd`` and ``score`` of a decision; ``predict(..., response=True)``
     tells chances and rates. There is no noise to be given. The prior is learned by default: a common level, by how much
     arms differ from it, and the size of coefficients, which is what makes few clicks go far
     (:mod:`prudent.bandits.clicks`); with a ``prior_precision`` P it is Normal(0, P^-1). Rewards are learned one by one
     with a small error, which :meth:`refit` removes. The default ``alpha`` is 0.5 for them: clicks of a few percent
-    tell so little that Thompson sampling tries poor arms for long. With ``dim=0`` there is no context: give None.
+    tell so little that Thompson sampling tries poor arms for long. With ``dim=0`` there is no context (give None), and
+    clicks have the uniform prior and exact Beta posteriors, unless ``prior_precision`` asks for log odds.
 
     **The risk level** ``alpha`` (or a :class:`Decay`, a level that falls, or whole ``settings``): 0, the default, is
-    Thompson sampling. It hedges against not knowing the mean reward, not against the noise of rewards. A bandit with a high
-    level avoids arms of which it knows little, so it may lock in to a poor one: online, 0 to 0.5 is a good choice. What
-    cures lock-in: ``first_pulls`` decisions for every arm before scores count, ``min_propensity``, a least chance for
-    every eligible arm, and a level that falls (see :class:`BanditSettings`).
+    Thompson sampling. It hedges against not knowing the mean reward, not against the noise of rewards. A bandit with a
+    high level avoids arms of which it knows little, so it may lock in to a poor one: online, 0 to 0.5 is a good choice.
+    What cures lock-in: ``first_pulls`` decisions for every arm before scores count, ``min_propensity``, a least chance
+    for every eligible arm, and a level that falls (see :class:`BanditSettings`).
 
     **Drift**: with a ``half_life`` evidence fades, and the prior stays: a number of decisions, or a time difference;
     then ``select`` and ``update`` take ``time=``, by default now. :meth:`forget` fades at once.
@@ -199,7 +201,7 @@ class LinearBandit:
         if noise not in _NOISES:
             raise ParameterError(f"noise must be one of {list(_NOISES)}, got {noise!r}")
         self._noise = noise
-        self._clicks = _clicks(rewards, prior_precision is None, self._intercept)
+        self._clicks = _clicks(rewards, prior_precision is None, self._intercept, self._dim)
         self._check_law()
         size = self._dim + self._intercept
         if prior_precision is None:
@@ -233,6 +235,8 @@ class LinearBandit:
             if self._noise_sd is not None or self._noise != "shared":
                 name = "noise_sd" if self._noise_sd is not None else "noise"
                 raise ParameterError(f"{name} does not go with {kind}: the law of such rewards has no noise to be set")
+            if isinstance(self._clicks, Coins):
+                self._clicks.check(self._settings)
             if self._settings.clip:
                 raise ParameterError(f"clip does not go with {kind}: scores are not chances, but log odds or log rates")
             return
@@ -406,6 +410,8 @@ class LinearBandit:
             if name in self._index:
                 raise ParameterError(f"arm {name!r} is already there")
             prior = None
+            if like is not None and isinstance(self._clicks, Coins):
+                raise ParameterError("like is not for clicks without context: such arms start from the uniform prior")
             if like is not None:
                 prior = like_prior(self._arms, self._eligible(like, "like")[1])
                 self._priors = np.concatenate([self._priors, prior[0][np.newaxis]])
@@ -463,6 +469,8 @@ class LinearBandit:
             rule, k = self._rule, len(names)
             if rule.floor > 0.0:
                 self._check_floor(k)
+            if isinstance(self._clicks, Coins):
+                return self._select_coins(self._clicks, point, context, names, eligible, propensity, time)
             if point.ndim != 1:
                 points = self._checked_rows(point)
                 self._move(time)
@@ -495,6 +503,33 @@ class LinearBandit:
             self._decisions += 1
             version = self._decisions - 1, self._rewards
             return Decision(names, place, score, moments, self._law if propensity else None, given, version)
+
+    def _select_coins(
+        self,
+        coins: Coins,
+        point: FloatArray,
+        context: Any,
+        names: tuple[Arm, ...],
+        eligible: IntArray,
+        propensity: bool,
+        time: Any,
+    ) -> Decision | BatchDecision:
+        """Choose between arms without context."""
+        if point.ndim not in (1, 2) or point.shape[-1] != 0:
+            raise self._context_error(context)
+        rows = 1 if point.ndim == 1 else len(point)
+        self._move(time)
+        law = self._law if propensity else None
+        moments = coins.moments(self._arms, eligible)
+        settings = self._settings.at(self._decisions + 1)
+        scores, chosen, among = coins.decide(self._arms, eligible, settings, rows, self._stream)
+        version = self._decisions, self._rewards
+        self._decisions += rows
+        if point.ndim == 2:
+            return CoinBatch(scores, names, chosen, moments, among, law)
+        spread = np.where(among[0], np.nan, 0.0) if len(among) else moments[1]
+        told = np.stack([*moments, spread, np.ones(len(names))])
+        return CoinDecision(scores, names, int(chosen[0][0]), float(chosen[1][0]), told, law, point, version)
 
     def _move(self, time: Any) -> None:
         """Let the level fall and evidence fade, up to now."""
@@ -549,6 +584,9 @@ class LinearBandit:
             t = self._decisions + 1
             settings = self._settings.at(t)
             rows = self._checked_rows(np.atleast_2d(points))
+            if isinstance(self._clicks, Coins):
+                coin = self._clicks.chances(self._arms, eligible, settings)
+                return coin if points.ndim == 1 else np.tile(coin, (len(rows), 1))
             moments = moments_of(self._arms, rows, eligible)
             values = moments.values
             scale = scales(self._arms, self._rule, t, 1, rows.shape[1])[0]
@@ -573,13 +611,18 @@ class LinearBandit:
         >>> mean, sd = LinearBandit(2, dim=1, noise_sd=1.0).predict([0.0])
         >>> mean, sd
         (array([0., 0.]), array([1., 1.]))
-        >>> clicks = LinearBandit(1, dim=0, rewards="bernoulli", prior_precision=1.0).update([[]] * 3, [0, 0, 0], [0, 0, 1])
+        >>> clicks = LinearBandit(1, dim=0, rewards="bernoulli").update([[], [], []], [0, 0, 0], [0, 0, 1])
         >>> clicks.predict(response=True)[0]
-        array([0.4368])
+        array([0.4])
         """
         points = self._points(contexts)
         with self._lock:
             _, eligible = self._names_and_places(arms)
+            if isinstance(self._clicks, Coins):
+                coins, rows = self._clicks, self._checked_rows(np.atleast_2d(points))
+                told = (coins.chances_of_one if response else coins.moments)(self._arms, eligible)
+                mean, sd = (each if points.ndim == 1 else np.tile(each, (len(rows), 1)) for each in told)
+                return mean, sd
             moments = moments_of(self._arms, self._checked_rows(np.atleast_2d(points)), eligible)
             mean, sd = moments.values[0].T.copy(), moments.sds.T.copy()
         if response and self._clicks is not None:
@@ -602,6 +645,8 @@ class LinearBandit:
             mean, sd = self.predict(contexts, arms)
             _, eligible = self._names_and_places(arms)
             freedom = self._arms.parts[eligible, FREEDOM]
+            if isinstance(self._clicks, Coins):
+                return np.broadcast_to(self._clicks.shortfall(self._arms, eligible, level), mean.shape).copy()
         if level == 0.0 and not self._settings.clip:
             return mean
         if not np.isfinite(sd).all():
@@ -621,7 +666,8 @@ class LinearBandit:
         Series, else x0, x1, ... Nothing is drawn and nothing changes. See
         :class:`prudent.bandits.explain.Explanation`.
 
-        >>> bandit = LinearBandit(["a", "b"], dim=1, noise_sd=1.0).update([[1.0]] * 4, ["a", "a", "b", "b"], [3, 5, 1, 1])
+        >>> bandit = LinearBandit(["a", "b"], dim=1, noise_sd=1.0)
+        >>> _ = bandit.update([[1.0]] * 4, ["a", "a", "b", "b"], [3.0, 5.0, 1.0, 1.0])
         >>> print(bandit.explain([1.0], features=["age"]))
         The likeliest choice is 'a', with the chance 99.6%.
         Its mean reward is 3.20 (sd 0.63), known from 2 rewards.
@@ -661,9 +707,12 @@ class LinearBandit:
     def _coefficients(self) -> tuple[FloatArray, FloatArray]:
         """Return means [A,D] and covariances [A,D,D] of theta; infinite ones if the noise is not known yet."""
         with self._lock:
-            refresh(self._arms_fields, self._every)
             arms = self._arms
-            noise = np.array([float(noise_of(arms, place)) for place in self._every])
+            if isinstance(self._clicks, Coins):
+                centre, sd = self._clicks.moments(arms, self._every)
+                return centre[:, np.newaxis], sd[:, np.newaxis, np.newaxis] ** 2
+            refresh(self._arms_fields, self._every)
+            noise = np.array([float(noise_of(arms, int(place))) for place in self._every])
             if arms.kind == BY_ARM:
                 freedom = arms.parts[:, FREEDOM]
                 noise = noise * np.sqrt(freedom / (freedom - 2.0))
@@ -972,8 +1021,8 @@ class LinearBandit:
 
         ``since`` is the state from which ``other`` went on: the common ancestor of both, or ``other`` as it was when
         it was last merged into this one; None if it began without data. The result is that of learning the same
-        rewards here, up to rounding; of clicks and counts about so. Arms that ``other`` has and this bandit never had are added; an arm that this
-        bandit has removed since stays removed.
+        rewards here, up to rounding; of clicks and counts about so. Arms that ``other`` has and this bandit never had
+        are added; an arm that this bandit has removed since stays removed.
 
         >>> base = LinearBandit(["a", "b"], dim=1, seed=3)
         >>> one, two = base.copy(stream=0), base.copy(stream=1)
@@ -1045,7 +1094,7 @@ class LinearBandit:
             "noise_sd": self._noise_sd,
             "noise": self._noise,
             "rewards": self.reward_kind,
-            "prior": "given" if self._clicks is None or not self._clicks.learned else "learned",
+            "prior": _prior_kind(self._clicks),
             "intercept": self._intercept,
             "half_life": None if self._half is None else asdict(self._half),
             "tick": self._tick,
@@ -1065,9 +1114,7 @@ class LinearBandit:
             "pool": arms.pool[SAVED],
             "uniforms": self._stream.unused,
         }
-        if self._clicks is not None:  # what was updated with the rewards
-            arrays |= {"root": arms.root, "mean": arms.mean}
-        return meta, arrays
+        return meta, arrays if self._clicks is None else arrays | self._clicks.solved(arms)
 
     @classmethod
     def _from_state(cls, path: str | os.PathLike[str], stream: int | None = None) -> Self:
@@ -1095,14 +1142,14 @@ class LinearBandit:
             noise=meta["noise"],
             rewards=meta["rewards"],
             intercept=meta["intercept"],
-            prior_precision=priors[0],
+            prior_precision=None if meta["prior"] == "uniform" else priors[0],
             half_life=None if meta["half_life"] is None else HalfLife(**meta["half_life"]),
             settings=BanditSettings(**options),
         )
-        if meta["prior"] not in ("given", "learned") or (meta["prior"] == "learned" and bandit._clicks is None):
+        if meta["prior"] == "learned" and bandit._clicks is not None:
+            bandit._clicks.learned = True
+        if meta["prior"] != _prior_kind(bandit._clicks):
             raise ValueError(f"prior is {meta['prior']!r}")
-        if bandit._clicks is not None:
-            bandit._clicks.learned = meta["prior"] == "learned"
         require_table(bandit._arms, arrays, intercept=bandit._intercept, clicks=bandit._clicks)
         if meta["tick"] is not None:
             bandit._tick = whole_number(meta["tick"], "tick", -LARGEST_COUNT, LARGEST_COUNT)
@@ -1113,7 +1160,7 @@ class LinearBandit:
         arms.marks[:, PULLS] = arrays["pulls"]
         bandit._priors = priors
         bandit._set_arms(names, arms._replace(prior=priors / arms.pool[GAIN], start=arrays["prior_mean"]))
-        if bandit._clicks is not None:
+        if bandit._clicks is not None and "root" in arrays:
             bandit._clicks.set_prior(bandit._arms)
             bandit._arms.root[:], bandit._arms.mean[:] = arrays["root"], arrays["mean"]
             bandit._arms.marks[:, STALE] = 0
@@ -1133,10 +1180,14 @@ class LinearBandit:
 def _kind_of(bandit: LinearBandit) -> tuple[tuple[str, ...], tuple[Any, ...]]:
     """Return what must be equal for bandits to be merged: names and values."""
     names = ("dim", "settings", "noise_sd", "noise", "intercept", "rewards", "half_life", "prior_precision")
-    learned = bandit._clicks is not None and bandit._clicks.learned
-    prior = "learned" if learned else bandit._priors[0].tolist()
+    prior = _prior_kind(bandit._clicks)
+    prior = bandit._priors[0].tolist() if prior == "given" else prior
     own = (getattr(bandit, f"_{name}") for name in names[:5])
     return names, (*own, bandit.reward_kind, bandit._half, prior)
+
+
+def _prior_kind(clicks: Clicks | None) -> Any:
+    return "uniform" if isinstance(clicks, Coins) else "learned" if clicks is not None and clicks.learned else "given"
 
 
 def _upgraded(meta: dict[str, Any], arrays: Arrays) -> State:
@@ -1179,11 +1230,13 @@ def _settings(
     return replace(settings, **{name: value for name, value in more.items() if value is not None})
 
 
-def _clicks(rewards: Any, learned: bool, intercept: bool) -> Clicks | None:
+def _clicks(rewards: Any, learned: bool, intercept: bool, dim: int) -> Clicks | None:
     if rewards == "gaussian":
         return None
     if not isinstance(rewards, str) or rewards not in LINKS:
         raise ParameterError(f"rewards must be one of {['gaussian', *LINKS]}, got {rewards!r}")
+    if rewards == "bernoulli" and dim == 0 and learned:
+        return Coins()
     return Clicks(rewards, learned=learned, intercept=intercept)
 
 

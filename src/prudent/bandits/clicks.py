@@ -16,7 +16,7 @@ variances w_a, the evidence of all rewards is stationary at (MacKay, Neural Comp
 where g = 1 - w / (its variance before data) is the share of a coefficient that data has determined, from 0 to 1, and
 h_a what data alone says of the level of arm a, m_a0 = g_a0 h_a + (1 - g_a0) c. One such step is taken each time the
 number of rewards has grown by a quarter, and then all arms are solved again. Until data tells, c ~ Normal(0, 5^2), and
-u = 1 and v = 0.3 have the weight of four coefficients. Arms without rewards say nothing, and start from what is learned.
+u = 1 and v = 0.3 have the weight of four coefficients. Arms without rewards say nothing and start from what others say.
 
 The weights of rewards may be negative (see ``_numerics.glm``), so that the sums of an arm could, with another prior or
 added to those of another bandit, give a precision that is not positive. Directions in which the sums would take more
@@ -42,7 +42,10 @@ __all__ = ["LINKS", "Clicks"]
 
 
 LINKS = {"bernoulli": ODDS, "poisson": COUNTS}
-_POSTERIORS = {"bernoulli": LogisticPosterior, "poisson": PoissonPosterior}
+_POSTERIORS: dict[str, type[LogisticPosterior] | type[PoissonPosterior]] = {
+    "bernoulli": LogisticPosterior,
+    "poisson": PoissonPosterior,
+}
 _LARGEST_COUNT = 2.0**53
 _GROWTH = 1.25  # of the number of rewards, after which the prior is learned again
 _FIRST = 16  # rewards, after which it is for the first time
@@ -200,11 +203,15 @@ class Clicks:
             rate = np.exp(mean + 0.5 * sd * sd)
             return rate, rate * np.sqrt(np.expm1(sd * sd))
 
-    def posterior(self, arms: Arms, place: int) -> LogisticPosterior | PoissonPosterior:
+    def posterior(self, arms: Arms, place: int) -> Any:
         """Return a copy of the posterior of one arm."""
         which = arms.marks[place, WHICH]
         prior, start = arms.prior[which].copy(), arms.start[which].copy()
         return _POSTERIORS[self.rewards].of_sums(prior, 1.0, arms.gram[place].copy(), start)
+
+    def solved(self, arms: Arms) -> Arrays:
+        """Return what a state file must hold beside the sums: it was updated with the rewards."""
+        return {"root": arms.root, "mean": arms.mean}
 
     def require_sums(self, arms: Arms, arrays: Arrays) -> None:
         """Raise unless the arrays of a state file are sums of clicks, and what is solved from them."""

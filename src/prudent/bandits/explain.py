@@ -223,9 +223,8 @@ def _words(why: Explanation) -> list[str]:
     for sign, word in ((1.0, "For"), (-1.0, "Against")):
         listed = [i for i in order if sign * parts[i] > 0.01 * size][:_SHOWN]
         if listed:
-            told = ", ".join(
-                f"{why.features[i]} ({'+' if parts[i] > 0 else '-'}{apart(abs(parts[i]))})" for i in listed
-            )
+            mark = "+" if sign > 0.0 else "-"
+            told = ", ".join(f"{why.features[i]} ({mark}{apart(abs(parts[i]))})" for i in listed)
             lines.append(f"{word} {name}: {told}.")
     if why.lowest > 0.0:
         lines.append(f"Every eligible arm has at least the chance {_percent(why.lowest)}.")
