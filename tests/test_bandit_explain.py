@@ -48,12 +48,8 @@ def test_names_of_features():
     assert why.features == ("intercept", "age", "income")
     assert why.arm == "b"
     assert "age" in repr(bandit.explain([3.0, 0.1], features=["age", "income"]))
-    for wrong, said in (
-        ("ab", "list of names"),
-        (["x"], "1 names"),
-        (["x", "x"], "taken"),
-        (["intercept", "x"], "taken"),
-    ):
+    wrong_names = {"list of names": "ab", "1 names": ["x"], "taken": ["intercept", "x"]}
+    for said, wrong in wrong_names.items():
         with pytest.raises(pr.ParameterError, match=said):
             bandit.explain([1.0, 2.0], features=wrong)
 

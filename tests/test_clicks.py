@@ -1,4 +1,4 @@
-"""Clicks and counts in LinearBandit: exact chances, restarts, agreement with the Laplace posteriors, the learned prior."""
+"""Clicks and counts in LinearBandit: exact chances, restarts, the Laplace posteriors, the learned prior."""
 
 import copy
 import math
@@ -317,7 +317,7 @@ def test_a_context_too_large_for_the_sums_leaves_nothing_behind():
     before = bandit.to_bytes()
     with pytest.raises(pr.DataError, match=r"context\[1\] is .*scale the features"):
         bandit.update([[1.0], [1e100]], [0, 0], [1, 0])
-    with pytest.raises(pr.DataError, match="context is .*scale the features"):
+    with pytest.raises(pr.DataError, match=r"context is .*scale the features"):
         bandit.update([1e100], 0, 0)
     assert bandit.to_bytes() == before
 

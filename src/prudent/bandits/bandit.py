@@ -840,7 +840,7 @@ class LinearBandit:
         >>> log = [([0.0], "a", 1), ([1.0], "a", 0), ([0.0], "b", 0)]
         >>> bandit = LinearBandit.from_log(log, rewards="bernoulli", prior_precision=1.0)
         >>> bandit.refit(log).posterior("a").mean()
-        array([ 0.1474, -0.387 ])
+        array([ 0.0685, -0.4144])
         """
         if self._clicks is None:
             raise ParameterError("refit is for clicks and counts: what is learned of normal rewards is exact already")
@@ -1005,7 +1005,7 @@ class LinearBandit:
         Worker k has the same stream whenever it starts from the same state, and never that of another worker.
         ``LinearBandit.load(path, stream=k)`` does the same with a saved state.
 
-        >>> bandit = LinearBandit(2, dim=1, seed=3)
+        >>> bandit = LinearBandit(2, dim=1, noise_sd=1.0, seed=3)
         >>> first, again, second = bandit.copy(stream=0), bandit.copy(stream=0), bandit.copy(stream=1)
         >>> scores = [each.select([1.0]).score for each in (first, again, second)]
         >>> scores[0] == scores[1], scores[0] == scores[2]
