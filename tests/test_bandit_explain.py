@@ -101,3 +101,17 @@ def test_figures():
         pr.LinearBandit(2, 1).plot()
     with pytest.raises(pr.ParameterError, match="level"):
         learned().plot(level=1.0)
+
+
+@pytest.mark.parametrize("offsets", [False, True])
+def test_shared_coefficients(offsets):
+    bandit = pr.SharedLinearBandit(dim=2, offsets=offsets, seed=1)
+    with pytest.raises(pr.ParameterError, match="nothing is known yet"):
+        bandit.plot()
+    bandit.update([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], [1.0, 2.0, 4.0], arms=["a", "b", "a"] if offsets else None)
+    data = bandit.to_xarray(["price", "size"])
+    mean, sd = bandit.coefficients()
+    np.testing.assert_allclose(data["mean"], mean)
+    np.testing.assert_allclose(np.sqrt(np.diagonal(data["covariance"])), sd, rtol=1e-9)
+    assert ("pulls" in data) == offsets
+    assert len(bandit.plot(["price", "size"]).axes) == 2

@@ -11,7 +11,7 @@ from scipy.special import expit
 
 import prudent as pr
 from prudent._numerics.glm import mean_odds, sd_odds
-from prudent.bandits.clicks import _keep_positive, _until_next
+from prudent.bandits.clicks import _until_next
 
 ARMS, DIM = 4, 3
 KINDS = {"bernoulli": pr.LogisticPosterior, "poisson": pr.PoissonPosterior}
@@ -157,16 +157,54 @@ def test_a_restart_goes_on_bit_for_bit(kind, options, tmp_path):
     assert copy.copy(bandit).to_bytes() == bandit.to_bytes()
 
 
-def test_forgetting():
-    bandit, contexts, arms, rewards = played("bernoulli", prior_precision=2.0, intercept=False)
-    bandit.update(contexts, arms, rewards)
-    before = bandit.posterior(1)
-    after = bandit.forget(0.25).posterior(1)
-    evidence = before.precision - 2.0 * np.eye(DIM)
-    np.testing.assert_allclose(after.precision, 2.0 * np.eye(DIM) + 0.25 * evidence, rtol=1e-12)
-    np.testing.assert_allclose(after.weighted_sum, 0.25 * before.weighted_sum, rtol=1e-12)
-    np.testing.assert_allclose(bandit.predict(contexts[0], [1])[0], after.predict(contexts[0])[0], rtol=1e-12)
-    assert not bandit.forget(0.0).posterior(1).mean().any()
+@pytest.mark.parametrize("kind", KINDS)
+def test_forgetting(kind):
+    """As if every reward had counted a quarter from the first: close to the mode of such a log."""
+    bandit, contexts, arms, rewards = played(kind, prior_precision=2.0)
+    log = {"context": contexts, "arm": arms, "reward": rewards}
+    faded = bandit.refit(log).forget(0.25).copy()
+    exact = bandit.copy().refit(log, weights=np.full(len(arms), 0.25))
+    for arm in range(ARMS):
+        one, two = faded.posterior(arm), exact.posterior(arm)
+        assert (np.abs(one.mean() - two.mean()) < 0.2 * np.sqrt(two.variance())).all()
+        np.testing.assert_allclose(np.sqrt(one.variance() / two.variance()), 1.0, atol=0.1)
+    mean, sd = bandit.forget(0.0).predict(contexts[:3])
+    np.testing.assert_allclose(mean, 0.0, atol=1e-12)
+    np.testing.assert_allclose(sd[:, 0] ** 2, (1.0 + (contexts[:3] ** 2).sum(axis=1)) / 2.0, rtol=1e-9)
+
+
+def test_forgetting_is_exact_in_one_context():
+    """Thousand zeros and three ones in one context: the mode and the precision of half of them, to 1e-6."""
+    clicks = [1.0] * 3 + [0.0] * 1000
+    bandit = pr.LinearBandit(1, 0, rewards="bernoulli", prior_precision=1.0)
+    bandit.update(np.empty((1003, 0)), [0] * 1003, clicks).forget(0.5)
+    exact = pr.LogisticPosterior(1).refit(np.ones((1003, 1)), clicks, weights=np.full(1003, 0.5))
+    np.testing.assert_allclose(bandit.posterior(0).mean(), exact.mean(), rtol=1e-3)
+    np.testing.assert_allclose(bandit.posterior(0).variance(), exact.variance(), rtol=2e-3)
+
+
+@pytest.mark.parametrize("rate", [0.0, 1e-4, 0.9999])
+def test_hardly_any_clicks_or_hardly_anything_else(rate):
+    """The level goes as far as that of the whole log, within an sd."""
+    rng = np.random.default_rng(8)
+    contexts, arms = rng.standard_normal((20_000, 4)), rng.integers(3, size=20_000)
+    rewards = (rng.random(20_000) < rate).astype(float)
+    bandit = pr.LinearBandit(3, 4, rewards="bernoulli").update(contexts, arms, rewards)
+    exact = bandit.copy().refit({"context": contexts, "arm": arms, "reward": rewards})
+    for arm in range(3):
+        one, two = bandit.posterior(arm), exact.posterior(arm)
+        assert abs(one.mean()[0] - two.mean()[0]) < np.sqrt(two.variance()[0])
+        assert 0.6 < np.sqrt(one.variance()[0] / two.variance()[0]) < 1.4
+
+
+@pytest.mark.parametrize("factor", [2.0**-10, 2.0**10])
+def test_the_unit_of_features_hardly_matters(factor):
+    bandit, contexts, arms, rewards = played("bernoulli", rows=3000)
+    other = bandit.copy().update(factor * contexts, arms, rewards)
+    mean, sd = bandit.update(contexts, arms, rewards).predict(contexts[:20])
+    again, spread = other.predict(factor * contexts[:20])
+    assert (np.abs(again - mean) < 1.0 * sd).all()
+    assert ((spread / sd > 0.7) & (spread / sd < 1.4)).all()
 
 
 def test_late_rewards_count_less():
@@ -206,7 +244,7 @@ def test_sums_that_take_too_much_are_mended():
     arms = bandit._arms
     mean = arms.mean[0].copy()
     arms.gram[0, 0, :2, :2] = [[5.0, 0.0], [0.0, -0.9]]
-    _keep_positive(arms, np.array([0]))
+    arms.gram[0, 0, :2, 2] = arms.gram[0, 0, 2, :2] = mean + arms.gram[0, 0, :2, :2] @ mean  # of the same mean
     bandit._clicks.solve(arms)
     np.testing.assert_allclose(bandit.posterior(0).precision, np.diag([6.0, 1.0]), atol=1e-12)
     np.testing.assert_allclose(bandit.posterior(0).mean(), mean, rtol=1e-12)
@@ -335,7 +373,7 @@ def test_a_wrong_scale_is_noticed():
 
 
 def test_the_prior_is_learned_ever_more_rarely():
-    times = [count for count in range(1, 2000) if _until_next(count - 1) == 1]
+    times = [count for count in range(1, 2000) if _until_next(count - 1, 5) == 1]
     assert times[:5] == [16, 20, 25, 31, 38]
     ratios = np.diff(times) / times[:-1]
     assert ((ratios > 0.2) & (ratios < 0.26)).all()

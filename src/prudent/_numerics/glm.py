@@ -43,6 +43,7 @@ __all__ = [
     "learn_score",
     "mean_odds",
     "sd_odds",
+    "seen_before",
 ]
 
 
@@ -79,7 +80,7 @@ def _surplus(link: int, reward: float, score: float) -> float:
 
 
 @kernel
-def _seen_before(link: int, centre: float, move: float) -> tuple[float, float]:
+def seen_before(link: int, centre: float, move: float) -> tuple[float, float]:
     """Return (mu(f + d) - mu(f)) / mu'(f) and its slope in d, for f = ``centre`` and d = ``move``."""
     if link == COUNTS:
         return math.expm1(move), math.exp(move)
@@ -113,7 +114,7 @@ def learn_score(
         low, high = max(widest * first, -far), 0.0
     move, last = 0.0, high - low
     for _ in range(200):  # Newton's method, and bisection where it leaves the bracket or creeps along the exponential
-        told, slope = _seen_before(link, centre, move) if seen > 0.0 else (0.0, 0.0)
+        told, slope = seen_before(link, centre, move) if seen > 0.0 else (0.0, 0.0)
         gap = move * prior + seen * told - share * _surplus(link, reward, centre + move)
         if gap == 0.0:
             break
@@ -130,7 +131,7 @@ def learn_score(
             break
     precision = prior + share * reward_at(link, centre + move)[1]
     if seen > 0.0:
-        precision += seen * _seen_before(link, centre, move)[1]
+        precision += seen * seen_before(link, centre, move)[1]
     return move, precision - 1.0 / variance
 
 

@@ -16,7 +16,15 @@ variances w_a, the evidence of all rewards is stationary at (MacKay, Neural Comp
 where g = 1 - w / (its variance before data) is the share of a coefficient that data has determined, from 0 to 1, and
 h_a what data alone says of the level of arm a, m_a0 = g_a0 h_a + (1 - g_a0) c. One such step is taken each time the
 number of rewards has grown by a quarter, and then all arms are solved again. Until data tells, c ~ Normal(0, 5^2), and
-u = 1 and v = 0.3 have the weight of four coefficients. Arms without rewards say nothing and start from what others say.
+u = 1 and v = 0.3, over the size of a typical feature, have the weight of four coefficients. Arms without rewards say
+nothing and start from what others say.
+
+**When the prior moves, or evidence fades**, the mean of an arm moves, and what its rewards say is worth more or less
+there: a thousand zeros say much at odds of one to one, next to nothing at one to a million. As in ``_numerics.glm``,
+the rewards are taken to be so many in one context, here the average one, whose mean put the mode where it was. If the
+score of that context moves by d from f, the slope of what data says changes by tau(d) times what the sums say, and
+their precision is rho(d) times what it was, with tau(d) = (mu(f + d) - mu(f)) / (d mu'(f)) and
+rho(d) = mu'(f + d) / mu'(f).
 
 The weights of rewards may be negative (see ``_numerics.glm``), so that the sums of an arm could, with another prior or
 added to those of another bandit, give a precision that is not positive. Directions in which the sums would take more
@@ -30,8 +38,7 @@ from typing import Any
 import numpy as np
 
 from .._numerics.compile import kernel
-from .._numerics.glm import COUNTS, ODDS, laplace_sums, learn_reward, mean_odds, sd_odds
-from .._numerics.least_squares import factor_precision, solve_residuals
+from .._numerics.glm import COUNTS, ODDS, laplace_sums, learn_reward, mean_odds, sd_odds, seen_before
 from .._support.checks import BoolArray, FloatArray, IntArray, first_index
 from .._support.state import Arrays
 from ..errors import DataError
@@ -52,8 +59,15 @@ _FIRST = 16  # rewards, after which it is for the first time
 _LEVEL_SD = 5.0  # of the common level before data
 _OWN_SD, _SLOPE_SD = 1.0, 0.3  # of an arm's level and of a coefficient before data
 _WEIGHT = 4.0  # coefficients that these two are worth
-_LEAST, _MOST = 1e-4, 1e4  # sds that are learned
-_ANEW = 4096  # rewards of an arm after which its root is factored again
+_LEAST, _MOST = 1e-4, 1e4  # of them, sds that are learned
+_CHUNK = 256  # arms solved at a time
+_FARTHEST = 30.0  # that a score moves at a time
+_LEAST_MOVE = 1e-7  # for which weights change
+_FAR = 0.01  # beyond which tau is worked out
+_SAME_STRETCH = 1e-3
+_TRIES = 20
+_LARGE = 64  # features, from which triangles are inverted as such
+_LARGE_FEATURES = 10.0
 _LARGEST_DEBT = 0.1  # of the precision of the prior
 _ROUNDS = 40  # of fitting arms and learning their prior
 _SAME_PRIOR = 1e-6
@@ -95,26 +109,38 @@ class Clicks:
 
     def learn(self, arms: Arms, rows: FloatArray, places: IntArray, rewards: FloatArray, weights: FloatArray) -> None:
         """Learn rewards [T] with weights [T] of the arms at ``places`` [T] in contexts [T,D]: all of them, or none."""
-        kept = [field.copy() for field in (arms.prior, arms.start, *_of_arms(arms))] if len(rows) > 1 else []
+        begins = arms.pool[COUNT] == 0.0
+        several = len(rows) > 1 or begins
+        own = np.unique(places) if several else places[:0]
+        kept = [field[own].copy() for field in (arms.gram, arms.root, arms.mean)]
+        whole = (arms.prior, arms.start, arms.parts, arms.pool, arms.marks) if several else ()
+        were = [field.copy() for field in whole]
         first = 0
+        if self.learned and begins and len(rows):
+            self._meet(arms, rows[0, int(self.intercept) :])
         while first < len(rows):
-            last = min(len(rows), first + _until_next(int(arms.pool[COUNT])))
+            last = min(len(rows), first + _until_next(int(arms.pool[COUNT]), rows.shape[1]))
             done = _learn_rows(self.link, self.roots, arms[:], rows, places, rewards, weights, first, last)
             if done < last:
-                for field, was in zip((arms.prior, arms.start, *_of_arms(arms)), kept, strict=False):
+                for field, was in zip(whole, were, strict=True):
                     field[:] = was
-                self.set_prior(arms)
-                where = f"[{done}]" if kept else ""
+                if first > 0 or begins:  # the prior was learned meanwhile
+                    self.set_prior(arms)
+                    self.solve(arms)
+                arms.gram[own], arms.root[own], arms.mean[own] = kept
+                where = f"[{done}]" if len(rows) > 1 else ""
                 raise DataError(f"context{where} is {rows[done]}, too large for the sums: scale the features")
             first = last
-            if self.learned and _until_next(int(arms.pool[COUNT]) - 1) == 1:
-                self._learn_prior(arms)
+            if _until_next(int(arms.pool[COUNT]) - 1, rows.shape[1]) == 1:
+                if self.learned:
+                    self._learn_prior(arms)
+                else:
+                    self.solve(arms)  # without the rounding of many updates
 
     def fade(self, arms: Arms, factor: float) -> None:
         """Multiply all evidence by ``factor``."""
-        arms.gram[:] *= factor
         arms.parts[:, WEIGHT] *= factor
-        self.solve(arms)
+        self.solve(arms, factor=factor)
 
     def fit(self, arms: Arms, rows: FloatArray, places: IntArray, rewards: FloatArray, weights: FloatArray) -> None:
         """Replace what was learned by the exact Laplace posteriors of all these rewards, and by their prior."""
@@ -133,7 +159,7 @@ class Clicks:
                     data = rows[at], rewards[at], weights[at]
                     prior = arms.prior[which], arms.start[which]
                     arms.gram[arm] = laplace_sums(self.link, *prior, *data, arms.mean[arm]) if at.size else 0.0
-                self.solve(arms)
+                self.solve(arms, anchored=True)
                 before = np.append(np.diagonal(arms.prior[0]), arms.start[0])
                 if not self.learned or not self._learn_prior(arms):
                     break
@@ -150,7 +176,7 @@ class Clicks:
 
     def set_prior(self, arms: Arms) -> None:
         """Work out the roots of the priors, after one of them has changed."""
-        self.roots = np.linalg.inv(np.linalg.cholesky(arms.prior))
+        self.roots = _lower_root(arms.prior)
 
     def renew(self, arms: Arms) -> None:
         """Bring everything up to date after the sums of arms were changed."""
@@ -158,6 +184,17 @@ class Clicks:
         self.solve(arms)
         if self.learned:
             self._learn_prior(arms)
+
+    def _meet(self, arms: Arms, features: FloatArray) -> None:
+        """Make the first prior one for large features, if the first ones are: scores would be far out of range."""
+        there = features[features != 0.0]
+        size = float(np.sqrt(np.mean((there / np.abs(there).max()) ** 2)) * np.abs(there).max()) if there.size else 0.0
+        if size > _LARGE_FEATURES:
+            sds = np.diagonal(arms.prior[0]).copy() ** -0.5
+            sds[int(self.intercept) :] = _SLOPE_SD / size
+            arms.prior[0] = np.diag(sds**-2.0)
+            self.set_prior(arms)
+            self.solve(arms)
 
     def _learn_prior(self, arms: Arms) -> bool:
         """Take one step of the learning of the prior; return whether there was anything to learn from."""
@@ -169,29 +206,85 @@ class Clicks:
         variances = (arms.root[mine] ** 2).sum(axis=1)
         shares = np.clip(1.0 - variances * precision, 0.0, 1.0)  # [A',D]
         slopes = np.arange(means.shape[1]) >= int(self.intercept)
+        size = 1.0  # of the features
         if self.intercept:
             told = precision[0] * (means[:, 0] - (1.0 - shares[:, 0]) * level[0]).sum()
             level[0] = told / (_LEVEL_SD**-2.0 + precision[0] * shares[:, 0].sum())
-        for part, guess in ((~slopes, _OWN_SD), (slopes, _SLOPE_SD)):
+            squares = np.diagonal(arms.gram[mine, 0], axis1=1, axis2=2).sum(axis=0)
+            typical = float(np.median(squares[1:-1])) if slopes.any() else 0.0
+            size = np.sqrt(typical / squares[0]) if typical > 0.0 and squares[0] > 0.0 else 1.0
+        for part, guess in ((~slopes, _OWN_SD), (slopes, _SLOPE_SD / size)):
             square = _WEIGHT * guess**2 + ((means - level)[:, part] ** 2).sum()
             sd = np.sqrt(square / (_WEIGHT + shares[:, part].sum()))
-            precision[part] = np.clip(sd, _LEAST, _MOST) ** -2.0
+            precision[part] = np.clip(sd / guess, _LEAST, _MOST) ** -2.0 / guess**2
         arms.prior[0] = np.diag(precision)
         arms.start[0] = level
         self.set_prior(arms)
         self.solve(arms)
         return True
 
-    def solve(self, arms: Arms, places: Any = None) -> None:
-        """Work out roots and means of the arms at ``places``, by default all, from their sums."""
+    def solve(self, arms: Arms, places: Any = None, *, factor: float = 1.0, anchored: bool = False) -> None:
+        """Work out roots and means of the arms at ``places``, by default all, from ``factor`` times their sums.
+
+        Weights are changed to what they are at the new means, unless sums are ``anchored`` there already.
+        """
         at = np.arange(len(arms.mean)) if places is None else np.asarray(places, dtype=np.int64)
         seen = at[arms.marks[at, PULLS] > 0]
         blank = at[arms.marks[at, PULLS] == 0]
         arms.root[blank], arms.mean[blank] = self.roots[arms.marks[blank, WHICH]], arms.start[arms.marks[blank, WHICH]]
         arms.marks[at, STALE] = 0
-        if seen.size:
-            _keep_positive(arms, seen)
-            _solve_rows(arms[:], seen)
+        if factor != 1.0:
+            arms.gram[at] *= factor
+        for first in range(0, seen.size, _CHUNK):
+            self._follow(arms, seen[first : first + _CHUNK], anchored)
+
+    def _follow(self, arms: Arms, at: IntArray, anchored: bool) -> None:
+        """Move k arms to where prior and sums put them."""
+        size = arms.mean.shape[1]
+        which = arms.marks[at, WHICH]
+        prior, start, old = arms.prior[which], arms.start[which], arms.mean[at]
+        total = arms.gram[at].sum(axis=1)
+        sums, target = total[:, :size, :size], total[:, :size, size]
+        mended = False
+        try:
+            np.linalg.cholesky(_LARGEST_DEBT * prior + sums)
+        except np.linalg.LinAlgError:
+            slope = target - np.einsum("aij,aj->ai", sums, old)
+            sums = np.stack([_positive(one, two) for one, two in zip(prior, sums, strict=True)])
+            target, mended = slope + np.einsum("aij,aj->ai", sums, old), True
+        slope = target - np.einsum("aij,aj->ai", sums, old) - np.einsum("aij,aj->ai", prior, old - start)
+        root = _lower_root(prior + sums)
+        step = np.einsum("aji,aj->ai", root, np.einsum("aij,aj->ai", root, slope))
+        move, ratio = np.zeros(len(at)), np.ones(len(at))
+        if self.intercept and not anchored:
+            weight = sums[:, 0, 0]
+            context = np.where(weight[:, np.newaxis] > 0.0, sums[:, 0] / np.maximum(weight, 1e-300)[:, np.newaxis], 0.0)
+            centre = (context * old).sum(axis=1)
+            stretch = np.ones(len(at))
+            move = np.clip((context * step).sum(axis=1), -_FARTHEST, _FARTHEST)
+            far = np.flatnonzero(np.abs(move) > _FAR)
+            for _ in range(_TRIES):
+                following = _shift(self.link, centre[far], move[far])[0]
+                off = np.abs(following - stretch[far]) > _SAME_STRETCH * stretch[far]
+                far, following = far[off], following[off]
+                if not far.size:
+                    break
+                # downwards this goes one way; upwards it would swing
+                stretch[far] = np.where(move[far] < 0.0, following, np.sqrt(stretch[far] * following))
+                precision = prior[far] + stretch[far, np.newaxis, np.newaxis] * sums[far]
+                step[far] = np.linalg.solve(precision, slope[far, :, np.newaxis])[:, :, 0]
+                move[far] = np.clip((context[far] * step[far]).sum(axis=1), -_FARTHEST, _FARTHEST)
+            ratio = _shift(self.link, centre, move)[1]
+        mean = old + step
+        moved = np.abs(move) > (_LEAST_MOVE if size < _LARGE else _FAR)
+        if moved.any() or mended:
+            sums = np.where(moved, ratio, 1.0)[:, np.newaxis, np.newaxis] * sums
+            target = np.einsum("aij,aj->ai", prior, mean - start) + np.einsum("aij,aj->ai", sums, mean)
+            arms.gram[at] = 0.0
+            arms.gram[at, 0, :size, :size] = sums
+            arms.gram[at, 0, :size, size] = arms.gram[at, 0, size, :size] = target
+            root[moved] = _lower_root((prior + sums)[moved])
+        arms.root[at], arms.mean[at] = root, mean
 
     # -- looking -------------------------------------------------------------------------------------------
 
@@ -244,34 +337,43 @@ def _of_arms(arms: Arms) -> tuple[np.ndarray[Any, Any], ...]:
     return arms.gram, arms.root, arms.mean, arms.parts, arms.pool, arms.marks
 
 
-def _until_next(count: int) -> int:
-    """Return how many rewards after the first ``count`` the prior is learned again; 1 if it is with the next one."""
-    step = _FIRST
+def _until_next(count: int, size: int) -> int:
+    """Return how many rewards after the first ``count`` the prior of ``size`` coefficients is learned again."""
+    step = max(_FIRST, size // 4)
     while step <= count:
         step = int(step * _GROWTH)
     return step - count
 
 
-def _keep_positive(arms: Arms, places: IntArray) -> None:
-    """Take from the sums what would cost more of the precision than a tenth of the prior's; means stay."""
-    size = arms.mean.shape[1]
-    for arm in places:
-        prior = arms.prior[arms.marks[arm, WHICH]]
-        sums = arms.gram[arm, 0, :size, :size] + arms.gram[arm, 1, :size, :size]
-        try:
-            np.linalg.cholesky(_LARGEST_DEBT * prior + sums)
-        except np.linalg.LinAlgError:
-            factor = np.linalg.cholesky(prior)
-            inner = np.linalg.solve(factor, np.linalg.solve(factor, sums).T)
-            values, vectors = np.linalg.eigh(0.5 * (inner + inner.T))
-            turned = factor @ vectors
-            mended = (turned * np.maximum(values, 0.0)) @ turned.T
-            mended = 0.5 * (mended + mended.T)
-            start = arms.start[arms.marks[arm, WHICH]]
-            target = prior @ (arms.mean[arm] - start) + mended @ arms.mean[arm]
-            arms.gram[arm] = 0.0
-            arms.gram[arm, 0, :size, :size] = mended
-            arms.gram[arm, 0, :size, size] = arms.gram[arm, 0, size, :size] = target
+def _positive(prior: FloatArray, sums: FloatArray) -> FloatArray:
+    """Return sums [D,D] without what would cost more of the precision than a tenth of the prior's."""
+    factor = np.linalg.cholesky(prior)
+    inner = np.linalg.solve(factor, np.linalg.solve(factor, sums).T)
+    values, vectors = np.linalg.eigh(0.5 * (inner + inner.T))
+    if values[0] >= -_LARGEST_DEBT:
+        return sums
+    turned = factor @ vectors
+    mended = (turned * np.maximum(values, 0.0)) @ turned.T
+    return np.asarray(0.5 * (mended + mended.T))
+
+
+def _shift(link: int, centre: FloatArray, move: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return tau and rho (see above) of scores [k] that move from ``centre`` by ``move``."""
+    told, ratio = np.empty_like(move), np.empty_like(move)
+    for i in range(move.size):
+        told[i], ratio[i] = seen_before(link, centre[i], move[i])
+    still = np.abs(move) < 1e-9
+    return np.where(still, 1.0, told / np.where(still, 1.0, move)), ratio
+
+
+def _lower_root(precision: FloatArray) -> FloatArray:
+    """Return lower triangles [k,D,D] with V^-1 = root' root."""
+    factor = np.linalg.cholesky(precision)
+    if factor.shape[-1] < _LARGE:
+        return np.tril(np.linalg.inv(factor))
+    from scipy.linalg.lapack import dtrtri
+
+    return np.stack([dtrtri(one, lower=1)[0] for one in factor])
 
 
 # -- kernels -----------------------------------------------------------------------------------------------
@@ -304,23 +406,4 @@ def _learn_rows(
         marks[arm, TRIES] = max(marks[arm, TRIES], marks[arm, PULLS])
         pool[LOW], pool[HIGH] = min(pool[LOW], reward), max(pool[HIGH], reward)
         pool[COUNT] += 1.0
-        if marks[arm, PULLS] % _ANEW == 0:
-            _solve_arm(arms, arm)
     return last
-
-
-@kernel
-def _solve_arm(arms: Arms, arm: int) -> None:
-    which = arms.marks[arm, WHICH]
-    root, mean = arms.root[arm], arms.mean[arm]
-    careful = factor_precision(arms.gram[arm], arms.prior[which], root)
-    solve_residuals(arms.gram[arm], arms.prior[which], root, careful, arms.start[which], mean)
-    mean += arms.start[which]
-
-
-@kernel
-def _solve_rows(arms_fields: tuple[Any, ...], places: IntArray) -> None:
-    """Work out roots and means of the arms at ``places``."""
-    arms = Arms(*arms_fields)
-    for i in range(places.shape[0]):
-        _solve_arm(arms, places[i])

@@ -185,7 +185,7 @@ class Coins(Clicks):
         arms.pool[LOW], arms.pool[HIGH] = np.inf, -np.inf
         learn_rows(arms, rows, places, rewards, weights)
 
-    def solve(self, arms: Arms, places: Any = None) -> None:
+    def solve(self, arms: Arms, places: Any = None, *, factor: float = 1.0, anchored: bool = False) -> None:
         """Do nothing: the sums are all there is."""
 
     def posterior(self, arms: Arms, place: int) -> Any:

@@ -28,8 +28,9 @@ if TYPE_CHECKING:
 
     from .bandit import LinearBandit
     from .decision import Arm
+    from .shared import SharedLinearBandit
 
-__all__ = ["ArmView", "Explanation", "coefficients_figure", "dataset", "explain", "feature_names"]
+__all__ = ["ArmView", "Explanation", "coefficients_figure", "dataset", "explain", "feature_names", "shared_dataset"]
 
 
 _SCORES = {"gaussian": "mean reward", "bernoulli": "log odds", "poisson": "log rate"}
@@ -292,6 +293,27 @@ def dataset(bandit: LinearBandit, features: Any) -> xarray.Dataset:
         },
         attrs=attrs,
     )
+
+
+def shared_dataset(bandit: SharedLinearBandit, features: Any) -> xarray.Dataset:
+    """Return what is known of the coefficients that items share; see :meth:`SharedLinearBandit.to_xarray`."""
+    import xarray
+
+    names = list(feature_names(features, bandit.dim, bandit.intercept))
+    with bandit._lock:
+        mean, sd = bandit.coefficients()
+        known = bool(np.isfinite(sd).all())
+        covariance = bandit.posterior.covariance() if known else np.full((len(names), len(names)), math.inf)
+        attrs: dict[str, Any] = {"rewards": bandit.rewards, "decisions": bandit.decisions, "alpha": bandit.alpha}
+        if known:
+            attrs["noise_sd"] = bandit.noise_sd
+        items = bandit.items
+    data = xarray.Dataset(
+        {"mean": ("feature", mean), "sd": ("feature", sd), "covariance": (("feature", "feature2"), covariance)},
+        coords={"feature": names, "feature2": names},
+        attrs=attrs,
+    )
+    return data if not items else data.assign(pulls=("arm", list(items.values()))).assign_coords(arm=list(items))
 
 
 def coefficients_figure(data: xarray.Dataset, level: float, kind: str) -> Canvas:
