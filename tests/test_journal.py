@@ -200,7 +200,13 @@ def test_what_is_no_reward_is_not_stored(path, wrong):
     ("context", "arms", "error", "message"),
     [
         ([1.0], None, DataError, r"context has shape \(1,\), expected \(2,\)"),
-        ([[1.0, 2.0]], None, DataError, "one context"),
+        ([[[1.0, 2.0]]], None, DataError, r"context has shape \(1, 1, 2\)"),
+        ([[1.0, 2.0], [3.0]], None, DataError, "context"),
+        ([[1.0, 2.0], [3.0, np.inf]], None, DataError, r"context\[1, 1\] is inf"),
+        ([[1.0, 2.0, 3.0]], None, DataError, r"context has shape \(1, 3\)"),
+        ([[1.0, 2.0]], ["a", "a"], ParameterError, "for the second time"),
+        ([[1.0, 2.0]], "a", ParameterError, "got the string 'a'"),
+        ([[1.0, 2.0]], 7, ParameterError, "arms must be a list"),
         ([1.0, np.nan], None, DataError, r"context\[1\] is nan"),
         ([1.0, "x"], None, DataError, "context must be an array of numbers"),
         (3.0, None, DataError, "context has shape"),
@@ -219,6 +225,44 @@ def test_what_is_no_decision_is_not_stored(path, context, arms, error, message):
             live.add_arm(1.5)
         assert live.select([1.0, 2.0]).score == plain.select([1.0, 2.0]).score
         assert live.select([1.0, 2.0]).id.startswith("2-")
+
+
+@pytest.mark.parametrize("options", [{}, {"min_propensity": 0.05}, {"first_pulls": 4}, {"half_life": 20}])
+def test_contexts_together_are_decided_as_one_by_one(path, tmp_path, options):
+    contexts = np.random.default_rng(1).random((40, 2))
+    with (
+        Journal(path, fresh(**options), **FAST, snapshot_every=7) as one,
+        Journal(tmp_path / "b", fresh(**options), **FAST, snapshot_every=7) as many,
+    ):
+        singles = [one.select(context, ["c", "a"]) for context in contexts]
+        batch = many.select(contexts, (name for name in ("c", "a")))
+        assert [(d.arm, d.score, d.propensity) for d in batch] == [(d.arm, d.score, d.propensity) for d in singles]
+        assert many.reward([d.id for d in batch], contexts[:, 0]) == ["ok"] * 40
+        assert one.reward([d.id for d in singles], contexts[:, 0]) == ["ok"] * 40
+        assert many.select(np.empty((0, 2))) == []
+        assert many.bandit.to_bytes() == one.bandit.to_bytes()
+    with Journal(tmp_path / "b") as again:
+        assert again.verify() == 40
+        assert [row["id"] for row in again.rows()] == [d.id for d in batch]
+
+
+def test_contexts_together_are_written_all_or_none(path, monkeypatch):
+    contexts = np.random.default_rng(1).random((40, 2))
+    with Journal(path, fresh(), **FAST) as live:
+        write, count = live._file.append, []
+
+        def interrupted(event):
+            count.append(event)
+            if len(count) == 20:
+                raise KeyboardInterrupt
+            write(event)
+
+        monkeypatch.setattr(live._file, "append", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            live.select(contexts)
+        monkeypatch.undo()
+        assert list(live.rows()) == []
+        assert live.select(contexts[0]).score == fresh().select(contexts[0]).score
 
 
 # -- opening -------------------------------------------------------------------------------------------------

@@ -31,7 +31,7 @@ from prudent.bandits import (
 )
 from prudent.bandits.batch import ROWS, decide_rows, fill_scores, learn_rows, single_screen
 from prudent.bandits.score_law import ScoreLaw, score_law
-from prudent.bandits.step import Uniforms, arms_of, best_score, decide_one
+from prudent.bandits.step import Uniforms, arms_of, best_score, decide_one, handle_of
 from prudent.errors import DataError, ParameterError
 
 FALSE_ALARM = 1e-7
@@ -336,6 +336,7 @@ def test_scores_next_to_each_other_are_told_apart_as_in_single_decisions(learnin
     arms, contexts = learned_arms(learning, 2, dim, rng), cloud(deciding, ROWS, dim, rng)
     decide_rows(arms, rule, 1, contexts[:0], both, Uniforms(rng, np.empty(0)))  # solves the posterior
     assert single_screen(arms, rule, contexts, both, np.ones(ROWS)) is not None
+    handle = handle_of(arms, rule, intercept=False)
     bins = rule.screen.size - 1
     edges = np.arange(bins + 1) / bins
     uniforms = np.empty((2, ROWS))
@@ -352,7 +353,7 @@ def test_scores_next_to_each_other_are_told_apart_as_in_single_decisions(learnin
         uniforms[1 - swap, t] = np.nextafter(edges[1 + nearest[one]], 0)
         single = Uniforms(rng, np.concatenate([uniforms[:, t], ties]))
         moments = np.empty((4, 2))
-        expected[t], scores[t], _ = decide_one(arms[:], rule[:], 1, context, both, single.block, 0, moments)
+        expected[t], scores[t], _ = decide_one(handle, 1, context, both, single.block, 0, moments)
     stream = Uniforms(rng, np.concatenate([uniforms.ravel(), np.tile(ties, ROWS)]))
     choices, moments, scale, _ = decide_rows(arms, rule, 1, contexts, both, stream)
     fill_scores(rule, moments.values, moments.freedom, scale, choices)
@@ -842,6 +843,7 @@ def test_bad_calls_name_the_fault_and_leave_the_state_alone(call, error, message
         (lambda: brps_cmab_inflated(0.5), "brps_cmab_inflated needs delta or sampling_sd"),
         (lambda: thompson_sampling_inflated(), "thompson_sampling_inflated needs sampling_sd or delta"),
         (lambda: BanditSettings(delta=1.5), r"delta must be a probability in \(0, 1\], got 1.5"),
+        (lambda: BanditSettings(delta=1e-320), "delta must be at least 1e-290, got 1e-320"),
         (lambda: BanditSettings(delta=0.1, sampling_sd=1.0), "give sampling_sd or delta, not both"),
         (lambda: BanditSettings(sampling_sd=0), "sampling_sd must be a positive number, got 0.0"),
         (lambda: BanditSettings(draws=2**25), r"draws must leave at most 2\*\*24 draws that count, got 33554432"),

@@ -9,6 +9,9 @@ rewards seen from s'm, a prior mean m, the normal-inverse-gamma quantity is q = 
 g = sum s (r - s'm). Both terms are worked out in twice the precision from the sums, so that rewards far from zero
 (a million and one, a million and two) lose nothing.
 
+With many features the same sums are taken in the same order, so they are equal to the last bit, but several of them
+side by side: that is vector code, and what was read from memory is used more than once.
+
 Solving is as careful as the sums: when the pivots of V show that its small eigenvalues hang on the last digits, it is
 factored in twice the precision, and the mean is refined. A posterior after a million nearly collinear
 contexts is then as good as after one.
@@ -30,6 +33,7 @@ __all__ = [
     "add_observations",
     "add_to_root",
     "factor_precision",
+    "lower_products",
     "solve_posterior",
     "solve_residuals",
     "solve_vector",
@@ -37,6 +41,7 @@ __all__ = [
 
 
 LARGE = 64  # features from which roots are updated, not factored again, with every reward
+_PANEL = 32  # rows that stay in the cache while all others meet them
 _LARGEST_PIVOT_RATIO = 1e4  # beyond it plain double precision would cost more than four of sixteen digits
 
 
@@ -89,12 +94,15 @@ def factor_precision(gram: FloatArray, prior: FloatArray, root: FloatArray) -> b
         for j in range(i + 1):
             root[i, j] = (prior[i, j] + gram[0, i, j]) + gram[1, i, j]
         largest = max(largest, root[i, i])
+    if dim >= LARGE:
+        careful = not _factor_large(root)
+        if careful:
+            _factor_carefully(gram, prior, root)
+        _invert_large(root)
+        return careful
     # Cholesky, V = L L', row by row and in place
     least = math.inf
     for i in range(dim):
-        if dim >= LARGE:  # scales of features cost no digits: a pivot counts against its own diagonal
-            largest = max(1.0, root[i, i])
-            least = largest
         for j in range(i):
             value = root[i, j]
             for k in range(j):
@@ -112,6 +120,48 @@ def factor_precision(gram: FloatArray, prior: FloatArray, root: FloatArray) -> b
         _factor_carefully(gram, prior, root)
     _invert_triangle(root)
     return careful
+
+
+@kernel
+def _factor_large(root: FloatArray) -> bool:
+    """Replace the lower triangle of V by L, V = L L'; return False, and stop, where double precision is too little.
+
+    Scales of features cost no digits: a pivot counts against its own diagonal.
+    """
+    dim = root.shape[0]
+    upper = np.empty((dim, dim))  # L'
+    for i in range(dim):
+        for j in range(i + 1):
+            upper[j, i] = root[i, j]
+    for start in range(0, dim, _PANEL):
+        stop = min(start + _PANEL, dim)
+        for k in range(start, stop):
+            row = upper[k, k:]
+            for p in range(start, k):
+                _subtract(row, upper[p, k], upper[p, k:])
+            pivot, largest = row[0], max(1.0, root[k, k])
+            if min(pivot, largest) * _LARGEST_PIVOT_RATIO <= largest:
+                return False
+            row[0] = math.sqrt(pivot)
+            for j in range(1, row.shape[0]):
+                row[j] /= row[0]
+        for i in range(stop, dim):
+            row = upper[i, i:]
+            for k in range(start, start + 4 * ((stop - start) // 4), 4):
+                a, b, c, d = upper[k, i:], upper[k + 1, i:], upper[k + 2, i:], upper[k + 3, i:]
+                first, second, third, fourth = a[0], b[0], c[0], d[0]
+                for j in range(row.shape[0]):
+                    row[j] = (((row[j] - first * a[j]) - second * b[j]) - third * c[j]) - fourth * d[j]
+    for i in range(dim):
+        for j in range(i + 1):
+            root[i, j] = upper[j, i]
+    return True
+
+
+@kernel
+def _subtract(row: FloatArray, share: float, other: FloatArray) -> None:
+    for j in range(row.shape[0]):
+        row[j] -= share * other[j]
 
 
 @kernel
@@ -167,6 +217,51 @@ def _invert_triangle(root: FloatArray) -> None:
 
 
 @kernel
+def _invert_large(root: FloatArray) -> None:
+    """Do the same for many features, four rows at a time."""
+    dim = root.shape[0]
+    for start in range(0, dim, 4):
+        stop = min(start + 4, dim)
+        rows = root[start:stop].copy()
+        root[start:stop] = 0.0
+        for k in range(start):
+            known = root[k, : k + 1]
+            for i in range(start, stop):
+                _subtract(root[i, : k + 1], rows[i - start, k], known)
+        for i in range(start, stop):
+            row, diagonal = root[i], 1.0 / rows[i - start, i]
+            for k in range(start, i):
+                _subtract(row[: k + 1], rows[i - start, k], root[k, : k + 1])
+            for j in range(i):
+                row[j] *= diagonal
+            row[i] = diagonal
+
+
+@kernel
+def lower_products(root: FloatArray, vector: FloatArray, result: FloatArray) -> None:
+    """Write root vector [D], of a lower triangle."""
+    dim = vector.shape[0]
+    whole = 4 * (dim // 4)
+    for i in range(0, whole, 4):
+        a, b, c, d = root[i], root[i + 1], root[i + 2], root[i + 3]
+        first, second, third, fourth = 0.0, 0.0, 0.0, 0.0
+        for j in range(i + 1):
+            first += a[j] * vector[j]
+            second += b[j] * vector[j]
+            third += c[j] * vector[j]
+            fourth += d[j] * vector[j]
+        result[i] = first
+        result[i + 1] = second + b[i + 1] * vector[i + 1]
+        result[i + 2] = (third + c[i + 1] * vector[i + 1]) + c[i + 2] * vector[i + 2]
+        result[i + 3] = ((fourth + d[i + 1] * vector[i + 1]) + d[i + 2] * vector[i + 2]) + d[i + 3] * vector[i + 3]
+    for i in range(whole, dim):
+        value = 0.0
+        for j in range(i + 1):
+            value += root[i, j] * vector[j]
+        result[i] = value
+
+
+@kernel
 def add_to_root(root: FloatArray, context: FloatArray) -> None:
     """Make ``root`` [D,D] that of V + s s' in D^2 operations.
 
@@ -176,11 +271,7 @@ def add_to_root(root: FloatArray, context: FloatArray) -> None:
     dim = context.shape[0]
     carried = np.zeros(dim)
     parts = np.empty(dim)
-    for i in range(dim):
-        part = 0.0
-        for j in range(i + 1):
-            part += root[i, j] * context[j]
-        parts[i] = part
+    lower_products(root, context, parts)
     total = 1.0
     for i in range(dim):
         before, part, row = total, parts[i], root[i]
@@ -198,14 +289,13 @@ def _apply_inverse(root: FloatArray, vector: FloatArray) -> None:
     """Replace ``vector`` by root' root vector."""
     dim = vector.shape[0]
     if dim >= LARGE:  # row by row, as they lie in memory; the same sums in the same order
-        result = np.zeros(dim)
+        parts = np.empty(dim)
+        lower_products(root, vector, parts)
+        vector[:] = 0.0
         for i in range(dim):
-            value = 0.0
+            row, value = root[i], parts[i]
             for j in range(i + 1):
-                value += root[i, j] * vector[j]
-            for j in range(i + 1):
-                result[j] += root[i, j] * value
-        vector[:] = result
+                vector[j] += row[j] * value
         return
     for i in range(dim - 1, -1, -1):
         value = 0.0

@@ -75,10 +75,13 @@ from .step import (
     UPDATES,
     WEIGHT,
     WHICH,
+    Arms,
     Uniforms,
     arms_of,
     decide_one,
-    learn,
+    handle_of,
+    in_one_piece,
+    learn_one,
     noise_of,
     refresh,
     usable,
@@ -92,6 +95,7 @@ __all__ = ["LinearBandit"]
 
 
 _STATE_VERSION = 3
+_FLOAT = np.dtype(np.float64)
 _NOISES = {"shared": SHARED, "by arm": BY_ARM}
 
 
@@ -253,7 +257,9 @@ class LinearBandit:
     def _use_settings(self, settings: BanditSettings) -> None:
         """Work out once what every call needs."""
         self._rule = settings.rule(self._dim + self._intercept, self._unit_sd)
-        self._rule_fields = tuple(self._rule)
+        self._per_arm = self._rule.per_arm
+        self._plain = self._rule.floor == 0.0 and self._half is None and not self._falling
+        self._plain = self._plain and not isinstance(self._clicks, Coins)
         self._law: Law = (
             settings.min_propensity,
             settings.n,
@@ -261,14 +267,17 @@ class LinearBandit:
             settings.clip,
         )
 
-    def _set_arms(self, names: Sequence[Arm], arms: Any) -> None:
+    def _set_arms(self, names: Sequence[Arm], arms: Arms) -> None:
         self._names = tuple(names)
         self._index = {name: i for i, name in enumerate(names)}
         self._every = np.arange(len(names))
-        self._arms = arms
-        self._arms_fields = tuple(arms)
-        self._sums = (arms.gram, arms.root, arms.parts, arms.pool, arms.marks, arms.extra)
+        self._arms = in_one_piece(arms)
         self._rewards = int(arms.marks[:, PULLS].sum())
+        self._set_handle()
+
+    def _set_handle(self) -> None:
+        """Tell kernels where the arms and the rule are; needed whenever one of them is replaced."""
+        self._handle = handle_of(self._arms, self._rule, self._intercept)
 
     @classmethod
     def from_log(
@@ -346,7 +355,7 @@ class LinearBandit:
         if self._clicks is not None:
             return None
         with self._lock:
-            refresh(self._arms_fields, self._every[:0])
+            refresh(self._arms, self._every[:0])
             sd = float(self._arms.pool[NOISE])
         return sd if sd > 0.0 else None
 
@@ -384,7 +393,7 @@ class LinearBandit:
             place = self._arm_index(arm, error=ParameterError)
             if self._clicks is not None:
                 return self._clicks.posterior(self._arms, place)
-            refresh(self._arms_fields, self._every[:0])
+            refresh(self._arms, self._every[:0])
             noise = float(noise_of(self._arms, place))
             if not noise > 0.0:
                 raise DataError("the noise is not known before two different rewards have been seen")
@@ -460,49 +469,46 @@ class LinearBandit:
         >>> bandit.select([[0.2, 0.4], [1.0, 0.0]], arms=[0, 2]).arm.shape
         (2,)
         """
-        point = self._points(context)
+        try:
+            point = np.array(context, _FLOAT)
+        except (TypeError, ValueError):
+            raise self._context_error(context) from None
         with self._lock:
             if arms is None:
                 names, eligible = self._names, self._every
             else:
                 names, eligible = self._eligible(arms)
-            rule, k = self._rule, len(names)
-            if rule.floor > 0.0:
-                self._check_floor(k)
-            if isinstance(self._clicks, Coins):
-                return self._select_coins(self._clicks, point, context, names, eligible, propensity, time)
+            k = len(names)
             if point.ndim != 1:
+                self._check_floor(k)
+                if point.ndim == 0 and self._dim == 0 and context is None:
+                    return self.select([], arms, propensity=propensity, time=time)
+                if isinstance(self._clicks, Coins):
+                    return self._select_coins(self._clicks, point, context, names, eligible, propensity, time)
                 points = self._checked_rows(point)
                 self._move(time)
                 decided = decide_rows(self._arms, self._rule, self._decisions + 1, points, eligible, self._stream)
                 self._decisions += len(points)
                 return BatchDecision(names, decided, self._rule, self._law if propensity else None)
-            given = point
-            if self._intercept:
-                point = self._with_intercept(point, context)
-            if self._half is not None or self._falling:
-                if not usable(point):
+            if not self._plain:
+                self._check_floor(k)
+                if isinstance(self._clicks, Coins):
+                    return self._select_coins(self._clicks, point, context, names, eligible, propensity, time)
+                if point.size != self._dim or not usable(point):
                     raise self._context_error(context)
                 self._move(time)
-            stream, need = self._stream, k * self._rule.per_arm + 1
+            stream, need, decisions = self._stream, k * self._per_arm + 1, self._decisions
             if stream.next + need > stream.block.size:
                 stream.reserve(need)
             moments = np.empty((4, k))
             place, score, stream.next = decide_one(
-                self._arms_fields,
-                self._rule_fields,
-                self._decisions + 1,
-                point,
-                eligible,
-                stream.block,
-                stream.next,
-                moments,
+                self._handle, decisions + 1, point, eligible, stream.block, stream.next, moments
             )
             if place < 0:
                 raise self._context_error(context)
-            self._decisions += 1
-            version = self._decisions - 1, self._rewards
-            return Decision(names, place, score, moments, self._law if propensity else None, given, version)
+            self._decisions = decisions + 1
+            version = decisions, self._rewards
+            return Decision(names, place, score, moments, self._law if propensity else None, point, version)
 
     def _select_coins(
         self,
@@ -535,6 +541,7 @@ class LinearBandit:
         """Let the level fall and evidence fade, up to now."""
         if isinstance(self._settings.alpha, Decay) and self._settings.alpha.draws(self._decisions + 1) != self._rule.n:
             self._use_settings(self._settings.at(self._decisions + 1))
+            self._set_handle()
         if self._half is not None:
             self._fade(self._half, self._half.tick(self._clock(self._half, time)))
 
@@ -711,7 +718,7 @@ class LinearBandit:
             if isinstance(self._clicks, Coins):
                 centre, sd = self._clicks.moments(arms, self._every)
                 return centre[:, np.newaxis], sd[:, np.newaxis, np.newaxis] ** 2
-            refresh(self._arms_fields, self._every)
+            refresh(self._arms, self._every)
             noise = np.array([float(noise_of(arms, int(place))) for place in self._every])
             if arms.kind == BY_ARM:
                 freedom = arms.parts[:, FREEDOM]
@@ -732,7 +739,7 @@ class LinearBandit:
         ['scales']
         """
         with self._lock:
-            refresh(self._arms_fields, self._every)
+            refresh(self._arms, self._every)
             return checkup(self._arms, self._names, self._intercept, normal=self._clicks is None)
 
     def _names_and_places(self, arms: Iterable[Arm] | None) -> tuple[tuple[Arm, ...], IntArray]:
@@ -753,20 +760,12 @@ class LinearBandit:
         rows[:, 1:] = points
         return rows
 
-    def _with_intercept(self, point: FloatArray, context: Any) -> FloatArray:
-        if point.shape[0] != self._dim:
-            raise self._context_error(context)
-        full = np.empty(self._dim + 1)
-        full[0] = 1.0
-        full[1:] = point
-        return full
-
     def _points(self, context: Any) -> FloatArray:
         """Return a context or contexts as an array of our own."""
         if context is None and self._dim == 0:
             return np.empty(0)
         try:
-            return np.array(context, dtype=np.float64)
+            return np.array(context, _FLOAT)
         except (TypeError, ValueError):
             raise self._context_error(context) from None
 
@@ -782,28 +781,34 @@ class LinearBandit:
         >>> LinearBandit(2, dim=1).update([[1.0], [2.0]], [0, 1], [1.0, 0.0]).pulls
         {0: 1, 1: 1}
         """
-        if unknown not in ("raise", "skip"):
+        try:
+            point = np.array(context, _FLOAT)
+        except (TypeError, ValueError):
+            raise self._context_error(context) from None
+        if unknown != "raise" and unknown != "skip":
             raise ParameterError(f"unknown must be 'raise' or 'skip', got {unknown!r}")
-        point = self._points(context)
         with self._lock:
+            if point.ndim == 0 and self._dim == 0 and context is None:
+                point = np.empty(0)
             if point.ndim != 1:
                 return self._update_rows(point, arm, reward, time, unknown)
-            if unknown == "skip" and not self._knows(arm):
-                self._skip([arm], 1)
-                return self
-            place = self._arm_index(arm)
             try:
-                value = float(reward)
+                place = self._index[arm]
+            except (KeyError, TypeError):
+                if unknown == "skip":
+                    self._skip([arm], 1)
+                    return self
+                place = self._arm_index(arm)
+            try:
+                value = reward if type(reward) is float else float(reward)
             except (TypeError, ValueError):
                 raise DataError(f"reward must be a number, got {reward!r}") from None
             if self._clicks is not None:
                 return self._learn_clicks(point, context, place, reward, value, time)
-            if self._intercept:
-                point = self._with_intercept(point, context)
-            weight = 1.0
-            if self._half is not None and abs(value) <= LARGEST and usable(point):
-                weight = float(self._weights(self._half, time, 1)[0])
-            if not learn(*self._sums, point, place, value, weight):
+            weight, half = 1.0, self._half
+            if half is not None and abs(value) <= LARGEST and point.size == self._dim and usable(point):
+                weight = float(self._weights(half, time, 1)[0])
+            if not learn_one(self._handle, point, place, value, weight):
                 if not abs(value) <= LARGEST:
                     raise DataError(f"reward is {value}, expected a finite number{_limit(value)}")
                 raise self._context_error(context)
@@ -961,10 +966,11 @@ class LinearBandit:
 
     def __getstate__(self) -> dict[str, Any]:
         with self._lock:
-            return copy.deepcopy(self.__dict__)
+            return copy.deepcopy({name: value for name, value in self.__dict__.items() if name != "_handle"})
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
+        self._set_handle()  # where its own arms are
 
     def __copy__(self) -> Self:
         """Return a bandit that learns on its own."""
@@ -1164,7 +1170,7 @@ class LinearBandit:
             bandit._clicks.set_prior(bandit._arms)
             bandit._arms.root[:], bandit._arms.mean[:] = arrays["root"], arrays["mean"]
             bandit._arms.marks[:, STALE] = 0
-        refresh(bandit._arms_fields, bandit._every)
+        refresh(bandit._arms, bandit._every)
         root, parts = bandit._arms.root, bandit._arms.parts
         noise = arms.parts[:, OWN_NOISE].max() if arms.kind == BY_ARM else arms.pool[NOISE]
         solved = [root, 1.0 / np.diagonal(root, axis1=1, axis2=2), noise * root, bandit._arms.mean]
@@ -1173,6 +1179,7 @@ class LinearBandit:
             raise ValueError("the moments of a posterior are too large or too small to square")
         bandit._decisions = whole_number(meta["decisions"], "decisions", 0, LARGEST_COUNT)
         bandit._use_settings(bandit._settings.at(bandit._decisions + 1))
+        bandit._set_handle()
         bandit._stream = Uniforms(generator_from_state(meta["rng"]), arrays["uniforms"])
         return bandit
 

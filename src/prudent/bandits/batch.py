@@ -136,7 +136,7 @@ class Decided(NamedTuple):
 
 def moments_of(arms: Arms, contexts: FloatArray, eligible: IntArray, *, keep: bool = False) -> Moments:
     """Return the moments of the eligible arms; ``keep`` them as they are, whatever is learned before they are read."""
-    refresh(arms[:], eligible)
+    refresh(arms, eligible)
     student = arms.kind == BY_ARM
     noise = arms.parts[eligible, OWN_NOISE] if student else np.full(eligible.size, arms.pool[NOISE])
     noise[noise == 0.0] = math.inf
@@ -161,7 +161,7 @@ def decide_rows(
     ``screened=False`` does without single precision, and decides the same.
     """
     rows, k = len(contexts), eligible.size
-    refresh(arms[:], eligible)
+    refresh(arms, eligible)
     scale = scales(arms, rule, t, rows, contexts.shape[1])
     choices = Choices(np.empty(rows, dtype=np.int64), np.empty(rows), np.empty(rows))
     known = arms.pool[NOISE] > 0.0

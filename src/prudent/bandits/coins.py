@@ -35,8 +35,16 @@ class CoinDecision(Decision):
         super().__init__(*arguments)
         self._scores = scores
 
-    def _chances(self, law: Law) -> FloatArray:
-        return _mixed(self._scores, law[0], np.isnan(self._moments[2]))
+    @property
+    def propensity(self) -> float | None:
+        """The chance with which ``arm`` was chosen."""
+        chances = self.propensities
+        return None if chances is None else float(chances[self._place])
+
+    @property
+    def propensities(self) -> FloatArray | None:
+        """The chances of all eligible arms, [k]; they sum to one."""
+        return None if self._law is None else _mixed(self._scores, self._law[0], np.isnan(self._moments[2]))
 
 
 class CoinBatch(BatchDecision):

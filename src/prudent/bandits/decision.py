@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from .._support.checks import FloatArray
+from ..errors import ParameterError
 from .batch import Decided, fill_scores
 from .score_law import score_law
 from .step import Rule
@@ -28,14 +29,9 @@ def chances_of(law: Law, means: FloatArray, sds: FloatArray, freedom: FloatArray
     """
     floor, *key = law
     among: Any = np.isnan(sds)
-    uniform = among.any(axis=1)
-    if uniform.all():
+    if among.any(axis=1).all():  # whatever the law of scores, known or not
         return np.asarray(among / among.sum(axis=1, keepdims=True))
-    scored = score_law(*key).every_chance(means, np.where(uniform[:, np.newaxis], 1.0, sds), freedom)
-    chances = floor + (1.0 - floor * means.shape[1]) * scored
-    if uniform.any():
-        chances[uniform] = among[uniform] / among[uniform].sum(axis=1, keepdims=True)
-    return chances
+    return score_law(*key).every_chance(means, sds, freedom, floor)
 
 
 class Decision:
@@ -148,21 +144,26 @@ class Decision:
     def propensity(self) -> float | None:
         """The chance with which ``arm`` was chosen."""
         if self._propensity is None and self._law is not None:
-            means, _, sds, freedom = self._moments
-            floor, *key = self._law
-            if freedom[0] > 0.0 or np.isnan(sds).any():
-                self._propensity = float(self._chances(self._law)[self._place])
-            else:
-                scored = score_law(*key).chance(means, sds, self._place)
-                self._propensity = floor + (1.0 - floor * len(self.arms)) * scored
+            floor, n, weights, clip = self._law
+            try:
+                self._propensity = score_law(n, weights, clip).decision_chance(self._moments, self._place, floor)
+            except ParameterError:
+                self._propensity = float(self._uniform_chances(self._law)[self._place])
         return self._propensity
 
     @property
     def propensities(self) -> FloatArray | None:
         """The chances of all eligible arms, [k]; they sum to one."""
-        return None if self._law is None else self._chances(self._law)
+        if self._law is None:
+            return None
+        floor, n, weights, clip = self._law
+        try:
+            return score_law(n, weights, clip).decision_chances(self._moments, floor)
+        except ParameterError:
+            return self._uniform_chances(self._law)
 
-    def _chances(self, law: Law) -> FloatArray:
+    def _uniform_chances(self, law: Law) -> FloatArray:
+        """Return the chances of a uniform choice; raise if scores decided, whose law is not known."""
         means, _, sds, freedom = self._moments
         return chances_of(law, means[np.newaxis], sds[np.newaxis], freedom)[0]
 

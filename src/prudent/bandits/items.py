@@ -24,6 +24,7 @@ import numpy as np
 
 from .._numerics.compensated import two_product, two_sum
 from .._numerics.compile import kernel
+from .._numerics.least_squares import lower_products
 from .._numerics.order_statistics import lowest_normals_into
 from .._support.checks import FloatArray, IntArray
 
@@ -76,10 +77,11 @@ def item_moments(
     items, given = features.shape
     first = 1 if intercept else 0
     dim = given + first
-    columns = np.zeros((dim, _BLOCK))
-    part, centre, square = np.empty(_BLOCK), np.empty(_BLOCK), np.empty(_BLOCK)
-    for start in range(0, items, _BLOCK):
-        size = min(_BLOCK, items - start)
+    width = min(_BLOCK, 8 * ((items + 7) // 8))
+    columns = np.zeros((dim, width))
+    part, centre, square = np.empty(width), np.empty(width), np.empty(width)
+    for start in range(0, items, width):
+        size = min(width, items - start)
         centre[:] = 0.0
         square[:] = 0.0
         for t in range(size):
@@ -99,10 +101,10 @@ def item_moments(
             for j in range(i + 1):
                 entry = root[i, j]
                 column = columns[j]
-                for t in range(_BLOCK):
+                for t in range(width):
                     part[t] += entry * column[t]
             column = columns[i]
-            for t in range(_BLOCK):
+            for t in range(width):
                 centre[t] += mean[i] * column[t]
                 square[t] += part[t] * part[t]
         for t in range(size):
@@ -142,14 +144,11 @@ def _times_inverse(root: FloatArray, vector: FloatArray) -> FloatArray:
     """Return V^-1 vector."""
     dim = vector.shape[0]
     turned, result = np.empty(dim), np.zeros(dim)
+    lower_products(root, vector, turned)
     for i in range(dim):
-        value = 0.0
+        row, value = root[i], turned[i]
         for j in range(i + 1):
-            value += root[i, j] * vector[j]
-        turned[i] = value
-    for i in range(dim):
-        for j in range(i + 1):
-            result[j] += root[i, j] * turned[i]
+            result[j] += row[j] * value
     return result
 
 
@@ -176,13 +175,15 @@ def solve_level(
     square, rest = _less_product(square, rest, level, high[0])
     rest -= level * (gram[1, 0, dim] + low[0])
     step = _times_inverse(root, gap)
-    for i in range(dim):  # g - V x
-        value, left = high[i], low[i]
-        for j in range(dim):
-            entry, lost = two_sum(gram[0, i, j], prior[i, j])
-            value, left = _less_product(value, left, entry, step[j])
-            left -= (lost + gram[1, i, j]) * step[j]
-        gap[i] = value + left
+    values, rests = high.copy(), low.copy()  # g - V x, by columns of V, which are its rows: that is vector code
+    for j in range(dim):
+        sums, losses, given, share = gram[0, j], gram[1, j], prior[j], step[j]
+        for i in range(dim):
+            entry, lost = two_sum(sums[i], given[i])
+            values[i], rest_of = _less_product(values[i], rests[i], entry, share)
+            rests[i] = rest_of - (lost + losses[i]) * share
+    for i in range(dim):
+        gap[i] = values[i] + rests[i]
     for i in range(dim):  # g'x + x'(g - V x) does not feel a small error of x
         square, rest = _less_product(square, rest, high[i], step[i])
         rest -= (low[i] + gap[i]) * step[i]

@@ -122,27 +122,56 @@ class Journal:
 
     # -- decisions and rewards -----------------------------------------------------------------------------
 
-    def select(self, context: Any, arms: Iterable[Arm] | None = None) -> Decision:
+    def select(self, context: Any, arms: Iterable[Arm] | None = None) -> Any:
         """Choose among the eligible ``arms`` (by default all) in a context [D], and write the decision down.
 
-        The decision has an ``id`` to report its reward by, unique over all processes; its ``propensity`` is recorded.
+        The :class:`Decision` has an ``id`` to report its reward by, unique over all processes; its ``propensity`` is
+        recorded. Contexts [T,D] give a list of T decisions, taken one after the other and written together, all or
+        none: several times faster than one by one.
+
+        >>> import tempfile
+        >>> import prudent as pr
+        >>> with tempfile.TemporaryDirectory() as folder, Journal(f"{folder}/j", pr.LinearBandit(2, dim=1)) as live:
+        ...     decisions = live.select([[1.0], [2.0], [3.0]])
+        ...     live.reward([decision.id for decision in decisions], [0.5, 1.0, 1.5])
+        ['ok', 'ok', 'ok']
         """
-        point = _one_context(context)
+        point = _point_or_none(context)
+        given = context if point is None else point
+        if point is None or point.ndim != 2:
+            with self._turn() as bandit:
+                return self._decide(bandit, given, arms)
+        names = arms if arms is None or isinstance(arms, str) or not isinstance(arms, Iterable) else list(arms)
+        decisions: list[Decision] = []
+        progress = Progress("deciding")
         with self._turn() as bandit:
-            at = time.time()
-            decision = bandit.select(context if point is None else point, arms, **_timed(bandit, at))
-            assert isinstance(decision, Decision)
-            decision.time, decision.id = at, f"{self._seq + 1}-{self._writer:08x}"
-            event = self._event(
-                "decision",
-                at,
-                arm=self._name(decision.arm),
-                arms=None if arms is None else json.dumps(decision.arms),
-                context=decision.context.astype("<f8", copy=False).tobytes(),
-                score=decision.score + 0.0,  # SQLite does not know -0.0
-                propensity=_propensity(decision),
-            )
-            self._write(bandit, event)
+            bandit._check_floor(len(bandit._names_and_places(names)[0]))  # all is checked before anything is decided
+            bandit._checked_rows(point)
+            for row in point:
+                decisions.append(self._decide(bandit, row, names))
+                progress.show(f"decision {len(decisions)} of {len(point)}")
+        progress.close()
+        return decisions
+
+    def _decide(self, bandit: LinearBandit, context: Any, arms: Iterable[Arm] | None) -> Decision:
+        """Take one decision and write it down, inside a turn."""
+        at = time.time()
+        decision = bandit.select(context, arms, **_timed(bandit, at))
+        assert isinstance(decision, Decision)
+        decision.time, decision.id = at, f"{self._seq + 1}-{self._writer:08x}"
+        event = Event(
+            self._seq + 1,
+            at,
+            "decision",
+            self._writer,
+            None,
+            self._name(decision.arm),
+            None if arms is None else json.dumps(decision.arms),
+            decision.context.astype("<f8", copy=False).tobytes(),
+            decision.score + 0.0,  # SQLite does not know -0.0
+            _propensity(decision),
+        )
+        self._write(bandit, event)
         return decision
 
     def reward(self, id: Any, reward: Any) -> Any:
@@ -549,15 +578,12 @@ def _checked_path(path: Any) -> str:
     return text
 
 
-def _one_context(context: Any) -> Any:
-    """Return one context as an array; None if the bandit has to say what is wrong with it."""
+def _point_or_none(context: Any) -> Any:
+    """Return a context or contexts as an array; None if the bandit has to say what is wrong with it."""
     try:
-        point = np.asarray(context, dtype=np.float64)
+        return np.asarray(context, dtype=np.float64)
     except (TypeError, ValueError):
         return None
-    if point.ndim > 1:
-        raise DataError(f"context has shape {point.shape}: a journal decides in one context [D] at a time")
-    return point
 
 
 def _number(reward: Any, name: str) -> float:
@@ -579,7 +605,8 @@ def _seconds(before: Any) -> float:
 
 def _timed(bandit: LinearBandit, at: float) -> dict[str, Any]:
     """Return the argument ``time`` of a bandit whose evidence fades with time."""
-    return {} if bandit.half_life is None or bandit.half_life.unit == "decisions" else {"time": at}
+    half = bandit.half_life
+    return {} if half is None or half.unit == "decisions" else {"time": at}
 
 
 def _propensity(decision: Decision) -> float | None:

@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import math
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -140,6 +140,7 @@ class ScoreLaw:
         else:
             table = _quintics(*_cvar_table(n, weights))
         self._law = _Law(kind, n, float(weights[0]), *table)
+        self._fields = tuple(self._law)  # sooner in a kernel than the bundle
 
     def cdf(self, x: float) -> float:
         """Return P(W <= x)."""
@@ -155,14 +156,28 @@ class ScoreLaw:
         _chances(means, sds, places, self._law, chances)
         return chances
 
-    def every_chance(self, means: FloatArray, sds: FloatArray, freedom: FloatArray | None = None) -> FloatArray:
+    def every_chance(
+        self, means: FloatArray, sds: FloatArray, freedom: FloatArray | None = None, floor: float = 0.0
+    ) -> FloatArray:
         """Return the chances [T,k] of all arms with means and sds [T,k]; those of a row sum to one.
 
         Scores are Student's t of scales ``sds`` if degrees of freedom [k] are given; they must weigh the lowest draw
-        alone.
+        alone. Where the choice is uniform by rule, sds are NaN for the arms that it is between. ``floor`` is the least
+        chance of an arm elsewhere.
         """
         chances = np.empty(means.shape)
-        _every_chance(means, sds, np.zeros(means.shape[1]) if freedom is None else freedom, self._law, chances)
+        given = np.zeros(means.shape[1]) if freedom is None else freedom
+        _every_chance(means, sds, given, floor, self._fields, chances)
+        return chances
+
+    def decision_chance(self, moments: FloatArray, place: int, floor: float) -> float:
+        """Return the chance of arm ``place`` of a decision with ``moments`` [4,k] as ``step.decide`` writes them."""
+        return _decision_chance(moments, place, floor, self._fields)
+
+    def decision_chances(self, moments: FloatArray, floor: float) -> FloatArray:
+        """Return the chances [k] of all arms of such a decision."""
+        chances = np.empty(moments.shape[1])
+        _decision_chances(moments, floor, self._fields, chances)
         return chances
 
 
@@ -526,7 +541,39 @@ def _chances(means: FloatArray, sds: FloatArray, places: IntArray, law: _Law, ou
 
 
 @kernel
-def _every_chance(means: FloatArray, sds: FloatArray, freedom: FloatArray, law: _Law, out: FloatArray) -> None:
+def _decision_chance(moments: FloatArray, place: int, floor: float, law_fields: tuple[Any, ...]) -> float:
+    """Return the chance of one arm with moments [4,k], see :func:`_every_chance`."""
+    arms, among = moments.shape[1], 0
+    for i in range(arms):
+        among += math.isnan(moments[2, i])
+    if among > 0:
+        return 1.0 / among if math.isnan(moments[2, place]) else 0.0
+    if moments[3, 0] > 0.0:
+        every = np.empty(arms)
+        _decision_chances(moments, floor, law_fields, every)
+        return every[place]
+    return floor + (1.0 - floor * arms) * _one_chance(moments[0], moments[2], place, _Law(*law_fields))
+
+
+@kernel
+def _decision_chances(moments: FloatArray, floor: float, law_fields: tuple[Any, ...], out: FloatArray) -> None:
+    """Write the chances [k] of all arms with moments [4,k], see :func:`_every_chance`."""
+    row = (1, moments.shape[1])
+    means, sds = moments[0].reshape(row), moments[2].reshape(row)
+    _every_chance(means, sds, moments[3], floor, law_fields, out.reshape(row))
+
+
+@kernel
+def _every_chance(
+    means: FloatArray,
+    sds: FloatArray,
+    freedom: FloatArray,
+    floor: float,
+    law_fields: tuple[Any, ...],
+    out: FloatArray,
+) -> None:
+    """Write the chances [T,k] of all arms, see :meth:`ScoreLaw.every_chance`."""
+    law = _Law(*law_fields)
     rows, arms = means.shape
     # means, sds, ends of the ranges; degrees of freedom; the constant, or the start of the table in cells; 1 / sd, or
     # cells of the table for each unit
@@ -538,6 +585,13 @@ def _every_chance(means: FloatArray, sds: FloatArray, freedom: FloatArray, law: 
             shape[3, i] = student_from_log_survival(math.log(_LEAST) / law.n, freedom[i])
             shape[4, i], shape[5, i] = freedom[i], student_log_constant(freedom[i])
     for t in range(rows):
+        among = 0
+        for i in range(arms):
+            among += math.isnan(sds[t, i])
+        if among > 0:
+            for i in range(arms):
+                out[t, i] = 1.0 / among if math.isnan(sds[t, i]) else 0.0
+            continue
         least, widest = math.inf, 0.0
         for i in range(arms):
             least = min(least, sds[t, i])
@@ -556,7 +610,7 @@ def _every_chance(means: FloatArray, sds: FloatArray, freedom: FloatArray, law: 
         for i in range(arms):
             total += out[t, i]
         for i in range(arms):
-            out[t, i] /= total
+            out[t, i] = floor + (1.0 - floor * arms) * (out[t, i] / total)
 
 
 @kernel

@@ -25,6 +25,7 @@ __all__ = [
 ]
 
 
+_LEAST_DELTA = 1e-290  # 4t / delta is finite at every decision
 _ESTIMATORS = {"cvar": CVaR, "modified": ModifiedCVaR}
 
 
@@ -101,6 +102,8 @@ class BanditSettings:
             fixed["delta"] = positive(self.delta, "delta")
             if fixed["delta"] > 1.0:
                 raise ParameterError(f"delta must be a probability in (0, 1], got {fixed['delta']}")
+            if fixed["delta"] < _LEAST_DELTA:
+                raise ParameterError(f"delta must be at least {_LEAST_DELTA}, got {fixed['delta']}")
             if self.sampling_sd is not None:
                 raise ParameterError("give sampling_sd or delta, not both: delta is a schedule of sampling_sd")
         fixed["label"] = str(self.label) or self._default_label()

@@ -12,8 +12,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from .._numerics.glm import absorb
-from .._numerics.least_squares import add_observations, solve_posterior
+from .._numerics.least_squares import add_observations, add_to_root, solve_posterior
 from .._support.checks import (
     FloatArray,
     IntArray,
@@ -427,9 +426,7 @@ class SharedLinearBandit(Guarded):
         add_observations(self._gram, rows, rewards)
         if len(self._prior) >= _LARGE and not self._stale and self._absorbed + len(rows) <= _MOST_ABSORBED:
             for row in rows:
-                scratch = np.empty((2, row.size))
-                scratch[0] = self._root @ row
-                absorb(self._root, np.zeros(row.size), 1.0, 0.0, scratch)
+                add_to_root(self._root, row)
             self._absorbed += len(rows)
         else:
             self._stale = True

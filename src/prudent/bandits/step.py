@@ -20,9 +20,9 @@ are Student's t with n_a + PRIOR_FREEDOM degrees of freedom and squared scale (P
 stay, the prior that is added to them grows, and a root is divided by sqrt(gain). A new reward is added with weight
 1 / gain.
 
-What travels together is a NamedTuple. It takes more than a microsecond from Python into a kernel, where a plain tuple
-of its fields takes a tenth of that; so kernels that Python calls often take plain tuples, ``rule[:]``, and give the
-fields their names first thing, ``Rule(*rule_fields)``.
+What travels together is a NamedTuple. From Python into a kernel every array takes about a tenth of a microsecond, and a
+NamedTuple one more: longer than the work of a decision. So kernels that Python calls for every decision take a *handle*
+(:func:`handle_of`), one array of numbers with the addresses and shapes of all the others.
 """
 
 from __future__ import annotations
@@ -34,12 +34,14 @@ from weakref import WeakSet
 
 import numpy as np
 
+from .._numerics.addresses import address_of, bits_of, float_array, float_of_bits, int_array
 from .._numerics.compile import inlined, kernel
 from .._numerics.least_squares import (
     LARGE,
     add_observation,
     add_to_root,
     factor_precision,
+    lower_products,
     solve_posterior,
     solve_residuals,
     solve_vector,
@@ -82,9 +84,12 @@ __all__ = [
     "decide",
     "decide_one",
     "forced_place",
+    "handle_of",
+    "in_one_piece",
     "inflated_sd",
     "lacking",
     "learn",
+    "learn_one",
     "noise_of",
     "predict",
     "refill",
@@ -179,6 +184,74 @@ def arms_of(prior: FloatArray, noise_sd: float | None, gram: FloatArray, **optio
         extra=np.zeros((0, EXTRAS, dim + 2)),
     )
     return arms._replace(**options)
+
+
+def in_one_piece(arms: Arms) -> Arms:
+    """Return the arms with arrays that have an address, their own where they have one."""
+    fields: dict[str, Any] = {name: field for name, field in arms._asdict().items() if isinstance(field, np.ndarray)}
+    return arms._replace(**{name: np.require(field, requirements=["C", "A", "W"]) for name, field in fields.items()})
+
+
+def handle_of(arms: Arms, rule: Rule, intercept: bool) -> IntArray:
+    """Return the handle of arms and rule: it holds as long as both are kept, and their arrays are not replaced.
+
+    With ``intercept``, contexts come without the constant feature.
+    """
+    sizes = [*arms.mean.shape, len(arms.prior), len(arms.lines), len(arms.extra), arms.kind, arms.centred, intercept]
+    places = [address_of(field) for field in arms if isinstance(field, np.ndarray)]
+    numbers = [rule.n, rule.clip, rule.per_arm, rule.first, *map(bits_of, (rule.scale, rule.delta, rule.floor))]
+    tables = [rule.weights.size, address_of(rule.weights), rule.screen.size, address_of(rule.screen)]
+    return np.array([*sizes, *places, *numbers, *tables], dtype=np.int64)
+
+
+_INTERCEPT = 7  # its place in a handle
+
+
+@inlined
+def _arms_of(handle: IntArray) -> Arms:
+    """Return the arms of a handle."""
+    size, dim = handle[0], handle[1]
+    return Arms(
+        float_array(handle[8], (handle[2], dim, dim)),
+        float_array(handle[9], (handle[2], dim)),
+        float_array(handle[10], (size, 2, dim + 1, dim + 1)),
+        float_array(handle[11], (size, dim, dim)),
+        float_array(handle[12], (size, dim)),
+        float_array(handle[13], (handle[3], 2, dim)),
+        float_array(handle[14], (size, 9)),
+        float_array(handle[15], (9,)),
+        int_array(handle[16], (size, 4)),
+        handle[5],
+        handle[6] != 0,
+        float_array(handle[17], (handle[4], EXTRAS, dim + 2)),
+    )
+
+
+@inlined
+def _rule_of(handle: IntArray) -> Rule:
+    """Return the rule of a handle."""
+    return Rule(
+        handle[18],
+        float_array(handle[26], (handle[25],)),
+        handle[19] != 0,
+        float_of_bits(handle[22]),
+        float_of_bits(handle[23]),
+        float_array(handle[28], (handle[27],)),
+        handle[20],
+        float_of_bits(handle[24]),
+        handle[21],
+    )
+
+
+@inlined
+def _whole(handle: IntArray, context: FloatArray) -> FloatArray:
+    """Return a context with the constant feature, if there is one."""
+    if handle[_INTERCEPT] == 0:
+        return context
+    whole = np.empty(context.shape[0] + 1)
+    whole[0] = 1.0
+    whole[1:] = context
+    return whole
 
 
 def rule_of(
@@ -415,9 +488,9 @@ def _solve_shifted(arms: Arms, arm: int) -> None:
 
 
 @kernel
-def refresh(arms_fields: tuple[Any, ...], eligible: IntArray) -> None:
+def refresh(arms: Arms, eligible: IntArray) -> None:
     """Bring the eligible arms up to date, see :func:`_solve_stale`."""
-    _solve_stale(Arms(*arms_fields), eligible)
+    _solve_stale(arms, eligible)
 
 
 @kernel
@@ -425,6 +498,13 @@ def predict(root: FloatArray, mean: FloatArray, arm: int, context: FloatArray) -
     """Return s'theta and sqrt(s'V^-1 s) of one arm."""
     centre = 0.0
     square = 0.0
+    if context.shape[0] >= LARGE:
+        parts = np.empty(context.shape[0])
+        lower_products(root[arm], context, parts)
+        for i in range(context.shape[0]):
+            centre += mean[arm, i] * context[i]
+            square += parts[i] * parts[i]
+        return centre, math.sqrt(square)
     for i in range(context.shape[0]):
         centre += mean[arm, i] * context[i]
         part = 0.0
@@ -590,8 +670,7 @@ def decide(
 
 @kernel
 def decide_one(
-    arms_fields: tuple[Any, ...],
-    rule_fields: tuple[Any, ...],
+    handle: IntArray,
     t: int,
     context: FloatArray,
     eligible: IntArray,
@@ -599,8 +678,9 @@ def decide_one(
     start: int,
     moments: FloatArray,
 ) -> tuple[int, float, int]:
-    """Call :func:`decide` with the fields of its bundles."""
-    return decide(Arms(*arms_fields), Rule(*rule_fields), t, context, eligible, uniforms, start, moments)
+    """Call :func:`decide` with the arms and the rule of a handle."""
+    point = _whole(handle, context)
+    return decide(_arms_of(handle), _rule_of(handle), t, point, eligible, uniforms, start, moments)
 
 
 # -- learn -------------------------------------------------------------------------------------------------
@@ -640,6 +720,14 @@ def learn(
     marks[arm, TRIES] = max(marks[arm, TRIES], marks[arm, PULLS])
     pool[LOW], pool[HIGH], pool[DIRTY] = min(pool[LOW], reward), max(pool[HIGH], reward), 1.0
     return True
+
+
+@kernel
+def learn_one(handle: IntArray, context: FloatArray, arm: int, reward: float, weight: float) -> bool:
+    """Call :func:`learn` with the arms of a handle."""
+    arms = _arms_of(handle)
+    sums = (arms.gram, arms.root, arms.parts, arms.pool, arms.marks, arms.extra)
+    return learn(*sums, _whole(handle, context), arm, reward, weight)
 
 
 @kernel

@@ -81,7 +81,7 @@ def like_prior(arms: Arms, places: Any) -> tuple[FloatArray, FloatArray]:
     Its mean is the average of theirs; its covariance the average of theirs, and of how they differ.
     """
     places = np.asarray(places, dtype=np.int64)
-    refresh(arms[:], places)
+    refresh(arms, places)
     means, roots, noise = arms.mean[places], arms.root[places], arms.pool[NOISE]
     covariance = (roots.transpose(0, 2, 1) @ roots).mean(axis=0)
     if noise > 0.0:
