@@ -39,7 +39,7 @@ import numpy as np
 
 from .._numerics.compile import kernel
 from .._numerics.glm import COUNTS, ODDS, laplace_sums, learn_reward, mean_odds, sd_odds, seen_before
-from .._support.checks import BoolArray, FloatArray, IntArray, first_index
+from .._support.checks import FloatArray, IntArray, first_index
 from .._support.state import Arrays
 from ..errors import DataError
 from ..posteriors.glm import LogisticPosterior, PoissonPosterior
@@ -53,7 +53,6 @@ _POSTERIORS: dict[str, type[LogisticPosterior] | type[PoissonPosterior]] = {
     "bernoulli": LogisticPosterior,
     "poisson": PoissonPosterior,
 }
-_LARGEST_COUNT = 2.0**53
 _GROWTH = 1.25  # of the number of rewards, after which the prior is learned again
 _FIRST = 16  # rewards, after which it is for the first time
 _LEVEL_SD = 5.0  # of the common level before data
@@ -93,18 +92,13 @@ class Clicks:
 
     # -- rewards -------------------------------------------------------------------------------------------
 
-    def strange(self, values: FloatArray) -> BoolArray:
-        """Return which of these cannot be rewards."""
-        if self.link == ODDS:
-            return np.asarray((values != 0.0) & (values != 1.0))
-        return np.asarray(~(values >= 0.0) | (values != np.floor(values)) | (values > _LARGEST_COUNT))
-
     def require(self, reward: Any, values: FloatArray) -> None:
         """Raise, with the place, unless all of these can be rewards; ``reward`` is what the user gave."""
-        strange = self.strange(values)
+        kind = _POSTERIORS[self.rewards]
+        strange = kind.strange(values)
         if strange.any():
             place = first_index(strange) if np.ndim(reward) else ""
-            wanted = "0 or 1" if self.link == ODDS else "a count 0, 1, 2, ..."
+            wanted = kind.wanted
             raise DataError(f"reward{place} is {values[strange][0]:.17g}, expected {wanted} (rewards={self.rewards!r})")
 
     def learn(self, arms: Arms, rows: FloatArray, places: IntArray, rewards: FloatArray, weights: FloatArray) -> None:

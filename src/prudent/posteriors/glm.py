@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from .._numerics.glm import COUNTS, ODDS, laplace_sums, learn_rewards, mean_odds
-from .._support.checks import FloatArray, finite_array, first_index, non_negative_array, probability, refuse
+from .._support.checks import BoolArray, FloatArray, finite_array, first_index, non_negative_array, probability, refuse
 from .._support.rows import log_columns
 from .._support.state import Arrays
 from ..errors import DataError, PosteriorError
@@ -35,6 +35,7 @@ class _LaplacePosterior(LinearGaussianPosterior):
     """
 
     _link: ClassVar[int]
+    wanted: ClassVar[str]  # what rewards must be
 
     def __init__(self, dim: int, prior_precision: Any = 1.0) -> None:
         super().__init__(dim, prior_precision, 1.0)
@@ -97,10 +98,10 @@ class _LaplacePosterior(LinearGaussianPosterior):
     def reward(self, contexts: Any) -> FloatArray:
         """Return the posterior mean of the reward, for a context [D] or contexts [T,D]."""
 
-    @classmethod
+    @staticmethod
     @abstractmethod
-    def _check_rewards(cls, rewards: FloatArray, name: str) -> None:
-        """Raise unless these can be rewards."""
+    def strange(rewards: FloatArray) -> BoolArray:
+        """Return which of these cannot be rewards."""
 
     def _rows(self, context: Any, reward: Any, weights: Any) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return contexts [T,D], rewards [T] and weights [T]."""
@@ -110,7 +111,7 @@ class _LaplacePosterior(LinearGaussianPosterior):
         huge = np.abs(contexts) > 1e150
         if huge.any():
             raise DataError(f"context{first_index(huge)} is {contexts[huge][0]}, too large to square")
-        self._check_rewards(rewards, "reward")
+        refuse(self.strange(rewards), rewards, "reward", self.wanted)
         counted = np.ones_like(rewards) if weights is None else non_negative_array(weights, "weights")
         if counted.shape != rewards.shape:
             raise DataError(f"weights has shape {counted.shape}, expected {rewards.shape}, one per reward")
@@ -159,6 +160,7 @@ class LogisticPosterior(_LaplacePosterior):
     """
 
     _link = ODDS
+    wanted = "0 or 1"
 
     def reward(self, contexts: Any) -> FloatArray:
         """Return the posterior mean of the chance of a 1, for a context [D] or contexts [T,D].
@@ -168,9 +170,10 @@ class LogisticPosterior(_LaplacePosterior):
         """
         return mean_odds(*self.predict(contexts))
 
-    @classmethod
-    def _check_rewards(cls, rewards: FloatArray, name: str) -> None:
-        refuse((rewards != 0.0) & (rewards != 1.0), rewards, name, "0 or 1")
+    @staticmethod
+    def strange(rewards: FloatArray) -> BoolArray:
+        """Return which of these cannot be rewards."""
+        return np.asarray((rewards != 0.0) & (rewards != 1.0))
 
 
 class PoissonPosterior(_LaplacePosterior):
@@ -188,6 +191,7 @@ class PoissonPosterior(_LaplacePosterior):
     """
 
     _link = COUNTS
+    wanted = "a count 0, 1, 2, ..."
 
     def reward(self, contexts: Any) -> FloatArray:
         """Return the posterior mean of the rate, for a context [D] or contexts [T,D].
@@ -201,7 +205,7 @@ class PoissonPosterior(_LaplacePosterior):
         with np.errstate(over="ignore"):
             return np.exp(mean + 0.5 * sd * sd)
 
-    @classmethod
-    def _check_rewards(cls, rewards: FloatArray, name: str) -> None:
-        strange = (rewards < 0.0) | (rewards != np.floor(rewards)) | (rewards > _LARGEST_COUNT)
-        refuse(strange, rewards, name, "a count 0, 1, 2, ...")
+    @staticmethod
+    def strange(rewards: FloatArray) -> BoolArray:
+        """Return which of these cannot be rewards."""
+        return np.asarray(~(rewards >= 0.0) | (rewards != np.floor(rewards)) | (rewards > _LARGEST_COUNT))
