@@ -1,9 +1,10 @@
-"""Linear bandits: a decision and its reward against other libraries, propensities, batches, the compiled simulation."""
+"""Linear bandits: a decision and its reward against other libraries, latency, batches, the compiled simulation."""
 
 from __future__ import annotations
 
 import importlib.util
 import math
+import time
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -150,6 +151,49 @@ def simulation() -> list[Row]:
     ]
 
 
+def latency() -> list[Row]:
+    """Time single calls on the processor: default settings, 20 arms, 20 features, a reward after each decision."""
+    rng, steps = np.random.default_rng(0), 20_000
+    contexts = rng.random((steps, 20))
+    rewards = (contexts[:, 0] + rng.standard_normal(steps)).tolist()
+    bandit = LinearBandit(20, 20, seed=0).update(contexts[:2000], rng.integers(0, 20, 2000), rewards[:2000])
+    took = np.empty(steps)
+    for i, context in enumerate(contexts):
+        began = time.thread_time()
+        decision = bandit.select(context)
+        took[i] = time.thread_time() - began
+        bandit.update(context, decision.arm, rewards[i])
+    usual, rare = np.percentile(took, [50, 99.9])
+    decisions = [bandit.select(context) for context in contexts[:200]]
+    every, one = best_times(
+        lambda: [decision.propensities for decision in decisions],
+        lambda: [bandit.select(context).propensity for context in contexts[:200]],
+        repeats=20,
+        clock=time.thread_time,
+    )
+    every, one = every / len(decisions), one / len(decisions)
+    return [
+        Row("select, 20 arms, d = 20, p50", usual, 12e-6, "<= 12 us", usual <= 12e-6),
+        Row("  p99.9", rare, 200e-6, "<= 200 us", rare <= 200e-6),
+        Row("  with the propensity of the arm", one, 60e-6, "for the record", True),
+        Row("propensities of 20 arms", every, 60e-6, "<= 60 us", every <= 60e-6),
+    ]
+
+
+def many_features() -> list[Row]:
+    rng = np.random.default_rng(0)
+    contexts = rng.standard_normal((32, 1000))
+    bandit = LinearBandit(10, 1000, seed=0).update(contexts[:20], np.arange(20) % 10, contexts[:20, 0])
+
+    def decide() -> None:
+        for context in contexts:
+            bandit.update(context, bandit.select(context).arm, float(context[0]))
+
+    (together,) = best_times(decide, repeats=3, clock=time.thread_time)
+    ours = together / len(contexts)
+    return [Row("10 arms, d = 1,000, select + update", ours, 0.01, "< 10 ms", ours < 0.01)]
+
+
 def many_arms() -> list[Row]:
     rng = np.random.default_rng(0)
     bandit = LinearBandit(1000, 50, alpha=0.9, noise_sd=1.0, intercept=False, seed=0)
@@ -178,4 +222,4 @@ def batch() -> list[Row]:
 
 
 def run() -> list[Row]:
-    return against_peers() + simulation() + many_arms() + batch()
+    return against_peers() + latency() + simulation() + many_arms() + many_features() + batch()

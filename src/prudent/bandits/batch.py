@@ -575,11 +575,11 @@ def _choose_screened(
     for t in range(size):
         row = first + t
         plain = _LEAST_SQUARE <= norms[t] <= _LARGEST_SQUARE
-        if forced[t] >= 0:
-            _note(choices, row, forced[t], uniforms[start + forced[t] * size + t])
-            continue
-        if plain and bounds.rivals[t] == 1:
-            _note(choices, row, bounds.winner[t], uniforms[start + bounds.winner[t] * size + t])
+        winner = forced[t]
+        if winner < 0 and plain and bounds.rivals[t] == 1:
+            winner = bounds.winner[t]
+        if winner >= 0:
+            _note(choices, row, winner, uniforms[start + winner * size + t])
             continue
         left = 0
         for k in range(count):

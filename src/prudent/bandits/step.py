@@ -494,17 +494,22 @@ def refresh(arms: Arms, eligible: IntArray) -> None:
 
 
 @kernel
+def _predict_large(root: FloatArray, mean: FloatArray, context: FloatArray) -> tuple[float, float]:
+    """Return the same sums as :func:`predict`, for many features."""
+    centre, square = 0.0, 0.0
+    parts = np.empty(context.shape[0])
+    lower_products(root, context, parts)
+    for i in range(context.shape[0]):
+        centre += mean[i] * context[i]
+        square += parts[i] * parts[i]
+    return centre, math.sqrt(square)
+
+
+@kernel
 def predict(root: FloatArray, mean: FloatArray, arm: int, context: FloatArray) -> tuple[float, float]:
     """Return s'theta and sqrt(s'V^-1 s) of one arm."""
     centre = 0.0
     square = 0.0
-    if context.shape[0] >= LARGE:
-        parts = np.empty(context.shape[0])
-        lower_products(root[arm], context, parts)
-        for i in range(context.shape[0]):
-            centre += mean[arm, i] * context[i]
-            square += parts[i] * parts[i]
-        return centre, math.sqrt(square)
     for i in range(context.shape[0]):
         centre += mean[arm, i] * context[i]
         part = 0.0
@@ -638,9 +643,13 @@ def decide(
     scale = scale_at(rule.scale, rule.delta, t, context.shape[0], unit_of(arms))
     student = arms.kind == BY_ARM
     known = arms.pool[NOISE] > 0.0
+    large = context.shape[0] >= LARGE
     for i in range(size):
         arm = eligible[i]
-        moments[0, i], width = predict(root, mean, arm, context)
+        if large:
+            moments[0, i], width = _predict_large(root[arm], mean[arm], context)
+        else:
+            moments[0, i], width = predict(root, mean, arm, context)
         moments[1, i] = noise_of(arms, arm) * width if known else math.inf
         moments[2, i] = scale * moments[1, i]
         moments[3, i] = 0.0
