@@ -210,7 +210,11 @@ BEST: dict[str, dict[str, Maker]] = {
 }
 OURS: dict[str, dict[str, Maker]] = {  # the first one counts
     "digits": {"alpha 0": ours(), "alpha 0.5": ours(alpha=0.5)},
-    "clicks": {"alpha 0": ours()},
+    "clicks": {
+        "bernoulli": ours(rewards="bernoulli"),
+        "bernoulli, alpha 0": ours(rewards="bernoulli", alpha=0.0),
+        "gaussian": ours(),
+    },
     "drift": {"half-life 200": ours(half_life=200), "no half-life": ours()},
 }
 

@@ -224,7 +224,7 @@ def test_a_reward_pulls_to_its_side_and_leaves_a_law(link, centre, log_widest, l
     reward = float(min(count, 1) if link == ODDS else count)
     widest = math.exp(log_widest)
     variance = widest * math.exp(-log_seen)
-    move, weight = learn_score(link, centre, variance, widest, reward)
+    move, weight = learn_score(link, centre, variance, widest, reward, 1.0)
     with mpmath.workdps(350):
         f, d, y = mpmath.mpf(centre), mpmath.mpf(move), mpmath.mpf(reward)
         mu = (lambda x: 1 / (1 + mpmath.exp(-x))) if link == ODDS else mpmath.exp

@@ -42,6 +42,8 @@ __all__ = [
     "learn_rewards",
     "learn_score",
     "mean_odds",
+    "sd_odds",
+    "seen_before",
 ]
 
 
@@ -78,7 +80,7 @@ def _surplus(link: int, reward: float, score: float) -> float:
 
 
 @kernel
-def _seen_before(link: int, centre: float, move: float) -> tuple[float, float]:
+def seen_before(link: int, centre: float, move: float) -> tuple[float, float]:
     """Return (mu(f + d) - mu(f)) / mu'(f) and its slope in d, for f = ``centre`` and d = ``move``."""
     if link == COUNTS:
         return math.expm1(move), math.exp(move)
@@ -92,14 +94,17 @@ def _seen_before(link: int, centre: float, move: float) -> tuple[float, float]:
 
 
 @kernel
-def learn_score(link: int, centre: float, variance: float, widest: float, reward: float) -> tuple[float, float]:
+def learn_score(
+    link: int, centre: float, variance: float, widest: float, reward: float, share: float
+) -> tuple[float, float]:
     """Return how far a reward moves the mode of a score, and the precision that it adds to it (or takes from it).
 
-    ``centre`` and ``variance`` are those of the score before, ``widest`` is its variance before all data.
+    ``centre`` and ``variance`` are those of the score before, ``widest`` is its variance before all data. The reward
+    counts ``share`` times, 1 unless it is old.
     """
-    first = _surplus(link, reward, centre)
+    first = share * _surplus(link, reward, centre)
     if first == 0.0:
-        return 0.0, reward_at(link, centre)[1]
+        return 0.0, share * reward_at(link, centre)[1]
     prior = 1.0 / widest
     seen = max(1.0 / variance - prior, 0.0)
     far = abs(centre) + _FAR  # there mu is constant
@@ -109,24 +114,24 @@ def learn_score(link: int, centre: float, variance: float, widest: float, reward
         low, high = max(widest * first, -far), 0.0
     move, last = 0.0, high - low
     for _ in range(200):  # Newton's method, and bisection where it leaves the bracket or creeps along the exponential
-        told, slope = _seen_before(link, centre, move) if seen > 0.0 else (0.0, 0.0)
-        gap = move * prior + seen * told - _surplus(link, reward, centre + move)
+        told, slope = seen_before(link, centre, move) if seen > 0.0 else (0.0, 0.0)
+        gap = move * prior + seen * told - share * _surplus(link, reward, centre + move)
         if gap == 0.0:
             break
         if gap > 0.0:
             high = move
         else:
             low = move
-        following = move - gap / (prior + seen * slope + reward_at(link, centre + move)[1])
+        following = move - gap / (prior + seen * slope + share * reward_at(link, centre + move)[1])
         if not (low <= following <= high and abs(following - move) <= 0.5 * last):
             following = 0.5 * (low + high)
         last = abs(following - move)
         move = following
         if last <= 2e-16 * max(1.0, abs(move)):
             break
-    precision = prior + reward_at(link, centre + move)[1]
+    precision = prior + share * reward_at(link, centre + move)[1]
     if seen > 0.0:
-        precision += seen * _seen_before(link, centre, move)[1]
+        precision += seen * seen_before(link, centre, move)[1]
     return move, precision - 1.0 / variance
 
 
@@ -175,12 +180,13 @@ def learn_reward(
     mean: FloatArray,
     context: FloatArray,
     reward: float,
+    share: float,
     scratch: FloatArray,
 ) -> bool:
     """Learn one reward: update ``gram`` [2,D+1,D+1], ``root`` [D,D] and ``mean`` [D], in O(D^2) and in place.
 
-    The sums hold V - P and b; their last corner is not used. ``scratch`` is [2,D]. Returns False, and does nothing, if
-    the sums would become too large to square.
+    It counts ``share`` times. The sums hold V - P and b; their last corner is not used. ``scratch`` is [2,D]. Returns
+    False, and does nothing, if the sums would become too large to square.
     """
     dim = mean.shape[0]
     centre, variance, widest, largest = 0.0, 0.0, 0.0, 0.0
@@ -196,7 +202,7 @@ def learn_reward(
         largest = max(largest, abs(context[i]))
     if variance == 0.0:  # a context of zeros
         return True
-    moved, weight = learn_score(link, centre, variance, widest, reward)
+    moved, weight = learn_score(link, centre, variance, widest, reward, share)
     weight = max(weight, (_LEAST_LEFT - 1.0) / variance)
     pull = moved / variance
     target = weight * (centre + moved) + pull
@@ -223,7 +229,7 @@ def learn_rewards(
     """Learn rewards [T] in contexts [T,D], in order; return how many were learned before one that cannot be."""
     scratch = np.empty((2, mean.shape[0]))
     for t in range(rewards.shape[0]):
-        if not learn_reward(link, prior_root, gram, root, mean, contexts[t], rewards[t], scratch):
+        if not learn_reward(link, prior_root, gram, root, mean, contexts[t], rewards[t], 1.0, scratch):
             return t
     return rewards.shape[0]
 
@@ -232,18 +238,26 @@ def learn_rewards(
 
 
 def laplace_sums(
-    link: int, prior: FloatArray, contexts: FloatArray, rewards: FloatArray, weights: FloatArray, start: FloatArray
+    link: int,
+    prior: FloatArray,
+    centre: FloatArray,
+    contexts: FloatArray,
+    rewards: FloatArray,
+    weights: FloatArray,
+    start: FloatArray,
 ) -> FloatArray:
     """Return the sums [2,D+1,D+1] of the expansion around the exact mode of all data.
 
-    ``contexts`` [T,D], ``rewards`` [T], each counted ``weights`` [T] times; ``start`` [D] is a first guess of the mode.
+    The prior has the precision ``prior`` [D,D] and the mean ``centre`` [D]. ``contexts`` [T,D], ``rewards`` [T], each
+    counted ``weights`` [T] times; ``start`` [D] is a first guess of the mode.
     """
     from scipy import linalg
 
     def problem(mode: FloatArray) -> tuple[float, FloatArray, FloatArray, FloatArray]:
         """Return minus the log density, its slope, the sizes that add up to the slope, and its Hessian less P."""
-        pull = prior @ mode
-        value, slope, sizes = 0.5 * float(mode @ pull), pull.copy(), np.abs(prior) @ np.abs(mode)
+        gap = mode - centre
+        pull = prior @ gap
+        value, slope, sizes = 0.5 * float(gap @ pull), pull.copy(), np.abs(prior) @ np.abs(gap)
         bend = np.zeros_like(prior)
         for first in range(0, len(rewards), _ROWS):
             part = slice(first, first + _ROWS)
@@ -261,7 +275,7 @@ def laplace_sums(
     with np.errstate(over="ignore", invalid="ignore"):
         mode, found = start, problem(start)
         if not np.isfinite(found[0]):
-            mode, found = np.zeros_like(start), problem(np.zeros_like(start))
+            mode, found = centre, problem(centre)
         for number in range(_MOST_STEPS):
             value, slope, sizes, bend = found
             progress.show(f"step {number + 1}")
@@ -273,7 +287,8 @@ def laplace_sums(
                 progress.close()
                 gram = np.zeros((2, len(mode) + 1, len(mode) + 1))
                 gram[0, :-1, :-1] = bend
-                gram[0, -1, :-1] = gram[0, :-1, -1] = (prior + bend) @ mode - slope  # so that V^-1 b is a step further
+                target = prior @ (mode - centre) + bend @ mode - slope  # so that the mean is a step further
+                gram[0, -1, :-1] = gram[0, :-1, -1] = target
                 return gram
             gain, share = float(slope @ step), 1.0
             while share > _LEAST_SHARE:
@@ -311,12 +326,48 @@ def mean_odds(mean: Any, sd: Any) -> FloatArray:
     mean, sd = np.broadcast_arrays(np.asarray(mean, dtype=np.float64), np.asarray(sd, dtype=np.float64))
     result = np.empty(mean.shape)
     narrow = sd <= 1.0
-    step = 0.25
-    z = step * np.arange(-38, 39)
-    density = np.exp(-0.5 * z * z) * step / math.sqrt(2.0 * math.pi)
+    z, density = _normal_rule()
     result[narrow] = special.expit(mean[narrow][:, np.newaxis] + sd[narrow][:, np.newaxis] * z) @ density
-    u = step * np.arange(-160, 161)
-    mass = special.expit(u) * special.expit(-u) * step
+    u, mass = _logistic_rule()
     wide = ~narrow
     result[wide] = special.ndtr((mean[wide][:, np.newaxis] - u) / sd[wide][:, np.newaxis]) @ mass
     return result
+
+
+def sd_odds(mean: Any, sd: Any) -> FloatArray:
+    """Return the sd of 1 / (1 + exp(-X)) for X ~ Normal(mean, sd^2).
+
+    With the chance p of X, p^2 = p - p', and the mean of p' is the derivative of that of p: the same trapezoid rules.
+    """
+    from scipy import special
+
+    mean, sd = np.broadcast_arrays(np.asarray(mean, dtype=np.float64), np.asarray(sd, dtype=np.float64))
+    result = np.empty(mean.shape)
+    narrow = sd <= 1.0
+    centre = mean_odds(mean, sd)
+    z, density = _normal_rule()
+    chances = special.expit(mean[narrow][:, np.newaxis] + sd[narrow][:, np.newaxis] * z)
+    result[narrow] = (chances - centre[narrow][:, np.newaxis]) ** 2 @ density
+    u, mass = _logistic_rule()
+    wide = ~narrow
+    apart = (mean[wide][:, np.newaxis] - u) / sd[wide][:, np.newaxis]
+    slope = (np.exp(-0.5 * apart * apart) @ mass) / (sd[wide] * math.sqrt(2.0 * math.pi))
+    result[wide] = centre[wide] * (1.0 - centre[wide]) - slope
+    return np.sqrt(np.maximum(result, 0.0))
+
+
+_STEP = 0.25
+
+
+def _normal_rule() -> tuple[FloatArray, FloatArray]:
+    """Return nodes and weights for means over a standard normal."""
+    z = _STEP * np.arange(-38, 39, dtype=np.float64)
+    return z, np.exp(-0.5 * z * z) * _STEP / math.sqrt(2.0 * math.pi)
+
+
+def _logistic_rule() -> tuple[FloatArray, FloatArray]:
+    """Return nodes and weights for means over a standard logistic law."""
+    from scipy import special
+
+    u = _STEP * np.arange(-160, 161, dtype=np.float64)
+    return u, special.expit(u) * special.expit(-u) * _STEP

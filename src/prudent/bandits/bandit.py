@@ -15,7 +15,7 @@ import warnings
 import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -26,6 +26,8 @@ from .._support.checks import (
     finite_array,
     first_index,
     generator,
+    non_negative_array,
+    open_probability,
     probability,
     risk_level,
     whole_number,
@@ -46,6 +48,8 @@ from ..errors import DataError, ParameterError, PrudentError
 from ..posteriors.linear import LinearGaussianPosterior
 from .batch import decide_rows, learn_rows, moments_of, scales
 from .checkup import Checkup, checkup
+from .clicks import LINKS, Clicks
+from .coins import CoinBatch, CoinDecision, Coins
 from .decision import Arm, BatchDecision, Decision, Law, chances_of
 from .fading import HalfLife, seconds_of
 from .merging import add_news, add_pool, news_of, same_prior
@@ -84,10 +88,13 @@ from .step import (
 )
 from .table import forget, like_prior, require_table, with_new_row, without_row
 
+if TYPE_CHECKING:
+    from .explain import Explanation
+
 __all__ = ["LinearBandit"]
 
 
-_STATE_VERSION = 2
+_STATE_VERSION = 3
 _FLOAT = np.dtype(np.float64)
 _NOISES = {"shared": SHARED, "by arm": BY_ARM}
 
@@ -126,11 +133,21 @@ class LinearBandit:
     ``noise="by arm"`` every arm has a noise of its own, and Student's t takes the place of the normal law. If
     ``noise_sd`` is given, theta_a ~ Normal(0, noise_sd^2 P^-1) before data.
 
-    **The risk level** ``alpha`` (or a :class:`Decay`, a level that falls, or whole ``settings``): 0 is Thompson
-    sampling. It hedges against not knowing the mean reward, not against the noise of rewards. A bandit with a high
-    level avoids arms of which it knows little, so it may lock in to a poor one: online, 0 to 0.5 is a good choice. What
-    cures lock-in: ``first_pulls`` decisions for every arm before scores count, ``min_propensity``, a least chance for
-    every eligible arm, and a level that falls (see :class:`BanditSettings`).
+    **Clicks and counts**: with ``rewards="bernoulli"`` rewards are 0 or 1, and 1 has the chance 1 / (1 +
+    exp(-s'theta_a)); with ``rewards="poisson"`` they are counts with the rate exp(s'theta_a). Posteriors are normal
+    on that scale (Laplace), and so are ``mean``, ``sd`` and ``score`` of a decision; ``predict(..., response=True)``
+    tells chances and rates. There is no noise to be given. The prior is learned by default: a common level, by how much
+    arms differ from it, and the size of coefficients, which is what makes few clicks go far
+    (:mod:`prudent.bandits.clicks`); with a ``prior_precision`` P it is Normal(0, P^-1). Rewards are learned one by one
+    with a small error, which :meth:`refit` removes. The default ``alpha`` is 0.5 for them: clicks of a few percent
+    tell so little that Thompson sampling tries poor arms for long. With ``dim=0`` there is no context (give None), and
+    clicks have the uniform prior and exact Beta posteriors, unless ``prior_precision`` asks for log odds.
+
+    **The risk level** ``alpha`` (or a :class:`Decay`, a level that falls, or whole ``settings``): 0, the default, is
+    Thompson sampling. It hedges against not knowing the mean reward, not against the noise of rewards. A bandit with a
+    high level avoids arms of which it knows little, so it may lock in to a poor one: online, 0 to 0.5 is a good choice.
+    What cures lock-in: ``first_pulls`` decisions for every arm before scores count, ``min_propensity``, a least chance
+    for every eligible arm, and a level that falls (see :class:`BanditSettings`).
 
     **Drift**: with a ``half_life`` evidence fades, and the prior stays: a number of decisions, or a time difference;
     then ``select`` and ``update`` take ``time=``, by default now. :meth:`forget` fades at once.
@@ -169,8 +186,9 @@ class LinearBandit:
         *,
         noise_sd: float | None = None,
         noise: str = "shared",
+        rewards: str = "gaussian",
         intercept: bool = True,
-        prior_precision: Any = 1.0,
+        prior_precision: Any = None,
         first_pulls: int | None = None,
         min_propensity: float | None = None,
         half_life: Any = None,
@@ -178,15 +196,20 @@ class LinearBandit:
         seed: Any = None,
     ) -> None:
         names = _arm_names(n_arms, "n_arms")
+        if alpha is None and settings is None and rewards != "gaussian":
+            alpha = 0.5
         self._settings = _settings(settings, alpha, first_pulls, min_propensity)
-        self._dim = whole_number(dim, "dim")
         self._intercept = _flag(intercept, "intercept")
+        self._dim = whole_number(dim, "dim", minimum=0 if self._intercept else 1)
         self._noise_sd = None if noise_sd is None else checked_sd(noise_sd, "noise_sd")
         if noise not in _NOISES:
             raise ParameterError(f"noise must be one of {list(_NOISES)}, got {noise!r}")
         self._noise = noise
+        self._clicks = _clicks(rewards, prior_precision is None, self._intercept, self._dim)
         self._check_law()
         size = self._dim + self._intercept
+        if prior_precision is None:
+            prior_precision = Clicks.first_prior(size, self._intercept) if self._clicks is not None else 1.0
         blank = LinearGaussianPosterior(size, prior_precision)
         self._priors = blank.prior[np.newaxis]  # [J,D,D], of which arms hold a multiple
         self._half = HalfLife.of(half_life)
@@ -197,13 +220,30 @@ class LinearBandit:
         self._falling = isinstance(self._settings.alpha, Decay)
         self._use_settings(self._settings.at(1))
         options: dict[str, Any] = {"extra": np.zeros((len(names), EXTRAS, size + 2))}
-        if noise_sd is None:
+        if self._unit_sd is None:
             options |= {"kind": _NOISES[noise], "centred": self._intercept}
         gram = np.zeros((len(names), 2, size + 1, size + 1))
-        self._set_arms(names, arms_of(blank.prior, self._noise_sd, gram, **options))
+        self._set_arms(names, arms_of(blank.prior, self._unit_sd, gram, **options))
+        if self._clicks is not None:
+            self._clicks.renew(self._arms)
+
+    @property
+    def _unit_sd(self) -> float | None:
+        """The sd of the noise as kernels take it, None if it is to be learned."""
+        return self._noise_sd if self._clicks is None else 1.0
 
     def _check_law(self) -> None:
         """Raise if settings and noise do not go together."""
+        if self._clicks is not None:
+            kind = f"rewards={self.reward_kind!r}"
+            if self._noise_sd is not None or self._noise != "shared":
+                name = "noise_sd" if self._noise_sd is not None else "noise"
+                raise ParameterError(f"{name} does not go with {kind}: the law of such rewards has no noise to be set")
+            if isinstance(self._clicks, Coins):
+                self._clicks.check(self._settings)
+            if self._settings.clip:
+                raise ParameterError(f"clip does not go with {kind}: scores are not chances, but log odds or log rates")
+            return
         if self._noise_sd is None and self._settings.sampling_sd is not None:
             raise ParameterError("sampling_sd is in units of the reward: give noise_sd too, or leave both out")
         own = self._noise == "by arm"
@@ -216,9 +256,10 @@ class LinearBandit:
 
     def _use_settings(self, settings: BanditSettings) -> None:
         """Work out once what every call needs."""
-        self._rule = settings.rule(self._dim + self._intercept, self._noise_sd)
+        self._rule = settings.rule(self._dim + self._intercept, self._unit_sd)
         self._per_arm = self._rule.per_arm
         self._plain = self._rule.floor == 0.0 and self._half is None and not self._falling
+        self._plain = self._plain and not isinstance(self._clicks, Coins)
         self._law: Law = (
             settings.min_propensity,
             settings.n,
@@ -290,13 +331,18 @@ class LinearBandit:
         return self._settings
 
     @property
+    def reward_kind(self) -> str:
+        """What rewards are: ``"gaussian"``, ``"bernoulli"`` or ``"poisson"``."""
+        return "gaussian" if self._clicks is None else self._clicks.rewards
+
+    @property
     def noise(self) -> str:
         """Whether a learned noise is ``"shared"`` by the arms or learned ``"by arm"``."""
         return self._noise
 
     @property
     def noise_sd(self) -> float | None:
-        """The sd of a reward around its mean, given or as learned so far; None if it is not known yet.
+        """The sd of a reward around its mean, given or as learned so far; None if it is not known yet, or not normal.
 
         With ``noise="by arm"`` it is the typical one, and those of the arms are in :meth:`posterior`.
 
@@ -306,6 +352,8 @@ class LinearBandit:
         >>> bandit.update([[0.0], [0.0], [0.0]], [0, 0, 0], [1.0, 2.0, 3.0]).noise_sd
         1.0
         """
+        if self._clicks is not None:
+            return None
         with self._lock:
             refresh(self._arms, self._every[:0])
             sd = float(self._arms.pool[NOISE])
@@ -336,12 +384,15 @@ class LinearBandit:
 
         Its prior mean is the common level of the arms, as far as that is learned. With ``noise="by arm"`` it is the
         normal law with the noise of the arm. A learned noise must be known: two different rewards must have been seen.
+        Of clicks and counts it is a :class:`LogisticPosterior` or a :class:`PoissonPosterior`.
 
         >>> LinearBandit(2, dim=1, noise_sd=2.0, intercept=False).posterior(1).covariance()
         array([[4.]])
         """
         with self._lock:
             place = self._arm_index(arm, error=ParameterError)
+            if self._clicks is not None:
+                return self._clicks.posterior(self._arms, place)
             refresh(self._arms, self._every[:0])
             noise = float(noise_of(self._arms, place))
             if not noise > 0.0:
@@ -368,11 +419,20 @@ class LinearBandit:
             if name in self._index:
                 raise ParameterError(f"arm {name!r} is already there")
             prior = None
+            if like is not None and isinstance(self._clicks, Coins):
+                raise ParameterError("like is not for clicks without context: such arms start from the uniform prior")
             if like is not None:
                 prior = like_prior(self._arms, self._eligible(like, "like")[1])
                 self._priors = np.concatenate([self._priors, prior[0][np.newaxis]])
             self._set_arms([*self._names, name], with_new_row(self._arms, prior))
+            self._solve_clicks([len(self._names) - 1])
         return self
+
+    def _solve_clicks(self, places: Any = None) -> None:
+        """Work out roots of priors, and arms of clicks; all others are solved when they are needed."""
+        if self._clicks is not None:
+            self._clicks.set_prior(self._arms)
+            self._clicks.solve(self._arms, places)
 
     def remove_arm(self, arm: Arm) -> Self:
         """Remove an arm and what was learned of it.
@@ -389,12 +449,13 @@ class LinearBandit:
             if which > 0:
                 self._priors = np.delete(self._priors, which, axis=0)
             self._set_arms(names, without_row(self._arms, place))
+            self._solve_clicks([])
         return self
 
     # -- decisions -----------------------------------------------------------------------------------------
 
     def select(
-        self, context: Any, arms: Iterable[Arm] | None = None, *, propensity: bool = True, time: Any = None
+        self, context: Any = None, arms: Iterable[Arm] | None = None, *, propensity: bool = True, time: Any = None
     ) -> Decision | BatchDecision:
         """Choose among the eligible ``arms`` (by default all) in a context [dim] or in contexts [T,dim].
 
@@ -420,6 +481,10 @@ class LinearBandit:
             k = len(names)
             if point.ndim != 1:
                 self._check_floor(k)
+                if point.ndim == 0 and self._dim == 0 and context is None:
+                    return self.select([], arms, propensity=propensity, time=time)
+                if isinstance(self._clicks, Coins):
+                    return self._select_coins(self._clicks, point, context, names, eligible, propensity, time)
                 points = self._checked_rows(point)
                 self._move(time)
                 decided = decide_rows(self._arms, self._rule, self._decisions + 1, points, eligible, self._stream)
@@ -427,6 +492,8 @@ class LinearBandit:
                 return BatchDecision(names, decided, self._rule, self._law if propensity else None)
             if not self._plain:
                 self._check_floor(k)
+                if isinstance(self._clicks, Coins):
+                    return self._select_coins(self._clicks, point, context, names, eligible, propensity, time)
                 if point.size != self._dim or not usable(point):
                     raise self._context_error(context)
                 self._move(time)
@@ -442,6 +509,33 @@ class LinearBandit:
             self._decisions = decisions + 1
             version = decisions, self._rewards
             return Decision(names, place, score, moments, self._law if propensity else None, point, version)
+
+    def _select_coins(
+        self,
+        coins: Coins,
+        point: FloatArray,
+        context: Any,
+        names: tuple[Arm, ...],
+        eligible: IntArray,
+        propensity: bool,
+        time: Any,
+    ) -> Decision | BatchDecision:
+        """Choose between arms without context."""
+        if point.ndim not in (1, 2) or point.shape[-1] != 0:
+            raise self._context_error(context)
+        rows = 1 if point.ndim == 1 else len(point)
+        self._move(time)
+        law = self._law if propensity else None
+        moments = coins.moments(self._arms, eligible)
+        settings = self._settings.at(self._decisions + 1)
+        scores, chosen, among = coins.decide(self._arms, eligible, settings, rows, self._stream)
+        version = self._decisions, self._rewards
+        self._decisions += rows
+        if point.ndim == 2:
+            return CoinBatch(scores, names, chosen, moments, among, law)
+        spread = np.where(among[0], np.nan, 0.0) if len(among) else moments[1]
+        told = np.stack([*moments, spread, np.ones(len(names))])
+        return CoinDecision(scores, names, int(chosen[0][0]), float(chosen[1][0]), told, law, point, version)
 
     def _move(self, time: Any) -> None:
         """Let the level fall and evidence fade, up to now."""
@@ -459,7 +553,7 @@ class LinearBandit:
     def _fade(self, half: HalfLife, tick: int) -> None:
         if self._tick is None or tick > self._tick:
             if self._tick is not None:
-                forget(self._arms, self._priors, half.factor(tick - self._tick))
+                self._forget(half.factor(tick - self._tick))
             self._tick = tick
 
     def forget(self, factor: float) -> Self:
@@ -472,10 +566,16 @@ class LinearBandit:
         share = probability(factor, "factor")
         with self._lock:
             if share < 1.0:
-                forget(self._arms, self._priors, share)
+                self._forget(share)
         return self
 
-    def propensities(self, contexts: Any, arms: Iterable[Arm] | None = None) -> FloatArray:
+    def _forget(self, factor: float) -> None:
+        if self._clicks is not None:
+            self._clicks.fade(self._arms, factor)
+        else:
+            forget(self._arms, self._priors, factor)
+
+    def propensities(self, contexts: Any = None, arms: Iterable[Arm] | None = None) -> FloatArray:
         """Return the chances with which k eligible arms would be chosen next: [k] in a context, [T,k] in contexts.
 
         Nothing is drawn and nothing changes.
@@ -491,6 +591,9 @@ class LinearBandit:
             t = self._decisions + 1
             settings = self._settings.at(t)
             rows = self._checked_rows(np.atleast_2d(points))
+            if isinstance(self._clicks, Coins):
+                coin = self._clicks.chances(self._arms, eligible, settings)
+                return coin if points.ndim == 1 else np.tile(coin, (len(rows), 1))
             moments = moments_of(self._arms, rows, eligible)
             values = moments.values
             scale = scales(self._arms, self._rule, t, 1, rows.shape[1])[0]
@@ -503,23 +606,37 @@ class LinearBandit:
         chances = chances_of(law, np.ascontiguousarray(values[0].T), sds, moments.freedom)
         return chances[0] if points.ndim == 1 else chances
 
-    def predict(self, contexts: Any, arms: Iterable[Arm] | None = None) -> tuple[FloatArray, FloatArray]:
+    def predict(
+        self, contexts: Any = None, arms: Iterable[Arm] | None = None, *, response: bool = False
+    ) -> tuple[FloatArray, FloatArray]:
         """Return mean and sd of the posterior of the mean reward s'theta: each [k] in a context, [T,k] in contexts.
 
-        Nothing is drawn and nothing changes. As long as a learned noise is not known, sds are infinite.
+        Of clicks and counts it is that of the score s'theta, log odds or log rate; with ``response`` it is that of the
+        chance or the rate itself. Nothing is drawn and nothing changes. As long as a learned noise is not known, sds
+        are infinite.
 
         >>> mean, sd = LinearBandit(2, dim=1, noise_sd=1.0).predict([0.0])
         >>> mean, sd
         (array([0., 0.]), array([1., 1.]))
+        >>> clicks = LinearBandit(1, dim=0, rewards="bernoulli").update([[], [], []], [0, 0, 0], [0, 0, 1])
+        >>> clicks.predict(response=True)[0]
+        array([0.4])
         """
         points = self._points(contexts)
         with self._lock:
             _, eligible = self._names_and_places(arms)
+            if isinstance(self._clicks, Coins):
+                coins, rows = self._clicks, self._checked_rows(np.atleast_2d(points))
+                told = (coins.chances_of_one if response else coins.moments)(self._arms, eligible)
+                mean, sd = (each if points.ndim == 1 else np.tile(each, (len(rows), 1)) for each in told)
+                return mean, sd
             moments = moments_of(self._arms, self._checked_rows(np.atleast_2d(points)), eligible)
             mean, sd = moments.values[0].T.copy(), moments.sds.T.copy()
+        if response and self._clicks is not None:
+            mean, sd = self._clicks.response(mean, sd)
         return (mean[0], sd[0]) if points.ndim == 1 else (mean, sd)
 
-    def score(self, contexts: Any, arms: Iterable[Arm] | None = None, alpha: float | None = None) -> FloatArray:
+    def score(self, contexts: Any = None, arms: Iterable[Arm] | None = None, alpha: float | None = None) -> FloatArray:
         """Return CVaR_alpha of the mean reward s'theta under the posterior: [k] in a context, [T,k] in contexts.
 
         It is what the drawn scores estimate; ``alpha`` is by default the level of the next decision. Nothing is drawn
@@ -535,6 +652,8 @@ class LinearBandit:
             mean, sd = self.predict(contexts, arms)
             _, eligible = self._names_and_places(arms)
             freedom = self._arms.parts[eligible, FREEDOM]
+            if isinstance(self._clicks, Coins):
+                return np.broadcast_to(self._clicks.shortfall(self._arms, eligible, level), mean.shape).copy()
         if level == 0.0 and not self._settings.clip:
             return mean
         if not np.isfinite(sd).all():
@@ -543,6 +662,70 @@ class LinearBandit:
             return mean - sd * np.sqrt(1.0 - 2.0 / freedom) * student_shortfall(level, freedom)
         values = (cvar_clipped_normal if self._settings.clip else cvar_normal)(mean, sd, level)
         return np.asarray(values)
+
+    def explain(
+        self, context: Any = None, arm: Arm | None = None, *, arms: Iterable[Arm] | None = None, features: Any = None
+    ) -> Explanation:
+        """Return why ``arm``, by default the likeliest choice, would be chosen in a context [dim], or would not.
+
+        It prints as words, and has tables: what each feature adds to the score, for the arm and for the runner-up, and
+        what is known of every eligible arm. ``features`` are names of the features, by default the index of a pandas
+        Series, else x0, x1, ... Nothing is drawn and nothing changes. See
+        :class:`prudent.bandits.explain.Explanation`.
+
+        >>> bandit = LinearBandit(["a", "b"], dim=1, noise_sd=1.0)
+        >>> _ = bandit.update([[1.0]] * 4, ["a", "a", "b", "b"], [3.0, 5.0, 1.0, 1.0])
+        >>> print(bandit.explain([1.0], features=["age"]))
+        The likeliest choice is 'a', with the chance 99.6%.
+        Its mean reward is 3.20 (sd 0.63), known from 2 rewards.
+        The runner-up is 'b', with the chance 0.4%: 0.80 (sd 0.63), known from 2 rewards.
+        'a' is better with the chance 99.6%: it leads by 2.40 (sd 0.89).
+        For 'a': intercept (+1.20), age (+1.20).
+        """
+        from .explain import explain
+
+        return explain(self, context, arm, arms, features)
+
+    def to_xarray(self, features: Any = None) -> Any:
+        """Return what is known of the arms as an xarray.Dataset.
+
+        ``mean`` and ``sd`` [arm, feature] of the coefficients, their ``covariance`` [arm, feature, feature2], the
+        intercept first; ``pulls`` and ``tries`` [arm], the numbers of rewards and of decisions. ``features`` are names
+        of the features, by default x0, x1, ... As long as a learned noise is not known, sds are infinite.
+
+        >>> data = LinearBandit(["a", "b"], dim=1, noise_sd=1.0).update([1.0], "a", 3.0).to_xarray()
+        >>> data["mean"].sel(arm="a").values
+        array([1., 1.])
+        """
+        from .explain import dataset
+
+        return dataset(self, features)
+
+    def plot(self, features: Any = None, *, level: float = 0.95) -> Any:
+        """Return a figure of the coefficients of the arms with intervals at ``level``, the intercepts first.
+
+        Of up to 12 arms, those with the most rewards, and up to 24 features, those that matter most. It is a figure of
+        matplotlib: ``bandit.plot().savefig("bandit.png")``.
+        """
+        from .explain import coefficients_figure
+
+        return coefficients_figure(self.to_xarray(features), open_probability(level, "level"), self.reward_kind)
+
+    def _coefficients(self) -> tuple[FloatArray, FloatArray]:
+        """Return means [A,D] and covariances [A,D,D] of theta; infinite ones if the noise is not known yet."""
+        with self._lock:
+            arms = self._arms
+            if isinstance(self._clicks, Coins):
+                centre, sd = self._clicks.moments(arms, self._every)
+                return centre[:, np.newaxis], sd[:, np.newaxis, np.newaxis] ** 2
+            refresh(self._arms, self._every)
+            noise = np.array([float(noise_of(arms, int(place))) for place in self._every])
+            if arms.kind == BY_ARM:
+                freedom = arms.parts[:, FREEDOM]
+                noise = noise * np.sqrt(freedom / (freedom - 2.0))
+            covariance = arms.root.swapaxes(1, 2) @ arms.root
+            known = noise[:, np.newaxis, np.newaxis] > 0.0
+            return arms.mean.copy(), np.where(known, noise[:, np.newaxis, np.newaxis] ** 2 * covariance, math.inf)
 
     def check(self) -> Checkup:
         """Look for what may go wrong: features on different scales, rewards that contradict the model, starved arms.
@@ -557,7 +740,7 @@ class LinearBandit:
         """
         with self._lock:
             refresh(self._arms, self._every)
-            return checkup(self._arms, self._names, self._intercept)
+            return checkup(self._arms, self._names, self._intercept, normal=self._clicks is None)
 
     def _names_and_places(self, arms: Iterable[Arm] | None) -> tuple[tuple[Arm, ...], IntArray]:
         return (self._names, self._every) if arms is None else self._eligible(arms)
@@ -579,6 +762,8 @@ class LinearBandit:
 
     def _points(self, context: Any) -> FloatArray:
         """Return a context or contexts as an array of our own."""
+        if context is None and self._dim == 0:
+            return np.empty(0)
         try:
             return np.array(context, _FLOAT)
         except (TypeError, ValueError):
@@ -603,6 +788,8 @@ class LinearBandit:
         if unknown != "raise" and unknown != "skip":
             raise ParameterError(f"unknown must be 'raise' or 'skip', got {unknown!r}")
         with self._lock:
+            if point.ndim == 0 and self._dim == 0 and context is None:
+                point = np.empty(0)
             if point.ndim != 1:
                 return self._update_rows(point, arm, reward, time, unknown)
             try:
@@ -616,6 +803,8 @@ class LinearBandit:
                 value = reward if type(reward) is float else float(reward)
             except (TypeError, ValueError):
                 raise DataError(f"reward must be a number, got {reward!r}") from None
+            if self._clicks is not None:
+                return self._learn_clicks(point, context, place, reward, value, time)
             weight, half = 1.0, self._half
             if half is not None and abs(value) <= LARGEST and point.size == self._dim and usable(point):
                 weight = float(self._weights(half, time, 1)[0])
@@ -626,6 +815,61 @@ class LinearBandit:
             self._rewards += 1
         return self
 
+    def _learn_clicks(self, point: FloatArray, context: Any, place: int, reward: Any, value: float, time: Any) -> Self:
+        assert self._clicks is not None
+        if point.shape != (self._dim,) or not usable(point):
+            raise self._context_error(context)
+        if not abs(value) <= LARGEST:
+            raise DataError(f"reward is {value}, expected a finite number{_limit(value)}")
+        values = np.array([value])
+        self._clicks.require(reward, values)
+        weights = np.ones(1) if self._half is None else self._weights(self._half, time, 1)
+        self._clicks.learn(
+            self._arms, self._checked_rows(point[np.newaxis]), np.array([place], dtype=np.int64), values, weights
+        )
+        self._rewards += 1
+        return self
+
+    def _require_rewards(self, reward: Any, values: FloatArray) -> None:
+        """Raise unless rewards [T], which the user gave as ``reward``, are of the kind of this bandit."""
+        if self._clicks is not None:
+            self._clicks.require(reward, values)
+
+    def refit(self, log: Any, *, weights: Any = None) -> Self:
+        """Replace all that was learned of clicks or counts by the exact Laplace posteriors given a whole log.
+
+        ``log`` is as in :meth:`from_log`. ``weights`` [T] >= 0 count rewards more or less than once, e.g.
+        0.5 ** (age / half_life). If the prior is learned, it is the one that the whole log says. Arms that are not in
+        the log start anew. The mode is found to 1e-12. Of normal rewards the posterior is exact as it is.
+
+        >>> log = [([0.0], "a", 1), ([1.0], "a", 0), ([0.0], "b", 0)]
+        >>> bandit = LinearBandit.from_log(log, rewards="bernoulli", prior_precision=1.0)
+        >>> bandit.refit(log).posterior("a").mean()
+        array([ 0.0685, -0.4144])
+        """
+        if self._clicks is None:
+            raise ParameterError("refit is for clicks and counts: what is learned of normal rewards is exact already")
+        contexts, pulled, rewards = _log_columns(log)
+        points = self._points(contexts)
+        with self._lock:
+            rows, values, places = self._checked_log(points, pulled, rewards)
+            counted = np.ones(len(rows)) if weights is None else non_negative_array(weights, "weights")
+            if counted.shape != values.shape:
+                raise DataError(f"weights has shape {counted.shape}, expected {values.shape}, one per reward")
+            self._clicks.fit(self._arms, rows, places, values, counted)
+            self._priors = self._arms.prior.copy()
+            self._rewards = len(rows)
+        return self
+
+    def _checked_log(self, points: FloatArray, arms: Any, reward: Any) -> tuple[FloatArray, FloatArray, IntArray]:
+        """Return contexts [T,D], rewards [T] and places of arms [T]."""
+        rows, values = self._checked_rows(points), finite_array(reward, "reward")
+        if values.shape != (len(rows),):
+            raise DataError(f"reward has shape {values.shape}, expected ({len(rows)},), one per context")
+        self._require_rewards(reward, values)
+        places = [self._arm_index(arm, f"arm[{t}]") for t, arm in enumerate(arms)]
+        return rows, values, np.array(places, dtype=np.int64)
+
     def _update_rows(self, points: FloatArray, arms: Any, reward: Any, time: Any, unknown: str) -> Self:
         points = self._checked_rows(points)
         values = finite_array(reward, "reward")
@@ -635,6 +879,7 @@ class LinearBandit:
         huge = np.abs(values) > LARGEST
         if huge.any():
             raise DataError(f"reward{first_index(huge)} is {values[huge][0]}, too large to square")
+        self._require_rewards(reward, values)
         arms = list(arms)
         kept = [t for t, arm in enumerate(arms) if unknown == "raise" or self._knows(arm)]
         places = [self._arm_index(arms[t], f"arm[{t}]") for t in kept]
@@ -642,7 +887,8 @@ class LinearBandit:
         if len(kept) < len(arms):
             self._skip([arm for arm in arms if not self._knows(arm)], len(arms))
             points, values, weights = points[kept], values[kept], weights[kept]
-        learn_rows(
+        learning = learn_rows if self._clicks is None else self._clicks.learn
+        learning(
             self._arms,
             points,
             np.array(places, dtype=np.int64),
@@ -781,8 +1027,8 @@ class LinearBandit:
 
         ``since`` is the state from which ``other`` went on: the common ancestor of both, or ``other`` as it was when
         it was last merged into this one; None if it began without data. The result is that of learning the same
-        rewards here, up to rounding. Arms that ``other`` has and this bandit never had are added; an arm that this
-        bandit has removed since stays removed.
+        rewards here, up to rounding; of clicks and counts about so. Arms that ``other`` has and this bandit never had
+        are added; an arm that this bandit has removed since stays removed.
 
         >>> base = LinearBandit(["a", "b"], dim=1, seed=3)
         >>> one, two = base.copy(stream=0), base.copy(stream=1)
@@ -806,9 +1052,12 @@ class LinearBandit:
             news = {}
             for place, name in enumerate(other._names):
                 was = since._index.get(name) if since else None
-                found = news_of(other._arms, place, since._arms if since else None, was)
+                normal = self._clicks is None
+                found = news_of(other._arms, place, since._arms if since else None, was, normal=normal)
                 here = self._index.get(name)
-                if found is None or (here is not None and not same_prior(self._arms, here, other._arms, place)):
+                if found is None or (
+                    here is not None and not same_prior(self._arms, here, other._arms, place, normal=normal)
+                ):
                     raise ParameterError(
                         f"other does not come from since: what they know of arm {name!r} contradicts it"
                     )
@@ -824,6 +1073,8 @@ class LinearBandit:
                 if name in self._index:
                     add_news(self._arms, self._index[name], found)
             add_pool(self._arms, other._arms, since._arms if since else None)
+            if self._clicks is not None:
+                self._clicks.renew(self._arms)
             self._rewards = int(self._arms.marks[:, PULLS].sum())
             self._decisions += decisions
         return self
@@ -841,13 +1092,15 @@ class LinearBandit:
     def _state(self) -> State:
         arms = self._arms
         # A root that was updated with rewards is in no file. What goes on must be what a load would go on with.
-        updated = arms.parts[:, UPDATES] > 0.0
+        updated = arms.parts[:, UPDATES] > 0.0  # never of clicks
         if updated.any():
             arms.marks[updated, STALE], arms.pool[DIRTY] = 1, 1.0
         meta = {
             "settings": asdict(self._settings),
             "noise_sd": self._noise_sd,
             "noise": self._noise,
+            "rewards": self.reward_kind,
+            "prior": _prior_kind(self._clicks),
             "intercept": self._intercept,
             "half_life": None if self._half is None else asdict(self._half),
             "tick": self._tick,
@@ -856,7 +1109,7 @@ class LinearBandit:
             "rng": generator_state(self._stream.rng),
         }
         arrays = {
-            "prior_precision": self._priors,
+            "prior_precision": self._priors if self._clicks is None else arms.prior,
             "prior_mean": arms.start,
             "prior": arms.marks[:, WHICH],
             "gram": arms.gram,
@@ -867,7 +1120,7 @@ class LinearBandit:
             "pool": arms.pool[SAVED],
             "uniforms": self._stream.unused,
         }
-        return meta, arrays
+        return meta, arrays if self._clicks is None else arrays | self._clicks.solved(arms)
 
     @classmethod
     def _from_state(cls, path: str | os.PathLike[str], stream: int | None = None) -> Self:
@@ -893,12 +1146,17 @@ class LinearBandit:
             dim - bool(meta["intercept"]),
             noise_sd=meta["noise_sd"],
             noise=meta["noise"],
+            rewards=meta["rewards"],
             intercept=meta["intercept"],
-            prior_precision=priors[0],
+            prior_precision=None if meta["prior"] == "uniform" else priors[0],
             half_life=None if meta["half_life"] is None else HalfLife(**meta["half_life"]),
             settings=BanditSettings(**options),
         )
-        require_table(bandit._arms, arrays, intercept=bandit._intercept)
+        if meta["prior"] == "learned" and bandit._clicks is not None:
+            bandit._clicks.learned = True
+        if meta["prior"] != _prior_kind(bandit._clicks):
+            raise ValueError(f"prior is {meta['prior']!r}")
+        require_table(bandit._arms, arrays, intercept=bandit._intercept, clicks=bandit._clicks)
         if meta["tick"] is not None:
             bandit._tick = whole_number(meta["tick"], "tick", -LARGEST_COUNT, LARGEST_COUNT)
         arms = bandit._arms
@@ -908,6 +1166,10 @@ class LinearBandit:
         arms.marks[:, PULLS] = arrays["pulls"]
         bandit._priors = priors
         bandit._set_arms(names, arms._replace(prior=priors / arms.pool[GAIN], start=arrays["prior_mean"]))
+        if bandit._clicks is not None and "root" in arrays:
+            bandit._clicks.set_prior(bandit._arms)
+            bandit._arms.root[:], bandit._arms.mean[:] = arrays["root"], arrays["mean"]
+            bandit._arms.marks[:, STALE] = 0
         refresh(bandit._arms, bandit._every)
         root, parts = bandit._arms.root, bandit._arms.parts
         noise = arms.parts[:, OWN_NOISE].max() if arms.kind == BY_ARM else arms.pool[NOISE]
@@ -924,13 +1186,24 @@ class LinearBandit:
 
 def _kind_of(bandit: LinearBandit) -> tuple[tuple[str, ...], tuple[Any, ...]]:
     """Return what must be equal for bandits to be merged: names and values."""
-    names = ("dim", "settings", "noise_sd", "noise", "intercept", "half_life", "prior_precision")
-    prior = bandit._priors[0].tolist()
-    return names, (*(getattr(bandit, f"_{name}") for name in names[:5]), bandit._half, prior)
+    names = ("dim", "settings", "noise_sd", "noise", "intercept", "rewards", "half_life", "prior_precision")
+    prior = _prior_kind(bandit._clicks)
+    prior = bandit._priors[0].tolist() if prior == "given" else prior
+    own = (getattr(bandit, f"_{name}") for name in names[:5])
+    return names, (*own, bandit.reward_kind, bandit._half, prior)
+
+
+def _prior_kind(clicks: Clicks | None) -> Any:
+    return "uniform" if isinstance(clicks, Coins) else "learned" if clicks is not None and clicks.learned else "given"
 
 
 def _upgraded(meta: dict[str, Any], arrays: Arrays) -> State:
-    """Return the state of a file of version 1 as one of version 2: its noise was given, and there was no intercept."""
+    """Return the state of a file of version 1 or 2 as one of version 3.
+
+    In version 1 the noise was given, and there was no intercept; in version 2 rewards were normal.
+    """
+    if "rewards" not in meta:
+        meta = meta | {"rewards": "gaussian", "prior": "given"}
     if "half_life" in meta or "noise_sd" not in meta:
         return meta, arrays
     settings = meta["settings"] | {"first_pulls": 0, "min_propensity": 0.0}
@@ -962,6 +1235,16 @@ def _settings(
         raise ParameterError(f"settings must be a BanditSettings, got {settings!r}")
     more: dict[str, Any] = {"first_pulls": first_pulls, "min_propensity": min_propensity}
     return replace(settings, **{name: value for name, value in more.items() if value is not None})
+
+
+def _clicks(rewards: Any, learned: bool, intercept: bool, dim: int) -> Clicks | None:
+    if rewards == "gaussian":
+        return None
+    if not isinstance(rewards, str) or rewards not in LINKS:
+        raise ParameterError(f"rewards must be one of {['gaussian', *LINKS]}, got {rewards!r}")
+    if rewards == "bernoulli" and dim == 0 and learned:
+        return Coins()
+    return Clicks(rewards, learned=learned, intercept=intercept)
 
 
 def _flag(value: Any, name: str) -> bool:

@@ -64,19 +64,20 @@ class Checkup:
         return "\n".join([head + (":" if count else "")] + [f"- {kind}: {text}" for kind, text in self.findings])
 
 
-def checkup(arms: Arms, names: Sequence[str | int], intercept: bool) -> Checkup:
-    """Return the findings."""
+def checkup(arms: Arms, names: Sequence[str | int], intercept: bool, *, normal: bool = True) -> Checkup:
+    """Return the findings; residuals are looked at if rewards are ``normal``."""
     pulls = arms.marks[:, PULLS]
-    found = [*_features(arms, intercept), *_residuals(arms, names), *_starved(names, pulls)]
+    residuals = _residuals(arms, names) if normal else ()
+    found = [*_features(arms, intercept), *residuals, *_starved(names, pulls)]
     return Checkup(tuple(found), int(pulls.sum()))
 
 
 def _features(arms: Arms, intercept: bool) -> Iterator[Finding]:
-    count = float(arms.parts[:, WEIGHT].sum())
-    if not arms.marks[:, PULLS].sum() >= 10 or not count > 0.0:
-        return
     dim = arms.mean.shape[1]
     sums = arms.gram[:, :, :dim, :dim].sum(axis=(0, 1))
+    count = float(sums[0, 0] if intercept else arms.parts[:, WEIGHT].sum())  # clicks have weights other than 1
+    if not arms.marks[:, PULLS].sum() >= 10 or not count > 0.0 or dim == int(intercept):
+        return
     square = np.diagonal(sums)[int(intercept) :] / count
     centre = sums[0, 1:] / count if intercept else np.zeros_like(square)
     spread = square - centre**2

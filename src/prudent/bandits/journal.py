@@ -186,9 +186,11 @@ class Journal:
                 raise DataError(f"reward must have one number for each of the {len(id)} ids, got {reward!r}"[:300])
             values = [_number(each, f"reward[{i}]") for i, each in enumerate(reward)]
             with self._turn() as bandit:
+                bandit._require_rewards(reward, np.array(values, dtype=np.float64))
                 return [self._learn(bandit, each, value) for each, value in zip(id, values, strict=True)]
         value = _number(reward, "reward")
         with self._turn() as bandit:
+            bandit._require_rewards(reward, np.array([value]))
             return self._learn(bandit, id, value)
 
     def _learn(self, bandit: LinearBandit, id: Any, value: float) -> str:

@@ -23,8 +23,11 @@ class News(NamedTuple):
     tries: int
 
 
-def news_of(arms: Arms, place: int, base: Arms | None, was: int | None) -> News | None:
-    """Return what is known of an arm beyond what ``base`` knew in its row ``was``; None if it contradicts that."""
+def news_of(arms: Arms, place: int, base: Arms | None, was: int | None, *, normal: bool = True) -> News | None:
+    """Return what is known of an arm beyond what ``base`` knew in its row ``was``; None if it contradicts that.
+
+    Weights of rewards that are not ``normal`` may be negative.
+    """
     gram, extra, weight = arms.gram[place], arms.extra[place], float(arms.parts[place, WEIGHT])
     pulls, tries = int(arms.marks[place, PULLS]), int(arms.marks[place, TRIES])
     if base is None or was is None:
@@ -38,14 +41,18 @@ def news_of(arms: Arms, place: int, base: Arms | None, was: int | None) -> News 
         tries - int(base.marks[was, TRIES]),
     )
     torn = fresh.pulls < 0 or fresh.tries < 0 or (fresh.pulls == 0 and bool(fresh.gram.any()))
-    if torn or (np.diagonal(fresh.gram.sum(axis=0)) < 0.0).any() or not same_prior(arms, place, base, was):
+    if normal and (np.diagonal(fresh.gram.sum(axis=0)) < 0.0).any():
+        return None
+    if torn or not same_prior(arms, place, base, was, normal=normal):
         return None
     return fresh
 
 
-def same_prior(arms: Arms, place: int, others: Arms, there: int) -> bool:
-    """Return whether an arm has the same prior in two tables."""
+def same_prior(arms: Arms, place: int, others: Arms, there: int, *, normal: bool = True) -> bool:
+    """Return whether an arm has the same prior in two tables; if rewards are not ``normal``, the first is learned."""
     which, other = arms.marks[place, WHICH], others.marks[there, WHICH]
+    if not normal and which == other == 0:
+        return True
     return np.array_equal(arms.prior[which], others.prior[other]) and np.array_equal(
         arms.start[which], others.start[other]
     )

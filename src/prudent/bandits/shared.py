@@ -19,6 +19,7 @@ from .._support.checks import (
     finite_array,
     first_index,
     generator,
+    open_probability,
     positive,
     probability,
     risk_level,
@@ -224,6 +225,26 @@ class SharedLinearBandit(Guarded):
             self._solve()
             sd = math.inf if self._noise == 0.0 else self._noise * np.sqrt((self._root**2).sum(axis=0))
             return self._mean.copy(), np.broadcast_to(sd, self._mean.shape).copy()
+
+    def to_xarray(self, features: Any = None) -> Any:
+        """Return ``mean`` and ``sd`` [feature] of theta and its ``covariance`` as an xarray.Dataset, intercept first.
+
+        With offsets also ``pulls`` [arm], the numbers of rewards of the items. ``features`` are names of the features,
+        by default x0, x1, ...
+
+        >>> SharedLinearBandit(dim=1, noise_sd=1.0).update([1.0], 3.0).to_xarray(["price"])["mean"].values
+        array([1., 1.])
+        """
+        from .explain import shared_dataset
+
+        return shared_dataset(self, features)
+
+    def plot(self, features: Any = None, *, level: float = 0.95) -> Any:
+        """Return a figure of the coefficients with intervals at ``level``; it is a figure of matplotlib."""
+        from .explain import coefficients_figure
+
+        data = self.to_xarray(features).drop_dims("arm", errors="ignore")
+        return coefficients_figure(data.expand_dims(arm=["all items"]), open_probability(level, "level"), "gaussian")
 
     # -- decisions -----------------------------------------------------------------------------------------
 

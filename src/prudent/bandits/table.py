@@ -107,8 +107,8 @@ def forget(arms: Arms, priors: FloatArray, factor: float) -> None:
     pool[DIRTY] = 1.0
 
 
-def require_table(arms: Arms, arrays: Arrays, *, intercept: bool) -> None:
-    """Raise unless the arrays of a state file can be those of such arms."""
+def require_table(arms: Arms, arrays: Arrays, *, intercept: bool, clicks: Any = None) -> None:
+    """Raise unless the arrays of a state file can be those of such arms; ``clicks`` looks at the sums of clicks."""
     size, dim = arms.mean.shape
     priors, starts, which = (arrays[name] for name in ("prior_precision", "prior_mean", "prior"))
     shapes = {
@@ -130,12 +130,17 @@ def require_table(arms: Arms, arrays: Arrays, *, intercept: bool) -> None:
     pulls, weights, pool, unused = (arrays[name] for name in ("pulls", "weights", "pool", "uniforms"))
     if (arrays["tries"] < pulls).any():
         raise ValueError("an arm has more rewards than decisions")
-    if sorted(which[which > 0]) != list(range(1, len(priors))) or starts[0].any() or not usable(starts.reshape(-1)):
+    learned = clicks is not None and clicks.learned
+    moved = starts[0, int(intercept) :] if learned else starts[0]  # only a level is learned
+    if sorted(which[which > 0]) != list(range(1, len(priors))) or moved.any() or not usable(starts.reshape(-1)):
         raise ValueError("priors that are not those of the arms")
     for prior in priors:
         if not np.array_equal(LinearGaussianPosterior(dim, prior).prior, prior):
             raise ValueError("prior_precision is not symmetric")
-    require_sums(arrays["gram"], pulls)
+    if clicks is None:
+        require_sums(arrays["gram"], pulls)
+    else:
+        clicks.require_sums(arms, arrays)
     if not np.isfinite(arrays["extra"]).all():
         raise ValueError("extra holds a number that is not finite")
     if not _LEAST_GAIN <= pool[GAIN] <= 1.0:
@@ -146,7 +151,7 @@ def require_table(arms: Arms, arrays: Arrays, *, intercept: bool) -> None:
     if not usable(pool[GAIN:].copy()) or not 0 <= pool[COUNT] <= LARGEST_COUNT or pool[COUNT] % 1.0:
         raise ValueError("numbers of rewards that cannot be")
     known = (weights >= 0.0) & (pool[GAIN] * weights <= 1.000001 * pulls)
-    if intercept:
+    if intercept and clicks is None:
         known &= np.abs(arrays["gram"][:, 0, 0, 0] - weights) <= 1e-6 * weights
     if not known.all():
         raise ValueError("weights that are not those of the rewards")

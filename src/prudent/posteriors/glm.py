@@ -14,10 +14,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from .._numerics.glm import COUNTS, ODDS, laplace_sums, learn_rewards, mean_odds
-from .._support.checks import FloatArray, finite_array, first_index, non_negative_array, probability, refuse
+from .._support.checks import BoolArray, FloatArray, finite_array, first_index, non_negative_array, probability, refuse
 from .._support.rows import log_columns
-from ..errors import DataError
-from .base import writable
+from .._support.state import Arrays
+from ..errors import DataError, PosteriorError
+from .base import saved_sum, writable
 from .linear import LinearGaussianPosterior
 
 __all__ = ["LogisticPosterior", "PoissonPosterior"]
@@ -34,6 +35,7 @@ class _LaplacePosterior(LinearGaussianPosterior):
     """
 
     _link: ClassVar[int]
+    wanted: ClassVar[str]  # what rewards must be
 
     def __init__(self, dim: int, prior_precision: Any = 1.0) -> None:
         super().__init__(dim, prior_precision, 1.0)
@@ -43,9 +45,11 @@ class _LaplacePosterior(LinearGaussianPosterior):
     def of_sums(
         cls, prior_precision: FloatArray, noise_sd: float, gram: FloatArray, prior_mean: FloatArray | None = None
     ) -> Self:
-        """Return the posterior with these sums [2,D+1,D+1], which it keeps; the other arguments are not used."""
+        """Return the posterior with these sums [2,D+1,D+1], which it keeps; ``noise_sd`` is not used."""
         posterior = cls(len(prior_precision), prior_precision)
         posterior._gram = gram
+        if prior_mean is not None:
+            posterior._prior_mean, posterior._solved = prior_mean, None
         return posterior
 
     @property
@@ -79,7 +83,8 @@ class _LaplacePosterior(LinearGaussianPosterior):
             seen, rewards = log_columns(contexts, "context", "reward")
             contexts = [list(context) for context in seen]
         points, values, counted = self._rows(contexts, rewards, weights)
-        self._gram = laplace_sums(self._link, self._prior_precision, points, values, counted, self.mean())
+        prior = self._prior_precision, self._prior_mean
+        self._gram = laplace_sums(self._link, *prior, points, values, counted, self.mean())
         self._solved = None
         return self
 
@@ -93,10 +98,10 @@ class _LaplacePosterior(LinearGaussianPosterior):
     def reward(self, contexts: Any) -> FloatArray:
         """Return the posterior mean of the reward, for a context [D] or contexts [T,D]."""
 
-    @classmethod
+    @staticmethod
     @abstractmethod
-    def _check_rewards(cls, rewards: FloatArray, name: str) -> None:
-        """Raise unless these can be rewards."""
+    def strange(rewards: FloatArray) -> BoolArray:
+        """Return which of these cannot be rewards."""
 
     def _rows(self, context: Any, reward: Any, weights: Any) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return contexts [T,D], rewards [T] and weights [T]."""
@@ -106,12 +111,28 @@ class _LaplacePosterior(LinearGaussianPosterior):
         huge = np.abs(contexts) > 1e150
         if huge.any():
             raise DataError(f"context{first_index(huge)} is {contexts[huge][0]}, too large to square")
-        self._check_rewards(rewards, "reward")
+        refuse(self.strange(rewards), rewards, "reward", self.wanted)
         counted = np.ones_like(rewards) if weights is None else non_negative_array(weights, "weights")
         if counted.shape != rewards.shape:
             raise DataError(f"weights has shape {counted.shape}, expected {rewards.shape}, one per reward")
         flat = [writable(array).reshape(-1) for array in (rewards, counted)]
         return writable(contexts).reshape(-1, self.dim), flat[0], flat[1]
+
+    @classmethod
+    def _made(cls, values: dict[str, Any], arrays: Arrays) -> Self:
+        prior, start = arrays["prior_precision"], arrays["prior_mean"]
+        posterior = cls(len(prior), prior)
+        gram = saved_sum(arrays["gram"], "gram", posterior._gram)
+        saved_sum(start, "prior_mean", posterior._prior_mean)
+        if not np.array_equal(gram, gram.swapaxes(1, 2)):
+            raise PosteriorError("gram is not symmetric")
+        made = cls.of_sums(prior, 1.0, gram, start)
+        lowest = np.linalg.eigvalsh(made.precision)[0]  # weights may be negative, see _numerics.glm
+        if not lowest > 0.0:
+            raise PosteriorError(f"the precision is not positive definite: it has the eigenvalue {lowest}")
+        for name, numbers in (("mean", made.mean()), ("covariance", made.covariance())):
+            finite_array(numbers, name, error=PosteriorError)
+        return made
 
     def _shown(self) -> dict[str, Any]:
         return {"dim": self.dim, "mean": self.mean()}
@@ -139,6 +160,7 @@ class LogisticPosterior(_LaplacePosterior):
     """
 
     _link = ODDS
+    wanted = "0 or 1"
 
     def reward(self, contexts: Any) -> FloatArray:
         """Return the posterior mean of the chance of a 1, for a context [D] or contexts [T,D].
@@ -148,9 +170,10 @@ class LogisticPosterior(_LaplacePosterior):
         """
         return mean_odds(*self.predict(contexts))
 
-    @classmethod
-    def _check_rewards(cls, rewards: FloatArray, name: str) -> None:
-        refuse((rewards != 0.0) & (rewards != 1.0), rewards, name, "0 or 1")
+    @staticmethod
+    def strange(rewards: FloatArray) -> BoolArray:
+        """Return which of these cannot be rewards."""
+        return np.asarray((rewards != 0.0) & (rewards != 1.0))
 
 
 class PoissonPosterior(_LaplacePosterior):
@@ -168,6 +191,7 @@ class PoissonPosterior(_LaplacePosterior):
     """
 
     _link = COUNTS
+    wanted = "a count 0, 1, 2, ..."
 
     def reward(self, contexts: Any) -> FloatArray:
         """Return the posterior mean of the rate, for a context [D] or contexts [T,D].
@@ -181,7 +205,7 @@ class PoissonPosterior(_LaplacePosterior):
         with np.errstate(over="ignore"):
             return np.exp(mean + 0.5 * sd * sd)
 
-    @classmethod
-    def _check_rewards(cls, rewards: FloatArray, name: str) -> None:
-        strange = (rewards < 0.0) | (rewards != np.floor(rewards)) | (rewards > _LARGEST_COUNT)
-        refuse(strange, rewards, name, "a count 0, 1, 2, ...")
+    @staticmethod
+    def strange(rewards: FloatArray) -> BoolArray:
+        """Return which of these cannot be rewards."""
+        return np.asarray(~(rewards >= 0.0) | (rewards != np.floor(rewards)) | (rewards > _LARGEST_COUNT))

@@ -193,7 +193,12 @@ class LinearGaussianPosterior(Posterior):
 
     @classmethod
     def _made(cls, values: dict[str, Any], arrays: Arrays) -> Self:
-        posterior = cls(len(arrays["prior_precision"]), arrays["prior_precision"], float(arrays["noise_sd"]))
+        posterior = cls(
+            len(arrays["prior_precision"]),
+            arrays["prior_precision"],
+            float(arrays["noise_sd"]),
+            arrays["prior_mean"],
+        )
         gram = saved_sum(arrays["gram"], "gram", posterior._gram)
         require_sums(gram[np.newaxis], np.array([LARGEST_COUNT]))  # of how many rewards, it does not say
         posterior._gram = gram
