@@ -38,6 +38,7 @@ def _plans() -> None:
     pr.lowest_normals(10, 1, rng=0)
     pr.LinearGaussianPosterior(1).update([[1.0]], [0.0])
     model.trajectory(posterior.mean(), [0, 0], 3, rng=0)
+    pr.risk_profile(model, posterior, (0.0, 0.9), draws=2, rng=0, regret=True)
 
 
 def _bandits() -> None:
@@ -49,6 +50,13 @@ def _bandits() -> None:
             bandit.update(points, decision.arm, decision.propensity)
             decision.propensities, decision.score  # noqa: B018  # worked out when read
         bandit.propensities(contexts), bandit.predict(contexts), bandit.noise_sd, bandit.posterior(0)
+    for options in ({}, {"rewards": "bernoulli"}):
+        learner = pr.LinearBandit(3, dim=2, seed=0, **options)
+        for points in (contexts[0], contexts):
+            decision = learner.select(points)
+            learner.update(points, decision.arm, np.arange(np.size(decision.arm)) % 2 if points.ndim == 2 else 1.0)
+            decision.propensity, decision.propensities  # noqa: B018
+        learner.propensities(contexts)
     pr.simulate_bandit(pr.envs.gaussian_bandit(), pr.brps_cmab(0.8), horizon=10, replications=1)
 
 

@@ -83,4 +83,5 @@ def expected_model(entries: Entries, theta: FloatArray) -> tuple[sparse.csr_arra
     reward = np.bincount(pairs, weights=weights * entries.reward, minlength=n_pairs)
     over = entries.next_state == END
     ending = np.bincount(pairs[over], weights=weights[over], minlength=n_pairs)
+    ending = np.minimum(ending, 1.0)  # where all outcomes end, their chances may add up to a little more
     return matrix, reward.reshape(shape).astype(np.float64), ending.reshape(shape).astype(np.float64)
