@@ -50,8 +50,8 @@ def _bandits() -> None:
             bandit.update(points, decision.arm, decision.propensity)
             decision.propensities, decision.score  # noqa: B018  # worked out when read
         bandit.propensities(contexts), bandit.predict(contexts), bandit.noise_sd, bandit.posterior(0)
-    for options in ({}, {"rewards": "bernoulli"}):
-        learner = pr.LinearBandit(3, dim=2, seed=0, **options)
+    for rewards in ("gaussian", "bernoulli"):
+        learner = pr.LinearBandit(3, dim=2, seed=0, rewards=rewards)
         for points in (contexts[0], contexts):
             decision = learner.select(points)
             learner.update(points, decision.arm, np.arange(np.size(decision.arm)) % 2 if points.ndim == 2 else 1.0)

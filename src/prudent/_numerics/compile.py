@@ -75,7 +75,8 @@ def inlined(function: F) -> F:
 
 
 def _compiled(function: F, **options: Any) -> F:
-    compiled: Any = numba.njit(nogil=True, error_model="numpy", **options)(function)
+    # nobody calls kernels through pointers, and each wrapper for that takes time to compile
+    compiled: Any = numba.njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True, **options)(function)
     try:
         compiled._cache = _Cache(function)
     except RuntimeError:  # Numba found no folder that it may write
