@@ -48,6 +48,7 @@ def uncertain():
         brmdp = pr.BayesianRiskMDP(model, posterior, alpha=0.9)
         for options in ({}, {"draws": 20, "rng": rng}, {"threads": 1}):
             brmdp.evaluate(brmdp.solve(**options).policy, **options)
+        pr.risk_profile(model, posterior, (0.0, 0.9), draws=3, rng=0, regret=True)
         agent = pr.PosteriorSamplingAgent(model, alpha=0.5, seed=1)
         for row in log[:3]:
             agent.act(int(row[0]))
@@ -98,6 +99,16 @@ def bandits():
         with tempfile.TemporaryDirectory() as folder:
             bandit.save(Path(folder) / "state")
             pr.LinearBandit.load(Path(folder) / "state").select(rng.random(5))
+    for options in ({}, {"rewards": "bernoulli"}, {"half_life": 50, "first_pulls": 1, "min_propensity": 0.01}):
+        learner = pr.LinearBandit(8, dim=5, seed=1, **options)
+        for contexts in (rng.random(5), rng.random((100, 5)), rng.random(5)):
+            decision = learner.select(contexts)
+            rewards = np.arange(100) % 2 if contexts.ndim == 2 else 1.0
+            learner.update(contexts, decision.arm, rewards)
+            assert np.isfinite(decision.propensities).all()
+        learner.propensities(rng.random((3, 5)))
+        learner.predict(rng.random((3, 5)))
+        learner.copy().select(rng.random(5))
     log = [(rng.random(2), arm, 1.0) for arm in "abcab"]
     pr.LinearBandit.from_log(log, alpha=0.8, noise_sd=1.0).select([0.5, 0.5])
     world = pr.envs.gaussian_bandit().gymnasium(steps=3)
