@@ -63,6 +63,7 @@ SHARPEST = 1e-12  # accuracy of CVaR, in units of the range of the values, that 
 BLUNTEST = 1e-4  # less would not be cheaper
 FADING = 2.0  # if all counts but one add up to less than this, M fades too slowly to judge by it
 LUCK = 1e-8  # a defect that passes through zero passes for a small one, but then F, less well known, tells
+TOLERABLE = 2e-20  # and that may remain for each count where rounding stands in the way
 ROUGH = 1e-5  # accuracy of G, relative to G, while the quantile is being looked for
 STEP = 0.066  # of the midpoint rule in v
 SMALLEST_STEP = 0.003
@@ -354,7 +355,7 @@ def _integrals(x, p, sharp, relative, row):
         sums = _sum_nodes(0.5 * step, step, path, row)
         G, flat, flatter, P, F, f, _ = sums
         failed = sums.grows
-        before, F_before, defect, doubt = np.inf, np.inf, np.inf, np.inf
+        before, F_before, doubt_before, defect, doubt = np.inf, np.inf, np.inf, np.inf, np.inf
         while not failed:
             here = unit * step
             defect = max(abs(flat), c * abs(flatter))
@@ -367,19 +368,26 @@ def _integrals(x, p, sharp, relative, row):
             doubt = caution * abs(F * here / total - (P * here if row.fades else F_before)) + c * row.total * defect
             off = abs(p - F * here / total)
             enough = max(0.3 * sharp * p, relative * G * here / row.total)
-            if step < SMALLEST_STEP or (
-                (defect <= enough or (step < 0.01 and defect > 0.5 * before))
-                and doubt
-                <= max(
-                    0.2 * off,
-                    0.1 * NEAR * p * (1.0 - p),
-                    _slack(sharp * p, f * here / total, np.inf if row.fades else closest),
+            rounded = step < 0.01 and defect > 0.5 * before and doubt > 0.5 * doubt_before  # nothing else is left
+            if (
+                step < SMALLEST_STEP
+                or rounded
+                or (
+                    (defect <= enough or (step < 0.01 and defect > 0.5 * before))
+                    and doubt
+                    <= max(
+                        0.2 * off,
+                        0.1 * NEAR * p * (1.0 - p),
+                        0.0 if on >= 0 else _slack(sharp * p, f * here / total, np.inf if row.fades else closest),
+                    )
+                    and (step < 0.9 * STEP or relative == ROUGH or doubt <= LUCK)
                 )
-                and (step < 0.9 * STEP or relative == ROUGH or doubt <= LUCK)
             ):
                 failed = defect > max(enough, 100.0 * noise * G * here / row.total)
+                if rounded:  # another path is not worth its time
+                    failed = failed and defect > TOLERABLE * p * row.total
                 break
-            before, F_before = defect, F * here / total
+            before, F_before, doubt_before = defect, F * here / total, doubt
             for shift in (0, 2):
                 sums = _sum_nodes((shift + 0.5) * step / 3.0, step, path, row)
                 G, flat, flatter = G + sums.G, flat + sums.flat, flatter + sums.flatter
