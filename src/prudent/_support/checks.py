@@ -64,6 +64,13 @@ def _number(value: Any, name: str, meaning: str, fits: Callable[[float], bool]) 
     return number
 
 
+def flag(value: Any, name: str) -> bool:
+    """Return a truth value."""
+    if not isinstance(value, (bool, np.bool_)):
+        raise ParameterError(f"{name} must be True or False, got {value!r}")
+    return bool(value)
+
+
 def whole_number(value: Any, name: str, minimum: int = 1, maximum: int | None = None) -> int:
     """Return ``value`` as an int between ``minimum`` and ``maximum``; floats and booleans are refused."""
     try:

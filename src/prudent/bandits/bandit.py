@@ -25,6 +25,7 @@ from .._support.checks import (
     IntArray,
     finite_array,
     first_index,
+    flag,
     generator,
     non_negative_array,
     open_probability,
@@ -32,6 +33,7 @@ from .._support.checks import (
     risk_level,
     whole_number,
 )
+from .._support.rows import log_columns
 from .._support.state import (
     LARGEST_COUNT,
     Arrays,
@@ -199,7 +201,7 @@ class LinearBandit:
         if alpha is None and settings is None and rewards != "gaussian":
             alpha = 0.5
         self._settings = _settings(settings, alpha, first_pulls, min_propensity)
-        self._intercept = _flag(intercept, "intercept")
+        self._intercept = flag(intercept, "intercept")
         self._dim = whole_number(dim, "dim", minimum=0 if self._intercept else 1)
         self._noise_sd = None if noise_sd is None else checked_sd(noise_sd, "noise_sd")
         if noise not in _NOISES:
@@ -293,7 +295,7 @@ class LinearBandit:
         >>> bandit.pulls
         {'a': 1, 'b': 1}
         """
-        contexts, pulled, rewards = _log_columns(log)
+        contexts, pulled, rewards = log_columns(log, "context", "arm", "reward")
         points = finite_array(contexts, "context", ndim=2)
         if arms is None:
             names = _arm_names(dict.fromkeys(_plain_name(name) for name in pulled), "arm", DataError)
@@ -849,7 +851,7 @@ class LinearBandit:
         """
         if self._clicks is None:
             raise ParameterError("refit is for clicks and counts: what is learned of normal rewards is exact already")
-        contexts, pulled, rewards = _log_columns(log)
+        contexts, pulled, rewards = log_columns(log, "context", "arm", "reward")
         points = self._points(contexts)
         with self._lock:
             rows, values, places = self._checked_log(points, pulled, rewards)
@@ -1247,12 +1249,6 @@ def _clicks(rewards: Any, learned: bool, intercept: bool, dim: int) -> Clicks | 
     return Clicks(rewards, learned=learned, intercept=intercept)
 
 
-def _flag(value: Any, name: str) -> bool:
-    if not isinstance(value, (bool, np.bool_)):
-        raise ParameterError(f"{name} must be True or False, got {value!r}")
-    return bool(value)
-
-
 def _plain_name(name: Any) -> Any:
     """Return NumPy's strings and integers as Python's own."""
     return name.item() if isinstance(name, np.generic) else name
@@ -1279,22 +1275,6 @@ def _arm_names(arms: Any, label: str, error: type[PrudentError] = ParameterError
     if not names:
         raise error(f"{label} is empty: a bandit needs at least one arm")
     return list(names)
-
-
-def _log_columns(log: Any) -> tuple[Any, list[Any], Any]:
-    if hasattr(log, "columns") or isinstance(log, dict):
-        missing = [name for name in ("context", "arm", "reward") if name not in log]
-        if missing:
-            raise DataError(f"log has no column {missing[0]!r}")
-        return [list(point) for point in log["context"]], list(log["arm"]), list(log["reward"])
-    rows = list(log)
-    for i, row in enumerate(rows):
-        if isinstance(row, str) or not isinstance(row, Sequence) or len(row) != 3:
-            raise DataError(f"log[{i}] is {row!r}, expected (context, arm, reward)")
-    if not rows:
-        raise DataError("log is empty: the number of features is not known")
-    contexts, arms, rewards = zip(*rows, strict=True)
-    return contexts, list(arms), list(rewards)
 
 
 def _limit(value: float) -> str:

@@ -18,6 +18,7 @@ from .._support.checks import (
     IntArray,
     finite_array,
     first_index,
+    flag,
     generator,
     open_probability,
     positive,
@@ -111,8 +112,8 @@ class SharedLinearBandit(Guarded):
         self._n, self._weights = settings.n, settings.weights
         self._dim = whole_number(dim, "dim")
         self._noise_sd = None if noise_sd is None else checked_sd(noise_sd, "noise_sd")
-        self._intercept = _flag(intercept, "intercept")
-        self._offsets = _flag(offsets, "offsets")
+        self._intercept = flag(intercept, "intercept")
+        self._offsets = flag(offsets, "offsets")
         self._offset_precision = positive(offset_precision, "offset_precision")
         if draws not in ("independent", "joint"):
             raise ParameterError(f"draws must be 'independent' or 'joint', got {draws!r}")
@@ -651,12 +652,6 @@ class SharedLinearBandit(Guarded):
 
 
 # -- what users write --------------------------------------------------------------------------------------
-
-
-def _flag(value: Any, name: str) -> bool:
-    if not isinstance(value, (bool, np.bool_)):
-        raise ParameterError(f"{name} must be True or False, got {value!r}")
-    return bool(value)
 
 
 def _three_parts(log: Any) -> bool:
