@@ -8,6 +8,7 @@ import numpy as np
 
 from .._support.checks import FloatArray
 from .compile import kernel
+from .copying import put
 from .normal import normal_from_log_survival
 from .student import student_from_log_survival
 
@@ -76,7 +77,7 @@ def _select(z, order, m):
             break
     if m > 1:
         ranked = order[:m][np.argsort(z[order[:m]])]
-        order[:m] = ranked
+        put(order, ranked)
 
 
 @kernel

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._numerics.compile import kernel
+from .._numerics.copying import put
 from .._numerics.order_statistics import lowest_normals_into, lowest_students_into
 from .._support.checks import BoolArray, FloatArray, IntArray
 from .step import (
@@ -294,7 +295,7 @@ def _predict_rows(
     terms = np.zeros((arms, pairs if many else 1))
     means = np.empty((arms, dim))
     for k in range(arms):
-        means[k] = mean[eligible[k]]
+        put(means[k], mean[eligible[k]])
         if many:
             by_terms[k] = _quadratic_terms(root[eligible[k]], terms[k])
     columns = np.zeros((dim, block))
@@ -408,7 +409,9 @@ def _choose_rows(
     student = freedom[0] > 0.0
     if lowest == 1 and not student:
         below, above = np.empty((arms, bins)), np.empty((arms, bins))
-        below[:], above[:] = screen[:-1], screen[1:]
+        for i in range(arms):
+            put(below[i], screen[:-1])
+            put(above[i], screen[1:])
         part = moments[:, :, first : first + size].copy()
         own_uniforms = uniforms[start : start + arms * size]
         bounds = _screen_rows(part[0], part[1], scale[first : first + size], below, above, own_uniforms, rule.clip)
@@ -435,7 +438,7 @@ def _choose_rows(
             left += 1
         for k in range(left):
             own[left * lowest + k] = uniforms[after + k]  # for ties
-        best, score, used = best_score(rule, student, left, own_moments, own, 0, left * lowest)
+        best, score, used = best_score(rule, student, 0, left, own_moments, own, 0, left * lowest)
         choices.places[row], choices.scores[row] = lone if lone >= 0 else best, score
         after += used - left * lowest
     return after
@@ -592,7 +595,7 @@ def _choose_screened(
                 left += 1
         for i in range(left):
             own[left + i] = uniforms[after + i]  # for ties
-        best, score, used = best_score(rule, False, left, moments, own, 0, left)
+        best, score, used = best_score(rule, False, 0, left, moments, own, 0, left)
         choices.places[row], choices.scores[row] = who[best], score
         after += used - left
     return after

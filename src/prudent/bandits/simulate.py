@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from .._numerics.compile import default_threads, each_row, inlined, kernel, over_rows
+from .._numerics.copying import put
 from .._numerics.normal import clipped_normal_cvar, normal_tail
 from .._support.checks import FloatArray, IntArray, positive, risk_level, whole_number
 from .._support.streams import replication_streams
@@ -230,6 +231,6 @@ def _run_bandit(
         learn(gram, arms.root, parts, pool, marks, arms.extra, context, chosen, reward, 1.0)
         if t == times[place]:
             trace.regret[place] = total
-            trace.br_regret[:, place] = br_total
+            put(trace.br_regret[:, place], br_total)
             place += 1
-    trace.pulls[:] = marks[:, PULLS]
+    put(trace.pulls, marks[:, PULLS])

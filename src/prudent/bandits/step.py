@@ -36,6 +36,7 @@ import numpy as np
 
 from .._numerics.addresses import address_of, bits_of, float_array, float_of_bits, int_array
 from .._numerics.compile import inlined, kernel
+from .._numerics.copying import put
 from .._numerics.least_squares import (
     LARGE,
     add_observation,
@@ -250,7 +251,7 @@ def _whole(handle: IntArray, context: FloatArray) -> FloatArray:
         return context
     whole = np.empty(context.shape[0] + 1)
     whole[0] = 1.0
-    whole[1:] = context
+    put(whole[1:], context)
     return whole
 
 
@@ -335,7 +336,7 @@ if hasattr(os, "register_at_fork"):
 def refill(rng: np.random.Generator, uniforms: FloatArray, start: int) -> None:
     """Move the uniforms from ``start`` on to the front, and draw new ones behind them."""
     left = uniforms.shape[0] - start
-    uniforms[:left] = uniforms[start:]
+    put(uniforms, uniforms[start:])
     for i in range(left, uniforms.shape[0]):
         uniforms[i] = rng.random()
 
@@ -399,7 +400,7 @@ def _solve_learning(arms: Arms, arm: int) -> None:
     tilt[:] = 0.0
     if centred:
         if gain * parts[WEIGHT] > 1e-9:
-            tilt[:] = prior[0]
+            put(tilt, prior[0])
             solve_vector(gram, prior, root, careful, tilt)
             left = prior[0, 0]
             for i in range(dim):
@@ -527,12 +528,12 @@ def clipped(value: float, clip: bool) -> float:
 
 @inlined
 def best_score(
-    rule: Rule, student: bool, arms: int, moments: FloatArray, uniforms: FloatArray, start: int, after: int
+    rule: Rule, student: bool, low: int, high: int, moments: FloatArray, uniforms: FloatArray, start: int, after: int
 ) -> tuple[int, float, int]:
-    """Draw a score for each of k arms; return the place of the highest, the score, and the next unused uniform.
+    """Draw a score at the places low to high - 1; return that of the highest, the score, and the next unused uniform.
 
     A score weighs the M lowest of n draws: normal ones, with mean and sd in the rows 0 and 2 of ``moments`` [4,k], or
-    Student's t with the degrees of freedom in row 3. Scores use up k M uniforms from ``start`` on, and draws take their
+    Student's t with the degrees of freedom in row 3. A score uses up M uniforms from ``start`` on, and draws take their
     place in memory; ties are broken uniformly by the uniforms from ``after`` on.
     """
     weights, clip, screen = rule.weights, rule.clip, rule.screen
@@ -543,15 +544,15 @@ def best_score(
     if screened:
         # One uniform decides a score, and its bin bounds it: an arm whose upper bound is below the lower
         # bound of another cannot win, and its quantile need not be computed. The result is the same.
-        for i in range(arms):
-            hurdle = max(hurdle, moments[0, i] + moments[2, i] * screen[int(uniforms[start + i] * bins)])
+        for i in range(low, high):
+            hurdle = max(hurdle, moments[0, i] + moments[2, i] * screen[int(uniforms[start + i - low] * bins)])
         hurdle = clipped(hurdle, clip)
     best = -1
     highest = -math.inf
     ties = 0
     spare = after
-    for i in range(arms):
-        first = start + i * lowest
+    for i in range(low, high):
+        first = start + (i - low) * lowest
         if screened:
             limit = moments[0, i] + moments[2, i] * screen[int(uniforms[first] * bins) + 1]
             if clipped(limit, clip) < hurdle:
@@ -660,14 +661,13 @@ def decide(
     if rule.first > 0 or rule.floor > 0.0 or not known:
         place = forced_place(marks, rule.first, rule.floor, known, eligible, uniforms[start])
         start += 1
-    if place < 0:
-        after = start + size * rule.weights.shape[0]
-        place, score, after = best_score(rule, student, size, moments, uniforms, start, after)
-    else:
-        score, after = moments[0, place], start
-        if known:
-            after = start + rule.weights.shape[0]
-            _, score, after = best_score(rule, student, 1, moments[:, place : place + 1], uniforms, start, after)
+    forced = place >= 0
+    low, high = (place, place + 1) if forced else (0, size)
+    score, after = moments[0, low], start
+    if known:
+        after = start + (high - low) * rule.weights.shape[0]
+        place, score, after = best_score(rule, student, low, high, moments, uniforms, start, after)
+    if forced:
         short = rule.first > 0 and lacking(marks, rule.first, eligible) > 0
         if short or not known:
             for i in range(size):

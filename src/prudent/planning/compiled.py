@@ -25,6 +25,7 @@ import numpy as np
 from .._numerics import krylov
 from .._numerics.compensated import EPS
 from .._numerics.compile import kernel
+from .._numerics.copying import put
 from .._numerics.dirichlet_draws import draw_row
 from .._numerics.krylov import Chain, chain_values
 from .._support.checks import BoolArray, FloatArray, IntArray
@@ -273,7 +274,7 @@ def _solve_large_chain(known: Known, work: Work, policy: IntArray, x: FloatArray
                 indices[indptr[s] + j], chances[indptr[s] + j] = target, work.rows[s, j]
             gain[s] += work.rows[s, j] * entries.reward[first + j]
     target = 0.1 * known.tolerance * (1.0 - entries.discount)
-    x[:] = work.swept
+    put(x, work.swept)
     chain_values(Chain(indptr, indices, chances, gain), entries.discount, x, target, False, krylov.CAP)
 
 
@@ -286,19 +287,19 @@ def _solve(known: Known, work: Work, draws: Draws, value: FloatArray, policy: In
     for _ in range(CAP):
         middle = 0.5 * reach * (low + high)
         if 0.5 * reach * (high - low) <= known.tolerance:
-            value[:] = work.swept + middle
+            put(value, work.swept + middle)
             return True
         width = high - low
         for s in range(value.size):
             work.safe[s] = work.swept[s] + middle
         _tail_rows(known, work, draws, value, policy)
         solve_chain(known, work, policy, work.trial)
-        value[:] = work.trial
+        put(value, work.trial)
         low, high = _back_up(known, work, draws, value, policy)
         if not high - low <= discount * width:
-            value[:] = work.safe
+            put(value, work.safe)
             low, high = _back_up(known, work, draws, value, policy)
-    value[:] = work.swept
+    put(value, work.swept)
     return False
 
 
@@ -341,5 +342,5 @@ def refresh(
     value[:] = 0.0
     for _ in range(plan.sweeps):
         _back_up(known, work, draws, value, policy)
-        value[:] = work.swept
+        put(value, work.swept)
     return True

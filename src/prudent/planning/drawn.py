@@ -27,6 +27,7 @@ from scipy.sparse.linalg import splu
 from .._numerics import krylov
 from .._numerics.compensated import EPS
 from .._numerics.compile import kernel
+from .._numerics.copying import put
 from .._numerics.krylov import Chain, chain_values
 from .._support.checks import BoolArray, FloatArray, IntArray
 from ..models.uncertain import UncertainMDP
@@ -219,7 +220,7 @@ def drawn_returns(
         if extra.size:
             gain += extra[i]
         model = Chain(rows.indptr, rows.indices, data, gain)
-        value[:] = guess
+        put(value, guess)
         change, size, failures = np.inf, 0.0, 0
         for _ in range(STEPS):
             reward, later = expected_rows(model, discount, value, pairs, q.reshape(-1))
@@ -231,19 +232,19 @@ def drawn_returns(
             target = max(aim, FLOOR * size)
             if change <= target or failures == LAPSES:
                 break
-            value[:] = swept
+            put(value, swept)
             chain = rows_of(model, every * n_actions + policy)
             inner = 0.5 * target if n_actions == 1 else max(INNER * change, 0.5 * target)
             worst, used = _settle(chain, discount, value, inner, direct, every, scratch)
             products += used
             evaluations += 1
             if not worst < change:
-                value[:] = swept
+                put(value, swept)
                 failures += 1
         residual, largest = max(residual, change), max(largest, size)
         returns[i] = (start * swept).sum()
     if returns.size:
-        guess[:] = swept
+        put(guess, swept)
     return products // max(evaluations, 1), residual, largest
 
 

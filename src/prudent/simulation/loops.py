@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .._numerics.compile import kernel
+from .._numerics.copying import put, put_rows
 from .._support.checks import FloatArray, IntArray
 from ..agents.optimistic_vi import OptimisticPlan, optimistic_update, start_optimistic
 from ..models.logs import Course, add_log, earned, walk
@@ -58,10 +59,10 @@ def _true_values(known: Known, work: Work, truth: Truth, policy: IntArray) -> in
         begin = known.entries.begin[b]
         for j in range(known.entries.begin[b + 1] - begin):
             work.rows[s, j] = truth.theta[begin + j]
-    work.swept[:] = truth.best
+    put(work.swept, truth.best)
     solve_chain(known, work, policy, work.trial)
-    truth.values[row] = work.trial
-    truth.keys[row] = policy
+    put(truth.values[row], work.trial)
+    put(truth.keys[row], policy)
     truth.full[row] = 1
     return row
 
@@ -115,15 +116,15 @@ def run_sampling(
     failures = 0
     for t in range(trace.regret.size):
         if trace.at[t]:
-            trace.snapshots[trace.at[t] - 1] = counts
+            put_rows(trace.snapshots[trace.at[t] - 1], counts)
         if not refresh(rng, known, work, counts, plan, t, value, policy):
             failures += 1
         regret, state = _walk_episode(env, known, work, truth, policy, state, uniforms, log, trace.rewards[t])
         total += regret
         add_log(known.entries, counts, log)
         trace.regret[t] = total
-        trace.followed[t] = policy
-        trace.visited[t] = log[:, 0]
+        put(trace.followed[t], policy)
+        put(trace.visited[t], log[:, 0])
     return failures
 
 
@@ -150,9 +151,9 @@ def run_optimistic(
     total = 0.0
     margin = np.inf
     for t in range(trace.regret.size):
-        trace.followed[t] = policy
+        put(trace.followed[t], policy)
         if trace.at[t]:
-            trace.snapshots[trace.at[t] - 1] = counts
+            put_rows(trace.snapshots[trace.at[t] - 1], counts)
         for i in range(trace.rewards.shape[1]):
             trace.visited[t, i] = state
             reward = trace.rewards[t, i : i + 1]
