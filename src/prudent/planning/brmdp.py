@@ -20,9 +20,18 @@ from ..posteriors.dirichlet import DirichletPosterior
 from ..posteriors.scalar import BetaPosterior, NormalPosterior
 from ..risk import CVaR, RiskMeasure
 from .draws import check_draws, models_of_table, read_draws
-from .operators import KEPT, ExactOperator, ExpectedOperator, GivenDraws, Operator, SampledOperator, SlotDraws
-from .solution import Solution
-from .solver import SolverKeywords, SolverOptions, rough_guess, solve_operator
+from .operators import (
+    KEPT,
+    ApproximateOperator,
+    ExactOperator,
+    ExpectedOperator,
+    GivenDraws,
+    Operator,
+    SampledOperator,
+    SlotDraws,
+)
+from .solution import Ahead, Solution
+from .solver import SolverKeywords, SolverOptions, q_ahead, rough_guess, solve_operator
 
 __all__ = ["BayesianRiskMDP"]
 
@@ -214,8 +223,7 @@ class BayesianRiskMDP:
     def _fixed_point(self, policy: Any, operator: Operator, options: SolverOptions, start: Any, draws: Any) -> Solution:
         guess = None
         if options.method == "newton" and options.sweeps is None and start is None:
-            # the values under the posterior mean are cheap, close, and good enough at a rough tolerance
-            guess = rough_guess(self._mean_operator(), self.model, policy, options.cap)
+            guess = rough_guess(self._rough_operator(operator), self.model, policy, options.cap)
         return solve_operator(operator, self.model, policy, options, start, guess, self._as_it_is(draws))
 
     def _as_it_is(self, draws: Any) -> BayesianRiskMDP:
@@ -251,6 +259,18 @@ class BayesianRiskMDP:
             states=mean.states,
             actions=mean.actions,
         )
+
+    def _rough_operator(self, operator: Operator) -> Operator:
+        """Return one that is cheap and close enough to ``operator`` for a first guess of its values."""
+        if isinstance(operator, ExactOperator):
+            assert self.posterior is not None
+            assert self.alpha is not None
+            return ApproximateOperator(self.model, self.posterior.counts, self.alpha, operator.threads)
+        return self._mean_operator()
+
+    def q_ahead(self, ahead: Ahead) -> FloatArray:
+        """Return Q [S, A] one step ahead of where an exact solution of this problem ended: for :class:`Solution`."""
+        return q_ahead(self._operator(None, None, ahead.threads), self.model, ahead)
 
     def _mean_operator(self) -> ExpectedOperator:
         return ExpectedOperator.of_outcomes(self.model, self._mean_theta())

@@ -21,6 +21,19 @@ numbers as given: products, sums, and what was rounded before them (posterior me
 
 Pairs are numbered s * A + a. Operators answer for the pairs they are asked about: all of them for control, one per
 state for a fixed policy.
+
+**The screen.** Control needs Q of the best action of each state, and of the others only that they are no better. So
+``back_up_best`` may leave an upper bound in place of Q, as long as the greatest number of each state is Q itself.
+Everything that compares actions stays right then: the greedy action is the same, and an action whose upper bound
+the certificate proves suboptimal is suboptimal. The exact operator has two bounds, each for a few additions:
+
+- CVaR of X is at most the mean of X.
+- Operators are monotone and shift with V: where V rises by at most c since a pair was evaluated, its Q rises by at most
+  gamma c (by gamma (1 - leak) c, with the leak that makes it more). So what was once evaluated stays bounded.
+
+It evaluates the likeliest best action first, which is that of the last backup or else the best by the approximation of
+:mod:`prudent._numerics.dirichlet_moments`, and then only those actions whose bound is not below the best found. Bounds
+are rounded upwards. Where Q itself has the error eta, so has the greatest of a state.
 """
 
 from __future__ import annotations
@@ -37,16 +50,18 @@ from scipy import sparse
 from .._numerics.compensated import EPS, two_product, two_sum
 from .._numerics.compile import inlined, kernel, over_rows
 from .._numerics.dirichlet_draws import draw_slots
+from .._numerics.dirichlet_moments import moments_of_row, rough_quantile, rough_tail, rough_tail_means, shape_of
 from .._numerics.dirichlet_tail import SCRATCH, tail_of_row
 from .._numerics.krylov import Chain
 from .._numerics.order_statistics import spectral, weighted_draws
-from .._support.checks import FloatArray, IntArray
+from .._support.checks import BoolArray, FloatArray, IntArray
 from .._support.progress import Progress
 from ..models.entries import END, Entries, expected_model
 from ..models.uncertain import UncertainMDP
 from ..risk import RiskMeasure
 
 __all__ = [
+    "ApproximateOperator",
     "Draws",
     "ExactOperator",
     "ExpectedOperator",
@@ -154,11 +169,20 @@ class Operator(ABC):
     leaks: tuple[float, float] = (0.0, 0.0)  # bounds on 1 - row sum over the admissible pairs
     refines = False  # whether ``residual`` is there
     accuracy = 0.0  # the error that a backup may leave, if that makes it cheaper; zero asks for the least
+    costly = False  # whether backups take so long that products with the chain of a policy are nothing beside them
+    threads = 1  # that backups use
     tell: Callable[[float], None] | None = None  # hears from long backups how much of them is done
 
     @abstractmethod
     def backup(self, value: FloatArray, pairs: IntArray, q: FloatArray) -> float:
         """Write Q(s, a) into ``q`` [S*A] for ``pairs`` and return a bound on the rounding error of these numbers."""
+
+    def back_up_best(self, value: FloatArray, pairs: IntArray, q: FloatArray) -> float:
+        """As :meth:`backup` of ascending ``pairs``, but only the greatest of each state need be Q(s, a).
+
+        The others are below it, and are upper bounds on their Q(s, a).
+        """
+        return self.backup(value, pairs, q)
 
     def residual(self, value: FloatArray, rest: FloatArray, pairs: IntArray, out: FloatArray) -> float:
         """Write Q(s, a) - V(s) at V = ``value`` + ``rest`` into ``out``, computed in twice the precision.
@@ -397,7 +421,7 @@ class SampledOperator(_OutcomeOperator):
             self._rewards = np.ascontiguousarray(reward_draws.reshape(theta.n, -1).T)
         self._weights = lowest
         self._is_mean = bool(lowest.size == theta.n and (lowest == lowest[0]).all())
-        self._threads = threads
+        self.threads = threads
 
     def _blocks(self, pairs: IntArray) -> Iterator[tuple[IntArray | slice, Draws]]:
         """Yield which of ``pairs`` belong to a block of sources, with its draws."""
@@ -419,7 +443,7 @@ class SampledOperator(_OutcomeOperator):
             sizes = over_rows(
                 lambda i, j, some=some, draws=draws: _sampled(some[i:j], self._entries, draws, value, q),  # type: ignore[misc]
                 some.size,
-                self._threads,
+                self.threads,
                 smallest=max(1, 200_000 // (self._longest * self._theta.n)),
             )
             biggest = max(biggest, *sizes)
@@ -461,74 +485,222 @@ def _tail_draws(places, pairs, entries, draws, value, starts, means, extra):
         extra[i] = tail_of_pair(pairs[i], entries, draws, n, value, z, order, means[starts[i] : starts[i + 1]])
 
 
-class ExactOperator(_OutcomeOperator):
-    """CVaR under Dirichlet posteriors without sampling: the paper's operator T^psi itself."""
+class ApproximateOperator(_OutcomeOperator):
+    """About CVaR under Dirichlet posteriors, from three moments: where to start with the exact operator.
+
+    It is neither monotone nor concave where it is far from CVaR. Its fixed point is a guess and certifies nothing.
+    """
 
     def __init__(self, model: UncertainMDP, counts: FloatArray, alpha: float, threads: int = 1) -> None:
         """``counts`` [B, K], zero where an outcome cannot happen."""
         super().__init__(model)
+        self._counts = self._entries.pack(counts)
+        self._shape = shape_of(alpha)
+        self.threads = threads
+
+    def backup(self, value: FloatArray, pairs: IntArray, q: FloatArray) -> float:
+        """See :meth:`Operator.backup`."""
+        rows = self._entries, self._counts, self._shape, value, self._longest, q
+        sizes = over_rows(lambda i, j: _approximate(pairs[i:j], *rows), pairs.size, self.threads, smallest=10_000)
+        return _bound(8.0 * EPS, max(sizes))
+
+    def linearise(self, value: FloatArray, pairs: IntArray) -> Chain:
+        """See :meth:`Operator.linearise`."""
+        entries, starts = self._entries.of_pairs(pairs)
+        means = np.empty(entries.size)
+        _approximate_means(pairs, self._entries, self._counts, self._shape, value, self._longest, starts, means)
+        return self._chain(means, entries, starts)
+
+
+class Memory(NamedTuple):
+    """What the exact operator remembers of its pairs, P = S*A, and of their E entries."""
+
+    start: FloatArray  # [P] the quantile in standard deviations from the mean, or NaN
+    upper: FloatArray  # [P] a bound on Q, from which what V has risen since then must not be taken; or infinity
+    best: IntArray  # [S] the greedy pair of the last backup, or -1
+    means: FloatArray  # [E] tail means
+    has_means: BoolArray  # [P] whether they are those at the values of the last backup
+
+
+class ExactOperator(_OutcomeOperator):
+    """CVaR under Dirichlet posteriors without sampling: the paper's operator T^psi itself."""
+
+    costly = True
+
+    def __init__(
+        self, model: UncertainMDP, counts: FloatArray, alpha: float, threads: int = 1, *, screens: bool = True
+    ) -> None:
+        """``counts`` [B, K], zero where an outcome cannot happen; without ``screens`` every pair is evaluated."""
+        super().__init__(model)
         pairs = self.n_states * self.n_actions
         self._counts = self._entries.pack(counts)
         self._tail = 1.0 - alpha
-        self._start = np.full(pairs, np.nan)
-        self._threads = threads
+        self._shape = shape_of(alpha)
+        self.threads = threads
+        self._screens = screens
         # a backup finds the tail means on the way: they are kept for the chain at the same values
-        self._means = np.zeros(self._entries.next_state.size)
+        self._memory = Memory(
+            start=np.full(pairs, np.nan),
+            upper=np.full(pairs, np.inf),
+            best=np.full(self.n_states, -1),
+            means=np.zeros(self._entries.next_state.size),
+            has_means=np.zeros(pairs, dtype=np.bool_),
+        )
         self._means_at = np.full(self.n_states, np.nan)  # the values that they are for
-        self._has_means = np.zeros(pairs, dtype=np.bool_)
+        self._bounds_at = np.zeros(self.n_states)  # the values of the last screened backup
+        self._risen = 0.0  # how much Q can have risen up to then, since the first
 
     def backup(self, value: FloatArray, pairs: IntArray, q: FloatArray) -> float:
         """See :meth:`Operator.backup`. Each pair starts from its own quantile of the last time."""
+        self._remember(value)
+        rows = self._entries, self._counts, self._tail, self._shape, self.accuracy, value, self._longest, self._memory
+        return self._over(pairs.size, 16, lambda i, j: _exact(pairs[i:j], *rows, q))
+
+    def back_up_best(self, value: FloatArray, pairs: IntArray, q: FloatArray) -> float:
+        """See :meth:`Operator.back_up_best` and the screen at the top of this file."""
+        if not self._screens:
+            return self.backup(value, pairs, q)
+        self._remember(value)
+        highest = float((value - self._bounds_at).max())
+        highest += EPS * (abs(highest) + float(abs(value).max()) + float(abs(self._bounds_at).max()))
+        rise = self.discount * (1.0 - self.leaks[0 if highest > 0.0 else 1]) * highest
+        self._risen += rise + 2.0 * EPS * (abs(rise) + abs(self._risen))
+        self._bounds_at[:] = value
+        rows = self._entries, self._counts, self._tail, self._shape, self.accuracy, value, self._longest, self._memory
+        first = np.searchsorted(pairs, np.arange(self.n_states + 1) * self.n_actions)
+        return self._over(self.n_states, 4, lambda i, j: _exact_best(pairs, first[i : j + 1], i, *rows, self._risen, q))
+
+    def _remember(self, value: FloatArray) -> None:
+        """Forget the tail means unless they are those at ``value``."""
         if not np.array_equal(value, self._means_at):
             self._means_at[:] = value
-            self._has_means[:] = False
-        rows = self._entries, self._counts, self._tail, self.accuracy, value, self._start, self._longest, self._means, q
+            self._memory.has_means[:] = False
+
+    def _over(self, rows: int, smallest: int, work: Callable[[int, int], float]) -> float:
+        """Return the largest of what ``work`` returns over ranges of ``rows``, and tell how much is done."""
         done = 0
 
-        def back_up(i: int, j: int) -> float:
+        def told(i: int, j: int) -> float:
             nonlocal done
-            error = _exact(pairs[i:j], *rows)
+            error = work(i, j)
             done += j - i
             if self.tell is not None:
-                self.tell(done / pairs.size)
+                self.tell(done / rows)
             return error
 
-        errors = over_rows(
-            back_up,
-            pairs.size,
-            self._threads,
-            smallest=16,
-        )
-        self._has_means[pairs] = True
-        return max(errors)
+        return float(max(over_rows(told, rows, self.threads, smallest)))
 
     def linearise(self, value: FloatArray, pairs: IntArray) -> Chain:
         """See :meth:`Operator.linearise`: the tail means, those of the last backup where it was at ``value``."""
-        known = self._has_means[pairs] & np.array_equal(value, self._means_at)
+        known = self._memory.has_means[pairs] & np.array_equal(value, self._means_at)
         if not known.all():
-            self.backup(value, pairs[~known], np.empty(self._start.size))
+            self.backup(value, pairs[~known], np.empty(self.n_states * self.n_actions))
         entries, starts = self._entries.of_pairs(pairs)
-        return self._chain(self._means[entries], entries, starts)
+        return self._chain(self._memory.means[entries], entries, starts)
+
+
+@inlined
+def _consequences(p, entries, value, y):
+    """Write what each outcome of pair p is worth at ``value`` into y; return the size of the largest sum in it."""
+    size = 0.0
+    here = entries.first[p]
+    for j in range(entries.first[p + 1] - here):
+        target = entries.next_state[here + j]
+        later = entries.discount * value[target] if target >= 0 else 0.0
+        y[j] = entries.reward[here + j] + later
+        size = max(size, abs(entries.reward[here + j]) + abs(later))
+    return size
+
+
+@inlined
+def _counts_of(p, entries, counts):
+    """Return the counts of the outcomes of pair p."""
+    slot = entries.begin[entries.source[p]]
+    return counts[slot : slot + entries.first[p + 1] - entries.first[p]]
 
 
 @kernel
-def _exact(pairs, entries, counts, tail, accuracy, value, start, longest, means, q):
-    source, first, next_state, reward, begin, _, discount, _ = entries
+def _approximate(pairs, entries, counts, shape, value, longest, q):
+    y = np.empty(longest)
+    biggest = 0.0
+    for p in pairs:
+        biggest = max(biggest, _consequences(p, entries, value, y))
+        row = _counts_of(p, entries, counts)
+        low, mean, sd, skew = moments_of_row(y[: row.size], row)
+        q[p] = rough_tail(low, mean, sd, skew, shape)
+    return biggest
+
+
+@kernel
+def _approximate_means(pairs, entries, counts, shape, value, longest, starts, means):
+    y = np.empty(longest)
+    for i in range(pairs.size):
+        _consequences(pairs[i], entries, value, y)
+        row = _counts_of(pairs[i], entries, counts)
+        rough_tail_means(y[: row.size], row, shape, means[starts[i] : starts[i + 1]])
+
+
+@kernel
+def _exact(pairs, entries, counts, tail, shape, accuracy, value, longest, memory, q):
     y = np.zeros(longest)
     work = np.empty((SCRATCH, longest))
     worst = 0.0
-    for i in range(pairs.size):
-        p = pairs[i]
-        here, n, slot = first[p], first[p + 1] - first[p], begin[source[p]]
-        size = 0.0
-        for j in range(n):
-            target = next_state[here + j]
-            later = discount * value[target] if target >= 0 else 0.0
-            y[j] = reward[here + j] + later
-            size = max(size, abs(reward[here + j]) + abs(later))
-        row = counts[slot : slot + n]
-        q[p], _, start[p], error = tail_of_row(y[:n], row, tail, start[p], accuracy, work, means[here : here + n])
-        worst = max(worst, error + 2.0 * EPS * size)
+    for p in pairs:
+        size = _consequences(p, entries, value, y)
+        worst = max(worst, _evaluate(p, y, size, entries, counts, tail, shape, accuracy, memory, work, q))
+    return worst
+
+
+@kernel
+def _evaluate(p, y, size, entries, counts, tail, shape, accuracy, memory, work, q):
+    """Write Q of pair p with consequences y into ``q``, and what is known now into ``memory``; return its error."""
+    row = _counts_of(p, entries, counts)
+    start = memory.start[p]
+    if start != start:
+        _, _, _, skew = moments_of_row(y[: row.size], row)
+        start = rough_quantile(skew, row.sum(), shape)
+    means = memory.means[entries.first[p] : entries.first[p + 1]]
+    q[p], _, memory.start[p], error = tail_of_row(y[: row.size], row, tail, start, accuracy, work, means)
+    memory.has_means[p] = True
+    return error + 2.0 * EPS * size
+
+
+@kernel
+def _exact_best(pairs, first, state, entries, counts, tail, shape, accuracy, value, longest, memory, risen, q):
+    """As :func:`_exact`, but for the screen; those of state ``state`` + s are ``pairs[first[s] : first[s + 1]]``."""
+    y = np.zeros(longest)
+    work = np.empty((SCRATCH, longest))
+    guess = np.empty(entries.n_actions)
+    worst = 0.0
+    for s in range(first.size - 1):
+        mine = pairs[first[s] : first[s + 1]]
+        best, place = -np.inf, 0
+        for i in range(mine.size):
+            p = mine[i]
+            size = _consequences(p, entries, value, y)
+            row = _counts_of(p, entries, counts)
+            low, mean, sd, skew = moments_of_row(y[: row.size], row)
+            q[p] = mean + (3.0 * row.size + 16.0) * EPS * size
+            q[p] = min(q[p], memory.upper[p] + risen + EPS * (abs(memory.upper[p]) + abs(risen)))
+            guess[i] = np.inf if p == memory.best[state + s] else rough_tail(low, mean, sd, skew, shape)
+        while True:
+            # the likeliest of those that can still be the best
+            place = -1
+            for i in range(mine.size):
+                if guess[i] > -np.inf and q[mine[i]] >= best and (place < 0 or guess[i] > guess[place]):
+                    place = i
+            if place < 0:
+                break
+            p = mine[place]
+            guess[place] = -np.inf
+            size = _consequences(p, entries, value, y)
+            error = _evaluate(p, y, size, entries, counts, tail, shape, accuracy, memory, work, q)
+            worst = max(worst, error)
+            memory.upper[p] = q[p] + error - risen
+            memory.upper[p] += 2.0 * EPS * (abs(memory.upper[p]) + abs(risen))
+            if q[p] > best:
+                best = q[p]
+                memory.best[state + s] = p
     return worst
 
 

@@ -12,7 +12,7 @@ from collections.abc import Hashable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -30,7 +30,16 @@ if TYPE_CHECKING:
     from .brmdp import BayesianRiskMDP
     from .explain import Explanation
 
-__all__ = ["Solution"]
+__all__ = ["Ahead", "Solution"]
+
+
+class Ahead(NamedTuple):
+    """Where a solver stopped, in place of Q one step ahead of it, which is worked out when it is read."""
+
+    value: FloatArray  # [S]
+    shift: float  # from there to the solution
+    accuracy: float  # of Q
+    threads: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +86,7 @@ class Solution:
         """
         import xarray
 
-        actions = self._names(self.actions, self.q.shape[1])
+        actions = self._names(self.actions, self._n_actions)
         policy = ("state", actions[self.policy]) if self.policy.ndim == 1 else (("state", "action"), self.policy)
         return xarray.Dataset(
             {"value": ("state", self.value), "policy": policy, "q": (("state", "action"), self.q)},
@@ -164,7 +173,7 @@ class Solution:
             for row, chances in zip(rows, self.policy.tolist(), strict=True):
                 row["probabilities"] = chances
         whole: dict[str, Any] = {
-            "actions": [_plain(name) for name in self._names(self.actions, self.q.shape[1])],
+            "actions": [_plain(name) for name in self._names(self.actions, self._n_actions)],
             "policy": rows,
             "certificate": self._certificate(),
         }
@@ -228,6 +237,10 @@ class Solution:
             raise ParameterError("this solution was not made by a solver: the problem that it solves is not known")
         return self._problem
 
+    @property
+    def _n_actions(self) -> int:
+        return self.q.shape[1] if self._problem is None else int(self._model.n_actions)
+
     def _whole_q(self) -> FloatArray:
         """Return q with all admissible actions, also where a given policy was evaluated."""
         if not np.isnan(self.q).any():
@@ -285,6 +298,25 @@ class Solution:
             f"Solution({self.value.size} states, value {self.value.min():.6g} to {self.value.max():.6g}, "
             f"error bound {self.error_bound:.2g}, {self.message})"
         )
+
+
+class _WhenRead:
+    """The field ``q`` of a solution: an array, or an :class:`Ahead` until it is read for the first time."""
+
+    def __get__(self, solution: Solution | None, owner: type | None = None) -> Any:
+        if solution is None:
+            return self
+        q = solution.__dict__["q"]
+        if isinstance(q, Ahead):
+            problem: Any = solution._known_problem()
+            q = solution.__dict__["q"] = problem.q_ahead(q)
+        return q
+
+    def __set__(self, solution: Solution, q: Any) -> None:
+        solution.__dict__["q"] = q
+
+
+Solution.q = _WhenRead()  # type: ignore[assignment]  # after the decorator, to which it would be a default
 
 
 def _labels(names: Any) -> npt.NDArray[Any]:

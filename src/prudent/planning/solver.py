@@ -28,7 +28,12 @@ tail). For a known model that is policy iteration, which always ends. A max-min 
 there Newton may lapse a few times in a row, never far above the best point so far; then sweeps from that point,
 which always contract, take over for a while. Actions that the bounds prove suboptimal are dropped along the way.
 Chains of up to 300 states are solved directly, larger ones by BiCGStab, started from V, to a fraction of the current
-distance.
+distance: a small one where backups cost far more than products with the chain.
+
+For control the operator may answer with upper bounds in place of Q for actions that are not the best of their state
+(see "the screen" in :mod:`prudent.planning.operators`). All of the above reads Q in three ways only: the greatest of a
+state and its place, which are exact, and Q < TV - distance, which an upper bound proves as well. Nothing else of Q
+enters, so the certificate is the same. ``Solution.q`` does not show such bounds: it is worked out when it is read.
 """
 
 from __future__ import annotations
@@ -48,22 +53,24 @@ from .._support.progress import Progress
 from ..errors import ConvergenceWarning, ModelError, ParameterError
 from ..models.known import MDP
 from ..models.uncertain import UncertainMDP
-from .operators import ExpectedOperator, Operator, greedy, keep_close
-from .solution import Solution
+from .operators import ApproximateOperator, ExpectedOperator, Operator, greedy, keep_close
+from .solution import Ahead, Solution
 
 if TYPE_CHECKING:
     from .brmdp import BayesianRiskMDP
 
-__all__ = ["SolverKeywords", "SolverOptions", "evaluate", "rough_guess", "solve", "solve_operator"]
+__all__ = ["SolverKeywords", "SolverOptions", "evaluate", "q_ahead", "rough_guess", "solve", "solve_operator"]
 
 
 DIGITS = 1e-10  # of the largest value: the tolerance by default
 ROUGH = 1e-6  # tolerance of a first guess
+FEW_DIGITS, FEW_BACKUPS = 1e-4, 20  # of one by an operator that is itself no better, and may not even converge
 LAPSES = 5  # Newton steps in a row that may fail to improve on the best point
 UPHILL = 10.0  # and by how much they may lie above it
 SHARE = 0.02  # of the tolerance that the backups' own error may take
 PATIENCE = 50  # and how many other steps, which always end, may fail to
-INNER = 0.01  # a Krylov solve stops at this fraction of the outer residual: more would be lost in the next step
+INNER = 0.01  # a Krylov solve stops at this fraction of the outer residual: more would be lost in the next step,
+FINE = 1e-4  # which is worth avoiding where a step is costly
 CAP = {"newton": 1_000, "value_iteration": 1_000_000}
 
 
@@ -192,10 +199,14 @@ class Guess(NamedTuple):
 
 def rough_guess(operator: Operator, model: MDP | UncertainMDP, policy: Any, cap: int) -> Guess:
     """Return rough values of an operator that is cheaper than the one to solve, in fewer than ``cap`` backups."""
+    tol: float | None = ROUGH
+    if isinstance(operator, ApproximateOperator):
+        tol, cap = None, min(cap, FEW_BACKUPS)
     if cap < 2:
         return Guess(np.zeros(model.n_states), 0)
     iteration = _Iteration(operator, model.admissible, _actions(model, policy))
-    end = iteration.to_tolerance(np.zeros(model.n_states), ROUGH, cap - 1, newton=True)
+    iteration.digits = FEW_DIGITS
+    end = iteration.to_tolerance(np.zeros(model.n_states), tol, cap - 1, newton=True)
     return Guess(end.point.moved(end.shift), end.iterations)
 
 
@@ -227,10 +238,12 @@ def solve_operator(
     if end.reason.capped:
         warnings.warn(end.reason.message, ConvergenceWarning, stacklevel=3)
     at = end.point
-    value, q = at.moved(end.shift), iteration.q_at(at, end.shift)
+    value = at.moved(end.shift)
     if model.terminal.any():  # known without solving
         value[model.terminal] = model.terminal_value[model.terminal]
-        q = np.where(model.terminal[:, None] & model.admissible, model.terminal_value[:, None], q)
+    q: Any = Ahead(at.value, end.shift, operator.accuracy, operator.threads)
+    if not operator.costly or policy is not None or problem is None:
+        q = _whole(model, iteration.q_at(at, end.shift))
     return Solution(
         value=value,
         policy=at.actions,
@@ -245,6 +258,24 @@ def solve_operator(
         terminal=model.terminal,
         _problem=problem,
     )
+
+
+def q_ahead(operator: Operator, model: MDP | UncertainMDP, ahead: Ahead) -> FloatArray:
+    """Return Q [S, A] one step ahead of where a solver stopped, for all admissible actions."""
+    progress = Progress("all actions")
+    operator.accuracy = ahead.accuracy
+    operator.tell = lambda done: progress.show(f"{done:.0%} done")
+    q = np.where(model.admissible, np.nan, -np.inf)
+    operator.backup(ahead.value, np.flatnonzero(model.admissible), q.reshape(-1))
+    progress.close()
+    return _whole(model, q + ahead.shift)
+
+
+def _whole(model: MDP | UncertainMDP, q: FloatArray) -> FloatArray:
+    """Return ``q`` [S, A] with what is known of terminal states without solving."""
+    if not model.terminal.any():
+        return q
+    return np.where(model.terminal[:, None] & model.admissible, model.terminal_value[:, None], q)
 
 
 class _Point(NamedTuple):
@@ -324,6 +355,7 @@ class _Iteration:
         self.pairs = self.every_pair.copy()  # those still in the running
         self.q = np.full(admissible.shape, -np.inf)
         self.iterations = 0
+        self.digits = DIGITS  # of the largest value: the tolerance where none is given
         least, greatest = operator.leaks
         self.wide, self.narrow = _reach(operator.discount, least, 1.0), _reach(operator.discount, greatest, -1.0)
         # where a shift of V by a constant shifts TV - V by a constant, such a constant does no harm
@@ -334,7 +366,8 @@ class _Iteration:
 
     def at(self, value: FloatArray) -> _Point:
         """Back ``value`` up once and bound the fixed point."""
-        eta = self.operator.backup(value, self.pairs, self.q.reshape(-1))
+        back_up = self.operator.back_up_best if self.fixed is None else self.operator.backup
+        eta = back_up(value, self.pairs, self.q.reshape(-1))
         swept, actions, widest_gap = self._best()
         if self.mixed:  # shares were rounded, products and sums are
             eta += (self.operator.n_actions + 4.0) * EPS * float(abs(self.q.reshape(-1)[self.pairs]).max())
@@ -403,7 +436,7 @@ class _Iteration:
         """Iterate until the certified error is at most ``tol``, rounding forbids more, or ``cap`` backups are done."""
         progress = Progress("solving")
         self.operator.tell = lambda done: progress.show(f"backup {self.iterations + 1}, {done:.0%} of it done")
-        aim = DIGITS * float(np.abs(value).max()) if tol is None else tol
+        aim = self.digits * float(np.abs(value).max()) if tol is None else tol
         self.operator.accuracy = SHARE * aim / (1.0 + self.wide)
         best = self.at(value)
         point = best
@@ -455,7 +488,7 @@ class _Iteration:
     def _reason(self, best: _Point, tol: float | None, cap: int, stuck: bool) -> _Reason | None:
         """Return why to stop, if so."""
         if tol is None:
-            tol = DIGITS * float(np.abs(best.swept + best.middle).max())
+            tol = self.digits * float(np.abs(best.swept + best.middle).max())
         if best.error <= tol:
             message = f"error bound {best.error:.2g} <= {tol:.2g} after {_backups(self.iterations)}"
             return _Reason(True, False, message)
@@ -490,7 +523,9 @@ class _Iteration:
                 return guess
         else:
             answer = guess.copy()
-            target = max(INNER * point.residual, 0.1 * point.noise / (1.0 + self.wide))
+            target = max(
+                (FINE if self.operator.costly else INNER) * point.residual, 0.1 * point.noise / (1.0 + self.wide)
+            )
             inner = (chain, discount, answer, target, self.conservative, krylov.CAP)
             over_rows(lambda *_: krylov.chain_values(*inner), 1, 1, long=chain.data.size > 1_000_000)
         return answer if np.isfinite(answer).all() else guess
