@@ -1,7 +1,7 @@
 """Mean, spread and skewness of a Dirichlet mean, and what they say about its tail without an integral.
 
-Let w ~ Dirichlet(psi), total n, X = w.v, and let mu, s^2 and m be the mean, the variance and the third central moment of
-v under the weights psi/n. Then X has mean mu, variance s^2/(n + 1) and third central moment 2 m/((n + 1)(n + 2)).
+Let w ~ Dirichlet(psi), total n, X = w.v, and let mu, s^2 and m be the mean, the variance and the third central moment
+of v under the weights psi/n. Then X has mean mu, variance s^2/(n + 1) and third central moment 2 m/((n + 1)(n + 2)).
 
 - CVaR of X lies between mu - sd sqrt(alpha/(1 - alpha)) and mu, whatever its law.
 - By Cornish and Fisher CVaR is about mu - kappa sd with kappa = k (1 + z skew/6), where z is the normal quantile at

@@ -268,7 +268,7 @@ class BayesianRiskMDP:
             return ApproximateOperator(self.model, self.posterior.counts, self.alpha, operator.threads)
         return self._mean_operator()
 
-    def q_ahead(self, ahead: Ahead) -> FloatArray:
+    def _q_ahead(self, ahead: Ahead) -> FloatArray:
         """Return Q [S, A] one step ahead of where an exact solution of this problem ended: for :class:`Solution`."""
         return q_ahead(self._operator(None, None, ahead.threads), self.model, ahead)
 

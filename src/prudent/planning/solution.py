@@ -309,7 +309,7 @@ class _WhenRead:
         q = solution.__dict__["q"]
         if isinstance(q, Ahead):
             problem: Any = solution._known_problem()
-            q = solution.__dict__["q"] = problem.q_ahead(q)
+            q = solution.__dict__["q"] = problem._q_ahead(q)
         return q
 
     def __set__(self, solution: Solution, q: Any) -> None:

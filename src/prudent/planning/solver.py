@@ -523,9 +523,8 @@ class _Iteration:
                 return guess
         else:
             answer = guess.copy()
-            target = max(
-                (FINE if self.operator.costly else INNER) * point.residual, 0.1 * point.noise / (1.0 + self.wide)
-            )
+            share = FINE if self.operator.costly else INNER
+            target = max(share * point.residual, 0.1 * point.noise / (1.0 + self.wide))
             inner = (chain, discount, answer, target, self.conservative, krylov.CAP)
             over_rows(lambda *_: krylov.chain_values(*inner), 1, 1, long=chain.data.size > 1_000_000)
         return answer if np.isfinite(answer).all() else guess
