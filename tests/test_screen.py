@@ -68,7 +68,7 @@ def unscreened(problem):
 
 def agree(problem):
     ours, plain = problem.solve(threads=1), unscreened(problem)
-    assert ours.converged or not plain.converged
+    assert ours.converged or ours.error_bound <= 10.0 * plain.error_bound  # both may meet the floor of rounding
     close = ours.error_bound + plain.error_bound
     assert np.abs(ours.value - plain.value).max() <= close
     finite = np.isfinite(plain.q)
