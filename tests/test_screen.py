@@ -239,6 +239,27 @@ def test_terminal_states_and_inadmissible_actions_have_their_q():
     assert solution.value[2] == solution.q[2].max() == 7.0
 
 
+def test_some_of_q_can_be_had_without_the_rest():
+    """One action of each state, or the best but one: the very numbers that q has."""
+    rng = np.random.default_rng(39)
+    for odd in (False, True) * 5:
+        problem = random_problem(rng, outcomes=4, lowest=0.5, highest=50.0, odd=odd)
+        solution, whole = problem.solve(threads=1), problem.solve(threads=1)
+        whole.q  # noqa: B018  # worked out now
+        actions = np.array([rng.choice(np.flatnonzero(row)) for row in problem.model.admissible])
+        np.testing.assert_array_equal(solution.q_of(actions), whole.q[np.arange(actions.size), actions])
+        (second, gap), (expected, width) = solution._runners_up(), whole._runners_up()
+        assert waits(solution)
+        np.testing.assert_array_equal(second[np.isfinite(gap)], expected[np.isfinite(gap)])
+        np.testing.assert_array_equal(gap, width)
+        other = solution.following(actions)
+        assert waits(other)
+        np.testing.assert_array_equal(other.policy, actions)
+        np.testing.assert_array_equal(other.q, whole.q)
+    with pytest.raises(pr.ParameterError, match=r"actions\[0\] is 99"):
+        solution.q_of(np.full(solution.value.size, 99))
+
+
 def test_a_policy_is_evaluated_at_once_and_its_table_has_runners_up():
     problem = small()
     best = problem.solve()
@@ -265,17 +286,15 @@ def test_moments_are_those_of_the_dirichlet_and_the_approximation_keeps_its_boun
     values, counts = (np.array(x) for x in row)
     low, mean, sd, skew = moments_of_row(values, counts)
     total = counts.sum()
-    # E[w_i w_j w_k] by rising factorials, as one polarisation: moments of X about its mean
-    d = values - counts @ values / total
-    first, second, third = ((counts * d**n).sum() / total for n in (1, 2, 3))
-    size = np.abs(values).max() + 1e-300
-    assert abs(first) <= 1e-12 * size
+    size = max(np.abs(values).max(), 1e-300)
+    d = (values - counts @ values / total) / size
+    second, third = ((counts * d**n).sum() / total for n in (2, 3))
     assert low == values.min()
     assert mean == pytest.approx(counts @ values / total, abs=1e-12 * size)
-    assert sd == pytest.approx(np.sqrt(second / (total + 1.0)), abs=1e-7 * size)
+    assert sd / size == pytest.approx(np.sqrt(second / (total + 1.0)), abs=1e-7)
     if np.ptp(values) > 1e-3 * size:
         cube = 2.0 * third / ((total + 1.0) * (total + 2.0))
-        assert skew * sd**3 == pytest.approx(cube, rel=1e-6, abs=1e-9 * size**3)
+        assert skew * (sd / size) ** 3 == pytest.approx(cube, rel=1e-6, abs=1e-9)
     shape = shape_of(alpha)
     about = rough_tail(low, mean, sd, skew, shape)
     assert low <= about <= max(mean, low)

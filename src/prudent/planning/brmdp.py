@@ -10,7 +10,7 @@ import numpy as np
 
 from .._numerics.compensated import EPS
 from .._numerics.compile import default_threads
-from .._support.checks import FloatArray, generator, risk_level, whole_number
+from .._support.checks import BoolArray, FloatArray, generator, risk_level, whole_number
 from .._support.labels import Names
 from ..errors import ModelError, ParameterError, PosteriorError
 from ..models.frame import held
@@ -268,9 +268,9 @@ class BayesianRiskMDP:
             return ApproximateOperator(self.model, self.posterior.counts, self.alpha, operator.threads)
         return self._mean_operator()
 
-    def _q_ahead(self, ahead: Ahead) -> FloatArray:
-        """Return Q [S, A] one step ahead of where an exact solution of this problem ended: for :class:`Solution`."""
-        return q_ahead(self._operator(None, None, ahead.threads), self.model, ahead)
+    def _q_ahead(self, ahead: Ahead, asked: BoolArray, *, best: bool = False) -> FloatArray:
+        """Return Q one step ahead of where an exact solution of this problem ended; see :func:`q_ahead`."""
+        return q_ahead(self._operator(None, None, ahead.threads), self.model, ahead, asked, best=best)
 
     def _mean_operator(self) -> ExpectedOperator:
         return ExpectedOperator.of_outcomes(self.model, self._mean_theta())

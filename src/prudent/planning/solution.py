@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from .._support.checks import BoolArray, FloatArray, IntArray
+from .._support.checks import BoolArray, FloatArray, IntArray, integer_array, refuse, require_shape
 from .._support.output import write
 from ..errors import ParameterError
 from ..models.known import MDP
@@ -204,6 +204,32 @@ class Solution:
 
         return explain(self, state)
 
+    def q_of(self, actions: Any) -> FloatArray:
+        """Return q of one action for each state [S]: those entries of ``q``, without working out the others.
+
+        ``actions`` [S] are positions, as in ``policy``.
+
+        >>> from prudent import MDP, solve
+        >>> solve(MDP([[[1.0], [1.0]]], [[1.0, 2.0]], discount=0.5)).q_of([0])
+        array([3.])
+        """
+        chosen = integer_array(actions, "actions", ndim=1, error=ParameterError)
+        require_shape(chosen, "actions", self.value.shape, "[S]", error=ParameterError)
+        outside = (chosen < 0) | (chosen >= self._n_actions)
+        refuse(outside, chosen, "actions", f"an action from 0 to {self._n_actions - 1}", error=ParameterError)
+        here, q = np.arange(self.value.size), self.__dict__["q"]
+        if isinstance(q, Ahead):
+            problem: Any = self._known_problem()
+            asked = np.zeros((self.value.size, self._n_actions), dtype=np.bool_)
+            asked[here, chosen] = True
+            q = problem._q_ahead(q, asked & problem.model.admissible)
+        found: FloatArray = q[here, chosen]
+        return found
+
+    def following(self, policy: IntArray) -> Solution:
+        """Return the same values with another policy that is as good as they are [S]."""
+        return Solution(**{each.name: self.__dict__[each.name] for each in fields(self)} | {"policy": policy})
+
     # -- what is worked out when asked ---------------------------------------------------------------------
 
     @cached_property
@@ -255,12 +281,19 @@ class Solution:
 
     def _runners_up(self) -> tuple[IntArray, FloatArray]:
         """Return the best other action of each state, and how much less it is worth; NaN where there is none."""
-        q, here = self._whole_q(), np.arange(self.value.size)
-        others = np.where(np.isnan(q), -np.inf, q)
-        others[here, self.chosen] = -np.inf
+        here, ahead = np.arange(self.value.size), self.__dict__["q"]
+        if isinstance(ahead, Ahead):  # the best but one, then, and no others
+            problem: Any = self._known_problem()
+            asked = problem.model.admissible.copy()
+            asked[here, self.chosen] = False
+            others, worth = problem._q_ahead(ahead, asked, best=True), self.q_of(self.chosen)
+        else:
+            q = self._whole_q()
+            others, worth = np.where(np.isnan(q), -np.inf, q), q[here, self.chosen]
+            others[here, self.chosen] = -np.inf
         second = others.argmax(axis=1)
         best = others[here, second]
-        return second, np.where(np.isfinite(best), q[here, self.chosen] - best, np.nan)
+        return second, np.where(np.isfinite(best), worth - best, np.nan)
 
     def _differs_from_neutral(self) -> BoolArray:
         """Return where the neutral action is another one and better by more than rounding can make it."""
@@ -309,7 +342,7 @@ class _WhenRead:
         q = solution.__dict__["q"]
         if isinstance(q, Ahead):
             problem: Any = solution._known_problem()
-            q = solution.__dict__["q"] = problem._q_ahead(q)
+            q = solution.__dict__["q"] = problem._q_ahead(q, problem.model.admissible)
         return q
 
     def __set__(self, solution: Solution, q: Any) -> None:

@@ -48,7 +48,7 @@ import numpy.typing as npt
 from .._numerics import krylov
 from .._numerics.compensated import EPS, two_sums
 from .._numerics.compile import over_rows
-from .._support.checks import FloatArray, IntArray, finite_array, positive, whole_number
+from .._support.checks import BoolArray, FloatArray, IntArray, finite_array, positive, whole_number
 from .._support.progress import Progress
 from ..errors import ConvergenceWarning, ModelError, ParameterError
 from ..models.known import MDP
@@ -260,15 +260,21 @@ def solve_operator(
     )
 
 
-def q_ahead(operator: Operator, model: MDP | UncertainMDP, ahead: Ahead) -> FloatArray:
-    """Return Q [S, A] one step ahead of where a solver stopped, for all admissible actions."""
-    progress = Progress("all actions")
+def q_ahead(
+    operator: Operator, model: MDP | UncertainMDP, ahead: Ahead, asked: BoolArray, *, best: bool = False
+) -> FloatArray:
+    """Return Q [S, A] one step ahead of where a solver stopped, where it is ``asked`` for [S, A]; elsewhere -inf.
+
+    With ``best`` only the greatest of each state need be Q, and the others are below it.
+    """
+    progress = Progress("comparing actions")
     operator.accuracy = ahead.accuracy
     operator.tell = lambda done: progress.show(f"{done:.0%} done")
-    q = np.where(model.admissible, np.nan, -np.inf)
-    operator.backup(ahead.value, np.flatnonzero(model.admissible), q.reshape(-1))
+    q = np.full(asked.shape, -np.inf)
+    back_up = operator.back_up_best if best else operator.backup
+    back_up(ahead.value, np.flatnonzero(asked), q.reshape(-1))
     progress.close()
-    return _whole(model, q + ahead.shift)
+    return np.where(asked, _whole(model, q + ahead.shift), -np.inf)
 
 
 def _whole(model: MDP | UncertainMDP, q: FloatArray) -> FloatArray:
