@@ -51,10 +51,23 @@ def _fault(cuda: Any) -> str:
 
 cuda = _load()
 
-THREADS = 2 if SIMULATED else 256  # in a block
+THREADS = 1 if SIMULATED else 256  # in a block; the simulator is not safe with more across modules
 BLOCKS = 1 if SIMULATED else 1056  # the most that share a reduction
 
-__all__ = ["Rows", "Vector", "allocate", "chain_values", "cuda", "download", "grid_for", "upload"]
+__all__ = [
+    "BLOCKS",
+    "SIMULATED",
+    "Rows",
+    "Vector",
+    "allocate",
+    "chain_values",
+    "cuda",
+    "download",
+    "grid_for",
+    "range_in_block",
+    "sum_in_block",
+    "upload",
+]
 
 
 def upload(array: npt.NDArray[Any]) -> Any:
@@ -74,7 +87,7 @@ def allocate(shape: int | tuple[int, ...], dtype: Any = np.float64) -> Any:
 
 def grid_for(n: int, threads: int = THREADS) -> tuple[int, int]:
     """Return the blocks and threads of a launch whose threads share n things between them, see ``cuda.gridsize``."""
-    return (1, 2) if SIMULATED else (max(1, min(BLOCKS * THREADS // threads, -(-n // threads))), threads)
+    return (BLOCKS, THREADS) if SIMULATED else (max(1, min(BLOCKS * THREADS // threads, -(-n // threads))), threads)
 
 
 class Vector:
@@ -161,14 +174,14 @@ def _combine(arrays: Any, factor: Any, shift: Any) -> None:
 
 
 @cuda.jit(device=True)
-def _sum_in_block(x: Any, y: Any, part: Any) -> None:
+def sum_in_block(x: Any, y: Any, part: Any) -> None:
     """Write the sums of x and of y over the threads of a block into its row of ``part``."""
     xs = cuda.shared.array(THREADS, numba.float64)
     ys = cuda.shared.array(THREADS, numba.float64)
     me = cuda.threadIdx.x
     xs[me], ys[me] = x, y
     cuda.syncthreads()
-    half = THREADS // 2
+    half = cuda.blockDim.x // 2
     while half > 0:
         if me < half:
             xs[me] += xs[me + half]
@@ -180,14 +193,14 @@ def _sum_in_block(x: Any, y: Any, part: Any) -> None:
 
 
 @cuda.jit(device=True)
-def _range_in_block(low: Any, high: Any, part: Any) -> None:
+def range_in_block(low: Any, high: Any, part: Any) -> None:
     """Write the least and the greatest over the threads of a block into its row of ``part``; NaN goes through."""
     lows = cuda.shared.array(THREADS, numba.float64)
     highs = cuda.shared.array(THREADS, numba.float64)
     me = cuda.threadIdx.x
     lows[me], highs[me] = low, high
     cuda.syncthreads()
-    half = THREADS // 2
+    half = cuda.blockDim.x // 2
     while half > 0:
         if me < half:
             other, over = lows[me + half], highs[me + half]
@@ -208,7 +221,7 @@ def _ranges(arrays: Any) -> None:
         low = a[i] if not low <= a[i] else low
         high = a[i] if not high >= a[i] else high
         i += cuda.gridsize(1)
-    _range_in_block(low, high, part)
+    range_in_block(low, high, part)
 
 
 # -- chains ------------------------------------------------------------------------------------------------
@@ -242,7 +255,7 @@ def _sweep(arrays: Any, discount: Any) -> None:
         low = r[s] if not low <= r[s] else low
         high = r[s] if not high >= r[s] else high
         s += cuda.gridsize(1)
-    _range_in_block(low, high, part)
+    range_in_block(low, high, part)
 
 
 @cuda.jit
@@ -274,7 +287,7 @@ def _apply(arrays: Any, discount: Any) -> None:
         along += with_[s] * v[s]
         square += v[s] * v[s]
         s += cuda.gridsize(1)
-    _sum_in_block(along, square, part)
+    sum_in_block(along, square, part)
 
 
 @cuda.jit
@@ -300,9 +313,9 @@ def _move(arrays: Any, alpha: Any, omega: Any) -> None:
         low = r[s] if not low <= r[s] else low
         high = r[s] if not high >= r[s] else high
         s += cuda.gridsize(1)
-    _sum_in_block(along, 0.0, part)
+    sum_in_block(along, 0.0, part)
     cuda.syncthreads()
-    _range_in_block(low, high, sizes)
+    range_in_block(low, high, sizes)
 
 
 def chain_values(rows: Rows, discount: float, guess: Vector, target: float, conservative: bool) -> Vector:

@@ -184,7 +184,7 @@ class BayesianRiskMDP:
             gives the draws themselves. A problem that was made from draws uses all of them, and takes no others.
         rng : a seed or a Generator, for draws.
         threads : how many to use, by default all cores.
-        tol, start, method, sweeps, max_iterations, options : as for :func:`prudent.solve`.
+        tol, start, method, sweeps, max_iterations, device, options : as for :func:`prudent.solve`.
         """
         chosen = SolverOptions.chosen(options, tol, keywords)
         return self._fixed_point(None, self._operator(draws, rng, threads), chosen, start, draws)
@@ -223,7 +223,7 @@ class BayesianRiskMDP:
     def _fixed_point(self, policy: Any, operator: Operator, options: SolverOptions, start: Any, draws: Any) -> Solution:
         guess = None
         if options.method == "newton" and options.sweeps is None and start is None:
-            guess = rough_guess(self._rough_operator(operator), self.model, policy, options.cap)
+            guess = rough_guess(self._rough_operator(operator), self.model, policy, options)
         return solve_operator(operator, self.model, policy, options, start, guess, self._as_it_is(draws))
 
     def _as_it_is(self, draws: Any) -> BayesianRiskMDP:

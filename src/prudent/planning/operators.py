@@ -41,8 +41,9 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -66,13 +67,18 @@ __all__ = [
     "ExactOperator",
     "ExpectedOperator",
     "GivenDraws",
+    "Memory",
     "Operator",
     "SampledOperator",
+    "Scratch",
     "SlotDraws",
+    "Table",
     "back_up_pair",
+    "best_of_state",
+    "consequences",
+    "counts_of",
+    "evaluate_pair",
     "expected_rows",
-    "greedy",
-    "keep_close",
     "rows_of",
     "tail_of_pair",
 ]
@@ -170,6 +176,7 @@ class Operator(ABC):
     refines = False  # whether ``residual`` is there
     accuracy = 0.0  # the error that a backup may leave, if that makes it cheaper; zero asks for the least
     costly = False  # whether backups take so long that products with the chain of a policy are nothing beside them
+    puts_off_q = False  # whether Q of all actions is worked out when it is read, rather than with the solution
     threads = 1  # that backups use
     tell: Callable[[float], None] | None = None  # hears from long backups how much of them is done
 
@@ -195,6 +202,54 @@ class Operator(ABC):
     def linearise(self, value: FloatArray, pairs: IntArray) -> Chain:
         """Return the chain that follows ``pairs`` [S] and touches the operator at ``value``."""
 
+    def vector(self, value: FloatArray) -> Any:
+        """Return values [S] where the operator wants them: as they are, or on another device."""
+        return value
+
+    def table(self, pairs: IntArray, control: bool) -> Table:
+        """Return the table of Q for ``pairs``: all that are admissible (``control``), or those of a policy."""
+        return Table(self, pairs, control)
+
+
+class Table:
+    """Q of the pairs that are still in the running, and what a solver does with it.
+
+    An operator on another device has a table of its own with these methods, and vectors of its own: they add, subtract,
+    and have ``abs``, ``min``, ``max`` and ``copy``.
+    """
+
+    def __init__(self, operator: Operator, pairs: IntArray, control: bool) -> None:
+        self._operator, self._control = operator, control
+        self.pairs = pairs.copy()  # ascending
+        self.q = np.full((operator.n_states, operator.n_actions), -np.inf)
+
+    def back_up(self, value: FloatArray) -> float:
+        """Write Q at ``value``, or upper bounds where only the best counts; return a bound on its rounding error."""
+        back_up = self._operator.back_up_best if self._control else self._operator.backup
+        return back_up(value, self.pairs, self.q.reshape(-1))
+
+    def residual(self, value: FloatArray, rest: FloatArray) -> float:
+        """Write Q - V at V = ``value`` + ``rest``; see :meth:`Operator.residual`."""
+        return self._operator.residual(value, rest, self.pairs, self.q.reshape(-1))
+
+    def of_pairs(self) -> FloatArray:
+        """Return Q of the pairs."""
+        return self.q.reshape(-1)[self.pairs]
+
+    def best(self) -> tuple[FloatArray, IntArray, float]:
+        """Return the best of Q in each state, its actions, and the widest distance to another one."""
+        best, actions = np.empty(self.q.shape[0]), np.empty(self.q.shape[0], np.int64)
+        return best, actions, greedy(self.q, best, actions)
+
+    def drop(self, value: FloatArray, distance: float) -> None:
+        """Drop the pairs whose Q is further than ``distance`` below ``value`` of their state."""
+        self.pairs = self.pairs[: keep_close(self.q, value, distance, self.pairs)]
+
+    def linearise(self, value: FloatArray, actions: IntArray) -> Chain:
+        """Return the chain that takes ``actions`` [S] and touches the operator at ``value``."""
+        n_states, n_actions = self.q.shape
+        return self._operator.linearise(value, np.arange(0, n_states * n_actions, n_actions) + actions)
+
 
 class ExpectedOperator(Operator):
     """Risk-neutral: a known model, Bellman's equation of the paper's Section 2."""
@@ -213,7 +268,7 @@ class ExpectedOperator(Operator):
         self.n_states, self.n_actions = reward.shape
         self.discount = discount
         # a "chain" with a row for each pair
-        self._rows = Chain(transition.indptr, transition.indices, transition.data, reward.reshape(-1))
+        self.rows = Chain(transition.indptr, transition.indices, transition.data, reward.reshape(-1))
         self._longest = int(np.diff(transition.indptr).max(initial=0))
         self._roundings = 0.5 * self._longest + 2.0  # EPS/2 for each product, sum, and the two steps after them
         self._averaged = 0.0  # the size of the sums that were rounded into ``reward``
@@ -238,17 +293,21 @@ class ExpectedOperator(Operator):
 
     def backup(self, value: FloatArray, pairs: IntArray, q: FloatArray) -> float:
         """See :meth:`Operator.backup`."""
-        reward, later = expected_rows(self._rows, self.discount, value, pairs, q)
+        reward, later = expected_rows(self.rows, self.discount, value, pairs, q)
+        return self.rounding(reward, later)
+
+    def rounding(self, reward: float, later: float) -> float:
+        """Return a bound on the rounding error of sums of these sizes."""
         return _bound(self._roundings * EPS, reward + self._averaged + later)
 
     def residual(self, value: FloatArray, rest: FloatArray, pairs: IntArray, out: FloatArray) -> float:
         """See :meth:`Operator.residual`."""
-        size = _residuals(self._rows, self.discount, value, rest, self.n_actions, pairs, out)
+        size = _residuals(self.rows, self.discount, value, rest, self.n_actions, pairs, out)
         return _bound(((self._longest + 8) * EPS) ** 2, size)
 
     def linearise(self, value: FloatArray, pairs: IntArray) -> Chain:
         """See :meth:`Operator.linearise`; the operator of a policy is linear, so ``value`` does not matter."""
-        return rows_of(self._rows, pairs)
+        return rows_of(self.rows, pairs)
 
 
 @kernel
@@ -325,7 +384,7 @@ class _OutcomeOperator(Operator):
     """What the sampled and the exact operator share: outcomes with known consequences, unknown probabilities."""
 
     def __init__(self, model: UncertainMDP) -> None:
-        self._entries = model.entries
+        self.entries = model.entries
         self.leaks = leaks_of(model.entries)
         self.n_states, self.n_actions = model.source.shape
         self.discount = model.discount
@@ -335,8 +394,8 @@ class _OutcomeOperator(Operator):
         self, weights: FloatArray, entries: IntArray, starts: IntArray, extra_reward: FloatArray | float = 0.0
     ) -> Chain:
         """Return the chain whose rows are these entries with these probabilities; row i begins at ``starts[i]``."""
-        targets = self._entries.next_state[entries]
-        gain = np.add.reduceat(weights * self._entries.reward[entries], starts[:-1]) + extra_reward
+        targets = self.entries.next_state[entries]
+        gain = np.add.reduceat(weights * self.entries.reward[entries], starts[:-1]) + extra_reward
         if self.leaks[1] > 0.0:
             weights, targets = np.where(targets >= 0, weights, 0.0), np.maximum(targets, 0)
         return Chain(starts, targets, weights, gain)
@@ -351,7 +410,7 @@ class SlotDraws:
 
     def __init__(self, entries: Entries, counts: FloatArray, n: int, rng: np.random.Generator, most: int) -> None:
         """``counts`` [F] by slots; ``rng`` draws everything now."""
-        self._begin, self._counts, self.n = entries.begin, counts, n
+        self._begin, self.counts, self.n = entries.begin, counts, n
         slots = int(entries.begin[-1])
         all_kept = 8 * n * slots <= most
         size = slots if all_kept else max(1, min(slots, BLOCK // (8 * n)))
@@ -372,7 +431,7 @@ class SlotDraws:
         first, last = self.edges[block]
         begin = self._begin[first : last + 1]
         theta = np.empty((begin[-1] - begin[0], self.n))
-        draw_slots(rng, self._counts[begin[0] : begin[-1]], begin - begin[0], theta, np.empty(self.n))
+        draw_slots(rng, self.counts[begin[0] : begin[-1]], begin - begin[0], theta, np.empty(self.n))
         return theta
 
     def block(self, block: int) -> FloatArray:
@@ -388,13 +447,13 @@ class GivenDraws:
         """``theta`` [N, B, K]."""
         self.n = theta.shape[0]
         self.edges = [(0, theta.shape[1])]
-        self._theta = np.ascontiguousarray(model.entries.pack(theta).T)
+        self.theta = np.ascontiguousarray(model.entries.pack(theta).T)
         if model.terminal.any():
-            self._theta[-1] = 1.0  # an end is certain, whatever the caller's rounding
+            self.theta[-1] = 1.0  # an end is certain, whatever the caller's rounding
 
     def block(self, block: int) -> FloatArray:
         """Return all draws [F, N]."""
-        return self._theta
+        return self.theta
 
 
 class SampledOperator(_OutcomeOperator):
@@ -415,25 +474,25 @@ class SampledOperator(_OutcomeOperator):
         least, greatest = self.leaks
         self.leaks = (least if least > 0.0 else leaks[0], max(greatest, leaks[1]))
         lowest = np.ascontiguousarray(risk.lowest_weights(theta.n))
-        self._theta = theta
-        self._rewards = np.zeros((0, 0))
+        self.theta = theta
+        self.rewards = np.zeros((0, 0))
         if reward_draws is not None:
-            self._rewards = np.ascontiguousarray(reward_draws.reshape(theta.n, -1).T)
-        self._weights = lowest
-        self._is_mean = bool(lowest.size == theta.n and (lowest == lowest[0]).all())
+            self.rewards = np.ascontiguousarray(reward_draws.reshape(theta.n, -1).T)
+        self.weights = lowest
+        self.is_mean = bool(lowest.size == theta.n and (lowest == lowest[0]).all())
         self.threads = threads
 
     def _blocks(self, pairs: IntArray) -> Iterator[tuple[IntArray | slice, Draws]]:
         """Yield which of ``pairs`` belong to a block of sources, with its draws."""
-        source = self._entries.source[pairs]
-        for block, (first, last) in enumerate(self._theta.edges):
+        source = self.entries.source[pairs]
+        for block, (first, last) in enumerate(self.theta.edges):
             mine: IntArray | slice = slice(None)
-            if len(self._theta.edges) > 1:
+            if len(self.theta.edges) > 1:
                 mine = np.flatnonzero((source >= first) & (source < last))
                 if not mine.size:
                     continue
-            offset = int(self._entries.begin[first])
-            yield mine, Draws(self._theta.block(block), offset, self._rewards, self._weights, self._is_mean)
+            offset = int(self.entries.begin[first])
+            yield mine, Draws(self.theta.block(block), offset, self.rewards, self.weights, self.is_mean)
 
     def backup(self, value: FloatArray, pairs: IntArray, q: FloatArray) -> float:
         """See :meth:`Operator.backup`."""
@@ -441,26 +500,30 @@ class SampledOperator(_OutcomeOperator):
         for mine, draws in self._blocks(pairs):
             some = pairs[mine]
             sizes = over_rows(
-                lambda i, j, some=some, draws=draws: _sampled(some[i:j], self._entries, draws, value, q),  # type: ignore[misc]
+                lambda i, j, some=some, draws=draws: _sampled(some[i:j], self.entries, draws, value, q),  # type: ignore[misc]
                 some.size,
                 self.threads,
-                smallest=max(1, 200_000 // (self._longest * self._theta.n)),
+                smallest=max(1, 200_000 // (self._longest * self.theta.n)),
             )
             biggest = max(biggest, *sizes)
             done += some.size
             if self.tell is not None and done < pairs.size:
                 self.tell(done / pairs.size)
+        return self.rounding(biggest)
+
+    def rounding(self, size: float) -> float:
+        """Return a bound on the rounding error of sums of this size."""
         # K products and sums, M of each with the weights, and the M weights themselves were rounded
-        return _bound((0.5 * self._longest + self._weights.size + 8.0) * EPS, biggest)
+        return _bound((0.5 * self._longest + self.weights.size + 8.0) * EPS, size)
 
     def linearise(self, value: FloatArray, pairs: IntArray) -> Chain:
         """See :meth:`Operator.linearise`: the mean over the tail draws, in their sorted order at ``value``."""
-        entries, starts = self._entries.of_pairs(pairs)
+        entries, starts = self.entries.of_pairs(pairs)
         weights = np.empty(entries.size)
         extra = np.empty(pairs.size)
         places = np.arange(pairs.size)
         for mine, draws in self._blocks(pairs):
-            _tail_draws(places[mine], pairs, self._entries, draws, value, starts, weights, extra)
+            _tail_draws(places[mine], pairs, self.entries, draws, value, starts, weights, extra)
         return self._chain(weights, entries, starts, extra)
 
 
@@ -494,21 +557,25 @@ class ApproximateOperator(_OutcomeOperator):
     def __init__(self, model: UncertainMDP, counts: FloatArray, alpha: float, threads: int = 1) -> None:
         """``counts`` [B, K], zero where an outcome cannot happen."""
         super().__init__(model)
-        self._counts = self._entries.pack(counts)
-        self._shape = shape_of(alpha)
+        self.counts = self.entries.pack(counts)
+        self.shape = shape_of(alpha)
         self.threads = threads
 
     def backup(self, value: FloatArray, pairs: IntArray, q: FloatArray) -> float:
         """See :meth:`Operator.backup`."""
-        rows = self._entries, self._counts, self._shape, value, self._longest, q
+        rows = self.entries, self.counts, self.shape, value, self._longest, q
         sizes = over_rows(lambda i, j: _approximate(pairs[i:j], *rows), pairs.size, self.threads, smallest=10_000)
-        return _bound(8.0 * EPS, max(sizes))
+        return self.rounding(max(sizes))
+
+    def rounding(self, size: float) -> float:
+        """Return about the rounding error of sums of this size."""
+        return _bound(8.0 * EPS, size)
 
     def linearise(self, value: FloatArray, pairs: IntArray) -> Chain:
         """See :meth:`Operator.linearise`."""
-        entries, starts = self._entries.of_pairs(pairs)
+        entries, starts = self.entries.of_pairs(pairs)
         means = np.empty(entries.size)
-        _approximate_means(pairs, self._entries, self._counts, self._shape, value, self._longest, starts, means)
+        _approximate_means(pairs, self.entries, self.counts, self.shape, value, self._longest, starts, means)
         return self._chain(means, entries, starts)
 
 
@@ -526,34 +593,38 @@ class ExactOperator(_OutcomeOperator):
     """CVaR under Dirichlet posteriors without sampling: the paper's operator T^psi itself."""
 
     costly = True
+    puts_off_q = True
 
     def __init__(
         self, model: UncertainMDP, counts: FloatArray, alpha: float, threads: int = 1, *, screens: bool = True
     ) -> None:
         """``counts`` [B, K], zero where an outcome cannot happen; without ``screens`` every pair is evaluated."""
         super().__init__(model)
-        pairs = self.n_states * self.n_actions
-        self._counts = self._entries.pack(counts)
-        self._tail = 1.0 - alpha
-        self._shape = shape_of(alpha)
+        self.counts = self.entries.pack(counts)
+        self.tail = 1.0 - alpha
+        self.shape = shape_of(alpha)
         self.threads = threads
         self._screens = screens
-        # a backup finds the tail means on the way: they are kept for the chain at the same values
-        self._memory = Memory(
-            start=np.full(pairs, np.nan),
-            upper=np.full(pairs, np.inf),
-            best=np.full(self.n_states, -1),
-            means=np.zeros(self._entries.next_state.size),
-            has_means=np.zeros(pairs, dtype=np.bool_),
-        )
         self._means_at = np.full(self.n_states, np.nan)  # the values that they are for
         self._bounds_at = np.zeros(self.n_states)  # the values of the last screened backup
         self._risen = 0.0  # how much Q can have risen up to then, since the first
 
+    @cached_property
+    def _memory(self) -> Memory:
+        pairs = self.n_states * self.n_actions
+        # a backup finds the tail means on the way: they are kept for the chain at the same values
+        return Memory(
+            start=np.full(pairs, np.nan),
+            upper=np.full(pairs, np.inf),
+            best=np.full(self.n_states, -1),
+            means=np.zeros(self.entries.next_state.size),
+            has_means=np.zeros(pairs, dtype=np.bool_),
+        )
+
     def backup(self, value: FloatArray, pairs: IntArray, q: FloatArray) -> float:
         """See :meth:`Operator.backup`. Each pair starts from its own quantile of the last time."""
         self._remember(value)
-        rows = self._entries, self._counts, self._tail, self._shape, self.accuracy, value, self._longest, self._memory
+        rows = self.entries, self.counts, self.tail, self.shape, self.accuracy, value, self._longest, self._memory
         return self._over(pairs.size, 16, lambda i, j: _exact(pairs[i:j], *rows, q))
 
     def back_up_best(self, value: FloatArray, pairs: IntArray, q: FloatArray) -> float:
@@ -561,14 +632,18 @@ class ExactOperator(_OutcomeOperator):
         if not self._screens:
             return self.backup(value, pairs, q)
         self._remember(value)
-        highest = float((value - self._bounds_at).max())
-        highest += EPS * (abs(highest) + float(abs(value).max()) + float(abs(self._bounds_at).max()))
-        rise = self.discount * (1.0 - self.leaks[0 if highest > 0.0 else 1]) * highest
-        self._risen += rise + 2.0 * EPS * (abs(rise) + abs(self._risen))
+        self._risen = self.risen(self._risen, self._bounds_at, value)
         self._bounds_at[:] = value
-        rows = self._entries, self._counts, self._tail, self._shape, self.accuracy, value, self._longest, self._memory
+        rows = self.entries, self.counts, self.tail, self.shape, self.accuracy, value, self._longest, self._memory
         first = np.searchsorted(pairs, np.arange(self.n_states + 1) * self.n_actions)
         return self._over(self.n_states, 4, lambda i, j: _exact_best(pairs, first[i : j + 1], i, *rows, self._risen, q))
+
+    def risen(self, before: float, last: Any, value: Any) -> float:
+        """Return how much Q can have risen at ``value`` if it was ``before`` at the values ``last``."""
+        highest = float((value - last).max())
+        highest += EPS * (abs(highest) + float(abs(value).max()) + float(abs(last).max()))
+        rise = self.discount * (1.0 - self.leaks[0 if highest > 0.0 else 1]) * highest
+        return before + rise + 2.0 * EPS * (abs(rise) + abs(before))
 
     def _remember(self, value: FloatArray) -> None:
         """Forget the tail means unless they are those at ``value``."""
@@ -595,12 +670,12 @@ class ExactOperator(_OutcomeOperator):
         known = self._memory.has_means[pairs] & np.array_equal(value, self._means_at)
         if not known.all():
             self.backup(value, pairs[~known], np.empty(self.n_states * self.n_actions))
-        entries, starts = self._entries.of_pairs(pairs)
+        entries, starts = self.entries.of_pairs(pairs)
         return self._chain(self._memory.means[entries], entries, starts)
 
 
 @inlined
-def _consequences(p, entries, value, y):
+def consequences(p, entries, value, y):
     """Write what each outcome of pair p is worth at ``value`` into y; return the size of the largest sum in it."""
     size = 0.0
     here = entries.first[p]
@@ -613,7 +688,7 @@ def _consequences(p, entries, value, y):
 
 
 @inlined
-def _counts_of(p, entries, counts):
+def counts_of(p, entries, counts):
     """Return the counts of the outcomes of pair p."""
     slot = entries.begin[entries.source[p]]
     return counts[slot : slot + entries.first[p + 1] - entries.first[p]]
@@ -624,8 +699,8 @@ def _approximate(pairs, entries, counts, shape, value, longest, q):
     y = np.empty(longest)
     biggest = 0.0
     for p in pairs:
-        biggest = max(biggest, _consequences(p, entries, value, y))
-        row = _counts_of(p, entries, counts)
+        biggest = max(biggest, consequences(p, entries, value, y))
+        row = counts_of(p, entries, counts)
         low, mean, sd, skew = moments_of_row(y[: row.size], row)
         q[p] = rough_tail(low, mean, sd, skew, shape)
     return biggest
@@ -635,8 +710,8 @@ def _approximate(pairs, entries, counts, shape, value, longest, q):
 def _approximate_means(pairs, entries, counts, shape, value, longest, starts, means):
     y = np.empty(longest)
     for i in range(pairs.size):
-        _consequences(pairs[i], entries, value, y)
-        row = _counts_of(pairs[i], entries, counts)
+        consequences(pairs[i], entries, value, y)
+        row = counts_of(pairs[i], entries, counts)
         rough_tail_means(y[: row.size], row, shape, means[starts[i] : starts[i + 1]])
 
 
@@ -646,62 +721,77 @@ def _exact(pairs, entries, counts, tail, shape, accuracy, value, longest, memory
     work = np.empty((SCRATCH, longest))
     worst = 0.0
     for p in pairs:
-        size = _consequences(p, entries, value, y)
-        worst = max(worst, _evaluate(p, y, size, entries, counts, tail, shape, accuracy, memory, work, q))
+        worst = max(worst, evaluate_pair(p, entries, counts, tail, shape, accuracy, value, memory, y, work, q))
     return worst
 
 
 @kernel
-def _evaluate(p, y, size, entries, counts, tail, shape, accuracy, memory, work, q):
-    """Write Q of pair p with consequences y into ``q``, and what is known now into ``memory``; return its error."""
-    row = _counts_of(p, entries, counts)
+def evaluate_pair(p, entries, counts, tail, shape, accuracy, value, memory, y, work, q):
+    """Write Q of pair p into ``q``, and what is known now into ``memory``; return its error. The rest is scratch."""
+    size = consequences(p, entries, value, y)
+    row = counts_of(p, entries, counts)
     start = memory.start[p]
     if start != start:
         _, _, _, skew = moments_of_row(y[: row.size], row)
-        start = rough_quantile(skew, row.sum(), shape)
+        total = 0.0
+        for k in range(row.size):
+            total += row[k]
+        start = rough_quantile(skew, total, shape)
     means = memory.means[entries.first[p] : entries.first[p + 1]]
     q[p], _, memory.start[p], error = tail_of_row(y[: row.size], row, tail, start, accuracy, work, means)
     memory.has_means[p] = True
     return error + 2.0 * EPS * size
 
 
+class Scratch(NamedTuple):
+    """Room for one state: what its outcomes are worth, the integrals of a row, how good its actions seem."""
+
+    y: FloatArray  # [K]
+    work: FloatArray  # [SCRATCH, K]
+    guess: FloatArray  # [A]
+
+
 @kernel
 def _exact_best(pairs, first, state, entries, counts, tail, shape, accuracy, value, longest, memory, risen, q):
     """As :func:`_exact`, but for the screen; those of state ``state`` + s are ``pairs[first[s] : first[s + 1]]``."""
-    y = np.zeros(longest)
-    work = np.empty((SCRATCH, longest))
-    guess = np.empty(entries.n_actions)
+    scratch = Scratch(np.zeros(longest), np.empty((SCRATCH, longest)), np.empty(entries.n_actions))
     worst = 0.0
     for s in range(first.size - 1):
         mine = pairs[first[s] : first[s + 1]]
-        best, place = -np.inf, 0
-        for i in range(mine.size):
-            p = mine[i]
-            size = _consequences(p, entries, value, y)
-            row = _counts_of(p, entries, counts)
-            low, mean, sd, skew = moments_of_row(y[: row.size], row)
-            q[p] = mean + (3.0 * row.size + 16.0) * EPS * size
-            q[p] = min(q[p], memory.upper[p] + risen + EPS * (abs(memory.upper[p]) + abs(risen)))
-            guess[i] = np.inf if p == memory.best[state + s] else rough_tail(low, mean, sd, skew, shape)
-        while True:
-            # the likeliest of those that can still be the best
-            place = -1
-            for i in range(mine.size):
-                if guess[i] > -np.inf and q[mine[i]] >= best and (place < 0 or guess[i] > guess[place]):
-                    place = i
-            if place < 0:
-                break
-            p = mine[place]
-            guess[place] = -np.inf
-            size = _consequences(p, entries, value, y)
-            error = _evaluate(p, y, size, entries, counts, tail, shape, accuracy, memory, work, q)
-            worst = max(worst, error)
-            memory.upper[p] = q[p] + error - risen
-            memory.upper[p] += 2.0 * EPS * (abs(memory.upper[p]) + abs(risen))
-            if q[p] > best:
-                best = q[p]
-                memory.best[state + s] = p
+        error = best_of_state(state + s, mine, entries, counts, tail, shape, accuracy, value, memory, risen, scratch, q)
+        worst = max(worst, error)
     return worst
+
+
+@kernel
+def best_of_state(state, pairs, entries, counts, tail, shape, accuracy, value, memory, risen, scratch, q):
+    """Evaluate those of the ``pairs`` of one state that can be the best, the likeliest first; return the error of Q."""
+    y, work, guess = scratch
+    worst, best = 0.0, -np.inf
+    for i in range(pairs.size):
+        p = pairs[i]
+        size = consequences(p, entries, value, y)
+        row = counts_of(p, entries, counts)
+        low, mean, sd, skew = moments_of_row(y[: row.size], row)
+        q[p] = mean + (3.0 * row.size + 16.0) * EPS * size
+        q[p] = min(q[p], memory.upper[p] + risen + EPS * (abs(memory.upper[p]) + abs(risen)))
+        guess[i] = np.inf if p == memory.best[state] else rough_tail(low, mean, sd, skew, shape)
+    while True:
+        place = -1
+        for i in range(pairs.size):
+            if guess[i] > -np.inf and q[pairs[i]] >= best and (place < 0 or guess[i] > guess[place]):
+                place = i
+        if place < 0:
+            return worst
+        p = pairs[place]
+        guess[place] = -np.inf
+        error = evaluate_pair(p, entries, counts, tail, shape, accuracy, value, memory, y, work, q)
+        worst = max(worst, error)
+        memory.upper[p] = q[p] + error - risen
+        memory.upper[p] += 2.0 * EPS * (abs(memory.upper[p]) + abs(risen))
+        if q[p] > best:
+            best = q[p]
+            memory.best[state] = p
 
 
 @kernel

@@ -341,8 +341,14 @@ class _WhenRead:
             return self
         q = solution.__dict__["q"]
         if isinstance(q, Ahead):
+<<<<<<< HEAD
             problem: Any = solution._known_problem()
             q = solution.__dict__["q"] = problem._q_ahead(q, problem.model.admissible)
+=======
+            from .solver import q_when_read
+
+            q = solution.__dict__["q"] = q_when_read(solution._known_problem(), q)
+>>>>>>> 5772d51 (Solve on a GPU: the same solver over operators, tables and chains there)
         return q
 
     def __set__(self, solution: Solution, q: Any) -> None:
