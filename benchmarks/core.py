@@ -302,7 +302,9 @@ def unscreened(problem: pr.BayesianRiskMDP) -> pr.Solution:
     operator = ExactOperator(
         problem.model, problem.posterior.counts, problem.alpha or 0.0, default_threads(), screens=False
     )
-    operator.puts_off_q = operator.costly = False  # q at once, and chains solved no further than cheap operators need them
+    operator.puts_off_q = operator.costly = (
+        False  # q at once, and chains solved no further than cheap operators need them
+    )
     mean = ExpectedOperator.of_outcomes(problem.model, problem.posterior.mean())
     options = SolverOptions()
     guess = rough_guess(mean, problem.model, None, options)

@@ -219,10 +219,9 @@ class Solution:
         refuse(outside, chosen, "actions", f"an action from 0 to {self._n_actions - 1}", error=ParameterError)
         here, q = np.arange(self.value.size), self.__dict__["q"]
         if isinstance(q, Ahead):
-            problem: Any = self._known_problem()
             asked = np.zeros((self.value.size, self._n_actions), dtype=np.bool_)
             asked[here, chosen] = True
-            q = problem._q_ahead(q, asked & problem.model.admissible)
+            q = self._work_out(q, asked & self._model.admissible)
         found: FloatArray = q[here, chosen]
         return found
 
@@ -283,10 +282,9 @@ class Solution:
         """Return the best other action of each state, and how much less it is worth; NaN where there is none."""
         here, ahead = np.arange(self.value.size), self.__dict__["q"]
         if isinstance(ahead, Ahead):  # the best but one, then, and no others
-            problem: Any = self._known_problem()
-            asked = problem.model.admissible.copy()
+            asked = self._model.admissible.copy()
             asked[here, self.chosen] = False
-            others, worth = problem._q_ahead(ahead, asked, best=True), self.q_of(self.chosen)
+            others, worth = self._work_out(ahead, asked, best=True), self.q_of(self.chosen)
         else:
             q = self._whole_q()
             others, worth = np.where(np.isnan(q), -np.inf, q), q[here, self.chosen]
@@ -307,6 +305,12 @@ class Solution:
         """Return the names of an action for each state, None in a terminal state."""
         names = actions.tolist() if self.actions is None else [self.actions[a] for a in actions]
         return [None if end else name for name, end in zip(names, self._terminal, strict=True)]
+
+    def _work_out(self, ahead: Ahead, asked: BoolArray, *, best: bool = False) -> FloatArray:
+        """Return Q that was put off, where it is ``asked`` for."""
+        from .solver import q_when_read
+
+        return q_when_read(self._known_problem(), ahead, asked, best=best)
 
     @property
     def _terminal(self) -> BoolArray:
@@ -341,14 +345,7 @@ class _WhenRead:
             return self
         q = solution.__dict__["q"]
         if isinstance(q, Ahead):
-<<<<<<< HEAD
-            problem: Any = solution._known_problem()
-            q = solution.__dict__["q"] = problem._q_ahead(q, problem.model.admissible)
-=======
-            from .solver import q_when_read
-
-            q = solution.__dict__["q"] = q_when_read(solution._known_problem(), q)
->>>>>>> 5772d51 (Solve on a GPU: the same solver over operators, tables and chains there)
+            q = solution.__dict__["q"] = solution._work_out(q, solution._model.admissible)
         return q
 
     def __set__(self, solution: Solution, q: Any) -> None:

@@ -47,12 +47,7 @@ import numpy.typing as npt
 
 from .._numerics import krylov
 from .._numerics.compensated import EPS, two_sums
-<<<<<<< HEAD
-from .._numerics.compile import over_rows
 from .._support.checks import BoolArray, FloatArray, IntArray, finite_array, positive, whole_number
-=======
-from .._support.checks import FloatArray, IntArray, finite_array, positive, whole_number
->>>>>>> 5772d51 (Solve on a GPU: the same solver over operators, tables and chains there)
 from .._support.progress import Progress
 from ..errors import ConvergenceWarning, ModelError, ParameterError
 from ..models.known import MDP
@@ -292,7 +287,13 @@ def solve_operator(
     )
 
 
-<<<<<<< HEAD
+def q_when_read(problem: MDP | BayesianRiskMDP, ahead: Ahead, asked: BoolArray, *, best: bool = False) -> FloatArray:
+    """Return Q [S, A] of a solution that put it off, see :func:`q_ahead`."""
+    if isinstance(problem, MDP):
+        return q_ahead(_known(problem), problem, ahead, asked, best=best)
+    return problem._q_ahead(ahead, asked, best=best)
+
+
 def q_ahead(
     operator: Operator, model: MDP | UncertainMDP, ahead: Ahead, asked: BoolArray, *, best: bool = False
 ) -> FloatArray:
@@ -301,16 +302,6 @@ def q_ahead(
     With ``best`` only the greatest of each state need be Q, and the others are below it.
     """
     progress = Progress("comparing actions")
-=======
-def q_when_read(problem: MDP | BayesianRiskMDP, ahead: Ahead) -> FloatArray:
-    """Return Q [S, A] of a solution that put it off."""
-    return q_ahead(_known(problem), problem, ahead) if isinstance(problem, MDP) else problem._q_ahead(ahead)
-
-
-def q_ahead(operator: Operator, model: MDP | UncertainMDP, ahead: Ahead) -> FloatArray:
-    """Return Q [S, A] one step ahead of where a solver stopped, for all admissible actions."""
-    progress = Progress("all actions")
->>>>>>> 5772d51 (Solve on a GPU: the same solver over operators, tables and chains there)
     operator.accuracy = ahead.accuracy
     operator.tell = lambda done: progress.show(f"{done:.0%} done")
     q = np.full(asked.shape, -np.inf)
