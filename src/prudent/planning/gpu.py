@@ -85,7 +85,7 @@ class _GpuOperator(Operator):
     puts_off_q = True
 
     def __init__(self, here: Operator) -> None:
-        self.here = here
+        self.here: Any = here
         self.n_states, self.n_actions, self.discount = here.n_states, here.n_actions, here.discount
         self.leaks, self.costly, self.threads = here.leaks, here.costly, here.threads
 
