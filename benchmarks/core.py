@@ -23,6 +23,7 @@ from prudent.exact import dirichlet_tail
 from prudent.planning.operators import ExactOperator, ExpectedOperator
 from prudent.planning.solver import SolverOptions, rough_guess, solve_operator
 
+from ._problems import large_problem
 from ._timing import Row, best_times
 
 RESIDUAL = 1e-8
@@ -286,14 +287,6 @@ def mass_one_solve() -> list[Row]:
     fine, loose = seconds[1e-9], seconds[1e-3]
     note = f"{loose:.2f} s to 1e-3"
     return [Row("exact, 216 mass-one sources, K 108, to 1e-9: 3 s", fine, 3.0, "under 3 s", fine < 3.0, note)]
-
-
-def large_problem(n_states: int) -> pr.BayesianRiskMDP:
-    rng = np.random.default_rng(4)
-    shape = (n_states, 10)
-    source = np.arange(n_states * 10).reshape(shape)
-    model = pr.UncertainMDP(source, rng.integers(0, n_states, (*shape, 5)), rng.random(shape), discount=0.95)
-    return pr.BayesianRiskMDP(model, pr.DirichletPosterior(1.0 + rng.poisson(3.0, (n_states * 10, 5))), 0.9)
 
 
 def unscreened(problem: pr.BayesianRiskMDP) -> pr.Solution:

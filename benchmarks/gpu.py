@@ -21,8 +21,8 @@ from prudent._numerics.gpu import Vector, allocate, cuda, upload
 from prudent.planning.gpu import on_gpu
 from prudent.planning.operators import ExpectedOperator
 
+from ._problems import large_problem
 from ._timing import Row
-from .core import large_problem
 
 
 def timed(work: Callable[[], Any]) -> tuple[float, Any]:
