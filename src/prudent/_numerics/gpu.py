@@ -8,8 +8,10 @@ leaves alone: compiled functions of ours can then be called from kernels as they
 
 from __future__ import annotations
 
+import importlib
 import importlib.util
 import math
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numba
@@ -19,7 +21,7 @@ from numba import config
 
 from .._support.checks import FloatArray
 from ..errors import ParameterError
-from .compile import kernel
+from .compile import kernel, source_stamp
 from .krylov import CAP, FAST
 
 SIMULATED = bool(config.ENABLE_CUDASIM)
@@ -38,6 +40,8 @@ def _load() -> Any:
         ) from None
     if not cuda.is_available():
         raise ParameterError(f'device="gpu" finds no GPU that CUDA can use: {_fault(cuda)}')
+    if not SIMULATED:  # small models leave most of a GPU idle, which is no news
+        importlib.import_module("numba.cuda.core.config").CUDA_LOW_OCCUPANCY_WARNINGS = 0
     return cuda
 
 
@@ -50,6 +54,20 @@ def _fault(cuda: Any) -> str:
 
 
 cuda = _load()
+
+
+def on_device(function: Any) -> Any:
+    """Compile a kernel of the GPU on first launch; keep it on disk as long as nothing that it is made of changes."""
+    compiled = cuda.jit(function)
+    if not SIMULATED:
+        try:
+            compiled.enable_caching()
+            # Numba looks only at the file of the kernel itself, and most of it comes from others
+            compiled._cache._cache_file._source_stamp = source_stamp(Path(function.__code__.co_filename))
+        except (AttributeError, RuntimeError):  # another Numba, or no folder that may be written
+            compiled = cuda.jit(function)
+    return compiled
+
 
 THREADS = 1 if SIMULATED else 256  # in a block; the simulator is not safe with more across modules
 BLOCKS = 1 if SIMULATED else 1056  # the most that share a reduction
@@ -64,6 +82,7 @@ __all__ = [
     "cuda",
     "download",
     "grid_for",
+    "on_device",
     "range_in_block",
     "sum_in_block",
     "upload",
@@ -161,7 +180,7 @@ class _Size:
         return max(abs(low), abs(high))
 
 
-@cuda.jit
+@on_device
 def _combine(arrays: Any, factor: Any, shift: Any) -> None:
     a, b, out = arrays
     i = cuda.grid(1)
@@ -212,7 +231,7 @@ def range_in_block(low: Any, high: Any, part: Any) -> None:
         part[cuda.blockIdx.x, 0], part[cuda.blockIdx.x, 1] = lows[0], highs[0]
 
 
-@cuda.jit
+@on_device
 def _ranges(arrays: Any) -> None:
     a, part = arrays
     low, high = math.inf, -math.inf
@@ -244,7 +263,7 @@ def _expect(indices: Any, data: Any, x: Any, s: Any) -> Any:
     return total
 
 
-@cuda.jit
+@on_device
 def _sweep(arrays: Any, discount: Any) -> None:
     """Write reward + gamma P x - x into r, and its extremes into ``part``."""
     indices, data, reward, x, r, part = arrays
@@ -258,7 +277,7 @@ def _sweep(arrays: Any, discount: Any) -> None:
     range_in_block(low, high, part)
 
 
-@cuda.jit
+@on_device
 def _step(arrays: Any) -> None:
     x, r = arrays
     s = cuda.grid(1)
@@ -267,7 +286,7 @@ def _step(arrays: Any) -> None:
         s += cuda.gridsize(1)
 
 
-@cuda.jit
+@on_device
 def _aim(arrays: Any, beta: Any, omega: Any) -> None:
     r, v, p = arrays
     s = cuda.grid(1)
@@ -276,7 +295,7 @@ def _aim(arrays: Any, beta: Any, omega: Any) -> None:
         s += cuda.gridsize(1)
 
 
-@cuda.jit
+@on_device
 def _apply(arrays: Any, discount: Any) -> None:
     """Write p - gamma P p into v, and the products of v with ``with_`` and with itself into ``part``."""
     indices, data, p, with_, v, part = arrays
@@ -290,7 +309,7 @@ def _apply(arrays: Any, discount: Any) -> None:
     sum_in_block(along, square, part)
 
 
-@cuda.jit
+@on_device
 def _take(arrays: Any, alpha: Any) -> None:
     r, v = arrays
     s = cuda.grid(1)
@@ -299,7 +318,7 @@ def _take(arrays: Any, alpha: Any) -> None:
         s += cuda.gridsize(1)
 
 
-@cuda.jit
+@on_device
 def _move(arrays: Any, alpha: Any, omega: Any) -> None:
     """Take both steps of BiCGStab; the product of the new r with ``shadow``, and the extremes of r, go into parts."""
     x, p, r, t, shadow, part, sizes = arrays

@@ -33,6 +33,7 @@ from .._numerics.gpu import (
     cuda,
     download,
     grid_for,
+    on_device,
     range_in_block,
     sum_in_block,
     upload,
@@ -190,7 +191,7 @@ class _Actions:
         return np.asarray(download(self.data), dtype=dtype)
 
 
-@cuda.jit
+@on_device
 def _fill(arrays: Any, number: Any) -> None:
     (a,) = arrays
     i = cuda.grid(1)
@@ -199,7 +200,7 @@ def _fill(arrays: Any, number: Any) -> None:
         i += cuda.gridsize(1)
 
 
-@cuda.jit
+@on_device
 def _gather(arrays: Any) -> None:
     q, pairs, out = arrays
     i = cuda.grid(1)
@@ -208,7 +209,7 @@ def _gather(arrays: Any) -> None:
         i += cuda.gridsize(1)
 
 
-@cuda.jit
+@on_device
 def _pair_of(arrays: Any, n_actions: Any) -> None:
     actions, pairs = arrays
     s = cuda.grid(1)
@@ -217,7 +218,7 @@ def _pair_of(arrays: Any, n_actions: Any) -> None:
         s += cuda.gridsize(1)
 
 
-@cuda.jit
+@on_device
 def _spread(arrays: Any, running: Any) -> None:
     pairs, starts = arrays
     rows, count = running
@@ -229,7 +230,7 @@ def _spread(arrays: Any, running: Any) -> None:
         s += cuda.gridsize(1)
 
 
-@cuda.jit
+@on_device
 def _greedy(arrays: Any, n_actions: Any) -> None:
     """As ``greedy`` of the operators."""
     q, value, actions, part = arrays
@@ -250,7 +251,7 @@ def _greedy(arrays: Any, n_actions: Any) -> None:
     range_in_block(0.0, widest, part)
 
 
-@cuda.jit
+@on_device
 def _drop(arrays: Any, running: Any, distance: Any) -> None:
     """As ``keep_close`` of the operators, state by state."""
     q, value = arrays
@@ -361,7 +362,7 @@ class _SweptTable:
         return _linearised(self._operator, value, actions)
 
 
-@cuda.jit
+@on_device
 def _bar(slices: Any, arrays: Any, n_actions: Any) -> None:
     """Give pairs that are not admissible a reward of minus infinity."""
     (admissible,) = arrays
@@ -373,7 +374,7 @@ def _bar(slices: Any, arrays: Any, n_actions: Any) -> None:
         p += cuda.gridsize(1)
 
 
-@cuda.jit
+@on_device
 def _measure(arrays: Any, n_states: Any, n_actions: Any) -> None:
     """Write the number of entries of each slice."""
     indptr, lengths = arrays
@@ -387,7 +388,7 @@ def _measure(arrays: Any, n_states: Any, n_actions: Any) -> None:
         i += cuda.gridsize(1)
 
 
-@cuda.jit
+@on_device
 def _slice(rows: Any, slices: Any, n_states: Any, n_actions: Any) -> None:
     """Move rows into slices."""
     indptr, indices, data, reward = rows
@@ -421,7 +422,7 @@ def _expected(slices, value, discount, n_actions, s, a):
     return slices.reward[here * 32 + s % 32] + discount * total
 
 
-@cuda.jit
+@on_device
 def _sweep(slices: Any, arrays: Any, discount: Any, n_actions: Any) -> None:
     value, best, actions = arrays
     s = cuda.grid(1)
@@ -435,7 +436,7 @@ def _sweep(slices: Any, arrays: Any, discount: Any, n_actions: Any) -> None:
         s += cuda.gridsize(1)
 
 
-@cuda.jit
+@on_device
 def _expect_pairs(slices: Any, arrays: Any, discount: Any, n_actions: Any) -> None:
     pairs, value, q = arrays
     i = cuda.grid(1)
@@ -445,7 +446,7 @@ def _expect_pairs(slices: Any, arrays: Any, discount: Any, n_actions: Any) -> No
         i += cuda.gridsize(1)
 
 
-@cuda.jit
+@on_device
 def _pick_rows(slices: Any, arrays: Any, rows: Any, n_actions: Any) -> None:
     (pairs,) = arrays
     s = cuda.grid(1)
@@ -501,7 +502,7 @@ class _GpuOutcomes(_GpuOperator):
         return GpuChain(rows)
 
 
-@cuda.jit
+@on_device
 def _chain_rows(entries: Any, arrays: Any, rows: Any) -> None:
     pairs, means, extra = arrays
     s = cuda.grid(1)
@@ -571,7 +572,7 @@ class GpuExact(_GpuOutcomes):
 def _exact_kernels(room: int, n_actions: int) -> tuple[Any, Any]:
     """Return the kernels for rows of up to ``room`` outcomes: for states, and for pairs."""
 
-    @cuda.jit
+    @on_device
     def states(running: Any, entries: Any, arrays: Any, memory: Any, shape: Any, level: Any, risen: Any) -> None:
         counts, value, q, part = arrays
         y = cuda.local.array(room, numba.float64)
@@ -588,7 +589,7 @@ def _exact_kernels(room: int, n_actions: int) -> tuple[Any, Any]:
             s += cuda.gridsize(1)
         range_in_block(0.0, worst, part)
 
-    @cuda.jit
+    @on_device
     def pairs(given: Any, entries: Any, arrays: Any, memory: Any, shape: Any, level: Any, risen: Any) -> None:
         counts, value, q, part = arrays
         y = cuda.local.array(room, numba.float64)
@@ -646,7 +647,7 @@ def _ones(n: int) -> Any:
 def _approximate_kernels(room: int) -> tuple[Any, Any]:
     """Return the kernels for rows of up to ``room`` outcomes: for Q, and for its gradient."""
 
-    @cuda.jit
+    @on_device
     def values(running: Any, entries: Any, arrays: Any, shape: Any) -> None:
         counts, value, q = arrays
         y = cuda.local.array(room, numba.float64)
@@ -660,7 +661,7 @@ def _approximate_kernels(room: int) -> tuple[Any, Any]:
                 q[p] = rough_tail(low, mean, sd, skew, shape)
             s += cuda.gridsize(1)
 
-    @cuda.jit
+    @on_device
     def gradients(entries: Any, arrays: Any, shape: Any) -> None:
         counts, value, pairs, means = arrays
         y = cuda.local.array(room, numba.float64)
@@ -746,7 +747,7 @@ def _weigh(p: Any, entries: Any, given: Any, scratch: Any, value: Any, is_mean: 
     cuda.syncthreads()
 
 
-@cuda.jit
+@on_device
 def _sampled(running: Any, entries: Any, given: Any, scratch: Any, arrays: Any, is_mean: Any) -> None:
     value, q = arrays
     z, weight, part = scratch
@@ -768,7 +769,7 @@ def _sampled(running: Any, entries: Any, given: Any, scratch: Any, arrays: Any, 
         t += cuda.gridDim.x
 
 
-@cuda.jit
+@on_device
 def _sampled_means(entries: Any, given: Any, scratch: Any, arrays: Any, is_mean: Any) -> None:
     value, pairs, means, extra = arrays
     theta, rewards, _ = given
