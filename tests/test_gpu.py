@@ -6,6 +6,7 @@ Tests marked ``gpu`` need a GPU (``make test-gpu``) or Numba's simulator, under 
 import os
 import subprocess
 import sys
+from functools import partial
 
 import numpy as np
 import pytest
@@ -55,13 +56,14 @@ def quick_simulator():
     sys.setswitchinterval(before)
 
 
-def alike(solve, same_policy=True):
-    """Solve on both; values agree to the two certificates."""
-    here, there = solve("cpu"), solve("gpu")
+def alike(solve):
+    """Solve on both; values agree to the two certificates. The simulator is slow: few digits are enough there."""
+    tol = 1e-4 if SIMULATED else None
+    here, there = solve(device="cpu", tol=tol), solve(device="gpu", tol=tol)
     assert there.converged
     gap = abs(here.value - there.value).max()
     assert gap <= here.error_bound + there.error_bound
-    if same_policy:
+    if not SIMULATED:
         assert (here.policy == there.policy).all()
     np.testing.assert_allclose(there.q, here.q, atol=10.0 * (here.error_bound + there.error_bound), rtol=0.0)
 
@@ -89,21 +91,17 @@ def model_of(rng, n_states, n_actions, most, discount=0.9, terminal=False):
     return pr.from_log(log, discount, terminal={n_states: 5.0} if terminal else None)
 
 
-def has_end(model):
-    return bool(np.any(model.terminal))
-
-
 @pytest.mark.gpu
-@pytest.mark.parametrize("seed", range(2 if SIMULATED else 40))
+@pytest.mark.parametrize("seed", range(1 if SIMULATED else 40))
 def test_a_known_model(seed):
     rng = np.random.default_rng(seed)
-    n_states = int(rng.integers(3, 40 if SIMULATED else 5_000))
+    n_states = int(rng.integers(3, 12 if SIMULATED else 5_000))
     model, posterior = model_of(rng, n_states, 3, 4, discount=rng.choice([0.5, 0.9, 0.99]))
     mdp = model.mdp(posterior.mean())
-    alike(lambda device: pr.solve(mdp, device=device))
-    alike(lambda device: pr.evaluate(mdp, np.zeros(mdp.n_states, int), device=device))
+    alike(partial(pr.solve, mdp))
+    alike(partial(pr.evaluate, mdp, np.zeros(mdp.n_states, int)))
     if not SIMULATED:
-        alike(lambda device: pr.solve(mdp, device=device, method="value_iteration", tol=1e-6))
+        alike(partial(pr.solve, mdp, method="value_iteration"))
     swept = [pr.solve(mdp, sweeps=3, device=device).value for device in ("cpu", "gpu")]
     np.testing.assert_allclose(*swept, rtol=1e-12)
 
@@ -113,13 +111,13 @@ def test_a_known_model(seed):
 @pytest.mark.parametrize("seed", range(1 if SIMULATED else 40))
 def test_exact_risk(seed, terminal):
     rng = np.random.default_rng(100 + seed)
-    n_states = int(rng.integers(3, 15 if SIMULATED else 3_000))
+    n_states = int(rng.integers(3, 8 if SIMULATED else 3_000))
     model, posterior = model_of(rng, n_states, 3, 6 if SIMULATED or seed % 3 else 30, terminal=terminal)
     for alpha in (0.9,) if SIMULATED else (0.1, 0.5, 0.9, 0.99):
         problem = pr.BayesianRiskMDP(model, posterior, alpha)
-        alike(lambda device, problem=problem: problem.solve(device=device))
+        alike(problem.solve)
         if not SIMULATED or not terminal:
-            alike(lambda device, problem=problem: problem.evaluate(np.zeros(model.n_states, int), device=device))
+            alike(partial(problem.evaluate, np.zeros(model.n_states, int)))
 
 
 @pytest.mark.gpu
@@ -127,7 +125,7 @@ def test_exact_risk(seed, terminal):
 @pytest.mark.parametrize("rewards", [False, True])
 def test_sampled_risk(seed, rewards):
     rng = np.random.default_rng(200 + seed)
-    n_states = int(rng.integers(3, 10 if SIMULATED else 1_000))
+    n_states = int(rng.integers(3, 6 if SIMULATED else 1_000))
     model, posterior = model_of(rng, n_states, 2, 4, terminal=bool(seed % 2))
     unknown = None
     if rewards:
@@ -135,7 +133,7 @@ def test_sampled_risk(seed, rewards):
     for risk in (pr.CVaR(0.7),) if SIMULATED else (pr.CVaR(0.7), pr.CVaR(0.0), pr.CVaR(0.99), pr.VaR(0.5)):
         problem = pr.BayesianRiskMDP(model, posterior, risk=risk, reward_posterior=unknown)
         draws = 20 if SIMULATED else int(rng.integers(2, 500))
-        alike(lambda device, problem=problem, draws=draws: problem.solve(draws, rng=1, device=device))
+        alike(partial(problem.solve, draws, rng=1))
 
 
 @pytest.mark.gpu

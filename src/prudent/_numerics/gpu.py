@@ -41,7 +41,8 @@ def _load() -> Any:
     if not cuda.is_available():
         raise ParameterError(f'device="gpu" finds no GPU that CUDA can use: {_fault(cuda)}')
     if not SIMULATED:  # small models leave most of a GPU idle, which is no news
-        importlib.import_module("numba.cuda.core.config").CUDA_LOW_OCCUPANCY_WARNINGS = 0
+        settings: Any = importlib.import_module("numba.cuda.core.config")
+        settings.CUDA_LOW_OCCUPANCY_WARNINGS = 0
     return cuda
 
 
