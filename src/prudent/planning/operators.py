@@ -552,43 +552,37 @@ class ExactOperator(_OutcomeOperator):
 
     def backup(self, value: FloatArray, pairs: IntArray, q: FloatArray) -> float:
         """See :meth:`Operator.backup`. Each pair starts from its own quantile of the last time."""
-        self._remember(value)
-        rows = self._entries, self._counts, self._tail, self._shape, self.accuracy, value, self._longest, self._memory
-        return self._over(pairs.size, 16, lambda i, j: _exact(pairs[i:j], *rows, q))
+        return self._over_groups(value, pairs, np.arange(pairs.size + 1), 16, q)
 
     def back_up_best(self, value: FloatArray, pairs: IntArray, q: FloatArray) -> float:
         """See :meth:`Operator.back_up_best` and the screen at the top of this file."""
         if not self._screens:
             return self.backup(value, pairs, q)
-        self._remember(value)
         highest = float((value - self._bounds_at).max())
         highest += EPS * (abs(highest) + float(abs(value).max()) + float(abs(self._bounds_at).max()))
         rise = self.discount * (1.0 - self.leaks[0 if highest > 0.0 else 1]) * highest
         self._risen += rise + 2.0 * EPS * (abs(rise) + abs(self._risen))
         self._bounds_at[:] = value
-        rows = self._entries, self._counts, self._tail, self._shape, self.accuracy, value, self._longest, self._memory
         first = np.searchsorted(pairs, np.arange(self.n_states + 1) * self.n_actions)
-        return self._over(self.n_states, 4, lambda i, j: _exact_best(pairs, first[i : j + 1], i, *rows, self._risen, q))
+        return self._over_groups(value, pairs, first, 4, q)
 
-    def _remember(self, value: FloatArray) -> None:
-        """Forget the tail means unless they are those at ``value``."""
+    def _over_groups(self, value: FloatArray, pairs: IntArray, first: IntArray, smallest: int, q: FloatArray) -> float:
+        """Return the largest error in the best of each group of ``pairs``; a group begins at each of ``first[:-1]``."""
         if not np.array_equal(value, self._means_at):
             self._means_at[:] = value
             self._memory.has_means[:] = False
+        rows = self._entries, self._counts, self._tail, self._shape, self.accuracy, value, self._longest, self._memory
+        groups, done = first.size - 1, 0
 
-    def _over(self, rows: int, smallest: int, work: Callable[[int, int], float]) -> float:
-        """Return the largest of what ``work`` returns over ranges of ``rows``, and tell how much is done."""
-        done = 0
-
-        def told(i: int, j: int) -> float:
+        def back_up(i: int, j: int) -> float:
             nonlocal done
-            error = work(i, j)
+            error = _exact(pairs, first[i : j + 1], *rows, self._risen, q)
             done += j - i
             if self.tell is not None:
-                self.tell(done / rows)
+                self.tell(done / groups)
             return error
 
-        return float(max(over_rows(told, rows, self.threads, smallest)))
+        return float(max(over_rows(back_up, groups, self.threads, smallest)))
 
     def linearise(self, value: FloatArray, pairs: IntArray) -> Chain:
         """See :meth:`Operator.linearise`: the tail means, those of the last backup where it was at ``value``."""
@@ -626,7 +620,7 @@ def _approximate(pairs, entries, counts, shape, value, longest, q):
     for p in pairs:
         biggest = max(biggest, _consequences(p, entries, value, y))
         row = _counts_of(p, entries, counts)
-        low, mean, sd, skew = moments_of_row(y[: row.size], row)
+        low, mean, sd, skew, _ = moments_of_row(y[: row.size], row)
         q[p] = rough_tail(low, mean, sd, skew, shape)
     return biggest
 
@@ -641,66 +635,54 @@ def _approximate_means(pairs, entries, counts, shape, value, longest, starts, me
 
 
 @kernel
-def _exact(pairs, entries, counts, tail, shape, accuracy, value, longest, memory, q):
+def _exact(pairs, first, entries, counts, tail, shape, accuracy, value, longest, memory, risen, q):
+    """Write Q of the best of each group ``pairs[first[i] : first[i + 1]]`` of one state's, upper bounds of the others.
+
+    ``risen`` is what Q can have risen by since the first time; groups of one pair do not care. Returns the largest error.
+    """
     y = np.zeros(longest)
     work = np.empty((SCRATCH, longest))
+    guess, start = np.empty(entries.n_actions), np.empty(entries.n_actions)
     worst = 0.0
-    for p in pairs:
-        size = _consequences(p, entries, value, y)
-        worst = max(worst, _evaluate(p, y, size, entries, counts, tail, shape, accuracy, memory, work, q))
-    return worst
-
-
-@kernel
-def _evaluate(p, y, size, entries, counts, tail, shape, accuracy, memory, work, q):
-    """Write Q of pair p with consequences y into ``q``, and what is known now into ``memory``; return its error."""
-    row = _counts_of(p, entries, counts)
-    start = memory.start[p]
-    if start != start:
-        _, _, _, skew = moments_of_row(y[: row.size], row)
-        start = rough_quantile(skew, row.sum(), shape)
-    means = memory.means[entries.first[p] : entries.first[p + 1]]
-    q[p], _, memory.start[p], error = tail_of_row(y[: row.size], row, tail, start, accuracy, work, means)
-    memory.has_means[p] = True
-    return error + 2.0 * EPS * size
-
-
-@kernel
-def _exact_best(pairs, first, state, entries, counts, tail, shape, accuracy, value, longest, memory, risen, q):
-    """As :func:`_exact`, but for the screen; those of state ``state`` + s are ``pairs[first[s] : first[s + 1]]``."""
-    y = np.zeros(longest)
-    work = np.empty((SCRATCH, longest))
-    guess = np.empty(entries.n_actions)
-    worst = 0.0
-    for s in range(first.size - 1):
-        mine = pairs[first[s] : first[s + 1]]
-        best, place = -np.inf, 0
+    for group in range(first.size - 1):
+        mine = pairs[first[group] : first[group + 1]]
         for i in range(mine.size):
             p = mine[i]
             size = _consequences(p, entries, value, y)
             row = _counts_of(p, entries, counts)
-            low, mean, sd, skew = moments_of_row(y[: row.size], row)
+            low, mean, sd, skew, total = moments_of_row(y[: row.size], row)
             q[p] = mean + (3.0 * row.size + 16.0) * EPS * size
             q[p] = min(q[p], memory.upper[p] + risen + EPS * (abs(memory.upper[p]) + abs(risen)))
-            guess[i] = np.inf if p == memory.best[state + s] else rough_tail(low, mean, sd, skew, shape)
+            guess[i] = rough_tail(low, mean, sd, skew, shape)
+            if p == memory.best[p // entries.n_actions]:
+                guess[i] = np.inf
+            start[i] = memory.start[p]
+            if start[i] != start[i]:
+                start[i] = rough_quantile(skew, total, shape)
+        best = -np.inf
         while True:
             # the likeliest of those that can still be the best
-            place = -1
-            for i in range(mine.size):
-                if guess[i] > -np.inf and q[mine[i]] >= best and (place < 0 or guess[i] > guess[place]):
-                    place = i
-            if place < 0:
+            i = -1
+            for j in range(mine.size):
+                if guess[j] > -np.inf and q[mine[j]] >= best and (i < 0 or guess[j] > guess[i]):
+                    i = j
+            if i < 0:
                 break
-            p = mine[place]
-            guess[place] = -np.inf
+            guess[i] = -np.inf
+            p = mine[i]
             size = _consequences(p, entries, value, y)
-            error = _evaluate(p, y, size, entries, counts, tail, shape, accuracy, memory, work, q)
+            row = _counts_of(p, entries, counts)
+            means = memory.means[entries.first[p] : entries.first[p + 1]]
+            q[p], _, memory.start[p], error = tail_of_row(y[: row.size], row, tail, start[i], accuracy, work, means)
+            memory.has_means[p] = True
+            error += 2.0 * EPS * size
             worst = max(worst, error)
-            memory.upper[p] = q[p] + error - risen
-            memory.upper[p] += 2.0 * EPS * (abs(memory.upper[p]) + abs(risen))
-            if q[p] > best:
-                best = q[p]
-                memory.best[state + s] = p
+            if mine.size > 1:
+                upper = q[p] + error - risen
+                memory.upper[p] = upper + 2.0 * EPS * (abs(upper) + abs(risen))
+                if q[p] > best:
+                    memory.best[p // entries.n_actions] = p
+            best = max(best, q[p])
     return worst
 
 
