@@ -638,7 +638,8 @@ def _approximate_means(pairs, entries, counts, shape, value, longest, starts, me
 def _exact(pairs, first, entries, counts, tail, shape, accuracy, value, longest, memory, risen, q):
     """Write Q of the best of each group ``pairs[first[i] : first[i + 1]]`` of one state's, upper bounds of the others.
 
-    ``risen`` is what Q can have risen by since the first time; groups of one pair do not care. Returns the largest error.
+    ``risen`` is what Q can have risen by since the first time; groups of one pair do not care. Returns the largest
+    error.
     """
     y = np.zeros(longest)
     work = np.empty((SCRATCH, longest))
