@@ -18,7 +18,7 @@ from prudent._numerics.dirichlet_moments import (
     rough_tail_means,
     shape_of,
 )
-from prudent.planning.operators import ApproximateOperator, ExactOperator
+from prudent.planning.operators import ExactOperator
 from prudent.planning.solution import Ahead
 from prudent.planning.solver import SolverOptions, solve_operator
 
@@ -252,7 +252,7 @@ def test_some_of_q_can_be_had_without_the_rest():
         assert waits(solution)
         np.testing.assert_array_equal(second[np.isfinite(gap)], expected[np.isfinite(gap)])
         np.testing.assert_array_equal(gap, width)
-        other = solution.following(actions)
+        other = solution._following(actions)
         assert waits(other)
         np.testing.assert_array_equal(other.policy, actions)
         np.testing.assert_array_equal(other.q, whole.q)
@@ -320,7 +320,7 @@ def test_the_approximation_is_close_where_there_is_data():
 
 def test_the_approximate_operator_has_the_gradient_that_it_says():
     problem = small()
-    operator = ApproximateOperator(problem.model, problem.posterior.counts, 0.5)
+    operator = ExactOperator(problem.model, problem.posterior.counts, 0.5).approximation()
     value, pairs = np.random.default_rng(38).normal(size=5), np.arange(0, 20, 4)
     chain = operator.linearise(value, pairs)
 

@@ -169,6 +169,7 @@ class Operator(ABC):
     leaks: tuple[float, float] = (0.0, 0.0)  # bounds on 1 - row sum over the admissible pairs
     refines = False  # whether ``residual`` is there
     accuracy = 0.0  # the error that a backup may leave, if that makes it cheaper; zero asks for the least
+    rough = False  # whether it is an approximation, of whose fixed point more than a few digits are worth nothing
     costly = False  # whether backups take so long that products with the chain of a policy are nothing beside them
     threads = 1  # that backups use
     tell: Callable[[float], None] | None = None  # hears from long backups how much of them is done
@@ -183,6 +184,10 @@ class Operator(ABC):
         The others are below it, and are upper bounds on their Q(s, a).
         """
         return self.backup(value, pairs, q)
+
+    def approximation(self) -> Operator | None:
+        """Return a cheap operator with about the same fixed point, where to start from; or None if there is none."""
+        return None
 
     def residual(self, value: FloatArray, rest: FloatArray, pairs: IntArray, out: FloatArray) -> float:
         """Write Q(s, a) - V(s) at V = ``value`` + ``rest`` into ``out``, computed in twice the precision.
@@ -491,10 +496,12 @@ class ApproximateOperator(_OutcomeOperator):
     It is neither monotone nor concave where it is far from CVaR. Its fixed point is a guess and certifies nothing.
     """
 
+    rough = True
+
     def __init__(self, model: UncertainMDP, counts: FloatArray, alpha: float, threads: int = 1) -> None:
-        """``counts`` [B, K], zero where an outcome cannot happen."""
+        """``counts`` [F] by slots, zero where an outcome cannot happen."""
         super().__init__(model)
-        self._counts = self._entries.pack(counts)
+        self._counts = counts
         self._shape = shape_of(alpha)
         self.threads = threads
 
@@ -533,8 +540,9 @@ class ExactOperator(_OutcomeOperator):
         """``counts`` [B, K], zero where an outcome cannot happen; without ``screens`` every pair is evaluated."""
         super().__init__(model)
         pairs = self.n_states * self.n_actions
+        self._model = model
         self._counts = self._entries.pack(counts)
-        self._tail = 1.0 - alpha
+        self._alpha, self._tail = alpha, 1.0 - alpha
         self._shape = shape_of(alpha)
         self.threads = threads
         self._screens = screens
@@ -553,6 +561,10 @@ class ExactOperator(_OutcomeOperator):
     def backup(self, value: FloatArray, pairs: IntArray, q: FloatArray) -> float:
         """See :meth:`Operator.backup`. Each pair starts from its own quantile of the last time."""
         return self._over_groups(value, pairs, np.arange(pairs.size + 1), 16, q)
+
+    def approximation(self) -> ApproximateOperator:
+        """See :meth:`Operator.approximation`."""
+        return ApproximateOperator(self._model, self._counts, self._alpha, self.threads)
 
     def back_up_best(self, value: FloatArray, pairs: IntArray, q: FloatArray) -> float:
         """See :meth:`Operator.back_up_best` and the screen at the top of this file."""

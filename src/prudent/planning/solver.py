@@ -53,7 +53,7 @@ from .._support.progress import Progress
 from ..errors import ConvergenceWarning, ModelError, ParameterError
 from ..models.known import MDP
 from ..models.uncertain import UncertainMDP
-from .operators import ApproximateOperator, ExpectedOperator, Operator, greedy, keep_close
+from .operators import ExpectedOperator, Operator, greedy, keep_close
 from .solution import Ahead, Solution
 
 if TYPE_CHECKING:
@@ -200,7 +200,7 @@ class Guess(NamedTuple):
 def rough_guess(operator: Operator, model: MDP | UncertainMDP, policy: Any, cap: int) -> Guess:
     """Return rough values of an operator that is cheaper than the one to solve, in fewer than ``cap`` backups."""
     tol: float | None = ROUGH
-    if isinstance(operator, ApproximateOperator):
+    if operator.rough:
         tol, cap = None, min(cap, FEW_BACKUPS)
     if cap < 2:
         return Guess(np.zeros(model.n_states), 0)
