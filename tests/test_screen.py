@@ -99,7 +99,8 @@ def test_screened_and_unscreened_solves_agree_on_a_thousand_models(odd):
 
 
 @pytest.mark.parametrize(
-    ("lowest", "highest", "alpha"), [(1e-3, 1.0, 0.9), (0.5, 50.0, 0.9999), (0.5, 50.0, 1e-6), (1e-3, 1e9, 0.999)]
+    ("lowest", "highest", "alpha"),
+    [(1e-3, 1.0, 0.9), (0.5, 50.0, 0.9999), (0.5, 50.0, 1e-6), (0.5, 50.0, 1e-17), (1e-3, 1e9, 0.999)],
 )
 def test_so_they_do_with_extreme_counts_and_levels(lowest, highest, alpha):
     rng = np.random.default_rng(33)

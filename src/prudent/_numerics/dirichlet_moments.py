@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .compensated import EPS
 from .compile import kernel
 from .normal import normal_pdf, normal_quantile
 
@@ -34,8 +35,8 @@ class Shape(NamedTuple):
 
 
 def shape_of(alpha: float) -> Shape:
-    """Return the shape for a risk level in (0, 1)."""
-    z = float(normal_quantile(1.0 - alpha))
+    """Return the shape for a risk level in [0, 1)."""
+    z = float(normal_quantile(min(1.0 - alpha, 1.0 - EPS)))  # levels below rounding have a quantile, too
     return Shape(z, float(normal_pdf(z)) / (1.0 - alpha))
 
 

@@ -27,7 +27,7 @@ state for a fixed policy.
 Everything that compares actions stays right then: the greedy action is the same, and an action whose upper bound
 the certificate proves suboptimal is suboptimal. The exact operator has two bounds, each for a few additions:
 
-- CVaR of X is at most the mean of X.
+- CVaR of X, the mean of its lower tail, is at most the mean of X.
 - Operators are monotone and shift with V: where V rises by at most c since a pair was evaluated, its Q rises by at most
   gamma c (by gamma (1 - leak) c, with the leak that makes it more). So what was once evaluated stays bounded.
 
@@ -523,7 +523,7 @@ class Memory(NamedTuple):
     """What the exact operator remembers of its pairs, P = S*A, and of their E entries."""
 
     start: FloatArray  # [P] the quantile in standard deviations from the mean, or NaN
-    upper: FloatArray  # [P] a bound on Q, from which what V has risen since then must not be taken; or infinity
+    upper: FloatArray  # [P] Q is at most this plus what it can have risen since the first backup; infinity if unknown
     best: IntArray  # [S] the greedy pair of the last backup, or -1
     means: FloatArray  # [E] tail means
     has_means: BoolArray  # [P] whether they are those at the values of the last backup
