@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from .compensated import EPS
 from .compile import kernel
 from .normal import normal_pdf, normal_quantile
 
@@ -34,14 +35,14 @@ class Shape(NamedTuple):
 
 
 def shape_of(alpha: float) -> Shape:
-    """Return the shape for a risk level in (0, 1)."""
-    z = float(normal_quantile(1.0 - alpha))
+    """Return the shape for a risk level in [0, 1)."""
+    z = float(normal_quantile(min(1.0 - alpha, 1.0 - EPS)))  # levels below rounding have a quantile, too
     return Shape(z, float(normal_pdf(z)) / (1.0 - alpha))
 
 
 @kernel
 def moments_of_row(values, counts):
-    """Return the lowest value that can happen, and mean, standard deviation and skewness of w.values."""
+    """Return the lowest value that can happen; mean, standard deviation and skewness of w.values; total of counts."""
     total, low, high = 0.0, np.inf, -np.inf
     for k in range(values.size):
         if counts[k] > 0.0:
@@ -49,7 +50,7 @@ def moments_of_row(values, counts):
             low, high = min(low, values[k]), max(high, values[k])
     spread = high - low
     if not spread > 0.0:
-        return low, low, 0.0, 0.0
+        return low, low, 0.0, 0.0, total
     mean = 0.0
     for k in range(values.size):
         mean += counts[k] * ((values[k] - low) / spread)
@@ -60,11 +61,11 @@ def moments_of_row(values, counts):
         second += counts[k] * d * d
         third += counts[k] * d * d * d
     if not second > 0.0:
-        return low, low + spread * mean, 0.0, 0.0
+        return low, low + spread * mean, 0.0, 0.0, total
     second /= total
     sd = math.sqrt(second / (total + 1.0))
     skew = 2.0 * (third / total) * math.sqrt(total + 1.0) / ((total + 2.0) * second * math.sqrt(second))
-    return low, low + spread * mean, spread * sd, skew
+    return low, low + spread * mean, spread * sd, skew, total
 
 
 @kernel
@@ -85,10 +86,9 @@ def rough_quantile(skew, total, shape):
 def rough_tail_means(values, counts, shape, weights):
     """Write the gradient of :func:`rough_tail` into ``weights``, made probabilities that still give its value."""
     n = values.size
-    low, mean, sd, skew = moments_of_row(values, counts)
-    total, lowest = 0.0, 0
+    low, mean, sd, skew, total = moments_of_row(values, counts)
+    lowest = 0
     for k in range(n):
-        total += counts[k]
         if counts[k] > 0.0 and values[k] == low:
             lowest = k
     for k in range(n):

@@ -248,7 +248,7 @@ def _kept(solution: Solution, neutral: Solution) -> Solution:
     """Return the solution with the neutral action wherever that is as good: levels differ only where they must."""
     best, other = solution.q_of(solution.policy), solution.q_of(neutral.policy)
     as_good = other >= best - 2.0 * solution.error_bound
-    return solution.following(np.where(as_good, neutral.policy, solution.policy))
+    return solution._following(np.where(as_good, neutral.policy, solution.policy))
 
 
 class _Verdict(NamedTuple):

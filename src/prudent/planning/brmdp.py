@@ -22,7 +22,6 @@ from ..risk import CVaR, RiskMeasure
 from .draws import check_draws, models_of_table, read_draws
 from .operators import (
     KEPT,
-    ApproximateOperator,
     ExactOperator,
     ExpectedOperator,
     GivenDraws,
@@ -223,7 +222,9 @@ class BayesianRiskMDP:
     def _fixed_point(self, policy: Any, operator: Operator, options: SolverOptions, start: Any, draws: Any) -> Solution:
         guess = None
         if options.method == "newton" and options.sweeps is None and start is None:
-            guess = rough_guess(self._rough_operator(operator), self.model, policy, options)
+            # without an approximation the values under the posterior mean are cheap, and close at a rough tolerance
+            rough = operator.approximation() or self._mean_operator()
+            guess = rough_guess(rough, self.model, policy, options)
         return solve_operator(operator, self.model, policy, options, start, guess, self._as_it_is(draws))
 
     def _as_it_is(self, draws: Any) -> BayesianRiskMDP:
@@ -259,14 +260,6 @@ class BayesianRiskMDP:
             states=mean.states,
             actions=mean.actions,
         )
-
-    def _rough_operator(self, operator: Operator) -> Operator:
-        """Return one that is cheap and close enough to ``operator`` for a first guess of its values."""
-        if isinstance(operator, ExactOperator):
-            assert self.posterior is not None
-            assert self.alpha is not None
-            return ApproximateOperator(self.model, self.posterior.counts, self.alpha, operator.threads)
-        return self._mean_operator()
 
     def _q_ahead(self, ahead: Ahead, asked: BoolArray, *, best: bool = False) -> FloatArray:
         """Return Q one step ahead of where an exact solution of this problem ended; see :func:`q_ahead`."""

@@ -48,10 +48,9 @@ from .operators import (
     Operator,
     SampledOperator,
     Scratch,
-    best_of_state,
+    best_of_group,
     consequences,
     counts_of,
-    evaluate_pair,
 )
 
 __all__ = ["on_gpu"]
@@ -88,7 +87,7 @@ class _GpuOperator(Operator):
     def __init__(self, here: Operator) -> None:
         self.here: Any = here
         self.n_states, self.n_actions, self.discount = here.n_states, here.n_actions, here.discount
-        self.leaks, self.costly, self.threads = here.leaks, here.costly, here.threads
+        self.leaks, self.costly, self.rough, self.threads = here.leaks, here.costly, here.rough, here.threads
 
     def vector(self, value: FloatArray) -> Vector:
         """See :meth:`Operator.vector`."""
@@ -536,18 +535,18 @@ class GpuExact(_GpuOutcomes):
         )
         for array, number in ((self._memory.start, math.nan), (self._memory.upper, math.inf), (self._memory.best, -1)):
             _fill[grid_for(array.size)]((array,), number)
-        self._kernels = _exact_kernels(self._room(), self.n_actions)
+        self._kernel = _exact_kernel(self._room(), self.n_actions)
         self._bounds_at = self.vector(np.zeros(self.n_states))
         self._risen = 0.0
         self._means_at: Vector | None = None
 
-    def _work(self, which: int, things: int, first: Any, value: Vector, *rest: Any) -> float:
-        """Run a kernel over states or pairs; return the largest error."""
-        grid = grid_for(things, NARROW)
+    def _groups(self, value: Vector, groups: Running, q: Any) -> float:
+        """Do ``best_of_group`` for each group of pairs; return the largest error."""
+        grid = grid_for(groups.count.size, NARROW)
         part = allocate((grid[0], 2))
-        level = (self.here.tail, self.accuracy)
-        arrays = (self._counts, value.data, *rest, part)
-        self._kernels[which][grid](first, self._entries, arrays, self._memory, self.here.shape, level, self._risen)
+        level = (self.here.tail, self.accuracy, self._risen)
+        arrays = (self._counts, value.data, q, part)
+        self._kernel[grid](groups, self._entries, arrays, self._memory, self.here.shape, level)
         self._means_at = value
         return float(download(part)[:, 1].max())
 
@@ -555,11 +554,11 @@ class GpuExact(_GpuOutcomes):
         """See :class:`_GpuOperator`: a thread has a state, and does there what the CPU does."""
         self._risen = self.here.risen(self._risen, self._bounds_at, value)
         self._bounds_at = value
-        return self._work(0, self.n_states, running, value, q)
+        return self._groups(value, running, q)
 
     def back_up_pairs(self, value: Vector, pairs: Any, q: Any) -> float:
         """See :class:`_GpuOperator`."""
-        return self._work(1, pairs.size, (pairs,), value, q)
+        return self._groups(value, _single(pairs), q)
 
     def chain(self, value: Vector, pairs: Any) -> GpuChain:
         """See :class:`_GpuOperator`; the tail means are those of the last backup, if it was at ``value``."""
@@ -569,42 +568,28 @@ class GpuExact(_GpuOutcomes):
 
 
 @functools.cache
-def _exact_kernels(room: int, n_actions: int) -> tuple[Any, Any]:
-    """Return the kernels for rows of up to ``room`` outcomes: for states, and for pairs."""
+def _exact_kernel(room: int, n_actions: int) -> Any:
+    """Return the kernel for rows of up to ``room`` outcomes: a thread has a group of pairs."""
 
     @on_device
-    def states(running: Any, entries: Any, arrays: Any, memory: Any, shape: Any, level: Any, risen: Any) -> None:
+    def exact(groups: Any, entries: Any, arrays: Any, memory: Any, shape: Any, level: Any) -> None:
         counts, value, q, part = arrays
         y = cuda.local.array(room, numba.float64)
         work = cuda.local.array((SCRATCH, room), numba.float64)
         guess = cuda.local.array(n_actions, numba.float64)
-        scratch = Scratch(y, work, guess)
-        tail, accuracy = level
-        worst = 0.0
-        s = cuda.grid(1)
-        while s < value.size:
-            pairs = running.pairs[s, : running.count[s]]
-            error = best_of_state(s, pairs, entries, counts, tail, shape, accuracy, value, memory, risen, scratch, q)
-            worst = max(worst, error)
-            s += cuda.gridsize(1)
-        range_in_block(0.0, worst, part)
-
-    @on_device
-    def pairs(given: Any, entries: Any, arrays: Any, memory: Any, shape: Any, level: Any, risen: Any) -> None:
-        counts, value, q, part = arrays
-        y = cuda.local.array(room, numba.float64)
-        work = cuda.local.array((SCRATCH, room), numba.float64)
-        (those,) = given
-        tail, accuracy = level
+        start = cuda.local.array(n_actions, numba.float64)
+        scratch = Scratch(y, work, guess, start)
+        tail, accuracy, risen = level
         worst = 0.0
         i = cuda.grid(1)
-        while i < those.size:
-            error = evaluate_pair(those[i], entries, counts, tail, shape, accuracy, value, memory, y, work, q)
+        while i < groups.count.size:
+            pairs = groups.pairs[i, : groups.count[i]]
+            error = best_of_group(pairs, entries, counts, tail, shape, accuracy, value, memory, risen, scratch, q)
             worst = max(worst, error)
             i += cuda.gridsize(1)
         range_in_block(0.0, worst, part)
 
-    return states, pairs
+    return exact
 
 
 class GpuApproximate(_GpuOutcomes):
@@ -617,17 +602,13 @@ class GpuApproximate(_GpuOutcomes):
 
     def back_up_running(self, value: Vector, running: Running, q: Any) -> float:
         """See :class:`_GpuOperator`."""
-        grid = grid_for(self.n_states, NARROW)
+        grid = grid_for(running.count.size, NARROW)
         self._kernels[0][grid](running, self._entries, (self._counts, value.data, q), self.here.shape)
         return self.here.rounding(self._size(value))
 
     def back_up_pairs(self, value: Vector, pairs: Any, q: Any) -> float:
         """See :class:`_GpuOperator`."""
-        running = Running(pairs.reshape(pairs.size, 1), _ones(pairs.size))
-        self._kernels[0][grid_for(pairs.size, NARROW)](
-            running, self._entries, (self._counts, value.data, q), self.here.shape
-        )
-        return self.here.rounding(self._size(value))
+        return self.back_up_running(value, _single(pairs), q)
 
     def chain(self, value: Vector, pairs: Any) -> GpuChain:
         """See :class:`_GpuOperator`."""
@@ -637,10 +618,11 @@ class GpuApproximate(_GpuOutcomes):
         return self._chain(pairs, means, allocate(0))
 
 
-def _ones(n: int) -> Any:
-    ones = allocate(n, np.int64)
-    _fill[grid_for(n)]((ones,), 1)
-    return ones
+def _single(pairs: Any) -> Running:
+    """Return groups of one pair each."""
+    ones = allocate(pairs.size, np.int64)
+    _fill[grid_for(pairs.size)]((ones,), 1)
+    return Running(pairs.reshape(pairs.size, 1), ones)
 
 
 @functools.cache
@@ -657,7 +639,7 @@ def _approximate_kernels(room: int) -> tuple[Any, Any]:
                 p = running.pairs[s, i]
                 consequences(p, entries, value, y)
                 row = counts_of(p, entries, counts)
-                low, mean, sd, skew = moments_of_row(y[: row.size], row)
+                low, mean, sd, skew, _ = moments_of_row(y[: row.size], row)
                 q[p] = rough_tail(low, mean, sd, skew, shape)
             s += cuda.gridsize(1)
 
@@ -704,7 +686,7 @@ class GpuSampled(_GpuOutcomes):
 
     def back_up_pairs(self, value: Vector, pairs: Any, q: Any) -> float:
         """See :class:`_GpuOperator`."""
-        return self.back_up_running(value, Running(pairs.reshape(pairs.size, 1), _ones(pairs.size)), q)
+        return self.back_up_running(value, _single(pairs), q)
 
     def chain(self, value: Vector, pairs: Any) -> GpuChain:
         """See :class:`_GpuOperator`."""

@@ -27,7 +27,7 @@ state for a fixed policy.
 Everything that compares actions stays right then: the greedy action is the same, and an action whose upper bound
 the certificate proves suboptimal is suboptimal. The exact operator has two bounds, each for a few additions:
 
-- CVaR of X is at most the mean of X.
+- CVaR of X, the mean of its lower tail, is at most the mean of X.
 - Operators are monotone and shift with V: where V rises by at most c since a pair was evaluated, its Q rises by at most
   gamma c (by gamma (1 - leak) c, with the leak that makes it more). So what was once evaluated stays bounded.
 
@@ -74,10 +74,9 @@ __all__ = [
     "SlotDraws",
     "Table",
     "back_up_pair",
-    "best_of_state",
+    "best_of_group",
     "consequences",
     "counts_of",
-    "evaluate_pair",
     "expected_rows",
     "rows_of",
     "tail_of_pair",
@@ -175,6 +174,7 @@ class Operator(ABC):
     leaks: tuple[float, float] = (0.0, 0.0)  # bounds on 1 - row sum over the admissible pairs
     refines = False  # whether ``residual`` is there
     accuracy = 0.0  # the error that a backup may leave, if that makes it cheaper; zero asks for the least
+    rough = False  # whether it is an approximation, of whose fixed point more than a few digits are worth nothing
     costly = False  # whether backups take so long that products with the chain of a policy are nothing beside them
     puts_off_q = False  # whether Q of all actions is worked out when it is read, rather than with the solution
     threads = 1  # that backups use
@@ -190,6 +190,10 @@ class Operator(ABC):
         The others are below it, and are upper bounds on their Q(s, a).
         """
         return self.backup(value, pairs, q)
+
+    def approximation(self) -> Operator | None:
+        """Return a cheap operator with about the same fixed point, where to start from; or None if there is none."""
+        return None
 
     def residual(self, value: FloatArray, rest: FloatArray, pairs: IntArray, out: FloatArray) -> float:
         """Write Q(s, a) - V(s) at V = ``value`` + ``rest`` into ``out``, computed in twice the precision.
@@ -554,10 +558,12 @@ class ApproximateOperator(_OutcomeOperator):
     It is neither monotone nor concave where it is far from CVaR. Its fixed point is a guess and certifies nothing.
     """
 
+    rough = True
+
     def __init__(self, model: UncertainMDP, counts: FloatArray, alpha: float, threads: int = 1) -> None:
-        """``counts`` [B, K], zero where an outcome cannot happen."""
+        """``counts`` [F] by slots, zero where an outcome cannot happen."""
         super().__init__(model)
-        self.counts = self.entries.pack(counts)
+        self.counts = counts
         self.shape = shape_of(alpha)
         self.threads = threads
 
@@ -583,7 +589,7 @@ class Memory(NamedTuple):
     """What the exact operator remembers of its pairs, P = S*A, and of their E entries."""
 
     start: FloatArray  # [P] the quantile in standard deviations from the mean, or NaN
-    upper: FloatArray  # [P] a bound on Q, from which what V has risen since then must not be taken; or infinity
+    upper: FloatArray  # [P] Q is at most this plus what it can have risen since the first backup; infinity if unknown
     best: IntArray  # [S] the greedy pair of the last backup, or -1
     means: FloatArray  # [E] tail means
     has_means: BoolArray  # [P] whether they are those at the values of the last backup
@@ -600,8 +606,9 @@ class ExactOperator(_OutcomeOperator):
     ) -> None:
         """``counts`` [B, K], zero where an outcome cannot happen; without ``screens`` every pair is evaluated."""
         super().__init__(model)
+        self._model = model
         self.counts = self.entries.pack(counts)
-        self.tail = 1.0 - alpha
+        self._alpha, self.tail = alpha, 1.0 - alpha
         self.shape = shape_of(alpha)
         self.threads = threads
         self._screens = screens
@@ -623,20 +630,20 @@ class ExactOperator(_OutcomeOperator):
 
     def backup(self, value: FloatArray, pairs: IntArray, q: FloatArray) -> float:
         """See :meth:`Operator.backup`. Each pair starts from its own quantile of the last time."""
-        self._remember(value)
-        rows = self.entries, self.counts, self.tail, self.shape, self.accuracy, value, self._longest, self._memory
-        return self._over(pairs.size, 16, lambda i, j: _exact(pairs[i:j], *rows, q))
+        return self._over_groups(value, pairs, np.arange(pairs.size + 1), 16, q)
+
+    def approximation(self) -> ApproximateOperator:
+        """See :meth:`Operator.approximation`."""
+        return ApproximateOperator(self._model, self.counts, self._alpha, self.threads)
 
     def back_up_best(self, value: FloatArray, pairs: IntArray, q: FloatArray) -> float:
         """See :meth:`Operator.back_up_best` and the screen at the top of this file."""
         if not self._screens:
             return self.backup(value, pairs, q)
-        self._remember(value)
         self._risen = self.risen(self._risen, self._bounds_at, value)
         self._bounds_at[:] = value
-        rows = self.entries, self.counts, self.tail, self.shape, self.accuracy, value, self._longest, self._memory
         first = np.searchsorted(pairs, np.arange(self.n_states + 1) * self.n_actions)
-        return self._over(self.n_states, 4, lambda i, j: _exact_best(pairs, first[i : j + 1], i, *rows, self._risen, q))
+        return self._over_groups(value, pairs, first, 4, q)
 
     def risen(self, before: float, last: Any, value: Any) -> float:
         """Return how much Q can have risen at ``value`` if it was ``before`` at the values ``last``."""
@@ -645,25 +652,23 @@ class ExactOperator(_OutcomeOperator):
         rise = self.discount * (1.0 - self.leaks[0 if highest > 0.0 else 1]) * highest
         return before + rise + 2.0 * EPS * (abs(rise) + abs(before))
 
-    def _remember(self, value: FloatArray) -> None:
-        """Forget the tail means unless they are those at ``value``."""
+    def _over_groups(self, value: FloatArray, pairs: IntArray, first: IntArray, smallest: int, q: FloatArray) -> float:
+        """Return the largest error in the best of each group of ``pairs``; a group begins at each of ``first[:-1]``."""
         if not np.array_equal(value, self._means_at):
             self._means_at[:] = value
             self._memory.has_means[:] = False
+        rows = self.entries, self.counts, self.tail, self.shape, self.accuracy, value, self._longest, self._memory
+        groups, done = first.size - 1, 0
 
-    def _over(self, rows: int, smallest: int, work: Callable[[int, int], float]) -> float:
-        """Return the largest of what ``work`` returns over ranges of ``rows``, and tell how much is done."""
-        done = 0
-
-        def told(i: int, j: int) -> float:
+        def back_up(i: int, j: int) -> float:
             nonlocal done
-            error = work(i, j)
+            error = _exact(pairs, first[i : j + 1], *rows, self._risen, q)
             done += j - i
             if self.tell is not None:
-                self.tell(done / rows)
+                self.tell(done / groups)
             return error
 
-        return float(max(over_rows(told, rows, self.threads, smallest)))
+        return float(max(over_rows(back_up, groups, self.threads, smallest)))
 
     def linearise(self, value: FloatArray, pairs: IntArray) -> Chain:
         """See :meth:`Operator.linearise`: the tail means, those of the last backup where it was at ``value``."""
@@ -701,7 +706,7 @@ def _approximate(pairs, entries, counts, shape, value, longest, q):
     for p in pairs:
         biggest = max(biggest, consequences(p, entries, value, y))
         row = counts_of(p, entries, counts)
-        low, mean, sd, skew = moments_of_row(y[: row.size], row)
+        low, mean, sd, skew, _ = moments_of_row(y[: row.size], row)
         q[p] = rough_tail(low, mean, sd, skew, shape)
     return biggest
 
@@ -715,83 +720,72 @@ def _approximate_means(pairs, entries, counts, shape, value, longest, starts, me
         rough_tail_means(y[: row.size], row, shape, means[starts[i] : starts[i + 1]])
 
 
-@kernel
-def _exact(pairs, entries, counts, tail, shape, accuracy, value, longest, memory, q):
-    y = np.zeros(longest)
-    work = np.empty((SCRATCH, longest))
-    worst = 0.0
-    for p in pairs:
-        worst = max(worst, evaluate_pair(p, entries, counts, tail, shape, accuracy, value, memory, y, work, q))
-    return worst
-
-
-@kernel
-def evaluate_pair(p, entries, counts, tail, shape, accuracy, value, memory, y, work, q):
-    """Write Q of pair p into ``q``, and what is known now into ``memory``; return its error. The rest is scratch."""
-    size = consequences(p, entries, value, y)
-    row = counts_of(p, entries, counts)
-    start = memory.start[p]
-    if start != start:
-        _, _, _, skew = moments_of_row(y[: row.size], row)
-        total = 0.0
-        for k in range(row.size):
-            total += row[k]
-        start = rough_quantile(skew, total, shape)
-    means = memory.means[entries.first[p] : entries.first[p + 1]]
-    q[p], _, memory.start[p], error = tail_of_row(y[: row.size], row, tail, start, accuracy, work, means)
-    memory.has_means[p] = True
-    return error + 2.0 * EPS * size
-
-
 class Scratch(NamedTuple):
     """Room for one state: what its outcomes are worth, the integrals of a row, how good its actions seem."""
 
     y: FloatArray  # [K]
     work: FloatArray  # [SCRATCH, K]
     guess: FloatArray  # [A]
+    start: FloatArray  # [A]
 
 
 @kernel
-def _exact_best(pairs, first, state, entries, counts, tail, shape, accuracy, value, longest, memory, risen, q):
-    """As :func:`_exact`, but for the screen; those of state ``state`` + s are ``pairs[first[s] : first[s + 1]]``."""
-    scratch = Scratch(np.zeros(longest), np.empty((SCRATCH, longest)), np.empty(entries.n_actions))
+def _exact(pairs, first, entries, counts, tail, shape, accuracy, value, longest, memory, risen, q):
+    """Do :func:`best_of_group` for each group ``pairs[first[i] : first[i + 1]]``; return the largest error."""
+    n_actions = entries.n_actions
+    scratch = Scratch(np.zeros(longest), np.empty((SCRATCH, longest)), np.empty(n_actions), np.empty(n_actions))
     worst = 0.0
-    for s in range(first.size - 1):
-        mine = pairs[first[s] : first[s + 1]]
-        error = best_of_state(state + s, mine, entries, counts, tail, shape, accuracy, value, memory, risen, scratch, q)
+    for i in range(first.size - 1):
+        mine = pairs[first[i] : first[i + 1]]
+        error = best_of_group(mine, entries, counts, tail, shape, accuracy, value, memory, risen, scratch, q)
         worst = max(worst, error)
     return worst
 
 
 @kernel
-def best_of_state(state, pairs, entries, counts, tail, shape, accuracy, value, memory, risen, scratch, q):
-    """Evaluate those of the ``pairs`` of one state that can be the best, the likeliest first; return the error of Q."""
-    y, work, guess = scratch
-    worst, best = 0.0, -np.inf
+def best_of_group(pairs, entries, counts, tail, shape, accuracy, value, memory, risen, scratch, q):
+    """Write Q of the best of ``pairs``, which are of one state, and upper bounds of the others; return the error.
+
+    ``risen`` is what Q can have risen by since the first time; a group of one pair does not care.
+    """
+    y, work, guess, start = scratch
     for i in range(pairs.size):
         p = pairs[i]
         size = consequences(p, entries, value, y)
         row = counts_of(p, entries, counts)
-        low, mean, sd, skew = moments_of_row(y[: row.size], row)
+        low, mean, sd, skew, total = moments_of_row(y[: row.size], row)
         q[p] = mean + (3.0 * row.size + 16.0) * EPS * size
         q[p] = min(q[p], memory.upper[p] + risen + EPS * (abs(memory.upper[p]) + abs(risen)))
-        guess[i] = np.inf if p == memory.best[state] else rough_tail(low, mean, sd, skew, shape)
+        guess[i] = rough_tail(low, mean, sd, skew, shape)
+        if p == memory.best[p // entries.n_actions]:
+            guess[i] = np.inf
+        start[i] = memory.start[p]
+        if start[i] != start[i]:
+            start[i] = rough_quantile(skew, total, shape)
+    best, worst = -np.inf, 0.0
     while True:
-        place = -1
-        for i in range(pairs.size):
-            if guess[i] > -np.inf and q[pairs[i]] >= best and (place < 0 or guess[i] > guess[place]):
-                place = i
-        if place < 0:
+        # the likeliest of those that can still be the best
+        i = -1
+        for j in range(pairs.size):
+            if guess[j] > -np.inf and q[pairs[j]] >= best and (i < 0 or guess[j] > guess[i]):
+                i = j
+        if i < 0:
             return worst
-        p = pairs[place]
-        guess[place] = -np.inf
-        error = evaluate_pair(p, entries, counts, tail, shape, accuracy, value, memory, y, work, q)
+        guess[i] = -np.inf
+        p = pairs[i]
+        size = consequences(p, entries, value, y)
+        row = counts_of(p, entries, counts)
+        means = memory.means[entries.first[p] : entries.first[p + 1]]
+        q[p], _, memory.start[p], error = tail_of_row(y[: row.size], row, tail, start[i], accuracy, work, means)
+        memory.has_means[p] = True
+        error += 2.0 * EPS * size
         worst = max(worst, error)
-        memory.upper[p] = q[p] + error - risen
-        memory.upper[p] += 2.0 * EPS * (abs(memory.upper[p]) + abs(risen))
-        if q[p] > best:
-            best = q[p]
-            memory.best[state] = p
+        if pairs.size > 1:
+            upper = q[p] + error - risen
+            memory.upper[p] = upper + 2.0 * EPS * (abs(upper) + abs(risen))
+            if q[p] > best:
+                memory.best[p // entries.n_actions] = p
+        best = max(best, q[p])
 
 
 @kernel

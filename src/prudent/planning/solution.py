@@ -48,7 +48,8 @@ class Solution:
 
     value: FloatArray  # [S]
     policy: npt.NDArray[Any]  # [S] the greedy action; or the policy that was evaluated, [S] or probabilities [S, A]
-    q: FloatArray  # [S, A] one step ahead of value; minus infinity where an action is not admissible
+    q: FloatArray  # [S, A] one step ahead of value; minus infinity where an action is not admissible. Of an exact
+    # solution under a posterior it is worked out when it is read: for one action of each state see ``q_of``
     residual: float  # largest |TV - V| where the solver stopped, V shifted to the middle of its bounds
     error_bound: float  # certified: no entry of value is further than this from the fixed point
     iterations: int  # backups of the whole model, those of a first guess included
@@ -225,10 +226,6 @@ class Solution:
         found: FloatArray = q[here, chosen]
         return found
 
-    def following(self, policy: IntArray) -> Solution:
-        """Return the same values with another policy that is as good as they are [S]."""
-        return Solution(**{each.name: self.__dict__[each.name] for each in fields(self)} | {"policy": policy})
-
     # -- what is worked out when asked ---------------------------------------------------------------------
 
     @cached_property
@@ -298,6 +295,11 @@ class Solution:
         q, here = self.neutral.q, np.arange(self.value.size)
         slack = 1e-9 * float(abs(self.neutral.value).max()) + 4.0 * self.neutral.error_bound
         return q[here, self.chosen] < self.neutral.value - slack
+
+    def _following(self, policy: IntArray) -> Solution:
+        """Return the same values with another policy [S] that reaches them."""
+        same = {each.name: self.__dict__[each.name] for each in fields(self)}
+        return Solution(**same | {"policy": policy})
 
     # -- names ---------------------------------------------------------------------------------------------
 

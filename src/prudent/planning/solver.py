@@ -52,7 +52,7 @@ from .._support.progress import Progress
 from ..errors import ConvergenceWarning, ModelError, ParameterError
 from ..models.known import MDP
 from ..models.uncertain import UncertainMDP
-from .operators import ApproximateOperator, ExpectedOperator, Operator
+from .operators import ExpectedOperator, Operator
 from .solution import Ahead, Solution
 
 if TYPE_CHECKING:
@@ -217,7 +217,7 @@ def rough_guess(operator: Operator, model: MDP | UncertainMDP, policy: Any, opti
     """Return rough values of an operator that is cheaper than the one to solve, in fewer backups than there may be."""
     cap = options.cap
     tol: float | None = ROUGH
-    if isinstance(operator, ApproximateOperator):
+    if operator.rough:
         tol, cap = None, min(cap, FEW_BACKUPS)
     if cap < 2:
         return Guess(np.zeros(model.n_states), 0)
