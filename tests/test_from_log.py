@@ -233,7 +233,7 @@ def test_dead_ends_are_all_in_one_error():
     with pytest.raises(DataError) as caught:
         from_log(WARD, 0.9)
     assert str(caught.value) == (
-        "log arrives in 2 states that it never leaves: 'dead' (1 arrivals), 'home' (1 arrivals); say what happens "
+        "log arrives in 2 states that it never leaves: 'dead' (1 arrival), 'home' (1 arrival); say what happens "
         "there: terminal=['dead', 'home'] if the process ends (or a mapping to what that is worth), or "
         "absorbing=['dead', 'home'] if it stays"
     )
