@@ -10,7 +10,6 @@ import copy
 import math
 import os
 import threading
-import time as clocks
 import warnings
 import weakref
 from collections.abc import Iterable, Sequence
@@ -53,7 +52,7 @@ from .checkup import Checkup, checkup
 from .clicks import LINKS, Clicks
 from .coins import CoinBatch, CoinDecision, Coins
 from .decision import Arm, BatchDecision, Decision, Law, chances_of
-from .fading import HalfLife, seconds_of
+from .fading import Drift, HalfLife
 from .merging import add_news, add_pool, news_of, same_prior
 from .settings import BanditSettings, Decay, checked_sd
 from .step import (
@@ -214,8 +213,8 @@ class LinearBandit:
             prior_precision = Clicks.first_prior(size, self._intercept) if self._clicks is not None else 1.0
         blank = LinearGaussianPosterior(size, prior_precision)
         self._priors = blank.prior[np.newaxis]  # [J,D,D], of which arms hold a multiple
-        self._half = HalfLife.of(half_life)
-        self._tick: int | None = None
+        half = HalfLife.of(half_life)
+        self._drift = None if half is None else Drift(half)
         self._decisions = 0
         self._skipped = 0
         self._stream = Uniforms(generator(seed, "seed"), np.empty(0))
@@ -260,7 +259,7 @@ class LinearBandit:
         """Work out once what every call needs."""
         self._rule = settings.rule(self._dim + self._intercept, self._unit_sd)
         self._per_arm = self._rule.per_arm
-        self._plain = self._rule.floor == 0.0 and self._half is None and not self._falling
+        self._plain = self._rule.floor == 0.0 and self._drift is None and not self._falling
         self._plain = self._plain and not isinstance(self._clicks, Coins)
         self._law: Law = (
             settings.min_propensity,
@@ -364,7 +363,7 @@ class LinearBandit:
     @property
     def half_life(self) -> HalfLife | None:
         """The half-life of evidence, with its ``length`` and ``unit``."""
-        return self._half
+        return None if self._drift is None else self._drift.half
 
     @property
     def decisions(self) -> int:
@@ -544,19 +543,8 @@ class LinearBandit:
         if isinstance(self._settings.alpha, Decay) and self._settings.alpha.draws(self._decisions + 1) != self._rule.n:
             self._use_settings(self._settings.at(self._decisions + 1))
             self._set_handle()
-        if self._half is not None:
-            self._fade(self._half, self._half.tick(self._clock(self._half, time)))
-
-    def _clock(self, half: HalfLife, time: Any) -> float:
-        if half.unit == "decisions":
-            return float(self._decisions)
-        return clocks.time() if time is None else seconds_of(time)
-
-    def _fade(self, half: HalfLife, tick: int) -> None:
-        if self._tick is None or tick > self._tick:
-            if self._tick is not None:
-                self._forget(half.factor(tick - self._tick))
-            self._tick = tick
+        if self._drift is not None:
+            self._forget(self._drift.move(self._decisions, time))
 
     def forget(self, factor: float) -> Self:
         """Multiply all evidence by ``factor``, from 0 to 1; the prior stays.
@@ -567,11 +555,12 @@ class LinearBandit:
         """
         share = probability(factor, "factor")
         with self._lock:
-            if share < 1.0:
-                self._forget(share)
+            self._forget(share)
         return self
 
     def _forget(self, factor: float) -> None:
+        if factor == 1.0:
+            return
         if self._clicks is not None:
             self._clicks.fade(self._arms, factor)
         else:
@@ -807,9 +796,9 @@ class LinearBandit:
                 raise DataError(f"reward must be a number, got {reward!r}") from None
             if self._clicks is not None:
                 return self._learn_clicks(point, context, place, reward, value, time)
-            weight, half = 1.0, self._half
-            if half is not None and abs(value) <= LARGEST and point.size == self._dim and usable(point):
-                weight = float(self._weights(half, time, 1)[0])
+            weight = 1.0
+            if self._drift is not None and abs(value) <= LARGEST and point.size == self._dim and usable(point):
+                weight = float(self._weights(time, 1)[0])
             if not learn_one(self._handle, point, place, value, weight):
                 if not abs(value) <= LARGEST:
                     raise DataError(f"reward is {value}, expected a finite number{_limit(value)}")
@@ -825,10 +814,8 @@ class LinearBandit:
             raise DataError(f"reward is {value}, expected a finite number{_limit(value)}")
         values = np.array([value])
         self._clicks.require(reward, values)
-        weights = np.ones(1) if self._half is None else self._weights(self._half, time, 1)
-        self._clicks.learn(
-            self._arms, self._checked_rows(point[np.newaxis]), np.array([place], dtype=np.int64), values, weights
-        )
+        rows, places = self._checked_rows(point[np.newaxis]), np.array([place], dtype=np.int64)
+        self._clicks.learn(self._arms, rows, places, values, self._weights(time, 1))
         self._rewards += 1
         return self
 
@@ -885,7 +872,7 @@ class LinearBandit:
         arms = list(arms)
         kept = [t for t, arm in enumerate(arms) if unknown == "raise" or self._knows(arm)]
         places = [self._arm_index(arms[t], f"arm[{t}]") for t in kept]
-        weights = np.ones(len(points)) if self._half is None else self._weights(self._half, time, len(points))
+        weights = self._weights(time, len(points))
         if len(kept) < len(arms):
             self._skip([arm for arm in arms if not self._knows(arm)], len(arms))
             points, values, weights = points[kept], values[kept], weights[kept]
@@ -900,18 +887,13 @@ class LinearBandit:
         self._rewards += len(points)
         return self
 
-    def _weights(self, half: HalfLife, time: Any, rows: int) -> FloatArray:
+    def _weights(self, time: Any, rows: int) -> FloatArray:
         """Let evidence fade up to the latest of ``time``, and return the weights [T] of rewards of these times."""
-        if half.unit == "decisions" or np.ndim(time) == 0:
-            times = [self._clock(half, time)]
-        else:
-            times = [seconds_of(each) for each in time]
-            if len(times) != rows:
-                raise DataError(f"time has {len(times)} entries, expected {rows}, one per context")
-        ticks = [half.tick(each) for each in times]
-        self._fade(half, max(ticks, default=0))
-        now = 0 if self._tick is None else self._tick
-        return np.broadcast_to([half.factor(now - tick) for tick in ticks], rows).copy()
+        if self._drift is None:
+            return np.ones(rows)
+        left, weights = self._drift.weights(self._decisions, time, rows)
+        self._forget(left)
+        return weights
 
     def _knows(self, arm: Any) -> bool:
         try:
@@ -1088,7 +1070,7 @@ class LinearBandit:
         for name, mine, theirs in zip(*_kind_of(self), _kind_of(given)[1], strict=True):
             if mine != theirs:
                 raise ParameterError(f"{label} has other settings: its {name} is {theirs!r}, here it is {mine!r}")
-        if self._half is not None or any(bandit._arms.pool[GAIN] != 1.0 for bandit in (self, given)):
+        if self._drift is not None or any(bandit._arms.pool[GAIN] != 1.0 for bandit in (self, given)):
             raise ParameterError(f"the evidence of {label} fades, or has faded: such bandits cannot be merged")
 
     def _state(self) -> State:
@@ -1104,8 +1086,8 @@ class LinearBandit:
             "rewards": self.reward_kind,
             "prior": _prior_kind(self._clicks),
             "intercept": self._intercept,
-            "half_life": None if self._half is None else asdict(self._half),
-            "tick": self._tick,
+            "half_life": None if self._drift is None else asdict(self._drift.half),
+            "tick": None if self._drift is None else self._drift.tick,
             "arms": list(self._names),
             "decisions": self._decisions,
             "rng": generator_state(self._stream.rng),
@@ -1159,8 +1141,8 @@ class LinearBandit:
         if meta["prior"] != _prior_kind(bandit._clicks):
             raise ValueError(f"prior is {meta['prior']!r}")
         require_table(bandit._arms, arrays, intercept=bandit._intercept, clicks=bandit._clicks)
-        if meta["tick"] is not None:
-            bandit._tick = whole_number(meta["tick"], "tick", -LARGEST_COUNT, LARGEST_COUNT)
+        if bandit._drift is not None and meta["tick"] is not None:
+            bandit._drift.tick = whole_number(meta["tick"], "tick", -LARGEST_COUNT, LARGEST_COUNT)
         arms = bandit._arms
         arms.pool[SAVED] = arrays["pool"]
         arms.gram[:], arms.extra[:], arms.parts[:, WEIGHT] = gram, arrays["extra"], arrays["weights"]
@@ -1192,7 +1174,7 @@ def _kind_of(bandit: LinearBandit) -> tuple[tuple[str, ...], tuple[Any, ...]]:
     prior = _prior_kind(bandit._clicks)
     prior = bandit._priors[0].tolist() if prior == "given" else prior
     own = (getattr(bandit, f"_{name}") for name in names[:5])
-    return names, (*own, bandit.reward_kind, bandit._half, prior)
+    return names, (*own, bandit.reward_kind, bandit.half_life, prior)
 
 
 def _prior_kind(clicks: Clicks | None) -> Any:
