@@ -3,8 +3,8 @@
 The score of an arm in a context s is s'theta, a sum over features of s_j theta_j: what feature j adds is s_j times the
 posterior mean of theta_j. Arms are independent, so the lead of one over another is normal, with the difference of the
 means and the sum of the variances. Items that share one theta are not: the variance of their lead is that of the
-difference of their features times theta, which is often much smaller. For clicks and counts scores are log odds and log rates; what an arm pays is told
-as a chance or a rate, and the parts add up on the scale of scores.
+difference of their features times theta, often much smaller. For clicks and counts scores are log odds and log rates;
+what an arm pays is told as a chance or a rate, and the parts add up on the scale of scores.
 """
 
 from __future__ import annotations
@@ -222,7 +222,7 @@ def _order(eligible: Sequence[Arm], chances: FloatArray, mean: FloatArray, arm: 
 def _views(order: list[int], eligible: Sequence[Arm], *columns: Any) -> tuple[ArmView, ...]:
     """Return what is known of the arms, in this order; ``columns`` [k] are the fields of :class:`ArmView`."""
     *numbers, pulls = columns
-    return tuple(ArmView(eligible[i], *(float(each[i]) for each in numbers), int(pulls[i])) for i in order)
+    return tuple(ArmView._make((eligible[i], *(float(each[i]) for each in numbers), int(pulls[i]))) for i in order)
 
 
 def feature_names(features: Any, dim: int, intercept: bool) -> tuple[str, ...]:
@@ -278,7 +278,8 @@ def _words(why: Explanation) -> list[str]:
     size = max(float(np.abs(parts).max()), 1e-300)
     order = np.argsort(-np.abs(parts), kind="stable")
     for sign, word in ((1.0, "For"), (-1.0, "Against")):
-        listed = [i for i in order if sign * parts[i] > 0.01 * size][:_SHOWN]
+        clear = [i for i in order if sign * parts[i] > 0.01 * size and apart(abs(parts[i])).strip("0.")]
+        listed = clear[:_SHOWN]
         if listed:
             mark = "+" if sign > 0.0 else "-"
             told = ", ".join(f"{why.features[i]} ({mark}{apart(abs(parts[i]))})" for i in listed)
@@ -296,7 +297,7 @@ def _told(view: ArmView, number: Any, shared: int | None) -> str:
     count = view.pulls if shared is None else shared
     seen = f"{count:,} reward{'s' * (count != 1)}"
     if shared is not None:
-        seen += f" of all items{f', {view.pulls:,} of its own' if view.pulls else ''}"
+        seen += f" of all items, {view.pulls:,} of its own" if view.pulls else " of all items"
     if not math.isfinite(view.response_sd):
         return f"not known yet, after {seen}"
     return f"{number(view.response)} (sd {number(view.response_sd)}), known from {seen}"

@@ -368,11 +368,11 @@ class SharedLinearBandit(Guarded):
 
         >>> bandit = SharedLinearBandit(dim=1, noise_sd=1.0).update([[0.0], [2.0], [4.0]], [1.0, 2.0, 3.0])
         >>> print(bandit.explain([[1.0], [3.0]], arms=["old", "new"], names=["price"]))
-        The likeliest choice is 'new', with the chance 81.4%.
-        Its mean reward is 2.32 (sd 0.53), known from 3 rewards of all items.
-        The runner-up is 'old', with the chance 18.6%: 1.26 (sd 0.53), known from 3 rewards of all items.
-        'new' is better with the chance 99.6%: it leads by 1.05 (sd 0.40).
-        For 'new': price (+1.05).
+        The likeliest choice is 'new', with the chance 91.7%.
+        Its mean reward is 2.38 (sd 0.66), known from 3 rewards of all items.
+        The runner-up is 'old', with the chance 8.3%: 1.21 (sd 0.52), known from 3 rewards of all items.
+        'new' is better with the chance 97.8%: it leads by 1.17 (sd 0.58).
+        For 'new': price (+1.17).
         """
         from .explain import explain_items
 
@@ -415,19 +415,18 @@ class SharedLinearBandit(Guarded):
         return design - own[:, :-1], own[:, -1].copy(), spread.copy()
 
     def _view(self, rows: FloatArray, names: tuple[Arm, ...]) -> ItemView:
-        """Return what the scores of two items are made of, once the noise is known or not."""
-        places, whole = self._places(names), self._with_constant(rows)
+        """Return what the scores of two items are made of; sds are infinite if the noise is not known yet."""
         mean, sd = self.coefficients()
-        view = ItemView(whole, np.tile(mean, (2, 1)), np.tile(sd, (2, 1)), 0.0)
-        design, shifts, spreads = self._design(rows, places)
-        if self._offsets:  # b = m_r - m_s'theta and what is left of it
+        coefficients, sds, whole = np.tile(mean, (2, 1)), np.tile(sd, (2, 1)), self._with_constant(rows)
+        design, shifts, spreads = self._design(rows, self._places(names))
+        noise = self._noise or math.inf
+        if self._offsets:  # b is m_r - m_s'theta, and what is left of it
             own = whole - design
-            sds = self._noise * np.hypot(np.linalg.norm(own @ self._root.T, axis=1), spreads) if self._noise else np.inf
-            offsets = np.column_stack([shifts - own @ mean, np.broadcast_to(sds, 2), np.ones(2)])
-            parts = (np.column_stack([old, offsets[:, i]]) for old, i in ((whole, 2), (view[1], 0), (view[2], 1)))
-            view = ItemView(*parts, 0.0)
-        apart = math.hypot(float(np.linalg.norm(self._root @ (design[0] - design[1]))), *spreads)
-        return view._replace(spread=self._noise * apart if self._noise else math.inf)
+            coefficients = np.column_stack([coefficients, shifts - own @ mean])
+            sds = np.column_stack([sds, noise * np.hypot(np.linalg.norm(own @ self._root.T, axis=1), spreads)])
+            whole = np.column_stack([whole, np.ones(2)])
+        apart = np.linalg.norm([*(self._root @ (design[0] - design[1])), *spreads])
+        return ItemView(whole, coefficients, sds, float(noise * apart) if apart > 0.0 else 0.0)
 
     def _drawn(self, law: Scores) -> FloatArray:
         """Draw the scores [k] of one decision."""
