@@ -80,7 +80,7 @@ def test_words():
     assert len(unknown.to_pandas()) == 3
     same = learned().explain(ROWS[[0, 0]])  # two items with the same features
     assert same.better == 0.5
-    assert "(sd 0.00)" in str(same)
+    assert "(sd 0.000)" in str(same)
 
 
 @pytest.mark.parametrize(
