@@ -95,7 +95,7 @@ if TYPE_CHECKING:
 __all__ = ["LinearBandit"]
 
 
-_STATE_VERSION = 3
+_STATE_VERSION = 4
 _FLOAT = np.dtype(np.float64)
 _NOISES = {"shared": SHARED, "by arm": BY_ARM}
 
@@ -148,7 +148,8 @@ class LinearBandit:
     Thompson sampling. It hedges against not knowing the mean reward, not against the noise of rewards. A bandit with a
     high level avoids arms of which it knows little, so it may lock in to a poor one: online, 0 to 0.5 is a good choice.
     What cures lock-in: ``first_pulls`` decisions for every arm before scores count, ``min_propensity``, a least chance
-    for every eligible arm, and a level that falls (see :class:`BanditSettings`).
+    for every eligible arm, and a level that falls (see :class:`BanditSettings`). ``exploration`` below 1 narrows the
+    draws, which pays where decisions are few (0.5, not less).
 
     **Drift**: with a ``half_life`` evidence fades, and the prior stays: a number of decisions, or a time difference;
     then ``select`` and ``update`` take ``time=``, by default now. :meth:`forget` fades at once.
@@ -192,6 +193,7 @@ class LinearBandit:
         prior_precision: Any = None,
         first_pulls: int | None = None,
         min_propensity: float | None = None,
+        exploration: float | None = None,
         half_life: Any = None,
         settings: BanditSettings | None = None,
         seed: Any = None,
@@ -199,7 +201,8 @@ class LinearBandit:
         names = _arm_names(n_arms, "n_arms")
         if alpha is None and settings is None and rewards != "gaussian":
             alpha = 0.5
-        self._settings = _settings(settings, alpha, first_pulls, min_propensity)
+        more = {"first_pulls": first_pulls, "min_propensity": min_propensity, "exploration": exploration}
+        self._settings = _settings(settings, alpha, more)
         self._intercept = flag(intercept, "intercept")
         self._dim = whole_number(dim, "dim", minimum=0 if self._intercept else 1)
         self._noise_sd = None if noise_sd is None else checked_sd(noise_sd, "noise_sd")
@@ -1141,8 +1144,11 @@ class LinearBandit:
         if meta["prior"] != _prior_kind(bandit._clicks):
             raise ValueError(f"prior is {meta['prior']!r}")
         require_table(bandit._arms, arrays, intercept=bandit._intercept, clicks=bandit._clicks)
-        if bandit._drift is not None and meta["tick"] is not None:
-            bandit._drift.tick = whole_number(meta["tick"], "tick", -LARGEST_COUNT, LARGEST_COUNT)
+        tick = None
+        if meta["tick"] is not None:
+            tick = whole_number(meta["tick"], "tick", -LARGEST_COUNT, LARGEST_COUNT)
+        if bandit._drift is not None:
+            bandit._drift.tick = tick
         arms = bandit._arms
         arms.pool[SAVED] = arrays["pool"]
         arms.gram[:], arms.extra[:], arms.parts[:, WEIGHT] = gram, arrays["extra"], arrays["weights"]
@@ -1182,10 +1188,13 @@ def _prior_kind(clicks: Clicks | None) -> Any:
 
 
 def _upgraded(meta: dict[str, Any], arrays: Arrays) -> State:
-    """Return the state of a file of version 1 or 2 as one of version 3.
+    """Return the state of a file of an earlier version as one of version 4.
 
-    In version 1 the noise was given, and there was no intercept; in version 2 rewards were normal.
+    In version 1 the noise was given, and there was no intercept; in version 2 rewards were normal; in version 3 there
+    was no exploration to be set.
     """
+    if "exploration" not in meta["settings"]:
+        meta = meta | {"settings": meta["settings"] | {"exploration": 1.0}}
     if "rewards" not in meta:
         meta = meta | {"rewards": "gaussian", "prior": "given"}
     if "half_life" in meta or "noise_sd" not in meta:
@@ -1208,17 +1217,17 @@ def _upgraded(meta: dict[str, Any], arrays: Arrays) -> State:
 # -- names and logs ----------------------------------------------------------------------------------------
 
 
-def _settings(
-    settings: BanditSettings | None, alpha: Any, first_pulls: int | None, min_propensity: float | None
-) -> BanditSettings:
+def _settings(settings: BanditSettings | None, alpha: Any, more: dict[str, Any]) -> BanditSettings:
     if settings is None:
         settings = BanditSettings(0.0 if alpha is None else alpha)
     elif alpha is not None:
         raise ParameterError("give alpha or settings, not both: settings have their own alpha")
     elif not isinstance(settings, BanditSettings):
         raise ParameterError(f"settings must be a BanditSettings, got {settings!r}")
-    more: dict[str, Any] = {"first_pulls": first_pulls, "min_propensity": min_propensity}
-    return replace(settings, **{name: value for name, value in more.items() if value is not None})
+    given = {name: value for name, value in more.items() if value is not None}
+    if given and settings.label == settings._default_label():  # a name of its own stays
+        given["label"] = ""
+    return replace(settings, **given)
 
 
 def _clicks(rewards: Any, learned: bool, intercept: bool, dim: int) -> Clicks | None:
