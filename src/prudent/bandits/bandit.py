@@ -795,8 +795,8 @@ class LinearBandit:
                 place = self._arm_index(arm)
             try:
                 value = reward if type(reward) is float else float(reward)
-            except (TypeError, ValueError):
-                raise DataError(f"reward must be a number, got {reward!r}") from None
+            except (TypeError, ValueError, OverflowError):
+                raise DataError(f"reward must be a number, got {reward!r}"[:200]) from None
             if self._clicks is not None:
                 return self._learn_clicks(point, context, place, reward, value, time)
             weight = 1.0
@@ -934,6 +934,8 @@ class LinearBandit:
 
     def _context_error(self, context: Any) -> PrudentError:
         """Return the error that says what is wrong with a context that was refused."""
+        if context is None:
+            return DataError(f"context is None, expected shape ({self._dim},) or (T, {self._dim})")
         try:
             points = finite_array(context, "context")
         except PrudentError as error:

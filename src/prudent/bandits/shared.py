@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import math
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
@@ -103,12 +103,12 @@ class SharedLinearBandit(Guarded):
 
     >>> bandit = SharedLinearBandit(dim=2, alpha=0.5, seed=7)
     >>> items = {"tea": [1.0, 0.2], "coffee": [0.9, 0.8], "juice": [0.1, 0.5]}
-    >>> decision = bandit.select(list(items.values()), arms=list(items), top=2)
+    >>> decision = bandit.select(items, top=2)
     >>> decision.propensity                       # nothing is known yet
     0.3333
     >>> bandit.update(decision.chosen, [1.0, 0.0])
     SharedLinearBandit(dim=2, alpha=0.5, 1 decisions, 2 rewards)
-    >>> bandit.select(list(items.values()), arms=list(items)).arm in items
+    >>> bandit.select(items).arm in items
     True
     """
 
@@ -291,9 +291,9 @@ class SharedLinearBandit(Guarded):
     ) -> SharedDecision:
         """Choose ``top`` of k candidates with these features [k,D], best first.
 
-        ``arms`` are their names, strings or integers; by default the index of a DataFrame, else 0 to k - 1. Bandits
-        with offsets need names. Chances are worked out when they are read; ``propensity=False`` leaves them out.
-        ``time`` (seconds or a date with time) is for a half-life in time.
+        ``arms`` are their names, strings or integers; by default the index of a DataFrame or the keys of a dict, else 0
+        to k - 1. Bandits with offsets need names. Chances are worked out when they are read; ``propensity=False``
+        leaves them out. ``time`` (seconds or a date with time) is for a half-life in time.
 
         >>> bandit = SharedLinearBandit(dim=2, noise_sd=1.0, seed=1)
         >>> bandit.select([[0.2, 0.4], [1.0, 0.0]], arms=["a", "b"]).arm in ("a", "b")
@@ -610,6 +610,8 @@ class SharedLinearBandit(Guarded):
 
     def _candidates(self, features: Any, arms: Iterable[Arm] | None) -> tuple[FloatArray, tuple[Arm, ...]]:
         """Return features [k,D] and names of distinct candidates."""
+        if isinstance(features, Mapping) and arms is None:
+            features, arms = list(features.values()), list(features)
         rows = self._rows(features, (2,))
         if arms is None and hasattr(features, "columns"):
             arms = features.index
