@@ -485,8 +485,8 @@ class LinearBandit:
             k = len(names)
             if point.ndim != 1:
                 self._check_floor(k)
-                if point.ndim == 0 and self._dim == 0 and context is None:
-                    return self.select([], arms, propensity=propensity, time=time)
+                if context is None:
+                    return self.select(self._points(None), arms, propensity=propensity, time=time)
                 if isinstance(self._clicks, Coins):
                     return self._select_coins(self._clicks, point, context, names, eligible, propensity, time)
                 points = self._checked_rows(point)
@@ -756,8 +756,10 @@ class LinearBandit:
 
     def _points(self, context: Any) -> FloatArray:
         """Return a context or contexts as an array of our own."""
-        if context is None and self._dim == 0:
-            return np.empty(0)
+        if context is None:
+            if self._dim == 0:
+                return np.empty(0)
+            raise self._context_error(None)
         try:
             return np.array(context, _FLOAT)
         except (TypeError, ValueError):
@@ -782,10 +784,10 @@ class LinearBandit:
         if unknown != "raise" and unknown != "skip":
             raise ParameterError(f"unknown must be 'raise' or 'skip', got {unknown!r}")
         with self._lock:
-            if point.ndim == 0 and self._dim == 0 and context is None:
-                point = np.empty(0)
             if point.ndim != 1:
-                return self._update_rows(point, arm, reward, time, unknown)
+                if context is not None:
+                    return self._update_rows(point, arm, reward, time, unknown)
+                point = self._points(None)
             try:
                 place = self._index[arm]
             except (KeyError, TypeError):
