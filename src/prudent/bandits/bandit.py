@@ -9,9 +9,7 @@ from __future__ import annotations
 import copy
 import math
 import os
-import threading
 import warnings
-import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Self
@@ -32,6 +30,7 @@ from .._support.checks import (
     risk_level,
     whole_number,
 )
+from .._support.locks import Guarded
 from .._support.rows import log_columns
 from .._support.state import (
     LARGEST_COUNT,
@@ -100,27 +99,7 @@ _FLOAT = np.dtype(np.float64)
 _NOISES = {"shared": SHARED, "by arm": BY_ARM}
 
 
-# A thread of the parent may be inside a bandit while another one forks: the child would find its lock taken for ever.
-_alive: weakref.WeakSet[LinearBandit] = weakref.WeakSet()
-_held: list[LinearBandit] = []
-
-
-def _hold_all() -> None:
-    _held.extend(sorted(_alive, key=id))
-    for bandit in _held:
-        bandit._lock.acquire()
-
-
-def _release_all() -> None:
-    while _held:
-        _held.pop()._lock.release()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_hold_all, after_in_parent=_release_all, after_in_child=_release_all)
-
-
-class LinearBandit:
+class LinearBandit(Guarded):
     """A contextual bandit with linear rewards and a dial for risk.
 
     ``n_arms`` is a number (arms 0, 1, ...) or the arms' names, strings or integers; contexts have ``dim`` features,
@@ -168,17 +147,7 @@ class LinearBandit:
     LinearBandit(3 arms, dim=2, settings='TS', 1 decisions, 1 rewards)
     """
 
-    __slots__ = ("__dict__", "__weakref__", "_lock")  # a lock that is no part of the state
-
-    _lock: Any
     load = Load()
-
-    def __new__(cls, *args: Any, **options: Any) -> Self:
-        """Return a bandit with a lock, which no copy shares with it."""
-        bandit = super().__new__(cls)
-        bandit._lock = threading.RLock()
-        _alive.add(bandit)
-        return bandit
 
     def __init__(
         self,
@@ -962,10 +931,6 @@ class LinearBandit:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._set_handle()  # where its own arms are
-
-    def __copy__(self) -> Self:
-        """Return a bandit that learns on its own."""
-        return copy.deepcopy(self)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the whole state to ``path``, random stream included; the file appears whole or not at all.
