@@ -54,7 +54,7 @@ class UncertainMDP(TabularModel):
         nothing is earned after it. All pairs that share a source must agree on which outcomes it has.
     reward : [S, A, K], or [S, A] if it does not depend on the outcome. What is given where there is no
         outcome is not looked at.
-    discount : in [0, 1).
+    discount : in [0, 1]. At 1, solvers need a horizon, or a process that ends for certain.
     states, actions : names, unique and hashable. Names 0, 1, ..., n-1 are the same as no names.
     sources : names of the sources; or "pair" where each has a pair of its own and is called (state, action).
     outcomes : B sequences of names, one for each outcome of the source; or, with ``sources="pair"``, "next_state":
@@ -208,6 +208,7 @@ class UncertainMDP(TabularModel):
         states = held(states)
         self.terminal, self.terminal_value = read_terminal(terminal, Labels("state", states, len(self.source)))
         self._frame(self.source >= 0, discount, states, actions, self.terminal)
+        self.arrival_value = self.terminal_value
         self.source[self.terminal] = -1
         self.admissible = self.source >= 0
         numbers = np.unique(self.source[self.admissible])
@@ -499,14 +500,15 @@ class UncertainMDP(TabularModel):
         """Return the MDP in which source b draws its outcomes with probabilities ``theta[b]``, theta [B, K].
 
         Outcomes that lead to the same state add up; the reward is the mean over the outcomes. Those that end the
-        process add up to ``termination``, which is 1 in terminal states.
+        process add up to ``termination``, which is 1 in terminal states. What single outcomes earn is kept for
+        :func:`prudent.returns` and for objectives such as :class:`prudent.EVaR`, which look at more than means.
 
         >>> UncertainMDP.direct([[1.0], [0.0]], discount=0.5).mdp([[0.25, 0.75], [1.0, 0.0]]).dense()[0]
         array([[0.25, 0.75]])
         """
         probabilities = self._distributions(theta)
         transition, reward, ending = expected_model(self.entries, probabilities)
-        return MDP(
+        known = MDP(
             transition,
             reward,
             self.discount,
@@ -515,6 +517,9 @@ class UncertainMDP(TabularModel):
             states=self.states,
             actions=self.actions,
         )
+        known.keep_outcomes(self.entries, probabilities)
+        known.arrival_value = self.terminal_value
+        return known
 
     def _distributions(self, theta: Any) -> FloatArray:
         rows = self._of_outcomes(theta, "theta", ModelError)

@@ -1,0 +1,254 @@
+"""Discount 1 without a horizon: processes that end with certainty.
+
+A value of endlessly many undiscounted steps exists if the process ends, whatever is done: it ends, or reaches states
+where nothing is ever earned again. Here it does so under every policy (or, to evaluate one, under that policy) with
+positive probability within S steps from everywhere, which is a fact about the graph and is checked there: if it fails,
+some state can be among a set that some choice of actions never leaves.
+
+**The certificate.** Let xi(s) >= 1 + max over a of sum_s' P(s' | s, a) xi(s') until the end, so that xi bounds the
+expected time that is left. If |TV - V| <= d everywhere, then V + d xi is a point that T lowers and V - d xi one that it
+raises, hence
+
+    |V* - V| <= d xi,         TV - d (xi - 1) <= V* <= TV + d (xi - 1).
+
+These are MacQueen's bounds of :mod:`prudent.planning.solver` for a leak of 1/max(xi) at every step, which is all that
+the solver is told. The expected times are found by the same solver, roughly, and then proved: xi is accepted if one
+backup shows that it falls by a positive amount at every step, rounding included, and scaled so that it falls by one.
+
+Under a posterior the probabilities of a step are those of its tail. A coherent risk changes by at most the upper risk
+of |V - U| if V changes to U, so xi is the expected time if everything delays the end: the worst tail and the worst
+action.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from .._numerics.compensated import EPS
+from .._numerics.krylov import Chain
+from .._support.checks import BoolArray, FloatArray, IntArray
+from ..errors import ModelError
+from ..models.builders import canonical
+from ..models.entries import END, Outcomes, likely_outcomes
+from ..models.frame import TabularModel
+from ..models.known import MDP
+from ..models.uncertain import UncertainMDP
+from .finite import follow, taken_pairs
+from .operators import ExpectedOperator, Operator
+
+__all__ = ["LongestOperator", "ended_mdp", "ended_uncertain", "find_over"]
+
+GUESSES = (1e-5, 1e-9, 1e-13)  # leaks at which a solver may look for the expected times
+ENOUGH = 0.25  # of a step, by which they must be seen to fall at every step
+CAP = 1_000
+
+
+class _Graph(NamedTuple):
+    """Where steps lead: those of the pairs that may be taken."""
+
+    pair: IntArray  # [M]
+    target: IntArray  # [M], below zero where the process ends
+    earns: BoolArray  # [M] whether it earns anything
+    n_actions: int
+
+
+class _Backwards(NamedTuple):
+    """The pairs that may lead to each state."""
+
+    pair: IntArray
+    first: IntArray  # [S + 1]
+
+    @classmethod
+    def of(cls, graph: _Graph, n_states: int) -> _Backwards:
+        goes = np.flatnonzero(graph.target >= 0)
+        order = goes[np.argsort(graph.target[goes], kind="stable")]
+        return cls(graph.pair[order], np.searchsorted(graph.target[order], np.arange(n_states + 1)))
+
+    def to(self, states: IntArray) -> IntArray:
+        """Return the pairs that may lead to one of ``states``."""
+        begin, sizes = self.first[states], self.first[states + 1] - self.first[states]
+        shift = np.repeat(begin - (np.cumsum(sizes) - sizes), sizes)
+        return np.unique(self.pair[np.arange(shift.size) + shift])
+
+
+def _over(graph: _Graph, back: _Backwards, n_states: int) -> BoolArray:
+    """Return the states from which nothing is ever earned again [S]."""
+    earning = np.zeros(n_states, dtype=np.bool_)
+    new = np.unique(graph.pair[graph.earns] // graph.n_actions)
+    while new.size:
+        earning[new] = True
+        before = np.unique(back.to(new) // graph.n_actions)
+        new = before[~earning[before]]
+    return ~earning
+
+
+def _endless(graph: _Graph, back: _Backwards, over: BoolArray) -> IntArray:
+    """Return pairs, one for each state, by which the process can go on for ever; -1 where it cannot [S].
+
+    It cannot where every pair may end the process, or lead to a state that is over or from which it cannot.
+    """
+    n_actions, pairs = graph.n_actions, np.unique(graph.pair)
+    safe = over.copy()
+    left = np.bincount(pairs // n_actions, minlength=over.size)  # pairs of which that is not known
+    hit = np.zeros(over.size * n_actions, dtype=np.bool_)
+    fresh = np.union1d(graph.pair[graph.target < 0], back.to(np.flatnonzero(over)))
+    while fresh.size:
+        hit[fresh] = True
+        states, counts = np.unique(fresh // n_actions, return_counts=True)
+        left[states] -= counts
+        new = states[(left[states] == 0) & ~safe[states]]
+        safe[new] = True
+        before = back.to(new)
+        fresh = before[~hit[before]]
+    keeping = np.full(over.size, -1)
+    goes_on = pairs[~hit[pairs] & ~safe[pairs // n_actions]]
+    keeping[goes_on // n_actions] = goes_on
+    return keeping
+
+
+def find_over(
+    model: TabularModel, outcomes: Outcomes, policy: npt.NDArray[Any] | None = None, *, must_end: bool = True
+) -> BoolArray:
+    """Return the states where a process is over [S]: nothing is ever earned again.
+
+    With ``must_end`` raise if the process may go on for ever without that. ``policy`` [S] or [S, A] says which actions
+    are taken, by default any.
+    """
+    n_states, n_actions = model.admissible.shape
+    taken = model.admissible.reshape(-1).copy()
+    if policy is not None:
+        taken[:] = False
+        taken[taken_pairs(policy, n_actions)] = True
+    pair = np.repeat(np.arange(outcomes.first.size - 1), np.diff(outcomes.first))
+    used = taken[pair]
+    graph = _Graph(pair[used], outcomes.next_state[used].astype(np.int64), outcomes.reward[used] != 0.0, n_actions)
+    back = _Backwards.of(graph, n_states)
+    over = _over(graph, back, n_states)
+    if not must_end:
+        return over
+    keeping = _endless(graph, back, over)
+    if (keeping >= 0).any():
+        state = int(np.argmax(keeping >= 0))
+        action = model.action_labels.show(int(keeping[state]) % n_actions)
+        whatever = "" if policy is not None else f" (with {action} there)"
+        raise ModelError(
+            f"at discount 1 the process may go on for ever from {model.state_labels.show(state)}{whatever}; give a "
+            "horizon, a discount below 1, or a model that ends whatever is done"
+        )
+    return over
+
+
+def ending_leaks(times: Operator, model: MDP | UncertainMDP, policy: Any, over: BoolArray) -> tuple[float, float]:
+    """Return bounds on a leak that bound values as well as the expected time to the end does.
+
+    ``times`` is the operator that adds 1 for each step to the longest expected time after it, and 0 where it is over.
+    """
+    from .solver import rough_guess
+
+    if over.all():
+        return (1.0, 1.0)
+    times.refines = False
+    longest = np.inf
+    for leak in GUESSES:
+        times.leaks = (leak, 1.0)
+        xi = rough_guess(times, model, policy, CAP).value
+        xi[over] = 0.0
+        fall = _least_fall(times, model, policy, over, xi)
+        if fall >= ENOUGH and xi.min() >= 0.0:
+            return (fall / float(xi.max()) * (1.0 - 8.0 * EPS), 1.0)
+        longest = float(abs(xi).max())
+    raise ModelError(
+        f"at discount 1 the process takes so long to end (about {longest:.2g} steps) that 64-bit floats cannot bound "
+        "its values; give a horizon, or a discount below 1"
+    )
+
+
+def _least_fall(times: Operator, model: MDP | UncertainMDP, policy: Any, over: BoolArray, xi: FloatArray) -> float:
+    """Return by how much ``xi`` falls in expectation at every step at least, whatever is done."""
+    q = np.full(model.admissible.shape, -np.inf)
+    if policy is None:
+        error = times.backup(xi, np.flatnonzero(model.admissible), q.reshape(-1))
+        after = q.max(axis=1)
+    else:
+        actions = model.read_policy(policy)
+        error = times.backup(xi, taken_pairs(actions, model.n_actions), q.reshape(-1))
+        after, more = follow(times, actions, q)
+        error += more
+    falls = (xi - (after - 1.0))[~over]
+    return float(falls.min()) - error - 4.0 * EPS * (float(abs(xi).max()) + 1.0)
+
+
+# -- known models ------------------------------------------------------------------------------------------
+
+
+def ended_mdp(mdp: MDP, policy: Any) -> tuple[MDP, ExpectedOperator]:
+    """Return a model in which no step leaves a state where it is over, and its operator with a leak that certifies."""
+    over = find_over(mdp, mdp.outcomes(), None if policy is None else mdp.read_policy(policy))
+    twin = copy.copy(mdp)
+    if over.any():
+        twin.transition = mdp.transition.copy()
+        twin.transition.data[np.repeat(np.repeat(over, mdp.n_actions), np.diff(twin.transition.indptr))] = 0.0
+        canonical(twin.transition)
+        twin.terminal = mdp.terminal | over
+    counted = np.where(over[:, np.newaxis] | ~mdp.admissible, 0.0, 1.0)
+    leaks = ending_leaks(ExpectedOperator(twin.transition, counted, 1.0), twin, policy, over)
+    return twin, ExpectedOperator(twin.transition, mdp.reward, 1.0, leaks)
+
+
+# -- under a posterior -------------------------------------------------------------------------------------
+
+
+class LongestOperator(Operator):
+    """The upper risk of the same posterior: minus the risk of minus the values."""
+
+    def __init__(self, inner: Operator) -> None:
+        """``inner`` is the operator of a model that pays -1 for each step."""
+        self._inner = inner
+        self.n_states, self.n_actions, self.discount = inner.n_states, inner.n_actions, inner.discount
+
+    def backup(self, value: FloatArray, pairs: IntArray, q: FloatArray) -> float:
+        """See :meth:`Operator.backup`."""
+        lower = np.empty(q.size)
+        error = self._inner.backup(-value, pairs, lower)
+        q[pairs] = -lower[pairs]
+        return error
+
+    def linearise(self, value: FloatArray, pairs: IntArray) -> Chain:
+        """See :meth:`Operator.linearise`."""
+        chain = self._inner.linearise(-value, pairs)
+        return chain._replace(reward=-chain.reward)
+
+
+def ended_uncertain(
+    model: UncertainMDP, theta: FloatArray, policy: Any, operator_of: Callable[[UncertainMDP, bool], Operator]
+) -> tuple[UncertainMDP, Operator]:
+    """Do the same as :func:`ended_mdp` under a posterior with mean ``theta`` [B, K].
+
+    ``operator_of(model, times)`` makes an operator of the same posterior on a model with other rewards and ends; with
+    ``times`` no rewards are added to those of the model.
+    """
+    entries = model.entries
+    over = find_over(model, likely_outcomes(entries, theta), None if policy is None else model.read_policy(policy))
+    over_here = np.repeat(over, model.n_actions)[entries.pairs()]
+    ended = _with(model, next_state=np.where(over_here, np.int32(END), entries.next_state))
+    counting = _with(ended, reward=np.where(over_here, 0.0, -1.0))
+    leaks = ending_leaks(LongestOperator(operator_of(counting, True)), model, policy, over)
+    operator = operator_of(ended, False)
+    operator.leaks, operator.refines = leaks, False
+    labelled = copy.copy(model)
+    labelled.terminal = model.terminal | over
+    return labelled, operator
+
+
+def _with(model: UncertainMDP, **changes: Any) -> UncertainMDP:
+    """Return the model with other entries."""
+    twin = copy.copy(model)
+    twin.entries = model.entries._replace(**changes)
+    for made in ("next_state", "reward", "absorbing"):
+        twin.__dict__.pop(made, None)
+    return twin
