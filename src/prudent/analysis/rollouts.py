@@ -77,9 +77,22 @@ class Returns(np.ndarray[Any, np.dtype[np.float64]]):
         return made
 
     def __array_finalize__(self, of: Any) -> None:
-        for name in ("truncation", "steps", "horizon", "start", "label"):
-            if hasattr(of, name):
-                setattr(self, name, getattr(of, name))
+        self.__dict__.update(getattr(of, "__dict__", {}))
+
+    def __getitem__(self, key: Any) -> Any:
+        """Return one return, or some of them with their numbers of steps."""
+        part = super().__getitem__(key)
+        if isinstance(part, Returns):
+            part.steps = self.steps[key]
+        return part
+
+    def __reduce__(self) -> Any:
+        make, arguments, state = super().__reduce__()  # type: ignore[misc]
+        return make, arguments, (state, self.__dict__)
+
+    def __setstate__(self, state: Any) -> None:
+        super().__setstate__(state[0])
+        self.__dict__.update(state[1])
 
     def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
         """Return what is computed from returns as an ordinary array."""

@@ -23,9 +23,9 @@ from .draws import check_draws, models_of_table, read_draws
 from .finite import refuse_options, solve_finite
 from .finite_solution import FiniteSolution
 from .operators import KEPT, ExactOperator, ExpectedOperator, GivenDraws, Operator, SampledOperator, SlotDraws
-from .proper import ended_uncertain
+from .proper import Ended, ended_uncertain
 from .solution import Solution
-from .solver import SolverKeywords, SolverOptions, rough_guess, solve_operator
+from .solver import Guess, SolverKeywords, SolverOptions, rough_guess, solve_operator
 
 __all__ = ["BayesianRiskMDP"]
 
@@ -292,11 +292,12 @@ class BayesianRiskMDP:
             raise ParameterError("terminal is what states are worth after a horizon; give horizon as well")
         chosen = SolverOptions.chosen(options, tol, keywords)
         if self.model.discount == 1.0:
-            model, operator = self._ended(policy, draws, rng, threads)
-            return solve_operator(operator, model, policy, chosen, start, problem=self._as_it_is(draws))
+            model, operator, found = self._ended(policy, draws, rng, threads)
+            guess = None if chosen.sweeps is not None else Guess(found, 0)
+            return solve_operator(operator, model, policy, chosen, start, guess, self._as_it_is(draws))
         return self._fixed_point(policy, self._operator(draws, rng, threads), chosen, start, draws)
 
-    def _ended(self, policy: Any, draws: Any, rng: Any, threads: int | None) -> tuple[UncertainMDP, Operator]:
+    def _ended(self, policy: Any, draws: Any, rng: Any, threads: int | None) -> Ended:
         """Return the model and the operator of a process that is not discounted but ends; see :mod:`.proper`."""
         weights = self.risk.lowest_weights(1_000)
         if (np.diff(weights) > 1e-12).any():

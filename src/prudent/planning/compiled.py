@@ -78,7 +78,6 @@ class Work(NamedTuple):
 
 def known_part(model: UncertainMDP) -> Known:
     """Return the arrays of ``model``."""
-    model.require_discounted("agents")
     entries = model.entries
     seen: dict[bytes, int] = {}
     ranges = zip(entries.source, entries.first[:-1], entries.first[1:], strict=True)

@@ -58,7 +58,7 @@ class Induction(NamedTuple):
 
 def average(operator: Operator, shares: FloatArray, q: FloatArray) -> FloatArray:
     """Return the mean over actions [S] of ``q`` [S, A], which may be anything where a share is zero."""
-    return np.asarray(np.where(shares > 0.0, shares * q, 0.0).sum(axis=1))
+    return np.asarray((shares * np.where(shares > 0.0, q, 0.0)).sum(axis=1))
 
 
 def follow(operator: Operator, policy: npt.NDArray[Any], q: FloatArray, mix: Mix = average) -> tuple[FloatArray, float]:

@@ -12,8 +12,8 @@ raises, hence
     |V* - V| <= d xi,         TV - d (xi - 1) <= V* <= TV + d (xi - 1).
 
 These are MacQueen's bounds of :mod:`prudent.planning.solver` for a leak of 1/max(xi) at every step, which is all that
-the solver is told. The expected times are found by the same solver, roughly, and then proved: xi is accepted if one
-backup shows that it falls by a positive amount at every step, rounding included, and scaled so that it falls by one.
+the solver is told. The longest expected times are found by policy iteration, roughly, and then proved: xi is accepted
+if one backup shows that it falls by half a step at every step, rounding included, and scaled so that it falls by one.
 
 Under a posterior the probabilities of a step are those of its tail. A coherent risk changes by at most the upper risk
 of |V - U| if V changes to U, so xi is the expected time if everything delays the end: the worst tail and the worst
@@ -23,12 +23,15 @@ action.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy import sparse
+from scipy.sparse.linalg import splu
 
+from .._numerics import krylov
 from .._numerics.compensated import EPS
 from .._numerics.krylov import Chain
 from .._support.checks import BoolArray, FloatArray, IntArray
@@ -39,13 +42,13 @@ from ..models.frame import TabularModel
 from ..models.known import MDP
 from ..models.uncertain import UncertainMDP
 from .finite import follow, taken_pairs
-from .operators import ExpectedOperator, Operator
+from .operators import ExpectedOperator, Operator, greedy
 
-__all__ = ["LongestOperator", "ended_mdp", "ended_uncertain", "find_over"]
+__all__ = ["Ended", "LongestOperator", "ended_mdp", "ended_uncertain", "find_over"]
 
-GUESSES = (1e-5, 1e-9, 1e-13)  # leaks at which a solver may look for the expected times
-ENOUGH = 0.25  # of a step, by which they must be seen to fall at every step
-CAP = 1_000
+ENOUGH = 0.5  # of a step, by which expected times must be seen to fall at every step
+ROUGH, FINE = 0.1, 1e-10  # of the largest reward: residuals of expected times, and of values to start from
+MOST = 100  # policies that are tried
 
 
 class _Graph(NamedTuple):
@@ -143,61 +146,123 @@ def find_over(
     return over
 
 
-def ending_leaks(times: Operator, model: MDP | UncertainMDP, policy: Any, over: BoolArray) -> tuple[float, float]:
+class _Course(NamedTuple):
+    """Policy iteration without a safeguard: where it is, and what one backup says of that point."""
+
+    value: FloatArray  # [S]
+    after: FloatArray  # [S] backed up
+    error: float  # of that backup
+
+
+def _policy_iteration(
+    operator: Operator, model: TabularModel, policy: npt.NDArray[Any] | None, over: BoolArray, digits: float
+) -> Iterator[_Course]:
+    """Yield better and better values, zero where it is ``over``: those of up to ``MOST`` policies."""
+    n_states, n_actions = model.admissible.shape
+    pairs = np.flatnonzero(model.admissible) if policy is None else taken_pairs(policy, n_actions)
+    q = np.full((n_states, n_actions), -np.inf)
+    value, actions = np.zeros(n_states), np.empty(n_states, np.int64)
+    for _ in range(MOST):
+        after, error = np.empty(n_states), operator.backup(value, pairs, q.reshape(-1))
+        if policy is None:
+            greedy(q, after, actions)
+        else:
+            after, more = follow(operator, policy, q)
+            error += more
+        yield _Course(value, after, error)
+        followed = actions if policy is None else policy
+        chain = operator.linearise(value, taken_pairs(followed, n_actions))
+        value = _chain_values(chain, followed, np.where(over, 0.0, after), digits)
+        value[over] = 0.0
+
+
+def _chain_values(chain: Chain, policy: npt.NDArray[Any], guess: FloatArray, digits: float) -> FloatArray:
+    """Return the values of a chain over the pairs of a policy, to a residual of ``digits`` of the largest reward."""
+    size = guess.size
+    matrix = sparse.csr_array((chain.data, chain.indices, chain.indptr), shape=(chain.reward.size, size))
+    reward = chain.reward
+    if policy.ndim == 2:
+        state, _ = np.nonzero(policy)
+        shares = sparse.csr_array((policy[policy > 0.0], (state, np.arange(state.size))), shape=(size, state.size))
+        matrix, reward = shares @ matrix, shares @ reward
+    if size > krylov.DENSE:
+        x, target = guess.copy(), digits * float(abs(reward).max())
+        rows = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), matrix.data, reward
+        krylov.chain_values(Chain(*rows), 1.0, x, target, False, krylov.CAP)
+        if abs(reward + matrix @ x - x).max() <= 2.0 * target:
+            return x
+    try:
+        if size <= krylov.DENSE:
+            return np.asarray(np.linalg.solve(np.eye(size) - matrix.toarray(), reward))
+        # a walk that is too long for Krylov is narrow, and elimination hardly fills it
+        return np.asarray(splu(sparse.eye_array(size, format="csc") - matrix.tocsc()).solve(reward))
+    except (np.linalg.LinAlgError, RuntimeError):  # singular: within rounding of going on for ever
+        return np.full(size, 1.0 / EPS)
+
+
+def ending_leaks(
+    times: Operator, model: TabularModel, policy: npt.NDArray[Any] | None, over: BoolArray
+) -> tuple[float, float]:
     """Return bounds on a leak that bound values as well as the expected time to the end does.
 
     ``times`` is the operator that adds 1 for each step to the longest expected time after it, and 0 where it is over.
     """
-    from .solver import rough_guess
-
     if over.all():
         return (1.0, 1.0)
-    times.refines = False
-    longest = np.inf
-    for leak in GUESSES:
-        times.leaks = (leak, 1.0)
-        xi = rough_guess(times, model, policy, CAP).value
-        xi[over] = 0.0
-        fall = _least_fall(times, model, policy, over, xi)
+    longest = 0.0
+    for xi, after, error in _policy_iteration(times, model, policy, over, ROUGH):
+        falls = (xi - (after - 1.0))[~over]
+        longest = max(longest, float(xi.max()))
+        fall = float(falls.min()) - error - 4.0 * EPS * (longest + 1.0)
         if fall >= ENOUGH and xi.min() >= 0.0:
             return (fall / float(xi.max()) * (1.0 - 8.0 * EPS), 1.0)
-        longest = float(abs(xi).max())
     raise ModelError(
         f"at discount 1 the process takes so long to end (about {longest:.2g} steps) that 64-bit floats cannot bound "
         "its values; give a horizon, or a discount below 1"
     )
 
 
-def _least_fall(times: Operator, model: MDP | UncertainMDP, policy: Any, over: BoolArray, xi: FloatArray) -> float:
-    """Return by how much ``xi`` falls in expectation at every step at least, whatever is done."""
-    q = np.full(model.admissible.shape, -np.inf)
-    if policy is None:
-        error = times.backup(xi, np.flatnonzero(model.admissible), q.reshape(-1))
-        after = q.max(axis=1)
-    else:
-        actions = model.read_policy(policy)
-        error = times.backup(xi, taken_pairs(actions, model.n_actions), q.reshape(-1))
-        after, more = follow(times, actions, q)
-        error += more
-    falls = (xi - (after - 1.0))[~over]
-    return float(falls.min()) - error - 4.0 * EPS * (float(abs(xi).max()) + 1.0)
+def guess_values(
+    operator: Operator, model: TabularModel, policy: npt.NDArray[Any] | None, over: BoolArray
+) -> FloatArray:
+    """Return values [S] to start a certified solver from."""
+    best, least = np.zeros(over.size), np.inf
+    for value, after, error in _policy_iteration(operator, model, policy, over, FINE):
+        change = float(abs(after - value).max())
+        if not change < least:
+            break
+        best, least = value, change
+        if change <= 4.0 * error:
+            break
+    return best
+
+
+class Ended(NamedTuple):
+    """A process that ends, ready for the solver."""
+
+    model: Any  # in which states where it is over are terminal
+    operator: Operator
+    guess: FloatArray  # [S]
 
 
 # -- known models ------------------------------------------------------------------------------------------
 
 
-def ended_mdp(mdp: MDP, policy: Any) -> tuple[MDP, ExpectedOperator]:
-    """Return a model in which no step leaves a state where it is over, and its operator with a leak that certifies."""
-    over = find_over(mdp, mdp.outcomes(), None if policy is None else mdp.read_policy(policy))
+def ended_mdp(mdp: MDP, policy: Any) -> Ended:
+    """Return a known model in which no step leaves a state where it is over, and a leak that certifies its values."""
+    actions = None if policy is None else mdp.read_policy(policy)
+    over = find_over(mdp, mdp.outcomes(), actions)
     twin = copy.copy(mdp)
     if over.any():
         twin.transition = mdp.transition.copy()
         twin.transition.data[np.repeat(np.repeat(over, mdp.n_actions), np.diff(twin.transition.indptr))] = 0.0
         canonical(twin.transition)
         twin.terminal = mdp.terminal | over
-    counted = np.where(over[:, np.newaxis] | ~mdp.admissible, 0.0, 1.0)
-    leaks = ending_leaks(ExpectedOperator(twin.transition, counted, 1.0), twin, policy, over)
-    return twin, ExpectedOperator(twin.transition, mdp.reward, 1.0, leaks)
+        twin.terminal_value = np.where(over, 0.0, mdp.terminal_value)
+    live = ~over[:, np.newaxis] & mdp.admissible
+    leaks = ending_leaks(ExpectedOperator(twin.transition, np.where(live, 1.0, 0.0), 1.0), mdp, actions, over)
+    operator = ExpectedOperator(twin.transition, np.where(live, mdp.reward, 0.0), 1.0, leaks)
+    return Ended(twin, operator, guess_values(operator, mdp, actions, over))
 
 
 # -- under a posterior -------------------------------------------------------------------------------------
@@ -226,23 +291,25 @@ class LongestOperator(Operator):
 
 def ended_uncertain(
     model: UncertainMDP, theta: FloatArray, policy: Any, operator_of: Callable[[UncertainMDP, bool], Operator]
-) -> tuple[UncertainMDP, Operator]:
+) -> Ended:
     """Do the same as :func:`ended_mdp` under a posterior with mean ``theta`` [B, K].
 
     ``operator_of(model, times)`` makes an operator of the same posterior on a model with other rewards and ends; with
     ``times`` no rewards are added to those of the model.
     """
     entries = model.entries
-    over = find_over(model, likely_outcomes(entries, theta), None if policy is None else model.read_policy(policy))
+    actions = None if policy is None else model.read_policy(policy)
+    over = find_over(model, likely_outcomes(entries, theta), actions)
     over_here = np.repeat(over, model.n_actions)[entries.pairs()]
-    ended = _with(model, next_state=np.where(over_here, np.int32(END), entries.next_state))
-    counting = _with(ended, reward=np.where(over_here, 0.0, -1.0))
-    leaks = ending_leaks(LongestOperator(operator_of(counting, True)), model, policy, over)
-    operator = operator_of(ended, False)
+    ends = np.where(over_here, np.int32(END), entries.next_state)
+    counting = _with(model, next_state=ends, reward=np.where(over_here, 0.0, -1.0))
+    leaks = ending_leaks(LongestOperator(operator_of(counting, True)), model, actions, over)
+    operator = operator_of(_with(model, next_state=ends, reward=np.where(over_here, 0.0, entries.reward)), False)
     operator.leaks, operator.refines = leaks, False
-    labelled = copy.copy(model)
-    labelled.terminal = model.terminal | over
-    return labelled, operator
+    twin = copy.copy(model)
+    twin.terminal = model.terminal | over
+    twin.terminal_value = np.where(over, 0.0, model.terminal_value)
+    return Ended(twin, operator, guess_values(operator, model, actions, over))
 
 
 def _with(model: UncertainMDP, **changes: Any) -> UncertainMDP:

@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from .brmdp import BayesianRiskMDP
     from .static_risk import RiskSolution
 
-__all__ = ["SolverKeywords", "SolverOptions", "evaluate", "rough_guess", "solve", "solve_operator"]
+__all__ = ["Guess", "SolverKeywords", "SolverOptions", "evaluate", "rough_guess", "solve", "solve_operator"]
 
 
 DIGITS = 1e-10  # of the largest value: the tolerance by default
@@ -291,10 +291,11 @@ def _solved(
     if terminal is not None:
         raise ParameterError("terminal is what states are worth after a horizon; give horizon as well")
     chosen = SolverOptions.chosen(options, tol, keywords)
-    model = mdp
     if mdp.discount == 1.0:
-        model, known = ended_mdp(mdp, policy)
-    return solve_operator(known, model, policy, chosen, start, problem=mdp)
+        model, operator, guess = ended_mdp(mdp, policy)
+        known_start = None if chosen.sweeps is not None else Guess(guess, 0)
+        return solve_operator(operator, model, policy, chosen, start, known_start, problem=mdp)
+    return solve_operator(known, mdp, policy, chosen, start, problem=mdp)
 
 
 def _known(mdp: MDP) -> ExpectedOperator:

@@ -183,10 +183,20 @@ class _Problem:
         if self.horizon is not None:
             return self.horizon
         least = 1 if self.policy is None else max(1, self.policy.steps.shape[0])
-        excess = beta * self.spread**2 / 8.0 / self.aim if self.aim > 0.0 else 0.0
-        if excess <= 1.0 or self.mdp.discount == 0.0:
+        if min(beta, self.aim, self.mdp.discount) == 0.0:
             return least
-        return max(least, math.ceil(0.5 * math.log(excess) / -math.log(self.mdp.discount)))
+        excess = self._hoeffding(beta) - math.log(self.aim)
+        return max(least, math.ceil(0.5 * excess / -math.log(self.mdp.discount)))
+
+    def _hoeffding(self, beta: float) -> float:
+        """Return the logarithm of beta D^2 / 8."""
+        return math.log(beta) + 2.0 * math.log(self.spread) - math.log(8.0)
+
+    def _loss(self, beta: float, steps: int) -> float:
+        """Return what the mean in place of the risk may add after so many steps."""
+        if self.horizon is not None or min(beta, self.spread, self.mdp.discount) == 0.0:
+            return 0.0
+        return math.exp(min(self._hoeffding(beta) + 2 * steps * math.log(self.mdp.discount), 700.0))
 
     def induct(self, beta: float, keep: bool, policy: TimedPolicy | None = None) -> tuple[Induction, _Value]:
         """Return the values for ``beta``, those of ``policy`` if one is given, and what they say about the start."""
@@ -211,8 +221,7 @@ class _Problem:
         )
         worth = float(entropic_mean(found.value[0], self.start, beta))
         error = found.error + 64.0 * EPS * float(abs(found.value[0]).max())
-        loss = 0.0 if self.horizon is not None else beta * gamma ** (2 * steps) * self.spread**2 / 8.0
-        return found, _Value(beta, worth, error, error + loss)
+        return found, _Value(beta, worth, error, error + self._loss(beta, steps))
 
     def solution(self, objective: Objective, answer: _Answer) -> RiskSolution:
         """Return the answer with the policy that attains it."""
