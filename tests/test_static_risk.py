@@ -108,18 +108,18 @@ def test_the_best_entropic_policy_against_all_policies_and_paths(seed, beta):
     assert found.policy.shape == (3, 2)
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2, 3])
-@pytest.mark.parametrize("alpha", [0.2, 0.7, 0.95])
+@pytest.mark.parametrize(("seed", "alpha"), [(0, 0.2), (1, 0.5), (2, 0.7), (3, 0.95)])
 def test_the_best_evar_against_all_policies_and_paths(seed, alpha):
     mdp = tiny(seed, ends=seed % 2 == 1)
     start, final = np.array([0.25, 0.75]), np.zeros(2)
     found = pr.solve(mdp, objective=pr.EVaR(alpha), start=start, horizon=3)
     everyone = [paths(mdp, policy, start, final) for policy in policies(mdp, 3)]
     # most policies are out of the race already by CVaR, which bounds EVaR from above
+    bounds = np.array([pr.cvar(values, alpha, weights=chances) for values, chances in everyone])
     best = -np.inf
-    for values, chances in everyone:
-        if pr.cvar(values, alpha, weights=chances) > best:
-            best = max(best, evar(values, chances, alpha))
+    for i in np.argsort(-bounds):
+        if bounds[i] > best:
+            best = max(best, evar(*everyone[i], alpha))
     assert abs(found.objective_value - best) < 1e-10
     assert abs(evar(*paths(mdp, found.policy, start, final), alpha) - best) < 1e-10
     assert found.error_bound >= 0.0
@@ -150,9 +150,9 @@ def test_endless_entropic_risk_against_a_long_horizon(beta):
 
 
 def test_endless_evar_is_that_of_a_long_horizon():
-    mdp = tiny(5, 3, 2, 0.6)
+    mdp = tiny(5, 3, 2, 0.4)
     found = pr.solve(mdp, objective=pr.EVaR(0.8), start=1)
-    long = pr.solve(mdp, objective=pr.EVaR(0.8), start=1, horizon=100)
+    long = pr.solve(mdp, objective=pr.EVaR(0.8), start=1, horizon=50)
     assert abs(found.objective_value - long.objective_value) < 1e-9
     drawn = pr.returns(mdp, found, start=1, replications=200_000, rng=1)
     # a lower bound on CVaR of the same level; 5 standard errors: false alarm 3e-7
@@ -317,7 +317,7 @@ def test_extremes_do_not_break_anything(objective, scale):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         found = pr.solve(mdp, objective=objective, start=0, horizon=4)
-        endless = pr.solve(mdp, objective=objective, start=0)
+        endless = pr.solve(pr.MDP(MDP.transition, mdp.reward, 0.3), objective=objective, start=0)
     mean = pr.solve(mdp, horizon=4).value[0, 0]
     assert -12.0 * scale <= found.objective_value <= mean + 1e-12 * scale
     assert np.isfinite(endless.objective_value)

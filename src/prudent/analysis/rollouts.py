@@ -47,6 +47,7 @@ __all__ = ["Returns", "returns"]
 UNIT = 256  # runs that share a random stream
 CUT = 1e-6  # of the largest return: what the steps after the last one simulated may add
 LONGEST = 10**9  # steps of one run
+SHORT = 16  # outcomes that are looked through one by one
 
 
 class Returns(np.ndarray[Any, np.dtype[np.float64]]):
@@ -87,8 +88,8 @@ class Returns(np.ndarray[Any, np.dtype[np.float64]]):
         return part
 
     def __reduce__(self) -> Any:
-        make, arguments, state = super().__reduce__()  # type: ignore[misc]
-        return make, arguments, (state, self.__dict__)
+        plain: Any = super().__reduce__()
+        return plain[0], plain[1], (plain[2], self.__dict__)
 
     def __setstate__(self, state: Any) -> None:
         super().__setstate__(state[0])
@@ -357,7 +358,12 @@ def _walk(
             action = draw(choices[now, state], rng.random()) if choices.size else actions[now, state]
             p = state * n_actions + action
             begin, end = outcomes.first[p], outcomes.first[p + 1]
-            place = begin + draw(cumulative[begin:end], rng.random())
+            place, chance = begin, rng.random()
+            if end - begin > SHORT:
+                place += draw(cumulative[begin:end], chance)
+            else:
+                while cumulative[place] <= chance:
+                    place += 1
             total += weight * outcomes.reward[place]
             weight *= discount
             time += 1

@@ -59,10 +59,10 @@ def finite_figure(solution: FiniteSolution) -> Canvas:
         axes.set_ylabel("value of the steps that remain")
         axes.locator_params(axis="x", integer=True)
 
-    legend = [Entry(_called(solution, a), colour, mark="area") for a, colour in colours.items() if colour != "neutral"]
+    legend = [Entry(_called(solution, a), colour, mark="dot") for a, colour in colours.items() if colour != "neutral"]
     others = sum(colour == "neutral" for colour in colours.values())
     if others:
-        legend.append(Entry(f"{others} other actions", "neutral", mark="area"))
+        legend.append(Entry(f"{others} other actions", "neutral", mark="dot"))
     chosen = "Likeliest action" if solution.policy.ndim == 3 else "Action"
     some = f", {drawn_states.size} of {n_states:,} states" if drawn_states.size < n_states else ""
     panels = (Panel(f"{chosen} by time and state", plan), Panel(f"Value over time{some}", values))

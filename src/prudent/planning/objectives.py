@@ -30,7 +30,7 @@ class Objective:
     """A risk measure of the whole discounted return, for ``prudent.solve(mdp, objective=...)``."""
 
     def of(self, values: FloatArray, chances: FloatArray) -> float:
-        """Return the risk of ``values`` [N] with probabilities in proportion to ``chances`` [N]."""
+        """Return the risk of ``values`` [N] with probabilities in proportion to ``chances`` [N], all positive."""
         raise NotImplementedError
 
     def __call__(self, draws: Any, weights: Any = None) -> float:
@@ -45,9 +45,10 @@ class Objective:
         chances = np.ones(values.size) if weights is None else non_negative_array(weights, "weights", ndim=1)
         if chances.size != values.size:
             raise DataError(f"weights has {chances.size} numbers, there are {values.size} draws")
-        if not (chances > 0.0).any():
+        likely = chances > 0.0
+        if not likely.any():
             raise DataError("weights sum to zero")
-        return self.of(values, chances)
+        return self.of(values[likely], chances[likely])
 
 
 @dataclass(frozen=True)
@@ -74,8 +75,8 @@ class Entropic(Objective):
         object.__setattr__(self, "beta", beta)
 
     def of(self, values: FloatArray, chances: FloatArray) -> float:
-        """Return the risk of ``values`` [N] with probabilities in proportion to ``chances`` [N]."""
-        return float(entropic_mean(values, chances, self.beta))
+        """Return the risk of ``values`` [N] with probabilities in proportion to ``chances`` [N], all positive."""
+        return float(entropic_mean(values, chances, self.beta, np.empty(values.size)))
 
 
 @dataclass(frozen=True)
@@ -99,17 +100,17 @@ class EVaR(Objective):
         return -math.log1p(-self.alpha)
 
     def of(self, values: FloatArray, chances: FloatArray) -> float:
-        """Return the risk of ``values`` [N] with probabilities in proportion to ``chances`` [N]."""
-        low = float(values[chances > 0.0].min())
-        spread = float(values[chances > 0.0].max()) - low
+        """Return the risk of ``values`` [N] with probabilities in proportion to ``chances`` [N], all positive."""
+        low, spread = float(values.min()), float(np.ptp(values))
         if self.price == 0.0 or spread == 0.0:
-            return float(entropic_mean(values, chances, 0.0))
-        found = best_beta(lambda beta: float(entropic_mean(values, chances, beta)), self.price, spread)
+            return Entropic(0.0).of(values, chances)
+        scratch = np.empty(values.size)
+        found = best_beta(lambda beta: float(entropic_mean(values, chances, beta, scratch)), self.price, spread)
         return max(low, found[1])  # the limit of large beta, where the worst is that likely
 
 
 def best_beta(
-    entropic: Callable[[float], float], price: float, spread: float, near: float | None = None
+    entropic: Callable[[float], float], price: float, spread: float, near: float | None = None, xtol: float = 1e-9
 ) -> tuple[float, float]:
     """Return the beta at which ``entropic(beta) - price / beta`` is highest, and what it is there.
 
@@ -125,6 +126,6 @@ def best_beta(
         lambda place: price / math.exp(place) - entropic(math.exp(place)),
         bounds=ends,
         method="bounded",
-        options={"xatol": 1e-9},
+        options={"xatol": xtol},
     )
     return math.exp(found.x), -float(found.fun)

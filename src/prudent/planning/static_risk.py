@@ -36,7 +36,7 @@ import numpy.typing as npt
 
 from .._numerics.compensated import EPS
 from .._numerics.compile import default_threads, over_rows
-from .._numerics.entropic import entropic_each, entropic_mean, entropic_rows
+from .._numerics.entropic import entropic_each, entropic_rows
 from .._numerics.krylov import Chain
 from .._support.checks import FloatArray, IntArray, positive, whole_number
 from .._support.progress import Progress
@@ -55,7 +55,7 @@ __all__ = ["EntropicOperator", "RiskSolution", "solve_static"]
 
 DIGITS = 1e-10  # of the range of the return: the tolerance by default
 TAIL = 1e-12  # of the same: how much the tail may take by default, which costs only a few steps
-MISSED = 1e-4  # of the difference between the mean and the worst: how much the search over beta may miss by default
+MISSED = 1e-3  # of the difference between the mean and the worst: how much the search over beta may miss by default
 MOST_BETAS = 5_000  # in one search
 POLISHES = 20
 
@@ -82,7 +82,8 @@ class RiskSolution(FiniteSolution):
 
     def __repr__(self) -> str:
         risk = f"{self.objective!r} = {self.objective_value:.8g}"
-        return f"RiskSolution({risk}, {plural(self.horizon, 'step')}, {self.value.shape[1]} states, {self.message})"
+        sizes = f"{plural(self.horizon, 'step')}, {plural(self.value.shape[1], 'state')}"
+        return f"RiskSolution({risk}, {sizes}, {self.message})"
 
 
 class EntropicOperator(Operator):
@@ -219,7 +220,8 @@ class _Problem:
             progress=self.progress,
             error=self.final_error,
         )
-        worth = float(entropic_mean(found.value[0], self.start, beta))
+        begins = self.start > 0.0
+        worth = Entropic(beta).of(found.value[0, begins], self.start[begins])
         error = found.error + 64.0 * EPS * float(abs(found.value[0]).max())
         return found, _Value(beta, worth, error, error + self._loss(beta, steps))
 
@@ -228,11 +230,10 @@ class _Problem:
         mdp, message = self.mdp, answer.message
         if not mdp.knows_single_rewards:
             message += "; the reward of a pair is taken as certain"
-        found, _ = self.induct(answer.beta, keep=True)
         self.progress.close()
         return RiskSolution(
-            value=found.value,
-            policy=found.policy,
+            value=answer.found.value,
+            policy=answer.found.policy,
             error_bound=answer.error,
             converged=answer.converged,
             message=message,
@@ -257,6 +258,7 @@ class _Answer(NamedTuple):
     error: float
     converged: bool
     message: str
+    found: Induction  # at this beta
 
 
 def solve_static(
@@ -284,14 +286,13 @@ def solve_static(
 
 
 def _entropic(problem: _Problem, beta: float) -> _Answer:
-    at = problem.induct(beta, keep=False)[1]
+    found, at = problem.induct(beta, keep=True)
     enough = DIGITS * max(problem.spread, abs(at.worth)) if problem.tol is None else problem.tol
     steps = plural(problem.steps(beta), "step")
     converged = at.error <= enough
     relation = "<=" if converged else "is as small as rounding allows, not"
-    return _Answer(
-        beta, at.worth, at.error, converged, f"error bound {at.error:.2g} {relation} {enough:.2g} after {steps}"
-    )
+    message = f"error bound {at.error:.2g} {relation} {enough:.2g} after {steps}"
+    return _Answer(beta, at.worth, at.error, converged, message, found)
 
 
 class _Search:
@@ -317,9 +318,10 @@ class _Search:
         problem, price = self.problem, self.price
         mean = problem.induct(0.0, keep=False)[1]
         least = price / problem.spread  # below it the price is more than there is to lose
-        grid = least * np.append(10.0 ** np.arange(0.0, 6.1, 0.5), [1e9, 1e13])
+        factors = np.append(10.0 ** np.arange(0.0, 6.1, 0.5), [1e9, 1e13])
+        grid = np.unique(np.minimum(least, 1e307 / factors) * factors)
         tried = [self.at(float(beta)) for beta in grid]
-        self.polish()
+        self.polish(1, 1e-3)
         noise = max(mean.error, *(each.error for each in tried))
         tol = MISSED * (mean.worth - tried[-1].worth) if problem.tol is None else problem.tol
         aim = max(tol, 1e-12 * problem.spread)
@@ -337,7 +339,7 @@ class _Search:
             noise = max(noise, found.error)
             heapq.heappush(left, (-(high - price / middle), low, high, middle))
             heapq.heappush(left, self._interval(found, end))
-        self.polish()
+        self.polish(POLISHES, 1e-8)
         assert self.best is not None
         error = max(-left[0][0] - self.worth, 0.0) + self.best.error
         converged = error <= aim + 4.0 * noise
@@ -345,7 +347,8 @@ class _Search:
         message = f"no beta gives more than {error:.2g} beyond this, {tries} tried"
         if not converged:
             message = f"a better beta may give up to {error:.2g} more than this, {tries} tried; {aim:.2g} was asked for"
-        return _Answer(self.best.beta, self.worth, error, converged, message)
+        whole, _ = problem.induct(self.best.beta, keep=True)
+        return _Answer(self.best.beta, self.worth, error, converged, message, whole)
 
     def _interval(self, at: _Value, end: float) -> tuple[float, float, float, float]:
         """Return the interval from a beta that was tried to another: first minus the most that it can hold."""
@@ -357,18 +360,22 @@ class _Search:
             low = self.price / max(mean - self.worth, 1e-300)
         return 10.0 * low if end == math.inf else math.sqrt(low) * math.sqrt(end)
 
-    def polish(self) -> None:
+    def polish(self, times: int, xtol: float) -> None:
         """Improve the best so far: the best beta for its policy, the best policy for that beta, and so on."""
         problem = self.problem
-        for _ in range(POLISHES):
+        last = None
+        for _ in range(times):
             assert self.best is not None
             beta, before = self.best.beta, self.worth
             policy = TimedPolicy(problem.induct(beta, keep=True)[0].policy, problem.later)
+            if last is not None and np.array_equal(policy.steps, last):
+                return
+            last = policy.steps
 
             def entropic(beta: float, policy: TimedPolicy = policy) -> float:
                 return problem.induct(beta, keep=False, policy=policy)[1].worth
 
-            self.at(best_beta(entropic, self.price, problem.spread, near=beta)[0])
+            self.at(best_beta(entropic, self.price, problem.spread, near=beta, xtol=xtol)[0])
             if not self.worth > before + 4.0 * EPS * problem.spread:
                 return
 
