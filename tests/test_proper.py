@@ -88,12 +88,13 @@ def test_a_policy_is_evaluated_exactly_if_it_ends(seed, sparse):
 def test_control_against_all_policies_and_the_graph(seed, sparse):
     mdp = random_process(seed, sparse=sparse)
     policies = [mdp.policy_indices(np.array(p)) for p in product(range(2), repeat=4)]
-    if not ends_always(mdp):
-        with pytest.raises(ModelError, match="may go on for ever"):
-            pr.solve(mdp)
+    try:
+        found = pr.solve(mdp)
+    except ModelError:
+        assert not ends_always(mdp)
         return
-    found = pr.solve(mdp)
-    best = np.max([values_of(mdp, p) for p in policies], axis=0)
+    # policies that go on for ever lose without end, if there are any
+    best = np.max([values_of(mdp, p) for p in policies if ends_under(mdp, p)], axis=0)
     assert abs(found.value - best).max() <= found.error_bound + 1e-15 * abs(best).max()
 
 
@@ -202,3 +203,51 @@ def test_returns_of_a_process_that_never_ends_are_refused():
     with pytest.raises(ModelError, match="may go on for ever"):
         pr.returns(mdp, [0])
     assert pr.returns(mdp, [0], horizon=5, replications=3).tolist() == [5.0] * 3
+
+
+def grid(n, slip, step=-1.0, loops=True):
+    """A walk on n x n cells to the last one; moves off the grid stay, as some of those that slip do."""
+    P = np.zeros((n * n, 4, n * n))
+    moves = [(0, 1), (1, 0), (0, -1), (-1, 0)]
+    for s in range(n * n):
+        for a in range(4):
+            for b, chance in ((a, 1.0 - slip), ((a + 1) % 4, slip / 2.0), ((a + 3) % 4, slip / 2.0)):
+                row, column = s // n + moves[b][0], s % n + moves[b][1]
+                inside = 0 <= row < n and 0 <= column < n
+                P[s, a, row * n + column if inside else s] += chance
+    P[-1] = np.eye(n * n)[-1]
+    reward = np.full((n * n, 4), step)
+    reward[-1] = 0.0
+    return pr.MDP(P, reward, 1.0)
+
+
+@pytest.mark.parametrize(("n", "slip"), [(3, 0.0), (4, 0.2), (20, 0.1)])
+def test_walks_that_may_bump_into_a_wall_for_ever_are_solved(n, slip):
+    mdp = grid(n, slip)
+    found = pr.solve(mdp)
+    assert found.converged
+    # value iteration from 0 falls to the optimum, that from a proper policy rises to it
+    above = pr.solve(mdp, horizon=60 * n).value[0]
+    below = pr.solve(mdp, horizon=60 * n, terminal=pr.evaluate(mdp, np.full((n * n, 4), 0.25)).value).value[0]
+    assert (found.value <= above + found.error_bound + 1e-9).all()
+    assert (found.value >= below - found.error_bound - 1e-9).all()
+    assert abs(above - below).max() < 1e-6
+    if slip == 0.0:
+        cells = np.arange(n * n)
+        assert found.value == pytest.approx(-(2 * (n - 1) - cells // n - cells % n), abs=1e-9)
+    assert np.isfinite(found.q).all()
+    assert (found.q.max(axis=1) <= found.value + 1e-9).all()
+
+
+def test_cliff_walking_as_in_the_book():
+    cliff = pr.MDP.from_gymnasium("CliffWalking-v1", 1.0)
+    assert pr.solve(cliff).value[36] == pytest.approx(-13.0, abs=1e-9)
+
+
+def test_going_on_for_nothing_or_for_profit_is_refused():
+    for step in (0.0, 1.0):
+        mdp = grid(3, 0.0, step)
+        reward = mdp.reward.copy()
+        reward[[5, 7], [1, 0]] = 1.0  # the last step before the end
+        with pytest.raises(ModelError, match="may go on for ever from state 0"):
+            pr.solve(pr.MDP(mdp.transition, reward, 1.0))

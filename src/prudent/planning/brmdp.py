@@ -292,9 +292,9 @@ class BayesianRiskMDP:
             raise ParameterError("terminal is what states are worth after a horizon; give horizon as well")
         chosen = SolverOptions.chosen(options, tol, keywords)
         if self.model.discount == 1.0:
-            model, operator, found = self._ended(policy, draws, rng, threads)
-            guess = None if chosen.sweeps is not None else Guess(found, 0)
-            return solve_operator(operator, model, policy, chosen, start, guess, self._as_it_is(draws))
+            ended = self._ended(policy, draws, rng, threads)
+            guess = None if chosen.sweeps is not None else Guess(ended.guess, 0)
+            return solve_operator(ended.operator, ended.model, policy, chosen, start, guess, self._as_it_is(draws))
         return self._fixed_point(policy, self._operator(draws, rng, threads), chosen, start, draws)
 
     def _ended(self, policy: Any, draws: Any, rng: Any, threads: int | None) -> Ended:

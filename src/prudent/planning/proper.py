@@ -15,6 +15,11 @@ These are MacQueen's bounds of :mod:`prudent.planning.solver` for a leak of 1/ma
 the solver is told. The longest expected times are found by policy iteration, roughly, and then proved: xi is accepted
 if one backup shows that it falls by half a step at every step, rounding included, and scaled so that it falls by one.
 
+**Where going on only costs.** In a known model some policies may go on for ever, if that is never worth it: a walk
+against a wall that costs 1 for each step. The actions that are nearly the best at a discount of almost 1 are solved for
+alone, with a certificate. If all of them end the process, and the others are then worse by more than the error, every
+policy that takes those without end loses without end: the values are those of the whole model.
+
 Under a posterior the probabilities of a step are those of its tail. A coherent risk changes by at most the upper risk
 of |V - U| if V changes to U, so xi is the expected time if everything delays the end: the worst tail and the worst
 action.
@@ -23,7 +28,9 @@ action.
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,7 +42,7 @@ from .._numerics import krylov
 from .._numerics.compensated import EPS
 from .._numerics.krylov import Chain
 from .._support.checks import BoolArray, FloatArray, IntArray
-from ..errors import ModelError
+from ..errors import ConvergenceWarning, ModelError
 from ..models.builders import canonical
 from ..models.entries import END, Outcomes, likely_outcomes
 from ..models.frame import TabularModel
@@ -43,10 +50,12 @@ from ..models.known import MDP
 from ..models.uncertain import UncertainMDP
 from .finite import follow, taken_pairs
 from .operators import ExpectedOperator, Operator, greedy
+from .solution import Solution
 
-__all__ = ["Ended", "LongestOperator", "ended_mdp", "ended_uncertain", "find_over"]
+__all__ = ["Ended", "LongestOperator", "ended_mdp", "ended_uncertain", "find_over", "with_all_actions"]
 
 ENOUGH = 0.5  # of a step, by which expected times must be seen to fall at every step
+ALMOST, NEAR = 1.0 - 1e-9, 1e-6  # a discount; of the largest value, by which actions differ that matter
 ROUGH, FINE = 0.1, 1e-10  # of the largest reward: residuals of expected times, and of values to start from
 MOST = 100  # policies that are tried
 
@@ -119,8 +128,8 @@ def find_over(
 ) -> BoolArray:
     """Return the states where a process is over [S]: nothing is ever earned again.
 
-    With ``must_end`` raise if the process may go on for ever without that. ``policy`` [S] or [S, A] says which actions
-    are taken, by default any.
+    With ``must_end`` raise if the process may go on for ever without that. ``policy`` says which actions are taken: any
+    by default, one [S], those of a mask [S, A] in any order, or all that have a probability [S, A] with just that.
     """
     n_states, n_actions = model.admissible.shape
     taken = model.admissible.reshape(-1).copy()
@@ -129,6 +138,8 @@ def find_over(
         taken[taken_pairs(policy, n_actions)] = True
     pair = np.repeat(np.arange(outcomes.first.size - 1), np.diff(outcomes.first))
     used = taken[pair]
+    if policy is not None and policy.dtype == np.float64:  # chance takes all of them: as one action
+        pair, n_actions = pair // n_actions, 1
     graph = _Graph(pair[used], outcomes.next_state[used].astype(np.int64), outcomes.reward[used] != 0.0, n_actions)
     back = _Backwards.of(graph, n_states)
     over = _over(graph, back, n_states)
@@ -141,7 +152,7 @@ def find_over(
         whatever = "" if policy is not None else f" (with {action} there)"
         raise ModelError(
             f"at discount 1 the process may go on for ever from {model.state_labels.show(state)}{whatever}; give a "
-            "horizon, a discount below 1, or a model that ends whatever is done"
+            "horizon, a discount below 1, or a model that ends whatever is done, or in which going on costs something"
         )
     return over
 
@@ -243,6 +254,7 @@ class Ended(NamedTuple):
     model: Any  # in which states where it is over are terminal
     operator: Operator
     guess: FloatArray  # [S]
+    left_out: BoolArray | None = None  # [S, A] actions that are yet to be proved worse than the others
 
 
 # -- known models ------------------------------------------------------------------------------------------
@@ -251,18 +263,56 @@ class Ended(NamedTuple):
 def ended_mdp(mdp: MDP, policy: Any) -> Ended:
     """Return a known model in which no step leaves a state where it is over, and a leak that certifies its values."""
     actions = None if policy is None else mdp.read_policy(policy)
-    over = find_over(mdp, mdp.outcomes(), actions)
+    outcomes, near = mdp.outcomes(), None
+    try:
+        over = find_over(mdp, outcomes, actions)
+    except ModelError as fault:
+        if policy is not None:
+            raise
+        near = _near_optimal(mdp)
+        try:
+            over = find_over(mdp, outcomes, near)
+        except ModelError:
+            raise fault from None
     twin = copy.copy(mdp)
+    if near is not None:
+        twin.admissible = near
     if over.any():
         twin.transition = mdp.transition.copy()
         twin.transition.data[np.repeat(np.repeat(over, mdp.n_actions), np.diff(twin.transition.indptr))] = 0.0
         canonical(twin.transition)
         twin.terminal = mdp.terminal | over
         twin.terminal_value = np.where(over, 0.0, mdp.terminal_value)
-    live = ~over[:, np.newaxis] & mdp.admissible
-    leaks = ending_leaks(ExpectedOperator(twin.transition, np.where(live, 1.0, 0.0), 1.0), mdp, actions, over)
+    live = ~over[:, np.newaxis] & twin.admissible
+    leaks = ending_leaks(ExpectedOperator(twin.transition, np.where(live, 1.0, 0.0), 1.0), twin, actions, over)
     operator = ExpectedOperator(twin.transition, np.where(live, mdp.reward, 0.0), 1.0, leaks)
-    return Ended(twin, operator, guess_values(operator, mdp, actions, over))
+    left_out = None if near is None else mdp.admissible & ~near
+    return Ended(twin, operator, guess_values(operator, twin, actions, over), left_out)
+
+
+def _near_optimal(mdp: MDP) -> BoolArray:
+    """Return the actions [S, A] that are among the best, or nearly so, at a discount of almost 1."""
+    from .solver import solve
+
+    discounted = copy.copy(mdp)
+    discounted.discount = ALMOST
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # what is found is proved afterwards
+        found = solve(discounted)
+    lead = np.where(mdp.admissible, found.value[:, np.newaxis] - found.q, np.inf)
+    return np.asarray(lead <= NEAR * float(abs(found.value).max()))
+
+
+def with_all_actions(mdp: MDP, solution: Solution, left_out: BoolArray) -> Solution:
+    """Return the solution of the model without some actions as that of the whole: these must be worse for sure."""
+    operator = ExpectedOperator(mdp.transition, mdp.reward, 1.0, mdp.leaks)
+    q = np.full(mdp.admissible.shape, -np.inf)
+    error = operator.backup(solution.value, np.flatnonzero(mdp.admissible), q.reshape(-1))
+    lead = (solution.value[:, np.newaxis] - q)[left_out]
+    if not float(lead.min()) > 2.1 * solution.error_bound + error:
+        pair = mdp.pair_name(np.flatnonzero(left_out)[np.argmin(lead)])
+        raise ModelError(f"at discount 1 it cannot be decided whether {pair} is worth it; give a horizon")
+    return replace(solution, q=np.where(solution.q > -np.inf, solution.q, q))
 
 
 # -- under a posterior -------------------------------------------------------------------------------------

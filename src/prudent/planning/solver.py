@@ -52,7 +52,7 @@ from .finite import refuse_options, solve_finite
 from .finite_solution import FiniteSolution
 from .objectives import Objective
 from .operators import ExpectedOperator, Operator, greedy, keep_close
-from .proper import ended_mdp
+from .proper import ended_mdp, with_all_actions
 from .solution import Solution
 
 if TYPE_CHECKING:
@@ -177,7 +177,7 @@ def solve(
     Parameters
     ----------
     mdp : the model. At discount 1, and without a horizon, it must end whatever is done, or come to states where nothing
-        is earned any more.
+        is earned any more; or going on for ever must cost without end.
     tol : bound on the error of every value. By default ten digits of the largest one.
     horizon : solve for so many steps: values [T + 1, S] and a policy [T, S] that depend on time, a
         :class:`FiniteSolution`. The discount may be 1.
@@ -292,9 +292,10 @@ def _solved(
         raise ParameterError("terminal is what states are worth after a horizon; give horizon as well")
     chosen = SolverOptions.chosen(options, tol, keywords)
     if mdp.discount == 1.0:
-        model, operator, guess = ended_mdp(mdp, policy)
-        known_start = None if chosen.sweeps is not None else Guess(guess, 0)
-        return solve_operator(operator, model, policy, chosen, start, known_start, problem=mdp)
+        ended = ended_mdp(mdp, policy)
+        guess = None if chosen.sweeps is not None else Guess(ended.guess, 0)
+        solution = solve_operator(ended.operator, ended.model, policy, chosen, start, guess, problem=mdp)
+        return solution if ended.left_out is None else with_all_actions(mdp, solution, ended.left_out)
     return solve_operator(known, mdp, policy, chosen, start, problem=mdp)
 
 
