@@ -212,6 +212,7 @@ def test_closed_forms():
     sure = pr.MDP([[[1.0], [1.0]]], [[1.0, 2.0]], 0.5)
     for objective in (pr.Entropic(1e6), pr.EVaR(0.99)):
         assert pr.solve(sure, objective=objective).objective_value == pytest.approx(4.0, abs=1e-9)
+        assert pr.solve(sure, 1e-6, objective=objective).objective_value == pytest.approx(4.0, abs=1e-6)
     # EVaR of a state that is drawn at the start is that of the start
     still = pr.MDP([[[1.0, 0.0]], [[0.0, 1.0]]], [0.0, 1.0], 0.0)
     found = pr.solve(still, objective=pr.EVaR(0.3), horizon=1)

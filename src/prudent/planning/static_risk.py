@@ -49,7 +49,6 @@ from .finite import Induction, backward_induction, one_step, steps_worth
 from .finite_solution import FiniteSolution
 from .objectives import Entropic, EVaR, Objective, best_beta
 from .operators import Operator
-from .solution import Solution
 
 __all__ = ["EntropicOperator", "RiskSolution", "solve_static"]
 
@@ -149,7 +148,8 @@ class _Problem:
         self.horizon = None if horizon is None else whole_number(horizon, "horizon")
         self.policy = None if policy is None else read_timed(mdp, policy, self.horizon)
         self.spread = self.operator.spread
-        self.final_error, self.later = 0.0, None
+        self.final_error = 0.0
+        self.later: npt.NDArray[Any] | None = None
         self.progress = Progress("risk of the return")
         if self.horizon is not None:
             self.final = final_values(mdp, terminal)
@@ -165,26 +165,31 @@ class _Problem:
             raise ParameterError("terminal is what states are worth after a horizon; give horizon, or no terminal")
         self.spread /= 1.0 - mdp.discount
         self.aim = TAIL * self.spread if self.tol is None else self.tol
-        neutral = self._neutral()
-        self.final, self.final_error, self.later = neutral.value, neutral.error_bound, neutral.policy
+        self._read_tail()
 
-    def _neutral(self) -> Solution:
-        """Return the values of the tail: of the best policy for the mean, or of the policy to be evaluated."""
+    def _read_tail(self) -> None:
+        """Find the values of the tail: of the best policy for the mean, or of the policy to be evaluated."""
         from .solver import evaluate, solve
 
-        aim = max(0.1 * self.aim, 1e-300)
-        if self.policy is None:
-            return solve(self.mdp, tol=aim)
-        if self.policy.later is None:
-            raise ParameterError(f"horizon must be given: policy ends after {self.policy.steps.shape[0]} steps")
-        return evaluate(self.mdp, self.policy.later, tol=aim)
+        if self.policy is not None:
+            self.later = self.policy.later
+            if self.later is None:
+                raise ParameterError(f"horizon must be given: policy ends after {self.policy.steps.shape[0]} steps")
+            followed = evaluate(self.mdp, self.later)
+            self.final, self.final_error = followed.value, followed.error_bound
+            return
+        best = solve(self.mdp)
+        self.final, self.later = best.value, best.policy
+        followed = evaluate(self.mdp, best.policy)  # the best policy, but for the error of its values
+        gap = float(abs(best.value - followed.value).max())
+        self.final_error = best.error_bound + followed.error_bound + gap
 
     def steps(self, beta: float) -> int:
         """Return after how many steps the mean takes the place of the risk."""
         if self.horizon is not None:
             return self.horizon
         least = 1 if self.policy is None else max(1, self.policy.steps.shape[0])
-        if min(beta, self.aim, self.mdp.discount) == 0.0:
+        if min(beta, self.aim, self.spread, self.mdp.discount) == 0.0:
             return least
         excess = self._hoeffding(beta) - math.log(self.aim)
         return max(least, math.ceil(0.5 * excess / -math.log(self.mdp.discount)))
@@ -280,8 +285,8 @@ def solve_static(
         answer = _entropic(problem, 0.0)
     else:
         answer = _Search(problem, objective.price).run()
-    if not answer.converged:
-        warnings.warn(answer.message, ConvergenceWarning, stacklevel=3)
+    if not answer.converged and isinstance(objective, EVaR):
+        warnings.warn(answer.message, ConvergenceWarning, stacklevel=4)
     return problem.solution(objective, answer)
 
 
@@ -333,7 +338,7 @@ class _Search:
             _, low, high, end = heapq.heappop(left)
             middle = self._middle(low, end, mean.high)
             if not low < middle < end:  # nothing lies between them
-                heapq.heappush(left, (-(self.worth + aim), low, high, end))
+                heapq.heappush(left, (-(high - price / end), low, high, end))
                 break
             found = self.at(middle)
             noise = max(noise, found.error)
