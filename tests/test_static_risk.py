@@ -198,6 +198,9 @@ def test_evar_of_draws_is_below_cvar_and_above_the_worst(seed, alpha, n):
     draws = rng.normal(size=n) * 10.0 ** rng.integers(-4, 5)
     found, size = pr.EVaR(alpha)(draws), 1e-9 * (abs(draws).max() + 1e-300)
     assert draws.min() - size <= found <= pr.cvar(draws, alpha) + size
+    assert pr.EVaR(5e-324)(draws) == pytest.approx(draws.mean(), abs=size)
+    assert np.isfinite(pr.EVaR(alpha)(draws * 1e-300))
+    assert np.isfinite(pr.EVaR(alpha)(draws * 1e300))
     higher = pr.EVaR(min(0.999, alpha + 0.1))(draws)
     assert higher <= found + size
 

@@ -59,9 +59,9 @@ class Returns(np.ndarray[Any, np.dtype[np.float64]]):
     >>> import prudent as pr
     >>> coin = pr.MDP([[[0.5, 0.5]], [[0.0, 1.0]]], reward=[[[1, 0]], [[0, 0]]], discount=1.0)
     >>> heads = pr.returns(coin, [0, 0], start=0, replications=10_000, rng=1)
-    >>> heads.shape, abs(heads.mean() - 1.0) < 0.1, heads.quantile(0.25)
+    >>> heads.shape, bool(abs(heads.mean() - 1.0) < 0.1), heads.quantile(0.25)
     ((10000,), True, 0.0)
-    >>> heads.evar(0.5) <= heads.cvar(0.5) <= heads.mean()
+    >>> bool(heads.evar(0.5) <= heads.cvar(0.5) <= heads.mean())
     True
     """
 

@@ -99,10 +99,15 @@ class EVaR(Objective):
         """-log(1 - alpha): what is paid for a small beta."""
         return -math.log1p(-self.alpha)
 
+    @property
+    def is_mean(self) -> bool:
+        """Whether it is the mean but for rounding: it is below it by at most sqrt(price / 2) of the spread."""
+        return self.price < 1e-33
+
     def of(self, values: FloatArray, chances: FloatArray) -> float:
         """Return the risk of ``values`` [N] with probabilities in proportion to ``chances`` [N], all positive."""
         low, spread = float(values.min()), float(np.ptp(values))
-        if self.price == 0.0 or spread == 0.0:
+        if self.is_mean or spread == 0.0:
             return Entropic(0.0).of(values, chances)
         scratch = np.empty(values.size)
         found = best_beta(lambda beta: float(entropic_mean(values, chances, beta, scratch)), self.price, spread)
@@ -116,12 +121,13 @@ def best_beta(
 
     ``entropic`` is that of one return, whose values differ by at most ``spread``: one maximum in log beta. It is
     looked for within a factor 10 of ``near``, or where it can lie at all: with beta < price / spread the price alone
-    is more than there is to lose, beyond 1e12 of that nothing is left to gain.
+    is more than there is to lose, beyond 1e13 of that nothing is left to gain.
     """
     from scipy.optimize import minimize_scalar
 
-    lowest = math.log(price / spread)
-    ends = (lowest, lowest + 28.0) if near is None else (math.log(near) - 2.3, math.log(near) + 2.3)
+    lowest = math.log(price) - math.log(spread) if near is None else math.log(near) - 2.3
+    lowest = min(max(lowest, -700.0), 690.0)  # of what floats can hold
+    ends = (lowest, min(lowest + (30.0 if near is None else 4.6), 700.0))
     found = minimize_scalar(
         lambda place: price / math.exp(place) - entropic(math.exp(place)),
         bounds=ends,

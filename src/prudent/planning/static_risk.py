@@ -70,7 +70,7 @@ class RiskSolution(FiniteSolution):
     >>> from prudent import MDP, Entropic, solve
     >>> bet = MDP([[[0, 1, 0], [0, 0.5, 0.5]], [[0, 1, 0]] * 2, [[0, 0, 1]] * 2],
     ...           reward=[[[0, 1, 0], [0, 4, -1]], [[0, 0, 0]] * 2, [[0, 0, 0]] * 2], discount=0.9)
-    >>> [solve(bet, objective=Entropic(beta), start=0).policy[0, 0] for beta in (0.1, 2.0)]
+    >>> [int(solve(bet, objective=Entropic(beta), start=0).policy[0, 0]) for beta in (0.1, 2.0)]
     [1, 0]
     """
 
@@ -281,7 +281,7 @@ def solve_static(
     problem = _Problem(mdp, start, horizon, terminal, tol, policy)
     if isinstance(objective, Entropic):
         answer = _entropic(problem, objective.beta)
-    elif objective.price == 0.0 or problem.spread == 0.0:
+    elif objective.is_mean or problem.spread == 0.0:
         answer = _entropic(problem, 0.0)
     else:
         answer = _Search(problem, objective.price).run()
