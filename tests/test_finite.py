@@ -257,3 +257,17 @@ def test_models_without_a_discount_are_refused_where_they_mean_nothing():
             call()
     with pytest.raises(ParameterError, match=r"discount must be a discount factor in \[0, 1\], got 1.5"):
         pr.MDP([[[1.0]]], [[1.0]], 1.5)
+
+
+def test_trajectories_follow_a_policy_over_time_and_start_anew_after_it():
+    model = pr.UncertainMDP.direct([[0.0, 0.0], [0.0, 0.0]], discount=0.9)
+    theta = [[1.0, 0.0], [0.0, 1.0], [0.0, 1.0], [1.0, 0.0]]  # action 0 stays, action 1 moves
+    plan = np.array([[1, 0], [0, 0], [0, 1]])
+    log = model.trajectory(theta, plan, 7, state=0, rng=0)
+    assert log[:, :3].tolist() == [[0, 1, 1], [1, 0, 1], [1, 1, 0], [0, 1, 1], [1, 0, 1], [1, 1, 0], [0, 1, 1]]
+    chances = np.eye(2)[plan]
+    assert (model.trajectory(theta, chances, 7, state=0, rng=0) == log).all()
+    solution = pr.evaluate(model.mdp(theta), plan, horizon=3)
+    assert (model.trajectory(theta, solution, 7, state=0, rng=0) == log).all()
+    risky = pr.solve(model.mdp(theta), objective=pr.Entropic(1.0))  # goes on after its last step
+    assert (model.trajectory(theta, risky, 9, rng=0)[:, 0] == 0).all()

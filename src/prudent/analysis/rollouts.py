@@ -11,7 +11,6 @@ import math
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import numpy.typing as npt
 
 from .._numerics.compile import default_threads, each_row, kernel, over_rows
 from .._support.checks import (
@@ -29,7 +28,7 @@ from .._support.streams import replication_streams
 from ..errors import ModelError, ParameterError
 from ..models.entries import Outcomes
 from ..models.known import MDP
-from ..models.logs import cumulative_rows, draw
+from ..models.logs import Plan, cumulative_rows, draw
 from ..models.timed import TimedPolicy, final_values, read_timed
 from ..models.uncertain import UncertainMDP
 from ..planning.objectives import Entropic, EVaR
@@ -237,14 +236,11 @@ class _Walker:
     ) -> None:
         self.outcomes = mdp.outcomes()
         self.discount = mdp.discount
-        self.start = _cumulative(start[np.newaxis])[0]
+        self.start = cumulative_rows(start[np.newaxis])[0]
         self.cumulative = _ragged_cumulative(self.outcomes)
-        rows = policy.steps if policy.later is None else np.concatenate((policy.steps, policy.later[np.newaxis]))
-        self.actions, self.choices = np.ascontiguousarray(rows), np.empty((0, 0, 0))
-        if policy.mixed:
-            self.actions, self.choices = np.empty((0, 0), np.int64), _cumulative(rows)
+        self.plan = policy.plan()
         self.final = final if horizon is not None else np.zeros(mdp.n_states)
-        taken = _ever_taken(mdp, rows)
+        taken = _ever_taken(mdp, policy)
         # where nothing more can be earned, a run may stop
         self.over = find_over(mdp, self.outcomes, taken, must_end=False) & (not self.final.any())
         self.truncation, self.horizon = 0.0, horizon
@@ -279,8 +275,7 @@ class _Walker:
                     replication_streams(seed, unit)[0],
                     self.outcomes,
                     self.cumulative,
-                    self.actions,
-                    self.choices,
+                    self.plan,
                     self.start,
                     self.over,
                     self.final,
@@ -299,12 +294,6 @@ class _Walker:
         return values, lengths
 
 
-def _cumulative(chances: FloatArray) -> FloatArray:
-    """Return cumulative probabilities along the last axis; the last possible one takes what rounding leaves of one."""
-    flat = chances.reshape(-1, chances.shape[-1])
-    return np.ascontiguousarray(cumulative_rows(flat).reshape(chances.shape))
-
-
 def _ragged_cumulative(outcomes: Outcomes) -> FloatArray:
     """Return cumulative probabilities [E] of the outcomes of each pair; the last one is 1."""
     cumulative = np.empty(outcomes.chance.size)
@@ -312,12 +301,14 @@ def _ragged_cumulative(outcomes: Outcomes) -> FloatArray:
     return cumulative
 
 
-def _ever_taken(mdp: MDP, rows: npt.NDArray[Any]) -> FloatArray:
-    """Return numbers [S, A] above zero for the pairs that a policy takes at some time."""
-    if rows.ndim == 3:
-        return np.asarray(rows.max(axis=0))
-    taken = np.zeros(mdp.admissible.shape)
-    taken[np.arange(mdp.n_states), rows] = 1.0
+def _ever_taken(mdp: MDP, policy: TimedPolicy) -> BoolArray:
+    """Return the pairs [S, A] that a policy takes at some time."""
+    taken = np.zeros(mdp.admissible.shape, dtype=np.bool_)
+    for rows in (policy.steps, *([] if policy.later is None else [policy.later[np.newaxis]])):
+        if policy.mixed:
+            taken |= (rows > 0.0).any(axis=0)
+        else:
+            taken[np.arange(mdp.n_states), rows] = True
     return taken
 
 
@@ -337,8 +328,7 @@ def _walk(
     rng: np.random.Generator,
     outcomes: Outcomes,
     cumulative: FloatArray,  # [E] of the outcomes of each pair
-    actions: IntArray,  # [T, S], of which the last row holds for ever; or [0, 0]
-    choices: FloatArray,  # [T, S, A] cumulative probabilities of actions instead; or [0, 0, 0]
+    plan: Plan,
     start: FloatArray,  # [S] cumulative
     over: BoolArray,  # [S]
     final: FloatArray,  # [S]
@@ -348,6 +338,7 @@ def _walk(
     lengths: IntArray,  # [N], filled
 ) -> None:
     """Run the process until its end or ``most`` steps, once for each of ``values``."""
+    actions, choices, _ = plan
     n_times = actions.shape[0] + choices.shape[0]
     n_actions = (outcomes.first.size - 1) // over.size
     for i in range(values.size):

@@ -24,6 +24,7 @@ from .._support.checks import (
 from .._support.labels import Labels
 from ..errors import ParameterError
 from .frame import TabularModel
+from .logs import Plan, cumulative_rows
 
 __all__ = ["TimedPolicy", "final_values", "read_timed"]
 
@@ -45,6 +46,15 @@ class TimedPolicy(NamedTuple):
             return np.asarray(self.steps[time])
         assert self.later is not None
         return self.later
+
+    def plan(self) -> Plan:
+        """Return the policy as kernels want it."""
+        rows = self.steps if self.later is None else np.concatenate((self.steps, self.later[np.newaxis]))
+        length = self.steps.shape[0] if self.later is None else 0
+        if not self.mixed:
+            return Plan(np.ascontiguousarray(rows), np.empty((0, 0, 0)), length)
+        flat = cumulative_rows(rows.reshape(-1, rows.shape[2]))
+        return Plan(np.empty((0, 0), np.int64), np.ascontiguousarray(flat.reshape(rows.shape)), length)
 
     def require(self, horizon: int) -> None:
         """Raise unless the policy says what to do in the first ``horizon`` steps."""

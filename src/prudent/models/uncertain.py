@@ -37,6 +37,7 @@ from .entries import END, NONE, Entries, expected_model
 from .frame import TabularModel, held, plural, read_terminal
 from .known import MDP
 from .logs import Course, LogReader, add_log, cumulative_rows, walk
+from .timed import read_timed
 
 __all__ = ["UncertainMDP"]
 
@@ -627,6 +628,9 @@ class UncertainMDP(TabularModel):
         anew: in ``start``, a state or a distribution over states as :meth:`start_distribution` reads it, which also
         gives the first state if ``state`` is not given. Without ``start`` it is ``state``, by default 0.
 
+        A policy may depend on time, which counts from each start: a :class:`FiniteSolution`, actions [T, S],
+        probabilities [T, S, A], or a list of policies. After its T steps the process starts anew.
+
         >>> model = UncertainMDP.direct([[0.0], [1.0]], discount=0.9)
         >>> model.trajectory([[0.0, 1.0], [1.0, 0.0]], policy=[0, 0], steps=3)
         array([[0, 0, 1, 1],
@@ -634,8 +638,9 @@ class UncertainMDP(TabularModel):
                [0, 0, 1, 1]])
         """
         probabilities = self._distributions(theta)
-        chosen = self.read_policy(policy)
-        choices = cumulative_rows(chosen) if chosen.ndim == 2 else np.empty((0, 0))
+        timed = read_timed(self, policy)
+        chosen = timed.at(0)
+        choices = cumulative_rows(chosen) if timed.mixed else np.empty((0, 0))
         by_index = Labels("state", None, self.n_states)
         first = by_index.index(0 if state is None else state)
         starts = np.eye(1, self.n_states, first)[0] if start is None else self.start_distribution(start)
@@ -645,10 +650,14 @@ class UncertainMDP(TabularModel):
         restarts = cumulative_rows(starts[np.newaxis])[0]
         if state is None and start is not None:
             first = int(np.searchsorted(restarts, random.random(), side="right"))
-        uniforms = random.random((size, 1 + (chosen.ndim == 2) + (start is not None)))
+        uniforms = random.random((size, 1 + timed.mixed + (start is not None)))
         log = np.empty((size, 4), dtype=np.int64)
-        actions = chosen if chosen.ndim == 1 else np.empty(0, dtype=np.int64)
-        walk(self._course(probabilities, restarts), actions, choices, uniforms, first, log)
+        actions = np.empty(0, dtype=np.int64) if timed.mixed else chosen
+        course = self._course(probabilities, restarts)
+        if timed.steps.shape[0] == 0:
+            walk(course, actions, choices, uniforms, first, log)
+        else:
+            walk(course, actions, choices, uniforms, first, log, timed.plan())
         return log
 
     def course(self, theta: FloatArray, start: int) -> Course:

@@ -36,7 +36,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
-from scipy.sparse.linalg import splu
 
 from .._numerics import krylov
 from .._numerics.compensated import EPS
@@ -189,6 +188,8 @@ def _policy_iteration(
 
 def _chain_values(chain: Chain, policy: npt.NDArray[Any], guess: FloatArray, digits: float) -> FloatArray:
     """Return the values of a chain over the pairs of a policy, to a residual of ``digits`` of the largest reward."""
+    from scipy.sparse.linalg import splu
+
     size = guess.size
     matrix = sparse.csr_array((chain.data, chain.indices, chain.indptr), shape=(chain.reward.size, size))
     reward = chain.reward
