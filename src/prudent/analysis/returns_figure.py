@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
-__all__ = ["density_above", "plot_returns", "returns_figure", "shortened"]
+__all__ = ["plot_returns", "returns_figure", "shortened"]
 
 
 POINTS = 201  # of a density
@@ -59,7 +59,7 @@ def returns_figure(returns: xarray.Dataset) -> Figure:
     def onto(axes: Axes) -> None:
         height = 0.8
         for row, draws in enumerate(data.T):
-            density_above(axes, draws, row, height)
+            _density(axes, draws, row, height)
             marks = (
                 (returns["mean"].values[row], "o", "ink", True),
                 (returns["cvar"].values[row], "o", "brps-0.99", False),
@@ -101,7 +101,7 @@ def shortened(name: Any, most: int) -> str:
     return text.replace("$", r"\$")  # no mathematics by accident
 
 
-def density_above(axes: Axes, draws: FloatArray, row: float, height: float) -> None:
+def _density(axes: Axes, draws: FloatArray, row: float, height: float) -> None:
     """Draw a kernel density above the line ``row``; a distribution without spread is a stroke."""
     low, high = float(draws.min()), float(draws.max())
     colour = hex_of("law")
