@@ -251,3 +251,22 @@ def test_going_on_for_nothing_or_for_profit_is_refused():
         reward[[5, 7], [1, 0]] = 1.0  # the last step before the end
         with pytest.raises(ModelError, match="may go on for ever from state 0"):
             pr.solve(pr.MDP(mdp.transition, reward, 1.0))
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_screen_holds_where_leaks_are_of_another_norm(seed):
+    """At discount 1 the certificate's leak is no leak of rows, which the screen of the exact operator must not use."""
+    rng = np.random.default_rng(seed)
+    n_states, n_actions, n_outcomes = 6, 4, 3
+    next_state = rng.integers(0, n_states, (n_states, n_actions, n_outcomes))
+    next_state[..., 0] = -2
+    model = pr.UncertainMDP(
+        np.arange(n_states * n_actions).reshape(n_states, n_actions),
+        next_state,
+        3.0 * rng.normal(size=next_state.shape),
+        discount=1.0,
+    )
+    counts = rng.integers(1, 6, (n_states * n_actions, n_outcomes)).astype(float)
+    problem = pr.BayesianRiskMDP(model, pr.DirichletPosterior(counts), alpha=rng.choice([0.3, 0.7, 0.9]))
+    ended, long = problem.solve(), problem.solve(horizon=300)
+    assert abs(ended.value - long.value[0]).max() <= ended.error_bound + long.error_bound + 1e-8
