@@ -1,13 +1,19 @@
-"""The optimal policy of Frozen Lake, beside the one that the paper prints."""
+"""The optimal policy of Frozen Lake, beside the one that the paper prints, and where the printed one is optimal.
+
+The printed table has a cell that is not optimal with the parameters as written. So ask the other way round: for which
+p_h, with the slip as written, and for which slip, with p_h as written, are all printed actions optimal?
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..intervals import NOT_REPRODUCED, REPRODUCED, Claim, Interval, claim
+from ..._support.checks import FloatArray, IntArray
+from ..intervals import NOT_REPRODUCED, REPRODUCED, Claim, Finding, Interval, claim
 from ..run import Arrays, Run
 from ..scale import Scale
 from ..study import Figure, Quantity, Study, Table
@@ -20,6 +26,10 @@ ESCAPE = 0.1  # p_h
 # the arrows of the optimal-policy table, row by row
 PRINTED = "down right down left / down down down left / right down down down / right right right"
 SAME = 1e-9  # values that differ by less are equal
+SLIP = 0.25  # on each side
+TRIED = {"p_h": (0.005, 1.0), "slip": (0.0, 0.5)}  # where the printed policy is looked for
+NAMES = {"p_h": "p_h", "slip": "the slip on each side"}
+POINTS = 200  # first tried in each of them
 
 
 def _plan(scale: Scale) -> tuple[Run, ...]:
@@ -33,24 +43,66 @@ def _assemble(scale: Scale, results: list[Arrays]) -> tuple[dict[str, Any], dict
     problem = frozen_lake(ESCAPE)
     cells = np.array(list("".join(problem.layout or ())))
     solution = solve(problem.mdp(), tol=1e-12)
-    printed = [*map(ACTIONS.index, PRINTED.replace("/", "").split()), -1]
+    printed = np.array([*map(ACTIONS.index, PRINTED.replace("/", "").split()), -1])
+
+    def loss(p_h: float, slip: float) -> float:
+        return _losses(solve(frozen_lake(p_h, slip=slip).mdp(), tol=1e-12).q, printed).max()
+
+    ranges = [
+        _where(lambda p_h: loss(p_h, SLIP) <= SAME, *TRIED["p_h"]),
+        _where(lambda slip: loss(ESCAPE, slip) <= SAME, *TRIED["slip"]),
+    ]
     return (
         {
             "q": solution.q,
             "value": solution.value,
             "policy": np.where(cells == "G", -1, solution.policy).astype(np.int32),
-            "paper_policy": np.array(printed, dtype=np.int32),
+            "paper_policy": printed.astype(np.int32),
             "hole": (cells == "H").astype(np.int8),
             "p_h": ESCAPE,
+            "printed_is_optimal": np.array(ranges),
         },
-        {"state": np.arange(cells.size), "action": list(ACTIONS)},
+        {
+            "state": np.arange(cells.size),
+            "action": list(ACTIONS),
+            "parameter": list(TRIED),
+            "end": ["lowest", "highest"],
+        },
     )
+
+
+def _losses(q: FloatArray, printed: IntArray) -> FloatArray:
+    """Return how much less the printed action is worth than the best, in each cell where one is printed."""
+    cells = np.flatnonzero(printed >= 0)
+    return q[cells].max(axis=1) - q[cells, printed[cells]]
+
+
+def _where(holds: Callable[[float], bool], low: float, high: float) -> tuple[float, float]:
+    """Return the ends of the longest range from ``low`` to ``high`` in which ``holds``; NaN if there is none."""
+    places = np.linspace(low, high, POINTS)
+    true = np.concatenate([[False], [holds(x) for x in places], [False]])
+    begins, ends = np.flatnonzero(true[1:] & ~true[:-1]), np.flatnonzero(true[:-1] & ~true[1:]) - 1
+    if not begins.size:
+        return math.nan, math.nan
+    longest = int(np.argmax(ends - begins))
+    first, last = int(begins[longest]), int(ends[longest])
+    return (
+        low if first == 0 else _edge(holds, places[first], places[first - 1]),
+        high if last == POINTS - 1 else _edge(holds, places[last], places[last + 1]),
+    )
+
+
+def _edge(holds: Callable[[float], bool], inside: float, outside: float) -> float:
+    """Return a number next to the edge between the two, on the inside."""
+    while abs(outside - inside) > 1e-9:
+        middle = 0.5 * (inside + outside)
+        inside, outside = (middle, outside) if holds(middle) else (inside, middle)
+    return float(inside)
 
 
 def _claims(data: xarray.Dataset) -> list[Claim]:
     printed, value, q = data.paper_policy.values, data.q.values.max(axis=1), data.q.values
-    cells = np.flatnonzero(printed >= 0)
-    loss = value[cells] - q[cells, printed[cells]]
+    cells, loss = np.flatnonzero(printed >= 0), _losses(q, printed)
     side = round(math.sqrt(value.size))
     names = [str(name) for name in data.action.values]
     evidence = [Interval("cells whose printed action is optimal", int((loss <= SAME).sum()))]
@@ -67,11 +119,28 @@ def _claims(data: xarray.Dataset) -> list[Claim]:
             "optimal-policy-table",
             f"The printed actions are optimal in all {cells.size} cells at p_h = 0.1",
             "Normality study, table of the optimal policy",
-            evidence,
+            Finding(evidence, REPRODUCED if (loss <= SAME).all() else NOT_REPRODUCED, decisive=0),
+            dict(_reading(data, str(parameter), cells.size) for parameter in data.parameter.values),
             test="exact: values by a linear solve, certified to 1e-12",
-            verdict=REPRODUCED if (loss <= SAME).all() else NOT_REPRODUCED,
         )
     ]
+
+
+def _reading(data: xarray.Dataset, parameter: str, cells: int) -> tuple[str, Finding]:
+    """Return for which values of a parameter the printed policy is optimal, in words and in numbers."""
+    low, high = data.printed_is_optimal.sel(parameter=parameter).values.tolist()
+    name, (least, most) = NAMES[parameter], TRIED[parameter]
+    if math.isnan(low):
+        return f"{name} is another", Finding([Interval("cells that are always optimal", math.nan)], NOT_REPRODUCED)
+    # rounded to the inside
+    lowest, highest = f"{math.ceil(1e4 * low) / 1e4:.4f}", f"{math.floor(1e4 * high) / 1e4:.4f}"
+    words = f"at most {highest}" if low == least else f"at least {lowest}"
+    words = words if low == least or high == most else f"from {lowest} to {highest}"
+    evidence = [
+        Interval(f"{end} value of {name} at which all {cells} printed actions are optimal", edge)
+        for end, edge in (("lowest", low), ("highest", high))
+    ]
+    return f"{name} is {words}", Finding(evidence, REPRODUCED, decisive=1 if low == least else 0)
 
 
 STUDY = Study(
@@ -86,8 +155,14 @@ STUDY = Study(
         "paper_policy": Quantity("action printed in the paper, -1 in the goal", dims=("state",)),
         "hole": Quantity("1 in a hole", dims=("state",)),
         "p_h": P_H,
+        "printed_is_optimal": Quantity("where all printed actions are optimal", dims=("parameter", "end")),
     },
-    coords={"state": Quantity("cell of the lake, row by row"), "action": Quantity("direction")},
+    coords={
+        "state": Quantity("cell of the lake, row by row"),
+        "action": Quantity("direction"),
+        "parameter": Quantity("parameter of the lake"),
+        "end": Quantity("end of the range"),
+    },
     plan=_plan,
     assemble=_assemble,
     claims=_claims,
