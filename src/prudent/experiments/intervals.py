@@ -27,6 +27,7 @@ __all__ = [
     "INCONCLUSIVE",
     "NOT_REPRODUCED",
     "REPRODUCED",
+    "UNDER_NONE",
     "Claim",
     "Finding",
     "Interval",

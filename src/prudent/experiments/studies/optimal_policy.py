@@ -6,6 +6,7 @@ p_h, with the slip as written, and for which slip, with p_h as written, are all 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -27,9 +28,9 @@ ESCAPE = 0.1  # p_h
 PRINTED = "down right down left / down down down left / right down down down / right right right"
 SAME = 1e-9  # values that differ by less are equal
 SLIP = 0.25  # on each side
-TRIED = {"p_h": (0.005, 1.0), "slip": (0.0, 0.5)}  # where the printed policy is looked for
+# where the printed policy is looked for
+TRIED = {"p_h": np.geomspace(0.001, 1.0, 40), "slip": np.linspace(0.0, 0.5, 40)}
 NAMES = {"p_h": "p_h", "slip": "the slip on each side"}
-POINTS = 200  # first tried in each of them
 
 
 def _plan(scale: Scale) -> tuple[Run, ...]:
@@ -45,13 +46,6 @@ def _assemble(scale: Scale, results: list[Arrays]) -> tuple[dict[str, Any], dict
     solution = solve(problem.mdp(), tol=1e-12)
     printed = np.array([*map(ACTIONS.index, PRINTED.replace("/", "").split()), -1])
 
-    def loss(p_h: float, slip: float) -> float:
-        return _losses(solve(frozen_lake(p_h, slip=slip).mdp(), tol=1e-12).q, printed).max()
-
-    ranges = [
-        _where(lambda p_h: loss(p_h, SLIP) <= SAME, *TRIED["p_h"]),
-        _where(lambda slip: loss(ESCAPE, slip) <= SAME, *TRIED["slip"]),
-    ]
     return (
         {
             "q": solution.q,
@@ -60,7 +54,7 @@ def _assemble(scale: Scale, results: list[Arrays]) -> tuple[dict[str, Any], dict
             "paper_policy": printed.astype(np.int32),
             "hole": (cells == "H").astype(np.int8),
             "p_h": ESCAPE,
-            "printed_is_optimal": np.array(ranges),
+            "printed_is_optimal": np.array(printed_is_optimal(tuple(printed.tolist()))),
         },
         {
             "state": np.arange(cells.size),
@@ -77,24 +71,39 @@ def _losses(q: FloatArray, printed: IntArray) -> FloatArray:
     return q[cells].max(axis=1) - q[cells, printed[cells]]
 
 
-def _where(holds: Callable[[float], bool], low: float, high: float) -> tuple[float, float]:
-    """Return the ends of the longest range from ``low`` to ``high`` in which ``holds``; NaN if there is none."""
-    places = np.linspace(low, high, POINTS)
-    true = np.concatenate([[False], [holds(x) for x in places], [False]])
+@functools.cache
+def printed_is_optimal(printed: tuple[int, ...]) -> tuple[tuple[float, float], ...]:
+    """Return the lowest and the highest p_h, and the same for slip, at which all actions of a policy are optimal."""
+    from ...envs.frozen_lake import frozen_lake
+    from ...planning.solver import solve
+
+    def optimal(p_h: float, slip: float) -> bool:
+        q = solve(frozen_lake(p_h, slip=slip).mdp(), tol=1e-12).q
+        return bool(_losses(q, np.array(printed)).max() <= SAME)
+
+    return (
+        _where(lambda p_h: optimal(p_h, SLIP), TRIED["p_h"]),
+        _where(lambda slip: optimal(ESCAPE, slip), TRIED["slip"]),
+    )
+
+
+def _where(holds: Callable[[float], bool], places: FloatArray) -> tuple[float, float]:
+    """Return the ends of the longest range of ``places`` in which ``holds``; NaN if there is none."""
+    true = np.array([False, *map(holds, places), False])
     begins, ends = np.flatnonzero(true[1:] & ~true[:-1]), np.flatnonzero(true[:-1] & ~true[1:]) - 1
     if not begins.size:
         return math.nan, math.nan
     longest = int(np.argmax(ends - begins))
     first, last = int(begins[longest]), int(ends[longest])
     return (
-        low if first == 0 else _edge(holds, places[first], places[first - 1]),
-        high if last == POINTS - 1 else _edge(holds, places[last], places[last + 1]),
+        _edge(holds, places[first], places[max(first - 1, 0)]),
+        _edge(holds, places[last], places[min(last + 1, places.size - 1)]),
     )
 
 
 def _edge(holds: Callable[[float], bool], inside: float, outside: float) -> float:
     """Return a number next to the edge between the two, on the inside."""
-    while abs(outside - inside) > 1e-9:
+    while abs(outside - inside) > 1e-6:
         middle = 0.5 * (inside + outside)
         inside, outside = (middle, outside) if holds(middle) else (inside, middle)
     return float(inside)
@@ -129,9 +138,10 @@ def _claims(data: xarray.Dataset) -> list[Claim]:
 def _reading(data: xarray.Dataset, parameter: str, cells: int) -> tuple[str, Finding]:
     """Return for which values of a parameter the printed policy is optimal, in words and in numbers."""
     low, high = data.printed_is_optimal.sel(parameter=parameter).values.tolist()
-    name, (least, most) = NAMES[parameter], TRIED[parameter]
+    name, least, most = NAMES[parameter], TRIED[parameter][0], TRIED[parameter][-1]
     if math.isnan(low):
-        return f"{name} is another", Finding([Interval("cells that are always optimal", math.nan)], NOT_REPRODUCED)
+        nowhere = Interval(f"values of {name} at which all {cells} printed actions are optimal", 0)
+        return f"{name} is another", Finding([nowhere], NOT_REPRODUCED)
     # rounded to the inside
     lowest, highest = f"{math.ceil(1e4 * low) / 1e4:.4f}", f"{math.floor(1e4 * high) / 1e4:.4f}"
     words = f"at most {highest}" if low == least else f"at least {lowest}"
