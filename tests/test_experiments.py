@@ -173,7 +173,7 @@ def test_datasets_are_those_of_the_simulators(results):
     assert (found.br_regret.values == direct.br_regret.values).all()
     wide = [dataclasses.replace(policy, sampling_sd=4.0, first_pulls=3) for policy in policies]
     direct = simulate_bandit(gaussian_bandit(), wide, horizon=200, replications=6, seed=5, times=[200])
-    found = results["bandit-conventional"].sel(time=[200], reading="sd × 4, three first pulls")
+    found = results["bandit-conventional"].sel(time=[200], reading="sampling sd × 4, three first pulls")
     assert (found.regret.values == direct.regret.values).all()
     agents = [brps_rl(alpha) for alpha in (0.0, 0.5, 0.8, 0.9, 0.99)]
     for sources in ("shared", "by hole"):

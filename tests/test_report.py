@@ -581,6 +581,7 @@ def test_tables_hold_the_numbers_of_the_datasets(out: Path, page: str) -> None:
             assert (f'<span class="best">{cell}</span>' if j == means.argmin() else f"<span>{cell}</span>") in section
     assert f"Regret, each hole its own chance, up to episode {int(data.episode[-1])}" in section
     assert f"{data.sizes['replication']} replications" in section
+    assert section.count(", 2 replications; the least in bold") == 2  # of the readings that have fewer
 
 
 def test_times_stand_beside_the_papers(page: str) -> None:

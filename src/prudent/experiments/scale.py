@@ -19,11 +19,11 @@ class Scale:
     bandit_replications: int = 200
     horizon: int = 200_000
     lake_replications: int = 500
-    few_lakes: int = 100  # replications of readings that are tried beside the main ones
+    few_lakes: int = 60  # replications of readings that are tried beside the main ones
     episodes: int = 400
     long_replications: int = 100
-    few_long: int = 30
-    long_episodes: int = 4_000
+    few_long: int = 20
+    long_episodes: int = 2_000
     limit_replications: int = 500
     sizes: tuple[int, ...] = (10_000, 50_000, 100_000, 1_000_000)
     draws: int = 5_000
@@ -37,10 +37,10 @@ class Scale:
 SCALES = {
     "quick": Scale(
         "quick",
-        bandit_replications=24,
-        few_lakes=20,
+        bandit_replications=20,
+        few_lakes=10,
         long_replications=60,
-        few_long=12,
+        few_long=6,
         long_episodes=1_000,
         limit_replications=300,
         sizes=(10_000, 50_000, 100_000, 1_000_000),

@@ -153,7 +153,7 @@ def _as_written(claim: Mapping[str, Any]) -> str:
 
 
 def _holds(claim: Mapping[str, Any]) -> str:
-    """Return under which readings a claim holds, beside its words, and what decides it."""
+    """Return under which readings a claim holds beside its words, the first with what decides it; or what was tried."""
     readings = _readings(claim)
     if not readings:
         return "<small>no other reading</small>"
@@ -161,14 +161,18 @@ def _holds(claim: Mapping[str, Any]) -> str:
     holds = [each for each in readings if each["verdict"] == "reproduced"]
     if as_written and len(holds) == len(readings):
         return f"<small>as written, and under all {len(readings)} other readings</small>"
-    told = "".join(f"<li>when {rich(str(each['reading']))}{_decisive(each['evidence'])}</li>" for each in holds)
-    also = "<small>as written, and</small>" if as_written else ""
-    if told:
-        return f'{also}<ul class="readings">{told}</ul>'
-    if as_written:
-        return "<small>as written only</small>"
-    unsure = any(each["verdict"].startswith("inconclusive") for each in readings)
-    return f"<small>{'none for certain' if unsure else 'none'} of {len(readings)} other readings</small>"
+    also = "<small>as written, and</small>" if as_written and holds else ""
+    lines = [f"when {rich(str(each['reading']))}" for each in holds]
+    if holds:
+        lines[0] += _decisive(holds[0]["evidence"])
+    else:
+        head = "as written only" if as_written else "none for certain" if _unsure(readings) else "none"
+        lines = [f"<small>{head}; tried: {'; '.join(rich(str(each['reading'])) for each in readings)}</small>"]
+    return also + '<ul class="readings">' + "".join(f"<li>{line}</li>" for line in lines) + "</ul>"
+
+
+def _unsure(readings: Sequence[Mapping[str, Any]]) -> bool:
+    return any(str(each["verdict"]).startswith("inconclusive") for each in readings)
 
 
 def _readings(claim: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -194,7 +198,8 @@ def _details(claim: Mapping[str, Any]) -> str:
         _listed(each["evidence"], f"<b>When {rich(str(each['reading']))}</b>: {_badge(str(each['verdict']))}")
         for each in readings
     ]
-    return f"{folded('numbers', ''.join(parts))}<small>{escape(str(claim.get('test', '')))}</small>"
+    test = f"<small>{rich(str(claim.get('test', '')))}</small>"
+    return folded("numbers", "".join(parts) + test)
 
 
 def _listed(evidence: Any, head: str) -> str:

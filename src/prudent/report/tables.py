@@ -138,6 +138,9 @@ def agents(
     if over == "last":
         unit = data[along].attrs.get("long_name", along)
         caption = f"{caption} up to {unit} {int(data[along][-1]):,}"
+    fewest = min(each.shape[1] for each in values)
+    if fewest < data.sizes["replication"]:
+        caption = f"{caption}, {fewest:,} replications"
     return Table(f"{caption}; the least in bold", ["agent", *heads], rows)
 
 

@@ -47,8 +47,10 @@ class Reading(NamedTuple):
 AS_WRITTEN = "as written"
 READINGS = {
     AS_WRITTEN: Reading(1.0, 0),
-    "sd × 4": Reading(4.0, 0, "sampling is four times as wide"),
-    "sd × 4, three first pulls": Reading(4.0, 3, "sampling is four times as wide after three pulls of each arm"),
+    "sampling sd × 4": Reading(4.0, 0, "sampling is four times as wide"),
+    "sampling sd × 4, three first pulls": Reading(
+        4.0, 3, "sampling is four times as wide after three pulls of each arm"
+    ),
 }
 WORDS = {name: reading.words for name, reading in READINGS.items()}
 LEVELS = (0.5, 0.8, 0.9)

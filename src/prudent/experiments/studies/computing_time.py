@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from ..._support.checks import FloatArray, IntArray
+from ..._support.streams import replication_streams
 from ...risk import sample_size
 from ..intervals import STUDENT, Claim, Finding, Interval, claim, differences, ratio_interval, side, verdict
 from ..run import Arrays, Run, stacked
@@ -26,8 +27,7 @@ from ._lake import AGENTS, P_H, LakeRun
 if TYPE_CHECKING:
     import xarray
 
-METHODS = {"sweeps": 100, "newton": None}
-LOOP = "loop"
+METHODS = ("sweeps", "newton", "loop")  # the paper's sweeps, compiled; our solver; the sweeps in plain Python
 EPISODES = 400  # times are stated for so many
 SWEEPS = 100
 STEPS = 10  # of an episode
@@ -45,59 +45,37 @@ PAPER_SECONDS = {
 
 @dataclass(frozen=True)
 class TimeRun(Run):
-    """The time of an agent on Frozen Lake: processor seconds of each replication, by sweeps or by our solver."""
+    """The time of an agent on Frozen Lake: processor seconds of each replication, by one of ``METHODS``."""
 
     kind: ClassVar[str] = "time"
     timed: ClassVar[bool] = True
     p_h: float
     alpha: float
     episodes: int
-    sweeps: int | None
+    method: str
 
     @property
     def seconds(self) -> float:
         """See :class:`Run`."""
-        return (6e-5 if self.sweeps is None else 8e-4) * self.episodes
+        plain = 2e-3 + 6e-4 * sample_size(self.alpha)
+        return {"sweeps": 4e-4, "newton": 3e-5, "loop": plain}[self.method] * self.episodes
 
     def compute(self, seed: int, first: int, count: int) -> Arrays:
         """Return seconds [R]."""
-        LakeRun(1, self.p_h, self.alpha, 1, 1, sweeps=self.sweeps).compute(seed, 0, 1)  # compiles
-        run = LakeRun(1, self.p_h, self.alpha, self.episodes, 1, sweeps=self.sweeps)
+        self._play(seed, first, 1)  # compiles
         found = np.empty(count)
         for r in range(count):
             began = time.thread_time()  # of this thread, whatever else the machine does
-            run.compute(seed, first + r, 1)
+            self._play(seed, first + r, self.episodes)
             found[r] = time.thread_time() - began
         return {"seconds": found}
 
-
-@dataclass(frozen=True)
-class LoopRun(Run):
-    """The time of the same agent written plainly: in each sweep a loop in Python over the draws."""
-
-    kind: ClassVar[str] = "loop"
-    timed: ClassVar[bool] = True
-    p_h: float
-    alpha: float
-    episodes: int
-
-    @property
-    def seconds(self) -> float:
-        """See :class:`Run`."""
-        return self.episodes * (2e-3 + 8e-4 * sample_size(self.alpha))
-
-    def compute(self, seed: int, first: int, count: int) -> Arrays:
-        """Return seconds [R]."""
-        from ..._support.streams import replication_streams
-
-        found = np.empty(count)
-        play_plainly(self.p_h, self.alpha, 1, *replication_streams(seed, first))  # imports
-        for r in range(count):
-            streams = replication_streams(seed, first + r)
-            began = time.thread_time()
-            play_plainly(self.p_h, self.alpha, self.episodes, *streams)
-            found[r] = time.thread_time() - began
-        return {"seconds": found}
+    def _play(self, seed: int, replication: int, episodes: int) -> None:
+        if self.method == "loop":
+            play_plainly(self.p_h, self.alpha, episodes, *replication_streams(seed, replication))
+        else:
+            sweeps = SWEEPS if self.method == "sweeps" else None
+            LakeRun(1, self.p_h, self.alpha, episodes, 1, sweeps=sweeps).compute(seed, replication, 1)
 
 
 def play_plainly(
@@ -140,30 +118,29 @@ def play_plainly(
     return found
 
 
+def _episodes(scale: Scale) -> dict[str, int]:
+    """Return how many episodes each method plays."""
+    return {method: scale.loop_episodes if method == "loop" else scale.timing_episodes for method in METHODS}
+
+
 def _plan(scale: Scale) -> tuple[Run, ...]:
-    loops = (LoopRun(scale.timing_replications, ESCAPE, alpha, scale.loop_episodes) for alpha in AGENTS.values())
-    return (*_compiled(scale), *loops)
-
-
-def _compiled(scale: Scale) -> tuple[Run, ...]:
     return tuple(
-        TimeRun(scale.timing_replications, ESCAPE, alpha, scale.timing_episodes, sweeps)
-        for sweeps in METHODS.values()
+        TimeRun(scale.timing_replications, ESCAPE, alpha, episodes, method)
+        for method, episodes in _episodes(scale).items()
         for alpha in AGENTS.values()
     )
 
 
 def _assemble(scale: Scale, results: list[Arrays]) -> tuple[dict[str, Any], dict[str, Any]]:
-    methods = [*METHODS, LOOP]
-    seconds = stacked(results, "seconds").reshape(len(methods), len(AGENTS), -1)
-    played = np.array([scale.timing_episodes] * len(METHODS) + [scale.loop_episodes])
+    seconds = stacked(results, "seconds").reshape(len(METHODS), len(AGENTS), -1)
+    played = np.array(list(_episodes(scale).values()))[:, np.newaxis, np.newaxis]
     return (
         {
-            "seconds": seconds * EPISODES / played[:, np.newaxis, np.newaxis],
+            "seconds": seconds * EPISODES / played,
             "paper_seconds": np.array([PAPER_SECONDS[agent] for agent in AGENTS]),
         },
         {
-            "method": methods,
+            "method": list(METHODS),
             "agent": list(AGENTS),
             "replication": np.arange(scale.timing_replications),
             "p_h": ESCAPE,
@@ -179,7 +156,7 @@ def _claims(data: xarray.Dataset) -> list[Claim]:
     agents = data.agent.values.tolist()
     paper: Times = dict(zip(agents, data.paper_seconds.values.tolist(), strict=True))
     ours, newton, plain = (
-        dict(zip(agents, data.seconds.sel({"method": method}).values, strict=True)) for method in (*METHODS, LOOP)
+        dict(zip(agents, data.seconds.sel({"method": method}).values, strict=True)) for method in METHODS
     )
     source = "Frozen Lake study, result 4 and table of computing times"
     delta = "intervals of ratios of means (delta method), 99% for all of them together"
@@ -259,7 +236,7 @@ def fixed_cost(times: Times) -> float:
 TIMED = [
     {"label": "here, 100 sweeps, compiled", "variable": "seconds", "where": {"method": "sweeps"}},
     {"label": "in the paper", "variable": "paper_seconds"},
-    {"label": "here, 100 sweeps, a Python loop over draws", "variable": "seconds", "where": {"method": LOOP}},
+    {"label": "here, 100 sweeps, a Python loop over draws", "variable": "seconds", "where": {"method": "loop"}},
     {"label": "here, prudent’s solver", "variable": "seconds", "where": {"method": "newton"}},
 ]
 

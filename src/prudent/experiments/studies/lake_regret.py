@@ -133,7 +133,7 @@ def _falls(data: xarray.Dataset, readings: int) -> Finding:
     may = _may_be_best(data, readings)
     sets = list(may.values())
     evidence = [
-        Interval(f"p_h = {p}: levels that may be the best, from and to", min(levels), min(levels), max(levels))
+        Interval(f"p_h = {p}: levels that may be the best ({', '.join(map(str, levels))}), how many", len(levels))
         for p, levels in may.items()
     ]
     if not _falling_choice(sets):

@@ -39,13 +39,19 @@ def curves(
     measured = {str(agent) for part in parts for agent in part.agent.values}
     agents = [agent for agent in map(str, data.agent.values) if agent in measured]
     styles = dict(zip(agents, agent_styles(agents), strict=True))
-    tops = [float(part.mean("replication").max()) for part in parts]
-    limits = [1.08 * max(tops[i // columns * columns :][:columns]) if share_rows else None for i in range(len(tops))]
+    limits = _row_tops(parts, columns) if share_rows else [None] * len(parts)
     drawn = tuple(
         _panel(part, panel["title"], [styles[str(agent)] for agent in part.agent.values], bool(panel.get("log")), top)
         for part, panel, top in zip(parts, panels, limits, strict=True)
     )
     return Figure(name, title, drawn, (*styles.values(), BAND), columns, (size[0], size[1]))
+
+
+def _row_tops(parts: Sequence[xarray.DataArray], columns: int) -> list[float | None]:
+    """Return for each panel the top of its y axis: just above the bands of all panels in its row."""
+    bands = [mean_and_half_width(part.transpose("replication", ...).values, LEVEL) for part in parts]
+    tops = [float(np.fmax(mean, mean + half).max()) for mean, half in bands]  # one replication has no band
+    return [1.04 * max(tops[i // columns * columns :][:columns]) for i in range(len(tops))]
 
 
 def _part(data: xarray.Dataset, variable: str, where: Any = None, agents: Any = None, **_: Any) -> xarray.DataArray:
