@@ -7,6 +7,7 @@ fixed cost and a price for each draw, to a few percent: how many draws the fixed
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import time
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from ..._support.checks import FloatArray, IntArray
+from ..._support.checks import FloatArray
 from ..._support.streams import replication_streams
 from ...risk import sample_size
 from ..intervals import STUDENT, Claim, Finding, Interval, claim, differences, ratio_interval, side, verdict
@@ -26,6 +27,8 @@ from ._lake import AGENTS, P_H, LakeRun
 
 if TYPE_CHECKING:
     import xarray
+
+    from ...envs.problem import Problem
 
 METHODS = ("sweeps", "newton", "loop")  # the paper's sweeps, compiled; our solver; the sweeps in plain Python
 EPISODES = 400  # times are stated for so many
@@ -78,25 +81,25 @@ class TimeRun(Run):
             LakeRun(1, self.p_h, self.alpha, episodes, 1, sweeps=sweeps).compute(seed, replication, 1)
 
 
+@functools.cache
+def plain_lake(p_h: float) -> tuple[Problem, FloatArray, FloatArray]:
+    """Return the lake, its transition probabilities [S, A, S] and its optimal values [S]: they take no part in times."""
+    from ...envs.frozen_lake import frozen_lake
+    from ...planning.solver import solve
+
+    problem = frozen_lake(p_h)
+    return problem, problem.mdp().dense(), solve(problem.mdp(), tol=1e-12).value
+
+
 def play_plainly(
     p_h: float, alpha: float, episodes: int, env: np.random.Generator, rng: np.random.Generator
 ) -> FloatArray:
     """Return the cumulative regret [T] of BRPS-RL on Frozen Lake, with NumPy and no thought of speed."""
-    from ...envs.frozen_lake import frozen_lake
     from ...posteriors.dirichlet import DirichletPosterior
 
-    problem = frozen_lake(p_h)
-    model, truth, n = problem.model, problem.mdp(), sample_size(alpha)
-    states, discount, reward = np.arange(model.n_states), truth.discount, truth.reward
-    moves = truth.dense()
-
-    def values(policy: IntArray) -> FloatArray:
-        system = np.eye(states.size) - discount * moves[states, policy]
-        return np.asarray(np.linalg.solve(system, reward[states, policy]), dtype=np.float64)
-
-    optimal = np.zeros(states.size)
-    for _ in range(300):
-        optimal = (reward + discount * moves @ optimal).max(axis=1)
+    problem, moves, optimal = plain_lake(p_h)
+    model, n = problem.model, sample_size(alpha)
+    states, discount, reward = np.arange(model.n_states), model.discount, model.mdp(problem.theta).reward
     counts, state, total = model.prior(1.0), problem.start, 0.0
     found = np.empty(episodes)
     for t in range(episodes):
@@ -107,7 +110,8 @@ def play_plainly(
             q = np.min([reward + discount * each @ value for each in drawn], axis=0)
             value = q.max(axis=1)
         policy = q.argmax(axis=1)
-        lost = optimal - values(policy)
+        system = np.eye(states.size) - discount * moves[states, policy]
+        lost = optimal - np.linalg.solve(system, reward[states, policy])
         for _ in range(STEPS):
             total += lost[state]
             source = model.source[state, policy[state]]
