@@ -83,7 +83,7 @@ class TimeRun(Run):
 
 @functools.cache
 def plain_lake(p_h: float) -> tuple[Problem, FloatArray, FloatArray]:
-    """Return the lake, its transition probabilities [S, A, S] and its optimal values [S]: they take no part in times."""
+    """Return the lake, its transition probabilities [S, A, S] and its optimal values [S]; no part of the times."""
     from ...envs.frozen_lake import frozen_lake
     from ...planning.solver import solve
 
