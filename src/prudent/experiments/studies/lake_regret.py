@@ -121,11 +121,16 @@ def _best_level(data: xarray.Dataset, readings: int) -> Finding:
         if level != PRINTED[p]
     ]
     count = readings * len(may) * math.comb(len(LEVELS), 2)
-    evidence = [mean_interval(quantity, values, count) for quantity, values in pairs]
-    if any(PRINTED[p] not in levels for p, levels in may.items()):
-        return Finding(evidence, NOT_REPRODUCED)
+    among = sum(PRINTED[p] in levels for p, levels in may.items())
+    sets = "; ".join(f"{p}: {_listed(levels)}" for p, levels in may.items())
+    told = Interval(f"levels that may be the best, at p_h = {sets}. The printed level is among them in so many", among)
     sharp = all(len(levels) < len(LEVELS) for levels in may.values())
-    return Finding(evidence, REPRODUCED if sharp else INCONCLUSIVE)
+    reached = NOT_REPRODUCED if among < len(may) else REPRODUCED if sharp else INCONCLUSIVE
+    return Finding([told, *(mean_interval(quantity, values, count) for quantity, values in pairs)], reached, decisive=0)
+
+
+def _listed(levels: list[float]) -> str:
+    return ", ".join(map(str, levels))
 
 
 def _falls(data: xarray.Dataset, readings: int) -> Finding:
@@ -133,7 +138,7 @@ def _falls(data: xarray.Dataset, readings: int) -> Finding:
     may = _may_be_best(data, readings)
     sets = list(may.values())
     evidence = [
-        Interval(f"p_h = {p}: levels that may be the best ({', '.join(map(str, levels))}), how many", len(levels))
+        Interval(f"p_h = {p}: levels that may be the best ({_listed(levels)}), how many", len(levels))
         for p, levels in may.items()
     ]
     if not _falling_choice(sets):

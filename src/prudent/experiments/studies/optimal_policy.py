@@ -150,7 +150,7 @@ def _reading(data: xarray.Dataset, parameter: str, cells: int) -> tuple[str, Fin
         Interval(f"{end} value of {name} at which all {cells} printed actions are optimal", edge)
         for end, edge in (("lowest", low), ("highest", high))
     ]
-    return f"{name} is {words}", Finding(evidence, REPRODUCED, decisive=1 if low == least else 0)
+    return f"{name} is {words}", Finding(evidence, REPRODUCED, decisive=0 if high == most else 1)
 
 
 STUDY = Study(
