@@ -12,8 +12,10 @@ TINY = Scale(
     bandit_replications=6,
     horizon=200,
     lake_replications=4,
+    few_lakes=2,
     episodes=24,
     long_replications=3,
+    few_long=2,
     long_episodes=40,
     limit_replications=4,
     sizes=(200, 1000),
@@ -22,6 +24,7 @@ TINY = Scale(
     beyond_episodes=4,
     timing_replications=2,
     timing_episodes=3,
+    loop_episodes=1,
 )
 REPEATABLE = [name for name, study in STUDIES.items() if not any(run.timed for run in study.plan(TINY))]
 

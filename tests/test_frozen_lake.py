@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gymnasium
 import numpy as np
 import pytest
 
 import prudent as pr
-from prudent.envs.frozen_lake import ACTIONS, MAP, frozen_lake
+from prudent.envs.frozen_lake import ACTIONS, MAP, SOURCES, frozen_lake
+from prudent.envs.gymnasium import register
 from prudent.errors import ModelError, ParameterError
 
 HOLES = {(1, 1), (1, 3), (2, 3), (3, 0)}
@@ -53,6 +55,75 @@ def test_every_entry_follows_from_the_text(p_h, side):
     reward = model.mdp(theta).reward
     assert reward[CELLS.index(GOAL)] == pytest.approx(1.0, rel=1e-15)
     assert reward.sum() == pytest.approx(4.0, rel=1e-15)
+
+
+@pytest.mark.parametrize("sources", SOURCES)
+@pytest.mark.parametrize("p_h", [0.1, 0.6])
+def test_the_world_is_the_same_whatever_shares_a_source(sources, p_h):
+    ours, plain = frozen_lake(p_h, sources=sources, slip=(0.3, 0.1)), frozen_lake(p_h, slip=(0.3, 0.1))
+    assert (ours.mdp().dense() == plain.mdp().dense()).all()
+    assert (ours.mdp().reward == plain.mdp().reward).all()
+    assert (ours.start, ours.layout) == (plain.start, plain.layout)
+
+
+def partners(sources, **options):
+    """Return the sets of pairs (cell, action) that share a source."""
+    source = frozen_lake(sources=sources, **options).model.source
+    assert sorted(set(source.reshape(-1).tolist())) == list(range(source.max() + 1))
+    names = [(cell, action) for cell in CELLS for action in ACTIONS]
+    return {
+        frozenset(name for name, b in zip(names, source.reshape(-1), strict=True) if b == each)
+        for each in range(source.max() + 1)
+    }
+
+
+def test_what_shares_a_source():
+    ice, holes, goal = (frozenset((cell, a) for cell in cells for a in ACTIONS) for cells in (ICE, HOLES, [GOAL]))
+    each_hole = {frozenset((hole, a) for a in ACTIONS) for hole in HOLES}
+    each_action = {frozenset((cell, a) for cell in ICE) for a in ACTIONS}
+    assert partners("shared") == {ice, holes, goal}
+    assert partners("by hole") == {ice, goal} | each_hole
+    assert partners("by action") == {holes, goal} | each_action
+    assert partners("by pair") == {frozenset([(cell, a)]) for cell in CELLS for a in ACTIONS}
+    model = frozen_lake(sources="by pair").model
+    assert (model.source == np.arange(64).reshape(16, 4)).all()
+
+
+def test_the_order_of_sources():
+    """Slip first, then holes in the order of the cells, then the goal; the first three are those of the paper."""
+    assert frozen_lake(sources="by hole").model.source[[0, 5, 7, 11, 12, 15], 0].tolist() == [0, 1, 2, 3, 4, 5]
+    assert frozen_lake(sources="by action").model.source[0].tolist() == [0, 1, 2, 3]
+    assert frozen_lake(sources="by action").theta.shape == (6, 11)
+
+
+def test_sources_on_other_maps():
+    assert frozen_lake(layout=("SF",), sources="by hole").model.n_sources == 1
+    assert frozen_lake(layout=("SHHG",), sources="by hole").model.n_sources == 4
+    assert frozen_lake(layout=("SHHG",), sources="by action").model.n_sources == 6
+    assert frozen_lake(layout=("SHHG",), sources="by pair").model.n_sources == 16
+
+
+def test_holes_are_learned_apart():
+    """What is seen in one hole counts for this hole only, and an agent plans with it."""
+    problem = frozen_lake(0.1, sources="by hole")
+    log = [(5, 1, 5), (5, 1, 5), (5, 1, 9)]  # the hole at [1,1]: twice stuck, once out
+    counts = problem.model.count(log, problem.model.prior(1.0))
+    changed = counts - problem.model.prior(1.0)
+    assert changed[1, :2].tolist() == [1.0, 2.0]
+    assert changed.sum() == 3.0
+    apart, together = (
+        pr.BayesianRiskMDP(each.model, each.model.count(log, each.model.prior(1.0)), 0.9).solve().value[7]
+        for each in (problem, frozen_lake(0.1))
+    )
+    assert apart < together  # another hole: nothing is known about it, where the shared chance has been seen
+
+
+def test_through_gymnasium():
+    register()
+    env = gymnasium.make("prudent/FrozenLake-v0", p_h=0.2, sources="by action")
+    assert env.unwrapped.problem.model.n_sources == 6
+    with pytest.raises(ParameterError, match="sources must be one of 'shared', 'by hole', 'by action', 'by pair'"):
+        gymnasium.make("prudent/FrozenLake-v0", sources="by_hole")
 
 
 def test_three_sources_and_the_start():
@@ -103,6 +174,9 @@ def test_slip_may_differ_by_side():
     [
         ({"p_h": 1.5}, ParameterError, r"p_h must be a probability in \[0, 1\], got 1.5"),
         ({"p_h": "x"}, ParameterError, r"p_h must be a probability in \[0, 1\], got 'x'"),
+        ({"sources": "hole"}, ParameterError, "sources must be one of 'shared', 'by hole', .*, got 'hole'"),
+        ({"sources": None}, ParameterError, "got None"),
+        ({"sources": ["by hole"]}, ParameterError, r"got \['by hole'\]"),
         ({"slip": 0.6}, ParameterError, "got 0.6 \\+ 0.6 > 1"),
         ({"slip": (0.1, 0.1, 0.1)}, ParameterError, "slip must be a number or two of them, got 3"),
         ({"layout": ("SF", "F")}, ModelError, "layout\\[1\\] is 'F', expected 2 letters"),

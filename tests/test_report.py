@@ -55,6 +55,26 @@ CLAIMS = [
         "evidence": [{"quantity": "after 20 episodes", "estimate": 0.25, "low": -0.5, "high": 1.0}],
     },
     {
+        "id": "made-best-level",
+        "statement": "The best level falls",
+        "verdict": "reproduced when each hole has its own <p>",
+        "as_written": "not reproduced",
+        "evidence": [
+            {"quantity": "0.5 minus 0.8", "estimate": 1.0, "low": 0.5, "high": 1.5, "decisive": False},
+            {"quantity": "0.99 minus 0.8", "estimate": -1.0, "low": -1.5, "high": -0.5, "decisive": True},
+        ],
+        "readings": [
+            {
+                "reading": "each hole has its own <p>",
+                "verdict": "reproduced",
+                "evidence": [
+                    {"quantity": "0.99 minus 0.8", "estimate": 2.0, "low": 1.5, "high": 2.5, "decisive": True}
+                ],
+            },
+            {"reading": "it snows", "verdict": "inconclusive at this scale", "evidence": []},
+        ],
+    },
+    {
         "id": "made-policy-table",
         "statement": "The printed policy is optimal in all cells",
         "source": "optimal-policy table",
@@ -86,7 +106,7 @@ def many_replications(data: xarray.Dataset) -> xarray.Dataset:
 
 
 def known_times(data: xarray.Dataset) -> None:
-    means = np.array([[0.02, 0.025, 0.03, 0.05, 0.3], [0.01, 0.011, 0.013, 0.016, 0.05]])
+    means = np.array([[0.02, 0.025, 0.03, 0.05, 0.3], [0.01, 0.011, 0.013, 0.016, 0.05], [0.1, 0.125, 0.21, 0.35, 2.6]])
     data["seconds"] = (data.seconds.dims, means[..., np.newaxis] * [0.9, 1.1])
 
 
@@ -202,7 +222,7 @@ def test_datasets_that_lack_something_are_named(tmp_path: Path, copy: Any) -> No
             build(tmp_path)
 
     fails(whole.drop_vars("regret"), r"lake-regret\.nc has no variable 'regret'")
-    fails(whole.isel(p_h=0), r"lake-regret\.nc: regret has dimensions \('agent', .*\), expected \('p_h', ")
+    fails(whole.isel(p_h=0), r"lake-regret\.nc: regret has dimensions \('reading', .*\), expected \('reading', 'p_h', ")
     fails(whole.sel(p_h=[0.1, 0.2]), r"lake-regret\.nc does not hold what its 'curves' shows: there is no p_h = 0\.6")
     for attribute in ("report", "studies"):
         bare = whole.copy()
@@ -243,7 +263,7 @@ def test_order_of_dimensions_does_not_matter(tmp_path: Path, copy: Any) -> None:
     straight = section_of(tmp_path, "bandit-conventional").data
     change(tmp_path / "bandit-conventional.nc", lambda data: data.transpose())
     turned = section_of(tmp_path, "bandit-conventional").data
-    assert turned.regret.dims == ("nu", "agent", "replication", "time")
+    assert turned.regret.dims == ("reading", "agent", "replication", "time")
     xarray.testing.assert_equal(straight, turned)
 
 
@@ -350,12 +370,15 @@ def test_same_bytes_in_another_process(tmp_path: Path, out: Path, page: str) -> 
 def test_curves_are_means_with_bands(out: Path) -> None:
     section = section_of(out, "lake-regret")
     data, (figure,) = section.data, drawn(section)
-    assert [panel.title for panel in figure.panels] == ["p_h = 0.1", "p_h = 0.2", "p_h = 0.6", "p_h = 0.8"]
+    words = ("each hole its own chance", "one chance for all holes, as written")
+    titles = [f"p_h = {p}: {which}" for p in (0.1, 0.2, 0.6, 0.8) for which in words]
+    assert [panel.title for panel in figure.panels] == titles
     for i, panel in enumerate(figure.panels):
         axes = axes_of(panel)
+        assert axes.get_ylim() == axes_of(figure.panels[i ^ 1]).get_ylim()  # of the panel beside it
         assert len(axes.lines) == len(axes.collections) == data.sizes["agent"]
         for j, (line, band) in enumerate(zip(axes.lines, axes.collections, strict=True)):
-            values = data.regret.values[i, j]
+            values = data.regret.values[1 - i % 2, i // 2, j]
             np.testing.assert_allclose(line.get_ydata(), values.mean(axis=0))
             assert line.get_color() == COLOURS[figure.legend[j].colour][0]
             half = stats.t.ppf(0.975, len(values) - 1) * stats.sem(values, axis=0)
@@ -375,7 +398,8 @@ def test_br_regret_shows_the_pair_of_the_level(out: Path) -> None:
     data, (figure,) = section.data, drawn(section)
     for i, level in enumerate((0.5, 0.8, 0.9)):
         lines = axes_of(figure.panels[i]).lines
-        expected = data.br_regret.sel(agent=["TS-CMAB", f"BRPS-CMAB {level}"], level=level).mean("replication")
+        expected = data.br_regret.sel(agent=["TS-CMAB", f"BRPS-CMAB {level}"], level=level, reading="as written")
+        expected = expected.mean("replication")
         np.testing.assert_allclose([line.get_ydata() for line in lines], expected.values)
 
 
@@ -513,16 +537,27 @@ def test_figures_take_their_colours_from_the_theme(page: str) -> None:
 
 def test_what_does_not_reproduce_comes_first(page: str) -> None:
     table = page[page.index('<table class="claims">') :]
-    rows = re.findall(r'<tr id="claim-(.*?)">.*?<span class="badge (\w+)">', table, re.DOTALL)
-    made = [name for name, _ in rows if name.startswith("made")]
-    assert made == ["made-policy-table", "made-high-level-pays-early", "made-br-beats-ts"]
-    kinds = [kind for kind, _ in VERDICTS.values()]
-    assert [kind for _, kind in rows] == sorted((kind for _, kind in rows), key=kinds.index)
+    made = re.findall(r'<tr id="claim-(made.*?)">', table)
+    assert made == ["made-policy-table", "made-high-level-pays-early", "made-best-level", "made-br-beats-ts"]
+    kinds = [kind for kind, _, _ in VERDICTS.values()]
     assert re.findall(r'<span class="badge (\w+)">', page)[: len(kinds)] == kinds  # the counts, before the rows
     for number_shown in ("12.2 [9.5, 15.0]", "20.0 [14.0, 26.0]", "0.25 [−0.50, 1.00]", "<b>14</b>"):
         assert number_shown in table
-    assert "<details open><summary>6 numbers</summary>" in table
     assert "paired t intervals, 95%" in table
+
+
+def test_claims_say_under_which_reading_they_hold(page: str) -> None:
+    row = re.search(r'<tr id="claim-made-best-level">.*?</tr>', page, re.DOTALL)
+    assert row is not None
+    _, as_written, holds, details = re.findall(r"<td.*?</td>", row[0], re.DOTALL)
+    assert "✗  not reproduced" in as_written
+    assert "0.99 minus 0.8: <b>−1.00 [−1.50, −0.50]</b>" in as_written
+    assert "0.5 minus 0.8" not in as_written  # which does not decide
+    assert "when each hole has its own &lt;p&gt;" in holds
+    assert "when it snows" not in holds
+    assert "<b>2.00 [1.50, 2.50]</b>" in holds
+    for quantity in ("0.5 minus 0.8", "When it snows", "0.99 minus 0.8"):
+        assert quantity in details
 
 
 def test_text_from_files_is_escaped(page: str) -> None:
@@ -535,15 +570,18 @@ def test_tables_hold_the_numbers_of_the_datasets(out: Path, page: str) -> None:
     data = section_of(out, "lake-regret").data
     section = html_of(page, "lake-regret")
     last = data.regret.isel(episode=-1)
-    for i in range(4):
-        means = last.isel(p_h=i).mean("replication").values
+    places = [(reading, i) for reading in data.reading.values for i in range(4)]
+    for reading, i in places:
+        column = last.sel(reading=reading).isel(p_h=i).dropna("replication").values
+        means = column.mean(axis=1)
         for j in range(5):
-            values = last.values[i, j]
+            values = column[j]
             half = stats.t.ppf(0.975, values.size - 1) * stats.sem(values)
             cell = plus_minus(values.mean(), half)
             assert (f'<span class="best">{cell}</span>' if j == means.argmin() else f"<span>{cell}</span>") in section
-    assert f"Regret up to episode {int(data.episode[-1])}" in section
+    assert f"Regret, each hole its own chance, up to episode {int(data.episode[-1])}" in section
     assert f"{data.sizes['replication']} replications" in section
+    assert section.count(", 2 replications; the least in bold") == 2  # of the readings that have fewer
 
 
 def test_times_stand_beside_the_papers(page: str) -> None:

@@ -416,6 +416,6 @@ def test_claims_are_written(tmp_path):
     found = conclude(tmp_path)
     text = (tmp_path / "claims.json").read_text()
     assert [claim.id for claim in found] == ["optimal-policy-table"]
-    assert '"verdict": "not reproduced"' in text
+    assert '"as_written": "not reproduced"' in text
     (tmp_path / "optimal-policy.nc").unlink()
     assert conclude(tmp_path) == []

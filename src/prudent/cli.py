@@ -197,12 +197,12 @@ def _show_claims(claims: list[Any]) -> None:
 
     if not claims:
         return
-    style = {"reproduced": "green", "not reproduced": "red"}
+    style = {"not": "red", "reproduced": "green"}  # by the first word; yellow: inconclusive
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("verdict", no_wrap=True)
+    table.add_column("verdict", min_width=14, max_width=30)
     table.add_column("claim")
     for claim in claims:
-        colour = style.get(claim.verdict, "yellow")
+        colour = style.get(claim.verdict.split()[0], "yellow")
         table.add_row(f"[{colour}]{claim.verdict.removesuffix(' at this scale')}[/]", claim.statement)
     _console().print(table)
 

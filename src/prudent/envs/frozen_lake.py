@@ -1,16 +1,20 @@
 """Frozen Lake as in the paper's numerical study: slippery ice, holes one can climb out of, a goal that relocates.
 
-Three sources are unknown. On ice the intended direction is taken, or one of its two perpendiculars (slip: 3
+Three kinds of chance are unknown. On ice the intended direction is taken, or one of its two perpendiculars (slip: 3
 outcomes). In a hole the intended move succeeds with probability p_h, else the player stays; ice does not matter there
 (escape: 2 outcomes). The step after the goal puts the player on one of the ice cells (relocation: one outcome
 per cell). Moves off the grid leave the player where she is. The reward is 1 for a step taken in the goal state.
+
+What the paper leaves open is what the player takes to be the same: whether a step out of one hole says something about
+the next hole, or a slip to the left about one upwards. The world is the same in all readings, and so is the optimal
+policy; but with more sources there is more to learn, and caution about each of them lasts longer.
 
 States are numbered along the rows; actions as in Gymnasium: 0 left, 1 down, 2 right, 3 up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,16 +24,26 @@ from ..errors import ModelError, ParameterError
 from ..models.uncertain import UncertainMDP
 from .problem import Problem
 
-__all__ = ["ACTIONS", "MAP", "frozen_lake"]
+__all__ = ["ACTIONS", "MAP", "SOURCES", "frozen_lake"]
 
 MAP = ("SFFF", "FHFH", "FFFH", "HFFG")  # the paper's: holes at [1,1], [1,3], [2,3], [3,0], the goal at [3,3]
 ACTIONS = ("left", "down", "right", "up")
 _MOVES = ((0, -1), (1, 0), (0, 1), (-1, 0))
+_ICE, _HOLE, _GOAL = range(3)  # kinds of chance, in the order of their sources
+
+SOURCES: dict[str, Callable[[int, int, int], tuple[int, int, int]]] = {
+    "shared": lambda kind, s, a: (kind, 0, 0),
+    "by hole": lambda kind, s, a: (kind, s if kind == _HOLE else 0, 0),
+    "by action": lambda kind, s, a: (kind, 0, a if kind == _ICE else 0),
+    "by pair": lambda kind, s, a: (0, s, a),
+}
+"""What a pair (kind of chance, state, action) shares a source with, by name: pairs with the same answer."""
 
 
 def frozen_lake(
     p_h: float = 0.1,
     *,
+    sources: str = "shared",
     slip: float | Sequence[float] = 0.25,
     relocation: Any = None,
     layout: Sequence[str] = MAP,
@@ -42,37 +56,50 @@ def frozen_lake(
     distribution over the ice cells after the goal, by default uniform. ``layout`` has rows of S (start, ice),
     F (ice), H (hole) and G (goal). Sources that a map has no use for are left out.
 
+    ``sources`` says what the player takes to be the same, and so learns together:
+
+    - ``"shared"``: one slip, one chance to leave a hole, one relocation, as the paper has it;
+    - ``"by hole"``: each hole has its own unknown chance to leave it (in truth all are ``p_h``). This reading gives the
+      paper's figures: see the report of ``prudent reproduce``;
+    - ``"by action"``: each of the four directions has its own unknown slip;
+    - ``"by pair"``: every state and action has its own source, number ``4 s + a``, and nothing is learned together.
+
     >>> model, theta = frozen_lake(p_h=0.2)
     >>> model
     UncertainMDP(16 states, 4 actions, 3 sources, up to 11 outcomes, discount 0.8)
     >>> theta[:2, :3]
     array([[0.5 , 0.25, 0.25],
            [0.2 , 0.8 , 0.  ]])
+    >>> frozen_lake(p_h=0.2, sources="by hole").model.n_sources
+    6
     """
+    if not isinstance(sources, str) or sources not in SOURCES:
+        raise ParameterError(f"sources must be one of {', '.join(map(repr, SOURCES))}, got {sources!r}")
     rows = _checked_layout(layout)
     height, width = len(rows), len(rows[0])
     cells = "".join(rows)
     ice = [s for s, cell in enumerate(cells) if cell in "SF"]
-    chances = {
-        "ice": _slip(slip),
-        "H": np.array([probability(p_h, "p_h"), 1.0 - float(p_h)]),
-        "G": _relocation(relocation, len(ice)),
-    }
-    used = [kind for kind in chances if (kind == "ice" and ice) or kind in cells]
-    theta = np.zeros((len(used), max(chances[kind].size for kind in used)))
-    for b, kind in enumerate(used):
-        theta[b, : chances[kind].size] = chances[kind]
+    kinds = [_HOLE if cell == "H" else _GOAL if cell == "G" else _ICE for cell in cells]
+    chances = (
+        _slip(slip),
+        np.array([probability(p_h, "p_h"), 1.0 - float(p_h)]),
+        _relocation(relocation, len(ice)),
+    )
+    shape = (len(cells), len(ACTIONS))
+    keys = [[SOURCES[sources](kind, s, a) for a in range(shape[1])] for s, kind in enumerate(kinds)]
+    place = {key: b for b, key in enumerate(sorted({key for row in keys for key in row}))}
+    source = np.array([[place[key] for key in row] for row in keys])
+    theta = np.zeros((len(place), max(chances[kind].size for kind in kinds)))
+    for s, kind in enumerate(kinds):
+        theta[source[s], : chances[kind].size] = chances[kind]
 
     def move(s: int, direction: int) -> int:
         i, j = divmod(s, width)
         i, j = i + _MOVES[direction][0], j + _MOVES[direction][1]
         return i * width + j if 0 <= i < height and 0 <= j < width else s
 
-    shape = (len(cells), len(ACTIONS))
-    source = np.empty(shape, dtype=np.int64)
     next_state = np.full((*shape, theta.shape[1]), -1, dtype=np.int64)
     for s, cell in enumerate(cells):
-        source[s] = used.index(cell if cell in "HG" else "ice")
         for a in range(len(ACTIONS)):
             if cell == "G":
                 targets = ice

@@ -250,10 +250,10 @@ class GymnasiumModel:
 
 
 def frozen_lake_env(render_mode: str | None = None, **options: Any) -> TabularEnv:
-    """Return :func:`prudent.envs.frozen_lake` as an environment.
+    """Return :func:`prudent.envs.frozen_lake` as an environment; it takes the same options.
 
-    >>> frozen_lake_env(p_h=0.2).action_space
-    Discrete(4)
+    >>> frozen_lake_env(p_h=0.2, sources="by hole").problem.model.n_sources
+    6
     """
     return TabularEnv(frozen_lake(**options), render_mode)
 

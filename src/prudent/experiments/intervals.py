@@ -4,14 +4,19 @@ Replications of different agents with the same number face the same randomness, 
 differences within replications: Student's t intervals for their means, at 99% for all comparisons of a claim together
 (Bonferroni). A claim is reproduced if every interval lies on the side that it says, not reproduced if any lies on
 the other side, and inconclusive otherwise. Claims about a point in time that a run does not reach are inconclusive.
+
+**Readings.** What the paper leaves open can be read in several ways. A claim is judged as written, and under every
+other reading that was tried. Trying many of them is testing many times, so the other readings share 99% between them
+(Bonferroni once more): that a claim is "reproduced when" one of them is taken has a chance of at most 1% to be said
+wrongly of a claim that holds under none. A claim that holds as written is reproduced, whatever the others say.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,11 +27,15 @@ __all__ = [
     "INCONCLUSIVE",
     "NOT_REPRODUCED",
     "REPRODUCED",
+    "UNDER_NONE",
     "Claim",
+    "Finding",
     "Interval",
     "claim",
     "differences",
     "mean_interval",
+    "overall",
+    "rank",
     "ratio_interval",
     "side",
     "verdict",
@@ -34,6 +43,8 @@ __all__ = [
 ]
 
 REPRODUCED, NOT_REPRODUCED, INCONCLUSIVE = "reproduced", "not reproduced", "inconclusive at this scale"
+UNDER_NONE = f"{NOT_REPRODUCED} under any reading tried"
+WHEN = f"{REPRODUCED} when "
 CONFIDENCE = 0.99
 STUDENT = "paired Student t intervals of mean differences, 99% for all of them together (Bonferroni)"
 
@@ -48,9 +59,35 @@ class Interval:
     high: float | None = None
 
 
+class Finding(NamedTuple):
+    """What was measured under one reading of the paper, and the verdict; by default on all quantities being positive.
+
+    The interval number ``decisive`` is the one that the verdict hangs on; by default the one nearest to failing.
+    """
+
+    intervals: Sequence[Interval]
+    verdict: str = ""
+    decisive: int | None = None
+
+    def judged(self) -> tuple[str, tuple[dict[str, Any], ...]]:
+        """Return the verdict and the evidence, for JSON."""
+        verdict = self.verdict or verdict_of(self.intervals)
+        decisive = _weakest(self.intervals, verdict) if self.decisive is None else self.decisive
+        evidence = tuple(
+            {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in asdict(each).items()}
+            | {"decisive": i == decisive}
+            for i, each in enumerate(self.intervals)
+        )
+        return verdict, evidence
+
+
 @dataclass(frozen=True)
 class Claim:
-    """A conclusion of the paper: statement, where it stands, verdict, test and the numbers behind it."""
+    """A conclusion of the paper: statement, where it stands, verdict, test and the numbers behind it.
+
+    ``as_written`` is the verdict, and ``evidence`` the numbers, for the paper taken by its words. ``readings`` are the
+    other readings that were tried, each with its verdict and evidence; ``verdict`` sums all of them up.
+    """
 
     id: str
     statement: str
@@ -58,21 +95,47 @@ class Claim:
     verdict: str
     test: str
     evidence: tuple[dict[str, Any], ...]
+    as_written: str
+    readings: tuple[dict[str, Any], ...] = ()
 
 
 def claim(
-    name: str, statement: str, source: str, intervals: Sequence[Interval], *, test: str = STUDENT, verdict: str = ""
+    name: str,
+    statement: str,
+    source: str,
+    found: Finding | Sequence[Interval],
+    others: Mapping[str, Finding] | None = None,
+    *,
+    test: str = STUDENT,
 ) -> Claim:
-    """Return a claim with its evidence; by default it says that all quantities are positive.
+    """Return a claim with what was found as written, and under ``others``: readings by the words after "when".
 
-    >>> claim("x", "x is positive", "nowhere", [Interval("x", 1.0)]).verdict
+    >>> wrong, right = Finding([Interval("x", -1.0)]), Finding([Interval("x", 1.0)])
+    >>> claim("x", "x is positive", "nowhere", right).verdict
     'reproduced'
+    >>> claim("x", "x is positive", "nowhere", wrong, {"it rains": right, "it snows": wrong}).verdict
+    'reproduced when it rains'
     """
-    evidence = tuple(
-        {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in asdict(each).items()}
-        for each in intervals
-    )
-    return Claim(name, statement, source, verdict or verdict_of(intervals), test, evidence)
+    finding = found if isinstance(found, Finding) else Finding(found)
+    as_written, evidence = finding.judged()
+    readings: list[dict[str, Any]] = []
+    for words, other in (others or {}).items():
+        reached, numbers = other.judged()
+        readings.append({"reading": words, "verdict": reached, "evidence": numbers})
+    summed_up = overall(as_written, {each["reading"]: each["verdict"] for each in readings})
+    return Claim(name, statement, source, summed_up, test, evidence, as_written, tuple(readings))
+
+
+def _weakest(intervals: Sequence[Interval], verdict: str) -> int:
+    """Return the number of the interval nearest to failing, or, if the claim fails, of the one that fails most."""
+
+    def edge(i: int) -> float:
+        each = intervals[i]
+        found = each.high if verdict == NOT_REPRODUCED else each.low
+        return each.estimate if found is None else found
+
+    bounded = [i for i, each in enumerate(intervals) if each.low is not None]
+    return min(bounded or range(len(intervals)), key=edge)
 
 
 # -- intervals ---------------------------------------------------------------------------------------------
@@ -90,9 +153,12 @@ def mean_interval(quantity: str, values: Any, comparisons: int = 1, confidence: 
     return Interval(quantity, mean, mean - half, mean + half)
 
 
-def differences(pairs: Sequence[tuple[str, Any]]) -> list[Interval]:
-    """Return the intervals of the means of several samples, each with what it is, for all of them together."""
-    return [mean_interval(quantity, values, len(pairs)) for quantity, values in pairs]
+def differences(pairs: Sequence[tuple[str, Any]], readings: int = 1) -> list[Interval]:
+    """Return the intervals of the means of several samples, each with what it is, for all of them together.
+
+    With several ``readings`` the confidence is that of the comparisons under all of them.
+    """
+    return [mean_interval(quantity, values, len(pairs) * readings) for quantity, values in pairs]
 
 
 def ratio_interval(quantity: str, above: Any, below: Any, comparisons: int) -> Interval:
@@ -134,3 +200,29 @@ def verdict_of(intervals: Sequence[Interval]) -> str:
     'inconclusive at this scale'
     """
     return verdict(min(side(each, 0.0, math.inf) for each in intervals))
+
+
+def overall(as_written: str, others: Mapping[str, str]) -> str:
+    """Return what the verdicts as written and under other readings come to.
+
+    >>> overall(NOT_REPRODUCED, {"the ice is dry": REPRODUCED, "the ice is wet": INCONCLUSIVE})
+    'reproduced when the ice is dry'
+    >>> overall(NOT_REPRODUCED, {"the ice is dry": NOT_REPRODUCED})
+    'not reproduced under any reading tried'
+    """
+    if as_written == REPRODUCED or not others:
+        return as_written
+    holds = [words for words, each in others.items() if each == REPRODUCED]
+    if holds:
+        return WHEN + " or when ".join(holds)
+    return INCONCLUSIVE if INCONCLUSIVE in (as_written, *others.values()) else UNDER_NONE
+
+
+def rank(verdict: str) -> int:
+    """Return the place of a verdict in lists: what does not reproduce comes first, what does comes last.
+
+    >>> [rank(each) for each in (UNDER_NONE, INCONCLUSIVE, "reproduced when it rains", REPRODUCED)]
+    [0, 1, 2, 3]
+    """
+    starts = (NOT_REPRODUCED, INCONCLUSIVE, WHEN, REPRODUCED)
+    return next(i for i, start in enumerate(starts) if verdict.startswith(start))

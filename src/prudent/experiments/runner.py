@@ -25,7 +25,7 @@ from .._numerics.compile import default_threads
 from .._support.checks import whole_number
 from .._support.datasets import read_dataset
 from ..errors import DataError, ParameterError
-from .intervals import INCONCLUSIVE, NOT_REPRODUCED, REPRODUCED, Claim
+from .intervals import Claim, rank
 from .run import Arrays, Run, key, versions
 from .scale import SCALES, Scale
 from .store import Store, StoreError, missing, write
@@ -146,8 +146,7 @@ def judge(datasets: Mapping[str, xarray.Dataset]) -> list[Claim]:
     []
     """
     claims = [claim for name, study in STUDIES.items() if name in datasets for claim in study.claims(datasets[name])]
-    order = [NOT_REPRODUCED, INCONCLUSIVE, REPRODUCED]
-    return sorted(claims, key=lambda claim: order.index(claim.verdict))
+    return sorted(claims, key=lambda claim: rank(claim.verdict))
 
 
 def conclude(out: str | Path) -> list[Claim]:

@@ -19,9 +19,11 @@ class Scale:
     bandit_replications: int = 200
     horizon: int = 200_000
     lake_replications: int = 500
+    few_lakes: int = 60  # replications of readings that are tried beside the main ones
     episodes: int = 400
     long_replications: int = 100
-    long_episodes: int = 4_000
+    few_long: int = 20
+    long_episodes: int = 2_000
     limit_replications: int = 500
     sizes: tuple[int, ...] = (10_000, 50_000, 100_000, 1_000_000)
     draws: int = 5_000
@@ -29,15 +31,16 @@ class Scale:
     beyond_episodes: int = 2_000
     timing_replications: int = 10
     timing_episodes: int = 400
+    loop_episodes: int = 10  # of a plain loop in Python
 
 
 SCALES = {
     "quick": Scale(
         "quick",
-        bandit_replications=40,
-        horizon=50_000,
-        lake_replications=150,
-        long_replications=20,
+        bandit_replications=20,
+        few_lakes=10,
+        long_replications=60,
+        few_long=6,
         long_episodes=1_000,
         limit_replications=300,
         sizes=(10_000, 50_000, 100_000, 1_000_000),
@@ -46,6 +49,7 @@ SCALES = {
         beyond_episodes=400,
         timing_replications=8,
         timing_episodes=100,
+        loop_episodes=4,
     ),
     "paper": Scale("paper"),
 }

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .intervals import Claim
+from .intervals import STUDENT, Claim, Finding, claim
 from .run import Arrays, Run
 from .scale import Scale
 
 if TYPE_CHECKING:
     import xarray
 
-__all__ = ["Figure", "Quantity", "Study", "Table", "curve", "curves"]
+__all__ = ["Figure", "Quantity", "Study", "Table", "curve", "curves", "judged"]
 
 
 class Quantity(NamedTuple):
@@ -126,3 +126,28 @@ class Study:
             "tables": [asdict(table) for table in self.tables],
         }
         return json.dumps(shown)
+
+
+def judged(
+    data: xarray.Dataset,
+    readings: Mapping[str, str],
+    name: str,
+    statement: str,
+    source: str,
+    find: Callable[[xarray.Dataset, int], Finding],
+    *,
+    test: str = STUDENT,
+) -> Claim:
+    """Return a claim judged under every reading that a dataset has along its dimension ``reading``.
+
+    The first of ``readings`` is the paper as written; the others come with the words that end the sentence "reproduced
+    when ...". ``find`` judges the dataset of one reading, given how many readings share the confidence. A reading may
+    have fewer replications than others: the rest is NaN.
+    """
+    as_written, *others = (each for each in readings if each in data.reading.values)
+
+    def found(reading: str, sharing: int) -> Finding:
+        return find(data.sel(reading=reading).dropna("replication", how="all"), sharing)
+
+    tried = {readings[each]: found(each, len(others)) for each in others}
+    return claim(name, statement, source, found(as_written, 1), tried, test=test)

@@ -137,11 +137,12 @@ def make(section: Section, kinds: Mapping[str, Callable[..., _Made]], spec: Mapp
 
 
 def chosen(data: xarray.Dataset, variable: str, where: Mapping[str, Any] | None = None) -> xarray.DataArray:
-    """Return a variable at some coordinates."""
+    """Return a variable at some coordinates, of the replications that it has there."""
     for name, place in (where or {}).items():
         if place not in data[name].values:
             raise ValueError(f"there is no {name} = {place}")
-    return data[variable].sel(where or {})
+    part = data[variable].sel(where or {})
+    return part.dropna("replication", how="all") if "replication" in part.dims else part
 
 
 def label_of(data: xarray.DataArray) -> str:

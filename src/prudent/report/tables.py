@@ -114,18 +114,20 @@ def agents(
     head: str,
     across: str | None = None,
     over: str = "last",
+    where: Mapping[str, Any] | None = None,
 ) -> Table:
     """Return means over replications with 95% half widths: agents down, the least of each column in bold.
 
-    There is a column for each place of the dimension ``across``. Along what is left, time or episodes, the table shows
-    the last value, or the mean.
+    There is a column for each place of the dimension ``across``, at the coordinates ``where``. Along what is left, time
+    or episodes, the table shows the last value, or the mean.
     """
-    found = data[variable].dropna("agent", how="all")
+    found = chosen(data, variable, where).dropna("agent", how="all")
     (along,) = (str(dim) for dim in found.dims if dim not in ("agent", "replication", across))
     shown = found.mean(along) if over == "mean" else found.isel({along: -1})
     parts = [shown] if across is None else [shown.isel({across: i}) for i in range(data.sizes[across])]
-    heads = [head] if across is None else [f"{head} {float(value):g}" for value in data[across].values]
-    pairs = [mean_and_half_width(part.transpose("agent", "replication").values, LEVEL, axis=1) for part in parts]
+    heads = [head] if across is None else [_heading(head, value) for value in data[across].values.tolist()]
+    values = [part.transpose("agent", "replication").dropna("replication", how="all").values for part in parts]
+    pairs = [mean_and_half_width(each, LEVEL, axis=1) for each in values]
     rows = []
     for j, agent in enumerate(map(str, found.agent.values)):
         cells = []
@@ -136,7 +138,14 @@ def agents(
     if over == "last":
         unit = data[along].attrs.get("long_name", along)
         caption = f"{caption} up to {unit} {int(data[along][-1]):,}"
+    fewest = min(each.shape[1] for each in values)
+    if fewest < data.sizes["replication"]:
+        caption = f"{caption}, {fewest:,} replications"
     return Table(f"{caption}; the least in bold", ["agent", *heads], rows)
+
+
+def _heading(head: str, value: Any) -> str:
+    return f"{head} {value if isinstance(value, str) else format(value, 'g')}".strip()
 
 
 def series(data: xarray.Dataset, caption: str, *, series: Sequence[Mapping[str, Any]]) -> Table:

@@ -5,57 +5,80 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any
 
-from ..intervals import Claim, claim, differences
-from ..run import Arrays, Run, stacked
+from ..intervals import Claim, Finding, differences
+from ..run import Arrays
 from ..scale import Scale
-from ..study import Study, curve, curves
-from ._bandit import AGENTS, BR_REGRET, BR_TABLE, COORDS, LEVEL, LEVELS, REGRET, bandit, places
+from ..study import Study, curve, curves, judged
+from ._bandit import (
+    AGENTS,
+    AS_WRITTEN,
+    BR_REGRET,
+    BR_TABLE,
+    COORDS,
+    LEVEL,
+    LEVELS,
+    REGRET,
+    WORDS,
+    assembled,
+    every_agent,
+)
 
 if TYPE_CHECKING:
     import xarray
 
 
-def _plan(scale: Scale) -> tuple[Run, ...]:
-    return tuple(bandit(scale, alpha) for alpha in AGENTS.values())
-
-
 def _assemble(scale: Scale, results: list[Arrays]) -> tuple[dict[str, Any], dict[str, Any]]:
-    return (
-        {name: stacked(results, name) for name in ("regret", "br_regret")},
-        {"agent": list(AGENTS), "level": list(LEVELS), **places(scale)},
-    )
+    values, places = assembled(scale, list(AGENTS), results, "regret", "br_regret")
+    return values, {**places, "level": list(LEVELS)}
 
 
-def _claims(data: xarray.Dataset) -> list[Claim]:
-    gaps = {
+def _gaps(data: xarray.Dataset) -> dict[float, Any]:
+    """Return how much more BR-regret Thompson sampling has than the agent of each level: [R, T] by level."""
+    return {
         level: data.br_regret.sel(agent="TS-CMAB", level=level).values
         - data.br_regret.sel(agent=f"BRPS-CMAB {level}", level=level).values
         for level in data.level.values.tolist()
-    }  # [R, T]
+    }
+
+
+def _beats(data: xarray.Dataset, readings: int) -> Finding:
     times = data.time.values
     moments = [times.size // 4 - 1, times.size // 2 - 1, times.size - 1] if times.size >= 4 else [times.size - 1]
-    beats = [
+    pairs = [
         (f"BR-regret at {level}, t = {times[i]}: TS-CMAB minus BRPS-CMAB {level}", gap[:, i])
-        for level, gap in gaps.items()
+        for level, gap in _gaps(data).items()
         for i in moments
     ]
-    narrows = [
+    return Finding(differences(pairs, readings))
+
+
+def _narrows(data: xarray.Dataset, readings: int) -> Finding:
+    gaps = _gaps(data)
+    pairs = [
         (f"gap at level {high} minus gap at level {low}", gaps[high][:, -1] - gaps[low][:, -1])
         for low, high in itertools.pairwise(sorted(gaps))
     ]
+    return Finding(differences(pairs, readings))
+
+
+def _claims(data: xarray.Dataset) -> list[Claim]:
     source = "Bandit study, figure of BR-regret by risk level"
     return [
-        claim(
+        judged(
+            data,
+            WORDS,
             "bandit-br-beats-ts",
             "BRPS-CMAB has less BR-regret than TS-CMAB at each of the three risk levels, throughout",
             source,
-            differences(beats),
+            _beats,
         ),
-        claim(
+        judged(
+            data,
+            WORDS,
             "bandit-br-gap-narrows",
             "The gap in BR-regret between TS-CMAB and BRPS-CMAB narrows as the risk level falls",
             source,
-            differences(narrows),
+            _narrows,
         ),
     ]
 
@@ -66,7 +89,13 @@ FIGURE = curves(
     "BRPS-CMAB has less BR-regret than Thompson sampling at all three levels: it aims at just "
     "that. The gap narrows as the level falls towards 0, where the two are the same algorithm.",
     [
-        curve("br_regret", f"BR-regret at level {level:g}", agents=["TS-CMAB", f"BRPS-CMAB {level}"], level=level)
+        curve(
+            "br_regret",
+            f"BR-regret at level {level:g}",
+            agents=["TS-CMAB", f"BRPS-CMAB {level}"],
+            level=level,
+            reading=AS_WRITTEN,
+        )
         for level in LEVELS
     ],
     columns=3,
@@ -80,7 +109,7 @@ STUDY = Study(
     "panel. Each panel has Thompson sampling and the agent that was made for this level.",
     variables={"regret": REGRET, "br_regret": BR_REGRET},
     coords={**COORDS, "level": LEVEL},
-    plan=_plan,
+    plan=every_agent,
     assemble=_assemble,
     claims=_claims,
     figures=(FIGURE,),

@@ -1,72 +1,86 @@
 """Four bandit algorithms: BRPS-CMAB and Thompson sampling, each plain and with the wide sampling of the bounds.
 
-TS_nu and BRPS_nu sample with sd (3/4) sqrt(6 ln T) and (3/4) sqrt(6 ln 2T).
+TS_nu and BRPS_nu sample with sd (3/4) sqrt(6 ln T) and (3/4) sqrt(6 ln 2T), times the width of the reading.
 """
 
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..intervals import Claim, claim, differences
-from ..run import Arrays, Run, stacked
+from ..intervals import Claim, Finding, differences
+from ..run import Arrays, Run
 from ..scale import Scale
-from ..study import Study, Table, curve, curves
-from ._bandit import BR_REGRET, BR_TABLE, COORDS, LEVEL, LEVELS, REGRET, bandit, places
+from ..study import Study, Table, curve, curves, judged
+from ._bandit import (
+    AS_WRITTEN,
+    BR_REGRET,
+    BR_TABLE,
+    COORDS,
+    LEVEL,
+    LEVELS,
+    READINGS,
+    REGRET,
+    WORDS,
+    Reading,
+    assembled,
+    bandit,
+)
 
 if TYPE_CHECKING:
     import xarray
 
 METRIC = 0.8  # level of the agents, and of their BR-regret
+SHOWN = tuple(READINGS)[:2]  # readings in the figure
 
 
-def _four(scale: Scale) -> dict[str, Run]:
+def _four(scale: Scale, reading: Reading) -> dict[str, Run]:
     narrow, wide = (0.75 * math.sqrt(6.0 * math.log(factor * scale.horizon)) for factor in (1.0, 2.0))
     return {
-        "BRPS-CMAB 0.8": bandit(scale, METRIC),
-        "BRPS-CMAB_nu 0.8": bandit(scale, METRIC, wide),
-        "TS-CMAB": bandit(scale, 0.0),
-        "TS-CMAB_nu": bandit(scale, 0.0, narrow),
+        "BRPS-CMAB 0.8": bandit(scale, METRIC, reading),
+        "BRPS-CMAB_nu 0.8": bandit(scale, METRIC, reading, wide),
+        "TS-CMAB": bandit(scale, 0.0, reading),
+        "TS-CMAB_nu": bandit(scale, 0.0, reading, narrow),
     }
 
 
 def _plan(scale: Scale) -> tuple[Run, ...]:
-    return tuple(_four(scale).values())
+    return tuple(run for reading in READINGS.values() for run in _four(scale, reading).values())
 
 
 def _assemble(scale: Scale, results: list[Arrays]) -> tuple[dict[str, Any], dict[str, Any]]:
-    place = LEVELS.index(METRIC)  # the runs are shared with bandit-br, which wants all levels
-    return (
-        {
-            "regret": stacked(results, "regret"),
-            "br_regret": stacked(results, "br_regret")[:, :, place : place + 1],
-        },
-        {"agent": list(_four(scale)), "level": [METRIC], **places(scale)},
-    )
+    agents = list(_four(scale, READINGS[AS_WRITTEN]))
+    values, places = assembled(scale, agents, results, "regret", "br_regret")
+    # the runs are shared with bandit-br, which wants all levels
+    values["br_regret"] = values["br_regret"][..., [LEVELS.index(METRIC)], :]
+    return values, {**places, "level": [METRIC]}
+
+
+def _costs(measure: str, label: str, data: xarray.Dataset, readings: int) -> Finding:
+    last = data[measure].isel(time=-1)
+    last = last.sel(level=METRIC) if "level" in last.dims else last
+    pairs = [
+        (f"{label} of {wide} minus that of {plain}", last.sel(agent=wide).values - last.sel(agent=plain).values)
+        for wide in ("BRPS-CMAB_nu 0.8", "TS-CMAB_nu")
+        for plain in ("BRPS-CMAB 0.8", "TS-CMAB")
+    ]
+    return Finding(differences(pairs, readings))
 
 
 def _claims(data: xarray.Dataset) -> list[Claim]:
-    claims = []
-    for measure, label, source in (
-        ("br_regret", "BR-regret", "Bandit study, figure of BR-regret of four algorithms"),
-        ("regret", "conventional regret", "Bandit study, figure of conventional regret of four algorithms"),
-    ):
-        last = data[measure].isel(time=-1)
-        last = last.sel(level=METRIC) if "level" in last.dims else last
-        pairs = [
-            (f"{label} of {wide} minus that of {plain}", last.sel(agent=wide).values - last.sel(agent=plain).values)
-            for wide in ("BRPS-CMAB_nu 0.8", "TS-CMAB_nu")
-            for plain in ("BRPS-CMAB 0.8", "TS-CMAB")
-        ]
-        claims.append(
-            claim(
-                f"bandit-wide-sampling-costs-{measure.replace('_', '-')}",
-                f"Both variants with inflated sampling have more {label} than BRPS-CMAB 0.8 and TS-CMAB",
-                source,
-                differences(pairs),
-            )
+    measures = {"br_regret": "BR-regret", "regret": "conventional regret"}
+    return [
+        judged(
+            data,
+            WORDS,
+            f"bandit-wide-sampling-costs-{measure.replace('_', '-')}",
+            f"Both variants with inflated sampling have more {label} than BRPS-CMAB 0.8 and TS-CMAB",
+            f"Bandit study, figure of {label} of four algorithms",
+            partial(_costs, measure, label),
         )
-    return claims
+        for measure, label in measures.items()
+    ]
 
 
 FIGURE = curves(
@@ -75,9 +89,10 @@ FIGURE = curves(
     "The ν variants explore far too much: both lose clearly to plain BRPS-CMAB and TS-CMAB, in "
     "BR-regret and in conventional regret alike. The paper drops them from there on.",
     [
-        curve("br_regret", f"BR-regret at level {METRIC:g}", log=True, level=METRIC),
-        curve("regret", "Conventional regret", log=True),
+        curve("br_regret", f"BR-regret at level {METRIC:g}, {AS_WRITTEN}", log=True, level=METRIC, reading=AS_WRITTEN),
+        *(curve("regret", f"Conventional regret, {each}", log=True, reading=each) for each in SHOWN),
     ],
+    columns=3,
 )
 
 STUDY = Study(
@@ -93,5 +108,8 @@ STUDY = Study(
     assemble=_assemble,
     claims=_claims,
     figures=(FIGURE,),
-    tables=(BR_TABLE, Table("agents", "Conventional regret", {"variable": "regret", "head": "regret"})),
+    tables=(
+        BR_TABLE,
+        Table("agents", "Conventional regret,", {"variable": "regret", "across": "reading", "head": ""}),
+    ),
 )

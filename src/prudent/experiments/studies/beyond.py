@@ -15,6 +15,7 @@ from ._lake import AGENTS, COORDS, REGRET, LakeRun
 if TYPE_CHECKING:
     import xarray
 
+POINTS = 12  # episodes that are recorded
 METRIC = 0.9  # level at which BR-regret is measured
 OWN, OPTIMIST = f"BRPS-RL {METRIC}", "optimistic VI 0.9"
 WIDE: dict[str, Any] = {"columns": 1, "size": [5.6, 3.4]}
@@ -22,7 +23,16 @@ WIDE: dict[str, Any] = {"columns": 1, "size": [5.6, 3.4]}
 
 def _plan(scale: Scale) -> tuple[LakeRun, ...]:
     def lake(alpha: float, levels: tuple[float, ...] = (METRIC,), optimistic: bool = False) -> LakeRun:
-        return LakeRun(scale.beyond_replications, 0.1, alpha, scale.beyond_episodes, 12, True, levels, optimistic)
+        return LakeRun(
+            scale.beyond_replications,
+            0.1,
+            alpha,
+            scale.beyond_episodes,
+            POINTS,
+            geometric=True,
+            br_levels=levels,
+            optimistic=optimistic,
+        )
 
     # the optimist changes its policy within an episode, so a BR-regret of the episode's policy would not be its own
     return (*(lake(alpha) for alpha in AGENTS.values()), lake(0.9, (), optimistic=True))

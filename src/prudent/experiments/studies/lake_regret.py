@@ -6,14 +6,14 @@ import itertools
 import math
 from typing import TYPE_CHECKING, Any
 
-from ..._support.checks import FloatArray
 from ..intervals import (
     INCONCLUSIVE,
     NOT_REPRODUCED,
     REPRODUCED,
+    STUDENT,
     Claim,
+    Finding,
     Interval,
-    claim,
     differences,
     mean_interval,
     ratio_interval,
@@ -22,127 +22,128 @@ from ..intervals import (
 )
 from ..run import Arrays
 from ..scale import Scale
-from ..study import Study
-from ._lake import COORDS, P_H, REGRET, LakeRun, by_p_h, figure_by_p_h, lakes, regret, table_by_p_h
+from ..study import Study, judged
+from ._lake import (
+    BY_READING,
+    COORDS,
+    P_H,
+    READING,
+    WORDS,
+    LakeRun,
+    by_reading,
+    figure_by_p_h,
+    lakes,
+    regret,
+    tables_by_p_h,
+)
 
 if TYPE_CHECKING:
     import xarray
 
 SHORT = 20  # episodes: what "short term" means to us
+POINTS = 80  # episodes that are recorded
 LEVELS = (0.5, 0.8, 0.9, 0.99)
 PRINTED = {0.1: 0.99, 0.2: 0.9, 0.6: 0.8, 0.8: 0.8}  # the best level by p_h
 
 
 def _plan(scale: Scale) -> tuple[LakeRun, ...]:
-    return lakes(scale.lake_replications, scale.episodes, scale.episodes)
+    return lakes(scale.lake_replications, scale.few_lakes, scale.episodes, POINTS)
 
 
 def _assemble(scale: Scale, results: list[Arrays]) -> tuple[dict[str, Any], dict[str, Any]]:
-    return by_p_h(_plan(scale), results)
+    return by_reading(_plan(scale), results)
 
 
-def _claims(data: xarray.Dataset) -> list[Claim]:
-    chances = data.p_h.values.tolist()
-    study = "Frozen Lake study"
-    beats = [
-        (
-            f"p_h = {p}: TS-RL minus BRPS-RL {level}",
-            regret(data, p, "TS-RL") - regret(data, p, f"BRPS-RL {level}"),
-        )
-        for p in chances
+def _beats(data: xarray.Dataset, readings: int) -> Finding:
+    pairs = [
+        (f"p_h = {p}: TS-RL minus BRPS-RL {level}", regret(data, p, "TS-RL") - regret(data, p, f"BRPS-RL {level}"))
+        for p in data.p_h.values.tolist()
         for level in (0.5, 0.8, 0.9)
     ]
-    short = [
+    return Finding(differences(pairs, readings))
+
+
+def _pays_early(data: xarray.Dataset, readings: int) -> Finding:
+    pairs = [
         (
             f"p_h = {p}, after {SHORT} episodes: TS-RL minus BRPS-RL 0.99",
             regret(data, p, "TS-RL", SHORT) - regret(data, p, "BRPS-RL 0.99", SHORT),
         )
         for p in (0.6, 0.8)
     ]
-    first, then = _gain(data, "TS-RL", "BRPS-RL 0.9"), _gain(data, "BRPS-RL 0.9", "BRPS-RL 0.99")
-    less = mean_interval("p_h = 0.1: gain from TS-RL to BRPS-RL 0.9 less that from 0.9 to 0.99", first - then, 2)
-    gain = mean_interval("p_h = 0.1: gain from BRPS-RL 0.9 to BRPS-RL 0.99", then, 2)
+    return Finding(differences(pairs, readings))
+
+
+def _gains_little(data: xarray.Dataset, readings: int) -> Finding:
+    thompson, high, higher = (regret(data, 0.1, agent) for agent in ("TS-RL", "BRPS-RL 0.9", "BRPS-RL 0.99"))
+    first, then, count = thompson - high, high - higher, 2 * readings
+    less = mean_interval("p_h = 0.1: gain from TS-RL to BRPS-RL 0.9 less that from 0.9 to 0.99", first - then, count)
+    gain = mean_interval("p_h = 0.1: gain from BRPS-RL 0.9 to BRPS-RL 0.99", then, count)
+    share = ratio_interval("that gain as a share of the regret at 0.9", then, high, count)
     slight = -1 if side(gain, 0.0, math.inf) < 0 else side(less, 0.0, math.inf)
-    share = ratio_interval("that gain as a share of the regret at 0.9", then, regret(data, 0.1, "BRPS-RL 0.9"), 2)
-    return [
-        claim(
-            "lake-brps-beats-ts",
-            "BRPS-RL at 0.5, 0.8 and 0.9 has less regret than TS-RL for every p_h",
-            f"{study}, result 1",
-            differences(beats),
-        ),
-        *_best_levels(data, chances),
-        claim(
-            "lake-high-level-pays-early",
-            "In the short term a very high risk level pays even in a safe lake: BRPS-RL 0.99 begins with less regret "
-            "than TS-RL at p_h = 0.6 and 0.8",
-            f"{study}, result 3",
-            differences(short),
-        ),
-        claim(
-            "lake-0.99-gains-little",
-            "At p_h = 0.1 the step from 0.9 to 0.99 gains little: less than that from Thompson sampling to 0.9 (that "
-            "it gains at all is part of the claim about the best levels)",
-            f"{study}, result 4",
-            [less, gain, share],
-            test="paired Student t intervals, 99% for both gains: the second step gains less than the first, and the "
-            "interval of its own gain does not lie below 0",
-            verdict=verdict(slight),
-        ),
-    ]
+    return Finding([less, gain, share], verdict(slight), decisive=0)
 
 
-def _gain(data: xarray.Dataset, before: str, after: str) -> FloatArray:
-    return regret(data, 0.1, before) - regret(data, 0.1, after)
+# -- which level is the best -------------------------------------------------------------------------------
+
+SETS = (
+    "sets of levels that no other beats, by paired Student t intervals, 99% for all of them together: each is a "
+    "confidence set for the best level"
+)
 
 
-def _best_levels(data: xarray.Dataset, chances: list[float]) -> list[Claim]:
-    """Judge which risk level is best at each p_h, and whether that level falls as p_h rises."""
-    source = "Frozen Lake study, result 2"
-    found = {p: {level: regret(data, p, f"BRPS-RL {level}") for level in LEVELS} for p in chances}
+def _may_be_best(data: xarray.Dataset, readings: int) -> dict[float, list[float]]:
+    """Return the levels that may be the best at each p_h: no other one is better beyond doubt."""
+    chances = sorted(data.p_h.values.tolist())
+    count = readings * len(chances) * math.comb(len(LEVELS), 2)
+    may = {}
+    for p in chances:
+        found = {level: regret(data, p, f"BRPS-RL {level}") for level in LEVELS}
+        worse = {
+            a
+            for a, b in itertools.permutations(LEVELS, 2)
+            if side(mean_interval("", found[a] - found[b], count), 0.0, math.inf) > 0
+        }
+        may[p] = [level for level in LEVELS if level not in worse]
+    return may
+
+
+def _best_level(data: xarray.Dataset, readings: int) -> Finding:
+    """Judge the printed levels: each is an estimate, so it is to lie in a confidence set that leaves something out."""
+    may = _may_be_best(data, readings)
     pairs = [
-        (f"p_h = {p}: BRPS-RL {level} minus BRPS-RL {PRINTED[p]}", found[p][level] - found[p][PRINTED[p]])
-        for p in chances
+        (
+            f"p_h = {p}: BRPS-RL {level} minus BRPS-RL {PRINTED[p]}",
+            regret(data, p, f"BRPS-RL {level}") - regret(data, p, f"BRPS-RL {PRINTED[p]}"),
+        )
+        for p in may
         for level in LEVELS
         if level != PRINTED[p]
     ]
-    # levels that may be the best: no other one is better beyond doubt
-    count = len(chances) * len(LEVELS) * (len(LEVELS) - 1) // 2
-    may = {
-        p: [
-            a
-            for a in LEVELS
-            if not any(
-                side(mean_interval("", found[p][a] - found[p][b], count), 0.0, math.inf) > 0 for b in LEVELS if b != a
-            )
-        ]
-        for p in chances
-    }
-    rising = sorted(chances)
-    falls = all(min(may[p]) >= max(may[q]) for p, q in itertools.pairwise(rising))
-    falls = falls and min(may[rising[0]]) > max(may[rising[-1]])
-    possible = _falling_choice([may[p] for p in rising])
+    count = readings * len(may) * math.comb(len(LEVELS), 2)
+    among = sum(PRINTED[p] in levels for p, levels in may.items())
+    sets = "; ".join(f"{p}: {_listed(levels)}" for p, levels in may.items())
+    told = Interval(f"levels that may be the best, at p_h = {sets}. The printed level is among them in so many", among)
+    sharp = all(len(levels) < len(LEVELS) for levels in may.values())
+    reached = NOT_REPRODUCED if among < len(may) else REPRODUCED if sharp else INCONCLUSIVE
+    return Finding([told, *(mean_interval(quantity, values, count) for quantity, values in pairs)], reached, decisive=0)
+
+
+def _listed(levels: list[float]) -> str:
+    return ", ".join(map(str, levels))
+
+
+def _falls(data: xarray.Dataset, readings: int) -> Finding:
+    """Judge whether the best level falls from the most dangerous lake to the safest, and rises nowhere for certain."""
+    may = _may_be_best(data, readings)
+    sets = list(may.values())
     evidence = [
-        Interval(f"p_h = {p}: levels that may be the best, from and to", min(may[p]), min(may[p]), max(may[p]))
-        for p in rising
+        Interval(f"p_h = {p}: levels that may be the best ({_listed(levels)}), how many", len(levels))
+        for p, levels in may.items()
     ]
-    return [
-        claim(
-            "lake-best-level",
-            "The best of the levels 0.5, 0.8, 0.9, 0.99 is 0.99, 0.9, 0.8, 0.8 at p_h = 0.1, 0.2, 0.6, 0.8",
-            source,
-            differences(pairs),
-        ),
-        claim(
-            "lake-best-level-falls",
-            "The best risk level falls as p_h rises",
-            source,
-            evidence,
-            test="sets of levels that no other beats by paired Student t intervals, 99% for all of them together; "
-            "reproduced if every choice from the sets falls, not reproduced if none does",
-            verdict=REPRODUCED if falls else INCONCLUSIVE if possible else NOT_REPRODUCED,
-        ),
-    ]
+    if not _falling_choice(sets):
+        return Finding(evidence, NOT_REPRODUCED, decisive=len(sets) - 1)
+    return Finding(evidence, REPRODUCED if min(sets[0]) > max(sets[-1]) else INCONCLUSIVE, decisive=0)
 
 
 def _falling_choice(sets: list[list[float]]) -> bool:
@@ -158,6 +159,49 @@ def _falling_choice(sets: list[list[float]]) -> bool:
     return min(sets[-1]) < choice[0]
 
 
+def _claims(data: xarray.Dataset) -> list[Claim]:
+    def on_lakes(name: str, result: int, statement: str, find: Any, test: str = STUDENT) -> Claim:
+        return judged(data, WORDS, name, statement, f"Frozen Lake study, result {result}", find, test=test)
+
+    return [
+        on_lakes(
+            "lake-brps-beats-ts", 1, "BRPS-RL at 0.5, 0.8 and 0.9 has less regret than TS-RL for every p_h", _beats
+        ),
+        on_lakes(
+            "lake-best-level",
+            2,
+            "The best of the levels 0.5, 0.8, 0.9, 0.99 is 0.99, 0.9, 0.8, 0.8 at p_h = 0.1, 0.2, 0.6, 0.8",
+            _best_level,
+            f"{SETS}; reproduced if at every p_h the printed level is in the set and some other is not, not reproduced "
+            "if at some p_h it is not in the set",
+        ),
+        on_lakes(
+            "lake-best-level-falls",
+            2,
+            "The best risk level falls as p_h rises",
+            _falls,
+            f"{SETS}; reproduced if all of the set at the lowest p_h lies above all of that at the highest, not "
+            "reproduced if no choice from the sets falls",
+        ),
+        on_lakes(
+            "lake-high-level-pays-early",
+            3,
+            "In the short term a very high risk level pays even in a safe lake: BRPS-RL 0.99 begins with less regret "
+            "than TS-RL at p_h = 0.6 and 0.8",
+            _pays_early,
+        ),
+        on_lakes(
+            "lake-0.99-gains-little",
+            4,
+            "At p_h = 0.1 the step from 0.9 to 0.99 gains little: less than that from Thompson sampling to 0.9 (that "
+            "it gains at all is part of the claim about the best levels)",
+            _gains_little,
+            "paired Student t intervals, 99% for both gains: the second step gains less than the first, and the "
+            "interval of its own gain does not lie below 0",
+        ),
+    ]
+
+
 FIGURE = figure_by_p_h(
     "lake-regret",
     "Cumulative regret on Frozen Lake",
@@ -170,12 +214,14 @@ STUDY = Study(
     order=40,
     title="Frozen Lake: regret by risk level",
     setting="A 4×4 lake with slippery ice, four holes and a goal. What is unknown: the slip, the chance p_h to climb "
-    "out of a hole, and where the game restarts. An episode is ten steps; regret is exact in the true model.",
-    variables={"regret": REGRET._replace(dims=("p_h", *REGRET.dims))},
-    coords={**COORDS, "p_h": P_H},
+    "out of a hole, and where the game restarts. An episode is ten steps; regret is exact in the true model. On the "
+    "left each hole has its own unknown chance, on the right all holes have the same one, as it is written: in truth "
+    "p_h either way.",
+    variables={"regret": BY_READING},
+    coords={**COORDS, "p_h": P_H, "reading": READING},
     plan=_plan,
     assemble=_assemble,
     claims=_claims,
     figures=(FIGURE,),
-    tables=(table_by_p_h(),),
+    tables=tables_by_p_h(),
 )

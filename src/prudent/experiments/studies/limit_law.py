@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from ..._support.checks import FloatArray
-from ..intervals import CONFIDENCE, Claim, Interval, claim, differences, mean_interval, side, verdict
+from ..intervals import CONFIDENCE, Claim, Finding, Interval, claim, differences, mean_interval, side, verdict
 from ..run import Arrays, Run
 from ..scale import Scale
 from ..study import Figure, Quantity, Study, Table
@@ -154,10 +154,9 @@ def _claims(data: xarray.Dataset) -> list[Claim]:
                 f"limit-law-{method}",
                 f"sqrt(N) (V_N - V*) tends to the normal law of the theorem as N grows, values {words}",
                 "Normality study, densities and Q-Q plots",
-                evidence,
+                Finding(evidence, verdict(min(near, falls)), decisive=len(sizes) - 1),
                 test="Dvoretzky-Kiefer-Wolfowitz bands of the Kolmogorov distance, 99% together: it falls from the "
                 f"smallest N to the largest, and lies below {CLOSE:g} there",
-                verdict=verdict(min(near, falls)),
             )
         )
     errors = (

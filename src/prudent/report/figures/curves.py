@@ -27,21 +27,31 @@ def curves(
     panels: Sequence[Mapping[str, Any]],
     columns: int = 2,
     size: Sequence[float] = (4.3, 3.1),
+    share_rows: bool = False,
 ) -> Figure:
     """Return the figure with a panel for each of ``panels``: variable, title, where, agents and log.
 
     A variable has, at the coordinates ``where``, the dimensions agent, replication and one more, which is drawn
-    along the x axis. Agents that were not measured are left out.
+    along the x axis. Agents that were not measured are left out. With ``share_rows`` panels in one row of ``columns``
+    have the same y axis.
     """
     parts = [_part(data, **panel) for panel in panels]
     measured = {str(agent) for part in parts for agent in part.agent.values}
     agents = [agent for agent in map(str, data.agent.values) if agent in measured]
     styles = dict(zip(agents, agent_styles(agents), strict=True))
+    limits = _row_tops(parts, columns) if share_rows else [None] * len(parts)
     drawn = tuple(
-        _panel(part, panel["title"], [styles[str(agent)] for agent in part.agent.values], bool(panel.get("log")))
-        for part, panel in zip(parts, panels, strict=True)
+        _panel(part, panel["title"], [styles[str(agent)] for agent in part.agent.values], bool(panel.get("log")), top)
+        for part, panel, top in zip(parts, panels, limits, strict=True)
     )
     return Figure(name, title, drawn, (*styles.values(), BAND), columns, (size[0], size[1]))
+
+
+def _row_tops(parts: Sequence[xarray.DataArray], columns: int) -> list[float | None]:
+    """Return for each panel the top of its y axis: just above the bands of all panels in its row."""
+    bands = [mean_and_half_width(part.transpose("replication", ...).values, LEVEL) for part in parts]
+    tops = [float(np.fmax(mean, mean + half).max()) for mean, half in bands]  # one replication has no band
+    return [1.04 * max(tops[i // columns * columns :][:columns]) for i in range(len(tops))]
 
 
 def _part(data: xarray.Dataset, variable: str, where: Any = None, agents: Any = None, **_: Any) -> xarray.DataArray:
@@ -52,7 +62,7 @@ def _part(data: xarray.Dataset, variable: str, where: Any = None, agents: Any = 
     return part.dropna("agent", how="all")
 
 
-def _panel(data: xarray.DataArray, title: str, styles: Sequence[Entry], log: bool) -> Panel:
+def _panel(data: xarray.DataArray, title: str, styles: Sequence[Entry], log: bool, top: float | None = None) -> Panel:
     along = data[data.dims[-1]]
     x = np.asarray(along.values, dtype=np.float64)
     geometric = np.median(x) < 0.25 * x[-1]  # recorded more often in the beginning: show the beginning
@@ -85,7 +95,7 @@ def _panel(data: xarray.DataArray, title: str, styles: Sequence[Entry], log: boo
             if 0 < bottom < np.inf:
                 axes.set_ylim(bottom=0.7 * bottom)  # not the steep first steps, which would take most of the room
         else:
-            axes.set_ylim(bottom=0.0)
+            axes.set_ylim(0.0, top)
         axes.yaxis.set_major_formatter(thousands)
 
     return Panel(title, onto)

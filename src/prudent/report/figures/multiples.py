@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["multiples"]
 
-_MARKS = {"dot": ("o", 5.0), "diamond": ("D", 7.5), "square": ("s", 7.5)}  # shape and size
+_MARKS = {"dot": ("o", 5.0), "diamond": ("D", 7.5), "square": ("s", 7.5), "ring": ("o", 10.0)}  # shape and size
 
 
 def multiples(
