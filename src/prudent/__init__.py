@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from .bandits import thompson_sampling as thompson_sampling
     from .bandits import thompson_sampling_inflated as thompson_sampling_inflated
     from .errors import CautionWarning as CautionWarning
+    from .errors import ClusterError as ClusterError
     from .errors import ConvergenceWarning as ConvergenceWarning
     from .errors import DataError as DataError
     from .errors import ModelError as ModelError
@@ -146,6 +147,7 @@ _HOME = {
     ],
     "errors": [
         "CautionWarning",
+        "ClusterError",
         "ConvergenceWarning",
         "DataError",
         "ModelError",
