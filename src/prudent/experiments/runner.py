@@ -35,7 +35,7 @@ from .study import Study
 if TYPE_CHECKING:
     import xarray
 
-__all__ = ["Progress", "Silent", "conclude", "judge", "load", "run"]
+__all__ = ["Progress", "Silent", "compute", "conclude", "joined", "judge", "load", "run"]
 
 Task = tuple[Run, int, int, int]  # a run, the seed, the first of its replications, how many
 CHUNK_SECONDS = 1.5  # what a chunk should take; long enough to be worth a file, short enough to lose
@@ -111,7 +111,7 @@ def run(
             results, spent = [], 0.0
             for part in plans[study.name]:
                 pieces, seconds = store.get(names_of[part], part)
-                results.append(_joined(pieces, part))
+                results.append(joined(pieces, part))
                 spent += seconds
             data = study.dataset(size, results)
             data.attrs |= _attributes(study, size, seed, plans[study.name])
@@ -187,7 +187,8 @@ def _attributes(study: Study, scale: Scale, seed: int, plan: tuple[Run, ...]) ->
     }
 
 
-def _joined(pieces: list[tuple[int, Arrays]], part: Run) -> Arrays:
+def joined(pieces: list[tuple[int, Arrays]], part: Run) -> Arrays:
+    """Return the arrays of all replications of a run from those of its chunks."""
     if missing(pieces, part.replications, part.replications):
         raise StoreError("a chunk was lost or damaged after it had been written; run again to compute it anew")
     return {name: np.concatenate([arrays[name] for _, arrays in pieces]) for name in pieces[0][1]}
@@ -239,7 +240,7 @@ def compute(
     shared = [task for task in tasks if not task[0].timed]
     alone = [task for task in tasks if task[0].timed]
     for some, threads, where in ((shared, workers, cluster), (alone, 1, None)):
-        if not some:
+        if not some and where is None:
             continue
         try:
             with on_threads(threads) if where is None else on_cluster(where, progress.say) as pool:
