@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import pickle
 import threading
 import time
 import uuid
@@ -112,6 +113,10 @@ class Cluster:
         with self._lost(), warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Sending large graph")  # it must be sent, and once
             return self.client.submit(self._compute, self._stamp, payload, *arguments[len(own) :], key=name, pure=False)
+
+    def share(self, what: Any) -> Any:
+        """See :class:`prudent._support.pool.Pool`."""
+        return self.send(_as_it_is, what)
 
     def submit(self, function: Callable[..., Any], /, *arguments: Any) -> Future[Any]:
         """See :class:`prudent._support.pool.Pool`."""
@@ -255,7 +260,7 @@ def replicated(
     with on_cluster(client, progress.say) as pool:
         size = max(1, min(MOST, -(-replications * len(each) // (SHARE * max(1, pool.threads)))))
         ranges = [(start, min(size, replications - start)) for start in range(0, replications, size)]
-        shared = pool.send(_as_it_is, (compute, each))
+        shared = pool.share(importlib.import_module("cloudpickle").dumps((compute, each)))
         try:
             pieces = [(i, first + start, count, shared) for i in range(len(each)) for start, count in ranges]
             work(pool, _replications, pieces, keep)
@@ -268,6 +273,8 @@ def _as_it_is(what: Any) -> Any:
     return what
 
 
-def _replications(i: int, first: int, count: int, shared: tuple[Callable[..., Any], list[tuple[Any, ...]]]) -> Any:
-    compute, agents = shared
+def _replications(i: int, first: int, count: int, shared: bytes) -> Any:
+    compute, agents = pickle.loads(
+        shared
+    )  # here: arrays that dask moves are read-only, and kernels know the difference
     return compute(*agents[i], first, count)

@@ -23,6 +23,9 @@ class Pool(Protocol):
     def submit(self, function: Callable[..., Any], /, *arguments: Any) -> Future[Any]:
         """Begin ``function(*arguments)``."""
 
+    def share(self, what: Any) -> Any:
+        """Return what to give to several pieces, as the last of their arguments, in the place of ``what``."""
+
     def forgive(self, error: BaseException, tries: int) -> None:
         """Raise the error of a piece after so many tries, or one that says it better; return to have it tried again."""
 
@@ -90,6 +93,9 @@ class _Threads:
 
     def submit(self, function: Callable[..., Any], /, *arguments: Any) -> Future[Any]:
         return self._executor.submit(function, *arguments)
+
+    def share(self, what: Any) -> Any:
+        return what
 
     def forgive(self, error: BaseException, tries: int) -> NoReturn:
         raise error
