@@ -78,6 +78,7 @@ if TYPE_CHECKING:
     from .models import MDP as MDP
     from .models import UncertainMDP as UncertainMDP
     from .planning import BayesianRiskMDP as BayesianRiskMDP
+    from .planning import ClusterModel as ClusterModel
     from .planning import Explanation as Explanation
     from .planning import Solution as Solution
     from .planning import SolverOptions as SolverOptions
@@ -171,6 +172,7 @@ _HOME = {
     ],
     "planning": [
         "BayesianRiskMDP",
+        "ClusterModel",
         "Explanation",
         "Solution",
         "SolverOptions",

@@ -43,20 +43,14 @@ def _on_worker() -> Callable[..., Any]:
     """Return what runs on a worker. It travels by value, so that it also runs where another version is installed."""
 
     def compute(expected: dict[str, str], payload: bytes, *more: Any) -> Any:
+        import contextlib
         import importlib
         import pickle
 
-        try:
-            from prudent._support.versions import stamp
-        except ImportError:
-            try:
-                import prudent
-
-                found = {"prudent": str(getattr(prudent, "__version__", "of another kind"))}
-            except ImportError:
-                found = {}
-        else:
-            found = stamp()
+        found: dict[str, str] = {}
+        with contextlib.suppress(ImportError):
+            found = {"prudent": str(importlib.import_module("prudent").__version__)}
+            found = importlib.import_module("prudent._support.versions").stamp()
         if found != expected:
             return False, (importlib.import_module("distributed").get_worker().address, found)
         for fits, refusal in more:

@@ -26,6 +26,9 @@ class Pool(Protocol):
     def share(self, what: Any) -> Any:
         """Return what to give to several pieces, as the last of their arguments, in the place of ``what``."""
 
+    def send(self, function: Callable[..., Any], /, *arguments: Any) -> Any:
+        """As :meth:`share` for what ``function(*arguments)`` returns, which stays where it was computed."""
+
     def forgive(self, error: BaseException, tries: int) -> None:
         """Raise the error of a piece after so many tries, or one that says it better; return to have it tried again."""
 
@@ -96,6 +99,9 @@ class _Threads:
 
     def share(self, what: Any) -> Any:
         return what
+
+    def send(self, function: Callable[..., Any], /, *arguments: Any) -> Any:
+        return function(*arguments)
 
     def forgive(self, error: BaseException, tries: int) -> NoReturn:
         raise error

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from .brmdp import BayesianRiskMDP
+from .cluster import ClusterModel
 from .explain import Explanation
 from .solution import Solution
 from .solver import SolverOptions, evaluate, solve
 
-__all__ = ["BayesianRiskMDP", "Explanation", "Solution", "SolverOptions", "evaluate", "solve"]
+__all__ = ["BayesianRiskMDP", "ClusterModel", "Explanation", "Solution", "SolverOptions", "evaluate", "solve"]

@@ -171,6 +171,7 @@ class BayesianRiskMDP:
         tol: float | None = None,
         start: Any = None,
         threads: int | None = None,
+        client: Any = None,
         options: SolverOptions | None = None,
         **keywords: Unpack[SolverKeywords],
     ) -> Solution:
@@ -183,9 +184,14 @@ class BayesianRiskMDP:
             gives the draws themselves. A problem that was made from draws uses all of them, and takes no others.
         rng : a seed or a Generator, for draws.
         threads : how many to use, by default all cores.
+        client : has the workers of a dask cluster do the backups of an exact solve, each for some of the states: a
+            Client of dask.distributed, a cluster object, or the address of a scheduler. For models that do not fit into
+            one machine there is :class:`prudent.ClusterModel`.
         tol, start, method, sweeps, max_iterations, device, options : as for :func:`prudent.solve`.
         """
         chosen = SolverOptions.chosen(options, tol, keywords)
+        if client is not None:
+            return self._solved_there(None, client, chosen, start, draws, rng, threads)
         return self._fixed_point(None, self._operator(draws, rng, threads), chosen, start, draws)
 
     def evaluate(
@@ -197,6 +203,7 @@ class BayesianRiskMDP:
         tol: float | None = None,
         start: Any = None,
         threads: int | None = None,
+        client: Any = None,
         options: SolverOptions | None = None,
         **keywords: Unpack[SolverKeywords],
     ) -> Solution:
@@ -212,7 +219,24 @@ class BayesianRiskMDP:
         array([0.25, 1.25])
         """
         chosen = SolverOptions.chosen(options, tol, keywords)
+        if client is not None:
+            return self._solved_there(policy, client, chosen, start, draws, rng, threads)
         return self._fixed_point(policy, self._operator(draws, rng, threads), chosen, start, draws)
+
+    def _solved_there(
+        self, policy: Any, client: Any, options: SolverOptions, start: Any, draws: Any, rng: Any, threads: Any
+    ) -> Solution:
+        from .cluster import solve_there
+
+        if draws is not None or rng is not None or not self.is_exact:
+            raise ParameterError(
+                "client is for exact solves, of CVaR under a Dirichlet posterior; leave it out for draws"
+            )
+        if threads is not None:
+            raise ParameterError("give client or threads, and not both: the cluster has threads of its own")
+        if self.alpha == 0.0:  # a known model, solved in no time
+            return self._fixed_point(policy, self._mean_operator(), options, start, None)
+        return solve_there(self, policy, client, options, start)
 
     def _packed(self, theta: FloatArray) -> tuple[GivenDraws, tuple[float, float]]:
         """Return checked draws [N, B, K] by slots, and bounds on what their rows lack to sum to one."""
