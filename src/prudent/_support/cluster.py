@@ -73,7 +73,9 @@ class Cluster:
         self._dumps = importlib.import_module("cloudpickle").dumps
         self._sent: dict[Future[Any], Any] = {}
         self._lock = threading.Lock()
+        self._workers: dict[str, int] = {}
         self._threads, self._looked = 0, -1.0
+        self._homes: dict[str, str] = {}  # the worker that should have a value, by the key of its future
 
     @property
     def address(self) -> str:
@@ -87,7 +89,8 @@ class Cluster:
         now = time.monotonic()
         if self._looked < 0.0 or now - self._looked > 5.0:
             with self._lost():
-                self._threads = sum(self.client.ncores().values())
+                self._workers = dict(self.client.ncores())
+            self._threads = sum(self._workers.values())
             self._looked = now
         return self._threads
 
@@ -96,17 +99,25 @@ class Cluster:
         """See :class:`prudent._support.pool.Pool`."""
         return max(LEAST_WIDTH, 4 * self.threads)
 
-    def send(self, function: Callable[..., Any], /, *arguments: Any) -> Any:
+    def send(self, function: Callable[..., Any], /, *arguments: Any, place: int | None = None) -> Any:
         """Begin ``function(*arguments)`` and return dask's own future, which may be among the last arguments of others.
 
-        Its value stays on the workers; should it be lost, dask computes it again.
+        Its value stays on the workers; should it be lost, dask computes it again. ``place`` as for any pool; dask alone
+        would put several values on one worker and none on another, and keep moving them.
         """
         name = f"{getattr(function, '__name__', 'piece').strip('_')}-{uuid.uuid4().hex}"
         own = [each for each in arguments if not isinstance(each, self._dask.Future)]
         payload = self._dumps((function, own))
+        home = self._homes.get(str(getattr(arguments[-1], "key", ""))) if arguments else None
+        if place is not None and self.threads:
+            seats = [worker for worker, threads in sorted(self._workers.items()) for _ in range(threads)]
+            home = self._homes[name] = seats[place % len(seats)]
+        at = {} if home is None else {"workers": [home], "allow_other_workers": True}
         with self._lost(), warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Sending large graph")  # it must be sent, and once
-            return self.client.submit(self._compute, self._stamp, payload, *arguments[len(own) :], key=name, pure=False)
+            return self.client.submit(
+                self._compute, self._stamp, payload, *arguments[len(own) :], key=name, pure=False, **at
+            )
 
     def share(self, what: Any) -> Any:
         """See :class:`prudent._support.pool.Pool`."""

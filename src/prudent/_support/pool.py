@@ -26,8 +26,11 @@ class Pool(Protocol):
     def share(self, what: Any) -> Any:
         """Return what to give to several pieces, as the last of their arguments, in the place of ``what``."""
 
-    def send(self, function: Callable[..., Any], /, *arguments: Any) -> Any:
-        """As :meth:`share` for what ``function(*arguments)`` returns, which stays where it was computed."""
+    def send(self, function: Callable[..., Any], /, *arguments: Any, place: int | None = None) -> Any:
+        """As :meth:`share` for what ``function(*arguments)`` returns, which stays where it was computed.
+
+        Things with places 0, 1, ... are spread evenly, and pieces that have one as their last argument go there.
+        """
 
     def forgive(self, error: BaseException, tries: int) -> None:
         """Raise the error of a piece after so many tries, or one that says it better; return to have it tried again."""
@@ -100,7 +103,7 @@ class _Threads:
     def share(self, what: Any) -> Any:
         return what
 
-    def send(self, function: Callable[..., Any], /, *arguments: Any) -> Any:
+    def send(self, function: Callable[..., Any], /, *arguments: Any, place: int | None = None) -> Any:
         return function(*arguments)
 
     def forgive(self, error: BaseException, tries: int) -> NoReturn:

@@ -1,8 +1,8 @@
 """Solves on a cluster: blocks of states on its workers, the solver here.
 
-A backup sends V out and brings Q back; the tail means that the Newton chain needs come from the workers that found
-them, and the chain is solved here. So the solver, its certificate and its answer are those of one machine: what is here
-is one more implementation of :class:`prudent.planning.operators.Operator`.
+A backup sends V out and brings back Q, and the rows of the Newton chain for the best action of each state, which the
+worker has found on the way; the chain is solved here. So the solver, its certificate and its answer are those of one
+machine: what is here is one more implementation of :class:`prudent.planning.operators.Operator`.
 
 A block is the value of a task of dask: should its worker die, another one makes it again. What the exact operator
 remembers of earlier backups (where to start, bounds on Q) is not part of that value. It stays where it arose, and a
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ClusterModel", "solve_there"]
 
-BLOCKS = 4  # for each thread of the cluster
+BLOCKS = 2  # for each thread of the cluster: more would share the work out better, and each costs some milliseconds
 EXACT, ROUGH, MEAN = "exact", "rough", "mean"  # the operators of a block
 Build = Callable[[int, int], tuple[Any, Any, Any]]
 
@@ -186,14 +186,17 @@ def _facts(i: int, kind: str, block: Block) -> tuple[BoolArray, tuple[float, flo
 
 def _back_up(
     i: int, kind: str, best: bool, accuracy: float, pairs: IntArray, value: FloatArray, block: Block
-) -> tuple[FloatArray, float]:
-    """Return Q of some pairs of a block and a bound on its error."""
+) -> tuple[FloatArray, float, Chain]:
+    """Return Q of some pairs of a block, a bound on its error, and the chain of the best of them in each state."""
     operator = block.operator(kind)
     operator.accuracy = accuracy
     pairs = pairs.astype(np.int64)
-    q = np.empty(block.rows.source.size)
-    error = (operator.back_up_best if best else operator.backup)(_writable(value), pairs, q)
-    return q[pairs], error
+    q = np.full(block.rows.source.size, -np.inf)
+    value = _writable(value)
+    error = (operator.back_up_best if best else operator.backup)(value, pairs, q)
+    rows = q.reshape(block.rows.source.shape)
+    greedy = np.arange(0, q.size, rows.shape[1]) + rows.argmax(axis=1)
+    return q[pairs], error, operator.linearise(value, greedy)
 
 
 def _linearise(i: int, kind: str, accuracy: float, pairs: IntArray, value: FloatArray, block: Block) -> Chain:
@@ -220,6 +223,9 @@ class BlockOperator(Operator):
         self.leaks = leaks
         self.costly, self.rough = kind != ROUGH, kind == ROUGH
         self._pool, self._blocks, self._edges, self._kind = pool, blocks, edges, kind
+        self._value = np.full(self.n_states, np.nan)  # of the last backup
+        self._best = np.empty(0, dtype=np.int64)  # [S] its best pairs
+        self._chain: dict[int, Chain] = {}  # by block, of these
 
     def _ask(
         self, task: Callable[..., Any], before: tuple[Any, ...], value: FloatArray, pairs: IntArray, keep: Any
@@ -245,13 +251,18 @@ class BlockOperator(Operator):
 
     def _all(self, best: bool, value: FloatArray, pairs: IntArray, q: FloatArray) -> float:
         worst = 0.0
+        self._chain = {}
 
-        def keep(i: int, begin: int, end: int, answer: tuple[FloatArray, float]) -> None:
+        def keep(i: int, begin: int, end: int, answer: tuple[FloatArray, float, Chain]) -> None:
             nonlocal worst
-            q[pairs[begin:end]] = answer[0]
-            worst = max(worst, answer[1])
+            q[pairs[begin:end]], error, self._chain[i] = answer
+            worst = max(worst, error)
 
         self._ask(_back_up, (best, self.accuracy), value, pairs, keep)
+        self._value = value.copy()
+        rows = np.full(q.size, -np.inf)
+        rows[pairs] = q[pairs]
+        self._best = np.arange(0, q.size, self.n_actions) + rows.reshape(-1, self.n_actions).argmax(axis=1)
         return worst
 
     def backup(self, value: FloatArray, pairs: IntArray, q: FloatArray) -> float:
@@ -264,8 +275,10 @@ class BlockOperator(Operator):
 
     def linearise(self, value: FloatArray, pairs: IntArray) -> Chain:
         """See :meth:`Operator.linearise`."""
-        found: dict[int, Chain] = {}
-        self._ask(_linearise, (self.accuracy,), value, pairs, lambda i, begin, end, chain: found.__setitem__(i, chain))
+        found = self._chain
+        if not (np.array_equal(pairs, self._best) and np.array_equal(value, self._value)):
+            found = {}
+            self._ask(_linearise, (self.accuracy,), value, pairs, lambda i, _, __, rows: found.__setitem__(i, rows))
         parts = [found[i] for i in sorted(found)]
         sizes = np.concatenate([np.diff(part.indptr) for part in parts])
         return Chain(
@@ -337,7 +350,9 @@ def solve_there(problem: BayesianRiskMDP, policy: Any, client: Any, options: Sol
     with _at_work(client) as (pool, threads):
         edges = _edges(model.n_states, None, threads)
         parts = [Rows.of_model(model, counts, *block) for block in pairwise(edges.tolist())]
-        made = _Blocks.made(pool, [pool.send(Block, part, alpha) for part in parts], edges, EXACT)
+        made = _Blocks.made(
+            pool, [pool.send(Block, part, alpha, place=i) for i, part in enumerate(parts)], edges, EXACT
+        )
         guess = None
         if _guessed(options, start):
             rough = ApproximateOperator(model, counts, alpha, default_threads())
@@ -361,7 +376,7 @@ class ClusterModel:
         - counts : [n, A, K], Dirichlet counts of the posterior; 0 where there is no such outcome.
     n_states, n_actions : S and A.
     discount : in [0, 1).
-    blocks : how many blocks, by default four for each thread of the cluster.
+    blocks : how many blocks, by default two for each thread of the cluster.
 
     Each pair has a source of its own. This process holds a few numbers for each pair, and the outcomes of one action
     for each state while it solves. :meth:`BayesianRiskMDP.solve` with a ``client`` is for models that fit in here.
@@ -430,7 +445,10 @@ class ClusterModel:
         with _at_work(client) as (pool, threads):
             edges = _edges(self.n_states, self.blocks, threads)
             about = (self.n_states, self.n_actions, self.discount)
-            blocks = [pool.send(_built_block, self.build, *each, about, level) for each in pairwise(edges.tolist())]
+            blocks = [
+                pool.send(_built_block, self.build, *each, about, level, place=i)
+                for i, each in enumerate(pairwise(edges.tolist()))
+            ]
             made = _Blocks.made(pool, blocks, edges, kind)
             model: Any = _Whole(made.admissible, self.discount)
             guess = None
