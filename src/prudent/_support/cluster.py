@@ -20,7 +20,7 @@ import time
 import uuid
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -33,6 +33,7 @@ __all__ = ["Cluster", "on_cluster", "replicated"]
 
 ANSWER = 10.0  # seconds in which a scheduler must answer
 FETCH = 600.0  # seconds in which a result must arrive
+FETCHERS = 8  # results that are fetched at a time
 RETRIES = 3  # times that a piece which dask gave up is sent again
 LEAST_WIDTH = 64  # pieces at a time: also a cluster that grows with its work must see some
 SHARE = 8  # pieces for each thread of the cluster, so that all end at about the same time
@@ -73,6 +74,8 @@ class Cluster:
         self._dumps = importlib.import_module("cloudpickle").dumps
         self._sent: dict[Future[Any], Any] = {}
         self._lock = threading.Lock()
+        # several: a result may be on a worker that was stopped, and others must not wait behind it
+        self._fetchers = ThreadPoolExecutor(FETCHERS, thread_name_prefix="prudent-fetch")
         self._workers: dict[str, int] = {}
         self._threads, self._looked = 0, -1.0
         self._homes: dict[str, str] = {}  # the worker that should have a value, by the key of its future
@@ -130,10 +133,10 @@ class Cluster:
         theirs = self.send(function, *arguments)
         with self._lock:
             self._sent[ours] = theirs
-        theirs.add_done_callback(lambda future: self._arrived(future, ours))
+        theirs.add_done_callback(lambda future: self._fetchers.submit(self._fetch, future, ours))
         return ours
 
-    def _arrived(self, theirs: Any, ours: Future[Any]) -> None:
+    def _fetch(self, theirs: Any, ours: Future[Any]) -> None:
         try:
             ours.set_result(self._opened(theirs.result(timeout=FETCH)))
         except BaseException as error:
@@ -203,6 +206,7 @@ class Cluster:
         if left and self.client.status == "running":
             with contextlib.suppress(Exception):
                 self.client.cancel(left, force=True)
+        self._fetchers.shutdown(wait=False, cancel_futures=True)
 
 
 @contextmanager

@@ -119,7 +119,7 @@ def run(
             write(files[study.name], bytes(data.to_netcdf(engine="scipy")))
             times.setdefault("experiments", {})[study.name] = spent
         times["total_seconds"] = time.perf_counter() - began
-        times["workers"] = workers
+        times["workers"] = workers if cluster is None else "the cluster's"
         write(folder / "timings.json", _json(times))
     return files
 
