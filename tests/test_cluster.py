@@ -30,7 +30,7 @@ from prudent.experiments import run
 
 distributed = pytest.importorskip("distributed")
 NAMES = ["lake-long", "limit-law"]
-LONG = dataclasses.replace(TINY, name="long", long_episodes=1200, long_replications=6)  # some seconds of work
+LONG = dataclasses.replace(TINY, name="long", long_episodes=600, long_replications=6)  # some seconds of work
 
 
 class Notes:
