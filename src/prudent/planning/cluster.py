@@ -170,9 +170,10 @@ class Block:
             if kind == MEAN:
                 mean = rows.counts / rows.counts.sum(axis=1, keepdims=True)
                 self._operators[kind] = ExpectedOperator.of_outcomes(rows, mean)
+            elif kind == EXACT:
+                self._operators[kind] = ExactOperator(rows, rows.counts, self.alpha)
             else:
-                made = ExactOperator if kind == EXACT else ApproximateOperator
-                self._operators[kind] = made(rows, rows.counts, self.alpha)
+                self._operators[kind] = ApproximateOperator(rows, rows.entries.pack(rows.counts), self.alpha)
         return self._operators[kind]
 
 
@@ -217,12 +218,15 @@ def _writable(what: Any) -> Any:
 class BlockOperator(Operator):
     """An operator whose states live in blocks, with the workers of a pool."""
 
-    def __init__(self, pool: Pool, blocks: list[Any], edges: IntArray, kind: str, whole: Any, leaks: Any) -> None:
-        """``edges`` [blocks + 1] are the first states of the blocks; ``whole`` has n_states, n_actions and discount."""
-        self.n_states, self.n_actions, self.discount = whole.n_states, whole.n_actions, whole.discount
-        self.leaks = leaks
+    puts_off_q = True
+
+    def __init__(self, made: _Blocks, kind: str, model: Any, rough: Callable[[], Operator] | None = None) -> None:
+        """``model`` has n_states, n_actions and discount; ``rough`` makes the approximation."""
+        self.n_states, self.n_actions, self.discount = model.n_states, model.n_actions, model.discount
+        self.leaks = made.leaks
         self.costly, self.rough = kind != ROUGH, kind == ROUGH
-        self._pool, self._blocks, self._edges, self._kind = pool, blocks, edges, kind
+        self.threads = default_threads()  # with which Q is worked out when it is read
+        self._pool, self._blocks, self._edges, self._kind, self._approximation = *made[:3], kind, rough
         self._value = np.full(self.n_states, np.nan)  # of the last backup
         self._best = np.empty(0, dtype=np.int64)  # [S] its best pairs
         self._chain: dict[int, Chain] = {}  # by block, of these
@@ -264,6 +268,10 @@ class BlockOperator(Operator):
         rows[pairs] = q[pairs]
         self._best = np.arange(0, q.size, self.n_actions) + rows.reshape(-1, self.n_actions).argmax(axis=1)
         return worst
+
+    def approximation(self) -> Operator | None:
+        """See :meth:`Operator.approximation`."""
+        return None if self._approximation is None else self._approximation()
 
     def backup(self, value: FloatArray, pairs: IntArray, q: FloatArray) -> float:
         """See :meth:`Operator.backup`."""
@@ -315,10 +323,6 @@ class _Blocks(NamedTuple):
         least, greatest = zip(*(leaks for _, leaks in facts.values()), strict=True)
         return cls(pool, blocks, edges, admissible, (min(least), max(greatest)))
 
-    def operator(self, kind: str, model: Any) -> BlockOperator:
-        """Return one of the operators of these blocks."""
-        return BlockOperator(self.pool, self.blocks, self.edges, kind, model, self.leaks)
-
 
 @contextmanager
 def _at_work(client: Any) -> Iterator[tuple[Pool, int]]:
@@ -337,9 +341,9 @@ def _edges(n_states: int, blocks: int | None, threads: int) -> IntArray:
     return np.arange(count + 1) * n_states // count
 
 
-def _guessed(options: SolverOptions, start: Any) -> bool:
-    """Return whether a solver with these options takes a first guess."""
-    return options.method == "newton" and options.sweeps is None and start is None
+def _require_cpu(options: SolverOptions) -> None:
+    if options.device != "cpu":
+        raise ParameterError(f"device is {options.device!r}, but the blocks of a cluster are solved by its processors")
 
 
 def solve_there(problem: BayesianRiskMDP, policy: Any, client: Any, options: SolverOptions, start: Any) -> Solution:
@@ -347,18 +351,17 @@ def solve_there(problem: BayesianRiskMDP, policy: Any, client: Any, options: Sol
     assert problem.posterior is not None
     assert problem.alpha is not None
     model, counts, alpha = problem.model, problem.posterior.counts, problem.alpha
+    _require_cpu(options)
+
+    def rough() -> Operator:
+        return ApproximateOperator(model, model.entries.pack(counts), alpha, default_threads())
+
     with _at_work(client) as (pool, threads):
         edges = _edges(model.n_states, None, threads)
         parts = [Rows.of_model(model, counts, *block) for block in pairwise(edges.tolist())]
-        made = _Blocks.made(
-            pool, [pool.send(Block, part, alpha, place=i) for i, part in enumerate(parts)], edges, EXACT
-        )
-        guess = None
-        if _guessed(options, start):
-            rough = ApproximateOperator(model, counts, alpha, default_threads())
-            guess = rough_guess(rough, model, policy, options.cap)
-        operator = made.operator(EXACT, model)
-        return solve_operator(operator, model, policy, options, start, guess, problem._as_it_is(None))
+        blocks = [pool.send(Block, part, alpha, place=i) for i, part in enumerate(parts)]
+        operator = BlockOperator(_Blocks.made(pool, blocks, edges, EXACT), EXACT, model, rough)
+        return problem._fixed_point(policy, operator, options, start, None)
 
 
 class ClusterModel:
@@ -441,6 +444,7 @@ class ClusterModel:
 
     def _solved(self, policy: Any, alpha: Any, client: Any, options: SolverOptions, start: Any) -> Solution:
         level = risk_level(alpha)
+        _require_cpu(options)
         kind = EXACT if level > 0.0 else MEAN
         with _at_work(client) as (pool, threads):
             edges = _edges(self.n_states, self.blocks, threads)
@@ -451,11 +455,12 @@ class ClusterModel:
             ]
             made = _Blocks.made(pool, blocks, edges, kind)
             model: Any = _Whole(made.admissible, self.discount)
+            operator = BlockOperator(made, kind, model)
             guess = None
-            if kind == EXACT and _guessed(options, start):
-                guess = rough_guess(made.operator(ROUGH, model), model, policy, options.cap)
+            if kind == EXACT and options.method == "newton" and options.sweeps is None and start is None:
+                guess = rough_guess(BlockOperator(made, ROUGH, model), model, policy, options)
             # a problem, so that q is not worked out; then none, for whoever reads it would need the cluster
-            whole = solve_operator(made.operator(kind, model), model, policy, options, start, guess, self)  # type: ignore[arg-type]
+            whole = solve_operator(operator, model, policy, options, start, guess, self)  # type: ignore[arg-type]
         known = {each.name: whole.__dict__[each.name] for each in fields(whole)} | {"_problem": None}
         if policy is None:
             q = np.where(made.admissible, np.nan, -np.inf)
