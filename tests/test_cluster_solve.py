@@ -112,6 +112,7 @@ def test_terminal_states_are_known_without_solving(client):
     model = pr.UncertainMDP(
         [[0], [1], [-1]], [[[0, 2]], [[0, 1]], [[-1, -1]]], [[1.0], [0.0], [0.0]], 0.9, terminal={2: 5.0}
     )
+    assert model.entries.outcome.dtype == np.int32  # as in models without: kernels are compiled once for both
     problem = pr.BayesianRiskMDP(model, model.prior(), 0.5)
     there = problem.solve(client=client)
     agree(problem.solve(), there)
@@ -197,6 +198,13 @@ def test_an_error_of_build_comes_from_the_workers_as_it_is(client):
         ClusterError, match="a worker cannot import what the work needs: No module named 'no_such_module'"
     ):
         model.solve(0.9, client=client)
+
+
+def test_a_cluster_has_no_gpu():
+    with pytest.raises(
+        ParameterError, match="device is 'gpu', but the blocks of a cluster are solved by its processors"
+    ):
+        pr.ClusterModel(Slices(random_rows(1)), 30, 3, 0.9).solve(0.9, device="gpu")
 
 
 @pytest.mark.parametrize(
