@@ -137,7 +137,7 @@ def test_more_replications_and_more_agents_keep_the_old_ones(tmp_path):
 
 
 def test_killed_and_resumed(tmp_path):
-    spec = LAKES | {"episodes": 1500, "replications": 8}
+    spec = LAKES | {"episodes": 700, "replications": 6}
     file = tmp_path / "spec.json"
     file.write_text(json.dumps(spec))
     program = (
@@ -156,7 +156,7 @@ def test_killed_and_resumed(tmp_path):
     kept = len(list(out.glob("chunks/*/*.chunk")))
     notes = Notes()
     sweep(spec, out, 1, chunk=1, progress=notes)
-    assert notes.steps == 2 * 3 * 2 * 8 - kept > 0
+    assert notes.steps == 2 * 3 * 2 * 6 - kept > 0
     sweep(spec, tmp_path / "fresh", 2)
     assert digest(out) == digest(tmp_path / "fresh")
 
