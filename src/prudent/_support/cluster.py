@@ -24,6 +24,8 @@ from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+
 from ..errors import ClusterError, ParameterError
 from .pool import work
 from .progress import Progress
@@ -43,7 +45,7 @@ MOST = 1000  # replications in a piece
 def _on_worker() -> Callable[..., Any]:
     """Return what runs on a worker. It travels by value, so that it also runs where another version is installed."""
 
-    def compute(expected: dict[str, str], payload: bytes, *more: Any) -> Any:
+    def compute(expected: dict[str, str], payload: bytes, arrays: list[Any], *more: Any) -> Any:
         import contextlib
         import importlib
         import pickle
@@ -57,7 +59,8 @@ def _on_worker() -> Callable[..., Any]:
         for fits, refusal in more:
             if not fits:
                 return False, refusal
-        function, arguments = pickle.loads(payload)
+        # copies, which may be written to: kernels would be compiled once more for arrays that may not
+        function, arguments = pickle.loads(payload, buffers=map(bytearray, arrays))
         return True, function(*arguments, *(value for _, value in more))
 
     return compute
@@ -110,7 +113,10 @@ class Cluster:
         """
         name = f"{getattr(function, '__name__', 'piece').strip('_')}-{uuid.uuid4().hex}"
         own = [each for each in arguments if not isinstance(each, self._dask.Future)]
-        payload = self._dumps((function, own))
+        # arrays beside the rest of it, so that dask need not copy them once more
+        buffers: list[pickle.PickleBuffer] = []
+        payload = self._dumps((function, own), protocol=5, buffer_callback=buffers.append)
+        arrays = [np.frombuffer(each.raw(), dtype=np.uint8) for each in buffers]
         home = self._homes.get(str(getattr(arguments[-1], "key", ""))) if arguments else None
         if place is not None and self.threads:
             seats = [worker for worker, threads in sorted(self._workers.items()) for _ in range(threads)]
@@ -119,7 +125,7 @@ class Cluster:
         with self._lost(), warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Sending large graph")  # it must be sent, and once
             return self.client.submit(
-                self._compute, self._stamp, payload, *arguments[len(own) :], key=name, pure=False, **at
+                self._compute, self._stamp, payload, arrays, *arguments[len(own) :], key=name, pure=False, **at
             )
 
     def share(self, what: Any) -> Any:
