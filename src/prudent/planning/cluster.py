@@ -41,7 +41,7 @@ from ..models.entries import END, NONE, Entries
 from ..models.frame import TabularModel
 from ..models.uncertain import UncertainMDP
 from ..posteriors.dirichlet import DirichletPosterior
-from .operators import ApproximateOperator, ExactOperator, ExpectedOperator, Operator
+from .operators import ApproximateOperator, ExactOperator, ExpectedOperator, Operator, leaks_of
 from .solution import Solution
 from .solver import SolverKeywords, SolverOptions, rough_guess, solve_operator
 
@@ -360,7 +360,8 @@ def solve_there(problem: BayesianRiskMDP, policy: Any, client: Any, options: Sol
         edges = _edges(model.n_states, None, threads)
         parts = [Rows.of_model(model, counts, *block) for block in pairwise(edges.tolist())]
         blocks = [pool.send(Block, part, alpha, place=i) for i, part in enumerate(parts)]
-        operator = BlockOperator(_Blocks.made(pool, blocks, edges, EXACT), EXACT, model, rough)
+        made = _Blocks(pool, blocks, edges, model.admissible, leaks_of(model.entries))  # while the blocks travel
+        operator = BlockOperator(made, EXACT, model, rough)
         return problem._fixed_point(policy, operator, options, start, None)
 
 
