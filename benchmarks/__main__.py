@@ -6,7 +6,18 @@ import importlib
 import os
 import sys
 
-SUITES = ("core", "bandit", "rl", "analysis", "value_of_data", "journal", "shared", "off_policy", "bandit_peers")
+SUITES = (
+    "core",
+    "bandit",
+    "rl",
+    "analysis",
+    "value_of_data",
+    "journal",
+    "shared",
+    "off_policy",
+    "bandit_peers",
+    "cluster",
+)
 
 if __name__ == "__main__":
     # one thread for everybody, before anything loads a BLAS

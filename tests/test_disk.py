@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import shutil
@@ -10,11 +11,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from _child import environment, python
+from _child import PATIENCE, environment, python
 from _tiny import TINY, digests
 
 import prudent
 from prudent._numerics import compile as compiling
+from prudent._support.files import leave_turn, take_turn
 from prudent.cli import main
 from prudent.experiments import SCALES, run
 from prudent.experiments.runner import Silent
@@ -302,10 +304,12 @@ class House:
 
     def __init__(self, folder, cache):
         self.folder = folder / "house"
-        (self.folder / "_numerics").mkdir(parents=True)
-        for each in (self.folder, self.folder / "_numerics"):
-            (each / "__init__.py").write_text("")
-        shutil.copy(Path(compiling.__file__), self.folder / "_numerics" / "compile.py")
+        ours = Path(compiling.__file__).parents[1]
+        for each in ("__init__.py", "_numerics/__init__.py", "_support/__init__.py"):
+            (self.folder / each).parent.mkdir(parents=True, exist_ok=True)
+            (self.folder / each).write_text("")
+        for each in ("_numerics/compile.py", "_support/files.py"):
+            shutil.copy(ours / each, self.folder / each)
         (self.folder / "caller.py").write_text(CALLER)
         self.env = os.environ | {"NUMBA_CACHE_DIR": str(cache), "PYTHONPATH": str(folder)}
 
@@ -327,6 +331,39 @@ def test_a_changed_callee_in_another_file_recompiles_its_caller(tmp_path):
     assert house.answer() == (["22", "0"], "")
     assert house.answer() == (["22", "1"], "")
     assert len(list(tmp_path.rglob("*.nbc"))) == 2  # what is of other sources is removed
+
+
+def test_processes_that_start_together_compile_once(tmp_path):
+    house = House(tmp_path, tmp_path / "cache")
+    house.adds(1)
+    command = [sys.executable, "-c", ASK]
+    children = [subprocess.Popen(command, env=house.env, stdout=subprocess.PIPE, text=True) for _ in range(3)]
+    try:
+        answers = sorted(child.communicate(timeout=PATIENCE)[0].split() for child in children)
+    finally:
+        for child in children:
+            child.kill()
+    assert answers == [["4", "0"], ["4", "1"], ["4", "1"]]
+    assert not list(tmp_path.rglob("*.compiling"))
+
+
+def test_a_process_that_is_stopped_while_it_compiles_holds_nobody_up_for_good(tmp_path):
+    with (tmp_path / "kernel.compiling").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert take_turn(tmp_path / "kernel.compiling", 0.1) is None
+    turn = take_turn(tmp_path / "kernel.compiling", 0.1)
+    assert turn is not None
+    leave_turn(tmp_path / "kernel.compiling", turn)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_kernel_that_cannot_be_compiled_leaves_no_lock(tmp_path):
+    house = House(tmp_path, tmp_path / "cache")
+    house.adds("'a'")
+    assert python(ASK, env=house.env).returncode != 0
+    assert not list(tmp_path.rglob("*.compiling"))
+    house.adds(1)
+    assert house.answer() == (["4", "0"], "")
 
 
 def test_a_damaged_cache_is_no_cache(tmp_path):

@@ -13,8 +13,6 @@ import subprocess
 import sys
 import threading
 import time
-import types
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +22,7 @@ from _tiny import REPEATABLE, TINY, digests
 from hypothesis import given
 from hypothesis import strategies as st
 
+from prudent._support import pool
 from prudent.errors import ParameterError
 from prudent.experiments import STUDIES, load, run
 from prudent.experiments import runner as module
@@ -353,11 +352,11 @@ def test_writes_are_atomic(tmp_path):
     assert [file.name for file in target.parent.iterdir()] == ["b.txt"]
 
 
-# -- interruption and clusters -----------------------------------------------------------------------------
+# -- interruption, and no cluster -----------------------------------------------------------------------------
 
 
 def test_an_interrupt_keeps_what_is_under_way(undisturbed, tmp_path, monkeypatch):
-    real, calls = module.wait, []
+    real, calls = pool.wait, []
 
     def interrupted(*arguments, **options):
         calls.append(1)
@@ -366,7 +365,7 @@ def test_an_interrupt_keeps_what_is_under_way(undisturbed, tmp_path, monkeypatch
         return real(*arguments, **options)
 
     with monkeypatch.context() as patched:
-        patched.setattr(module, "wait", interrupted)
+        patched.setattr(pool, "wait", interrupted)
         with pytest.raises(KeyboardInterrupt):
             go(tmp_path, workers=2, chunk=1)
     kept = len(chunks(tmp_path))
@@ -374,35 +373,6 @@ def test_an_interrupt_keeps_what_is_under_way(undisturbed, tmp_path, monkeypatch
     resumed = go(tmp_path, chunk=1)
     assert resumed.steps == len(chunks(tmp_path)) - kept
     assert digests(tmp_path) == few(undisturbed)
-
-
-class FakeClient:
-    """What the runner uses of dask.distributed's Client."""
-
-    def __init__(self, address, timeout):
-        if address != "tcp://here:8786":
-            raise OSError(f"Timed out trying to connect to {address}")
-        self.pool = ThreadPoolExecutor(2)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.pool.shutdown()
-
-    def get_executor(self):
-        return self.pool
-
-    def ncores(self):
-        return {"a": 1, "b": 1}
-
-
-def test_a_cluster(undisturbed, tmp_path, monkeypatch):
-    monkeypatch.setitem(sys.modules, "distributed", types.SimpleNamespace(Client=FakeClient))
-    go(tmp_path, cluster="tcp://here:8786")
-    assert digests(tmp_path) == few(undisturbed)
-    with pytest.raises(ParameterError, match="no dask cluster answers at 'tcp://away:1': Timed out"):
-        go(tmp_path, cluster="tcp://away:1")
 
 
 def test_a_cluster_without_dask(tmp_path, monkeypatch):

@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from .bandits import thompson_sampling as thompson_sampling
     from .bandits import thompson_sampling_inflated as thompson_sampling_inflated
     from .errors import CautionWarning as CautionWarning
+    from .errors import ClusterError as ClusterError
     from .errors import ConvergenceWarning as ConvergenceWarning
     from .errors import DataError as DataError
     from .errors import ModelError as ModelError
@@ -79,6 +80,7 @@ if TYPE_CHECKING:
     from .models import MDP as MDP
     from .models import UncertainMDP as UncertainMDP
     from .planning import BayesianRiskMDP as BayesianRiskMDP
+    from .planning import ClusterModel as ClusterModel
     from .planning import Entropic as Entropic
     from .planning import EVaR as EVaR
     from .planning import Explanation as Explanation
@@ -154,6 +156,7 @@ _HOME = {
     ],
     "errors": [
         "CautionWarning",
+        "ClusterError",
         "ConvergenceWarning",
         "DataError",
         "ModelError",
@@ -177,6 +180,7 @@ _HOME = {
     ],
     "planning": [
         "BayesianRiskMDP",
+        "ClusterModel",
         "EVaR",
         "Entropic",
         "Explanation",

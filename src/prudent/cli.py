@@ -1,7 +1,7 @@
-"""The command ``prudent``: decide from a log, reproduce the paper, rebuild its report, compile ahead.
+"""The command ``prudent``: decide from a log, reproduce the paper, sweep over agents, compile ahead.
 
-Exit codes: 0 done, 1 failed (no space, a folder that cannot be written, a defect), 2 a mistake in the call, 130
-interrupted by Ctrl-C.
+Exit codes: 0 done, 1 failed (no space, a folder that cannot be written, a lost cluster, a defect), 2 a mistake in the
+call, 130 interrupted by Ctrl-C.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from typing import Annotated, Any
 import typer
 import typer.core
 
-from . import cli_log
+from . import cli_log, cli_sweep
+from .cli_screen import Bar, console
 
 __all__ = ["app", "main"]
 
@@ -110,7 +111,7 @@ def reproduce(
     from .report import build
 
     folder = Path("reproduction") / scale if out is None else out
-    with _Bar() as bar:
+    with Bar("experiments") as bar:
         files = run(experiment or (), scale, folder, workers, seed, chunk=chunk, progress=bar, cluster=cluster)
     claims = conclude(folder)
     page = build(folder, STUDIES)
@@ -124,6 +125,14 @@ def reproduce(
         return
     _show_claims(claims)
     print(f"Report: {page}")
+
+
+app.command(
+    epilog="Examples:\n\n"
+    "  prudent sweep docs/sweep.toml --out results\n\n"
+    "  prudent sweep big.toml --cluster tcp://10.0.0.1:8786\n\n"
+    "Ctrl-C is safe: the same command goes on from there, also after a change of replications or a new agent."
+)(cli_sweep.sweep)
 
 
 @app.command("list", epilog="Example:\n\n  prudent list --json")
@@ -152,7 +161,7 @@ def list_experiments(
     table.add_column("what it shows")
     for study in STUDIES.values():
         table.add_row(study.name, study.title)
-    _console().print(table)
+    console().print(table)
 
 
 @app.command(epilog="Example:\n\n  prudent report reproduction/quick")
@@ -186,12 +195,6 @@ def compile_ahead() -> None:
 # -- the screen --------------------------------------------------------------------------------------------
 
 
-def _console(stderr: bool = False) -> Any:
-    from rich.console import Console
-
-    return Console(stderr=stderr, highlight=False)
-
-
 def _show_claims(claims: list[Any]) -> None:
     from rich.table import Table
 
@@ -204,46 +207,7 @@ def _show_claims(claims: list[Any]) -> None:
     for claim in claims:
         colour = style.get(claim.verdict.split()[0], "yellow")
         table.add_row(f"[{colour}]{claim.verdict.removesuffix(' at this scale')}[/]", claim.statement)
-    _console().print(table)
-
-
-class _Bar:
-    """A progress bar with the time left, on stderr and only on a terminal."""
-
-    def __enter__(self) -> _Bar:
-        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
-        self._console = _console(stderr=True)
-        self._progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TaskProgressColumn(),
-            TimeRemainingColumn(),
-            console=self._console,
-            transient=True,
-            disable=not self._console.is_terminal,
-        )
-        self._progress.start()
-        self._task: Any = None
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._progress.stop()
-
-    def begin(self, total: float, done: float) -> None:
-        """See :class:`prudent.experiments.runner.Progress`."""
-        self._task = self._progress.add_task("experiments", total=total)
-        self._progress.update(self._task, completed=done)
-        if 0.0 < done < total:
-            self.say(f"taking up an earlier run, {done / total:.0%} of the work is there")
-
-    def advance(self, what: str, amount: float) -> None:
-        """See :class:`prudent.experiments.runner.Progress`."""
-        self._progress.update(self._task, advance=amount, description=f"experiments ({what})")
-
-    def say(self, message: str) -> None:
-        """See :class:`prudent.experiments.runner.Progress`."""
-        self._console.print(f"prudent: {message}", markup=False, soft_wrap=True)
+    console().print(table)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -254,7 +218,7 @@ def main(arguments: list[str] | None = None) -> int:
     0
     """
     from ._support.output import StoreError
-    from .errors import PrudentError
+    from .errors import ClusterError, PrudentError
 
     code: Any = 0
     try:
@@ -264,7 +228,7 @@ def main(arguments: list[str] | None = None) -> int:
             code = end.code or 0
         sys.stdout.flush()
     except PrudentError as error:
-        code = FAILED if isinstance(error, StoreError) else MISTAKE
+        code = FAILED if isinstance(error, StoreError | ClusterError) else MISTAKE
         print(f"prudent: {error}", file=sys.stderr)
     except OSError as error:  # a disk, a folder or the place of the output that fails
         code = FAILED
@@ -274,7 +238,8 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         code = INTERRUPTED
     if code == INTERRUPTED:
-        resumes = "reproduce" in (sys.argv[1:] if arguments is None else arguments)
+        given = sys.argv[1:] if arguments is None else arguments
+        resumes = any(command in given for command in ("reproduce", "sweep"))
         more = "; what was finished is kept, the same command goes on from there" if resumes else ""
         print(f"prudent: interrupted{more}", file=sys.stderr)
         _leave_threads()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 __all__ = [
     "CautionWarning",
+    "ClusterError",
     "ConvergenceWarning",
     "DataError",
     "ModelError",
@@ -39,6 +40,10 @@ class DataError(PrudentError):
 
 class StateFileError(PrudentError):
     """A state file is truncated, damaged, of another kind or made by a later version of prudent."""
+
+
+class ClusterError(PrudentError):
+    """A cluster failed: its scheduler is gone, its workers run other software, or all of them died of some work."""
 
 
 class ConvergenceWarning(UserWarning):

@@ -1,7 +1,8 @@
 """How kernels are compiled, and how they use threads.
 
-Every kernel releases the GIL and is cached on disk, so a machine compiles each one once per installation; where no
-folder can be written, or the disk is full, it is compiled in memory. Threads are plain Python threads over ranges of
+Every kernel releases the GIL and is cached on disk, so a machine compiles each one once per installation, also when
+many processes start at the same time: the first compiles, the others wait for it. Where no folder can be written, or
+the disk is full, it is compiled in memory. Threads are plain Python threads over ranges of
 rows: no Numba threading layer, hence nothing that breaks when the caller has threads of its own, no parallel
 compilation to wait for, and Ctrl-C works while they compute.
 """
@@ -15,6 +16,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -23,10 +25,15 @@ from typing import Any, TypeVar, cast
 import numba
 from numba.core import caching, event
 
+from .._support.files import leave_turn, take_turn
+
 __all__ = ["default_threads", "each_row", "inlined", "kernel", "over_rows", "source_stamp", "summing", "unkept"]
 
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+WAIT = 100.0  # seconds that a process waits for another one that compiles the same kernel
 
 
 _IMPORT = re.compile(rb"^from (\.+)([\w.]*) import", re.MULTILINE)
@@ -119,13 +126,33 @@ class _Cache(caching.FunctionCache):  # type: ignore[misc]
         # would go unseen and the old machine code run on. Hence a stamp of all the files behind it.
         stamp = source_stamp(Path(function.__code__.co_filename))
         self._cache_file = _CacheFile(self._cache_path, self._impl.filename_base, stamp)
+        self._turn_file = Path(self._cache_path) / f"{self._impl.filename_base}.compiling"
+        self._turn: int | None = None
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
-        """Return the machine code of a signature; a file that cannot be read is one that is not there."""
+        """Return the machine code of a signature, or None if it is our turn to compile it."""
+        found = self._loaded(sig, target_context)
+        if found is None and self._turn is None:
+            with suppress(OSError):
+                self._turn_file.parent.mkdir(parents=True, exist_ok=True)
+            self._turn = take_turn(self._turn_file, WAIT)
+            found = self._loaded(sig, target_context)  # another process may have compiled it in the meantime
+            if found is not None:
+                self.end_turn()
+        return found
+
+    def _loaded(self, sig: Any, target_context: Any) -> Any:
+        """Return the machine code that is kept; a file that cannot be read is one that is not there."""
         try:
             return super().load_overload(sig, target_context)
         except Exception:  # whatever a damaged file makes the reader say
             return None
+
+    def end_turn(self) -> None:
+        """Let other processes compile this kernel: it is done, or it failed."""
+        if self._turn is not None:
+            leave_turn(self._turn_file, self._turn)
+            self._turn = None
 
     def save_overload(self, sig: Any, data: Any) -> None:
         """Keep the machine code of a signature if that is possible."""
@@ -133,6 +160,8 @@ class _Cache(caching.FunctionCache):  # type: ignore[misc]
             super().save_overload(sig, data)
         except OSError as error:
             _NOTICE.not_kept(f"cannot write to {self._cache_path}: {error.strerror or error}")
+        finally:
+            self.end_turn()
 
 
 class _CompilationNotice(event.Listener):  # type: ignore[misc]
@@ -155,7 +184,10 @@ class _CompilationNotice(event.Listener):  # type: ignore[misc]
             self._say(f"compiling kernels, {often} ...")
 
     def on_end(self, event: Any) -> None:
-        pass
+        cache = getattr((event.data or {}).get("dispatcher"), "_cache", None)
+        failure, *_ = getattr(event, "_exc_details", None) or (None,)  # Numba's own ``is_failed`` is always False
+        if failure is not None and isinstance(cache, _Cache):  # nothing will be kept, which ends a turn otherwise
+            cache.end_turn()
 
     def not_kept(self, why: str) -> None:
         """Take note that a kernel could not be kept, and say so the first time."""

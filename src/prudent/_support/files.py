@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -15,7 +16,7 @@ try:
 except ImportError:  # Windows, where an open file cannot be removed anyway
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["replacing", "write_atomically"]
+__all__ = ["leave_turn", "replacing", "take_turn", "write_atomically"]
 
 
 _TOKEN = "[a-z0-9_]{8}"  # what tempfile puts in the place of the star in ".NAME.*.tmp"
@@ -104,3 +105,45 @@ def _lock(handle: int) -> bool | None:
     except OSError:  # a file system without locks
         return None
     return True
+
+
+# -- one process at a time ---------------------------------------------------------------------------------
+
+
+def take_turn(path: Path, patience: float) -> int | None:
+    """Wait until no other process holds the lock file ``path``, and hold it: a handle for :func:`leave_turn`.
+
+    Returns None where there are no locks, or after ``patience`` seconds: whoever holds it may have been stopped. The
+    system takes the lock from a process that ends.
+    """
+    deadline = time.monotonic() + patience
+    while True:
+        try:
+            handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        except OSError:
+            return None
+        locked = _lock(handle)
+        if locked and _is_at(handle, path):
+            return handle
+        os.close(handle)
+        if locked is None or time.monotonic() > deadline:
+            return None
+        if not locked:
+            time.sleep(0.02)
+
+
+def leave_turn(path: Path, handle: int) -> None:
+    """Let go of a lock file and remove it."""
+    with suppress(OSError):
+        os.unlink(path)
+    if fcntl is not None:  # a child that was forked in the meantime has the handle, too
+        fcntl.flock(handle, fcntl.LOCK_UN)
+    os.close(handle)
+
+
+def _is_at(handle: int, path: Path) -> bool:
+    """Return whether an open file is the one that has this name now; the last to hold it has removed it."""
+    try:
+        return os.path.samestat(os.fstat(handle), os.stat(path))
+    except OSError:
+        return False

@@ -39,7 +39,13 @@ class Progress:
             flush=True,
         )
 
+    def say(self, message: str) -> None:
+        """Say something at once, on a line of its own."""
+        self.close()
+        print(f"prudent: {message}", file=sys.stderr, flush=True)
+
     def close(self) -> None:
         """Clear the line."""
         if self._live:
             print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+            self._live = False

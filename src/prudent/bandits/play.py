@@ -23,7 +23,7 @@ from .settings import BanditSettings
 if TYPE_CHECKING:
     import xarray
 
-__all__ = ["play", "time_grid"]
+__all__ = ["makers", "play", "time_grid"]
 
 Maker = Callable[[int, int, np.random.Generator], Any]  # n_arms, dim and a stream give a bandit
 
@@ -57,7 +57,7 @@ def play(
     for name in ("n_arms", "dim", "context", "reward"):
         if not hasattr(env, name):
             raise ParameterError(f"env is {env!r}, which has no {name}: expected an environment for bandits")
-    makers = _makers(agents, options)
+    made = makers(agents, options)
     n_arms, dim = whole_number(env.n_arms, "env.n_arms"), whole_number(env.dim, "env.dim", minimum=0)
     steps = getattr(env, "steps", None)
     if horizon is None:
@@ -68,13 +68,13 @@ def play(
     count = whole_number(replications, "replications")
     first = whole_number(first_replication, "first_replication", minimum=0)
     grid = time_grid(times, horizon)
-    shape = (len(makers), count, grid.size)
+    shape = (len(made), count, grid.size)
     earned, regret = np.empty(shape), np.empty(shape)
-    pulls = np.zeros((len(makers), count, n_arms), dtype=np.int64)
+    pulls = np.zeros((len(made), count, n_arms), dtype=np.int64)
     knows = hasattr(env, "mean_rewards")
     line = Progress("bandits at play")
     try:
-        for i, (label, maker) in enumerate(makers.items()):
+        for i, (label, maker) in enumerate(made.items()):
             for j in range(count):
                 line.show(f"{label}, run {j + 1} of {count}")
                 world, agent_rng = replication_streams(seed, first + j)
@@ -89,7 +89,7 @@ def play(
         variables["regret"] = (dims, regret)
     variables["pulls"] = (("agent", "replication", "arm"), pulls)
     coords = {
-        "agent": list(makers),
+        "agent": list(made),
         "replication": np.arange(first, first + count),
         "time": grid,
         "arm": np.arange(n_arms),
@@ -97,7 +97,9 @@ def play(
     return xarray.Dataset(variables, coords=coords, attrs={"seed": seed, "horizon": horizon})
 
 
-def _makers(agents: Any, options: dict[str, Any]) -> dict[str, Maker]:
+def makers(agents: Any, options: dict[str, Any]) -> dict[str, Maker]:
+    """Return by label what makes each bandit; ``agents`` and ``options`` are those of :func:`play`."""
+
     def linear(chosen: dict[str, Any]) -> Maker:
         return lambda n_arms, dim, rng: LinearBandit(n_arms, dim, seed=rng, **options | chosen)
 
@@ -106,7 +108,7 @@ def _makers(agents: Any, options: dict[str, Any]) -> dict[str, Maker]:
     else:
         several = agents if isinstance(agents, Sequence) else [agents]
         named = [(getattr(each, "label", i), each) for i, each in enumerate(several)]
-    makers: dict[str, Maker] = {}
+    found: dict[str, Maker] = {}
     for label, each in named:
         if isinstance(each, BanditSettings):
             maker = linear({"settings": each})
@@ -119,12 +121,12 @@ def _makers(agents: Any, options: dict[str, Any]) -> dict[str, Maker]:
                 f"agents[{label!r}] is {each!r}, expected BanditSettings, options of LinearBandit, or a function that "
                 "makes a bandit from (n_arms, dim, rng)"
             )
-        if str(label) in makers:
+        if str(label) in found:
             raise ParameterError(f"two agents are called {label!r}; set label to tell them apart")
-        makers[str(label)] = maker
-    if not makers:
+        found[str(label)] = maker
+    if not found:
         raise ParameterError("agents is empty")
-    return makers
+    return found
 
 
 def _one_run(

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -20,11 +21,12 @@ from .._numerics.compile import default_threads, each_row, inlined, kernel, over
 from .._numerics.copying import put
 from .._numerics.normal import clipped_normal_cvar, normal_tail
 from .._support.checks import FloatArray, IntArray, positive, risk_level, whole_number
+from .._support.cluster import replicated
 from .._support.streams import replication_streams
 from ..envs.linear_bandit import LinearBanditEnv, draw_context, draw_noise, reward_of
 from ..errors import ParameterError
 from ..posteriors.linear import LinearGaussianPosterior
-from .play import play, time_grid
+from .play import makers, play, time_grid
 from .settings import BanditSettings, Decay
 from .step import BLOCK, PULLS, Arms, Rule, arms_of, decide, learn, refill
 
@@ -47,6 +49,7 @@ def simulate_bandit(
     prior_precision: Any = 1.0,
     first_replication: int = 0,
     threads: int | None = None,
+    client: Any = None,
 ) -> xarray.Dataset:
     """Run agents with these settings on ``env``, ``replications`` times, and return their cumulative regrets.
 
@@ -60,6 +63,9 @@ def simulate_bandit(
     return a bandit of any class. Then ``bandits/play.py`` runs it: the dataset has ``reward``,
     ``total_reward``, ``pulls``, and ``regret`` where the environment knows its mean rewards.
 
+    ``client`` has the work done by the workers of a dask cluster, each thread of theirs for itself: a Client of
+    dask.distributed, a cluster object, or the address of a scheduler. The dataset is the same to the last bit.
+
     >>> from prudent.bandits import brps_cmab, thompson_sampling
     >>> from prudent.envs import gaussian_bandit
     >>> runs = simulate_bandit(
@@ -71,18 +77,11 @@ def simulate_bandit(
     import xarray
 
     if not isinstance(env, LinearBanditEnv) or isinstance(agents, Mapping):
-        options = {} if noise_sd is None else {"noise_sd": noise_sd}
-        return play(
-            env,
-            agents,
-            horizon=horizon,
-            replications=replications,
-            seed=seed,
-            times=times,
-            first_replication=first_replication,
-            prior_precision=prior_precision,
-            **options,
-        )
+        options: dict[str, Any] = {} if noise_sd is None else {"noise_sd": noise_sd}
+        options |= {"horizon": horizon, "seed": seed, "times": times, "prior_precision": prior_precision}
+        if client is not None:
+            return _played_there(client, env, agents, replications, first_replication, options)
+        return play(env, agents, replications=replications, first_replication=first_replication, **options)
     played = [agents] if isinstance(agents, BanditSettings) else list(agents)
     for i, settings in enumerate(played):
         if not isinstance(settings, BanditSettings):
@@ -103,22 +102,22 @@ def simulate_bandit(
     blank = LinearGaussianPosterior(
         env.dim, prior_precision, positive(env.noise_sd if noise_sd is None else noise_sd, "noise_sd")
     )
-    truth = Truth(env.theta, env.noise_sd, env.bounded)
-    rules = [settings.rule(env.dim, blank.noise_sd) for settings in played]
-    regret = np.empty((len(played), count, grid.size))
-    br_regret = np.empty((len(played), count, alphas.size, grid.size))
-    pulls = np.zeros((len(played), count, env.n_arms), dtype=np.int64)
-
-    def work(start: int, stop: int) -> None:
-        for row in each_row(start, stop):
-            agent, replication = divmod(row, count)
-            sums = np.zeros((env.n_arms, 2, env.dim + 1, env.dim + 1))
-            arms = arms_of(blank.prior, blank.noise_sd, sums)
-            streams = replication_streams(seed, first + replication)
-            trace = Trace(grid, regret[agent, replication], br_regret[agent, replication], pulls[agent, replication])
-            _run_bandit(truth, arms, rules[agent], metric, *streams, trace)
-
-    over_rows(work, len(played) * count, workers, long=True)
+    task = _Task(
+        Truth(env.theta, env.noise_sd, env.bounded),
+        blank,
+        [settings.rule(env.dim, blank.noise_sd) for settings in played],
+        metric,
+        grid,
+        seed,
+        workers if client is None else 1,
+    )
+    if client is None:
+        parts: list[Any] = [task.rows(0, len(played), first, count)]
+    else:
+        agents_there = [(i, i + 1) for i in range(len(played))]
+        found = replicated(client, task.rows, agents_there, count, first, "bandits at play")
+        parts = [tuple(np.concatenate(pieces, axis=1) for pieces in zip(*each, strict=True)) for each in found]
+    regret, br_regret, pulls = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
     return xarray.Dataset(
         {
             "regret": (("agent", "replication", "time"), regret),
@@ -134,6 +133,57 @@ def simulate_bandit(
         },
         attrs={"seed": seed, "horizon": horizon, "noise_sd": blank.noise_sd},
     )
+
+
+def _played_there(
+    client: Any, env: Any, agents: Any, replications: Any, first_replication: Any, options: dict[str, Any]
+) -> xarray.Dataset:
+    """Return what :func:`play` returns, computed by the workers of a cluster."""
+    import xarray
+
+    given: dict[str, Any] = {name: options.pop(name) for name in ("noise_sd", "prior_precision") if name in options}
+    count = whole_number(replications, "replications")
+    first = whole_number(first_replication, "first_replication", minimum=0)
+    named = [({label: maker},) for label, maker in makers(agents, given).items()]
+    found = replicated(client, partial(_play_some, env, options), named, count, first, "bandits at play")
+    joined: Any = {"data_vars": "minimal", "coords": "minimal", "compat": "override", "combine_attrs": "override"}
+    return xarray.concat([xarray.concat(parts, "replication", **joined) for parts in found], "agent", **joined)
+
+
+def _play_some(env: Any, options: dict[str, Any], agent: dict[str, Any], first: int, count: int) -> xarray.Dataset:
+    return play(env, agent, replications=count, first_replication=first, **options)
+
+
+class _Task(NamedTuple):
+    """Replications of several agents, to be computed here or on a worker."""
+
+    truth: Truth
+    blank: LinearGaussianPosterior
+    rules: list[Rule]
+    metric: Metric
+    times: IntArray  # [T]
+    seed: int
+    threads: int
+
+    def rows(self, begin: int, end: int, first: int, count: int) -> tuple[FloatArray, FloatArray, IntArray]:
+        """Return regret [A, R, T], br_regret [A, R, L, T] and pulls [A, R, arms] of the agents from begin to end."""
+        n_arms, dim = self.truth.theta.shape
+        shape = (end - begin, count)
+        regret = np.empty((*shape, self.times.size))
+        br_regret = np.empty((*shape, self.metric.tail.size, self.times.size))
+        pulls = np.zeros((*shape, n_arms), dtype=np.int64)
+
+        def work(start: int, stop: int) -> None:
+            for row in each_row(start, stop):
+                place = divmod(row, count)
+                sums = np.zeros((n_arms, 2, dim + 1, dim + 1))
+                arms = arms_of(self.blank.prior, self.blank.noise_sd, sums)
+                streams = replication_streams(self.seed, first + place[1])
+                trace = Trace(self.times, regret[place], br_regret[place], pulls[place])
+                _run_bandit(self.truth, arms, self.rules[begin + place[0]], self.metric, *streams, trace)
+
+        over_rows(work, (end - begin) * count, self.threads, long=True)
+        return regret, br_regret, pulls
 
 
 class Truth(NamedTuple):

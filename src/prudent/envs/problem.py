@@ -62,6 +62,9 @@ class Problem(_Pair):
             raise ParameterError(f"layout is {self.layout}, expected one letter for each of {model.n_states} states")
         return self
 
+    def __getnewargs__(self) -> Any:
+        return self.model, self.theta, self.start, self.observed, self.layout
+
     def mdp(self) -> MDP:
         """Return the true :class:`prudent.MDP`.
 

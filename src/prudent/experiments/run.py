@@ -10,21 +10,19 @@ import functools
 import hashlib
 import inspect
 import json
-import platform
 from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-import numba
 import numpy as np
-import scipy
 
 import prudent
 
 from .._support.checks import FloatArray, IntArray
+from .._support.versions import versions
 
-__all__ = ["Arrays", "Run", "grid", "key", "stacked", "versions"]
+__all__ = ["Arrays", "Run", "grid", "key", "stacked"]
 
 Arrays = dict[str, FloatArray]
 
@@ -68,21 +66,6 @@ def stacked(results: list[Arrays], name: str) -> FloatArray:
 
 
 # -- identity ----------------------------------------------------------------------------------------------
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of all that numbers depend on.
-
-    >>> sorted(versions())
-    ['numba', 'numpy', 'prudent', 'python', 'scipy']
-    """
-    return {
-        "numba": numba.__version__,
-        "numpy": np.__version__,
-        "prudent": prudent.__version__,
-        "python": platform.python_version(),
-        "scipy": scipy.__version__,
-    }
 
 
 @functools.cache

@@ -7,14 +7,11 @@ its own, ``timings.json``.
 
 from __future__ import annotations
 
-import importlib
 import json
 import math
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Executor, Future, ThreadPoolExecutor, wait
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -23,10 +20,13 @@ import numpy as np
 
 from .._numerics.compile import default_threads
 from .._support.checks import whole_number
+from .._support.cluster import on_cluster
 from .._support.datasets import read_dataset
-from ..errors import DataError, ParameterError
+from .._support.pool import on_threads, work
+from .._support.versions import versions
+from ..errors import ClusterError, DataError, ParameterError
 from .intervals import Claim, rank
-from .run import Arrays, Run, key, versions
+from .run import Arrays, Run, key
 from .scale import SCALES, Scale
 from .store import Store, StoreError, missing, write
 from .studies import STUDIES
@@ -35,9 +35,9 @@ from .study import Study
 if TYPE_CHECKING:
     import xarray
 
-__all__ = ["Progress", "Silent", "conclude", "judge", "load", "run"]
+__all__ = ["Progress", "Silent", "compute", "conclude", "joined", "judge", "load", "run"]
 
-Task = tuple[Run, int, int]  # a run, the first of its replications, how many
+Task = tuple[Run, int, int, int]  # a run, the seed, the first of its replications, how many
 CHUNK_SECONDS = 1.5  # what a chunk should take; long enough to be worth a file, short enough to lose
 GRACE = 2.0  # seconds that an interrupt waits for the chunks under way
 
@@ -78,13 +78,14 @@ def run(
     *,
     chunk: int | None = None,
     progress: Progress | None = None,
-    cluster: str | None = None,
+    cluster: Any = None,
 ) -> dict[str, Path]:
     """Run the studies called ``names`` (default: all), write their datasets to ``out`` and return the files.
 
     ``workers`` threads work (default: as many as there are cores), on ``chunk`` replications at a time; or the workers
-    of a dask cluster at the address ``cluster``. Neither changes the datasets. What an earlier run of the same
-    spec finished is used again; ``KeyboardInterrupt`` passes through after finished chunks are kept.
+    of a dask ``cluster``: the address of its scheduler, a cluster object or a client. None of these changes the
+    datasets. What measures time is computed here, alone. What an earlier run of the same spec finished is used again;
+    ``KeyboardInterrupt`` passes through after finished chunks are kept, and so does the loss of a cluster.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as out:
@@ -103,14 +104,14 @@ def run(
         plans = {study.name: study.plan(size) for study in chosen}
         unique = list(dict.fromkeys(part for plan in plans.values() for part in plan))
         names_of = {part: key(part, seed, size.name) for part in unique}
-        _compute(store, unique, names_of, seed, chunk, workers, cluster, progress)
+        compute(store, unique, names_of, seed, chunk, workers, cluster, progress)
         times = _read_times(folder)
         files = {}
         for study in chosen:
             results, spent = [], 0.0
             for part in plans[study.name]:
                 pieces, seconds = store.get(names_of[part], part)
-                results.append(_joined(pieces, part))
+                results.append(joined(pieces, part))
                 spent += seconds
             data = study.dataset(size, results)
             data.attrs |= _attributes(study, size, seed, plans[study.name])
@@ -118,7 +119,7 @@ def run(
             write(files[study.name], bytes(data.to_netcdf(engine="scipy")))
             times.setdefault("experiments", {})[study.name] = spent
         times["total_seconds"] = time.perf_counter() - began
-        times["workers"] = workers
+        times["workers"] = workers if cluster is None else "the cluster's"
         write(folder / "timings.json", _json(times))
     return files
 
@@ -185,7 +186,8 @@ def _attributes(study: Study, scale: Scale, seed: int, plan: tuple[Run, ...]) ->
     }
 
 
-def _joined(pieces: list[tuple[int, Arrays]], part: Run) -> Arrays:
+def joined(pieces: list[tuple[int, Arrays]], part: Run) -> Arrays:
+    """Return the arrays of all replications of a run from those of its chunks."""
     if missing(pieces, part.replications, part.replications):
         raise StoreError("a chunk was lost or damaged after it had been written; run again to compute it anew")
     return {name: np.concatenate([arrays[name] for _, arrays in pieces]) for name in pieces[0][1]}
@@ -209,14 +211,14 @@ def compute_chunk(part: Run, seed: int, first: int, count: int) -> tuple[Arrays,
     return part.compute(seed, first, count), time.thread_time() - began
 
 
-def _compute(
+def compute(
     store: Store,
     parts: list[Run],
-    names: dict[Run, str],
+    names: Mapping[Run, str],
     seed: int,
     chunk: int | None,
     workers: int,
-    cluster: str | None,
+    cluster: Any,
     progress: Progress,
 ) -> None:
     """Compute and keep every chunk that is not there yet; what measures time comes last, with none beside it."""
@@ -224,72 +226,23 @@ def _compute(
     for part in parts:
         pieces, _ = store.get(names[part], part)
         size = chunk or max(1, round(CHUNK_SECONDS / part.seconds))
-        tasks += [(part, *gap) for gap in missing(pieces, part.replications, size)]
+        tasks += [(part, seed, *gap) for gap in missing(pieces, part.replications, size)]
     total = sum(part.seconds * part.replications for part in parts)
-    left = math.fsum(part.seconds * count for part, _, count in tasks)
+    left = math.fsum(part.seconds * count for part, _, _, count in tasks)
     progress.begin(total, total - left)
 
-    def keep(future: Future[Any], task: Task) -> None:
-        part, first, count = task
-        arrays, seconds = future.result()
-        store.put(names[part], first, count, arrays, seconds)
+    def keep(task: Task, result: tuple[Arrays, float]) -> None:
+        part, _, first, count = task
+        store.put(names[part], first, count, *result)
         progress.advance(part.kind, part.seconds * count)
 
-    _work([task for task in tasks if not task[0].timed], seed, _executor(workers, cluster), keep, progress)
-    _work([task for task in tasks if task[0].timed], seed, _executor(1, None), keep, progress)
-
-
-def _work(
-    tasks: list[Task],
-    seed: int,
-    executor: AbstractContextManager[tuple[Executor, int]],
-    keep: Callable[[Future[Any], Task], None],
-    progress: Progress,
-) -> None:
-    """Compute the chunks, as many at a time as the executor should have, and keep each when it is done."""
-    with executor as (pool, width):
-        running: dict[Future[Any], Task] = {}
-
-        def settle(done: Any) -> None:
-            for future in done:
-                keep(future, running[future])
-                del running[future]  # after it is kept: an interrupt must not lose it
-
+    shared = [task for task in tasks if not task[0].timed]
+    alone = [task for task in tasks if task[0].timed]
+    for some, threads, where in ((shared, workers, cluster), (alone, 1, None)):
+        if not some and where is None:
+            continue
         try:
-            for task in tasks:
-                running[pool.submit(compute_chunk, task[0], seed, *task[1:])] = task
-                if len(running) >= width:
-                    settle(wait(running, return_when=FIRST_COMPLETED).done)
-            while running:
-                settle(wait(running, return_when=FIRST_COMPLETED).done)
-        except KeyboardInterrupt:
-            progress.say("interrupted; keeping what is done in a moment (Ctrl-C again: leave at once)")
-            under_way = {future: task for future, task in running.items() if not future.cancel()}
-            for future in wait(under_way, timeout=GRACE).done:
-                keep(future, under_way[future])
-            raise
-
-
-@contextmanager
-def _executor(workers: int, cluster: str | None) -> Iterator[tuple[Executor, int]]:
-    """Give an executor and how many tasks it should have at a time."""
-    if cluster is None:
-        pool = ThreadPoolExecutor(workers, thread_name_prefix="prudent")
-        try:
-            yield pool, workers + 1  # one in waiting, so that no worker ever does
-        finally:
-            # a second Ctrl-C must not wait for threads; the rest has been waited for already
-            pool.shutdown(wait=False, cancel_futures=True)
-        return
-    try:
-        distributed = importlib.import_module("distributed")
-    except ImportError:
-        raise ParameterError(
-            "a cluster needs dask.distributed, which is not installed: pip install distributed"
-        ) from None
-    try:
-        client = distributed.Client(cluster, timeout="10s")
-    except (OSError, ValueError, TimeoutError) as error:
-        raise ParameterError(f"no dask cluster answers at {cluster!r}: {error}") from None
-    with client:
-        yield client.get_executor(), max(2, 2 * sum(client.ncores().values()))
+            with on_threads(threads) if where is None else on_cluster(where, progress.say) as pool:
+                work(pool, compute_chunk, some, keep, grace=GRACE, say=progress.say)
+        except ClusterError as error:
+            raise ClusterError(f"{error}; what was finished is kept, mend this and run again") from error

@@ -86,8 +86,12 @@ def likely_outcomes(entries: Entries, theta: FloatArray) -> Outcomes:
     return Outcomes(first, entries.next_state[used], entries.reward[used], chance[used])
 
 
-def expected_model(entries: Entries, theta: FloatArray) -> tuple[sparse.csr_array, FloatArray, FloatArray]:
+def expected_model(
+    entries: Entries, theta: FloatArray, n_states: int | None = None
+) -> tuple[sparse.csr_array, FloatArray, FloatArray]:
     """Return the transition matrix (S*A) x S, the mean rewards and the chances to end [S, A] under ``theta`` [B, K].
+
+    The entries may be those of some states of a model with ``n_states``, by default they are all of it.
 
     A row has an entry for each outcome of positive probability that does not end the process; outcomes that lead to the
     same state are not added up.
@@ -97,7 +101,7 @@ def expected_model(entries: Entries, theta: FloatArray) -> tuple[sparse.csr_arra
     goes_on = (weights > 0.0) & (entries.next_state >= 0)
     ends = np.cumsum(np.bincount(pairs[goes_on], minlength=n_pairs))
     rows = (weights[goes_on], entries.next_state[goes_on], np.concatenate(([0], ends)))
-    matrix = sparse.csr_array(rows, shape=(n_pairs, n_pairs // entries.n_actions))
+    matrix = sparse.csr_array(rows, shape=(n_pairs, n_states or n_pairs // entries.n_actions))
     reward = np.bincount(pairs, weights=weights * entries.reward, minlength=n_pairs)
     over = entries.next_state == END
     ending = np.bincount(pairs[over], weights=weights[over], minlength=n_pairs)

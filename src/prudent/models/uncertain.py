@@ -253,7 +253,8 @@ class UncertainMDP(TabularModel):
             next_state = np.insert(next_state, places, END)
             reward = np.insert(reward, places, self.terminal_value[self.terminal])
             sizes[pairs] = 1
-            slots, outcome = np.append(slots, 1), np.append(outcome, 0)
+            # of the same type: kernels would be compiled once more for another one
+            slots, outcome = np.append(slots, 1), np.append(outcome, np.int32(0))
             self.source.flat[pairs] = self.n_sources
             self.admissible.flat[pairs] = True
             self.n_sources += 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from .brmdp import BayesianRiskMDP
+from .cluster import ClusterModel
 from .explain import Explanation
 from .finite_solution import FiniteSolution
 from .objectives import Entropic, EVaR
@@ -12,6 +13,7 @@ from .static_risk import RiskSolution
 
 __all__ = [
     "BayesianRiskMDP",
+    "ClusterModel",
     "EVaR",
     "Entropic",
     "Explanation",

@@ -177,6 +177,7 @@ class BayesianRiskMDP:
         tol: float | None = None,
         start: Any = None,
         threads: int | None = None,
+        client: Any = None,
         options: SolverOptions | None = None,
         **keywords: Unpack[SolverKeywords],
     ) -> Solution: ...
@@ -203,6 +204,7 @@ class BayesianRiskMDP:
         tol: float | None = None,
         start: Any = None,
         threads: int | None = None,
+        client: Any = None,
         options: SolverOptions | None = None,
         **keywords: Unpack[SolverKeywords],
     ) -> Solution | FiniteSolution:
@@ -217,11 +219,14 @@ class BayesianRiskMDP:
         horizon, terminal : solve for so many steps, the risk being taken anew at each of them, and what states are
             worth after them, as for :func:`prudent.solve`: a :class:`FiniteSolution`. The same draws serve all steps.
         threads : how many to use, by default all cores.
+        client : has the workers of a dask cluster do the backups of an exact solve, each for some of the states: a
+            Client of dask.distributed, a cluster object, or the address of a scheduler. For models that do not fit into
+            one machine there is :class:`prudent.ClusterModel`.
         tol, start, method, sweeps, max_iterations, device, options : as for :func:`prudent.solve`.
 
         At discount 1, and without a horizon, the process must end whatever is done.
         """
-        return self._solved(None, draws, rng, horizon, terminal, tol, start, threads, options, keywords)
+        return self._solved(None, draws, rng, horizon, terminal, tol, start, threads, client, options, keywords)
 
     @overload
     def evaluate(
@@ -235,6 +240,7 @@ class BayesianRiskMDP:
         tol: float | None = None,
         start: Any = None,
         threads: int | None = None,
+        client: Any = None,
         options: SolverOptions | None = None,
         **keywords: Unpack[SolverKeywords],
     ) -> Solution: ...
@@ -263,6 +269,7 @@ class BayesianRiskMDP:
         tol: float | None = None,
         start: Any = None,
         threads: int | None = None,
+        client: Any = None,
         options: SolverOptions | None = None,
         **keywords: Unpack[SolverKeywords],
     ) -> Solution | FiniteSolution:
@@ -277,7 +284,7 @@ class BayesianRiskMDP:
         >>> problem.evaluate([[0.5, 0.5], [1.0, 0.0]]).value.round(6)
         array([0.25, 1.25])
         """
-        return self._solved(policy, draws, rng, horizon, terminal, tol, start, threads, options, keywords)
+        return self._solved(policy, draws, rng, horizon, terminal, tol, start, threads, client, options, keywords)
 
     def _solved(
         self,
@@ -289,16 +296,19 @@ class BayesianRiskMDP:
         tol: float | None,
         start: Any,
         threads: int | None,
+        client: Any,
         options: SolverOptions | None,
         keywords: SolverKeywords,
     ) -> Solution | FiniteSolution:
         if horizon is not None:
-            refuse_options({"start": start, "options": options, **keywords})
+            refuse_options({"start": start, "client": client, "options": options, **keywords})
             operator = self._operator(draws, rng, threads)
             return solve_finite(operator, self.model, policy, horizon, terminal, tol, self._as_it_is(draws))
         if terminal is not None:
             raise ParameterError("terminal is what states are worth after a horizon; give horizon as well")
         chosen = SolverOptions.chosen(options, tol, keywords)
+        if client is not None:
+            return self._solved_there(policy, client, chosen, start, draws, rng, threads)
         if self.model.discount == 1.0:
             ended = self._ended(policy, draws, rng, threads)
             guess = None if chosen.sweeps is not None else Guess(ended.guess, 0)
@@ -322,6 +332,23 @@ class BayesianRiskMDP:
             return twin._operator(draws, copy.deepcopy(stream), threads)
 
         return ended_uncertain(self.model, self._mean_theta(), policy, operator_of)
+
+    def _solved_there(
+        self, policy: Any, client: Any, options: SolverOptions, start: Any, draws: Any, rng: Any, threads: Any
+    ) -> Solution:
+        from .cluster import solve_there
+
+        if self.model.discount == 1.0:
+            raise ParameterError("client is for discounted problems; at discount 1 leave it out")
+        if draws is not None or rng is not None or not self.is_exact:
+            raise ParameterError(
+                "client is for exact solves, of CVaR under a Dirichlet posterior; leave it out for draws"
+            )
+        if threads is not None:
+            raise ParameterError("give client or threads, and not both: the cluster has threads of its own")
+        if self.alpha == 0.0:  # a known model, solved in no time
+            return self._fixed_point(policy, self._mean_operator(), options, start, None)
+        return solve_there(self, policy, client, options, start)
 
     def _packed(self, theta: FloatArray) -> tuple[GivenDraws, tuple[float, float]]:
         """Return checked draws [N, B, K] by slots, and bounds on what their rows lack to sum to one."""

@@ -283,7 +283,7 @@ class ExpectedOperator(Operator):
 
         These stand for quotients of counts, whose rows sum to one before rounding.
         """
-        transition, reward, ending = expected_model(model.entries, theta)
+        transition, reward, ending = expected_model(model.entries, theta, model.n_states)
         least, greatest = leaks_of(model.entries)
         if greatest > 0.0:
             rounding = (model.n_outcomes + 4.0) * EPS
@@ -612,8 +612,9 @@ class ExactOperator(_OutcomeOperator):
         self.shape = shape_of(alpha)
         self.threads = threads
         self._screens = screens
-        self._means_at = np.full(self.n_states, np.nan)  # the values that they are for
-        self._bounds_at = np.zeros(self.n_states)  # the values of the last screened backup
+        # a model may be some states of a larger one, whose values these are
+        self._means_at = np.full(model.n_states, np.nan)  # the values that they are for
+        self._bounds_at = np.zeros(model.n_states)  # the values of the last screened backup
         self._risen = 0.0  # how much Q can have risen up to then, since the first
         self._row_leaks = self.leaks  # of the rows themselves: ``leaks`` may be set to what holds in another norm
 

@@ -28,8 +28,8 @@ READINGS = (
     "What the paper leaves open can be read in several ways. Each claim is judged as written and under every other "
     "reading that is kept, with the number on which the verdict hangs and its interval. Intervals hold at 99% for "
     "all comparisons of a claim together. Trying many readings is testing many times, so the other readings of a claim "
-    "share another 99% between them (Bonferroni). The bandit's readings were picked from some forty that were looked at "
-    "with few replications, which these intervals do not count."
+    "share another 99% between them (Bonferroni). The bandit's readings were picked from some forty that were "
+    "looked at with few replications, which these intervals do not count."
 )
 BANDS = (
     "Lines are means over replications, bands their 95% confidence intervals by Student’s t. In each replication all "

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ import numpy as np
 
 from .._numerics.compile import default_threads, each_row, over_rows
 from .._support.checks import FloatArray, IntArray, index_array, risk_level, whole_number
+from .._support.cluster import replicated
 from .._support.progress import Progress
 from .._support.streams import replication_streams
 from ..agents.optimistic_vi import OptimisticSettings, OptimisticVIAgent
@@ -64,6 +65,7 @@ def simulate(
     record: Sequence[str] = (),
     first_replication: int = 0,
     threads: int | None = None,
+    client: Any = None,
 ) -> xarray.Dataset:
     """Run every agent ``replications`` times for ``episodes`` episodes, the state running on from one to the next.
 
@@ -79,6 +81,9 @@ def simulate(
     ``start`` is the index of the first state (default: the problem's) and of the one after an end of the process;
     ``prior`` counts as for the agents.
     Replications are numbered from ``first_replication``.
+
+    ``client`` has the work done by the workers of a dask cluster, each thread of theirs for itself: a Client of
+    dask.distributed, a cluster object, or the address of a scheduler. The dataset is the same to the last bit.
 
     >>> from prudent.agents.posterior_sampling import brps_rl, ts_rl
     >>> from prudent.envs.frozen_lake import frozen_lake
@@ -112,13 +117,19 @@ def simulate(
         record=recorded,
         threads=default_threads() if threads is None else whole_number(threads, "threads"),
     )
-    measured = _levels(levels, settings) if moments.size else [()] * len(settings)
-    progress = Progress("simulating")
+    measured: list[tuple[float, ...]] = _levels(levels, settings) if moments.size else [()] * len(settings)
     parts = []
-    for i, each in enumerate(settings):
-        said = f"agent {i + 1} of {len(settings)}, replication"
-        parts.append(run.agent(each, measured[i], progress, said))
-    progress.close()
+    for each, pieces in zip(settings, run.everything(settings, measured, client), strict=True):
+        failures = sum(stopped for _, stopped in pieces)
+        if failures:
+            warnings.warn(
+                f"{each.label}: {failures} of {run.replications * n_episodes} policies stopped at the cap of backups",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
+        found = [data for data, _ in pieces]
+        whole = xarray.concat(found, dim="replication", data_vars="minimal", coords="minimal", compat="override")
+        parts.append(found[0] if len(found) == 1 else whole)
     data = xarray.concat(parts, dim="agent", data_vars="all", coords="minimal", compat="override", join="outer")
     data = data.assign_coords(agent=labels)
     if moments.size and levels is None:
@@ -222,21 +233,55 @@ class _Run:
             full=np.zeros(rows, dtype=np.int64),
         )
 
-    def agent(self, settings: Settings, levels: tuple[float, ...], progress: Progress, said: str) -> Any:
-        """Return the Dataset of one agent, without its name."""
+    def everything(
+        self, settings: list[Settings], levels: list[tuple[float, ...]], client: Any
+    ) -> list[list[tuple[Any, int]]]:
+        """Return for each agent what :meth:`agent` says, of one or several ranges of replications."""
+        self.optimum  # noqa: B018  # before threads ask for it, or workers
+        if client is not None:
+            of_one_thread = replace(self, threads=1)
+            of_one_thread.__dict__["optimum"] = self.optimum
+            agents = list(zip(settings, levels, strict=True))
+            return replicated(client, of_one_thread.agent, agents, self.replications, self.first)
+        progress = Progress("simulating")
+        parts = []
+        for i, (each, own) in enumerate(zip(settings, levels, strict=True)):
+            lock, done = threading.Lock(), 0
+
+            def tell(i: int = i, lock: threading.Lock = lock) -> None:
+                nonlocal done
+                with lock:
+                    done += 1
+                    at = f"agent {i + 1} of {len(settings)}, replication {done} of {self.replications}"
+                    progress.show(at)
+
+            parts.append([self.agent(each, own, self.first, self.replications, tell)])
+        progress.close()
+        return parts
+
+    def agent(
+        self,
+        settings: Settings,
+        levels: tuple[float, ...],
+        start: int,
+        n: int,
+        tell: Callable[[], None] = lambda: None,
+    ) -> tuple[Any, int]:
+        """Return the Dataset of ``n`` replications of one agent, without its name, and how many policies are no optima.
+
+        ``tell`` is called when a replication is done.
+        """
         import xarray
 
-        model, n, T, L = self.task.model, self.replications, self.episodes, self.length
+        model, T, L = self.task.model, self.episodes, self.length
         regret, reward = np.empty((n, T)), np.empty((n, T))
         lengths = {"step": L, "state": model.n_states}
         recorded = {what: np.empty((n, T, lengths[RECORDS[what][0]]), RECORDS[what][1]) for what in self.record}
         br_regret = np.full((n, self.moments.size, len(levels)), np.nan)
         answers = np.empty(n)  # of the loop: failures of the solver, or the margin of optimism
-        done, lock = [0], threading.Lock()
         at = np.zeros(T, dtype=np.int64)
         at[self.moments] = 1 + np.arange(self.moments.size)
         known, run, plan = self.known, *self._loop(settings)
-        self.optimum  # noqa: B018  # before the threads ask for it
 
         def work(first: int, last: int) -> None:
             arrays, truth = work_space(model, settings.most_draws), self.truth()
@@ -245,29 +290,21 @@ class _Run:
             snapshots = np.empty((self.moments.size, *self.prior.shape))
             happened = {"rewards": rewards, "states": visited, "policies": followed}
             for r in each_row(first, last):
-                env, rng = replication_streams(self.seed, self.first + r)
+                env, rng = replication_streams(self.seed, start + r)
                 trace = Trace(regret[r], rewards, visited, followed, at, snapshots)
                 answers[r] = run(env, rng, known, arrays, truth, self.prior.copy(), plan, trace)
                 reward[r] = rewards.sum(axis=1)
                 for what, array in recorded.items():
                     array[r] = happened[what]
                 br_regret[r] = self._br_regrets(snapshots, followed, visited, levels)
-                with lock:
-                    done[0] += 1
-                    progress.show(f"{said} {done[0]} of {n}")
+                tell()
 
         over_rows(work, n, self.threads, long=True)
-        if isinstance(settings, SamplingSettings) and answers.any():
-            warnings.warn(
-                f"{settings.label}: {int(answers.sum())} of {n * T} policies stopped at the cap of backups",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
         found: dict[str, Any] = {
             "regret": (("replication", "episode"), regret),
             "reward": (("replication", "episode"), reward),
         }
-        coords: dict[str, Any] = {"replication": np.arange(self.first, self.first + n), "episode": np.arange(T)}
+        coords: dict[str, Any] = {"replication": np.arange(start, start + n), "episode": np.arange(T)}
         for what, array in recorded.items():
             found[what] = (("replication", "episode", RECORDS[what][0]), array)
         if self.moments.size:
@@ -275,7 +312,8 @@ class _Run:
             coords["br_episode"] = self.moments
         if isinstance(settings, OptimisticSettings):
             found["margin"] = (("replication",), answers)
-        return xarray.Dataset(found, coords=coords)
+        failures = int(answers.sum()) if isinstance(settings, SamplingSettings) else 0
+        return xarray.Dataset(found, coords=coords), failures
 
     def _loop(self, settings: Settings) -> tuple[Any, Any]:
         """Return the compiled loop for these settings, and its plan."""

@@ -1,0 +1,82 @@
+"""What a cluster costs: two workers with a thread each, on this machine, against two threads.
+
+Wall times of jobs that take turns, and the seconds on the processor of all processes together, which other programs on
+the machine change little; what an idle cluster takes meanwhile is subtracted. With PRUDENT_BENCH_SHARE=0.1 the lake
+study has a tenth of its replications.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from benchmarks._timing import Row
+from benchmarks.core import large_problem
+from prudent.experiments import SCALES
+from prudent.experiments import run as reproduce
+
+MOST = 1.25
+ROUNDS = 2
+
+
+def compared(name: str, client: Any, there: Callable[[], Any], here: Callable[[], Any]) -> list[Row]:
+    """Return the rows of one job on the cluster and on threads; both run once before they count."""
+    wall, cpu = [float("inf")] * 2, [float("inf")] * 2
+    used = processor(client)
+    time.sleep(3.0)
+    idle = (processor(client) - used) / 3.0  # of the processes of a cluster that has nothing to do
+    for count in range(ROUNDS + 1):
+        for i, job in enumerate((there, here)):
+            began, used = time.perf_counter(), processor(client)
+            job()
+            if count:
+                passed = time.perf_counter() - began
+                wall[i] = min(wall[i], passed)
+                cpu[i] = min(cpu[i], processor(client) - used - idle * passed)
+    rows = []
+    for kind, (ours, other) in (("wall time", wall), ("processor time", cpu)):
+        rows.append(Row(f"{name}, {kind}: 2 threads", ours, other, "ratio >= 0.8", ours <= MOST * other))
+    return rows
+
+
+def processor(client: Any) -> float:
+    """Return the seconds that this process and the workers have had on processors."""
+    return time.process_time() + sum(client.run(time.process_time).values())
+
+
+def run() -> list[Row]:
+    """Return all rows; takes about ten minutes on two cores."""
+    from distributed import Client, LocalCluster
+
+    paper = SCALES["paper"]
+    share = float(os.environ.get("PRUDENT_BENCH_SHARE", "1"))
+    scale = replace(paper, lake_replications=max(2, round(share * paper.lake_replications)))
+    problem = large_problem(20_000)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
+        folders = iter(range(1000))
+
+        def lake(**who: Any) -> None:
+            reproduce(["lake-regret"], scale, f"{folder}/{next(folders)}", **who)
+
+        return [
+            *compared(
+                "exact solve, 20,000 states",
+                client,
+                lambda: problem.solve(client=client),
+                lambda: problem.solve(threads=2),
+            ),
+            *compared(
+                f"lake study, {scale.lake_replications} replications",
+                client,
+                lambda: lake(cluster=client),
+                lambda: lake(workers=2),
+            ),
+        ]

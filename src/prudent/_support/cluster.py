@@ -1,0 +1,295 @@
+"""The workers of a dask cluster, as a pool.
+
+A worker computes a piece only if it has the very software that asks for it: the stamp of ``_support/versions.py``
+travels with each piece and is looked at before anything of ours is unpacked there. So a worker of another version, also
+one that joins later, is refused by name.
+
+Dask gives the pieces of a lost worker to others, and of two answers to one piece takes one. A piece that goes down with
+several workers is given up by dask ("KilledWorker", after ``allowed-failures`` of them); it is sent a few times more,
+since workers die for other reasons than the piece they have. When the scheduler is lost, so is all that it knew: that
+is an error, and whoever keeps finished pieces goes on from there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import pickle
+import threading
+import time
+import uuid
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from ..errors import ClusterError, ParameterError
+from .pool import work
+from .progress import Progress
+from .versions import stamp
+
+__all__ = ["Cluster", "on_cluster", "replicated"]
+
+ANSWER = 10.0  # seconds in which a scheduler must answer
+FETCH = 600.0  # seconds in which a result must arrive
+FETCHERS = 8  # results that are fetched at a time
+RETRIES = 3  # times that a piece which dask gave up is sent again
+LEAST_WIDTH = 64  # pieces at a time: also a cluster that grows with its work must see some
+SHARE = 8  # pieces for each thread of the cluster, so that all end at about the same time
+MOST = 1000  # replications in a piece
+
+
+def _on_worker() -> Callable[..., Any]:
+    """Return what runs on a worker. It travels by value, so that it also runs where another version is installed."""
+
+    def compute(expected: dict[str, str], payload: bytes, arrays: list[Any], *more: Any) -> Any:
+        import contextlib
+        import importlib
+        import pickle
+
+        found: dict[str, str] = {}
+        with contextlib.suppress(ImportError):
+            found = {"prudent": str(importlib.import_module("prudent").__version__)}
+            found = importlib.import_module("prudent._support.versions").stamp()
+        if found != expected:
+            return False, (importlib.import_module("distributed").get_worker().address, found)
+        for fits, refusal in more:
+            if not fits:
+                return False, refusal
+        # copies, which may be written to: kernels would be compiled once more for arrays that may not
+        function, arguments = pickle.loads(payload, buffers=map(bytearray, arrays))
+        return True, function(*arguments, *(value for _, value in more))
+
+    return compute
+
+
+class Cluster:
+    """A pool (see :class:`prudent._support.pool.Pool`) of the workers that a dask client has."""
+
+    def __init__(self, client: Any, say: Callable[[str], None] | None = None) -> None:
+        self.client = client
+        self._say = say
+        self._compute, self._stamp = _on_worker(), stamp()
+        self._dask = importlib.import_module("distributed")
+        self._dumps = importlib.import_module("cloudpickle").dumps
+        self._sent: dict[Future[Any], Any] = {}
+        self._lock = threading.Lock()
+        # several: a result may be on a worker that was stopped, and others must not wait behind it
+        self._fetchers = ThreadPoolExecutor(FETCHERS, thread_name_prefix="prudent-fetch")
+        self._workers: dict[str, int] = {}
+        self._threads, self._looked = 0, -1.0
+        self._homes: dict[str, str] = {}  # the worker that should have a value, by the key of its future
+
+    @property
+    def address(self) -> str:
+        """Where the scheduler is."""
+        scheduler = getattr(self.client, "scheduler", None)
+        return str(getattr(scheduler, "address", "") or "a scheduler that is gone")
+
+    @property
+    def threads(self) -> int:
+        """How many threads all workers have together; workers may come and go."""
+        now = time.monotonic()
+        if self._looked < 0.0 or now - self._looked > 5.0:
+            with self._lost():
+                self._workers = dict(self.client.ncores())
+            self._threads = sum(self._workers.values())
+            self._looked = now
+        return self._threads
+
+    @property
+    def width(self) -> int:
+        """See :class:`prudent._support.pool.Pool`."""
+        return max(LEAST_WIDTH, 4 * self.threads)
+
+    def send(self, function: Callable[..., Any], /, *arguments: Any, place: int | None = None) -> Any:
+        """Begin ``function(*arguments)`` and return dask's own future, which may be among the last arguments of others.
+
+        Its value stays on the workers; should it be lost, dask computes it again. ``place`` as for any pool; dask alone
+        would put several values on one worker and none on another, and keep moving them.
+        """
+        name = f"{getattr(function, '__name__', 'piece').strip('_')}-{uuid.uuid4().hex}"
+        own = [each for each in arguments if not isinstance(each, self._dask.Future)]
+        # arrays beside the rest of it, so that dask need not copy them once more
+        buffers: list[pickle.PickleBuffer] = []
+        payload = self._dumps((function, own), protocol=5, buffer_callback=buffers.append)
+        arrays = [np.frombuffer(each.raw(), dtype=np.uint8) for each in buffers]
+        home = self._homes.get(str(getattr(arguments[-1], "key", ""))) if arguments else None
+        if place is not None and self.threads:
+            seats = [worker for worker, threads in sorted(self._workers.items()) for _ in range(threads)]
+            home = self._homes[name] = seats[place % len(seats)]
+        at = {} if home is None else {"workers": [home], "allow_other_workers": True}
+        with self._lost(), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "Sending large graph")  # it must be sent, and once
+            return self.client.submit(
+                self._compute, self._stamp, payload, arrays, *arguments[len(own) :], key=name, pure=False, **at
+            )
+
+    def share(self, what: Any) -> Any:
+        """See :class:`prudent._support.pool.Pool`."""
+        return self.send(_as_it_is, what)
+
+    def submit(self, function: Callable[..., Any], /, *arguments: Any) -> Future[Any]:
+        """See :class:`prudent._support.pool.Pool`."""
+        ours: Future[Any] = Future()
+        ours.set_running_or_notify_cancel()
+        theirs = self.send(function, *arguments)
+        with self._lock:
+            self._sent[ours] = theirs
+        theirs.add_done_callback(lambda future: self._fetchers.submit(self._fetch, future, ours))
+        return ours
+
+    def _fetch(self, theirs: Any, ours: Future[Any]) -> None:
+        try:
+            ours.set_result(self._opened(theirs.result(timeout=FETCH)))
+        except BaseException as error:
+            ours.set_exception(error)
+        finally:
+            with self._lock:
+                self._sent.pop(ours, None)
+
+    def _opened(self, answer: tuple[bool, Any]) -> Any:
+        """Return what a worker computed, or raise because it is not one of ours."""
+        fits, result = answer
+        if fits:
+            return result
+        worker, found = result
+        if not found:
+            raise ClusterError(f"worker {worker} has no prudent: install {self._stamp['prudent']} there")
+        odd = [name for name, version in self._stamp.items() if found.get(name) != version]
+        name = "prudent" if "prudent" in odd else odd[0]
+        if name == "source":
+            raise ClusterError(
+                f"worker {worker} has prudent {found['prudent']} as we do, but with other source code; install the same"
+                " everywhere and start the worker anew"
+            )
+        raise ClusterError(
+            f"worker {worker} has {name} {found.get(name, 'of another kind')}, here it is {self._stamp[name]}; numbers "
+            "would depend on who computes them: install the same everywhere"
+        )
+
+    def forgive(self, error: BaseException, tries: int) -> None:
+        """See :class:`prudent._support.pool.Pool`."""
+        if isinstance(error, self._dask.KilledWorker):
+            if tries <= RETRIES:
+                return
+            raise ClusterError(
+                f"a piece of the work ended with every worker that had it, the last at {error.last_worker.address}; "
+                "give workers more memory, or have fewer replications in a piece"
+            ) from error
+        if isinstance(error, CancelledError) or self.client.status not in ("running", "connecting"):
+            raise self._gone() from error
+        if isinstance(error, ImportError):
+            raise ClusterError(f"a worker cannot import what the work needs: {error}") from error
+        raise error
+
+    def watch(self) -> None:
+        """See :class:`prudent._support.pool.Pool`."""
+        if self.client.status != "running":
+            raise self._gone()
+        if self.threads == 0 and self._say is not None:
+            self._say(f"the cluster at {self.address} has no workers; waiting for some")
+            self._say = None
+
+    def _gone(self) -> ClusterError:
+        return ClusterError("the connection to the scheduler of the cluster was lost")
+
+    @contextmanager
+    def _lost(self) -> Iterator[None]:
+        """Call whatever a client does without its scheduler by one name."""
+        try:
+            yield
+        except (OSError, CancelledError, RuntimeError) as error:
+            raise self._gone() from error
+
+    def close(self) -> None:
+        """Call back what nobody waits for any more."""
+        with self._lock:
+            left = list(self._sent.values())
+        if left and self.client.status == "running":
+            with contextlib.suppress(Exception):
+                self.client.cancel(left, force=True)
+        self._fetchers.shutdown(wait=False, cancel_futures=True)
+
+
+@contextmanager
+def on_cluster(client: Any, say: Callable[[str], None] | None = None) -> Iterator[Cluster]:
+    """Give the pool of a dask client, of a cluster object, or of the scheduler at an address."""
+    try:
+        distributed = importlib.import_module("distributed")
+    except ImportError:
+        raise ParameterError(
+            "a cluster needs dask.distributed, which is not installed: pip install distributed"
+        ) from None
+    own = None
+    if isinstance(client, str) or hasattr(client, "scheduler_address"):
+        try:
+            own = client = distributed.Client(client, timeout=ANSWER, set_as_default=False)
+        except (OSError, ValueError, TimeoutError) as error:
+            raise ParameterError(f"no dask cluster answers at {client!r}: {error}") from None
+    if not isinstance(client, distributed.Client):
+        raise ParameterError(
+            f"client must be a Client of dask.distributed, a cluster, or the address of a scheduler, got {client!r}"
+        )
+    if client.asynchronous:
+        raise ParameterError("client is asynchronous; give one that waits for its answers: Client(...)")
+    if client.status != "running":
+        raise ParameterError(f"client is {client.status}, expected one with a connection to a scheduler")
+    pool = Cluster(client, say)
+    try:
+        yield pool
+    finally:
+        pool.close()
+        if own is not None:
+            with contextlib.suppress(Exception):
+                own.close(timeout=5)
+
+
+def replicated(
+    client: Any,
+    compute: Callable[..., Any],
+    agents: Iterable[tuple[Any, ...]],
+    replications: int,
+    first: int,
+    what: str = "simulating",
+) -> list[list[Any]]:
+    """Return ``compute(*agent, first, count)`` for all agents and replications, from the workers of a cluster.
+
+    For each of ``agents``, tuples of arguments, there are the results of ranges of replications, in their order.
+    """
+    each = list(agents)
+    found: list[dict[int, Any]] = [{} for _ in each]
+    progress = Progress(what)
+    done = 0
+
+    def keep(piece: tuple[int, int, int, Any], result: Any) -> None:
+        nonlocal done
+        i, start, count, _ = piece
+        found[i][start] = result
+        done += count
+        progress.show(f"run {done} of {replications * len(each)}")
+
+    with on_cluster(client, progress.say) as pool:
+        size = max(1, min(MOST, -(-replications * len(each) // (SHARE * max(1, pool.threads)))))
+        ranges = [(start, min(size, replications - start)) for start in range(0, replications, size)]
+        shared = pool.share(importlib.import_module("cloudpickle").dumps((compute, each)))
+        try:
+            pieces = [(i, first + start, count, shared) for i in range(len(each)) for start, count in ranges]
+            work(pool, _replications, pieces, keep)
+        finally:
+            progress.close()
+    return [[parts[start] for start in sorted(parts)] for parts in found]
+
+
+def _as_it_is(what: Any) -> Any:
+    return what
+
+
+def _replications(i: int, first: int, count: int, shared: bytes) -> Any:
+    compute, agents = pickle.loads(
+        shared
+    )  # here: arrays that dask moves are read-only, and kernels know the difference
+    return compute(*agents[i], first, count)

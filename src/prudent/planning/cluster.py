@@ -1,0 +1,473 @@
+"""Solves on a cluster: blocks of states on its workers, the solver here.
+
+A backup sends V out and brings back Q, and the rows of the Newton chain for the best action of each state, which the
+worker has found on the way; the chain is solved here. So the solver, its certificate and its answer are those of one
+machine: what is here is one more implementation of :class:`prudent.planning.operators.Operator`.
+
+A block is the value of a task of dask: should its worker die, another one makes it again. What the exact operator
+remembers of earlier backups (where to start, bounds on Q) is not part of that value. It stays where it arose, and a
+copy of the block begins without it, which costs time and no digits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import fields
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
+
+import numpy as np
+
+from .._numerics.compile import default_threads
+from .._numerics.krylov import Chain
+from .._support.checks import (
+    BoolArray,
+    FloatArray,
+    IntArray,
+    discount_factor,
+    finite_array,
+    integer_array,
+    number_array,
+    refuse,
+    require_shape,
+    risk_level,
+    whole_number,
+)
+from .._support.cluster import on_cluster
+from .._support.pool import Pool, on_threads, work
+from ..errors import ModelError, ParameterError, PrudentError
+from ..models.entries import END, NONE, Entries
+from ..models.frame import TabularModel
+from ..models.uncertain import UncertainMDP
+from ..posteriors.dirichlet import DirichletPosterior
+from .operators import ApproximateOperator, ExactOperator, ExpectedOperator, Operator, leaks_of
+from .solution import Solution
+from .solver import SolverKeywords, SolverOptions, rough_guess, solve_operator
+
+if TYPE_CHECKING:
+    from .brmdp import BayesianRiskMDP
+
+__all__ = ["ClusterModel", "solve_there"]
+
+BLOCKS = 2  # for each thread of the cluster: more would share the work out better, and each costs some milliseconds
+EXACT, ROUGH, MEAN = "exact", "rough", "mean"  # the operators of a block
+Build = Callable[[int, int], tuple[Any, Any, Any]]
+
+
+# -- on a worker -------------------------------------------------------------------------------------------
+
+
+class Rows:
+    """Some states of a model, as operators read a model: pairs count from 0, next states are those of the whole."""
+
+    def __init__(self, entries: Entries, counts: FloatArray, n_states: int) -> None:
+        """``counts`` [B, K] of the sources of these states; ``n_states`` of the whole model."""
+        self.entries = Entries(*(_writable(each) for each in entries))
+        self.counts = _writable(counts)
+        self.n_states, self.n_actions = n_states, entries.n_actions
+        self.source = self.entries.source.reshape(-1, entries.n_actions)
+        self.admissible = self.source >= 0
+        self.discount = entries.discount
+        self.n_outcomes = counts.shape[1]
+
+    def __reduce__(self) -> Any:
+        return Rows, (self.entries, self.counts, self.n_states)
+
+    @classmethod
+    def of_model(cls, model: UncertainMDP, counts: FloatArray, first: int, last: int) -> Rows:
+        """Return the states from ``first`` to before ``last`` of a model with ``counts`` [B, K]."""
+        of, begin, end = model.entries, first * model.n_actions, last * model.n_actions
+        source = of.source[begin:end]
+        used, places = np.unique(source[source >= 0], return_inverse=True)
+        own = np.full(source.size, -1)
+        own[source >= 0] = places
+        sizes = np.diff(of.begin)[used]
+        slots = np.concatenate(([0], np.cumsum(sizes)))
+        outcome = of.outcome[np.arange(slots[-1]) + np.repeat(of.begin[used] - slots[:-1], sizes)]
+        mine = slice(of.first[begin], of.first[end])
+        starts = of.first[begin : end + 1] - of.first[begin]
+        entries = Entries(own, starts, of.next_state[mine], of.reward[mine], slots, outcome, of.discount, of.n_actions)
+        return cls(entries, counts[used], model.n_states)
+
+    @classmethod
+    def built(cls, build: Build, first: int, last: int, n_states: int, n_actions: int, discount: float) -> Rows:
+        """Return the states that ``build`` describes; see :class:`ClusterModel`."""
+        answer = build(first, last)
+        try:
+            next_state, reward, counts = answer
+        except (TypeError, ValueError):
+            raise ModelError(
+                f"build({first}, {last}) returned {type(answer).__name__}, expected (next_state, reward, counts)"
+            ) from None
+        try:
+            return cls._read(next_state, reward, counts, first, last, n_states, n_actions, discount)
+        except PrudentError as error:
+            raise type(error)(f"build({first}, {last}): {error}") from None
+
+    @classmethod
+    def _read(
+        cls,
+        next_state: Any,
+        reward: Any,
+        counts: Any,
+        first: int,
+        last: int,
+        n_states: int,
+        n_actions: int,
+        discount: float,
+    ) -> Rows:
+        leads = integer_array(next_state, "next_state", ndim=3, error=ModelError)
+        shape = (last - first, n_actions, leads.shape[2])
+        require_shape(leads, "next_state", shape, "[n, A, K]", error=ModelError)
+        expected = f"a state from 0 to {n_states - 1}, or -1 for no such outcome, or -2 for the end"
+        refuse((leads < END) | (leads >= n_states), leads, "next_state", expected, error=ModelError)
+        exists = leads != NONE
+        admissible = exists.any(axis=2)
+        stuck = ~admissible.any(axis=1)
+        if stuck.any():
+            raise ModelError(f"state {first + int(np.argmax(stuck))} has no action with an outcome")
+        earned = number_array(reward, "reward", error=ModelError)
+        if earned.ndim == 2:
+            require_shape(earned, "reward", shape[:2], "[n, A]", error=ModelError)
+            earned = np.broadcast_to(earned[:, :, None], shape)
+        require_shape(earned, "reward", shape, "[n, A, K]", error=ModelError)
+        refuse(exists & ~np.isfinite(earned), earned, "reward", "a finite number", error=ModelError)
+        known = finite_array(counts, "counts", ndim=3, error=ModelError)
+        require_shape(known, "counts", shape, "[n, A, K]", error=ModelError)
+        refuse((known != 0.0) & ~exists, known, "counts", "0 where there is no such outcome", error=ModelError)
+        own = DirichletPosterior(known[admissible]).counts  # raises if these are no counts
+        sizes = exists.sum(axis=2).reshape(-1)
+        source = np.where(admissible.reshape(-1), np.cumsum(admissible) - 1, -1)
+        outcomes = np.broadcast_to(np.arange(shape[2], dtype=np.int32), shape)[exists]
+        starts = np.concatenate(([0], np.cumsum(sizes)))
+        slots = np.concatenate(([0], np.cumsum(sizes[source >= 0])))
+        entries = Entries(
+            source, starts, leads[exists].astype(np.int32), earned[exists], slots, outcomes, discount, n_actions
+        )
+        return cls(entries, own, n_states)
+
+
+class Block:
+    """A block of states on the machine that has it, with the operators and all that they remember."""
+
+    def __init__(self, rows: Rows, alpha: float) -> None:
+        self.rows, self.alpha = rows, alpha
+        self._operators: dict[str, Operator] = {}
+
+    def __reduce__(self) -> Any:
+        return Block, (self.rows, self.alpha)  # a copy remembers nothing
+
+    def __sizeof__(self) -> int:
+        # by which dask decides whether to move it
+        arrays = [*self.rows.entries, self.rows.counts]
+        return sum(each.nbytes for each in arrays if isinstance(each, np.ndarray))
+
+    def operator(self, kind: str) -> Operator:
+        """Return one of the operators."""
+        if kind not in self._operators:
+            rows: Any = self.rows
+            if kind == MEAN:
+                mean = rows.counts / rows.counts.sum(axis=1, keepdims=True)
+                self._operators[kind] = ExpectedOperator.of_outcomes(rows, mean)
+            elif kind == EXACT:
+                self._operators[kind] = ExactOperator(rows, rows.counts, self.alpha)
+            else:
+                self._operators[kind] = ApproximateOperator(rows, rows.entries.pack(rows.counts), self.alpha)
+        return self._operators[kind]
+
+
+def _built_block(build: Build, first: int, last: int, whole: tuple[int, int, float], alpha: float) -> Block:
+    return Block(Rows.built(build, first, last, *whole), alpha)
+
+
+def _facts(i: int, kind: str, block: Block) -> tuple[BoolArray, tuple[float, float]]:
+    return block.rows.admissible, block.operator(kind).leaks
+
+
+def _back_up(
+    i: int, kind: str, best: bool, accuracy: float, pairs: IntArray, value: FloatArray, block: Block
+) -> tuple[FloatArray, float, Chain]:
+    """Return Q of some pairs of a block, a bound on its error, and the chain of the best of them in each state."""
+    operator = block.operator(kind)
+    operator.accuracy = accuracy
+    pairs = pairs.astype(np.int64)
+    q = np.full(block.rows.source.size, -np.inf)
+    value = _writable(value)
+    error = (operator.back_up_best if best else operator.backup)(value, pairs, q)
+    rows = q.reshape(block.rows.source.shape)
+    greedy = np.arange(0, q.size, rows.shape[1]) + rows.argmax(axis=1)
+    return q[pairs], error, operator.linearise(value, greedy)
+
+
+def _linearise(i: int, kind: str, accuracy: float, pairs: IntArray, value: FloatArray, block: Block) -> Chain:
+    """Return the rows of the chain that some pairs of a block make."""
+    operator = block.operator(kind)
+    operator.accuracy = accuracy
+    return operator.linearise(_writable(value), pairs.astype(np.int64))
+
+
+def _writable(what: Any) -> Any:
+    """Return an array that may be written to: kernels would be compiled once more for others."""
+    return np.require(what, requirements=["C", "W"]) if isinstance(what, np.ndarray) else what
+
+
+# -- here --------------------------------------------------------------------------------------------------
+
+
+class BlockOperator(Operator):
+    """An operator whose states live in blocks, with the workers of a pool."""
+
+    puts_off_q = True
+
+    def __init__(self, made: _Blocks, kind: str, model: Any, rough: Callable[[], Operator] | None = None) -> None:
+        """``model`` has n_states, n_actions and discount; ``rough`` makes the approximation."""
+        self.n_states, self.n_actions, self.discount = model.n_states, model.n_actions, model.discount
+        self.leaks = made.leaks
+        self.costly, self.rough = kind != ROUGH, kind == ROUGH
+        self.threads = default_threads()  # with which Q is worked out when it is read
+        self._pool, self._blocks, self._edges, self._kind, self._approximation = *made[:3], kind, rough
+        self._value = np.full(self.n_states, np.nan)  # of the last backup
+        self._best = np.empty(0, dtype=np.int64)  # [S] its best pairs
+        self._chain: dict[int, Chain] = {}  # by block, of these
+
+    def _ask(
+        self, task: Callable[..., Any], before: tuple[Any, ...], value: FloatArray, pairs: IntArray, keep: Any
+    ) -> None:
+        """Have ``task`` done for ascending ``pairs`` where they are; ``keep(i, from, to, answer)`` for each block."""
+        cuts = np.searchsorted(pairs, self._edges * self.n_actions)
+        shared, done = self._pool.share(value), 0
+
+        def kept(piece: tuple[Any, ...], answer: Any) -> None:
+            nonlocal done
+            i = piece[0]
+            keep(i, cuts[i], cuts[i + 1], answer)
+            done += cuts[i + 1] - cuts[i]
+            if self.tell is not None:
+                self.tell(done / pairs.size)
+
+        pieces = []
+        for i, (begin, end) in enumerate(pairwise(cuts.tolist())):
+            if begin < end:
+                own = (pairs[begin:end] - self._edges[i] * self.n_actions).astype(np.int32)
+                pieces.append((i, self._kind, *before, own, shared, self._blocks[i]))
+        work(self._pool, task, pieces, kept)
+
+    def _all(self, best: bool, value: FloatArray, pairs: IntArray, q: FloatArray) -> float:
+        worst = 0.0
+        self._chain = {}
+
+        def keep(i: int, begin: int, end: int, answer: tuple[FloatArray, float, Chain]) -> None:
+            nonlocal worst
+            q[pairs[begin:end]], error, self._chain[i] = answer
+            worst = max(worst, error)
+
+        self._ask(_back_up, (best, self.accuracy), value, pairs, keep)
+        self._value = value.copy()
+        rows = np.full(q.size, -np.inf)
+        rows[pairs] = q[pairs]
+        self._best = np.arange(0, q.size, self.n_actions) + rows.reshape(-1, self.n_actions).argmax(axis=1)
+        return worst
+
+    def approximation(self) -> Operator | None:
+        """See :meth:`Operator.approximation`."""
+        return None if self._approximation is None else self._approximation()
+
+    def backup(self, value: FloatArray, pairs: IntArray, q: FloatArray) -> float:
+        """See :meth:`Operator.backup`."""
+        return self._all(False, value, pairs, q)
+
+    def back_up_best(self, value: FloatArray, pairs: IntArray, q: FloatArray) -> float:
+        """See :meth:`Operator.back_up_best`."""
+        return self._all(True, value, pairs, q)
+
+    def linearise(self, value: FloatArray, pairs: IntArray) -> Chain:
+        """See :meth:`Operator.linearise`."""
+        found = self._chain
+        if not (np.array_equal(pairs, self._best) and np.array_equal(value, self._value)):
+            found = {}
+            self._ask(_linearise, (self.accuracy,), value, pairs, lambda i, _, __, rows: found.__setitem__(i, rows))
+        parts = [found[i] for i in sorted(found)]
+        sizes = np.concatenate([np.diff(part.indptr) for part in parts])
+        return Chain(
+            np.concatenate(([0], np.cumsum(sizes))),
+            *(np.concatenate([getattr(part, name) for part in parts]) for name in ("indices", "data", "reward")),
+        )
+
+
+class _Whole(TabularModel):
+    """What the client knows of a model whose blocks are elsewhere."""
+
+    def __init__(self, admissible: BoolArray, discount: float) -> None:
+        self._frame(admissible, discount, None, None)
+        self.terminal = np.zeros(self.n_states, dtype=np.bool_)
+        self.terminal_value = np.zeros(self.n_states)
+
+
+class _Blocks(NamedTuple):
+    """Blocks that were made."""
+
+    pool: Pool
+    blocks: list[Any]
+    edges: IntArray
+    admissible: BoolArray  # [S, A]
+    leaks: tuple[float, float]
+
+    @classmethod
+    def made(cls, pool: Pool, blocks: list[Any], edges: IntArray, kind: str) -> _Blocks:
+        """Return blocks with what must be known of all of them."""
+        facts: dict[int, tuple[BoolArray, tuple[float, float]]] = {}
+        pieces = ((i, kind, block) for i, block in enumerate(blocks))
+        work(pool, _facts, pieces, lambda piece, answer: facts.__setitem__(piece[0], answer))
+        admissible = np.concatenate([facts[i][0] for i in range(len(blocks))])
+        least, greatest = zip(*(leaks for _, leaks in facts.values()), strict=True)
+        return cls(pool, blocks, edges, admissible, (min(least), max(greatest)))
+
+
+@contextmanager
+def _at_work(client: Any) -> Iterator[tuple[Pool, int]]:
+    """Give who works, and how many threads they have."""
+    if client is None:
+        threads = default_threads()
+        with on_threads(threads) as here:
+            yield here, threads
+    else:
+        with on_cluster(client) as there:
+            yield there, there.threads
+
+
+def _edges(n_states: int, blocks: int | None, threads: int) -> IntArray:
+    count = min(n_states, blocks or BLOCKS * max(1, threads))
+    return np.arange(count + 1) * n_states // count
+
+
+def _require_cpu(options: SolverOptions) -> None:
+    if options.device != "cpu":
+        raise ParameterError(f"device is {options.device!r}, but the blocks of a cluster are solved by its processors")
+
+
+def solve_there(problem: BayesianRiskMDP, policy: Any, client: Any, options: SolverOptions, start: Any) -> Solution:
+    """Return the exact solution of a problem that is here, with the workers of a cluster doing the backups."""
+    assert problem.posterior is not None
+    assert problem.alpha is not None
+    model, counts, alpha = problem.model, problem.posterior.counts, problem.alpha
+    _require_cpu(options)
+
+    def rough() -> Operator:
+        return ApproximateOperator(model, model.entries.pack(counts), alpha, default_threads())
+
+    with _at_work(client) as (pool, threads):
+        edges = _edges(model.n_states, None, threads)
+        parts = [Rows.of_model(model, counts, *block) for block in pairwise(edges.tolist())]
+        blocks = [pool.send(Block, part, alpha, place=i) for i, part in enumerate(parts)]
+        made = _Blocks(pool, blocks, edges, model.admissible, leaks_of(model.entries))  # while the blocks travel
+        operator = BlockOperator(made, EXACT, model, rough)
+        return problem._fixed_point(policy, operator, options, start, None)
+
+
+class ClusterModel:
+    """A Bayesian risk MDP that is too large for one machine: its workers build it, in blocks of states, and keep it.
+
+    Parameters
+    ----------
+    build : a function of (first, last) that returns (next_state, reward, counts) of the states first, ..., last - 1.
+        It is called on the workers, again if one of them is lost, and must return the same every time: from a formula,
+        or from files that all workers can read. With n = last - first:
+
+        - next_state : int [n, A, K], any states of the model; -1 where there is no such outcome, -2 where it ends the
+          process. A pair without outcomes is not admissible.
+        - reward : [n, A, K], or [n, A] if it does not depend on the outcome.
+        - counts : [n, A, K], Dirichlet counts of the posterior; 0 where there is no such outcome.
+    n_states, n_actions : S and A.
+    discount : in [0, 1).
+    blocks : how many blocks, by default two for each thread of the cluster.
+
+    Each pair has a source of its own. This process holds a few numbers for each pair, and the outcomes of one action
+    for each state while it solves. :meth:`BayesianRiskMDP.solve` with a ``client`` is for models that fit in here.
+
+    >>> def build(first, last):  # a walk on a ring: to the left or to the right, with unknown chances
+    ...     s = np.arange(first, last)
+    ...     steps = np.stack([(s - 1) % 1000, (s + 1) % 1000], axis=-1)
+    ...     next_state = np.repeat(steps[:, None, :], 2, axis=1)
+    ...     counts = np.broadcast_to([[2.0, 1.0], [1.0, 3.0]], next_state.shape)
+    ...     return next_state, np.repeat((s == 0.0)[:, None], 2, axis=1), counts
+    >>> ring = ClusterModel(build, n_states=1000, n_actions=2, discount=0.9, blocks=3)
+    >>> careful = ring.solve(alpha=0.9)                       # here; on a cluster: ring.solve(alpha=0.9, client=client)
+    >>> careful.converged, careful.policy[[1, 999]].tolist()
+    (True, [0, 1])
+    """
+
+    def __init__(
+        self, build: Build, n_states: int, n_actions: int, discount: float, *, blocks: int | None = None
+    ) -> None:
+        if not callable(build):
+            raise ParameterError(f"build is {build!r}, expected a function of (first, last)")
+        self.build = build
+        self.n_states = whole_number(n_states, "n_states", maximum=2**31 - 1)
+        self.n_actions = whole_number(n_actions, "n_actions")
+        self.discount = discount_factor(discount)
+        self.blocks = None if blocks is None else whole_number(blocks, "blocks")
+
+    def solve(
+        self,
+        alpha: float,
+        *,
+        client: Any = None,
+        tol: float | None = None,
+        start: Any = None,
+        options: SolverOptions | None = None,
+        **keywords: Unpack[SolverKeywords],
+    ) -> Solution:
+        """Return the optimal Bayesian-risk values and policy at level ``alpha``, certified to ``tol``.
+
+        ``client`` is a Client of dask.distributed, a cluster object or the address of a scheduler; without one the
+        blocks are built and solved here. ``tol``, ``start``, ``method``, ``sweeps``, ``max_iterations`` and ``options``
+        are those of :func:`prudent.solve`. ``Solution.q`` has the chosen actions, and NaN for the others.
+        """
+        return self._solved(None, alpha, client, SolverOptions.chosen(options, tol, keywords), start)
+
+    def evaluate(
+        self,
+        policy: Any,
+        alpha: float,
+        *,
+        client: Any = None,
+        tol: float | None = None,
+        start: Any = None,
+        options: SolverOptions | None = None,
+        **keywords: Unpack[SolverKeywords],
+    ) -> Solution:
+        """Return the Bayesian-risk values of ``policy``: an action for each state [S], or chances of actions [S, A].
+
+        Everything else as for :meth:`solve`.
+        """
+        return self._solved(policy, alpha, client, SolverOptions.chosen(options, tol, keywords), start)
+
+    def _solved(self, policy: Any, alpha: Any, client: Any, options: SolverOptions, start: Any) -> Solution:
+        level = risk_level(alpha)
+        _require_cpu(options)
+        kind = EXACT if level > 0.0 else MEAN
+        with _at_work(client) as (pool, threads):
+            edges = _edges(self.n_states, self.blocks, threads)
+            about = (self.n_states, self.n_actions, self.discount)
+            blocks = [
+                pool.send(_built_block, self.build, *each, about, level, place=i)
+                for i, each in enumerate(pairwise(edges.tolist()))
+            ]
+            made = _Blocks.made(pool, blocks, edges, kind)
+            model: Any = _Whole(made.admissible, self.discount)
+            operator = BlockOperator(made, kind, model)
+            guess = None
+            if kind == EXACT and options.method == "newton" and options.sweeps is None and start is None:
+                guess = rough_guess(BlockOperator(made, ROUGH, model), model, policy, options)
+            # a problem, so that q is not worked out; then none, for whoever reads it would need the cluster
+            whole = solve_operator(operator, model, policy, options, start, guess, self)  # type: ignore[arg-type]
+        known = {each.name: whole.__dict__[each.name] for each in fields(whole)} | {"_problem": None}
+        if policy is None:
+            q = np.where(made.admissible, np.nan, -np.inf)
+            q[np.arange(self.n_states), whole.policy] = whole.value
+            known["q"] = q
+        return Solution(**known)
+
+    def __repr__(self) -> str:
+        return f"ClusterModel({self.n_states} states, {self.n_actions} actions, discount {self.discount})"
