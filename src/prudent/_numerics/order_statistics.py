@@ -12,7 +12,7 @@ from .copying import put
 from .normal import normal_from_log_survival
 from .student import student_from_log_survival
 
-__all__ = ["lowest_normals_into", "lowest_students_into", "spectral", "weighted_draws"]
+__all__ = ["lowest_normals_into", "lowest_students_into", "spectral", "two_lowest", "weighted_draws"]
 
 
 _LEAST_UNIFORM = 2.0**-54  # stands for a uniform that came out as 0: the middle of what was rounded to 0
@@ -103,3 +103,16 @@ def spectral(z, order, weights):
         order[i] = i
     _select(z, order, weights.size)
     return weighted_draws(z, order, weights)
+
+
+@kernel
+def two_lowest(z, order, share):
+    """Return ``share`` of the lowest of at least two draws and the rest of the next one; ``order`` begins with both."""
+    low, next_one = (0, 1) if z[0] <= z[1] else (1, 0)
+    for i in range(2, z.size):
+        if z[i] < z[low]:
+            low, next_one = i, low
+        elif z[i] < z[next_one]:
+            next_one = i
+    order[0], order[1] = low, next_one
+    return share * z[low] + (1.0 - share) * z[next_one]
