@@ -131,14 +131,14 @@ def risk_dirichlet(values: Any, counts: Any, risk: Any, *, threads: int | None =
     np.float64(0.275)
     """
     levels, weights, quantile = risk.exact_form()
-    value, means, error = 0.0, 0.0, 0.0
+    value: Any = 0.0
+    means: Any = 0.0
+    error: Any = 0.0
     for level, weight in zip(levels, weights, strict=True):
         part = _dirichlet(values, counts, level, None, threads, quantile)
-        value, means, error = (
-            value + weight * part.cvar,
-            means + weight * part.tail_means,
-            error + abs(weight) * part.error,
-        )
+        value = value + weight * part.cvar
+        means = means + weight * part.tail_means
+        error = error + abs(weight) * part.error
     return DirichletRisk(value, means, error)
 
 

@@ -241,7 +241,7 @@ class _Level(RiskMeasure):
         object.__setattr__(self, "alpha", risk_level(self.alpha))
 
     @property
-    def sign(self) -> float:  # noqa: D102
+    def sign(self) -> float:
         return math.copysign(1.0, self.alpha)
 
 
@@ -534,7 +534,8 @@ def _only(place: int) -> FloatArray:
 def cvar(draws: Any, alpha: float, axis: int = 0, weights: Any = None) -> float | FloatArray:
     """Return CVaR_alpha of ``draws`` along ``axis``: the mean of the lowest 1 - alpha of them.
 
-    At a negative level it is the mean of the highest 1 - |alpha|. Of N equally likely draws it takes the m = N (1 - alpha) lowest, the last one by its fraction.
+    At a negative level it is the mean of the highest 1 - |alpha|. Of N equally likely draws it takes the m = N (1 -
+    alpha) lowest, the last one by its fraction.
     ``weights`` are probabilities of the draws, not necessarily normalised: one per draw [N], or an array
     that broadcasts to the shape of ``draws``. The result has the shape of ``draws`` without ``axis``; a
     number for one-dimensional draws.

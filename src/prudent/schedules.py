@@ -12,6 +12,7 @@ of its own, and those of all pairs that share it where they do. They say how muc
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,9 +21,19 @@ from typing import Any
 import numpy as np
 
 from ._support.checks import FloatArray, IntArray, positive, risk_level
+from ._support.state import LARGEST_COUNT
 from .errors import ParameterError
 
-__all__ = ["Falling", "FunctionSchedule", "Schedule", "schedule_of"]
+__all__ = [
+    "NAMED",
+    "Decay",
+    "Falling",
+    "FunctionSchedule",
+    "Schedule",
+    "named_schedule",
+    "saved_schedule",
+    "schedule_of",
+]
 
 MOST_DRAWS = 1000  # of a schedule, at levels 0.999 and -0.999
 
@@ -34,12 +45,28 @@ class Schedule(ABC):
     def level(self, episode: Any, visits: Any = 0) -> FloatArray:
         """Return the levels at these episodes and visits, which broadcast."""
 
-    def draws(self, episode: Any, visits: Any = 0) -> tuple[IntArray, FloatArray]:
-        """Return the number of draws, and the share of the lowest of them, the rest being that of the next one.
+    def at(self, t: int) -> float:
+        """Return the level of a bandit at decision ``t`` = 1, 2, ..., which is episode t - 1.
+
+        It is rounded to one of the form 1 - 1/n, at which a score is the lowest of n draws, or the highest.
+        """
+        n = self.draws(t)
+        return 0.0 if n == 1 else math.copysign(1.0 - 1.0 / n, float(self.level(t - 1)))
+
+    def draws(self, t: int) -> int:
+        """Return the number n of draws of a bandit at decision ``t`` = 1, 2, ..."""
+        return max(1, round(1.0 / max(1.0 - abs(float(self.level(t - 1))), 1.0 / LARGEST_COUNT)))
+
+    def signed_draws(self, t: int) -> int:
+        """Return the draws of a bandit at decision ``t``, below zero where the highest count."""
+        return -self.draws(t) if self.at(t) < 0.0 else self.draws(t)
+
+    def rule(self, episode: Any, visits: Any = 0) -> tuple[IntArray, FloatArray]:
+        """Return the number of draws of an agent, and the share of the lowest of them; the next one has the rest.
 
         Where the level is negative it is minus the number of draws, and the share is that of the highest.
 
-        >>> Falling(0.9, scale=5).draws([0, 5, 100])
+        >>> Falling(0.9, scale=5).rule([0, 5, 100])
         (array([10,  2,  2]), array([1.    , 0.9091, 0.5224]))
         """
         level = np.asarray(self.level(np.asarray(episode), np.asarray(visits)), dtype=np.float64)
@@ -59,6 +86,44 @@ class Schedule(ABC):
     def label(self) -> str:
         """How it is called in a plot."""
         return repr(self)
+
+
+@dataclass(frozen=True)
+class Decay(Schedule):
+    """A level that falls with the episode, or the decision of a bandit: half of ``start`` after ``half``, and on.
+
+    Levels of a bandit are rounded to those of the form 1 - 1/n, at which a score is the lowest of n draws: 0.9, 0.889,
+    ... 0.5, 0. The first decision is t = 1.
+
+    >>> level = Decay(0.9, half=1000)
+    >>> [round(level.at(t), 3) for t in (1, 1001, 2001, 5001)]
+    [0.9, 0.5, 0.0, 0.0]
+    """
+
+    start: float
+    half: float
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "start", risk_level(self.start, "start"))
+        object.__setattr__(self, "half", positive(self.half, "half"))
+
+    def level(self, episode: Any, visits: Any = 0) -> FloatArray:  # noqa: D102
+        level, _ = np.broadcast_arrays(self.start * 0.5 ** (np.asarray(episode) / self.half), visits)
+        return level.copy()
+
+    def draws(self, t: int) -> int:  # noqa: D102  # without arrays: bandits ask at every decision
+        return max(1, round(1.0 / (1.0 - abs(self.start) * 0.5 ** ((t - 1) / self.half))))
+
+    def signed_draws(self, t: int) -> int:  # noqa: D102
+        return -n if (n := self.draws(t)) > 1 and self.start < 0.0 else n
+
+    @property
+    def most_draws(self) -> int:  # noqa: D102
+        return int(abs(self.rule(0)[0]))
+
+    @property
+    def label(self) -> str:  # noqa: D102
+        return f"{self.start:g}, falling"
 
 
 @dataclass(frozen=True)
@@ -91,7 +156,7 @@ class Falling(Schedule):
 
     @property
     def most_draws(self) -> int:  # noqa: D102
-        return int(abs(self.draws(0, [0, 1])[0]).max())
+        return int(abs(self.rule(0, [0, 1])[0]).max())
 
     @property
     def label(self) -> str:  # noqa: D102
@@ -143,3 +208,20 @@ def schedule_of(alpha: Any) -> Schedule | None:
     if isinstance(alpha, Schedule):
         return alpha
     return FunctionSchedule(alpha) if callable(alpha) else None
+
+
+NAMED: dict[str, type[Schedule]] = {each.__name__: each for each in (Decay, Falling)}
+"""The schedules that a state file can hold."""
+
+
+def saved_schedule(schedule: Schedule) -> dict[str, Any]:
+    """Return the fields of a schedule, for :func:`named_schedule`."""
+    if type(schedule) not in NAMED.values():
+        raise ParameterError(f"{schedule!r} cannot be saved: only named schedules, {', '.join(NAMED)}, can")
+    return {name: getattr(schedule, name) for name in schedule.__dataclass_fields__}  # type: ignore[attr-defined]
+
+
+def named_schedule(values: dict[str, Any]) -> Schedule:
+    """Return the schedule with these fields, as a state file has them."""
+    kind = Decay if "half" in values else Falling
+    return kind(**values)

@@ -181,7 +181,9 @@ def regret_bound(T: Any, K: int, d: int, alpha: float, delta: float) -> Any:
     """
     delta = open_probability(delta, "delta")
     T, K, d = _sizes(T, K, d)
-    return _conventional_bound(T, K, d, risk_level(alpha, cautious=True), np.log(4.0 * T / delta), math.log(2.0 / delta))
+    return _conventional_bound(
+        T, K, d, risk_level(alpha, cautious=True), np.log(4.0 * T / delta), math.log(2.0 / delta)
+    )
 
 
 def expected_regret_bound(T: Any, K: int, d: int, alpha: float) -> Any:

@@ -696,13 +696,10 @@ def _cut(row, lo, hi, width, turn):
     return above - math.sqrt(max(above - hi, width) * (above - lo)) if above > hi else hi - width
 
 
-
-
 @kernel
 def _conditional_means(row, x):
     """Turn D beside the quantile x into Q, the means E[w | X = x]: they sum to one, and their mean value is x."""
     n, value, Q, D = row.n, row.value, row.Q, row.D
-    left, right = value[0], value[n - 1]
     norm, reached = 0.0, 0.0
     for k in range(n):
         Q[k] = max(D[k], 0.0)

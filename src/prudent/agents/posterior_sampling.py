@@ -27,7 +27,7 @@ from ..errors import ConvergenceWarning, ParameterError
 from ..models.uncertain import UncertainMDP
 from ..planning.compiled import Plan, grid, known_part, refresh, work_space
 from ..risk import CVaR, Mean, MeanCVaR, Mixture, ModifiedCVaR, RiskMeasure, VaR, WorstCase, sample_size
-from ..schedules import Falling, Schedule, schedule_of
+from ..schedules import Schedule, named_schedule, saved_schedule, schedule_of
 from .tabular import TabularAgent
 
 __all__ = ["PosteriorSamplingAgent", "SamplingSettings", "brps_rl", "certainty_equivalence", "ts_rl", "worst_case"]
@@ -56,11 +56,10 @@ class GivenWeights(RiskMeasure):
         return np.array(self.lowest)
 
 
-# the measures and schedules that a state file can name
+# the measures that a state file can name
 MEASURES: dict[str, Any] = {
     each.__name__: each for each in (CVaR, GivenWeights, Mean, MeanCVaR, Mixture, ModifiedCVaR, VaR, WorstCase)
 }
-SCHEDULES: dict[str, Any] = {each.__name__: each for each in (Falling,)}
 
 
 @dataclass(frozen=True)
@@ -132,9 +131,9 @@ class SamplingSettings:
         if self.draws == "mean":
             return Plan(np.zeros(1, np.int64), np.ones((1, 1)), np.ones(1, np.int64), sweeps)
         if self.schedule is not None:
-            rows = grid(max(episodes - 1, 0)) if np.ndim(episodes) == 0 else episodes
-            n, share = self.schedule.draws(np.asarray(rows)[:, np.newaxis], grid(visits))
-            size = (len(rows), grid(visits).size)
+            times: IntArray = grid(max(episodes - 1, 0)) if np.ndim(episodes) == 0 else np.asarray(episodes)
+            n, share = self.schedule.rule(times[:, np.newaxis], grid(visits))
+            size = (len(times), grid(visits).size)
             tables = np.array(np.broadcast_to(n, size)), np.array(np.broadcast_to(share, size))
             before = np.zeros(0) if prior is None else prior.sum(axis=1)
             return Plan(np.ones(1, np.int64), np.ones((1, 1)), np.ones(1, np.int64), sweeps, *tables, before)
@@ -199,10 +198,7 @@ class SamplingSettings:
                 values["draws"] = self.draws or n
             values["risk"] = {"measure": type(measure).__name__, **asdict(measure)}
         if self.schedule is not None:
-            name = type(self.schedule).__name__
-            if name not in SCHEDULES:
-                raise ParameterError(f"{self.schedule!r} cannot be saved: only named schedules, {list(SCHEDULES)}, can")
-            values["alpha"] = {"schedule": name, **asdict(self.schedule)}  # type: ignore[call-overload]
+            values["alpha"] = saved_schedule(self.schedule)
         return values
 
     @classmethod
@@ -214,8 +210,7 @@ class SamplingSettings:
             risk = MEASURES[parameters.pop("measure")](**parameters)
         alpha = values["alpha"]
         if isinstance(alpha, dict):
-            parameters = dict(alpha)
-            alpha = SCHEDULES[parameters.pop("schedule")](**parameters)
+            alpha = named_schedule(alpha)
         return cls(**values | {"risk": risk, "alpha": alpha})
 
 

@@ -1,7 +1,7 @@
 """RiverSwim: a chain where the reward is upstream, and every step there may be washed back.
 
-The swimmer starts at the left bank. Swimming left succeeds always; swimming right fights the current: from the middle of
-the river it moves on with probability 0.35, back with 0.05, and else stays. At the left bank swimming left pays 0.005 a
+The swimmer starts at the left bank. Swimming left succeeds always; swimming right fights the current: from the middle
+of the river it moves on with probability 0.35, back with 0.05, and else stays. At the left bank swimming left pays 0.005 a
 step, at the right end swimming right pays 1. An agent that is content with what it knows stays at the left bank for
 ever (Strehl and Littman, Journal of Computer and System Sciences 74, 2008; probabilities as in Osband and Van Roy).
 

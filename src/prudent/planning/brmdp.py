@@ -40,8 +40,8 @@ class BayesianRiskMDP:
     ----------
     model : the known part, :class:`UncertainMDP`.
     posterior : :class:`DirichletPosterior`, or its counts [B, K]; or draws as an xarray or ArviZ object.
-    alpha : risk level in (-1, 1); 0 is risk-neutral (the posterior mean), 0.9 values every step by the mean of the worst
-        tenth of the posterior, -0.9 by that of the best tenth.
+    alpha : risk level in (-1, 1); 0 is risk-neutral (the posterior mean), 0.9 values every step by the mean of the
+        worst tenth of the posterior, -0.9 by that of the best tenth.
     risk : another measure instead of CVaR_alpha, e.g. ``VaR(0.9)`` or ``MeanCVaR(0.9, weight=0.5)``. Quantiles and
         mixtures of CVaRs are evaluated exactly; a distortion that bends everywhere needs ``draws`` (see
         :class:`~prudent.risk.Spectral`).

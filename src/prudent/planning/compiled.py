@@ -4,8 +4,8 @@ The Bellman code is that of :mod:`prudent.planning.operators`, called pair by pa
 solver that lives inside compiled loops: no certificate, no Python between the steps. Agents and the simulator call the
 same kernels, so both turn the same generators into the same decisions.
 
-**Draws that cannot matter.** If the risk is the lowest draw, or the highest (CVaR by the draw rule with whole 1/(1 - alpha), the
-worst case), only the corners of the convex hull of a source's draws can ever be it, whatever the
+**Draws that cannot matter.** If the risk is the lowest draw, or the highest (CVaR by the draw rule with whole
+1/(1 - |alpha|), the worst case), only the corners of the convex hull of a source's draws can ever be it, whatever the
 values: two of n for two outcomes, about ten of a hundred for three. If it is the mean, the mean draw stands for all.
 Newton works on these; the paper's sweeps, kept for comparison, on all draws.
 
@@ -33,7 +33,18 @@ from ..models.entries import Entries
 from ..models.uncertain import UncertainMDP
 from .operators import Draws, back_up_pair, greedy, tail_of_pair
 
-__all__ = ["Known", "Plan", "Work", "grid", "grid_place", "keep_corners", "known_part", "refresh", "solve_chain", "work_space"]
+__all__ = [
+    "Known",
+    "Plan",
+    "Work",
+    "grid",
+    "grid_place",
+    "keep_corners",
+    "known_part",
+    "refresh",
+    "solve_chain",
+    "work_space",
+]
 
 
 TOLERANCE = 1e-10  # of the values, in units of the largest reward
@@ -220,7 +231,7 @@ def _draws_of_source(plan: Plan, episode: int, b: int, total: float) -> tuple[in
     if plan.table.size == 0:
         return plan.n[min(episode, plan.n.size - 1)], 0.0
     row = min(grid_place(episode), plan.table.shape[0] - 1)
-    column = min(grid_place(int(round(total - plan.prior[b]))), plan.table.shape[1] - 1)
+    column = min(grid_place(int(total - plan.prior[b] + 0.5)), plan.table.shape[1] - 1)
     return plan.table[row, column], plan.share[row, column]
 
 

@@ -12,8 +12,8 @@ leak is what the row lacks to sum to one. Hence maximising over actions, or foll
 with MacQueen's bounds (see :mod:`prudent.planning.solver`). An outcome that ends the process has no V: its probability
 is a leak.
 
-Each is also piecewise smooth in V, and concave at levels from 0 on, with a known gradient: probabilities of outcomes, which for CVaR
-are those of the tail. ``linearise`` returns them as an ordinary Markov chain with rewards that touches the
+Each is also piecewise smooth in V with a known gradient, and concave at levels from 0 on: probabilities of outcomes,
+which for CVaR are those of the tail. ``linearise`` returns them as an ordinary Markov chain with rewards that touches the
 operator at V; solving that chain is the Newton step.
 
 The error that a backup returns bounds the distance between the computed Q and that of the equations above, for the
