@@ -159,7 +159,7 @@ class RiskMeasure(ABC):
         (array([0.8333, 0.1667]), array([0.    , 0.    , 0.1667, 0.8333]))
         """
         weights, sign = self.outermost(n)
-        return weights if sign > 0.0 else _padded(weights, n)[::-1].copy()
+        return weights if sign > 0.0 else np.trim_zeros(_padded(weights, n)[::-1], "b").copy()
 
     def weights(self, n: int) -> FloatArray:
         """Return the weights [N] of ``n`` draws sorted ascending; they are non-negative and sum to one.
@@ -493,14 +493,17 @@ def lines_of(g: Callable[[float], float]) -> tuple[FloatArray, FloatArray]:
     lines: list[tuple[float, float, float]] = []  # begin, end, slope
     for a, b in straight:
         slope = (g(b) - g(a)) / (b - a)
-        if lines and abs(slope - lines[-1][2]) * min(b - a, lines[-1][1] - lines[-1][0]) <= 4.0 * _STRAIGHT:
-            a, slope = lines[-1][0], (g(b) - g(lines[-1][0])) / (b - lines[-1][0])
-            lines.pop()
+        if lines:
+            begin, end, before = lines[-1]
+            bent = abs(slope - before) * min(b - a, end - begin) > 4.0 * _STRAIGHT
+            if not bent and abs(g(a) - g(begin) - before * (a - begin)) <= 4.0 * _STRAIGHT:
+                lines[-1] = (begin, b, (g(b) - g(begin)) / (b - begin))
+                continue
         lines.append((a, b, slope))
     knots, values = [0.0], [0.0]
     for (_, b, before), (c, _, after) in pairwise(lines):
         # a bend between b and c, which may be one point
-        u = (g(c) - g(b) + before * b - after * c) / (before - after) if before != after else b
+        u = (g(c) - g(b) + before * b - after * c) / (before - after) if before != after else math.inf
         if not b - 1e-9 <= u <= c + 1e-9:
             raise ParameterError(f"distortion jumps at {b}: it is no mixture of CVaRs, give draws, e.g. draws=1000")
         u = min(max(u, b), c)

@@ -59,7 +59,7 @@ from .compile import kernel, summing
 from .logarithms import sum_logs_and_angles
 from .normal import normal_pdf, normal_quantile
 
-__all__ = ["SCRATCH", "quantile_of_row", "tail_of_row"]
+__all__ = ["SCRATCH", "quantile_of_row", "tail_of_row", "tails_of"]
 
 SCRATCH = 7  # rows of the scratch array of tail_of_row
 SHARPEST = 1e-12  # accuracy of CVaR, in units of the range of the values, that is always aimed at
@@ -871,6 +871,19 @@ def tail_of_row(values, counts, p, start, accuracy, work, q):
     result = reference + spread * top
     error = spread * (min(error, mean - left) + 64.0 * EPS) + EPS * abs(result)
     return result, reference + spread * at.x, (at.x - mean) / sd, error
+
+
+def tails_of(level: FloatArray, quantile: bool) -> tuple[FloatArray, FloatArray]:
+    """Return the mass of the tail and its side, 1 below and -1 above, of risk levels in (-1, 1] of CVaR, or of VaR.
+
+    A quantile is looked for from the side that is nearer, where the mass beyond it is known to the last digit.
+    """
+    sign = np.where(level < 0.0, -1.0, 1.0)
+    tail = 1.0 - abs(level)
+    if not quantile:
+        return tail, sign
+    far = tail > 0.5
+    return np.where(far, abs(level), tail), np.where(far, -sign, sign)
 
 
 @kernel

@@ -132,9 +132,9 @@ class SamplingSettings:
             return Plan(np.zeros(1, np.int64), np.ones((1, 1)), np.ones(1, np.int64), sweeps)
         if self.schedule is not None:
             times: IntArray = grid(max(episodes - 1, 0)) if np.ndim(episodes) == 0 else np.asarray(episodes)
-            n, share = self.schedule.rule(times[:, np.newaxis], grid(visits))
+            counted, share = self.schedule.rule(times[:, np.newaxis], grid(visits))
             size = (len(times), grid(visits).size)
-            tables = np.array(np.broadcast_to(n, size)), np.array(np.broadcast_to(share, size))
+            tables = np.array(np.broadcast_to(counted, size)), np.array(np.broadcast_to(share, size))
             before = np.zeros(0) if prior is None else prior.sum(axis=1)
             return Plan(np.ones(1, np.int64), np.ones((1, 1)), np.ones(1, np.int64), sweeps, *tables, before)
         measures: list[RiskMeasure] = []

@@ -149,9 +149,9 @@ class LinearBandit:
     **The risk level** ``alpha`` in (-1, 1) (or a :class:`Decay`, a level that falls, or whole ``settings``): 0, the
     default, is Thompson sampling. It hedges against not knowing the mean reward, not against the noise of rewards.
     Below zero it is optimism: a score is the highest of n draws, and arms of which little is known are sought. A bandit
-    with a high level avoids arms of which it knows little, so it may lock in to a poor one: online, 0 to 0.5 is a good choice.
-    What cures lock-in: ``first_pulls`` decisions for every arm before scores count, ``min_propensity``, a least chance
-    for every eligible arm, and a level that falls (see :class:`BanditSettings`).
+    with a high level avoids arms of which it knows little, so it may lock in to a poor one: online, 0 to 0.5 is a good
+    choice. What cures lock-in: ``first_pulls`` decisions for every arm before scores count, ``min_propensity``, a least
+    chance for every eligible arm, and a level that falls (see :class:`BanditSettings`).
 
     **Drift**: with a ``half_life`` evidence fades, and the prior stays: a number of decisions, or a time difference;
     then ``select`` and ``update`` take ``time=``, by default now. :meth:`forget` fades at once.

@@ -21,7 +21,7 @@ import numpy as np
 
 from .._numerics.compensated import EPS
 from .._numerics.compile import kernel, over_rows
-from .._numerics.dirichlet_tail import SCRATCH, quantile_of_row, tail_of_row
+from .._numerics.dirichlet_tail import SCRATCH, quantile_of_row, tail_of_row, tails_of
 from .._numerics.krylov import Chain
 from .._support.checks import FloatArray, IntArray
 from ..models.uncertain import UncertainMDP
@@ -34,7 +34,7 @@ __all__ = ["MixtureOperator"]
 class Levels(NamedTuple):
     """An exact form as the kernel reads it; J levels."""
 
-    tail: FloatArray  # [J] mass of the tail, 1 - |level|
+    tail: FloatArray  # [J] mass of the tail
     sign: FloatArray  # [J] 1.0: of the lower tail, -1.0: of the upper one
     weight: FloatArray  # [J]
     quantile: bool  # whether it is VaR
@@ -50,8 +50,8 @@ class MixtureOperator(_OutcomeOperator):
         super().__init__(model)
         pairs = self.n_states * self.n_actions
         self._counts = self._entries.pack(counts)
-        sign = np.where(form.levels < 0.0, -1.0, 1.0)
-        self._levels = Levels(1.0 - abs(form.levels), sign, np.ascontiguousarray(form.weights), form.quantile)
+        tail, sign = tails_of(form.levels, form.quantile)
+        self._levels = Levels(tail, sign, np.ascontiguousarray(form.weights), form.quantile)
         self._start = np.full((pairs, form.levels.size), np.nan)
         self.threads = threads
         # a backup finds the gradient on the way: it is kept for the chain at the same values

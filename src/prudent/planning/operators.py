@@ -13,8 +13,8 @@ with MacQueen's bounds (see :mod:`prudent.planning.solver`). An outcome that end
 is a leak.
 
 Each is also piecewise smooth in V with a known gradient, and concave at levels from 0 on: probabilities of outcomes,
-which for CVaR are those of the tail. ``linearise`` returns them as an ordinary Markov chain with rewards that touches the
-operator at V; solving that chain is the Newton step.
+which for CVaR are those of the tail. ``linearise`` returns them as an ordinary Markov chain with rewards that touches
+the operator at V; solving that chain is the Newton step.
 
 The error that a backup returns bounds the distance between the computed Q and that of the equations above, for the
 numbers as given: products, sums, and what was rounded before them (posterior means, weights of draws).
