@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup test test-slow lint format reproduce bench lock clean
+.PHONY: setup test test-slow test-gpu bench-gpu lint format reproduce bench lock clean
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 setup: .venv/ready
 
@@ -18,7 +18,7 @@ setup: .venv/ready
 # One process compiles and caches the kernels first; then two test workers share them.
 test: setup
 	$(BIN)/python -m prudent compile
-	$(BIN)/python -m pytest -n 2 -m "not slow"
+	$(BIN)/python -m pytest -n 2 -m "not slow and not gpu"
 
 test-slow: setup
 	$(BIN)/python -m pytest -m slow
@@ -41,6 +41,17 @@ reproduce: setup
 # The libraries we measure ourselves against are installed only for this.
 bench: .venv/peers
 	$(BIN)/python -m benchmarks
+
+# On a machine with an NVIDIA GPU.
+.venv/gpu: .venv/ready
+	$(INSTALL) -c constraints.txt -e ".[dev,gpu]"
+	@touch $@
+
+test-gpu: .venv/gpu
+	$(BIN)/python -m pytest -m gpu tests/test_gpu.py
+
+bench-gpu: .venv/gpu
+	$(BIN)/python -m benchmarks gpu
 
 # Refresh the pinned versions after a change of dependencies.
 lock:

@@ -15,7 +15,7 @@ if __name__ == "__main__":
     from benchmarks._timing import show
 
     failed = 0
-    for suite in sys.argv[1:] or SUITES:
+    for suite in [name for name in sys.argv[1:] if not name.startswith("--")] or SUITES:
         rows = importlib.import_module(f"benchmarks.{suite}").run()
         show(suite, rows)
         failed += sum(not row.met for row in rows)

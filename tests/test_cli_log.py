@@ -247,6 +247,16 @@ def test_the_last_row_of_an_episode_may_have_no_reward(call, tmp_path):
     assert "5 rows read, 3 used, 2 dropped: 2 which only say where an episode ended" in text
 
 
+def test_without_a_start_it_is_where_episodes_begin(call, tmp_path):
+    rows = "".join(f"{i},a,x,b,0\n{i},b,x,c,1\n" for i in range(9)) + "9,b,x,a,1\n"
+    (tmp_path / "log.csv").write_text("episode," + HEAD + rows)
+    code, text, _ = call("solve", "log.csv", "--terminal", "c", "--draws", 20)
+    assert code == 0
+    assert "From 2 states, with given chances" in text
+    assert "which begin in 'a' 90%, 'b' 10%" in (tmp_path / "policy" / "policy.json").read_text()
+    assert "From state 'b'; bad" in call("solve", "log.csv", "--terminal", "c", "--draws", 20, "--start", "b")[1]
+
+
 def test_an_action_that_leads_nowhere_else_and_one_row(call, tmp_path):
     (tmp_path / "log.csv").write_text(HEAD + "a,x,a,1\n")
     code, text, error = call("solve", "log.csv", "--discount", 0.5, "--draws", 20)

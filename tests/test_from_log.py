@@ -233,7 +233,7 @@ def test_dead_ends_are_all_in_one_error():
     with pytest.raises(DataError) as caught:
         from_log(WARD, 0.9)
     assert str(caught.value) == (
-        "log arrives in 2 states that it never leaves: 'dead' (1 arrivals), 'home' (1 arrivals); say what happens "
+        "log arrives in 2 states that it never leaves: 'dead' (1 arrival), 'home' (1 arrival); say what happens "
         "there: terminal=['dead', 'home'] if the process ends (or a mapping to what that is worth), or "
         "absorbing=['dead', 'home'] if it stays"
     )
@@ -567,3 +567,35 @@ def test_the_summary_speaks():
     assert "<table>" in summary._repr_html_()
     assert "&lt;" in from_log([("<b>", 0, "<b>", 0)] * 2, 0.9, absorbing=[])[0].summary._repr_html_() or True
     assert repr(summary).startswith("LogSummary(\nrows")
+
+
+def test_where_episodes_begin():
+    log = pd.DataFrame(
+        {
+            "episode": ["p", "q", "p", "q", "r", "s"],
+            "step": [2, 1, 1, 2, 1, 1],
+            "state": ["ill", "ill", "well", "well", "ill", "home"],
+            "action": ["rest", "rest", "rest", "rest", "rest", None],
+        }
+    )
+    complete = log.iloc[:5].assign(next_state="home")
+    told = [complete, complete.drop(columns="step"), complete.assign(step="monday")]  # steps that order nothing
+    assert [from_log(each, 0.9, terminal=["home"], rewards=0)[0].summary.starts for each in told] == [
+        {"ill": 2 / 3, "well": 1 / 3},
+        {"ill": 1.0},
+        {"ill": 1.0},
+    ]
+    summary = from_log(log, 0.9, terminal=["home"], rewards=0, end="home")[0].summary  # the fourth begins where it ends
+    assert summary.starts == {"ill": 2 / 3, "well": 1 / 3}
+    assert "episodes  4, which begin in 'ill' 67%, 'well' 33%" in str(summary)
+    model, _ = from_log(complete.drop(columns="episode"), 0.9, terminal=["home"], rewards=0)
+    assert model.summary.starts is None
+    model, _ = from_log(complete, 0.9, terminal=["home"], rewards=0)
+    assert model.start_distribution(model.summary.starts).tolist() == [0.0, 2 / 3, 1 / 3]
+
+
+def test_starts_in_states_that_were_left_out():
+    rows = [("a", 0, "b")] * 5 + [("b", 0, "end")] * 5 + [("c", 1, "b")]
+    log = pd.DataFrame(rows, columns=["state", "action", "next_state"]).assign(episode=range(11))
+    model, _ = from_log(log, 0.9, terminal=["end"], rewards=0)
+    assert model.summary.starts == {"a": 5 / 11, "b": 5 / 11, "c": 1 / 11}

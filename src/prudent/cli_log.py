@@ -71,7 +71,10 @@ class LogOptions:
     end: Annotated[str | None, typer.Option(help="The terminal state of rows without a next state.")] = None
     start: Annotated[
         list[str] | None,
-        typer.Option(metavar="STATE,STATE=CHANCE", help="Where the process begins (default: in any state, evenly)."),
+        typer.Option(
+            metavar="STATE,STATE=CHANCE",
+            help="Where it begins (default: as the log's episodes do, else evenly in all states).",
+        ),
     ] = None
     seed: Annotated[int, typer.Option(min=0, help="Seed of all random numbers.")] = 1
     threads: Annotated[int | None, typer.Option(help="Threads (default: one for each core).", show_default=False)] = (
@@ -103,7 +106,7 @@ class LogOptions:
     def begins(self, model: UncertainMDP) -> Any:
         """Return where the process starts, by the names of the model."""
         if not self.start:
-            return None
+            return model.summary.starts  # None without episodes
         given = [_pair(item) for item in _items(self.start)]
         if all(chance is None for _, chance in given):
             return {label_of(model, name): 1.0 / len(given) for name, _ in given}

@@ -23,7 +23,7 @@ from typing import Any, TypeVar, cast
 import numba
 from numba.core import caching, event
 
-__all__ = ["default_threads", "each_row", "inlined", "kernel", "over_rows", "summing", "unkept"]
+__all__ = ["default_threads", "each_row", "inlined", "kernel", "over_rows", "source_stamp", "summing", "unkept"]
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -43,7 +43,7 @@ def _imported(file: Path) -> tuple[bytes, list[Path]]:
 
 
 @cache
-def _source_stamp(file: Path) -> str:
+def source_stamp(file: Path) -> str:
     """Return a digest of ``file`` and of everything of ours that it imports, at first or second hand."""
     found, todo = {file}, [file]
     while todo:
@@ -117,7 +117,7 @@ class _Cache(caching.FunctionCache):  # type: ignore[misc]
         super().__init__(function)
         # Numba looks only at the file that holds a kernel; a change in a kernel that it calls from another file
         # would go unseen and the old machine code run on. Hence a stamp of all the files behind it.
-        stamp = _source_stamp(Path(function.__code__.co_filename))
+        stamp = source_stamp(Path(function.__code__.co_filename))
         self._cache_file = _CacheFile(self._cache_path, self._impl.filename_base, stamp)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:

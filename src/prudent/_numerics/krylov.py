@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .._support.checks import FloatArray
-from .compile import kernel
+from .compile import kernel, over_rows
 
 __all__ = ["CAP", "DENSE", "Chain", "chain_values"]
 
@@ -36,6 +36,25 @@ class Chain(NamedTuple):
         matrix = np.zeros((self.reward.size, self.reward.size))
         _fill(self.indptr, self.indices, self.data, matrix)
         return matrix
+
+    def values(self, discount: float, guess: FloatArray, target: float, conservative: bool) -> FloatArray:
+        """Return the values of the chain, or ``guess`` where they cannot be had.
+
+        Up to ``DENSE`` states by elimination, beyond that from ``guess`` on to ``target``, see :func:`chain_values`.
+        """
+        if guess.size <= DENSE:
+            matrix = self.dense()
+            matrix *= -discount
+            matrix.flat[:: guess.size + 1] += 1.0
+            try:
+                answer = np.linalg.solve(matrix, self.reward).astype(np.float64, copy=False)
+            except np.linalg.LinAlgError:  # at discounts within rounding of one
+                return guess
+        else:
+            answer = guess.copy()
+            inner = (self, discount, answer, target, conservative, CAP)
+            over_rows(lambda *_: chain_values(*inner), 1, 1, long=self.data.size > 1_000_000)
+        return answer if np.isfinite(answer).all() else guess
 
 
 @kernel

@@ -571,7 +571,7 @@ class Study:
         problem = BayesianRiskMDP(self.model, counts, self.alpha)
         then = problem.solve(start=self.value, threads=1, options=self.options)
         change = self._beyond_rounding(start @ (then.value - self.value))
-        kept = then.q[np.arange(then.value.size), policy] >= then.value - self.slack
+        kept = then.q_of(policy) >= then.value - self.slack
         if kept[self.states][self.visited].all():
             return 0.0, change, 0.0
         neutral = problem if self.alpha == 0.0 else BayesianRiskMDP(self.model, counts, 0.0)

@@ -158,7 +158,8 @@ def _dead_ends(dead: IntArray, read: LogRows) -> str:
     arrivals = np.bincount(read.target, read.times, read.by_state.size)
     names = [names_of(read.by_state)[s] for s in dead.tolist()]
     shown = ", ".join(
-        f"{name!r} ({arrivals[s]:g} arrivals)" for name, s in zip(names[:20], dead.tolist(), strict=False)
+        f"{name!r} ({arrivals[s]:g} arrival{'' if arrivals[s] == 1 else 's'})"
+        for name, s in zip(names[:20], dead.tolist(), strict=False)
     )
     more = f" and {len(names) - 20} more" if len(names) > 20 else ""
     listed = "[" + ", ".join(map(repr, names[:20])) + (", ..." if more else "") + "]"

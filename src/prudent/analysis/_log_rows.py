@@ -36,6 +36,7 @@ class LogRows(NamedTuple):
     rows: int
     dropped: dict[str, int]
     episodes: int | None
+    starts: Column  # [episodes] the state of the first row of each, empty if there are none
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -53,7 +54,7 @@ def read_log(
         raise DataError(f"{held.table} has no rows")
     times = read_counts(held, error=DataError)
     times = np.ones(rows) if times is None else times
-    targets, alive, dropped, episodes = _next_states(held, end)
+    targets, alive, dropped, episodes, starts = _next_states(held, end)
     reward = read_numbers(held, "reward", error=DataError, where=alive) if "reward" in held else None
     if reward is not None and (np.abs(reward) > _LARGEST_REWARD).any():
         worst = int(np.argmax(np.abs(reward) > _LARGEST_REWARD))
@@ -86,7 +87,7 @@ def read_log(
         raise ParameterError(f"{by_state.show(int(np.argmax(both)))} cannot be terminal and absorbing at once")
     read = LogRows(
         s, a, t, times[row], None if reward is None else reward[row], by_state, by_action,
-        over, worth, stays, earns, held, row, rows, dropped, episodes,
+        over, worth, stays, earns, held, row, rows, dropped, episodes, starts,
     )  # fmt: skip
     return _without_rest(read)
 
@@ -116,19 +117,23 @@ def _labels(what: str, given: Names, *columns: Column) -> Labels:
         raise DataError(str(fault)) from None
 
 
-def _next_states(held: Columns, end: Hashable) -> tuple[Column, BoolArray, dict[str, int], int | None]:
-    """Return the next state of each row, which rows are transitions, why the others are none, and how many episodes."""
+def _next_states(held: Columns, end: Hashable) -> tuple[Column, BoolArray, dict[str, int], int | None, Column]:
+    """Return each row's next state, which rows are transitions, why others are none, the episodes and their starts."""
     size, dropped, episodes = held.size, {}, None
     targets = held.get("next_state", np.full(size, None, dtype=object))
     lacking = is_missing(targets)
     alive = np.ones(size, dtype=np.bool_)
+    starts = held["state"][:0]
     if "episode" in held:
         by_episode = _labels("episode", None, held["episode"])
         episodes = by_episode.size
+        episode = by_episode.encode(held["episode"], "episode", place=held.place, error=DataError)
+        order = _in_time(episode, held, strict=bool(lacking.any()))
+        same = episode[order[1:]] == episode[order[:-1]]
+        starts = held["state"][order[np.flatnonzero(~np.append(False, same))]]
         if lacking.any():
-            follower = _followers(
-                by_episode.encode(held["episode"], "episode", place=held.place, error=DataError), held
-            )
+            follower = np.full(size, -1, dtype=np.int64)  # the next row of the same episode
+            follower[order[:-1][same]] = order[1:][same]
             targets = targets.astype(object)
             filled = lacking & (follower >= 0)
             targets[filled] = held["state"][follower[filled]]
@@ -151,23 +156,25 @@ def _next_states(held: Columns, end: Hashable) -> tuple[Column, BoolArray, dict[
         cells = np.empty(1, dtype=object)
         cells[0] = end
         targets[lacking] = cells
-    return targets, alive, dropped, episodes
+    return targets, alive, dropped, episodes, starts
 
 
-def _followers(episode: IntArray, held: Columns) -> IntArray:
-    """Return the next row of the same episode, or -1."""
-    order = np.argsort(episode, kind="stable")
+def _in_time(episode: IntArray, held: Columns, strict: bool) -> IntArray:
+    """Return the rows by episode, and in each by its steps or else as they stand; steps must be good if ``strict``."""
     if "step" in held:
-        step = read_numbers(held, "step", error=DataError)
-        order = np.lexsort((step, episode))
-        twice = (np.diff(episode[order]) == 0) & (np.diff(step[order]) == 0.0)
-        if twice.any():
-            row = int(order[1:][twice][0])
-            raise DataError(f"{held.place(row)}: step is {step[row]:g}, which this episode has already")
-    follower = np.full(episode.size, -1, dtype=np.int64)
-    same = episode[order[1:]] == episode[order[:-1]]
-    follower[order[:-1][same]] = order[1:][same]
-    return follower
+        try:
+            step = read_numbers(held, "step", error=DataError)
+        except DataError:
+            if strict:
+                raise
+        else:
+            order = np.lexsort((step, episode))
+            twice = (np.diff(episode[order]) == 0) & (np.diff(step[order]) == 0.0)
+            if strict and twice.any():
+                row = int(order[1:][twice][0])
+                raise DataError(f"{held.place(row)}: step is {step[row]:g}, which this episode has already")
+            return order
+    return np.argsort(episode, kind="stable")
 
 
 def _as_written(given: Any, labels: Labels) -> Any:

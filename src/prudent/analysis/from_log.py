@@ -57,7 +57,8 @@ def from_log(
         was seen.
         With a column ``episode`` (and perhaps ``step``, which orders it) a next state that is missing is the state of
         the next row of the episode. The last row of an episode may have no action and only say where it ended;
-        with an action and no next state it is dropped, unless ``end`` is given.
+        with an action and no next state it is dropped, unless ``end`` is given. ``model.summary.starts`` says where
+        episodes begin; give it as ``start`` to those who ask where the process does.
     discount : in [0, 1).
     terminal : states where the process ends: a list, or a mapping to what arriving there is worth (default 0).
     absorbing : states where it stays for ever: a list, or a mapping to the reward of every step (default 0). They have
@@ -260,6 +261,7 @@ def _summary(
         columns=read.held.used,
         ignored=read.held.ignored,
         episodes=read.episodes,
+        starts=_starts(read, axes),
         states=those(axes.states),
         actions=tuple(actions[axes.actions].tolist()),
         terminal=those(read.terminal),
@@ -282,6 +284,15 @@ def _summary(
         notes=_notes(read, axes, spared, threshold),
         _visits=table,
     )
+
+
+def _starts(read: LogRows, axes: _Axes) -> dict[Hashable, float] | None:
+    """Return the share of the episodes that begin in each state of the model where one can act."""
+    begun = np.array([read.by_state.find(state) for state in read.starts.tolist()], dtype=np.int64)
+    begun = begun[begun >= 0]
+    times = np.bincount(begun, minlength=read.by_state.size) * (axes.states & ~read.terminal)
+    names, total = names_of(read.by_state), times.sum()
+    return {names[i]: float(times[i] / total) for i in np.flatnonzero(times)} if total else None
 
 
 def _tidy(cells: Column) -> Column:

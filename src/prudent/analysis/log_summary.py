@@ -45,6 +45,7 @@ class LogSummary:
     columns: Mapping[str, Any]  # our names -> those of the log; empty where columns go by position
     ignored: tuple[Any, ...]  # columns that were not read
     episodes: int | None
+    starts: Mapping[Hashable, float] | None  # the share of episodes that begin in each state: a ``start`` for others
     states: tuple[Hashable, ...]  # of the model
     actions: tuple[Hashable, ...]
     terminal: tuple[Hashable, ...]
@@ -99,7 +100,7 @@ class LogSummary:
             unread = f"; not read: {_listed(self.ignored)}" if self.ignored else ""
             found.append(("columns", used + unread))
         if self.episodes is not None:
-            found.append(("episodes", f"{self.episodes:,}"))
+            found.append(("episodes", f"{self.episodes:,}{self._starts()}"))
         found.append(("states", self._states()))
         found.append(("actions", f"{len(self.actions):,}"))
         possible = self.pairs_seen + self.pairs_unseen
@@ -115,6 +116,13 @@ class LogSummary:
         found.append(("support", f"{self.support}: {sizes}"))
         found.append(("rewards", self.rewards))
         return found + [("note", note) for note in self.notes]
+
+    def _starts(self) -> str:
+        if not self.starts:
+            return ""
+        usual = sorted(self.starts, key=lambda state: -self.starts[state])  # type: ignore[index]
+        shown = ", ".join(f"{state!r} {self.starts[state]:.0%}" for state in usual[:_SHOWN])
+        return f", which begin in {shown}" + (f", ... ({len(usual):,} states in all)" if len(usual) > _SHOWN else "")
 
     def _states(self) -> str:
         acting = len(self.states) - len(self.terminal) - len(self.absorbing)

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -246,10 +246,9 @@ def _solutions(
 
 def _kept(solution: Solution, neutral: Solution) -> Solution:
     """Return the solution with the neutral action wherever that is as good: levels differ only where they must."""
-    states = np.arange(solution.policy.size)
-    best, other = solution.q[states, solution.policy], solution.q[states, neutral.policy]
+    best, other = solution.q_of(solution.policy), solution.q_of(neutral.policy)
     as_good = other >= best - 2.0 * solution.error_bound
-    return replace(solution, policy=np.where(as_good, neutral.policy, solution.policy))
+    return solution._following(np.where(as_good, neutral.policy, solution.policy))
 
 
 class _Verdict(NamedTuple):

@@ -10,7 +10,7 @@ import numpy as np
 
 from .._numerics.compensated import EPS
 from .._numerics.compile import default_threads
-from .._support.checks import FloatArray, generator, whole_number
+from .._support.checks import BoolArray, FloatArray, generator, whole_number
 from .._support.labels import Names
 from ..errors import ModelError, ParameterError, PosteriorError
 from ..models.frame import held
@@ -21,9 +21,17 @@ from ..posteriors.scalar import BetaPosterior, NormalPosterior
 from ..risk import CVaR, RiskMeasure, measure_of
 from .draws import check_draws, models_of_table, read_draws
 from .mixtures import MixtureOperator
-from .operators import KEPT, ExactOperator, ExpectedOperator, GivenDraws, Operator, SampledOperator, SlotDraws
-from .solution import Solution
-from .solver import SolverKeywords, SolverOptions, rough_guess, solve_operator
+from .operators import (
+    KEPT,
+    ExactOperator,
+    ExpectedOperator,
+    GivenDraws,
+    Operator,
+    SampledOperator,
+    SlotDraws,
+)
+from .solution import Ahead, Solution
+from .solver import SolverKeywords, SolverOptions, q_ahead, rough_guess, solve_operator
 
 __all__ = ["BayesianRiskMDP"]
 
@@ -172,7 +180,7 @@ class BayesianRiskMDP:
             gives the draws themselves. A problem that was made from draws uses all of them, and takes no others.
         rng : a seed or a Generator, for draws.
         threads : how many to use, by default all cores.
-        tol, start, method, sweeps, max_iterations, options : as for :func:`prudent.solve`.
+        tol, start, method, sweeps, max_iterations, device, options : as for :func:`prudent.solve`.
         """
         chosen = SolverOptions.chosen(options, tol, keywords)
         return self._fixed_point(None, self._operator(draws, rng, threads), chosen, start, draws)
@@ -211,8 +219,9 @@ class BayesianRiskMDP:
     def _fixed_point(self, policy: Any, operator: Operator, options: SolverOptions, start: Any, draws: Any) -> Solution:
         guess = None
         if options.method == "newton" and options.sweeps is None and start is None:
-            # the values under the posterior mean are cheap, close, and good enough at a rough tolerance
-            guess = rough_guess(self._mean_operator(), self.model, policy, options.cap)
+            # without an approximation the values under the posterior mean are cheap, and close at a rough tolerance
+            rough = operator.approximation() or self._mean_operator()
+            guess = rough_guess(rough, self.model, policy, options)
         return solve_operator(operator, self.model, policy, options, start, guess, self._as_it_is(draws))
 
     def _as_it_is(self, draws: Any) -> BayesianRiskMDP:
@@ -254,6 +263,10 @@ class BayesianRiskMDP:
             states=mean.states,
             actions=mean.actions,
         )
+
+    def _q_ahead(self, ahead: Ahead, asked: BoolArray, *, best: bool = False) -> FloatArray:
+        """Return Q one step ahead of where an exact solution of this problem ended; see :func:`q_ahead`."""
+        return q_ahead(self._operator(None, None, ahead.threads), self.model, ahead, asked, best=best)
 
     def _mean_operator(self) -> ExpectedOperator:
         return ExpectedOperator.of_outcomes(self.model, self._mean_theta())

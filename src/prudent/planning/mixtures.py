@@ -26,7 +26,7 @@ from .._numerics.krylov import Chain
 from .._support.checks import FloatArray, IntArray
 from ..models.uncertain import UncertainMDP
 from ..risk import ExactForm
-from .operators import _OutcomeOperator
+from .operators import _OutcomeOperator, consequences, counts_of
 
 __all__ = ["MixtureOperator"]
 
@@ -49,13 +49,13 @@ class MixtureOperator(_OutcomeOperator):
         """``counts`` [B, K], zero where an outcome cannot happen."""
         super().__init__(model)
         pairs = self.n_states * self.n_actions
-        self._counts = self._entries.pack(counts)
+        self._counts = self.entries.pack(counts)
         tail, sign = tails_of(form.levels, form.quantile)
         self._levels = Levels(tail, sign, np.ascontiguousarray(form.weights), form.quantile)
         self._start = np.full((pairs, form.levels.size), np.nan)
         self.threads = threads
         # a backup finds the gradient on the way: it is kept for the chain at the same values
-        self._means = np.zeros(self._entries.next_state.size)
+        self._means = np.zeros(self.entries.next_state.size)
         self._means_at = np.full(self.n_states, np.nan)
         self._has_means = np.zeros(pairs, dtype=np.bool_)
 
@@ -64,7 +64,7 @@ class MixtureOperator(_OutcomeOperator):
         if not np.array_equal(value, self._means_at):
             self._means_at[:] = value
             self._has_means[:] = False
-        rows = (self._entries, self._counts, self._levels, self.accuracy, value, self._start, self._longest)
+        rows = (self.entries, self._counts, self._levels, self.accuracy, value, self._start, self._longest)
         done = 0
 
         def back_up(i: int, j: int) -> float:
@@ -84,7 +84,7 @@ class MixtureOperator(_OutcomeOperator):
         known = self._has_means[pairs] & np.array_equal(value, self._means_at)
         if not known.all():
             self.backup(value, pairs[~known], np.empty(self._has_means.size))
-        entries, starts = self._entries.of_pairs(pairs)
+        entries, starts = self.entries.of_pairs(pairs)
         return self._chain(self._means[entries], entries, starts)
 
 
@@ -94,14 +94,10 @@ def _mixtures(pairs, entries, counts, levels, accuracy, value, start, longest, m
     work = np.empty((SCRATCH, longest))
     worst = 0.0
     for p in pairs:
-        here, slot = entries.first[p], entries.begin[entries.source[p]]
-        n = entries.first[p + 1] - here
-        size = 0.0
+        here, own = entries.first[p], counts_of(p, entries, counts)
+        n = own.size
+        size = consequences(p, entries, value, y)
         for j in range(n):
-            target = entries.next_state[here + j]
-            later = entries.discount * value[target] if target >= 0 else 0.0
-            y[j] = entries.reward[here + j] + later
-            size = max(size, abs(entries.reward[here + j]) + abs(later))
             means[here + j] = 0.0
         total, error, shares, sign = 0.0, 0.0, 0.0, 1.0
         for i in range(levels.tail.size):
@@ -109,7 +105,7 @@ def _mixtures(pairs, entries, counts, levels, accuracy, value, start, longest, m
                 sign = -sign
                 for j in range(n):
                     y[j] = -y[j]
-            row = (y[:n], counts[slot : slot + n], levels.tail[i], start[p, i], accuracy, work, q_of[:n])
+            row = (y[:n], own, levels.tail[i], start[p, i], accuracy, work, q_of[:n])
             risk, _, start[p, i], doubt = quantile_of_row(*row) if levels.quantile else tail_of_row(*row)
             total += sign * levels.weight[i] * risk
             error += abs(levels.weight[i]) * doubt

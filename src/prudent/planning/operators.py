@@ -21,6 +21,19 @@ numbers as given: products, sums, and what was rounded before them (posterior me
 
 Pairs are numbered s * A + a. Operators answer for the pairs they are asked about: all of them for control, one per
 state for a fixed policy.
+
+**The screen.** Control needs Q of the best action of each state, and of the others only that they are no better. So
+``back_up_best`` may leave an upper bound in place of Q, as long as the greatest number of each state is Q itself.
+Everything that compares actions stays right then: the greedy action is the same, and an action whose upper bound
+the certificate proves suboptimal is suboptimal. The exact operator has two bounds, each for a few additions:
+
+- CVaR of X, the mean of its lower tail, is at most the mean of X.
+- Operators are monotone and shift with V: where V rises by at most c since a pair was evaluated, its Q rises by at most
+  gamma c (by gamma (1 - leak) c, with the leak that makes it more). So what was once evaluated stays bounded.
+
+It evaluates the likeliest best action first, which is that of the last backup or else the best by the approximation of
+:mod:`prudent._numerics.dirichlet_moments`, and then only those actions whose bound is not below the best found. Bounds
+are rounded upwards. Where Q itself has the error eta, so has the greatest of a state.
 """
 
 from __future__ import annotations
@@ -28,8 +41,9 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from functools import cached_property
 from itertools import pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import sparse
@@ -37,27 +51,33 @@ from scipy import sparse
 from .._numerics.compensated import EPS, two_product, two_sum
 from .._numerics.compile import inlined, kernel, over_rows
 from .._numerics.dirichlet_draws import draw_slots
+from .._numerics.dirichlet_moments import moments_of_row, rough_quantile, rough_tail, rough_tail_means, shape_of
 from .._numerics.dirichlet_tail import SCRATCH, tail_of_row
 from .._numerics.krylov import Chain
 from .._numerics.order_statistics import spectral, two_lowest, weighted_draws
-from .._support.checks import FloatArray, IntArray
+from .._support.checks import BoolArray, FloatArray, IntArray
 from .._support.progress import Progress
 from ..models.entries import END, Entries, expected_model
 from ..models.uncertain import UncertainMDP
 from ..risk import RiskMeasure
 
 __all__ = [
+    "ApproximateOperator",
     "Draws",
     "ExactOperator",
     "ExpectedOperator",
     "GivenDraws",
+    "Memory",
     "Operator",
     "SampledOperator",
+    "Scratch",
     "SlotDraws",
+    "Table",
     "back_up_pair",
+    "best_of_group",
+    "consequences",
+    "counts_of",
     "expected_rows",
-    "greedy",
-    "keep_close",
     "rows_of",
     "tail_of_pair",
 ]
@@ -169,11 +189,26 @@ class Operator(ABC):
     leaks: tuple[float, float] = (0.0, 0.0)  # bounds on 1 - row sum over the admissible pairs
     refines = False  # whether ``residual`` is there
     accuracy = 0.0  # the error that a backup may leave, if that makes it cheaper; zero asks for the least
+    rough = False  # whether it is an approximation, of whose fixed point more than a few digits are worth nothing
+    costly = False  # whether backups take so long that products with the chain of a policy are nothing beside them
+    puts_off_q = False  # whether Q of all actions is worked out when it is read, rather than with the solution
+    threads = 1  # that backups use
     tell: Callable[[float], None] | None = None  # hears from long backups how much of them is done
 
     @abstractmethod
     def backup(self, value: FloatArray, pairs: IntArray, q: FloatArray) -> float:
         """Write Q(s, a) into ``q`` [S*A] for ``pairs`` and return a bound on the rounding error of these numbers."""
+
+    def back_up_best(self, value: FloatArray, pairs: IntArray, q: FloatArray) -> float:
+        """As :meth:`backup` of ascending ``pairs``, but only the greatest of each state need be Q(s, a).
+
+        The others are below it, and are upper bounds on their Q(s, a).
+        """
+        return self.backup(value, pairs, q)
+
+    def approximation(self) -> Operator | None:
+        """Return a cheap operator with about the same fixed point, where to start from; or None if there is none."""
+        return None
 
     def residual(self, value: FloatArray, rest: FloatArray, pairs: IntArray, out: FloatArray) -> float:
         """Write Q(s, a) - V(s) at V = ``value`` + ``rest`` into ``out``, computed in twice the precision.
@@ -185,6 +220,54 @@ class Operator(ABC):
     @abstractmethod
     def linearise(self, value: FloatArray, pairs: IntArray) -> Chain:
         """Return the chain that follows ``pairs`` [S] and touches the operator at ``value``."""
+
+    def vector(self, value: FloatArray) -> Any:
+        """Return values [S] where the operator wants them: as they are, or on another device."""
+        return value
+
+    def table(self, pairs: IntArray, control: bool) -> Table:
+        """Return the table of Q for ``pairs``: all that are admissible (``control``), or those of a policy."""
+        return Table(self, pairs, control)
+
+
+class Table:
+    """Q of the pairs that are still in the running, and what a solver does with it.
+
+    An operator on another device has a table of its own with these methods, and vectors of its own: they add, subtract,
+    and have ``abs``, ``min``, ``max`` and ``copy``.
+    """
+
+    def __init__(self, operator: Operator, pairs: IntArray, control: bool) -> None:
+        self._operator, self._control = operator, control
+        self.pairs = pairs.copy()  # ascending
+        self.q = np.full((operator.n_states, operator.n_actions), -np.inf)
+
+    def back_up(self, value: FloatArray) -> float:
+        """Write Q at ``value``, or upper bounds where only the best counts; return a bound on its rounding error."""
+        back_up = self._operator.back_up_best if self._control else self._operator.backup
+        return back_up(value, self.pairs, self.q.reshape(-1))
+
+    def residual(self, value: FloatArray, rest: FloatArray) -> float:
+        """Write Q - V at V = ``value`` + ``rest``; see :meth:`Operator.residual`."""
+        return self._operator.residual(value, rest, self.pairs, self.q.reshape(-1))
+
+    def of_pairs(self) -> FloatArray:
+        """Return Q of the pairs."""
+        return self.q.reshape(-1)[self.pairs]
+
+    def best(self) -> tuple[FloatArray, IntArray, float]:
+        """Return the best of Q in each state, its actions, and the widest distance to another one."""
+        best, actions = np.empty(self.q.shape[0]), np.empty(self.q.shape[0], np.int64)
+        return best, actions, greedy(self.q, best, actions)
+
+    def drop(self, value: FloatArray, distance: float) -> None:
+        """Drop the pairs whose Q is further than ``distance`` below ``value`` of their state."""
+        self.pairs = self.pairs[: keep_close(self.q, value, distance, self.pairs)]
+
+    def linearise(self, value: FloatArray, actions: IntArray) -> Chain:
+        """Return the chain that takes ``actions`` [S] and touches the operator at ``value``."""
+        n_states, n_actions = self.q.shape
+        return self._operator.linearise(value, np.arange(0, n_states * n_actions, n_actions) + actions)
 
 
 class ExpectedOperator(Operator):
@@ -204,7 +287,7 @@ class ExpectedOperator(Operator):
         self.n_states, self.n_actions = reward.shape
         self.discount = discount
         # a "chain" with a row for each pair
-        self._rows = Chain(transition.indptr, transition.indices, transition.data, reward.reshape(-1))
+        self.rows = Chain(transition.indptr, transition.indices, transition.data, reward.reshape(-1))
         self._longest = int(np.diff(transition.indptr).max(initial=0))
         self._roundings = 0.5 * self._longest + 2.0  # EPS/2 for each product, sum, and the two steps after them
         self._averaged = 0.0  # the size of the sums that were rounded into ``reward``
@@ -229,17 +312,21 @@ class ExpectedOperator(Operator):
 
     def backup(self, value: FloatArray, pairs: IntArray, q: FloatArray) -> float:
         """See :meth:`Operator.backup`."""
-        reward, later = expected_rows(self._rows, self.discount, value, pairs, q)
+        reward, later = expected_rows(self.rows, self.discount, value, pairs, q)
+        return self.rounding(reward, later)
+
+    def rounding(self, reward: float, later: float) -> float:
+        """Return a bound on the rounding error of sums of these sizes."""
         return _bound(self._roundings * EPS, reward + self._averaged + later)
 
     def residual(self, value: FloatArray, rest: FloatArray, pairs: IntArray, out: FloatArray) -> float:
         """See :meth:`Operator.residual`."""
-        size = _residuals(self._rows, self.discount, value, rest, self.n_actions, pairs, out)
+        size = _residuals(self.rows, self.discount, value, rest, self.n_actions, pairs, out)
         return _bound(((self._longest + 8) * EPS) ** 2, size)
 
     def linearise(self, value: FloatArray, pairs: IntArray) -> Chain:
         """See :meth:`Operator.linearise`; the operator of a policy is linear, so ``value`` does not matter."""
-        return rows_of(self._rows, pairs)
+        return rows_of(self.rows, pairs)
 
 
 @kernel
@@ -316,7 +403,7 @@ class _OutcomeOperator(Operator):
     """What the sampled and the exact operator share: outcomes with known consequences, unknown probabilities."""
 
     def __init__(self, model: UncertainMDP) -> None:
-        self._entries = model.entries
+        self.entries = model.entries
         self.leaks = leaks_of(model.entries)
         self.n_states, self.n_actions = model.source.shape
         self.discount = model.discount
@@ -326,8 +413,8 @@ class _OutcomeOperator(Operator):
         self, weights: FloatArray, entries: IntArray, starts: IntArray, extra_reward: FloatArray | float = 0.0
     ) -> Chain:
         """Return the chain whose rows are these entries with these probabilities; row i begins at ``starts[i]``."""
-        targets = self._entries.next_state[entries]
-        gain = np.add.reduceat(weights * self._entries.reward[entries], starts[:-1]) + extra_reward
+        targets = self.entries.next_state[entries]
+        gain = np.add.reduceat(weights * self.entries.reward[entries], starts[:-1]) + extra_reward
         if self.leaks[1] > 0.0:
             weights, targets = np.where(targets >= 0, weights, 0.0), np.maximum(targets, 0)
         return Chain(starts, targets, weights, gain)
@@ -342,7 +429,7 @@ class SlotDraws:
 
     def __init__(self, entries: Entries, counts: FloatArray, n: int, rng: np.random.Generator, most: int) -> None:
         """``counts`` [F] by slots; ``rng`` draws everything now."""
-        self._begin, self._counts, self.n = entries.begin, counts, n
+        self._begin, self.counts, self.n = entries.begin, counts, n
         slots = int(entries.begin[-1])
         all_kept = 8 * n * slots <= most
         size = slots if all_kept else max(1, min(slots, BLOCK // (8 * n)))
@@ -363,7 +450,7 @@ class SlotDraws:
         first, last = self.edges[block]
         begin = self._begin[first : last + 1]
         theta = np.empty((begin[-1] - begin[0], self.n))
-        draw_slots(rng, self._counts[begin[0] : begin[-1]], begin - begin[0], theta, np.empty(self.n))
+        draw_slots(rng, self.counts[begin[0] : begin[-1]], begin - begin[0], theta, np.empty(self.n))
         return theta
 
     def block(self, block: int) -> FloatArray:
@@ -379,13 +466,13 @@ class GivenDraws:
         """``theta`` [N, B, K]."""
         self.n = theta.shape[0]
         self.edges = [(0, theta.shape[1])]
-        self._theta = np.ascontiguousarray(model.entries.pack(theta).T)
+        self.theta = np.ascontiguousarray(model.entries.pack(theta).T)
         if model.terminal.any():
-            self._theta[-1] = 1.0  # an end is certain, whatever the caller's rounding
+            self.theta[-1] = 1.0  # an end is certain, whatever the caller's rounding
 
     def block(self, block: int) -> FloatArray:
         """Return all draws [F, N]."""
-        return self._theta
+        return self.theta
 
 
 class SampledOperator(_OutcomeOperator):
@@ -407,26 +494,26 @@ class SampledOperator(_OutcomeOperator):
         self.leaks = (least if least > 0.0 else leaks[0], max(greatest, leaks[1]))
         outermost = risk.outermost(theta.n)
         lowest = np.ascontiguousarray(outermost.weights)
-        self._draws = int(outermost.sign) * theta.n  # below zero: of the highest
-        self._theta = theta
-        self._rewards = np.zeros((0, 0))
+        self.draws = int(outermost.sign) * theta.n  # below zero: of the highest
+        self.theta = theta
+        self.rewards = np.zeros((0, 0))
         if reward_draws is not None:
-            self._rewards = np.ascontiguousarray(reward_draws.reshape(theta.n, -1).T)
-        self._weights = lowest
-        self._is_mean = bool(lowest.size == theta.n and (lowest == lowest[0]).all())
-        self._threads = threads
+            self.rewards = np.ascontiguousarray(reward_draws.reshape(theta.n, -1).T)
+        self.weights = lowest
+        self.is_mean = bool(lowest.size == theta.n and (lowest == lowest[0]).all())
+        self.threads = threads
 
     def _blocks(self, pairs: IntArray) -> Iterator[tuple[IntArray | slice, Draws]]:
         """Yield which of ``pairs`` belong to a block of sources, with its draws."""
-        source = self._entries.source[pairs]
-        for block, (first, last) in enumerate(self._theta.edges):
+        source = self.entries.source[pairs]
+        for block, (first, last) in enumerate(self.theta.edges):
             mine: IntArray | slice = slice(None)
-            if len(self._theta.edges) > 1:
+            if len(self.theta.edges) > 1:
                 mine = np.flatnonzero((source >= first) & (source < last))
                 if not mine.size:
                     continue
-            offset = int(self._entries.begin[first])
-            yield mine, Draws(self._theta.block(block), offset, self._rewards, self._weights, self._is_mean)
+            offset = int(self.entries.begin[first])
+            yield mine, Draws(self.theta.block(block), offset, self.rewards, self.weights, self.is_mean)
 
     def backup(self, value: FloatArray, pairs: IntArray, q: FloatArray) -> float:
         """See :meth:`Operator.backup`."""
@@ -434,26 +521,30 @@ class SampledOperator(_OutcomeOperator):
         for mine, draws in self._blocks(pairs):
             some = pairs[mine]
             sizes = over_rows(
-                lambda i, j, some=some, draws=draws: _sampled(some[i:j], self._entries, draws, self._draws, value, q),  # type: ignore[misc]
+                lambda i, j, some=some, draws=draws: _sampled(some[i:j], self.entries, draws, self.draws, value, q),  # type: ignore[misc]
                 some.size,
-                self._threads,
-                smallest=max(1, 200_000 // (self._longest * self._theta.n)),
+                self.threads,
+                smallest=max(1, 200_000 // (self._longest * self.theta.n)),
             )
             biggest = max(biggest, *sizes)
             done += some.size
             if self.tell is not None and done < pairs.size:
                 self.tell(done / pairs.size)
+        return self.rounding(biggest)
+
+    def rounding(self, size: float) -> float:
+        """Return a bound on the rounding error of sums of this size."""
         # K products and sums, M of each with the weights, and the M weights themselves were rounded
-        return _bound((0.5 * self._longest + self._weights.size + 8.0) * EPS, biggest)
+        return _bound((0.5 * self._longest + self.weights.size + 8.0) * EPS, size)
 
     def linearise(self, value: FloatArray, pairs: IntArray) -> Chain:
         """See :meth:`Operator.linearise`: the mean over the tail draws, in their sorted order at ``value``."""
-        entries, starts = self._entries.of_pairs(pairs)
+        entries, starts = self.entries.of_pairs(pairs)
         weights = np.empty(entries.size)
         extra = np.empty(pairs.size)
         places = np.arange(pairs.size)
         for mine, draws in self._blocks(pairs):
-            _tail_draws(places[mine], pairs, self._entries, draws, self._draws, value, starts, weights, extra)
+            _tail_draws(places[mine], pairs, self.entries, draws, self.draws, value, starts, weights, extra)
         return self._chain(weights, entries, starts, extra)
 
 
@@ -476,75 +567,240 @@ def _tail_draws(places, pairs, entries, draws, n, value, starts, means, extra):
         extra[i] = tail_of_pair(pairs[i], entries, draws, n, 0.0, value, z, order, means[starts[i] : starts[i + 1]])
 
 
+class ApproximateOperator(_OutcomeOperator):
+    """About CVaR under Dirichlet posteriors, from three moments: where to start with the exact operator.
+
+    It is neither monotone nor concave where it is far from CVaR. Its fixed point is a guess and certifies nothing.
+    """
+
+    rough = True
+
+    def __init__(self, model: UncertainMDP, counts: FloatArray, alpha: float, threads: int = 1) -> None:
+        """``counts`` [F] by slots, zero where an outcome cannot happen."""
+        super().__init__(model)
+        self.counts = counts
+        self.shape = shape_of(alpha)
+        self.threads = threads
+
+    def backup(self, value: FloatArray, pairs: IntArray, q: FloatArray) -> float:
+        """See :meth:`Operator.backup`."""
+        rows = self.entries, self.counts, self.shape, value, self._longest, q
+        sizes = over_rows(lambda i, j: _approximate(pairs[i:j], *rows), pairs.size, self.threads, smallest=10_000)
+        return self.rounding(max(sizes))
+
+    def rounding(self, size: float) -> float:
+        """Return about the rounding error of sums of this size."""
+        return _bound(8.0 * EPS, size)
+
+    def linearise(self, value: FloatArray, pairs: IntArray) -> Chain:
+        """See :meth:`Operator.linearise`."""
+        entries, starts = self.entries.of_pairs(pairs)
+        means = np.empty(entries.size)
+        _approximate_means(pairs, self.entries, self.counts, self.shape, value, self._longest, starts, means)
+        return self._chain(means, entries, starts)
+
+
+class Memory(NamedTuple):
+    """What the exact operator remembers of its pairs, P = S*A, and of their E entries."""
+
+    start: FloatArray  # [P] the quantile in standard deviations from the mean, or NaN
+    upper: FloatArray  # [P] Q is at most this plus what it can have risen since the first backup; infinity if unknown
+    best: IntArray  # [S] the greedy pair of the last backup, or -1
+    means: FloatArray  # [E] tail means
+    has_means: BoolArray  # [P] whether they are those at the values of the last backup
+
+
 class ExactOperator(_OutcomeOperator):
     """CVaR under Dirichlet posteriors without sampling: the paper's operator T^psi itself."""
 
-    def __init__(self, model: UncertainMDP, counts: FloatArray, alpha: float, threads: int = 1) -> None:
-        """``counts`` [B, K], zero where an outcome cannot happen."""
+    costly = True
+    puts_off_q = True
+
+    def __init__(
+        self, model: UncertainMDP, counts: FloatArray, alpha: float, threads: int = 1, *, screens: bool = True
+    ) -> None:
+        """``counts`` [B, K], zero where an outcome cannot happen; without ``screens`` every pair is evaluated."""
         super().__init__(model)
-        pairs = self.n_states * self.n_actions
-        self._counts = self._entries.pack(counts)
-        self._tail = 1.0 - alpha
-        self._start = np.full(pairs, np.nan)
-        self._threads = threads
-        # a backup finds the tail means on the way: they are kept for the chain at the same values
-        self._means = np.zeros(self._entries.next_state.size)
+        self._model = model
+        self.counts = self.entries.pack(counts)
+        self._alpha, self.tail = alpha, 1.0 - alpha
+        self.shape = shape_of(alpha)
+        self.threads = threads
+        self._screens = screens
         self._means_at = np.full(self.n_states, np.nan)  # the values that they are for
-        self._has_means = np.zeros(pairs, dtype=np.bool_)
+        self._bounds_at = np.zeros(self.n_states)  # the values of the last screened backup
+        self._risen = 0.0  # how much Q can have risen up to then, since the first
+
+    @cached_property
+    def _memory(self) -> Memory:
+        pairs = self.n_states * self.n_actions
+        # a backup finds the tail means on the way: they are kept for the chain at the same values
+        return Memory(
+            start=np.full(pairs, np.nan),
+            upper=np.full(pairs, np.inf),
+            best=np.full(self.n_states, -1),
+            means=np.zeros(self.entries.next_state.size),
+            has_means=np.zeros(pairs, dtype=np.bool_),
+        )
 
     def backup(self, value: FloatArray, pairs: IntArray, q: FloatArray) -> float:
         """See :meth:`Operator.backup`. Each pair starts from its own quantile of the last time."""
+        return self._over_groups(value, pairs, np.arange(pairs.size + 1), 16, q)
+
+    def approximation(self) -> ApproximateOperator:
+        """See :meth:`Operator.approximation`."""
+        return ApproximateOperator(self._model, self.counts, self._alpha, self.threads)
+
+    def back_up_best(self, value: FloatArray, pairs: IntArray, q: FloatArray) -> float:
+        """See :meth:`Operator.back_up_best` and the screen at the top of this file."""
+        if not self._screens:
+            return self.backup(value, pairs, q)
+        self._risen = self.risen(self._risen, self._bounds_at, value)
+        self._bounds_at[:] = value
+        first = np.searchsorted(pairs, np.arange(self.n_states + 1) * self.n_actions)
+        return self._over_groups(value, pairs, first, 4, q)
+
+    def risen(self, before: float, last: Any, value: Any) -> float:
+        """Return how much Q can have risen at ``value`` if it was ``before`` at the values ``last``."""
+        highest = float((value - last).max())
+        highest += EPS * (abs(highest) + float(abs(value).max()) + float(abs(last).max()))
+        rise = self.discount * (1.0 - self.leaks[0 if highest > 0.0 else 1]) * highest
+        return before + rise + 2.0 * EPS * (abs(rise) + abs(before))
+
+    def _over_groups(self, value: FloatArray, pairs: IntArray, first: IntArray, smallest: int, q: FloatArray) -> float:
+        """Return the largest error in the best of each group of ``pairs``; a group begins at each of ``first[:-1]``."""
         if not np.array_equal(value, self._means_at):
             self._means_at[:] = value
-            self._has_means[:] = False
-        rows = self._entries, self._counts, self._tail, self.accuracy, value, self._start, self._longest, self._means, q
-        done = 0
+            self._memory.has_means[:] = False
+        rows = self.entries, self.counts, self.tail, self.shape, self.accuracy, value, self._longest, self._memory
+        groups, done = first.size - 1, 0
 
         def back_up(i: int, j: int) -> float:
             nonlocal done
-            error = _exact(pairs[i:j], *rows)
+            error = _exact(pairs, first[i : j + 1], *rows, self._risen, q)
             done += j - i
             if self.tell is not None:
-                self.tell(done / pairs.size)
+                self.tell(done / groups)
             return error
 
-        errors = over_rows(
-            back_up,
-            pairs.size,
-            self._threads,
-            smallest=16,
-        )
-        self._has_means[pairs] = True
-        return max(errors)
+        return float(max(over_rows(back_up, groups, self.threads, smallest)))
 
     def linearise(self, value: FloatArray, pairs: IntArray) -> Chain:
         """See :meth:`Operator.linearise`: the tail means, those of the last backup where it was at ``value``."""
-        known = self._has_means[pairs] & np.array_equal(value, self._means_at)
+        known = self._memory.has_means[pairs] & np.array_equal(value, self._means_at)
         if not known.all():
-            self.backup(value, pairs[~known], np.empty(self._start.size))
-        entries, starts = self._entries.of_pairs(pairs)
-        return self._chain(self._means[entries], entries, starts)
+            self.backup(value, pairs[~known], np.empty(self.n_states * self.n_actions))
+        entries, starts = self.entries.of_pairs(pairs)
+        return self._chain(self._memory.means[entries], entries, starts)
+
+
+@inlined
+def consequences(p, entries, value, y):
+    """Write what each outcome of pair p is worth at ``value`` into y; return the size of the largest sum in it."""
+    size = 0.0
+    here = entries.first[p]
+    for j in range(entries.first[p + 1] - here):
+        target = entries.next_state[here + j]
+        later = entries.discount * value[target] if target >= 0 else 0.0
+        y[j] = entries.reward[here + j] + later
+        size = max(size, abs(entries.reward[here + j]) + abs(later))
+    return size
+
+
+@inlined
+def counts_of(p, entries, counts):
+    """Return the counts of the outcomes of pair p."""
+    slot = entries.begin[entries.source[p]]
+    return counts[slot : slot + entries.first[p + 1] - entries.first[p]]
 
 
 @kernel
-def _exact(pairs, entries, counts, tail, accuracy, value, start, longest, means, q):
-    source, first, next_state, reward, begin, _, discount, _ = entries
-    y = np.zeros(longest)
-    work = np.empty((SCRATCH, longest))
+def _approximate(pairs, entries, counts, shape, value, longest, q):
+    y = np.empty(longest)
+    biggest = 0.0
+    for p in pairs:
+        biggest = max(biggest, consequences(p, entries, value, y))
+        row = counts_of(p, entries, counts)
+        low, mean, sd, skew, _ = moments_of_row(y[: row.size], row)
+        q[p] = rough_tail(low, mean, sd, skew, shape)
+    return biggest
+
+
+@kernel
+def _approximate_means(pairs, entries, counts, shape, value, longest, starts, means):
+    y = np.empty(longest)
+    for i in range(pairs.size):
+        consequences(pairs[i], entries, value, y)
+        row = counts_of(pairs[i], entries, counts)
+        rough_tail_means(y[: row.size], row, shape, means[starts[i] : starts[i + 1]])
+
+
+class Scratch(NamedTuple):
+    """Room for one state: what its outcomes are worth, the integrals of a row, how good its actions seem."""
+
+    y: FloatArray  # [K]
+    work: FloatArray  # [SCRATCH, K]
+    guess: FloatArray  # [A]
+    start: FloatArray  # [A]
+
+
+@kernel
+def _exact(pairs, first, entries, counts, tail, shape, accuracy, value, longest, memory, risen, q):
+    """Do :func:`best_of_group` for each group ``pairs[first[i] : first[i + 1]]``; return the largest error."""
+    n_actions = entries.n_actions
+    scratch = Scratch(np.zeros(longest), np.empty((SCRATCH, longest)), np.empty(n_actions), np.empty(n_actions))
     worst = 0.0
+    for i in range(first.size - 1):
+        mine = pairs[first[i] : first[i + 1]]
+        error = best_of_group(mine, entries, counts, tail, shape, accuracy, value, memory, risen, scratch, q)
+        worst = max(worst, error)
+    return worst
+
+
+@kernel
+def best_of_group(pairs, entries, counts, tail, shape, accuracy, value, memory, risen, scratch, q):
+    """Write Q of the best of ``pairs``, which are of one state, and upper bounds of the others; return the error.
+
+    ``risen`` is what Q can have risen by since the first time; a group of one pair does not care.
+    """
+    y, work, guess, start = scratch
     for i in range(pairs.size):
         p = pairs[i]
-        here, n, slot = first[p], first[p + 1] - first[p], begin[source[p]]
-        size = 0.0
-        for j in range(n):
-            target = next_state[here + j]
-            later = discount * value[target] if target >= 0 else 0.0
-            y[j] = reward[here + j] + later
-            size = max(size, abs(reward[here + j]) + abs(later))
-        row = counts[slot : slot + n]
-        q[p], _, start[p], error = tail_of_row(y[:n], row, tail, start[p], accuracy, work, means[here : here + n])
-        worst = max(worst, error + 2.0 * EPS * size)
-    return worst
+        size = consequences(p, entries, value, y)
+        row = counts_of(p, entries, counts)
+        low, mean, sd, skew, total = moments_of_row(y[: row.size], row)
+        q[p] = mean + (3.0 * row.size + 16.0) * EPS * size
+        q[p] = min(q[p], memory.upper[p] + risen + EPS * (abs(memory.upper[p]) + abs(risen)))
+        guess[i] = rough_tail(low, mean, sd, skew, shape)
+        if p == memory.best[p // entries.n_actions]:
+            guess[i] = np.inf
+        start[i] = memory.start[p]
+        if start[i] != start[i]:
+            start[i] = rough_quantile(skew, total, shape)
+    best, worst = -np.inf, 0.0
+    while True:
+        # the likeliest of those that can still be the best
+        i = -1
+        for j in range(pairs.size):
+            if guess[j] > -np.inf and q[pairs[j]] >= best and (i < 0 or guess[j] > guess[i]):
+                i = j
+        if i < 0:
+            return worst
+        guess[i] = -np.inf
+        p = pairs[i]
+        size = consequences(p, entries, value, y)
+        row = counts_of(p, entries, counts)
+        means = memory.means[entries.first[p] : entries.first[p + 1]]
+        q[p], _, memory.start[p], error = tail_of_row(y[: row.size], row, tail, start[i], accuracy, work, means)
+        memory.has_means[p] = True
+        error += 2.0 * EPS * size
+        worst = max(worst, error)
+        if pairs.size > 1:
+            upper = q[p] + error - risen
+            memory.upper[p] = upper + 2.0 * EPS * (abs(upper) + abs(risen))
+            if q[p] > best:
+                memory.best[p // entries.n_actions] = p
+        best = max(best, q[p])
 
 
 @kernel

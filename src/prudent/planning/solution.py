@@ -9,15 +9,15 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from .._support.checks import BoolArray, FloatArray, IntArray
+from .._support.checks import BoolArray, FloatArray, IntArray, integer_array, refuse, require_shape
 from .._support.output import write
 from ..errors import ParameterError
 from ..models.known import MDP
@@ -30,7 +30,16 @@ if TYPE_CHECKING:
     from .brmdp import BayesianRiskMDP
     from .explain import Explanation
 
-__all__ = ["Solution"]
+__all__ = ["Ahead", "Solution"]
+
+
+class Ahead(NamedTuple):
+    """Where a solver stopped, in place of Q one step ahead of it, which is worked out when it is read."""
+
+    value: FloatArray  # [S]
+    shift: float  # from there to the solution
+    accuracy: float  # of Q
+    threads: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +48,8 @@ class Solution:
 
     value: FloatArray  # [S]
     policy: npt.NDArray[Any]  # [S] the greedy action; or the policy that was evaluated, [S] or probabilities [S, A]
-    q: FloatArray  # [S, A] one step ahead of value; minus infinity where an action is not admissible
+    q: FloatArray  # [S, A] one step ahead of value; minus infinity where an action is not admissible. Of an exact
+    # solution under a posterior it is worked out when it is read: for one action of each state see ``q_of``
     residual: float  # largest |TV - V| where the solver stopped, V shifted to the middle of its bounds
     error_bound: float  # certified: no entry of value is further than this from the fixed point
     iterations: int  # backups of the whole model, those of a first guess included
@@ -77,7 +87,7 @@ class Solution:
         """
         import xarray
 
-        actions = self._names(self.actions, self.q.shape[1])
+        actions = self._names(self.actions, self._n_actions)
         policy = ("state", actions[self.policy]) if self.policy.ndim == 1 else (("state", "action"), self.policy)
         return xarray.Dataset(
             {"value": ("state", self.value), "policy": policy, "q": (("state", "action"), self.q)},
@@ -164,7 +174,7 @@ class Solution:
             for row, chances in zip(rows, self.policy.tolist(), strict=True):
                 row["probabilities"] = chances
         whole: dict[str, Any] = {
-            "actions": [_plain(name) for name in self._names(self.actions, self.q.shape[1])],
+            "actions": [_plain(name) for name in self._names(self.actions, self._n_actions)],
             "policy": rows,
             "certificate": self._certificate(),
         }
@@ -194,6 +204,27 @@ class Solution:
         from .explain import explain
 
         return explain(self, state)
+
+    def q_of(self, actions: Any) -> FloatArray:
+        """Return q of one action for each state [S]: those entries of ``q``, without working out the others.
+
+        ``actions`` [S] are positions, as in ``policy``.
+
+        >>> from prudent import MDP, solve
+        >>> solve(MDP([[[1.0], [1.0]]], [[1.0, 2.0]], discount=0.5)).q_of([0])
+        array([3.])
+        """
+        chosen = integer_array(actions, "actions", ndim=1, error=ParameterError)
+        require_shape(chosen, "actions", self.value.shape, "[S]", error=ParameterError)
+        outside = (chosen < 0) | (chosen >= self._n_actions)
+        refuse(outside, chosen, "actions", f"an action from 0 to {self._n_actions - 1}", error=ParameterError)
+        here, q = np.arange(self.value.size), self.__dict__["q"]
+        if isinstance(q, Ahead):
+            asked = np.zeros((self.value.size, self._n_actions), dtype=np.bool_)
+            asked[here, chosen] = True
+            q = self._work_out(q, asked & self._model.admissible)
+        found: FloatArray = q[here, chosen]
+        return found
 
     # -- what is worked out when asked ---------------------------------------------------------------------
 
@@ -228,6 +259,10 @@ class Solution:
             raise ParameterError("this solution was not made by a solver: the problem that it solves is not known")
         return self._problem
 
+    @property
+    def _n_actions(self) -> int:
+        return self.q.shape[1] if self._problem is None else int(self._model.n_actions)
+
     def _whole_q(self) -> FloatArray:
         """Return q with all admissible actions, also where a given policy was evaluated."""
         if not np.isnan(self.q).any():
@@ -242,12 +277,18 @@ class Solution:
 
     def _runners_up(self) -> tuple[IntArray, FloatArray]:
         """Return the best other action of each state, and how much less it is worth; NaN where there is none."""
-        q, here = self._whole_q(), np.arange(self.value.size)
-        others = np.where(np.isnan(q), -np.inf, q)
-        others[here, self.chosen] = -np.inf
+        here, ahead = np.arange(self.value.size), self.__dict__["q"]
+        if isinstance(ahead, Ahead):  # the best but one, then, and no others
+            asked = self._model.admissible.copy()
+            asked[here, self.chosen] = False
+            others, worth = self._work_out(ahead, asked, best=True), self.q_of(self.chosen)
+        else:
+            q = self._whole_q()
+            others, worth = np.where(np.isnan(q), -np.inf, q), q[here, self.chosen]
+            others[here, self.chosen] = -np.inf
         second = others.argmax(axis=1)
         best = others[here, second]
-        return second, np.where(np.isfinite(best), q[here, self.chosen] - best, np.nan)
+        return second, np.where(np.isfinite(best), worth - best, np.nan)
 
     def _differs_from_neutral(self) -> BoolArray:
         """Return where the neutral action is another one and better by more than rounding can make it."""
@@ -255,12 +296,23 @@ class Solution:
         slack = 1e-9 * float(abs(self.neutral.value).max()) + 4.0 * self.neutral.error_bound
         return q[here, self.chosen] < self.neutral.value - slack
 
+    def _following(self, policy: IntArray) -> Solution:
+        """Return the same values with another policy [S] that reaches them."""
+        same = {each.name: self.__dict__[each.name] for each in fields(self)}
+        return Solution(**same | {"policy": policy})
+
     # -- names ---------------------------------------------------------------------------------------------
 
     def _action_names(self, actions: IntArray) -> list[Any]:
         """Return the names of an action for each state, None in a terminal state."""
         names = actions.tolist() if self.actions is None else [self.actions[a] for a in actions]
         return [None if end else name for name, end in zip(names, self._terminal, strict=True)]
+
+    def _work_out(self, ahead: Ahead, asked: BoolArray, *, best: bool = False) -> FloatArray:
+        """Return Q that was put off, where it is ``asked`` for."""
+        from .solver import q_when_read
+
+        return q_when_read(self._known_problem(), ahead, asked, best=best)
 
     @property
     def _terminal(self) -> BoolArray:
@@ -285,6 +337,24 @@ class Solution:
             f"Solution({self.value.size} states, value {self.value.min():.6g} to {self.value.max():.6g}, "
             f"error bound {self.error_bound:.2g}, {self.message})"
         )
+
+
+class _WhenRead:
+    """The field ``q`` of a solution: an array, or an :class:`Ahead` until it is read for the first time."""
+
+    def __get__(self, solution: Solution | None, owner: type | None = None) -> Any:
+        if solution is None:
+            return self
+        q = solution.__dict__["q"]
+        if isinstance(q, Ahead):
+            q = solution.__dict__["q"] = solution._work_out(q, solution._model.admissible)
+        return q
+
+    def __set__(self, solution: Solution, q: Any) -> None:
+        solution.__dict__["q"] = q
+
+
+Solution.q = _WhenRead()  # type: ignore[assignment]  # after the decorator, to which it would be a default
 
 
 def _labels(names: Any) -> npt.NDArray[Any]:

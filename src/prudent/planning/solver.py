@@ -28,7 +28,12 @@ tail). For a known model that is policy iteration, which always ends. A max-min 
 there Newton may lapse a few times in a row, never far above the best point so far; then sweeps from that point,
 which always contract, take over for a while. Actions that the bounds prove suboptimal are dropped along the way.
 Chains of up to 300 states are solved directly, larger ones by BiCGStab, started from V, to a fraction of the current
-distance.
+distance: a small one where backups cost far more than products with the chain.
+
+For control the operator may answer with upper bounds in place of Q for actions that are not the best of their state
+(see "the screen" in :mod:`prudent.planning.operators`). All of the above reads Q in three ways only: the greatest of a
+state and its place, which are exact, and Q < TV - distance, which an upper bound proves as well. Nothing else of Q
+enters, so the certificate is the same. ``Solution.q`` does not show such bounds: it is worked out when it is read.
 """
 
 from __future__ import annotations
@@ -42,29 +47,40 @@ import numpy.typing as npt
 
 from .._numerics import krylov
 from .._numerics.compensated import EPS, two_sums
-from .._numerics.compile import over_rows
-from .._support.checks import FloatArray, IntArray, finite_array, positive, whole_number
+from .._support.checks import BoolArray, FloatArray, IntArray, finite_array, positive, whole_number
 from .._support.progress import Progress
 from ..errors import ConvergenceWarning, ModelError, ParameterError
 from ..models.known import MDP
 from ..models.uncertain import UncertainMDP
-from .operators import ExpectedOperator, Operator, greedy, keep_close
-from .solution import Solution
+from .operators import ExpectedOperator, Operator
+from .solution import Ahead, Solution
 
 if TYPE_CHECKING:
     from .brmdp import BayesianRiskMDP
 
-__all__ = ["SolverKeywords", "SolverOptions", "evaluate", "rough_guess", "solve", "solve_operator"]
+__all__ = [
+    "SolverKeywords",
+    "SolverOptions",
+    "evaluate",
+    "q_ahead",
+    "q_when_read",
+    "rough_guess",
+    "solve",
+    "solve_operator",
+]
 
 
 DIGITS = 1e-10  # of the largest value: the tolerance by default
 ROUGH = 1e-6  # tolerance of a first guess
+FEW_DIGITS, FEW_BACKUPS = 1e-4, 20  # of one by an operator that is itself no better, and may not even converge
 LAPSES = 5  # Newton steps in a row that may fail to improve on the best point
 UPHILL = 10.0  # and by how much they may lie above it
 SHARE = 0.02  # of the tolerance that the backups' own error may take
 PATIENCE = 50  # and how many other steps, which always end, may fail to
-INNER = 0.01  # a Krylov solve stops at this fraction of the outer residual: more would be lost in the next step
+INNER = 0.01  # a Krylov solve stops at this fraction of the outer residual: more would be lost in the next step,
+FINE = 1e-4  # which is worth avoiding where a step is costly
 CAP = {"newton": 1_000, "value_iteration": 1_000_000}
+DEVICES = ("cpu", "gpu")
 
 
 class SolverKeywords(TypedDict, total=False):
@@ -73,6 +89,7 @@ class SolverKeywords(TypedDict, total=False):
     method: str
     sweeps: int | None
     max_iterations: int | None
+    device: str
 
 
 @dataclass(frozen=True)
@@ -84,6 +101,8 @@ class SolverOptions:
     sweeps : exactly so many sweeps of value iteration, as the paper does, instead of a tolerance.
     max_iterations : the most backups. A solver that stops there warns. By default 1,000 for Newton, 1,000,000 for value
         iteration.
+    device : ``"cpu"``, or ``"gpu"`` for an NVIDIA GPU (``pip install "prudent[gpu]"``): the model goes there once, all
+        iterations stay there, and the certificate is the same. Worth it from some ten thousand states on.
 
     >>> quick = SolverOptions(tol=1e-3)
     >>> solve(MDP([[[1.0], [1.0]]], [[1.0, 2.0]], discount=0.5), options=quick).policy
@@ -94,12 +113,15 @@ class SolverOptions:
     method: str = "newton"
     sweeps: int | None = None
     max_iterations: int | None = None
+    device: str = "cpu"
 
     def __post_init__(self) -> None:
         if self.tol is not None:
             positive(self.tol, "tol")
         if self.method not in CAP:
             raise ParameterError(f"method must be one of {', '.join(map(repr, CAP))}, got {self.method!r}")
+        if self.device not in DEVICES:
+            raise ParameterError(f"device must be one of {', '.join(map(repr, DEVICES))}, got {self.device!r}")
         if self.sweeps is not None:
             whole_number(self.sweeps, "sweeps")
         if self.max_iterations is not None:
@@ -144,7 +166,8 @@ def solve(
     method : ``"newton"`` (policy iteration that stops on certified bounds) or ``"value_iteration"``.
     sweeps : exactly so many sweeps of value iteration instead of a tolerance.
     max_iterations : the most backups. A solver that stops there warns.
-    options : ``tol``, ``method``, ``sweeps`` and ``max_iterations`` as one :class:`SolverOptions`.
+    device : ``"cpu"`` or ``"gpu"``, see :class:`SolverOptions`.
+    options : ``tol``, ``method``, ``sweeps``, ``max_iterations`` and ``device`` as one :class:`SolverOptions`.
 
     >>> machine = MDP([[[0.9, 0.1], [1.0, 0.0]], [[0.0, 1.0], [1.0, 0.0]]], [[5.0, 4.0], [0.0, -3.0]], discount=0.9)
     >>> solution = solve(machine)
@@ -190,13 +213,27 @@ class Guess(NamedTuple):
     iterations: int
 
 
-def rough_guess(operator: Operator, model: MDP | UncertainMDP, policy: Any, cap: int) -> Guess:
-    """Return rough values of an operator that is cheaper than the one to solve, in fewer than ``cap`` backups."""
+def rough_guess(operator: Operator, model: MDP | UncertainMDP, policy: Any, options: SolverOptions) -> Guess:
+    """Return rough values of an operator that is cheaper than the one to solve, in fewer backups than there may be."""
+    cap = options.cap
+    tol: float | None = ROUGH
+    if operator.rough:
+        tol, cap = None, min(cap, FEW_BACKUPS)
     if cap < 2:
         return Guess(np.zeros(model.n_states), 0)
-    iteration = _Iteration(operator, model.admissible, _actions(model, policy))
-    end = iteration.to_tolerance(np.zeros(model.n_states), ROUGH, cap - 1, newton=True)
-    return Guess(end.point.moved(end.shift), end.iterations)
+    iteration = _Iteration(_placed(operator, options), model.admissible, _actions(model, policy))
+    iteration.digits = FEW_DIGITS
+    end = iteration.to_tolerance(np.zeros(model.n_states), tol, cap - 1, newton=True)
+    return Guess(np.asarray(end.point.moved(end.shift)), end.iterations)
+
+
+def _placed(operator: Operator, options: SolverOptions) -> Operator:
+    """Return the operator on the device that is asked for."""
+    if options.device == "cpu":
+        return operator
+    from .gpu import on_gpu
+
+    return on_gpu(operator)
 
 
 def solve_operator(
@@ -213,6 +250,7 @@ def solve_operator(
     It starts from the caller's ``start`` [S], or else from our own ``guess``, or else from zero. The solution keeps
     ``problem`` for those who ask it why.
     """
+    operator = _placed(operator, options)
     iteration = _Iteration(operator, model.admissible, _actions(model, policy))
     if start is not None:
         value = _checked_start(start, model.n_states)
@@ -227,13 +265,15 @@ def solve_operator(
     if end.reason.capped:
         warnings.warn(end.reason.message, ConvergenceWarning, stacklevel=3)
     at = end.point
-    value, q = at.moved(end.shift), iteration.q_at(at, end.shift)
+    value = np.asarray(at.moved(end.shift))
     if model.terminal.any():  # known without solving
         value[model.terminal] = model.terminal_value[model.terminal]
-        q = np.where(model.terminal[:, None] & model.admissible, model.terminal_value[:, None], q)
+    q: Any = Ahead(np.asarray(at.value), end.shift, operator.accuracy, operator.threads)
+    if not operator.puts_off_q or policy is not None or problem is None:
+        q = _whole(model, iteration.q_at(at, end.shift))
     return Solution(
         value=value,
-        policy=at.actions,
+        policy=np.asarray(at.actions),
         q=q,
         residual=at.residual,
         error_bound=end.error,
@@ -245,6 +285,37 @@ def solve_operator(
         terminal=model.terminal,
         _problem=problem,
     )
+
+
+def q_when_read(problem: MDP | BayesianRiskMDP, ahead: Ahead, asked: BoolArray, *, best: bool = False) -> FloatArray:
+    """Return Q [S, A] of a solution that put it off, see :func:`q_ahead`."""
+    if isinstance(problem, MDP):
+        return q_ahead(_known(problem), problem, ahead, asked, best=best)
+    return problem._q_ahead(ahead, asked, best=best)
+
+
+def q_ahead(
+    operator: Operator, model: MDP | UncertainMDP, ahead: Ahead, asked: BoolArray, *, best: bool = False
+) -> FloatArray:
+    """Return Q [S, A] one step ahead of where a solver stopped, where it is ``asked`` for [S, A]; elsewhere -inf.
+
+    With ``best`` only the greatest of each state need be Q, and the others are below it.
+    """
+    progress = Progress("comparing actions")
+    operator.accuracy = ahead.accuracy
+    operator.tell = lambda done: progress.show(f"{done:.0%} done")
+    q = np.full(asked.shape, -np.inf)
+    back_up = operator.back_up_best if best else operator.backup
+    back_up(ahead.value, np.flatnonzero(asked), q.reshape(-1))
+    progress.close()
+    return np.where(asked, _whole(model, q + ahead.shift), -np.inf)
+
+
+def _whole(model: MDP | UncertainMDP, q: FloatArray) -> FloatArray:
+    """Return ``q`` [S, A] with what is known of terminal states without solving."""
+    if not model.terminal.any():
+        return q
+    return np.where(model.terminal[:, None] & model.admissible, model.terminal_value[:, None], q)
 
 
 class _Point(NamedTuple):
@@ -307,7 +378,7 @@ class _Iteration:
         self.operator = operator
         self.fixed = actions
         n_states, n_actions = admissible.shape
-        self.first_pair = np.arange(0, n_states * n_actions, n_actions)
+        first_pair = np.arange(0, n_states * n_actions, n_actions)
         self.admissible = admissible
         self.mixed = False  # whether the policy [S, A] chooses at random
         if actions is None:
@@ -316,14 +387,14 @@ class _Iteration:
             self.mixed = True
             self.every_pair = np.flatnonzero(actions)
             self.shares = actions.reshape(-1)[self.every_pair]
-            self.rows = np.searchsorted(self.every_pair, self.first_pair)  # where the pairs of each state begin
+            self.rows = np.searchsorted(self.every_pair, first_pair)  # where the pairs of each state begin
         else:
-            self.every_pair = self.first_pair + actions
+            self.every_pair = first_pair + actions
         # Q - V of a single action is no small number: mixtures are not refined
         self.refines = operator.refines and not self.mixed
-        self.pairs = self.every_pair.copy()  # those still in the running
-        self.q = np.full(admissible.shape, -np.inf)
+        self.table = operator.table(self.every_pair, actions is None)
         self.iterations = 0
+        self.digits = DIGITS  # of the largest value: the tolerance where none is given
         least, greatest = operator.leaks
         self.wide, self.narrow = _reach(operator.discount, least, 1.0), _reach(operator.discount, greatest, -1.0)
         # where a shift of V by a constant shifts TV - V by a constant, such a constant does no harm
@@ -334,10 +405,10 @@ class _Iteration:
 
     def at(self, value: FloatArray) -> _Point:
         """Back ``value`` up once and bound the fixed point."""
-        eta = self.operator.backup(value, self.pairs, self.q.reshape(-1))
+        eta = self.table.back_up(value)
         swept, actions, widest_gap = self._best()
         if self.mixed:  # shares were rounded, products and sums are
-            eta += (self.operator.n_actions + 4.0) * EPS * float(abs(self.q.reshape(-1)[self.pairs]).max())
+            eta += (self.operator.n_actions + 4.0) * EPS * float(abs(self.table.of_pairs()).max())
         change = swept - value
         lower, upper, noise, residual = self._bounds(change, eta)
         top = float(abs(swept).max()) + max(abs(lower), abs(upper))
@@ -346,13 +417,12 @@ class _Iteration:
         # Q* <= Q + upper and V* >= TV + lower: actions further apart than that are suboptimal for good
         enough = point.width + 2.0 * noise + 4.0 * EPS * top
         if widest_gap > enough:
-            kept = keep_close(self.q, swept, enough, self.pairs)
-            self.pairs = self.pairs[:kept]
+            self.table.drop(swept, enough)
         return point
 
     def at_pair(self, value: FloatArray, rest: FloatArray) -> _Point:
         """As :meth:`at` for V = ``value`` + ``rest``, in twice the precision."""
-        eta = self.operator.residual(value, rest, self.pairs, self.q.reshape(-1))
+        eta = self.table.residual(value, rest)
         change, actions, _ = self._best()
         lower, upper, noise, residual = self._bounds(change, eta)
         swept = value + (rest + change)
@@ -363,11 +433,10 @@ class _Iteration:
     def _best(self) -> tuple[FloatArray, IntArray, float]:
         """Count a backup; return the best of q for each state, its actions, and the widest distance to another one."""
         self.iterations += 1
-        if self.fixed is not None:
-            q = self.q.reshape(-1)[self.pairs]
-            return np.add.reduceat(self.shares * q, self.rows) if self.mixed else q, self.fixed, 0.0
-        best, actions = np.empty(self.first_pair.size), np.empty(self.first_pair.size, np.int64)
-        return best, actions, greedy(self.q, best, actions)
+        if self.fixed is None:
+            return self.table.best()
+        q = self.table.of_pairs()
+        return np.add.reduceat(self.shares * q, self.rows) if self.mixed else q, self.fixed, 0.0
 
     def _bounds(self, change: FloatArray, error: float) -> tuple[float, float, float, float]:
         """Return lower, upper, noise and residual for a TV - V that is ``change`` but for ``error`` and a rounding."""
@@ -389,6 +458,7 @@ class _Iteration:
 
     def sweep(self, value: FloatArray, sweeps: int) -> _End:
         """Apply the operator ``sweeps`` times, as the paper does, and certify the result."""
+        value = self.operator.vector(value)
         progress = Progress("sweeping")
         for _ in range(sweeps):
             point = self.at(value)
@@ -402,8 +472,9 @@ class _Iteration:
     def to_tolerance(self, value: FloatArray, tol: float | None, cap: int, newton: bool) -> _End:
         """Iterate until the certified error is at most ``tol``, rounding forbids more, or ``cap`` backups are done."""
         progress = Progress("solving")
+        value = self.operator.vector(value)
         self.operator.tell = lambda done: progress.show(f"backup {self.iterations + 1}, {done:.0%} of it done")
-        aim = DIGITS * float(np.abs(value).max()) if tol is None else tol
+        aim = self.digits * float(abs(value).max()) if tol is None else tol
         self.operator.accuracy = SHARE * aim / (1.0 + self.wide)
         best = self.at(value)
         point = best
@@ -455,7 +526,7 @@ class _Iteration:
     def _reason(self, best: _Point, tol: float | None, cap: int, stuck: bool) -> _Reason | None:
         """Return why to stop, if so."""
         if tol is None:
-            tol = DIGITS * float(np.abs(best.swept + best.middle).max())
+            tol = self.digits * float(abs(best.swept + best.middle).max())
         if best.error <= tol:
             message = f"error bound {best.error:.2g} <= {tol:.2g} after {_backups(self.iterations)}"
             return _Reason(True, False, message)
@@ -476,24 +547,12 @@ class _Iteration:
         if self.mixed:
             chain = self._mixture(self.operator.linearise(point.value, self.every_pair))
         else:
-            chain = self.operator.linearise(point.value, self.first_pair + point.actions)
+            chain = self.table.linearise(point.value, point.actions)
         if reward is not None:
             chain = chain._replace(reward=reward)
-        discount = self.operator.discount
-        if guess.size <= krylov.DENSE:
-            matrix = chain.dense()
-            matrix *= -discount
-            matrix.flat[:: guess.size + 1] += 1.0
-            try:
-                answer = np.linalg.solve(matrix, chain.reward).astype(np.float64, copy=False)
-            except np.linalg.LinAlgError:  # at discounts within rounding of one
-                return guess
-        else:
-            answer = guess.copy()
-            target = max(INNER * point.residual, 0.1 * point.noise / (1.0 + self.wide))
-            inner = (chain, discount, answer, target, self.conservative, krylov.CAP)
-            over_rows(lambda *_: krylov.chain_values(*inner), 1, 1, long=chain.data.size > 1_000_000)
-        return answer if np.isfinite(answer).all() else guess
+        fraction = FINE if self.operator.costly else INNER
+        target = max(fraction * point.residual, 0.1 * point.noise / (1.0 + self.wide))
+        return chain.values(self.operator.discount, guess, target, self.conservative)
 
     def _mixture(self, chain: krylov.Chain) -> krylov.Chain:
         """Return the chain over states of one over the pairs that the policy takes."""
