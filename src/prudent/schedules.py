@@ -223,5 +223,5 @@ def saved_schedule(schedule: Schedule) -> dict[str, Any]:
 
 def named_schedule(values: dict[str, Any]) -> Schedule:
     """Return the schedule with these fields, as a state file has them."""
-    kind = Decay if "half" in values else Falling
+    kind = Falling if "scale" in values else Decay
     return kind(**values)
