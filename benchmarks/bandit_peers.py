@@ -1,7 +1,12 @@
 """How well bandits learn: ours at the default against other libraries, at their defaults and at the best setting found.
 
-Three datasets of scikit-learn as bandits (one pass, five shuffles), clicks of 1 to 5%, and drift. Every agent faces the
-same rows, contexts and noise. The best settings were found by trying those of ``TRIED`` on the digits and on the clicks
+Three datasets of scikit-learn as bandits (one pass, several shuffles), clicks of 1 to 5%, and drift. Every agent faces
+the same rows, contexts and noise; each run of clicks is another problem. Where an environment knows its mean rewards,
+agents are compared by their regret, which has much less noise than clicks. ``python -m benchmarks bandit_peers`` takes
+about three minutes on two quiet cores, ``python -m benchmarks.bandit_peers whole`` half an hour: five shuffles, 40,000
+clicks, six runs.
+
+The best settings were found by trying those of ``TRIED`` on the digits and on the clicks
 (``python -m benchmarks.bandit_peers digits TRIED``). Any other bandit is put to the test by its name:
 ``python -m benchmarks.bandit_peers clicks "prudent.LinearBandit(rewards='bernoulli')"``.
 """
@@ -11,23 +16,48 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import math
+import os
 import sys
+import time
 import warnings
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 import prudent as pr
+from prudent._support.intervals import mean_and_half_width
 from prudent.bandits.play import play
 from prudent.envs import LinearBanditEnv, classification, drifting, logistic_bandit
 
-from ._timing import Row
+from ._timing import Row, show
 
 Maker = Callable[[int, int, np.random.Generator], Any]
-SHUFFLES = 5
+PLACES = ("digits", "wine", "cancer", "clicks", "drift")
+LIMIT = 60.0  # seconds of the processor after which an agent starts no further run, unless the whole is asked for
+
+
+class Size(NamedTuple):
+    """How long an environment is played, to the end if None, and how often."""
+
+    horizon: int | None
+    runs: int
+
+
+SHORT = {
+    "digits": Size(None, 2),
+    "wine": Size(None, 5),
+    "cancer": Size(None, 5),
+    "clicks": Size(6000, 3),
+    "drift": Size(4000, 3),
+}
+WHOLE = {name: Size(None, 5) for name in ("digits", "wine", "cancer")} | {
+    "clicks": Size(40_000, 6),
+    "drift": Size(4000, 6),
+}
 
 
 class Peer:
@@ -158,23 +188,40 @@ def datasets() -> dict[str, Any]:
     return found
 
 
-def environments() -> dict[str, tuple[Any, int | None, int]]:
-    """Return each environment with its horizon and the number of runs."""
-    found: dict[str, tuple[Any, int | None, int]] = {name: (env, None, SHUFFLES) for name, env in datasets().items()}
-    found["clicks"] = (logistic_bandit(10, 20, (0.01, 0.05)), 40_000, 1)
-    theta = np.random.default_rng(0).standard_normal((5, 5))
-    before, after = LinearBanditEnv(theta, noise_sd=0.5), LinearBanditEnv(-theta, noise_sd=0.5)
-    found["drift"] = (drifting(before, after, at=2000), 4000, 4)
-    return found
+def environment(place: str, run: int) -> Any:
+    """Return an environment; that of clicks is another one in every run."""
+    if place == "clicks":
+        return logistic_bandit(10, 20, (0.01, 0.05), seed=run)
+    if place == "drift":
+        theta = np.random.default_rng(run).standard_normal((5, 5))
+        before, after = LinearBanditEnv(theta, noise_sd=0.5), LinearBanditEnv(-theta, noise_sd=0.5)
+        return drifting(before, after, at=2000)
+    return datasets()[place]
 
 
-def one_job(place: str, maker: Maker, runs: int | None = None, horizon: int | None = None) -> np.ndarray:
-    """Return the mean reward of each run."""
-    env, length, count = environments()[place]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        found = play(env, {"it": maker}, horizon=horizon or length, replications=runs or count, seed=1)
-    return found.reward.values[0, :, -1]
+def one_job(place: str, maker: Maker, size: Size, limit: float = math.inf) -> np.ndarray:
+    """Return the mean reward of each run, or minus the mean regret where that is known.
+
+    After ``limit`` seconds of the processor no further run is begun.
+    """
+    found: list[float] = []
+    began = time.process_time()
+    while len(found) < size.runs and (not found or time.process_time() - began < limit):
+        run = len(found)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            played = play(
+                environment(place, run),
+                {"it": maker},
+                horizon=size.horizon,
+                replications=1,
+                first_replication=run,
+                seed=1,
+            )
+        steps = float(played.time[-1])
+        value = played.reward[0, 0, -1] if place in REQUIRED else -played.regret[0, 0, -1] / steps
+        found.append(float(value))
+    return np.array(found)
 
 
 # -- what is run -------------------------------------------------------------------------------------------
@@ -209,85 +256,113 @@ BEST: dict[str, dict[str, Maker]] = {
     },
 }
 OURS: dict[str, dict[str, Maker]] = {  # the first one counts
-    "digits": {"alpha 0": ours(), "alpha 0.5": ours(alpha=0.5)},
+    "digits": {
+        "default, alpha 0": ours(),
+        "alpha 0.5": ours(alpha=0.5),
+        "exploration 0.5": ours(exploration=0.5),
+        "exploration 0.3": ours(exploration=0.3),
+    },
     "clicks": {
         "bernoulli": ours(rewards="bernoulli"),
         "bernoulli, alpha 0": ours(rewards="bernoulli", alpha=0.0),
+        "bernoulli, exploration 0.5": ours(rewards="bernoulli", alpha=0.0, exploration=0.5),
         "gaussian": ours(),
     },
     "drift": {"half-life 200": ours(half_life=200), "no half-life": ours()},
 }
 
 
-def run() -> list[Row]:
-    rows: list[Row] = []
-    with ProcessPoolExecutor(2) as pool:
+def run(whole: bool = False) -> list[Row]:
+    """Play all, in two processes; results are shown as they come."""
+    sizes = WHOLE if whole else SHORT
+    os.environ |= dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+    found: dict[tuple[str, str, str], np.ndarray | str] = {}
+    with ProcessPoolExecutor(2, get_context("spawn")) as pool:
         waiting = {}
-        for place in ("digits", "wine", "cancer", "clicks", "drift"):
-            kind = "digits" if place in REQUIRED else place
-            sides = {"ours": OURS[kind], "default": DEFAULTS if place in REQUIRED else {}, "best": BEST[kind]}
-            for side, agents in sides.items():
+        for place in PLACES:
+            for side, agents in agents_of(place).items():
                 for name in agents:
-                    if side == "ours" or importlib.util.find_spec(name.split()[0]) is not None:
-                        waiting[place, side, name] = pool.submit(_listed, place, kind, side, name)
-        found: dict[tuple[str, str, str], np.ndarray | str] = {}
-        for key, future in waiting.items():
-            found[key] = value = future.result()
-            print(*key, value if isinstance(value, str) else _shown(value), sep=", ", file=sys.stderr, flush=True)
-    for place in ("digits", "wine", "cancer", "clicks", "drift"):
+                    key = place, side, name
+                    if side != "ours" and importlib.util.find_spec(name.split()[0]) is None:
+                        found[key] = "not installed"
+                        continue
+                    limit = math.inf if whole else LIMIT
+                    waiting[pool.submit(_listed, *key, sizes[place], limit)] = key
+                    found[key] = ""  # in this order
+        for i, done in enumerate(as_completed(waiting), 1):
+            key = waiting[done]
+            found[key] = value = done.result()
+            told = value if isinstance(value, str) else _shown(value)
+            print(f"{i} of {len(waiting)}: {', '.join(key)}: {told}", file=sys.stderr, flush=True)
+    rows: list[Row] = []
+    for place in PLACES:
         rows += _judged(place, {(side, name): value for (at, side, name), value in found.items() if at == place})
     return rows
 
 
-def _listed(place: str, kind: str, side: str, name: str) -> np.ndarray | str:
+def agents_of(place: str) -> dict[str, dict[str, Maker]]:
+    """Return our agents, the others at their defaults, and at the best settings found."""
+    kind = "digits" if place in REQUIRED else place
+    return {"ours": OURS[kind], "default": DEFAULTS if place in REQUIRED else {}, "best": BEST[kind]}
+
+
+def _listed(place: str, side: str, name: str, size: Size, limit: float) -> np.ndarray | str:
     """Run one agent of the lists above, in a process that has its own; say why if it cannot run."""
-    maker = {"ours": OURS[kind], "default": DEFAULTS, "best": BEST[kind]}[side][name]
     try:
-        return one_job(place, maker)
+        return one_job(place, agents_of(place)[side][name], size, limit)
     except Exception as error:  # the others still count
-        return f"{type(error).__name__}: {error}"
+        return f"failed, {type(error).__name__}: {error}"[:200]
 
 
 def _judged(place: str, found: dict[tuple[str, str], np.ndarray | str]) -> list[Row]:
-    means = {key: float(np.mean(value)) for key, value in found.items() if not isinstance(value, str)}
+    """Return a row that says whether ours at the default is good enough, and one for every other agent."""
     mine = next(key for key in found if key[0] == "ours")
-    if mine not in means:
+    ran = {key: value for key, value in found.items() if not isinstance(value, str)}
+    if mine not in ran:
         return [Row(f"{place}, {mine[1]}", math.nan, math.nan, "to run", False, str(found[mine]))]
-    rivals = {key: mean for key, mean in means.items() if key[0] == ("default" if place in REQUIRED else "best")}
+    own, unit = ran[mine], "" if place in REQUIRED else "regret"
+    sign = 1.0 if place in REQUIRED else -1.0
+    rivals = {key: value.mean() for key, value in ran.items() if key[0] == ("default" if unit == "" else "best")}
     if not rivals:
-        return [Row(f"{place}, {mine[1]}", means[mine], math.nan, "a peer", False, "no peer is installed", "")]
+        return [Row(f"{place}, {mine[1]}", own.mean(), math.nan, "a peer", False, "no peer is there", unit)]
     rival = max(rivals, key=lambda key: rivals[key])
     if place in REQUIRED:
         floor = REQUIRED[place]
-        met = means[mine] >= floor and means[mine] > means[rival]
+        met = bool(own.mean() >= floor and own.mean() > rivals[rival])
         told = f">= {floor}, above every default"
     else:
-        told = "the best of them, within the interval"
-        met = means[mine] >= means[rival] - _half_width(place, found[mine], found[rival])
-    rows = [
-        Row(f"{place}, {mine[1]}", means[mine], means[rival], told, met, f"{rival[1]}; ours {_shown(found[mine])}", "")
-    ]
+        told, met = "the best of them, within the interval", _lead(own, ran[rival])[1] >= 0.0
+    note = f"{rival[1]}; lead {_told_lead(own, ran[rival])}"
+    rows = [Row(f"{place}, {mine[1]}", sign * own.mean(), sign * rivals[rival], told, met, note, unit)]
     for key, value in found.items():
-        if key != mine and key in means:
-            side = "" if key[0] == "ours" else f", {key[0]}"
-            rows.append(Row(f"  {key[1]}{side}", means[mine], means[key], "for the record", True, _shown(value), ""))
-        elif key != mine:
-            rows.append(Row(f"  {key[1]}", means[mine], math.nan, "for the record", True, str(value), ""))
+        if key == mine:
+            continue
+        name = f"  {key[1]}" + ("" if key[0] == "ours" else f", {key[0]}")
+        if isinstance(value, str):
+            rows.append(Row(name, sign * own.mean(), math.nan, "for the record", True, value, unit))
+        else:
+            note = f"lead of ours {_told_lead(own, value)}"
+            rows.append(Row(name, sign * own.mean(), sign * value.mean(), "for the record", True, note, unit))
     return rows
 
 
-def _half_width(place: str, one: Any, two: Any) -> float:
-    """Return half the 99% interval of the difference of means: of paired runs, or of clicks in a single run."""
-    if len(one) > 1:
-        from prudent._support.intervals import mean_and_half_width
+def _lead(own: np.ndarray, other: np.ndarray) -> tuple[float, float]:
+    """Return the mean difference over the runs that both have played, and the upper end of its 99% interval."""
+    both = min(len(own), len(other))
+    gap = own[:both] - other[:both]
+    if both < 2:
+        return float(gap.mean()), float(gap.mean())
+    mean, half = mean_and_half_width(gap, 0.99)
+    return float(mean), float(mean + half)
 
-        return float(mean_and_half_width(one - two, 0.99)[1])
-    steps = environments()[place][1] or 1
-    return 2.58 * math.sqrt(sum(float(p[0] * (1.0 - p[0])) for p in (one, two)) / steps)
+
+def _told_lead(own: np.ndarray, other: np.ndarray) -> str:
+    lead, upper = _lead(own, other)
+    return f"{lead:+.4f} +- {upper - lead:.4f} ({min(len(own), len(other))} runs)"
 
 
-def _shown(values: Any) -> str:
-    spread = f" +- {values.std(ddof=1) / math.sqrt(len(values)):.3f}" if len(values) > 1 else ""
+def _shown(values: np.ndarray) -> str:
+    spread = f" +- {values.std(ddof=1) / math.sqrt(len(values)):.4f}" if len(values) > 1 else ""
     return f"{values.mean():.4f}{spread}"
 
 
@@ -303,7 +378,10 @@ def named(text: str) -> Maker:
 
 
 if __name__ == "__main__":
-    for wanted in sys.argv[2:]:
-        several = TRIED if wanted == "TRIED" else {wanted: named(wanted)}
+    place, *wanted = sys.argv[1:] or ["short"]
+    if place in ("short", "whole"):
+        show("How well bandits learn", run(whole=place == "whole"))
+    for each in wanted:
+        several = TRIED if each == "TRIED" else {each: named(each)}
         for label, maker in several.items():
-            print(f"{sys.argv[1]:8} {label:40} {_shown(one_job(sys.argv[1], maker))}", flush=True)
+            print(f"{place:8} {label:40} {_shown(one_job(place, maker, SHORT[place]))}", flush=True)

@@ -317,7 +317,7 @@ def test_a_journal_goes_on_from_what_a_bandit_knows_and_leaves_it_alone(path):
         ({"synchronous": "OFF"}, "synchronous must be 'FULL' or 'NORMAL', got 'OFF'"),
         ({"snapshot_every": 0}, "snapshot_every must be at least 1"),
         ({"timeout": -1}, "timeout must be a positive number"),
-        ({"bandit": "x"}, "bandit must be a LinearBandit, got 'x'"),
+        ({"bandit": "x"}, "bandit must be a LinearBandit or a SharedLinearBandit, got 'x'"),
         ({"path": ":memory:"}, "path must be the path of a file"),
         ({"path": ""}, "path must be the path of a file"),
         ({"path": 3.5}, "path must be the path of a file"),

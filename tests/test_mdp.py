@@ -325,7 +325,7 @@ def test_bad_models_are_refused_with_place_and_value(changes, parts):
         bad_mdp(**changes)
 
 
-@pytest.mark.parametrize("discount", [1.0, -0.1, np.nan, "x"])
+@pytest.mark.parametrize("discount", [1.1, -0.1, np.nan, "x"])
 def test_bad_discounts_are_refused(discount):
     with pytest.raises(ParameterError, match=says("discount", repr(discount))):
         bad_mdp(discount=discount)

@@ -17,7 +17,7 @@ from scipy.sparse.linalg import splu
 
 import prudent as pr
 from prudent.analysis import estimates, plot_returns, posterior_returns
-from prudent.analysis import returns as returns_module
+from prudent.analysis import over_posterior as returns_module
 
 Z = 5.5  # standard errors: a false alarm in 2.6e7 for a normal error
 LEVELS = (0.05, 0.5, 0.95)

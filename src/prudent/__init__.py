@@ -37,11 +37,13 @@ if TYPE_CHECKING:
     from .agents import ts_rl as ts_rl
     from .agents import worst_case as worst_case
     from .analysis import LogSummary as LogSummary
+    from .analysis import Returns as Returns
     from .analysis import RiskProfile as RiskProfile
     from .analysis import ValueOfData as ValueOfData
     from .analysis import from_log as from_log
     from .analysis import plot_returns as plot_returns
     from .analysis import posterior_returns as posterior_returns
+    from .analysis import returns as returns
     from .analysis import risk_profile as risk_profile
     from .analysis import value_of_data as value_of_data
     from .bandits import BanditSettings as BanditSettings
@@ -77,7 +79,11 @@ if TYPE_CHECKING:
     from .models import MDP as MDP
     from .models import UncertainMDP as UncertainMDP
     from .planning import BayesianRiskMDP as BayesianRiskMDP
+    from .planning import Entropic as Entropic
+    from .planning import EVaR as EVaR
     from .planning import Explanation as Explanation
+    from .planning import FiniteSolution as FiniteSolution
+    from .planning import RiskSolution as RiskSolution
     from .planning import Solution as Solution
     from .planning import SolverOptions as SolverOptions
     from .planning import evaluate as evaluate
@@ -122,11 +128,13 @@ _HOME = {
     ],
     "analysis": [
         "LogSummary",
+        "Returns",
         "RiskProfile",
         "ValueOfData",
         "from_log",
         "plot_returns",
         "posterior_returns",
+        "returns",
         "risk_profile",
         "value_of_data",
     ],
@@ -172,7 +180,11 @@ _HOME = {
     ],
     "planning": [
         "BayesianRiskMDP",
+        "EVaR",
+        "Entropic",
         "Explanation",
+        "FiniteSolution",
+        "RiskSolution",
         "Solution",
         "SolverOptions",
         "evaluate",

@@ -38,7 +38,12 @@ def _plans() -> None:
     pr.exact.cvar_clipped_normal(0.5, 1.0, 0.9)
     pr.lowest_normals(10, 1, rng=0)
     pr.LinearGaussianPosterior(1).update([[1.0]], [0.0])
-    model.trajectory(posterior.mean(), [0, 0], 3, rng=0)
+    for policy in ([0, 0], [[0, 0], [1, 1], [0, 0]]):
+        model.trajectory(posterior.mean(), policy, 3, rng=0)
+    pr.solve(known, horizon=2)
+    pr.solve(known, objective=pr.EVaR(0.5), start=0, horizon=2)
+    pr.evaluate(known, [[0.5, 0.5]] * 2, objective=pr.Entropic(1.0), horizon=2)
+    pr.returns(known, [0, 0], horizon=2, replications=2, rng=0)
 
 
 def _profiles() -> None:

@@ -95,6 +95,7 @@ def limit_law(
         raise ModelError(f"expected an MDP, got {type(mdp).__name__}; of an uncertain model: model.mdp(theta)")
     if mdp.termination is not None:
         raise ModelError("the limit law is for models that go on for ever; this one has steps that end")
+    mdp.require_discounted("the limit law")
     actions = mdp.policy_indices(policy)
     states = np.arange(mdp.n_states)
     chain = mdp.transition[states * mdp.n_actions + actions].toarray()

@@ -16,7 +16,7 @@ from numba.extending import intrinsic
 
 from .compile import summing
 
-__all__ = ["log_and_angle", "sum_logs_and_angles"]
+__all__ = ["log_and_angle", "number_of_bits", "sum_logs_and_angles"]
 
 _ONE, _ROOT_HALF, _FRACTION = 0x3FF0000000000000, 0x3FE6A09E667F3BCD, 0x000FFFFFFFFFFFFF
 _MAGIC = 0x4330000000000000  # of 2^52, whose last bits count units
@@ -35,7 +35,7 @@ def _bits(_context: Any, _number: Any) -> Any:
 
 
 @intrinsic
-def _number(_context: Any, _integer: Any) -> Any:
+def number_of_bits(_context: Any, _integer: Any) -> Any:
     """Return the float64 with these 64 bits."""
 
     def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
@@ -60,8 +60,8 @@ def log_and_angle(more, A, B):
     # 1 + more = 2^k (1 + f) with 1 + f between the roots of 1/2 and of 2; f is exact where k = 0
     shifted = _bits(1.0 + more) + (_ONE - _ROOT_HALF)
     exponent = shifted >> 52
-    k = _number(exponent | _MAGIC) - 4503599627370496.0 - 1023.0
-    reduced = _number((shifted & _FRACTION) + _ROOT_HALF) - 1.0
+    k = number_of_bits(exponent | _MAGIC) - 4503599627370496.0 - 1023.0
+    reduced = number_of_bits((shifted & _FRACTION) + _ROOT_HALF) - 1.0
     f = _either(exponent == 1023, more, reduced)
     s = f / (2.0 + f)
     z = s * s

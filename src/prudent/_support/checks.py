@@ -49,9 +49,15 @@ def risk_levels(alpha: Any, name: str = "alpha") -> FloatArray:
 _DIAL = "; 0 is the mean, 0.9 the mean of the worst tenth, -0.9 that of the best tenth"
 
 
-def discount_factor(discount: Any) -> float:
-    """Return ``discount`` as a float in [0, 1)."""
-    return _number(discount, "discount", "a discount factor in [0, 1)", lambda number: 0.0 <= number < 1.0)
+def discount_factor(discount: Any, *, one: bool = False) -> float:
+    """Return ``discount`` as a float in [0, 1), or in [0, 1] if it may be ``one``."""
+    within = "[0, 1]" if one else "[0, 1)"
+    return _number(
+        discount,
+        "discount",
+        f"a discount factor in {within}",
+        lambda number: 0.0 <= number < 1.0 or (one and number == 1.0),
+    )
 
 
 def probability(value: Any, name: str) -> float:

@@ -39,6 +39,7 @@ __all__ = [
     "read_state",
     "restore",
     "restore_bytes",
+    "saved_kind",
     "state_parts",
     "write_state",
 ]
@@ -114,6 +115,15 @@ def _parsed(content: bytes, name: str, kind: str, version: int) -> State:
     if not 1 <= made <= version:
         raise StateFileError(f"{name} is {kind} state version {made}, this prudent reads up to {version}")
     return values, arrays
+
+
+def saved_kind(content: bytes) -> str:
+    """Return the kind that a state file says it is of, unchecked; nothing if it says none."""
+    try:
+        _, _, length = _HEAD.unpack_from(content)
+        return str(json.loads(content[_HEAD.size : _HEAD.size + length])["kind"])
+    except (struct.error, LookupError, TypeError, ValueError, RecursionError):
+        return ""
 
 
 def _read_arrays(table: list[Any], content: memoryview) -> Arrays:

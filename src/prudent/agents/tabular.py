@@ -30,6 +30,7 @@ class TabularAgent:
         if not isinstance(model, UncertainMDP):
             hint = "; a known model needs no agent, use prudent.solve" if isinstance(model, MDP) else ""
             raise ModelError(f"model must be an UncertainMDP, got {type(model).__name__}{hint}")
+        model.require_discounted("agents")
         self._model = model
         self._indices = bool(indices)
         self._reader = LogReader(model, self._indices)

@@ -1,9 +1,9 @@
 """Which alpha? Policies at several risk levels, and what each of them really earns over the posterior.
 
-The level of a Bayesian risk MDP is a dial, and its value is no forecast (see :mod:`prudent.analysis.returns`). What the
-dial buys shows in the returns of the policies that it leads to: their mean, and their tail, the CVaR of the true return
-at one level ``tail`` that is the same for all of them. The policies face the same draws, so that the errors of
-differences are those of paired numbers.
+The level of a Bayesian risk MDP is a dial, and its value is no forecast (see :mod:`prudent.analysis.over_posterior`).
+What the dial buys shows in the returns of the policies that it leads to: their mean, and their tail, the CVaR of the
+true return at one level ``tail`` that is the same for all of them. The policies face the same draws, so that the errors
+of differences are those of paired numbers.
 
 **Protects as well.** Level a protects as well as a higher level b unless the tail of b is significantly better: the
 difference of the two CVaRs, b less a, exceeds t times its standard error. t is the quantile of Student's law with as
@@ -35,8 +35,8 @@ from ..planning.solution import Solution
 from ..posteriors.scalar import BetaPosterior, NormalPosterior
 from ..risk import CVaR
 from .estimates import cvar_terms, mean
+from .over_posterior import posterior_returns
 from .reading import Belief, problem_of, read_belief
-from .returns import posterior_returns
 
 if TYPE_CHECKING:
     import pandas

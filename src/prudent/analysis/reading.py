@@ -9,13 +9,14 @@ import numpy as np
 
 from .._support.checks import FloatArray, IntArray
 from ..errors import ModelError, ParameterError, PosteriorError
+from ..models.frame import TabularModel
 from ..models.known import MDP
 from ..models.uncertain import UncertainMDP
 from ..planning.brmdp import BayesianRiskMDP
 from ..planning.solution import Solution
 from ..posteriors.scalar import BetaPosterior, NormalPosterior
 
-__all__ = ["Belief", "NamedPolicy", "named_policies", "problem_of", "read_belief"]
+__all__ = ["Belief", "NamedPolicy", "named_policies", "problem_of", "read_belief", "start_in_words"]
 
 
 class NamedPolicy(NamedTuple):
@@ -59,6 +60,7 @@ def problem_of(
     if not isinstance(model, UncertainMDP):
         hint = "; what a policy earns in a known model is prudent.evaluate" if isinstance(model, MDP) else ""
         raise ModelError(f"expected an UncertainMDP, got {type(model).__name__}{hint}")
+    model.require_discounted("questions about returns over the posterior")
     if posterior is None or isinstance(posterior, (str, bytes)):
         kinds = "a DirichletPosterior, its counts [B, K], or draws [N, B, K]"
         raise PosteriorError(f"posterior must be {kinds}, got {posterior!r}")
@@ -135,3 +137,12 @@ def _is_policy(model: UncertainMDP, value: Any) -> bool:
 
 def _action_of(model: UncertainMDP) -> Callable[[Any], bool]:
     return lambda value: model.action_labels.find(value) >= 0
+
+
+def start_in_words(model: TabularModel, start: FloatArray) -> str:
+    """Return where a process begins, with probabilities ``start`` [S], as messages and figures say it."""
+    states = np.flatnonzero(start)
+    if states.size == 1:
+        return model.state_labels.show(int(states[0]))
+    even = "evenly" if np.ptp(start[states]) == 0.0 else "with given chances"
+    return f"{states.size} states, {even}"

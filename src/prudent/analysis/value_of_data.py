@@ -268,6 +268,7 @@ def value_of_data(
             f"got a {type(posterior).__name__}, and data on rewards is not looked at"
         )
     problem = BayesianRiskMDP(model, posterior, risk_level(alpha, cautious=True))
+    model.require_discounted("the value of data")
     if problem.posterior is None:
         raise ParameterError("the value of data needs a DirichletPosterior or counts: draws cannot learn")
     asked = np.arange(model.n_sources) if sources is None else _sources(sources, model, indices)

@@ -9,10 +9,7 @@ from __future__ import annotations
 import copy
 import math
 import os
-import threading
-import time as clocks
 import warnings
-import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Any, Self
@@ -33,6 +30,7 @@ from .._support.checks import (
     risk_level,
     whole_number,
 )
+from .._support.locks import Guarded
 from .._support.rows import log_columns
 from .._support.state import (
     LARGEST_COUNT,
@@ -54,7 +52,7 @@ from .checkup import Checkup, checkup
 from .clicks import LINKS, Clicks
 from .coins import CoinBatch, CoinDecision, Coins
 from .decision import Arm, BatchDecision, Decision, Law, chances_of
-from .fading import HalfLife, seconds_of
+from .fading import Drift, HalfLife
 from .merging import add_news, add_pool, news_of, same_prior
 from .settings import BanditSettings, checked_sd
 from .step import (
@@ -97,32 +95,12 @@ if TYPE_CHECKING:
 __all__ = ["LinearBandit"]
 
 
-_STATE_VERSION = 3
+_STATE_VERSION = 4
 _FLOAT = np.dtype(np.float64)
 _NOISES = {"shared": SHARED, "by arm": BY_ARM}
 
 
-# A thread of the parent may be inside a bandit while another one forks: the child would find its lock taken for ever.
-_alive: weakref.WeakSet[LinearBandit] = weakref.WeakSet()
-_held: list[LinearBandit] = []
-
-
-def _hold_all() -> None:
-    _held.extend(sorted(_alive, key=id))
-    for bandit in _held:
-        bandit._lock.acquire()
-
-
-def _release_all() -> None:
-    while _held:
-        _held.pop()._lock.release()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_hold_all, after_in_parent=_release_all, after_in_child=_release_all)
-
-
-class LinearBandit:
+class LinearBandit(Guarded):
     """A contextual bandit with linear rewards and a dial for risk.
 
     ``n_arms`` is a number (arms 0, 1, ...) or the arms' names, strings or integers; contexts have ``dim`` features,
@@ -151,7 +129,8 @@ class LinearBandit:
     Below zero it is optimism: a score is the highest of n draws, and arms of which little is known are sought. A bandit
     with a high level avoids arms of which it knows little, so it may lock in to a poor one: online, 0 to 0.5 is a good
     choice. What cures lock-in: ``first_pulls`` decisions for every arm before scores count, ``min_propensity``, a least
-    chance for every eligible arm, and a level that falls (see :class:`BanditSettings`).
+    chance for every eligible arm, and a level that falls (see :class:`BanditSettings`). ``exploration`` below 1 narrows
+    the draws, which pays where decisions are few (0.5, not less).
 
     **Drift**: with a ``half_life`` evidence fades, and the prior stays: a number of decisions, or a time difference;
     then ``select`` and ``update`` take ``time=``, by default now. :meth:`forget` fades at once.
@@ -170,17 +149,7 @@ class LinearBandit:
     LinearBandit(3 arms, dim=2, settings='TS', 1 decisions, 1 rewards)
     """
 
-    __slots__ = ("__dict__", "__weakref__", "_lock")  # a lock that is no part of the state
-
-    _lock: Any
     load = Load()
-
-    def __new__(cls, *args: Any, **options: Any) -> Self:
-        """Return a bandit with a lock, which no copy shares with it."""
-        bandit = super().__new__(cls)
-        bandit._lock = threading.RLock()
-        _alive.add(bandit)
-        return bandit
 
     def __init__(
         self,
@@ -195,6 +164,7 @@ class LinearBandit:
         prior_precision: Any = None,
         first_pulls: int | None = None,
         min_propensity: float | None = None,
+        exploration: float | None = None,
         half_life: Any = None,
         settings: BanditSettings | None = None,
         seed: Any = None,
@@ -202,7 +172,8 @@ class LinearBandit:
         names = _arm_names(n_arms, "n_arms")
         if alpha is None and settings is None and rewards != "gaussian":
             alpha = 0.5
-        self._settings = _settings(settings, alpha, first_pulls, min_propensity)
+        more = {"first_pulls": first_pulls, "min_propensity": min_propensity, "exploration": exploration}
+        self._settings = _settings(settings, alpha, more)
         self._intercept = flag(intercept, "intercept")
         self._dim = whole_number(dim, "dim", minimum=0 if self._intercept else 1)
         self._noise_sd = None if noise_sd is None else checked_sd(noise_sd, "noise_sd")
@@ -216,8 +187,8 @@ class LinearBandit:
             prior_precision = Clicks.first_prior(size, self._intercept) if self._clicks is not None else 1.0
         blank = LinearGaussianPosterior(size, prior_precision)
         self._priors = blank.prior[np.newaxis]  # [J,D,D], of which arms hold a multiple
-        self._half = HalfLife.of(half_life)
-        self._tick: int | None = None
+        half = HalfLife.of(half_life)
+        self._drift = None if half is None else Drift(half)
         self._decisions = 0
         self._skipped = 0
         self._stream = Uniforms(generator(seed, "seed"), np.empty(0))
@@ -262,7 +233,7 @@ class LinearBandit:
         """Work out once what every call needs."""
         self._rule = settings.rule(self._dim + self._intercept, self._unit_sd)
         self._per_arm = self._rule.per_arm
-        self._plain = self._rule.floor == 0.0 and self._half is None and not self._falling
+        self._plain = self._rule.floor == 0.0 and self._drift is None and not self._falling
         self._plain = self._plain and not isinstance(self._clicks, Coins)
         self._law: Law = (
             settings.min_propensity,
@@ -366,7 +337,7 @@ class LinearBandit:
     @property
     def half_life(self) -> HalfLife | None:
         """The half-life of evidence, with its ``length`` and ``unit``."""
-        return self._half
+        return None if self._drift is None else self._drift.half
 
     @property
     def decisions(self) -> int:
@@ -485,8 +456,8 @@ class LinearBandit:
             k = len(names)
             if point.ndim != 1:
                 self._check_floor(k)
-                if point.ndim == 0 and self._dim == 0 and context is None:
-                    return self.select([], arms, propensity=propensity, time=time)
+                if context is None:
+                    return self.select(self._points(None), arms, propensity=propensity, time=time)
                 if isinstance(self._clicks, Coins):
                     return self._select_coins(self._clicks, point, context, names, eligible, propensity, time)
                 points = self._checked_rows(point)
@@ -547,19 +518,8 @@ class LinearBandit:
         if isinstance(level, Schedule) and level.signed_draws(t) != self._rule.n:
             self._use_settings(self._settings.at(t))
             self._set_handle()
-        if self._half is not None:
-            self._fade(self._half, self._half.tick(self._clock(self._half, time)))
-
-    def _clock(self, half: HalfLife, time: Any) -> float:
-        if half.unit == "decisions":
-            return float(self._decisions)
-        return clocks.time() if time is None else seconds_of(time)
-
-    def _fade(self, half: HalfLife, tick: int) -> None:
-        if self._tick is None or tick > self._tick:
-            if self._tick is not None:
-                self._forget(half.factor(tick - self._tick))
-            self._tick = tick
+        if self._drift is not None:
+            self._forget(self._drift.move(self._decisions, time))
 
     def forget(self, factor: float) -> Self:
         """Multiply all evidence by ``factor``, from 0 to 1; the prior stays.
@@ -570,11 +530,12 @@ class LinearBandit:
         """
         share = probability(factor, "factor")
         with self._lock:
-            if share < 1.0:
-                self._forget(share)
+            self._forget(share)
         return self
 
     def _forget(self, factor: float) -> None:
+        if factor == 1.0:
+            return
         if self._clicks is not None:
             self._clicks.fade(self._arms, factor)
         else:
@@ -769,8 +730,10 @@ class LinearBandit:
 
     def _points(self, context: Any) -> FloatArray:
         """Return a context or contexts as an array of our own."""
-        if context is None and self._dim == 0:
-            return np.empty(0)
+        if context is None:
+            if self._dim == 0:
+                return np.empty(0)
+            raise self._context_error(None)
         try:
             return np.array(context, _FLOAT)
         except (TypeError, ValueError):
@@ -795,10 +758,10 @@ class LinearBandit:
         if unknown != "raise" and unknown != "skip":
             raise ParameterError(f"unknown must be 'raise' or 'skip', got {unknown!r}")
         with self._lock:
-            if point.ndim == 0 and self._dim == 0 and context is None:
-                point = np.empty(0)
             if point.ndim != 1:
-                return self._update_rows(point, arm, reward, time, unknown)
+                if context is not None:
+                    return self._update_rows(point, arm, reward, time, unknown)
+                point = self._points(None)
             try:
                 place = self._index[arm]
             except (KeyError, TypeError):
@@ -808,13 +771,13 @@ class LinearBandit:
                 place = self._arm_index(arm)
             try:
                 value = reward if type(reward) is float else float(reward)
-            except (TypeError, ValueError):
-                raise DataError(f"reward must be a number, got {reward!r}") from None
+            except (TypeError, ValueError, OverflowError):
+                raise DataError(f"reward must be a number, got {reward!r}"[:200]) from None
             if self._clicks is not None:
                 return self._learn_clicks(point, context, place, reward, value, time)
-            weight, half = 1.0, self._half
-            if half is not None and abs(value) <= LARGEST and point.size == self._dim and usable(point):
-                weight = float(self._weights(half, time, 1)[0])
+            weight = 1.0
+            if self._drift is not None and abs(value) <= LARGEST and point.size == self._dim and usable(point):
+                weight = float(self._weights(time, 1)[0])
             if not learn_one(self._handle, point, place, value, weight):
                 if not abs(value) <= LARGEST:
                     raise DataError(f"reward is {value}, expected a finite number{_limit(value)}")
@@ -830,10 +793,8 @@ class LinearBandit:
             raise DataError(f"reward is {value}, expected a finite number{_limit(value)}")
         values = np.array([value])
         self._clicks.require(reward, values)
-        weights = np.ones(1) if self._half is None else self._weights(self._half, time, 1)
-        self._clicks.learn(
-            self._arms, self._checked_rows(point[np.newaxis]), np.array([place], dtype=np.int64), values, weights
-        )
+        rows, places = self._checked_rows(point[np.newaxis]), np.array([place], dtype=np.int64)
+        self._clicks.learn(self._arms, rows, places, values, self._weights(time, 1))
         self._rewards += 1
         return self
 
@@ -890,7 +851,7 @@ class LinearBandit:
         arms = list(arms)
         kept = [t for t, arm in enumerate(arms) if unknown == "raise" or self._knows(arm)]
         places = [self._arm_index(arms[t], f"arm[{t}]") for t in kept]
-        weights = np.ones(len(points)) if self._half is None else self._weights(self._half, time, len(points))
+        weights = self._weights(time, len(points))
         if len(kept) < len(arms):
             self._skip([arm for arm in arms if not self._knows(arm)], len(arms))
             points, values, weights = points[kept], values[kept], weights[kept]
@@ -905,18 +866,13 @@ class LinearBandit:
         self._rewards += len(points)
         return self
 
-    def _weights(self, half: HalfLife, time: Any, rows: int) -> FloatArray:
+    def _weights(self, time: Any, rows: int) -> FloatArray:
         """Let evidence fade up to the latest of ``time``, and return the weights [T] of rewards of these times."""
-        if half.unit == "decisions" or np.ndim(time) == 0:
-            times = [self._clock(half, time)]
-        else:
-            times = [seconds_of(each) for each in time]
-            if len(times) != rows:
-                raise DataError(f"time has {len(times)} entries, expected {rows}, one per context")
-        ticks = [half.tick(each) for each in times]
-        self._fade(half, max(ticks, default=0))
-        now = 0 if self._tick is None else self._tick
-        return np.broadcast_to([half.factor(now - tick) for tick in ticks], rows).copy()
+        if self._drift is None:
+            return np.ones(rows)
+        left, weights = self._drift.weights(self._decisions, time, rows)
+        self._forget(left)
+        return weights
 
     def _knows(self, arm: Any) -> bool:
         try:
@@ -954,6 +910,8 @@ class LinearBandit:
 
     def _context_error(self, context: Any) -> PrudentError:
         """Return the error that says what is wrong with a context that was refused."""
+        if context is None:
+            return DataError(f"context is None, expected shape ({self._dim},) or (T, {self._dim})")
         try:
             points = finite_array(context, "context")
         except PrudentError as error:
@@ -978,10 +936,6 @@ class LinearBandit:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._set_handle()  # where its own arms are
-
-    def __copy__(self) -> Self:
-        """Return a bandit that learns on its own."""
-        return copy.deepcopy(self)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the whole state to ``path``, random stream included; the file appears whole or not at all.
@@ -1093,7 +1047,7 @@ class LinearBandit:
         for name, mine, theirs in zip(*_kind_of(self), _kind_of(given)[1], strict=True):
             if mine != theirs:
                 raise ParameterError(f"{label} has other settings: its {name} is {theirs!r}, here it is {mine!r}")
-        if self._half is not None or any(bandit._arms.pool[GAIN] != 1.0 for bandit in (self, given)):
+        if self._drift is not None or any(bandit._arms.pool[GAIN] != 1.0 for bandit in (self, given)):
             raise ParameterError(f"the evidence of {label} fades, or has faded: such bandits cannot be merged")
 
     def _state(self) -> State:
@@ -1109,8 +1063,8 @@ class LinearBandit:
             "rewards": self.reward_kind,
             "prior": _prior_kind(self._clicks),
             "intercept": self._intercept,
-            "half_life": None if self._half is None else asdict(self._half),
-            "tick": self._tick,
+            "half_life": None if self._drift is None else asdict(self._drift.half),
+            "tick": None if self._drift is None else self._drift.tick,
             "arms": list(self._names),
             "decisions": self._decisions,
             "rng": generator_state(self._stream.rng),
@@ -1164,8 +1118,11 @@ class LinearBandit:
         if meta["prior"] != _prior_kind(bandit._clicks):
             raise ValueError(f"prior is {meta['prior']!r}")
         require_table(bandit._arms, arrays, intercept=bandit._intercept, clicks=bandit._clicks)
+        tick = None
         if meta["tick"] is not None:
-            bandit._tick = whole_number(meta["tick"], "tick", -LARGEST_COUNT, LARGEST_COUNT)
+            tick = whole_number(meta["tick"], "tick", -LARGEST_COUNT, LARGEST_COUNT)
+        if bandit._drift is not None:
+            bandit._drift.tick = tick
         arms = bandit._arms
         arms.pool[SAVED] = arrays["pool"]
         arms.gram[:], arms.extra[:], arms.parts[:, WEIGHT] = gram, arrays["extra"], arrays["weights"]
@@ -1197,7 +1154,7 @@ def _kind_of(bandit: LinearBandit) -> tuple[tuple[str, ...], tuple[Any, ...]]:
     prior = _prior_kind(bandit._clicks)
     prior = bandit._priors[0].tolist() if prior == "given" else prior
     own = (getattr(bandit, f"_{name}") for name in names[:5])
-    return names, (*own, bandit.reward_kind, bandit._half, prior)
+    return names, (*own, bandit.reward_kind, bandit.half_life, prior)
 
 
 def _prior_kind(clicks: Clicks | None) -> Any:
@@ -1205,10 +1162,13 @@ def _prior_kind(clicks: Clicks | None) -> Any:
 
 
 def _upgraded(meta: dict[str, Any], arrays: Arrays) -> State:
-    """Return the state of a file of version 1 or 2 as one of version 3.
+    """Return the state of a file of an earlier version as one of version 4.
 
-    In version 1 the noise was given, and there was no intercept; in version 2 rewards were normal.
+    In version 1 the noise was given, and there was no intercept; in version 2 rewards were normal; in version 3 there
+    was no exploration to be set.
     """
+    if "exploration" not in meta["settings"]:
+        meta = meta | {"settings": meta["settings"] | {"exploration": 1.0}}
     if "rewards" not in meta:
         meta = meta | {"rewards": "gaussian", "prior": "given"}
     if "half_life" in meta or "noise_sd" not in meta:
@@ -1239,17 +1199,17 @@ def _saved_settings(settings: BanditSettings) -> dict[str, Any]:
     return values
 
 
-def _settings(
-    settings: BanditSettings | None, alpha: Any, first_pulls: int | None, min_propensity: float | None
-) -> BanditSettings:
+def _settings(settings: BanditSettings | None, alpha: Any, more: dict[str, Any]) -> BanditSettings:
     if settings is None:
         settings = BanditSettings(0.0 if alpha is None else alpha)
     elif alpha is not None:
         raise ParameterError("give alpha or settings, not both: settings have their own alpha")
     elif not isinstance(settings, BanditSettings):
         raise ParameterError(f"settings must be a BanditSettings, got {settings!r}")
-    more: dict[str, Any] = {"first_pulls": first_pulls, "min_propensity": min_propensity}
-    return replace(settings, **{name: value for name, value in more.items() if value is not None})
+    given = {name: value for name, value in more.items() if value is not None}
+    if given and settings.label == settings._default_label():  # a name of its own stays
+        given["label"] = ""
+    return replace(settings, **given)
 
 
 def _clicks(rewards: Any, learned: bool, intercept: bool, dim: int) -> Clicks | None:

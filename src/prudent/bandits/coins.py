@@ -106,8 +106,8 @@ class Coins(Clicks):
     @staticmethod
     def check(settings: BanditSettings) -> None:
         """Raise if settings are not for arms without context."""
-        for name in ("draws", "sampling_sd", "delta"):
-            if getattr(settings, name) is not None:
+        for name in ("draws", "sampling_sd", "delta", "exploration"):
+            if getattr(settings, name) not in (None, 1.0):
                 raise ParameterError(f"{name} is not for clicks without context, whose law is known: leave it out")
 
     def counts(self, arms: Arms, places: IntArray) -> tuple[FloatArray, FloatArray]:

@@ -15,7 +15,7 @@ from .batch import Decided, fill_scores
 from .score_law import score_law
 from .step import Rule
 
-__all__ = ["Arm", "BatchDecision", "Decision", "Law", "chances_of"]
+__all__ = ["Arm", "BatchDecision", "Decision", "Law", "Record", "chances_of"]
 
 
 Arm = str | int
@@ -34,7 +34,48 @@ def chances_of(law: Law, means: FloatArray, sds: FloatArray, freedom: FloatArray
     return score_law(*key).every_chance(means, sds, freedom, floor)
 
 
-class Decision:
+class Record:
+    """What decisions of all bandits have in common: the posterior moments of the arms, and what goes on record."""
+
+    __slots__ = ("_moments", "arm", "arms", "id", "score", "time", "version")
+
+    arm: Arm
+    arms: tuple[Arm, ...]
+    score: float
+    version: tuple[int, int]  # decisions and rewards that the model had seen
+    time: float
+    id: str | None
+    _moments: FloatArray
+
+    @property
+    def mean(self) -> FloatArray:
+        """The posterior mean of the score s'theta of every eligible arm, [k]."""
+        return self._moments[0]
+
+    @property
+    def sd(self) -> FloatArray:
+        """The posterior sd of the score s'theta of every eligible arm, [k]; infinite if the noise is not known yet."""
+        return self._moments[1]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the record as plain values."""
+        raise NotImplementedError
+
+    def to_json(self) -> str:
+        """Return :meth:`to_dict` as one line of JSON, for a log.
+
+        >>> import json
+        >>> import prudent as pr
+        >>> json.loads(pr.LinearBandit(2, dim=1, seed=1).select([0.5]).to_json())["context"]
+        [0.5]
+        """
+        return json.dumps(self.to_dict(), allow_nan=False)
+
+    def _versions(self) -> dict[str, int]:
+        return dict(zip(("decisions", "rewards"), self.version, strict=True))
+
+
+class Decision(Record):
     """What :meth:`LinearBandit.select` decided in one context.
 
     ``arm`` is the chosen arm, ``score`` its score, ``arms`` the k eligible arms; ``mean`` and ``sd`` [k] are those of
@@ -55,27 +96,9 @@ class Decision:
     0.5
     """
 
-    __slots__ = (
-        "_law",
-        "_moments",
-        "_place",
-        "_propensity",
-        "arm",
-        "arms",
-        "context",
-        "id",
-        "score",
-        "time",
-        "version",
-    )
+    __slots__ = ("_law", "_place", "_propensity", "context")
 
-    arm: Arm
-    arms: tuple[Arm, ...]
-    score: float
     context: FloatArray  # [D]
-    version: tuple[int, int]  # decisions and rewards that the model had seen
-    time: float
-    id: str | None
 
     def __init__(
         self,
@@ -117,28 +140,8 @@ class Decision:
             "arm": self.arm,
             "propensity": self.propensity,
             "score": self.score,
-            "version": dict(zip(("decisions", "rewards"), self.version, strict=True)),
+            "version": self._versions(),
         }
-
-    def to_json(self) -> str:
-        """Return :meth:`to_dict` as one line of JSON, for a log.
-
-        >>> import json
-        >>> import prudent as pr
-        >>> json.loads(pr.LinearBandit(2, dim=1, seed=1).select([0.5]).to_json())["context"]
-        [0.5]
-        """
-        return json.dumps(self.to_dict(), allow_nan=False)
-
-    @property
-    def mean(self) -> FloatArray:
-        """The posterior mean of s'theta for every eligible arm, [k]."""
-        return self._moments[0]
-
-    @property
-    def sd(self) -> FloatArray:
-        """The posterior standard deviation of s'theta for every eligible arm, [k]."""
-        return self._moments[1]
 
     @property
     def propensity(self) -> float | None:

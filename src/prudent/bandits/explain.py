@@ -2,8 +2,9 @@
 
 The score of an arm in a context s is s'theta, a sum over features of s_j theta_j: what feature j adds is s_j times the
 posterior mean of theta_j. Arms are independent, so the lead of one over another is normal, with the difference of the
-means and the sum of the variances. For clicks and counts scores are log odds and log rates; what an arm pays is told
-as a chance or a rate, and the parts add up on the scale of scores.
+means and the sum of the variances. Items that share one theta are not: the variance of their lead is that of the
+difference of their features times theta, often much smaller. For clicks and counts scores are log odds and log rates;
+what an arm pays is told as a chance or a rate, and the parts add up on the scale of scores.
 """
 
 from __future__ import annotations
@@ -30,7 +31,16 @@ if TYPE_CHECKING:
     from .decision import Arm
     from .shared import SharedLinearBandit
 
-__all__ = ["ArmView", "Explanation", "coefficients_figure", "dataset", "explain", "feature_names", "shared_dataset"]
+__all__ = [
+    "ArmView",
+    "Explanation",
+    "coefficients_figure",
+    "dataset",
+    "explain",
+    "explain_items",
+    "feature_names",
+    "shared_dataset",
+]
 
 
 _SCORES = {"gaussian": "mean reward", "bernoulli": "log odds", "poisson": "log rate"}
@@ -57,17 +67,25 @@ class ArmView(NamedTuple):
 class Explanation:
     """Why an arm would be chosen in a context, or would not; prints as words.
 
-    Made by :meth:`LinearBandit.explain`. ``arms`` holds the arm first, then the others, likeliest first.
+    Made by :meth:`LinearBandit.explain` and :meth:`SharedLinearBandit.explain`. ``arms`` holds the arm first, then the
+    others, likeliest first.
     """
 
     arms: tuple[ArmView, ...]
     alpha: float
     kind: str  # of rewards
     features: tuple[str, ...]  # the intercept first, if there is one
-    context: FloatArray  # [D], with the constant
+    contexts: FloatArray  # [2,D] features of the arm and of the runner-up, with the constant
     coefficients: FloatArray  # [2,D] posterior means of the arm and of the runner-up
     sds: FloatArray  # [2,D]
     lowest: float  # the least chance that the settings give to an arm
+    spread: float  # posterior sd of the lead of the arm over the runner-up
+    shared: int | None = None  # rewards of all items, if they share their coefficients
+
+    @property
+    def context(self) -> FloatArray:
+        """The features [D] of the arm, with the constant."""
+        return self.contexts[0]
 
     @property
     def arm(self) -> Arm:
@@ -86,8 +104,8 @@ class Explanation:
 
         if self.rival is None:
             return 1.0
-        lead, spread = self.arms[0].mean - self.rival.mean, math.hypot(self.arms[0].sd, self.rival.sd)
-        return float(ndtr(lead / spread)) if 0.0 < spread < math.inf else 0.5
+        lead = self.arms[0].mean - self.rival.mean
+        return float(ndtr(lead / self.spread)) if 0.0 < self.spread < math.inf else 0.5
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return a table with one row for each feature: its value, coefficient and sd, and what it adds to the score.
@@ -96,7 +114,7 @@ class Explanation:
         """
         import pandas
 
-        parts = self.context * self.coefficients
+        parts = self.contexts * self.coefficients
         table = {
             "value": self.context,
             "coefficient": self.coefficients[0],
@@ -138,37 +156,73 @@ def explain(
         point = bandit._checked_rows(np.atleast_2d(bandit._points(context)))[0]
     from .step import PULLS
 
-    order = sorted(range(len(eligible)), key=lambda i: (-chances[i], -mean[i]))
     if arm is not None:
-        place = bandit._arm_index(arm, error=ParameterError)
-        if bandit.arms[place] not in eligible:
-            raise ParameterError(f"arm is {arm!r}, which is not among the eligible arms")
-        first = eligible.index(bandit.arms[place])
-        order = [first, *(i for i in order if i != first)]
-    views = tuple(
-        ArmView(
-            eligible[i],
-            float(chances[i]),
-            float(mean[i]),
-            float(sd[i]),
-            float(scores[i]),
-            float(pays[i]),
-            float(pays_sd[i]),
-            int(pulls[i, PULLS]),
-        )
-        for i in order
-    )
+        arm = bandit.arms[bandit._arm_index(arm, error=ParameterError)]
+    order = _order(eligible, chances, mean, arm)
+    views = _views(order, eligible, chances, mean, sd, scores, pays, pays_sd, pulls[:, PULLS])
     two = places[(order * 2)[:2]]
     return Explanation(
         arms=views,
         alpha=bandit.alpha,
         kind=bandit.reward_kind,
         features=names,
-        context=point,
+        contexts=np.stack([point, point]),
         coefficients=coefficients[two],
         sds=np.sqrt(np.diagonal(covariances[two], axis1=1, axis2=2)),
         lowest=bandit.settings.min_propensity,
+        spread=math.hypot(*(view.sd for view in views[:2])),
     )
+
+
+def explain_items(
+    bandit: SharedLinearBandit, features: Any, arms: Iterable[Arm] | None, arm: Arm | None, names: Any
+) -> Explanation:
+    """Return why an item would come first; see :meth:`SharedLinearBandit.explain`."""
+    if names is None and hasattr(features, "columns"):
+        names = list(features.columns)
+    told = feature_names(names, bandit.dim, bandit.intercept)
+    with bandit._lock:
+        rows, eligible = bandit._candidates(features, arms)
+        chances, (mean, sd) = bandit.propensities(rows, eligible), bandit.predict(rows, eligible)
+        scores, counts = bandit.score(rows, eligible), bandit.items
+        order = _order(eligible, chances, mean, arm)
+        two = (order * 2)[:2]
+        view = bandit._view(rows[two], tuple(eligible[i] for i in two))
+        alpha, lowest, rewards = bandit.alpha, bandit._floor, bandit.rewards
+    if view.coefficients.shape[1] > len(told):
+        if "offset" in told:
+            raise ParameterError("names holds 'offset', which is what items have of their own")
+        told = (*told, "offset")
+    pulls = [counts.get(name, 0) for name in eligible]
+    return Explanation(
+        arms=_views(order, eligible, chances, mean, sd, scores, mean, sd, pulls),
+        alpha=alpha,
+        kind="gaussian",
+        features=told,
+        contexts=view.rows,
+        coefficients=view.coefficients,
+        sds=view.sds,
+        lowest=lowest,
+        spread=view.spread,
+        shared=rewards,
+    )
+
+
+def _order(eligible: Sequence[Arm], chances: FloatArray, mean: FloatArray, arm: Arm | None) -> list[int]:
+    """Return the places of the arms, that of ``arm`` first if it is given, then the likeliest first."""
+    order = sorted(range(len(eligible)), key=lambda i: (-chances[i], -mean[i]))
+    if arm is None:
+        return order
+    if arm not in eligible:
+        raise ParameterError(f"arm is {arm!r}, which is not among the eligible arms")
+    first = eligible.index(arm)
+    return [first, *(i for i in order if i != first)]
+
+
+def _views(order: list[int], eligible: Sequence[Arm], *columns: Any) -> tuple[ArmView, ...]:
+    """Return what is known of the arms, in this order; ``columns`` [k] are the fields of :class:`ArmView`."""
+    *numbers, pulls = columns
+    return tuple(ArmView._make((eligible[i], *(float(each[i]) for each in numbers), int(pulls[i]))) for i in order)
 
 
 def feature_names(features: Any, dim: int, intercept: bool) -> tuple[str, ...]:
@@ -200,14 +254,16 @@ def _words(why: Explanation) -> list[str]:
         lines = [f"The likeliest choice is {name}, with the chance {_percent(chosen.chance)}."]
     else:
         lines = [f"{name} would be chosen with the chance {_percent(chosen.chance)}."]
-    lines.append(f"Its {_RESPONSES[why.kind]} is {_told(chosen, number)}.")
+    lines.append(f"Its {_RESPONSES[why.kind]} is {_told(chosen, number, why.shared)}.")
     if rival is None:
         return lines
     who = "The runner-up is" if likeliest else "The likeliest choice is"
-    lines.append(f"{who} {_name(rival.arm)}, with the chance {_percent(rival.chance)}: {_told(rival, number)}.")
+    lines.append(
+        f"{who} {_name(rival.arm)}, with the chance {_percent(rival.chance)}: {_told(rival, number, why.shared)}."
+    )
     if not math.isfinite(chosen.sd):
         return [*lines, "Choices are uniform until two different rewards have been seen."]
-    lead, spread = chosen.mean - rival.mean, math.hypot(chosen.sd, rival.sd)
+    lead, spread = chosen.mean - rival.mean, why.spread
     apart = _format([spread])
     scale = "" if why.kind == "gaussian" else f" in {_SCORES[why.kind]}"
     verb = "leads" if lead >= 0.0 else "is behind"
@@ -218,11 +274,12 @@ def _words(why: Explanation) -> list[str]:
     if why.alpha > 0.0 and (chosen.score - rival.score) * lead < 0.0:
         careful, other = (name, _name(rival.arm)) if lead < 0.0 else (_name(rival.arm), name)
         lines.append(f"At the level {why.alpha:g} caution prefers {careful}: of {other} less is known.")
-    parts = why.context * (why.coefficients[0] - why.coefficients[1])
+    parts = why.contexts[0] * why.coefficients[0] - why.contexts[1] * why.coefficients[1]
     size = max(float(np.abs(parts).max()), 1e-300)
     order = np.argsort(-np.abs(parts), kind="stable")
     for sign, word in ((1.0, "For"), (-1.0, "Against")):
-        listed = [i for i in order if sign * parts[i] > 0.01 * size][:_SHOWN]
+        clear = [i for i in order if sign * parts[i] > 0.01 * size and apart(abs(parts[i])).strip("0.")]
+        listed = clear[:_SHOWN]
         if listed:
             mark = "+" if sign > 0.0 else "-"
             told = ", ".join(f"{why.features[i]} ({mark}{apart(abs(parts[i]))})" for i in listed)
@@ -236,8 +293,11 @@ def _name(arm: Arm) -> str:
     return f"arm {arm}" if isinstance(arm, int) else repr(arm)
 
 
-def _told(view: ArmView, number: Any) -> str:
-    seen = f"{view.pulls:,} reward{'s' * (view.pulls != 1)}"
+def _told(view: ArmView, number: Any, shared: int | None) -> str:
+    count = view.pulls if shared is None else shared
+    seen = f"{count:,} reward{'s' * (count != 1)}"
+    if shared is not None:
+        seen += f" of all items, {view.pulls:,} of its own" if view.pulls else " of all items"
     if not math.isfinite(view.response_sd):
         return f"not known yet, after {seen}"
     return f"{number(view.response)} (sd {number(view.response_sd)}), known from {seen}"

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import datetime
 import math
+import time as clocks
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from .._support.checks import positive
-from ..errors import ParameterError
+from .._support.checks import FloatArray, positive
+from ..errors import DataError, ParameterError
 
-__all__ = ["HalfLife", "seconds_of"]
+__all__ = ["Drift", "HalfLife", "seconds_of"]
 
 
 _STEPS = 32  # of a half-life
@@ -57,6 +58,41 @@ class HalfLife:
     def factor(self, ticks: int) -> float:
         """Return what is left of evidence after so many steps."""
         return float(0.5 ** (ticks * self.step / self.length)) if ticks > 0 else 1.0
+
+
+@dataclass
+class Drift:
+    """A half-life, and the step up to which evidence has faded; None before the first."""
+
+    half: HalfLife
+    tick: int | None = None
+
+    def move(self, decisions: int, time: Any) -> float:
+        """Go on to ``time``, by default now, or to a number of decisions; return what is left of evidence."""
+        return self._to(self.half.tick(self._clock(decisions, time)))
+
+    def weights(self, decisions: int, time: Any, rows: int) -> tuple[float, FloatArray]:
+        """Go on to the latest of ``time``, one or [T]; return what is left, and the weights [T] of rewards so old."""
+        if self.half.unit == "decisions" or np.ndim(time) == 0:
+            times = [self._clock(decisions, time)]
+        else:
+            times = [seconds_of(each) for each in time]
+            if len(times) != rows:
+                raise DataError(f"time has {len(times)} entries, expected {rows}, one per reward")
+        ticks = [self.half.tick(each) for each in times]
+        left = self._to(max(ticks, default=0))
+        now = self.tick or 0
+        return left, np.broadcast_to([self.half.factor(now - tick) for tick in ticks], rows).copy()
+
+    def _clock(self, decisions: int, time: Any) -> float:
+        if self.half.unit == "decisions":
+            return float(decisions)
+        return clocks.time() if time is None else seconds_of(time)
+
+    def _to(self, tick: int) -> float:
+        before = tick if self.tick is None else self.tick
+        self.tick = max(tick, before)
+        return self.half.factor(tick - before)
 
 
 def seconds_of(time: Any) -> float:

@@ -14,6 +14,11 @@ of the likelihood is Q(c) / nu^2, Q a quadratic. Seen from the mean reward h, wi
 t = V^-1 P e_0: Q = q_0 - 2 d q_1 + d^2 q_2 in d = c - h with q_0 = sum (r - h)^2 - g'x, q_1 = e_0'P x and
 q_2 = e_0'P (e_0 - t). Then c is at its minimum, the posterior mean h e_0 + x + d t, and nu^2 = Q / (n - 1). Without a
 constant feature c = 0 and nu^2 = Q / n.
+
+**Forgetting.** A reward of weight w counts w times: a = q + (sum of the item's weights), and it enters as a w / (a + w)
+times the square of z - m. If all weights W become f W, the sums of all z z' become f times as large, but what each item
+takes from them does not, since q stays: the sums are f times what they were, and f (1 - f) q a / (q + f W) times m m'
+more for each item. So V never loses here either; m becomes f a / (q + f W) times as long.
 """
 
 from __future__ import annotations
@@ -28,7 +33,7 @@ from .._numerics.least_squares import lower_products
 from .._numerics.order_statistics import lowest_normals_into
 from .._support.checks import FloatArray, IntArray
 
-__all__ = ["centre_on_items", "draw_scores", "item_moments", "solve_level"]
+__all__ = ["centre_on_items", "draw_scores", "fade_sums", "item_moments", "solve_level"]
 
 
 _BLOCK = 64  # items predicted at a time: their columns stay in the cache, and loops over them become vector code
@@ -36,17 +41,23 @@ _BLOCK = 64  # items predicted at a time: their columns stay in the cache, and l
 
 @kernel
 def centre_on_items(
-    rows: FloatArray, rewards: FloatArray, places: IntArray, means: FloatArray, counts: IntArray, q: float
+    rows: FloatArray,
+    rewards: FloatArray,
+    weights: FloatArray,
+    places: IntArray,
+    means: FloatArray,
+    totals: FloatArray,
+    q: float,
 ) -> None:
     """Replace ``rows`` [T,D] and ``rewards`` [T] of items at ``places`` [T] by what enters the sums of theta.
 
-    ``means`` [I,D+1] holds the m of every item, ``counts`` [I] its rewards; they learn the rows in order.
+    ``means`` [I,D+1] holds the m of every item, ``totals`` [I] the weight of its rewards; they learn the rows in order.
     """
     dim = rows.shape[1]
     for t in range(rows.shape[0]):
-        item = places[t]
-        a = q + counts[item]
-        share, length = 1.0 / (a + 1.0), math.sqrt(a / (a + 1.0))
+        item, weight = places[t], weights[t]
+        a = q + totals[item]
+        share, length = weight / (a + weight), math.sqrt(a * weight / (a + weight))
         for j in range(dim + 1):
             gap = (rows[t, j] if j < dim else rewards[t]) - means[item, j]
             means[item, j] += share * gap
@@ -54,7 +65,16 @@ def centre_on_items(
                 rows[t, j] = length * gap
             else:
                 rewards[t] = length * gap
-        counts[item] += 1
+        totals[item] += weight
+
+
+@kernel
+def fade_sums(gram: FloatArray, factor: float) -> None:
+    """Multiply ``gram`` [2,D,D], sums and their rounding errors, by ``factor``; what rounds is kept."""
+    for i in range(gram.shape[1]):
+        for j in range(gram.shape[2]):
+            product, error = two_product(gram[0, i, j], factor)
+            gram[0, i, j], gram[1, i, j] = two_sum(product, factor * gram[1, i, j] + error)
 
 
 @kernel
@@ -63,7 +83,7 @@ def item_moments(
     intercept: bool,
     places: IntArray,
     means: FloatArray,
-    counts: IntArray,
+    totals: FloatArray,
     q: float,
     root: FloatArray,
     mean: FloatArray,
@@ -71,7 +91,7 @@ def item_moments(
 ) -> None:
     """Write the means and the sds over nu, moments [2,k], of the scores of items with ``features`` [k,D].
 
-    ``places`` [k] are those of the items among the offsets (``means``, ``counts``, see above), -1 for new ones; ``q``
+    ``places`` [k] are those of the items among the offsets (``means``, ``totals``, see above), -1 for new ones; ``q``
     is 0 if there are no offsets. ``root`` and ``mean`` are those of theta, constant feature included.
     """
     items, given = features.shape
@@ -91,7 +111,7 @@ def item_moments(
                 columns[first + j, t] = features[start + t, j]
             if q > 0.0:
                 place = places[start + t]
-                square[t] = 1.0 / (q + counts[place] if place >= 0 else q)
+                square[t] = 1.0 / (q + totals[place] if place >= 0 else q)
                 if place >= 0:
                     centre[t] = means[place, dim]
                     for j in range(dim):
@@ -198,7 +218,7 @@ def solve_level(
             first += pull[i] * step[i]
             second -= pull[i] * shift[i]
         mean[0] += level
-        if second > 0.0:
+        if second > 1e-13 * prior[0, 0]:  # less is rounding: of faded evidence only the mean reward is left
             move = first / second
             least -= move * first
             level += move

@@ -27,29 +27,28 @@ from .._support.checks import positive, whole_number
 from .._support.progress import Progress
 from ..errors import DataError, ParameterError, PrudentError, StateFileError
 from .bandit import LinearBandit
-from .decision import Arm, Decision
+from .decision import Arm
 from .journal_export import Row, table_of, write_rows
 from .journal_file import Event, JournalError, JournalFile
+from .journal_records import AnyBandit, AnyDecision, Records, bandit_of, records_of
+from .shared import SharedLinearBandit
+from .slate import SharedDecision
 from .step import LARGEST
 
 __all__ = ["Journal", "JournalError"]
 
 
-_CALLS = (
-    "add_arm",
-    "remove_arm",
-    "forget",
-)  # changes of the bandit that a journal records beside decisions and rewards
 _FAR = 1000  # events to catch up with, from which on a later snapshot is worth loading
 _CHUNK = 2000  # events read at a time
 # what may differ between the bandit that a journal began with and one that fits it
-_OF_CHANCE = ("rng", "uniforms", "decisions", "tries", "tick")
+_OF_CHANCE = ("rng", "uniforms", "decisions", "tries", "tick", "root", "absorbed")
 _ID = re.compile(r"([0-9]{1,18})-([0-9a-f]{8})")
 
 
 class Journal:
-    """A :class:`LinearBandit` that writes down every decision and reward, and survives whatever happens to it.
+    """A bandit that writes down every decision and reward, and survives whatever happens to it.
 
+    It is a :class:`LinearBandit` or a :class:`SharedLinearBandit`, which decides and learns through the journal.
     ``path`` is an SQLite database. ``bandit`` starts a new journal, which goes on with a copy of it; an existing one
     needs none, and refuses one that does not fit (other arms, features, settings, or rewards learned elsewhere). When
     :meth:`select` or :meth:`reward` has returned, what it did is in the file: it survives ``kill -9`` and, as far as
@@ -82,7 +81,7 @@ class Journal:
     def __init__(
         self,
         path: str | os.PathLike[str],
-        bandit: LinearBandit | None = None,
+        bandit: AnyBandit | None = None,
         *,
         synchronous: str = "FULL",
         snapshot_every: int = 10_000,
@@ -90,18 +89,19 @@ class Journal:
     ) -> None:
         if synchronous not in ("FULL", "NORMAL"):
             raise ParameterError(f"synchronous must be 'FULL' or 'NORMAL', got {synchronous!r}")
-        if bandit is not None and not isinstance(bandit, LinearBandit):
-            raise ParameterError(f"bandit must be a LinearBandit, got {bandit!r}")
+        if bandit is not None and not isinstance(bandit, (LinearBandit, SharedLinearBandit)):
+            raise ParameterError(f"bandit must be a LinearBandit or a SharedLinearBandit, got {bandit!r}")
         self._snapshot_every = whole_number(snapshot_every, "snapshot_every")
         self._options = {"synchronous": synchronous, "snapshot_every": snapshot_every, "timeout": timeout}
         self._file = JournalFile(_checked_path(path), synchronous, positive(timeout, "timeout"))
         self._lock = RLock()
         self._open = True
-        self._bandit: LinearBandit | None = None  # None: to be rebuilt from the file
+        self._bandit: AnyBandit | None = None  # None: to be rebuilt from the file
         self._seq = 0  # the latest event that the bandit knows
         self._wrote = False
         self._writer = _new_writer()
         self._json: dict[Arm, str] = {}
+        self._records: Records
         held = self._file.open(create=bandit is not None)
         _JOURNALS.add(self)
         try:
@@ -115,19 +115,23 @@ class Journal:
             self._file.disconnect()
             raise
 
-    def _start(self, bandit: LinearBandit) -> None:
-        arms = json.dumps(list(bandit.arms))
+    def _start(self, bandit: AnyBandit) -> None:
+        arms = json.dumps(records_of(bandit).arms(bandit))
         with self._file.transaction():
             self._file.create(Event(0, time.time(), "start", self._writer, arms=arms), bandit.to_bytes())
 
     # -- decisions and rewards -----------------------------------------------------------------------------
 
-    def select(self, context: Any, arms: Iterable[Arm] | None = None) -> Any:
+    def select(self, context: Any = None, arms: Iterable[Arm] | None = None, top: int | None = None) -> Any:
         """Choose among the eligible ``arms`` (by default all) in a context [D], and write the decision down.
 
         The :class:`Decision` has an ``id`` to report its reward by, unique over all processes; its ``propensity`` is
         recorded. Contexts [T,D] give a list of T decisions, taken one after the other and written together, all or
         none: several times faster than one by one.
+
+        With a :class:`SharedLinearBandit` give the features [k,D] of the candidates and their names, as in its own
+        ``select``; ``top`` is the length of the slate. Every place of the slate has an id of its own in
+        ``decision.ids``. The features of all candidates are written down, 8 bytes a number.
 
         >>> import tempfile
         >>> import prudent as pr
@@ -135,43 +139,36 @@ class Journal:
         ...     decisions = live.select([[1.0], [2.0], [3.0]])
         ...     live.reward([decision.id for decision in decisions], [0.5, 1.0, 1.5])
         ['ok', 'ok', 'ok']
+        >>> with tempfile.TemporaryDirectory() as folder, Journal(f"{folder}/j", pr.SharedLinearBandit(1)) as live:
+        ...     slate = live.select([[1.0], [2.0], [3.0]], arms=["a", "b", "c"], top=2)
+        ...     live.reward(slate.ids, [0.5, 1.0]), live.reward(slate.ids[1], 1.0)
+        (['ok', 'ok'], 'duplicate')
         """
-        point = _point_or_none(context)
-        given = context if point is None else point
-        if point is None or point.ndim != 2:
-            with self._turn() as bandit:
-                return self._decide(bandit, given, arms)
         names = arms if arms is None or isinstance(arms, str) or not isinstance(arms, Iterable) else list(arms)
-        decisions: list[Decision] = []
-        progress = Progress("deciding")
         with self._turn() as bandit:
-            bandit._check_floor(len(bandit._names_and_places(names)[0]))  # all is checked before anything is decided
-            bandit._checked_rows(point)
-            for row in point:
-                decisions.append(self._decide(bandit, row, names))
-                progress.show(f"decision {len(decisions)} of {len(point)}")
-        progress.close()
+            several = self._records.together(bandit, context, names, top)
+            if several is None:
+                return self._decide(bandit, context, names, top)
+            decisions, progress = [], Progress("deciding")
+            for each in several:
+                decisions.append(self._decide(bandit, each, names, top))
+                progress.show(f"decision {len(decisions)} of {len(several)}")
+            progress.close()
         return decisions
 
-    def _decide(self, bandit: LinearBandit, context: Any, arms: Iterable[Arm] | None) -> Decision:
+    def _decide(self, bandit: AnyBandit, context: Any, arms: Iterable[Arm] | None, top: int | None) -> AnyDecision:
         """Take one decision and write it down, inside a turn."""
         at = time.time()
-        decision = bandit.select(context, arms, **_timed(bandit, at))
-        assert isinstance(decision, Decision)
-        decision.time, decision.id = at, f"{self._seq + 1}-{self._writer:08x}"
-        event = Event(
-            self._seq + 1,
-            at,
-            "decision",
-            self._writer,
-            None,
-            self._name(decision.arm),
-            None if arms is None else json.dumps(decision.arms),
-            decision.context.astype("<f8", copy=False).tobytes(),
-            decision.score + 0.0,  # SQLite does not know -0.0
-            _propensity(decision),
-        )
-        self._write(bandit, event)
+        decision: AnyDecision = self._records.select(bandit, context, arms, top, _timed(bandit, at))
+        common = {"arm": self._name(decision.arm), "propensity": _propensity(decision)}
+        ids = []
+        for facts in self._records.facts(decision, arms, self._seq + 1):
+            event = self._event("decision", at, **(common | facts))
+            self._write(bandit, event)
+            ids.append(event.id)
+        decision.time, decision.id = at, ids[0]
+        if isinstance(decision, SharedDecision):
+            decision.ids = tuple(ids)
         return decision
 
     def reward(self, id: Any, reward: Any) -> Any:
@@ -179,21 +176,22 @@ class Journal:
 
         Returns ``"ok"``; ``"duplicate"`` if the decision had a reward, which stays; ``"unknown"`` if the journal has
         no such decision; ``"arm removed"`` if the bandit no longer has the arm: the reward is recorded, not learned.
-        Lists of ids and of rewards are written together, all or none, and give a list. -0.0 is written as 0.0.
+        Lists of ids and of rewards are written together, all or none, and give a list. -0.0 is written as 0.0. Each
+        place of a slate has an id and a reward of its own: ``reward(decision.ids, rewards)``.
         """
         if hasattr(id, "__len__") and not isinstance(id, (str, bytes)):
             if not hasattr(reward, "__len__") or isinstance(reward, (str, bytes)) or len(id) != len(reward):
                 raise DataError(f"reward must have one number for each of the {len(id)} ids, got {reward!r}"[:300])
             values = [_number(each, f"reward[{i}]") for i, each in enumerate(reward)]
             with self._turn() as bandit:
-                bandit._require_rewards(reward, np.array(values, dtype=np.float64))
+                self._records.require_rewards(bandit, reward, np.array(values, dtype=np.float64))
                 return [self._learn(bandit, each, value) for each, value in zip(id, values, strict=True)]
         value = _number(reward, "reward")
         with self._turn() as bandit:
-            bandit._require_rewards(reward, np.array([value]))
+            self._records.require_rewards(bandit, reward, np.array([value]))
             return self._learn(bandit, id, value)
 
-    def _learn(self, bandit: LinearBandit, id: Any, value: float) -> str:
+    def _learn(self, bandit: AnyBandit, id: Any, value: float) -> str:
         if not isinstance(id, str):
             raise ParameterError(f"id must be the id of a decision, a string, got {id!r}")
         parts = _ID.fullmatch(id)
@@ -216,15 +214,17 @@ class Journal:
         self._call("remove_arm", {"arm": arm})
 
     def forget(self, factor: float) -> None:
-        """Multiply all evidence by ``factor``, in all processes, see :meth:`LinearBandit.forget`."""
+        """Multiply all evidence by ``factor``, in all processes, see ``forget`` of the bandit."""
         self._call("forget", {"factor": factor})
 
     def _call(self, kind: str, options: dict[str, Any]) -> None:
         """Call a method that changes the bandit, and write it down with the arms that there are afterwards."""
         with self._turn() as bandit:
+            if kind not in self._records.calls:
+                raise ParameterError(f"{kind} is not for a {type(bandit).__name__}: it has no arms of its own")
             getattr(bandit, kind)(**options)
             told = json.dumps(options, default=lambda value: value.item())  # NumPy's numbers and strings
-            event = self._event(kind, time.time(), arms=json.dumps(bandit.arms), options=told)
+            event = self._event(kind, time.time(), arms=json.dumps(self._records.arms(bandit)), options=told)
             self._write(bandit, event)
 
     # -- looking -------------------------------------------------------------------------------------------
@@ -235,7 +235,7 @@ class Journal:
         return self._file.path
 
     @property
-    def bandit(self) -> LinearBandit:
+    def bandit(self) -> AnyBandit:
         """A copy of the bandit as it is now, with all that any process has written."""
         with self._reading() as bandit:
             return bandit.copy()
@@ -244,7 +244,9 @@ class Journal:
         """Go through all decisions up to now, in order and in little memory.
 
         A row is a dict with id, time, context, arms, arm, propensity, score, reward and reward_time. Times are seconds
-        since 1970; reward and reward_time are None as long as there is no reward.
+        since 1970; reward and reward_time are None as long as there is no reward. Of a :class:`SharedLinearBandit`
+        there is a row for each place of a slate: its context is the features of the item, its ``place`` counts from 0,
+        and it has the ``features`` of all candidates. Further places have no propensity.
 
         >>> import tempfile
         >>> import prudent as pr
@@ -253,43 +255,36 @@ class Journal:
         ...     [(row["context"], row["arms"], row["reward"]) for row in live.rows()]
         [([2.0], [0, 1], 1.0), ([3.0], [0], None)]
         """
-        arms: list[Arm] = []
-        for events, rewards in self._chunks():
-            for event in events:
-                try:
-                    if event.kind != "decision":
-                        arms = json.loads(event.arms or "")
-                        continue
-                    eligible = list(arms) if event.arms is None else json.loads(event.arms)
-                    reward = rewards.get(event.seq)
-                    row: Row = {
-                        "id": f"{event.seq}-{event.writer:08x}",
-                        "time": event.time,
-                        "context": np.frombuffer(event.context or b"", "<f8").tolist(),
-                        "arms": eligible,
-                        "arm": self._arm(event),
-                        "propensity": event.propensity,
-                        "score": event.score,
-                        "reward": None if reward is None else reward.reward,
-                        "reward_time": None if reward is None else reward.time,
-                    }
-                except (TypeError, ValueError, RecursionError) as error:
-                    raise (error if isinstance(error, StateFileError) else self._broken(event, error)) from error
-                yield row
+        latest: list[Event] = []
+
+        def events() -> Iterator[tuple[Event, Event | None]]:
+            for chunk, rewards in self._chunks():
+                for event in chunk:
+                    latest[:] = [event]
+                    yield event, rewards.get(event.seq)
+
+        try:
+            yield from self._records.rows(events())
+        except (TypeError, ValueError, RecursionError) as error:
+            raise self._broken(latest, error) from error
 
     def to_pandas(self) -> Any:
         """Return :meth:`rows` as a DataFrame, times as timestamps in UTC."""
-        return table_of(self.rows())
+        return table_of(self.rows(), self._records.columns)
 
     def export(self, path: str | os.PathLike[str]) -> int:
         """Write :meth:`rows` to a ``.parquet``, ``.csv`` or ``.jsonl`` file, in little memory; return their number.
 
         The file appears whole or not at all. Parquet needs pyarrow. In CSV, contexts and arms are JSON lists.
         """
+        return write_rows(self.rows(), path, self._records.columns, self._names)
+
+    def _names(self) -> set[Arm]:
+        """Return all arms that ever were, or all candidates."""
+        if isinstance(self.bandit, SharedLinearBandit):
+            return {name for row in self.rows() for name in row["arms"]}
         with self._lock, self._read():
-            changes = self._file.changes()
-        names = {name for event in changes for name in json.loads(event.arms or "[]")}
-        return write_rows(self.rows(), path, names)
+            return {name for event in self._file.changes() for name in json.loads(event.arms or "[]")}
 
     def verify(self) -> int:
         """Decide everything again, from the first event on; return the number of decisions, or raise StateFileError.
@@ -301,7 +296,8 @@ class Journal:
         with self._reading():
             self._file.require_sound()
             first, last = self._file.snapshots()[-1], self._seq
-            bandit = LinearBandit.from_bytes(self._file.snapshot(first), f"{self.path}, snapshot {first}")
+            bandit = self._snapshot(first)
+        latest: AnyDecision | None = None  # that further places of a slate belong to
         seq, count, progress = first, 0, Progress("verifying the journal")
         while seq < last:
             with self._lock, self._read():
@@ -310,9 +306,10 @@ class Journal:
                     if event.seq != seq + 1:
                         raise StateFileError(f"{self.path}: event {seq + 1} is missing, it was dropped or deleted")
                     again = self._repeat(bandit, event)
-                    if isinstance(again, Decision):
-                        count += 1
-                        self._require_same(event, again)
+                    if not isinstance(again, bool):
+                        count, latest = count + 1, again
+                    if event.kind == "decision":
+                        self._require_same(event, latest)
                     seq = event.seq
             if not events:
                 raise StateFileError(f"{self.path}: event {seq + 1} is missing, it was dropped or deleted")
@@ -320,14 +317,28 @@ class Journal:
         progress.close()
         return count
 
-    def _require_same(self, event: Event, again: Decision) -> None:
-        score = event.score if event.score is not None else np.nan
-        if self._arm(event) != again.arm or not abs(score - again.score) <= 1e-9 * abs(again.score):
-            found = f"arm {event.arm} with score {score}"
+    def _snapshot(self, seq: int) -> AnyBandit:
+        bandit = bandit_of(self._file.snapshot(seq), f"{self.path}, snapshot {seq}")
+        self._records = records_of(bandit)
+        return bandit
+
+    def _require_same(self, event: Event, decision: AnyDecision | None) -> None:
+        same, arm, score = self._again(event, decision)
+        told = event.score if event.score is not None else np.nan
+        if not same or not abs(told - score) <= 1e-9 * abs(score):
             raise StateFileError(
-                f"{self.path}: decision {event.seq} is on record as {found}, "
-                f"but the bandit decides for {json.dumps(again.arm)} with score {again.score}"
+                f"{self.path}: decision {event.seq} is on record as arm {event.arm} with score {told}, "
+                f"but the bandit decides for {json.dumps(arm)} with score {score}"
             )
+
+    def _again(self, event: Event, decision: AnyDecision | None) -> tuple[bool, Arm, float]:
+        """Return whether a decision is the one on record, and what it says."""
+        try:
+            if decision is None:
+                raise ValueError("it is of no decision")
+            return self._records.again(event, decision)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise self._broken([event], error) from error
 
     def _chunks(self) -> Iterator[tuple[list[Event], dict[int, Event]]]:
         """Go through the events but rewards, in order, each chunk with the rewards of its decisions.
@@ -411,7 +422,7 @@ class Journal:
         return self._file.transaction(write=False)
 
     @contextmanager
-    def _turn(self) -> Iterator[LinearBandit]:
+    def _turn(self) -> Iterator[AnyBandit]:
         """Give the bandit with all that was written, and let nobody else write before what happens to it is."""
         with self._lock:
             self._require_open()
@@ -429,7 +440,7 @@ class Journal:
             self._bandit = bandit  # not before it is written; whatever went wrong, the file is right
 
     @contextmanager
-    def _reading(self) -> Iterator[LinearBandit]:
+    def _reading(self) -> Iterator[AnyBandit]:
         """Give the bandit with all that was written, to look at."""
         with self._lock, self._read():
             self._bandit = self._caught_up()
@@ -438,7 +449,7 @@ class Journal:
     def _event(self, kind: str, at: float, **fields: Any) -> Event:
         return Event(self._seq + 1, at, kind, self._writer, **fields)
 
-    def _write(self, bandit: LinearBandit, event: Event) -> None:
+    def _write(self, bandit: AnyBandit, event: Event) -> None:
         """Write down what just happened to the bandit."""
         self._file.append(event)
         self._seq, self._wrote = event.seq, True
@@ -453,7 +464,7 @@ class Journal:
 
     # -- what was written ----------------------------------------------------------------------------------
 
-    def _caught_up(self) -> LinearBandit:
+    def _caught_up(self) -> AnyBandit:
         """Return the bandit with all that was written; the caller puts it back when it is what the file says."""
         bandit, self._bandit = self._bandit, None
         last = self._file.last()
@@ -464,14 +475,14 @@ class Journal:
             return bandit
         return self._rebuilt(last)
 
-    def _rebuilt(self, last: int) -> LinearBandit:
+    def _rebuilt(self, last: int) -> AnyBandit:
         """Return the bandit made from a snapshot, the latest that is sound, and the events after it."""
         failure = StateFileError(f"{self.path} is damaged: it holds no snapshot")
         for seq in self._file.snapshots():
             if seq > last:
                 raise StateFileError(f"{self.path} is damaged: it ends with event {last}, before its snapshot {seq}")
             try:
-                bandit = LinearBandit.from_bytes(self._file.snapshot(seq), f"{self.path}, snapshot {seq}")
+                bandit = self._snapshot(seq)
             except StateFileError as error:
                 failure = error
                 continue
@@ -481,7 +492,7 @@ class Journal:
             failure = StateFileError(f"{self.path} is damaged: the event after event {self._seq} is missing")
         raise failure
 
-    def _replay(self, bandit: LinearBandit, last: int) -> bool:
+    def _replay(self, bandit: AnyBandit, last: int) -> bool:
         """Repeat the events up to ``last``; return whether none was missing."""
         progress, differs = Progress("rebuilding the bandit from the journal"), None
         while self._seq < last:
@@ -490,7 +501,7 @@ class Journal:
                 if event.seq != self._seq + 1:
                     return False
                 again = self._repeat(bandit, event)
-                if isinstance(again, Decision) and differs is None and again.arm != self._arm(event):
+                if not isinstance(again, bool) and differs is None and not self._again(event, again)[0]:
                     differs = event, again
                 self._seq = event.seq
             if not events:
@@ -506,52 +517,39 @@ class Journal:
             )
         return True
 
-    def _repeat(self, bandit: LinearBandit, event: Event) -> Decision | bool:
+    def _repeat(self, bandit: AnyBandit, event: Event) -> AnyDecision | bool:
         """Do with a bandit what an event says; return the decision, or whether something was learned."""
+        records = self._records
         try:
             if event.kind == "decision":
-                arms = None if event.arms is None else json.loads(event.arms)
-                point = np.frombuffer(event.context or b"", "<f8")
-                decision = bandit.select(point, arms, **_timed(bandit, event.time))
-                assert isinstance(decision, Decision)
-                return decision
+                decision: AnyDecision | None = records.repeat(bandit, event, _timed(bandit, event.time))
+                return False if decision is None else decision
             if event.kind == "reward":
                 of = self._file.decision(event.decision or 0)
                 if of is None:
                     raise ValueError(f"decision {event.decision} is missing")
-                arm = self._arm(of)
-                if arm not in bandit.arms:
-                    return False
-                point = np.frombuffer(of.context or b"", "<f8")
-                bandit.update(point, arm, event.reward, **_timed(bandit, of.time))
-                return True
-            if event.kind not in _CALLS:
+                return records.learn(bandit, of, event.reward, _timed(bandit, of.time))
+            if event.kind not in records.calls:
                 raise ValueError(f"unknown kind {event.kind!r}")
             getattr(bandit, event.kind)(**json.loads(event.options or ""))
         except (TypeError, ValueError, RecursionError) as error:
-            raise (error if isinstance(error, StateFileError) else self._broken(event, error)) from error
+            raise self._broken([event], error) from error
         return False
 
-    def _arm(self, event: Event) -> Arm:
-        """Return the arm of a decision."""
-        try:
-            arm = json.loads(event.arm or "")
-        except (TypeError, ValueError, RecursionError) as error:
-            raise self._broken(event, error) from error
-        if type(arm) not in (str, int):
-            raise self._broken(event, ValueError(f"its arm is {arm!r}"))
-        return arm
-
-    def _broken(self, event: Event, error: Exception) -> StateFileError:
+    def _broken(self, events: list[Event], error: Exception) -> Exception:
+        """Return what is to be said of an event that cannot be; or of none, the error itself."""
+        if isinstance(error, (StateFileError, JournalError)) or not events:
+            return error
+        event = events[-1]
         return StateFileError(f"{self.path} is damaged: event {event.seq}, a {event.kind}, cannot be: {error}"[:500])
 
-    def _require_fit(self, given: LinearBandit, found: LinearBandit) -> None:
+    def _require_fit(self, given: AnyBandit, found: AnyBandit) -> None:
         """Raise unless the bandit is the one that the journal was started with, also with today's arms, or today's."""
         seq = self._file.snapshots()[-1]
-        first = LinearBandit.from_bytes(self._file.snapshot(seq), f"{self.path}, snapshot {seq}")
+        first = self._snapshot(seq)
         changed = first.copy()
         for event in self._file.changes():
-            if event.kind in _CALLS and event.seq > seq:
+            if event.kind in self._records.calls and event.seq > seq:
                 self._repeat(changed, event)
         unlike = [_unlike(given, each) for each in (first, changed, found)]
         if all(unlike):
@@ -578,14 +576,6 @@ def _checked_path(path: Any) -> str:
     return text
 
 
-def _point_or_none(context: Any) -> Any:
-    """Return a context or contexts as an array; None if the bandit has to say what is wrong with it."""
-    try:
-        return np.asarray(context, dtype=np.float64)
-    except (TypeError, ValueError):
-        return None
-
-
 def _number(reward: Any, name: str) -> float:
     try:
         value = float("nan") if isinstance(reward, (str, bytes)) or np.ndim(reward) else float(reward)
@@ -603,21 +593,23 @@ def _seconds(before: Any) -> float:
     return float(value)
 
 
-def _timed(bandit: LinearBandit, at: float) -> dict[str, Any]:
+def _timed(bandit: AnyBandit, at: float) -> dict[str, Any]:
     """Return the argument ``time`` of a bandit whose evidence fades with time."""
     half = bandit.half_life
     return {} if half is None or half.unit == "decisions" else {"time": at}
 
 
-def _propensity(decision: Decision) -> float | None:
+def _propensity(decision: AnyDecision) -> float | None:
     try:
         return decision.propensity
     except ParameterError:  # not known for these settings
         return None
 
 
-def _unlike(one: LinearBandit, two: LinearBandit) -> str:
+def _unlike(one: AnyBandit, two: AnyBandit) -> str:
     """Return in words how two bandits differ, random streams aside."""
+    if type(one) is not type(two):
+        return f"it is a {type(one).__name__}, the journal's is a {type(two).__name__}"
     if one.dim != two.dim:
         return f"it has {one.dim} features, the journal's has {two.dim}"
     (values, arrays), (other_values, other_arrays) = one._state(), two._state()

@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from importlib import import_module
 from itertools import islice
@@ -17,20 +17,22 @@ from .._support.files import replacing
 from ..errors import ParameterError
 from .decision import Arm
 
-__all__ = ["Row", "table_of", "write_rows"]
+__all__ = ["COLUMNS", "SHARED_COLUMNS", "Row", "table_of", "write_rows"]
 
 
 Row = dict[str, Any]
+Names = Callable[[], Collection[Arm]]
 COLUMNS = ("id", "time", "context", "arms", "arm", "propensity", "score", "reward", "reward_time")
+SHARED_COLUMNS = (*COLUMNS, "place", "features")  # the place on the slate, from 0, and the features of all candidates
 _TIMES = ("time", "reward_time")
 _CHUNK = 10_000
 
 
-def table_of(rows: Iterable[Row]) -> Any:
+def table_of(rows: Iterable[Row], columns: Sequence[str]) -> Any:
     """Return rows as a DataFrame."""
     import pandas as pd
 
-    table = pd.DataFrame.from_records(list(rows), columns=list(COLUMNS))
+    table = pd.DataFrame.from_records(list(rows), columns=list(columns))
     for name in _TIMES:
         table[name] = pd.to_datetime(table[name].astype("float64"), unit="s", utc=True)
     for name in ("propensity", "score", "reward"):
@@ -38,8 +40,13 @@ def table_of(rows: Iterable[Row]) -> Any:
     return table
 
 
-def write_rows(rows: Iterable[Row], path: str | os.PathLike[str], arms: Collection[Arm]) -> int:
-    """Write rows to a file of the kind that its name says; ``arms`` are all names that occur. Return their number."""
+def write_rows(
+    rows: Iterable[Row],
+    path: str | os.PathLike[str],
+    columns: Sequence[str],
+    names: Names,
+) -> int:
+    """Write rows to a file of the kind that its name says; ``names`` gives all arms that occur. Return their number."""
     place = Path(path)
     suffix = place.suffix.lower()
     if suffix not in _WRITERS:
@@ -53,17 +60,18 @@ def write_rows(rows: Iterable[Row], path: str | os.PathLike[str], arms: Collecti
             yield row
 
     with replacing(place) as file:
-        _WRITERS[suffix](counted(), file, arms)
+        _WRITERS[suffix](counted(), file, columns, names)
     return count
 
 
-def _write_parquet(rows: Iterator[Row], file: BinaryIO, arms: Collection[Arm]) -> None:
+def _write_parquet(rows: Iterator[Row], file: BinaryIO, columns: Sequence[str], names: Names) -> None:
     try:
         pa, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
     except ImportError:
         raise ParameterError("Parquet files need pyarrow, which is not installed; write a .csv file instead") from None
     # Names of both kinds, integers beyond 64 bits and strings that are no Unicode have no type: they become JSON.
     plain: Callable[[Arm], Any] = lambda name: name  # noqa: E731
+    arms = names()
     if all(isinstance(name, int) and -(2**63) <= name < 2**63 for name in arms):
         kind = pa.int64()
     else:
@@ -71,8 +79,9 @@ def _write_parquet(rows: Iterator[Row], file: BinaryIO, arms: Collection[Arm]) -
         if not all(isinstance(name, str) and name.isprintable() for name in arms):
             plain = json.dumps
     moment, number = pa.timestamp("us", tz="UTC"), pa.float64()
-    types = (pa.string(), moment, pa.list_(number), pa.list_(kind), kind, number, number, number, moment)
-    schema = pa.schema(list(zip(COLUMNS, types, strict=True)))
+    types = [pa.string(), moment, pa.list_(number), pa.list_(kind), kind, number, number, number, moment]
+    types += [pa.int64(), pa.list_(pa.list_(number))]
+    schema = pa.schema([pair for pair in zip(SHARED_COLUMNS, types, strict=True) if pair[0] in columns])
     with parquet.ParquetWriter(file, schema) as writer:
         while chunk := list(islice(rows, _CHUNK)):
             for row in chunk:
@@ -81,17 +90,17 @@ def _write_parquet(rows: Iterator[Row], file: BinaryIO, arms: Collection[Arm]) -
             writer.write_table(pa.Table.from_pylist(chunk, schema))
 
 
-def _write_csv(rows: Iterator[Row], file: BinaryIO, arms: Collection[Arm]) -> None:
+def _write_csv(rows: Iterator[Row], file: BinaryIO, columns: Sequence[str], names: Names) -> None:
     text = io.TextIOWrapper(file, encoding="utf-8", errors="backslashreplace", newline="")
-    writer = csv.DictWriter(text, COLUMNS, lineterminator="\n")
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
     writer.writeheader()
     for row in rows:
         row.update({name: None if row[name] is None else _iso(row[name]) for name in _TIMES})
-        writer.writerow(row | {"context": json.dumps(row["context"]), "arms": json.dumps(row["arms"])})
+        writer.writerow(row | {name: json.dumps(row[name]) for name in ("context", "arms", "features") if name in row})
     text.detach()  # flushes, and leaves the file open
 
 
-def _write_lines(rows: Iterator[Row], file: BinaryIO, arms: Collection[Arm]) -> None:
+def _write_lines(rows: Iterator[Row], file: BinaryIO, columns: Sequence[str], names: Names) -> None:
     for row in rows:
         file.write(json.dumps(row).encode() + b"\n")
 

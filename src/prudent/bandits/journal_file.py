@@ -76,6 +76,11 @@ class Event(NamedTuple):
     reward: float | None = None
     options: str | None = None  # arguments of a change
 
+    @property
+    def id(self) -> str:
+        """What callers know a decision by."""
+        return f"{self.seq}-{self.writer:08x}"
+
     def checksum(self) -> int:
         """Return the CRC-32 of the row."""
         return zlib.crc32(self.context or b"", zlib.crc32(repr((*self[:7], *self[8:])).encode()))

@@ -5,10 +5,12 @@ The mathematics is told in :mod:`~prudent.bandits.items`, the chances of a decis
 
 from __future__ import annotations
 
+import copy
 import math
 import os
-from collections.abc import Iterable, Sequence
-from typing import Any, Self
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
@@ -37,24 +39,40 @@ from .._support.state import (
     generator_state,
     require_counts,
     restore,
+    restore_bytes,
+    state_parts,
     write_state,
 )
 from ..errors import DataError, ParameterError, PosteriorError, PrudentError
 from ..exact import cvar_normal
 from ..posteriors.linear import LinearGaussianPosterior, require_sums
 from .decision import Arm
-from .items import centre_on_items, draw_scores, item_moments, solve_level
+from .fading import Drift, HalfLife
+from .items import centre_on_items, draw_scores, fade_sums, item_moments, solve_level
 from .settings import BanditSettings, checked_sd
 from .slate import IndependentScores, JointScores, Scores, SharedDecision, UniformScores, mixed
 from .step import LARGEST, Uniforms, usable
 
+if TYPE_CHECKING:
+    from .explain import Explanation
+
 __all__ = ["SharedLinearBandit"]
 
 
-_STATE_VERSION = 1
+_STATE_VERSION = 2
 _LARGE = 64  # features from which a root is updated rather than worked out anew
 _MOST_ABSORBED = 1000  # rewards after which it is worked out anew all the same
+_LEAST_WEIGHT = 2.0**-200  # of faded evidence; less is none
 _LEAST_SPREAD = 1e-13  # of the largest sd or mean: the least sd of a draw, so that no two scores are tied
+
+
+class ItemView(NamedTuple):
+    """What the scores of two items are made of, see :class:`prudent.bandits.explain.Explanation`."""
+
+    rows: FloatArray  # [2,D] features, with the constant, and 1 for the offset
+    coefficients: FloatArray  # [2,D]
+    sds: FloatArray  # [2,D]
+    spread: float  # of the difference of the scores
 
 
 class SharedLinearBandit(Guarded):
@@ -75,19 +93,22 @@ class SharedLinearBandit(Guarded):
     Every item draws its score from its own marginal by default, ``draws="independent"``: the chance of each item to
     come first is then known exactly. ``draws="joint"`` draws thetas that all items share; chances are then sampled.
     ``min_propensity`` is the least chance of a candidate to come first: with k times this chance the slate is drawn
-    uniformly. ``seed`` is a seed or a Generator, which the bandit then owns.
+    uniformly. With a ``half_life`` evidence fades, and the prior stays: a number of decisions, or a time difference;
+    then ``select`` and ``update`` take ``time=``, by default now. :meth:`forget` fades at once. ``seed`` is a seed or
+    a Generator, which the bandit then owns.
 
     Rewards may come late, in any order, or never. Threads may share a bandit: it has a lock of its own. A forked
-    process draws from a new random stream, not from that of its parent.
+    process draws from a new random stream, not from that of its parent. :meth:`explain` says why an item comes first,
+    and a :class:`~prudent.bandits.Journal` writes decisions and rewards down.
 
     >>> bandit = SharedLinearBandit(dim=2, alpha=0.5, seed=7)
     >>> items = {"tea": [1.0, 0.2], "coffee": [0.9, 0.8], "juice": [0.1, 0.5]}
-    >>> decision = bandit.select(list(items.values()), arms=list(items), top=2)
+    >>> decision = bandit.select(items, top=2)
     >>> decision.propensity                       # nothing is known yet
     0.3333
     >>> bandit.update(decision.chosen, [1.0, 0.0])
     SharedLinearBandit(dim=2, alpha=0.5, 1 decisions, 2 rewards)
-    >>> bandit.select(list(items.values()), arms=list(items)).arm in items
+    >>> bandit.select(items).arm in items
     True
     """
 
@@ -105,6 +126,7 @@ class SharedLinearBandit(Guarded):
         offset_precision: float = 1.0,
         draws: str = "independent",
         min_propensity: float = 0.0,
+        half_life: Any = None,
         seed: Any = None,
     ) -> None:
         self._alpha = risk_level(alpha)
@@ -119,10 +141,13 @@ class SharedLinearBandit(Guarded):
             raise ParameterError(f"draws must be 'independent' or 'joint', got {draws!r}")
         self._draws = draws
         self._floor = probability(min_propensity, "min_propensity")
+        half = HalfLife.of(half_life)
+        self._drift = None if half is None else Drift(half)
         self._prior = _prior_of(prior_precision, self._dim, self._intercept)
         self._stream = Uniforms(generator(seed, "seed"), np.empty(0))
         self._decisions = 0
         self._rewards = 0
+        self._weight = 0.0  # of the rewards: their number, less what has faded
         self._range: tuple[float, float] | None = None  # the lowest and the highest reward
         size = len(self._prior)
         self._gram = np.zeros((2, size + 1, size + 1))
@@ -133,6 +158,7 @@ class SharedLinearBandit(Guarded):
         self._absorbed = 0
         self._index: dict[Arm, int] = {}  # of the items that have offsets
         self._item_means = np.zeros((0, size + 1))  # with room for more
+        self._item_weights = np.zeros(0)
         self._item_counts = np.zeros(0, dtype=np.int64)
 
     @classmethod
@@ -172,6 +198,11 @@ class SharedLinearBandit(Guarded):
     def alpha(self) -> float:
         """The risk level."""
         return self._alpha
+
+    @property
+    def half_life(self) -> HalfLife | None:
+        """The half-life of evidence, with its ``length`` and ``unit``."""
+        return None if self._drift is None else self._drift.half
 
     @property
     def noise_sd(self) -> float | None:
@@ -250,12 +281,19 @@ class SharedLinearBandit(Guarded):
     # -- decisions -----------------------------------------------------------------------------------------
 
     def select(
-        self, features: Any, arms: Iterable[Arm] | None = None, top: int = 1, *, propensity: bool = True
+        self,
+        features: Any,
+        arms: Iterable[Arm] | None = None,
+        top: int = 1,
+        *,
+        propensity: bool = True,
+        time: Any = None,
     ) -> SharedDecision:
         """Choose ``top`` of k candidates with these features [k,D], best first.
 
-        ``arms`` are their names, strings or integers; by default the index of a DataFrame, else 0 to k - 1. Bandits
-        with offsets need names. Chances are worked out when they are read; ``propensity=False`` leaves them out.
+        ``arms`` are their names, strings or integers; by default the index of a DataFrame or the keys of a dict, else 0
+        to k - 1. Bandits with offsets need names. Chances are worked out when they are read; ``propensity=False``
+        leaves them out. ``time`` (seconds or a date with time) is for a half-life in time.
 
         >>> bandit = SharedLinearBandit(dim=2, noise_sd=1.0, seed=1)
         >>> bandit.select([[0.2, 0.4], [1.0, 0.0]], arms=["a", "b"]).arm in ("a", "b")
@@ -265,15 +303,18 @@ class SharedLinearBandit(Guarded):
         top = whole_number(top, "top", maximum=len(names))
         self._check_floor(len(names))
         with self._lock:
+            if self._drift is not None:
+                self._forget(self._drift.move(self._decisions, time))
             moments, law = self._scores_of(rows, names)
             uniform = isinstance(law, UniformScores)
             if not uniform and self._floor > 0.0:
                 uniform = float(self._uniforms(1)[0]) < len(names) * self._floor
             drawn = self._uniforms(len(names)).copy() if uniform else self._drawn(law)
             order = self._best(drawn, top)
+            version = self._decisions, self._rewards
             self._decisions += 1
         scores = moments[0, order] if uniform else drawn[order]
-        return SharedDecision(names, rows, order, scores, moments, self._floor, law if propensity else None)
+        return SharedDecision(names, rows, order, scores, moments, self._floor, law if propensity else None, version)
 
     def propensities(self, features: Any, arms: Iterable[Arm] | None = None) -> FloatArray:
         """Return the chances [k] with which each candidate would come first, without deciding anything.
@@ -319,6 +360,28 @@ class SharedLinearBandit(Guarded):
             else np.asarray(cvar_normal(mean, sd, level))
         )
 
+    def explain(
+        self, features: Any, arms: Iterable[Arm] | None = None, arm: Arm | None = None, *, names: Any = None
+    ) -> Explanation:
+        """Return why ``arm``, by default the likeliest, would come first of k candidates [k,D], or would not.
+
+        It prints as words, and has tables: what each feature adds to the score, for the item and for the runner-up, and
+        what is known of every candidate. What an item has of its own is the feature ``offset``. ``names`` are those of
+        the features, by default the columns of a DataFrame, else x0, x1, ... Nothing is drawn and nothing changes. See
+        :class:`prudent.bandits.explain.Explanation`.
+
+        >>> bandit = SharedLinearBandit(dim=1, noise_sd=1.0).update([[0.0], [2.0], [4.0]], [1.0, 2.0, 3.0])
+        >>> print(bandit.explain([[1.0], [3.0]], arms=["old", "new"], names=["price"]))
+        The likeliest choice is 'new', with the chance 91.7%.
+        Its mean reward is 2.38 (sd 0.66), known from 3 rewards of all items.
+        The runner-up is 'old', with the chance 8.3%: 1.21 (sd 0.52), known from 3 rewards of all items.
+        'new' is better with the chance 97.8%: it leads by 1.17 (sd 0.58).
+        For 'new': price (+1.17).
+        """
+        from .explain import explain_items
+
+        return explain_items(self, features, arms, arm, names)
+
     def _scores_of(self, rows: FloatArray, names: tuple[Arm, ...]) -> tuple[FloatArray, Scores]:
         """Return the moments [2,k] of the candidates and the law of their scores."""
         places = self._places(names)
@@ -338,7 +401,7 @@ class SharedLinearBandit(Guarded):
         self._solve()
         moments = np.empty((2, len(rows)))
         q = self._offset_precision if self._offsets else 0.0
-        items = (places, self._item_means, self._item_counts, q)
+        items = (places, self._item_means, self._item_weights, q)
         item_moments(rows, self._intercept, *items, self._root, self._mean, moments)
         moments[1] = self._noise * moments[1] if self._noise > 0.0 else np.inf
         return moments
@@ -350,10 +413,24 @@ class SharedLinearBandit(Guarded):
             return design, np.zeros(len(rows)), np.zeros(len(rows))
         known = places >= 0
         means = np.where(known[:, np.newaxis], self._item_means[places], 0.0) if known.any() else 0.0
-        counts = np.where(known, self._item_counts[places], 0) if known.any() else 0
+        totals = np.where(known, self._item_weights[places], 0.0) if known.any() else 0.0
         own = np.broadcast_to(means, (len(rows), design.shape[1] + 1))
-        spread = np.broadcast_to(1.0 / np.sqrt(self._offset_precision + counts), len(rows))
+        spread = np.broadcast_to(1.0 / np.sqrt(self._offset_precision + totals), len(rows))
         return design - own[:, :-1], own[:, -1].copy(), spread.copy()
+
+    def _view(self, rows: FloatArray, names: tuple[Arm, ...]) -> ItemView:
+        """Return what the scores of two items are made of; sds are infinite if the noise is not known yet."""
+        mean, sd = self.coefficients()
+        coefficients, sds, whole = np.tile(mean, (2, 1)), np.tile(sd, (2, 1)), self._with_constant(rows)
+        design, shifts, spreads = self._design(rows, self._places(names))
+        noise = self._noise or math.inf
+        if self._offsets:  # b is m_r - m_s'theta, and what is left of it
+            own = whole - design
+            coefficients = np.column_stack([coefficients, shifts - own @ mean])
+            sds = np.column_stack([sds, noise * np.hypot(np.linalg.norm(own @ self._root.T, axis=1), spreads)])
+            whole = np.column_stack([whole, np.ones(2)])
+        apart = np.linalg.norm([*(self._root @ (design[0] - design[1])), *spreads])
+        return ItemView(whole, coefficients, sds, float(noise * apart) if apart > 0.0 else 0.0)
 
     def _drawn(self, law: Scores) -> FloatArray:
         """Draw the scores [k] of one decision."""
@@ -389,11 +466,12 @@ class SharedLinearBandit(Guarded):
 
     # -- rewards -------------------------------------------------------------------------------------------
 
-    def update(self, features: Any, reward: Any, arms: Any = None) -> Self:
+    def update(self, features: Any, reward: Any, arms: Any = None, *, time: Any = None) -> Self:
         """Learn a reward of an item with features [D], or rewards [T] of items with features [T,D].
 
         ``arms`` are the names of the items; only bandits with offsets need them. A batch is learned whole or, if
-        something in it is wrong, not at all.
+        something in it is wrong, not at all. ``time`` is for a half-life in time: that of the decision, one or [T]. A
+        reward that comes late enters as faded as it is old.
 
         >>> bandit = SharedLinearBandit(dim=1, offsets=True)
         >>> bandit.update([[1.0], [2.0]], [1.0, 0.0], arms=["a", "b"]).items
@@ -416,10 +494,14 @@ class SharedLinearBandit(Guarded):
             if len(names) != len(values):
                 raise DataError(f"arms has {len(names)} names, expected {len(values)}, one per reward")
         with self._lock:
-            self._learn(self._with_constant(points), values.copy(), names)
+            weights = np.ones(len(values))
+            if self._drift is not None:
+                left, weights = self._drift.weights(self._decisions, time, len(values))
+                self._forget(left)
+            self._learn(self._with_constant(points), values.copy(), names, weights)
         return self
 
-    def _learn(self, rows: FloatArray, rewards: FloatArray, names: tuple[Arm, ...]) -> None:
+    def _learn(self, rows: FloatArray, rewards: FloatArray, names: tuple[Arm, ...], weights: FloatArray) -> None:
         if not rewards.size:
             return
         low, high = float(rewards.min()), float(rewards.max())
@@ -427,7 +509,11 @@ class SharedLinearBandit(Guarded):
             low, high = min(low, self._range[0]), max(high, self._range[1])
         if self._offsets:
             places = self._new_places(names)
-            centre_on_items(rows, rewards, places, self._item_means, self._item_counts, self._offset_precision)
+            items = (places, self._item_means, self._item_weights, self._offset_precision)
+            centre_on_items(rows, rewards, weights, *items)
+            np.add.at(self._item_counts, places, 1)
+        elif self._drift is not None:
+            rows, rewards = np.sqrt(weights)[:, np.newaxis] * rows, np.sqrt(weights) * rewards
         add_observations(self._gram, rows, rewards)
         if len(self._prior) >= _LARGE and not self._stale and self._absorbed + len(rows) <= _MOST_ABSORBED:
             for row in rows:
@@ -438,6 +524,38 @@ class SharedLinearBandit(Guarded):
         self._unsolved = True
         self._range = low, high
         self._rewards += len(rewards)
+        self._weight += float(weights.sum())
+
+    def forget(self, factor: float) -> Self:
+        """Multiply all evidence by ``factor``, from 0 to 1; the priors of theta and of offsets stay.
+
+        >>> bandit = SharedLinearBandit(dim=1, noise_sd=1.0, intercept=False).update([[1.0], [1.0]], [3.0, 3.0])
+        >>> bandit.forget(0.5).coefficients()[0]
+        array([1.5])
+        """
+        share = probability(factor, "factor")
+        with self._lock:
+            self._forget(share)
+        return self
+
+    def _forget(self, factor: float) -> None:
+        if factor == 1.0:
+            return
+        if factor * self._weight < _LEAST_WEIGHT:
+            factor = 0.0
+        fade_sums(self._gram, factor)
+        if self._offsets and factor > 0.0:
+            items, q = len(self._index), self._offset_precision
+            means, totals = self._item_means[:items], self._item_weights[:items]
+            growth = (q + totals) / (q + factor * totals)
+            back = (math.sqrt(factor * (1.0 - factor) * q) * np.sqrt(growth))[:, np.newaxis] * means
+            add_observations(self._gram, np.ascontiguousarray(back[:, :-1]), np.ascontiguousarray(back[:, -1]))
+            means *= (factor * growth)[:, np.newaxis]
+        elif self._offsets:
+            self._item_means[:] = 0.0
+        self._item_weights *= factor
+        self._weight *= factor
+        self._stale = self._unsolved = True
 
     def _new_places(self, names: tuple[Arm, ...]) -> IntArray:
         """Return the places [T] of items among the offsets; new ones get one."""
@@ -447,6 +565,7 @@ class SharedLinearBandit(Guarded):
         if short > 0:
             room = short + len(self._item_counts) // 2
             self._item_means = np.concatenate([self._item_means, np.zeros((room, self._item_means.shape[1]))])
+            self._item_weights = np.concatenate([self._item_weights, np.zeros(room)])
             self._item_counts = np.concatenate([self._item_counts, np.zeros(room, dtype=np.int64)])
         return np.array([self._index[name] for name in names], dtype=np.int64)
 
@@ -462,7 +581,9 @@ class SharedLinearBandit(Guarded):
         if not learned:
             self._noise = self._noise_sd or 0.0
         elif self._range is not None and self._range[0] < self._range[1]:
-            self._noise = math.sqrt(square / (self._rewards - (1 if self._intercept else 0)))
+            count = self._weight
+            free = max(count - 1.0, 0.5 * count) if self._intercept else count
+            self._noise = math.sqrt(square / free) if free > 0.0 else 0.0
         self._unsolved = False
 
     # -- what is given -------------------------------------------------------------------------------------
@@ -493,6 +614,8 @@ class SharedLinearBandit(Guarded):
 
     def _candidates(self, features: Any, arms: Iterable[Arm] | None) -> tuple[FloatArray, tuple[Arm, ...]]:
         """Return features [k,D] and names of distinct candidates."""
+        if isinstance(features, Mapping) and arms is None:
+            features, arms = list(features.values()), list(features)
         rows = self._rows(features, (2,))
         if arms is None and hasattr(features, "columns"):
             arms = features.index
@@ -537,6 +660,19 @@ class SharedLinearBandit(Guarded):
         """Draw from a stream of its own: parent and children would else take the same decisions."""
         self._stream = Uniforms(np.random.default_rng(), np.empty(0))
 
+    def copy(self, stream: int | None = None) -> Self:
+        """Return a bandit in the same state, with the same random stream or with that of a worker, 0, 1, ...
+
+        >>> bandit = SharedLinearBandit(dim=1, noise_sd=1.0, seed=3)
+        >>> scores = [each.select([[1.0]]).score for each in (bandit.copy(), bandit.copy(stream=1), bandit)]
+        >>> scores[0] == scores[2], scores[1] == scores[2]
+        (True, False)
+        """
+        twin = copy.deepcopy(self)
+        if stream is not None:
+            twin._stream.spawn(whole_number(stream, "stream", 0))
+        return twin
+
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the whole state to ``path``, random stream included; the file appears whole or not at all.
 
@@ -552,6 +688,20 @@ class SharedLinearBandit(Guarded):
             values, arrays = self._state()
             write_state(path, "SharedLinearBandit", _STATE_VERSION, values, arrays)
 
+    def to_bytes(self) -> bytes:
+        """Return what :meth:`save` writes, for a store of your own; :meth:`from_bytes` reads it.
+
+        >>> SharedLinearBandit.from_bytes(SharedLinearBandit(dim=3).to_bytes()).dim
+        3
+        """
+        with self._lock:
+            return b"".join(state_parts("SharedLinearBandit", _STATE_VERSION, *self._state()))
+
+    @classmethod
+    def from_bytes(cls, content: bytes, name: str = "content") -> Self:
+        """Return the bandit that :meth:`to_bytes` was called on; ``name`` is what errors call the bytes."""
+        return restore_bytes(content, name, "SharedLinearBandit", _STATE_VERSION, cls._restored, _upgraded)
+
     def _state(self) -> State:
         items = len(self._index)
         kept = len(self._prior) >= _LARGE and not self._stale  # else it is worked out from the sums
@@ -563,8 +713,11 @@ class SharedLinearBandit(Guarded):
             "offset_precision": self._offset_precision,
             "draws": self._draws,
             "min_propensity": self._floor,
+            "half_life": None if self._drift is None else asdict(self._drift.half),
+            "tick": None if self._drift is None else self._drift.tick,
             "decisions": self._decisions,
             "rewards": self._rewards,
+            "weight": self._weight,
             "range": None if self._range is None else list(self._range),
             "items": list(self._index),
             "absorbed": self._absorbed if kept else 0,
@@ -575,25 +728,31 @@ class SharedLinearBandit(Guarded):
             "gram": self._gram,
             "root": self._root if kept else np.empty((0, 0)),
             "item_means": self._item_means[:items],
+            "item_weights": self._item_weights[:items],
             "item_counts": self._item_counts[:items],
             "uniforms": self._stream.unused,
         }
         return values, arrays
 
     @classmethod
-    def _from_state(cls, path: str | os.PathLike[str]) -> Self:
-        return restore(path, "SharedLinearBandit", _STATE_VERSION, cls._restored)
+    def _from_state(cls, path: str | os.PathLike[str], stream: int | None = None) -> Self:
+        bandit = restore(path, "SharedLinearBandit", _STATE_VERSION, cls._restored, _upgraded)
+        return bandit if stream is None else bandit.copy(stream)
 
     @classmethod
     def _restored(cls, values: dict[str, Any], arrays: Arrays) -> Self:
         prior, gram, unused = arrays["prior_precision"], arrays["gram"], arrays["uniforms"]
-        floats = {name: arrays[name].dtype for name in ("prior_precision", "gram", "root", "item_means", "uniforms")}
+        numbers = ("prior_precision", "gram", "root", "item_means", "item_weights", "uniforms")
+        floats = {name: arrays[name].dtype for name in numbers}
         if any(dtype != np.float64 for dtype in floats.values()):
             raise ValueError(f"arrays of types {floats}, expected float64")
         size = len(prior)
         names = ("noise_sd", "intercept", "offsets", "offset_precision", "draws", "min_propensity")
         options = {name: values[name] for name in names}
-        bandit = cls(size - int(values["intercept"]), values["alpha"], prior_precision=prior, **options)
+        half = None if values["half_life"] is None else HalfLife(**values["half_life"])
+        bandit = cls(size - int(values["intercept"]), values["alpha"], prior_precision=prior, half_life=half, **options)
+        if bandit._drift is not None and values["tick"] is not None:
+            bandit._drift.tick = whole_number(values["tick"], "tick", -LARGEST_COUNT, LARGEST_COUNT)
         if gram.shape != (2, size + 1, size + 1):
             raise ValueError(f"sums of shape {gram.shape} for {size} features")
         rewards = whole_number(values["rewards"], "rewards", 0, LARGEST_COUNT)
@@ -601,7 +760,8 @@ class SharedLinearBandit(Guarded):
         bandit._gram, bandit._rewards = gram, rewards
         bandit._decisions = whole_number(values["decisions"], "decisions", 0, LARGEST_COUNT)
         bandit._restore_range(values["range"])
-        bandit._restore_items(values["items"], arrays["item_means"], arrays["item_counts"])
+        bandit._restore_items(values["items"], *(arrays[f"item_{name}"] for name in ("means", "weights", "counts")))
+        bandit._restore_weight(values["weight"])
         if unused.ndim != 1 or not ((unused >= 0.0) & (unused < 1.0)).all():
             raise ValueError("uniforms must be numbers in [0, 1)")
         bandit._stream = Uniforms(generator_from_state(values["rng"]), unused)
@@ -624,7 +784,15 @@ class SharedLinearBandit(Guarded):
                 raise ValueError(f"the range of {self._rewards} rewards is {given!r}")
             self._range = low, high
 
-    def _restore_items(self, items: Any, means: FloatArray, counts: IntArray) -> None:
+    def _restore_weight(self, weight: Any) -> None:
+        """Take the weight of the rewards, if it can be that of the sums."""
+        totals = self._item_weights.sum() if self._offsets else weight
+        totals = self._gram[0, 0, 0] if self._intercept and not self._offsets else totals
+        if not 0.0 <= weight <= 1.000001 * self._rewards or not abs(totals - weight) <= 1e-6 * weight:
+            raise ValueError(f"{self._rewards} rewards of the weight {weight!r}, which is not that of the sums")
+        self._weight = weight
+
+    def _restore_items(self, items: Any, means: FloatArray, weights: FloatArray, counts: IntArray) -> None:
         if not isinstance(items, list):
             raise ValueError(f"items must be a list of names, got {items!r}")
         names = _names(items, "items", ParameterError)
@@ -638,7 +806,9 @@ class SharedLinearBandit(Guarded):
         if names and not self._offsets:
             raise ValueError("items of a bandit without offsets")
         self._index = {name: i for i, name in enumerate(names)}
-        self._item_means, self._item_counts = means, counts
+        if weights.shape != counts.shape or not ((weights >= 0.0) & (weights <= 1.000001 * counts)).all():
+            raise ValueError(f"items with {counts.tolist()} rewards and the weights {weights.tolist()}")
+        self._item_means, self._item_weights, self._item_counts = means, weights, counts
 
     def _restore_root(self, root: FloatArray, absorbed: Any) -> None:
         """Take the root of many features as it was, if it is one of the sums; else it is worked out from them."""
@@ -653,6 +823,14 @@ class SharedLinearBandit(Guarded):
         if np.triu(root, 1).any() or not away < 1e-6:
             raise ValueError(f"the root is not that of the sums: it is off by {away}")
         self._root, self._stale = root, False
+
+
+def _upgraded(values: dict[str, Any], arrays: Arrays) -> State:
+    """Return the state of a file of version 1, of a time when evidence did not fade, as one of version 2."""
+    if "weight" in values or "rewards" not in values:
+        return values, arrays
+    values = values | {"half_life": None, "tick": None, "weight": float(values["rewards"])}
+    return values, arrays | {"item_weights": arrays["item_counts"].astype(np.float64)}
 
 
 # -- what users write --------------------------------------------------------------------------------------

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import math
+from time import time
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from .._support.checks import FloatArray, IntArray, generator, whole_number
 from ..errors import ParameterError
-from .decision import Arm
+from .decision import Arm, Record
 from .score_law import score_law
 
 __all__ = ["Chances", "IndependentScores", "JointScores", "Scores", "SharedDecision", "UniformScores", "mixed"]
@@ -143,7 +143,7 @@ def _outer_mean(draws: FloatArray, weights: FloatArray, n: int) -> FloatArray:
 Scores = UniformScores | IndependentScores | JointScores
 
 
-class SharedDecision:
+class SharedDecision(Record):
     """What :meth:`SharedLinearBandit.select` decided.
 
     ``arm`` came first, with ``score``; ``slate`` are all chosen arms in order, with ``scores``. ``arms`` are the k
@@ -153,7 +153,9 @@ class SharedDecision:
 
     ``propensity`` is the chance with which ``arm`` came first, ``propensities`` [k] are those of all candidates. They
     are exact for independent draws; for joint draws they are sampled, and ``propensity_error`` is the standard error.
-    The chances to be on the slate at all are :meth:`inclusion`.
+    The chances to be on the slate at all are :meth:`inclusion`. For the record: ``time`` in seconds since 1970 (UTC),
+    ``version``, the numbers of decisions and rewards that the model had seen, and ``ids``, one for each place of the
+    slate to report its reward by, which a :class:`~prudent.bandits.Journal` gives; ``id`` is the first of them.
 
     >>> from prudent.bandits import SharedLinearBandit
     >>> bandit = SharedLinearBandit(dim=2, noise_sd=1.0, seed=1)
@@ -164,13 +166,11 @@ class SharedDecision:
     1.0
     """
 
-    __slots__ = ("_floor", "_law", "_moments", "_order", "_propensity", "arm", "arms", "features", "score", "scores")
+    __slots__ = ("_floor", "_law", "_order", "_propensity", "features", "ids", "scores")
 
-    arm: Arm
-    arms: tuple[Arm, ...]
     features: FloatArray
-    score: float
     scores: FloatArray
+    ids: tuple[str, ...] | None
 
     def __init__(
         self,
@@ -181,6 +181,7 @@ class SharedDecision:
         moments: FloatArray,
         floor: float,
         law: Scores | None,
+        version: tuple[int, int],
     ) -> None:
         self.arms = arms
         self.features = features
@@ -192,6 +193,10 @@ class SharedDecision:
         self._floor = floor
         self._law = law
         self._propensity: Chances | None = None
+        self.version = version
+        self.time = time()
+        self.id = None
+        self.ids = None
 
     @property
     def slate(self) -> tuple[Arm, ...]:
@@ -207,16 +212,6 @@ class SharedDecision:
     def chosen(self) -> FloatArray:
         """The features [top,D] of the slate."""
         return self.features[self._order]
-
-    @property
-    def mean(self) -> FloatArray:
-        """The posterior means [k] of the candidates' expected rewards."""
-        return self._moments[0]
-
-    @property
-    def sd(self) -> FloatArray:
-        """The posterior standard deviations [k]; infinite as long as the noise is not known."""
-        return self._moments[1]
 
     @property
     def propensity(self) -> float | None:
@@ -270,17 +265,20 @@ class SharedDecision:
         >>> decision.to_dict()["arm"], decision.to_dict()["propensity"]
         ('only', 1.0)
         """
-        propensity = self.propensity
         return {
+            "id": self.id,
+            "ids": None if self.ids is None else list(self.ids),
+            "time": self.time,
             "arm": self.arm,
             "slate": list(self.slate),
-            "score": self.score if math.isfinite(self.score) else None,
+            "score": self.score,
             "scores": self.scores.tolist(),
-            "propensity": propensity,
+            "propensity": self.propensity,
             "propensity_error": self.propensity_error,
             "context": self.context.tolist(),
             "arms": list(self.arms),
             "features": self.features.tolist(),
+            "version": self._versions(),
         }
 
     def __repr__(self) -> str:

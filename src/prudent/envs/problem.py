@@ -51,6 +51,7 @@ class Problem(_Pair):
     ) -> Problem:
         """Check ``theta`` against ``model``."""
         model.mdp(theta)  # raises if theta is not one of the model
+        model.require_discounted("a problem to test agents on")
         self = super().__new__(cls, model, model.with_end(np.array(theta, dtype=np.float64)))
         self.start = Labels("start", None, model.n_states).index(start)
         if model.terminal[self.start]:

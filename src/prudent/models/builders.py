@@ -19,7 +19,7 @@ from .._support.labels import Column, Labels, Names, encode_each, is_missing
 from .._support.naming import NEXT_STATES, PAIRS
 from .._support.tables import Columns, has_names, read_columns, read_numbers
 from ..errors import ModelError
-from .entries import END
+from .entries import END, Outcomes
 from .frame import Shape, admissible_mask, plural, read_terminal
 
 Indices = npt.NDArray[np.integer[Any]]
@@ -317,6 +317,19 @@ class Earned(NamedTuple):
     places: IntArray  # [M] (s*A + a)*S + s' of those that go on
     amounts: FloatArray  # [M]
     last: FloatArray  # [S, A] of those that end the process
+    outcomes: Outcomes | None  # steps one by one, where some share a next state and differ in what they earn
+
+
+def _one_by_one(pair: IntArray, steps: _Steps, n_pairs: int) -> Outcomes | None:
+    """Return the steps, if adding up those to the same state would hide that they earn different rewards."""
+    target = np.where(steps.ends, END, steps.next_state)
+    used = np.flatnonzero(steps.probability > 0.0)
+    order = used[np.lexsort((steps.reward[used], target[used], pair[used]))]
+    pair, target, reward = pair[order], target[order], steps.reward[order]
+    if not ((np.diff(pair) == 0) & (np.diff(target) == 0) & (np.diff(reward) != 0.0)).any():
+        return None
+    first = np.concatenate(([0], np.cumsum(np.bincount(pair, minlength=n_pairs))))
+    return Outcomes(first, target.astype(np.int32), reward, steps.probability[order])
 
 
 def _add_up(steps: _Steps, shape: Shape) -> Arguments:
@@ -329,7 +342,10 @@ def _add_up(steps: _Steps, shape: Shape) -> Arguments:
         "transition": sparse.coo_array(entries, shape=(S * A, S)),
         "reward": pair_sums(pair, earned, shape),
         "_earned": Earned(
-            pair[goes_on] * S + steps.next_state[goes_on], earned[goes_on], pair_sums(pair, earned * steps.ends, shape)
+            pair[goes_on] * S + steps.next_state[goes_on],
+            earned[goes_on],
+            pair_sums(pair, earned * steps.ends, shape),
+            _one_by_one(pair, steps, S * A),
         ),
         "termination": pair_sums(pair, steps.probability * steps.ends, shape),
         "admissible": np.bincount(pair, minlength=S * A).reshape(shape) > 0,

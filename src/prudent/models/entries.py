@@ -15,7 +15,7 @@ from scipy import sparse
 
 from .._support.checks import BoolArray, FloatArray, IntArray
 
-__all__ = ["END", "NONE", "Entries", "expected_model"]
+__all__ = ["END", "NONE", "Entries", "Outcomes", "expected_model", "likely_outcomes"]
 
 NONE, END = -1, -2  # in place of a next state: no such outcome; the process ends
 
@@ -66,6 +66,24 @@ class Entries(NamedTuple):
         sizes = self.first[pairs + 1] - self.first[pairs]
         starts = np.concatenate(([0], np.cumsum(sizes)))
         return np.arange(starts[-1]) + np.repeat(self.first[pairs] - starts[:-1], sizes), starts
+
+
+class Outcomes(NamedTuple):
+    """What one step of a known model can bring, pair by pair; P = S*A pairs."""
+
+    first: IntArray  # [P + 1]
+    next_state: npt.NDArray[np.int32]  # [E], -2 where the process ends
+    reward: FloatArray  # [E]
+    chance: FloatArray  # [E] above zero
+
+
+def likely_outcomes(entries: Entries, theta: FloatArray) -> Outcomes:
+    """Return the outcomes of an uncertain model that have a probability above zero under ``theta`` [B, K]."""
+    chance = entries.pack(theta)[entries.slots()]
+    used = chance > 0.0
+    sizes = np.bincount(entries.pairs()[used], minlength=entries.source.size)
+    first = np.concatenate(([0], np.cumsum(sizes)))
+    return Outcomes(first, entries.next_state[used], entries.reward[used], chance[used])
 
 
 def expected_model(entries: Entries, theta: FloatArray) -> tuple[sparse.csr_array, FloatArray, FloatArray]:

@@ -39,6 +39,7 @@ class TabularModel:
     admissible: BoolArray  # [S, A]
     terminal: BoolArray  # [S] True where there is nothing to decide: the process ends there
     terminal_value: FloatArray  # [S] what that is worth, 0 elsewhere
+    arrival_value: FloatArray  # [S] what arriving is worth with no step left: of states that were said to be terminal
     state_labels: Labels  # how logs and messages call the states; for users there is ``states``
     action_labels: Labels
     notes: tuple[str, ...] = ()  # what a builder did unasked, such as dropping an action that is never used
@@ -56,7 +57,8 @@ class TabularModel:
     def _frame(
         self, admissible: BoolArray, discount: Any, states: Names, actions: Names, terminal: BoolArray | None = None
     ) -> None:
-        self.discount = discount_factor(discount)
+        self.discount = discount_factor(discount, one=True)
+        self.arrival_value = np.zeros(admissible.shape[0])
         self.n_states, self.n_actions = admissible.shape
         self.admissible = admissible
         self.state_labels = Labels("state", states, self.n_states)
@@ -298,6 +300,11 @@ class TabularModel:
             return not hasattr(policy, "items") and np.ndim(policy) == 2
         except ValueError:  # rows of unequal length
             return False
+
+    def require_discounted(self, who: str) -> None:
+        """Raise if nothing is discounted, which ``who`` (in a message, "agents") cannot do with."""
+        if self.discount == 1.0:
+            raise ParameterError(f"discount must be below 1 for {who}, the model has discount 1.0")
 
     def pair_name(self, pair: SupportsInt) -> str:
         """Return how messages call the pair s*A + a: ``state 3, action 'go'``."""

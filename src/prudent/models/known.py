@@ -5,7 +5,8 @@ Row s*A + a of the matrix belongs to the pair (s, a). With the probability that 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from .._support.checks import SUM_TOLERANCE, FloatArray, IntArray, number_array,
 from .._support.labels import Names
 from ..errors import ModelError
 from .builders import Earned, Indices, canonical, known_gymnasium, known_table, pair_sums, read_transitions, row_numbers
-from .entries import END
+from .entries import END, Entries, Outcomes, likely_outcomes
 from .frame import TabularModel, admissible_mask, plural
 
 __all__ = ["MDP"]
@@ -36,7 +37,7 @@ class MDP(TabularModel):
     reward : mean reward [S, A]; or [S], the same for every action; or one for each transition, [S, A, S]
         ([A, S, S] with ``actions_first``), which is averaged over the next state. The model keeps them as
         ``transition_reward`` as well, for :meth:`UncertainMDP.from_mdp`.
-    discount : in [0, 1).
+    discount : in [0, 1]. At 1, solvers need a horizon, or a process that ends for certain.
     termination : [S, A], the probability that this step is the last one; nothing is earned after it.
     admissible : bool [S, A], by default all; what is given for the other pairs is not looked at.
     states, actions : names, unique and hashable. Names 0, 1, ..., n-1 are the same as no names.
@@ -94,6 +95,7 @@ class MDP(TabularModel):
         self._check_rows()
         self.transition_reward = None
         self._last_reward: FloatArray | None = None  # [S, A] of steps that end the process, if they have their own
+        self._finer: Callable[[], Outcomes] | None = None  # of which the transitions are sums
         self.reward = self._mean_reward(reward, actions_first)
         if _earned is not None:  # builders know the rewards of single steps
             self._keep_earned(_earned)
@@ -108,6 +110,8 @@ class MDP(TabularModel):
         known = np.append(stored, -1)[at] == earned.places  # transitions of probability zero are not stored
         total = np.bincount(at[known], weights=earned.amounts[known], minlength=stored.size)
         self._keep(total / self.transition.data, self.reward)
+        if earned.outcomes is not None:
+            self._finer = partial(Outcomes, *earned.outcomes)
         if self.transition_reward is not None and self.termination is not None:
             ending = np.where(self.termination > 0.0, self.termination, 1.0)
             self._last_reward = earned.last / ending
@@ -127,15 +131,42 @@ class MDP(TabularModel):
         >>> MDP([[[0.5, 0.5]], [[0.0, 1.0]]], reward=[0.0, 1.0], discount=0.9).steps()
         (array([0, 0, 1]), array([0, 1, 1], dtype=int32), array([0., 0., 1.]))
         """
+        return self._steps()[:3]
+
+    def _steps(self) -> tuple[IntArray, npt.NDArray[np.int32], FloatArray, FloatArray]:
+        """Return :meth:`steps` and their probabilities."""
         pairs, targets, means = self._pairs(), self.transition.indices, self.reward.reshape(-1)
         rewards = means[pairs] if self.transition_reward is None else self.transition_reward.data
+        chances = self.transition.data
         if self.termination is not None:
             ending = np.flatnonzero(self.termination)
             last = (self.reward if self._last_reward is None else self._last_reward).reshape(-1)[ending]
             order = np.argsort(np.concatenate((pairs, ending)), kind="stable")
             pairs, rewards = np.concatenate((pairs, ending))[order], np.concatenate((rewards, last))[order]
             targets = np.concatenate((targets, np.full(ending.size, END)))[order]
-        return pairs.astype(np.int64), targets.astype(np.int32), rewards
+            chances = np.concatenate((chances, self.termination.reshape(-1)[ending]))[order]
+        return pairs.astype(np.int64), targets.astype(np.int32), rewards, chances
+
+    def keep_outcomes(self, entries: Entries, theta: FloatArray) -> None:
+        """Remember the outcomes, with probabilities ``theta`` [B, K], of which the transitions are sums."""
+        self._finer = partial(likely_outcomes, entries, theta)
+
+    def outcomes(self) -> Outcomes:
+        """Return all that can happen in one step, finer than :meth:`steps` where the model knows more.
+
+        >>> MDP([[[0.5, 0.5]], [[0.0, 1.0]]], reward=[0.0, 1.0], discount=0.9).outcomes().chance
+        array([0.5, 0.5, 1. ])
+        """
+        if self._finer is not None:
+            return self._finer()
+        pairs, targets, rewards, chances = self._steps()
+        sizes = np.bincount(pairs, minlength=self.admissible.size)
+        return Outcomes(np.concatenate(([0], np.cumsum(sizes))), targets, rewards, chances)
+
+    @property
+    def knows_single_rewards(self) -> bool:
+        """Whether :meth:`outcomes` has rewards of single steps that say more than the means of their pairs."""
+        return self.transition_reward is not None or self._finer is not None
 
     def _pairs(self) -> Indices:
         """Return the pair s*A + a of each stored transition."""

@@ -226,6 +226,14 @@ class Course(NamedTuple):
     restarts: FloatArray  # [S] cumulative probabilities of the state after an end
 
 
+class Plan(NamedTuple):
+    """What to do at each time after a start; the last row holds for ever."""
+
+    actions: IntArray  # [T, S], or [0, 0]
+    choices: FloatArray  # [T, S, A] cumulative probabilities of actions instead, or [0, 0, 0]
+    length: int  # steps after which the process starts anew; 0: never
+
+
 @kernel
 def draw(cumulative: FloatArray, uniform: float) -> int:
     """Return the place at which cumulative probabilities first exceed ``uniform``."""
@@ -240,11 +248,16 @@ def walk(
     uniforms: FloatArray,  # [M, 1 to 3], in [0, 1): for outcomes, for choices if any, for restarts if not certain
     state: int,
     log: IntArray,  # [M, 4], filled
+    plan: Plan | None = None,  # instead of ``policy`` and ``choices``
 ) -> int:
     """Write the trajectory that starts in ``state``; return the state after it."""
-    entries, last = course.entries, uniforms.shape[1] - 1
+    entries, last, time = course.entries, uniforms.shape[1] - 1, 0
     for i in range(uniforms.shape[0]):
-        action = draw(choices[state], uniforms[i, 1]) if choices.size else policy[state]
+        if plan is None:
+            action = draw(choices[state], uniforms[i, 1]) if choices.size else policy[state]
+        else:
+            now = min(time, plan.actions.shape[0] + plan.choices.shape[0] - 1)
+            action = draw(plan.choices[now, state], uniforms[i, 1]) if plan.choices.size else plan.actions[now, state]
         p = state * entries.n_actions + action
         begin, end = entries.begin[entries.source[p]], entries.begin[entries.source[p] + 1]
         place = draw(course.cumulative[begin:end], uniforms[i, 0])
@@ -253,6 +266,8 @@ def walk(
         state = int(entries.next_state[entries.first[p] + place])
         log[i, 2] = state
         log[i, 3] = entries.outcome[begin + place]
-        if state < 0 or course.terminal[state]:
+        time += 1
+        if state < 0 or course.terminal[state] or (plan is not None and time == plan.length):
             state = draw(course.restarts, uniforms[i, last])
+            time = 0
     return state

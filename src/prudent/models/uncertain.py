@@ -37,6 +37,7 @@ from .entries import END, NONE, Entries, expected_model
 from .frame import TabularModel, held, plural, read_terminal
 from .known import MDP
 from .logs import Course, LogReader, add_log, cumulative_rows, walk
+from .timed import read_timed
 
 __all__ = ["UncertainMDP"]
 
@@ -54,7 +55,7 @@ class UncertainMDP(TabularModel):
         nothing is earned after it. All pairs that share a source must agree on which outcomes it has.
     reward : [S, A, K], or [S, A] if it does not depend on the outcome. What is given where there is no
         outcome is not looked at.
-    discount : in [0, 1).
+    discount : in [0, 1]. At 1, solvers need a horizon, or a process that ends for certain.
     states, actions : names, unique and hashable. Names 0, 1, ..., n-1 are the same as no names.
     sources : names of the sources; or "pair" where each has a pair of its own and is called (state, action).
     outcomes : B sequences of names, one for each outcome of the source; or, with ``sources="pair"``, "next_state":
@@ -208,6 +209,7 @@ class UncertainMDP(TabularModel):
         states = held(states)
         self.terminal, self.terminal_value = read_terminal(terminal, Labels("state", states, len(self.source)))
         self._frame(self.source >= 0, discount, states, actions, self.terminal)
+        self.arrival_value = self.terminal_value
         self.source[self.terminal] = -1
         self.admissible = self.source >= 0
         numbers = np.unique(self.source[self.admissible])
@@ -499,14 +501,15 @@ class UncertainMDP(TabularModel):
         """Return the MDP in which source b draws its outcomes with probabilities ``theta[b]``, theta [B, K].
 
         Outcomes that lead to the same state add up; the reward is the mean over the outcomes. Those that end the
-        process add up to ``termination``, which is 1 in terminal states.
+        process add up to ``termination``, which is 1 in terminal states. What single outcomes earn is kept for
+        :func:`prudent.returns` and for objectives such as :class:`prudent.EVaR`, which look at more than means.
 
         >>> UncertainMDP.direct([[1.0], [0.0]], discount=0.5).mdp([[0.25, 0.75], [1.0, 0.0]]).dense()[0]
         array([[0.25, 0.75]])
         """
         probabilities = self._distributions(theta)
         transition, reward, ending = expected_model(self.entries, probabilities)
-        return MDP(
+        known = MDP(
             transition,
             reward,
             self.discount,
@@ -515,6 +518,9 @@ class UncertainMDP(TabularModel):
             states=self.states,
             actions=self.actions,
         )
+        known.keep_outcomes(self.entries, probabilities)
+        known.arrival_value = self.terminal_value
+        return known
 
     def _distributions(self, theta: Any) -> FloatArray:
         rows = self._of_outcomes(theta, "theta", ModelError)
@@ -622,6 +628,9 @@ class UncertainMDP(TabularModel):
         anew: in ``start``, a state or a distribution over states as :meth:`start_distribution` reads it, which also
         gives the first state if ``state`` is not given. Without ``start`` it is ``state``, by default 0.
 
+        A policy may depend on time, which counts from each start: a :class:`FiniteSolution`, actions [T, S],
+        probabilities [T, S, A], or a list of policies. After its T steps the process starts anew.
+
         >>> model = UncertainMDP.direct([[0.0], [1.0]], discount=0.9)
         >>> model.trajectory([[0.0, 1.0], [1.0, 0.0]], policy=[0, 0], steps=3)
         array([[0, 0, 1, 1],
@@ -629,8 +638,9 @@ class UncertainMDP(TabularModel):
                [0, 0, 1, 1]])
         """
         probabilities = self._distributions(theta)
-        chosen = self.read_policy(policy)
-        choices = cumulative_rows(chosen) if chosen.ndim == 2 else np.empty((0, 0))
+        timed = read_timed(self, policy)
+        chosen = timed.at(0)
+        choices = cumulative_rows(chosen) if timed.mixed else np.empty((0, 0))
         by_index = Labels("state", None, self.n_states)
         first = by_index.index(0 if state is None else state)
         starts = np.eye(1, self.n_states, first)[0] if start is None else self.start_distribution(start)
@@ -640,10 +650,14 @@ class UncertainMDP(TabularModel):
         restarts = cumulative_rows(starts[np.newaxis])[0]
         if state is None and start is not None:
             first = int(np.searchsorted(restarts, random.random(), side="right"))
-        uniforms = random.random((size, 1 + (chosen.ndim == 2) + (start is not None)))
+        uniforms = random.random((size, 1 + timed.mixed + (start is not None)))
         log = np.empty((size, 4), dtype=np.int64)
-        actions = chosen if chosen.ndim == 1 else np.empty(0, dtype=np.int64)
-        walk(self._course(probabilities, restarts), actions, choices, uniforms, first, log)
+        actions = np.empty(0, dtype=np.int64) if timed.mixed else chosen
+        course = self._course(probabilities, restarts)
+        if timed.steps.shape[0] == 0:
+            walk(course, actions, choices, uniforms, first, log)
+        else:
+            walk(course, actions, choices, uniforms, first, log, timed.plan())
         return log
 
     def course(self, theta: FloatArray, start: int) -> Course:

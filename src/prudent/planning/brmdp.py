@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from typing import Any, Unpack
+from typing import Any, Unpack, overload
 
 import numpy as np
 
@@ -20,6 +20,8 @@ from ..posteriors.dirichlet import DirichletPosterior
 from ..posteriors.scalar import BetaPosterior, NormalPosterior
 from ..risk import CVaR, RiskMeasure, measure_of
 from .draws import check_draws, models_of_table, read_draws
+from .finite import refuse_options, solve_finite
+from .finite_solution import FiniteSolution
 from .mixtures import MixtureOperator
 from .operators import (
     KEPT,
@@ -30,8 +32,9 @@ from .operators import (
     SampledOperator,
     SlotDraws,
 )
+from .proper import Ended, ended_uncertain
 from .solution import Ahead, Solution
-from .solver import SolverKeywords, SolverOptions, q_ahead, rough_guess, solve_operator
+from .solver import Guess, SolverKeywords, SolverOptions, q_ahead, rough_guess, solve_operator
 
 __all__ = ["BayesianRiskMDP"]
 
@@ -160,17 +163,46 @@ class BayesianRiskMDP:
         model, theta = models_of_table(table, states, actions, discount, held(terminal), columns)
         return cls(model, alpha=alpha, risk=risk, draws=theta)
 
+    @overload
     def solve(
         self,
         draws: int | Any = None,
         rng: Any = None,
         *,
+        horizon: None = None,
+        terminal: None = None,
         tol: float | None = None,
         start: Any = None,
         threads: int | None = None,
         options: SolverOptions | None = None,
         **keywords: Unpack[SolverKeywords],
-    ) -> Solution:
+    ) -> Solution: ...
+
+    @overload
+    def solve(
+        self,
+        draws: int | Any = None,
+        rng: Any = None,
+        *,
+        horizon: int,
+        terminal: Any = None,
+        tol: float | None = None,
+        threads: int | None = None,
+    ) -> FiniteSolution: ...
+
+    def solve(
+        self,
+        draws: int | Any = None,
+        rng: Any = None,
+        *,
+        horizon: int | None = None,
+        terminal: Any = None,
+        tol: float | None = None,
+        start: Any = None,
+        threads: int | None = None,
+        options: SolverOptions | None = None,
+        **keywords: Unpack[SolverKeywords],
+    ) -> Solution | FiniteSolution:
         """Return the optimal Bayesian-risk values and policy, certified to ``tol``.
 
         Parameters
@@ -179,11 +211,43 @@ class BayesianRiskMDP:
             approximate operator; the certificate is then about the fixed point for these draws). An array [N, B, K]
             gives the draws themselves. A problem that was made from draws uses all of them, and takes no others.
         rng : a seed or a Generator, for draws.
+        horizon, terminal : solve for so many steps, the risk being taken anew at each of them, and what states are
+            worth after them, as for :func:`prudent.solve`: a :class:`FiniteSolution`. The same draws serve all steps.
         threads : how many to use, by default all cores.
         tol, start, method, sweeps, max_iterations, device, options : as for :func:`prudent.solve`.
+
+        At discount 1, and without a horizon, the process must end whatever is done.
         """
-        chosen = SolverOptions.chosen(options, tol, keywords)
-        return self._fixed_point(None, self._operator(draws, rng, threads), chosen, start, draws)
+        return self._solved(None, draws, rng, horizon, terminal, tol, start, threads, options, keywords)
+
+    @overload
+    def evaluate(
+        self,
+        policy: Any,
+        draws: int | Any = None,
+        rng: Any = None,
+        *,
+        horizon: None = None,
+        terminal: None = None,
+        tol: float | None = None,
+        start: Any = None,
+        threads: int | None = None,
+        options: SolverOptions | None = None,
+        **keywords: Unpack[SolverKeywords],
+    ) -> Solution: ...
+
+    @overload
+    def evaluate(
+        self,
+        policy: Any,
+        draws: int | Any = None,
+        rng: Any = None,
+        *,
+        horizon: int,
+        terminal: Any = None,
+        tol: float | None = None,
+        threads: int | None = None,
+    ) -> FiniteSolution: ...
 
     def evaluate(
         self,
@@ -191,12 +255,14 @@ class BayesianRiskMDP:
         draws: int | Any = None,
         rng: Any = None,
         *,
+        horizon: int | None = None,
+        terminal: Any = None,
         tol: float | None = None,
         start: Any = None,
         threads: int | None = None,
         options: SolverOptions | None = None,
         **keywords: Unpack[SolverKeywords],
-    ) -> Solution:
+    ) -> Solution | FiniteSolution:
         """Return the Bayesian-risk values of ``policy``; everything else as for :meth:`solve`.
 
         ``policy`` is one action for each state, or probabilities of actions [S, A] (see
@@ -208,8 +274,51 @@ class BayesianRiskMDP:
         >>> problem.evaluate([[0.5, 0.5], [1.0, 0.0]]).value.round(6)
         array([0.25, 1.25])
         """
+        return self._solved(policy, draws, rng, horizon, terminal, tol, start, threads, options, keywords)
+
+    def _solved(
+        self,
+        policy: Any,
+        draws: Any,
+        rng: Any,
+        horizon: int | None,
+        terminal: Any,
+        tol: float | None,
+        start: Any,
+        threads: int | None,
+        options: SolverOptions | None,
+        keywords: SolverKeywords,
+    ) -> Solution | FiniteSolution:
+        if horizon is not None:
+            refuse_options({"start": start, "options": options, **keywords})
+            operator = self._operator(draws, rng, threads)
+            return solve_finite(operator, self.model, policy, horizon, terminal, tol, self._as_it_is(draws))
+        if terminal is not None:
+            raise ParameterError("terminal is what states are worth after a horizon; give horizon as well")
         chosen = SolverOptions.chosen(options, tol, keywords)
+        if self.model.discount == 1.0:
+            ended = self._ended(policy, draws, rng, threads)
+            guess = None if chosen.sweeps is not None else Guess(ended.guess, 0)
+            return solve_operator(ended.operator, ended.model, policy, chosen, start, guess, self._as_it_is(draws))
         return self._fixed_point(policy, self._operator(draws, rng, threads), chosen, start, draws)
+
+    def _ended(self, policy: Any, draws: Any, rng: Any, threads: int | None) -> Ended:
+        """Return the model and the operator of a process that is not discounted but ends; see :mod:`.proper`."""
+        weights = self.risk.lowest_weights(1_000)
+        if (np.diff(weights) > 1e-12).any():
+            raise ParameterError(f"at discount 1 {self.risk!r} needs a horizon: it is not coherent")
+        stream = generator(rng) if np.ndim(draws) == 0 and draws is not None else rng
+
+        def operator_of(model: UncertainMDP, times: bool) -> Operator:
+            twin = copy.copy(self)
+            twin.model = model
+            if times:
+                twin.reward_posterior = None
+            if self.draws is not None:
+                twin._given = twin._packed(self.draws)
+            return twin._operator(draws, copy.deepcopy(stream), threads)
+
+        return ended_uncertain(self.model, self._mean_theta(), policy, operator_of)
 
     def _packed(self, theta: FloatArray) -> tuple[GivenDraws, tuple[float, float]]:
         """Return checked draws [N, B, K] by slots, and bounds on what their rows lack to sum to one."""
@@ -254,15 +363,20 @@ class BayesianRiskMDP:
         mean = self.model.mdp(self._mean_theta())
         if self.reward_posterior is None:
             return mean
-        return MDP(
+        entries, extra = self.model.entries, self.quieted(self.reward_posterior.mean())
+        known = MDP(
             mean.transition,
-            mean.reward + self.quieted(self.reward_posterior.mean()),
+            mean.reward + extra,
             mean.discount,
             termination=mean.termination,
             admissible=mean.admissible,
             states=mean.states,
             actions=mean.actions,
         )
+        earned = entries.reward + extra.reshape(-1)[entries.pairs()]
+        known.keep_outcomes(entries._replace(reward=earned), self._mean_theta())
+        known.arrival_value = mean.arrival_value
+        return known
 
     def _q_ahead(self, ahead: Ahead, asked: BoolArray, *, best: bool = False) -> FloatArray:
         """Return Q one step ahead of where an exact solution of this problem ended; see :func:`q_ahead`."""

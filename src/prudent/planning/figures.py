@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from .solution import Solution
 
-__all__ = ["explanation_figure", "solution_figure", "solution_panels"]
+__all__ = ["action_colours", "explanation_figure", "short", "solution_figure", "solution_panels"]
 
 FEW = 40  # states that get a line and a name each
 PALETTE = ("law", "brps-0.9", "brps-0.8", "brps-0.99", "optimistic", "brps-0.5", "other")
@@ -41,7 +41,7 @@ def solution_figure(solution: Solution) -> Canvas:
 def solution_panels(solution: Solution) -> Figure:
     """Return the same as panels for a page."""
     actions = np.where(solution._terminal, TERMINAL, solution.chosen)
-    colours = _action_colours(actions)
+    colours = action_colours(actions)
     shown = [a for a, colour in colours.items() if colour != "neutral"]
     legend = [Entry(_action_label(solution, a), colours[a], mark="dot") for a in shown]
     if len(shown) < len(colours):
@@ -50,7 +50,7 @@ def solution_panels(solution: Solution) -> Figure:
     return kind(solution, actions, colours, legend)
 
 
-def _action_colours(actions: IntArray) -> dict[int, str]:
+def action_colours(actions: IntArray) -> dict[int, str]:
     """Return a colour for each action that the policy takes, most frequent first; those left over are grey."""
     found, often = np.unique(actions, return_counts=True)
     ordered = [a for a in found[np.argsort(-often, kind="stable")].tolist() if a != TERMINAL]
@@ -64,7 +64,7 @@ def _by_state(solution: Solution, actions: IntArray, colours: dict[int, str], le
     gap = solution._runners_up()[1]
     rivals = np.flatnonzero(np.isfinite(gap))
     second = (solution.value - gap)[rivals]
-    states = [_short(s) for s in (range(n) if solution.states is None else solution.states)]
+    states = [short(s) for s in (range(n) if solution.states is None else solution.states)]
 
     def draw(axes: Axes) -> None:
         axes.hlines(rivals, second, solution.value[rivals], color=hex_of("neutral"), lw=1.0)
@@ -80,7 +80,7 @@ def _by_state(solution: Solution, actions: IntArray, colours: dict[int, str], le
         axes.grid(axis="y", visible=False)
         beside = axes.twinx()  # what is done there, at the right edge
         beside.set_ylim(n - 0.5, -0.5)
-        beside.set_yticks(rows, ["" if a is None else _short(a) for a in solution.policy_names])
+        beside.set_yticks(rows, ["" if a is None else short(a) for a in solution.policy_names])
         beside.tick_params(length=0)
         beside.grid(visible=False)
         beside.set_ylabel("action" if solution.actions is None else "")
@@ -127,7 +127,7 @@ def _by_action(solution: Solution, actions: IntArray, colours: dict[int, str], l
 def _action_label(solution: Solution, a: int) -> str:
     if a == TERMINAL:
         return "terminal"
-    return f"action {a}" if solution.actions is None else _short(solution.actions[a])
+    return f"action {a}" if solution.actions is None else short(solution.actions[a])
 
 
 # -- an explanation ----------------------------------------------------------------------------------------
@@ -173,7 +173,7 @@ def _worths(views: tuple[ActionView, ...]) -> Callable[[Axes], None]:
             axes.plot([view.mean], [row], "o", color=hex_of("ink"), ms=5)
             if view.value != view.mean:
                 axes.plot([view.value], [row], "D", mfc="white", mec=hex_of("brps-0.99"), ms=5.5, mew=1.4)
-        axes.set_yticks(range(len(views)), [_short(in_words("action", v.action), v.action) for v in views])
+        axes.set_yticks(range(len(views)), [short(in_words("action", v.action), v.action) for v in views])
         axes.get_yticklabels()[0].set_fontweight("bold")
         axes.set_ylim(len(views) - 0.5, -1.0)
         axes.set_xlabel("one-step value: reward now and discounted value later")
@@ -217,7 +217,7 @@ def _drivers(view: ActionView) -> Callable[[Axes], None]:
             axes.plot(ends[1:], [row], "o", color=hex_of("brps-0.99"), ms=5)
             beside(axes, f"{outcome.contribution / price:.0%}", row)
         beside(axes, "share", -0.6)
-        axes.set_yticks(rows, [_short(outcome_in_words(view, outcome), outcome.next_state) for outcome in shown])
+        axes.set_yticks(rows, [short(outcome_in_words(view, outcome), outcome.next_state) for outcome in shown])
         axes.set_ylim(max(len(shown), 3) - 0.5, -1.0)
         axes.set_xlabel("probability of the outcome")
         axes.xaxis.set_major_formatter(lambda x, _: f"{x:.3g}" if x else "0")
@@ -227,7 +227,7 @@ def _drivers(view: ActionView) -> Callable[[Axes], None]:
     return draw
 
 
-def _short(text: Any, name: Any = None) -> str:
+def short(text: Any, name: Any = None) -> str:
     """Return text, or rather a name that is a string itself, cut where it is too long; no mathematics by accident."""
     told = str(name if isinstance(name, str) and text == repr(name) else text)
     told = told if len(told) <= LONGEST else told[: LONGEST - 1] + "…"

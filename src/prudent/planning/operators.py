@@ -630,6 +630,7 @@ class ExactOperator(_OutcomeOperator):
         self._means_at = np.full(self.n_states, np.nan)  # the values that they are for
         self._bounds_at = np.zeros(self.n_states)  # the values of the last screened backup
         self._risen = 0.0  # how much Q can have risen up to then, since the first
+        self._row_leaks = self.leaks  # of the rows themselves: ``leaks`` may be set to what holds in another norm
 
     @cached_property
     def _memory(self) -> Memory:
@@ -664,7 +665,7 @@ class ExactOperator(_OutcomeOperator):
         """Return how much Q can have risen at ``value`` if it was ``before`` at the values ``last``."""
         highest = float((value - last).max())
         highest += EPS * (abs(highest) + float(abs(value).max()) + float(abs(last).max()))
-        rise = self.discount * (1.0 - self.leaks[0 if highest > 0.0 else 1]) * highest
+        rise = self.discount * (1.0 - self._row_leaks[0 if highest > 0.0 else 1]) * highest
         return before + rise + 2.0 * EPS * (abs(rise) + abs(before))
 
     def _over_groups(self, value: FloatArray, pairs: IntArray, first: IntArray, smallest: int, q: FloatArray) -> float:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Hashable
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +20,7 @@ import numpy.typing as npt
 
 from .._support.checks import BoolArray, FloatArray, IntArray, integer_array, refuse, require_shape
 from .._support.output import write
-from ..errors import ParameterError
+from ..errors import ModelError, ParameterError
 from ..models.known import MDP
 
 if TYPE_CHECKING:
@@ -142,7 +143,8 @@ class Solution:
             if posterior is not None:
                 columns["evidence"] = (posterior.counts - posterior.prior).sum(axis=1)[source]
                 columns["total_count"] = posterior.counts.sum(axis=1)[source]
-            columns["differs_from_neutral"] = self._differs_from_neutral()
+            with suppress(ModelError):  # at discount 1 a policy may end where others go on for ever
+                columns["differs_from_neutral"] = self._differs_from_neutral()
         table = pandas.DataFrame(columns).infer_objects()
         if self.actions is None and not table["runner_up"].isna().all():
             table["runner_up"] = table["runner_up"].astype("Int64")
@@ -270,10 +272,11 @@ class Solution:
         from .solver import solve
 
         if isinstance(self._problem, MDP):
-            return solve(self._problem, start=self.value, sweeps=1).q
+            return solve(self._problem, horizon=1, terminal=self.value).at(0).q
         if self._problem is None or (self._problem.draws is None and not self._problem.is_exact):
             return self.q  # the draws are gone
-        return self._problem.solve(self._problem.draws, start=self.value, sweeps=1).q
+        draws = None if self._problem.posterior is None else self._problem.draws
+        return self._problem.solve(draws, horizon=1, terminal=self.value).at(0).q
 
     def _runners_up(self) -> tuple[IntArray, FloatArray]:
         """Return the best other action of each state, and how much less it is worth; NaN where there is none."""

@@ -40,7 +40,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypedDict, Unpack, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -52,13 +52,19 @@ from .._support.progress import Progress
 from ..errors import ConvergenceWarning, ModelError, ParameterError
 from ..models.known import MDP
 from ..models.uncertain import UncertainMDP
+from .finite import refuse_options, solve_finite
+from .finite_solution import FiniteSolution
+from .objectives import Objective
 from .operators import ExpectedOperator, Operator
+from .proper import ended_mdp, with_all_actions
 from .solution import Ahead, Solution
 
 if TYPE_CHECKING:
     from .brmdp import BayesianRiskMDP
+    from .static_risk import RiskSolution
 
 __all__ = [
+    "Guess",
     "SolverKeywords",
     "SolverOptions",
     "evaluate",
@@ -148,21 +154,64 @@ class SolverOptions:
         return CAP[self.method] if self.max_iterations is None else self.max_iterations
 
 
+@overload
 def solve(
     mdp: MDP,
     tol: float | None = None,
     *,
+    horizon: None = None,
+    terminal: None = None,
+    objective: None = None,
     start: Any = None,
     options: SolverOptions | None = None,
     **keywords: Unpack[SolverKeywords],
-) -> Solution:
+) -> Solution: ...
+
+
+@overload
+def solve(
+    mdp: MDP,
+    tol: float | None = None,
+    *,
+    objective: Objective,
+    horizon: int | None = ...,
+    terminal: Any = ...,
+    start: Any = ...,
+) -> RiskSolution: ...
+
+
+@overload
+def solve(mdp: MDP, tol: float | None = None, *, horizon: int, terminal: Any = None) -> FiniteSolution: ...
+
+
+def solve(
+    mdp: MDP,
+    tol: float | None = None,
+    *,
+    horizon: int | None = None,
+    terminal: Any = None,
+    objective: Objective | None = None,
+    start: Any = None,
+    options: SolverOptions | None = None,
+    **keywords: Unpack[SolverKeywords],
+) -> Solution | FiniteSolution:
     """Return the optimal values and policy of a known model, certified to ``tol``.
 
     Parameters
     ----------
-    mdp : the model.
+    mdp : the model. At discount 1, and without a horizon, it must end whatever is done, or come to states where nothing
+        is earned any more; or going on for ever must cost without end.
     tol : bound on the error of every value. By default ten digits of the largest one.
-    start : a first guess of the values [S].
+    horizon : solve for so many steps: values [T + 1, S] and a policy [T, S] that depend on time, a
+        :class:`FiniteSolution`. The discount may be 1.
+    terminal : what states are worth after the horizon: values [S], a mapping from states, or one number; by default 0.
+    objective : ``Entropic(beta)`` or ``EVaR(alpha)`` of the discounted return, instead of its mean: a
+        :class:`RiskSolution`, whose policy depends on time. Without a horizon it is that of endlessly many
+        steps. Where the model knows the rewards of single transitions they are random, as they should; a reward [S, A]
+        is taken as certain. For EVaR, ``tol`` is what the search over beta may miss. (Under a posterior:
+        ``solve(problem.mean_mdp(), objective=...)``.)
+    start : a first guess of the values [S]. With an objective: where the process begins, a state, a mapping from states
+        to probabilities, or probabilities [S]; by default every state that is not terminal is equally likely.
     method : ``"newton"`` (policy iteration that stops on certified bounds) or ``"value_iteration"``.
     sweeps : exactly so many sweeps of value iteration instead of a tolerance.
     max_iterations : the most backups. A solver that stops there warns.
@@ -173,8 +222,46 @@ def solve(
     >>> solution = solve(machine)
     >>> solution.policy, solution.value.round(6)
     (array([0, 1]), array([43.394495, 36.055046]))
+    >>> solve(machine, horizon=2).value
+    array([[9.05, 1.5 ],
+           [5.  , 0.  ],
+           [0.  , 0.  ]])
     """
-    return solve_operator(_known(mdp), mdp, None, SolverOptions.chosen(options, tol, keywords), start, problem=mdp)
+    return _solved(mdp, None, tol, horizon, terminal, objective, start, options, keywords)
+
+
+@overload
+def evaluate(
+    mdp: MDP,
+    policy: Any,
+    tol: float | None = None,
+    *,
+    horizon: None = None,
+    terminal: None = None,
+    objective: None = None,
+    start: Any = None,
+    options: SolverOptions | None = None,
+    **keywords: Unpack[SolverKeywords],
+) -> Solution: ...
+
+
+@overload
+def evaluate(
+    mdp: MDP,
+    policy: Any,
+    tol: float | None = None,
+    *,
+    objective: Objective,
+    horizon: int | None = ...,
+    terminal: Any = ...,
+    start: Any = ...,
+) -> RiskSolution: ...
+
+
+@overload
+def evaluate(
+    mdp: MDP, policy: Any, tol: float | None = None, *, horizon: int, terminal: Any = None
+) -> FiniteSolution: ...
 
 
 def evaluate(
@@ -182,21 +269,58 @@ def evaluate(
     policy: Any,
     tol: float | None = None,
     *,
+    horizon: int | None = None,
+    terminal: Any = None,
+    objective: Objective | None = None,
     start: Any = None,
     options: SolverOptions | None = None,
     **keywords: Unpack[SolverKeywords],
-) -> Solution:
+) -> Solution | FiniteSolution:
     """Return the values of ``policy`` in a known model, certified to ``tol``; the rest as for :func:`solve`.
 
     ``policy`` is one action for each state, or probabilities of actions [S, A], also as a DataFrame or a nested mapping
-    (see :meth:`MDP.policy_matrix`); ``Solution.policy`` is then [S, A].
+    (see :meth:`MDP.policy_matrix`); ``Solution.policy`` is then [S, A]. With a horizon or an objective it may depend on
+    time: a :class:`FiniteSolution`, actions [T, S], probabilities [T, S, A], or a list of policies. At discount 1, and
+    without a horizon, it is enough that the process ends under this policy.
 
     >>> evaluate(MDP([[[1.0], [1.0]]], [[1.0, 2.0]], discount=0.5), [0]).value
     array([2.])
     >>> evaluate(MDP([[[1.0], [1.0]]], [[1.0, 2.0]], discount=0.5), [[0.5, 0.5]]).value
     array([3.])
     """
-    return solve_operator(_known(mdp), mdp, policy, SolverOptions.chosen(options, tol, keywords), start, problem=mdp)
+    return _solved(mdp, policy, tol, horizon, terminal, objective, start, options, keywords)
+
+
+def _solved(
+    mdp: MDP,
+    policy: Any,
+    tol: float | None,
+    horizon: int | None,
+    terminal: Any,
+    objective: Objective | None,
+    start: Any,
+    options: SolverOptions | None,
+    keywords: SolverKeywords,
+) -> Solution | FiniteSolution:
+    """Solve a known model, or evaluate a policy in it: endless, for a horizon, or by the risk of the return."""
+    known = _known(mdp)
+    if objective is not None:
+        from .static_risk import solve_static
+
+        refuse_options({"options": options, **keywords}, "an objective")
+        return solve_static(mdp, objective, start, horizon, terminal, tol, policy)
+    if horizon is not None:
+        refuse_options({"start": start, "options": options, **keywords})
+        return solve_finite(known, mdp, policy, horizon, terminal, tol, mdp)
+    if terminal is not None:
+        raise ParameterError("terminal is what states are worth after a horizon; give horizon as well")
+    chosen = SolverOptions.chosen(options, tol, keywords)
+    if mdp.discount == 1.0:
+        ended = ended_mdp(mdp, policy)
+        guess = None if chosen.sweeps is not None else Guess(ended.guess, 0)
+        solution = solve_operator(ended.operator, ended.model, policy, chosen, start, guess, problem=mdp)
+        return solution if ended.left_out is None else with_all_actions(mdp, solution, ended.left_out)
+    return solve_operator(known, mdp, policy, chosen, start, problem=mdp)
 
 
 def _known(mdp: MDP) -> ExpectedOperator:
@@ -263,7 +387,7 @@ def solve_operator(
     else:
         end = iteration.to_tolerance(value, options.tol, options.cap, newton=options.method == "newton")
     if end.reason.capped:
-        warnings.warn(end.reason.message, ConvergenceWarning, stacklevel=3)
+        warnings.warn(end.reason.message, ConvergenceWarning, stacklevel=4)
     at = end.point
     value = np.asarray(at.moved(end.shift))
     if model.terminal.any():  # known without solving

@@ -31,7 +31,7 @@ from ..models.uncertain import UncertainMDP
 from ..planning.drawn import DENSE, FLOOR, Layout, Rows, Task, drawn_returns, eliminated_returns
 from ..posteriors.scalar import BetaPosterior, NormalPosterior
 from .estimates import Estimate, cvar, mean, quantiles, standard_deviation
-from .reading import Belief, NamedPolicy, named_policies, read_belief
+from .reading import Belief, NamedPolicy, named_policies, read_belief, start_in_words
 
 if TYPE_CHECKING:
     import xarray
@@ -387,7 +387,7 @@ def _dataset(
         coords={"policy": names, "level": np.asarray(levels), "draw": np.arange(returns.shape[0])},
         attrs={
             "title": "true discounted returns of policies over the posterior",
-            "start": _start_text(model, start),
+            "start": start_in_words(model, start),
             "discount": model.discount,
             "draws": returns.shape[0],
             "alpha": alpha,
@@ -395,14 +395,6 @@ def _dataset(
             "same": _same_text(same, len(named)),
         },
     )
-
-
-def _start_text(model: UncertainMDP, start: FloatArray) -> str:
-    states = np.flatnonzero(start)
-    if states.size == 1:
-        return model.state_labels.show(int(states[0]))
-    even = "evenly" if np.ptp(start[states]) == 0.0 else "with given chances"
-    return f"{states.size} states, {even}"
 
 
 def _same_text(same: Sequence[Sequence[Any]], count: int) -> str:

@@ -1,0 +1,73 @@
+"""Draws that are wider or narrower than the posterior: their law, their propensities, files and bad values."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from prudent.bandits import BanditSettings, LinearBandit, brps_cmab_inflated
+from prudent.errors import ParameterError
+
+ROWS = np.random.default_rng(0).normal(size=(40, 2))
+ARMS, REWARDS = np.arange(40) % 3, ROWS[:, 0] + np.random.default_rng(1).normal(size=40)
+
+
+def learned(seed=0, **options):
+    return LinearBandit(3, 2, seed=seed, **options).update(ROWS, ARMS, REWARDS)
+
+
+@pytest.mark.parametrize("options", [{}, {"alpha": 0.7}, {"noise_sd": 0.8}, {"noise": "by arm", "alpha": 0.5}])
+@pytest.mark.parametrize("exploration", [0.25, 3.0])
+def test_decisions_follow_the_propensities(options, exploration):
+    """Chi-square over 4,000 decisions of a batch and 2,000 single ones; each has a false alarm of 1e-8."""
+    bandit = learned(exploration=exploration, **options)
+    chances = bandit.propensities([0.3, 0.2])
+    drawn = bandit.select(np.tile([0.3, 0.2], (4000, 1)))
+    single = [bandit.select([0.3, 0.2]).arm for _ in range(2000)]
+    np.testing.assert_allclose(drawn.propensities[0], chances, rtol=1e-9)
+    for arms in (drawn.arm, single):
+        seen = np.bincount(arms, minlength=3)
+        kept = chances > 1e-3
+        expected = np.append(chances[kept], chances[~kept].sum())[: kept.sum() + (~kept).any()]
+        found = np.append(seen[kept], seen[~kept].sum())[: expected.size]
+        assert ((found - len(arms) * expected) ** 2 / (len(arms) * expected)).sum() < stats.chi2.isf(
+            1e-8, expected.size
+        )
+
+
+def test_narrower_draws_choose_the_best_arm_more_often():
+    best = [learned(exploration=width).propensities([1.0, 0.0]).max() for width in (2.0, 1.0, 0.5, 0.1)]
+    assert best == sorted(best)
+    plain = learned()
+    np.testing.assert_array_equal(learned(exploration=1.0).propensities(ROWS), plain.propensities(ROWS))
+    for name in ("predict", "score"):  # what is known does not change
+        np.testing.assert_array_equal(getattr(learned(exploration=0.5), name)(ROWS), getattr(plain, name)(ROWS))
+
+
+def test_it_is_the_sampling_sd_in_units_of_the_noise():
+    one = learned(noise_sd=0.5, exploration=3.0)
+    two = learned(noise_sd=0.5, settings=BanditSettings(sampling_sd=1.5))
+    assert [one.select(row).score for row in ROWS] == [two.select(row).score for row in ROWS]
+
+
+def test_it_is_saved_and_named(tmp_path):
+    bandit = learned(exploration=0.5)
+    bandit.save(tmp_path / "state")
+    again = LinearBandit.load(tmp_path / "state")
+    assert again.settings.exploration == 0.5
+    assert again.select([1.0, 2.0]).score == bandit.select([1.0, 2.0]).score
+    assert BanditSettings(0.5, exploration=0.5).label == "BRPS(0.5) x 0.5"
+    assert bandit.settings.label == "TS x 0.5"
+    assert LinearBandit(2, 1, settings=BanditSettings(label="mine"), exploration=0.5).settings.label == "mine"
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, float("nan"), float("inf"), "wide", 1e200])
+def test_bad_values(value):
+    with pytest.raises(ParameterError, match="exploration"):
+        LinearBandit(2, 1, exploration=value)
+
+
+def test_what_it_does_not_go_with():
+    with pytest.raises(ParameterError, match="give exploration, or sampling_sd or delta"):
+        LinearBandit(2, 1, settings=brps_cmab_inflated(0.5, delta=0.1), exploration=0.5)
+    with pytest.raises(ParameterError, match="exploration is not for clicks without context"):
+        LinearBandit(2, 0, rewards="bernoulli", exploration=0.5)
