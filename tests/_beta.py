@@ -30,13 +30,25 @@ def beta_mass(a, b, y, rest):
 def beta_cvar(low, high, alpha):
     """CVaR of a Beta(high, low) variable in 40 digits: E[X; X <= y] / p, where F(y) = p.
 
-    y is looked for as t = log(y / (1 - y)), so that it may be closer to 0 or 1 than floats can tell. By the recurrence
-    of the incomplete beta function, E[X; X <= y] = mean (F(y) - y^a (1 - y)^b / (a B(a, b))).
+    By the recurrence of the incomplete beta function, E[X; X <= y] = mean (F(y) - y^a (1 - y)^b / (a B(a, b))).
     """
     with mp.workdps(50):
         a, b, p = mp.mpf(high), mp.mpf(low), 1 - mp.mpf(alpha)
-        if p == 1:
-            return a / (a + b)
+        return a / (a + b) if p == 1 else a / (a + b) * (1 - _quantile(low, high, alpha)[1] / a / p)
+
+
+def beta_quantile(low, high, alpha):
+    """The (1 - alpha)-quantile of a Beta(high, low) variable."""
+    return _quantile(low, high, alpha)[0]
+
+
+def _quantile(low, high, alpha):
+    """Return y with F(y) = 1 - alpha, and the density there times y (1 - y).
+
+    y is looked for as t = log(y / (1 - y)), so that it may be closer to 0 or 1 than floats can tell.
+    """
+    with mp.workdps(50):
+        a, b, p = mp.mpf(high), mp.mpf(low), 1 - mp.mpf(alpha)
         near = float(stats.beta.ppf(float(p), float(high), float(low)))
         bottom, top = mp.mpf(-4) / min(a, mp.mpf(1)) * 10**2, mp.mpf(4) / min(b, mp.mpf(1)) * 10**2
         t = mp.log(near) - mp.log1p(-near) if 0.0 < near < 1.0 else (bottom + top) / 2
@@ -52,4 +64,4 @@ def beta_cvar(low, high, alpha):
                 t = (bottom + top) / 2
         else:
             raise AssertionError(f"no quantile of Beta({high}, {low}) at {alpha}")
-        return a / (a + b) * (1 - slope / a / p)
+        return y, slope

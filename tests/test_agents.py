@@ -200,7 +200,7 @@ def test_exact_values_are_the_limit_of_many_draws():
 def test_draw_rule_and_estimators():
     for alpha, n in ((0.0, 1), (0.5, 2), (0.8, 5), (0.9, 10), (0.99, 100), (0.999, 1000), (0.7, 4)):
         assert brps_rl(alpha).plan().n.tolist() == [n]
-    n, weights, lengths, _ = brps_rl(0.7, estimator="modified").plan()
+    n, weights, lengths = brps_rl(0.7, estimator="modified").plan()[:3]
     assert (n.tolist(), weights.tolist(), lengths.tolist()) == ([4], [[0.0, 1.0]], [2])
     assert brps_rl(0.9, draws=100).plan().lengths.tolist() == [10]
     assert ts_rl() == brps_rl(0)
@@ -236,8 +236,8 @@ def test_labels():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"alpha": 1.0}, "alpha must be a risk level in \\[0, 1\\), got 1.0"),
-        ({"alpha": [0.5, 2.0]}, "alpha\\[1\\] must be a risk level in \\[0, 1\\), got 2.0"),
+        ({"alpha": 1.0}, "alpha must be a risk level in \\(-1, 1\\), got 1.0"),
+        ({"alpha": [0.5, 2.0]}, "alpha\\[1\\] must be a risk level in \\(-1, 1\\), got 2.0"),
         ({"alpha": []}, "at least one episode"),
         ({"alpha": 0.5, "risk": Mean()}, "either a risk level alpha or a risk measure"),
         ({"risk": 0.9}, "risk must be a risk measure such as CVaR\\(0.9\\), got 0.9"),

@@ -266,7 +266,7 @@ def test_nothing_slow_is_imported_with_the_library():
         (lambda: run(horizon=0), ParameterError, "horizon must be at least 1, got 0"),
         (lambda: run(replications=0), ParameterError, "replications must be at least 1, got 0"),
         (lambda: run(seed=-1), ParameterError, "seed must be at least 0, got -1"),
-        (lambda: run(levels=[0.5, 1.0]), ParameterError, r"levels\[1\] must be a risk level in \[0, 1\), got 1.0"),
+        (lambda: run(levels=[0.5, 1.0]), ParameterError, r"levels\[1\] must be a risk level in \(-1, 1\), got 1.0"),
         (lambda: run(times=[5, 11]), ParameterError, r"times\[1\] is 11, expected a whole number from 0 to 10"),
         (lambda: run(times=[5, 5]), ParameterError, r"times must be a rising list of steps from 1 to 10, got \[5, 5\]"),
         (lambda: run(times=[0, 5]), ParameterError, r"times must be a rising list of steps from 1 to 10, got \[0, 5\]"),

@@ -279,7 +279,7 @@ def test_an_action_that_leads_nowhere_else_and_one_row(call, tmp_path):
         ("s t,u\na,b\n", [], "has no column 'state'; its columns are ['s t', 'u']"),
         ("state\taction next\na\tb\n", [], "if it is called otherwise: --columns action=NAME"),
         ("state,action,next_state\na,x,a\n", [], "has no rewards; give them: --rewards 0"),
-        (HEAD + "a,x,a,1\n", ["--alpha", "0,1"], "--alpha is '0,1', expected risk levels in [0, 1)"),
+        (HEAD + "a,x,a,1\n", ["--alpha", "0,1"], "--alpha must be a risk level in (-1, 1), got 1.0"),
         (HEAD + "a,x,a,1\n", ["--discount", "1"], "--discount must be below 1"),
         (HEAD + "a,x,a,1\n", ["--terminal", "zz"], "--terminal is 'zz', expected one of 'a'"),
         (HEAD + "a,x,a,1\n", ["--start", "zz"], "--start is 'zz', expected one of 'a'"),

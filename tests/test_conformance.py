@@ -14,6 +14,7 @@ import prudent as pr
 from prudent.agents.tabular import TabularAgent
 from prudent.envs.gymnasium import MAKERS, TabularEnv
 from prudent.errors import DataError, ModelError, ParameterError
+from prudent.schedules import Falling
 
 AGENTS = {  # problem, seed -> an agent that goes by index
     each.label: lambda problem, seed, each=each: pr.PosteriorSamplingAgent(
@@ -23,6 +24,8 @@ AGENTS = {  # problem, seed -> an agent that goes by index
         pr.ts_rl(),
         pr.brps_rl(0.9),
         pr.brps_rl(0.7, estimator="modified", label="mine"),
+        pr.brps_rl(-0.8),
+        pr.brps_rl(Falling(0.9, scale=3, unseen=-0.5), label="falling"),
         pr.brps_rl([0.99, 0.5, 0.0], sweeps=30),
         pr.certainty_equivalence(),
         pr.worst_case(5),

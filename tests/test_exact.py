@@ -341,10 +341,10 @@ def test_the_quick_form_of_clipped_normals_is_off_by_no_more_than_rounding(mean,
 
 
 def test_bad_input_is_named():
-    with pytest.raises(ParameterError, match=r"alpha must be a risk level in \[0, 1\), got 1.0"):
+    with pytest.raises(ParameterError, match=r"alpha must be a risk level in \(-1, 1\), got 1.0"):
         cvar_dirichlet([0, 1], [1, 1], 1.0)
-    with pytest.raises(ParameterError, match=r"alpha\[1\] must be a risk level in \[0, 1\), got -0.1"):
-        cvar_normal(0, 1, [0.5, -0.1])
+    with pytest.raises(ParameterError, match=r"alpha\[1\] must be a risk level in \(-1, 1\), got -1.1"):
+        cvar_normal(0, 1, [0.5, -1.1])
     with pytest.raises(PosteriorError, match=r"counts\[1, 0\] is -2.0, expected at least 0"):
         cvar_dirichlet([0, 1], [[1, 1], [-2, 1]], 0.5)
     with pytest.raises(PosteriorError, match=r"counts\[1\] has total 0"):

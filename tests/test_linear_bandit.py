@@ -825,8 +825,8 @@ def test_bad_calls_name_the_fault_and_leave_the_state_alone(call, error, message
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: plain(2, 2, alpha=1.0), r"alpha must be a risk level in \[0, 1\), got 1.0"),
-        (lambda: plain(2, 2, alpha=-0.1), r"alpha must be a risk level in \[0, 1\), got -0.1"),
+        (lambda: plain(2, 2, alpha=1.0), r"alpha must be a risk level in \(-1, 1\), got 1.0"),
+        (lambda: plain(2, 2, alpha=-1.0), r"alpha must be a risk level in \(-1, 1\), got -1.0"),
         (lambda: plain(2, 2, noise_sd=0.0), "noise_sd must be a positive number, got 0.0"),
         (lambda: plain(2, 2, noise_sd=-1.0), "noise_sd must be a positive number, got -1.0"),
         (lambda: plain(2, 2, prior_precision=0.0), "prior_precision must be a positive number, got 0.0"),

@@ -497,12 +497,12 @@ def test_bad_input_is_named():
         pr.solve(model)
     with pytest.raises(ModelError, match=r"expected an UncertainMDP, got MDP; a known model has no posterior"):
         pr.BayesianRiskMDP(mdp, posterior, 0.5)
-    with pytest.raises(ParameterError, match=r"alpha must be a risk level in \[0, 1\), got 1.0"):
+    with pytest.raises(ParameterError, match=r"alpha must be a risk level in \(-1, 1\), got 1.0"):
         pr.BayesianRiskMDP(model, posterior, 1)
     with pytest.raises(ParameterError, match=r"either a risk level alpha or a risk measure"):
         pr.BayesianRiskMDP(model, posterior)
-    with pytest.raises(ParameterError, match=r"only CVaR has an exact operator; give draws for VaR\(alpha=0.5\)"):
-        pr.BayesianRiskMDP(model, posterior, risk=pr.VaR(0.5)).solve()
+    with pytest.raises(ParameterError, match=r"ModifiedCVaR\(alpha=0.5\) has no exact form; give draws"):
+        pr.BayesianRiskMDP(model, posterior, risk=pr.ModifiedCVaR(0.5)).solve()
     with pytest.raises(PosteriorError, match=r"counts of shape \(2, 2\), the model needs \[B, K\] = \(12, 4\)"):
         pr.BayesianRiskMDP(model, [[1, 1], [1, 1]], 0.5)
     with pytest.raises(PosteriorError, match=r"reward_posterior has shape \(2,\), the model needs \[S, A\] = \(4, 3\)"):

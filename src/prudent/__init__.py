@@ -100,6 +100,7 @@ if TYPE_CHECKING:
     from .risk import CVaR as CVaR
     from .risk import Mean as Mean
     from .risk import MeanCVaR as MeanCVaR
+    from .risk import Mixture as Mixture
     from .risk import ModifiedCVaR as ModifiedCVaR
     from .risk import RiskMeasure as RiskMeasure
     from .risk import Spectral as Spectral
@@ -109,6 +110,8 @@ if TYPE_CHECKING:
     from .risk import lowest_normals as lowest_normals
     from .risk import modified_cvar as modified_cvar
     from .risk import sample_size as sample_size
+    from .schedules import Falling as Falling
+    from .schedules import Schedule as Schedule
     from .simulation import learn as learn
     from .simulation import simulate as simulate
 
@@ -204,6 +207,7 @@ _HOME = {
         "CVaR",
         "Mean",
         "MeanCVaR",
+        "Mixture",
         "ModifiedCVaR",
         "RiskMeasure",
         "Spectral",
@@ -214,6 +218,7 @@ _HOME = {
         "modified_cvar",
         "sample_size",
     ],
+    "schedules": ["Falling", "Schedule"],
     "simulation": [
         "learn",
         "simulate",

@@ -177,10 +177,12 @@ def _column_names(given: list[str] | None) -> dict[str, str | None] | None:
 
 def levels_of(text: str) -> list[float]:
     """Return risk levels with commas between them, ascending."""
+    from ._support.checks import risk_level
+
     found = [_number(item) for item in _items([text])]
-    if not found or any(level is None or not 0.0 <= level < 1.0 for level in found):
-        raise ParameterError(f"--alpha is {text!r}, expected risk levels in [0, 1), for example 0,0.5,0.9")
-    return sorted({level for level in found if level is not None})
+    if not found or any(level is None for level in found):
+        raise ParameterError(f"--alpha is {text!r}, expected risk levels in (-1, 1), for example 0,0.5,0.9")
+    return sorted({risk_level(level, "--alpha") for level in found})
 
 
 # -- one set of options for all commands -------------------------------------------------------------------

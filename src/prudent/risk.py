@@ -1,16 +1,23 @@
 """Risk of a sample of rewards: CVaR and other weights on sorted draws, the draw rule, order-statistic draws.
 
-Rewards are risked, so the LEFT tail is bad. The risk level ``alpha`` lies in [0, 1); 0 is risk-neutral.
+Rewards are risked, so the LEFT tail is bad. The risk level ``alpha`` lies in (-1, 1); 0 is risk-neutral.
+
+**Both ways.** A positive level is caution, a negative one optimism: CVaR at -a is the mean of the best 1 - a. It is
+minus CVaR at a of the negated draws, and every measure with a level is read so below zero.
 
 **CVaR of draws.** With z_(1) <= ... <= z_(N) and m = N (1 - alpha), CVaR averages the m lowest draws:
 floor(m) of them whole and the next one by its fraction. It is max over x of x - E[(x - Z)+] / (1 - alpha)
 under the empirical distribution: the paper's Monte Carlo estimator of CVaR.
 
 **Weights on sorted draws.** Mean, CVaR, VaR, worst case, their mixtures and every distortion are one linear
-form sum_i w_i z_(i) with w >= 0 and sum w = 1. :class:`RiskMeasure` keeps only the weights of the lowest
-draws, up to the last one that counts.
+form sum_i w_i z_(i) with w >= 0 and sum w = 1. :class:`RiskMeasure` keeps only the weights of the outermost
+draws, up to the last one that counts: the lowest ones, or the highest if the level is negative.
 
-**Draw rule.** n = ceil(1 / (1 - alpha)) draws: the fewest of which one is expected in the tail. A level is a
+**Mixtures of CVaRs.** A distortion g that is linear between 0 = u_0 < ... < u_J = 1 is the mixture of CVaRs at the
+levels 1 - u_j with weights u_j (s_j - s_{j+1}), s_j being the slope of g before u_j and s_{J+1} = 0. So whatever
+knows CVaR exactly, under a posterior say, knows all of these.
+
+**Draw rule.** n = ceil(1 / (1 - |alpha|)) draws: the fewest of which one is expected in the tail. A level is a
 rounded number: in floating point 1 / (1 - 0.9) exceeds 10. So a count N (1 - alpha) is taken for the
 nearest whole number when a change of ``alpha`` by two units in the last place (2**-52) would make it so;
 the draw rule, the weights and the modified estimator all ask the same function.
@@ -27,18 +34,30 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ._numerics.order_statistics import _lowest_normals_rows
-from ._support.checks import FloatArray, finite_array, first_index, generator, risk_level, whole_number
+from ._support.checks import (
+    SUM_TOLERANCE,
+    FloatArray,
+    finite_array,
+    first_index,
+    generator,
+    refuse,
+    risk_level,
+    risk_levels,
+    whole_number,
+)
 from .errors import DataError, ParameterError
 
 __all__ = [
     "CVaR",
     "Mean",
     "MeanCVaR",
+    "Mixture",
     "ModifiedCVaR",
     "RiskMeasure",
     "Spectral",
@@ -46,6 +65,7 @@ __all__ = [
     "WorstCase",
     "cvar",
     "lowest_normals",
+    "measure_of",
     "modified_cvar",
     "sample_size",
     "sample_size_is_exact",
@@ -60,25 +80,25 @@ MOST_DRAWS = 2**53
 
 
 def sample_size(alpha: float) -> int:
-    """Return the number of draws n = ceil(1 / (1 - alpha)) that the paper uses at risk level ``alpha``.
+    """Return the number of draws n = ceil(1 / (1 - |alpha|)) that the paper uses at risk level ``alpha``.
 
     A level within two units in the last place of 1 - 1/n counts as 1 - 1/n.
 
-    >>> [sample_size(a) for a in (0, 0.5, 0.7, 0.8, 0.9, 0.99, 0.999)]
-    [1, 2, 4, 5, 10, 100, 1000]
+    >>> [sample_size(a) for a in (0, 0.5, 0.7, 0.8, 0.9, 0.99, 0.999, -0.9)]
+    [1, 2, 4, 5, 10, 100, 1000, 10]
     """
-    level = risk_level(alpha)
+    level = abs(risk_level(alpha))
     inverse = 1.0 / (1.0 - level)
     return round(inverse) if _is_whole(level) else math.ceil(inverse)
 
 
 def sample_size_is_exact(alpha: float) -> bool:
-    """Return whether 1 / (1 - alpha) is a whole number, so that :func:`sample_size` did not round up.
+    """Return whether 1 / (1 - |alpha|) is a whole number, so that :func:`sample_size` did not round up.
 
     >>> sample_size_is_exact(0.9), sample_size_is_exact(0.7)
     (True, False)
     """
-    return _is_whole(risk_level(alpha))
+    return _is_whole(abs(risk_level(alpha)))
 
 
 def _is_whole(level: float) -> bool:
@@ -97,31 +117,65 @@ def _tail_count(n: int, level: float) -> float:
 # -- weights on sorted draws -------------------------------------------------------------------------------
 
 
+class Outermost(NamedTuple):
+    """What weighs n draws: M weights of the lowest draws, ascending, or of the highest ones, descending."""
+
+    weights: FloatArray  # [M]
+    sign: float  # 1.0: of the lowest draws; -1.0: of the highest, which are the lowest of the negated draws
+
+
+class ExactForm(NamedTuple):
+    """A measure without draws: a mixture of CVaRs, or of quantiles."""
+
+    levels: FloatArray  # [J] in (-1, 1); VaR at level 1 is the worst that can happen
+    weights: FloatArray  # [J], with sum one; negative where a distortion is convex
+    quantile: bool  # whether VaR is mixed, not CVaR
+
+
 class RiskMeasure(ABC):
-    """A weighted mean of sorted draws, lowest first; subclasses say the weights."""
+    """A weighted mean of sorted draws; subclasses say the weights of the outermost ones."""
+
+    @property
+    def sign(self) -> float:
+        """1.0 if :meth:`_lowest` weighs the lowest draws, -1.0 if the highest."""
+        return 1.0
 
     @abstractmethod
     def _lowest(self, n: int) -> FloatArray:
-        """Return the weights [M] of the lowest draws out of ``n``, the last of them above zero."""
+        """Return the weights [M] of the outermost draws out of ``n``, outermost first, the last of them not zero."""
+
+    def outermost(self, n: int) -> Outermost:
+        """Return the weights [M] of the outermost of ``n`` draws, and on which side these are.
+
+        >>> CVaR(-0.7).outermost(4)
+        Outermost(weights=array([0.8333, 0.1667]), sign=-1.0)
+        """
+        return Outermost(self._lowest(whole_number(n, "n")), self.sign)
 
     def lowest_weights(self, n: int) -> FloatArray:
         """Return the weights [M] of the M lowest of ``n`` draws; the other n - M weigh nothing.
 
-        >>> CVaR(0.7).lowest_weights(4)
-        array([0.8333, 0.1667])
+        >>> CVaR(0.7).lowest_weights(4), CVaR(-0.7).lowest_weights(4)
+        (array([0.8333, 0.1667]), array([0.    , 0.    , 0.1667, 0.8333]))
         """
-        return self._lowest(whole_number(n, "n"))
+        weights, sign = self.outermost(n)
+        return weights if sign > 0.0 else np.trim_zeros(_padded(weights, n)[::-1], "b").copy()
 
     def weights(self, n: int) -> FloatArray:
         """Return the weights [N] of ``n`` draws sorted ascending; they are non-negative and sum to one.
 
-        >>> CVaR(0.5).weights(4)
-        array([0.5, 0.5, 0. , 0. ])
+        >>> CVaR(0.5).weights(4), CVaR(-0.5).weights(4)
+        (array([0.5, 0.5, 0. , 0. ]), array([0. , 0. , 0.5, 0.5]))
         """
-        lowest = self.lowest_weights(n)
-        every = np.zeros(n)
-        every[: lowest.size] = lowest
-        return every
+        return _padded(self.lowest_weights(n), n)
+
+    def exact_form(self) -> ExactForm:
+        """Return the mixture of CVaRs (or quantiles) that this measure is, which needs no draws.
+
+        >>> MeanCVaR(0.9, weight=0.25).exact_form()
+        ExactForm(levels=array([0. , 0.9]), weights=array([0.25, 0.75]), quantile=False)
+        """
+        raise ParameterError(f"{self!r} has no exact form; give draws, e.g. draws=1000")
 
     def __call__(self, draws: Any, axis: int = 0) -> float | FloatArray:
         """Return the risk of ``draws`` along ``axis`` (N draws), in time linear in N for step weights.
@@ -130,7 +184,7 @@ class RiskMeasure(ABC):
         array([2., 1.])
         """
         values, axis = _draws(draws, axis)
-        low = np.moveaxis(values, axis, 0)
+        low = np.moveaxis(values if self.sign > 0.0 else -values, axis, 0)
         weights = self._lowest(low.shape[0])
         last = weights.size - 1
         # Draws of equal weight need not be sorted among themselves: select where the weight changes.
@@ -138,7 +192,13 @@ class RiskMeasure(ABC):
         low = np.sort(low, axis=0) if places.size > 16 else np.partition(low, places, axis=0)
         # Deviations from one of the draws keep the error relative to their range and constants exact.
         centre = low[last]
-        return _plain(centre + np.tensordot(weights, low[: last + 1] - centre, axes=1))
+        return _plain(self.sign * (centre + np.tensordot(weights, low[: last + 1] - centre, axes=1)))
+
+
+def _padded(weights: FloatArray, n: int) -> FloatArray:
+    every = np.zeros(n)
+    every[: weights.size] = weights
+    return every
 
 
 @dataclass(frozen=True)
@@ -152,10 +212,13 @@ class Mean(RiskMeasure):
     def _lowest(self, n: int) -> FloatArray:
         return np.full(n, 1.0 / n)
 
+    def exact_form(self) -> ExactForm:  # noqa: D102
+        return CVaR(0.0).exact_form()
+
 
 @dataclass(frozen=True)
 class WorstCase(RiskMeasure):
-    """The lowest draw.
+    """The lowest draw; without draws, the lowest value that can happen at all.
 
     >>> WorstCase()([3.0, 1.0, 2.0])
     1.0
@@ -163,6 +226,9 @@ class WorstCase(RiskMeasure):
 
     def _lowest(self, n: int) -> FloatArray:
         return np.ones(1)
+
+    def exact_form(self) -> ExactForm:  # noqa: D102
+        return ExactForm(np.ones(1), np.ones(1), True)
 
 
 @dataclass(frozen=True)
@@ -174,17 +240,26 @@ class _Level(RiskMeasure):
     def __post_init__(self) -> None:
         object.__setattr__(self, "alpha", risk_level(self.alpha))
 
+    @property
+    def sign(self) -> float:
+        return math.copysign(1.0, self.alpha)
+
 
 @dataclass(frozen=True)
 class CVaR(_Level):
     """The mean of the lowest N (1 - alpha) draws, the last one by its fraction; see :func:`cvar`.
 
-    >>> CVaR(0.5)([4.0, 1.0, 3.0, 2.0])
-    1.5
+    At a negative level it is the mean of the highest N (1 - |alpha|) draws.
+
+    >>> CVaR(0.5)([4.0, 1.0, 3.0, 2.0]), CVaR(-0.5)([4.0, 1.0, 3.0, 2.0])
+    (1.5, 3.5)
     """
 
+    def exact_form(self) -> ExactForm:  # noqa: D102
+        return ExactForm(np.array([self.alpha]), np.ones(1), False)
+
     def _lowest(self, n: int) -> FloatArray:
-        count = _tail_count(n, self.alpha)
+        count = _tail_count(n, abs(self.alpha))
         last = math.ceil(count) - 1
         weights = np.full(last + 1, 1.0 / count)
         weights[last] = (count - last) / count
@@ -197,14 +272,18 @@ class VaR(_Level):
 
     That is order statistic ceil(N (1 - alpha)), a draw and not an interpolation; at ``alpha = 0`` it is the
     highest. VaR is the paper's VaR_{1-alpha}. It is translation equivariant and monotone but not
-    superadditive.
+    superadditive. A negative level counts from the top: the highest draw with at least N (1 - |alpha|) draws at or
+    above it, the |alpha|-quantile.
 
-    >>> VaR(0.5)([4.0, 1.0, 3.0, 2.0])
-    2.0
+    >>> VaR(0.75)([4.0, 1.0, 3.0, 2.0]), VaR(-0.75)([4.0, 1.0, 3.0, 2.0])
+    (1.0, 4.0)
     """
 
+    def exact_form(self) -> ExactForm:  # noqa: D102
+        return ExactForm(np.array([self.alpha]), np.ones(1), True)
+
     def _lowest(self, n: int) -> FloatArray:
-        return _only(math.ceil(_tail_count(n, self.alpha)) - 1)
+        return _only(math.ceil(_tail_count(n, abs(self.alpha))) - 1)
 
 
 @dataclass(frozen=True)
@@ -227,6 +306,9 @@ class MeanCVaR(_Level):
             raise ParameterError(f"weight must be a number in [0, 1], got {self.weight!r}")
         object.__setattr__(self, "weight", weight)
 
+    def exact_form(self) -> ExactForm:  # noqa: D102
+        return Mixture((0.0, self.alpha), (self.weight, 1.0 - self.weight)).exact_form()
+
     def _lowest(self, n: int) -> FloatArray:
         tail = CVaR(self.alpha)._lowest(n)
         if self.weight == 0.0:
@@ -241,19 +323,54 @@ class ModifiedCVaR(_Level):
     """The paper's modified estimator: the lowest draw if 1/(1 - alpha) is whole, else the second lowest.
 
     It is meant for :func:`sample_size` draws, where its mean is at least the CVaR of the distribution drawn
-    from (the order-statistic lemma). The second lowest needs at least two draws.
+    from (the order-statistic lemma). The second lowest needs at least two draws. At a negative level it is the highest
+    draw, or the second highest.
 
     >>> ModifiedCVaR(0.9)([3.0, 1.0, 2.0]), ModifiedCVaR(0.7)([3.0, 1.0, 2.0])
     (1.0, 2.0)
     """
 
     def _lowest(self, n: int) -> FloatArray:
-        place = 0 if _is_whole(self.alpha) else 1
+        place = 0 if _is_whole(abs(self.alpha)) else 1
         if n <= place:
             raise ParameterError(
                 f"n must be at least 2 for ModifiedCVaR({self.alpha!r}), the second lowest draw, got {n}"
             )
         return _only(place)
+
+
+@dataclass(frozen=True)
+class Mixture(RiskMeasure):
+    """A mixture of CVaRs: ``shares`` [J], none negative and with sum one, of CVaR at ``levels`` [J].
+
+    Levels of both signs may be mixed: half of CVaR at 0.9 and half at -0.9 weighs the worst against the best.
+
+    >>> Mixture([0.0, 0.5], [0.5, 0.5])([4.0, 1.0, 3.0, 2.0])
+    2.0
+    """
+
+    levels: tuple[float, ...]
+    shares: tuple[float, ...]
+
+    def __post_init__(self) -> None:
+        levels = risk_levels(self.levels, "levels")
+        shares = finite_array(self.shares, "shares", error=ParameterError)
+        if levels.ndim != 1 or levels.shape != shares.shape or not levels.size:
+            raise ParameterError(f"levels and shares must be as many, at least one, got {levels.shape}, {shares.shape}")
+        refuse(shares < 0.0, shares, "shares", "a number >= 0", error=ParameterError)
+        if abs(shares.sum() - 1.0) > SUM_TOLERANCE:
+            raise ParameterError(f"shares sum to {float(shares.sum())!r}, expected 1")
+        object.__setattr__(self, "levels", tuple(levels.tolist()))
+        object.__setattr__(self, "shares", tuple((shares / shares.sum()).tolist()))
+
+    def exact_form(self) -> ExactForm:  # noqa: D102
+        levels, shares = np.array(self.levels), np.array(self.shares)
+        return ExactForm(levels[shares > 0.0], shares[shares > 0.0], False)
+
+    def _lowest(self, n: int) -> FloatArray:
+        levels, shares, _ = self.exact_form()
+        weights = sum(share * CVaR(level).weights(n) for level, share in zip(levels, shares, strict=True))
+        return np.trim_zeros(np.asarray(weights), "b")
 
 
 @dataclass(frozen=True)
@@ -264,11 +381,20 @@ class Spectral(RiskMeasure):
     coherent when g is concave. CVaR_alpha is g(u) = min(u / (1 - alpha), 1). Two measures are equal if they
     hold the same function.
 
+    Where no draws are given, g must be made of straight lines: the measure is then a mixture of CVaRs, whose levels are
+    found by themselves. A g that bends everywhere can be replaced by ``pieces`` lines between equidistant points
+    of it. That is another measure, which differs by at most :attr:`gap` times the range of the draws.
+
     >>> Spectral(lambda u: 1 - (1 - u) ** 2).weights(2)
     array([0.75, 0.25])
+    >>> Spectral(lambda u: min(2 * u, 0.5 + 0.5 * u, 1)).exact_form()
+    ExactForm(levels=array([0.    , 0.6667]), weights=array([0.5, 0.5]), quantile=False)
+    >>> Spectral(lambda u: 1 - (1 - u) ** 2, pieces=10).gap
+    0.0025
     """
 
     distortion: Callable[[float], float]
+    pieces: int | None = None
 
     def __post_init__(self) -> None:
         if not callable(self.distortion):
@@ -277,6 +403,8 @@ class Spectral(RiskMeasure):
             value = self._at(end)
             if not abs(value - end) <= 1e-12:
                 raise ParameterError(f"distortion({end}) must be {end}, got {value!r}")
+        if self.pieces is not None:
+            object.__setattr__(self, "pieces", whole_number(self.pieces, "pieces", maximum=10_000))
 
     def _at(self, u: float) -> float:
         value = self.distortion(u)
@@ -285,19 +413,116 @@ class Spectral(RiskMeasure):
         except (TypeError, ValueError):
             raise ParameterError(f"distortion({u}) must be a number, got {value!r}") from None
 
-    def _lowest(self, n: int) -> FloatArray:
-        grid = [i / n for i in range(n + 1)]
-        values = np.array([self._at(u) for u in grid])
-        weights = np.diff(values)
-        bad = ~(weights >= -1e-12)
+    def _values(self, places: FloatArray) -> FloatArray:
+        """Return g at ``places``, which must not fall."""
+        values = np.array([self._at(u) for u in places.tolist()])
+        bad = ~(np.diff(values) >= -1e-12)
         if bad.any():
             i = int(np.argmax(bad))
             raise ParameterError(
-                f"distortion must not fall: distortion({grid[i]}) = {values[i]} but "
-                f"distortion({grid[i + 1]}) = {values[i + 1]}"
+                f"distortion must not fall: distortion({places[i]}) = {values[i]} but "
+                f"distortion({places[i + 1]}) = {values[i + 1]}"
             )
-        weights = np.trim_zeros(np.maximum(weights, 0.0), "b")
+        return values
+
+    @property
+    def gap(self) -> float:
+        """How far g lies from its ``pieces`` at most, as seen at 16 points of each; 0 if there are none."""
+        if self.pieces is None:
+            return 0.0
+        fine = np.arange(16 * self.pieces + 1) / (16 * self.pieces)
+        values = self._values(fine)
+        return float(abs(values - np.interp(fine, fine[::16], values[::16])).max())
+
+    def exact_form(self) -> ExactForm:  # noqa: D102
+        if self.pieces is None:
+            knots, values = lines_of(self._at)
+        else:
+            knots = np.arange(self.pieces + 1) / self.pieces
+            values = self._values(knots)
+        slopes = np.append(np.diff(values) / np.diff(knots), 0.0)
+        weights = -np.diff(slopes) * knots[1:]
+        kept = abs(weights) > 1e-14
+        return ExactForm((1.0 - knots[1:])[kept][::-1], weights[kept][::-1] / weights[kept].sum(), False)
+
+    def _lowest(self, n: int) -> FloatArray:
+        places = np.array([i / n for i in range(n + 1)])
+        if self.pieces is None:
+            values = self._values(places)
+        else:
+            knots = np.arange(self.pieces + 1) / self.pieces
+            values = np.interp(places, knots, self._values(knots))
+        weights = np.trim_zeros(np.maximum(np.diff(values), 0.0), "b")
         return weights / weights.sum()
+
+
+_DEPTH = 30  # halvings of [0, 1] between which a bend is placed
+_MOST_BENDS = 64
+_STRAIGHT = 4e-15  # by how much a line may miss a distortion
+
+
+def lines_of(g: Callable[[float], float]) -> tuple[FloatArray, FloatArray]:
+    """Return the ends [J+1] of the lines that make up a distortion, from 0 to 1, and its values there.
+
+    An interval on which g is not a line is halved, over and over. What is not a line after 30 halvings holds a bend,
+    and that is where the lines on both sides of it meet.
+
+    >>> lines_of(lambda u: min(u / 0.3, 1.0))
+    (array([0. , 0.3, 1. ]), array([0., 1., 1.]))
+    """
+    inside = (0.5, 0.2887, 0.8117)  # shares of an interval, at which g is compared with a line
+    crooked, straight = [(0.0, 1.0)], []
+    for _ in range(_DEPTH):
+        halves = []
+        for a, b in crooked:
+            ga, gb = g(a), g(b)
+            if all(abs(g(a + t * (b - a)) - (ga + t * (gb - ga))) <= _STRAIGHT for t in inside):
+                straight.append((a, b))
+            else:
+                halves += [(a, 0.5 * (a + b)), (0.5 * (a + b), b)]
+        if len(halves) > 4 * _MOST_BENDS:
+            a, b = halves[0]
+            raise ParameterError(
+                f"distortion bends everywhere, between {a} and {b} for example: it is no mixture of a few CVaRs. Give "
+                "draws, e.g. draws=1000, or put lines in its place, e.g. Spectral(distortion, pieces=50)"
+            )
+        crooked = halves
+    straight.sort()
+    if not straight or straight[0][0] > 0.0 or straight[-1][1] < 1.0:
+        raise ParameterError("distortion jumps at 0 or at 1: it is no mixture of CVaRs, give draws, e.g. draws=1000")
+    lines: list[tuple[float, float, float]] = []  # begin, end, slope
+    for a, b in straight:
+        slope = (g(b) - g(a)) / (b - a)
+        if lines:
+            begin, end, before = lines[-1]
+            bent = abs(slope - before) * min(b - a, end - begin) > 4.0 * _STRAIGHT
+            if not bent and abs(g(a) - g(begin) - before * (a - begin)) <= 4.0 * _STRAIGHT:
+                lines[-1] = (begin, b, (g(b) - g(begin)) / (b - begin))
+                continue
+        lines.append((a, b, slope))
+    knots, values = [0.0], [0.0]
+    for (_, b, before), (c, _, after) in pairwise(lines):
+        # a bend between b and c, which may be one point
+        u = (g(c) - g(b) + before * b - after * c) / (before - after) if before != after else math.inf
+        if not b - 1e-9 <= u <= c + 1e-9:
+            raise ParameterError(f"distortion jumps at {b}: it is no mixture of CVaRs, give draws, e.g. draws=1000")
+        u = min(max(u, b), c)
+        knots.append(u)
+        values.append(g(b) + before * (u - b))
+    return np.array([*knots, 1.0]), np.array([*values, 1.0])
+
+
+def measure_of(alpha: Any, risk: Any) -> RiskMeasure:
+    """Return the measure that a caller asked for: CVaR at level ``alpha``, or ``risk``; to give both is an error.
+
+    >>> measure_of(0.9, None)
+    CVaR(alpha=0.9)
+    """
+    if (alpha is None) == (risk is None):
+        raise ParameterError("give either a risk level alpha or a risk measure, and not both")
+    if risk is not None and not isinstance(risk, RiskMeasure):
+        raise ParameterError(f"risk must be a risk measure such as CVaR(0.9), got {risk!r}")
+    return CVaR(alpha) if risk is None else risk
 
 
 def _only(place: int) -> FloatArray:
@@ -312,7 +537,8 @@ def _only(place: int) -> FloatArray:
 def cvar(draws: Any, alpha: float, axis: int = 0, weights: Any = None) -> float | FloatArray:
     """Return CVaR_alpha of ``draws`` along ``axis``: the mean of the lowest 1 - alpha of them.
 
-    Of N equally likely draws it takes the m = N (1 - alpha) lowest, the last one by its fraction.
+    At a negative level it is the mean of the highest 1 - |alpha|. Of N equally likely draws it takes the m = N (1 -
+    alpha) lowest, the last one by its fraction.
     ``weights`` are probabilities of the draws, not necessarily normalised: one per draw [N], or an array
     that broadcasts to the shape of ``draws``. The result has the shape of ``draws`` without ``axis``; a
     number for one-dimensional draws.
@@ -328,18 +554,19 @@ def cvar(draws: Any, alpha: float, axis: int = 0, weights: Any = None) -> float 
     if weights is None:
         return CVaR(level)(draws, axis)
     values, axis = _draws(draws, axis)
+    sign = CVaR(level).sign
     chances = np.moveaxis(_probability_weights(weights, values.shape, axis), axis, 0)
-    low = np.moveaxis(values, axis, 0)
+    low = sign * np.moveaxis(values, axis, 0)
     order = np.argsort(low, axis=0)
     low = np.take_along_axis(low, order, axis=0)
     chances = np.take_along_axis(chances, order, axis=0)
     mass = np.cumsum(chances, axis=0)
-    tail = (1.0 - level) * mass[-1]
+    tail = (1.0 - abs(level)) * mass[-1]
     # The max-form at the quantile. It is flat there, so rounding in the choice of the draw does no harm.
     place = np.argmax(mass >= tail, axis=0)
     quantile = np.take_along_axis(low, place[np.newaxis], axis=0)[0]
     shortfall = (chances * np.maximum(quantile - low, 0.0)).sum(axis=0)
-    return _plain(quantile - shortfall / tail)
+    return _plain(sign * (quantile - shortfall / tail))
 
 
 def modified_cvar(draws: Any, alpha: float, axis: int = 0) -> float | FloatArray:

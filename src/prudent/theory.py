@@ -7,7 +7,10 @@ I - gamma P, and
     sigma_s^2 = (sum_s' P(s, s') V(s')^2 - (P V)(s)^2) / n_s,      lambda_s = -sigma_s phi(Phi^-1(alpha)) / (1 - alpha),
 
 sqrt(N) (V^{psi,pi} - V) tends to a normal law with mean J gamma lambda and covariance J diag((gamma sigma)^2) J'. The
-mean is negative: divided by sqrt(N), it is what risk aversion costs after N observations.
+mean is negative: divided by sqrt(N), it is what risk aversion costs after N observations. For another measure of risk
+its value for a standard normal takes the place of -phi(Phi^-1(alpha)) / (1 - alpha), which is that of CVaR: the normal
+quantile Phi^-1(1 - alpha) for VaR, and the same numbers with the other sign, a gain, at negative levels. (Theorems are
+the paper's for CVaR; for the others this is the same expansion, with the delta method of the same measure.)
 
 **Regret bounds.** Misprints are corrected. In the high-probability bound of the conventional-regret theorem T stands
 under the logarithm, sqrt(2 ln(2T/delta)); its proof (Azuma-Hoeffding over T steps) and its own expected bound have
@@ -42,8 +45,9 @@ from ._support.checks import (
     whole_number,
 )
 from .errors import DataError, ModelError, ParameterError
-from .exact import cvar_normal
+from .exact import cvar_normal, var_normal
 from .models.known import MDP
+from .risk import RiskMeasure, measure_of
 
 __all__ = [
     "LimitLaw",
@@ -66,8 +70,12 @@ class LimitLaw(NamedTuple):
     cov: FloatArray
 
 
-def limit_law(mdp: MDP, policy: Any, alpha: float, visits: Any = None) -> LimitLaw:
+def limit_law(
+    mdp: MDP, policy: Any, alpha: float | None = None, visits: Any = None, *, risk: RiskMeasure | None = None
+) -> LimitLaw:
     """Return mean [S] and covariance [S, S] of the limit of sqrt(N) (V^{psi,pi} - V^pi): the weak-convergence theorem.
+
+    The risk is CVaR at level ``alpha``, or another measure such as ``VaR(0.9)`` or ``MeanCVaR(0.9, weight=0.5)``.
 
     ``visits`` [S] are the fractions n_s of the N observations that fall on (s, policy[s]); by default the stationary
     distribution under the policy, as for one long trajectory. A state that is never visited has no limit, unless
@@ -78,8 +86,11 @@ def limit_law(mdp: MDP, policy: Any, alpha: float, visits: Any = None) -> LimitL
     >>> mean, cov
     (array([-0.5642, -0.5642]), array([[0.3125, 0.1875],
            [0.1875, 0.3125]]))
+    >>> from prudent.risk import VaR
+    >>> limit_law(coin, [0, 0], risk=VaR(0.9)).mean
+    array([-0.9062, -0.9062])
     """
-    level = risk_level(alpha)
+    unit = _normal_risk(measure_of(alpha, risk))
     if not isinstance(mdp, MDP):
         raise ModelError(f"expected an MDP, got {type(mdp).__name__}; of an uncertain model: model.mdp(theta)")
     if mdp.termination is not None:
@@ -99,8 +110,16 @@ def limit_law(mdp: MDP, policy: Any, alpha: float, visits: Any = None) -> LimitL
         state = int(np.argmax(unseen))
         raise ParameterError(f"visits[{state}] is {fractions[state]}: the value there has no limit")
     variance = np.where(certain, 0.0, spread / np.where(certain, 1.0, fractions))  # sigma^2
-    drift = mdp.discount * np.sqrt(variance) * cvar_normal(0.0, 1.0, level)
+    drift = mdp.discount * np.sqrt(variance) * unit
     return LimitLaw(inverse @ drift, (inverse * (mdp.discount**2 * variance)) @ inverse.T)
+
+
+def _normal_risk(measure: RiskMeasure) -> float:
+    """Return the risk of a standard normal."""
+    levels, weights, quantile = measure.exact_form()
+    if quantile and np.isin(levels, (0.0, 1.0)).any():
+        raise ParameterError(f"{measure!r} of a normal law is infinite, so there is no limit law")
+    return float(weights @ (var_normal if quantile else cvar_normal)(0.0, 1.0, levels))
 
 
 def _fractions(visits: Any, n_states: int) -> FloatArray:
@@ -141,7 +160,7 @@ def br_regret_bound(T: Any, K: int, d: int, alpha: float, nu: float) -> Any:
     6386
     """
     T, K, d = _sizes(T, K, d)
-    level = risk_level(alpha)
+    level = risk_level(alpha, cautious=True)
     if level < 0.5:
         raise ParameterError(f"alpha must be at least 1/2 for the BR-regret bound, got {level}")
     nu, tail = positive(nu, "nu"), 1.0 - level
@@ -163,7 +182,9 @@ def regret_bound(T: Any, K: int, d: int, alpha: float, delta: float) -> Any:
     """
     delta = open_probability(delta, "delta")
     T, K, d = _sizes(T, K, d)
-    return _conventional_bound(T, K, d, risk_level(alpha), np.log(4.0 * T / delta), math.log(2.0 / delta))
+    return _conventional_bound(
+        T, K, d, risk_level(alpha, cautious=True), np.log(4.0 * T / delta), math.log(2.0 / delta)
+    )
 
 
 def expected_regret_bound(T: Any, K: int, d: int, alpha: float) -> Any:
@@ -176,7 +197,7 @@ def expected_regret_bound(T: Any, K: int, d: int, alpha: float) -> Any:
     True
     """
     T, K, d = _sizes(T, K, d)
-    return _conventional_bound(T, K, d, risk_level(alpha), np.log(4.0 * T**3), np.log(2.0 * T * T))
+    return _conventional_bound(T, K, d, risk_level(alpha, cautious=True), np.log(4.0 * T**3), np.log(2.0 * T * T))
 
 
 def _conventional_bound(T: FloatArray, K: int, d: int, alpha: float, log_width: FloatArray, log_chance: Any) -> Any:
@@ -199,7 +220,7 @@ def optimistic_vi_regret_bound(T: Any, S: int, A: int, alpha: float, discount: f
     steps = _steps(T)
     refuse(steps != np.floor(steps), steps, "T", "a whole number", error=ParameterError)
     states, actions = whole_number(S, "S"), whole_number(A, "A")
-    level, gamma = risk_level(alpha), discount_factor(discount)
+    level, gamma = risk_level(alpha, cautious=True), discount_factor(discount)
     chance = 1.0 / steps if delta is None else open_probability(delta, "delta")
     evidence = np.log(4.0 * (3.0 - 2.0 * level) * states**2 * actions * steps / ((1.0 - level) * chance))
     visits = np.minimum(states * np.sqrt(steps + 1.0), np.sqrt(states * (steps + 1.0) * np.log(steps + 1.0)))

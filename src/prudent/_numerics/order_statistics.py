@@ -1,4 +1,4 @@
-"""The lowest of many: selected from given draws, or drawn directly."""
+"""The lowest of many, or the highest: selected from given draws, or drawn directly."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .copying import put
 from .normal import normal_from_log_survival
 from .student import student_from_log_survival
 
-__all__ = ["lowest_normals_into", "lowest_students_into", "spectral", "weighted_draws"]
+__all__ = ["lowest_normals_into", "lowest_students_into", "spectral", "two_lowest", "weighted_draws"]
 
 
 _LEAST_UNIFORM = 2.0**-54  # stands for a uniform that came out as 0: the middle of what was rounded to 0
@@ -25,10 +25,17 @@ _LEAST_UNIFORM = 2.0**-54  # stands for a uniform that came out as 0: the middle
 def lowest_normals_into(out: FloatArray, n: int, uniforms: FloatArray) -> None:
     """Write the lowest M of ``n`` standard normal draws into ``out`` [M], ascending.
 
-    ``uniforms`` [M] are independent uniforms in [0, 1), used up in order; ``out`` may be the same array.
+    ``uniforms`` [M] are independent uniforms in [0, 1), used up in order; ``out`` may be the same array. If ``n`` is
+    below zero, the highest of -n draws are written, descending. Both rise with the first uniform.
     """
     log_survival = 0.0
     highest = -math.inf
+    if n < 0:
+        for j in range(out.shape[0]):  # the survival of a negated draw is the cdf
+            log_survival += math.log(max(uniforms[j], _LEAST_UNIFORM)) / (-n - j)
+            highest = max(highest, normal_from_log_survival(log_survival))
+            out[j] = -highest
+        return
     for j in range(out.shape[0]):
         log_survival += math.log1p(-max(uniforms[j], _LEAST_UNIFORM)) / (n - j)
         # Two neighbours closer than rounding could swap, hence the maximum.
@@ -41,6 +48,12 @@ def lowest_students_into(out: FloatArray, n: int, uniforms: FloatArray, freedom:
     """Write the lowest M of ``n`` draws of Student's t into ``out``, as :func:`lowest_normals_into` does."""
     log_survival = 0.0
     highest = -math.inf
+    if n < 0:
+        for j in range(out.shape[0]):
+            log_survival += math.log(max(uniforms[j], _LEAST_UNIFORM)) / (-n - j)
+            highest = max(highest, student_from_log_survival(log_survival, freedom))
+            out[j] = -highest
+        return
     for j in range(out.shape[0]):
         log_survival += math.log1p(-max(uniforms[j], _LEAST_UNIFORM)) / (n - j)
         highest = max(highest, student_from_log_survival(log_survival, freedom))
@@ -103,3 +116,16 @@ def spectral(z, order, weights):
         order[i] = i
     _select(z, order, weights.size)
     return weighted_draws(z, order, weights)
+
+
+@kernel
+def two_lowest(z, order, share):
+    """Return ``share`` of the lowest of at least two draws and the rest of the next one; ``order`` begins with both."""
+    low, next_one = (0, 1) if z[0] <= z[1] else (1, 0)
+    for i in range(2, z.size):
+        if z[i] < z[low]:
+            low, next_one = i, low
+        elif z[i] < z[next_one]:
+            next_one = i
+    order[0], order[1] = low, next_one
+    return share * z[low] + (1.0 - share) * z[next_one]

@@ -26,9 +26,27 @@ SUM_TOLERANCE = 1e-9  # how far the sum of a distribution may be from one
 # -- numbers -----------------------------------------------------------------------------------------------
 
 
-def risk_level(alpha: Any, name: str = "alpha") -> float:
-    """Return ``alpha`` as a float in [0, 1)."""
-    return _number(alpha, name, "a risk level in [0, 1)", lambda number: 0.0 <= number < 1.0)
+def risk_level(alpha: Any, name: str = "alpha", *, cautious: bool = False) -> float:
+    """Return ``alpha`` as a float in (-1, 1), where minus zero is zero; or in [0, 1), if it must be ``cautious``.
+
+    This and :func:`risk_levels` are the only places that know what a level may be.
+    """
+    if cautious:
+        hint = "; there is no optimism here"
+        return _number(alpha, name, "a risk level in [0, 1)", lambda level: 0.0 <= level < 1.0, hint) + 0.0
+    return _number(alpha, name, "a risk level in (-1, 1)", lambda level: -1.0 < level < 1.0, _DIAL) + 0.0
+
+
+def risk_levels(alpha: Any, name: str = "alpha") -> FloatArray:
+    """Return risk levels in (-1, 1) as an array, in which minus zero is zero."""
+    levels = finite_array(alpha, name, error=ParameterError)
+    wrong = abs(levels) >= 1.0
+    if wrong.any():
+        risk_level(levels[wrong][0], name + first_index(wrong))  # which raises
+    return levels + 0.0
+
+
+_DIAL = "; 0 is the mean, 0.9 the mean of the worst tenth, -0.9 that of the best tenth"
 
 
 def discount_factor(discount: Any, *, one: bool = False) -> float:
@@ -57,16 +75,16 @@ def positive(value: Any, name: str) -> float:
     return _number(value, name, "a positive number", lambda number: 0.0 < number < np.inf)
 
 
-def _number(value: Any, name: str, meaning: str, fits: Callable[[float], bool]) -> float:
+def _number(value: Any, name: str, meaning: str, fits: Callable[[float], bool], hint: str = "") -> float:
     try:
         # True is not one, and "0.9" not a number: whoever writes them has mixed up two arguments
         number = math.nan if isinstance(value, (bool, np.bool_, str, bytes)) else float(value)
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if math.isnan(number):
-        raise ParameterError(f"{name} must be {meaning}, got {value!r}")
+        raise ParameterError(f"{name} must be {meaning}, got {value!r}{hint}")
     if not fits(number):
-        raise ParameterError(f"{name} must be {meaning}, got {number!r}")
+        raise ParameterError(f"{name} must be {meaning}, got {number!r}{hint}")
     return number
 
 

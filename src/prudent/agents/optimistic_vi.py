@@ -82,7 +82,7 @@ def optimistic_update(
         for j in range(end - begin):
             work.counts[j] = counts[b, entries.outcome[begin + j]]
         draw_row(rng, work.counts[: end - begin], work.theta[begin:end], plan.n, work.z)
-        risk, _ = back_up_pair(p, entries, draws, plan.n, value, work.z, work.order)
+        risk, _ = back_up_pair(p, entries, draws, plan.n, 0.0, value, work.z, work.order)
         q[p] = min(q[p], risk + bonus)
     if drawn:  # after all Q, so that every pair has seen the same values
         greedy(work.q, value, policy)
@@ -117,7 +117,7 @@ class OptimisticSettings:
     label: str = ""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "alpha", risk_level(self.alpha))
+        object.__setattr__(self, "alpha", risk_level(self.alpha, cautious=True))
         object.__setattr__(self, "delta", open_probability(self.delta, "delta"))
         if self.horizon is not None:
             object.__setattr__(self, "horizon", whole_number(self.horizon, "horizon", maximum=LARGEST_COUNT))

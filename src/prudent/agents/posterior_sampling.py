@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
@@ -25,8 +25,9 @@ from .._support.checks import SUM_TOLERANCE, FloatArray, IntArray, risk_level, w
 from .._support.state import LARGEST_COUNT, State
 from ..errors import ConvergenceWarning, ParameterError
 from ..models.uncertain import UncertainMDP
-from ..planning.compiled import Plan, known_part, refresh, work_space
-from ..risk import CVaR, Mean, MeanCVaR, ModifiedCVaR, RiskMeasure, VaR, WorstCase, sample_size
+from ..planning.compiled import Plan, grid, known_part, refresh, work_space
+from ..risk import CVaR, Mean, MeanCVaR, Mixture, ModifiedCVaR, RiskMeasure, VaR, WorstCase, sample_size
+from ..schedules import Schedule, named_schedule, saved_schedule, schedule_of
 from .tabular import TabularAgent
 
 __all__ = ["PosteriorSamplingAgent", "SamplingSettings", "brps_rl", "certainty_equivalence", "ts_rl", "worst_case"]
@@ -57,7 +58,7 @@ class GivenWeights(RiskMeasure):
 
 # the measures that a state file can name
 MEASURES: dict[str, Any] = {
-    each.__name__: each for each in (CVaR, GivenWeights, Mean, MeanCVaR, ModifiedCVaR, VaR, WorstCase)
+    each.__name__: each for each in (CVaR, GivenWeights, Mean, MeanCVaR, Mixture, ModifiedCVaR, VaR, WorstCase)
 }
 
 
@@ -65,7 +66,8 @@ MEASURES: dict[str, Any] = {
 class SamplingSettings:
     """How a :class:`PosteriorSamplingAgent` turns its posterior into a policy.
 
-    alpha : risk level of CVaR; or one level for each episode, of which the last also serves all later ones.
+    alpha : risk level of CVaR in (-1, 1), below zero optimism; or one level for each episode, of which the last also
+        serves all later ones; or a :class:`~prudent.schedules.Schedule`, or a function of (episode, visits), see there.
     draws : posterior draws n; None is the draw rule, ``"mean"`` puts the posterior mean in place of draws.
     risk : another measure of the draws instead of CVaR, e.g. ``MeanCVaR(0.9, weight=0.5)``.
     estimator : of CVaR from draws, ``"cvar"`` or ``"modified"``, the paper's estimator for proofs.
@@ -76,7 +78,7 @@ class SamplingSettings:
     'BRPS-RL 0.9 to 0.5'
     """
 
-    alpha: float | tuple[float, ...] | None = None
+    alpha: float | tuple[float, ...] | Schedule | None = None
     draws: int | str | None = None
     risk: RiskMeasure | None = None
     estimator: str = "cvar"
@@ -90,6 +92,8 @@ class SamplingSettings:
             object.__setattr__(self, "alpha", 0.0)
         if self.alpha is not None:
             object.__setattr__(self, "alpha", _levels(self.alpha))
+            if self.schedule is not None and (self.draws is not None or self.estimator != "cvar"):
+                raise ParameterError("a schedule has draws of its own: leave out draws and estimator")
         elif not isinstance(self.risk, RiskMeasure):
             raise ParameterError(f"risk must be a risk measure such as CVaR(0.9), got {self.risk!r}")
         if isinstance(self.draws, str):
@@ -109,35 +113,54 @@ class SamplingSettings:
         self.plan()  # raises if the draws do not suit the risk
         object.__setattr__(self, "label", str(self.label) or self._label())
 
-    def plan(self) -> Plan:
+    @property
+    def schedule(self) -> Schedule | None:
+        """The schedule that the level follows, if it does."""
+        return self.alpha if isinstance(self.alpha, Schedule) else None
+
+    def plan(self, prior: FloatArray | None = None, episodes: Any = 0, visits: int = 0) -> Plan:
         """Return what the kernels need: for each episode the draws and the weights of the lowest.
 
-        >>> brps_rl(0.9).plan()
-        Plan(n=array([10]), weights=array([[1.]]), lengths=array([1]), sweeps=0)
+        A schedule needs the ``prior`` [B, K] of the posterior; it is a table for ``episodes``, a number of them or an
+        array of single ones, and up to ``visits`` observations of a source.
+
+        >>> brps_rl(-0.9).plan()[:3]
+        (array([-10]), array([[1.]]), array([1]))
         """
         sweeps = self.sweeps or 0
         if self.draws == "mean":
             return Plan(np.zeros(1, np.int64), np.ones((1, 1)), np.ones(1, np.int64), sweeps)
+        if self.schedule is not None:
+            times: IntArray = grid(max(episodes - 1, 0)) if np.ndim(episodes) == 0 else np.asarray(episodes)
+            counted, share = self.schedule.rule(times[:, np.newaxis], grid(visits))
+            size = (len(times), grid(visits).size)
+            tables = np.array(np.broadcast_to(counted, size)), np.array(np.broadcast_to(share, size))
+            before = np.zeros(0) if prior is None else prior.sum(axis=1)
+            return Plan(np.ones(1, np.int64), np.ones((1, 1)), np.ones(1, np.int64), sweeps, *tables, before)
         measures: list[RiskMeasure] = []
         if self.risk is not None:
             measures.append(self.risk)
         else:
             measures += [ESTIMATORS[self.estimator](level) for level in self._alphas]
         n = [self._draws(measure) for measure in measures]
-        rows = [measure.lowest_weights(size) for measure, size in zip(measures, n, strict=True)]
-        weights = np.zeros((len(rows), max(row.size for row in rows)))
-        for i, row in enumerate(rows):
-            weights[i, : row.size] = row
-        return Plan(np.array(n, np.int64), weights, np.array([row.size for row in rows], np.int64), sweeps)
+        outermost = [measure.outermost(size) for measure, size in zip(measures, n, strict=True)]
+        weights = np.zeros((len(n), max(row.weights.size for row in outermost)))
+        for i, row in enumerate(outermost):
+            weights[i, : row.weights.size] = row.weights
+        signed = [size if row.sign > 0.0 else -size for size, row in zip(n, outermost, strict=True)]
+        lengths = np.array([row.weights.size for row in outermost], np.int64)
+        return Plan(np.array(signed, np.int64), weights, lengths, sweeps)
 
     @property
     def most_draws(self) -> int:
         """The most draws taken at once."""
-        return max(1, int(self.plan().n.max()))
+        return self.schedule.most_draws if self.schedule is not None else max(1, int(abs(self.plan().n).max()))
 
     @property
     def _alphas(self) -> tuple[float, ...]:
-        return self.alpha if isinstance(self.alpha, tuple) else () if self.alpha is None else (self.alpha,)
+        if self.alpha is None or isinstance(self.alpha, Schedule):
+            return ()
+        return self.alpha if isinstance(self.alpha, tuple) else (self.alpha,)
 
     def _draws(self, measure: RiskMeasure) -> int:
         if isinstance(self.draws, int):
@@ -152,6 +175,8 @@ class SamplingSettings:
             return "certainty equivalence"
         if self.risk is not None:
             return f"{self.risk!r} of {self._draws(self.risk)} draws"
+        if self.schedule is not None:
+            return f"BRPS-RL {self.schedule.label}" + (f", {self.sweeps} sweeps" if self.sweeps else "")
         first, last = f"{self._alphas[0]:g}", f"{self._alphas[-1]:g}"
         label = f"BRPS-RL {first}" if first == last else f"BRPS-RL {first} to {last}"
         if len(self._alphas) == 1:
@@ -169,9 +194,11 @@ class SamplingSettings:
             measure: Any = self.risk
             if type(measure) not in MEASURES.values():  # a function, or a class of the user's own: keep its weights
                 n = self._draws(measure)
-                measure = GivenWeights(n, tuple(measure.lowest_weights(n).tolist()))
+                measure = GivenWeights(n, tuple(measure.lowest_weights(n).tolist()))  # all, if these are the highest
                 values["draws"] = self.draws or n
             values["risk"] = {"measure": type(measure).__name__, **asdict(measure)}
+        if self.schedule is not None:
+            values["alpha"] = saved_schedule(self.schedule)
         return values
 
     @classmethod
@@ -181,10 +208,16 @@ class SamplingSettings:
         if risk is not None:
             parameters = dict(risk)
             risk = MEASURES[parameters.pop("measure")](**parameters)
-        return cls(**values | {"risk": risk})
+        alpha = values["alpha"]
+        if isinstance(alpha, dict):
+            alpha = named_schedule(alpha)
+        return cls(**values | {"risk": risk, "alpha": alpha})
 
 
-def _levels(alpha: Any) -> float | tuple[float, ...]:
+def _levels(alpha: Any) -> float | tuple[float, ...] | Schedule:
+    schedule = schedule_of(alpha)
+    if schedule is not None:
+        return schedule
     if np.ndim(alpha) == 0:
         return risk_level(alpha)
     levels = tuple(risk_level(level, f"alpha[{t}]") for t, level in enumerate(alpha))
@@ -194,7 +227,7 @@ def _levels(alpha: Any) -> float | tuple[float, ...]:
 
 
 def brps_rl(
-    alpha: float | Sequence[float],
+    alpha: float | Sequence[float] | Schedule | Callable[[Any, Any], Any],
     *,
     draws: int | None = None,
     estimator: str = "cvar",
@@ -203,8 +236,8 @@ def brps_rl(
 ) -> SamplingSettings:
     """Return the settings of BRPS-RL, the paper's Algorithm 1, at risk level ``alpha``; see :class:`SamplingSettings`.
 
-    >>> brps_rl(0.99).label, brps_rl(0).label
-    ('BRPS-RL 0.99', 'TS-RL')
+    >>> brps_rl(0.99).label, brps_rl(0).label, brps_rl(-0.5).label
+    ('BRPS-RL 0.99', 'TS-RL', 'BRPS-RL -0.5')
     """
     levels: Any = alpha
     return SamplingSettings(alpha=levels, draws=draws, estimator=estimator, sweeps=sweeps, label=label)
@@ -262,7 +295,7 @@ class PosteriorSamplingAgent(TabularAgent):
     def __init__(
         self,
         model: UncertainMDP,
-        alpha: float | Sequence[float] | None = None,
+        alpha: float | Sequence[float] | Schedule | Callable[[Any, Any], Any] | None = None,
         *,
         draws: int | str | None = None,
         risk: RiskMeasure | None = None,
@@ -320,9 +353,12 @@ class PosteriorSamplingAgent(TabularAgent):
     def refresh(self) -> None:
         """Start an episode now: draw from the posterior and solve for a policy."""
         episode = self._episode + 1
-        converged = refresh(
-            self._rng, self._known, self._work, self._counts, self._plan, episode, self._value, self._policy
-        )
+        plan = self._plan
+        if self._settings.schedule is not None:
+            before = self._posterior.prior
+            seen = round(float((self._counts - before).sum(axis=1).max()))
+            plan = self._settings.plan(before, grid(episode)[-1:], max(seen, 0))
+        converged = refresh(self._rng, self._known, self._work, self._counts, plan, episode, self._value, self._policy)
         if not converged:
             warnings.warn(
                 f"the policy of episode {episode} stopped at the cap of backups", ConvergenceWarning, stacklevel=2

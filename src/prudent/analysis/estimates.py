@@ -70,7 +70,7 @@ def cvar(draws: FloatArray, alpha: float) -> Estimate:
     """
     value, error = mean(cvar_terms(draws, alpha))
     return Estimate(
-        value, error if CVaR(alpha).lowest_weights(draws.shape[0]).size > 1 else np.full_like(error, np.nan)
+        value, error if CVaR(alpha).outermost(draws.shape[0]).weights.size > 1 else np.full_like(error, np.nan)
     )
 
 
@@ -82,6 +82,8 @@ def cvar_terms(draws: FloatArray, alpha: float) -> FloatArray:
     >>> float(cvar_terms(np.array([1.0, 2.0, 3.0, 4.0]), 0.5).mean())
     1.5
     """
+    if alpha < 0.0:
+        return -cvar_terms(-draws, -alpha)
     last = CVaR(alpha).lowest_weights(draws.shape[0]).size - 1
     edge = np.partition(draws, last, axis=0)[last]
     return np.asarray(edge - np.maximum(edge - draws, 0.0) / (1.0 - alpha))

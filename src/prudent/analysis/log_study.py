@@ -144,7 +144,7 @@ def study_log(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         profile = risk_profile(model, posterior, alphas, start, draws, seed, threads=threads)
-        level = profile.recommended if model.n_sources <= MANY else 0.0
+        level = max(profile.recommended, 0.0) if model.n_sources <= MANY else 0.0
         found = next_data(model, posterior, level, observations, start=start, seed=seed, threads=threads)
     return LogStudy(model, posterior, profile, found, tuple(dict.fromkeys(str(each.message) for each in caught)))
 

@@ -157,7 +157,7 @@ def risk_profile(
     ----------
     model, posterior, start, rng, levels, regret, threads : as for :func:`posterior_returns`; ``regret`` costs most of
         the time in large models.
-    alphas : risk levels in [0, 1) to compare. Where the action of level 0 is as good as any at a level, it is kept.
+    alphas : risk levels in (-1, 1) to compare. Where the action of level 0 is as good as any at a level, it is kept.
     draws : for the returns, by default 2,000, or all that were given.
     tail : the level of the CVaR of the true return, one for all policies.
     solver_draws : solve with so many posterior draws, the same for every level, instead of exactly. If the posterior
@@ -190,7 +190,7 @@ def risk_profile(
         raise ParameterError(f"solver_draws is {solver_draws!r}, but the posterior is given by its draws")
     if reward_posterior is not None and not given and solver_draws is None:
         raise ParameterError("unknown rewards have no exact operator; give solver_draws, e.g. solver_draws=1000")
-    problems = (problem_of(model, posterior, alpha, reward_posterior) for alpha in sorted({0.0, *listed}))
+    problems = (problem_of(model, posterior, alpha, reward_posterior) for alpha in sorted({0.0, *listed}, key=abs))
     drawn = solver_draws is not None or reward_posterior is not None
     seed = int(random.integers(2**63)) if drawn else None  # the same draws for every level
     count = None if solver_draws is None else whole_number(solver_draws, "solver_draws")
@@ -233,7 +233,7 @@ def _numbers(alphas: Any) -> list[Any]:
 def _solutions(
     problems: Iterable[BayesianRiskMDP], draws: int | None, seed: int | None, threads: int | None
 ) -> dict[float, Solution]:
-    """Return the solution of every level, each started from the one below."""
+    """Return the solution of every level, each started from the one before; level 0 is the first."""
     solutions: dict[float, Solution] = {}
     value = None
     for problem in problems:
@@ -260,7 +260,7 @@ class _Verdict(NamedTuple):
 
 def _verdict(returns: xarray.Dataset) -> _Verdict:
     alphas, draws, tail = returns.policy.values.tolist(), returns.returns.values, float(returns.attrs["alpha"])
-    freedom = CVaR(tail).lowest_weights(draws.shape[0]).size - 1
+    freedom = CVaR(tail).outermost(draws.shape[0]).weights.size - 1
     pairs = list(combinations(range(len(alphas)), 2))
     if freedom < 1 or not pairs:
         return _Verdict(alphas[0], ())

@@ -127,7 +127,7 @@ class Returns(np.ndarray[Any, np.dtype[np.float64]]):
         import pandas
 
         draws = np.asarray(self)
-        tail = risk_level(alpha)
+        tail = risk_level(alpha, cautious=True)
         at = [probability(level, "levels") for level in np.atleast_1d(levels).tolist()]
         points = quantiles(draws, at)
         rows = {"mean": mean(draws), "sd": standard_deviation(draws), f"CVaR {tail:g}": cvar(draws, tail)}
@@ -146,7 +146,7 @@ class Returns(np.ndarray[Any, np.dtype[np.float64]]):
         """Return a figure of matplotlib: the distribution, with its mean, CVaR, EVaR and 5% quantile."""
         from .rollouts_figure import rollouts_figure
 
-        return rollouts_figure(self, risk_level(alpha))
+        return rollouts_figure(self, risk_level(alpha, cautious=True))
 
     def __repr__(self) -> str:
         if self.ndim != 1 or not self.size or not hasattr(self, "truncation"):

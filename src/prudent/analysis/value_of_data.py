@@ -58,7 +58,7 @@ import numpy.typing as npt
 
 from .._drawing.frame import drawn
 from .._numerics.compile import default_threads, each_row, over_rows
-from .._support.checks import FloatArray, IntArray, generator, whole_number
+from .._support.checks import FloatArray, IntArray, generator, risk_level, whole_number
 from .._support.labels import Labels
 from .._support.progress import Progress
 from ..errors import ParameterError
@@ -267,7 +267,7 @@ def value_of_data(
             f"the value of data is about the outcomes of sources, whose posterior is a DirichletPosterior; "
             f"got a {type(posterior).__name__}, and data on rewards is not looked at"
         )
-    problem = BayesianRiskMDP(model, posterior, alpha)
+    problem = BayesianRiskMDP(model, posterior, risk_level(alpha, cautious=True))
     model.require_discounted("the value of data")
     if problem.posterior is None:
         raise ParameterError("the value of data needs a DirichletPosterior or counts: draws cannot learn")

@@ -46,6 +46,7 @@ from .._support.state import (
 )
 from ..errors import DataError, ParameterError, PrudentError
 from ..posteriors.linear import LinearGaussianPosterior
+from ..schedules import Schedule, named_schedule, saved_schedule
 from .batch import decide_rows, learn_rows, moments_of, scales
 from .checkup import Checkup, checkup
 from .clicks import LINKS, Clicks
@@ -53,7 +54,7 @@ from .coins import CoinBatch, CoinDecision, Coins
 from .decision import Arm, BatchDecision, Decision, Law, chances_of
 from .fading import Drift, HalfLife
 from .merging import add_news, add_pool, news_of, same_prior
-from .settings import BanditSettings, Decay, checked_sd
+from .settings import BanditSettings, checked_sd
 from .step import (
     BY_ARM,
     CENTRE,
@@ -123,12 +124,13 @@ class LinearBandit(Guarded):
     tell so little that Thompson sampling tries poor arms for long. With ``dim=0`` there is no context (give None), and
     clicks have the uniform prior and exact Beta posteriors, unless ``prior_precision`` asks for log odds.
 
-    **The risk level** ``alpha`` (or a :class:`Decay`, a level that falls, or whole ``settings``): 0, the default, is
-    Thompson sampling. It hedges against not knowing the mean reward, not against the noise of rewards. A bandit with a
-    high level avoids arms of which it knows little, so it may lock in to a poor one: online, 0 to 0.5 is a good choice.
-    What cures lock-in: ``first_pulls`` decisions for every arm before scores count, ``min_propensity``, a least chance
-    for every eligible arm, and a level that falls (see :class:`BanditSettings`). ``exploration`` below 1 narrows the
-    draws, which pays where decisions are few (0.5, not less).
+    **The risk level** ``alpha`` in (-1, 1) (or a :class:`Decay`, a level that falls, or whole ``settings``): 0, the
+    default, is Thompson sampling. It hedges against not knowing the mean reward, not against the noise of rewards.
+    Below zero it is optimism: a score is the highest of n draws, and arms of which little is known are sought. A bandit
+    with a high level avoids arms of which it knows little, so it may lock in to a poor one: online, 0 to 0.5 is a good
+    choice. What cures lock-in: ``first_pulls`` decisions for every arm before scores count, ``min_propensity``, a least
+    chance for every eligible arm, and a level that falls (see :class:`BanditSettings`). ``exploration`` below 1 narrows
+    the draws, which pays where decisions are few (0.5, not less).
 
     **Drift**: with a ``half_life`` evidence fades, and the prior stays: a number of decisions, or a time difference;
     then ``select`` and ``update`` take ``time=``, by default now. :meth:`forget` fades at once.
@@ -153,7 +155,7 @@ class LinearBandit(Guarded):
         self,
         n_arms: int | Iterable[Arm],
         dim: int,
-        alpha: float | Decay | None = None,
+        alpha: float | Schedule | None = None,
         *,
         noise_sd: float | None = None,
         noise: str = "shared",
@@ -190,7 +192,7 @@ class LinearBandit(Guarded):
         self._decisions = 0
         self._skipped = 0
         self._stream = Uniforms(generator(seed, "seed"), np.empty(0))
-        self._falling = isinstance(self._settings.alpha, Decay)
+        self._falling = isinstance(self._settings.alpha, Schedule)
         self._use_settings(self._settings.at(1))
         options: dict[str, Any] = {"extra": np.zeros((len(names), EXTRAS, size + 2))}
         if self._unit_sd is None:
@@ -235,7 +237,7 @@ class LinearBandit(Guarded):
         self._plain = self._plain and not isinstance(self._clicks, Coins)
         self._law: Law = (
             settings.min_propensity,
-            settings.n,
+            settings.signed_draws,
             tuple(self._rule.weights.tolist()),
             settings.clip,
         )
@@ -254,7 +256,7 @@ class LinearBandit(Guarded):
 
     @classmethod
     def from_log(
-        cls, log: Any, arms: int | Iterable[Arm] | None = None, alpha: float | Decay | None = None, **options: Any
+        cls, log: Any, arms: int | Iterable[Arm] | None = None, alpha: float | Schedule | None = None, **options: Any
     ) -> Self:
         """Return a bandit that has learned from a log of (context, arm, reward) rows.
 
@@ -295,7 +297,7 @@ class LinearBandit(Guarded):
     def alpha(self) -> float:
         """The risk level of the next decision."""
         level = self._settings.at(self._decisions + 1).alpha
-        assert not isinstance(level, Decay)
+        assert not isinstance(level, Schedule)
         return level
 
     @property
@@ -512,8 +514,9 @@ class LinearBandit(Guarded):
 
     def _move(self, time: Any) -> None:
         """Let the level fall and evidence fade, up to now."""
-        if isinstance(self._settings.alpha, Decay) and self._settings.alpha.draws(self._decisions + 1) != self._rule.n:
-            self._use_settings(self._settings.at(self._decisions + 1))
+        level, t = self._settings.alpha, self._decisions + 1
+        if isinstance(level, Schedule) and level.signed_draws(t) != self._rule.n:
+            self._use_settings(self._settings.at(t))
             self._set_handle()
         if self._drift is not None:
             self._forget(self._drift.move(self._decisions, time))
@@ -565,7 +568,7 @@ class LinearBandit(Guarded):
         if lacks.any():
             sds[:] = np.where(lacks, np.nan, 0.0)
         sds[np.isinf(sds)] = np.nan
-        law = (settings.min_propensity, settings.n, tuple(settings.weights.tolist()), settings.clip)
+        law = (settings.min_propensity, settings.signed_draws, tuple(settings.weights.tolist()), settings.clip)
         chances = chances_of(law, np.ascontiguousarray(values[0].T), sds, moments.freedom)
         return chances[0] if points.ndim == 1 else chances
 
@@ -603,7 +606,8 @@ class LinearBandit(Guarded):
         """Return CVaR_alpha of the mean reward s'theta under the posterior: [k] in a context, [T,k] in contexts.
 
         It is what the drawn scores estimate; ``alpha`` is by default the level of the next decision. Nothing is drawn
-        and nothing changes. As long as a learned noise is not known, it is minus infinity for alpha > 0.
+        and nothing changes. As long as a learned noise is not known, it is minus infinity for alpha > 0, and infinity
+        for alpha < 0.
 
         >>> LinearBandit(2, dim=1, noise_sd=1.0).score([0.0], alpha=0.5).round(4)
         array([-0.7979, -0.7979])
@@ -620,9 +624,10 @@ class LinearBandit(Guarded):
         if level == 0.0 and not self._settings.clip:
             return mean
         if not np.isfinite(sd).all():
-            return np.full_like(mean, -np.inf)
+            return np.full_like(mean, -np.copysign(np.inf, level))
         if self._noise == "by arm":
-            return mean - sd * np.sqrt(1.0 - 2.0 / freedom) * student_shortfall(level, freedom)
+            shortfall = np.copysign(student_shortfall(abs(level), freedom), level)
+            return mean - sd * np.sqrt(1.0 - 2.0 / freedom) * shortfall
         values = (cvar_clipped_normal if self._settings.clip else cvar_normal)(mean, sd, level)
         return np.asarray(values)
 
@@ -1052,7 +1057,7 @@ class LinearBandit(Guarded):
         if updated.any():
             arms.marks[updated, STALE], arms.pool[DIRTY] = 1, 1.0
         meta = {
-            "settings": asdict(self._settings),
+            "settings": _saved_settings(self._settings),
             "noise_sd": self._noise_sd,
             "noise": self._noise,
             "rewards": self.reward_kind,
@@ -1087,7 +1092,7 @@ class LinearBandit(Guarded):
     def _restored(cls, meta: dict[str, Any], arrays: Arrays) -> Self:
         options = dict(meta["settings"])
         if isinstance(options["alpha"], dict):
-            options["alpha"] = Decay(**options["alpha"])
+            options["alpha"] = named_schedule(options["alpha"])
         if not isinstance(meta["arms"], list):
             raise ValueError(f"arms must be a list of names, got {meta['arms']!r}")
         names = _arm_names(meta["arms"], "arms")
@@ -1184,6 +1189,14 @@ def _upgraded(meta: dict[str, Any], arrays: Arrays) -> State:
 
 
 # -- names and logs ----------------------------------------------------------------------------------------
+
+
+def _saved_settings(settings: BanditSettings) -> dict[str, Any]:
+    """Return settings as JSON can hold them."""
+    values = {name: getattr(settings, name) for name in settings.__dataclass_fields__}
+    if isinstance(settings.alpha, Schedule):
+        values["alpha"] = saved_schedule(settings.alpha)
+    return values
 
 
 def _settings(settings: BanditSettings | None, alpha: Any, more: dict[str, Any]) -> BanditSettings:

@@ -2,7 +2,8 @@
 
 With no features the logistic model has a conjugate prior: the chance of arm a is Beta(successes, failures), and nothing
 is approximate (``posteriors.scalar.BetaPosterior``). A score is the j-th lowest of n draws: the lowest at levels where
-n = 1 / (1 - alpha) is whole, the second lowest else (the modified estimator). If I is the cdf of a draw, that of a
+n = 1 / (1 - alpha) is whole, the second lowest else (the modified estimator), and counted from the top at negative
+levels. If I is the cdf of a draw, that of a
 score is the regularized incomplete beta function of (j, n - j + 1) at I, so one uniform and two inverse functions draw
 it at any alpha. Scores are kept as log odds, t = log(x / (1 - x)), which are numbers where chances round to 0 or 1.
 
@@ -86,8 +87,9 @@ def beta_scores(successes: FloatArray, failures: FloatArray, alpha: float) -> Be
     array([0.6667, 0.3333])
     """
     n = sample_size(alpha)
-    weights = ModifiedCVaR(alpha).lowest_weights(n)
-    place = int(np.flatnonzero(weights)[0]) + 1
+    outermost = ModifiedCVaR(alpha).outermost(n)
+    place = int(np.flatnonzero(outermost.weights)[0]) + 1
+    place = place if outermost.sign > 0.0 else n - place + 1
     for name, counts in (("successes", successes), ("failures", failures)):
         refuse(~(counts >= _LEAST_COUNT), counts, name, f"at least {_LEAST_COUNT}", error=ParameterError)
     return BetaScores(successes, failures, n, place)

@@ -134,14 +134,20 @@ class Coins(Clicks):
 
     def shortfall(self, arms: Arms, places: IntArray, alpha: float) -> FloatArray:
         """Return CVaR_alpha of the log odds, [k]: an integral of quantiles, in log odds of their level."""
-        from scipy.special import expit
-
         if alpha == 0.0:
             return self.moments(arms, places)[0]
-        law = beta_scores(*self.counts(arms, places), 0.0)
+        successes, failures = self.counts(arms, places)
+        if alpha < 0.0:  # minus that of the negated log odds, which are those of a failure
+            return -self._shortfall(failures, successes, -alpha)
+        return self._shortfall(successes, failures, alpha)
+
+    def _shortfall(self, successes: FloatArray, failures: FloatArray, alpha: float) -> FloatArray:
+        from scipy.special import expit
+
+        law = beta_scores(successes, failures, 0.0)
         t = np.arange(-36.0, 36.0, 0.05)  # a trapezoid rule: u = (1 - alpha) expit(t)
         mass = expit(t) * expit(-t) * 0.05
-        values = np.array([law.scores(np.full(len(places), (1.0 - alpha) * u)) for u in expit(t)])
+        values = np.array([law.scores(np.full(len(successes), (1.0 - alpha) * u)) for u in expit(t)])
         return np.asarray(mass @ values)
 
     def chances(self, arms: Arms, places: IntArray, settings: BanditSettings) -> FloatArray:

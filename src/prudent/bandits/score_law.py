@@ -1,6 +1,7 @@
 """The law of a score, and the chance that an arm's score is the highest.
 
-An arm's score is S = m + s W, where W weighs the lowest of n standard normals: the same W for every arm. Its cdf G
+An arm's score is S = m + s W, where W weighs the lowest of n standard normals: the same W for every arm. At negative
+levels it weighs the highest, which is -W in law; then n is below zero here, and everything is mirrored. The cdf G of W
 is tabulated once for all arms, as a piecewise quintic through exact values of G, G' and G'', good to about 1e-12:
 
 - one order statistic (the lowest draw, or the modified estimator): G is an incomplete beta function of Phi;
@@ -99,7 +100,7 @@ class _Law(NamedTuple):
     """The law of W as kernels read it."""
 
     kind: int
-    n: int  # draws
+    n: int  # draws; below zero, the highest count
     first: float  # weight of the lowest draw
     low: float  # where the table begins; no draw of a clipped pair falls below it
     step: float  # between the cells of the table
@@ -115,7 +116,7 @@ class _Rivals(NamedTuple):
 
 @lru_cache(maxsize=64)
 def score_law(n: int, weights: tuple[float, ...], clip: bool) -> ScoreLaw:
-    """Return the law of scores that put ``weights`` on the lowest of ``n`` draws."""
+    """Return the law of scores that put ``weights`` on the lowest of ``n`` draws, or on the highest of -n."""
     return ScoreLaw(n, np.array(weights), clip)
 
 
@@ -133,12 +134,12 @@ class ScoreLaw:
             )
         kind = _PLAIN if not clip else _CLIPPED if places.size == 1 else _CLIPPED_PAIR
         if kind == _CLIPPED_PAIR:  # no common table: the law depends on where the arm's mean and sd put 0 and 1
-            low = float(special.ndtri(_LEAST / n))
+            low = float(special.ndtri(_LEAST / abs(n)))
             table = low, -2.0 * low, np.zeros((1, 6))
-        elif places.size == 1:
-            table = _quintics(*_order_statistic_table(n, int(places[0]) + 1))
         else:
-            table = _quintics(*_cvar_table(n, weights))
+            single = places.size == 1
+            values = _order_statistic_table(abs(n), int(places[0]) + 1) if single else _cvar_table(abs(n), weights)
+            table = _quintics(*(values if n > 0 else _mirrored(*values)))
         self._law = _Law(kind, n, float(weights[0]), *table)
         self._fields = tuple(self._law)  # sooner in a kernel than the bundle
 
@@ -198,6 +199,11 @@ def _order_statistic_table(n: int, k: int) -> _Values:
     density = np.exp(log_pdf + (k - 1) * log_cdf + (n - k) * log_survival - special.betaln(k, n - k + 1))
     slope = -x + (k - 1) * np.exp(log_pdf - log_cdf) - (n - k) * np.exp(log_pdf - log_survival)
     return np.asarray(x), special.betainc(k, n - k + 1, special.ndtr(x)), density, density * slope
+
+
+def _mirrored(x: FloatArray, value: FloatArray, slope: FloatArray, bend: FloatArray) -> _Values:
+    """Return the law of -W, given that of W."""
+    return -x[::-1], 1.0 - value[::-1], slope[::-1], -bend[::-1]
 
 
 def _cvar_table(n: int, weights: FloatArray) -> _Values:
@@ -287,12 +293,33 @@ def _table_pdf(place: float, cells: FloatArray) -> float:
 
 @kernel
 def _clipped_pair(x: float, m: float, s: float, law: _Law, before: bool) -> tuple[float, float]:
+    """Return cdf and density at ``x`` in [0, 1) of w_1 clip(r_1) + w_2 clip(r_2), the two outermost of n draws.
+
+    ``before`` asks for the limit from the left at the third atom. One minus a clipped draw is one minus the draw,
+    clipped: the law of the highest two at x is that of the lowest two at 1 - x, with mean 1 - m.
+    """
+    if law.n > 0:
+        return _lowest_pair(x, m, s, law.n, law.first, law.low, before)
+    y = 1.0 - x
+    if not y < 1.0:
+        return normal_cdf(-m / s) ** -law.n, 0.0
+    cdf, density = _lowest_pair(y, 1.0 - m, s, -law.n, law.first, law.low, y == 1.0 - law.first and not before)
+    return 1.0 - cdf, density
+
+
+@kernel
+def _third_atom(law: _Law) -> float:
+    """Return where one of two clipped draws is at 0 and the other at 1."""
+    return 1.0 - law.first if law.n > 0 else 1.0 - (1.0 - law.first)
+
+
+@kernel
+def _lowest_pair(x: float, m: float, s: float, n: int, first: float, low: float, before: bool) -> tuple[float, float]:
     """Return cdf and density at ``x`` in [0, 1) of w_1 clip(r_1) + w_2 clip(r_2), the two lowest of n draws.
 
     The score exceeds x if both draws do, or if r_1 <= 0 and w_2 r_2 > x, or if 0 < r_1 <= x and
     w_2 r_2 > x - w_1 r_1. ``before`` asks for the limit from the left at the atom x = w_2.
     """
-    n, first, low = law.n, law.first, law.low
     second = 1.0 - first
     above = normal_cdf((m - x) / s)
     power = above ** (n - 1)
@@ -459,17 +486,23 @@ def _pieces(left: float, right: float, cut: float, rivals: _Rivals, law: _Law, e
 
 @kernel
 def _atom_masses(atom: int, x: float, m: float, s: float, law: _Law) -> tuple[float, float]:
-    """Return P(S < x) and P(S = x) at an atom: number 0 is at 0, number 1 at 1, number 2 at the second weight."""
-    n = law.n
+    """Return P(S < x) and P(S = x) at an atom: number 0 is at 0, number 1 at 1, number 2 between them."""
+    n = abs(law.n)
     if law.kind == _CLIPPED:
         upto = _cdf((x - m) / s, law)
         return (0.0, upto) if atom == 0 else (upto, 1.0 - upto)
     if atom == 0:
         return 0.0, _clipped_pair(0.0, m, s, law, False)[0]
     if atom == 1:
-        mass = normal_cdf((m - 1.0) / s) ** n
+        if law.n < 0:
+            mass = _lowest_pair(0.0, 1.0 - m, s, n, law.first, law.low, False)[0]
+        else:
+            mass = normal_cdf((m - 1.0) / s) ** n
         return 1.0 - mass, mass
-    mass = n * normal_cdf(-m / s) * normal_cdf((m - 1.0) / s) ** (n - 1)
+    if law.n < 0:
+        mass = n * normal_cdf((m - 1.0) / s) * normal_cdf(-m / s) ** (n - 1)
+    else:
+        mass = n * normal_cdf(-m / s) * normal_cdf((m - 1.0) / s) ** (n - 1)
     return _clipped_pair(x, m, s, law, True)[0], mass
 
 
@@ -502,7 +535,7 @@ def _chance(means: FloatArray, sds: FloatArray, place: int, law: _Law, others: F
             count += 1
     rivals = _Rivals(count, others)
     total = 0.0
-    second = 1.0 - law.first  # the place of the third atom
+    second = _third_atom(law)
     edges = np.empty(2 * count + 4)
     if left < right:
         pieces = _pieces(left, right, second if kind == _CLIPPED_PAIR else right, rivals, law, edges)
@@ -581,8 +614,10 @@ def _every_chance(
     for i in range(arms):
         shape[2, i], shape[3, i], shape[5, i] = law.low, _high(law), law.low / law.step
         if freedom[i] > 0.0:
-            shape[2, i] = student_from_log_survival(math.log1p(-_LEAST / law.n), freedom[i])
-            shape[3, i] = student_from_log_survival(math.log(_LEAST) / law.n, freedom[i])
+            shape[2, i] = student_from_log_survival(math.log1p(-_LEAST / abs(law.n)), freedom[i])
+            shape[3, i] = student_from_log_survival(math.log(_LEAST) / abs(law.n), freedom[i])
+            if law.n < 0:
+                shape[2, i], shape[3, i] = -shape[3, i], -shape[2, i]
             shape[4, i], shape[5, i] = freedom[i], student_log_constant(freedom[i])
     for t in range(rows):
         among = 0
@@ -700,10 +735,10 @@ def _add_products(
         inverse = shape[6, i]
         if shape[4, i] > 0.0:
             y = (x - shape[0, i]) * inverse
-            survival = student_survival(y, shape[4, i], shape[5, i])
-            power = survival ** (law.n - 1)
-            values[0, i] = 1.0 - power * survival
-            values[1, i] = law.n * power * student_pdf(y, shape[4, i], shape[5, i]) * inverse
+            survival = student_survival(y if law.n > 0 else -y, shape[4, i], shape[5, i])
+            power = survival ** (abs(law.n) - 1)
+            values[0, i] = 1.0 - power * survival if law.n > 0 else power * survival
+            values[1, i] = abs(law.n) * power * student_pdf(y, shape[4, i], shape[5, i]) * inverse
         else:
             place = (x - shape[0, i]) * inverse - shape[5, i]
             if place >= size:

@@ -12,6 +12,7 @@ from .._support.checks import FloatArray, positive, probability, risk_level, who
 from .._support.state import LARGEST_COUNT
 from ..errors import ParameterError
 from ..risk import MOST_DRAWS, CVaR, ModifiedCVaR, sample_size
+from ..schedules import Decay, Schedule, schedule_of
 from .step import LARGEST, Rule, inflated_sd, rule_of
 
 __all__ = [
@@ -30,37 +31,11 @@ _ESTIMATORS = {"cvar": CVaR, "modified": ModifiedCVaR}
 
 
 @dataclass(frozen=True)
-class Decay:
-    """A risk level that falls with the number of decisions: from ``start`` to half of it in ``half`` decisions, and on.
-
-    Levels are rounded to those of the form 1 - 1/n, at which a score is the lowest of n draws: 0.9, 0.889, ... 0.5, 0.
-
-    >>> level = Decay(0.9, half=1000)
-    >>> [round(level.at(t), 3) for t in (1, 1001, 2001, 5001)]
-    [0.9, 0.5, 0.0, 0.0]
-    """
-
-    start: float
-    half: float
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "start", risk_level(self.start, "start"))
-        object.__setattr__(self, "half", positive(self.half, "half"))
-
-    def draws(self, t: int) -> int:
-        """Return the number n of draws at decision ``t`` = 1, 2, ..."""
-        return max(1, round(1.0 / (1.0 - self.start * 0.5 ** ((t - 1) / self.half))))
-
-    def at(self, t: int) -> float:
-        """Return the level at decision ``t`` = 1, 2, ..."""
-        return 1.0 - 1.0 / self.draws(t)
-
-
-@dataclass(frozen=True)
 class BanditSettings:
     """How a linear bandit turns its posterior into a decision.
 
-    ``alpha`` is the risk level, or a :class:`Decay`; ``draws`` the number n of posterior draws (by default the draw
+    ``alpha`` is the risk level in (-1, 1), below zero optimism, or a schedule of it over the decisions, such as
+    :class:`~prudent.schedules.Decay`; ``draws`` the number n of posterior draws (by default the draw
     rule); ``estimator`` is ``"cvar"`` or ``"modified"``, the paper's estimator for proofs; ``clip`` clips draws to [0,
     1]. The draws have sd nu sqrt(s'V^-1 s), where nu is the sd of the noise, or ``sampling_sd``, or the schedule nu_t =
     (3/4) sqrt(d ln(4t/delta)) over decisions t = 1, 2, ... when ``delta`` is given (times the sd of the noise, if that
@@ -79,7 +54,7 @@ class BanditSettings:
     array([0.8333, 0.1667])
     """
 
-    alpha: float | Decay = 0.0
+    alpha: float | Schedule = 0.0
     draws: int | None = None
     estimator: str = "cvar"
     clip: bool = False
@@ -91,10 +66,12 @@ class BanditSettings:
     exploration: float = 1.0
 
     def __post_init__(self) -> None:
-        falling = isinstance(self.alpha, Decay)
-        fixed: dict[str, Any] = {"alpha": self.alpha if falling else risk_level(self.alpha), "clip": bool(self.clip)}
-        if falling and (self.draws is not None or self.estimator != "cvar"):
+        schedule = schedule_of(self.alpha)
+        fixed: dict[str, Any] = {"alpha": schedule or risk_level(self.alpha), "clip": bool(self.clip)}
+        if schedule is not None and (self.draws is not None or self.estimator != "cvar"):
             raise ParameterError("a level that falls has draws of its own: leave out draws and estimator")
+        if getattr(schedule, "unseen", None) is not None:
+            raise ParameterError("a bandit has one level for all arms, and none of its own for what is unseen")
         fixed["first_pulls"] = whole_number(self.first_pulls, "first_pulls", 0, LARGEST_COUNT)
         fixed["min_propensity"] = probability(self.min_propensity, "min_propensity")
         fixed["exploration"] = checked_sd(self.exploration, "exploration")
@@ -114,18 +91,19 @@ class BanditSettings:
                 raise ParameterError(f"delta must be at least {_LEAST_DELTA}, got {fixed['delta']}")
             if self.sampling_sd is not None:
                 raise ParameterError("give sampling_sd or delta, not both: delta is a schedule of sampling_sd")
+        object.__setattr__(self, "alpha", fixed["alpha"])
         fixed["label"] = str(self.label) or self._default_label()
         for field, value in fixed.items():
             object.__setattr__(self, field, value)
-        counting = 1 if isinstance(self.alpha, Decay) else math.ceil(self.n * (1.0 - self.alpha))
+        counting = 1 if isinstance(self.alpha, Schedule) else math.ceil(self.n * (1.0 - abs(self.alpha)))
         if self.estimator == "cvar" and counting > 2**24:  # before there is an array of them
             raise ParameterError(f"draws must leave at most 2**24 draws that count, got {counting}")
         _ = self.weights  # raises if the draws do not suit the estimator
 
     def _default_label(self) -> str:
         inflated = self.sampling_sd is not None or self.delta is not None
-        if isinstance(self.alpha, Decay):
-            kind = f"BRPS({self.alpha.start:g}, falling)"
+        if isinstance(self.alpha, Schedule):
+            kind = f"BRPS({self.alpha.label})"
         else:
             kind = "TS" if self.alpha == 0.0 and self.draws in (None, 1) else f"BRPS({float(self.alpha):g})"
         width = f" x {self.exploration:g}" if self.exploration != 1.0 else ""
@@ -138,16 +116,26 @@ class BanditSettings:
         >>> BanditSettings(alpha=0.9).n
         10
         """
-        if isinstance(self.alpha, Decay):
+        if isinstance(self.alpha, Schedule):
             return self.alpha.draws(1)
         return sample_size(self.alpha) if self.draws is None else self.draws
 
     @property
     def weights(self) -> FloatArray:
-        """The weights [M] of the M lowest draws."""
-        if isinstance(self.alpha, Decay):
+        """The weights [M] of the M lowest draws, or of the M highest if the level is negative."""
+        if isinstance(self.alpha, Schedule):
             return np.ones(1)
-        return _ESTIMATORS[self.estimator](self.alpha).lowest_weights(self.n)
+        return _ESTIMATORS[self.estimator](self.alpha).outermost(self.n).weights
+
+    @property
+    def signed_draws(self) -> int:
+        """The number of draws as kernels and laws of scores read it: below zero if the highest count.
+
+        >>> BanditSettings(alpha=0.9).signed_draws, BanditSettings(alpha=-0.9).signed_draws
+        (10, -10)
+        """
+        level = self.alpha.at(1) if isinstance(self.alpha, Schedule) else self.alpha
+        return -self.n if level < 0.0 else self.n
 
     def at(self, t: int) -> BanditSettings:
         """Return the settings of decision ``t`` = 1, 2, ..., in which a falling level is a number.
@@ -155,7 +143,7 @@ class BanditSettings:
         >>> BanditSettings(Decay(0.8, half=100)).at(101).alpha
         0.5
         """
-        return replace(self, alpha=self.alpha.at(t)) if isinstance(self.alpha, Decay) else self
+        return replace(self, alpha=self.alpha.at(t)) if isinstance(self.alpha, Schedule) else self
 
     def nu(self, t: float, dim: int, noise_sd: float) -> float:
         """Return the factor nu of the sampling sd at decision ``t`` = 1, 2, ...
@@ -171,7 +159,7 @@ class BanditSettings:
         """Return the settings as kernels read them; ``noise_sd`` is None if the noise is learned."""
         scale = self.exploration if noise_sd is None else self.nu(1, dim, noise_sd) / noise_sd
         mixing = (self.min_propensity, self.first_pulls)
-        return rule_of(self.n, self.weights, self.clip, scale, self.delta, *mixing)
+        return rule_of(self.signed_draws, self.weights, self.clip, scale, self.delta, *mixing)
 
 
 def checked_sd(value: Any, name: str) -> float:

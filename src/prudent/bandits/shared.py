@@ -131,7 +131,7 @@ class SharedLinearBandit(Guarded):
     ) -> None:
         self._alpha = risk_level(alpha)
         settings = BanditSettings(self._alpha)
-        self._n, self._weights = settings.n, settings.weights
+        self._n, self._weights = settings.signed_draws, settings.weights
         self._dim = whole_number(dim, "dim")
         self._noise_sd = None if noise_sd is None else checked_sd(noise_sd, "noise_sd")
         self._intercept = flag(intercept, "intercept")
@@ -354,7 +354,11 @@ class SharedLinearBandit(Guarded):
         mean, sd = self.predict(features, arms)
         if level == 0.0:
             return mean
-        return np.full_like(mean, -np.inf) if np.isinf(sd).any() else np.asarray(cvar_normal(mean, sd, level))
+        return (
+            np.full_like(mean, -np.copysign(np.inf, level))
+            if np.isinf(sd).any()
+            else np.asarray(cvar_normal(mean, sd, level))
+        )
 
     def explain(
         self, features: Any, arms: Iterable[Arm] | None = None, arm: Arm | None = None, *, names: Any = None

@@ -26,8 +26,9 @@ from .._support.streams import replication_streams
 from ..envs.linear_bandit import LinearBanditEnv, draw_context, draw_noise, reward_of
 from ..errors import ParameterError
 from ..posteriors.linear import LinearGaussianPosterior
+from ..schedules import Schedule
 from .play import makers, play, time_grid
-from .settings import BanditSettings, Decay
+from .settings import BanditSettings
 from .step import BLOCK, PULLS, Arms, Rule, arms_of, decide, learn, refill
 
 if TYPE_CHECKING:
@@ -86,7 +87,7 @@ def simulate_bandit(
     for i, settings in enumerate(played):
         if not isinstance(settings, BanditSettings):
             raise ParameterError(f"agents[{i}] must be a BanditSettings, got {settings!r}")
-        if isinstance(settings.alpha, Decay):
+        if isinstance(settings.alpha, Schedule):
             raise ParameterError(f"agents[{i}] has a level that falls: a simulation takes levels that stay")
     labels = [settings.label for settings in played]
     if not labels or len(set(labels)) < len(labels):
@@ -98,7 +99,8 @@ def simulate_bandit(
     workers = default_threads() if threads is None else whole_number(threads, "threads")
     grid = time_grid(times, horizon)
     alphas = np.array([risk_level(level, f"levels[{i}]") for i, level in enumerate(levels)], dtype=np.float64)
-    metric = Metric(1.0 - alphas, *normal_tail(1.0 - alphas))
+    quantiles, densities = normal_tail(1.0 - abs(alphas))
+    metric = Metric(1.0 - abs(alphas), quantiles, np.copysign(densities, alphas))
     blank = LinearGaussianPosterior(
         env.dim, prior_precision, positive(env.noise_sd if noise_sd is None else noise_sd, "noise_sd")
     )
@@ -197,9 +199,9 @@ class Truth(NamedTuple):
 class Metric(NamedTuple):
     """The L levels at which BR-regret is measured."""
 
-    tail: FloatArray  # [L] 1 - level
+    tail: FloatArray  # [L] 1 - |level|
     quantile: FloatArray  # [L] of the standard normal at the tail
-    density: FloatArray  # [L] of the standard normal there
+    density: FloatArray  # [L] of the standard normal there, below zero for the upper tail
 
 
 class Trace(NamedTuple):
@@ -215,6 +217,8 @@ class Trace(NamedTuple):
 def _cvar(mean: float, sd: float, clip: bool, tail: float, quantile: float, density: float) -> float:
     """Return CVaR of Normal(mean, sd^2), clipped to [0, 1] if ``clip``; the rest is one level of :class:`Metric`."""
     if clip:
+        if density < 0.0:
+            return 1.0 - clipped_normal_cvar(1.0 - mean, sd, tail, quantile, False)
         return clipped_normal_cvar(mean, sd, tail, quantile, False)
     return mean - sd * density / tail
 
@@ -228,7 +232,7 @@ def _br_regret(
     top = own
     for a in range(means.shape[0]):
         # CVaR is at most the quantile that begins the tail, which spares most arms the work
-        if not clip or min(max(means[a] + sds[a] * quantile, 0.0), 1.0) > top:
+        if not clip or density < 0.0 or min(max(means[a] + sds[a] * quantile, 0.0), 1.0) > top:
             top = max(top, _cvar(means[a], sds[a], clip, tail, quantile, density))
     return top - own
 

@@ -45,7 +45,7 @@ class IndependentScores(NamedTuple):
 
     means: FloatArray  # [k]
     sds: FloatArray  # [k], all above zero
-    n: int
+    n: int  # below zero: the weighted highest of -n normals
     weights: tuple[float, ...]
 
     def first(self, places: IntArray) -> Chances:
@@ -69,13 +69,13 @@ class IndependentScores(NamedTuple):
         size, weights = self.means.size, np.array(self.weights)
         law = score_law(self.n, self.weights, False)
         # between its nodes the law is known to 1e-6, much better than samples can tell
-        nodes = np.linspace(-12.0, 9.0, 8401)
+        nodes = np.linspace(-12.0, 9.0, 8401) if self.n > 0 else np.linspace(-9.0, 12.0, 8401)
         cdf = np.array([law.cdf(x) for x in nodes])
         totals = np.zeros((2, size))
-        rows = max(1, _ENTRIES // (size * self.n))
+        rows = max(1, _ENTRIES // (size * abs(self.n)))
         for done in range(0, draws, rows):
-            normals = rng.standard_normal((min(rows, draws - done), self.n, size))
-            scores = self.means + self.sds * _lowest_mean(normals, weights)
+            normals = rng.standard_normal((min(rows, draws - done), abs(self.n), size))
+            scores = self.means + self.sds * _outer_mean(normals, weights, self.n)
             ranked = -np.partition(-scores, (top - 1, top), axis=1)[:, top - 1 : top + 1]
             hurdle = np.where(scores >= ranked[:, :1], ranked[:, 1:], ranked[:, :1])
             chance = 1.0 - np.interp((hurdle - self.means) / self.sds, nodes, cdf)
@@ -93,22 +93,22 @@ class JointScores(NamedTuple):
     mean: FloatArray  # [D] of theta
     root: FloatArray  # [D,D] nu times the root of V^-1
     noise: float
-    n: int
+    n: int  # below zero: the highest of -n draws count
     weights: tuple[float, ...]
 
     @property
     def normals(self) -> int:
         """The number of standard normals that the scores of one decision are made of."""
-        return self.n * (self.mean.size + (self.shifts.size if self.spreads.any() else 0))
+        return abs(self.n) * (self.mean.size + (self.shifts.size if self.spreads.any() else 0))
 
     def scores(self, normals: FloatArray) -> FloatArray:
         """Return scores [T,k]: CVaR, item by item, of what n draws of theta say; ``normals`` is [T, normals]."""
-        count, dim = len(normals), self.mean.size
-        theta = self.mean + normals[:, : self.n * dim].reshape(count, self.n, dim) @ self.root
+        count, dim, n = len(normals), self.mean.size, abs(self.n)
+        theta = self.mean + normals[:, : n * dim].reshape(count, n, dim) @ self.root
         draws = self.shifts + theta @ self.rows.T  # [T,n,k]
         if self.spreads.any():
-            draws += self.noise * self.spreads * normals[:, self.n * dim :].reshape(draws.shape)
-        return _lowest_mean(draws, np.array(self.weights))
+            draws += self.noise * self.spreads * normals[:, n * dim :].reshape(draws.shape)
+        return _outer_mean(draws, np.array(self.weights), self.n)
 
     def first(self, places: IntArray) -> Chances:
         """Return sampled chances of the items at ``places`` to come first, see :meth:`included`."""
@@ -122,7 +122,7 @@ class JointScores(NamedTuple):
         """
         size = self.shifts.size
         hits = np.full(size, top / size)
-        rows = max(1, _ENTRIES // (self.normals + self.n * size))
+        rows = max(1, _ENTRIES // (self.normals + abs(self.n) * size))
         for done in range(0, draws, rows):
             scores = self.scores(rng.standard_normal((min(rows, draws - done), self.normals)))
             chosen = scores.argmax(axis=1) if top == 1 else np.argpartition(-scores, top - 1, axis=1)[:, :top]
@@ -131,8 +131,10 @@ class JointScores(NamedTuple):
         return Chances(chance, np.sqrt(chance * (1.0 - chance) / (draws + 1.0)))
 
 
-def _lowest_mean(draws: FloatArray, weights: FloatArray) -> FloatArray:
-    """Return the weighted lowest of draws [T,n,k], as [T,k]."""
+def _outer_mean(draws: FloatArray, weights: FloatArray, n: int) -> FloatArray:
+    """Return the weighted lowest of draws [T,n,k], as [T,k]; the highest if ``n`` is below zero."""
+    if n < 0:
+        return -_outer_mean(-draws, weights, -n)
     if weights.size == 1:
         return weights[0] * draws.min(axis=1)
     return np.einsum("tms,m->ts", np.sort(draws, axis=1)[:, : weights.size], weights)

@@ -11,6 +11,7 @@ from .inventory import inventory
 from .linear_bandit import LinearBanditEnv, bounded_bandit, gaussian_bandit
 from .problem import Problem
 from .random_model import random_model
+from .river_swim import river_swim
 
 if TYPE_CHECKING:
     from .gymnasium import GymnasiumModel, TabularEnv
@@ -33,6 +34,7 @@ __all__ = [
     "logistic_bandit",
     "random_model",
     "register_gymnasium",
+    "river_swim",
 ]
 
 

@@ -24,6 +24,7 @@ from .inventory import inventory
 from .linear_bandit import LinearBanditEnv, bounded_bandit, draw_context, draw_noise, gaussian_bandit, reward_of
 from .problem import Problem
 from .random_model import random_model
+from .river_swim import river_swim
 
 __all__ = [
     "MAKERS",
@@ -36,6 +37,7 @@ __all__ = [
     "inventory_env",
     "random_model_env",
     "register",
+    "river_swim_env",
 ]
 
 
@@ -276,6 +278,15 @@ def random_model_env(render_mode: str | None = None, rng: Any = 0, **options: An
     return TabularEnv(random_model(rng=rng, **options), render_mode)
 
 
+def river_swim_env(render_mode: str | None = None, **options: Any) -> TabularEnv:
+    """Return :func:`prudent.envs.river_swim` as an environment.
+
+    >>> river_swim_env(n_states=8).observation_space
+    Discrete(8)
+    """
+    return TabularEnv(river_swim(**options), render_mode)
+
+
 def gaussian_bandit_env(steps: int = 1000, **options: Any) -> LinearBanditGym:
     """Return :func:`prudent.envs.gaussian_bandit` as an environment.
 
@@ -298,6 +309,7 @@ MAKERS: dict[str, Callable[..., gymnasium.Env]] = {
     "prudent/FrozenLake-v0": frozen_lake_env,
     "prudent/Inventory-v0": inventory_env,
     "prudent/RandomModel-v0": random_model_env,
+    "prudent/RiverSwim-v0": river_swim_env,
     "prudent/GaussianBandit-v0": gaussian_bandit_env,
     "prudent/BoundedBandit-v0": bounded_bandit_env,
 }

@@ -10,7 +10,7 @@ import numpy as np
 
 from .._numerics.compensated import EPS
 from .._numerics.compile import default_threads
-from .._support.checks import BoolArray, FloatArray, generator, risk_level, whole_number
+from .._support.checks import BoolArray, FloatArray, generator, whole_number
 from .._support.labels import Names
 from ..errors import ModelError, ParameterError, PosteriorError
 from ..models.frame import held
@@ -18,10 +18,11 @@ from ..models.known import MDP
 from ..models.uncertain import UncertainMDP
 from ..posteriors.dirichlet import DirichletPosterior
 from ..posteriors.scalar import BetaPosterior, NormalPosterior
-from ..risk import CVaR, RiskMeasure
+from ..risk import CVaR, RiskMeasure, measure_of
 from .draws import check_draws, models_of_table, read_draws
 from .finite import refuse_options, solve_finite
 from .finite_solution import FiniteSolution
+from .mixtures import MixtureOperator
 from .operators import (
     KEPT,
     ExactOperator,
@@ -43,14 +44,18 @@ class BayesianRiskMDP:
 
     The value of a policy obeys V(s) = rho( r(s, pi(s)) + gamma E[V(s')] ), the risk rho being taken over the posterior
     of the model at every step (the paper's Bayesian-risk Bellman equation); the optimal value maximises over
-    actions as well. By default rho is CVaR_alpha and evaluated exactly.
+    actions as well. By default rho is CVaR_alpha. It is evaluated exactly, without draws, as all measures are that have
+    an exact form: CVaR of both signs, their mixtures, and quantiles.
 
     Parameters
     ----------
     model : the known part, :class:`UncertainMDP`.
     posterior : :class:`DirichletPosterior`, or its counts [B, K]; or draws as an xarray or ArviZ object.
-    alpha : risk level in [0, 1); 0 is risk-neutral (the posterior mean).
-    risk : another measure on posterior draws instead of CVaR_alpha, e.g. ``VaR(0.9)``; needs ``draws``.
+    alpha : risk level in (-1, 1); 0 is risk-neutral (the posterior mean), 0.9 values every step by the mean of the
+        worst tenth of the posterior, -0.9 by that of the best tenth.
+    risk : another measure instead of CVaR_alpha, e.g. ``VaR(0.9)`` or ``MeanCVaR(0.9, weight=0.5)``. Quantiles and
+        mixtures of CVaRs are evaluated exactly; a distortion that bends everywhere needs ``draws`` (see
+        :class:`~prudent.risk.Spectral`).
     reward_posterior : unknown mean rewards [S, A], :class:`NormalPosterior` or :class:`BetaPosterior`, which
         are added to the rewards of the model; needs ``draws``. Terminal and absorbing states (never left, whatever the
         action) earn no such reward, unless there are no others.
@@ -81,8 +86,8 @@ class BayesianRiskMDP:
         if not isinstance(model, UncertainMDP):
             hint = "; a known model has no posterior, use prudent.solve" if isinstance(model, MDP) else ""
             raise ModelError(f"expected an UncertainMDP, got {type(model).__name__}{hint}")
-        if (alpha is None) == (risk is None):
-            raise ParameterError("give either a risk level alpha or a risk measure, and not both")
+        self.risk: RiskMeasure = measure_of(alpha, risk)
+        self.alpha: float | None = self.risk.alpha if isinstance(self.risk, CVaR) else None
         self.model = model
         if (posterior is None) == (draws is None):
             raise ParameterError("give either a posterior or draws from one, and not both")
@@ -96,14 +101,6 @@ class BayesianRiskMDP:
             raise ParameterError("variable chooses from a dataset of draws, but there is none")
         else:
             self.posterior = posterior if isinstance(posterior, DirichletPosterior) else DirichletPosterior(posterior)
-        self.alpha = None if alpha is None else risk_level(alpha)
-        self.risk: RiskMeasure
-        if alpha is not None:
-            self.risk = CVaR(alpha)
-        elif isinstance(risk, RiskMeasure):
-            self.risk = risk
-        else:
-            raise ParameterError(f"risk must be a risk measure such as CVaR(0.9), got {risk!r}")
         self.reward_posterior = reward_posterior
         self._check_posteriors()
 
@@ -212,7 +209,7 @@ class BayesianRiskMDP:
 
         Parameters
         ----------
-        draws : None evaluates CVaR exactly. An int asks for that many posterior draws from ``rng`` (the paper's
+        draws : None evaluates the risk exactly. An int asks for that many posterior draws from ``rng`` (the paper's
             approximate operator; the certificate is then about the fixed point for these draws). An array [N, B, K]
             gives the draws themselves. A problem that was made from draws uses all of them, and takes no others.
         rng : a seed or a Generator, for draws.
@@ -375,7 +372,13 @@ class BayesianRiskMDP:
     @property
     def is_exact(self) -> bool:
         """Whether the problem can be solved without draws."""
-        return self.posterior is not None and self.reward_posterior is None and self.alpha is not None
+        if self.posterior is None or self.reward_posterior is not None:
+            return False
+        try:
+            self.risk.exact_form()
+        except ParameterError:
+            return False
+        return True
 
     def mean_mdp(self) -> MDP:
         """Return the known model at the posterior mean: what remains of the problem at level 0.
@@ -423,16 +426,17 @@ class BayesianRiskMDP:
             raise ParameterError("draws were given with the problem, which has no posterior to draw others from")
         given = self.posterior is None or (draws is not None and np.ndim(draws) > 0)
         if rng is not None and self.reward_posterior is None and (given or draws is None):
-            reason = "the draws are given" if given else "CVaR is evaluated exactly"
+            reason = "the draws are given" if given else "the risk is evaluated exactly"
             raise ParameterError(f"rng has nothing to draw: {reason}")
         if draws is None and self.posterior is not None:
             if self.reward_posterior is not None:
                 raise ParameterError("unknown rewards have no exact operator; give draws, e.g. draws=1000")
-            if self.alpha is None:
-                raise ParameterError(f"only CVaR has an exact operator; give draws for {self.risk!r}, e.g. draws=1000")
-            if self.alpha == 0.0:
+            form = self.risk.exact_form()  # which says so if there is none
+            if not form.quantile and (form.levels == 0.0).all():
                 return self._mean_operator()
-            return ExactOperator(model, self.posterior.counts, self.alpha, workers)
+            if self.alpha is not None and self.alpha > 0.0:
+                return ExactOperator(model, self.posterior.counts, self.alpha, workers)
+            return MixtureOperator(model, self.posterior.counts, form, workers)
         random = generator(rng)
         made: GivenDraws | SlotDraws
         if self.posterior is None:

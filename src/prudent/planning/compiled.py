@@ -4,8 +4,8 @@ The Bellman code is that of :mod:`prudent.planning.operators`, called pair by pa
 solver that lives inside compiled loops: no certificate, no Python between the steps. Agents and the simulator call the
 same kernels, so both turn the same generators into the same decisions.
 
-**Draws that cannot matter.** If the risk is the lowest draw (CVaR by the draw rule with whole 1/(1 - alpha), the
-worst case), only the corners of the convex hull of a source's draws can ever be the lowest, whatever the
+**Draws that cannot matter.** If the risk is the lowest draw, or the highest (CVaR by the draw rule with whole
+1/(1 - |alpha|), the worst case), only the corners of the convex hull of a source's draws can ever be it, whatever the
 values: two of n for two outcomes, about ten of a hundred for three. If it is the mean, the mean draw stands for all.
 Newton works on these; the paper's sweeps, kept for comparison, on all draws.
 
@@ -33,7 +33,18 @@ from ..models.entries import Entries
 from ..models.uncertain import UncertainMDP
 from .operators import Draws, back_up_pair, greedy, tail_of_pair
 
-__all__ = ["Known", "Plan", "Work", "keep_corners", "known_part", "refresh", "solve_chain", "work_space"]
+__all__ = [
+    "Known",
+    "Plan",
+    "Work",
+    "grid",
+    "grid_place",
+    "keep_corners",
+    "known_part",
+    "refresh",
+    "solve_chain",
+    "work_space",
+]
 
 
 TOLERANCE = 1e-10  # of the values, in units of the largest reward
@@ -51,12 +62,19 @@ class Known(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """How many draws to take in each of E episodes and how to weigh them; the last entry serves all later episodes."""
+    """How many draws to take in each of E episodes and how to weigh them; the last entry serves all later episodes.
 
-    n: IntArray  # [E] draws; 0 puts the posterior mean in their place
-    weights: FloatArray  # [E, M] of the lowest draws
+    A schedule is a table of draws instead, and of the share of the lowest of them, or of the highest, the next one
+    having the rest: by the episode and by how often a source was observed, both at the places of :func:`grid_place`.
+    """
+
+    n: IntArray  # [E] draws; 0 puts the posterior mean in their place, below zero the highest count
+    weights: FloatArray  # [E, M] of the lowest draws, or of the highest
     lengths: IntArray  # [E] how many of the weights count
     sweeps: int  # of value iteration; 0: Newton
+    table: IntArray = np.zeros((0, 0), np.int64)  # [E', V] draws of the schedule, or [0, 0]
+    share: FloatArray = np.zeros((0, 0))  # [E', V] of the outermost draw
+    prior: FloatArray = np.zeros(0)  # [B] the counts of each source that are no observations, if there is a schedule
 
 
 class Work(NamedTuple):
@@ -64,7 +82,8 @@ class Work(NamedTuple):
 
     theta: FloatArray  # [F, N] by slots
     counts: FloatArray  # [K] of one source
-    kept: IntArray  # [B] draws of each source still in theta
+    kept: IntArray  # [B] draws of each source still in theta; minus that, where the highest count
+    share: FloatArray  # [B] of the outermost draw of each source, or 0 if weights say it
     z: FloatArray  # [N]
     order: IntArray  # [N]
     rows: FloatArray  # [S, K] outcome probabilities of a chain, in the order of the entries
@@ -100,6 +119,7 @@ def work_space(model: UncertainMDP, draws: int) -> Work:
         theta=np.zeros((model.entries.outcome.size, draws)),
         counts=np.empty(model.n_outcomes),
         kept=np.zeros(model.n_sources, dtype=np.int64),
+        share=np.zeros(model.n_sources),
         z=np.empty(draws),
         order=np.empty(draws, dtype=np.int64),
         rows=np.zeros((n_states, model.n_outcomes)),
@@ -179,6 +199,42 @@ def _keep_mean(theta: FloatArray, n: int) -> int:
     return 1
 
 
+# -- schedules ---------------------------------------------------------------------------------------------
+
+
+@kernel
+def grid_place(i: int) -> int:
+    """Return the place of a number in the grid 0, 1, ..., 999, 1000, 1010, ..., 9990, 10000, 10100, ...
+
+    What is not in the grid is at the place of the next lower one: numbers are taken to three digits.
+    """
+    shift = 0
+    while i >= 1000:
+        i //= 10
+        shift += 1
+    return i if shift == 0 else 1000 + 900 * (shift - 1) + i - 100
+
+
+def grid(last: int) -> IntArray:
+    """Return the numbers of the grid of :func:`grid_place` up to the place of ``last``."""
+    low = np.arange(1000)
+    decades = [low[100:] * 10**shift for shift in range(1, 19)]
+    return np.concatenate([low, *decades])[: grid_place(last) + 1]
+
+
+@kernel
+def _draws_of_source(plan: Plan, episode: int, b: int, total: float) -> tuple[int, float]:
+    """Return how many draws to take of source b, whose counts sum to ``total``, and the share of the outermost.
+
+    Below zero, the highest counts. The share is 0 if the weights of the plan say it.
+    """
+    if plan.table.size == 0:
+        return plan.n[min(episode, plan.n.size - 1)], 0.0
+    row = min(grid_place(episode), plan.table.shape[0] - 1)
+    column = min(grid_place(int(total - plan.prior[b] + 0.5)), plan.table.shape[1] - 1)
+    return plan.table[row, column], plan.share[row, column]
+
+
 # -- solving one sampled model -----------------------------------------------------------------------------
 
 
@@ -196,7 +252,7 @@ def _back_up(known: Known, work: Work, draws: Draws, value: FloatArray, policy: 
         if known.twin[p] < p:
             q[p] = q[known.twin[p]]
             continue
-        q[p], _ = back_up_pair(p, entries, draws, work.kept[b], value, work.z, work.order)
+        q[p], _ = back_up_pair(p, entries, draws, work.kept[b], work.share[b], value, work.z, work.order)
     greedy(work.q, work.swept, policy)
     low, high = np.inf, -np.inf
     for s in range(value.size):
@@ -214,8 +270,8 @@ def _tail_rows(known: Known, work: Work, draws: Draws, value: FloatArray, policy
     n_actions, entries = work.q.shape[1], known.entries
     for s in range(value.size):
         p = s * n_actions + policy[s]
-        n = work.kept[entries.source[p]]
-        tail_of_pair(p, entries, draws, n, value, work.z, work.order, work.rows[s])
+        b = entries.source[p]
+        tail_of_pair(p, entries, draws, work.kept[b], work.share[b], value, work.z, work.order, work.rows[s])
 
 
 @kernel
@@ -316,7 +372,7 @@ def refresh(
 ) -> bool:
     """Draw models and solve them for a policy (Algorithm 1, one episode); return whether the solver converged."""
     e = min(episode, plan.n.size - 1)
-    n, weights = plan.n[e], plan.weights[e, : plan.lengths[e]]
+    weights = plan.weights[e, : plan.lengths[e]]
     entries = known.entries
     for b in range(counts.shape[0]):
         begin, end = entries.begin[b], entries.begin[b + 1]
@@ -325,6 +381,8 @@ def refresh(
         for j in range(own.size):
             own[j] = counts[b, entries.outcome[begin + j]]
             total += own[j]
+        signed, work.share[b] = _draws_of_source(plan, episode, b, total)
+        n = abs(signed)
         work.kept[b] = max(n, 1)
         if n == 0:
             for j in range(own.size):
@@ -332,10 +390,13 @@ def refresh(
             continue
         draw_row(rng, own, theta, n, work.z)
         if plan.sweeps == 0 and n > 1:
-            if weights.size == 1:
+            if weights.size == 1 and work.share[b] in (0.0, 1.0):
+                work.share[b] = 0.0
                 work.kept[b] = keep_corners(theta, n, work.order)
             elif weights.size == n and weights.min() == weights.max():
                 work.kept[b] = _keep_mean(theta, n)
+        if signed < 0:
+            work.kept[b] = -work.kept[b]
     draws = Draws(work.theta, 0, work.none, weights, False)
     if plan.sweeps == 0:
         return _solve(known, work, draws, value, policy)

@@ -195,7 +195,7 @@ def explain(solution: Solution, state: Hashable) -> Explanation:
     here = _Place(solution, s, chosen)
     if isinstance(problem, MDP):
         views, risk, worst, after, draws = here.known(), "value", None, None, None
-    elif problem.draws is None and problem.is_exact:
+    elif problem.draws is None and problem.is_exact and problem.alpha is not None:
         views, worst, after = here.exact(problem)
         risk, draws = "mean" if problem.alpha == 0.0 else f"CVaR at level {problem.alpha:g}", None
     else:
@@ -405,11 +405,13 @@ def _words(why: Explanation) -> list[str]:
     lines.append(f"It is worth {_worth_in_words(why, chosen, number)}.")
     if why.level:
         lines.append(
-            f"The cautious value is CVaR at level {why.level:g}: the average over the worst "
-            f"{100.0 * (1.0 - why.level):.3g}% of what the data leaves possible."
+            f"The {'cautious' if why.level > 0.0 else 'optimistic'} value is CVaR at level {why.level:g}: the average "
+            f"over the {'worst' if why.level > 0.0 else 'best'} {100.0 * (1.0 - abs(why.level)):.3g}% of what the data "
+            "leaves possible."
         )
     elif why.risk not in ("value", "mean"):
-        lines.append(f"The cautious value is {why.risk} of {why.draws:,} posterior draws.")
+        mood = "cautious" if chosen.value <= chosen.mean else "optimistic"
+        lines.append(f"The {mood} value is {why.risk} of {why.draws:,} posterior draws.")
     lines += _tail_in_words(chosen)
     if rival is None:
         return [*lines, "No other action is admissible there."]
@@ -422,7 +424,11 @@ def _words(why: Explanation) -> list[str]:
         less = "less is known of it, and " if (rival.total_count or 0.0) < (chosen.total_count or 0.0) else ""
         lines.append(
             f"On average {other} would be better by {number(rival.mean - chosen.mean)}, "
-            f"but {less}its bad cases are worse."
+            + (
+                f"but {less}its bad cases are worse."
+                if chosen.value <= chosen.mean
+                else "but its good cases are worse."
+            )
         )
     if why.risk != "value" and why.draws is None:
         lines += _changes_in_words(why)
@@ -433,7 +439,9 @@ def _worth_in_words(why: Explanation, view: ActionView, number: Callable[[float]
     if why.risk == "value":
         return number(view.value)
     average = f"{number(view.mean)} on average (standard deviation {number(view.sd)})"
-    told = average if why.risk == "mean" else f"{number(view.value)} with caution, {average}"
+    told = average
+    if why.risk != "mean":
+        told = f"{number(view.value)} with {'caution' if view.value <= view.mean else 'optimism'}, {average}"
     if view.total_count is None or view.evidence is None:
         return told
     if all(not other.evidence for other in why.actions):  # a posterior that does not tell data from prior
@@ -442,9 +450,10 @@ def _worth_in_words(why: Explanation, view: ActionView, number: Callable[[float]
 
 
 def _tail_in_words(view: ActionView) -> list[str]:
-    """Return which outcomes make the bad cases bad."""
+    """Return which outcomes make the bad cases bad, or the good ones good."""
     price = view.mean - view.value
-    drivers = [o for o in view.outcomes if price > 0.0 and o.contribution >= 0.1 * price][:3]
+    outcomes = view.outcomes if price > 0.0 else view.outcomes[::-1]
+    drivers = [o for o in outcomes if price != 0.0 and o.contribution / price >= 0.1][:3]
     if not drivers:
         return []
     told = ", ".join(
@@ -452,7 +461,7 @@ def _tail_in_words(view: ActionView) -> list[str]:
         f"({o.tail_probability:.1%}, on average {o.probability:.1%})"
         for o in drivers
     )
-    return [f"In its bad cases {told}."]
+    return [f"In its {'bad' if price > 0.0 else 'good'} cases {told}."]
 
 
 def _changes_in_words(why: Explanation) -> list[str]:
@@ -498,7 +507,7 @@ def _observations(count: float, more: str = "") -> str:
 def _format(why: Explanation) -> Callable[[float], str]:
     """Return how to write values: with the digits that tell the first two actions apart."""
     chosen = why.actions[0]
-    sizes = [abs(chosen.value), chosen.sd, chosen.mean - chosen.value]
+    sizes = [abs(chosen.value), chosen.sd, abs(chosen.mean - chosen.value)]
     if why.rival is not None:
         sizes.append(abs(chosen.value - why.rival.value))
     top = max(sizes)

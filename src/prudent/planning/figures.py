@@ -147,7 +147,8 @@ def explanation_figure(why: Explanation) -> Canvas:
         chosen = why.actions[0]
         legend.append(Entry("average", "ink", mark="dot"))
         if why.risk != "mean":
-            legend.append(Entry(f"with caution: {why.risk}", "brps-0.99", mark="diamond"))
+            mood = "caution" if chosen.value <= chosen.mean else "optimism"
+            legend.append(Entry(f"with {mood}: {why.risk}", "brps-0.99", mark="diamond"))
         legend.append(Entry("posterior; line: 5% to 95%", "law", mark="area"))
         if any(outcome.contribution > 0.0 for outcome in chosen.outcomes):
             panels.append(Panel(f"What makes bad cases of {in_words('action', chosen.action)} bad", _drivers(chosen)))

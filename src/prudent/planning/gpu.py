@@ -671,7 +671,10 @@ class GpuSampled(_GpuOutcomes):
             slots = slice(int(here.entries.begin[first]), int(here.entries.begin[last]))
             if slots.stop > slots.start:
                 self._theta[slots] = upload(draws.block(block)) if SIMULATED else draws.block(block)
-        self._rewards, self._weights = upload(here.rewards), upload(here.weights)
+        weights = here.weights
+        if here.draws < 0:  # of the highest draws, but ranks count from the lowest
+            weights = np.concatenate([np.zeros(draws.n - weights.size), weights[::-1]])
+        self._rewards, self._weights = upload(here.rewards), upload(weights)
         self._largest_reward += float(abs(here.rewards).max(initial=0.0))
         blocks = grid_for(self.n_states * self.n_actions * NARROW, NARROW)[0]
         self._grid = (blocks, 1 if SIMULATED else NARROW)

@@ -92,7 +92,7 @@ class EVaR(Objective):
     alpha: float
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "alpha", risk_level(self.alpha))
+        object.__setattr__(self, "alpha", risk_level(self.alpha, cautious=True))
 
     @property
     def price(self) -> float:

@@ -12,9 +12,9 @@ leak is what the row lacks to sum to one. Hence maximising over actions, or foll
 with MacQueen's bounds (see :mod:`prudent.planning.solver`). An outcome that ends the process has no V: its probability
 is a leak.
 
-Each is also concave and piecewise smooth in V with a known gradient: probabilities of outcomes, which for CVaR
-are those of the tail. ``linearise`` returns them as an ordinary Markov chain with rewards that touches the
-operator at V; solving that chain is the Newton step.
+Each is also piecewise smooth in V with a known gradient, and concave at levels from 0 on: probabilities of outcomes,
+which for CVaR are those of the tail. ``linearise`` returns them as an ordinary Markov chain with rewards that touches
+the operator at V; solving that chain is the Newton step.
 
 The error that a backup returns bounds the distance between the computed Q and that of the equations above, for the
 numbers as given: products, sums, and what was rounded before them (posterior means, weights of draws).
@@ -54,7 +54,7 @@ from .._numerics.dirichlet_draws import draw_slots
 from .._numerics.dirichlet_moments import moments_of_row, rough_quantile, rough_tail, rough_tail_means, shape_of
 from .._numerics.dirichlet_tail import SCRATCH, tail_of_row
 from .._numerics.krylov import Chain
-from .._numerics.order_statistics import spectral, weighted_draws
+from .._numerics.order_statistics import spectral, two_lowest, weighted_draws
 from .._support.checks import BoolArray, FloatArray, IntArray
 from .._support.progress import Progress
 from ..models.entries import END, Entries, expected_model
@@ -97,17 +97,17 @@ class Draws(NamedTuple):
     theta: FloatArray  # [F, N] by slots; draws last, so that the sum over outcomes runs over contiguous memory
     offset: int  # the slot of the first row of theta, which may hold a block of sources only
     rewards: FloatArray  # [S*A, N] added to the rewards of the model, or [0, 0]
-    weights: FloatArray  # [M] of the lowest draws in ascending order
+    weights: FloatArray  # [M] of the lowest draws in ascending order, or of the highest in descending order
     is_mean: bool  # whether the weights are all equal, so that order does not matter
 
 
 @inlined
-def _draws_of_pair(p, entries, draws, n, value, z):
-    """Write the numbers Z_1, ..., Z_n of pair p at ``value`` into z; return the size of the largest sum in them."""
+def _draws_of_pair(p, entries, draws, n, sign, value, z):
+    """Write ``sign`` times Z_1, ..., Z_n of pair p at ``value`` into z; return the size of the largest sum in them."""
     biggest = 0.0
     if draws.rewards.size:
         for i in range(n):
-            z[i] = draws.rewards[p, i]
+            z[i] = sign * draws.rewards[p, i]
             biggest = max(biggest, abs(z[i]))
     else:
         for i in range(n):
@@ -119,7 +119,7 @@ def _draws_of_pair(p, entries, draws, n, value, z):
         target = entries.next_state[first + j]
         earned = entries.reward[first + j]
         later = entries.discount * value[target] if target >= 0 else 0.0
-        y = earned + later
+        y = sign * (earned + later)
         biggest = max(biggest, abs(earned) + abs(later) + extra)
         row = draws.theta[slot + j]
         for i in range(n):
@@ -128,34 +128,49 @@ def _draws_of_pair(p, entries, draws, n, value, z):
 
 
 @inlined
-def back_up_pair(p, entries, draws, n, value, z, order):
+def back_up_pair(p, entries, draws, n, share, value, z, order):
     """Return Q of pair p at ``value``, and the size of the largest sum in it.
 
-    Of the draws the first ``n`` count; a single one stands for all. z and order are scratch for as many.
+    Of the draws the first ``n`` count; a single one stands for all. Below zero, ``n`` is minus their number and the
+    weights are those of the highest draws: of the lowest among the negated ones. A ``share`` above zero is the weight
+    of the outermost draw, the next one having the rest, whatever the weights are. z and order are scratch for n.
     """
-    biggest = _draws_of_pair(p, entries, draws, n, value, z)
+    sign = 1.0 if n > 0 else -1.0
+    n = abs(n)
+    biggest = _draws_of_pair(p, entries, draws, n, sign, value, z)
     if n == 1:
-        return z[0], biggest
-    return z[:n].mean() if draws.is_mean else spectral(z[:n], order[:n], draws.weights), biggest
+        return sign * z[0], biggest
+    if share > 0.0:
+        return sign * two_lowest(z[:n], order, share), biggest
+    return sign * (z[:n].mean() if draws.is_mean else spectral(z[:n], order[:n], draws.weights)), biggest
 
 
 @inlined
-def tail_of_pair(p, entries, draws, n, value, z, order, means):
+def tail_of_pair(p, entries, draws, n, share, value, z, order, means):
     """Write the gradient of :func:`back_up_pair` into ``means``, in the order of the entries; return the reward drawn.
 
     These are the outcome probabilities, and the mean reward, of the draws in the tail at ``value``.
     """
     slot = entries.begin[entries.source[p]] - draws.offset
     size = entries.first[p + 1] - entries.first[p]
+    sign = 1.0 if n > 0 else -1.0
+    n = abs(n)
     if n == 1:
         for j in range(size):
             means[j] = draws.theta[slot + j, 0]
         return draws.rewards[p, 0] if draws.rewards.size else 0.0
+    if share > 0.0:
+        _draws_of_pair(p, entries, draws, n, sign, value, z)
+        two_lowest(z[:n], order, share)
+        for j in range(size):
+            row = draws.theta[slot + j]
+            means[j] = share * row[order[0]] + (1.0 - share) * row[order[1]]
+        return 0.0  # schedules have no reward draws
     if draws.is_mean:
         for i in range(n):
             order[i] = i
     else:
-        _draws_of_pair(p, entries, draws, n, value, z)
+        _draws_of_pair(p, entries, draws, n, sign, value, z)
         spectral(z[:n], order[:n], draws.weights)
     for j in range(size):
         means[j] = weighted_draws(draws.theta[slot + j], order, draws.weights)
@@ -477,7 +492,9 @@ class SampledOperator(_OutcomeOperator):
         # where an outcome ends the process, a row may lack anything beyond that
         least, greatest = self.leaks
         self.leaks = (least if least > 0.0 else leaks[0], max(greatest, leaks[1]))
-        lowest = np.ascontiguousarray(risk.lowest_weights(theta.n))
+        outermost = risk.outermost(theta.n)
+        lowest = np.ascontiguousarray(outermost.weights)
+        self.draws = int(outermost.sign) * theta.n  # below zero: of the highest
         self.theta = theta
         self.rewards = np.zeros((0, 0))
         if reward_draws is not None:
@@ -504,7 +521,7 @@ class SampledOperator(_OutcomeOperator):
         for mine, draws in self._blocks(pairs):
             some = pairs[mine]
             sizes = over_rows(
-                lambda i, j, some=some, draws=draws: _sampled(some[i:j], self.entries, draws, value, q),  # type: ignore[misc]
+                lambda i, j, some=some, draws=draws: _sampled(some[i:j], self.entries, draws, self.draws, value, q),  # type: ignore[misc]
                 some.size,
                 self.threads,
                 smallest=max(1, 200_000 // (self._longest * self.theta.n)),
@@ -527,29 +544,27 @@ class SampledOperator(_OutcomeOperator):
         extra = np.empty(pairs.size)
         places = np.arange(pairs.size)
         for mine, draws in self._blocks(pairs):
-            _tail_draws(places[mine], pairs, self.entries, draws, value, starts, weights, extra)
+            _tail_draws(places[mine], pairs, self.entries, draws, self.draws, value, starts, weights, extra)
         return self._chain(weights, entries, starts, extra)
 
 
 @kernel
-def _sampled(pairs, entries, draws, value, q):
-    n = draws.theta.shape[1]
-    z = np.empty(n)
-    order = np.empty(n, np.int64)
+def _sampled(pairs, entries, draws, n, value, q):
+    z = np.empty(abs(n))
+    order = np.empty(abs(n), np.int64)
     biggest = 0.0
     for i in range(pairs.size):
-        q[pairs[i]], size = back_up_pair(pairs[i], entries, draws, n, value, z, order)
+        q[pairs[i]], size = back_up_pair(pairs[i], entries, draws, n, 0.0, value, z, order)
         biggest = max(biggest, size)
     return biggest
 
 
 @kernel
-def _tail_draws(places, pairs, entries, draws, value, starts, means, extra):
-    n = draws.theta.shape[1]
-    z = np.empty(n)
-    order = np.empty(n, np.int64)
+def _tail_draws(places, pairs, entries, draws, n, value, starts, means, extra):
+    z = np.empty(abs(n))
+    order = np.empty(abs(n), np.int64)
     for i in places:
-        extra[i] = tail_of_pair(pairs[i], entries, draws, n, value, z, order, means[starts[i] : starts[i + 1]])
+        extra[i] = tail_of_pair(pairs[i], entries, draws, n, 0.0, value, z, order, means[starts[i] : starts[i + 1]])
 
 
 class ApproximateOperator(_OutcomeOperator):

@@ -318,7 +318,7 @@ class _Run:
     def _loop(self, settings: Settings) -> tuple[Any, Any]:
         """Return the compiled loop for these settings, and its plan."""
         if isinstance(settings, SamplingSettings):
-            return run_sampling, settings.plan()
+            return run_sampling, settings.plan(self.prior, self.episodes, self.episodes * self.length)
         horizon = settings.horizon or self.episodes * self.length
         return run_optimistic, replace(settings, horizon=horizon).plan(self.task.model)
 
