@@ -113,8 +113,11 @@ def test_exact_risk(seed, terminal):
     rng = np.random.default_rng(100 + seed)
     n_states = int(rng.integers(3, 8 if SIMULATED else 3_000))
     model, posterior = model_of(rng, n_states, 3, 6 if SIMULATED or seed % 3 else 30, terminal=terminal)
-    for alpha in (0.9,) if SIMULATED else (0.1, 0.5, 0.9, 0.99):
-        problem = pr.BayesianRiskMDP(model, posterior, alpha)
+    cautious = pr.MeanCVaR(0.9, weight=0.3)
+    for risk in (
+        (cautious,) if SIMULATED else (pr.CVaR(0.1), pr.CVaR(0.9), pr.CVaR(0.99), pr.CVaR(-0.8), pr.VaR(0.7), cautious)
+    ):
+        problem = pr.BayesianRiskMDP(model, posterior, risk=risk)
         alike(problem.solve)
         if not SIMULATED or not terminal:
             alike(partial(problem.evaluate, np.zeros(model.n_states, int)))
@@ -130,7 +133,9 @@ def test_sampled_risk(seed, rewards):
     unknown = None
     if rewards:
         unknown = pr.NormalPosterior(np.zeros((model.n_states, model.n_actions)), 1.0, 1.0)
-    for risk in (pr.CVaR(0.7),) if SIMULATED else (pr.CVaR(0.7), pr.CVaR(0.0), pr.CVaR(0.99), pr.VaR(0.5)):
+    for risk in (
+        (pr.CVaR(-0.7),) if SIMULATED else (pr.CVaR(-0.7), pr.CVaR(0.7), pr.CVaR(0.0), pr.CVaR(0.99), pr.VaR(0.5))
+    ):
         problem = pr.BayesianRiskMDP(model, posterior, risk=risk, reward_posterior=unknown)
         draws = 20 if SIMULATED else int(rng.integers(2, 500))
         alike(partial(problem.solve, draws, rng=1))

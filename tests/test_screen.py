@@ -333,3 +333,40 @@ def test_the_approximate_operator_has_the_gradient_that_it_says():
     ascent = np.stack([(ahead(value + h) - ahead(value - h)) / 2e-6 for h in 1e-6 * np.eye(5)], axis=1)
     np.testing.assert_allclose(0.9 * chain.dense(), ascent, atol=1e-8)
     np.testing.assert_allclose(chain.reward + 0.9 * chain.dense() @ value, ahead(value), atol=1e-12)
+
+
+MEASURES = [
+    pr.CVaR(-0.9),
+    pr.CVaR(-0.2),
+    pr.VaR(0.9),
+    pr.VaR(0.3),
+    pr.VaR(-0.8),
+    pr.MeanCVaR(0.9, weight=0.3),
+    pr.Mixture((-0.7, 0.0, 0.5, 0.95), (0.2, 0.1, 0.4, 0.3)),
+    pr.WorstCase(),
+]
+
+
+@pytest.mark.parametrize("risk", MEASURES, ids=repr)
+def test_the_screen_changes_no_measure(risk):
+    """Other measures than CVaR lie above the mean at times: screened backups against backups of every pair."""
+    form = risk.exact_form()
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        n_states, n_actions, n_outcomes = 12, 4, 5
+        model = pr.UncertainMDP(
+            np.arange(n_states * n_actions).reshape(n_states, n_actions),
+            rng.integers(0, n_states, (n_states, n_actions, n_outcomes)),
+            rng.normal(size=(n_states, n_actions, n_outcomes)),
+            discount=0.9,
+        )
+        counts = np.exp(rng.uniform(np.log(0.3), np.log(100.0), (n_states * n_actions, n_outcomes)))
+        screened, plain = (ExactOperator(model, counts, form, screens=screens) for screens in (True, False))
+        pairs = np.arange(n_states * n_actions)
+        value = np.zeros(n_states)
+        for _ in range(4):
+            q, every = np.full((n_states, n_actions), -np.inf), np.full((n_states, n_actions), -np.inf)
+            error = screened.back_up_best(value, pairs, q.reshape(-1)) + plain.backup(value, pairs, every.reshape(-1))
+            assert abs(q.max(axis=1) - every.max(axis=1)).max() <= error
+            assert (q >= every - error).all()  # Q itself or a bound above it
+            value = every.max(axis=1) + rng.normal(scale=0.3, size=n_states)

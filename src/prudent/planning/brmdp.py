@@ -22,7 +22,6 @@ from ..risk import CVaR, RiskMeasure, measure_of
 from .draws import check_draws, models_of_table, read_draws
 from .finite import refuse_options, solve_finite
 from .finite_solution import FiniteSolution
-from .mixtures import MixtureOperator
 from .operators import (
     KEPT,
     ExactOperator,
@@ -337,9 +336,9 @@ class BayesianRiskMDP:
 
         if self.model.discount == 1.0:
             raise ParameterError("client is for discounted problems; at discount 1 leave it out")
-        if draws is not None or rng is not None or not self.is_exact:
+        if draws is not None or rng is not None or not self.is_exact or self.alpha is None or self.alpha < 0.0:
             raise ParameterError(
-                "client is for exact solves, of CVaR under a Dirichlet posterior; leave it out for draws"
+                "client is for exact solves of CVaR at levels from 0 on, under a Dirichlet posterior; leave it out here"
             )
         if threads is not None:
             raise ParameterError("give client or threads, and not both: the cluster has threads of its own")
@@ -434,9 +433,7 @@ class BayesianRiskMDP:
             form = self.risk.exact_form()  # which says so if there is none
             if not form.quantile and (form.levels == 0.0).all():
                 return self._mean_operator()
-            if self.alpha is not None and self.alpha > 0.0:
-                return ExactOperator(model, self.posterior.counts, self.alpha, workers)
-            return MixtureOperator(model, self.posterior.counts, form, workers)
+            return ExactOperator(model, self.posterior.counts, form, workers)
         random = generator(rng)
         made: GivenDraws | SlotDraws
         if self.posterior is None:

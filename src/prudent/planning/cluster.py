@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 import numpy as np
 
 from .._numerics.compile import default_threads
+from .._numerics.dirichlet_moments import shape_of
 from .._numerics.krylov import Chain
 from .._support.checks import (
     BoolArray,
@@ -173,7 +174,7 @@ class Block:
             elif kind == EXACT:
                 self._operators[kind] = ExactOperator(rows, rows.counts, self.alpha)
             else:
-                self._operators[kind] = ApproximateOperator(rows, rows.entries.pack(rows.counts), self.alpha)
+                self._operators[kind] = ApproximateOperator(rows, rows.entries.pack(rows.counts), shape_of(self.alpha))
         return self._operators[kind]
 
 
@@ -354,7 +355,7 @@ def solve_there(problem: BayesianRiskMDP, policy: Any, client: Any, options: Sol
     _require_cpu(options)
 
     def rough() -> Operator:
-        return ApproximateOperator(model, model.entries.pack(counts), alpha, default_threads())
+        return ApproximateOperator(model, model.entries.pack(counts), shape_of(alpha), default_threads())
 
     with _at_work(client) as (pool, threads):
         edges = _edges(model.n_states, None, threads)

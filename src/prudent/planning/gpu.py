@@ -527,14 +527,18 @@ class GpuExact(_GpuOutcomes):
         n_pairs, n_entries = self.n_states * self.n_actions, here.entries.next_state.size
         self._counts = upload(here.counts)
         self._memory = Memory(
-            start=allocate(n_pairs),
+            start=allocate((n_pairs, here.levels.tail.size)),
             upper=allocate(n_pairs),
             best=allocate(self.n_states, np.int64),
             means=allocate(n_entries),
             has_means=allocate(n_pairs, np.bool_),
         )
-        for array, number in ((self._memory.start, math.nan), (self._memory.upper, math.inf), (self._memory.best, -1)):
+        start = self._memory.start.reshape(self._memory.start.size)
+        for array, number in ((start, math.nan), (self._memory.upper, math.inf), (self._memory.best, -1)):
             _fill[grid_for(array.size)]((array,), number)
+        levels = here.levels
+        there = {name: upload(getattr(levels, name)) for name in ("tail", "sign", "weight", "z")}
+        self._levels = levels._replace(**there)
         self._kernel = _exact_kernel(self._room(), self.n_actions)
         self._bounds_at = self.vector(np.zeros(self.n_states))
         self._risen = 0.0
@@ -544,9 +548,9 @@ class GpuExact(_GpuOutcomes):
         """Do ``best_of_group`` for each group of pairs; return the largest error."""
         grid = grid_for(groups.count.size, NARROW)
         part = allocate((grid[0], 2))
-        level = (self.here.tail, self.accuracy, self._risen)
+        level = (self.here.shape, self.accuracy, self._risen)
         arrays = (self._counts, value.data, q, part)
-        self._kernel[grid](groups, self._entries, arrays, self._memory, self.here.shape, level)
+        self._kernel[grid](groups, self._entries, arrays, self._memory, self._levels, level)
         self._means_at = value
         return float(download(part)[:, 1].max())
 
@@ -572,19 +576,19 @@ def _exact_kernel(room: int, n_actions: int) -> Any:
     """Return the kernel for rows of up to ``room`` outcomes: a thread has a group of pairs."""
 
     @on_device
-    def exact(groups: Any, entries: Any, arrays: Any, memory: Any, shape: Any, level: Any) -> None:
+    def exact(groups: Any, entries: Any, arrays: Any, memory: Any, levels: Any, level: Any) -> None:
         counts, value, q, part = arrays
         y = cuda.local.array(room, numba.float64)
         work = cuda.local.array((SCRATCH, room), numba.float64)
         guess = cuda.local.array(n_actions, numba.float64)
-        start = cuda.local.array(n_actions, numba.float64)
-        scratch = Scratch(y, work, guess, start)
-        tail, accuracy, risen = level
+        means = cuda.local.array(room, numba.float64)
+        scratch = Scratch(y, work, means, guess)
+        shape, accuracy, risen = level
         worst = 0.0
         i = cuda.grid(1)
         while i < groups.count.size:
             pairs = groups.pairs[i, : groups.count[i]]
-            error = best_of_group(pairs, entries, counts, tail, shape, accuracy, value, memory, risen, scratch, q)
+            error = best_of_group(pairs, entries, counts, levels, shape, accuracy, value, memory, risen, scratch, q)
             worst = max(worst, error)
             i += cuda.gridsize(1)
         range_in_block(0.0, worst, part)

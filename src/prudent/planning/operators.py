@@ -4,7 +4,7 @@ For a value function V the three operators give every admissible pair (s, a) a n
 
     risk-neutral     r(s, a) + gamma sum_s' P(s' | s, a) V(s')
     sampled          rho of the N numbers Z_i = r_i(s, a) + sum_k theta_i[b, k] (r(s, a, k) + gamma V(next(s, a, k)))
-    exact            CVaR_alpha of the same Z under theta[b] ~ Dirichlet(psi[b]),      b = source(s, a)
+    exact            rho of the same Z under theta[b] ~ Dirichlet(psi[b]),      b = source(s, a)
 
 The second is the approximate Bayesian-risk operator T-hat of the paper (with any spectral rho in place of CVaR),
 the third is T^psi itself. All are monotone, and shift with V: adding c to V adds gamma (1 - leak) c to Q, where the
@@ -27,7 +27,8 @@ state for a fixed policy.
 Everything that compares actions stays right then: the greedy action is the same, and an action whose upper bound
 the certificate proves suboptimal is suboptimal. The exact operator has two bounds, each for a few additions:
 
-- CVaR of X, the mean of its lower tail, is at most the mean of X.
+- CVaR of X, the mean of its lower tail, is at most the mean of X; other measures exceed it by a number of standard
+  deviations that is known (see :meth:`Levels.of`).
 - Operators are monotone and shift with V: where V rises by at most c since a pair was evaluated, its Q rises by at most
   gamma c (by gamma (1 - leak) c, with the leak that makes it more). So what was once evaluated stays bounded.
 
@@ -51,15 +52,22 @@ from scipy import sparse
 from .._numerics.compensated import EPS, two_product, two_sum
 from .._numerics.compile import inlined, kernel, over_rows
 from .._numerics.dirichlet_draws import draw_slots
-from .._numerics.dirichlet_moments import moments_of_row, rough_quantile, rough_tail, rough_tail_means, shape_of
-from .._numerics.dirichlet_tail import SCRATCH, tail_of_row
+from .._numerics.dirichlet_moments import (
+    Shape,
+    moments_of_row,
+    rough_quantile,
+    rough_tail,
+    rough_tail_means,
+    shape_of,
+)
+from .._numerics.dirichlet_tail import SCRATCH, quantile_of_row, tail_of_row, tails_of
 from .._numerics.krylov import Chain
 from .._numerics.order_statistics import spectral, two_lowest, weighted_draws
 from .._support.checks import BoolArray, FloatArray, IntArray
 from .._support.progress import Progress
 from ..models.entries import END, Entries, expected_model
 from ..models.uncertain import UncertainMDP
-from ..risk import RiskMeasure
+from ..risk import CVaR, ExactForm, RiskMeasure
 
 __all__ = [
     "ApproximateOperator",
@@ -575,11 +583,11 @@ class ApproximateOperator(_OutcomeOperator):
 
     rough = True
 
-    def __init__(self, model: UncertainMDP, counts: FloatArray, alpha: float, threads: int = 1) -> None:
+    def __init__(self, model: UncertainMDP, counts: FloatArray, shape: Shape, threads: int = 1) -> None:
         """``counts`` [F] by slots, zero where an outcome cannot happen."""
         super().__init__(model)
         self.counts = counts
-        self.shape = shape_of(alpha)
+        self.shape = shape
         self.threads = threads
 
     def backup(self, value: FloatArray, pairs: IntArray, q: FloatArray) -> float:
@@ -600,10 +608,50 @@ class ApproximateOperator(_OutcomeOperator):
         return self._chain(means, entries, starts)
 
 
+class Levels(NamedTuple):
+    """The exact form of a measure as kernels read it: a mixture of J CVaRs or quantiles."""
+
+    tail: FloatArray  # [J] mass of the tail
+    sign: FloatArray  # [J] 1.0: of the lower tail, -1.0: of the upper one
+    weight: FloatArray  # [J]
+    z: FloatArray  # [J] quantile of a normal that leaves out the tail
+    quantile: bool  # whether it is of quantiles
+    reach: float  # how many standard deviations it may lie above the mean, at the most
+
+    @classmethod
+    def of(cls, form: ExactForm) -> Levels:
+        """Read an exact form.
+
+        CVaR of a lower tail is at most the mean. By Cantelli's inequality no more than p/(1 - p) lies further than the
+        root of that above the mean, so a quantile with mass p below is at most so many standard deviations above it;
+        and CVaR of an upper tail of mass p is at most the root of (1 - p)/p above it.
+        """
+        tail, sign = tails_of(form.levels, form.quantile)
+        below = np.where(sign > 0.0, tail, 1.0 - tail)  # mass below a quantile
+        with np.errstate(divide="ignore"):
+            reach = np.sqrt(below / (1.0 - below)) if form.quantile else np.sqrt((1.0 - tail) / tail) * (sign < 0.0)
+        z = [shape_of(1.0 - float(mass)).z if 0.0 < mass < 1.0 else np.nan for mass in tail]
+        used = form.weights > 0.0
+        most = float((form.weights[used] * reach[used]).sum()) if (form.weights >= 0.0).all() else np.inf
+        weight = np.ascontiguousarray(form.weights, dtype=np.float64)
+        return cls(tail, sign, weight, np.array(z), form.quantile, most * (1.0 + 16.0 * EPS))
+
+    def shape(self) -> Shape:
+        """Return the shape whose rough tail is about this measure: the skewness counts to first order."""
+        kappa, lean = 0.0, 0.0
+        for mass, sign, weight, z in zip(self.tail, self.sign, self.weight, self.z, strict=True):
+            if np.isnan(z):  # the mean, or one of the ends, of which moments say nothing
+                continue
+            own = -float(z) if self.quantile else shape_of(1.0 - float(mass)).kappa
+            kappa += weight * sign * own
+            lean += weight * ((1.0 - z * z) if self.quantile else own * z)
+        return Shape(float(lean / kappa) if kappa else 0.0, float(kappa))
+
+
 class Memory(NamedTuple):
     """What the exact operator remembers of its pairs, P = S*A, and of their E entries."""
 
-    start: FloatArray  # [P] the quantile in standard deviations from the mean, or NaN
+    start: FloatArray  # [P, J] the quantiles in standard deviations from the mean, or NaN
     upper: FloatArray  # [P] Q is at most this plus what it can have risen since the first backup; infinity if unknown
     best: IntArray  # [S] the greedy pair of the last backup, or -1
     means: FloatArray  # [E] tail means
@@ -611,20 +659,35 @@ class Memory(NamedTuple):
 
 
 class ExactOperator(_OutcomeOperator):
-    """CVaR under Dirichlet posteriors without sampling: the paper's operator T^psi itself."""
+    """Risk under Dirichlet posteriors without sampling: for CVaR it is the paper's operator T^psi itself.
+
+    The risk is a mixture of CVaRs of both tails, or of quantiles. All of these are monotone and shift with V, so the
+    certificate holds for each. At positive levels it is concave, at negative ones convex, and Newton then is policy
+    iteration over tails, which only rises; a quantile is neither, and Newton may lapse, where sweeps take over. The
+    gradient is that of the mixture: the weighted tail means, or for VaR the means E[w | w.y = VaR].
+    """
 
     costly = True
     puts_off_q = True
 
     def __init__(
-        self, model: UncertainMDP, counts: FloatArray, alpha: float, threads: int = 1, *, screens: bool = True
+        self,
+        model: UncertainMDP,
+        counts: FloatArray,
+        risk: ExactForm | float,
+        threads: int = 1,
+        *,
+        screens: bool = True,
     ) -> None:
-        """``counts`` [B, K], zero where an outcome cannot happen; without ``screens`` every pair is evaluated."""
+        """``counts`` [B, K], zero where an outcome cannot happen; without ``screens`` every pair is evaluated.
+
+        ``risk`` is an exact form, or the level of CVaR.
+        """
         super().__init__(model)
         self._model = model
         self.counts = self.entries.pack(counts)
-        self._alpha, self.tail = alpha, 1.0 - alpha
-        self.shape = shape_of(alpha)
+        self.levels = Levels.of(risk if isinstance(risk, ExactForm) else CVaR(risk).exact_form())
+        self.shape = self.levels.shape()
         self.threads = threads
         self._screens = screens
         # a model may be some states of a larger one, whose values these are
@@ -638,7 +701,7 @@ class ExactOperator(_OutcomeOperator):
         pairs = self.n_states * self.n_actions
         # a backup finds the tail means on the way: they are kept for the chain at the same values
         return Memory(
-            start=np.full(pairs, np.nan),
+            start=np.full((pairs, self.levels.tail.size), np.nan),
             upper=np.full(pairs, np.inf),
             best=np.full(self.n_states, -1),
             means=np.zeros(self.entries.next_state.size),
@@ -649,9 +712,11 @@ class ExactOperator(_OutcomeOperator):
         """See :meth:`Operator.backup`. Each pair starts from its own quantile of the last time."""
         return self._over_groups(value, pairs, np.arange(pairs.size + 1), 16, q)
 
-    def approximation(self) -> ApproximateOperator:
-        """See :meth:`Operator.approximation`."""
-        return ApproximateOperator(self._model, self.counts, self._alpha, self.threads)
+    def approximation(self) -> ApproximateOperator | None:
+        """See :meth:`Operator.approximation`; there is one for caution."""
+        if not self.shape.kappa > 0.0:
+            return None
+        return ApproximateOperator(self._model, self.counts, self.shape, self.threads)
 
     def back_up_best(self, value: FloatArray, pairs: IntArray, q: FloatArray) -> float:
         """See :meth:`Operator.back_up_best` and the screen at the top of this file."""
@@ -674,7 +739,7 @@ class ExactOperator(_OutcomeOperator):
         if not np.array_equal(value, self._means_at):
             self._means_at[:] = value
             self._memory.has_means[:] = False
-        rows = self.entries, self.counts, self.tail, self.shape, self.accuracy, value, self._longest, self._memory
+        rows = self.entries, self.counts, self.levels, self.shape, self.accuracy, value, self._longest, self._memory
         groups, done = first.size - 1, 0
 
         def back_up(i: int, j: int) -> float:
@@ -738,53 +803,53 @@ def _approximate_means(pairs, entries, counts, shape, value, longest, starts, me
 
 
 class Scratch(NamedTuple):
-    """Room for one state: what its outcomes are worth, the integrals of a row, how good its actions seem."""
+    """Room for one state: what its outcomes are worth, the integrals of a row, tail means, how good actions seem."""
 
     y: FloatArray  # [K]
     work: FloatArray  # [SCRATCH, K]
+    means: FloatArray  # [K]
     guess: FloatArray  # [A]
-    start: FloatArray  # [A]
 
 
 @kernel
-def _exact(pairs, first, entries, counts, tail, shape, accuracy, value, longest, memory, risen, q):
+def _exact(pairs, first, entries, counts, levels, shape, accuracy, value, longest, memory, risen, q):
     """Do :func:`best_of_group` for each group ``pairs[first[i] : first[i + 1]]``; return the largest error."""
-    n_actions = entries.n_actions
-    scratch = Scratch(np.zeros(longest), np.empty((SCRATCH, longest)), np.empty(n_actions), np.empty(n_actions))
+    scratch = Scratch(np.zeros(longest), np.empty((SCRATCH, longest)), np.empty(longest), np.empty(entries.n_actions))
     worst = 0.0
     for i in range(first.size - 1):
         mine = pairs[first[i] : first[i + 1]]
-        error = best_of_group(mine, entries, counts, tail, shape, accuracy, value, memory, risen, scratch, q)
+        error = best_of_group(mine, entries, counts, levels, shape, accuracy, value, memory, risen, scratch, q)
         worst = max(worst, error)
     return worst
 
 
 @kernel
-def best_of_group(pairs, entries, counts, tail, shape, accuracy, value, memory, risen, scratch, q):
+def best_of_group(pairs, entries, counts, levels, shape, accuracy, value, memory, risen, scratch, q):
     """Write Q of the best of ``pairs``, which are of one state, and upper bounds of the others; return the error.
 
     ``risen`` is what Q can have risen by since the first time; a group of one pair does not care.
     """
-    y, work, guess, start = scratch
+    y, work, means, guess = scratch
     for i in range(pairs.size):
-        p = pairs[i]
-        size = consequences(p, entries, value, y)
-        row = counts_of(p, entries, counts)
-        low, mean, sd, skew, total = moments_of_row(y[: row.size], row)
-        q[p] = mean + (3.0 * row.size + 16.0) * EPS * size
-        q[p] = min(q[p], memory.upper[p] + risen + EPS * (abs(memory.upper[p]) + abs(risen)))
-        guess[i] = rough_tail(low, mean, sd, skew, shape)
-        if p == memory.best[p // entries.n_actions]:
-            guess[i] = np.inf
-        start[i] = memory.start[p]
-        if start[i] != start[i]:
-            start[i] = rough_quantile(skew, total, shape)
+        guess[i] = 0.0
+        if pairs.size > 1:
+            p = pairs[i]
+            size = consequences(p, entries, value, y)
+            row = counts_of(p, entries, counts)
+            low, mean, sd, skew, _ = moments_of_row(y[: row.size], row)
+            q[p] = mean + (3.0 * row.size + 16.0) * EPS * size
+            if levels.reach > 0.0:
+                q[p] += (1.0 + (4.0 * row.size + 32.0) * EPS) * levels.reach * (sd + EPS * size)
+            q[p] = min(q[p], memory.upper[p] + risen + EPS * (abs(memory.upper[p]) + abs(risen)))
+            guess[i] = rough_tail(low, mean, sd, skew, shape)
+            if p == memory.best[p // entries.n_actions]:
+                guess[i] = np.inf
     best, worst = -np.inf, 0.0
     while True:
         # the likeliest of those that can still be the best
         i = -1
         for j in range(pairs.size):
-            if guess[j] > -np.inf and q[pairs[j]] >= best and (i < 0 or guess[j] > guess[i]):
+            if guess[j] > -np.inf and (pairs.size == 1 or q[pairs[j]] >= best) and (i < 0 or guess[j] > guess[i]):
                 i = j
         if i < 0:
             return worst
@@ -792,8 +857,8 @@ def best_of_group(pairs, entries, counts, tail, shape, accuracy, value, memory, 
         p = pairs[i]
         size = consequences(p, entries, value, y)
         row = counts_of(p, entries, counts)
-        means = memory.means[entries.first[p] : entries.first[p + 1]]
-        q[p], _, memory.start[p], error = tail_of_row(y[: row.size], row, tail, start[i], accuracy, work, means)
+        there = memory.means[entries.first[p] : entries.first[p + 1]]
+        q[p], error = risk_of_row(y[: row.size], row, levels, memory.start[p], accuracy, work, means, there)
         memory.has_means[p] = True
         error += 2.0 * EPS * size
         worst = max(worst, error)
@@ -803,6 +868,39 @@ def best_of_group(pairs, entries, counts, tail, shape, accuracy, value, memory, 
             if q[p] > best:
                 memory.best[p // entries.n_actions] = p
         best = max(best, q[p])
+
+
+@kernel
+def risk_of_row(y, counts, levels, start, accuracy, work, means, out):
+    """Return the risk of w.y for w ~ Dirichlet(counts), and a bound on its error; write its gradient into ``out``.
+
+    ``start`` [J] are the quantiles of the last time, and become those of this time; y, work and means are scratch.
+    """
+    n, size = y.size, 0.0
+    for k in range(n):
+        out[k] = 0.0
+        size = max(size, abs(y[k]))
+    if start[0] != start[0]:
+        _, _, _, skew, total = moments_of_row(y, counts)
+        for j in range(start.size):
+            start[j] = rough_quantile(levels.sign[j] * skew, total, Shape(levels.z[j], 0.0))
+    total, error, sign = 0.0, 0.0, 1.0
+    for j in range(levels.tail.size):
+        if levels.sign[j] != sign:
+            sign = -sign
+            for k in range(n):
+                y[k] = -y[k]
+        if levels.quantile:
+            risk, _, start[j], doubt = quantile_of_row(y, counts, levels.tail[j], start[j], accuracy, work, means[:n])
+        else:
+            risk, _, start[j], doubt = tail_of_row(y, counts, levels.tail[j], start[j], accuracy, work, means[:n])
+        total += sign * levels.weight[j] * risk
+        error += levels.weight[j] * doubt
+        for k in range(n):
+            out[k] += levels.weight[j] * means[k]
+    if levels.tail.size > 1:  # products and sums were rounded, and so were the weights
+        error += 3.0 * (levels.tail.size + 1.0) * EPS * size
+    return total, error
 
 
 @kernel
