@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import copy
 import math
-import os
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
@@ -26,26 +25,21 @@ from .._support.checks import (
     generator,
     non_negative_array,
     open_probability,
-    probability,
     risk_level,
     whole_number,
 )
-from .._support.locks import Guarded
-from .._support.rows import log_columns
+from .._support.features import PLAIN, read_named, shown
+from .._support.rows import context_columns
 from .._support.state import (
     LARGEST_COUNT,
     Arrays,
-    Load,
     State,
     generator_from_state,
     generator_state,
-    restore,
-    restore_bytes,
-    state_parts,
-    write_state,
 )
 from ..errors import DataError, ParameterError, PrudentError
 from ..posteriors.linear import LinearGaussianPosterior
+from .base import ProductBandit
 from .batch import decide_rows, learn_rows, moments_of, scales
 from .checkup import Checkup, checkup
 from .clicks import LINKS, Clicks
@@ -94,17 +88,21 @@ if TYPE_CHECKING:
 __all__ = ["LinearBandit"]
 
 
-_STATE_VERSION = 4
 _FLOAT = np.dtype(np.float64)
+_array = np.array  # looked up once: decisions take microseconds
 _NOISES = {"shared": SHARED, "by arm": BY_ARM}
 
 
-class LinearBandit(Guarded):
+class LinearBandit(ProductBandit):
     """A contextual bandit with linear rewards and a dial for risk.
 
     ``n_arms`` is a number (arms 0, 1, ...) or the arms' names, strings or integers; contexts have ``dim`` features,
     which should be on one scale (:meth:`check` says if they are not). With ``intercept`` a constant feature is put
     before them; it is the first entry of theta in :meth:`posterior`. The reward of arm a is s'theta_a plus noise.
+
+    **Features by name**: a context may be a dict, or a row or table of pandas. ``features=["age", "price"]`` says the
+    names (``dim`` then follows); else those of the first such context are the names. From then on such contexts are
+    put into order by name, and refused if one is missing or unknown; lists and arrays always go by position.
 
     **The noise** is learned unless ``noise_sd`` says its sd. Then decisions depend neither on the unit of rewards nor,
     with the intercept, on where their zero is: before data theta_a ~ Normal((c, 0, ..., 0), noise^2 P^-1), where P is
@@ -147,14 +145,15 @@ class LinearBandit(Guarded):
     LinearBandit(3 arms, dim=2, settings='TS', 1 decisions, 1 rewards)
     """
 
-    load = Load()
+    _KIND, _VERSION = "LinearBandit", 5
 
     def __init__(
         self,
         n_arms: int | Iterable[Arm],
-        dim: int,
+        dim: int | None = None,
         alpha: float | Decay | None = None,
         *,
+        features: Iterable[str] | None = None,
         noise_sd: float | None = None,
         noise: str = "shared",
         rewards: str = "gaussian",
@@ -172,8 +171,7 @@ class LinearBandit(Guarded):
             alpha = 0.5
         more = {"first_pulls": first_pulls, "min_propensity": min_propensity, "exploration": exploration}
         self._settings = _settings(settings, alpha, more)
-        self._intercept = flag(intercept, "intercept")
-        self._dim = whole_number(dim, "dim", minimum=0 if self._intercept else 1)
+        self._set_features(dim, features, flag(intercept, "intercept"))
         self._noise_sd = None if noise_sd is None else checked_sd(noise_sd, "noise_sd")
         if noise not in _NOISES:
             raise ParameterError(f"noise must be one of {list(_NOISES)}, got {noise!r}")
@@ -199,6 +197,9 @@ class LinearBandit(Guarded):
         self._set_arms(names, arms_of(blank.prior, self._unit_sd, gram, **options))
         if self._clicks is not None:
             self._clicks.renew(self._arms)
+
+    def _least_dim(self) -> int:
+        return 0 if self._intercept else 1
 
     @property
     def _unit_sd(self) -> float | None:
@@ -258,21 +259,22 @@ class LinearBandit(Guarded):
     ) -> Self:
         """Return a bandit that has learned from a log of (context, arm, reward) rows.
 
-        ``log`` is a sequence of such rows, or a table or mapping with columns ``context``, ``arm`` and ``reward``.
-        ``arms`` are the arms to choose from, by default those of the log in order of appearance. ``options`` are those
-        of the class.
+        ``log`` is a sequence of such rows, or a table or mapping with columns ``context``, ``arm`` and ``reward``; of a
+        table without ``context``, ``features=[...]`` names the columns that make it. ``arms`` are the arms to choose
+        from, by default those of the log in order of appearance. ``options`` are those of the class.
 
         >>> bandit = LinearBandit.from_log([([1.0], "a", 2.0), ([3.0], "b", 1.0)], alpha=0.5)
         >>> bandit.pulls
         {'a': 1, 'b': 1}
         """
-        contexts, pulled, rewards = log_columns(log, "context", "arm", "reward")
-        points = finite_array(contexts, "context", ndim=2)
+        contexts, pulled, rewards = context_columns(log, options.get("features"), "arm", "reward")
+        told = read_named(contexts, None, "context")
+        points = finite_array(contexts, "context", ndim=2) if told is None else told.values
         if arms is None:
             names = _arm_names(dict.fromkeys(_plain_name(name) for name in pulled), "arm", DataError)
         else:
             names = _arm_names(arms, "arms")
-        return cls(names, points.shape[1], alpha, **options).update(points, pulled, rewards)
+        return cls(names, points.shape[1], alpha, **options).update(contexts, pulled, rewards)
 
     # -- what it is ----------------------------------------------------------------------------------------
 
@@ -280,16 +282,6 @@ class LinearBandit(Guarded):
     def arms(self) -> tuple[Arm, ...]:
         """The names of the arms."""
         return self._names
-
-    @property
-    def dim(self) -> int:
-        """The number of features of a context, without the intercept."""
-        return self._dim
-
-    @property
-    def intercept(self) -> bool:
-        """Whether a constant feature is put before those of a context."""
-        return self._intercept
 
     @property
     def alpha(self) -> float:
@@ -331,16 +323,6 @@ class LinearBandit(Guarded):
             refresh(self._arms, self._every[:0])
             sd = float(self._arms.pool[NOISE])
         return sd if sd > 0.0 else None
-
-    @property
-    def half_life(self) -> HalfLife | None:
-        """The half-life of evidence, with its ``length`` and ``unit``."""
-        return None if self._drift is None else self._drift.half
-
-    @property
-    def decisions(self) -> int:
-        """The number of decisions taken; the next one is number ``decisions + 1``."""
-        return self._decisions
 
     @property
     def pulls(self) -> dict[Arm, int]:
@@ -442,10 +424,17 @@ class LinearBandit(Guarded):
         >>> bandit.select([[0.2, 0.4], [1.0, 0.0]], arms=[0, 2]).arm.shape
         (2,)
         """
+        if type(context) not in PLAIN:
+            found = self._select_named(context, arms, propensity, time)
+            if found is not None:
+                return found
         try:
-            point = np.array(context, _FLOAT)
-        except (TypeError, ValueError):
-            raise self._context_error(context) from None
+            point = _array(context, _FLOAT)
+        except (TypeError, ValueError, OverflowError):
+            found = self._select_named(context, arms, propensity, time)
+            if found is None:
+                raise self._context_error(context) from None
+            return found
         with self._lock:
             if arms is None:
                 names, eligible = self._names, self._every
@@ -456,6 +445,9 @@ class LinearBandit(Guarded):
                 self._check_floor(k)
                 if context is None:
                     return self.select(self._points(None), arms, propensity=propensity, time=time)
+                found = self._select_named(context, arms, propensity, time) if type(context) is not np.ndarray else None
+                if found is not None:
+                    return found
                 if isinstance(self._clicks, Coins):
                     return self._select_coins(self._clicks, point, context, names, eligible, propensity, time)
                 points = self._checked_rows(point)
@@ -482,6 +474,18 @@ class LinearBandit(Guarded):
             self._decisions = decisions + 1
             version = decisions, self._rewards
             return Decision(names, place, score, moments, self._law if propensity else None, point, version)
+
+    def _select_named(
+        self, context: Any, arms: Iterable[Arm] | None, propensity: bool, time: Any
+    ) -> Decision | BatchDecision | None:
+        """Choose in contexts that have names; None if these have none."""
+        with self._lock:
+            told = self._told(context, "context")
+            if told is None:
+                return None
+            found = self.select(told.values, arms, propensity=propensity, time=time)
+            self._names_of_features = told.names
+            return found
 
     def _select_coins(
         self,
@@ -517,18 +521,6 @@ class LinearBandit(Guarded):
             self._set_handle()
         if self._drift is not None:
             self._forget(self._drift.move(self._decisions, time))
-
-    def forget(self, factor: float) -> Self:
-        """Multiply all evidence by ``factor``, from 0 to 1; the prior stays.
-
-        >>> bandit = LinearBandit(1, dim=1, noise_sd=1.0, intercept=False).update([[1.0], [1.0]], [0, 0], [3.0, 3.0])
-        >>> bandit.forget(0.5).posterior(0).mean()
-        array([1.5])
-        """
-        share = probability(factor, "factor")
-        with self._lock:
-            self._forget(share)
-        return self
 
     def _forget(self, factor: float) -> None:
         if factor == 1.0:
@@ -632,8 +624,8 @@ class LinearBandit(Guarded):
         """Return why ``arm``, by default the likeliest choice, would be chosen in a context [dim], or would not.
 
         It prints as words, and has tables: what each feature adds to the score, for the arm and for the runner-up, and
-        what is known of every eligible arm. ``features`` are names of the features, by default the index of a pandas
-        Series, else x0, x1, ... Nothing is drawn and nothing changes. See
+        what is known of every eligible arm. ``features`` are names of the features, by default those of the
+        bandit or of the context, else x0, x1, ... Nothing is drawn and nothing changes. See
         :class:`prudent.bandits.explain.Explanation`.
 
         >>> bandit = LinearBandit(["a", "b"], dim=1, noise_sd=1.0)
@@ -654,7 +646,8 @@ class LinearBandit(Guarded):
 
         ``mean`` and ``sd`` [arm, feature] of the coefficients, their ``covariance`` [arm, feature, feature2], the
         intercept first; ``pulls`` and ``tries`` [arm], the numbers of rewards and of decisions. ``features`` are names
-        of the features, by default x0, x1, ... As long as a learned noise is not known, sds are infinite.
+        of the features, by default those of the bandit, else x0, x1, ... As long as a learned noise is not known, sds
+        are infinite.
 
         >>> data = LinearBandit(["a", "b"], dim=1, noise_sd=1.0).update([1.0], "a", 3.0).to_xarray()
         >>> data["mean"].sel(arm="a").values
@@ -703,7 +696,8 @@ class LinearBandit(Guarded):
         """
         with self._lock:
             refresh(self._arms, self._every)
-            return checkup(self._arms, self._names, self._intercept, normal=self._clicks is None)
+            features = self._names_of_features
+            return checkup(self._arms, self._names, self._intercept, features, normal=self._clicks is None)
 
     def _names_and_places(self, arms: Iterable[Arm] | None) -> tuple[tuple[Arm, ...], IntArray]:
         return (self._names, self._every) if arms is None else self._eligible(arms)
@@ -729,9 +723,12 @@ class LinearBandit(Guarded):
             if self._dim == 0:
                 return np.empty(0)
             raise self._context_error(None)
+        told = self._told(context, "context")
+        if told is not None:
+            return told.values
         try:
             return np.array(context, _FLOAT)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise self._context_error(context) from None
 
     # -- rewards -------------------------------------------------------------------------------------------
@@ -746,14 +743,20 @@ class LinearBandit(Guarded):
         >>> LinearBandit(2, dim=1).update([[1.0], [2.0]], [0, 1], [1.0, 0.0]).pulls
         {0: 1, 1: 1}
         """
+        if type(context) not in PLAIN and self._update_named(context, arm, reward, time, unknown):
+            return self
         try:
-            point = np.array(context, _FLOAT)
-        except (TypeError, ValueError):
+            point = _array(context, _FLOAT)
+        except (TypeError, ValueError, OverflowError):
+            if self._update_named(context, arm, reward, time, unknown):
+                return self
             raise self._context_error(context) from None
         if unknown != "raise" and unknown != "skip":
             raise ParameterError(f"unknown must be 'raise' or 'skip', got {unknown!r}")
         with self._lock:
             if point.ndim != 1:
+                if type(context) is not np.ndarray and self._update_named(context, arm, reward, time, unknown):
+                    return self
                 if context is not None:
                     return self._update_rows(point, arm, reward, time, unknown)
                 point = self._points(None)
@@ -779,6 +782,16 @@ class LinearBandit(Guarded):
                 raise self._context_error(context)
             self._rewards += 1
         return self
+
+    def _update_named(self, context: Any, arm: Any, reward: Any, time: Any, unknown: str) -> bool:
+        """Learn in contexts that have names; return False if these have none."""
+        with self._lock:
+            told = self._told(context, "context")
+            if told is None:
+                return False
+            self.update(told.values, arm, reward, time=time, unknown=unknown)
+            self._names_of_features = told.names
+            return True
 
     def _learn_clicks(self, point: FloatArray, context: Any, place: int, reward: Any, value: float, time: Any) -> Self:
         assert self._clicks is not None
@@ -812,9 +825,10 @@ class LinearBandit(Guarded):
         """
         if self._clicks is None:
             raise ParameterError("refit is for clicks and counts: what is learned of normal rewards is exact already")
-        contexts, pulled, rewards = log_columns(log, "context", "arm", "reward")
-        points = self._points(contexts)
+        contexts, pulled, rewards = context_columns(log, self._names_of_features, "arm", "reward")
         with self._lock:
+            told = self._told(contexts, "context")
+            points = self._points(contexts) if told is None else told.values
             rows, values, places = self._checked_log(points, pulled, rewards)
             counted = np.ones(len(rows)) if weights is None else non_negative_array(weights, "weights")
             if counted.shape != values.shape:
@@ -822,6 +836,7 @@ class LinearBandit(Guarded):
             self._clicks.fit(self._arms, rows, places, values, counted)
             self._priors = self._arms.prior.copy()
             self._rewards = len(rows)
+            self._names_of_features = self._names_of_features if told is None else told.names
         return self
 
     def _checked_log(self, points: FloatArray, arms: Any, reward: Any) -> tuple[FloatArray, FloatArray, IntArray]:
@@ -932,52 +947,6 @@ class LinearBandit(Guarded):
         self.__dict__.update(state)
         self._set_handle()  # where its own arms are
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the whole state to ``path``, random stream included; the file appears whole or not at all.
-
-        >>> import tempfile
-        >>> bandit = LinearBandit(2, dim=1, noise_sd=1.0, seed=3)
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     bandit.save(f"{folder}/bandit.state")
-        ...     again = LinearBandit.load(f"{folder}/bandit.state")
-        >>> again.select([1.0]).score == bandit.select([1.0]).score
-        True
-        """
-        with self._lock:
-            meta, arrays = copy.deepcopy(self._state())
-        write_state(path, "LinearBandit", _STATE_VERSION, meta, arrays)
-
-    def to_bytes(self) -> bytes:
-        """Return what :meth:`save` writes, for a store of your own; :meth:`from_bytes` reads it.
-
-        >>> LinearBandit.from_bytes(LinearBandit(["a", "b"], dim=1).to_bytes()).arms
-        ('a', 'b')
-        """
-        with self._lock:
-            return b"".join(state_parts("LinearBandit", _STATE_VERSION, *self._state()))
-
-    @classmethod
-    def from_bytes(cls, content: bytes, name: str = "content") -> Self:
-        """Return the bandit that :meth:`to_bytes` was called on; ``name`` is what errors call the bytes."""
-        return restore_bytes(content, name, "LinearBandit", _STATE_VERSION, cls._restored, _upgraded)
-
-    def copy(self, stream: int | None = None) -> Self:
-        """Return a bandit in the same state, with the same random stream or with that of a worker, 0, 1, ...
-
-        Worker k has the same stream whenever it starts from the same state, and never that of another worker.
-        ``LinearBandit.load(path, stream=k)`` does the same with a saved state.
-
-        >>> bandit = LinearBandit(2, dim=1, noise_sd=1.0, seed=3)
-        >>> first, again, second = bandit.copy(stream=0), bandit.copy(stream=0), bandit.copy(stream=1)
-        >>> scores = [each.select([1.0]).score for each in (first, again, second)]
-        >>> scores[0] == scores[1], scores[0] == scores[2]
-        (True, False)
-        """
-        twin = copy.deepcopy(self)
-        if stream is not None:
-            twin._stream.spawn(whole_number(stream, "stream", 0))
-        return twin
-
     def merge(self, other: Self, *, since: Self | None) -> Self:
         """Learn what ``other`` has learned since it was ``since``, each reward once.
 
@@ -1033,6 +1002,7 @@ class LinearBandit(Guarded):
                 self._clicks.renew(self._arms)
             self._rewards = int(self._arms.marks[:, PULLS].sum())
             self._decisions += decisions
+            self._names_of_features = self._names_of_features or other._names_of_features
         return self
 
     def _require_kin(self, given: Any, label: str) -> None:
@@ -1042,6 +1012,12 @@ class LinearBandit(Guarded):
         for name, mine, theirs in zip(*_kind_of(self), _kind_of(given)[1], strict=True):
             if mine != theirs:
                 raise ParameterError(f"{label} has other settings: its {name} is {theirs!r}, here it is {mine!r}")
+        mine, theirs = self._names_of_features, given._names_of_features
+        if mine is not None and theirs is not None and mine != theirs:
+            raise ParameterError(
+                f"{label} has the features {shown(theirs)} in this order, here they are {shown(mine)}: give the common "
+                "ancestor their names, features=[...], and what starts from it has one order"
+            )
         if self._drift is not None or any(bandit._arms.pool[GAIN] != 1.0 for bandit in (self, given)):
             raise ParameterError(f"the evidence of {label} fades, or has faded: such bandits cannot be merged")
 
@@ -1058,6 +1034,7 @@ class LinearBandit(Guarded):
             "rewards": self.reward_kind,
             "prior": _prior_kind(self._clicks),
             "intercept": self._intercept,
+            "features": None if self._names_of_features is None else list(self._names_of_features),
             "half_life": None if self._drift is None else asdict(self._drift.half),
             "tick": None if self._drift is None else self._drift.tick,
             "arms": list(self._names),
@@ -1077,11 +1054,6 @@ class LinearBandit(Guarded):
             "uniforms": self._stream.unused,
         }
         return meta, arrays if self._clicks is None else arrays | self._clicks.solved(arms)
-
-    @classmethod
-    def _from_state(cls, path: str | os.PathLike[str], stream: int | None = None) -> Self:
-        bandit = restore(path, "LinearBandit", _STATE_VERSION, cls._restored, _upgraded)
-        return bandit if stream is None else bandit.copy(stream)
 
     @classmethod
     def _restored(cls, meta: dict[str, Any], arrays: Arrays) -> Self:
@@ -1104,6 +1076,7 @@ class LinearBandit(Guarded):
             noise=meta["noise"],
             rewards=meta["rewards"],
             intercept=meta["intercept"],
+            features=meta["features"],
             prior_precision=None if meta["prior"] == "uniform" else priors[0],
             half_life=None if meta["half_life"] is None else HalfLife(**meta["half_life"]),
             settings=BanditSettings(**options),
@@ -1142,6 +1115,10 @@ class LinearBandit(Guarded):
         bandit._stream = Uniforms(generator_from_state(meta["rng"]), arrays["uniforms"])
         return bandit
 
+    @staticmethod
+    def _upgraded(values: dict[str, Any], arrays: Arrays) -> State:
+        return _upgraded(values, arrays)
+
 
 def _kind_of(bandit: LinearBandit) -> tuple[tuple[str, ...], tuple[Any, ...]]:
     """Return what must be equal for bandits to be merged: names and values."""
@@ -1157,11 +1134,12 @@ def _prior_kind(clicks: Clicks | None) -> Any:
 
 
 def _upgraded(meta: dict[str, Any], arrays: Arrays) -> State:
-    """Return the state of a file of an earlier version as one of version 4.
+    """Return the state of a file of an earlier version as one of version 5.
 
     In version 1 the noise was given, and there was no intercept; in version 2 rewards were normal; in version 3 there
-    was no exploration to be set.
+    was no exploration to be set; in version 4 features had no names.
     """
+    meta = {"features": None} | meta
     if "exploration" not in meta["settings"]:
         meta = meta | {"settings": meta["settings"] | {"exploration": 1.0}}
     if "rewards" not in meta:

@@ -133,6 +133,8 @@ class Journal:
         ``select``; ``top`` is the length of the slate. Every place of the slate has an id of its own in
         ``decision.ids``. The features of all candidates are written down, 8 bytes a number.
 
+        Contexts may have names, as in ``select`` of the bandit; those first seen are written down too.
+
         >>> import tempfile
         >>> import prudent as pr
         >>> with tempfile.TemporaryDirectory() as folder, Journal(f"{folder}/j", pr.LinearBandit(2, dim=1)) as live:
@@ -146,15 +148,16 @@ class Journal:
         """
         names = arms if arms is None or isinstance(arms, str) or not isinstance(arms, Iterable) else list(arms)
         with self._turn() as bandit:
+            features = bandit.features
             several = self._records.together(bandit, context, names, top)
-            if several is None:
-                return self._decide(bandit, context, names, top)
             decisions, progress = [], Progress("deciding")
-            for each in several:
+            for each in [context] if several is None else several:
                 decisions.append(self._decide(bandit, each, names, top))
-                progress.show(f"decision {len(decisions)} of {len(several)}")
+                progress.show(f"decision {len(decisions)} of {len(several or decisions)}")
             progress.close()
-        return decisions
+            if bandit.features != features:  # the first context with names
+                self._record(bandit, "name_features", {"features": bandit.features})
+        return decisions[0] if several is None else decisions
 
     def _decide(self, bandit: AnyBandit, context: Any, arms: Iterable[Arm] | None, top: int | None) -> AnyDecision:
         """Take one decision and write it down, inside a turn."""
@@ -217,15 +220,23 @@ class Journal:
         """Multiply all evidence by ``factor``, in all processes, see ``forget`` of the bandit."""
         self._call("forget", {"factor": factor})
 
+    def name_features(self, features: Iterable[str]) -> None:
+        """Give the features names, in all processes, see ``name_features`` of the bandit."""
+        self._call("name_features", {"features": features if isinstance(features, str) else list(features)})
+
     def _call(self, kind: str, options: dict[str, Any]) -> None:
         """Call a method that changes the bandit, and write it down with the arms that there are afterwards."""
         with self._turn() as bandit:
             if kind not in self._records.calls:
                 raise ParameterError(f"{kind} is not for a {type(bandit).__name__}: it has no arms of its own")
             getattr(bandit, kind)(**options)
-            told = json.dumps(options, default=lambda value: value.item())  # NumPy's numbers and strings
-            event = self._event(kind, time.time(), arms=json.dumps(self._records.arms(bandit)), options=told)
-            self._write(bandit, event)
+            self._record(bandit, kind, options)
+
+    def _record(self, bandit: AnyBandit, kind: str, options: dict[str, Any]) -> None:
+        """Write down a change of the bandit, inside a turn."""
+        told = json.dumps(options, default=lambda value: value.item())  # NumPy's numbers and strings
+        event = self._event(kind, time.time(), arms=json.dumps(self._records.arms(bandit)), options=told)
+        self._write(bandit, event)
 
     # -- looking -------------------------------------------------------------------------------------------
 
@@ -431,10 +442,11 @@ class Journal:
                     pass
             with self._file.transaction():
                 bandit, seq = self._caught_up(), self._seq
+                features = bandit.features
                 try:
                     yield bandit
                 except (DataError, ParameterError):
-                    if self._seq == seq:  # it was refused and nothing changed
+                    if self._seq == seq and bandit.features == features:  # it was refused and nothing changed
                         self._bandit = bandit
                     raise
             self._bandit = bandit  # not before it is written; whatever went wrong, the file is right
@@ -613,6 +625,8 @@ def _unlike(one: AnyBandit, two: AnyBandit) -> str:
     if one.dim != two.dim:
         return f"it has {one.dim} features, the journal's has {two.dim}"
     (values, arrays), (other_values, other_arrays) = one._state(), two._state()
+    if one.features is None:  # it does not say what they are called
+        values["features"] = other_values["features"]
     for name in other_values:
         if name not in _OF_CHANCE and values[name] != other_values[name]:
             return f"its {name} is {values[name]!r}, the journal's is {other_values[name]!r}"[:300]
