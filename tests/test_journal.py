@@ -754,21 +754,23 @@ def test_interrupts_at_random_moments_leave_the_bandit_right(path):
     live.close()
 
 
-def killed(folder, kills):
+def killed(folder, kills, kind):
     seed = int(np.random.SeedSequence().generate_state(1)[0])
-    script = [sys.executable, "-W", "error", _journal_writers.__file__, str(folder), str(kills), str(seed)]
+    script = [sys.executable, "-W", "error", _journal_writers.__file__, str(folder), str(kills), str(seed), kind]
     done = subprocess.run(script, capture_output=True, text=True, check=False, env=environment())
     assert done.returncode == 0, f"seed {seed}: {done.stderr}"
     assert "acknowledged" in done.stdout
 
 
-def test_ten_kills_among_four_writers(tmp_path):
-    killed(tmp_path, 10)
+@pytest.mark.parametrize("kind", ["arms", "items"])
+def test_ten_kills_among_four_writers(tmp_path, kind):
+    killed(tmp_path, 10, kind)
 
 
 @pytest.mark.slow
-def test_two_hundred_kills_among_four_writers(tmp_path):
-    killed(tmp_path, 200)
+@pytest.mark.parametrize("kind", ["arms", "items"])
+def test_two_hundred_kills_among_four_writers(tmp_path, kind):
+    killed(tmp_path, 200, kind)
 
 
 # -- reading ---------------------------------------------------------------------------------------------------
