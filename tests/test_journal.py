@@ -747,7 +747,7 @@ def test_interrupts_at_random_moments_leave_the_bandit_right(path):
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         signal.signal(signal.SIGALRM, before)
     now = live.bandit.to_bytes()
-    live._bandit = None  # rebuilt from the file
+    live._replica.bandit = None  # rebuilt from the file
     assert live.bandit.to_bytes() == now
     assert set(told) <= {row["id"] for row in live.rows()}
     live.verify()
@@ -913,9 +913,9 @@ def test_whatever_the_bandit_learns_comes_back(path, options):
             live.add_arm("d", like=["a", "b"])
             live.forget(0.9)
         if step % 17 == 0:
-            live._bandit = None  # as after a crash: from the last snapshot
+            live._replica.bandit = None  # as after a crash: from the last snapshot
     now = live.bandit.to_bytes()
-    live._bandit = None
+    live._replica.bandit = None
     assert live.bandit.to_bytes() == now
     assert live.verify() == 120
     live.close()

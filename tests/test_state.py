@@ -160,7 +160,7 @@ def test_foreign_files_are_refused(saved, tmp_path, content, message):
         ),
         (
             sealed({"kind": "LinearBandit", "version": 9, "values": {}, "arrays": []}),
-            "is LinearBandit state version 9, this prudent reads up to 4",
+            "is LinearBandit state version 9, this prudent reads up to 5",
         ),
         (
             sealed({"kind": "LinearBandit", "version": 1, "values": {}, "arrays": []}),

@@ -10,12 +10,11 @@ import copy
 import math
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from .._numerics.student import student_shortfall
 from .._support.checks import (
     FloatArray,
     IntArray,
@@ -25,49 +24,36 @@ from .._support.checks import (
     generator,
     non_negative_array,
     open_probability,
-    risk_level,
-    whole_number,
 )
-from .._support.features import PLAIN, read_named, shown
+from .._support.features import PLAIN, read_named
 from .._support.rows import context_columns
 from .._support.state import (
-    LARGEST_COUNT,
     Arrays,
     State,
-    generator_from_state,
-    generator_state,
 )
 from ..errors import DataError, ParameterError, PrudentError
 from ..posteriors.linear import LinearGaussianPosterior
+from .arm_names import arm_names, checked_name, plain_name
 from .base import ProductBandit
-from .batch import decide_rows, learn_rows, moments_of, scales
+from .batch import decide_rows, learn_rows
 from .checkup import Checkup, checkup
 from .clicks import LINKS, Clicks
 from .coins import CoinBatch, CoinDecision, Coins
-from .decision import Arm, BatchDecision, Decision, Law, chances_of
+from .decision import Arm, BatchDecision, Decision, Law
 from .fading import Drift, HalfLife
-from .merging import add_news, add_pool, news_of, same_prior
+from .linear_state import restored, state_of, upgraded
+from .merging import merge
+from .outlook import chances, moments, shortfall
 from .settings import BanditSettings, Decay, checked_sd
 from .step import (
     BY_ARM,
     CENTRE,
-    DIRTY,
     EXTRAS,
-    FREEDOM,
     GAIN,
     LARGEST,
-    LEVEL,
     NOISE,
-    OWN_NOISE,
     PULLS,
-    Q1,
-    Q2,
-    SAVED,
     SHARED,
-    STALE,
-    TRIES,
-    UPDATES,
-    WEIGHT,
     WHICH,
     Arms,
     Uniforms,
@@ -80,7 +66,7 @@ from .step import (
     refresh,
     usable,
 )
-from .table import forget, like_prior, require_table, with_new_row, without_row
+from .table import forget, like_prior, with_new_row, without_row
 
 if TYPE_CHECKING:
     from .explain import Explanation
@@ -166,7 +152,7 @@ class LinearBandit(ProductBandit):
         settings: BanditSettings | None = None,
         seed: Any = None,
     ) -> None:
-        names = _arm_names(n_arms, "n_arms")
+        names = arm_names(n_arms, "n_arms")
         if alpha is None and settings is None and rewards != "gaussian":
             alpha = 0.5
         more = {"first_pulls": first_pulls, "min_propensity": min_propensity, "exploration": exploration}
@@ -271,9 +257,9 @@ class LinearBandit(ProductBandit):
         told = read_named(contexts, None, "context")
         points = finite_array(contexts, "context", ndim=2) if told is None else told.values
         if arms is None:
-            names = _arm_names(dict.fromkeys(_plain_name(name) for name in pulled), "arm", DataError)
+            names = arm_names(dict.fromkeys(plain_name(name) for name in pulled), "arm", DataError)
         else:
-            names = _arm_names(arms, "arms")
+            names = arm_names(arms, "arms")
         return cls(names, points.shape[1], alpha, **options).update(contexts, pulled, rewards)
 
     # -- what it is ----------------------------------------------------------------------------------------
@@ -369,7 +355,7 @@ class LinearBandit(ProductBandit):
         >>> LinearBandit(["a"], dim=1).add_arm("b").add_arm("c", like=["a", "b"]).arms
         ('a', 'b', 'c')
         """
-        name = _checked_name(arm, "arm")
+        name = checked_name(arm, "arm")
         with self._lock:
             if name in self._index:
                 raise ParameterError(f"arm {name!r} is already there")
@@ -539,27 +525,7 @@ class LinearBandit(ProductBandit):
         array([[0.5, 0.5],
                [0.5, 0.5]])
         """
-        points = self._points(contexts)
-        with self._lock:
-            _, eligible = self._names_and_places(arms)
-            self._check_floor(eligible.size)
-            t = self._decisions + 1
-            settings = self._settings.at(t)
-            rows = self._checked_rows(np.atleast_2d(points))
-            if isinstance(self._clicks, Coins):
-                coin = self._clicks.chances(self._arms, eligible, settings)
-                return coin if points.ndim == 1 else np.tile(coin, (len(rows), 1))
-            moments = moments_of(self._arms, rows, eligible)
-            values = moments.values
-            scale = scales(self._arms, self._rule, t, 1, rows.shape[1])[0]
-            lacks = self._arms.marks[eligible, TRIES] < settings.first_pulls
-        sds = np.ascontiguousarray(scale * values[1].T)
-        if lacks.any():
-            sds[:] = np.where(lacks, np.nan, 0.0)
-        sds[np.isinf(sds)] = np.nan
-        law = (settings.min_propensity, settings.n, tuple(settings.weights.tolist()), settings.clip)
-        chances = chances_of(law, np.ascontiguousarray(values[0].T), sds, moments.freedom)
-        return chances[0] if points.ndim == 1 else chances
+        return chances(self, contexts, arms)
 
     def predict(
         self, contexts: Any = None, arms: Iterable[Arm] | None = None, *, response: bool = False
@@ -577,19 +543,7 @@ class LinearBandit(ProductBandit):
         >>> clicks.predict(response=True)[0]
         array([0.4])
         """
-        points = self._points(contexts)
-        with self._lock:
-            _, eligible = self._names_and_places(arms)
-            if isinstance(self._clicks, Coins):
-                coins, rows = self._clicks, self._checked_rows(np.atleast_2d(points))
-                told = (coins.chances_of_one if response else coins.moments)(self._arms, eligible)
-                mean, sd = (each if points.ndim == 1 else np.tile(each, (len(rows), 1)) for each in told)
-                return mean, sd
-            moments = moments_of(self._arms, self._checked_rows(np.atleast_2d(points)), eligible)
-            mean, sd = moments.values[0].T.copy(), moments.sds.T.copy()
-        if response and self._clicks is not None:
-            mean, sd = self._clicks.response(mean, sd)
-        return (mean[0], sd[0]) if points.ndim == 1 else (mean, sd)
+        return moments(self, contexts, arms, response)
 
     def score(self, contexts: Any = None, arms: Iterable[Arm] | None = None, alpha: float | None = None) -> FloatArray:
         """Return CVaR_alpha of the mean reward s'theta under the posterior: [k] in a context, [T,k] in contexts.
@@ -600,23 +554,7 @@ class LinearBandit(ProductBandit):
         >>> LinearBandit(2, dim=1, noise_sd=1.0).score([0.0], alpha=0.5).round(4)
         array([-0.7979, -0.7979])
         """
-        from ..exact import cvar_clipped_normal, cvar_normal
-
-        level = self.alpha if alpha is None else risk_level(alpha)
-        with self._lock:
-            mean, sd = self.predict(contexts, arms)
-            _, eligible = self._names_and_places(arms)
-            freedom = self._arms.parts[eligible, FREEDOM]
-            if isinstance(self._clicks, Coins):
-                return np.broadcast_to(self._clicks.shortfall(self._arms, eligible, level), mean.shape).copy()
-        if level == 0.0 and not self._settings.clip:
-            return mean
-        if not np.isfinite(sd).all():
-            return np.full_like(mean, -np.inf)
-        if self._noise == "by arm":
-            return mean - sd * np.sqrt(1.0 - 2.0 / freedom) * student_shortfall(level, freedom)
-        values = (cvar_clipped_normal if self._settings.clip else cvar_normal)(mean, sd, level)
-        return np.asarray(values)
+        return shortfall(self, contexts, arms, alpha)
 
     def explain(
         self, context: Any = None, arm: Arm | None = None, *, arms: Iterable[Arm] | None = None, features: Any = None
@@ -666,22 +604,6 @@ class LinearBandit(ProductBandit):
         from .explain import coefficients_figure
 
         return coefficients_figure(self.to_xarray(features), open_probability(level, "level"), self.reward_kind)
-
-    def _coefficients(self) -> tuple[FloatArray, FloatArray]:
-        """Return means [A,D] and covariances [A,D,D] of theta; infinite ones if the noise is not known yet."""
-        with self._lock:
-            arms = self._arms
-            if isinstance(self._clicks, Coins):
-                centre, sd = self._clicks.moments(arms, self._every)
-                return centre[:, np.newaxis], sd[:, np.newaxis, np.newaxis] ** 2
-            refresh(self._arms, self._every)
-            noise = np.array([float(noise_of(arms, int(place))) for place in self._every])
-            if arms.kind == BY_ARM:
-                freedom = arms.parts[:, FREEDOM]
-                noise = noise * np.sqrt(freedom / (freedom - 2.0))
-            covariance = arms.root.swapaxes(1, 2) @ arms.root
-            known = noise[:, np.newaxis, np.newaxis] > 0.0
-            return arms.mean.copy(), np.where(known, noise[:, np.newaxis, np.newaxis] ** 2 * covariance, math.inf)
 
     def check(self) -> Checkup:
         """Look for what may go wrong: features on different scales, rewards that contradict the model, starved arms.
@@ -961,204 +883,19 @@ class LinearBandit(ProductBandit):
         >>> one.merge(two, since=base).pulls
         {'a': 2, 'b': 0, 'c': 1}
         """
-        if other is self:
-            raise ParameterError("other is the bandit itself: its rewards would count twice")
-        for label, given in (("other", other), ("since", since)):
-            if given is not None or label == "other":
-                self._require_kin(given, label)
-        other = other.copy()  # it may learn meanwhile
-        with self._lock:
-            # all that can be refused is refused before anything changes
-            decisions = other._decisions - (since._decisions if since else 0)
-            if decisions < 0:
-                raise ParameterError(
-                    f"other has taken {-decisions} decisions fewer than since: it comes from elsewhere"
-                )
-            news = {}
-            for place, name in enumerate(other._names):
-                was = since._index.get(name) if since else None
-                normal = self._clicks is None
-                found = news_of(other._arms, place, since._arms if since else None, was, normal=normal)
-                here = self._index.get(name)
-                if found is None or (
-                    here is not None and not same_prior(self._arms, here, other._arms, place, normal=normal)
-                ):
-                    raise ParameterError(
-                        f"other does not come from since: what they know of arm {name!r} contradicts it"
-                    )
-                news[name] = found
-            for place, name in enumerate(other._names):
-                if name not in self._index and not (since and name in since._index):
-                    which = other._arms.marks[place, WHICH]
-                    prior = (other._priors[which], other._arms.start[which]) if which else None
-                    if prior is not None:
-                        self._priors = np.concatenate([self._priors, prior[0][np.newaxis]])
-                    self._set_arms([*self._names, name], with_new_row(self._arms, prior))
-            for name, found in news.items():
-                if name in self._index:
-                    add_news(self._arms, self._index[name], found)
-            add_pool(self._arms, other._arms, since._arms if since else None)
-            if self._clicks is not None:
-                self._clicks.renew(self._arms)
-            self._rewards = int(self._arms.marks[:, PULLS].sum())
-            self._decisions += decisions
-            self._names_of_features = self._names_of_features or other._names_of_features
+        merge(self, other, since)
         return self
 
-    def _require_kin(self, given: Any, label: str) -> None:
-        """Raise unless this is a bandit of the same settings, whose evidence does not fade."""
-        if not isinstance(given, LinearBandit):
-            raise ParameterError(f"{label} must be a LinearBandit, got {given!r}")
-        for name, mine, theirs in zip(*_kind_of(self), _kind_of(given)[1], strict=True):
-            if mine != theirs:
-                raise ParameterError(f"{label} has other settings: its {name} is {theirs!r}, here it is {mine!r}")
-        mine, theirs = self._names_of_features, given._names_of_features
-        if mine is not None and theirs is not None and mine != theirs:
-            raise ParameterError(
-                f"{label} has the features {shown(theirs)} in this order, here they are {shown(mine)}: give the common "
-                "ancestor their names, features=[...], and what starts from it has one order"
-            )
-        if self._drift is not None or any(bandit._arms.pool[GAIN] != 1.0 for bandit in (self, given)):
-            raise ParameterError(f"the evidence of {label} fades, or has faded: such bandits cannot be merged")
-
     def _state(self) -> State:
-        arms = self._arms
-        # A root that was updated with rewards is in no file. What goes on must be what a load would go on with.
-        updated = arms.parts[:, UPDATES] > 0.0  # never of clicks
-        if updated.any():
-            arms.marks[updated, STALE], arms.pool[DIRTY] = 1, 1.0
-        meta = {
-            "settings": asdict(self._settings),
-            "noise_sd": self._noise_sd,
-            "noise": self._noise,
-            "rewards": self.reward_kind,
-            "prior": _prior_kind(self._clicks),
-            "intercept": self._intercept,
-            "features": None if self._names_of_features is None else list(self._names_of_features),
-            "half_life": None if self._drift is None else asdict(self._drift.half),
-            "tick": None if self._drift is None else self._drift.tick,
-            "arms": list(self._names),
-            "decisions": self._decisions,
-            "rng": generator_state(self._stream.rng),
-        }
-        arrays = {
-            "prior_precision": self._priors if self._clicks is None else arms.prior,
-            "prior_mean": arms.start,
-            "prior": arms.marks[:, WHICH],
-            "gram": arms.gram,
-            "extra": arms.extra,
-            "weights": arms.parts[:, WEIGHT],
-            "pulls": arms.marks[:, PULLS],
-            "tries": arms.marks[:, TRIES],
-            "pool": arms.pool[SAVED],
-            "uniforms": self._stream.unused,
-        }
-        return meta, arrays if self._clicks is None else arrays | self._clicks.solved(arms)
+        return state_of(self)
 
     @classmethod
-    def _restored(cls, meta: dict[str, Any], arrays: Arrays) -> Self:
-        options = dict(meta["settings"])
-        if isinstance(options["alpha"], dict):
-            options["alpha"] = Decay(**options["alpha"])
-        if not isinstance(meta["arms"], list):
-            raise ValueError(f"arms must be a list of names, got {meta['arms']!r}")
-        names = _arm_names(meta["arms"], "arms")
-        priors, gram = arrays["prior_precision"], arrays["gram"]
-        if gram.ndim != 4 or priors.ndim != 3 or not len(priors):
-            raise ValueError(f"sums of shape {gram.shape} and priors of shape {priors.shape}")
-        size, dim = len(names), priors.shape[1]
-        if gram.shape != (size, 2, dim + 1, dim + 1):
-            raise ValueError(f"sums of shape {gram.shape} for {size} arms and {dim} features")
-        bandit = cls(
-            names,
-            dim - bool(meta["intercept"]),
-            noise_sd=meta["noise_sd"],
-            noise=meta["noise"],
-            rewards=meta["rewards"],
-            intercept=meta["intercept"],
-            features=meta["features"],
-            prior_precision=None if meta["prior"] == "uniform" else priors[0],
-            half_life=None if meta["half_life"] is None else HalfLife(**meta["half_life"]),
-            settings=BanditSettings(**options),
-        )
-        if meta["prior"] == "learned" and bandit._clicks is not None:
-            bandit._clicks.learned = True
-        if meta["prior"] != _prior_kind(bandit._clicks):
-            raise ValueError(f"prior is {meta['prior']!r}")
-        require_table(bandit._arms, arrays, intercept=bandit._intercept, clicks=bandit._clicks)
-        tick = None
-        if meta["tick"] is not None:
-            tick = whole_number(meta["tick"], "tick", -LARGEST_COUNT, LARGEST_COUNT)
-        if bandit._drift is not None:
-            bandit._drift.tick = tick
-        arms = bandit._arms
-        arms.pool[SAVED] = arrays["pool"]
-        arms.gram[:], arms.extra[:], arms.parts[:, WEIGHT] = gram, arrays["extra"], arrays["weights"]
-        arms.marks[:, WHICH], arms.marks[:, TRIES] = arrays["prior"], arrays["tries"]
-        arms.marks[:, PULLS] = arrays["pulls"]
-        bandit._priors = priors
-        bandit._set_arms(names, arms._replace(prior=priors / arms.pool[GAIN], start=arrays["prior_mean"]))
-        if bandit._clicks is not None and "root" in arrays:
-            bandit._clicks.set_prior(bandit._arms)
-            bandit._arms.root[:], bandit._arms.mean[:] = arrays["root"], arrays["mean"]
-            bandit._arms.marks[:, STALE] = 0
-        refresh(bandit._arms, bandit._every)
-        root, parts = bandit._arms.root, bandit._arms.parts
-        noise = arms.parts[:, OWN_NOISE].max() if arms.kind == BY_ARM else arms.pool[NOISE]
-        solved = [root, 1.0 / np.diagonal(root, axis1=1, axis2=2), noise * root, bandit._arms.mean]
-        solved += [arms.pool[[CENTRE, NOISE]], parts[:, [WEIGHT, LEVEL, Q1, Q2, OWN_NOISE, FREEDOM]]]
-        if not all(usable(np.ascontiguousarray(part).reshape(-1)) for part in solved):
-            raise ValueError("the moments of a posterior are too large or too small to square")
-        bandit._decisions = whole_number(meta["decisions"], "decisions", 0, LARGEST_COUNT)
-        bandit._use_settings(bandit._settings.at(bandit._decisions + 1))
-        bandit._set_handle()
-        bandit._stream = Uniforms(generator_from_state(meta["rng"]), arrays["uniforms"])
-        return bandit
+    def _restored(cls, values: dict[str, Any], arrays: Arrays) -> Self:
+        return restored(cls, values, arrays)
 
     @staticmethod
     def _upgraded(values: dict[str, Any], arrays: Arrays) -> State:
-        return _upgraded(values, arrays)
-
-
-def _kind_of(bandit: LinearBandit) -> tuple[tuple[str, ...], tuple[Any, ...]]:
-    """Return what must be equal for bandits to be merged: names and values."""
-    names = ("dim", "settings", "noise_sd", "noise", "intercept", "rewards", "half_life", "prior_precision")
-    prior = _prior_kind(bandit._clicks)
-    prior = bandit._priors[0].tolist() if prior == "given" else prior
-    own = (getattr(bandit, f"_{name}") for name in names[:5])
-    return names, (*own, bandit.reward_kind, bandit.half_life, prior)
-
-
-def _prior_kind(clicks: Clicks | None) -> Any:
-    return "uniform" if isinstance(clicks, Coins) else "learned" if clicks is not None and clicks.learned else "given"
-
-
-def _upgraded(meta: dict[str, Any], arrays: Arrays) -> State:
-    """Return the state of a file of an earlier version as one of version 5.
-
-    In version 1 the noise was given, and there was no intercept; in version 2 rewards were normal; in version 3 there
-    was no exploration to be set; in version 4 features had no names.
-    """
-    meta = {"features": None} | meta
-    if "exploration" not in meta["settings"]:
-        meta = meta | {"settings": meta["settings"] | {"exploration": 1.0}}
-    if "rewards" not in meta:
-        meta = meta | {"rewards": "gaussian", "prior": "given"}
-    if "half_life" in meta or "noise_sd" not in meta:
-        return meta, arrays
-    settings = meta["settings"] | {"first_pulls": 0, "min_propensity": 0.0}
-    meta = meta | {"settings": settings, "noise": "shared", "intercept": False, "half_life": None, "tick": None}
-    gram, pulls, dim = arrays["gram"], arrays["pulls"], len(arrays["prior_precision"])
-    more = {
-        "prior_precision": arrays["prior_precision"][np.newaxis],
-        "prior_mean": np.zeros((1, dim)),
-        "prior": np.zeros(len(pulls), dtype=np.int64),
-        "extra": np.zeros((len(gram), EXTRAS, dim + 2)),
-        "weights": pulls.astype(np.float64),
-        "tries": pulls,
-        "pool": np.array([math.inf, -math.inf, 1.0, 0.0, 0.0, 0.0]),
-    }
-    return meta, arrays | more
+        return upgraded(values, arrays)
 
 
 # -- names and logs ----------------------------------------------------------------------------------------
@@ -1185,34 +922,6 @@ def _clicks(rewards: Any, learned: bool, intercept: bool, dim: int) -> Clicks | 
     if rewards == "bernoulli" and dim == 0 and learned:
         return Coins()
     return Clicks(rewards, learned=learned, intercept=intercept)
-
-
-def _plain_name(name: Any) -> Any:
-    """Return NumPy's strings and integers as Python's own."""
-    return name.item() if isinstance(name, np.generic) else name
-
-
-def _checked_name(name: Any, where: str, error: type[PrudentError] = ParameterError) -> Arm:
-    plain = _plain_name(name)
-    if isinstance(plain, bool) or not isinstance(plain, (str, int)):
-        raise error(f"{where} is {name!r}, expected a string or an integer")
-    return plain
-
-
-def _arm_names(arms: Any, label: str, error: type[PrudentError] = ParameterError) -> list[Arm]:
-    if isinstance(arms, (int, np.integer)) and not isinstance(arms, bool):
-        return list(range(whole_number(arms, label)))
-    if isinstance(arms, str) or not isinstance(arms, Iterable):
-        raise error(f"{label} must be a number of arms or a list of names, got {arms!r}")
-    names: dict[Arm, None] = {}
-    for i, given in enumerate(arms):
-        name = _checked_name(given, f"{label}[{i}]", error)
-        if name in names:
-            raise error(f"{label}[{i}] is {name!r} for the second time")
-        names[name] = None
-    if not names:
-        raise error(f"{label} is empty: a bandit needs at least one arm")
-    return list(names)
 
 
 def _limit(value: float) -> str:

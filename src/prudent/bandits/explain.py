@@ -20,6 +20,7 @@ from .._drawing.frame import Figure, Panel, drawn
 from .._drawing.style import Entry, hex_of
 from .._support.checks import FloatArray
 from ..errors import ParameterError
+from .outlook import coefficients as coefficients_of
 
 if TYPE_CHECKING:
     import pandas
@@ -152,7 +153,7 @@ def explain(
         mean, sd = bandit.predict(context, arms)
         pays, pays_sd = bandit.predict(context, arms, response=True)
         scores = bandit.score(context, arms)
-        coefficients, covariances = bandit._coefficients()
+        coefficients, covariances = coefficients_of(bandit)
         pulls = bandit._arms.marks[places]
         point = bandit._checked_rows(np.atleast_2d(bandit._points(context)))[0]
     from .step import PULLS
@@ -333,7 +334,7 @@ def dataset(bandit: LinearBandit, features: Any) -> xarray.Dataset:
 
     names = _names_of(features, bandit)
     with bandit._lock:
-        mean, covariance = bandit._coefficients()
+        mean, covariance = coefficients_of(bandit)
         marks, arms = bandit._arms.marks.copy(), bandit.arms
         attrs = {"rewards": bandit.reward_kind, "decisions": bandit.decisions, "alpha": bandit.alpha}
         noise = bandit.noise_sd

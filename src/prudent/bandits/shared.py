@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
@@ -29,21 +28,19 @@ from .._support.checks import (
 from .._support.features import Names, read_named
 from .._support.rows import context_columns, is_table
 from .._support.state import (
-    LARGEST_COUNT,
     Arrays,
     State,
-    generator_from_state,
-    generator_state,
-    require_counts,
 )
-from ..errors import DataError, ParameterError, PosteriorError, PrudentError
+from ..errors import DataError, ParameterError, PosteriorError
 from ..exact import cvar_normal
-from ..posteriors.linear import LinearGaussianPosterior, require_sums
+from ..posteriors.linear import LinearGaussianPosterior
+from .arm_names import listed_names
 from .base import ProductBandit
 from .decision import Arm
 from .fading import Drift, HalfLife
 from .items import centre_on_items, draw_scores, fade_sums, item_moments, solve_level
 from .settings import BanditSettings, checked_sd
+from .shared_state import MANY_FEATURES, MOST_ABSORBED, restored, state_of, upgraded
 from .slate import IndependentScores, JointScores, Scores, SharedDecision, UniformScores, mixed
 from .step import LARGEST, Uniforms, usable
 
@@ -53,8 +50,6 @@ if TYPE_CHECKING:
 __all__ = ["SharedLinearBandit"]
 
 
-_LARGE = 64  # features from which a root is updated rather than worked out anew
-_MOST_ABSORBED = 1000  # rewards after which it is worked out anew all the same
 _LEAST_WEIGHT = 2.0**-200  # of faded evidence; less is none
 _LEAST_SPREAD = 1e-13  # of the largest sd or mean: the least sd of a draw, so that no two scores are tied
 
@@ -476,7 +471,7 @@ class SharedLinearBandit(ProductBandit):
             if arms is None:
                 raise DataError("arms is missing: a bandit with offsets learns the rewards of items by name")
             given = [arms] if isinstance(arms, (str, int, np.generic)) else arms
-            names = _names(given, "arms", DataError)
+            names = listed_names(given, "arms", DataError)
             if len(names) != len(values):
                 raise DataError(f"arms has {len(names)} names, expected {len(values)}, one per reward")
         weights = np.ones(len(values))
@@ -499,7 +494,7 @@ class SharedLinearBandit(ProductBandit):
         elif self._drift is not None:
             rows, rewards = np.sqrt(weights)[:, np.newaxis] * rows, np.sqrt(weights) * rewards
         add_observations(self._gram, rows, rewards)
-        if len(self._prior) >= _LARGE and not self._stale and self._absorbed + len(rows) <= _MOST_ABSORBED:
+        if len(self._prior) >= MANY_FEATURES and not self._stale and self._absorbed + len(rows) <= MOST_ABSORBED:
             for row in rows:
                 add_to_root(self._root, row)
             self._absorbed += len(rows)
@@ -605,7 +600,7 @@ class SharedLinearBandit(ProductBandit):
             if self._offsets:
                 raise ParameterError("arms is missing: a bandit with offsets knows items by name")
             arms = range(len(rows))
-        names = _names(arms, "arms", ParameterError)
+        names = listed_names(arms, "arms", ParameterError)
         if len(names) != len(rows):
             raise ParameterError(f"arms has {len(names)} names, expected {len(rows)}, one per row of features")
         if not names:
@@ -639,138 +634,15 @@ class SharedLinearBandit(ProductBandit):
     # -- state ---------------------------------------------------------------------------------------------
 
     def _state(self) -> State:
-        items = len(self._index)
-        kept = len(self._prior) >= _LARGE and not self._stale  # else it is worked out from the sums
-        values = {
-            "alpha": self._alpha,
-            "noise_sd": self._noise_sd,
-            "intercept": self._intercept,
-            "features": None if self._names_of_features is None else list(self._names_of_features),
-            "offsets": self._offsets,
-            "offset_precision": self._offset_precision,
-            "draws": self._draws,
-            "min_propensity": self._floor,
-            "half_life": None if self._drift is None else asdict(self._drift.half),
-            "tick": None if self._drift is None else self._drift.tick,
-            "decisions": self._decisions,
-            "rewards": self._rewards,
-            "weight": self._weight,
-            "range": None if self._range is None else list(self._range),
-            "items": list(self._index),
-            "absorbed": self._absorbed if kept else 0,
-            "rng": generator_state(self._stream.rng),
-        }
-        arrays = {
-            "prior_precision": self._prior,
-            "gram": self._gram,
-            "root": self._root if kept else np.empty((0, 0)),
-            "item_means": self._item_means[:items],
-            "item_weights": self._item_weights[:items],
-            "item_counts": self._item_counts[:items],
-            "uniforms": self._stream.unused,
-        }
-        return values, arrays
+        return state_of(self)
 
     @classmethod
     def _restored(cls, values: dict[str, Any], arrays: Arrays) -> Self:
-        prior, gram, unused = arrays["prior_precision"], arrays["gram"], arrays["uniforms"]
-        numbers = ("prior_precision", "gram", "root", "item_means", "item_weights", "uniforms")
-        floats = {name: arrays[name].dtype for name in numbers}
-        if any(dtype != np.float64 for dtype in floats.values()):
-            raise ValueError(f"arrays of types {floats}, expected float64")
-        size = len(prior)
-        names = ("noise_sd", "intercept", "features", "offsets", "offset_precision", "draws", "min_propensity")
-        options = {name: values[name] for name in names}
-        half = None if values["half_life"] is None else HalfLife(**values["half_life"])
-        bandit = cls(size - int(values["intercept"]), values["alpha"], prior_precision=prior, half_life=half, **options)
-        if bandit._drift is not None and values["tick"] is not None:
-            bandit._drift.tick = whole_number(values["tick"], "tick", -LARGEST_COUNT, LARGEST_COUNT)
-        if gram.shape != (2, size + 1, size + 1):
-            raise ValueError(f"sums of shape {gram.shape} for {size} features")
-        rewards = whole_number(values["rewards"], "rewards", 0, LARGEST_COUNT)
-        require_sums(gram[np.newaxis], np.array([rewards]))
-        bandit._gram, bandit._rewards = gram, rewards
-        bandit._decisions = whole_number(values["decisions"], "decisions", 0, LARGEST_COUNT)
-        bandit._restore_range(values["range"])
-        bandit._restore_items(values["items"], *(arrays[f"item_{name}"] for name in ("means", "weights", "counts")))
-        bandit._restore_weight(values["weight"])
-        if unused.ndim != 1 or not ((unused >= 0.0) & (unused < 1.0)).all():
-            raise ValueError("uniforms must be numbers in [0, 1)")
-        bandit._stream = Uniforms(generator_from_state(values["rng"]), unused)
-        bandit._restore_root(arrays["root"], values["absorbed"])
-        stale = bandit._stale
-        bandit._solve()
-        solved = [bandit._root, 1.0 / np.diagonal(bandit._root), bandit._mean, np.array([bandit._noise])]
-        solved.append((bandit._noise or 1.0) * bandit._root)
-        if not all(usable(np.ascontiguousarray(part).reshape(-1)) for part in solved):
-            raise ValueError("the moments of the posterior are too large or too small to square")
-        bandit._stale = bandit._unsolved = stale
-        return bandit
-
-    def _restore_range(self, given: Any) -> None:
-        if (given is None) != (self._rewards == 0):
-            raise ValueError(f"the range of {self._rewards} rewards is {given!r}")
-        if given is not None:
-            low, high = given
-            if not -LARGEST <= low <= high <= LARGEST or (low < high and self._rewards < 2):
-                raise ValueError(f"the range of {self._rewards} rewards is {given!r}")
-            self._range = low, high
-
-    def _restore_weight(self, weight: Any) -> None:
-        """Take the weight of the rewards, if it can be that of the sums."""
-        totals = self._item_weights.sum() if self._offsets else weight
-        totals = self._gram[0, 0, 0] if self._intercept and not self._offsets else totals
-        if not 0.0 <= weight <= 1.000001 * self._rewards or not abs(totals - weight) <= 1e-6 * weight:
-            raise ValueError(f"{self._rewards} rewards of the weight {weight!r}, which is not that of the sums")
-        self._weight = weight
-
-    def _restore_items(self, items: Any, means: FloatArray, weights: FloatArray, counts: IntArray) -> None:
-        if not isinstance(items, list):
-            raise ValueError(f"items must be a list of names, got {items!r}")
-        names = _names(items, "items", ParameterError)
-        require_counts(counts, "item_counts")
-        if counts.shape != (len(names),) or means.shape != (len(names), len(self._prior) + 1):
-            raise ValueError(f"offsets of shapes {counts.shape} and {means.shape} for {len(names)} items")
-        if len(set(names)) < len(names) or not usable(means.reshape(-1)):
-            raise ValueError("an item that occurs twice, or a mean that is no number")
-        if self._offsets and (int(counts.sum()) != self._rewards or (counts == 0).any()):
-            raise ValueError(f"items with {counts.tolist()} rewards, expected {self._rewards} in all")
-        if names and not self._offsets:
-            raise ValueError("items of a bandit without offsets")
-        self._index = {name: i for i, name in enumerate(names)}
-        if weights.shape != counts.shape or not ((weights >= 0.0) & (weights <= 1.000001 * counts)).all():
-            raise ValueError(f"items with {counts.tolist()} rewards and the weights {weights.tolist()}")
-        self._item_means, self._item_weights, self._item_counts = means, weights, counts
-
-    def _restore_root(self, root: FloatArray, absorbed: Any) -> None:
-        """Take the root of many features as it was, if it is one of the sums; else it is worked out from them."""
-        size = len(self._prior)
-        self._absorbed = whole_number(absorbed, "absorbed", 0, _MOST_ABSORBED)
-        if root.shape == (0, 0) and absorbed == 0:
-            return
-        if root.shape != (size, size) or size < _LARGE:
-            raise ValueError(f"a root of shape {root.shape} for {size} features")
-        precision = (self._prior + self._gram[0, :-1, :-1]) + self._gram[1, :-1, :-1]
-        away = np.abs(root @ precision @ root.T - np.eye(size)).max()
-        if np.triu(root, 1).any() or not away < 1e-6:
-            raise ValueError(f"the root is not that of the sums: it is off by {away}")
-        self._root, self._stale = root, False
+        return restored(cls, values, arrays)
 
     @staticmethod
     def _upgraded(values: dict[str, Any], arrays: Arrays) -> State:
-        return _upgraded(values, arrays)
-
-
-def _upgraded(values: dict[str, Any], arrays: Arrays) -> State:
-    """Return the state of a file of an earlier version as one of version 3.
-
-    In version 1 evidence did not fade; in version 2 features had no names.
-    """
-    values = {"features": None} | values
-    if "weight" in values or "rewards" not in values:
-        return values, arrays
-    values = values | {"half_life": None, "tick": None, "weight": float(values["rewards"])}
-    return values, arrays | {"item_weights": arrays["item_counts"].astype(np.float64)}
+        return upgraded(values, arrays)
 
 
 # -- what users write --------------------------------------------------------------------------------------
@@ -789,16 +661,3 @@ def _prior_of(precision: Any, dim: int, intercept: bool) -> FloatArray:
         whole[1:, 1:] = LinearGaussianPosterior(dim, precision).prior
         return whole
     return LinearGaussianPosterior(size, precision).prior
-
-
-def _names(arms: Any, label: str, error: type[PrudentError]) -> tuple[Arm, ...]:
-    """Return names as Python's own strings and integers."""
-    if isinstance(arms, str) or not isinstance(arms, Iterable):
-        raise error(f"{label} must be a list of names, got {arms!r}")
-    names = tuple(arms.tolist() if hasattr(arms, "tolist") else arms)
-    if not set(map(type, names)) <= {str, int}:
-        names = tuple(name.item() if isinstance(name, np.generic) else name for name in names)
-        for i, name in enumerate(names):
-            if isinstance(name, bool) or not isinstance(name, (str, int)):
-                raise error(f"{label}[{i}] is {name!r}, expected a string or an integer")
-    return names
