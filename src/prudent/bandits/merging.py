@@ -96,7 +96,7 @@ def add_pool(arms: Arms, others: Arms, base: Arms | None) -> None:
 def merge(bandit: LinearBandit, other: LinearBandit, since: LinearBandit | None) -> None:
     """Let a bandit learn what ``other`` has learned since it was ``since``; see :meth:`LinearBandit.merge`."""
     if other is bandit:
-        raise ParameterError("other is the bandit itbandit: its rewards would count twice")
+        raise ParameterError("other is the bandit itself: its rewards would count twice")
     for label, given in (("other", other), ("since", since)):
         if given is not None or label == "other":
             _require_kin(bandit, given, label)
