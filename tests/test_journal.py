@@ -747,28 +747,30 @@ def test_interrupts_at_random_moments_leave_the_bandit_right(path):
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         signal.signal(signal.SIGALRM, before)
     now = live.bandit.to_bytes()
-    live._bandit = None  # rebuilt from the file
+    live._replica.bandit = None  # rebuilt from the file
     assert live.bandit.to_bytes() == now
     assert set(told) <= {row["id"] for row in live.rows()}
     live.verify()
     live.close()
 
 
-def killed(folder, kills):
+def killed(folder, kills, kind):
     seed = int(np.random.SeedSequence().generate_state(1)[0])
-    script = [sys.executable, "-W", "error", _journal_writers.__file__, str(folder), str(kills), str(seed)]
+    script = [sys.executable, "-W", "error", _journal_writers.__file__, str(folder), str(kills), str(seed), kind]
     done = subprocess.run(script, capture_output=True, text=True, check=False, env=environment())
     assert done.returncode == 0, f"seed {seed}: {done.stderr}"
     assert "acknowledged" in done.stdout
 
 
-def test_ten_kills_among_four_writers(tmp_path):
-    killed(tmp_path, 10)
+@pytest.mark.parametrize("kind", ["arms", "items"])
+def test_ten_kills_among_four_writers(tmp_path, kind):
+    killed(tmp_path, 10, kind)
 
 
 @pytest.mark.slow
-def test_two_hundred_kills_among_four_writers(tmp_path):
-    killed(tmp_path, 200)
+@pytest.mark.parametrize("kind", ["arms", "items"])
+def test_two_hundred_kills_among_four_writers(tmp_path, kind):
+    killed(tmp_path, 200, kind)
 
 
 # -- reading ---------------------------------------------------------------------------------------------------
@@ -911,9 +913,9 @@ def test_whatever_the_bandit_learns_comes_back(path, options):
             live.add_arm("d", like=["a", "b"])
             live.forget(0.9)
         if step % 17 == 0:
-            live._bandit = None  # as after a crash: from the last snapshot
+            live._replica.bandit = None  # as after a crash: from the last snapshot
     now = live.bandit.to_bytes()
-    live._bandit = None
+    live._replica.bandit = None
     assert live.bandit.to_bytes() == now
     assert live.verify() == 120
     live.close()

@@ -72,7 +72,7 @@ def test_interruptions_leave_the_bandit_identical(path, options):
             live.close()
             live = Journal(path, **FAST)
         elif i % 9 == 5:
-            live._bandit = None  # as after an interrupt: rebuilt from the file
+            live._replica.bandit = None  # as after an interrupt: rebuilt from the file
         elif i % 9 == 7:
             live.forget(0.9)
             plain.forget(0.9)

@@ -160,7 +160,7 @@ def test_foreign_files_are_refused(saved, tmp_path, content, message):
         ),
         (
             sealed({"kind": "LinearBandit", "version": 9, "values": {}, "arrays": []}),
-            "is LinearBandit state version 9, this prudent reads up to 4",
+            "is LinearBandit state version 9, this prudent reads up to 5",
         ),
         (
             sealed({"kind": "LinearBandit", "version": 1, "values": {}, "arrays": []}),
@@ -186,11 +186,11 @@ def test_files_that_are_whole_but_wrong_are_refused(saved, tmp_path, content, me
 
 def test_sums_that_do_not_fit_the_arms_are_refused(saved, tmp_path):
     bandit, path = saved
-    values, arrays = read_state(path, "LinearBandit", 4)
-    write_state(tmp_path / "odd", "LinearBandit", 4, values | {"arms": ["a", "b", "c"]}, arrays)
+    values, arrays = read_state(path, "LinearBandit", 5)
+    write_state(tmp_path / "odd", "LinearBandit", 5, values | {"arms": ["a", "b", "c"]}, arrays)
     refused(bandit, tmp_path / "odd", "sums of shape .* for 3 arms")
     values["rng"]["bit_generator"] = "Evil"
-    write_state(tmp_path / "odd", "LinearBandit", 4, values, arrays)
+    write_state(tmp_path / "odd", "LinearBandit", 5, values, arrays)
     refused(bandit, tmp_path / "odd", "unknown bit generator 'Evil'")
 
 
@@ -198,7 +198,7 @@ def test_a_file_of_version_1_loads_as_what_it_was(saved, tmp_path):
     bandit, path = saved
     bandit.select([1.0])
     bandit.save(path)
-    values, arrays = read_state(path, "LinearBandit", 4)
+    values, arrays = read_state(path, "LinearBandit", 5)
     old = {name: values[name] for name in ("settings", "noise_sd", "arms", "decisions", "rng")}
     for name in ("first_pulls", "min_propensity", "exploration"):
         del old["settings"][name]

@@ -121,6 +121,8 @@ def finite_array(
         array = np.ascontiguousarray(values, dtype=np.float64)
     except (TypeError, ValueError):
         raise error(f"{name} must be an array of numbers, got {type(values).__name__}") from None
+    except OverflowError:
+        raise error(f"{name} holds a whole number too large for a float, expected finite numbers") from None
     if np.ndim(values) == 0:  # ascontiguousarray makes a scalar one-dimensional
         array = array.reshape(())
     if ndim is not None and array.ndim != ndim:
@@ -201,6 +203,8 @@ def number_array(values: Any, name: str, *, error: type[PrudentError] = DataErro
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
         raise error(f"{name} must be an array of numbers, got {type(values).__name__}") from None
+    except OverflowError:
+        raise error(f"{name} holds a whole number too large for a float") from None
 
 
 def integer_array(

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..errors import DataError
 
-__all__ = ["is_table", "log_columns"]
+__all__ = ["context_columns", "is_table", "log_columns"]
 
 
 def is_table(log: Any) -> bool:
@@ -35,3 +35,16 @@ def log_columns(log: Any, *names: str) -> list[list[Any]]:
         if isinstance(row, str) or not isinstance(row, Sequence) or len(row) != len(names):
             raise DataError(f"log[{i}] is {row!r}, expected ({', '.join(names)})")
     return [list(column) for column in zip(*rows, strict=True)]
+
+
+def context_columns(log: Any, features: Any, *names: str, context: str = "context") -> list[Any]:
+    """Return contexts and further columns of a log; a table without contexts has a column for each of the features.
+
+    >>> context_columns({"age": [3.0, 4.0], "arm": ["a", "b"]}, ["age"], "arm")
+    [{'age': [3.0, 4.0]}, ['a', 'b']]
+    """
+    if features is None or isinstance(features, str) or not is_table(log) or context in log:
+        return log_columns(log, context, *names)
+    wanted = list(features)
+    found = log_columns(log, *wanted, *names)
+    return [dict(zip(wanted, found, strict=False)), *found[len(wanted) :]]

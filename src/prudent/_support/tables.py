@@ -121,7 +121,7 @@ def read_numbers(columns: Columns, what: str, *, error: type[PrudentError], wher
     column = columns[what]
     try:
         numbers = column.astype(np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         numbers = np.array([_number(value) for value in column.tolist()])
     _refuse_row(~np.isfinite(numbers) & where, columns, what, "a finite number", error)
     return numbers
@@ -235,7 +235,7 @@ def _plain(label: Any) -> Any:
 def _number(value: Any) -> float:
     try:
         return float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return np.nan
 
 

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 import copy
 import math
-import os
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from .._numerics.student import student_shortfall
 from .._support.checks import (
     FloatArray,
     IntArray,
@@ -26,55 +24,37 @@ from .._support.checks import (
     generator,
     non_negative_array,
     open_probability,
-    probability,
-    risk_level,
-    whole_number,
 )
-from .._support.locks import Guarded
-from .._support.rows import log_columns
+from .._support.features import PLAIN, read_named
+from .._support.rows import context_columns
 from .._support.state import (
-    LARGEST_COUNT,
     Arrays,
-    Load,
     State,
-    generator_from_state,
-    generator_state,
-    restore,
-    restore_bytes,
-    state_parts,
-    write_state,
 )
 from ..errors import DataError, ParameterError, PrudentError
 from ..posteriors.linear import LinearGaussianPosterior
-from ..schedules import Schedule, named_schedule, saved_schedule
-from .batch import decide_rows, learn_rows, moments_of, scales
+from ..schedules import Schedule
+from .arm_names import arm_names, checked_name, plain_name
+from .base import ProductBandit
+from .batch import decide_rows, learn_rows
 from .checkup import Checkup, checkup
 from .clicks import LINKS, Clicks
 from .coins import CoinBatch, CoinDecision, Coins
-from .decision import Arm, BatchDecision, Decision, Law, chances_of
+from .decision import Arm, BatchDecision, Decision, Law
 from .fading import Drift, HalfLife
-from .merging import add_news, add_pool, news_of, same_prior
+from .linear_state import restored, state_of, upgraded
+from .merging import merge
+from .outlook import chances, moments, shortfall
 from .settings import BanditSettings, checked_sd
 from .step import (
     BY_ARM,
     CENTRE,
-    DIRTY,
     EXTRAS,
-    FREEDOM,
     GAIN,
     LARGEST,
-    LEVEL,
     NOISE,
-    OWN_NOISE,
     PULLS,
-    Q1,
-    Q2,
-    SAVED,
     SHARED,
-    STALE,
-    TRIES,
-    UPDATES,
-    WEIGHT,
     WHICH,
     Arms,
     Uniforms,
@@ -87,7 +67,7 @@ from .step import (
     refresh,
     usable,
 )
-from .table import forget, like_prior, require_table, with_new_row, without_row
+from .table import forget, like_prior, with_new_row, without_row
 
 if TYPE_CHECKING:
     from .explain import Explanation
@@ -95,17 +75,21 @@ if TYPE_CHECKING:
 __all__ = ["LinearBandit"]
 
 
-_STATE_VERSION = 4
 _FLOAT = np.dtype(np.float64)
+_array = np.array  # looked up once: decisions take microseconds
 _NOISES = {"shared": SHARED, "by arm": BY_ARM}
 
 
-class LinearBandit(Guarded):
+class LinearBandit(ProductBandit):
     """A contextual bandit with linear rewards and a dial for risk.
 
     ``n_arms`` is a number (arms 0, 1, ...) or the arms' names, strings or integers; contexts have ``dim`` features,
     which should be on one scale (:meth:`check` says if they are not). With ``intercept`` a constant feature is put
     before them; it is the first entry of theta in :meth:`posterior`. The reward of arm a is s'theta_a plus noise.
+
+    **Features by name**: a context may be a dict, or a row or table of pandas. ``features=["age", "price"]`` says the
+    names (``dim`` then follows); else those of the first such context are the names. From then on such contexts are
+    put into order by name, and refused if one is missing or unknown; lists and arrays always go by position.
 
     **The noise** is learned unless ``noise_sd`` says its sd. Then decisions depend neither on the unit of rewards nor,
     with the intercept, on where their zero is: before data theta_a ~ Normal((c, 0, ..., 0), noise^2 P^-1), where P is
@@ -149,14 +133,15 @@ class LinearBandit(Guarded):
     LinearBandit(3 arms, dim=2, settings='TS', 1 decisions, 1 rewards)
     """
 
-    load = Load()
+    _KIND, _VERSION = "LinearBandit", 5
 
     def __init__(
         self,
         n_arms: int | Iterable[Arm],
-        dim: int,
+        dim: int | None = None,
         alpha: float | Schedule | None = None,
         *,
+        features: Iterable[str] | None = None,
         noise_sd: float | None = None,
         noise: str = "shared",
         rewards: str = "gaussian",
@@ -169,13 +154,12 @@ class LinearBandit(Guarded):
         settings: BanditSettings | None = None,
         seed: Any = None,
     ) -> None:
-        names = _arm_names(n_arms, "n_arms")
+        names = arm_names(n_arms, "n_arms")
         if alpha is None and settings is None and rewards != "gaussian":
             alpha = 0.5
         more = {"first_pulls": first_pulls, "min_propensity": min_propensity, "exploration": exploration}
         self._settings = _settings(settings, alpha, more)
-        self._intercept = flag(intercept, "intercept")
-        self._dim = whole_number(dim, "dim", minimum=0 if self._intercept else 1)
+        self._set_features(dim, features, flag(intercept, "intercept"))
         self._noise_sd = None if noise_sd is None else checked_sd(noise_sd, "noise_sd")
         if noise not in _NOISES:
             raise ParameterError(f"noise must be one of {list(_NOISES)}, got {noise!r}")
@@ -201,6 +185,9 @@ class LinearBandit(Guarded):
         self._set_arms(names, arms_of(blank.prior, self._unit_sd, gram, **options))
         if self._clicks is not None:
             self._clicks.renew(self._arms)
+
+    def _least_dim(self) -> int:
+        return 0 if self._intercept else 1
 
     @property
     def _unit_sd(self) -> float | None:
@@ -260,21 +247,22 @@ class LinearBandit(Guarded):
     ) -> Self:
         """Return a bandit that has learned from a log of (context, arm, reward) rows.
 
-        ``log`` is a sequence of such rows, or a table or mapping with columns ``context``, ``arm`` and ``reward``.
-        ``arms`` are the arms to choose from, by default those of the log in order of appearance. ``options`` are those
-        of the class.
+        ``log`` is a sequence of such rows, or a table or mapping with columns ``context``, ``arm`` and ``reward``; of a
+        table without ``context``, ``features=[...]`` names the columns that make it. ``arms`` are the arms to choose
+        from, by default those of the log in order of appearance. ``options`` are those of the class.
 
         >>> bandit = LinearBandit.from_log([([1.0], "a", 2.0), ([3.0], "b", 1.0)], alpha=0.5)
         >>> bandit.pulls
         {'a': 1, 'b': 1}
         """
-        contexts, pulled, rewards = log_columns(log, "context", "arm", "reward")
-        points = finite_array(contexts, "context", ndim=2)
+        contexts, pulled, rewards = context_columns(log, options.get("features"), "arm", "reward")
+        told = read_named(contexts, None, "context")
+        points = finite_array(contexts, "context", ndim=2) if told is None else told.values
         if arms is None:
-            names = _arm_names(dict.fromkeys(_plain_name(name) for name in pulled), "arm", DataError)
+            names = arm_names(dict.fromkeys(plain_name(name) for name in pulled), "arm", DataError)
         else:
-            names = _arm_names(arms, "arms")
-        return cls(names, points.shape[1], alpha, **options).update(points, pulled, rewards)
+            names = arm_names(arms, "arms")
+        return cls(names, points.shape[1], alpha, **options).update(contexts, pulled, rewards)
 
     # -- what it is ----------------------------------------------------------------------------------------
 
@@ -282,16 +270,6 @@ class LinearBandit(Guarded):
     def arms(self) -> tuple[Arm, ...]:
         """The names of the arms."""
         return self._names
-
-    @property
-    def dim(self) -> int:
-        """The number of features of a context, without the intercept."""
-        return self._dim
-
-    @property
-    def intercept(self) -> bool:
-        """Whether a constant feature is put before those of a context."""
-        return self._intercept
 
     @property
     def alpha(self) -> float:
@@ -333,16 +311,6 @@ class LinearBandit(Guarded):
             refresh(self._arms, self._every[:0])
             sd = float(self._arms.pool[NOISE])
         return sd if sd > 0.0 else None
-
-    @property
-    def half_life(self) -> HalfLife | None:
-        """The half-life of evidence, with its ``length`` and ``unit``."""
-        return None if self._drift is None else self._drift.half
-
-    @property
-    def decisions(self) -> int:
-        """The number of decisions taken; the next one is number ``decisions + 1``."""
-        return self._decisions
 
     @property
     def pulls(self) -> dict[Arm, int]:
@@ -389,7 +357,7 @@ class LinearBandit(Guarded):
         >>> LinearBandit(["a"], dim=1).add_arm("b").add_arm("c", like=["a", "b"]).arms
         ('a', 'b', 'c')
         """
-        name = _checked_name(arm, "arm")
+        name = checked_name(arm, "arm")
         with self._lock:
             if name in self._index:
                 raise ParameterError(f"arm {name!r} is already there")
@@ -444,10 +412,17 @@ class LinearBandit(Guarded):
         >>> bandit.select([[0.2, 0.4], [1.0, 0.0]], arms=[0, 2]).arm.shape
         (2,)
         """
+        if type(context) not in PLAIN:
+            found = self._select_named(context, arms, propensity, time)
+            if found is not None:
+                return found
         try:
-            point = np.array(context, _FLOAT)
-        except (TypeError, ValueError):
-            raise self._context_error(context) from None
+            point = _array(context, _FLOAT)
+        except (TypeError, ValueError, OverflowError):
+            found = self._select_named(context, arms, propensity, time)
+            if found is None:
+                raise self._context_error(context) from None
+            return found
         with self._lock:
             if arms is None:
                 names, eligible = self._names, self._every
@@ -458,6 +433,9 @@ class LinearBandit(Guarded):
                 self._check_floor(k)
                 if context is None:
                     return self.select(self._points(None), arms, propensity=propensity, time=time)
+                found = self._select_named(context, arms, propensity, time) if type(context) is not np.ndarray else None
+                if found is not None:
+                    return found
                 if isinstance(self._clicks, Coins):
                     return self._select_coins(self._clicks, point, context, names, eligible, propensity, time)
                 points = self._checked_rows(point)
@@ -484,6 +462,18 @@ class LinearBandit(Guarded):
             self._decisions = decisions + 1
             version = decisions, self._rewards
             return Decision(names, place, score, moments, self._law if propensity else None, point, version)
+
+    def _select_named(
+        self, context: Any, arms: Iterable[Arm] | None, propensity: bool, time: Any
+    ) -> Decision | BatchDecision | None:
+        """Choose in contexts that have names; None if these have none."""
+        with self._lock:
+            told = self._told(context, "context")
+            if told is None:
+                return None
+            found = self.select(told.values, arms, propensity=propensity, time=time)
+            self._names_of_features = told.names
+            return found
 
     def _select_coins(
         self,
@@ -521,18 +511,6 @@ class LinearBandit(Guarded):
         if self._drift is not None:
             self._forget(self._drift.move(self._decisions, time))
 
-    def forget(self, factor: float) -> Self:
-        """Multiply all evidence by ``factor``, from 0 to 1; the prior stays.
-
-        >>> bandit = LinearBandit(1, dim=1, noise_sd=1.0, intercept=False).update([[1.0], [1.0]], [0, 0], [3.0, 3.0])
-        >>> bandit.forget(0.5).posterior(0).mean()
-        array([1.5])
-        """
-        share = probability(factor, "factor")
-        with self._lock:
-            self._forget(share)
-        return self
-
     def _forget(self, factor: float) -> None:
         if factor == 1.0:
             return
@@ -550,27 +528,7 @@ class LinearBandit(Guarded):
         array([[0.5, 0.5],
                [0.5, 0.5]])
         """
-        points = self._points(contexts)
-        with self._lock:
-            _, eligible = self._names_and_places(arms)
-            self._check_floor(eligible.size)
-            t = self._decisions + 1
-            settings = self._settings.at(t)
-            rows = self._checked_rows(np.atleast_2d(points))
-            if isinstance(self._clicks, Coins):
-                coin = self._clicks.chances(self._arms, eligible, settings)
-                return coin if points.ndim == 1 else np.tile(coin, (len(rows), 1))
-            moments = moments_of(self._arms, rows, eligible)
-            values = moments.values
-            scale = scales(self._arms, self._rule, t, 1, rows.shape[1])[0]
-            lacks = self._arms.marks[eligible, TRIES] < settings.first_pulls
-        sds = np.ascontiguousarray(scale * values[1].T)
-        if lacks.any():
-            sds[:] = np.where(lacks, np.nan, 0.0)
-        sds[np.isinf(sds)] = np.nan
-        law = (settings.min_propensity, settings.signed_draws, tuple(settings.weights.tolist()), settings.clip)
-        chances = chances_of(law, np.ascontiguousarray(values[0].T), sds, moments.freedom)
-        return chances[0] if points.ndim == 1 else chances
+        return chances(self, contexts, arms)
 
     def predict(
         self, contexts: Any = None, arms: Iterable[Arm] | None = None, *, response: bool = False
@@ -588,19 +546,7 @@ class LinearBandit(Guarded):
         >>> clicks.predict(response=True)[0]
         array([0.4])
         """
-        points = self._points(contexts)
-        with self._lock:
-            _, eligible = self._names_and_places(arms)
-            if isinstance(self._clicks, Coins):
-                coins, rows = self._clicks, self._checked_rows(np.atleast_2d(points))
-                told = (coins.chances_of_one if response else coins.moments)(self._arms, eligible)
-                mean, sd = (each if points.ndim == 1 else np.tile(each, (len(rows), 1)) for each in told)
-                return mean, sd
-            moments = moments_of(self._arms, self._checked_rows(np.atleast_2d(points)), eligible)
-            mean, sd = moments.values[0].T.copy(), moments.sds.T.copy()
-        if response and self._clicks is not None:
-            mean, sd = self._clicks.response(mean, sd)
-        return (mean[0], sd[0]) if points.ndim == 1 else (mean, sd)
+        return moments(self, contexts, arms, response)
 
     def score(self, contexts: Any = None, arms: Iterable[Arm] | None = None, alpha: float | None = None) -> FloatArray:
         """Return CVaR_alpha of the mean reward s'theta under the posterior: [k] in a context, [T,k] in contexts.
@@ -612,24 +558,7 @@ class LinearBandit(Guarded):
         >>> LinearBandit(2, dim=1, noise_sd=1.0).score([0.0], alpha=0.5).round(4)
         array([-0.7979, -0.7979])
         """
-        from ..exact import cvar_clipped_normal, cvar_normal
-
-        level = self.alpha if alpha is None else risk_level(alpha)
-        with self._lock:
-            mean, sd = self.predict(contexts, arms)
-            _, eligible = self._names_and_places(arms)
-            freedom = self._arms.parts[eligible, FREEDOM]
-            if isinstance(self._clicks, Coins):
-                return np.broadcast_to(self._clicks.shortfall(self._arms, eligible, level), mean.shape).copy()
-        if level == 0.0 and not self._settings.clip:
-            return mean
-        if not np.isfinite(sd).all():
-            return np.full_like(mean, -np.copysign(np.inf, level))
-        if self._noise == "by arm":
-            shortfall = np.copysign(student_shortfall(abs(level), freedom), level)
-            return mean - sd * np.sqrt(1.0 - 2.0 / freedom) * shortfall
-        values = (cvar_clipped_normal if self._settings.clip else cvar_normal)(mean, sd, level)
-        return np.asarray(values)
+        return shortfall(self, contexts, arms, alpha)
 
     def explain(
         self, context: Any = None, arm: Arm | None = None, *, arms: Iterable[Arm] | None = None, features: Any = None
@@ -637,8 +566,8 @@ class LinearBandit(Guarded):
         """Return why ``arm``, by default the likeliest choice, would be chosen in a context [dim], or would not.
 
         It prints as words, and has tables: what each feature adds to the score, for the arm and for the runner-up, and
-        what is known of every eligible arm. ``features`` are names of the features, by default the index of a pandas
-        Series, else x0, x1, ... Nothing is drawn and nothing changes. See
+        what is known of every eligible arm. ``features`` are names of the features, by default those of the
+        bandit or of the context, else x0, x1, ... Nothing is drawn and nothing changes. See
         :class:`prudent.bandits.explain.Explanation`.
 
         >>> bandit = LinearBandit(["a", "b"], dim=1, noise_sd=1.0)
@@ -659,7 +588,8 @@ class LinearBandit(Guarded):
 
         ``mean`` and ``sd`` [arm, feature] of the coefficients, their ``covariance`` [arm, feature, feature2], the
         intercept first; ``pulls`` and ``tries`` [arm], the numbers of rewards and of decisions. ``features`` are names
-        of the features, by default x0, x1, ... As long as a learned noise is not known, sds are infinite.
+        of the features, by default those of the bandit, else x0, x1, ... As long as a learned noise is not known, sds
+        are infinite.
 
         >>> data = LinearBandit(["a", "b"], dim=1, noise_sd=1.0).update([1.0], "a", 3.0).to_xarray()
         >>> data["mean"].sel(arm="a").values
@@ -679,22 +609,6 @@ class LinearBandit(Guarded):
 
         return coefficients_figure(self.to_xarray(features), open_probability(level, "level"), self.reward_kind)
 
-    def _coefficients(self) -> tuple[FloatArray, FloatArray]:
-        """Return means [A,D] and covariances [A,D,D] of theta; infinite ones if the noise is not known yet."""
-        with self._lock:
-            arms = self._arms
-            if isinstance(self._clicks, Coins):
-                centre, sd = self._clicks.moments(arms, self._every)
-                return centre[:, np.newaxis], sd[:, np.newaxis, np.newaxis] ** 2
-            refresh(self._arms, self._every)
-            noise = np.array([float(noise_of(arms, int(place))) for place in self._every])
-            if arms.kind == BY_ARM:
-                freedom = arms.parts[:, FREEDOM]
-                noise = noise * np.sqrt(freedom / (freedom - 2.0))
-            covariance = arms.root.swapaxes(1, 2) @ arms.root
-            known = noise[:, np.newaxis, np.newaxis] > 0.0
-            return arms.mean.copy(), np.where(known, noise[:, np.newaxis, np.newaxis] ** 2 * covariance, math.inf)
-
     def check(self) -> Checkup:
         """Look for what may go wrong: features on different scales, rewards that contradict the model, starved arms.
 
@@ -708,7 +622,8 @@ class LinearBandit(Guarded):
         """
         with self._lock:
             refresh(self._arms, self._every)
-            return checkup(self._arms, self._names, self._intercept, normal=self._clicks is None)
+            features = self._names_of_features
+            return checkup(self._arms, self._names, self._intercept, features, normal=self._clicks is None)
 
     def _names_and_places(self, arms: Iterable[Arm] | None) -> tuple[tuple[Arm, ...], IntArray]:
         return (self._names, self._every) if arms is None else self._eligible(arms)
@@ -734,9 +649,12 @@ class LinearBandit(Guarded):
             if self._dim == 0:
                 return np.empty(0)
             raise self._context_error(None)
+        told = self._told(context, "context")
+        if told is not None:
+            return told.values
         try:
             return np.array(context, _FLOAT)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise self._context_error(context) from None
 
     # -- rewards -------------------------------------------------------------------------------------------
@@ -751,14 +669,20 @@ class LinearBandit(Guarded):
         >>> LinearBandit(2, dim=1).update([[1.0], [2.0]], [0, 1], [1.0, 0.0]).pulls
         {0: 1, 1: 1}
         """
+        if type(context) not in PLAIN and self._update_named(context, arm, reward, time, unknown):
+            return self
         try:
-            point = np.array(context, _FLOAT)
-        except (TypeError, ValueError):
+            point = _array(context, _FLOAT)
+        except (TypeError, ValueError, OverflowError):
+            if self._update_named(context, arm, reward, time, unknown):
+                return self
             raise self._context_error(context) from None
         if unknown != "raise" and unknown != "skip":
             raise ParameterError(f"unknown must be 'raise' or 'skip', got {unknown!r}")
         with self._lock:
             if point.ndim != 1:
+                if type(context) is not np.ndarray and self._update_named(context, arm, reward, time, unknown):
+                    return self
                 if context is not None:
                     return self._update_rows(point, arm, reward, time, unknown)
                 point = self._points(None)
@@ -784,6 +708,16 @@ class LinearBandit(Guarded):
                 raise self._context_error(context)
             self._rewards += 1
         return self
+
+    def _update_named(self, context: Any, arm: Any, reward: Any, time: Any, unknown: str) -> bool:
+        """Learn in contexts that have names; return False if these have none."""
+        with self._lock:
+            told = self._told(context, "context")
+            if told is None:
+                return False
+            self.update(told.values, arm, reward, time=time, unknown=unknown)
+            self._names_of_features = told.names
+            return True
 
     def _learn_clicks(self, point: FloatArray, context: Any, place: int, reward: Any, value: float, time: Any) -> Self:
         assert self._clicks is not None
@@ -817,9 +751,10 @@ class LinearBandit(Guarded):
         """
         if self._clicks is None:
             raise ParameterError("refit is for clicks and counts: what is learned of normal rewards is exact already")
-        contexts, pulled, rewards = log_columns(log, "context", "arm", "reward")
-        points = self._points(contexts)
+        contexts, pulled, rewards = context_columns(log, self._names_of_features, "arm", "reward")
         with self._lock:
+            told = self._told(contexts, "context")
+            points = self._points(contexts) if told is None else told.values
             rows, values, places = self._checked_log(points, pulled, rewards)
             counted = np.ones(len(rows)) if weights is None else non_negative_array(weights, "weights")
             if counted.shape != values.shape:
@@ -827,6 +762,7 @@ class LinearBandit(Guarded):
             self._clicks.fit(self._arms, rows, places, values, counted)
             self._priors = self._arms.prior.copy()
             self._rewards = len(rows)
+            self._names_of_features = self._names_of_features if told is None else told.names
         return self
 
     def _checked_log(self, points: FloatArray, arms: Any, reward: Any) -> tuple[FloatArray, FloatArray, IntArray]:
@@ -937,52 +873,6 @@ class LinearBandit(Guarded):
         self.__dict__.update(state)
         self._set_handle()  # where its own arms are
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the whole state to ``path``, random stream included; the file appears whole or not at all.
-
-        >>> import tempfile
-        >>> bandit = LinearBandit(2, dim=1, noise_sd=1.0, seed=3)
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     bandit.save(f"{folder}/bandit.state")
-        ...     again = LinearBandit.load(f"{folder}/bandit.state")
-        >>> again.select([1.0]).score == bandit.select([1.0]).score
-        True
-        """
-        with self._lock:
-            meta, arrays = copy.deepcopy(self._state())
-        write_state(path, "LinearBandit", _STATE_VERSION, meta, arrays)
-
-    def to_bytes(self) -> bytes:
-        """Return what :meth:`save` writes, for a store of your own; :meth:`from_bytes` reads it.
-
-        >>> LinearBandit.from_bytes(LinearBandit(["a", "b"], dim=1).to_bytes()).arms
-        ('a', 'b')
-        """
-        with self._lock:
-            return b"".join(state_parts("LinearBandit", _STATE_VERSION, *self._state()))
-
-    @classmethod
-    def from_bytes(cls, content: bytes, name: str = "content") -> Self:
-        """Return the bandit that :meth:`to_bytes` was called on; ``name`` is what errors call the bytes."""
-        return restore_bytes(content, name, "LinearBandit", _STATE_VERSION, cls._restored, _upgraded)
-
-    def copy(self, stream: int | None = None) -> Self:
-        """Return a bandit in the same state, with the same random stream or with that of a worker, 0, 1, ...
-
-        Worker k has the same stream whenever it starts from the same state, and never that of another worker.
-        ``LinearBandit.load(path, stream=k)`` does the same with a saved state.
-
-        >>> bandit = LinearBandit(2, dim=1, noise_sd=1.0, seed=3)
-        >>> first, again, second = bandit.copy(stream=0), bandit.copy(stream=0), bandit.copy(stream=1)
-        >>> scores = [each.select([1.0]).score for each in (first, again, second)]
-        >>> scores[0] == scores[1], scores[0] == scores[2]
-        (True, False)
-        """
-        twin = copy.deepcopy(self)
-        if stream is not None:
-            twin._stream.spawn(whole_number(stream, "stream", 0))
-        return twin
-
     def merge(self, other: Self, *, since: Self | None) -> Self:
         """Learn what ``other`` has learned since it was ``since``, each reward once.
 
@@ -997,206 +887,22 @@ class LinearBandit(Guarded):
         >>> one.merge(two, since=base).pulls
         {'a': 2, 'b': 0, 'c': 1}
         """
-        if other is self:
-            raise ParameterError("other is the bandit itself: its rewards would count twice")
-        for label, given in (("other", other), ("since", since)):
-            if given is not None or label == "other":
-                self._require_kin(given, label)
-        other = other.copy()  # it may learn meanwhile
-        with self._lock:
-            # all that can be refused is refused before anything changes
-            decisions = other._decisions - (since._decisions if since else 0)
-            if decisions < 0:
-                raise ParameterError(
-                    f"other has taken {-decisions} decisions fewer than since: it comes from elsewhere"
-                )
-            news = {}
-            for place, name in enumerate(other._names):
-                was = since._index.get(name) if since else None
-                normal = self._clicks is None
-                found = news_of(other._arms, place, since._arms if since else None, was, normal=normal)
-                here = self._index.get(name)
-                if found is None or (
-                    here is not None and not same_prior(self._arms, here, other._arms, place, normal=normal)
-                ):
-                    raise ParameterError(
-                        f"other does not come from since: what they know of arm {name!r} contradicts it"
-                    )
-                news[name] = found
-            for place, name in enumerate(other._names):
-                if name not in self._index and not (since and name in since._index):
-                    which = other._arms.marks[place, WHICH]
-                    prior = (other._priors[which], other._arms.start[which]) if which else None
-                    if prior is not None:
-                        self._priors = np.concatenate([self._priors, prior[0][np.newaxis]])
-                    self._set_arms([*self._names, name], with_new_row(self._arms, prior))
-            for name, found in news.items():
-                if name in self._index:
-                    add_news(self._arms, self._index[name], found)
-            add_pool(self._arms, other._arms, since._arms if since else None)
-            if self._clicks is not None:
-                self._clicks.renew(self._arms)
-            self._rewards = int(self._arms.marks[:, PULLS].sum())
-            self._decisions += decisions
+        merge(self, other, since)
         return self
 
-    def _require_kin(self, given: Any, label: str) -> None:
-        """Raise unless this is a bandit of the same settings, whose evidence does not fade."""
-        if not isinstance(given, LinearBandit):
-            raise ParameterError(f"{label} must be a LinearBandit, got {given!r}")
-        for name, mine, theirs in zip(*_kind_of(self), _kind_of(given)[1], strict=True):
-            if mine != theirs:
-                raise ParameterError(f"{label} has other settings: its {name} is {theirs!r}, here it is {mine!r}")
-        if self._drift is not None or any(bandit._arms.pool[GAIN] != 1.0 for bandit in (self, given)):
-            raise ParameterError(f"the evidence of {label} fades, or has faded: such bandits cannot be merged")
-
     def _state(self) -> State:
-        arms = self._arms
-        # A root that was updated with rewards is in no file. What goes on must be what a load would go on with.
-        updated = arms.parts[:, UPDATES] > 0.0  # never of clicks
-        if updated.any():
-            arms.marks[updated, STALE], arms.pool[DIRTY] = 1, 1.0
-        meta = {
-            "settings": _saved_settings(self._settings),
-            "noise_sd": self._noise_sd,
-            "noise": self._noise,
-            "rewards": self.reward_kind,
-            "prior": _prior_kind(self._clicks),
-            "intercept": self._intercept,
-            "half_life": None if self._drift is None else asdict(self._drift.half),
-            "tick": None if self._drift is None else self._drift.tick,
-            "arms": list(self._names),
-            "decisions": self._decisions,
-            "rng": generator_state(self._stream.rng),
-        }
-        arrays = {
-            "prior_precision": self._priors if self._clicks is None else arms.prior,
-            "prior_mean": arms.start,
-            "prior": arms.marks[:, WHICH],
-            "gram": arms.gram,
-            "extra": arms.extra,
-            "weights": arms.parts[:, WEIGHT],
-            "pulls": arms.marks[:, PULLS],
-            "tries": arms.marks[:, TRIES],
-            "pool": arms.pool[SAVED],
-            "uniforms": self._stream.unused,
-        }
-        return meta, arrays if self._clicks is None else arrays | self._clicks.solved(arms)
+        return state_of(self)
 
     @classmethod
-    def _from_state(cls, path: str | os.PathLike[str], stream: int | None = None) -> Self:
-        bandit = restore(path, "LinearBandit", _STATE_VERSION, cls._restored, _upgraded)
-        return bandit if stream is None else bandit.copy(stream)
+    def _restored(cls, values: dict[str, Any], arrays: Arrays) -> Self:
+        return restored(cls, values, arrays)
 
-    @classmethod
-    def _restored(cls, meta: dict[str, Any], arrays: Arrays) -> Self:
-        options = dict(meta["settings"])
-        if isinstance(options["alpha"], dict):
-            options["alpha"] = named_schedule(options["alpha"])
-        if not isinstance(meta["arms"], list):
-            raise ValueError(f"arms must be a list of names, got {meta['arms']!r}")
-        names = _arm_names(meta["arms"], "arms")
-        priors, gram = arrays["prior_precision"], arrays["gram"]
-        if gram.ndim != 4 or priors.ndim != 3 or not len(priors):
-            raise ValueError(f"sums of shape {gram.shape} and priors of shape {priors.shape}")
-        size, dim = len(names), priors.shape[1]
-        if gram.shape != (size, 2, dim + 1, dim + 1):
-            raise ValueError(f"sums of shape {gram.shape} for {size} arms and {dim} features")
-        bandit = cls(
-            names,
-            dim - bool(meta["intercept"]),
-            noise_sd=meta["noise_sd"],
-            noise=meta["noise"],
-            rewards=meta["rewards"],
-            intercept=meta["intercept"],
-            prior_precision=None if meta["prior"] == "uniform" else priors[0],
-            half_life=None if meta["half_life"] is None else HalfLife(**meta["half_life"]),
-            settings=BanditSettings(**options),
-        )
-        if meta["prior"] == "learned" and bandit._clicks is not None:
-            bandit._clicks.learned = True
-        if meta["prior"] != _prior_kind(bandit._clicks):
-            raise ValueError(f"prior is {meta['prior']!r}")
-        require_table(bandit._arms, arrays, intercept=bandit._intercept, clicks=bandit._clicks)
-        tick = None
-        if meta["tick"] is not None:
-            tick = whole_number(meta["tick"], "tick", -LARGEST_COUNT, LARGEST_COUNT)
-        if bandit._drift is not None:
-            bandit._drift.tick = tick
-        arms = bandit._arms
-        arms.pool[SAVED] = arrays["pool"]
-        arms.gram[:], arms.extra[:], arms.parts[:, WEIGHT] = gram, arrays["extra"], arrays["weights"]
-        arms.marks[:, WHICH], arms.marks[:, TRIES] = arrays["prior"], arrays["tries"]
-        arms.marks[:, PULLS] = arrays["pulls"]
-        bandit._priors = priors
-        bandit._set_arms(names, arms._replace(prior=priors / arms.pool[GAIN], start=arrays["prior_mean"]))
-        if bandit._clicks is not None and "root" in arrays:
-            bandit._clicks.set_prior(bandit._arms)
-            bandit._arms.root[:], bandit._arms.mean[:] = arrays["root"], arrays["mean"]
-            bandit._arms.marks[:, STALE] = 0
-        refresh(bandit._arms, bandit._every)
-        root, parts = bandit._arms.root, bandit._arms.parts
-        noise = arms.parts[:, OWN_NOISE].max() if arms.kind == BY_ARM else arms.pool[NOISE]
-        solved = [root, 1.0 / np.diagonal(root, axis1=1, axis2=2), noise * root, bandit._arms.mean]
-        solved += [arms.pool[[CENTRE, NOISE]], parts[:, [WEIGHT, LEVEL, Q1, Q2, OWN_NOISE, FREEDOM]]]
-        if not all(usable(np.ascontiguousarray(part).reshape(-1)) for part in solved):
-            raise ValueError("the moments of a posterior are too large or too small to square")
-        bandit._decisions = whole_number(meta["decisions"], "decisions", 0, LARGEST_COUNT)
-        bandit._use_settings(bandit._settings.at(bandit._decisions + 1))
-        bandit._set_handle()
-        bandit._stream = Uniforms(generator_from_state(meta["rng"]), arrays["uniforms"])
-        return bandit
-
-
-def _kind_of(bandit: LinearBandit) -> tuple[tuple[str, ...], tuple[Any, ...]]:
-    """Return what must be equal for bandits to be merged: names and values."""
-    names = ("dim", "settings", "noise_sd", "noise", "intercept", "rewards", "half_life", "prior_precision")
-    prior = _prior_kind(bandit._clicks)
-    prior = bandit._priors[0].tolist() if prior == "given" else prior
-    own = (getattr(bandit, f"_{name}") for name in names[:5])
-    return names, (*own, bandit.reward_kind, bandit.half_life, prior)
-
-
-def _prior_kind(clicks: Clicks | None) -> Any:
-    return "uniform" if isinstance(clicks, Coins) else "learned" if clicks is not None and clicks.learned else "given"
-
-
-def _upgraded(meta: dict[str, Any], arrays: Arrays) -> State:
-    """Return the state of a file of an earlier version as one of version 4.
-
-    In version 1 the noise was given, and there was no intercept; in version 2 rewards were normal; in version 3 there
-    was no exploration to be set.
-    """
-    if "exploration" not in meta["settings"]:
-        meta = meta | {"settings": meta["settings"] | {"exploration": 1.0}}
-    if "rewards" not in meta:
-        meta = meta | {"rewards": "gaussian", "prior": "given"}
-    if "half_life" in meta or "noise_sd" not in meta:
-        return meta, arrays
-    settings = meta["settings"] | {"first_pulls": 0, "min_propensity": 0.0}
-    meta = meta | {"settings": settings, "noise": "shared", "intercept": False, "half_life": None, "tick": None}
-    gram, pulls, dim = arrays["gram"], arrays["pulls"], len(arrays["prior_precision"])
-    more = {
-        "prior_precision": arrays["prior_precision"][np.newaxis],
-        "prior_mean": np.zeros((1, dim)),
-        "prior": np.zeros(len(pulls), dtype=np.int64),
-        "extra": np.zeros((len(gram), EXTRAS, dim + 2)),
-        "weights": pulls.astype(np.float64),
-        "tries": pulls,
-        "pool": np.array([math.inf, -math.inf, 1.0, 0.0, 0.0, 0.0]),
-    }
-    return meta, arrays | more
+    @staticmethod
+    def _upgraded(values: dict[str, Any], arrays: Arrays) -> State:
+        return upgraded(values, arrays)
 
 
 # -- names and logs ----------------------------------------------------------------------------------------
-
-
-def _saved_settings(settings: BanditSettings) -> dict[str, Any]:
-    """Return settings as JSON can hold them."""
-    values = {name: getattr(settings, name) for name in settings.__dataclass_fields__}
-    if isinstance(settings.alpha, Schedule):
-        values["alpha"] = saved_schedule(settings.alpha)
-    return values
 
 
 def _settings(settings: BanditSettings | None, alpha: Any, more: dict[str, Any]) -> BanditSettings:
@@ -1220,34 +926,6 @@ def _clicks(rewards: Any, learned: bool, intercept: bool, dim: int) -> Clicks | 
     if rewards == "bernoulli" and dim == 0 and learned:
         return Coins()
     return Clicks(rewards, learned=learned, intercept=intercept)
-
-
-def _plain_name(name: Any) -> Any:
-    """Return NumPy's strings and integers as Python's own."""
-    return name.item() if isinstance(name, np.generic) else name
-
-
-def _checked_name(name: Any, where: str, error: type[PrudentError] = ParameterError) -> Arm:
-    plain = _plain_name(name)
-    if isinstance(plain, bool) or not isinstance(plain, (str, int)):
-        raise error(f"{where} is {name!r}, expected a string or an integer")
-    return plain
-
-
-def _arm_names(arms: Any, label: str, error: type[PrudentError] = ParameterError) -> list[Arm]:
-    if isinstance(arms, (int, np.integer)) and not isinstance(arms, bool):
-        return list(range(whole_number(arms, label)))
-    if isinstance(arms, str) or not isinstance(arms, Iterable):
-        raise error(f"{label} must be a number of arms or a list of names, got {arms!r}")
-    names: dict[Arm, None] = {}
-    for i, given in enumerate(arms):
-        name = _checked_name(given, f"{label}[{i}]", error)
-        if name in names:
-            raise error(f"{label}[{i}] is {name!r} for the second time")
-        names[name] = None
-    if not names:
-        raise error(f"{label} is empty: a bandit needs at least one arm")
-    return list(names)
 
 
 def _limit(value: float) -> str:

@@ -64,16 +64,24 @@ class Checkup:
         return "\n".join([head + (":" if count else "")] + [f"- {kind}: {text}" for kind, text in self.findings])
 
 
-def checkup(arms: Arms, names: Sequence[str | int], intercept: bool, *, normal: bool = True) -> Checkup:
-    """Return the findings; residuals are looked at if rewards are ``normal``."""
+def checkup(
+    arms: Arms,
+    names: Sequence[str | int],
+    intercept: bool,
+    features: Sequence[str] | None = None,
+    *,
+    normal: bool = True,
+) -> Checkup:
+    """Return the findings; residuals are looked at if rewards are ``normal``. ``features`` are names."""
     pulls = arms.marks[:, PULLS]
     residuals = _residuals(arms, names) if normal else ()
-    found = [*_features(arms, intercept), *residuals, *_starved(names, pulls)]
+    found = [*_features(arms, intercept, features), *residuals, *_starved(names, pulls)]
     return Checkup(tuple(found), int(pulls.sum()))
 
 
-def _features(arms: Arms, intercept: bool) -> Iterator[Finding]:
+def _features(arms: Arms, intercept: bool, features: Sequence[str] | None) -> Iterator[Finding]:
     dim = arms.mean.shape[1]
+    called: Sequence[str | int] = range(dim) if features is None else [repr(name) for name in features]
     sums = arms.gram[:, :, :dim, :dim].sum(axis=(0, 1))
     count = float(sums[0, 0] if intercept else arms.parts[:, WEIGHT].sum())  # clicks have weights other than 1
     if not arms.marks[:, PULLS].sum() >= 10 or not count > 0.0 or dim == int(intercept):
@@ -83,7 +91,8 @@ def _features(arms: Arms, intercept: bool) -> Iterator[Finding]:
     spread = square - centre**2
     still = spread <= 1e-12 * square
     for i in np.flatnonzero(still)[:_SHOWN] if intercept else ():
-        text = f"feature {i} is always {centre[i]:.4g}: it tells nothing that the intercept does not. Leave it out."
+        always = f"feature {called[i]} is always {centre[i]:.4g}"
+        text = f"{always}: it tells nothing that the intercept does not. Leave it out."
         yield Finding("constant", text)
     sds = np.sqrt(np.where(still, np.nan, spread))
     if not np.isfinite(sds).any():
@@ -94,9 +103,9 @@ def _features(arms: Arms, intercept: bool) -> Iterator[Finding]:
         word = "varies" if intercept else "is"
         yield Finding(
             "scales",
-            f"feature {most} {word} {ratio:.0f} times as {'much' if intercept else 'large'} as feature {least} "
-            f"(sds {sds[most]:.4g} and {sds[least]:.4g}). The prior treats all features alike: put them on one scale, "
-            "by dividing each by its sd.",
+            f"feature {called[most]} {word} {ratio:.0f} times as {'much' if intercept else 'large'} as feature "
+            f"{called[least]} (sds {sds[most]:.4g} and {sds[least]:.4g}). The prior treats all features alike: put "
+            "them on one scale, by dividing each by its sd.",
         )
 
 

@@ -20,6 +20,7 @@ from .._drawing.frame import Figure, Panel, drawn
 from .._drawing.style import Entry, hex_of
 from .._support.checks import FloatArray
 from ..errors import ParameterError
+from .outlook import coefficients as coefficients_of
 
 if TYPE_CHECKING:
     import pandas
@@ -140,10 +141,11 @@ def explain(
     bandit: LinearBandit, context: Any, arm: Arm | None, arms: Iterable[Arm] | None, features: Any
 ) -> Explanation:
     """Return why a bandit would choose an arm; see :meth:`LinearBandit.explain`."""
-    if features is None and hasattr(context, "index") and hasattr(context, "to_numpy"):
-        features = list(context.index)
-    names = feature_names(features, bandit.dim, bandit.intercept)
     with bandit._lock:
+        told = bandit._told(context, "context")
+        if told is not None:
+            context, features = told.values, told.names if features is None else features
+        names = _names_of(features, bandit)
         eligible, places = bandit._names_and_places(arms)
         chances = bandit.propensities(context, arms)
         if chances.ndim != 1:
@@ -151,7 +153,7 @@ def explain(
         mean, sd = bandit.predict(context, arms)
         pays, pays_sd = bandit.predict(context, arms, response=True)
         scores = bandit.score(context, arms)
-        coefficients, covariances = bandit._coefficients()
+        coefficients, covariances = coefficients_of(bandit)
         pulls = bandit._arms.marks[places]
         point = bandit._checked_rows(np.atleast_2d(bandit._points(context)))[0]
     from .step import PULLS
@@ -178,11 +180,9 @@ def explain_items(
     bandit: SharedLinearBandit, features: Any, arms: Iterable[Arm] | None, arm: Arm | None, names: Any
 ) -> Explanation:
     """Return why an item would come first; see :meth:`SharedLinearBandit.explain`."""
-    if names is None and hasattr(features, "columns"):
-        names = list(features.columns)
-    told = feature_names(names, bandit.dim, bandit.intercept)
     with bandit._lock:
-        rows, eligible = bandit._candidates(features, arms)
+        rows, eligible, known = bandit._candidates(features, arms)
+        told = _names_of(known if names is None else names, bandit)
         chances, (mean, sd) = bandit.propensities(rows, eligible), bandit.predict(rows, eligible)
         scores, counts = bandit.score(rows, eligible), bandit.items
         order = _order(eligible, chances, mean, arm)
@@ -223,6 +223,11 @@ def _views(order: list[int], eligible: Sequence[Arm], *columns: Any) -> tuple[Ar
     """Return what is known of the arms, in this order; ``columns`` [k] are the fields of :class:`ArmView`."""
     *numbers, pulls = columns
     return tuple(ArmView._make((eligible[i], *(float(each[i]) for each in numbers), int(pulls[i]))) for i in order)
+
+
+def _names_of(features: Any, bandit: LinearBandit | SharedLinearBandit) -> tuple[str, ...]:
+    """Return names of the features: these, or those of the bandit."""
+    return feature_names(bandit.features if features is None else features, bandit.dim, bandit.intercept)
 
 
 def feature_names(features: Any, dim: int, intercept: bool) -> tuple[str, ...]:
@@ -327,9 +332,9 @@ def dataset(bandit: LinearBandit, features: Any) -> xarray.Dataset:
 
     from .step import PULLS, TRIES
 
-    names = feature_names(features, bandit.dim, bandit.intercept)
+    names = _names_of(features, bandit)
     with bandit._lock:
-        mean, covariance = bandit._coefficients()
+        mean, covariance = coefficients_of(bandit)
         marks, arms = bandit._arms.marks.copy(), bandit.arms
         attrs = {"rewards": bandit.reward_kind, "decisions": bandit.decisions, "alpha": bandit.alpha}
         noise = bandit.noise_sd
@@ -359,7 +364,7 @@ def shared_dataset(bandit: SharedLinearBandit, features: Any) -> xarray.Dataset:
     """Return what is known of the coefficients that items share; see :meth:`SharedLinearBandit.to_xarray`."""
     import xarray
 
-    names = list(feature_names(features, bandit.dim, bandit.intercept))
+    names = list(_names_of(features, bandit))
     with bandit._lock:
         mean, sd = bandit.coefficients()
         known = bool(np.isfinite(sd).all())

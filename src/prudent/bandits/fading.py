@@ -104,7 +104,7 @@ def seconds_of(time: Any) -> float:
     else:
         try:
             seconds = math.nan if isinstance(time, (bool, str)) else float(time)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             seconds = math.nan
     if not abs(seconds) < 1e15:
         raise ParameterError(f"time must be seconds or a date with time, got {time!r}")

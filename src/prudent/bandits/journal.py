@@ -12,7 +12,6 @@ import json
 import os
 import re
 import time
-import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
@@ -30,7 +29,8 @@ from .bandit import LinearBandit
 from .decision import Arm
 from .journal_export import Row, table_of, write_rows
 from .journal_file import Event, JournalError, JournalFile
-from .journal_records import AnyBandit, AnyDecision, Records, bandit_of, records_of
+from .journal_records import AnyBandit, AnyDecision, records_of
+from .journal_replica import CHUNK, Replica, timed
 from .shared import SharedLinearBandit
 from .slate import SharedDecision
 from .step import LARGEST
@@ -38,10 +38,6 @@ from .step import LARGEST
 __all__ = ["Journal", "JournalError"]
 
 
-_FAR = 1000  # events to catch up with, from which on a later snapshot is worth loading
-_CHUNK = 2000  # events read at a time
-# what may differ between the bandit that a journal began with and one that fits it
-_OF_CHANCE = ("rng", "uniforms", "decisions", "tries", "tick", "root", "absorbed")
 _ID = re.compile(r"([0-9]{1,18})-([0-9a-f]{8})")
 
 
@@ -96,12 +92,10 @@ class Journal:
         self._file = JournalFile(_checked_path(path), synchronous, positive(timeout, "timeout"))
         self._lock = RLock()
         self._open = True
-        self._bandit: AnyBandit | None = None  # None: to be rebuilt from the file
-        self._seq = 0  # the latest event that the bandit knows
+        self._replica = Replica(self._file)
         self._wrote = False
         self._writer = _new_writer()
         self._json: dict[Arm, str] = {}
-        self._records: Records
         held = self._file.open(create=bandit is not None)
         _JOURNALS.add(self)
         try:
@@ -109,7 +103,7 @@ class Journal:
                 self._start(bandit)
             with self._reading() as found:
                 if bandit is not None:
-                    self._require_fit(bandit, found)
+                    self._replica.require_fit(bandit, found)
         except BaseException:
             self._open = False
             self._file.disconnect()
@@ -133,6 +127,8 @@ class Journal:
         ``select``; ``top`` is the length of the slate. Every place of the slate has an id of its own in
         ``decision.ids``. The features of all candidates are written down, 8 bytes a number.
 
+        Contexts may have names, as in ``select`` of the bandit; those first seen are written down too.
+
         >>> import tempfile
         >>> import prudent as pr
         >>> with tempfile.TemporaryDirectory() as folder, Journal(f"{folder}/j", pr.LinearBandit(2, dim=1)) as live:
@@ -146,23 +142,24 @@ class Journal:
         """
         names = arms if arms is None or isinstance(arms, str) or not isinstance(arms, Iterable) else list(arms)
         with self._turn() as bandit:
-            several = self._records.together(bandit, context, names, top)
-            if several is None:
-                return self._decide(bandit, context, names, top)
+            features = bandit.features
+            several = self._replica.records.together(bandit, context, names, top)
             decisions, progress = [], Progress("deciding")
-            for each in several:
+            for each in [context] if several is None else several:
                 decisions.append(self._decide(bandit, each, names, top))
-                progress.show(f"decision {len(decisions)} of {len(several)}")
+                progress.show(f"decision {len(decisions)} of {len(several or decisions)}")
             progress.close()
-        return decisions
+            if bandit.features != features:  # the first context with names
+                self._record(bandit, "name_features", {"features": bandit.features})
+        return decisions[0] if several is None else decisions
 
     def _decide(self, bandit: AnyBandit, context: Any, arms: Iterable[Arm] | None, top: int | None) -> AnyDecision:
         """Take one decision and write it down, inside a turn."""
         at = time.time()
-        decision: AnyDecision = self._records.select(bandit, context, arms, top, _timed(bandit, at))
+        decision: AnyDecision = self._replica.records.select(bandit, context, arms, top, timed(bandit, at))
         common = {"arm": self._name(decision.arm), "propensity": _propensity(decision)}
         ids = []
-        for facts in self._records.facts(decision, arms, self._seq + 1):
+        for facts in self._replica.records.facts(decision, arms, self._replica.seq + 1):
             event = self._event("decision", at, **(common | facts))
             self._write(bandit, event)
             ids.append(event.id)
@@ -184,11 +181,11 @@ class Journal:
                 raise DataError(f"reward must have one number for each of the {len(id)} ids, got {reward!r}"[:300])
             values = [_number(each, f"reward[{i}]") for i, each in enumerate(reward)]
             with self._turn() as bandit:
-                self._records.require_rewards(bandit, reward, np.array(values, dtype=np.float64))
+                self._replica.records.require_rewards(bandit, reward, np.array(values, dtype=np.float64))
                 return [self._learn(bandit, each, value) for each, value in zip(id, values, strict=True)]
         value = _number(reward, "reward")
         with self._turn() as bandit:
-            self._records.require_rewards(bandit, reward, np.array([value]))
+            self._replica.records.require_rewards(bandit, reward, np.array([value]))
             return self._learn(bandit, id, value)
 
     def _learn(self, bandit: AnyBandit, id: Any, value: float) -> str:
@@ -201,7 +198,7 @@ class Journal:
         if self._file.has_reward(decision.seq):
             return "duplicate"
         event = self._event("reward", time.time(), decision=decision.seq, reward=value)
-        learned = self._repeat(bandit, event)
+        learned = self._replica.repeat(bandit, event)
         self._write(bandit, event)
         return "ok" if learned else "arm removed"
 
@@ -217,15 +214,23 @@ class Journal:
         """Multiply all evidence by ``factor``, in all processes, see ``forget`` of the bandit."""
         self._call("forget", {"factor": factor})
 
+    def name_features(self, features: Iterable[str]) -> None:
+        """Give the features names, in all processes, see ``name_features`` of the bandit."""
+        self._call("name_features", {"features": features if isinstance(features, str) else list(features)})
+
     def _call(self, kind: str, options: dict[str, Any]) -> None:
         """Call a method that changes the bandit, and write it down with the arms that there are afterwards."""
         with self._turn() as bandit:
-            if kind not in self._records.calls:
+            if kind not in self._replica.records.calls:
                 raise ParameterError(f"{kind} is not for a {type(bandit).__name__}: it has no arms of its own")
             getattr(bandit, kind)(**options)
-            told = json.dumps(options, default=lambda value: value.item())  # NumPy's numbers and strings
-            event = self._event(kind, time.time(), arms=json.dumps(self._records.arms(bandit)), options=told)
-            self._write(bandit, event)
+            self._record(bandit, kind, options)
+
+    def _record(self, bandit: AnyBandit, kind: str, options: dict[str, Any]) -> None:
+        """Write down a change of the bandit, inside a turn."""
+        told = json.dumps(options, default=lambda value: value.item())  # NumPy's numbers and strings
+        event = self._event(kind, time.time(), arms=json.dumps(self._replica.records.arms(bandit)), options=told)
+        self._write(bandit, event)
 
     # -- looking -------------------------------------------------------------------------------------------
 
@@ -264,20 +269,20 @@ class Journal:
                     yield event, rewards.get(event.seq)
 
         try:
-            yield from self._records.rows(events())
+            yield from self._replica.records.rows(events())
         except (TypeError, ValueError, RecursionError) as error:
-            raise self._broken(latest, error) from error
+            raise self._replica.broken(latest, error) from error
 
     def to_pandas(self) -> Any:
         """Return :meth:`rows` as a DataFrame, times as timestamps in UTC."""
-        return table_of(self.rows(), self._records.columns)
+        return table_of(self.rows(), self._replica.records.columns)
 
     def export(self, path: str | os.PathLike[str]) -> int:
         """Write :meth:`rows` to a ``.parquet``, ``.csv`` or ``.jsonl`` file, in little memory; return their number.
 
         The file appears whole or not at all. Parquet needs pyarrow. In CSV, contexts and arms are JSON lists.
         """
-        return write_rows(self.rows(), path, self._records.columns, self._names)
+        return write_rows(self.rows(), path, self._replica.records.columns, self._names)
 
     def _names(self) -> set[Arm]:
         """Return all arms that ever were, or all candidates."""
@@ -295,50 +300,27 @@ class Journal:
         """
         with self._reading():
             self._file.require_sound()
-            first, last = self._file.snapshots()[-1], self._seq
-            bandit = self._snapshot(first)
+            first, last = self._file.snapshots()[-1], self._replica.seq
+            bandit = self._replica.snapshot(first)
         latest: AnyDecision | None = None  # that further places of a slate belong to
         seq, count, progress = first, 0, Progress("verifying the journal")
         while seq < last:
             with self._lock, self._read():
-                events = self._file.events(seq, min(_CHUNK, last - seq))
+                events = self._file.events(seq, min(CHUNK, last - seq))
                 for event in events:
                     if event.seq != seq + 1:
                         raise StateFileError(f"{self.path}: event {seq + 1} is missing, it was dropped or deleted")
-                    again = self._repeat(bandit, event)
+                    again = self._replica.repeat(bandit, event)
                     if not isinstance(again, bool):
                         count, latest = count + 1, again
                     if event.kind == "decision":
-                        self._require_same(event, latest)
+                        self._replica.require_same(event, latest)
                     seq = event.seq
             if not events:
                 raise StateFileError(f"{self.path}: event {seq + 1} is missing, it was dropped or deleted")
             progress.show(f"event {seq} of {last}")
         progress.close()
         return count
-
-    def _snapshot(self, seq: int) -> AnyBandit:
-        bandit = bandit_of(self._file.snapshot(seq), f"{self.path}, snapshot {seq}")
-        self._records = records_of(bandit)
-        return bandit
-
-    def _require_same(self, event: Event, decision: AnyDecision | None) -> None:
-        same, arm, score = self._again(event, decision)
-        told = event.score if event.score is not None else np.nan
-        if not same or not abs(told - score) <= 1e-9 * abs(score):
-            raise StateFileError(
-                f"{self.path}: decision {event.seq} is on record as arm {event.arm} with score {told}, "
-                f"but the bandit decides for {json.dumps(arm)} with score {score}"
-            )
-
-    def _again(self, event: Event, decision: AnyDecision | None) -> tuple[bool, Arm, float]:
-        """Return whether a decision is the one on record, and what it says."""
-        try:
-            if decision is None:
-                raise ValueError("it is of no decision")
-            return self._records.again(event, decision)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise self._broken([event], error) from error
 
     def _chunks(self) -> Iterator[tuple[list[Event], dict[int, Event]]]:
         """Go through the events but rewards, in order, each chunk with the rewards of its decisions.
@@ -349,7 +331,7 @@ class Journal:
         while True:
             with self._lock, self._read():
                 last = self._file.last() if last is None else last
-                events = [event for event in self._file.events(seq, _CHUNK, rewards=False) if event.seq <= last]
+                events = [event for event in self._file.events(seq, CHUNK, rewards=False) if event.seq <= last]
                 if not events:
                     self._file.require_rewards(count, last)
                     break
@@ -372,7 +354,7 @@ class Journal:
         when = None if before is None else _seconds(before)
         with self._lock:
             with self._turn() as bandit:
-                self._file.write_snapshot(self._seq, bandit.to_bytes())
+                self._file.write_snapshot(self._replica.seq, bandit.to_bytes())
                 if when is not None:
                     dropped = self._file.drop(when)
             self._file.shrink()
@@ -384,12 +366,12 @@ class Journal:
             if not self._open:
                 return
             try:
-                if self._wrote and self._bandit is not None:
+                if self._wrote and self._replica.bandit is not None:
                     with self._turn() as bandit:
-                        self._file.write_snapshot(self._seq, bandit.to_bytes())
+                        self._file.write_snapshot(self._replica.seq, bandit.to_bytes())
             finally:
                 self._open = False
-                self._bandit = None
+                self._replica.bandit = None
                 self._file.disconnect()
 
     def __enter__(self) -> Self:
@@ -408,7 +390,7 @@ class Journal:
         return _reopened, (self.path, self._options)  # a process that gets a journal opens the file itself
 
     def __repr__(self) -> str:
-        return f"Journal({self.path!r}, {self._bandit if self._open else 'closed'})"
+        return f"Journal({self.path!r}, {self._replica.bandit if self._open else 'closed'})"
 
     # -- one event at a time -------------------------------------------------------------------------------
 
@@ -426,33 +408,34 @@ class Journal:
         """Give the bandit with all that was written, and let nobody else write before what happens to it is."""
         with self._lock:
             self._require_open()
-            if self._bandit is None:
+            if self._replica.bandit is None:
                 with self._reading():  # what takes long is done while others may write
                     pass
             with self._file.transaction():
-                bandit, seq = self._caught_up(), self._seq
+                bandit, seq = self._replica.caught_up(), self._replica.seq
+                features = bandit.features
                 try:
                     yield bandit
                 except (DataError, ParameterError):
-                    if self._seq == seq:  # it was refused and nothing changed
-                        self._bandit = bandit
+                    if self._replica.seq == seq and bandit.features == features:  # it was refused and nothing changed
+                        self._replica.bandit = bandit
                     raise
-            self._bandit = bandit  # not before it is written; whatever went wrong, the file is right
+            self._replica.bandit = bandit  # not before it is written; whatever went wrong, the file is right
 
     @contextmanager
     def _reading(self) -> Iterator[AnyBandit]:
         """Give the bandit with all that was written, to look at."""
         with self._lock, self._read():
-            self._bandit = self._caught_up()
-            yield self._bandit
+            self._replica.bandit = self._replica.caught_up()
+            yield self._replica.bandit
 
     def _event(self, kind: str, at: float, **fields: Any) -> Event:
-        return Event(self._seq + 1, at, kind, self._writer, **fields)
+        return Event(self._replica.seq + 1, at, kind, self._writer, **fields)
 
     def _write(self, bandit: AnyBandit, event: Event) -> None:
         """Write down what just happened to the bandit."""
         self._file.append(event)
-        self._seq, self._wrote = event.seq, True
+        self._replica.seq, self._wrote = event.seq, True
         if event.seq % self._snapshot_every == 0:
             self._file.write_snapshot(event.seq, bandit.to_bytes())
 
@@ -461,102 +444,6 @@ class Journal:
         if text is None:
             text = self._json[arm] = json.dumps(arm)
         return text
-
-    # -- what was written ----------------------------------------------------------------------------------
-
-    def _caught_up(self) -> AnyBandit:
-        """Return the bandit with all that was written; the caller puts it back when it is what the file says."""
-        bandit, self._bandit = self._bandit, None
-        last = self._file.last()
-        if bandit is not None and last == self._seq:
-            return bandit
-        near = bandit is not None and (last - self._seq <= _FAR or self._file.snapshots()[0] <= self._seq)
-        if bandit is not None and near and self._replay(bandit, last):
-            return bandit
-        return self._rebuilt(last)
-
-    def _rebuilt(self, last: int) -> AnyBandit:
-        """Return the bandit made from a snapshot, the latest that is sound, and the events after it."""
-        failure = StateFileError(f"{self.path} is damaged: it holds no snapshot")
-        for seq in self._file.snapshots():
-            if seq > last:
-                raise StateFileError(f"{self.path} is damaged: it ends with event {last}, before its snapshot {seq}")
-            try:
-                bandit = self._snapshot(seq)
-            except StateFileError as error:
-                failure = error
-                continue
-            self._seq = seq
-            if self._replay(bandit, last):
-                return bandit
-            failure = StateFileError(f"{self.path} is damaged: the event after event {self._seq} is missing")
-        raise failure
-
-    def _replay(self, bandit: AnyBandit, last: int) -> bool:
-        """Repeat the events up to ``last``; return whether none was missing."""
-        progress, differs = Progress("rebuilding the bandit from the journal"), None
-        while self._seq < last:
-            events = self._file.events(self._seq, min(_CHUNK, last - self._seq))
-            for event in events:
-                if event.seq != self._seq + 1:
-                    return False
-                again = self._repeat(bandit, event)
-                if not isinstance(again, bool) and differs is None and not self._again(event, again)[0]:
-                    differs = event, again
-                self._seq = event.seq
-            if not events:
-                return False
-            progress.show(f"event {self._seq} of {last}")
-        progress.close()
-        if differs is not None:
-            event, again = differs
-            warnings.warn(
-                f"{self.path}: decision {event.seq} is on record for arm {event.arm}, repeated it is {again.arm!r}. "
-                "Rewards are learned as recorded. Was it written by another version of prudent, or changed?",
-                stacklevel=2,
-            )
-        return True
-
-    def _repeat(self, bandit: AnyBandit, event: Event) -> AnyDecision | bool:
-        """Do with a bandit what an event says; return the decision, or whether something was learned."""
-        records = self._records
-        try:
-            if event.kind == "decision":
-                decision: AnyDecision | None = records.repeat(bandit, event, _timed(bandit, event.time))
-                return False if decision is None else decision
-            if event.kind == "reward":
-                of = self._file.decision(event.decision or 0)
-                if of is None:
-                    raise ValueError(f"decision {event.decision} is missing")
-                return records.learn(bandit, of, event.reward, _timed(bandit, of.time))
-            if event.kind not in records.calls:
-                raise ValueError(f"unknown kind {event.kind!r}")
-            getattr(bandit, event.kind)(**json.loads(event.options or ""))
-        except (TypeError, ValueError, RecursionError) as error:
-            raise self._broken([event], error) from error
-        return False
-
-    def _broken(self, events: list[Event], error: Exception) -> Exception:
-        """Return what is to be said of an event that cannot be; or of none, the error itself."""
-        if isinstance(error, (StateFileError, JournalError)) or not events:
-            return error
-        event = events[-1]
-        return StateFileError(f"{self.path} is damaged: event {event.seq}, a {event.kind}, cannot be: {error}"[:500])
-
-    def _require_fit(self, given: AnyBandit, found: AnyBandit) -> None:
-        """Raise unless the bandit is the one that the journal was started with, also with today's arms, or today's."""
-        seq = self._file.snapshots()[-1]
-        first = self._snapshot(seq)
-        changed = first.copy()
-        for event in self._file.changes():
-            if event.kind in self._records.calls and event.seq > seq:
-                self._repeat(changed, event)
-        unlike = [_unlike(given, each) for each in (first, changed, found)]
-        if all(unlike):
-            raise ParameterError(
-                f"bandit does not fit the journal {self.path}: {unlike[0]}. Open it without a bandit to go on with "
-                "its own, or start another journal"
-            )
 
 
 def _reopened(path: str, options: dict[str, Any]) -> Journal:
@@ -593,33 +480,11 @@ def _seconds(before: Any) -> float:
     return float(value)
 
 
-def _timed(bandit: AnyBandit, at: float) -> dict[str, Any]:
-    """Return the argument ``time`` of a bandit whose evidence fades with time."""
-    half = bandit.half_life
-    return {} if half is None or half.unit == "decisions" else {"time": at}
-
-
 def _propensity(decision: AnyDecision) -> float | None:
     try:
         return decision.propensity
     except ParameterError:  # not known for these settings
         return None
-
-
-def _unlike(one: AnyBandit, two: AnyBandit) -> str:
-    """Return in words how two bandits differ, random streams aside."""
-    if type(one) is not type(two):
-        return f"it is a {type(one).__name__}, the journal's is a {type(two).__name__}"
-    if one.dim != two.dim:
-        return f"it has {one.dim} features, the journal's has {two.dim}"
-    (values, arrays), (other_values, other_arrays) = one._state(), two._state()
-    for name in other_values:
-        if name not in _OF_CHANCE and values[name] != other_values[name]:
-            return f"its {name} is {values[name]!r}, the journal's is {other_values[name]!r}"[:300]
-    for name in other_arrays:
-        if name not in _OF_CHANCE and not np.array_equal(arrays[name], other_arrays[name]):
-            return f"its {name} is not the journal's: it was made otherwise, or has learned other rewards"
-    return ""
 
 
 # -- forks: a connection of SQLite must not be there when a process forks --------------------------------------
@@ -651,7 +516,7 @@ def _after_fork_in_child() -> None:
         journal._lock = RLock()
         journal._writer = _new_writer()
         journal._wrote = False
-        journal._bandit = None  # its random stream is no longer that of the journal
+        journal._replica.bandit = None  # its random stream is no longer that of the journal
 
 
 if hasattr(os, "register_at_fork"):

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from .._support.checks import FloatArray, whole_number
+from .._support.features import Names
 from .._support.state import saved_kind
 from ..errors import ParameterError
 from .bandit import LinearBandit
@@ -47,7 +48,10 @@ class Records(Protocol):
         """Return the arms that there are before decisions name them."""
 
     def together(self, bandit: Any, context: Any, arms: Any, top: int | None) -> list[Any] | None:
-        """Return what several decisions are to be taken in, all of it checked; None if it is one decision."""
+        """Return what several decisions are to be taken in, all of it checked; None if it is one decision.
+
+        If it names features, the bandit knows their names afterwards.
+        """
 
     def select(self, bandit: Any, context: Any, arms: Iterable[Arm] | None, top: int | None, time: Facts) -> Any:
         """Decide."""
@@ -119,18 +123,20 @@ def _told(event: Event) -> Facts:
 class _ArmRecords:
     """Records of a LinearBandit."""
 
-    calls = ("add_arm", "remove_arm", "forget")
+    calls = ("add_arm", "remove_arm", "forget", "name_features")
     columns = COLUMNS
 
     def arms(self, bandit: LinearBandit) -> list[Arm]:
         return list(bandit.arms)
 
     def together(self, bandit: LinearBandit, context: Any, arms: Any, top: int | None) -> list[Any] | None:
-        points = _array(context)
+        told = bandit._told(context, "context")
+        points = _array(context) if told is None else told.values
         if points is None or points.ndim != 2:
             return None
         bandit._check_floor(len(bandit._names_and_places(arms)[0]))
         bandit._checked_rows(points)
+        _learn_names(bandit, None if told is None else told.names)
         return list(points)
 
     def select(
@@ -177,7 +183,7 @@ class _ArmRecords:
 class _ItemRecords:
     """Records of a SharedLinearBandit with items of so many features."""
 
-    calls = ("forget",)
+    calls = ("forget", "name_features")
     columns = SHARED_COLUMNS
 
     def __init__(self, dim: int) -> None:
@@ -187,13 +193,15 @@ class _ItemRecords:
         return []
 
     def together(self, bandit: SharedLinearBandit, context: Any, arms: Any, top: int | None) -> list[Any] | None:
-        slates = _array(context)
-        if slates is None or slates.ndim != 3:
+        tables = isinstance(context, (list, tuple)) and any(hasattr(type(each), "columns") for each in context)
+        slates = context if tables else _array(context)
+        if slates is None or not (tables or slates.ndim == 3):
             return None
         for rows in slates:
-            names = bandit._candidates(rows, arms)[1]
+            _, names, features = bandit._candidates(rows, arms)
             bandit._check_floor(len(names))
             whole_number(1 if top is None else top, "top", maximum=len(names))
+            _learn_names(bandit, features)
         return list(slates)
 
     def select(
@@ -287,9 +295,15 @@ def _place(told: Facts) -> int:
     return place
 
 
+def _learn_names(bandit: AnyBandit, features: Names | None) -> None:
+    """Let a bandit know what its features are called, if it does not yet."""
+    if features is not None and bandit.features is None:
+        bandit.name_features(features)
+
+
 def _array(context: Any) -> Any:
     """Return a context or contexts as an array; None if the bandit has to say what is wrong with it."""
     try:
         return np.asarray(context, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None

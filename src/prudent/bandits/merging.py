@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from .._numerics.compensated import two_sums
 from .._support.checks import FloatArray
-from .step import COUNT, DIRTY, HIGH, LAST, LOW, ORIGIN, PULLS, STALE, TRIES, WEIGHT, WHICH, Arms
+from .._support.features import shown
+from ..errors import ParameterError
+from .linear_state import prior_kind
+from .step import COUNT, DIRTY, GAIN, HIGH, LAST, LOW, ORIGIN, PULLS, STALE, TRIES, WEIGHT, WHICH, Arms
+from .table import with_new_row
 
-__all__ = ["News", "add_news", "add_pool", "news_of", "same_prior"]
+if TYPE_CHECKING:
+    from .bandit import LinearBandit
+
+__all__ = ["News", "add_news", "add_pool", "merge", "news_of", "same_prior"]
 
 
 class News(NamedTuple):
@@ -81,3 +88,76 @@ def add_pool(arms: Arms, others: Arms, base: Arms | None) -> None:
         pool[LAST] = theirs[LAST]
         pool[COUNT] += fresh
     pool[DIRTY] = 1.0
+
+
+# -- whole bandits -----------------------------------------------------------------------------------------
+
+
+def merge(bandit: LinearBandit, other: LinearBandit, since: LinearBandit | None) -> None:
+    """Let a bandit learn what ``other`` has learned since it was ``since``; see :meth:`LinearBandit.merge`."""
+    if other is bandit:
+        raise ParameterError("other is the bandit itself: its rewards would count twice")
+    for label, given in (("other", other), ("since", since)):
+        if given is not None or label == "other":
+            _require_kin(bandit, given, label)
+    other = other.copy()  # it may learn meanwhile
+    with bandit._lock:
+        # all that can be refused is refused before anything changes
+        decisions = other._decisions - (since._decisions if since else 0)
+        if decisions < 0:
+            raise ParameterError(f"other has taken {-decisions} decisions fewer than since: it comes from elsewhere")
+        news = {}
+        for place, name in enumerate(other._names):
+            was = since._index.get(name) if since else None
+            normal = bandit._clicks is None
+            found = news_of(other._arms, place, since._arms if since else None, was, normal=normal)
+            here = bandit._index.get(name)
+            if found is None or (
+                here is not None and not same_prior(bandit._arms, here, other._arms, place, normal=normal)
+            ):
+                raise ParameterError(f"other does not come from since: what they know of arm {name!r} contradicts it")
+            news[name] = found
+        for place, name in enumerate(other._names):
+            if name not in bandit._index and not (since and name in since._index):
+                which = other._arms.marks[place, WHICH]
+                prior = (other._priors[which], other._arms.start[which]) if which else None
+                if prior is not None:
+                    bandit._priors = np.concatenate([bandit._priors, prior[0][np.newaxis]])
+                bandit._set_arms([*bandit._names, name], with_new_row(bandit._arms, prior))
+        for name, found in news.items():
+            if name in bandit._index:
+                add_news(bandit._arms, bandit._index[name], found)
+        add_pool(bandit._arms, other._arms, since._arms if since else None)
+        if bandit._clicks is not None:
+            bandit._clicks.renew(bandit._arms)
+        bandit._rewards = int(bandit._arms.marks[:, PULLS].sum())
+        bandit._decisions += decisions
+        bandit._names_of_features = bandit._names_of_features or other._names_of_features
+
+
+def _require_kin(bandit: LinearBandit, given: Any, label: str) -> None:
+    """Raise unless this is a bandit of the same settings, whose evidence does not fade."""
+    from .bandit import LinearBandit
+
+    if not isinstance(given, LinearBandit):
+        raise ParameterError(f"{label} must be a LinearBandit, got {given!r}")
+    for name, mine, theirs in zip(*_kind_of(bandit), _kind_of(given)[1], strict=True):
+        if mine != theirs:
+            raise ParameterError(f"{label} has other settings: its {name} is {theirs!r}, here it is {mine!r}")
+    mine, theirs = bandit._names_of_features, given._names_of_features
+    if mine is not None and theirs is not None and mine != theirs:
+        raise ParameterError(
+            f"{label} has the features {shown(theirs)} in this order, here they are {shown(mine)}: give the common "
+            "ancestor their names, features=[...], and what starts from it has one order"
+        )
+    if bandit._drift is not None or any(each._arms.pool[GAIN] != 1.0 for each in (bandit, given)):
+        raise ParameterError(f"the evidence of {label} fades, or has faded: such bandits cannot be merged")
+
+
+def _kind_of(bandit: LinearBandit) -> tuple[tuple[str, ...], tuple[Any, ...]]:
+    """Return what must be equal for bandits to be merged: names and values."""
+    names = ("dim", "settings", "noise_sd", "noise", "intercept", "rewards", "half_life", "prior_precision")
+    prior = prior_kind(bandit._clicks)
+    prior = bandit._priors[0].tolist() if prior == "given" else prior
+    own = (getattr(bandit, f"_{name}") for name in names[:5])
+    return names, (*own, bandit.reward_kind, bandit.half_life, prior)

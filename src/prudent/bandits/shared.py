@@ -5,11 +5,8 @@ The mathematics is told in :mod:`~prudent.bandits.items`, the chances of a decis
 
 from __future__ import annotations
 
-import copy
 import math
-import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
@@ -28,28 +25,22 @@ from .._support.checks import (
     risk_level,
     whole_number,
 )
-from .._support.locks import Guarded
-from .._support.rows import is_table, log_columns
+from .._support.features import Names, read_named
+from .._support.rows import context_columns, is_table
 from .._support.state import (
-    LARGEST_COUNT,
     Arrays,
-    Load,
     State,
-    generator_from_state,
-    generator_state,
-    require_counts,
-    restore,
-    restore_bytes,
-    state_parts,
-    write_state,
 )
-from ..errors import DataError, ParameterError, PosteriorError, PrudentError
+from ..errors import DataError, ParameterError, PosteriorError
 from ..exact import cvar_normal
-from ..posteriors.linear import LinearGaussianPosterior, require_sums
+from ..posteriors.linear import LinearGaussianPosterior
+from .arm_names import listed_names
+from .base import ProductBandit
 from .decision import Arm
 from .fading import Drift, HalfLife
 from .items import centre_on_items, draw_scores, fade_sums, item_moments, solve_level
 from .settings import BanditSettings, checked_sd
+from .shared_state import MANY_FEATURES, MOST_ABSORBED, restored, state_of, upgraded
 from .slate import IndependentScores, JointScores, Scores, SharedDecision, UniformScores, mixed
 from .step import LARGEST, Uniforms, usable
 
@@ -59,9 +50,6 @@ if TYPE_CHECKING:
 __all__ = ["SharedLinearBandit"]
 
 
-_STATE_VERSION = 2
-_LARGE = 64  # features from which a root is updated rather than worked out anew
-_MOST_ABSORBED = 1000  # rewards after which it is worked out anew all the same
 _LEAST_WEIGHT = 2.0**-200  # of faded evidence; less is none
 _LEAST_SPREAD = 1e-13  # of the largest sd or mean: the least sd of a draw, so that no two scores are tied
 
@@ -75,12 +63,15 @@ class ItemView(NamedTuple):
     spread: float  # of the difference of the scores
 
 
-class SharedLinearBandit(Guarded):
+class SharedLinearBandit(ProductBandit):
     """A bandit that chooses among items by their features, all with the same coefficients, and with a dial for risk.
 
     An item with features x pays x'theta + noise. What is learned from one item is known of all: an item that was never
     tried is ranked by its features. Give each decision the features [k,D] of its candidates, on one scale. Features of
     the user and of the moment matter only in products with those of items: put such products into the rows.
+    Rows may be dicts, or a table of pandas: the names of its columns, or ``features=["price", "age"]`` (``dim`` then
+    follows), are those of the features from then on. Such rows are put into order by name, and refused if a name is
+    missing or unknown; lists and arrays always go by position.
 
     ``alpha`` is the risk level: 0 is Thompson sampling, and 0 to 0.5 is recommended online, as high levels stop trying.
     ``noise_sd`` is the sd of the rewards' noise. By default it is learned, so that the unit of rewards does not matter;
@@ -112,13 +103,14 @@ class SharedLinearBandit(Guarded):
     True
     """
 
-    load = Load()
+    _KIND, _VERSION = "SharedLinearBandit", 3
 
     def __init__(
         self,
-        dim: int,
+        dim: int | None = None,
         alpha: float = 0.0,
         *,
+        features: Iterable[str] | None = None,
         noise_sd: float | None = None,
         prior_precision: Any = 1.0,
         intercept: bool = True,
@@ -132,10 +124,9 @@ class SharedLinearBandit(Guarded):
         self._alpha = risk_level(alpha)
         settings = BanditSettings(self._alpha)
         self._n, self._weights = settings.signed_draws, settings.weights
-        self._dim = whole_number(dim, "dim")
         self._noise_sd = None if noise_sd is None else checked_sd(noise_sd, "noise_sd")
-        self._intercept = flag(intercept, "intercept")
         self._offsets = flag(offsets, "offsets")
+        self._set_features(dim, features, flag(intercept, "intercept"), ("offset",) * self._offsets)
         self._offset_precision = positive(offset_precision, "offset_precision")
         if draws not in ("independent", "joint"):
             raise ParameterError(f"draws must be 'independent' or 'joint', got {draws!r}")
@@ -166,7 +157,8 @@ class SharedLinearBandit(Guarded):
         """Return a bandit that has learned from a log of (features, reward) or (features, arm, reward) rows.
 
         ``log`` is a sequence of such rows, or a table or mapping with columns ``context`` (or ``features``), ``reward``
-        and, if there are offsets, ``arm``. ``options`` are those of the constructor.
+        and, if there are offsets, ``arm``; of a table without these, ``features=[...]`` names the columns that make
+        features. ``options`` are those of the constructor.
 
         >>> log = [([1.0, 0.0], "a", 2.0), ([0.0, 1.0], "b", 1.0)]
         >>> SharedLinearBandit.from_log(log, offsets=True).rewards
@@ -178,21 +170,17 @@ class SharedLinearBandit(Guarded):
         else:
             log = list(log) if isinstance(log, Iterable) else log
             place, named = "features", _three_parts(log)
-        features, *arms, rewards = log_columns(log, place, *(["arm"] if named else []), "reward")
-        rows = finite_array([list(point) for point in features], place, ndim=2)
-        return cls(rows.shape[1], alpha, **options).update(rows, rewards, *arms)
+        more = ["arm", "reward"] if named else ["reward"]
+        found, *arms, rewards = context_columns(log, options.get("features"), *more, context=place)
+        told = read_named(found, None, place)
+        if told is None:
+            found = finite_array([list(point) for point in found], place, ndim=2)
+        elif isinstance(found, dict):  # columns of the table
+            options["features"], found = told.names, told.values
+        size = found.shape[1] if told is None else told.values.shape[1]
+        return cls(size, alpha, **options).update(found, rewards, *arms)
 
     # -- what it is ----------------------------------------------------------------------------------------
-
-    @property
-    def dim(self) -> int:
-        """The number of features D of an item."""
-        return self._dim
-
-    @property
-    def intercept(self) -> bool:
-        """Whether a constant feature is put before those of an item."""
-        return self._intercept
 
     @property
     def alpha(self) -> float:
@@ -200,21 +188,11 @@ class SharedLinearBandit(Guarded):
         return self._alpha
 
     @property
-    def half_life(self) -> HalfLife | None:
-        """The half-life of evidence, with its ``length`` and ``unit``."""
-        return None if self._drift is None else self._drift.half
-
-    @property
     def noise_sd(self) -> float | None:
         """The sd of the noise, given or learned; None as long as it is not known."""
         with self._lock:
             self._solve()
             return self._noise or None
-
-    @property
-    def decisions(self) -> int:
-        """The number of decisions taken."""
-        return self._decisions
 
     @property
     def rewards(self) -> int:
@@ -262,7 +240,7 @@ class SharedLinearBandit(Guarded):
         """Return ``mean`` and ``sd`` [feature] of theta and its ``covariance`` as an xarray.Dataset, intercept first.
 
         With offsets also ``pulls`` [arm], the numbers of rewards of the items. ``features`` are names of the features,
-        by default x0, x1, ...
+        by default those of the bandit, else x0, x1, ...
 
         >>> SharedLinearBandit(dim=1, noise_sd=1.0).update([1.0], 3.0).to_xarray(["price"])["mean"].values
         array([1., 1.])
@@ -299,10 +277,10 @@ class SharedLinearBandit(Guarded):
         >>> bandit.select([[0.2, 0.4], [1.0, 0.0]], arms=["a", "b"]).arm in ("a", "b")
         True
         """
-        rows, names = self._candidates(features, arms)
-        top = whole_number(top, "top", maximum=len(names))
-        self._check_floor(len(names))
         with self._lock:
+            rows, names, known = self._candidates(features, arms)
+            top = whole_number(top, "top", maximum=len(names))
+            self._check_floor(len(names))
             if self._drift is not None:
                 self._forget(self._drift.move(self._decisions, time))
             moments, law = self._scores_of(rows, names)
@@ -313,6 +291,7 @@ class SharedLinearBandit(Guarded):
             order = self._best(drawn, top)
             version = self._decisions, self._rewards
             self._decisions += 1
+            self._names_of_features = known
         scores = moments[0, order] if uniform else drawn[order]
         return SharedDecision(names, rows, order, scores, moments, self._floor, law if propensity else None, version)
 
@@ -322,7 +301,7 @@ class SharedLinearBandit(Guarded):
         >>> SharedLinearBandit(dim=1).propensities([[1.0], [2.0]])
         array([0.5, 0.5])
         """
-        rows, names = self._candidates(features, arms)
+        rows, names, _ = self._candidates(features, arms)
         self._check_floor(len(names))
         with self._lock:
             law = self._scores_of(rows, names)[1]
@@ -335,7 +314,7 @@ class SharedLinearBandit(Guarded):
         >>> mean, sd
         (array([0.]), array([5.]))
         """
-        rows, names = self._candidates(features, arms)
+        rows, names, _ = self._candidates(features, arms)
         with self._lock:
             mean, sd = self._moments(rows, self._places(names))
         return mean, sd
@@ -367,8 +346,8 @@ class SharedLinearBandit(Guarded):
 
         It prints as words, and has tables: what each feature adds to the score, for the item and for the runner-up, and
         what is known of every candidate. What an item has of its own is the feature ``offset``. ``names`` are those of
-        the features, by default the columns of a DataFrame, else x0, x1, ... Nothing is drawn and nothing changes. See
-        :class:`prudent.bandits.explain.Explanation`.
+        the features, by default those of the bandit or of the rows, else x0, x1, ... Nothing is drawn and nothing
+        changes. See :class:`prudent.bandits.explain.Explanation`.
 
         >>> bandit = SharedLinearBandit(dim=1, noise_sd=1.0).update([[0.0], [2.0], [4.0]], [1.0, 2.0, 3.0])
         >>> print(bandit.explain([[1.0], [3.0]], arms=["old", "new"], names=["price"]))
@@ -477,7 +456,13 @@ class SharedLinearBandit(Guarded):
         >>> bandit.update([[1.0], [2.0]], [1.0, 0.0], arms=["a", "b"]).items
         {'a': 1, 'b': 1}
         """
-        points = self._rows(features, (1, 2))
+        with self._lock:
+            points, known = self._rows(features, (1, 2))
+            self._update(points, reward, arms, time)
+            self._names_of_features = known
+        return self
+
+    def _update(self, points: FloatArray, reward: Any, arms: Any, time: Any) -> None:
         values = finite_array(reward, "reward")
         if values.shape != points.shape[:-1]:
             raise DataError(f"reward has shape {values.shape}, expected {points.shape[:-1]}, one per row of features")
@@ -490,16 +475,14 @@ class SharedLinearBandit(Guarded):
             if arms is None:
                 raise DataError("arms is missing: a bandit with offsets learns the rewards of items by name")
             given = [arms] if isinstance(arms, (str, int, np.generic)) else arms
-            names = _names(given, "arms", DataError)
+            names = listed_names(given, "arms", DataError)
             if len(names) != len(values):
                 raise DataError(f"arms has {len(names)} names, expected {len(values)}, one per reward")
-        with self._lock:
-            weights = np.ones(len(values))
-            if self._drift is not None:
-                left, weights = self._drift.weights(self._decisions, time, len(values))
-                self._forget(left)
-            self._learn(self._with_constant(points), values.copy(), names, weights)
-        return self
+        weights = np.ones(len(values))
+        if self._drift is not None:
+            left, weights = self._drift.weights(self._decisions, time, len(values))
+            self._forget(left)
+        self._learn(self._with_constant(points), values.copy(), names, weights)
 
     def _learn(self, rows: FloatArray, rewards: FloatArray, names: tuple[Arm, ...], weights: FloatArray) -> None:
         if not rewards.size:
@@ -515,7 +498,7 @@ class SharedLinearBandit(Guarded):
         elif self._drift is not None:
             rows, rewards = np.sqrt(weights)[:, np.newaxis] * rows, np.sqrt(weights) * rewards
         add_observations(self._gram, rows, rewards)
-        if len(self._prior) >= _LARGE and not self._stale and self._absorbed + len(rows) <= _MOST_ABSORBED:
+        if len(self._prior) >= MANY_FEATURES and not self._stale and self._absorbed + len(rows) <= MOST_ABSORBED:
             for row in rows:
                 add_to_root(self._root, row)
             self._absorbed += len(rows)
@@ -525,18 +508,6 @@ class SharedLinearBandit(Guarded):
         self._range = low, high
         self._rewards += len(rewards)
         self._weight += float(weights.sum())
-
-    def forget(self, factor: float) -> Self:
-        """Multiply all evidence by ``factor``, from 0 to 1; the priors of theta and of offsets stay.
-
-        >>> bandit = SharedLinearBandit(dim=1, noise_sd=1.0, intercept=False).update([[1.0], [1.0]], [3.0, 3.0])
-        >>> bandit.forget(0.5).coefficients()[0]
-        array([1.5])
-        """
-        share = probability(factor, "factor")
-        with self._lock:
-            self._forget(share)
-        return self
 
     def _forget(self, factor: float) -> None:
         if factor == 1.0:
@@ -596,11 +567,19 @@ class SharedLinearBandit(Guarded):
         whole[:, 1:] = rows
         return whole
 
-    def _rows(self, features: Any, axes: tuple[int, ...]) -> FloatArray:
-        """Return features as an array of our own; nothing in it is too large to square."""
+    def _rows(self, features: Any, axes: tuple[int, ...]) -> tuple[FloatArray, Names | None]:
+        """Return features as an array of our own, nothing in it too large to square, and their names."""
+        known = self._names_of_features
+        told = (
+            None if type(features) is np.ndarray and features.dtype == np.float64 else self._told(features, "features")
+        )
+        if told is not None:
+            if isinstance(features, Mapping) and told.values.ndim > 1:
+                raise DataError("features is a dict of lists, of items or of features? Give a list of rows, or a table")
+            features, known = told
         try:
             rows = np.array(features, dtype=np.float64, order="C")
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             rows = finite_array(features, "features")
         if rows.ndim not in axes or rows.shape[-1] != self._dim:
             shapes = {1: f"({self._dim},)", 2: f"(k, {self._dim})"}
@@ -610,20 +589,22 @@ class SharedLinearBandit(Guarded):
             finite_array(rows, "features")
             huge = np.abs(rows) > LARGEST
             raise DataError(f"features{first_index(huge)} is {rows[huge][0]}, too large to square")
-        return rows
+        return rows, known
 
-    def _candidates(self, features: Any, arms: Iterable[Arm] | None) -> tuple[FloatArray, tuple[Arm, ...]]:
-        """Return features [k,D] and names of distinct candidates."""
+    def _candidates(
+        self, features: Any, arms: Iterable[Arm] | None
+    ) -> tuple[FloatArray, tuple[Arm, ...], Names | None]:
+        """Return features [k,D] and names of distinct candidates, and the names of the features."""
         if isinstance(features, Mapping) and arms is None:
             features, arms = list(features.values()), list(features)
-        rows = self._rows(features, (2,))
-        if arms is None and hasattr(features, "columns"):
-            arms = features.index
+        rows, known = self._rows(features, (2,))
+        if arms is None and hasattr(type(features), "index") and hasattr(features, "to_numpy"):
+            arms = features.index  # of pandas
         if arms is None:
             if self._offsets:
                 raise ParameterError("arms is missing: a bandit with offsets knows items by name")
             arms = range(len(rows))
-        names = _names(arms, "arms", ParameterError)
+        names = listed_names(arms, "arms", ParameterError)
         if len(names) != len(rows):
             raise ParameterError(f"arms has {len(names)} names, expected {len(rows)}, one per row of features")
         if not names:
@@ -634,7 +615,7 @@ class SharedLinearBandit(Guarded):
                 if name in seen:
                     raise ParameterError(f"arms[{i}] is {name!r} for the second time")
                 seen.add(name)
-        return rows, names
+        return rows, names, known
 
     def _places(self, names: tuple[Arm, ...]) -> IntArray:
         if not self._offsets:
@@ -656,181 +637,16 @@ class SharedLinearBandit(Guarded):
 
     # -- state ---------------------------------------------------------------------------------------------
 
-    def _after_fork(self) -> None:
-        """Draw from a stream of its own: parent and children would else take the same decisions."""
-        self._stream = Uniforms(np.random.default_rng(), np.empty(0))
-
-    def copy(self, stream: int | None = None) -> Self:
-        """Return a bandit in the same state, with the same random stream or with that of a worker, 0, 1, ...
-
-        >>> bandit = SharedLinearBandit(dim=1, noise_sd=1.0, seed=3)
-        >>> scores = [each.select([[1.0]]).score for each in (bandit.copy(), bandit.copy(stream=1), bandit)]
-        >>> scores[0] == scores[2], scores[1] == scores[2]
-        (True, False)
-        """
-        twin = copy.deepcopy(self)
-        if stream is not None:
-            twin._stream.spawn(whole_number(stream, "stream", 0))
-        return twin
-
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the whole state to ``path``, random stream included; the file appears whole or not at all.
-
-        >>> import tempfile
-        >>> bandit = SharedLinearBandit(dim=1, noise_sd=1.0, seed=3)
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     bandit.save(f"{folder}/bandit.state")
-        ...     again = SharedLinearBandit.load(f"{folder}/bandit.state")
-        >>> again.select([[1.0], [2.0]]).score == bandit.select([[1.0], [2.0]]).score
-        True
-        """
-        with self._lock:
-            values, arrays = self._state()
-            write_state(path, "SharedLinearBandit", _STATE_VERSION, values, arrays)
-
-    def to_bytes(self) -> bytes:
-        """Return what :meth:`save` writes, for a store of your own; :meth:`from_bytes` reads it.
-
-        >>> SharedLinearBandit.from_bytes(SharedLinearBandit(dim=3).to_bytes()).dim
-        3
-        """
-        with self._lock:
-            return b"".join(state_parts("SharedLinearBandit", _STATE_VERSION, *self._state()))
-
-    @classmethod
-    def from_bytes(cls, content: bytes, name: str = "content") -> Self:
-        """Return the bandit that :meth:`to_bytes` was called on; ``name`` is what errors call the bytes."""
-        return restore_bytes(content, name, "SharedLinearBandit", _STATE_VERSION, cls._restored, _upgraded)
-
     def _state(self) -> State:
-        items = len(self._index)
-        kept = len(self._prior) >= _LARGE and not self._stale  # else it is worked out from the sums
-        values = {
-            "alpha": self._alpha,
-            "noise_sd": self._noise_sd,
-            "intercept": self._intercept,
-            "offsets": self._offsets,
-            "offset_precision": self._offset_precision,
-            "draws": self._draws,
-            "min_propensity": self._floor,
-            "half_life": None if self._drift is None else asdict(self._drift.half),
-            "tick": None if self._drift is None else self._drift.tick,
-            "decisions": self._decisions,
-            "rewards": self._rewards,
-            "weight": self._weight,
-            "range": None if self._range is None else list(self._range),
-            "items": list(self._index),
-            "absorbed": self._absorbed if kept else 0,
-            "rng": generator_state(self._stream.rng),
-        }
-        arrays = {
-            "prior_precision": self._prior,
-            "gram": self._gram,
-            "root": self._root if kept else np.empty((0, 0)),
-            "item_means": self._item_means[:items],
-            "item_weights": self._item_weights[:items],
-            "item_counts": self._item_counts[:items],
-            "uniforms": self._stream.unused,
-        }
-        return values, arrays
-
-    @classmethod
-    def _from_state(cls, path: str | os.PathLike[str], stream: int | None = None) -> Self:
-        bandit = restore(path, "SharedLinearBandit", _STATE_VERSION, cls._restored, _upgraded)
-        return bandit if stream is None else bandit.copy(stream)
+        return state_of(self)
 
     @classmethod
     def _restored(cls, values: dict[str, Any], arrays: Arrays) -> Self:
-        prior, gram, unused = arrays["prior_precision"], arrays["gram"], arrays["uniforms"]
-        numbers = ("prior_precision", "gram", "root", "item_means", "item_weights", "uniforms")
-        floats = {name: arrays[name].dtype for name in numbers}
-        if any(dtype != np.float64 for dtype in floats.values()):
-            raise ValueError(f"arrays of types {floats}, expected float64")
-        size = len(prior)
-        names = ("noise_sd", "intercept", "offsets", "offset_precision", "draws", "min_propensity")
-        options = {name: values[name] for name in names}
-        half = None if values["half_life"] is None else HalfLife(**values["half_life"])
-        bandit = cls(size - int(values["intercept"]), values["alpha"], prior_precision=prior, half_life=half, **options)
-        if bandit._drift is not None and values["tick"] is not None:
-            bandit._drift.tick = whole_number(values["tick"], "tick", -LARGEST_COUNT, LARGEST_COUNT)
-        if gram.shape != (2, size + 1, size + 1):
-            raise ValueError(f"sums of shape {gram.shape} for {size} features")
-        rewards = whole_number(values["rewards"], "rewards", 0, LARGEST_COUNT)
-        require_sums(gram[np.newaxis], np.array([rewards]))
-        bandit._gram, bandit._rewards = gram, rewards
-        bandit._decisions = whole_number(values["decisions"], "decisions", 0, LARGEST_COUNT)
-        bandit._restore_range(values["range"])
-        bandit._restore_items(values["items"], *(arrays[f"item_{name}"] for name in ("means", "weights", "counts")))
-        bandit._restore_weight(values["weight"])
-        if unused.ndim != 1 or not ((unused >= 0.0) & (unused < 1.0)).all():
-            raise ValueError("uniforms must be numbers in [0, 1)")
-        bandit._stream = Uniforms(generator_from_state(values["rng"]), unused)
-        bandit._restore_root(arrays["root"], values["absorbed"])
-        stale = bandit._stale
-        bandit._solve()
-        solved = [bandit._root, 1.0 / np.diagonal(bandit._root), bandit._mean, np.array([bandit._noise])]
-        solved.append((bandit._noise or 1.0) * bandit._root)
-        if not all(usable(np.ascontiguousarray(part).reshape(-1)) for part in solved):
-            raise ValueError("the moments of the posterior are too large or too small to square")
-        bandit._stale = bandit._unsolved = stale
-        return bandit
+        return restored(cls, values, arrays)
 
-    def _restore_range(self, given: Any) -> None:
-        if (given is None) != (self._rewards == 0):
-            raise ValueError(f"the range of {self._rewards} rewards is {given!r}")
-        if given is not None:
-            low, high = given
-            if not -LARGEST <= low <= high <= LARGEST or (low < high and self._rewards < 2):
-                raise ValueError(f"the range of {self._rewards} rewards is {given!r}")
-            self._range = low, high
-
-    def _restore_weight(self, weight: Any) -> None:
-        """Take the weight of the rewards, if it can be that of the sums."""
-        totals = self._item_weights.sum() if self._offsets else weight
-        totals = self._gram[0, 0, 0] if self._intercept and not self._offsets else totals
-        if not 0.0 <= weight <= 1.000001 * self._rewards or not abs(totals - weight) <= 1e-6 * weight:
-            raise ValueError(f"{self._rewards} rewards of the weight {weight!r}, which is not that of the sums")
-        self._weight = weight
-
-    def _restore_items(self, items: Any, means: FloatArray, weights: FloatArray, counts: IntArray) -> None:
-        if not isinstance(items, list):
-            raise ValueError(f"items must be a list of names, got {items!r}")
-        names = _names(items, "items", ParameterError)
-        require_counts(counts, "item_counts")
-        if counts.shape != (len(names),) or means.shape != (len(names), len(self._prior) + 1):
-            raise ValueError(f"offsets of shapes {counts.shape} and {means.shape} for {len(names)} items")
-        if len(set(names)) < len(names) or not usable(means.reshape(-1)):
-            raise ValueError("an item that occurs twice, or a mean that is no number")
-        if self._offsets and (int(counts.sum()) != self._rewards or (counts == 0).any()):
-            raise ValueError(f"items with {counts.tolist()} rewards, expected {self._rewards} in all")
-        if names and not self._offsets:
-            raise ValueError("items of a bandit without offsets")
-        self._index = {name: i for i, name in enumerate(names)}
-        if weights.shape != counts.shape or not ((weights >= 0.0) & (weights <= 1.000001 * counts)).all():
-            raise ValueError(f"items with {counts.tolist()} rewards and the weights {weights.tolist()}")
-        self._item_means, self._item_weights, self._item_counts = means, weights, counts
-
-    def _restore_root(self, root: FloatArray, absorbed: Any) -> None:
-        """Take the root of many features as it was, if it is one of the sums; else it is worked out from them."""
-        size = len(self._prior)
-        self._absorbed = whole_number(absorbed, "absorbed", 0, _MOST_ABSORBED)
-        if root.shape == (0, 0) and absorbed == 0:
-            return
-        if root.shape != (size, size) or size < _LARGE:
-            raise ValueError(f"a root of shape {root.shape} for {size} features")
-        precision = (self._prior + self._gram[0, :-1, :-1]) + self._gram[1, :-1, :-1]
-        away = np.abs(root @ precision @ root.T - np.eye(size)).max()
-        if np.triu(root, 1).any() or not away < 1e-6:
-            raise ValueError(f"the root is not that of the sums: it is off by {away}")
-        self._root, self._stale = root, False
-
-
-def _upgraded(values: dict[str, Any], arrays: Arrays) -> State:
-    """Return the state of a file of version 1, of a time when evidence did not fade, as one of version 2."""
-    if "weight" in values or "rewards" not in values:
-        return values, arrays
-    values = values | {"half_life": None, "tick": None, "weight": float(values["rewards"])}
-    return values, arrays | {"item_weights": arrays["item_counts"].astype(np.float64)}
+    @staticmethod
+    def _upgraded(values: dict[str, Any], arrays: Arrays) -> State:
+        return upgraded(values, arrays)
 
 
 # -- what users write --------------------------------------------------------------------------------------
@@ -849,16 +665,3 @@ def _prior_of(precision: Any, dim: int, intercept: bool) -> FloatArray:
         whole[1:, 1:] = LinearGaussianPosterior(dim, precision).prior
         return whole
     return LinearGaussianPosterior(size, precision).prior
-
-
-def _names(arms: Any, label: str, error: type[PrudentError]) -> tuple[Arm, ...]:
-    """Return names as Python's own strings and integers."""
-    if isinstance(arms, str) or not isinstance(arms, Iterable):
-        raise error(f"{label} must be a list of names, got {arms!r}")
-    names = tuple(arms.tolist() if hasattr(arms, "tolist") else arms)
-    if not set(map(type, names)) <= {str, int}:
-        names = tuple(name.item() if isinstance(name, np.generic) else name for name in names)
-        for i, name in enumerate(names):
-            if isinstance(name, bool) or not isinstance(name, (str, int)):
-                raise error(f"{label}[{i}] is {name!r}, expected a string or an integer")
-    return names

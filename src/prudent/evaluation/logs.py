@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from .._support.checks import BoolArray, FloatArray, IntArray, whole_number
+from .._support.features import Names, Told, read_named
 from .._support.progress import Progress
 from ..errors import DataError, ParameterError
 
@@ -43,6 +44,7 @@ class Layout(NamedTuple):
     missing_reward: float | str | None = None
     block: int = BLOCK
     timed: bool = False  # whether times are needed
+    features: Sequence[str] | None = None  # columns that make a context if nothing else does, as a bandit calls them
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,8 @@ class BanditLog:
     """A log that was read; ``blocks()`` goes through it as often as needed, until it is closed.
 
     ``arms`` are the names of its arms: first those that the caller knows, then others as they sort. ``n`` rows count;
-    ``left_out`` more had no reward. ``counts`` [A] says how often each arm was logged.
+    ``left_out`` more had no reward. ``counts`` [A] says how often each arm was logged. ``features`` are the names of
+    the D numbers of a context, None if it has none.
     """
 
     def __init__(self, log: Any, layout: Layout, known: Iterable[Any] = (), what: str = "reading the log") -> None:
@@ -118,6 +121,9 @@ class BanditLog:
         self.left_out = self.rows - self.n
         self.arms, self._order = self._reader.settled()
         self.dim = self._reader.dim or 0
+        self.features = self._reader.features
+        if self.features is None and hasattr(log, "rows"):  # a Journal
+            self.features = getattr(getattr(log, "bandit", None), "features", None)
         self.counts = np.zeros(len(self.arms), dtype=np.int64)
         self.counts[self._order[list(counted)]] = list(counted.values())
 
@@ -206,6 +212,8 @@ class _Reader:
         if features is not None and not isinstance(features, str):
             features = list(features)
         self._features = features
+        self._columns = layout.features
+        self.features: Names | None = None
         missing = layout.missing_reward
         if missing is not None and missing != "skip" and not (_is_number(missing) and np.isfinite(float(missing))):
             raise ParameterError(f"missing_reward must be None, 'skip' or a number, got {missing!r}")
@@ -275,20 +283,27 @@ class _Reader:
         return columns[wanted]
 
     def _contexts(self, columns: Columns, count: int, first: int) -> FloatArray:
-        if isinstance(self._features, list):
-            lost = [name for name in self._features if name not in columns]
+        features = self._features
+        if features is None and self._names["context"] not in columns and self._columns:
+            theirs = {str(name): name for name in columns}
+            features = [theirs.get(name, name) for name in self._columns]
+            if not any(name in columns for name in features):  # it has no contexts at all
+                return np.empty((count, 0))
+        if isinstance(features, list):
+            lost = [name for name in features if name not in columns]
             if lost:
                 raise DataError(f"log has no column {lost[0]!r} (context); its columns are {list(columns)}")
-            points = np.empty((count, len(self._features)))
-            for i, name in enumerate(self._features):
+            points = np.empty((count, len(features)))
+            for i, name in enumerate(features):
                 points[:, i] = _numbers(columns[name], name, first)
+            self.features = tuple(map(str, features))
         else:
-            name = self._features or self._names["context"]
+            name = features or self._names["context"]
             if name not in columns:
-                if self._features is not None:
+                if features is not None:
                     raise DataError(f"log has no column {name!r} (context); its columns are {list(columns)}")
                 return np.empty((count, 0))
-            points = _points(columns[name], first)
+            points, self.features = _points(columns[name], first, self.features)
         if self.dim is None:
             self.dim = points.shape[1]
         if points.shape[1] != self.dim:
@@ -404,8 +419,8 @@ def _seconds(cells: Any, first: int) -> FloatArray:
     return seconds
 
 
-def _points(cells: Any, first: int) -> FloatArray:
-    """Return a column of contexts as an array [T,D]."""
+def _points(cells: Any, first: int, known: Names | None) -> Told:
+    """Return a column of contexts as an array [T,D], and the names of the features, if contexts name them."""
     if isinstance(cells, np.ndarray) and (cells.ndim == 2 or cells.dtype.kind in "iufb"):
         points = cells  # a column of numbers is a single feature
     else:
@@ -417,6 +432,9 @@ def _points(cells: Any, first: int) -> FloatArray:
                 rows = []
             if len(rows) != len(cells):  # find who is at fault
                 rows = [_parsed(row, first + i, "context") for i, row in enumerate(cells)]
+        told = read_named(rows, known, "log.context", first=first)
+        if told is not None:
+            return told
         widths = [np.size(row) if np.ndim(row) == 1 else -1 for row in rows]
         if -1 in widths or len(set(widths)) > 1:
             row = next(i for i, width in enumerate(widths) if width < 0 or width != widths[0])
@@ -424,12 +442,12 @@ def _points(cells: Any, first: int) -> FloatArray:
         points = np.array(rows)
     try:
         points = np.asarray(points, dtype=np.float64).reshape(len(cells), -1 if len(cells) else 0)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         for i, row in enumerate(points):
             _numbers(row, f"context of log row {first + i}", 0)
         raise DataError("context must hold numbers") from None
     _require(np.isfinite(points).all(axis=1), first, "context", points, "finite numbers")
-    return points
+    return Told(points, known)
 
 
 def _parsed(text: str, row: int, what: str) -> list[Any]:

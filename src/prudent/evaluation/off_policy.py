@@ -31,7 +31,7 @@ from .._support.progress import Progress
 from ..errors import DataError, ParameterError
 from .logs import BLOCK, BanditLog, Block, Layout
 from .moments import Moments, bernstein, half_width, marks_of
-from .policies import Chances, known_arms, policy_of
+from .policies import Chances, known_arms, known_features, policy_of
 from .reward_models import RewardModel, fitted
 
 if TYPE_CHECKING:
@@ -75,7 +75,9 @@ def off_policy(
     tuples (context, arm, reward, propensity)). Its columns are ``arm``, ``reward``, ``propensity`` (the chance with
     which the arm was chosen), and if there are any ``context`` (D numbers in a cell) and ``arms`` (the arms that were
     eligible; by default all). ``context=["age", "price"]`` makes features of columns of a wide table,
-    ``columns={"arm": "action"}`` gives other names. Logs of any length are gone through in blocks.
+    ``columns={"arm": "action"}`` gives other names. Features that have names, in the log and in a bandit, are matched
+    by name; a bandit that knows them finds them in a wide table by itself. Logs of any length are gone through in
+    blocks.
 
     ``target`` is a bandit (its exact chances as it is now), an array or DataFrame [T,A] of chances or [T] of arms, a
     function that returns one of these for contexts [T,D], the name of an arm, a dict of chances, ``"uniform"``, or
@@ -104,7 +106,8 @@ def off_policy(
     known = [*known_arms(target), *known_arms(logging_policy)]
     if hasattr(reward_model, "columns"):
         known += known_arms(reward_model)
-    with BanditLog(log, Layout(context, columns, arms, missing_reward, block), known) as read:
+    features = known_features(target) or known_features(logging_policy)
+    with BanditLog(log, Layout(context, columns, arms, missing_reward, block, False, features), known) as read:
         root = math.sqrt(read.n)
         bounds = Bounds(
             clip=root if clip is None else positive(clip, "clip"),

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from .._support.checks import FloatArray
+from .._support.features import order_of
 from ..errors import DataError, ParameterError, PrudentError
 from .logs import BanditLog, Block
 
-__all__ = ["Chances", "known_arms", "policy_of", "table_reader"]
+__all__ = ["Chances", "contexts_for", "known_arms", "known_features", "policy_of", "table_reader"]
 
 Chances = Callable[[Block], FloatArray]  # chances [T,A] of all arms of the log in the rows of a block
 TOLERANCE = 1e-6  # of the sum of chances: tables are often kept in single precision
@@ -24,6 +25,19 @@ def known_arms(policy: Any) -> Iterable[Any]:
     if hasattr(policy, "columns"):
         return list(policy.columns)
     return policy.arms if _is_bandit(policy) else ()
+
+
+def known_features(policy: Any) -> tuple[str, ...] | None:
+    """Return the names of the features of a bandit, in its order."""
+    names = getattr(policy, "features", None)
+    return names if isinstance(names, tuple) and all(isinstance(name, str) for name in names) else None
+
+
+def contexts_for(bandit: Any, block: Block, log: BanditLog) -> FloatArray:
+    """Return the contexts [T,D] of a block in the order that a bandit has them in, if both have names."""
+    known = known_features(bandit)
+    order = None if known is None or log.features is None else order_of(log.features, known, "context of log")[0]
+    return block.contexts if order is None else block.contexts[:, order]
 
 
 def _is_bandit(policy: Any) -> bool:
@@ -89,13 +103,14 @@ def _bandit(bandit: Any, log: BanditLog, name: str) -> Chances:
 
     def chances(block: Block) -> FloatArray:
         found = np.zeros((len(block), len(log.arms)))
+        contexts = contexts_for(bandit, block, log)
         for members, rows in block.sets():
             able = np.flatnonzero(mine >= 0) if members is None else np.flatnonzero(np.isin(mine, members))
             if not able.size:
                 raise DataError(f"log row {block.rows[rows[0]]}: no eligible arm is one of the arms of {name}")
             names = None if able.size == mine.size else [bandit.arms[i] for i in able]
             try:
-                found[np.ix_(rows, mine[able])] = ask(block.contexts[rows], names)
+                found[np.ix_(rows, mine[able])] = ask(contexts[rows], names)
             except PrudentError as error:
                 raise type(error)(f"{name} cannot decide in the contexts of log: {error}") from None
         return found
@@ -129,7 +144,7 @@ def _constant(mixture: Mapping[Any, Any], log: BanditLog, name: str) -> Chances:
             raise ParameterError(f"{name} names the arm {arm!r}, expected one of {log.arms}")
         try:
             fixed[log.index(arm)] = chance
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise ParameterError(f"{name}[{arm!r}] is {chance!r}, expected a probability") from None
     return lambda block: np.tile(fixed, (len(block), 1))
 
@@ -160,7 +175,7 @@ def table_reader(table: Any, log: BanditLog, name: str) -> Chances:
     named = hasattr(table, "columns")
     try:
         values = table.to_numpy() if named else np.asarray(table)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         values = np.empty(())
     if values.ndim not in (1, 2) or len(values) != log.rows:
         shown = f"shape {values.shape}" if values.ndim else repr(table)
@@ -193,5 +208,5 @@ def _one_hot(names: Any, block: Block, log: BanditLog, name: str) -> FloatArray:
 def _floats(values: Any, name: str) -> FloatArray:
     try:
         return np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise DataError(f"{name} must hold numbers, got {np.asarray(values).dtype}") from None

@@ -22,7 +22,7 @@ from .._support.progress import Progress
 from ..errors import DataError, ParameterError
 from .logs import BLOCK, BanditLog, Block, Layout
 from .moments import Moments, half_width, marks_of
-from .policies import Chances, policy_of
+from .policies import Chances, contexts_for, known_features, policy_of
 
 if TYPE_CHECKING:
     import pandas
@@ -54,7 +54,8 @@ def replay(
     and stays as it is. With ``learn=False`` the copy does not learn. The log is as in :func:`off_policy`; one without
     propensities is taken for uniform over the eligible arms, unless it plainly is not, or for that of
     ``logging_policy``. ``min_propensity`` is the lowest chance that an eligible arm had, by default the lowest seen;
-    ``seed`` decides which rows are kept. A bandit whose half-life is a time needs a column ``time``.
+    ``seed`` decides which rows are kept. Features that have names, in the log and in the bandit, are matched by name.
+    A bandit whose half-life is a time needs a column ``time``.
 
     The interval at ``level`` is that of this run: it knows the noise of rewards, and not how another run might learn.
 
@@ -68,7 +69,8 @@ def replay(
     level = open_probability(level, "level")
     _require_bandit(bandit)
     rng = generator(seed, "seed")
-    layout = Layout(context, columns, arms, missing_reward, block, fades_with_time(bandit))
+    timed = fades_with_time(bandit)
+    layout = Layout(context, columns, arms, missing_reward, block, timed, known_features(bandit))
     with BanditLog(log, layout, bandit.arms) as read:
         read.require_contexts("bandit")
         run = Run(copy.deepcopy(bandit), learn)
@@ -186,9 +188,10 @@ class Run:
                 raise DataError(f"log row {block.rows[rows[0]]}: no eligible arm is one of the bandit's arms")
             names[int(block.which[rows[0]])] = mine
         paid: list[float] = []
+        contexts = contexts_for(self.bandit, block, log)
         arrays: tuple[Any, ...] = (block.which, block.arms, block.rewards, thresholds, block.times)
         columns = (array.tolist() for array in arrays)
-        for point, which, place, reward, threshold, time in zip(block.contexts, *columns, strict=True):
+        for point, which, place, reward, threshold, time in zip(contexts, *columns, strict=True):
             arm = log.arms[place]
             when = {"time": time} if self._timed else {}
             # no chance exceeds one: whoever is above it need not be asked

@@ -72,7 +72,8 @@ def tune(
     tried = _options(settings)
     lives = (HalfLife.of(options.get("half_life")) for options in tried)
     timed = any(life is not None and life.unit == "seconds" for life in lives)
-    with BanditLog(log, Layout(context, columns, arms, missing_reward, block, timed)) as read:
+    features = next((options["features"] for options in tried if options.get("features")), None)
+    with BanditLog(log, Layout(context, columns, arms, missing_reward, block, timed, features)) as read:
         read.require_contexts("a bandit")
         if arms is not None:
             require_logged(read.arms, read)
