@@ -31,7 +31,7 @@ class Scale:
     beyond_episodes: int = 2_000
     schedule_replications: int = 400
     schedule_episodes: int = 400
-    few_schedules: int = 20  # replications of the long runs
+    few_schedules: int = 15  # replications of the long runs
     schedule_long_episodes: int = 10_000
     timing_replications: int = 10
     timing_episodes: int = 400
