@@ -129,7 +129,7 @@ class Decay(Schedule):
 
     @property
     def label(self) -> str:  # noqa: D102
-        return f"{self.start:g}, falling"
+        return f"{self.start:g}, halving"
 
 
 @dataclass(frozen=True)

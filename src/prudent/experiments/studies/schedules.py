@@ -184,9 +184,10 @@ def _last(data: xarray.Dataset, problem: str, agent: str) -> FloatArray:
 
 def _gains(data: xarray.Dataset, agents: Sequence[str]) -> list[Interval]:
     """Return by how much agents beat Thompson sampling on the lakes."""
+    after = f"after {int(data.episode.values[-1]):,} episodes"
     return differences(
         [
-            (f"{lake}: {TS} minus {agent}", _last(data, lake, TS) - _last(data, lake, agent))
+            (f"{lake}, {after}: {TS} minus {agent}", _last(data, lake, TS) - _last(data, lake, agent))
             for agent in agents
             for lake in LAKES
         ]
