@@ -285,6 +285,7 @@ assert "matplotlib.pyplot" not in sys.modules
 
 AGENTS = st.sampled_from(
     ["TS-CMAB", "TS-CMAB_nu", "TS-RL", "optimistic VI 0.9", "optimistic VI 0.5", "my agent", "BRPS-RL 0.7"]
+    + ["BRPS-RL -0.8", "0.9 halving", "BRPS-RL 0.9, falling", "0.9 falling, 0 unseen"]
     + [f"{kind} {level}" for kind in ("BRPS-RL", "BRPS-CMAB", "BRPS-CMAB_nu") for level in (0.5, 0.8, 0.9, 0.99)]
 )
 
@@ -544,6 +545,16 @@ def test_what_does_not_reproduce_comes_first(page: str) -> None:
     for number_shown in ("12.2 [9.5, 15.0]", "20.0 [14.0, 26.0]", "0.25 [−0.50, 1.00]", "<b>14</b>"):
         assert number_shown in table
     assert "paired t intervals, 95%" in table
+
+
+def test_claims_of_our_own_are_apart(page: str) -> None:
+    papers, ours = page[: page.index('id="beyond"')].split('<h3 id="claims-beyond">')
+    assert "<small>beyond the paper</small>" not in papers
+    rows = re.findall(r'<tr id="claim-.*?</tr>', ours, re.DOTALL)
+    assert len(rows) >= 9
+    assert all("<small>beyond the paper</small>" in row for row in rows)
+    assert "what the paper says" in papers
+    assert "what the paper says" not in ours
 
 
 def test_claims_say_under_which_reading_they_hold(page: str) -> None:

@@ -130,6 +130,7 @@ def test_levels_of_named_schedules():
         assert int(n) == int(sign) * pr.sample_size(level)
         assert float(share) == pytest.approx(weights[0], abs=1e-12)
     assert pr.brps_rl(Falling(0.9, scale=5)).label == "BRPS-RL 0.9, falling"
+    assert pr.brps_rl(Decay(0.9, half=5)).label == "BRPS-RL 0.9, halving"
     assert pr.brps_rl(Falling(0.9, scale=5, unseen=0)).label == "BRPS-RL 0.9, falling, 0 unseen"
 
 

@@ -198,6 +198,8 @@ def compile_ahead() -> None:
 def _show_claims(claims: list[Any]) -> None:
     from rich.table import Table
 
+    from .experiments.intervals import BEYOND
+
     if not claims:
         return
     style = {"not": "red", "reproduced": "green"}  # by the first word; yellow: inconclusive
@@ -206,7 +208,8 @@ def _show_claims(claims: list[Any]) -> None:
     table.add_column("claim")
     for claim in claims:
         colour = style.get(claim.verdict.split()[0], "yellow")
-        table.add_row(f"[{colour}]{claim.verdict.removesuffix(' at this scale')}[/]", claim.statement)
+        ours = f"[dim]{BEYOND}:[/] " if claim.source == BEYOND else ""
+        table.add_row(f"[{colour}]{claim.verdict.removesuffix(' at this scale')}[/]", f"{ours}{claim.statement}")
     console().print(table)
 
 

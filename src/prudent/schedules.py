@@ -8,6 +8,12 @@ draws, which explores half as much as Thompson sampling, in terms of variance; a
 
 The *visits* of a pair (s, a) are the observations of its source: those of the pair itself where every pair has a source
 of its own, and those of all pairs that share it where they do. They say how much is known.
+
+**What is ours.** That caution suits the beginning, where nothing is known, and curiosity about the less visited what
+comes after is the idea of Song, Wang and Zhou, arXiv 2605.24345, of which we had the abstract and not the text. All
+else here is ours and not theirs: the schedules and their parameters, the draw rule at each level, the level of what is
+unseen, schedules of bandits. How they do on Frozen Lake and RiverSwim, with intervals, is the study ``schedules`` of
+``prudent reproduce``: our claims, kept apart from the paper's.
 """
 
 from __future__ import annotations
@@ -123,7 +129,7 @@ class Decay(Schedule):
 
     @property
     def label(self) -> str:  # noqa: D102
-        return f"{self.start:g}, falling"
+        return f"{self.start:g}, halving"
 
 
 @dataclass(frozen=True)

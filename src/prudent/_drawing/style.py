@@ -67,8 +67,11 @@ def agent_label(agent: str) -> str:
 
     >>> agent_label("BRPS-CMAB_nu 0.8")
     'BRPS-CMAB-ν, α = 0.8'
+    >>> agent_label("BRPS-RL -0.8")
+    'BRPS-RL, α = −0.8'
     """
-    return re.sub(r" (0?\.\d+)$", r", α = \1", agent.replace("_nu", "-ν"))
+    named = re.sub(r" (-?0?\.\d+)$", r", α = \1", agent.replace("_nu", "-ν"))
+    return named.replace("= -", "= −")
 
 
 def agent_styles(agents: Iterable[str]) -> list[Entry]:
@@ -79,10 +82,14 @@ def agent_styles(agents: Iterable[str]) -> list[Entry]:
     """
     styles: list[Entry] = []
     for agent in agents:
-        level = re.search(r"(\d?\.\d+)$", agent)
+        level = re.search(r"(-?\d?\.\d+)$", agent)
         if agent.startswith("TS"):
             colour = "ts"
-        elif agent.lower().startswith("optimistic"):
+        elif "unseen" in agent:
+            colour = "brps-0.8"
+        elif "falling" in agent or "halving" in agent:
+            colour = "law"
+        elif agent.lower().startswith("optimistic") or (level and level[1].startswith("-")):
             colour = "optimistic"
         elif agent.startswith("BRPS") and level and f"brps-{level[1]}" in COLOURS:
             colour = f"brps-{level[1]}"

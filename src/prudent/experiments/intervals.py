@@ -23,6 +23,7 @@ import numpy as np
 from .._support.intervals import mean_and_half_width
 
 __all__ = [
+    "BEYOND",
     "CONFIDENCE",
     "INCONCLUSIVE",
     "NOT_REPRODUCED",
@@ -46,6 +47,7 @@ REPRODUCED, NOT_REPRODUCED, INCONCLUSIVE = "reproduced", "not reproduced", "inco
 UNDER_NONE = f"{NOT_REPRODUCED} under any reading tried"
 WHEN = f"{REPRODUCED} when "
 CONFIDENCE = 0.99
+BEYOND = "beyond the paper"  # the source of claims that are our own
 STUDENT = "paired Student t intervals of mean differences, 99% for all of them together (Bonferroni)"
 
 
@@ -162,7 +164,12 @@ def differences(pairs: Sequence[tuple[str, Any]], readings: int = 1) -> list[Int
 
 
 def ratio_interval(quantity: str, above: Any, below: Any, comparisons: int) -> Interval:
-    """Return the interval of a ratio of means, by the delta method: the mean of ``above - ratio below`` is zero."""
+    """Return the interval of a ratio of means, by the delta method: the mean of ``above - ratio below`` is zero.
+
+    Nothing is known of a ratio to nothing.
+    """
+    if not np.any(below):
+        return Interval(quantity, math.nan, -math.inf, math.inf)
     ratio = float(np.mean(above) / np.mean(below))
     around = mean_interval("", (np.asarray(above) - ratio * np.asarray(below)) / np.mean(below), comparisons)
     return Interval(quantity, ratio, ratio + float(around.low or 0.0), ratio + float(around.high or 0.0))

@@ -31,6 +31,8 @@ READINGS = (
     "share another 99% between them (Bonferroni). The bandit's readings were picked from some forty that were "
     "looked at with few replications, which these intervals do not count."
 )
+BEYOND = "beyond the paper"  # the source of claims that are our own
+OURS = "What we say of things that are not in the paper, judged by the same rules."
 BANDS = (
     "Lines are means over replications, bands their 95% confidence intervals by Student’s t. In each replication all "
     "agents meet the same random numbers."
@@ -119,6 +121,16 @@ def _compact(value: Any) -> str:
 
 
 def _claims(claims: Sequence[dict[str, Any]]) -> str:
+    """Return the paper's claims, and apart from them our own."""
+    own = [claim for claim in claims if claim.get("source") == BEYOND]
+    papers = [claim for claim in claims if claim.get("source") != BEYOND]
+    parts = [_judged(papers, READINGS, "what the paper says")] if papers else []
+    if own:
+        parts.append(f'<h3 id="claims-beyond">Beyond the paper</h3>{_judged(own, OURS, "what we say")}')
+    return "".join(parts)
+
+
+def _judged(claims: Sequence[dict[str, Any]], words: str, head: str) -> str:
     counts = "".join(
         f"<li>{_badge(start, str(count))}</li>"
         for start in VERDICTS
@@ -132,8 +144,8 @@ def _claims(claims: Sequence[dict[str, Any]]) -> str:
         for claim in sorted(claims, key=lambda claim: list(VERDICTS).index(_kind(claim["verdict"])))
     )
     return (
-        f'<ul class="counts">{counts}</ul><p class="setting">{escape(READINGS)}</p><table class="claims"><thead><tr>'
-        '<th scope="col">what the paper says</th><th scope="col">as written</th><th scope="col">under which reading it '
+        f'<ul class="counts">{counts}</ul><p class="setting">{escape(words)}</p><table class="claims"><thead><tr>'
+        f'<th scope="col">{head}</th><th scope="col">as written</th><th scope="col">under which reading it '
         f'holds</th><th scope="col">all numbers</th></tr></thead><tbody>{rows}</tbody></table>'
     )
 

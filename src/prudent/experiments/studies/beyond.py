@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..intervals import Claim, claim, differences
+from ..intervals import BEYOND, Claim, claim, differences
 from ..run import Arrays, stacked
 from ..scale import Scale
 from ..study import Quantity, Study, Table, curve, curves
@@ -59,7 +59,7 @@ def _claims(data: xarray.Dataset) -> list[Claim]:
         claim(
             "beyond-br-regret-lake",
             f"On Frozen Lake too, {OWN} has less BR-regret at {METRIC:g} than TS-RL",
-            "beyond the paper",
+            BEYOND,
             differences(
                 [
                     (
@@ -72,7 +72,7 @@ def _claims(data: xarray.Dataset) -> list[Claim]:
         claim(
             "beyond-optimism-costs",
             "The optimistic algorithm of the appendix, with its regret bound, has more regret than BRPS-RL and TS-RL",
-            "beyond the paper",
+            BEYOND,
             differences(
                 [
                     (f"{OPTIMIST} minus {agent}", last.sel(agent=OPTIMIST).values - last.sel(agent=agent).values)

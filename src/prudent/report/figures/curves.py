@@ -71,7 +71,8 @@ def _panel(data: xarray.DataArray, title: str, styles: Sequence[Entry], log: boo
         from matplotlib.ticker import FuncFormatter, MaxNLocator
 
         bottom = np.inf
-        for values, style in zip(np.asarray(data.values), styles, strict=True):
+        for runs, style in zip(np.asarray(data.values), styles, strict=True):
+            values = runs[~np.isnan(runs).all(axis=1)]  # an agent may have fewer replications than another
             seen = ~np.isnan(values).all(axis=0)  # an agent may be recorded at fewer times than another
             mean, half = mean_and_half_width(values[:, seen], LEVEL)
             colour = hex_of(style.colour)
