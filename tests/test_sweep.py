@@ -223,7 +223,7 @@ def lacking(key):
         ),
         (
             LAKES | {"agent": [{"kind": "brps_rl", "alpha": [0.5, 1.5]}]},
-            r"the spec: agent\[0\] \(alpha = 1.5\) cannot be made: alpha must be a risk level in \[0, 1\), got 1.5",
+            r"the spec: agent\[0\] \(alpha = 1.5\) cannot be made: alpha must be a risk level in \(-1, 1\), got 1.5",
         ),
         (LAKES | {"agent": [{"kind": "brps_rl"}]}, r"the spec: agent\[0\] .* cannot be made: .*alpha"),
         (LAKES | {"agent": [{"kind": "brps_rl", "alpha": []}]}, r"agent\[0\].alpha is an empty list"),
