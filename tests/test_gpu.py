@@ -162,5 +162,11 @@ def test_reductions_go_over_many_threads():
         assert (np.asarray(there + 1.5) == numbers + 1.5).all()
         assert (np.asarray(there - there) == 0.0).all()
         assert np.isnan(gpu.Vector(gpu.upload(np.append(numbers, np.nan))).max())
+        for place in (0, numbers.size // 2):  # whatever comes after it
+            numbers[place] = np.nan
+            there = gpu.Vector(gpu.upload(numbers))
+            assert np.isnan(there.min())
+            assert np.isnan(there.max())
+            numbers[place] = 0.0
     finally:
         gpu.THREADS, gpu.BLOCKS = before

@@ -193,6 +193,18 @@ def _combine(arrays: Any, factor: Any, shift: Any) -> None:
 # -- reductions --------------------------------------------------------------------------------------------
 
 
+@kernel
+def _lower(a: float, b: float) -> float:
+    """Return the lower of two numbers; NaN goes through."""
+    return a if a < b or a != a else b
+
+
+@kernel
+def _higher(a: float, b: float) -> float:
+    """Return the higher of two numbers; NaN goes through."""
+    return a if a > b or a != a else b
+
+
 @cuda.jit(device=True)
 def sum_in_block(x: Any, y: Any, part: Any) -> None:
     """Write the sums of x and of y over the threads of a block into its row of ``part``."""
@@ -223,9 +235,7 @@ def range_in_block(low: Any, high: Any, part: Any) -> None:
     half = cuda.blockDim.x // 2
     while half > 0:
         if me < half:
-            other, over = lows[me + half], highs[me + half]
-            lows[me] = lows[me] if lows[me] < other or lows[me] != lows[me] else other
-            highs[me] = highs[me] if highs[me] > over or highs[me] != highs[me] else over
+            lows[me], highs[me] = _lower(lows[me], lows[me + half]), _higher(highs[me], highs[me + half])
         cuda.syncthreads()
         half //= 2
     if me == 0:
@@ -238,8 +248,7 @@ def _ranges(arrays: Any) -> None:
     low, high = math.inf, -math.inf
     i = cuda.grid(1)
     while i < a.size:
-        low = a[i] if not low <= a[i] else low
-        high = a[i] if not high >= a[i] else high
+        low, high = _lower(low, a[i]), _higher(high, a[i])
         i += cuda.gridsize(1)
     range_in_block(low, high, part)
 
@@ -272,8 +281,7 @@ def _sweep(arrays: Any, discount: Any) -> None:
     s = cuda.grid(1)
     while s < x.size:
         r[s] = reward[s] + discount * _expect(indices, data, x, s) - x[s]
-        low = r[s] if not low <= r[s] else low
-        high = r[s] if not high >= r[s] else high
+        low, high = _lower(low, r[s]), _higher(high, r[s])
         s += cuda.gridsize(1)
     range_in_block(low, high, part)
 
@@ -330,8 +338,7 @@ def _move(arrays: Any, alpha: Any, omega: Any) -> None:
         x[s] += alpha * p[s] + omega * r[s]
         r[s] -= omega * t[s]
         along += shadow[s] * r[s]
-        low = r[s] if not low <= r[s] else low
-        high = r[s] if not high >= r[s] else high
+        low, high = _lower(low, r[s]), _higher(high, r[s])
         s += cuda.gridsize(1)
     sum_in_block(along, 0.0, part)
     cuda.syncthreads()
