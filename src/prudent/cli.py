@@ -18,7 +18,7 @@ import typer
 import typer.core
 
 from . import cli_log, cli_sweep
-from .cli_screen import Bar, console
+from .cli_screen import Bar, Chunk, Cluster, Workers, console
 
 __all__ = ["app", "main"]
 
@@ -90,19 +90,10 @@ def reproduce(
     out: Annotated[
         Path | None, typer.Option(help="Folder for the results (default: reproduction/SCALE).", show_default=False)
     ] = None,
-    workers: Annotated[
-        int | None, typer.Option(help="Threads (default: one for each core).", show_default=False)
-    ] = None,
+    workers: Workers = None,
     seed: Annotated[int, typer.Option(help="Seed of all random numbers.")] = 1,
-    chunk: Annotated[
-        int | None,
-        typer.Option(
-            help="Replications computed and kept at a time (default: about a second of work).", show_default=False
-        ),
-    ] = None,
-    cluster: Annotated[
-        str | None, typer.Option(help="Address of a dask scheduler to work there.", show_default=False)
-    ] = None,
+    chunk: Chunk = None,
+    cluster: Cluster = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print files and claims as JSON.")] = False,
 ) -> None:
     """Run the paper's experiments and write datasets, claims and a report."""

@@ -2,9 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
-__all__ = ["Bar", "console"]
+import typer
+
+__all__ = ["Bar", "Chunk", "Cluster", "Workers", "console"]
+
+# options of the commands that run replications
+Workers = Annotated[int | None, typer.Option(help="Threads (default: one for each core).", show_default=False)]
+Chunk = Annotated[
+    int | None,
+    typer.Option(
+        help="Replications computed and kept at a time (default: about a second of work).", show_default=False
+    ),
+]
+Cluster = Annotated[str | None, typer.Option(help="Address of a dask scheduler to work there.", show_default=False)]
 
 
 def console(stderr: bool = False) -> Any:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .cli_screen import Bar, console
+from .cli_screen import Bar, Chunk, Cluster, Workers, console
 
 if TYPE_CHECKING:
     import pandas
@@ -22,18 +22,9 @@ def sweep(
     out: Annotated[
         Path | None, typer.Option(help="Folder for the results (default: sweep/NAME of the spec).", show_default=False)
     ] = None,
-    workers: Annotated[
-        int | None, typer.Option(help="Threads (default: one for each core).", show_default=False)
-    ] = None,
-    chunk: Annotated[
-        int | None,
-        typer.Option(
-            help="Replications computed and kept at a time (default: about a second of work).", show_default=False
-        ),
-    ] = None,
-    cluster: Annotated[
-        str | None, typer.Option(help="Address of a dask scheduler to work there.", show_default=False)
-    ] = None,
+    workers: Workers = None,
+    chunk: Chunk = None,
+    cluster: Cluster = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print files and table as JSON.")] = False,
 ) -> None:
     """Run every agent on every environment with every seed; write a dataset, a table and a figure.

@@ -35,9 +35,6 @@ class Guarded:
     def __copy__(self) -> Self:
         return copy.deepcopy(self)  # arrays that two shared would be guarded by two locks
 
-    def _after_fork(self) -> None:
-        """Do what a child process must do before it uses its copy."""
-
 
 # A thread of the parent may be inside an object while another one forks: the child would find its lock taken for ever,
 # and what it guards half done.
@@ -56,11 +53,5 @@ def _release_all() -> None:
         _held.pop()._lock.release()
 
 
-def _start_child() -> None:
-    for each in _held:
-        each._after_fork()
-    _release_all()
-
-
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_hold_all, after_in_parent=_release_all, after_in_child=_start_child)
+    os.register_at_fork(before=_hold_all, after_in_parent=_release_all, after_in_child=_release_all)

@@ -10,7 +10,7 @@ import numpy as np
 
 from .._numerics.compensated import EPS
 from .._numerics.compile import default_threads
-from .._support.checks import BoolArray, FloatArray, generator, whole_number
+from .._support.checks import FloatArray, generator, whole_number
 from .._support.labels import Names
 from ..errors import ModelError, ParameterError, PosteriorError
 from ..models.frame import held
@@ -32,8 +32,8 @@ from .operators import (
     SlotDraws,
 )
 from .proper import Ended, ended_uncertain
-from .solution import Ahead, Solution
-from .solver import Guess, SolverKeywords, SolverOptions, q_ahead, rough_guess, solve_operator
+from .solution import Solution
+from .solver import Guess, SolverKeywords, SolverOptions, placed, rough_guess, solve_operator
 
 __all__ = ["BayesianRiskMDP"]
 
@@ -353,6 +353,7 @@ class BayesianRiskMDP:
 
     def _fixed_point(self, policy: Any, operator: Operator, options: SolverOptions, start: Any, draws: Any) -> Solution:
         guess = None
+        operator = placed(operator, options)  # once: its approximation shares what is there
         if options.method == "newton" and options.sweeps is None and start is None:
             # without an approximation the values under the posterior mean are cheap, and close at a rough tolerance
             rough = operator.approximation() or self._mean_operator()
@@ -403,10 +404,6 @@ class BayesianRiskMDP:
         known.keep_outcomes(entries._replace(reward=earned), self._mean_theta())
         known.arrival_value = mean.arrival_value
         return known
-
-    def _q_ahead(self, ahead: Ahead, asked: BoolArray, *, best: bool = False) -> FloatArray:
-        """Return Q one step ahead of where an exact solution of this problem ended; see :func:`q_ahead`."""
-        return q_ahead(self._operator(None, None, ahead.threads), self.model, ahead, asked, best=best)
 
     def _mean_operator(self) -> ExpectedOperator:
         return ExpectedOperator.of_outcomes(self.model, self._mean_theta())

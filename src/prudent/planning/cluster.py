@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
 import numpy as np
 
 from .._numerics.compile import default_threads
-from .._numerics.dirichlet_moments import shape_of
 from .._numerics.krylov import Chain
 from .._support.checks import (
     BoolArray,
@@ -42,7 +41,7 @@ from ..models.entries import END, NONE, Entries
 from ..models.frame import TabularModel
 from ..models.uncertain import UncertainMDP
 from ..posteriors.dirichlet import DirichletPosterior
-from .operators import ApproximateOperator, ExactOperator, ExpectedOperator, Operator, leaks_of
+from .operators import ExactOperator, ExpectedOperator, Operator, leaks_of
 from .solution import Solution
 from .solver import SolverKeywords, SolverOptions, rough_guess, solve_operator
 
@@ -174,8 +173,15 @@ class Block:
             elif kind == EXACT:
                 self._operators[kind] = ExactOperator(rows, rows.counts, self.alpha)
             else:
-                self._operators[kind] = ApproximateOperator(rows, rows.entries.pack(rows.counts), shape_of(self.alpha))
+                self._operators[kind] = _approximation(rows, rows.counts, self.alpha)
         return self._operators[kind]
+
+
+def _approximation(model: Any, counts: FloatArray, alpha: float, threads: int = 1) -> Operator:
+    """Return the approximation of the exact operator; caution has one."""
+    rough = ExactOperator(model, counts, alpha, threads).approximation()
+    assert rough is not None
+    return rough
 
 
 def _built_block(build: Build, first: int, last: int, whole: tuple[int, int, float], alpha: float) -> Block:
@@ -355,7 +361,7 @@ def solve_there(problem: BayesianRiskMDP, policy: Any, client: Any, options: Sol
     _require_cpu(options)
 
     def rough() -> Operator:
-        return ApproximateOperator(model, model.entries.pack(counts), shape_of(alpha), default_threads())
+        return _approximation(model, counts, alpha, default_threads())
 
     with _at_work(client) as (pool, threads):
         edges = _edges(model.n_states, None, threads)

@@ -40,6 +40,7 @@ from .._numerics.gpu import (
 )
 from .._support.checks import FloatArray, IntArray
 from ..errors import ParameterError
+from ..models.entries import Entries
 from .operators import (
     ApproximateOperator,
     ExactOperator,
@@ -62,6 +63,8 @@ SIZES = (2, 4, 5, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512)  # of ro
 
 def on_gpu(operator: Operator) -> Operator:
     """Return ``operator`` on the GPU."""
+    if isinstance(operator, _GpuOperator):
+        return operator
     for kind, there in _THERE.items():
         if isinstance(operator, kind):
             return there(operator)
@@ -95,9 +98,11 @@ class _GpuOperator(Operator):
 
     def table(self, pairs: IntArray, control: bool) -> Any:
         """See :meth:`Operator.table`."""
-        if not control and pairs.size != self.n_states:
+        if control:
+            return self.control_table(pairs)
+        if pairs.size != self.n_states:
             raise ParameterError('device="gpu" evaluates policies with one action for each state; this one mixes them')
-        return GpuTable(self, pairs, control)
+        return _PolicyTable(self, pairs)
 
     def backup(self, value: Any, pairs: IntArray, q: FloatArray) -> float:
         """See :meth:`Operator.backup`; ``q`` is here, not on the GPU."""
@@ -111,8 +116,8 @@ class _GpuOperator(Operator):
         return self.chain(self.vector(value), upload(pairs))
 
     @abstractmethod
-    def back_up_running(self, value: Vector, running: Running, q: Any) -> float:
-        """As :meth:`Operator.back_up_best` of the pairs in the running, with all of it on the GPU."""
+    def control_table(self, pairs: IntArray) -> Any:
+        """Return the table for control, with all admissible ``pairs``."""
 
     @abstractmethod
     def back_up_pairs(self, value: Vector, pairs: Any, q: Any) -> float:
@@ -130,31 +135,55 @@ class Running(NamedTuple):
     count: Any  # [S]
 
 
-class GpuTable:
+class _GpuTable:
     """As :class:`~prudent.planning.operators.Table`, on the GPU."""
 
-    def __init__(self, operator: _GpuOperator, pairs: IntArray, control: bool) -> None:
-        self._operator, self._control = operator, control
-        n_states, n_actions = operator.n_states, operator.n_actions
-        self._q = allocate(n_states * n_actions)
-        _fill[grid_for(self._q.size)]((self._q,), -math.inf)
+    def __init__(self, operator: Any) -> None:
+        self._operator = operator
+
+    def linearise(self, value: Vector, actions: Any) -> GpuChain:
+        """See :class:`Table`."""
+        pairs = allocate(self._operator.n_states, np.int64)
+        given = actions.data if isinstance(actions, _Actions) else upload(actions)
+        _pair_of[grid_for(pairs.size)]((given, pairs), self._operator.n_actions)
+        chain: GpuChain = self._operator.chain(value, pairs)
+        return chain
+
+
+class _PolicyTable(_GpuTable):
+    """Q of the pairs of a policy."""
+
+    def __init__(self, operator: _GpuOperator, pairs: IntArray) -> None:
+        super().__init__(operator)
+        self._q = allocate(operator.n_states * operator.n_actions)
         self._pairs = upload(pairs)
-        if control:
-            starts = upload(np.searchsorted(pairs, np.arange(n_states + 1) * n_actions))
-            self._running = Running(allocate((n_states, n_actions), np.int64), allocate(n_states, np.int64))
-            _spread[grid_for(n_states)]((self._pairs, starts), self._running)
 
     def back_up(self, value: Vector) -> float:
         """See :class:`Table`."""
-        if self._control:
-            return self._operator.back_up_running(value, self._running, self._q)
-        return self._operator.back_up_pairs(value, self._pairs, self._q)
+        return float(self._operator.back_up_pairs(value, self._pairs, self._q))
 
     def of_pairs(self) -> Vector:
         """See :class:`Table`."""
         out = allocate(self._pairs.size)
         _gather[grid_for(out.size)]((self._q, self._pairs, out))
         return Vector(out)
+
+
+class _RunningTable(_GpuTable):
+    """Q of all pairs, and which of them are still in the running."""
+
+    def __init__(self, operator: _GpuOutcomes, pairs: IntArray) -> None:
+        super().__init__(operator)
+        n_states, n_actions = operator.n_states, operator.n_actions
+        self._q = allocate(n_states * n_actions)
+        _fill[grid_for(self._q.size)]((self._q,), -math.inf)
+        starts = upload(np.searchsorted(pairs, np.arange(n_states + 1) * n_actions))
+        self._running = Running(allocate((n_states, n_actions), np.int64), allocate(n_states, np.int64))
+        _spread[grid_for(n_states)]((upload(pairs), starts), self._running)
+
+    def back_up(self, value: Vector) -> float:
+        """See :class:`Table`."""
+        return float(self._operator.back_up_running(value, self._running, self._q))
 
     def best(self) -> tuple[Vector, Any, float]:
         """See :class:`Table`."""
@@ -167,17 +196,6 @@ class GpuTable:
     def drop(self, value: Vector, distance: float) -> None:
         """See :class:`Table`."""
         _drop[grid_for(value.size)]((self._q, value.data), self._running, distance)
-
-    def linearise(self, value: Vector, actions: Any) -> GpuChain:
-        """See :class:`Table`."""
-        return _linearised(self._operator, value, actions)
-
-
-def _linearised(operator: _GpuOperator, value: Vector, actions: Any) -> GpuChain:
-    pairs = allocate(operator.n_states, np.int64)
-    given = actions.data if isinstance(actions, _Actions) else upload(actions)
-    _pair_of[grid_for(pairs.size)]((given, pairs), operator.n_actions)
-    return operator.chain(value, pairs)
 
 
 class _Actions:
@@ -304,10 +322,8 @@ class GpuExpected(_GpuOperator):
         _slice[grid_for(n_slices * WARP)](given, self._slices, self.n_states, self.n_actions)
         self._largest_reward = float(abs(reward).max(initial=0.0))
 
-    def table(self, pairs: IntArray, control: bool) -> Any:
-        """See :meth:`Operator.table`."""
-        if not control:
-            return super().table(pairs, control)
+    def control_table(self, pairs: IntArray) -> Any:
+        """See :class:`_GpuOperator`: it sweeps."""
         if pairs.size < self.n_states * self.n_actions:
             admissible = np.zeros(self.n_states * self.n_actions, dtype=np.bool_)
             admissible[pairs] = True
@@ -322,10 +338,6 @@ class GpuExpected(_GpuOperator):
         """Write the best Q and action of each state: one kernel, which reads the model once and keeps no Q."""
         _sweep[grid_for(self.n_states)](self._slices, (value.data, best, actions), self.discount, self.n_actions)
 
-    def back_up_running(self, value: Vector, running: Running, q: Any) -> float:
-        """See :class:`_GpuOperator`."""
-        raise NotImplementedError  # its table sweeps
-
     def back_up_pairs(self, value: Vector, pairs: Any, q: Any) -> float:
         """See :class:`_GpuOperator`."""
         _expect_pairs[grid_for(pairs.size)](self._slices, (pairs, value.data, q), self.discount, self.n_actions)
@@ -339,26 +351,19 @@ class GpuExpected(_GpuOperator):
         return GpuChain(rows)
 
 
-class _SweptTable:
+class _SweptTable(_GpuTable):
     """The table of a known model for control: the best of each state is all that there is."""
-
-    def __init__(self, operator: GpuExpected) -> None:
-        self._operator = operator
 
     def back_up(self, value: Vector) -> float:
         """See :class:`Table`."""
         self._best = allocate(value.size)
         self._actions = allocate(value.size, np.int64)
         self._operator.sweep(value, self._best, self._actions)
-        return self._operator.rounding(value)
+        return float(self._operator.rounding(value))
 
     def best(self) -> tuple[Vector, Any, float]:
         """See :class:`Table`; nothing is ever dropped, since a sweep takes as long as reading the model."""
         return Vector(self._best), _Actions(self._actions), 0.0
-
-    def linearise(self, value: Vector, actions: Any) -> GpuChain:
-        """See :class:`Table`."""
-        return _linearised(self._operator, value, actions)
 
 
 @on_device
@@ -468,17 +473,23 @@ def _pick_rows(slices: Any, arrays: Any, rows: Any, n_actions: Any) -> None:
 class _GpuOutcomes(_GpuOperator):
     """What the exact, the approximate and the sampled operator share: the entries of an uncertain model."""
 
-    def __init__(self, here: Any) -> None:
+    def __init__(self, here: Any, entries: Entries | None = None) -> None:
+        """``entries`` are those of ``here`` if they are on the GPU already."""
         super().__init__(here)
-        entries = here.entries
-        self._entries = entries._replace(
-            **{
-                name: upload(getattr(entries, name))
-                for name in ("source", "first", "next_state", "reward", "begin", "outcome")
-            }
-        )
-        self._longest = int(entries.sizes().max())
-        self._largest_reward = float(abs(entries.reward).max(initial=0.0))
+        if entries is None:
+            arrays = ("source", "first", "next_state", "reward", "begin", "outcome")
+            entries = here.entries._replace(**{name: upload(getattr(here.entries, name)) for name in arrays})
+        self._entries = entries
+        self._longest = int(here.entries.sizes().max())
+        self._largest_reward = float(abs(here.entries.reward).max(initial=0.0))
+
+    def control_table(self, pairs: IntArray) -> Any:
+        """See :class:`_GpuOperator`."""
+        return _RunningTable(self, pairs)
+
+    @abstractmethod
+    def back_up_running(self, value: Vector, running: Running, q: Any) -> float:
+        """As :meth:`Operator.back_up_best` of the pairs in the running, with all of it on the GPU."""
 
     def _size(self, value: Vector) -> float:
         """Return what no sum in a backup exceeds."""
@@ -554,8 +565,13 @@ class GpuExact(_GpuOutcomes):
         self._means_at = value
         return float(download(part)[:, 1].max())
 
+    def approximation(self) -> Operator | None:
+        """See :meth:`Operator.approximation`; it has the same model, which is there already."""
+        rough = self.here.approximation()
+        return None if rough is None else GpuApproximate(rough, self._entries, self._counts)
+
     def back_up_running(self, value: Vector, running: Running, q: Any) -> float:
-        """See :class:`_GpuOperator`: a thread has a state, and does there what the CPU does."""
+        """See :class:`_GpuOutcomes`: a thread has a state, and does there what the CPU does."""
         self._risen = self.here.risen(self._risen, self._bounds_at, value)
         self._bounds_at = value
         return self._groups(value, running, q)
@@ -599,9 +615,10 @@ def _exact_kernel(room: int, n_actions: int) -> Any:
 class GpuApproximate(_GpuOutcomes):
     """See :class:`~prudent.planning.operators.ApproximateOperator`."""
 
-    def __init__(self, here: ApproximateOperator) -> None:
-        super().__init__(here)
-        self._counts = upload(here.counts)
+    def __init__(self, here: ApproximateOperator, entries: Entries | None = None, counts: Any = None) -> None:
+        """``entries`` and ``counts`` are those of ``here`` if they are on the GPU already."""
+        super().__init__(here, entries)
+        self._counts = upload(here.counts) if counts is None else counts
         self._kernels = _approximate_kernels(self._room())
 
     def back_up_running(self, value: Vector, running: Running, q: Any) -> float:

@@ -68,7 +68,7 @@ __all__ = [
     "SolverKeywords",
     "SolverOptions",
     "evaluate",
-    "q_ahead",
+    "placed",
     "q_when_read",
     "rough_guess",
     "solve",
@@ -345,13 +345,13 @@ def rough_guess(operator: Operator, model: MDP | UncertainMDP, policy: Any, opti
         tol, cap = None, min(cap, FEW_BACKUPS)
     if cap < 2:
         return Guess(np.zeros(model.n_states), 0)
-    iteration = _Iteration(_placed(operator, options), model.admissible, _actions(model, policy))
+    iteration = _Iteration(placed(operator, options), model.admissible, _actions(model, policy))
     iteration.digits = FEW_DIGITS
     end = iteration.to_tolerance(np.zeros(model.n_states), tol, cap - 1, newton=True)
     return Guess(np.asarray(end.point.moved(end.shift)), end.iterations)
 
 
-def _placed(operator: Operator, options: SolverOptions) -> Operator:
+def placed(operator: Operator, options: SolverOptions) -> Operator:
     """Return the operator on the device that is asked for."""
     if options.device == "cpu":
         return operator
@@ -374,7 +374,7 @@ def solve_operator(
     It starts from the caller's ``start`` [S], or else from our own ``guess``, or else from zero. The solution keeps
     ``problem`` for those who ask it why.
     """
-    operator = _placed(operator, options)
+    operator = placed(operator, options)
     iteration = _Iteration(operator, model.admissible, _actions(model, policy))
     if start is not None:
         value = _checked_start(start, model.n_states)
@@ -412,19 +412,16 @@ def solve_operator(
 
 
 def q_when_read(problem: MDP | BayesianRiskMDP, ahead: Ahead, asked: BoolArray, *, best: bool = False) -> FloatArray:
-    """Return Q [S, A] of a solution that put it off, see :func:`q_ahead`."""
-    if isinstance(problem, MDP):
-        return q_ahead(_known(problem), problem, ahead, asked, best=best)
-    return problem._q_ahead(ahead, asked, best=best)
-
-
-def q_ahead(
-    operator: Operator, model: MDP | UncertainMDP, ahead: Ahead, asked: BoolArray, *, best: bool = False
-) -> FloatArray:
     """Return Q [S, A] one step ahead of where a solver stopped, where it is ``asked`` for [S, A]; elsewhere -inf.
 
     With ``best`` only the greatest of each state need be Q, and the others are below it.
     """
+    model: MDP | UncertainMDP
+    operator: Operator
+    if isinstance(problem, MDP):
+        model, operator = problem, _known(problem)
+    else:
+        model, operator = problem.model, problem._operator(None, None, ahead.threads)
     progress = Progress("comparing actions")
     operator.accuracy = ahead.accuracy
     operator.tell = lambda done: progress.show(f"{done:.0%} done")
