@@ -7,23 +7,28 @@ study has a tenth of its replications.
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import cycle
 from typing import Any
 
+import prudent as pr
 from benchmarks._timing import Row
 from benchmarks.core import large_problem
 from prudent.experiments import SCALES
 from prudent.experiments import run as reproduce
 
 MOST = 1.25
-ROUNDS = 2
+ROUNDS = 4
 
 
-def compared(name: str, client: Any, there: Callable[[], Any], here: Callable[[], Any]) -> list[Row]:
+def compared(
+    name: str, client: Any, there: Callable[[], Any], here: Callable[[], Any], most: float = MOST
+) -> list[Row]:
     """Return the rows of one job on the cluster and on threads; both run once before they count."""
     wall, cpu = [float("inf")] * 2, [float("inf")] * 2
     used = processor(client)
@@ -39,7 +44,8 @@ def compared(name: str, client: Any, there: Callable[[], Any], here: Callable[[]
                 cpu[i] = min(cpu[i], processor(client) - used - idle * passed)
     rows = []
     for kind, (ours, other) in (("wall time", wall), ("processor time", cpu)):
-        rows.append(Row(f"{name}, {kind}: 2 threads", ours, other, "ratio >= 0.8", ours <= MOST * other))
+        asked = f"ratio >= {1.0 / most:.1f}"
+        rows.append(Row(f"{name}, {kind}: 2 threads", ours, other, asked, ours <= most * other))
     return rows
 
 
@@ -56,6 +62,8 @@ def run() -> list[Row]:
     share = float(os.environ.get("PRUDENT_BENCH_SHARE", "1"))
     scale = replace(paper, lake_replications=max(2, round(share * paper.lake_replications)))
     problem = large_problem(20_000)
+    changed = pr.BayesianRiskMDP(problem.model, problem.posterior.updated(0, 0), 0.9)
+    turns = cycle([changed, problem])  # so that the workers never have the model already
     with (
         tempfile.TemporaryDirectory() as folder,
         LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster,
@@ -72,6 +80,13 @@ def run() -> list[Row]:
                 client,
                 lambda: problem.solve(client=client),
                 lambda: problem.solve(threads=2),
+            ),
+            *compared(
+                "exact solve of a model that is not there yet",
+                client,
+                lambda: next(turns).solve(client=client),
+                lambda: problem.solve(threads=2),
+                math.inf,
             ),
             *compared(
                 f"lake study, {scale.lake_replications} replications",

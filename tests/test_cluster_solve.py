@@ -15,7 +15,7 @@ from _loopback import Loopback
 
 import prudent as pr
 from prudent.errors import ClusterError, ModelError, ParameterError, PosteriorError, PrudentError
-from prudent.planning.cluster import Block, Rows
+from prudent.planning.cluster import _KEPT, Block, Job, Rows
 
 distributed = pytest.importorskip("distributed")
 
@@ -104,6 +104,30 @@ def test_a_problem_that_is_here_is_solved_there(client):
     agree(pr.BayesianRiskMDP(lake.model, lake.model.prior(), 0.0).solve(client=client), shared_at_zero(lake))
 
 
+def test_a_model_is_sent_once(client):
+    problem = here(*random_rows(4), 0.95, 0.9)
+    first = problem.solve(client=client)
+    _, blocks = _KEPT[client]
+    again = problem.solve(client=client)
+    assert _KEPT[client][1] is blocks
+    assert first.value.tobytes() == again.value.tobytes()  # nothing is remembered from one solve to the next
+    bolder = pr.BayesianRiskMDP(problem.model, problem.posterior, 0.5)
+    agree(bolder.solve(), bolder.solve(client=client))
+    assert _KEPT[client][1] is blocks
+    problem.posterior.update([0], [0])
+    agree(problem.solve(), problem.solve(client=client))
+    assert _KEPT[client][1] is not blocks
+
+
+def test_blocks_that_were_cancelled_are_sent_again(client):
+    problem = here(*random_rows(4), 0.95, 0.9)
+    problem.solve(client=client)
+    blocks = _KEPT[client][1]
+    client.cancel(blocks)
+    agree(problem.solve(), problem.solve(client=client))
+    assert _KEPT[client][1] is not blocks
+
+
 def shared_at_zero(lake):
     return pr.BayesianRiskMDP(lake.model, lake.model.prior(), 0.0).solve()
 
@@ -148,15 +172,15 @@ def test_a_worker_that_dies_in_the_middle_costs_no_digit(cluster, client):
 
 def test_a_copy_of_a_block_remembers_nothing():
     rows = Rows.built(Slices(random_rows(1)), 10, 20, 30, 3, 0.9)
-    block = Block(rows, 0.9)
+    block, job = Block(rows), Job.new(0.9)
     value, pairs, q = np.zeros(30), np.flatnonzero(rows.admissible), np.empty(30)
-    block.operator("exact").back_up_best(value, pairs, q)
+    block.operator(job, "exact").back_up_best(value, pairs, q)
     again = pickle.loads(pickle.dumps(block))
     assert not again._operators
     for mine, theirs in zip(block.rows.entries, again.rows.entries, strict=True):
         assert np.array_equal(mine, theirs)
     fresh = np.empty(30)
-    again.operator("exact").back_up_best(value, pairs, fresh)
+    again.operator(job, "exact").back_up_best(value, pairs, fresh)
     state = pairs // 3
     assert [fresh[pairs][state == s].max() for s in range(10)] == pytest.approx(
         [q[pairs][state == s].max() for s in range(10)], abs=1e-12

@@ -47,6 +47,9 @@ class Entries(NamedTuple):
 
     def pack(self, values: npt.NDArray[Any]) -> Any:
         """Return values [..., B, K] by slots, [..., F]."""
+        n_sources, n_outcomes = values.shape[-2:]
+        if self.outcome.size == n_sources * n_outcomes:  # each source has them all
+            return values.reshape(*values.shape[:-2], -1).copy()
         return values[..., np.repeat(np.arange(self.begin.size - 1), np.diff(self.begin)), self.outcome]
 
     def spread(self, values: npt.NDArray[Any], n_outcomes: int, fill: float) -> Any:

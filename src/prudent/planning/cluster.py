@@ -7,15 +7,22 @@ machine: what is here is one more implementation of :class:`prudent.planning.ope
 A block is the value of a task of dask: should its worker die, another one makes it again. What the exact operator
 remembers of earlier backups (where to start, bounds on Q) is not part of that value. It stays where it arose, and a
 copy of the block begins without it, which costs time and no digits.
+
+The blocks of a model that is here stay on the workers until the client sends those of another: the next level or policy
+finds them there.
 """
 
 from __future__ import annotations
 
+import hashlib
+import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import fields
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack, cast
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -50,7 +57,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ClusterModel", "solve_there"]
 
-BLOCKS = 2  # for each thread of the cluster: more would share the work out better, and each costs some milliseconds
+BLOCKS = 1  # for each thread of the cluster: each costs ten milliseconds a backup
+BESIDE = 2**20  # bytes of V that go with each task
 EXACT, ROUGH, MEAN = "exact", "rough", "mean"  # the operators of a block
 Build = Callable[[int, int], tuple[Any, Any, Any]]
 
@@ -148,33 +156,48 @@ class Rows:
         return cls(entries, own, n_states)
 
 
-class Block:
-    """A block of states on the machine that has it, with the operators and all that they remember."""
+class Job(NamedTuple):
+    """A solve."""
 
-    def __init__(self, rows: Rows, alpha: float) -> None:
-        self.rows, self.alpha = rows, alpha
+    name: str
+    alpha: float
+
+    @classmethod
+    def new(cls, alpha: float) -> Job:
+        """Return a solve like no other."""
+        return cls(uuid.uuid4().hex, alpha)
+
+
+class Block:
+    """A block of states on the machine that has it, with the operators of one solve and all that they remember."""
+
+    def __init__(self, rows: Rows) -> None:
+        self.rows = rows
+        self._job: Job | None = None
         self._operators: dict[str, Operator] = {}
 
     def __reduce__(self) -> Any:
-        return Block, (self.rows, self.alpha)  # a copy remembers nothing
+        return Block, (self.rows,)  # a copy remembers nothing
 
     def __sizeof__(self) -> int:
         # by which dask decides whether to move it
         arrays = [*self.rows.entries, self.rows.counts]
         return sum(each.nbytes for each in arrays if isinstance(each, np.ndarray))
 
-    def operator(self, kind: str) -> Operator:
-        """Return one of the operators."""
-        if kind not in self._operators:
-            rows: Any = self.rows
+    def operator(self, job: Job, kind: str) -> Operator:
+        """Return one of the operators; a new solve begins with new ones, so that it does not depend on others."""
+        if job != self._job:
+            self._job, self._operators = job, {}
+        mine, rows = self._operators, cast(Any, self.rows)
+        if kind not in mine:
             if kind == MEAN:
                 mean = rows.counts / rows.counts.sum(axis=1, keepdims=True)
-                self._operators[kind] = ExpectedOperator.of_outcomes(rows, mean)
+                mine[kind] = ExpectedOperator.of_outcomes(rows, mean)
             elif kind == EXACT:
-                self._operators[kind] = ExactOperator(rows, rows.counts, self.alpha)
+                mine[kind] = ExactOperator(rows, rows.counts, job.alpha)
             else:
-                self._operators[kind] = _approximation(rows, rows.counts, self.alpha)
-        return self._operators[kind]
+                mine[kind] = _approximation(rows, rows.counts, job.alpha)
+        return mine[kind]
 
 
 def _approximation(model: Any, counts: FloatArray, alpha: float, threads: int = 1) -> Operator:
@@ -184,34 +207,40 @@ def _approximation(model: Any, counts: FloatArray, alpha: float, threads: int = 
     return rough
 
 
-def _built_block(build: Build, first: int, last: int, whole: tuple[int, int, float], alpha: float) -> Block:
-    return Block(Rows.built(build, first, last, *whole), alpha)
+def _built_block(build: Build, first: int, last: int, whole: tuple[int, int, float]) -> Block:
+    return Block(Rows.built(build, first, last, *whole))
 
 
-def _facts(i: int, kind: str, block: Block) -> tuple[BoolArray, tuple[float, float]]:
-    return block.rows.admissible, block.operator(kind).leaks
+def _facts(i: int, job: Job, kind: str, block: Block) -> tuple[BoolArray, tuple[float, float]]:
+    return block.rows.admissible, block.operator(job, kind).leaks
+
+
+def _prepare(job: Job, block: Block) -> None:
+    """Have all that the exact operator needs before its first backup."""
+    operator = block.operator(job, EXACT)
+    assert isinstance(operator, ExactOperator)
+    _ = operator._memory
 
 
 def _back_up(
-    i: int, kind: str, best: bool, accuracy: float, pairs: IntArray, value: FloatArray, block: Block
-) -> tuple[FloatArray, float, Chain]:
-    """Return Q of some pairs of a block, a bound on its error, and the chain of the best of them in each state."""
-    operator = block.operator(kind)
+    i: int, job: Job, kind: str, best: bool, accuracy: float, pairs: IntArray, value: FloatArray, block: Block
+) -> tuple[FloatArray, float, IntArray, Chain]:
+    """Return Q of some pairs of a block, a bound on its error, and the best pair of each state with its chain."""
+    operator = block.operator(job, kind)
     operator.accuracy = accuracy
     pairs = pairs.astype(np.int64)
     q = np.full(block.rows.source.size, -np.inf)
-    value = _writable(value)
     error = (operator.back_up_best if best else operator.backup)(value, pairs, q)
     rows = q.reshape(block.rows.source.shape)
     greedy = np.arange(0, q.size, rows.shape[1]) + rows.argmax(axis=1)
-    return q[pairs], error, operator.linearise(value, greedy)
+    return q[pairs], error, greedy, operator.linearise(value, greedy)
 
 
-def _linearise(i: int, kind: str, accuracy: float, pairs: IntArray, value: FloatArray, block: Block) -> Chain:
+def _linearise(i: int, job: Job, kind: str, accuracy: float, pairs: IntArray, value: FloatArray, block: Block) -> Chain:
     """Return the rows of the chain that some pairs of a block make."""
-    operator = block.operator(kind)
+    operator = block.operator(job, kind)
     operator.accuracy = accuracy
-    return operator.linearise(_writable(value), pairs.astype(np.int64))
+    return operator.linearise(value, pairs.astype(np.int64))
 
 
 def _writable(what: Any) -> Any:
@@ -233,7 +262,7 @@ class BlockOperator(Operator):
         self.leaks = made.leaks
         self.costly, self.rough = kind != ROUGH, kind == ROUGH
         self.threads = default_threads()  # with which Q is worked out when it is read
-        self._pool, self._blocks, self._edges, self._kind, self._approximation = *made[:3], kind, rough
+        self._made, self._kind, self._approximation = made, kind, rough
         self._value = np.full(self.n_states, np.nan)  # of the last backup
         self._best = np.empty(0, dtype=np.int64)  # [S] its best pairs
         self._chain: dict[int, Chain] = {}  # by block, of these
@@ -242,8 +271,10 @@ class BlockOperator(Operator):
         self, task: Callable[..., Any], before: tuple[Any, ...], value: FloatArray, pairs: IntArray, keep: Any
     ) -> None:
         """Have ``task`` done for ascending ``pairs`` where they are; ``keep(i, from, to, answer)`` for each block."""
-        cuts = np.searchsorted(pairs, self._edges * self.n_actions)
-        shared, done = self._pool.share(value), 0
+        job, pool, blocks, edges = self._made[:4]
+        cuts, done = np.searchsorted(pairs, edges * self.n_actions), 0
+        # each worker has one block: V that goes with the task saves asking for it
+        value = value if value.nbytes <= BESIDE else pool.share(value)
 
         def kept(piece: tuple[Any, ...], answer: Any) -> None:
             nonlocal done
@@ -256,24 +287,24 @@ class BlockOperator(Operator):
         pieces = []
         for i, (begin, end) in enumerate(pairwise(cuts.tolist())):
             if begin < end:
-                own = (pairs[begin:end] - self._edges[i] * self.n_actions).astype(np.int32)
-                pieces.append((i, self._kind, *before, own, shared, self._blocks[i]))
-        work(self._pool, task, pieces, kept)
+                own = (pairs[begin:end] - edges[i] * self.n_actions).astype(np.int32)
+                pieces.append((i, job, self._kind, *before, own, value, blocks[i]))
+        work(pool, task, pieces, kept)
 
     def _all(self, best: bool, value: FloatArray, pairs: IntArray, q: FloatArray) -> float:
         worst = 0.0
+        edges = self._made.edges
         self._chain = {}
+        self._best = np.full(self.n_states, -1)
 
-        def keep(i: int, begin: int, end: int, answer: tuple[FloatArray, float, Chain]) -> None:
+        def keep(i: int, begin: int, end: int, answer: tuple[FloatArray, float, IntArray, Chain]) -> None:
             nonlocal worst
-            q[pairs[begin:end]], error, self._chain[i] = answer
+            q[pairs[begin:end]], error, best, self._chain[i] = answer
+            self._best[edges[i] : edges[i + 1]] = best + edges[i] * self.n_actions
             worst = max(worst, error)
 
         self._ask(_back_up, (best, self.accuracy), value, pairs, keep)
         self._value = value.copy()
-        rows = np.full(q.size, -np.inf)
-        rows[pairs] = q[pairs]
-        self._best = np.arange(0, q.size, self.n_actions) + rows.reshape(-1, self.n_actions).argmax(axis=1)
         return worst
 
     def approximation(self) -> Operator | None:
@@ -312,8 +343,9 @@ class _Whole(TabularModel):
 
 
 class _Blocks(NamedTuple):
-    """Blocks that were made."""
+    """Blocks that were made, and the solve that they are for."""
 
+    job: Job
     pool: Pool
     blocks: list[Any]
     edges: IntArray
@@ -321,14 +353,14 @@ class _Blocks(NamedTuple):
     leaks: tuple[float, float]
 
     @classmethod
-    def made(cls, pool: Pool, blocks: list[Any], edges: IntArray, kind: str) -> _Blocks:
+    def made(cls, job: Job, pool: Pool, blocks: list[Any], edges: IntArray, kind: str) -> _Blocks:
         """Return blocks with what must be known of all of them."""
         facts: dict[int, tuple[BoolArray, tuple[float, float]]] = {}
-        pieces = ((i, kind, block) for i, block in enumerate(blocks))
+        pieces = ((i, job, kind, block) for i, block in enumerate(blocks))
         work(pool, _facts, pieces, lambda piece, answer: facts.__setitem__(piece[0], answer))
         admissible = np.concatenate([facts[i][0] for i in range(len(blocks))])
         least, greatest = zip(*(leaks for _, leaks in facts.values()), strict=True)
-        return cls(pool, blocks, edges, admissible, (min(least), max(greatest)))
+        return cls(job, pool, blocks, edges, admissible, (min(least), max(greatest)))
 
 
 @contextmanager
@@ -353,6 +385,41 @@ def _require_cpu(options: SolverOptions) -> None:
         raise ParameterError(f"device is {options.device!r}, but the blocks of a cluster are solved by its processors")
 
 
+# for each client: a digest of the model that it sent last, and dask's futures of its blocks
+_KEPT: WeakKeyDictionary[Any, tuple[bytes, list[Any]]] = WeakKeyDictionary()
+
+
+def _sent(model: UncertainMDP, counts: FloatArray, pool: Pool, edges: IntArray) -> list[Any]:
+    """Return the blocks of a problem on the workers of a pool, where they may be already."""
+    client = getattr(pool, "client", None)
+    digest = b""
+    if client is not None:
+        digest = _digest(edges, counts, *model.entries)
+        if client in _KEPT and _KEPT[client][0] == digest:
+            blocks = _KEPT[client][1]
+            if all(block.status in ("pending", "finished") for block in blocks):
+                return blocks
+        _KEPT.pop(client, None)  # before others come
+    parts = [Rows.of_model(model, counts, *each) for each in pairwise(edges.tolist())]
+    blocks = [pool.send(Block, part, place=i) for i, part in enumerate(parts)]
+    if client is not None:
+        _KEPT[client] = digest, blocks
+    return blocks
+
+
+def _digest(*parts: Any) -> bytes:
+    """Return what tells arrays and numbers from others."""
+
+    def own(part: Any) -> bytes:
+        array = np.ascontiguousarray(part)
+        found = hashlib.sha256(f"{array.dtype}{array.shape}".encode())
+        found.update(array.data)
+        return found.digest()
+
+    with ThreadPoolExecutor(default_threads()) as threads:
+        return b"".join(threads.map(own, parts))
+
+
 def solve_there(problem: BayesianRiskMDP, policy: Any, client: Any, options: SolverOptions, start: Any) -> Solution:
     """Return the exact solution of a problem that is here, with the workers of a cluster doing the backups."""
     assert problem.posterior is not None
@@ -365,9 +432,10 @@ def solve_there(problem: BayesianRiskMDP, policy: Any, client: Any, options: Sol
 
     with _at_work(client) as (pool, threads):
         edges = _edges(model.n_states, None, threads)
-        parts = [Rows.of_model(model, counts, *block) for block in pairwise(edges.tolist())]
-        blocks = [pool.send(Block, part, alpha, place=i) for i, part in enumerate(parts)]
-        made = _Blocks(pool, blocks, edges, model.admissible, leaks_of(model.entries))  # while the blocks travel
+        blocks = _sent(model, counts, pool, edges)
+        job = Job.new(alpha)
+        _ready = [pool.send(_prepare, job, block) for block in blocks]  # in the time of the rough guess
+        made = _Blocks(job, pool, blocks, edges, model.admissible, leaks_of(model.entries))
         operator = BlockOperator(made, EXACT, model, rough)
         return problem._fixed_point(policy, operator, options, start, None)
 
@@ -387,7 +455,7 @@ class ClusterModel:
         - counts : [n, A, K], Dirichlet counts of the posterior; 0 where there is no such outcome.
     n_states, n_actions : S and A.
     discount : in [0, 1).
-    blocks : how many blocks, by default two for each thread of the cluster.
+    blocks : how many blocks, by default one for each thread of the cluster.
 
     Each pair has a source of its own. This process holds a few numbers for each pair, and the outcomes of one action
     for each state while it solves. :meth:`BayesianRiskMDP.solve` with a ``client`` is for models that fit in here.
@@ -458,10 +526,10 @@ class ClusterModel:
             edges = _edges(self.n_states, self.blocks, threads)
             about = (self.n_states, self.n_actions, self.discount)
             blocks = [
-                pool.send(_built_block, self.build, *each, about, level, place=i)
+                pool.send(_built_block, self.build, *each, about, place=i)
                 for i, each in enumerate(pairwise(edges.tolist()))
             ]
-            made = _Blocks.made(pool, blocks, edges, kind)
+            made = _Blocks.made(Job.new(level), pool, blocks, edges, kind)
             model: Any = _Whole(made.admissible, self.discount)
             operator = BlockOperator(made, kind, model)
             guess = None
