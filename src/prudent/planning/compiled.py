@@ -31,7 +31,7 @@ from .._numerics.krylov import Chain, chain_values
 from .._support.checks import BoolArray, FloatArray, IntArray
 from ..models.entries import Entries
 from ..models.uncertain import UncertainMDP
-from .operators import Draws, back_up_pair, greedy, tail_of_pair
+from .operators import Draws, back_up_pair, greedy, lowest_of_pair, tail_of_pair
 
 __all__ = [
     "Known",
@@ -239,11 +239,43 @@ def _draws_of_source(plan: Plan, episode: int, b: int, total: float) -> tuple[in
 
 
 @kernel
-def _back_up(known: Known, work: Work, draws: Draws, value: FloatArray, policy: IntArray) -> tuple[float, float]:
-    """Write Q, TV and the greedy policy at V into work.q, work.swept and ``policy``; return bounds on TV - V.
+def _outermost(kept: IntArray, share: FloatArray, weights: FloatArray) -> bool:
+    """Return whether of the draws of any source one is all that counts: the only one, or the outermost."""
+    single = True
+    for b in range(kept.size):
+        single = single and share[b] == 0.0 and (weights.size == 1 or abs(kept[b]) == 1)
+    return single
 
-    They are its extremes or, where the process can end, plus and minus the largest: those bound the fixed point still.
-    """
+
+@kernel
+def _lowest_q(
+    entries: Entries,
+    twin: IntArray,
+    theta: FloatArray,
+    kept: IntArray,
+    weight: float,
+    value: FloatArray,
+    z: FloatArray,
+    table: FloatArray,
+) -> None:
+    """Write Q at V into ``table`` [S, A] where the outermost draws are all that counts; see :class:`Work`."""
+    source, first, next_state, reward, begin, _, discount, _ = entries
+    q = table.reshape(-1)
+    for p in range(q.size):
+        b = source[p]
+        if b < 0:
+            continue
+        if twin[p] < p:
+            q[p] = q[twin[p]]
+            continue
+        n, sign = abs(kept[b]), 1.0 if kept[b] > 0 else -1.0
+        low, _ = lowest_of_pair(p, begin[b], first, next_state, reward, discount, theta, n, sign, value, z)
+        q[p] = sign * (low if n == 1 else low * weight)
+
+
+@kernel
+def _any_q(known: Known, work: Work, draws: Draws, value: FloatArray) -> None:
+    """Write Q at V into work.q."""
     q, entries = work.q.reshape(-1), known.entries
     for p in range(q.size):
         b = entries.source[p]
@@ -253,6 +285,18 @@ def _back_up(known: Known, work: Work, draws: Draws, value: FloatArray, policy: 
             q[p] = q[known.twin[p]]
             continue
         q[p], _ = back_up_pair(p, entries, draws, work.kept[b], work.share[b], value, work.z, work.order)
+
+
+@kernel
+def _back_up(known: Known, work: Work, draws: Draws, value: FloatArray, policy: IntArray) -> tuple[float, float]:
+    """Write Q, TV and the greedy policy at V into work.q, work.swept and ``policy``; return bounds on TV - V.
+
+    They are its extremes or, where the process can end, plus and minus the largest: those bound the fixed point still.
+    """
+    if _outermost(work.kept, work.share, draws.weights):
+        _lowest_q(known.entries, known.twin, work.theta, work.kept, draws.weights[0], value, work.z, work.q)
+    else:
+        _any_q(known, work, draws, value)
     greedy(work.q, work.swept, policy)
     low, high = np.inf, -np.inf
     for s in range(value.size):
@@ -265,8 +309,36 @@ def _back_up(known: Known, work: Work, draws: Draws, value: FloatArray, policy: 
 
 
 @kernel
+def _lowest_rows(
+    entries: Entries,
+    theta: FloatArray,
+    kept: IntArray,
+    weight: float,
+    value: FloatArray,
+    policy: IntArray,
+    z: FloatArray,
+    rows: FloatArray,
+) -> None:
+    """As :func:`_tail_rows` into ``rows`` [S, K] where the outermost draws are all that counts."""
+    source, first, next_state, reward, begin, _, discount, n_actions = entries
+    for s in range(value.size):
+        p = s * n_actions + policy[s]
+        slot, n, sign = begin[source[p]], abs(kept[source[p]]), 1.0 if kept[source[p]] > 0 else -1.0
+        place, share = 0, 1.0
+        if n > 1:
+            _, place = lowest_of_pair(p, slot, first, next_state, reward, discount, theta, n, sign, value, z)
+            share = weight
+        for j in range(first[p + 1] - first[p]):
+            rows[s, j] = share * theta[slot + j, place]
+
+
+@kernel
 def _tail_rows(known: Known, work: Work, draws: Draws, value: FloatArray, policy: IntArray) -> None:
     """Write the tail probabilities of the outcomes under ``policy`` at ``value`` into work.rows."""
+    if _outermost(work.kept, work.share, draws.weights):
+        weight = draws.weights[0]
+        _lowest_rows(known.entries, work.theta, work.kept, weight, value, policy, work.z, work.rows)
+        return
     n_actions, entries = work.q.shape[1], known.entries
     for s in range(value.size):
         p = s * n_actions + policy[s]
