@@ -79,6 +79,7 @@ def save(figure: Figure, folder: Path) -> None:
         for kind, told in options.items():
             file = io.BytesIO()
             canvas.savefig(file, format=kind, **told)
+            canvas.set_layout_engine("none")  # what was laid out once may stay where it is
             write(folder / f"{figure.name}.{kind}", file.getvalue())
 
 
