@@ -79,6 +79,7 @@ __all__ = [
     "Arms",
     "Rule",
     "Uniforms",
+    "arms_at",
     "arms_of",
     "best_score",
     "clipped",
@@ -95,6 +96,7 @@ __all__ = [
     "predict",
     "refill",
     "refresh",
+    "rule_at",
     "rule_of",
     "scale_at",
     "unit_of",
@@ -209,7 +211,7 @@ _INTERCEPT = 7  # its place in a handle
 
 
 @inlined
-def _arms_of(handle: IntArray) -> Arms:
+def arms_at(handle: IntArray) -> Arms:
     """Return the arms of a handle."""
     size, dim = handle[0], handle[1]
     return Arms(
@@ -229,7 +231,7 @@ def _arms_of(handle: IntArray) -> Arms:
 
 
 @inlined
-def _rule_of(handle: IntArray) -> Rule:
+def rule_at(handle: IntArray) -> Rule:
     """Return the rule of a handle."""
     return Rule(
         handle[18],
@@ -455,25 +457,30 @@ def _residuals(parts: FloatArray, centre: float) -> float:
 @inlined
 def _solve_stale(arms: Arms, eligible: IntArray) -> None:
     """Solve again the eligible arms that have had rewards since they were last solved; all, if the noise is learned."""
+    # fields are named before the loops: references to them are counted wherever they are taken from the bundle
     gram, prior, root, mean, marks = arms.gram, arms.prior, arms.root, arms.mean, arms.marks
-    lines, parts = arms.lines, arms.parts
-    if arms.kind != FIXED and arms.pool[DIRTY] != 0.0:
-        _learn_noise(arms)
-    centre = arms.pool[CENTRE]
-    for i in range(eligible.shape[0]):
-        arm = eligible[i]
-        if arms.kind != FIXED:
+    lines, parts, pool = arms.lines, arms.parts, arms.pool
+    if arms.kind == FIXED:
+        plain = pool[GAIN] == 1.0 and mean.shape[1] < LARGE
+        for i in range(eligible.shape[0]):
+            arm = eligible[i]
+            if marks[arm, STALE]:
+                if plain and marks[arm, WHICH] == 0:
+                    solve_posterior(gram[arm], prior[0], root[arm], mean[arm])
+                else:
+                    _solve_shifted(arms, arm)
+                marks[arm, STALE] = 0
+    else:
+        if pool[DIRTY] != 0.0:
+            _learn_noise(arms)
+        centre = pool[CENTRE]
+        for i in range(eligible.shape[0]):
+            arm = eligible[i]
             if parts[arm, FORMED] != centre:
                 shift = centre - parts[arm, LEVEL]
                 for j in range(mean.shape[1]):
                     mean[arm, j] = lines[arm, 0, j] + shift * lines[arm, 1, j]
                 parts[arm, FORMED] = centre
-        elif marks[arm, STALE]:
-            if marks[arm, WHICH] == 0 and arms.pool[GAIN] == 1.0 and mean.shape[1] < LARGE:
-                solve_posterior(gram[arm], prior[0], root[arm], mean[arm])
-            else:
-                _solve_shifted(arms, arm)
-            marks[arm, STALE] = 0
 
 
 @kernel
@@ -643,7 +650,8 @@ def decide(
     _solve_stale(arms, eligible)
     scale = scale_at(rule.scale, rule.delta, t, context.shape[0], unit_of(arms))
     student = arms.kind == BY_ARM
-    known = arms.pool[NOISE] > 0.0
+    noise = arms.pool[NOISE]
+    known = noise > 0.0
     large = context.shape[0] >= LARGE
     for i in range(size):
         arm = eligible[i]
@@ -651,7 +659,7 @@ def decide(
             moments[0, i], width = _predict_large(root[arm], mean[arm], context)
         else:
             moments[0, i], width = predict(root, mean, arm, context)
-        moments[1, i] = noise_of(arms, arm) * width if known else math.inf
+        moments[1, i] = (parts[arm, OWN_NOISE] if student else noise) * width if known else math.inf
         moments[2, i] = scale * moments[1, i]
         moments[3, i] = 0.0
         if student:
@@ -689,7 +697,7 @@ def decide_one(
 ) -> tuple[int, float, int]:
     """Call :func:`decide` with the arms and the rule of a handle."""
     point = _whole(handle, context)
-    return decide(_arms_of(handle), _rule_of(handle), t, point, eligible, uniforms, start, moments)
+    return decide(arms_at(handle), rule_at(handle), t, point, eligible, uniforms, start, moments)
 
 
 # -- learn -------------------------------------------------------------------------------------------------
@@ -734,7 +742,7 @@ def learn(
 @kernel
 def learn_one(handle: IntArray, context: FloatArray, arm: int, reward: float, weight: float) -> bool:
     """Call :func:`learn` with the arms of a handle."""
-    arms = _arms_of(handle)
+    arms = arms_at(handle)
     sums = (arms.gram, arms.root, arms.parts, arms.pool, arms.marks, arms.extra)
     return learn(*sums, _whole(handle, context), arm, reward, weight)
 
