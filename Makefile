@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: setup test test-slow test-gpu bench-gpu lint format reproduce bench lock clean
+.PHONY: setup test test-slow test-gpu bench-gpu lint format reproduce bench docs docs-serve lock clean
 INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 setup: .venv/ready
 
@@ -41,6 +41,17 @@ reproduce: setup
 # The libraries we measure ourselves against are installed only for this.
 bench: .venv/peers
 	$(BIN)/python -m benchmarks
+
+# The site, its gallery executed, into build/site; any warning is an error.
+.venv/docs: .venv/ready
+	$(INSTALL) -c constraints.txt -e ".[dev,docs]"
+	@touch $@
+
+docs: .venv/docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+
+docs-serve: .venv/docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
 
 # On a machine with an NVIDIA GPU.
 .venv/gpu: .venv/ready

@@ -1,0 +1,23 @@
+"""What happens when the site is built: figures are drawn, formulas become MathML, which browsers show by themselves."""
+
+from __future__ import annotations
+
+import re
+import runpy
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+from latex2mathml.converter import convert
+
+FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', flags=re.DOTALL)
+
+
+def on_pre_build(config: Any) -> None:
+    """Draw the figures of pages; the gallery draws its own."""
+    runpy.run_path(str(Path(config.docs_dir) / "figures.py"), run_name="__main__")
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Return a page with its formulas as MathML."""
+    return FORMULA.sub(lambda found: convert(unescape(found[2]), "block" if found[1] == "div" else "inline"), html)
