@@ -36,5 +36,6 @@ def test_what_is_shown_is_what_is_printed(expected, got, same):
 
 
 def test_blocks_and_what_they_print():
-    text = "```python\nprint(1)\n```\n\n```text\n1\n```\n\n```py\nno\n```\n```text\nno\n```\n\n```bash\nls\n```\ntalk\n```text\nno\n```\n"
+    fences = [("python", "print(1)"), ("text", "1"), ("py", "no"), ("text", "no"), ("bash", "ls"), ("text", "no")]
+    text = "".join(f"```{language}\n{code}\n```\n" + "talk\n" * (language == "bash") for language, code in fences)
     assert blocks_of(text) == [("python", "print(1)", "1"), ("bash", "ls", None)]
