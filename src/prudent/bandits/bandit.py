@@ -9,9 +9,9 @@ from __future__ import annotations
 import copy
 import math
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, overload
 
 import numpy as np
 
@@ -397,6 +397,28 @@ class LinearBandit(ProductBandit):
 
     # -- decisions -----------------------------------------------------------------------------------------
 
+    @overload
+    def select(
+        self,
+        context: Sequence[float] | Mapping[str, Any] | None = None,
+        arms: Iterable[Arm] | None = None,
+        *,
+        propensity: bool = True,
+        time: Any = None,
+    ) -> Decision: ...
+    @overload
+    def select(
+        self,
+        context: Sequence[Sequence[float]],
+        arms: Iterable[Arm] | None = None,
+        *,
+        propensity: bool = True,
+        time: Any = None,
+    ) -> BatchDecision: ...
+    @overload  # an array may be one context or many
+    def select(
+        self, context: Any, arms: Iterable[Arm] | None = None, *, propensity: bool = True, time: Any = None
+    ) -> Any: ...
     def select(
         self, context: Any = None, arms: Iterable[Arm] | None = None, *, propensity: bool = True, time: Any = None
     ) -> Decision | BatchDecision:
