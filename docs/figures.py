@@ -32,6 +32,7 @@ LEVELS = {-0.9: "optimistic", 0.0: "ts", 0.5: "brps-0.5", 0.9: "brps-0.9"}
 def canvas(height: float = 2.9, rows: int = 1, **options: Any) -> tuple[Figure, Any]:
     """Return a figure and its axes, one below the other."""
     figure = Figure(figsize=(WIDTH, height), layout="constrained")
+    figure.get_layout_engine().set(w_pad=0.1, h_pad=0.1)  # a margin of white, on dark pages
     return figure, figure.subplots(rows, **options)
 
 
