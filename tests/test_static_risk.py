@@ -273,6 +273,14 @@ def test_a_tolerance_for_evar_is_kept():
     assert abs(rough.objective_value - fine.objective_value) <= rough.error_bound + 1e-9
 
 
+@pytest.mark.parametrize("objective", [pr.EVaR(0.9), pr.Entropic(2.0)])
+@pytest.mark.parametrize("tol", [0.1, 1e-3])
+def test_a_tolerance_covers_the_tail_of_an_endless_return_too(objective, tol):
+    found = pr.solve(tiny(11, 4, 3, 0.9), tol, objective=objective, start=0)
+    assert found.converged
+    assert found.error_bound <= tol
+
+
 MDP = pr.MDP([[[0.5, 0.5], [1.0, 0.0]], [[0.0, 1.0], [1.0, 0.0]]], [[5, 4], [0, -3]], discount=0.9)
 WALK = pr.MDP([[[0.5, 0.5]], [[0.5, 0.5]]], [0.0, 1.0], 1.0)
 

@@ -59,7 +59,7 @@ def from_log(
         the next row of the episode. The last row of an episode may have no action and only say where it ended;
         with an action and no next state it is dropped, unless ``end`` is given. ``model.summary.starts`` says where
         episodes begin; give it as ``start`` to those who ask where the process does.
-    discount : in [0, 1).
+    discount : in [0, 1]. At 1, solvers need a horizon, or a process that ends for certain.
     terminal : states where the process ends: a list, or a mapping to what arriving there is worth (default 0).
     absorbing : states where it stays for ever: a list, or a mapping to the reward of every step (default 0). They have
         one action, the first. A state that the log never leaves must be one of the two.

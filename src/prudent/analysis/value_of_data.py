@@ -230,7 +230,7 @@ def value_of_data(
     model, posterior, alpha : the problem, as for :class:`BayesianRiskMDP`. Its rewards count as known.
     observations : how many more of one source, m.
     start : where the process begins: a state, a mapping from states to probabilities, or probabilities [S]. By default
-        every state is as likely.
+        every state that is not terminal is equally likely.
     sources : which to look at; by default all. A name or a list of names where the model has names for its sources,
         which are pairs (state, action) in models from a log or a reward table; or numbers, also with ``indices=True``.
         The columns state and action of a table will do.

@@ -204,12 +204,13 @@ def solve(
     tol : bound on the error of every value. By default ten digits of the largest one.
     horizon : solve for so many steps: values [T + 1, S] and a policy [T, S] that depend on time, a
         :class:`FiniteSolution`. The discount may be 1.
-    terminal : what states are worth after the horizon: values [S], a mapping from states, or one number; by default 0.
+    terminal : what states are worth after the horizon: values [S] or one number, for all states; or a mapping, which
+        leaves those that it does not name as they are: 0, and terminal states what arriving there is worth.
     objective : ``Entropic(beta)`` or ``EVaR(alpha)`` of the discounted return, instead of its mean: a
         :class:`RiskSolution`, whose policy depends on time. Without a horizon it is that of endlessly many
         steps. Where the model knows the rewards of single transitions they are random, as they should; a reward [S, A]
-        is taken as certain. For EVaR, ``tol`` is what the search over beta may miss. (Under a posterior:
-        ``solve(problem.mean_mdp(), objective=...)``.)
+        is taken as certain. For EVaR, what the search over beta may miss is by default a thousandth of the difference
+        between the mean and the worst. (Under a posterior: ``solve(problem.mean_mdp(), objective=...)``.)
     start : a first guess of the values [S]. With an objective: where the process begins, a state, a mapping from states
         to probabilities, or probabilities [S]; by default every state that is not terminal is equally likely.
     method : ``"newton"`` (policy iteration that stops on certified bounds) or ``"value_iteration"``.

@@ -164,7 +164,7 @@ class _Problem:
         if terminal is not None:
             raise ParameterError("terminal is what states are worth after a horizon; give horizon, or no terminal")
         self.spread /= 1.0 - mdp.discount
-        self.aim = TAIL * self.spread if self.tol is None else self.tol
+        self.aim = TAIL * self.spread if self.tol is None else 0.25 * self.tol
         self._read_tail()
 
     def _read_tail(self) -> None:
@@ -328,8 +328,10 @@ class _Search:
         tried = [self.at(float(beta)) for beta in grid]
         self.polish(1, 1e-3)
         noise = max(mean.error, *(each.error for each in tried))
-        tol = MISSED * (mean.worth - tried[-1].worth) if problem.tol is None else problem.tol
-        aim = max(tol, 1e-12 * problem.spread)
+        floor = 1e-12 * problem.spread
+        # of a tolerance, half is for the search, the rest for the tail: of the best beta, and of what it is compared to
+        missed = MISSED * (mean.worth - tried[-1].worth) if problem.tol is None else 0.5 * problem.tol
+        aim = max(missed, floor)
         left = [(-(mean.high - price / grid[0]), 0.0, mean.high, float(grid[0]))]
         left += [self._interval(one, other.beta) for one, other in pairwise(tried)]
         left.append(self._interval(tried[-1], math.inf))
@@ -347,11 +349,14 @@ class _Search:
         self.polish(POLISHES, 1e-8)
         assert self.best is not None
         error = max(-left[0][0] - self.worth, 0.0) + self.best.error
-        converged = error <= aim + 4.0 * noise
+        asked = aim + 4.0 * noise if problem.tol is None else max(problem.tol, floor + 4.0 * noise)
+        converged = error <= asked
         tries = plural(self.tried, "beta")
         message = f"no beta gives more than {error:.2g} beyond this, {tries} tried"
         if not converged:
-            message = f"a better beta may give up to {error:.2g} more than this, {tries} tried; {aim:.2g} was asked for"
+            message = (
+                f"a better beta may give up to {error:.2g} more than this, {tries} tried; {asked:.2g} was asked for"
+            )
         whole, _ = problem.induct(self.best.beta, keep=True)
         return _Answer(self.best.beta, self.worth, error, converged, message, whole)
 
