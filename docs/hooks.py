@@ -20,4 +20,6 @@ def on_pre_build(config: Any) -> None:
 
 def on_page_content(html: str, **_: Any) -> str:
     """Return a page with its formulas as MathML."""
-    return FORMULA.sub(lambda found: convert(unescape(found[2]), "block" if found[1] == "div" else "inline"), html)
+    return FORMULA.sub(
+        lambda found: convert(unescape(found[2]), display="block" if found[1] == "div" else "inline"), html
+    )
