@@ -1,4 +1,4 @@
-"""How the gallery shows figures: in the look of the library, and those that `plot()` returns, which pyplot does not know."""
+"""How the gallery shows figures: in the look of the library, also those of `plot()`, which pyplot does not know."""
 
 from __future__ import annotations
 
@@ -23,13 +23,19 @@ def look(gallery_conf: Any, script: Any) -> None:
 
 def figures(block: Any, script: Any) -> str:
     """Return the Markdown of all figures of a cell: those of pyplot, and new ones among the names of the script."""
-    known = script.run_vars.__dict__.setdefault("figures_shown", [])
     for value in list(script.run_vars.example_globals.values()):
-        if isinstance(value, Figure) and not any(value is one for one in known):
-            known.append(value)
+        if isinstance(value, Figure) and not hasattr(value, "in_gallery"):
             plt.figure(value)
-    known += [plt.figure(number) for number in plt.get_fignums()]
-    return str(matplotlib_scraper(block, script))
+    for number in plt.get_fignums():
+        plt.figure(number).in_gallery = True  # type: ignore[attr-defined]
+    text = str(matplotlib_scraper(block, script))
+    return text.replace("../images/", "images/")  # it takes every page for a folder, which ours are not
 
 
-conf = {"image_scrapers": (figures,), "reset_modules": ("matplotlib", look), "image_srcset": ["2x"]}
+conf = {
+    "image_scrapers": (figures,),
+    "reset_modules": ("matplotlib", look),
+    "image_srcset": ["2x"],
+    "ignore_repr_types": r"matplotlib",  # what `legend()` returns at the end of a cell
+    "remove_config_comments": True,
+}

@@ -1,9 +1,10 @@
 """
 # ICU-Sepsis from 10,000 admissions
 
-Clinicians have treated 10,000 patients with sepsis. From the log alone, can a policy be found that saves more of them, and does
-caution help? In a hospital nobody could tell. Here the truth is a public benchmark, hidden from the planner and used
-only to judge: [ICU-Sepsis](https://pypi.org/project/icu-sepsis/), 716 states and 25 actions, estimated from MIMIC-III.
+Clinicians have treated 10,000 patients with sepsis. From the log alone, can a policy be found that saves more of
+them, and does caution help? In a hospital nobody could tell. Here the truth is a public benchmark, hidden from the
+planner and used only to judge: [ICU-Sepsis](https://pypi.org/project/icu-sepsis/), 716 states and 25 actions,
+estimated from MIMIC-III.
 
 It says nothing about patients. It says something about planning from logs. `pip install icu-sepsis` brings the data.
 """
@@ -19,11 +20,13 @@ import prudent as pr
 # %%
 # ## The truth, which nobody gets to see
 #
-# The package holds one file with the true probabilities, the policy of the clinicians, and where patients start. States 713 and
-# 714 are death and survival.
+# The package holds one file with the true probabilities, the policy of the clinicians, and where patients start.
+# States 713 and 714 are death and survival.
 
 DEATH, SURVIVAL, ADMISSIONS = 713, 714, 10_000
-folder = Path(importlib.util.find_spec("icu_sepsis").origin).parent  # to import the package would need gym
+folder = Path(
+    importlib.util.find_spec("icu_sepsis").origin
+).parent  # to import the package would need gym
 with np.load(folder / "envs" / "assets" / "dynamics.npz") as data:
     move, clinicians, begin = data["tx_mat"], data["expert_policy"], data["d_0"]
 clinicians = clinicians / np.maximum(clinicians.sum(axis=1, keepdims=True), 1e-300)
@@ -47,7 +50,9 @@ print(f"with the clinicians {usual:.2f}% survive")
 
 def drawn(heights, rng):
     """Return one index for each row of summed probabilities."""
-    return (heights <= (rng.random(len(heights)) * heights[:, -1])[:, None]).sum(axis=1)
+    return (heights <= (rng.random(len(heights)) * heights[:, -1])[:, None]).sum(
+        axis=1
+    )
 
 
 rng = np.random.default_rng(1)
@@ -65,8 +70,8 @@ print(f"{len(log):,} steps of {ADMISSIONS:,} patients")
 # %%
 # ## A model from the log
 #
-# `support="state"`: what was seen after any action in a state is possible after every action there. The prior of each pair is
-# worth one observation. There are no rewards on the way.
+# `support="state"`: what was seen after any action in a state is possible after every action there. The prior of each
+# pair is worth one observation. There are no rewards on the way.
 
 model, posterior = pr.from_log(
     log,
@@ -78,8 +83,8 @@ model, posterior = pr.from_log(
 print(model.summary)
 
 # %%
-# Half of the pairs have been tried three times or less. That is the trouble with logs: the action that looks best is often
-# the one about which little is known.
+# Half of the pairs have been tried three times or less. That is the trouble with logs: the action that looks best is
+# often the one about which little is known.
 #
 # ## Two policies
 #
@@ -88,7 +93,9 @@ print(model.summary)
 plans = {}
 value = None
 for alpha in (0, 0.9):
-    plans[alpha] = pr.BayesianRiskMDP(model, posterior, alpha).solve(tol=1e-3, start=value)
+    plans[alpha] = pr.BayesianRiskMDP(model, posterior, alpha).solve(
+        tol=1e-3, start=value
+    )
     value = plans[alpha].value  # a warm start for the next one
 
 
@@ -97,7 +104,9 @@ def followed(plan):
     return np.eye(25)[plan.policy]
 
 
-found = {"clinicians": usual} | {f"alpha {alpha}": survival(followed(plan)) for alpha, plan in plans.items()}
+found = {"clinicians": usual} | {
+    f"alpha {alpha}": survival(followed(plan)) for alpha, plan in plans.items()
+}
 for name, percent in found.items():
     print(f"{name}: {percent:.2f}% survive")
 print("values of 0.9 are certified to", f"{plans[0.9].error_bound:.0e}")
@@ -107,24 +116,44 @@ print("values of 0.9 are certified to", f"{plans[0.9].error_bound:.0e}")
 #
 # Where do the policies differ, and how much is known about what they choose?
 
-seen = posterior.counts.sum(axis=1) - 1.0  # by source: a state and an action; one is the prior
+seen = (
+    posterior.counts.sum(axis=1) - 1.0
+)  # by source: a state and an action; one is the prior
 states = np.arange(DEATH)
-evidence = {alpha: seen[model.source[states, plan.policy[:DEATH]]] for alpha, plan in plans.items()}
+evidence = {
+    alpha: seen[model.source[states, plan.policy[:DEATH]]]
+    for alpha, plan in plans.items()
+}
 differ = np.count_nonzero(plans[0].policy != plans[0.9].policy)
 print(f"another action in {differ} of {DEATH} states")
 for alpha in plans:
-    print(f"alpha {alpha}: the chosen action was tried {np.median(evidence[alpha]):.0f} times (median over states)")
+    print(
+        f"alpha {alpha}: the chosen action was tried {np.median(evidence[alpha]):.0f} times (median over states)"
+    )
 
 fig, (left, right) = plt.subplots(1, 2, figsize=(8.6, 3.0))
 edges = np.array([1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377]) - 0.5
 for alpha, colour in ((0, "C0"), (0.9, "C1")):
-    left.hist(evidence[alpha], edges, histtype="step", lw=1.6, color=colour, label=f"alpha {alpha}")
-left.set(xscale="log", xlabel="how often the chosen action was tried in the state", ylabel="states")
+    left.hist(
+        evidence[alpha],
+        edges,
+        histtype="step",
+        lw=1.6,
+        color=colour,
+        label=f"alpha {alpha}",
+    )
+left.set(
+    xscale="log",
+    xlabel="how often the chosen action was tried in the state",
+    ylabel="states",
+)
 left.legend()
-for row, (name, percent) in enumerate(found.items()):
+for row, percent in enumerate(found.values()):
     right.plot(percent, row, "o", ms=8, color=("#6b6b6e", "C0", "C1")[row])
     right.text(percent + 0.25, row, f"{percent:.2f}", va="center")
-right.set(xlabel="survival in percent, in the true model", xlim=(77, 84), ylim=(2.5, -0.5))
+right.set(
+    xlabel="survival in percent, in the true model", xlim=(77, 84), ylim=(2.5, -0.5)
+)
 right.set_yticks(range(3), found)
 
 # %%
@@ -132,9 +161,9 @@ right.set_yticks(range(3), found)
 #
 # ## Is it luck?
 #
-# One log proves nothing. The study behind [ICU-Sepsis: does caution help?](../icu-sepsis.md) repeats this with twenty logs
-# of each size (`python -m benchmarks.icu`, about 15 minutes on one core). Level 0.9 less level 0, in percent of patients,
-# with 95% intervals:
+# One log proves nothing. The study behind [ICU-Sepsis: does caution help?](../icu-sepsis.md) repeats this with twenty
+# logs of each size (`python -m benchmarks.icu`, about 15 minutes on one core). Level 0.9 less level 0, in percent of
+# patients, with 95% intervals:
 #
 # | admissions | level 0 | level 0.9 | difference |
 # |---:|---:|---:|---:|
@@ -147,10 +176,10 @@ right.set_yticks(range(3), found)
 #
 # ## What to try next
 #
-# - `min_count=5` leaves out actions that were seldom tried. It is no substitute for caution:
-#   [the study](../icu-sepsis.md) has both.
-# - What a policy earns over the posterior, in place of a truth that you do not have: `pr.posterior_returns`, as in
-#   [A treatment choice with few patients](plan_treatment.md).
+# - `min_count=5` leaves out actions that were seldom tried. It is no substitute for caution: [the
+#   study](../icu-sepsis.md) has both.
+# - What a policy earns over the posterior, in place of a truth that you do not have: `pr.posterior_returns`, as in [A
+#   treatment choice with few patients](plan_treatment.md).
 # - [Few data or many](../howto/few-or-many-data.md), [Choose a prior](../howto/choose-a-prior.md).
-# - A log of this size from the command line: `prudent solve icu.csv --terminal 713=0,714=1 --rewards 0 --support state
-#   --discount 0.999 --alpha 0,0.5,0.9`.
+# - A log of this size from the command line: `prudent solve icu.csv --terminal 713=0,714=1 --rewards 0 --support
+#   state --discount 0.999 --alpha 0,0.5,0.9`.

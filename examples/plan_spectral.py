@@ -7,8 +7,8 @@ measure is exactly that, weights on sorted outcomes:
 
 $$\rho(Z) = \sum_i w_i z_{(i)}, \qquad w_i \ge 0, \quad \sum_i w_i = 1, \quad z_{(1)} \le \dots \le z_{(N)}.$$
 
-You will write three of them, draw their weights, solve a problem with each without any draws, and compare with posterior
-draws.
+You will write three of them, draw their weights, solve a problem with each without any draws, and compare with
+posterior draws.
 """
 
 import matplotlib.pyplot as plt
@@ -26,16 +26,17 @@ half = pr.Mixture(levels=[0.0, 0.9], shares=[0.5, 0.5])
 print(half.weights(10))
 
 # %%
-# **A distortion** $g$, nondecreasing from $g(0) = 0$ to $g(1) = 1$: the lowest share $u$ of all cases gets the weight $g(u)$.
-# If $g$ is concave, bad cases weigh more. This one bends everywhere, so `pieces` puts lines in its place; `gap` says by how
-# much that can change a value, as a share of the range of the draws.
+# **A distortion** $g$, nondecreasing from $g(0) = 0$ to $g(1) = 1$: the lowest share $u$ of all cases gets the weight
+# $g(u)$. If $g$ is concave, bad cases weigh more. This one bends everywhere, so `pieces` puts lines in its place;
+# `gap` says by how much that can change a value, as a share of the range of the draws.
 
 smooth = pr.Spectral(lambda u: 1 - (1 - u) ** 4, pieces=50)
 print(smooth.weights(10).round(3), "gap", round(smooth.gap, 5))
 
 # %%
-# **A class of your own**: a subclass of `RiskMeasure` says the weights of the lowest draws, the last of them not zero. That is
-# all that planning with draws needs. `exact_form` adds what planning without draws needs: the mixture of CVaRs that it is.
+# **A class of your own**: a subclass of `RiskMeasure` says the weights of the lowest draws, the last of them not
+# zero. That is all that planning with draws needs. `exact_form` adds what planning without draws needs: the mixture
+# of CVaRs that it is.
 
 
 class Trimmed(pr.RiskMeasure):
@@ -43,11 +44,15 @@ class Trimmed(pr.RiskMeasure):
 
     def _lowest(self, n):
         places = np.arange(n + 1) / n
-        return np.trim_zeros(np.diff(np.clip((places - 0.05) / 0.45, 0.0, 1.0)), "b")
+        return np.trim_zeros(
+            np.diff(np.clip((places - 0.05) / 0.45, 0.0, 1.0)), "b"
+        )
 
     def exact_form(self):
         """Return the lowest half, weighted 0.5 / 0.45, less the lowest twentieth, weighted 0.05 / 0.45."""
-        return ExactForm(np.array([0.5, 0.95]), np.array([0.5, -0.05]) / 0.45, quantile=False)
+        return ExactForm(
+            np.array([0.5, 0.95]), np.array([0.5, -0.05]) / 0.45, quantile=False
+        )
 
     def __repr__(self):
         return "Trimmed()"
@@ -64,7 +69,9 @@ measures = {
 }
 fig, axes = plt.subplots(figsize=(7.0, 3.0))
 for name, measure in measures.items():
-    axes.step(np.arange(1, 101), 100 * measure.weights(100), where="mid", label=name)
+    axes.step(
+        np.arange(1, 101), 100 * measure.weights(100), where="mid", label=name
+    )
 axes.axhline(1, color="black", lw=0.8, ls=":")
 axes.set(xlabel="draws, worst first", ylabel="weight, 1 is that of the mean")
 axes.legend()
@@ -81,20 +88,24 @@ model = pr.UncertainMDP.direct(
     actions=["run", "service"],
 )
 counts = [[20, 8, 2], [4, 1, 1], [1, 9, 5], [3, 2, 1], [1, 1, 8], [6, 1, 1]]
-posterior = pr.DirichletPosterior(counts, sources=model.sources, outcomes=model.outcomes)
+posterior = pr.DirichletPosterior(
+    counts, sources=model.sources, outcomes=model.outcomes
+)
 
 for name, measure in ({"mean": pr.Mean()} | measures).items():
     plan = pr.BayesianRiskMDP(model, posterior, risk=measure).solve()
-    print(f"{name:28} {plan.value.round(4)}  {plan.policy_names}  error at most {plan.error_bound:.0e}")
+    print(
+        f"{name:28} {plan.value.round(4)}  {plan.policy_names}  error at most {plan.error_bound:.0e}"
+    )
 
 # %%
-# No draws were needed: a mixture of CVaRs is worked out by a contour integral for each of them
-# ([Risk of a Dirichlet mean](../mathematics/dirichlet-tail.md)).
+# No draws were needed: a mixture of CVaRs is worked out by a contour integral for each of them ([Risk of a Dirichlet
+# mean](../mathematics/dirichlet-tail.md)).
 #
 # ## Exact against draws
 #
-# The same with posterior draws, five times each. Draws miss the exact value by chance, and caution makes it worse: with
-# few draws the worst tenth is an average of very few.
+# The same with posterior draws, five times each. Draws miss the exact value by chance, and caution makes it worse:
+# with few draws the worst tenth is an average of very few.
 
 sizes = (30, 100, 300, 1_000, 3_000)
 fig, grid = plt.subplots(1, 3, figsize=(9.0, 2.9))
@@ -103,25 +114,36 @@ for axes, name in zip(grid, ("CVaR at 0.9", "smooth", "trimmed"), strict=True):
     exact = problem.solve().value[0]
     for seed in range(5):
         values = [problem.solve(draws=n, rng=seed).value[0] for n in sizes]
-        axes.plot(sizes, values, "o-", ms=3, lw=0.8, color="C5", label="draws" if seed == 0 else None)
+        axes.plot(
+            sizes,
+            values,
+            "o-",
+            ms=3,
+            lw=0.8,
+            color="C5",
+            label="draws" if seed == 0 else None,
+        )
     axes.axhline(exact, color="C3", label="exact")
     axes.set(title=name, xscale="log", xlabel="posterior draws")
 grid[0].set_ylabel("value of the state fine")
 grid[0].legend()
 
 # %%
-# A measure without `exact_form`, or a distortion that bends everywhere and has no `pieces`, needs draws. Asked for an exact
-# solution, it says so:
+# A measure without `exact_form`, or a distortion that bends everywhere and has no `pieces`, needs draws. Asked for an
+# exact solution, it says so:
 
 try:
-    pr.BayesianRiskMDP(model, posterior, risk=pr.Spectral(lambda u: 1 - (1 - u) ** 4)).solve()
+    pr.BayesianRiskMDP(
+        model, posterior, risk=pr.Spectral(lambda u: 1 - (1 - u) ** 4)
+    ).solve()
 except pr.ParameterError as error:
     print(error)
 
 # %%
 # ## What to try next
 #
-# - `pr.VaR(0.9)`, a quantile, and `pr.WorstCase()`: both exact, too. A quantile does not see how bad the cases beyond it are.
+# - `pr.VaR(0.9)`, a quantile, and `pr.WorstCase()`: both exact, too. A quantile does not see how bad the cases beyond
+#   it are.
 # - Negative levels are optimism: `pr.Mixture([0.9, -0.9], [0.7, 0.3])` weighs the worst against the best.
 # - Your own posteriors, agents and environments: [Your own parts](../howto/your-own-parts.md).
 # - The classes: [Risk](../reference/risk.md).
