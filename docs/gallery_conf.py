@@ -36,6 +36,6 @@ conf = {
     "image_scrapers": (figures,),
     "reset_modules": ("matplotlib", look),
     "image_srcset": ["2x"],
-    "ignore_repr_types": r"matplotlib",  # what `legend()` returns at the end of a cell
+    "capture_repr": ("_repr_html_",),  # not what `legend()` returns at the end of a cell
     "remove_config_comments": True,
 }

@@ -59,7 +59,8 @@ holes = [s for s, letter in enumerate("".join(lake.layout)) if letter == "H"]
 ice = model.source[0, 0]
 seen = posterior.counts - prior.counts
 print(
-    "steps on ice: as meant, to one side, to the other:", seen[ice, :3].astype(int)
+    "steps on ice: as meant, to one side, to the other:",
+    seen[ice, :3].astype(int),
 )
 for hole in holes:
     out, stuck = seen[model.source[hole, 0], :2].astype(int)
@@ -104,7 +105,7 @@ plans = {
 
 
 def draw(axes, policy, base):
-    """Draw a policy on the map; arrows where it differs from another one are red."""
+    """Draw a policy on the map, red where it differs from another one."""
     axes.set(
         xlim=(-0.5, 3.5), ylim=(3.5, -0.5), aspect="equal", xticks=[], yticks=[]
     )
@@ -119,7 +120,11 @@ def draw(axes, policy, base):
             )
         )
         axes.text(
-            column - 0.42, row - 0.26, letter.replace("F", ""), size=8, color="#555"
+            column - 0.42,
+            row - 0.26,
+            letter.replace("F", ""),
+            size=8,
+            color="#555",
         )
         if letter == "G":
             continue
@@ -159,9 +164,8 @@ print(plans[0.9].explain(6))
 # numbers, not an estimate; `tol=` sets what you ask for. A solve that does not get there warns.
 
 for alpha, plan in plans.items():
-    print(
-        f"alpha {alpha}: value of the start {plan.value[0]:.6f}, certified to {plan.error_bound:.0e}"
-    )
+    error = plan.error_bound
+    print(f"alpha {alpha}: value {plan.value[0]:.6f}, certified to {error:.0e}")
 
 # %%
 # Check it without the library: the mean over many posterior draws of the worst tenth is close to the value, in one
@@ -174,9 +178,8 @@ chances = draws[:, model.source[s, a]]
 leads = np.maximum(model.next_state[s, a], 0)
 worth = chances @ (model.reward[s, a] + model.discount * plan.value[leads])
 worst = np.sort(worth)[: len(worth) // 10]
-print(
-    f"worst tenth of 20,000 draws: {worst.mean():.5f}; certified value: {plan.value[s]:.5f}"
-)
+print(f"worst tenth of 20,000 draws: {worst.mean():.5f}")
+print(f"certified value: {plan.value[s]:.5f}")
 
 # %%
 # ## What the policies earn
@@ -194,7 +197,8 @@ returns = pr.posterior_returns(
 )
 print(returns[["mean", "cvar", "risk_value"]].to_pandas().round(4))
 true = [
-    float(pr.evaluate(lake.mdp(), plan.policy).value[0]) for plan in plans.values()
+    float(pr.evaluate(lake.mdp(), plan.policy).value[0])
+    for plan in plans.values()
 ]
 print(
     "on the true lake:",
@@ -215,11 +219,13 @@ for seed in range(20):
         pr.BayesianRiskMDP(model, posterior, alpha).solve().policy
         for alpha in (0, 0.5, 0.9)
     ]
-    changed.append([int((policy != policies[0]).sum()) for policy in policies[1:]])
+    changed.append(
+        [int((policy != policies[0]).sum()) for policy in policies[1:]]
+    )
 for alpha, counts in zip((0.5, 0.9), np.transpose(changed), strict=True):
+    logs, states = np.count_nonzero(counts), counts.mean()
     print(
-        f"alpha {alpha}: another action somewhere in {np.count_nonzero(counts)} of 20 logs,",
-        f"in {counts.mean():.1f} states on average",
+        f"alpha {alpha}: other actions in {logs} of 20 logs, {states:.1f} states"
     )
 
 # %%

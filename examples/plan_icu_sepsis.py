@@ -24,18 +24,21 @@ import prudent as pr
 # States 713 and 714 are death and survival.
 
 DEATH, SURVIVAL, ADMISSIONS = 713, 714, 10_000
-folder = Path(
-    importlib.util.find_spec("icu_sepsis").origin
-).parent  # to import the package would need gym
+# to import the package itself would need gym
+folder = Path(importlib.util.find_spec("icu_sepsis").origin).parent
 with np.load(folder / "envs" / "assets" / "dynamics.npz") as data:
     move, clinicians, begin = data["tx_mat"], data["expert_policy"], data["d_0"]
-clinicians = clinicians / np.maximum(clinicians.sum(axis=1, keepdims=True), 1e-300)
+clinicians = clinicians / np.maximum(
+    clinicians.sum(axis=1, keepdims=True), 1e-300
+)
 
 
 def survival(policy):
-    """Return the true probability of survival under the chances of actions [S, A]: the truth, without a discount."""
+    """Return the true survival under chances of actions [S, A], in percent."""
     chain = np.einsum("sa,sat->st", policy[:DEATH], move[:DEATH])
-    reach = np.linalg.solve(np.eye(DEATH) - chain[:, :DEATH], chain[:, SURVIVAL])
+    reach = np.linalg.solve(
+        np.eye(DEATH) - chain[:, :DEATH], chain[:, SURVIVAL]
+    )
     return 100.0 * begin[:DEATH] @ reach
 
 
@@ -50,9 +53,9 @@ print(f"with the clinicians {usual:.2f}% survive")
 
 def drawn(heights, rng):
     """Return one index for each row of summed probabilities."""
-    return (heights <= (rng.random(len(heights)) * heights[:, -1])[:, None]).sum(
-        axis=1
-    )
+    return (
+        heights <= (rng.random(len(heights)) * heights[:, -1])[:, None]
+    ).sum(axis=1)
 
 
 rng = np.random.default_rng(1)
@@ -100,7 +103,7 @@ for alpha in (0, 0.9):
 
 
 def followed(plan):
-    """Return the chances of actions of a plan. The log has seen all states, so that they go by their numbers."""
+    """Return the chances of actions of a plan: the log has seen all states."""
     return np.eye(25)[plan.policy]
 
 
@@ -116,9 +119,8 @@ print("values of 0.9 are certified to", f"{plans[0.9].error_bound:.0e}")
 #
 # Where do the policies differ, and how much is known about what they choose?
 
-seen = (
-    posterior.counts.sum(axis=1) - 1.0
-)  # by source: a state and an action; one is the prior
+# by source, which is a state and an action; one is the prior
+seen = posterior.counts.sum(axis=1) - 1.0
 states = np.arange(DEATH)
 evidence = {
     alpha: seen[model.source[states, plan.policy[:DEATH]]]
@@ -127,9 +129,8 @@ evidence = {
 differ = np.count_nonzero(plans[0].policy != plans[0.9].policy)
 print(f"another action in {differ} of {DEATH} states")
 for alpha in plans:
-    print(
-        f"alpha {alpha}: the chosen action was tried {np.median(evidence[alpha]):.0f} times (median over states)"
-    )
+    times = np.median(evidence[alpha])
+    print(f"alpha {alpha}: its actions were tried {times:.0f} times (median)")
 
 fig, (left, right) = plt.subplots(1, 2, figsize=(8.6, 3.0))
 edges = np.array([1, 2, 3, 5, 8, 13, 21, 34, 55, 89, 144, 233, 377]) - 0.5
@@ -152,7 +153,9 @@ for row, percent in enumerate(found.values()):
     right.plot(percent, row, "o", ms=8, color=("#6b6b6e", "C0", "C1")[row])
     right.text(percent + 0.25, row, f"{percent:.2f}", va="center")
 right.set(
-    xlabel="survival in percent, in the true model", xlim=(77, 84), ylim=(2.5, -0.5)
+    xlabel="survival in percent, in the true model",
+    xlim=(77, 84),
+    ylim=(2.5, -0.5),
 )
 right.set_yticks(range(3), found)
 

@@ -51,7 +51,9 @@ print(shop)
 # The prior has 0.2 for each of the eleven demands: worth about two weeks. A prior of 1 for each would weigh more than
 # the data ([Choose a prior](../howto/choose-a-prior.md)).
 
-demand = pr.DirichletPosterior.for_model(shop, 0.2).update(source=0, outcome=weeks)
+demand = pr.DirichletPosterior.for_model(shop, 0.2).update(
+    source=0, outcome=weeks
+)
 
 draws = demand.sample(2_000, rng=1)[:, 0]  # [draws, demands]
 fig, axes = plt.subplots(figsize=(6.4, 2.9))
@@ -68,7 +70,9 @@ axes.vlines(
 axes.plot(
     range(MOST + 1), demand.mean()[0], "o", color="C0", label="posterior mean"
 )
-axes.set(xlabel="demand in a week", ylabel="probability", xticks=range(MOST + 1))
+axes.set(
+    xlabel="demand in a week", ylabel="probability", xticks=range(MOST + 1)
+)
 axes.legend()
 
 # %%

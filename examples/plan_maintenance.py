@@ -52,7 +52,9 @@ log = [
 # observation.
 
 possible = {
-    (c, "run"): conditions[i:] for i, c in enumerate(conditions) if c != "failed"
+    (c, "run"): conditions[i:]
+    for i, c in enumerate(conditions)
+    if c != "failed"
 }
 possible |= {
     (c, "service"): conditions[: i + 1]
@@ -72,7 +74,9 @@ print(model.summary)
 ALPHA = 0.5
 plan = pr.BayesianRiskMDP(model, posterior, ALPHA).solve()
 print(
-    plan.to_pandas()[["state", "action", "value", "runner_up", "gap", "evidence"]]
+    plan.to_pandas()[
+        ["state", "action", "value", "runner_up", "gap", "evidence"]
+    ]
     .round(1)
     .to_string(index=False)
 )
@@ -144,13 +148,17 @@ for made_new in range(11):
     )
     then = pr.BayesianRiskMDP(model, later, ALPHA).solve()
     earned = pr.posterior_returns(
-        model, later, {"then": then, "now": plan}, start="new", rng=1, regret=False
+        model,
+        later,
+        {"then": then, "now": plan},
+        start="new",
+        rng=1,
+        regret=False,
     )["mean"]
     difference = float(earned[0] - earned[1])
     gain += chance * difference
-    print(
-        f"{made_new:5d} of 10  {chance:6.3f}  {then.policy_names[1]:23}  {difference:.2f}"
-    )
+    action = then.policy_names[model.state_index("good")]
+    print(f"{made_new:5d} of 10  {chance:6.3f}  {action:23}  {difference:.2f}")
 said = worth.to_pandas().set_index("source")["gain"][("good", "service")]
 print(f"expected gain {gain:.2f}; value_of_data says {said:.2f}")
 

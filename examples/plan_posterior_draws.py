@@ -32,7 +32,8 @@ MOST = 10
 #     mean = pymc.LogNormal("mean", 1.0, 1.0)
 #     dispersion = pymc.LogNormal("dispersion", 2.0, 1.0)
 #     pymc.NegativeBinomial("weeks", mu=mean, alpha=dispersion, observed=weeks)
-#     chances = pymc.math.exp(pymc.logp(pymc.NegativeBinomial.dist(mu=mean, alpha=dispersion), numpy.arange(11)))
+#     demand = pymc.NegativeBinomial.dist(mu=mean, alpha=dispersion)
+#     chances = pymc.math.exp(pymc.logp(demand, numpy.arange(11)))
 #     pymc.Deterministic("chances", chances / chances.sum(), dims="demand")
 #     result = pymc.sample(chains=4)
 # result.to_netcdf("posterior.nc")
@@ -44,7 +45,7 @@ MOST = 10
 
 
 def log_density(parameters):
-    """Return the log posterior density, up to a constant, of log mean and log dispersion [chain, 2]."""
+    """Return that of the posterior, of log mean and dispersion [chain, 2]."""
     mean, dispersion = np.exp(parameters.T)
     fit = nbinom.logpmf(
         weeks[:, None], dispersion, dispersion / (dispersion + mean)
@@ -69,7 +70,8 @@ for step in range(2_500):
     )
     if step >= 500 and step % 5 == 0:
         chain.append(at)
-mean, dispersion = np.exp(np.array(chain).transpose(2, 1, 0))  # each [chain, draw]
+# each [chain, draw]
+mean, dispersion = np.exp(np.array(chain).transpose(2, 1, 0))
 
 chances = nbinom.pmf(
     np.arange(MOST + 1),
@@ -93,11 +95,8 @@ data = xarray.Dataset(
     },
     coords={"demand": np.arange(MOST + 1)},
 )
-group = (
-    "posterior"
-    if importlib.util.find_spec("h5netcdf") or importlib.util.find_spec("netCDF4")
-    else None
-)
+readers = [importlib.util.find_spec(name) for name in ("h5netcdf", "netCDF4")]
+group = "posterior" if any(readers) else None
 with tempfile.TemporaryDirectory() as folder:
     data.to_netcdf(f"{folder}/posterior.nc", group=group)
     with xarray.open_dataset(f"{folder}/posterior.nc", group=group) as file:
@@ -169,8 +168,12 @@ for axes, title, draws in (
         label="seen",
     )
     axes.vlines(range(MOST + 1), low, high, lw=2, color="C0", label="5% to 95%")
-    axes.plot(range(MOST + 1), draws.mean(axis=0), "o", color="C0", label="mean")
-    axes.set(title=title, xlabel="demand in a week", xticks=range(0, MOST + 1, 2))
+    axes.plot(
+        range(MOST + 1), draws.mean(axis=0), "o", color="C0", label="mean"
+    )
+    axes.set(
+        title=title, xlabel="demand in a week", xticks=range(0, MOST + 1, 2)
+    )
 grid[0].set_ylabel("probability")
 grid[1].legend()
 
@@ -179,10 +182,11 @@ grid[1].legend()
 #
 # `posterior_returns` and `risk_profile` take draws, too: every draw is one true shop.
 
-profile = pr.risk_profile(shop, posterior["chances"], alphas=(0, 0.5, 0.9), start=0)
-print(
-    profile.to_pandas()[["mean", "cvar", "states_differ", "recommended"]].round(2)
+profile = pr.risk_profile(
+    shop, posterior["chances"], alphas=(0, 0.5, 0.9), start=0
 )
+table = profile.to_pandas()
+print(table[["mean", "cvar", "states_differ", "recommended"]].round(2))
 
 # %%
 figure = profile.plot()
