@@ -1,19 +1,21 @@
 """
 # Item features and cold start
 
-A shop has twenty items, and gets five new ones. A bandit with coefficients of its own for every item must try each of them
-from nothing. A bandit that ranks items by their *features* knows something about an item that nobody has ever seen.
+A shop has twenty items, and gets five new ones. A bandit with coefficients of its own for every item must try each of
+them from nothing. A bandit that ranks items by their *features* knows something about an item that nobody has ever
+seen.
 """
 
 # %%
 # ## Items, customers and what they pay
 #
-# An item has four features (price, sport, warmth, colour, say), all between 0 and 1. A customer is one number between -1
-# and 1. What an item earns depends on its features, on their products with the customer, and on something of its own that
-# no feature tells.
+# An item has four features (price, sport, warmth, colour, say), all between 0 and 1. A customer is one number between
+# -1 and 1. What an item earns depends on its features, on their products with the customer, and on something of its
+# own that no feature tells.
 #
-# One rule of [`SharedLinearBandit`][prudent.SharedLinearBandit] matters here: a feature of the customer alone is the same for
-# all items and cannot change their order. It has to enter as a *product* with features of items. `rows` does that.
+# One rule of [`SharedLinearBandit`][prudent.SharedLinearBandit] matters here: a feature of the customer alone is the
+# same for all items and cannot change their order. It has to enter as a *product* with features of items. `rows` does
+# that.
 import matplotlib.pyplot as plt
 import numpy as np
 
@@ -46,12 +48,12 @@ class Shop:
 #
 # All of them see the first 20 items, and all 25 from customer 600 on.
 #
-# - *one by one*: a [`LinearBandit`][prudent.LinearBandit] with a line in the customer's number for each item. That is the
-#   truth, so it is right in the long run; new items are added with `add_arm`.
+# - *one by one*: a [`LinearBandit`][prudent.LinearBandit] with a line in the customer's number for each item. That is
+#   the truth, so it is right in the long run; new items are added with `add_arm`.
 # - *by features*: one theta for all items. It has nothing to add: new items are just new rows.
-# - *by features, with offsets*: the same, and `offsets=True` learns what is special about each item. By default items are
-#   taken to differ as much as single rewards do; here it is less, and `offset_precision=10` says so: the offsets have a
-#   tenth of the variance of the noise.
+# - *by features, with offsets*: the same, and `offsets=True` learns what is special about each item. By default items
+#   are taken to differ as much as single rewards do; here it is less, and `offset_precision=10` says so: the offsets
+#   have a tenth of the variance of the noise.
 
 
 def play(kind, seed):
@@ -88,12 +90,12 @@ played = {kind: [play(kind, seed) for seed in range(10)] for kind in COLOURS}
 # %%
 # ## What they lose
 #
-# Mean cumulative regret over ten shops. The second climb of the black line is the cold start: five more items to be tried
-# by hand. The blue line climbs least when they join, but it never learns what the features do not tell, and goes on
-# losing a little for ever. Offsets cure that.
+# Mean cumulative regret over ten shops. The second climb of the black line is the cold start: five more items to be
+# tried by hand. The blue line climbs least when they join, but it never learns what the features do not tell, and
+# goes on losing a little for ever. Offsets cure that.
 #
-# Shops differ a lot, and all bandits meet the same ten. So the table compares them shop by shop: its intervals are those of
-# the difference.
+# Shops differ a lot, and all bandits meet the same ten. So the table compares them shop by shop: its intervals are
+# those of the difference.
 plt.rcParams.update({"axes.grid": True, "grid.color": "#d9d9d6", "axes.axisbelow": True, "legend.frameon": False})
 plt.rcParams.update({"axes.spines.top": False, "axes.spines.right": False, "font.size": 9})
 figure, axes = plt.subplots(figsize=(6.4, 3.6), layout="constrained")
@@ -103,7 +105,10 @@ for kind, colour in COLOURS.items():
     axes.plot(total.mean(axis=0), color=colour, label=kind)
     half = 2.26 * less.std(ddof=1) / np.sqrt(len(less))  # 95%, Student's t with 9 degrees of freedom
     before, after = total[:, JOIN - 1].mean(), (total[:, -1] - total[:, JOIN - 1]).mean()
-    print(f"{kind:27} lost {before:5.1f} before, {after:5.1f} after; less than one by one: {less.mean():5.1f} +- {half:.1f}")
+    print(
+        f"{kind:27} lost {before:5.1f} before, {after:5.1f} after; "
+        f"less than one by one: {less.mean():5.1f} +- {half:.1f}"
+    )
 axes.axvline(JOIN, color="#6b6b6e", linestyle=":")
 axes.annotate(" five items join", (JOIN, 0.03), xycoords=("data", "axes fraction"), color="#6b6b6e")
 axes.set(xlabel="customer", ylabel="cumulative regret", xlim=(0, STEPS), ylim=(0, None))
@@ -114,8 +119,8 @@ plt.show()
 # ## What is known of an item that nobody has tried
 #
 # A bandit that has seen 20 items for 600 customers, and then meets the new ones: `predict` gives mean and standard
-# deviation of what they earn. With offsets the bandit knows that it does not know what is special about a new item, and
-# its intervals are wider; that is what makes it try them.
+# deviation of what they earn. With offsets the bandit knows that it does not know what is special about a new item,
+# and its intervals are wider; that is what makes it try them.
 shop = Shop(seed=20)
 plain = pr.SharedLinearBandit(dim=8, seed=1)
 careful = pr.SharedLinearBandit(dim=8, offsets=True, offset_precision=10, seed=1)
@@ -144,8 +149,8 @@ plt.show()
 # %%
 # ## A page with three places
 #
-# `top=3` fills a page, best first. `propensity` is the exact chance of the first place; `inclusion` samples the chance of
-# being on the page at all, with a standard error. Each place has a reward of its own.
+# `top=3` fills a page, best first. `propensity` is the exact chance of the first place; `inclusion` samples the
+# chance of being on the page at all, with a standard error. Each place has a reward of its own.
 decision = careful.select(shop.rows(today), arms=NAMES, top=3)
 print("page:", ", ".join(decision.slate), f"| chance of the first place {decision.propensity:.3f}")
 inclusion = decision.inclusion(draws=2000, rng=1)

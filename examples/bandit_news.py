@@ -1,17 +1,18 @@
 """
 # A news bandit: clicks, drift and off-policy evaluation
 
-A front page has room for one of five articles. Readers click or they do not. What they like depends on who they are, and
-changes when the news does. The bandit learns from clicks, forgets what is old, and writes down every decision with its
-exact probability. So the log answers a question that was asked too late: what would another policy have earned?
+A front page has room for one of five articles. Readers click or they do not. What they like depends on who they are,
+and changes when the news does. The bandit learns from clicks, forgets what is old, and writes down every decision
+with its exact probability. So the log answers a question that was asked too late: what would another policy have
+earned?
 """
 
 # %%
 # ## A world with a truth
 #
-# Readers have four features. Each article is clicked with a probability that depends on them, 8% to 24% for the average
-# reader. After 1,200 readers something happens, and every article takes over the readership of the next one. In a real
-# product you do not know any of this; here we do, so that we can check what the library says.
+# Readers have four features. Each article is clicked with a probability that depends on them, 8% to 24% for the
+# average reader. After 1,200 readers something happens, and every article takes over the readership of the next one.
+# In a real product you do not know any of this; here we do, so that we can check what the library says.
 import warnings
 
 import matplotlib.pyplot as plt
@@ -27,9 +28,9 @@ STEPS = 4000
 # %%
 # ## Forget what is old
 #
-# [`pr.simulate_bandit`][prudent.simulate_bandit] plays bandits with different options on the same readers, three times.
-# `rewards="bernoulli"` is for clicks, and `half_life=500` lets evidence count half after 500 decisions. Thin lines are
-# single runs, thick ones their mean.
+# [`pr.simulate_bandit`][prudent.simulate_bandit] plays bandits with different options on the same readers, three
+# times. `rewards="bernoulli"` is for clicks, and `half_life=500` lets evidence count half after 500 decisions. Thin
+# lines are single runs, thick ones their mean.
 runs = pr.simulate_bandit(
     world,
     {
@@ -48,8 +49,15 @@ for agent, colour in zip(runs.agent.values, ("#e69f00", "#009e73"), strict=True)
     axes.plot(runs.time, regret.T, color=colour, linewidth=0.7, alpha=0.6)
     axes.plot(runs.time, regret.mean("replication"), color=colour, linewidth=2, label=agent)
 axes.axvline(1200, color="#6b6b6e", linestyle=":")
-axes.annotate("the news changes", (1200, 0.97), xycoords=("data", "axes fraction"), xytext=(5, 0), textcoords="offset points",
-              va="top", color="#6b6b6e")
+axes.annotate(
+    "the news changes",
+    (1200, 0.97),
+    xycoords=("data", "axes fraction"),
+    xytext=(5, 0),
+    textcoords="offset points",
+    va="top",
+    color="#6b6b6e",
+)
 axes.set(xlabel="reader", ylabel="clicks lost against the best article", xlim=(0, 2400), ylim=(0, None))
 axes.legend(loc="upper left")
 plt.show()
@@ -58,15 +66,15 @@ for agent in runs.agent.values:
     print(f"{agent:16} lost {before:4.0f} clicks before the change, {after - before:4.0f} after it")
 
 # %%
-# Forgetting has its price: before the change it costs some clicks, as a bandit that forgets never stops exploring. Which
-# half-life pays is a question about your world: a few times faster than it changes is a good first guess, and `pr.tune`
-# compares several on a log.
+# Forgetting has its price: before the change it costs some clicks, as a bandit that forgets never stops exploring.
+# Which half-life pays is a question about your world: a few times faster than it changes is a good first guess, and
+# `pr.tune` compares several on a log.
 #
 # ## In production: a journal
 #
 # [`pr.Journal`][prudent.Journal] writes each decision and each reward into one SQLite file and survives `kill -9`.
-# `min_propensity=0.05` leaves every article a chance of 5%: without it, the log says little about what the bandit does not
-# like, and no estimator can repair that afterwards.
+# `min_propensity=0.05` leaves every article a chance of 5%: without it, the log says little about what the bandit
+# does not like, and no estimator can repair that afterwards.
 bandit = pr.LinearBandit(
     ARTICLES,
     features=["young", "evening", "mobile", "abroad"],
@@ -126,13 +134,14 @@ for name, table in tables.items():
         print(f"{'':16}doubtful: {doubt}")
 
 # %%
-# The truth should lie in such an interval in 19 cases of 20. The intervals are widest for the policies that do what the
-# bandit rarely did: of 1,500 rows only the last column counts for them. This is the number to look at first. Below 50, or
-# 2% of the rows, an `OverlapWarning` says so. Normal intervals are too narrow where a few dozen clicks decide;
-# `low_eb` and `high_eb` of the same table hold at every size, and are much wider.
+# The truth should lie in such an interval in 19 cases of 20. The intervals are widest for the policies that do what
+# the bandit rarely did: of 1,500 rows only the last column counts for them. This is the number to look at first.
+# Below 50, or 2% of the rows, an `OverlapWarning` says so. Normal intervals are too narrow where a few dozen clicks
+# decide; `low_eb` and `high_eb` of the same table hold at every size, and are much wider.
 #
 # The three estimators differ in what they trust. `ips` trusts the propensities alone, `dm` a regression of clicks
-# alone, and its interval takes the regression for right. `dr` needs one of the two to be right; it is the one to report.
+# alone, and its interval takes the regression for right. `dr` needs one of the two to be right; it is the one to
+# report.
 figure, axes = plt.subplots(figsize=(6.4, 3.6), layout="constrained")
 places = np.arange(len(tables))[::-1]
 for shift, kind, colour in ((0.2, "ips", "#56b4e9"), (0.0, "dr", "#0072b2"), (-0.2, "dm", "#e69f00")):
@@ -154,6 +163,7 @@ plt.show()
 # - Set `min_propensity=0` and run it again: what becomes of the intervals of *always science*?
 # - `tables["frozen"].plot()` draws all estimators; `tables["frozen"].curve("dr")` follows one over the rows.
 # - `pr.replay(log, bandit)` plays a bandit that learns on the log; `pr.tune` compares options by it.
-# - [Bandits in production](../howto/bandits-in-production.md): delayed and missing rewards, several processes, containers
-#   that cannot write. [Off-policy evaluation](../howto/off-policy-evaluation.md): which estimator, which interval.
+# - [Bandits in production](../howto/bandits-in-production.md): delayed and missing rewards, several processes,
+#   containers that cannot write. [Off-policy evaluation](../howto/off-policy-evaluation.md): which estimator, which
+#   interval.
 # - [Item features and cold start](bandit_cold_start.md), for articles that are new every day.

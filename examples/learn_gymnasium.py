@@ -1,16 +1,18 @@
 """
 # Your own Gymnasium environment
 
-Write a small environment for [Gymnasium](https://gymnasium.farama.org), let an agent of prudent learn in it, and plot what it
-earns episode by episode. Then tell the agent what you know about the environment, and see how much faster it learns.
+Write a small environment for [Gymnasium](https://gymnasium.farama.org), let an agent of prudent learn in it, and plot
+what it earns episode by episode. Then tell the agent what you know about the environment, and see how much faster it
+learns.
 """
 
 # %%
 # ## The environment
 #
-# A path from home to the village leads along a cliff. The grid has three rows and four columns; home is bottom left, the
-# village bottom right, and the two cells between them are the cliff. Gusts of wind push the walker down by one cell
-# instead of where it wants to go. The short way (the middle row) is dangerous, the long way (the top row) is safe.
+# A path from home to the village leads along a cliff. The grid has three rows and four columns; home is bottom left,
+# the village bottom right, and the two cells between them are the cliff. Gusts of wind push the walker down by one
+# cell instead of where it wants to go. The short way (the middle row) is dangerous, the long way (the top row) is
+# safe.
 #
 # Nothing in this class knows about prudent. Observations and actions are `Discrete`; that is all that is asked for.
 import gymnasium
@@ -61,8 +63,9 @@ class CliffPath(gymnasium.Env):
 # `pr.learn` returns the reward of every step. Returns by episode come from Gymnasium's own wrapper
 # `RecordEpisodeStatistics`, with a buffer that is long enough; `TimeLimit` ends walks that lead nowhere.
 #
-# The prior is 0.1 for every possible outcome of every pair of cell and action: there are 39 of them (13 cells, with the
-# end, times 3 rewards), and with the default of 1 the agent would need dozens of visits to each pair to be convinced.
+# The prior is 0.1 for every possible outcome of every pair of cell and action: there are 39 of them (13 cells, with
+# the end, times 3 rewards), and with the default of 1 the agent would need dozens of visits to each pair to be
+# convinced.
 
 
 def walk():
@@ -88,8 +91,8 @@ for name, runs in found.items():
 # ## Learning, with the map known
 #
 # You usually know more. Here the map is known, and only the chance of a gust is not: one unknown number instead of 48
-# unknown distributions. [`from_dynamics`][prudent.UncertainMDP.from_dynamics] says so, and the loop below is how an agent
-# lives inside a program of your own: `act`, then `observe`.
+# unknown distributions. [`from_dynamics`][prudent.UncertainMDP.from_dynamics] says so, and the loop below is how an
+# agent lives inside a program of your own: `act`, then `observe`.
 
 
 def step_of(cell, action, wind):
@@ -124,8 +127,8 @@ print(f"map known, last 50 walks: return {ends.mean():.2f}, fell {np.mean(ends <
 # %%
 # ## What they earn
 #
-# Means over 15 walks and four seeds. The dashed line is the optimum: the probability of arriving less that of falling,
-# under the policy that [`pr.solve`][prudent.solve] finds when the true chance of a gust is known.
+# Means over 15 walks and four seeds. The dashed line is the optimum: the probability of arriving less that of
+# falling, under the policy that [`pr.solve`][prudent.solve] finds when the true chance of a gust is known.
 best = pr.solve(path.mdp([[0.8, 0.2]]))
 rewards = pr.returns(path.mdp([[0.8, 0.2]]), best, start=8, horizon=50, replications=20_000, rng=1)
 optimum = np.sign(np.asarray(rewards)).mean()  # a walk ends with +1 or -1, discounted
@@ -155,17 +158,18 @@ for seed in range(20):
 print(f"{stood} of 20 stand still until the time is up, {jumped} jump off the cliff again and again")
 
 # %%
-# In the worst tenth of what such an agent believes, *every* unknown step may cost 1, again and again, up to
-# $1 / (1 - 0.95) = 20$ in all. A place where nothing happens is a refuge. So is a fall: it costs 1, and then it is over.
-# This is what nested risk means: it is taken anew at every step, as if everything that is unknown were bad at once. The
+# In the worst tenth of what such an agent believes, *every* unknown step may cost 1, again and again, up to $1 / (1 -
+# 0.95) = 20$ in all. A place where nothing happens is a refuge. So is a fall: it costs 1, and then it is over. This
+# is what nested risk means: it is taken anew at every step, as if everything that is unknown were bad at once. The
 # cures are the ones above: a lower level, one that falls with neutrality about what is unseen, and above all a model
 # that contains what you know.
 #
 # ## What to try next
 #
 # - Give the environment a reward of -0.02 for every step, and add it to `rewards=`.
-# - `world.env` may be any environment with Discrete spaces: `GymnasiumModel("CliffWalking-v1", discount=0.95, rewards=(-100, -1))`.
-# - Our own problems as Gymnasium environments: `pr.envs.register_gymnasium()`, then `gymnasium.make("prudent/RiverSwim-v0")`.
-# - [Your own agent, environment and study](../howto/your-own-parts.md);
-#   [terminal states, episodes, horizons](../howto/episodes-and-horizons.md);
-#   [the same schedule on RiverSwim](learn_river_swim.md).
+# - `world.env` may be any environment with Discrete spaces: `GymnasiumModel("CliffWalking-v1", discount=0.95,
+#   rewards=(-100, -1))`.
+# - Our own problems as Gymnasium environments: `pr.envs.register_gymnasium()`, then
+#   `gymnasium.make("prudent/RiverSwim-v0")`.
+# - [Your own agent, environment and study](../howto/your-own-parts.md); [terminal states, episodes,
+#   horizons](../howto/episodes-and-horizons.md); [the same schedule on RiverSwim](learn_river_swim.md).

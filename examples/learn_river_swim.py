@@ -1,8 +1,8 @@
 """
 # RiverSwim and the schedule
 
-A swimmer stands at the left bank of a river. Swimming left there pays 0.005, for sure. Swimming right fights the current,
-and pays 1 at the far bank. Nobody has told the swimmer how strong the current is.
+A swimmer stands at the left bank of a river. Swimming left there pays 0.005, for sure. Swimming right fights the
+current, and pays 1 at the far bank. Nobody has told the swimmer how strong the current is.
 
 This is a problem in which caution can ruin a learner: whoever fears what is unknown never tries to swim, so it stays
 unknown. The example sets four ways of setting the dial side by side, and shows which ones get across.
@@ -19,7 +19,8 @@ unknown. The example sets four ways of setting the dial side by side, and shows 
 #   was never observed;
 # - -0.8 plans for the best fifth: optimism.
 #
-# [`pr.simulate`][prudent.simulate] lets all of them face the same luck, in 60 replications of 200 episodes of ten steps.
+# [`pr.simulate`][prudent.simulate] lets all of them face the same luck, in 60 replications of 200 episodes of ten
+# steps.
 import matplotlib.pyplot as plt
 import numpy as np
 
@@ -75,9 +76,9 @@ for name in agents:
 # %%
 # ## What they do: who has seen the far bank?
 #
-# The recorded states tell why. At 0.9 the swimmer thinks of the worst tenth of the currents that its posterior allows.
-# With a prior and no data that is a current that nobody can beat, so it stays where 0.005 is certain. It sees nothing
-# new, its posterior does not change, and neither does its mind.
+# The recorded states tell why. At 0.9 the swimmer thinks of the worst tenth of the currents that its posterior
+# allows. With a prior and no data that is a current that nobody can beat, so it stays where 0.005 is certain. It sees
+# nothing new, its posterior does not change, and neither does its mind.
 figure, axes = plt.subplots(figsize=(6.4, 3.2), layout="constrained")
 for name, (_, colour) in agents.items():
     there = (runs.states.sel(agent=name) == river.model.n_states - 1).any("step")  # [replication, episode]
@@ -89,9 +90,9 @@ axes.legend(loc="center right")
 plt.show()
 
 # %%
-# Two things rescue the green line: the level falls, and `unseen=0` makes the agent neutral about what nobody has tried.
-# Caution about what was seen to go wrong stays. `prudent reproduce schedules` measures each of them alone, with
-# intervals, here and on Frozen Lake, where caution pays.
+# Two things rescue the green line: the level falls, and `unseen=0` makes the agent neutral about what nobody has
+# tried. Caution about what was seen to go wrong stays. `prudent reproduce schedules` measures each of them alone,
+# with intervals, here and on Frozen Lake, where caution pays.
 #
 # ## The level that an agent uses
 #
@@ -109,8 +110,8 @@ print(f"{mine.label}: regret {own.regret[0, :, -1].values.mean():.0f} after 200 
 # ## What to try next
 #
 # - `pr.envs.river_swim(n_states=12)`: a longer river, where Thompson sampling too takes its time.
-# - `pr.envs.river_swim(sources="shared")`: strokes of one kind are learned together. How often does the fixed level get
-#   stuck then?
+# - `pr.envs.river_swim(sources="shared")`: strokes of one kind are learned together. How often does the fixed level
+#   get stuck then?
 # - [Your own Gymnasium environment](learn_gymnasium.md), and the same dial on a bandit: [The dial](bandit_dial.md).
-# - [How to choose alpha](../howto/choose-alpha.md); a policy from a fixed log does not choose its own data, and cannot
-#   get stuck in this way.
+# - [How to choose alpha](../howto/choose-alpha.md); a policy from a fixed log does not choose its own data, and
+#   cannot get stuck in this way.
