@@ -13,7 +13,9 @@ earned?
 # Readers have four features. Each article is clicked with a probability that depends on them, 8% to 24% for the
 # average reader. After 1,200 readers something happens, and every article takes over the readership of the next one.
 # In a real product you do not know any of this; here we do, so that we can check what the library says.
+import tempfile
 import warnings
+from pathlib import Path
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -81,23 +83,26 @@ bandit = pr.LinearBandit(
     rewards="bernoulli",
     half_life=500,
     min_propensity=0.05,
-    seed=4,
+    seed=1,
 )
-readers = np.random.default_rng(1004)
+readers = np.random.default_rng(1)
 truth = np.empty((STEPS, len(ARTICLES)))  # the chances of a click, for the check below
-with pr.Journal("front-page.db", bandit, synchronous="NORMAL") as live:
-    for t in range(STEPS):
-        reader = world.context(t + 1, readers)
-        decision = live.select(reader)
-        truth[t] = world.mean_rewards(t + 1, reader)
-        click = world.reward(t + 1, reader, ARTICLES.index(decision.arm), readers)
-        live.reward(decision.id, click)  # in a real product: when it comes, in any order
-        if t + 1 == 2500:
+folder = Path(tempfile.mkdtemp())  # in a product: a folder that stays
+with pr.Journal(folder / "front-page.db", bandit, synchronous="NORMAL") as live:
+    for t in range(0, STEPS, 10):  # ten readers at a time
+        visitors = np.array([world.context(t + i + 1, readers) for i in range(10)])
+        decisions = live.select(visitors)
+        clicks = []
+        for i, decision in enumerate(decisions):
+            truth[t + i] = world.mean_rewards(t + i + 1, visitors[i])
+            clicks.append(world.reward(t + i + 1, visitors[i], ARTICLES.index(decision.arm), readers))
+        live.reward([decision.id for decision in decisions], clicks)  # in a product: when they come, in any order
+        if t + 10 == 2500:
             frozen = live.bandit  # a copy, as it was after 2,500 readers
-    print("exported:", live.export("log.parquet"), "decisions")
+    print("exported:", live.export(folder / "log.jsonl"), "decisions")
 
-log = pandas.read_parquet("log.parquet")
-print(log[["arm", "propensity", "reward"]].head(4).to_string())
+log = pandas.read_json(folder / "log.jsonl", lines=True)
+print(log[["arm", "propensity", "reward"]].tail(4).to_string())
 
 # %%
 # ## What would another policy have earned?
