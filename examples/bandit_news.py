@@ -13,6 +13,7 @@ earned?
 # Readers have four features. Each article is clicked with a probability that depends on them, 8% to 24% for the
 # average reader. After 1,200 readers something happens, and every article takes over the readership of the next one.
 # In a real product you do not know any of this; here we do, so that we can check what the library says.
+import shutil
 import tempfile
 import warnings
 from pathlib import Path
@@ -69,8 +70,8 @@ for agent in runs.agent.values:
 
 # %%
 # Forgetting has its price: before the change it costs some clicks, as a bandit that forgets never stops exploring.
-# Which half-life pays is a question about your world: a few times faster than it changes is a good first guess, and
-# `pr.tune` compares several on a log.
+# Which half-life pays is a question about your world: it should be shorter than the time between changes, and long
+# enough to learn in. `pr.tune` compares several on a log.
 #
 # ## In production: a journal
 #
@@ -102,6 +103,7 @@ with pr.Journal(folder / "front-page.db", bandit, synchronous="NORMAL") as live:
     print("exported:", live.export(folder / "log.jsonl"), "decisions")
 
 log = pandas.read_json(folder / "log.jsonl", lines=True)
+shutil.rmtree(folder)
 print(log[["arm", "propensity", "reward"]].tail(4).to_string())
 
 # %%
