@@ -99,6 +99,14 @@ def test_reward_of_states_and_of_transitions():
     assert MDP(P, pd.DataFrame(r), 0.9) == MDP(P, r, 0.9)
 
 
+def test_what_a_row_lacks_may_be_a_rounding_below_zero():
+    rows = np.array([[[0.1, 0.2, 0.7 + 2.3e-16]], [[0.5, 0.25, 0.0]], [[1.0, 0.0, 0.0]]])
+    mdp = MDP(rows, [[1.0], [0.0], [0.0]], 0.9, termination=1.0 - rows.sum(axis=2))
+    assert mdp.termination.tolist() == [[0.0], [0.25], [0.0]]
+    with pytest.raises(ModelError, match="-1e-09"):
+        MDP(rows, [[1.0], [0.0], [0.0]], 0.9, termination=[[-1e-9], [0.25], [0.0]])
+
+
 def test_termination_completes_the_rows():
     P, r = random_mdp(4)
     end = np.random.default_rng(5).random((4, 3))

@@ -71,7 +71,7 @@ def var_normal(mean: Any, sd: Any, alpha: Any) -> FloatArray:
 def cvar_clipped_normal(mean: Any, sd: Any, alpha: Any) -> FloatArray:
     """Return CVaR_alpha of Normal(mean, sd^2) clipped to [0, 1]; arguments broadcast.
 
-    Clipping puts atoms at 0 and 1; it is the posterior of Assumption 2 of the regret analysis, whose
+    Clipping puts atoms at 0 and 1; it is the posterior of Assumption 6.2 of the regret analysis, whose
     "truncated" normal is min{1, max{Y, 0}}.
 
     >>> round(float(cvar_clipped_normal(0.5, 0.2, 0.9)), 6)

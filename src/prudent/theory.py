@@ -154,7 +154,8 @@ def br_regret_bound(T: Any, K: int, d: int, alpha: float, nu: float) -> Any:
     """Return the bound on the expected BR-regret of Algorithm 2' after ``T`` steps (the BR-regret theorem).
 
     (nu sqrt(2 (1-alpha) ln(K T^2)) + nu/(1-alpha) (1/sqrt(2 pi) + phi(Phi^-1(alpha)))) 5 sqrt(d K T ln T) + 1, for
-    K arms, d features and alpha >= 1/2. ``T`` may be an array.
+    K arms, d features and alpha >= 1/2. ``T`` may be an array. Lemma D.4, on which it rests, holds where 1/(1 - alpha)
+    is a whole number; elsewhere this is the bound as printed.
 
     >>> round(float(br_regret_bound(1000, K=10, d=3, alpha=0.5, nu=0.5)))
     6386
@@ -212,7 +213,9 @@ def optimistic_vi_regret_bound(T: Any, S: int, A: int, alpha: float, discount: f
     """Return the paper's bound on the regret of Algorithm 3 (:class:`OptimisticVIAgent`) after ``T`` steps.
 
     With ``delta`` it holds with probability 1 - delta; without, for the expected regret of the algorithm at
-    delta = 1/T. ``T`` may be an array.
+    delta = 1/T. ``T`` may be an array. This is the bound as printed. It rests on Lemma E.3, which does not count the
+    actions and is false as it stands: for S = A = T = 1 its sum is 1 + 1/sqrt(2), its bound sqrt(2 ln 2). With
+    2 sqrt(S A (T + 1)) in its place the proof goes through.
 
     >>> float(optimistic_vi_regret_bound(10**6, S=2, A=2, alpha=0.0, discount=0.5, delta=0.1)) / 10**6
     0.1642

@@ -88,7 +88,10 @@ def simulate_bandit(
         if not isinstance(settings, BanditSettings):
             raise ParameterError(f"agents[{i}] must be a BanditSettings, got {settings!r}")
         if isinstance(settings.alpha, Schedule):
-            raise ParameterError(f"agents[{i}] has a level that falls: a simulation takes levels that stay")
+            raise ParameterError(
+                f"agents[{i}] has a level that falls, which compiled simulations do not take; give options of a "
+                'bandit instead, which learns noise and level itself: {"falling": {"alpha": Decay(0.9, 100)}}'
+            )
     labels = [settings.label for settings in played]
     if not labels or len(set(labels)) < len(labels):
         raise ParameterError(f"agents must be some with different labels, got {labels}; set label to tell them apart")

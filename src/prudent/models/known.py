@@ -176,6 +176,7 @@ class MDP(TabularModel):
         if termination is None:
             return None
         ending = self._of_pairs(termination, "termination")
+        ending[(ending < 0.0) & (ending > -1e-12)] = 0.0  # what 1 minus the sum of a row leaves
         bad = (ending < 0.0) | (ending > 1.0)
         if bad.any():
             value, pair = ending[bad][0], self.pair_name(np.argmax(bad))

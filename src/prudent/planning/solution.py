@@ -338,7 +338,7 @@ class Solution:
     def __repr__(self) -> str:
         return (
             f"Solution({self.value.size} states, value {self.value.min():.6g} to {self.value.max():.6g}, "
-            f"error bound {self.error_bound:.2g}, {self.message})"
+            f"{self.message})"
         )
 
 
