@@ -62,7 +62,12 @@ def play(kind, seed):
     if kind == "one by one":
         bandit = pr.LinearBandit(NAMES[:20], dim=1, seed=seed)
     else:
-        bandit = pr.SharedLinearBandit(dim=8, offsets=kind.endswith("offsets"), offset_precision=10, seed=seed)
+        bandit = pr.SharedLinearBandit(
+            dim=8,
+            offsets=kind.endswith("offsets"),
+            offset_precision=10,
+            seed=seed,
+        )
     regret = np.empty(STEPS)
     for t in range(STEPS):
         customer, noise = shop.rng.uniform(-1, 1), shop.rng.normal(0, NOISE)
@@ -74,7 +79,9 @@ def play(kind, seed):
             arm = bandit.select([customer]).arm
         else:
             rows = shop.rows(customer)
-            arm = bandit.select(rows[:size], arms=NAMES[:size], propensity=False).arm
+            arm = bandit.select(
+                rows[:size], arms=NAMES[:size], propensity=False
+            ).arm
         means, item = shop.means(customer)[:size], NAMES.index(arm)
         if kind == "one by one":
             bandit.update([customer], arm, means[item] + noise)
@@ -84,7 +91,11 @@ def play(kind, seed):
     return regret, bandit
 
 
-COLOURS = {"one by one": "#000000", "by features": "#56b4e9", "by features, with offsets": "#009e73"}
+COLOURS = {
+    "one by one": "#000000",
+    "by features": "#56b4e9",
+    "by features, with offsets": "#009e73",
+}
 played = {kind: [play(kind, seed) for seed in range(10)] for kind in COLOURS}
 
 # %%
@@ -96,22 +107,51 @@ played = {kind: [play(kind, seed) for seed in range(10)] for kind in COLOURS}
 #
 # Shops differ a lot, and all bandits meet the same ten. So the table compares them shop by shop: its intervals are
 # those of the difference.
-plt.rcParams.update({"axes.grid": True, "grid.color": "#d9d9d6", "axes.axisbelow": True, "legend.frameon": False})
-plt.rcParams.update({"axes.spines.top": False, "axes.spines.right": False, "font.size": 9})
+plt.rcParams.update(
+    {
+        "axes.grid": True,
+        "grid.color": "#d9d9d6",
+        "axes.axisbelow": True,
+        "legend.frameon": False,
+    }
+)
+plt.rcParams.update(
+    {"axes.spines.top": False, "axes.spines.right": False, "font.size": 9}
+)
 figure, axes = plt.subplots(figsize=(6.4, 3.6), layout="constrained")
 for kind, colour in COLOURS.items():
-    total = np.cumsum([regret for regret, _ in played[kind]], axis=1)  # [shop, customer]
-    less = np.cumsum([regret for regret, _ in played["one by one"]], axis=1)[:, -1] - total[:, -1]
+    total = np.cumsum(
+        [regret for regret, _ in played[kind]], axis=1
+    )  # [shop, customer]
+    less = (
+        np.cumsum([regret for regret, _ in played["one by one"]], axis=1)[:, -1]
+        - total[:, -1]
+    )
     axes.plot(total.mean(axis=0), color=colour, label=kind)
-    half = 2.26 * less.std(ddof=1) / np.sqrt(len(less))  # 95%, Student's t with 9 degrees of freedom
-    before, after = total[:, JOIN - 1].mean(), (total[:, -1] - total[:, JOIN - 1]).mean()
+    half = (
+        2.26 * less.std(ddof=1) / np.sqrt(len(less))
+    )  # 95%, Student's t with 9 degrees of freedom
+    before, after = (
+        total[:, JOIN - 1].mean(),
+        (total[:, -1] - total[:, JOIN - 1]).mean(),
+    )
     print(
         f"{kind:27} lost {before:5.1f} before, {after:5.1f} after; "
         f"less than one by one: {less.mean():5.1f} +- {half:.1f}"
     )
 axes.axvline(JOIN, color="#6b6b6e", linestyle=":")
-axes.annotate(" five items join", (JOIN, 0.03), xycoords=("data", "axes fraction"), color="#6b6b6e")
-axes.set(xlabel="customer", ylabel="cumulative regret", xlim=(0, STEPS), ylim=(0, None))
+axes.annotate(
+    " five items join",
+    (JOIN, 0.03),
+    xycoords=("data", "axes fraction"),
+    color="#6b6b6e",
+)
+axes.set(
+    xlabel="customer",
+    ylabel="cumulative regret",
+    xlim=(0, STEPS),
+    ylim=(0, None),
+)
 axes.legend(loc="upper left")
 plt.show()
 
@@ -123,11 +163,15 @@ plt.show()
 # and its intervals are wider; that is what makes it try them.
 shop = Shop(seed=20)
 plain = pr.SharedLinearBandit(dim=8, seed=1)
-careful = pr.SharedLinearBandit(dim=8, offsets=True, offset_precision=10, seed=1)
+careful = pr.SharedLinearBandit(
+    dim=8, offsets=True, offset_precision=10, seed=1
+)
 for _ in range(JOIN):
     customer = shop.rng.uniform(-1, 1)
     rows = shop.rows(customer)
-    item = NAMES.index(careful.select(rows[:20], arms=NAMES[:20], propensity=False).arm)
+    item = NAMES.index(
+        careful.select(rows[:20], arms=NAMES[:20], propensity=False).arm
+    )
     reward = shop.means(customer)[item] + shop.rng.normal(0, NOISE)
     careful.update(rows[item], reward, arms=NAMES[item])
     plain.update(rows[item], reward)
@@ -135,11 +179,29 @@ for _ in range(JOIN):
 today = 0.5  # a customer
 figure, axes = plt.subplots(figsize=(6.4, 3.0), layout="constrained")
 places = np.arange(5)
-for bandit, shift, kind in ((plain, -0.12, "by features"), (careful, 0.12, "by features, with offsets")):
+for bandit, shift, kind in (
+    (plain, -0.12, "by features"),
+    (careful, 0.12, "by features, with offsets"),
+):
     mean, sd = bandit.predict(shop.rows(today)[20:], arms=NAMES[20:])
-    axes.errorbar(places + shift, mean, 1.96 * sd, fmt="o", color=COLOURS[kind], markersize=4, label=kind)
+    axes.errorbar(
+        places + shift,
+        mean,
+        1.96 * sd,
+        fmt="o",
+        color=COLOURS[kind],
+        markersize=4,
+        label=kind,
+    )
     print(f"{kind:27} sd of the new items {sd.min():.2f} to {sd.max():.2f}")
-axes.plot(places, shop.means(today)[20:], "_", color="#000000", markersize=22, label="truth")
+axes.plot(
+    places,
+    shop.means(today)[20:],
+    "_",
+    color="#000000",
+    markersize=22,
+    label="truth",
+)
 axes.set_xticks(places, NAMES[20:])
 axes.set(ylabel="what it earns, 95%")
 axes.grid(axis="x", visible=False)
@@ -152,10 +214,17 @@ plt.show()
 # `top=3` fills a page, best first. `propensity` is the exact chance of the first place; `inclusion` samples the
 # chance of being on the page at all, with a standard error. Each place has a reward of its own.
 decision = careful.select(shop.rows(today), arms=NAMES, top=3)
-print("page:", ", ".join(decision.slate), f"| chance of the first place {decision.propensity:.3f}")
+print(
+    "page:",
+    ", ".join(decision.slate),
+    f"| chance of the first place {decision.propensity:.3f}",
+)
 inclusion = decision.inclusion(draws=2000, rng=1)
 likely = np.argsort(inclusion.chance)[::-1][:5]
-print("on the page with chance:", ", ".join(f"{NAMES[i]} {inclusion.chance[i]:.2f}" for i in likely))
+print(
+    "on the page with chance:",
+    ", ".join(f"{NAMES[i]} {inclusion.chance[i]:.2f}" for i in likely),
+)
 careful.update(decision.chosen, [0.4, 0.1, -0.2], arms=decision.slate)
 print(careful)
 

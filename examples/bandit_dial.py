@@ -24,24 +24,47 @@ levels = {"0": "#000000", "0.5": "#56b4e9", "0.9": "#e69f00", "-0.5": "#cc79a7"}
 agents = [pr.BanditSettings(float(level), label=level) for level in levels]
 runs = pr.simulate_bandit(env, agents, horizon=STEPS, replications=50, seed=1)
 
-plt.rcParams.update({"axes.grid": True, "grid.color": "#d9d9d6", "axes.axisbelow": True, "legend.frameon": False})
-plt.rcParams.update({"axes.spines.top": False, "axes.spines.right": False, "font.size": 9})
+plt.rcParams.update(
+    {
+        "axes.grid": True,
+        "grid.color": "#d9d9d6",
+        "axes.axisbelow": True,
+        "legend.frameon": False,
+    }
+)
+plt.rcParams.update(
+    {"axes.spines.top": False, "axes.spines.right": False, "font.size": 9}
+)
 
 
 def draw(axes, regret, colour, label, dash="-"):
     """Draw mean regret with a 95% interval."""
     mean, half = (
         regret.mean("replication"),
-        1.96 * regret.std("replication", ddof=1) / np.sqrt(regret.sizes["replication"]),
+        1.96
+        * regret.std("replication", ddof=1)
+        / np.sqrt(regret.sizes["replication"]),
     )
     axes.plot(regret.time, mean, color=colour, label=label, linestyle=dash)
-    axes.fill_between(regret.time, mean - half, mean + half, color=colour, alpha=0.2, linewidth=0)
+    axes.fill_between(
+        regret.time,
+        mean - half,
+        mean + half,
+        color=colour,
+        alpha=0.2,
+        linewidth=0,
+    )
 
 
 figure, axes = plt.subplots(figsize=(6.4, 3.6), layout="constrained")
 for level, colour in levels.items():
     draw(axes, runs.regret.sel(agent=level), colour, f"alpha {level}")
-axes.set(xlabel="decision", ylabel="cumulative regret", xlim=(0, STEPS), ylim=(0, None))
+axes.set(
+    xlabel="decision",
+    ylabel="cumulative regret",
+    xlim=(0, STEPS),
+    ylim=(0, None),
+)
 axes.legend(loc="upper left")
 plt.show()
 
@@ -53,7 +76,9 @@ plt.show()
 # at least 1% of the decisions shows it; the first line is how many arms are the best one for at least 1% of the
 # contexts.
 contexts = np.random.default_rng(0).random((20_000, 3))
-best = np.bincount((contexts @ env.theta.T).argmax(axis=1), minlength=env.n_arms) / len(contexts)
+best = np.bincount(
+    (contexts @ env.theta.T).argmax(axis=1), minlength=env.n_arms
+) / len(contexts)
 print(f"{'best in 1% of contexts':32} {np.sum(best >= 0.01):4} arms")
 for level in levels:
     used = (runs.pulls.sel(agent=level) >= 0.01 * STEPS).sum("arm").values
@@ -74,7 +99,11 @@ for level in levels:
 # agents are given as a dict of options of [`LinearBandit`][prudent.LinearBandit]; `noise_sd` and `intercept` make it
 # the same problem.
 cured = pr.simulate_bandit(
-    env, pr.BanditSettings(0.9, first_pulls=20, label="first_pulls"), horizon=STEPS, replications=50, seed=1
+    env,
+    pr.BanditSettings(0.9, first_pulls=20, label="first_pulls"),
+    horizon=STEPS,
+    replications=50,
+    seed=1,
 )
 falling = pr.simulate_bandit(
     env,
@@ -86,14 +115,34 @@ falling = pr.simulate_bandit(
 )
 figure, axes = plt.subplots(figsize=(6.4, 3.6), layout="constrained")
 draw(axes, runs.regret.sel(agent="0.9"), "#e69f00", "alpha 0.9")
-draw(axes, cured.regret.sel(agent="first_pulls"), "#009e73", "alpha 0.9, first_pulls=20")
-draw(axes, falling.regret.sel(agent="decay"), "#0072b2", "Decay(0.9, half=300), 5 runs")
+draw(
+    axes,
+    cured.regret.sel(agent="first_pulls"),
+    "#009e73",
+    "alpha 0.9, first_pulls=20",
+)
+draw(
+    axes,
+    falling.regret.sel(agent="decay"),
+    "#0072b2",
+    "Decay(0.9, half=300), 5 runs",
+)
 draw(axes, runs.regret.sel(agent="0"), "#000000", "alpha 0", "--")
-axes.set(xlabel="decision", ylabel="cumulative regret", xlim=(0, STEPS), ylim=(0, 1000))
+axes.set(
+    xlabel="decision",
+    ylabel="cumulative regret",
+    xlim=(0, STEPS),
+    ylim=(0, 1000),
+)
 axes.legend(loc="upper left")
 plt.show()
-for name, data in (("0.9, first_pulls=20", cured), ("Decay(0.9, half=300)", falling)):
-    print(f"{name:22} regret {data.regret.isel(time=-1).values.mean():4.0f} after {STEPS} decisions")
+for name, data in (
+    ("0.9, first_pulls=20", cured),
+    ("Decay(0.9, half=300)", falling),
+):
+    print(
+        f"{name:22} regret {data.regret.isel(time=-1).values.mean():4.0f} after {STEPS} decisions"
+    )
 
 # %%
 # ## Exact propensities
@@ -108,19 +157,35 @@ seen = rng.random((len(arms), 3))
 rewards = (seen * env.theta[arms]).sum(axis=1) + rng.normal(0, 1, len(arms))
 context, asked = [0.8, 0.5, 0.1], 5000
 
-figure, grid = plt.subplots(1, 4, figsize=(8.6, 2.6), layout="constrained", sharey=True)
+figure, grid = plt.subplots(
+    1, 4, figsize=(8.6, 2.6), layout="constrained", sharey=True
+)
 for axes, (level, colour) in zip(grid, levels.items(), strict=True):
-    bandit = pr.LinearBandit(5, dim=3, alpha=float(level), seed=9).update(seen, arms, rewards)
+    bandit = pr.LinearBandit(5, dim=3, alpha=float(level), seed=9).update(
+        seen, arms, rewards
+    )
     exact = bandit.propensities(context)
-    chosen = [bandit.select(context, propensity=False).arm for _ in range(asked)]
+    chosen = [
+        bandit.select(context, propensity=False).arm for _ in range(asked)
+    ]
     share = np.bincount(chosen, minlength=5) / asked
     error = np.sqrt(exact * (1 - exact) / asked)
     axes.bar(np.arange(5), exact, color=colour, alpha=0.35)
-    axes.errorbar(np.arange(5), share, 1.96 * error, fmt=".", color="#1b1c1e", markersize=5, capsize=2)
+    axes.errorbar(
+        np.arange(5),
+        share,
+        1.96 * error,
+        fmt=".",
+        color="#1b1c1e",
+        markersize=5,
+        capsize=2,
+    )
     axes.set(title=f"alpha {level}", xlabel="arm", xticks=range(5))
     axes.grid(axis="x", visible=False)
     told = " ".join(f"{chance:.4f}" for chance in exact)
-    print(f"alpha {level:>4}: {told}, sum {exact.sum():.12f}, furthest dot {abs(share - exact).max():.4f}")
+    print(
+        f"alpha {level:>4}: {told}, sum {exact.sum():.12f}, furthest dot {abs(share - exact).max():.4f}"
+    )
 grid[0].set_ylabel("chance of the arm")
 plt.show()
 

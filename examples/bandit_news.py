@@ -25,7 +25,9 @@ import pandas
 import prudent as pr
 
 ARTICLES = ["politics", "sport", "science", "culture", "weather"]
-world = pr.envs.logistic_bandit(len(ARTICLES), 4, rates=(0.08, 0.24), strength=1.0, seed=3, drift=1200)
+world = pr.envs.logistic_bandit(
+    len(ARTICLES), 4, rates=(0.08, 0.24), strength=1.0, seed=3, drift=1200
+)
 STEPS = 4000
 
 # %%
@@ -44,13 +46,30 @@ runs = pr.simulate_bandit(
     replications=3,
     seed=1,
 )
-plt.rcParams.update({"axes.grid": True, "grid.color": "#d9d9d6", "axes.axisbelow": True, "legend.frameon": False})
-plt.rcParams.update({"axes.spines.top": False, "axes.spines.right": False, "font.size": 9})
+plt.rcParams.update(
+    {
+        "axes.grid": True,
+        "grid.color": "#d9d9d6",
+        "axes.axisbelow": True,
+        "legend.frameon": False,
+    }
+)
+plt.rcParams.update(
+    {"axes.spines.top": False, "axes.spines.right": False, "font.size": 9}
+)
 figure, axes = plt.subplots(figsize=(6.4, 3.4), layout="constrained")
-for agent, colour in zip(runs.agent.values, ("#e69f00", "#009e73"), strict=True):
+for agent, colour in zip(
+    runs.agent.values, ("#e69f00", "#009e73"), strict=True
+):
     regret = runs.regret.sel(agent=agent)
     axes.plot(runs.time, regret.T, color=colour, linewidth=0.7, alpha=0.6)
-    axes.plot(runs.time, regret.mean("replication"), color=colour, linewidth=2, label=agent)
+    axes.plot(
+        runs.time,
+        regret.mean("replication"),
+        color=colour,
+        linewidth=2,
+        label=agent,
+    )
 axes.axvline(1200, color="#6b6b6e", linestyle=":")
 axes.annotate(
     "the news changes",
@@ -61,12 +80,24 @@ axes.annotate(
     va="top",
     color="#6b6b6e",
 )
-axes.set(xlabel="reader", ylabel="clicks lost against the best article", xlim=(0, 2400), ylim=(0, None))
+axes.set(
+    xlabel="reader",
+    ylabel="clicks lost against the best article",
+    xlim=(0, 2400),
+    ylim=(0, None),
+)
 axes.legend(loc="upper left")
 plt.show()
 for agent in runs.agent.values:
-    before, after = runs.regret.sel(agent=agent).mean("replication").sel(time=[1200, 2400]).values
-    print(f"{agent:16} lost {before:4.0f} clicks before the change, {after - before:4.0f} after it")
+    before, after = (
+        runs.regret.sel(agent=agent)
+        .mean("replication")
+        .sel(time=[1200, 2400])
+        .values
+    )
+    print(
+        f"{agent:16} lost {before:4.0f} clicks before the change, {after - before:4.0f} after it"
+    )
 
 # %%
 # Forgetting has its price: before the change it costs some clicks, as a bandit that forgets never stops exploring.
@@ -87,17 +118,30 @@ bandit = pr.LinearBandit(
     seed=1,
 )
 readers = np.random.default_rng(1)
-truth = np.empty((STEPS, len(ARTICLES)))  # the chances of a click, for the check below
+truth = np.empty(
+    (STEPS, len(ARTICLES))
+)  # the chances of a click, for the check below
 folder = Path(tempfile.mkdtemp())  # in a product: a folder that stays
 with pr.Journal(folder / "front-page.db", bandit, synchronous="NORMAL") as live:
     for t in range(0, STEPS, 10):  # ten readers at a time
-        visitors = np.array([world.context(t + i + 1, readers) for i in range(10)])
+        visitors = np.array(
+            [world.context(t + i + 1, readers) for i in range(10)]
+        )
         decisions = live.select(visitors)
         clicks = []
         for i, decision in enumerate(decisions):
             truth[t + i] = world.mean_rewards(t + i + 1, visitors[i])
-            clicks.append(world.reward(t + i + 1, visitors[i], ARTICLES.index(decision.arm), readers))
-        live.reward([decision.id for decision in decisions], clicks)  # in a product: when they come, in any order
+            clicks.append(
+                world.reward(
+                    t + i + 1,
+                    visitors[i],
+                    ARTICLES.index(decision.arm),
+                    readers,
+                )
+            )
+        live.reward(
+            [decision.id for decision in decisions], clicks
+        )  # in a product: when they come, in any order
         if t + 10 == 2500:
             frozen = live.bandit  # a copy, as it was after 2,500 readers
     print("exported:", live.export(folder / "log.jsonl"), "decisions")
@@ -121,22 +165,36 @@ print(log[["arm", "propensity", "reward"]].tail(4).to_string())
 late, chances = log.iloc[2500:], truth[2500:]
 readers_late = np.stack(late["context"].to_numpy())
 editor = np.where(readers_late[:, 2] > 0, "culture", "politics")
-policies = {"uniform": "uniform", "always science": "science", "the editor": editor, "frozen": frozen}
+policies = {
+    "uniform": "uniform",
+    "always science": "science",
+    "the editor": editor,
+    "frozen": frozen,
+}
 expected = {
     "uniform": chances.mean(),
     "always science": chances[:, ARTICLES.index("science")].mean(),
-    "the editor": chances[np.arange(len(late)), [ARTICLES.index(arm) for arm in editor]].mean(),
+    "the editor": chances[
+        np.arange(len(late)), [ARTICLES.index(arm) for arm in editor]
+    ].mean(),
     "frozen": (chances * frozen.propensities(readers_late)).sum(axis=1).mean(),
 }
 with warnings.catch_warnings():
     warnings.simplefilter("ignore", pr.OverlapWarning)  # printed below instead
-    tables = {name: pr.off_policy(late, target, arms=ARTICLES) for name, target in policies.items()}
+    tables = {
+        name: pr.off_policy(late, target, arms=ARTICLES)
+        for name, target in policies.items()
+    }
 print(f"the log itself earned {tables['uniform'].value:.4f} clicks a reader\n")
-print(f"{'':16}{'truth':>8}{'dr':>9}{'95% interval':>20}{'rows that count':>18}")
+print(
+    f"{'':16}{'truth':>8}{'dr':>9}{'95% interval':>20}{'rows that count':>18}"
+)
 for name, table in tables.items():
     row = table.loc["dr"]
     told = f"{row['low']:.4f} to {row['high']:.4f}"
-    print(f"{name:16}{expected[name]:8.4f}{row['estimate']:9.4f}{told:>20}{table.loc['ips', 'ess']:18.0f}")
+    print(
+        f"{name:16}{expected[name]:8.4f}{row['estimate']:9.4f}{told:>20}{table.loc['ips', 'ess']:18.0f}"
+    )
     for doubt in table.warnings:
         print(f"{'':16}doubtful: {doubt}")
 
@@ -151,13 +209,36 @@ for name, table in tables.items():
 # report.
 figure, axes = plt.subplots(figsize=(6.4, 3.6), layout="constrained")
 places = np.arange(len(tables))[::-1]
-for shift, kind, colour in ((0.2, "ips", "#56b4e9"), (0.0, "dr", "#0072b2"), (-0.2, "dm", "#e69f00")):
+for shift, kind, colour in (
+    (0.2, "ips", "#56b4e9"),
+    (0.0, "dr", "#0072b2"),
+    (-0.2, "dm", "#e69f00"),
+):
     rows = [table.loc[kind] for table in tables.values()]
     middle = np.array([row["estimate"] for row in rows])
     ends = np.array([[row["low"], row["high"]] for row in rows]).T
-    axes.errorbar(middle, places + shift, xerr=abs(ends - middle), fmt="o", color=colour, markersize=4, label=kind)
-axes.vlines(list(expected.values()), places - 0.35, places + 0.35, color="#000000", label="truth")
-axes.axvline(tables["uniform"].value, color="#6b6b6e", linestyle=":", label="the log itself")
+    axes.errorbar(
+        middle,
+        places + shift,
+        xerr=abs(ends - middle),
+        fmt="o",
+        color=colour,
+        markersize=4,
+        label=kind,
+    )
+axes.vlines(
+    list(expected.values()),
+    places - 0.35,
+    places + 0.35,
+    color="#000000",
+    label="truth",
+)
+axes.axvline(
+    tables["uniform"].value,
+    color="#6b6b6e",
+    linestyle=":",
+    label="the log itself",
+)
 axes.set_yticks(places, list(tables))
 axes.set(xlabel="clicks a reader, with 95% intervals")
 axes.grid(axis="y", visible=False)

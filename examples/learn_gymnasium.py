@@ -30,7 +30,11 @@ def moved(cell, step):
     row = min(max(cell // COLUMNS + step[0], 0), ROWS - 1)
     column = min(max(cell % COLUMNS + step[1], 0), COLUMNS - 1)
     if row == ROWS - 1 and column > 0:
-        return row * COLUMNS + column, (1.0 if column == COLUMNS - 1 else -1.0), True
+        return (
+            row * COLUMNS + column,
+            (1.0 if column == COLUMNS - 1 else -1.0),
+            True,
+        )
     return row * COLUMNS + column, 0.0, False
 
 
@@ -49,7 +53,9 @@ class CliffPath(gymnasium.Env):
 
     def step(self, action):
         wind = "gust" if self.np_random.random() < self.gust else "calm"
-        self.cell, reward, over = moved(self.cell, MOVES[2] if wind == "gust" else MOVES[action])
+        self.cell, reward, over = moved(
+            self.cell, MOVES[2] if wind == "gust" else MOVES[action]
+        )
         return self.cell, reward, over, False, {"wind": wind}
 
 
@@ -71,21 +77,34 @@ class CliffPath(gymnasium.Env):
 def walk():
     """Return the environment, with an end of every walk and a record of returns."""
     limited = gymnasium.wrappers.TimeLimit(CliffPath(), max_episode_steps=50)
-    return gymnasium.wrappers.RecordEpisodeStatistics(limited, buffer_length=10_000)
+    return gymnasium.wrappers.RecordEpisodeStatistics(
+        limited, buffer_length=10_000
+    )
 
 
 def returns_by_episode(alpha, seed, steps=2500):
     world = pr.envs.GymnasiumModel(walk(), discount=0.95, rewards=(-1, 0, 1))
-    agent = pr.PosteriorSamplingAgent(world.model, alpha=alpha, prior=0.1, seed=seed)
+    agent = pr.PosteriorSamplingAgent(
+        world.model, alpha=alpha, prior=0.1, seed=seed
+    )
     pr.learn(agent, world, steps=steps, seed=seed)
     return np.array(world.env.return_queue)
 
 
-levels = {"alpha 0": 0.0, "alpha 0.5": 0.5, "0.9 falling, 0 unseen": pr.Falling(0.9, 20, unseen=0)}
-found = {name: [returns_by_episode(alpha, seed) for seed in range(4)] for name, alpha in levels.items()}
+levels = {
+    "alpha 0": 0.0,
+    "alpha 0.5": 0.5,
+    "0.9 falling, 0 unseen": pr.Falling(0.9, 20, unseen=0),
+}
+found = {
+    name: [returns_by_episode(alpha, seed) for seed in range(4)]
+    for name, alpha in levels.items()
+}
 for name, runs in found.items():
     ends = np.concatenate([run[-50:] for run in runs])
-    print(f"{name:22} last 50 walks: return {ends.mean():5.2f}, fell {np.mean(ends < 0):4.0%}")
+    print(
+        f"{name:22} last 50 walks: return {ends.mean():5.2f}, fell {np.mean(ends < 0):4.0%}"
+    )
 
 # %%
 # ## Learning, with the map known
@@ -96,12 +115,18 @@ for name, runs in found.items():
 
 
 def step_of(cell, action, wind):
-    target, reward, over = moved(cell, MOVES[2] if wind == "gust" else MOVES[action])
+    target, reward, over = moved(
+        cell, MOVES[2] if wind == "gust" else MOVES[action]
+    )
     return None if over else target, reward  # None ends the process
 
 
 path = pr.UncertainMDP.from_dynamics(
-    step_of, states=range(ROWS * COLUMNS), actions=range(len(MOVES)), noise=["calm", "gust"], discount=0.95
+    step_of,
+    states=range(ROWS * COLUMNS),
+    actions=range(len(MOVES)),
+    noise=["calm", "gust"],
+    discount=0.95,
 )
 print(path)
 
@@ -120,9 +145,13 @@ def returns_on_the_map(alpha, seed, walks=150):
     return np.array(env.return_queue)
 
 
-found["alpha 0.5, map known"] = [returns_on_the_map(0.5, seed) for seed in range(4)]
+found["alpha 0.5, map known"] = [
+    returns_on_the_map(0.5, seed) for seed in range(4)
+]
 ends = np.concatenate([run[-50:] for run in found["alpha 0.5, map known"]])
-print(f"map known, last 50 walks: return {ends.mean():.2f}, fell {np.mean(ends < 0):.0%}")
+print(
+    f"map known, last 50 walks: return {ends.mean():.2f}, fell {np.mean(ends < 0):.0%}"
+)
 
 # %%
 # ## What they earn
@@ -130,18 +159,40 @@ print(f"map known, last 50 walks: return {ends.mean():.2f}, fell {np.mean(ends <
 # Means over 15 walks and four seeds. The dashed line is the optimum: the probability of arriving less that of
 # falling, under the policy that [`pr.solve`][prudent.solve] finds when the true chance of a gust is known.
 best = pr.solve(path.mdp([[0.8, 0.2]]))
-rewards = pr.returns(path.mdp([[0.8, 0.2]]), best, start=8, horizon=50, replications=20_000, rng=1)
-optimum = np.sign(np.asarray(rewards)).mean()  # a walk ends with +1 or -1, discounted
+rewards = pr.returns(
+    path.mdp([[0.8, 0.2]]),
+    best,
+    start=8,
+    horizon=50,
+    replications=20_000,
+    rng=1,
+)
+optimum = np.sign(
+    np.asarray(rewards)
+).mean()  # a walk ends with +1 or -1, discounted
 
-plt.rcParams.update({"axes.grid": True, "grid.color": "#d9d9d6", "axes.axisbelow": True, "legend.frameon": False})
-plt.rcParams.update({"axes.spines.top": False, "axes.spines.right": False, "font.size": 9})
+plt.rcParams.update(
+    {
+        "axes.grid": True,
+        "grid.color": "#d9d9d6",
+        "axes.axisbelow": True,
+        "legend.frameon": False,
+    }
+)
+plt.rcParams.update(
+    {"axes.spines.top": False, "axes.spines.right": False, "font.size": 9}
+)
 figure, axes = plt.subplots(figsize=(6.4, 3.6), layout="constrained")
-for (name, runs), colour in zip(found.items(), ("#000000", "#56b4e9", "#009e73", "#0072b2"), strict=True):
+for (name, runs), colour in zip(
+    found.items(), ("#000000", "#56b4e9", "#009e73", "#0072b2"), strict=True
+):
     shortest = min(150, *(len(run) for run in runs))
     mean = np.mean([run[:shortest] for run in runs], axis=0)
     smooth = np.convolve(mean, np.ones(15) / 15, mode="valid")
     axes.plot(np.arange(15, shortest + 1), smooth, color=colour, label=name)
-axes.axhline(optimum, color="#6b6b6e", linestyle="--", label=f"optimum, {optimum:.2f}")
+axes.axhline(
+    optimum, color="#6b6b6e", linestyle="--", label=f"optimum, {optimum:.2f}"
+)
 axes.set(xlabel="walk", ylabel="return, mean of 15 walks", ylim=(-1.05, 1.05))
 axes.legend(loc="lower right")
 plt.show()
@@ -155,7 +206,9 @@ for seed in range(20):
     run = returns_by_episode(0.9, seed, steps=500)
     stood += bool(np.all(run == 0))
     jumped += len(run) > 100  # walks of a step or two
-print(f"{stood} of 20 stand still until the time is up, {jumped} jump off the cliff again and again")
+print(
+    f"{stood} of 20 stand still until the time is up, {jumped} jump off the cliff again and again"
+)
 
 # %%
 # In the worst tenth of what such an agent believes, *every* unknown step may cost 1, again and again, up to $1 / (1 -

@@ -29,12 +29,20 @@ import prudent as pr
 agents = {
     "Thompson sampling": (pr.ts_rl(label="Thompson sampling"), "#000000"),
     "0.9, fixed": (pr.brps_rl(0.9, label="0.9, fixed"), "#e69f00"),
-    "0.9 falling, 0 unseen": (pr.brps_rl(pr.Falling(0.9, 5, unseen=0), label="0.9 falling, 0 unseen"), "#009e73"),
+    "0.9 falling, 0 unseen": (
+        pr.brps_rl(pr.Falling(0.9, 5, unseen=0), label="0.9 falling, 0 unseen"),
+        "#009e73",
+    ),
     "-0.8, optimism": (pr.brps_rl(-0.8, label="-0.8, optimism"), "#cc79a7"),
 }
 river = pr.envs.river_swim()
 runs = pr.simulate(
-    river, [settings for settings, _ in agents.values()], episodes=200, replications=60, seed=1, record=["states"]
+    river,
+    [settings for settings, _ in agents.values()],
+    episodes=200,
+    replications=60,
+    seed=1,
+    record=["states"],
 )
 print(runs)
 
@@ -44,13 +52,24 @@ print(runs)
 # Regret is what the optimal policy would have been worth more, summed over every visited state. The bands are 95%
 # intervals of the mean over replications. The scale is logarithmic: in the end the fixed level has lost more than ten
 # times as much as any of the others, and goes on losing the same amount in every episode.
-plt.rcParams.update({"axes.grid": True, "grid.color": "#d9d9d6", "axes.axisbelow": True, "legend.frameon": False})
-plt.rcParams.update({"axes.spines.top": False, "axes.spines.right": False, "font.size": 9})
+plt.rcParams.update(
+    {
+        "axes.grid": True,
+        "grid.color": "#d9d9d6",
+        "axes.axisbelow": True,
+        "legend.frameon": False,
+    }
+)
+plt.rcParams.update(
+    {"axes.spines.top": False, "axes.spines.right": False, "font.size": 9}
+)
 
 
 def mean_and_band(values):
     """Return mean and 95% half width over the replications, the first axis."""
-    return values.mean(axis=0), 1.96 * values.std(axis=0, ddof=1) / np.sqrt(len(values))
+    return values.mean(axis=0), 1.96 * values.std(axis=0, ddof=1) / np.sqrt(
+        len(values)
+    )
 
 
 figure, axes = plt.subplots(figsize=(6.4, 3.6), layout="constrained")
@@ -58,20 +77,28 @@ episode = runs.episode.values + 1
 for name, (_, colour) in agents.items():
     mean, half = mean_and_band(runs.regret.sel(agent=name).values)
     axes.plot(episode, mean, color=colour, label=name)
-    axes.fill_between(episode, mean - half, mean + half, color=colour, alpha=0.2, linewidth=0)
-axes.set(yscale="log", xlabel="episode", ylabel="cumulative regret", xlim=(0, 200))
+    axes.fill_between(
+        episode, mean - half, mean + half, color=colour, alpha=0.2, linewidth=0
+    )
+axes.set(
+    yscale="log", xlabel="episode", ylabel="cumulative regret", xlim=(0, 200)
+)
 axes.legend(loc="lower right")
 plt.show()
 
 # %%
 # The last column says how much regret still comes in an episode: close to nothing for the three that have learned to
 # swim, unchanged for the one that has not.
-print(f"{'':24}{'after 20':>10}{'after 200':>11}{'+-':>6}{'an episode now':>17}")
+print(
+    f"{'':24}{'after 20':>10}{'after 200':>11}{'+-':>6}{'an episode now':>17}"
+)
 for name in agents:
     regret = runs.regret.sel(agent=name).values
     mean, half = mean_and_band(regret)
     slope = (mean[-1] - mean[-51]) / 50
-    print(f"{name:24}{mean[19]:10.0f}{mean[-1]:11.0f}{half[-1]:6.0f}{slope:17.2f}")
+    print(
+        f"{name:24}{mean[19]:10.0f}{mean[-1]:11.0f}{half[-1]:6.0f}{slope:17.2f}"
+    )
 
 # %%
 # ## What they do: who has seen the far bank?
@@ -81,11 +108,21 @@ for name in agents:
 # nothing new, its posterior does not change, and neither does its mind.
 figure, axes = plt.subplots(figsize=(6.4, 3.2), layout="constrained")
 for name, (_, colour) in agents.items():
-    there = (runs.states.sel(agent=name) == river.model.n_states - 1).any("step")  # [replication, episode]
+    there = (runs.states.sel(agent=name) == river.model.n_states - 1).any(
+        "step"
+    )  # [replication, episode]
     arrived = np.maximum.accumulate(there.values, axis=1).mean(axis=0)
     axes.plot(episode, 100 * arrived, color=colour, label=name)
-    print(f"{name:24} {arrived[-1]:4.0%} of the swimmers have seen the far bank")
-axes.set(xscale="log", xlabel="episode", ylabel="have seen the far bank, %", xlim=(1, 200), ylim=(-3, 103))
+    print(
+        f"{name:24} {arrived[-1]:4.0%} of the swimmers have seen the far bank"
+    )
+axes.set(
+    xscale="log",
+    xlabel="episode",
+    ylabel="have seen the far bank, %",
+    xlim=(1, 200),
+    ylim=(-3, 103),
+)
 axes.legend(loc="center right")
 plt.show()
 
@@ -100,11 +137,18 @@ plt.show()
 schedule = pr.Falling(0.9, 5, unseen=0)
 for episode_number in (0, 5, 45):
     unseen, seen = schedule.level(episode_number, [0, 3])
-    print(f"episode {episode_number:2}: never seen {unseen:.2f}, seen three times {seen:.2f}")
+    print(
+        f"episode {episode_number:2}: never seen {unseen:.2f}, seen three times {seen:.2f}"
+    )
 
-mine = pr.brps_rl(lambda episode, visits: np.where(visits < 5, -0.5, 0.5), label="curious, then careful")
+mine = pr.brps_rl(
+    lambda episode, visits: np.where(visits < 5, -0.5, 0.5),
+    label="curious, then careful",
+)
 own = pr.simulate(river, mine, episodes=200, replications=60, seed=1)
-print(f"{mine.label}: regret {own.regret[0, :, -1].values.mean():.0f} after 200 episodes")
+print(
+    f"{mine.label}: regret {own.regret[0, :, -1].values.mean():.0f} after 200 episodes"
+)
 
 # %%
 # ## What to try next
