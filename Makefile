@@ -67,9 +67,9 @@ bench-gpu: .venv/gpu
 # Refresh the pinned versions after a change of dependencies.
 lock:
 	rm -rf .venv && $(PYTHON) -m venv .venv
-	$(INSTALL) -e ".[dev,bench]"
+	$(INSTALL) -e ".[dev,docs,bench]"
 	$(BIN)/python -m pip freeze --exclude-editable > constraints.txt
-	@touch .venv/ready .venv/peers
+	@touch .venv/ready .venv/docs .venv/peers
 
 clean:
 	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -12,6 +12,8 @@ from latex2mathml.converter import convert
 
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', flags=re.DOTALL)
 
+THUMBNAIL = re.compile(r'(<a class="reference internal" href="\w+)"')
+
 
 def on_pre_build(config: Any) -> None:
     """Draw the figures of pages; the gallery draws its own."""
@@ -19,7 +21,8 @@ def on_pre_build(config: Any) -> None:
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """Return a page with its formulas as MathML."""
+    """Return a page with its formulas as MathML, and links of the gallery to files: it takes pages for folders."""
+    html = THUMBNAIL.sub(r'\1.html"', html)
     return FORMULA.sub(
         lambda found: convert(unescape(found[2]), display="block" if found[1] == "div" else "inline"), html
     )

@@ -46,5 +46,5 @@ def test_an_example_runs_and_draws(example, drawn, tmp_path, monkeypatch, capsys
 
 
 def test_there_are_enough_examples():
-    assert len(EXAMPLES) >= 7
+    assert len(EXAMPLES) >= 13
     assert len({title(example) for example in EXAMPLES}) == len(EXAMPLES)

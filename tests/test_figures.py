@@ -93,3 +93,10 @@ def test_figures_are_drawn_once(tmp_path, monkeypatch, capfd):
     assert len(drawn) == 1
     assert (tmp_path / "dot.svg").read_text().count("<svg") == 1
     assert capfd.readouterr() == ("", "")
+
+
+def test_the_picture_of_the_readme_is_the_dial_of_the_site():
+    kept = re.findall(r"<!-- (.*?) -->", (DOCS / "dial.svg").read_text())
+    (axes,) = axes_of("dial")
+    legend = [text.get_text() for text in axes.get_legend().get_texts()]
+    assert set(legend) | {axes.get_title(), axes.get_xlabel(), axes.get_ylabel()} <= set(kept)

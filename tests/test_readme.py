@@ -20,7 +20,7 @@ def test_examples_run(tmp_path, monkeypatch):
     rng = np.random.default_rng(0)
     names = {"reward": 1.0, "x": rng.random(5)}
     blocks = re.findall(r"```python\n(.*?)```", README.read_text(), flags=re.DOTALL)
-    assert len(blocks) == 6
+    assert len(blocks) == 3
     for block in blocks:
         for long, short in SMALLER.items():
             block = block.replace(long, short)
