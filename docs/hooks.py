@@ -23,6 +23,10 @@ def on_pre_build(config: Any) -> None:
 def on_page_content(html: str, **_: Any) -> str:
     """Return a page with its formulas as MathML, and links of the gallery to files: it takes pages for folders."""
     html = THUMBNAIL.sub(r'\1.html"', html)
-    return FORMULA.sub(
-        lambda found: convert(unescape(found[2]), display="block" if found[1] == "div" else "inline"), html
-    )
+    return FORMULA.sub(_mathml, html)
+
+
+def _mathml(found: re.Match[str]) -> str:
+    if found[1] == "span":
+        return convert(unescape(found[2]))
+    return f'<div class="formula">{convert(unescape(found[2]), display="block")}</div>'
