@@ -263,6 +263,23 @@ def test_a_read_only_installation_compiles_in_memory(installation):
     )
 
 
+@pytest.mark.parametrize("place", ["kernels", ""])
+def test_kernels_of_a_read_only_image_are_used(disks, place):
+    """Compiled when the image is built, beside the package or where ``NUMBA_CACHE_DIR`` says."""
+    disk, nowhere = disks(), "/proc/nowhere"
+    shutil.copytree(Path(prudent.__file__).parent, disk.path / "prudent", ignore=shutil.ignore_patterns("__pycache__"))
+    path = os.pathsep.join([str(disk.path), *filter(None, sys.path)])
+    env = environment(PYTHONPATH=path, HOME=nowhere, XDG_CACHE_HOME=nowhere)
+    env.pop("NUMBA_CACHE_DIR", None)
+    env |= {"NUMBA_CACHE_DIR": str(disk.path / place)} if place else {}
+    program = "import prudent as pr; print(pr.__file__, pr.lowest_normals(10, 2, size=3, rng=0))"
+    built = python(program, env=env)
+    assert built.stderr == "prudent: compiling kernels, once per installation ...\n"
+    disk.remount("ro")
+    run = python(program, env=env)
+    assert (run.returncode, run.stderr, run.stdout) == (0, "", built.stdout)
+
+
 def test_a_read_only_installation_is_not_called_ready(installation):
     told = python("import sys; from prudent.__main__ import main; sys.exit(main(['compile']))", **installation)
     assert told.returncode == 1

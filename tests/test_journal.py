@@ -921,3 +921,23 @@ def test_whatever_the_bandit_learns_comes_back(path, options):
     live.close()
     with Journal(path, LinearBandit(**options)) as again:
         assert again.bandit.to_bytes() == now
+
+
+@pytest.mark.parametrize(
+    ("made", "kernels"),
+    [
+        ("LinearBandit(2, dim=1)", "step.decide_one, step.learn_one"),
+        ("SharedLinearBandit(1)", "items.item_moments, items.draw_scores"),
+    ],
+)
+def test_kernels_are_there_before_anybody_waits(tmp_path, made, kernels):
+    """A kernel that is compiled inside a transaction would keep other processes from their turn, for a minute."""
+    program = (
+        "import prudent as pr; from prudent.bandits import items, step; "
+        f"live = pr.Journal({str(tmp_path / 'j')!r}, pr.{made}); "
+        f"print([len(each.signatures) > 0 for each in ({kernels})], live.bandit.decisions)"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", program], env=environment(), capture_output=True, text=True, check=True
+    )
+    assert told.stdout == "[True, True] 0\n"

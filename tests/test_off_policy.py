@@ -365,6 +365,8 @@ LOG["propensity"] = [0.5] * 4
         ({"arms": [3, 3, 3, 3]}, "log row 0: arms is 3, expected a list of arms"),
         ({"reward": [0.0, 1.0, 1e101, 3.0]}, r"log row 2: reward is 1e\+101"),
         ({"reward": [0.0, 1.0]}, "the columns of log differ in length"),
+        ({"n_rounds": 4}, r"log\['n_rounds'\] is 4, expected a column: a cell for each row"),
+        ({"position": None}, r"log\['position'\] is None, expected a column"),
     ],
 )
 def test_what_is_wrong_with_a_log_is_said(change, words):

@@ -17,7 +17,7 @@ import prudent as pr
 from prudent.cli import main
 from prudent.errors import DataError, ParameterError
 from prudent.experiments.sweep import compared, sweep
-from prudent.experiments.sweep_spec import read_spec
+from prudent.experiments.sweep_spec import PATHS, read_spec
 
 LAKES = {
     "replications": 4,
@@ -259,6 +259,11 @@ def test_files_that_are_no_spec(tmp_path):
     )
     with pytest.raises(ParameterError, match=r"bad.toml: environment\[0\].p_h is datetime.date"):
         read_spec(file)
+
+
+def test_every_environment_of_ours_has_a_kind():
+    others = {"classification", "drifting", "register_gymnasium"}  # these take data, environments, nothing
+    assert {name for name in pr.envs.__all__ if name.islower()} - others == set(PATHS["environment"])
 
 
 def test_a_value_that_is_a_list_stands_in_a_list():

@@ -1,10 +1,10 @@
 """How kernels are compiled, and how they use threads.
 
 Every kernel releases the GIL and is cached on disk, so a machine compiles each one once per installation, also when
-many processes start at the same time: the first compiles, the others wait for it. Where no folder can be written, or
-the disk is full, it is compiled in memory. Threads are plain Python threads over ranges of
-rows: no Numba threading layer, hence nothing that breaks when the caller has threads of its own, no parallel
-compilation to wait for, and Ctrl-C works while they compute.
+many processes start at the same time: the first compiles, the others wait for it. A folder that cannot be written, as
+in a container, is read all the same. What is in none, or does not fit on the disk, is compiled in memory. Threads are
+plain Python threads over ranges of rows: no Numba threading layer, hence nothing that breaks when the caller has
+threads of its own, no parallel compilation to wait for, and Ctrl-C works while they compute.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from contextlib import suppress
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 import numba
 from numba.core import caching, event
@@ -86,9 +86,30 @@ def _compiled(function: F, **options: Any) -> F:
     compiled: Any = numba.njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True, **options)(function)
     try:
         compiled._cache = _Cache(function)
-    except RuntimeError:  # Numba found no folder that it may write
+        written = not isinstance(compiled._cache._impl.locator, _Readable)
+    except RuntimeError:  # Numba found no folder at all
+        written = False
+    if not written:
         _NOTICE.unkept = "no folder to keep them in can be written"
     return cast(F, compiled)
+
+
+class _Readable:
+    """Mixed into a locator of Numba: a folder that is there, though it cannot be written."""
+
+    def ensure_cache_path(self) -> None:
+        """Raise unless there is such a folder."""
+        path = self.get_cache_path()  # type: ignore[attr-defined]
+        if not os.path.isdir(path):
+            raise FileNotFoundError(path)
+
+
+class _Places(caching.CompileResultCacheImpl):  # type: ignore[misc]
+    """Where kernels may be kept: folders that can be written come first, but for the one that the user names."""
+
+    _given, *_others = caching.CompileResultCacheImpl._locator_classes
+    _read, *_rest = (type(each.__name__, (_Readable, each), {}) for each in (_given, *_others))
+    _locator_classes: ClassVar[list[Any]] = [_given, _read, *_others, *_rest]
 
 
 class _CacheFile(caching.IndexDataCacheFile):  # type: ignore[misc]
@@ -119,6 +140,8 @@ class _CacheFile(caching.IndexDataCacheFile):  # type: ignore[misc]
 
 class _Cache(caching.FunctionCache):  # type: ignore[misc]
     """Numba's cache of one kernel, which never stands in the way of the kernel itself."""
+
+    _impl_class = _Places
 
     def __init__(self, function: Any) -> None:
         super().__init__(function)

@@ -13,7 +13,7 @@ import os
 import re
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from datetime import datetime
 from threading import RLock
 from types import TracebackType
@@ -104,6 +104,8 @@ class Journal:
             with self._reading() as found:
                 if bandit is not None:
                     self._replica.require_fit(bandit, found)
+                twin = found.copy()
+            _rehearse(twin)
         except BaseException:
             self._open = False
             self._file.disconnect()
@@ -478,6 +480,20 @@ def _seconds(before: Any) -> float:
     if isinstance(value, (bool, str)) or not isinstance(value, (int, float, np.integer, np.floating)) or value != value:
         raise ParameterError(f"before must be a datetime or seconds since 1970, got {before!r}")
     return float(value)
+
+
+def _rehearse(twin: AnyBandit) -> None:
+    """Decide and learn: what must be compiled is compiled now, and not while other processes wait for their turn."""
+    shared = isinstance(twin, SharedLinearBandit)
+    point = np.zeros((2, twin.dim) if shared else twin.dim)
+    with suppress(PrudentError):  # settings that want fewer arms than there are, say
+        for reward in (0.0, 1.0, 0.0):  # when nothing is known yet, and when something is
+            decision: Any = twin.select(point, [0, 1] if shared else None)
+            _propensity(decision)
+            if isinstance(twin, SharedLinearBandit):
+                twin.update(decision.context, reward, [decision.arm])
+            else:
+                twin.update(decision.context, decision.arm, reward)
 
 
 def _propensity(decision: AnyDecision) -> float | None:

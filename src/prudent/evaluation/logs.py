@@ -505,6 +505,9 @@ def _frame(table: Any, size: int) -> Iterator[Columns]:
 
 
 def _sliced(columns: Columns, size: int) -> Iterator[Columns]:
+    for name, cells in columns.items():
+        if isinstance(cells, str) or not hasattr(cells, "__len__") or getattr(cells, "shape", None) == ():
+            raise DataError(f"log[{name!r}] is {cells!r}, expected a column: a cell for each row")
     lengths = {name: len(cells) for name, cells in columns.items()}
     if len(set(lengths.values())) > 1:
         raise DataError(f"the columns of log differ in length: {lengths}")

@@ -29,10 +29,10 @@ Keys of the file:
     title            a line for the dataset and the figure
 
 Keys of ``[[environment]]``: ``kind``, the options of that function of :mod:`prudent.envs` (frozen_lake, inventory,
-random_model; gaussian_bandit, bounded_bandit, logistic_bandit), and perhaps ``label``. Environments are all bandits or
-all with states. Keys of ``[[agent]]``: ``kind``, the options of that function of :mod:`prudent` (brps_rl, ts_rl,
-certainty_equivalence, worst_case, optimistic_vi; for bandits brps_cmab, brps_cmab_clipped, brps_cmab_inflated,
-thompson_sampling, thompson_sampling_inflated), and perhaps ``label``.
+random_model, river_swim; gaussian_bandit, bounded_bandit, logistic_bandit), and perhaps ``label``. Environments are
+all bandits or all with states. Keys of ``[[agent]]``: ``kind``, the options of that function of :mod:`prudent`
+(brps_rl, ts_rl, certainty_equivalence, worst_case, optimistic_vi; for bandits brps_cmab, brps_cmab_clipped,
+brps_cmab_inflated, thompson_sampling, thompson_sampling_inflated), and perhaps ``label``.
 
 A ``kind`` may also be a function of your own, ``"package.module:function"``, that returns a ``prudent.envs.Problem`` or
 an environment for bandits, or the settings of an agent. Python must find the module, also on the workers of a cluster.
@@ -64,7 +64,15 @@ from ..errors import DataError, ParameterError, PrudentError
 
 __all__ = ["Member", "SweepSpec", "made", "read_spec"]
 
-ENVIRONMENTS = ("frozen_lake", "inventory", "random_model", "gaussian_bandit", "bounded_bandit", "logistic_bandit")
+ENVIRONMENTS = (
+    "frozen_lake",
+    "inventory",
+    "random_model",
+    "river_swim",
+    "gaussian_bandit",
+    "bounded_bandit",
+    "logistic_bandit",
+)
 AGENTS = {
     "prudent.agents": ("brps_rl", "ts_rl", "certainty_equivalence", "worst_case", "optimistic_vi"),
     "prudent.bandits": (
