@@ -29,9 +29,11 @@ def rewards_of(rewards: Any, read: LogRows, seen: Transitions, entries: Outcomes
     """Return the reward of each outcome of the model."""
     if isinstance(rewards, str) and rewards in ("mean", "outcomes"):
         if seen.reward is None or seen.spread is None:
+            others = list(read.held.ignored)
+            called = f"; if one of the columns {others} holds them: columns={{'reward': ...}}" if others else ""
             raise DataError(
                 f"{read.held.table} has no rewards; give them: rewards=0, a function of (state, action, next_state), "
-                "or a table"
+                f"or a table{called}"
             )
         return _seen_rewards(rewards, read, seen, entries)
     S, A = read.shape
