@@ -48,7 +48,7 @@ def test_a_page_starts_with_installing_and_a_result(page):
     text = (START / f"{page}.md").read_text()
     (install,) = INSTALL.findall(text)
     assert install.split()[0] == "prudent"
-    language, code, printed = blocks_of(text)[0]
+    _, code, printed = blocks_of(text)[0]
     assert text.index(code.splitlines()[0]) > text.index(install)
     assert len(printed.splitlines()) >= 3  # a result, not a greeting
 
