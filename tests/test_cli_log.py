@@ -279,6 +279,7 @@ def test_an_action_that_leads_nowhere_else_and_one_row(call, tmp_path):
         ("s t,u\na,b\n", [], "has no column 'state'; its columns are ['s t', 'u']"),
         ("state\taction next\na\tb\n", [], "if it is called otherwise: --columns action=NAME"),
         ("state,action,next_state\na,x,a\n", [], "has no rewards; give them: --rewards 0"),
+        ("state,action,next_state,margin\na,x,a,1\n", [], "if one of the columns ['margin'] holds them: --columns rew"),
         (HEAD + "a,x,a,1\n", ["--alpha", "0,1"], "--alpha must be a risk level in (-1, 1), got 1.0"),
         (HEAD + "a,x,a,1\n", ["--discount", "1"], "--discount must be below 1"),
         (HEAD + "a,x,a,1\n", ["--terminal", "zz"], "--terminal is 'zz', expected one of 'a'"),
@@ -330,3 +331,19 @@ def test_ctrl_c_while_it_works(log, tmp_path):
     assert code == 130, shown
     assert shown.rstrip().endswith("prudent: interrupted")
     assert not (tmp_path / "out" / "policy.csv").exists()
+
+
+def test_words_claim_no_more_than_was_worked_out(call, tmp_path):
+    rows = ["loyal,nothing,loyal,20,310", "loyal,nothing,quiet,20,40", "quiet,nothing,quiet,20,60"]
+    rows += ["quiet,nothing,loyal,20,25", "quiet,nothing,gone,0,15", "quiet,discount,loyal,12,16"]
+    rows += ["quiet,discount,quiet,12,12", "quiet,discount,gone,0,2", "quiet,call,loyal,5,4", "quiet,call,quiet,5,1"]
+    (tmp_path / "log.csv").write_text("\n".join(["state,action,next_state,reward,count", *rows]))
+    options = ("log.csv", "--discount", 0.95, "--terminal", "gone", "--support", "state", "--start", "quiet")
+    call("solve", *options)
+    page = (tmp_path / "policy" / "report.html").read_text()
+    assert "risk level 0.9: no lower one makes the bad cases as good. It is the highest that was asked for" in page
+    mean = pandas.read_json(tmp_path / "policy" / "policy.json", typ="series")["next_data"]["mean_return"]
+    _, text, _ = call("next-data", *options, "--alpha", 0.9)
+    _, why, _ = call("explain", *options[:7], "quiet", "--alpha", 0)
+    assert "- 1 more observation of 'call' that ends in 'gone', its worst plausible outcome." in why
+    assert f"now earns {mean:.5g} if all probabilities are at their posterior means" in text  # no mean of returns

@@ -298,6 +298,16 @@ def test_an_action_no_state_admits_is_dropped_with_a_note():
     assert (mdp.actions, mdp.notes) == (("go",), ("no state admits 1 action, dropped: 'fly'",))
 
 
+def test_names_that_look_the_same_are_noted():
+    rows = [("low", "go", "high", 1.0), ("high", "go", "low ", 1.0), ("low ", "Go", "low", 1.0)]
+    model, _ = from_log(rows, 0.9)
+    assert model.notes == (
+        "state names that differ only in blanks or capitals are taken as different: 'low' and 'low '",
+        "action names that differ only in blanks or capitals are taken as different: 'Go' and 'go'",
+    )
+    assert from_log([(1, 2, 1, 1.0), (1, 3, 1, 1.0)], 0.9)[0].notes == ()
+
+
 def test_supports():
     def outcomes(support, **options):
         model, _ = from_log(WARD, 0.9, terminal=ENDS, support=support, **options)

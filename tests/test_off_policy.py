@@ -321,6 +321,13 @@ def test_poor_overlap_is_said(target, change, words):
     assert any("warning" in line for line in repr(found).splitlines())
 
 
+def test_rows_skipped_as_asked_are_said_without_a_warning():
+    log = {"arm": ["a", "b"] * 100, "reward": [0.0, 1.0, 2.0, None] * 50, "propensity": [0.5] * 200}
+    found = off_policy(log, "uniform", missing_reward="skip")  # warnings are errors here
+    assert found.warnings == ("50 of 200 rows have no reward and were left out",)
+    assert "50 of 200 rows" in repr(found)
+
+
 def test_no_overlap_gives_no_number():
     log = {"arm": ["a"] * 10, "reward": np.arange(10.0), "propensity": [0.5] * 10}
     with pytest.warns(OverlapWarning, match="never shows an arm that the target would choose"):

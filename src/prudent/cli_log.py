@@ -352,7 +352,7 @@ def next_data(
         return
     _print_rows(model)
     print(f"\n{observations:,} more observations of one action in one state, at risk level {level:g}.")
-    print(f"The policy now earns {record['mean_return']:.5g} on average.")
+    print(f"The policy now earns {record['mean_return']:.5g} if all probabilities are at their posterior means.")
     if not record["ranking"]:
         print("No such data can change what to do.")
     else:

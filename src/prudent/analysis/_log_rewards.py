@@ -29,9 +29,11 @@ def rewards_of(rewards: Any, read: LogRows, seen: Transitions, entries: Outcomes
     """Return the reward of each outcome of the model."""
     if isinstance(rewards, str) and rewards in ("mean", "outcomes"):
         if seen.reward is None or seen.spread is None:
+            others = list(read.held.ignored)
+            called = f"; if one of the columns {others} holds them: columns={{'reward': ...}}" if others else ""
             raise DataError(
                 f"{read.held.table} has no rewards; give them: rewards=0, a function of (state, action, next_state), "
-                "or a table"
+                f"or a table{called}"
             )
         return _seen_rewards(rewards, read, seen, entries)
     S, A = read.shape
@@ -61,7 +63,8 @@ def _seen_rewards(how: str, read: LogRows, seen: Transitions, entries: Outcomes)
     rest = ""
     if unseen.size:
         reward[unseen], law = _guessed(seen, entries.pair[unseen], entries.target[unseen], read.shape)
-        rest = f"; {unseen.size:,} transitions never seen earn {law}"
+        what = "transition never seen earns" if unseen.size == 1 else "transitions never seen earn"
+        rest = f"; {unseen.size:,} {what} {law}"
     varying = int(np.count_nonzero(seen.spread > 0.0))
     if how == "outcomes":
         key = seen.pair * read.by_state.size + seen.target
@@ -96,7 +99,7 @@ def _guessed(seen: Transitions, pair: IntArray, target: IntArray, shape: tuple[i
 
     by_pair, _ = means(seen.pair, S * A)
     if np.allclose(by_pair[seen.pair], seen.reward, rtol=1e-12, atol=0.0):
-        return by_pair[pair], "what the others of their pair do"
+        return by_pair[pair], "what others of the same pair do"
     by_target, arrivals = means(seen.target, S)
     steps, place = np.unique(seen.pair // A * S + seen.target, return_inverse=True)
     by_step, _ = means(place, steps.size)

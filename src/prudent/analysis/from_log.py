@@ -314,4 +314,18 @@ def _notes(read: LogRows, axes: _Axes, spared: int, threshold: float) -> tuple[s
             f"{plural(spared, 'pair')} tried fewer than {threshold:g} times stay admissible: nothing was tried more "
             "often in their states"
         )
+    for labels in (read.by_state, read.by_action):
+        alike = _alike(labels)
+        if alike:
+            notes.append(f"{labels.what} names that differ only in blanks or capitals are taken as different: {alike}")
     return tuple(notes)
+
+
+def _alike(labels: Labels) -> str:
+    """Return the first names that look the same, as a text; empty if there are none."""
+    spelled: dict[str, list[Hashable]] = {}
+    for name in labels.names or ():
+        if isinstance(name, str):
+            spelled.setdefault("".join(name.split()).casefold(), []).append(name)
+    groups = [" and ".join(map(repr, names)) for names in spelled.values() if len(names) > 1]
+    return ", ".join(groups[:3]) + (", ..." if len(groups) > 3 else "")

@@ -186,7 +186,7 @@ class ValueOfData:
         skipped, unseen = table["method"].isin(list(SKIPPED)), table["method"] == NOT_LOOKED_AT.method
         lines = [
             f"Value of {in_words(self.observations)} of a source, at alpha {self.alpha:g}; the policy now returns "
-            f"{self.mean_return:.6g} on average, its value is {self.value:.6g}"
+            f"{self.mean_return:.6g} at the posterior mean, its value is {self.value:.6g}"
         ]
         seen = table[~skipped & ~unseen]
         shown = seen.head(SHOWN)

@@ -129,7 +129,7 @@ def off_policy(
         finally:
             line.close()
     found = OffPolicyEstimates(read, bounds, level, model, sums)
-    if found.warnings:
+    if len(found.warnings) > bool(found.left_out):  # that rows were skipped as asked is no news by itself
         warnings.warn("; ".join(found.warnings), OverlapWarning, stacklevel=2)
     return found
 

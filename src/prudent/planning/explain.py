@@ -482,7 +482,8 @@ def _changes_in_words(why: Explanation) -> list[str]:
             lines.append(f"- not even {chosen} ending from now on in {worst}.")
         else:
             count = _observations(why.overtaken_after, "more ")
-            lines.append(f"- {count} of {chosen} that all end in {worst}.")
+            ends = "that ends" if why.overtaken_after == 1 else "that all end"
+            lines.append(f"- {count} of {chosen} {ends} in {worst}.")
     return lines
 
 

@@ -158,6 +158,8 @@ def _why_level(record: Mapping[str, Any]) -> str:
         return "no other was asked for."
     if record["alike"].startswith("all policies"):
         return "all levels act alike wherever the start leads to, so caution makes no difference here."
+    if _recommended(record) is record["levels"][-1]:
+        return "no lower one makes the bad cases as good. It is the highest that was asked for: try higher ones too."
     return "more caution would not make the bad cases clearly better."
 
 
