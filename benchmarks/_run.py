@@ -1,0 +1,183 @@
+"""What is run, in which order and how long: every piece on its own, so that one that fails does not stop the rest."""
+
+from __future__ import annotations
+
+import importlib
+import math
+import sys
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from . import _table
+from ._table import Table
+from ._timing import Row, absent, calibration, number, show
+
+BUDGET = 12 * 60.0  # seconds on two quiet cores
+
+# Pieces in the order in which they run, and the seconds they take. What forks comes first, what starts many threads of
+# its own last.
+DEFAULT: dict[str, float] = {
+    "growth": 90.0,
+    "limits": 30.0,
+    "core.exact_rows": 10.0,
+    "core.sampled": 10.0,
+    "core.exact_lake": 2.0,
+    "core.mass_one": 2.0,
+    "core.inner_solver": 2.0,
+    "core.start_up": 25.0,
+    "core.large": 80.0,
+    "bandit.peers": 10.0,
+    "bandit.latency": 5.0,
+    "bandit.simulation": 5.0,
+    "bandit.sizes": 5.0,
+    "bandit.batch": 5.0,
+    "shared.items": 5.0,
+    "shared.clicks": 5.0,
+    "journal": 10.0,
+    "off_policy": 5.0,
+    "rl.in_a_loop": 10.0,
+    "rl.sweeps": 40.0,
+    "rl.thompson": 20.0,
+    "rl.threads": 20.0,
+    "analysis.returns": 20.0,
+    "analysis.long_log": 30.0,
+    "value_of_data": 30.0,
+    "core.plain": 90.0,
+}
+BY_NAME: dict[str, float] = {"bandit_peers": 180.0, "cluster": 600.0, "gpu": 300.0}
+
+
+def listing() -> str:
+    """Return what there is, and what it takes."""
+    lines = [f"by default, {sum(DEFAULT.values()):.0f} s of {BUDGET:.0f} s on two quiet cores"]
+    lines += [f"  {name:20}{seconds:6.0f} s" for name, seconds in DEFAULT.items()]
+    lines += ["when it is named"]
+    lines += [f"  {name:20}{seconds:6.0f} s" for name, seconds in BY_NAME.items()]
+    return "\n".join(lines)
+
+
+def chosen(names: Iterable[str]) -> list[str]:
+    """Return the pieces that names ask for: a piece, or a suite with all of its pieces.
+
+    >>> chosen(["journal", "rl.threads"])
+    ['journal', 'rl.threads']
+    """
+    everything = [*DEFAULT, *BY_NAME]
+    found: list[str] = []
+    for name in names:
+        its = [piece for piece in everything if piece == name or piece.startswith(f"{name}.")]
+        if not its:
+            raise SystemExit(f"no benchmark is called {name!r}; there are {', '.join(everything)}")
+        found += its
+    return found or list(DEFAULT)
+
+
+def work_of(piece: str) -> Callable[[], list[Any]]:
+    """Return the function of a piece."""
+    suite, _, part = piece.partition(".")
+    module = importlib.import_module(f"benchmarks.{suite}")
+    return module.PIECES[part] if part else module.run
+
+
+def measure(piece: str, work: Callable[[], list[Any]] | None = None) -> dict[str, Any]:
+    """Run one piece; if it raises, its entry has one row that says so."""
+    unit = calibration()
+    began = time.perf_counter()
+    items: list[Any]
+    try:
+        items = (work or work_of(piece))()
+    except Exception as error:  # one piece must not stop the rest
+        items = [absent(piece, error)]
+    seconds = time.perf_counter() - began
+    return _table.piece_of(items, seconds, 0.5 * (unit + calibration()))
+
+
+def run(names: list[str], path: Path, write: bool = False) -> int:
+    """Run pieces, compare them with the table and show what was found; return 1 if something is not as it should be."""
+    before = _table.load(path)
+    found = _table.empty()
+    pieces = chosen(names)
+    began = time.perf_counter()
+    for i, piece in enumerate(pieces, 1):
+        expected = (DEFAULT | BY_NAME)[piece]
+        _say(f"[{i}/{len(pieces)}] {piece} (some {expected:.0f} s) ...")
+        found["pieces"][piece] = _table.piece_of([absent(piece, "did not run")], 0.0, math.nan)
+        found["pieces"][piece] = measure(piece)
+        _say(f"    took {found['pieces'][piece]['seconds']:.1f} s, {time.perf_counter() - began:.0f} s in all")
+        display(piece, _table.items_of(found["pieces"][piece]))
+    found = confirmed(before, found, BUDGET - (time.perf_counter() - began))
+    passed = time.perf_counter() - began
+    print("\nseconds: " + ", ".join(f"{name} {piece['seconds']:.0f}" for name, piece in found["pieces"].items()))
+    print(f"{passed:.0f} s in all" + (f", budget {BUDGET:.0f} s" if not names else ""))
+    rows = [row for piece in found["pieces"].values() for row in _table.items_of(piece) if isinstance(row, Row)]
+    unmet = [row.name.strip() for row in rows if not row.met]
+    gone = [f"{row.name.strip()} ({row.missing})" for row in rows if row.missing]
+    worse = _table.slower(before, found)
+    for title, lines in (
+        ("not available", gone),
+        ("figures not met", unmet),
+        ("slower by more than 20% than in the table", [str(one) for one in worse]),
+    ):
+        print(f"\n{title}: " + ("none" if not lines else ""))
+        for line in lines:
+            print(f"  {line}")
+    if write:
+        _table.save(_table.merged(before, found), path)
+        print(f"\nwritten to {path}")
+    return int(bool(unmet or worse))
+
+
+def confirmed(before: Table, found: Table, left: float) -> Table:
+    """Return the table with pieces that look slower run once more, if there is time, and the better rows kept."""
+    suspects = {one.piece for one in _table.slower(before, found)}
+    for piece in [name for name in found["pieces"] if name in suspects]:
+        took = found["pieces"][piece]["seconds"]
+        if took > left:
+            _say(f"{piece} looks slower; no time to run it again")
+            continue
+        _say(f"{piece} looks slower: once more ({took:.0f} s)")
+        again = measure(piece)
+        left -= again["seconds"]
+        second = {**found, "pieces": {**found["pieces"], piece: again}}
+        if _badness(before, second, piece) < _badness(before, found, piece):
+            found = second
+    return found
+
+
+def _badness(before: Table, found: Table, piece: str) -> float:
+    return sum(one.factor for one in _table.slower(before, found) if one.piece == piece)
+
+
+def display(piece: str, items: list[Any]) -> None:
+    """Print the items of a piece."""
+    if isinstance(items[0], Row):
+        show(piece, items)
+    elif isinstance(items[0], _table.Fit):
+        print(f"\n{piece}: exponents of time and memory")
+        for fit in items:
+            sizes = f"{fit.sizes[0]:,} to {fit.sizes[-1]:,}"
+            print(
+                f"{fit.job:44} {fit.dimension:13} {sizes:20} time {exponent(fit.time_exponent, fit.time_error):14} "
+                f"memory {exponent(fit.memory_exponent, fit.memory_error):14} expected {fit.expected}"
+            )
+    else:
+        print(f"\n{piece}: against the machine's measured rates")
+        for limit in items:
+            times = f"{number(limit.seconds, 's')} of which {number(limit.least, 's')}"
+            print(f"{limit.kernel:58} {100 * limit.fraction:5.0f}%  {times}: {limit.work}, {limit.rate}  {limit.note}")
+    sys.stdout.flush()
+
+
+def exponent(value: float, error: float) -> str:
+    """Return an exponent with its standard error.
+
+    >>> exponent(1.0234, 0.031)
+    '1.02 ± 0.03'
+    """
+    return "-" if math.isnan(value) else f"{value:.2f} ± {error:.2f}"
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
