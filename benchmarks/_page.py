@@ -30,9 +30,9 @@ INTRODUCTION = """\
 # Benchmarks
 
 This page is generated: `python -m benchmarks --page docs/benchmarks.md` writes it from `benchmarks/table.json`, which
-`python -m benchmarks --write` measures. `make bench` runs the same pieces in under {minutes:.0f} minutes on two quiet cores and
-names what became slower by more than {slower:.0f}% since the table was written. Pieces that take longer run when they are
-named (`python -m benchmarks {by_name}`); `python -m benchmarks --list` says what each takes.
+`python -m benchmarks --write` measures. `make bench` runs the same pieces in under {minutes:.0f} minutes on two quiet
+cores and names what became slower by more than {slower:.0f}% since the table was written. Pieces that take longer run
+when they are named (`python -m benchmarks {by_name}`); `python -m benchmarks --list` says what each takes.
 
 {machine}
 
@@ -71,10 +71,10 @@ PUBLISHED = """\
 
 - **craam2** (robust MDPs in C++, with an interface for R) has no package for Python: its
   [README](https://github.com/marekpetrik/craam2) calls that interface broken. It solves another problem, worst cases
-  over L1 balls instead of CVaR over a posterior, so that seconds could not be set side by side anyway. What is published: its
-  authors report that their Bellman updates are more than 1,000 times faster than a linear program solved by Gurobi
-  on small instances (Ho, Petrik and Wiesemann, *Fast Bellman Updates for Robust MDPs*, ICML 2018, abstract). We found no table of
-  seconds for it that could be checked.
+  over L1 balls instead of CVaR over a posterior, so that seconds could not be set side by side anyway. What is
+  published: its authors report that their Bellman updates are more than 1,000 times faster than a linear program solved
+  by Gurobi on small instances (Ho, Petrik and Wiesemann, *Fast Bellman Updates for Robust MDPs*, ICML 2018, abstract).
+  We found no table of seconds for it that could be checked.
 """
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import math
+import resource
 import sys
 import time
 from collections.abc import Callable, Iterable
@@ -84,14 +85,21 @@ def work_of(piece: str) -> Callable[[], list[Any]]:
 def measure(piece: str, work: Callable[[], list[Any]] | None = None) -> dict[str, Any]:
     """Run one piece; if it raises, its entry has one row that says so."""
     unit = calibration()
-    began = time.perf_counter()
+    began, used = time.perf_counter(), _processor()
     items: list[Any]
     try:
         items = (work or work_of(piece))()
     except Exception as error:  # one piece must not stop the rest
         items = [absent(piece, error)]
     seconds = time.perf_counter() - began
-    return _table.piece_of(items, seconds, 0.5 * (unit + calibration()))
+    used = _processor() - used
+    return {**_table.piece_of(items, seconds, 0.5 * (unit + calibration())), "processor": used}
+
+
+def _processor() -> float:
+    """Return the seconds that this process and its children have had on processors."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(one.ru_utime + one.ru_stime for one in used)
 
 
 def run(names: list[str], path: Path, write: bool = False) -> int:
@@ -103,9 +111,10 @@ def run(names: list[str], path: Path, write: bool = False) -> int:
     for i, piece in enumerate(pieces, 1):
         expected = (DEFAULT | BY_NAME)[piece]
         _say(f"[{i}/{len(pieces)}] {piece} (some {expected:.0f} s) ...")
-        found["pieces"][piece] = _table.piece_of([absent(piece, "did not run")], 0.0, math.nan)
         found["pieces"][piece] = measure(piece)
-        _say(f"    took {found['pieces'][piece]['seconds']:.1f} s, {time.perf_counter() - began:.0f} s in all")
+        now = found["pieces"][piece]
+        took = f"{now['seconds']:.1f} s, on processors {now['processor']:.1f} s"
+        _say(f"    took {took}; {time.perf_counter() - began:.0f} s in all")
         display(piece, _table.items_of(found["pieces"][piece]))
     found = confirmed(before, found, BUDGET - (time.perf_counter() - began))
     passed = time.perf_counter() - began

@@ -103,7 +103,7 @@ def exact_row(machine: dict[str, float]) -> list[Limit]:
                 NODES * k / machine["logs"],
                 f"{NODES * k:,} logarithms and angles",
                 f"NumPy at {machine['logs'] / 1e6:.0f} M/s",
-                f"an outcome is worth {operations / k:,.0f} operations of a matrix product; the quantile is found first",
+                f"an outcome takes {operations / k:,.0f} operations of a matrix product; it finds the quantile first",
             )
         )
     return found
