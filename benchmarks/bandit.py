@@ -141,15 +141,13 @@ def against_peers(peers: Mapping[str, Callable[[], Step]] = PEERS) -> list[Row]:
             failures += failed
             if not failed:
                 ready[name] = job
+        samplers = [name for name in ready if name != "vowpalwabbit"]  # it keeps no posterior, and has a row of its own
+        if not samplers:
+            return [absent("select + update", "no peer that samples from a posterior runs here"), *failures]
         jobs = [loop(our_step(0.0, False), long), loop(our_step(0.9, False), long), loop(our_step(0.9, True), long)]
         times = median_times(*jobs, *ready.values(), repeats=5)
-    if not ready:
-        return [absent("select + update", "no peer runs here"), *failures]
     plain, careful, exact = (time / long for time in times[:3])
     found = {name: time / short for name, time in zip(ready, times[3:], strict=True)}
-    samplers = [name for name in found if name != "vowpalwabbit"]  # it keeps no posterior, and has a row of its own
-    if not samplers:
-        return [absent("select + update", "no peer that samples from a posterior runs here"), *failures]
     fastest = min(samplers, key=lambda name: found[name])
     best = found[fastest]
     rows = [
