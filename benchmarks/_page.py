@@ -119,9 +119,14 @@ def _machine(table: Table) -> str:
         f"{told['system']}, Python {told['python']}.",
         "Versions: " + ", ".join(f"{name} {version}" for name, version in table["versions"].items()) + ".",
     ]
-    older = {name: piece["date"] for name, piece in table["pieces"].items() if piece["date"] != table["date"]}
-    if older:
-        lines += ["Measured on another day: " + ", ".join(f"{name} ({date})" for name, date in older.items()) + "."]
+    here = (table["date"], told["processor"])
+    elsewhere = []
+    for name, piece in table["pieces"].items():
+        if (piece["date"], piece["processor_name"]) != here:
+            where = "" if piece["processor_name"] == told["processor"] else f", {piece['processor_name']}"
+            elsewhere.append(f"{name} ({piece['date']}{where})")
+    if elsewhere:
+        lines += ["Measured another time: " + ", ".join(elsewhere) + "."]
     return "\n".join(lines)
 
 

@@ -133,7 +133,9 @@ def run(names: list[str], path: Path, write: bool = False) -> int:
         for line in lines:
             print(f"  {line}")
     if write:
-        _table.save(_table.merged(before, found), path)
+        table = _table.merged(before, found, whole=not names)
+        known = {name: piece for name, piece in table["pieces"].items() if name in DEFAULT | BY_NAME}
+        _table.save({**table, "pieces": known}, path)
         print(f"\nwritten to {path}")
     return int(bool(unmet or worse))
 

@@ -118,6 +118,7 @@ def piece_of(items: list[Any], seconds: float, calibration: float) -> dict[str, 
     return {
         "kind": kind,
         "date": today(),
+        "processor_name": machine()["processor"],
         "seconds": seconds,
         "calibration": calibration,
         "items": [asdict(item) for item in items],
@@ -140,9 +141,13 @@ def save(table: Table, path: Path) -> None:
     path.write_text(json.dumps(_written(table), indent=1, allow_nan=False) + "\n")
 
 
-def merged(old: Table, new: Table) -> Table:
-    """Return the new table with those pieces of the old one that it does not have."""
-    return {**new, "pieces": {**old["pieces"], **new["pieces"]}}
+def merged(old: Table, new: Table, whole: bool) -> Table:
+    """Return the pieces of both tables, the new ones where both have them.
+
+    Machine, versions and date are those of the last run of the whole: pieces have a date and a processor of their own.
+    """
+    head = new if whole or not old["pieces"] else old
+    return {**head, "pieces": {**old["pieces"], **new["pieces"]}}
 
 
 @dataclass(frozen=True)

@@ -105,7 +105,9 @@ def test_a_table_survives_its_file(tmp_path):
 
 def test_pieces_that_were_not_run_stay_in_the_table():
     old, new = table_of(a=[row("x", 1.0, 1.0)], b=[row("y", 1.0, 1.0)]), table_of(b=[row("y", 2.0, 1.0)])
-    merged = _table.merged(old, new)
+    merged = _table.merged({**old, "date": "2025-01-01"}, new, whole=False)
+    assert merged["date"] == "2025-01-01"
+    assert _table.merged(old, {**new, "date": "2027-01-01"}, whole=True)["date"] == "2027-01-01"
     assert list(merged["pieces"]) == ["a", "b"]
     assert merged["pieces"]["b"]["items"][0]["ours"] == 2.0
 
