@@ -132,7 +132,7 @@ def _machine(table: Table) -> str:
 
 def _ratios(table: Table) -> list[str]:
     suites: dict[str, list[Row]] = {}
-    for name, piece in table["pieces"].items():
+    for name, piece in sorted(table["pieces"].items(), key=lambda each: each[0] != "core.plain"):  # it comes first
         if piece["kind"] == "rows":
             suites.setdefault(name.partition(".")[0], []).extend(_table.items_of(piece))
     parts = []
@@ -157,7 +157,7 @@ def _row(row: Row) -> str:
     if row.fixed:
         other = f"limit {other}"
     told = row.note if row.met else f"{row.note}; required: {row.required}".removeprefix("; ")
-    cells = [name, ours, other, _ratio(row.ratio)]
+    cells = [name, ours, other, "" if row.fixed else _ratio(row.ratio)]
     if row.lost:
         cells = [f"**{cell}**" for cell in cells]
         told = f"{told}; **{row.why or 'we do not know why'}**".removeprefix("; ")
@@ -226,6 +226,7 @@ def _memory(fit: Fit) -> list[float]:
 def _drawn(name: str, fits: list[Fit], values: Any, unit: str) -> bytes:
     """Return one figure: a panel for each dimension, a line for each job with the slope that was fitted."""
     import matplotlib
+    from matplotlib.ticker import LogLocator, NullLocator
 
     from prudent._drawing.frame import Figure, Panel, drawn
     from prudent._drawing.style import RC, Entry, hex_of
@@ -252,6 +253,14 @@ def _drawn(name: str, fits: list[Fit], values: Any, unit: str) -> bytes:
                 )
             axes.set_xscale("log")
             axes.set_yscale("log")
+            sizes = sorted({n for fit in fits if fit.dimension == dimension for n in fit.sizes})
+            if len(sizes) > 5:  # two jobs at different sizes
+                sizes = [n for n in (10**power for power in range(1, 7)) if sizes[0] / 2 <= n <= 2 * sizes[-1]]
+            axes.set_xticks(sizes, [f"{n:,}" for n in sizes])
+            axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 3.0)))
+            axes.yaxis.set_major_formatter(lambda y, _: f"{y:g}")
+            for axis in (axes.xaxis, axes.yaxis):
+                axis.set_minor_locator(NullLocator())
             axes.set_xlabel(dimension)
             axes.set_ylabel(unit)
             axes.margins(x=0.14)

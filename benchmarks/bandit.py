@@ -179,7 +179,7 @@ def simulation() -> list[Row]:
     return [
         Row("compiled simulation, a step", thompson, per_call, ">= 3", per_call >= 3 * thompson, note),
         Row(
-            "  Thompson / alpha 0.99",
+            "  at alpha 0.99, against Thompson sampling",
             careful,
             thompson,
             ">= 1/1.6",
