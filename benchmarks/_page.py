@@ -38,8 +38,8 @@ when they are named (`python -m benchmarks {by_name}`); `python -m benchmarks --
 
 ## How to read it
 
-- Both sides run in one process and take turns. A time is the median of the repeats, after one run that does not count.
-  One thread for everybody, unless the row says otherwise.
+- Both sides run in one process and take turns. A time is the median of the repeats, after one run that does not count:
+  seconds on the processor, with one thread for everybody, and of the clock where a row has several threads or a disk.
 - Solvers run to the same residual, which is checked afterwards with the same code for all. One that stops short of it
   is shown, and does not count.
 - *Ratio* is how many times better ours is. **Where the other one is better, the row is bold and says why.**

@@ -46,13 +46,14 @@ class Row:
 
 
 def median_times(
-    *jobs: Callable[[], Any], repeats: int = 5, clock: Callable[[], float] = time.perf_counter
+    *jobs: Callable[[], Any], repeats: int = 5, clock: Callable[[], float] = time.process_time
 ) -> list[float]:
     """Return the median time of each job; jobs take turns, so that all see the same machine.
 
     The median, because it is what a user waits: the shortest of many hides what a program does now and then (memory
     that goes back to the system, caches that others have emptied). Each job runs once before it counts, which compiles
-    it. With ``clock=time.thread_time`` it is the time on the processor, which other programs change little.
+    it. The time is that on the processor, of all threads, which other programs change little; jobs with several threads
+    or a disk need ``clock=time.perf_counter``.
     """
     took: list[list[float]] = [[] for _ in jobs]
     for job in jobs:

@@ -6,7 +6,6 @@ import resource
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 import numpy as np
@@ -82,7 +81,6 @@ def returns() -> list[Row]:
         lambda: posterior_returns(model, posterior, policy, regret=False, **shared),
         lambda: by_splu(model, posterior, policy),
         repeats=3,
-        clock=time.process_time,
     )
     rows = [
         Row("returns of a policy, 700 states, 50 draws: SciPy by hand", ours, other, "10 times", other >= 10 * ours)
@@ -91,7 +89,6 @@ def returns() -> list[Row]:
         lambda: posterior_returns(model, posterior, policy, **shared),
         lambda: by_solve(model, posterior),
         repeats=3,
-        clock=time.process_time,
     )
     rows.append(
         Row("and the best policy of each draw: solve(model.mdp(theta))", ours, other, "1.5 times", other >= 1.5 * ours)

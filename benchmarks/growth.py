@@ -12,7 +12,6 @@ import math
 import os
 import subprocess
 import sys
-import time
 import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -178,7 +177,7 @@ def _status(field: str) -> float:
 
 def fit(job: Job, megabytes: list[float]) -> Fit:
     """Return the exponents of one job."""
-    seconds = [median_times(job.make(n), repeats=job.repeats, clock=time.process_time)[0] for n in job.sizes]
+    seconds = [median_times(job.make(n), repeats=job.repeats)[0] for n in job.sizes]
     memory = math.nan, math.nan
     if max(megabytes) >= LEAST_MEGABYTES:
         memory = exponent(job.sizes, megabytes)

@@ -91,9 +91,7 @@ def exact_row(machine: dict[str, float]) -> list[Limit]:
         values, counts = np.sort(rng.random(k)), 1.0 + rng.poisson(3.0, k).astype(float)
         rows = 200
         stack = np.tile(values, (rows, 1)), np.tile(counts, (rows, 1))
-        (seconds,) = median_times(
-            lambda s=stack: dirichlet_tail(*s, 0.9, threads=1), repeats=5, clock=time.process_time
-        )
+        (seconds,) = median_times(lambda s=stack: dirichlet_tail(*s, 0.9, threads=1), repeats=5)
         seconds /= rows
         operations = seconds * machine["flops"]
         found.append(
@@ -122,7 +120,7 @@ def bandit_step(machine: dict[str, float]) -> list[Limit]:
             for context in contexts:
                 bandit.update(context, bandit.select(context).arm, 1.0)
 
-        (seconds,) = median_times(decide, repeats=9, clock=time.process_time)
+        (seconds,) = median_times(decide, repeats=9)
         seconds /= len(contexts)
         triangle = dim * (dim + 1) // 2 * 8
         moved = (arms + 4) * triangle  # a triangle each; the sums and the root of one arm are read and written
@@ -162,7 +160,9 @@ def journal() -> list[Limit]:
         for mode, raw in (("FULL", synchronised), ("NORMAL", written)):
             bandit = LinearBandit(20, 20, seed=0)
             with Journal(Path(folder) / mode, bandit, synchronous=mode) as live:
-                ours, least = median_times(lambda j=live: [j.select(x) for x in contexts], raw, repeats=5)
+                ours, least = median_times(
+                    lambda j=live: [j.select(x) for x in contexts], raw, repeats=5, clock=time.perf_counter
+                )
             found.append(
                 Limit(
                     f"journal, a decision, {mode}",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import time
-
 import numpy as np
 
 import prudent as pr
@@ -45,7 +43,6 @@ def run() -> list[Row]:
             lambda: value_of_data(model, counts, alpha, OBSERVATIONS, limit=limit, threads=1),  # noqa: B023
             lambda: by_solving(model, counts, alpha, sources),  # noqa: B023
             repeats=3,
-            clock=time.process_time,
         )
         rows.append(
             Row(
