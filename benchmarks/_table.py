@@ -70,6 +70,7 @@ class Limit:
     work: str  # what must be done
     rate: str  # at which measured rate
     note: str = ""
+    compared: bool = True  # with earlier runs
 
     @property
     def fraction(self) -> float:
@@ -189,6 +190,8 @@ def slower(old: Table, new: Table, by: float = SLOWER) -> list[Slower]:
 
 def _factor(old: Any, new: Any, old_calibration: float, new_calibration: float) -> tuple[float, str]:
     """Return how many times as long the new one takes, and relative to what; nan where there is no telling."""
+    if not new.compared:
+        return math.nan, ""
     if isinstance(new, Limit):
         return old.fraction / new.fraction, "the rate of the machine"
     if new.missing or old.missing or new.higher or new.unit not in ("s", "GiB"):

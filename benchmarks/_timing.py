@@ -30,6 +30,7 @@ class Row:
     why: str = ""  # why ours is the slower one, where it is
     missing: str = ""  # why there is nothing to show
     higher: bool = False  # more is better
+    compared: bool = True  # with earlier runs; a disk is another one every day
     counts: bool = True  # False: the other one did not do the same work, and is shown for the record
 
     @property

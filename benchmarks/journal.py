@@ -71,6 +71,7 @@ def run() -> list[Row]:
             True,
             "against no journal",
             why="it waits until the disk has it",
+            compared=False,
         ),
         Row("a decision, no journal", plain, 12e-6, "<= 12 us", plain <= 12e-6, fixed=True),
     ]

@@ -171,6 +171,7 @@ def journal() -> list[Limit]:
                     "one page of 4 KB" + (" and fsync" if mode == "FULL" else ""),
                     f"measured beside it, {1e6 * least / len(contexts):.0f} us",
                     "with the choice, its propensity and SQLite",
+                    compared=False,
                 )
             )
         os.close(file)

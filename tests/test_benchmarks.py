@@ -67,23 +67,35 @@ def test_limits_and_memory_are_compared_and_the_worst_comes_first():
 
 def test_what_cannot_be_compared_is_not():
     old = table_of(
-        a=[row("reward", 0.9, 0.8, unit="", higher=True), absent("gone", "not installed"), row("old", 1.0, 1.0)],
+        a=[
+            row("reward", 0.9, 0.8, unit="", higher=True),
+            absent("gone", "not installed"),
+            row("old", 1.0, 1.0),
+            row("disk", 1.0, 1.0),
+        ],
         b=[row("elsewhere", 1.0, 1.0)],
     )
     new = table_of(
-        a=[row("reward", 0.1, 0.8, unit="", higher=True), row("gone", 9.0, 1.0), row("new", 9.0, 1.0)],
+        a=[
+            row("reward", 0.1, 0.8, unit="", higher=True),
+            row("gone", 9.0, 1.0),
+            row("new", 9.0, 1.0),
+            row("disk", 9.0, 1.0, compared=False),
+        ],
         c=[row("elsewhere", 9.0, 1.0)],
     )
     assert _table.slower(old, new) == []
 
 
-def test_a_suspect_is_run_again_and_the_better_run_counts(monkeypatch):
+def test_a_suspect_is_run_again_and_must_be_slower_twice(monkeypatch):
     old = table_of(a=[row("x", 1.0, 10.0)])
     new = table_of(a=[row("x", 2.0, 10.0)])
     again = table_of(a=[row("x", 1.1, 10.0)])["pieces"]["a"]
     monkeypatch.setattr(_run, "measure", lambda piece: again)
-    assert _table.slower(old, _run.confirmed(old, new, left=100.0)) == []
-    assert len(_table.slower(old, _run.confirmed(old, new, left=0.1))) == 1  # no time
+    assert _run.confirmed(old, new, left=100.0) == []
+    assert len(_run.confirmed(old, new, left=0.1)) == 1  # no time
+    again["items"][0]["ours"] = 1.5
+    assert [one.name for one in _run.confirmed(old, new, left=100.0)] == ["x"]
 
 
 # -- the table ----------------------------------------------------------------------------------------------
