@@ -1,34 +1,47 @@
-"""Run the benchmarks: ``make bench``, or ``python -m benchmarks core`` for some of them."""
+"""Run the benchmarks: ``make bench``, or ``python -m benchmarks core bandit.peers`` for some of them.
+
+- ``python -m benchmarks`` runs what takes under twelve minutes on two quiet cores, and names what became slower by more
+  than 20% since ``benchmarks/table.json``, relative to what it is compared with in the same run
+- ``python -m benchmarks --list`` says what there is; pieces that take long run when they are named
+- ``--write`` puts what was measured into ``benchmarks/table.json``
+- ``--page docs/benchmarks.md`` writes the page from the table, without running anything
+"""
 
 from __future__ import annotations
 
-import importlib
+import argparse
 import os
 import sys
+from pathlib import Path
 
-SUITES = (
-    "core",
-    "bandit",
-    "rl",
-    "analysis",
-    "value_of_data",
-    "journal",
-    "shared",
-    "off_policy",
-    "bandit_peers",
-    "cluster",
-)
 
-if __name__ == "__main__":
+def main(arguments: list[str]) -> int:
+    """Run what the arguments say; return the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__.splitlines()[0])
+    parser.add_argument("names", nargs="*", help="suites or pieces; without any, those that run by default")
+    parser.add_argument("--list", action="store_true", help="say what there is, and what it takes")
+    parser.add_argument("--write", action="store_true", help="put the results into the table")
+    parser.add_argument("--page", type=Path, help="write this page from the table; runs nothing")
+    parser.add_argument("--table", type=Path, help="the table to compare with, and to write")
+    parser.add_argument("--small", action="store_true", help="gpu: without the largest problems")
+    asked = parser.parse_args(arguments)
+
     # one thread for everybody, before anything loads a BLAS
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ[name] = "1"
-    from benchmarks._timing import show
+    os.environ.setdefault("JAX_PLATFORMS", "cpu")
+    os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
+    from benchmarks import _page, _run, _table
 
-    failed = 0
-    for suite in [name for name in sys.argv[1:] if not name.startswith("--")] or SUITES:
-        rows = importlib.import_module(f"benchmarks.{suite}").run()
-        show(suite, rows)
-        failed += sum(not row.met for row in rows)
-    print(f"\n{failed} figure{'s' * (failed != 1)} not met" if failed else "\nall figures met")
-    sys.exit(failed > 0)
+    table = asked.table or _table.COMMITTED
+    if asked.list:
+        print(_run.listing())
+        return 0
+    if asked.page:
+        _page.write(_table.load(table), asked.page)
+        return 0
+    return _run.run(asked.names, table, write=asked.write)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

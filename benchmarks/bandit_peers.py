@@ -33,7 +33,7 @@ from prudent._support.intervals import mean_and_half_width
 from prudent.bandits.play import play
 from prudent.envs import LinearBanditEnv, classification, drifting, logistic_bandit
 
-from ._timing import Row, show
+from ._timing import Row, absent, show
 
 Maker = Callable[[int, int, np.random.Generator], Any]
 PLACES = ("digits", "wine", "cancer", "clicks", "drift")
@@ -319,12 +319,12 @@ def _judged(place: str, found: dict[tuple[str, str], np.ndarray | str]) -> list[
     mine = next(key for key in found if key[0] == "ours")
     ran = {key: value for key, value in found.items() if not isinstance(value, str)}
     if mine not in ran:
-        return [Row(f"{place}, {mine[1]}", math.nan, math.nan, "to run", False, str(found[mine]))]
+        return [absent(f"{place}, {mine[1]}", str(found[mine]))]
     own, unit = ran[mine], "" if place in REQUIRED else "regret"
     sign = 1.0 if place in REQUIRED else -1.0
     rivals = {key: value.mean() for key, value in ran.items() if key[0] == ("default" if unit == "" else "best")}
     if not rivals:
-        return [Row(f"{place}, {mine[1]}", own.mean(), math.nan, "a peer", False, "no peer is there", unit)]
+        return [absent(f"{place}, {mine[1]}", "no peer is there")]
     rival = max(rivals, key=lambda key: rivals[key])
     if place in REQUIRED:
         floor = REQUIRED[place]
@@ -333,16 +333,18 @@ def _judged(place: str, found: dict[tuple[str, str], np.ndarray | str]) -> list[
     else:
         told, met = "the best of them, within the interval", _lead(own, ran[rival])[1] >= 0.0
     note = f"{rival[1]}; lead {_told_lead(own, ran[rival])}"
-    rows = [Row(f"{place}, {mine[1]}", sign * own.mean(), sign * rivals[rival], told, met, note, unit)]
+    options = {"unit": unit, "higher": place in REQUIRED, "why": "set by hand after looking at this data"}
+    rows = [Row(f"{place}, {mine[1]}", sign * own.mean(), sign * rivals[rival], told, met, note, **options)]
     for key, value in found.items():
         if key == mine:
             continue
-        name = f"  {key[1]}" + ("" if key[0] == "ours" else f", {key[0]}")
+        name = f"  {place}: {key[1]}" + ("" if key[0] == "ours" else f", {key[0]}")
         if isinstance(value, str):
-            rows.append(Row(name, sign * own.mean(), math.nan, "for the record", True, value, unit))
+            rows.append(absent(name, value))
         else:
             note = f"lead of ours {_told_lead(own, value)}"
-            rows.append(Row(name, sign * own.mean(), sign * value.mean(), "for the record", True, note, unit))
+            mean = sign * value.mean()
+            rows.append(Row(name, sign * own.mean(), mean, "for the record", True, note, **options))
     return rows
 
 

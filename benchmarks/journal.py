@@ -10,7 +10,7 @@ import numpy as np
 
 from prudent.bandits import Journal, LinearBandit
 
-from ._timing import Row, best_times
+from ._timing import Row, median_times
 
 N_ARMS, DIM, STEPS, BURST = 20, 20, 2000, 100
 
@@ -37,9 +37,9 @@ def run() -> list[Row]:
             for _ in range(BURST):
                 assert lives["NORMAL"].reward(ids.pop(), 1.0) == "ok"
 
-        (full,) = best_times(lambda: decide("FULL"), repeats=3)
+        (full,) = median_times(lambda: decide("FULL"), repeats=3, clock=time.perf_counter)
         # NORMAL does not wait for the disk: its time is that on the processor
-        plain, normal, together = best_times(
+        plain, normal, together = median_times(
             lambda: [bandit.select(context) for context in few["NORMAL"]],
             lambda: decide("NORMAL"),
             lambda: lives["NORMAL"].select(few["NORMAL"]),
@@ -47,7 +47,7 @@ def run() -> list[Row]:
             clock=time.thread_time,
         )
         ids = [row["id"] for row in lives["NORMAL"].rows()]
-        (learn,) = best_times(reward, repeats=15, clock=time.thread_time)
+        (learn,) = median_times(reward, repeats=15, clock=time.thread_time)
         for live in lives.values():
             live.close()
     plain, normal, together, full, learn = (each / BURST for each in (plain, normal, together, full, learn))
@@ -59,9 +59,19 @@ def run() -> list[Row]:
             "<= 0.1 ms",
             normal <= 1e-4,
             "10,000 a second, with its propensity, 20 arms, d = 20",
+            fixed=True,
         ),
         Row("  many contexts together", together, normal, ">= 1.2", normal >= 1.2 * together, "against one by one"),
-        Row("a reward, NORMAL", learn, 1e-4, "<= 0.1 ms", learn <= 1e-4),
-        Row("a decision, FULL", full, plain, "for the record", True, "a disk; against no journal"),
-        Row("a decision, no journal", plain, 12e-6, "<= 12 us", plain <= 12e-6),
+        Row("a reward, NORMAL", learn, 1e-4, "<= 0.1 ms", learn <= 1e-4, fixed=True),
+        Row(
+            "a decision, FULL",
+            full,
+            plain,
+            "for the record",
+            True,
+            "against no journal",
+            why="it waits until the disk has it",
+            compared=False,
+        ),
+        Row("a decision, no journal", plain, 12e-6, "<= 12 us", plain <= 12e-6, fixed=True),
     ]

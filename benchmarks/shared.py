@@ -10,7 +10,7 @@ import numpy as np
 from prudent.bandits import SharedLinearBandit
 from prudent.posteriors.glm import LogisticPosterior
 
-from ._timing import Row, best_times
+from ._timing import Row, median_times
 
 ITEMS = 1000
 
@@ -27,7 +27,7 @@ def decision_rows(dim: int) -> list[Row]:
         sds = np.sqrt(((features @ covariance) * features).sum(axis=1))
         return int(np.argmax(features @ theta + sds * rng.standard_normal(ITEMS)))
 
-    select, slate, plain = best_times(
+    select, slate, plain = median_times(
         lambda: bandit.select(features, names),
         lambda: bandit.select(features, names, 10),
         numpy,
@@ -39,10 +39,26 @@ def decision_rows(dim: int) -> list[Row]:
         known._propensity = None
         _ = known.propensity
 
-    (chance,) = best_times(propensity, repeats=20)
+    (chance,) = median_times(propensity, repeats=20)
     return [
-        Row(f"1,000 items, D = {dim}: select", select, plain, "under 1 ms", select < 1e-3, "other: plain NumPy"),
-        Row(f"1,000 items, D = {dim}: a slate of 10", slate, plain, "under 1 ms", slate < 1e-3),
+        Row(
+            f"1,000 items, D = {dim}: select",
+            select,
+            plain,
+            "under 1 ms",
+            select < 1e-3,
+            "other: plain NumPy",
+            why="it checks its input, keeps what the propensity needs, and learns the noise",
+        ),
+        Row(
+            f"1,000 items, D = {dim}: a slate of 10",
+            slate,
+            plain,
+            "under 1 ms",
+            slate < 1e-3,
+            "other: plain NumPy, one item",
+            why="ten items one after the other, against one",
+        ),
         Row(f"1,000 items, D = {dim}: propensity", chance, math.nan, "under 5 ms", chance < 5e-3),
     ]
 
@@ -56,8 +72,8 @@ def wide_rows() -> list[Row]:
         for _ in range(10):
             bandit.update(bandit.select(features).chosen, rng.normal(size=1))
 
-    (ours,) = best_times(decide, repeats=3, clock=time.thread_time)
-    return [Row("20 items, D = 1,000: select + update", ours / 10, 0.01, "under 10 ms", ours < 0.1)]
+    (ours,) = median_times(decide, repeats=3, clock=time.thread_time)
+    return [Row("20 items, D = 1,000: select + update", ours / 10, 0.01, "under 10 ms", ours < 0.1, fixed=True)]
 
 
 def click_rows() -> list[Row]:
@@ -69,17 +85,32 @@ def click_rows() -> list[Row]:
     contexts[:, 0] = 1.0
     theta = np.append(-4.0, rng.normal(size=19) / math.sqrt(20))
     rewards = (rng.random(40_000) < 1.0 / (1.0 + np.exp(-contexts @ theta))).astype(float)
-    online, exact, peer = best_times(
+    online, exact, peer = median_times(
         lambda: LogisticPosterior(20).update(contexts, rewards),
         lambda: LogisticPosterior(20).refit(contexts, rewards),
         lambda: LogisticRegression(C=1.0, fit_intercept=False, solver="newton-cholesky").fit(contexts, rewards),
         repeats=3,
     )
     return [
-        Row("40,000 clicks, D = 20: online", online, peer, "under 10 us each", online < 0.4, "other: sklearn's fit"),
-        Row("40,000 clicks, D = 20: refit", exact, peer, "ratio >= 0.1", peer / exact >= 0.1, "exact mode and Hessian"),
+        Row(
+            "40,000 clicks, D = 20: online",
+            online,
+            peer,
+            "under 10 us each",
+            online < 0.4,
+            "other: sklearn's fit",
+            why="40,000 posteriors, one after each click, against one fit of all",
+        ),
+        Row(
+            "40,000 clicks, D = 20: refit",
+            exact,
+            peer,
+            "ratio >= 0.1",
+            peer / exact >= 0.1,
+            "exact mode and Hessian",
+            why="to the last digit and with the Hessian; scikit-learn stops at a gradient of 1e-4",
+        ),
     ]
 
 
-def run() -> list[Row]:
-    return [*decision_rows(20), *decision_rows(50), *wide_rows(), *click_rows()]
+PIECES = {"items": lambda: [*decision_rows(20), *decision_rows(50), *wide_rows()], "clicks": click_rows}
