@@ -13,6 +13,8 @@ setup: .venv/ready
 
 .venv/peers: .venv/ready
 	$(INSTALL) -c constraints.txt -e ".[dev,bench]"
+	-$(INSTALL) --no-deps orbax mdpax==0.2.2
+	-$(INSTALL) --no-deps --ignore-requires-python obp==0.5.5  # it declares Python below 3.10, and runs on later ones
 	@touch $@
 
 # One process compiles and caches the kernels first; then two test workers share them.

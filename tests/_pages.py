@@ -74,7 +74,7 @@ def run(page, folder, replaced=()):
         if language == "python":
             printed = io.StringIO()
             with contextlib.redirect_stdout(printed):
-                exec(compile(code, f"{Path(page).name}: {code[:60]!r}", "exec"), names)
+                exec(compile(code, f"{Path(page).name}: {code[:60]!r}", "exec", dont_inherit=True), names)
             got = printed.getvalue()
         else:
             done = subprocess.run(
