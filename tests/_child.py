@@ -68,7 +68,8 @@ def on_a_terminal(
                 shown += part
             if presses(shown.decode(errors="replace")):
                 os.write(ours, b"\x03")
-        return process.wait(10), shown.decode(errors="replace")
+        # where colorama is installed, Numba has it reset the terminal at the end
+        return process.wait(10), shown.decode(errors="replace").replace("\x1b[0m", "")
     finally:
         process.kill()
         process.wait()
