@@ -279,6 +279,8 @@ def test_actions_tried_too_seldom():
     assert (summary.rows, summary.used, summary.pairs_below, summary.pairs_spared) == (7, 5, 1, 1)
     assert summary.dropped == {"of actions tried too seldom in their state": 2}
     assert model.notes == (
+        "on few observations, action 'drug' in state 'ill' is taken as unable to lead to state 'dead', as other "
+        "actions there do; support='state' allows it",
         "1 state left out, which nothing leads to: 'dead'",
         "1 pair tried fewer than 3 times stay admissible: nothing was tried more often in their states",
     )
@@ -306,6 +308,16 @@ def test_names_that_look_the_same_are_noted():
         "action names that differ only in blanks or capitals are taken as different: 'Go' and 'go'",
     )
     assert from_log([(1, 2, 1, 1.0), (1, 3, 1, 1.0)], 0.9)[0].notes == ()
+
+
+def test_what_few_observations_leave_out_is_noted():
+    common = [("x", "a", "x", 0, 700), ("x", "a", "y", 0, 300), ("y", "a", "x", 0, 1)]
+    for times, noted in ((1, True), (8, True), (9, False), (500, False)):  # 0.7^8 is above 5%, 0.7^9 below
+        model, _ = from_log([*common, ("x", "b", "x", 0, times)], 0.9)
+        rate = 300 / (1000 + times)  # all that was done in x
+        assert noted == ((1 - rate) ** times >= 0.05)
+        assert bool(model.notes) is noted
+        assert not from_log([*common, ("x", "b", "x", 0, times)], 0.9, support="state")[0].notes
 
 
 def test_supports():
@@ -565,6 +577,8 @@ def test_the_summary_speaks():
         "visits    4 to 6 per admissible pair (quartiles 4.5, 5, 5.5)",
         "support   seen after the action: 2 to 2 next states per pair, 4 transitions",
         "rewards   by transition",
+        "note      on few observations, action 'drug' in state 'ill' is taken as unable to lead to state 'dead', as "
+        "other actions there do; support='state' allows it",
         "note      1 pair tried fewer than 5 times stay admissible: nothing was tried more often in their states",
     ]
     table = summary.to_pandas()

@@ -13,6 +13,7 @@ import json
 import re
 import shlex
 import sys
+import textwrap
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
@@ -403,7 +404,7 @@ def _print_rows(model: UncertainMDP) -> None:
     why = ": " + ", ".join(f"{count:,} {reason}" for reason, count in summary.dropped.items()) if lost else ""
     print(f"{summary.rows:,} row{'s' * (summary.rows != 1)} read, {summary.used:,} used, {lost:,} dropped{why}.")
     for note in summary.notes:
-        print(f"Note: {note}.")
+        print(textwrap.fill(f"Note: {note}.", 100))
 
 
 def _show(study: LogStudy, policies: Any, record: dict[str, Any]) -> None:

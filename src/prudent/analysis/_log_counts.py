@@ -11,6 +11,7 @@ from ..errors import DataError, ParameterError
 from ..models.frame import plural
 from ._log_rows import LogRows, names_of
 
+DOUBT = 0.05  # the chance that a next state was not seen by accident
 SUPPORTS = {
     "action": "seen after the action",
     "state": "seen after any action in the state",
@@ -101,6 +102,25 @@ def supported(read: LogRows, seen: Transitions, kept: BoolArray, support: Any) -
     which = np.concatenate((found, np.full(unseen.size, -1)))[order]
     times = np.where(which >= 0, seen.times[which], 0.0)
     return Outcomes(every[order] // S, every[order] % S, times, which)
+
+
+def overlooked(read: LogRows, seen: Transitions, kept: BoolArray) -> tuple[int, int, int] | None:
+    """Return how many pairs may have been tried too seldom to see all that can happen, and one with a next state.
+
+    That next state was seen after other actions in the state, so often that it is no wonder (a chance of 5% or more) if
+    this action, were it the same, had not shown it yet.
+    """
+    S, A = read.shape
+    wider = supported(read, seen, kept, "state")
+    arrivals, which = np.unique((seen.pair // A) * S + seen.target, return_inverse=True)
+    rates = sums(which, seen.times, arrivals.size) / seen.visits.sum(axis=1)[arrivals // S]
+    rate = rates[np.searchsorted(arrivals, (wider.pair // A) * S + wider.target)]
+    silent = np.where(wider.times == 0.0, (1.0 - rate) ** seen.visits.reshape(-1)[wider.pair], 0.0)
+    doubtful = silent >= DOUBT
+    if not doubtful.any():
+        return None
+    worst = int(np.argmax(np.where(doubtful, rate, 0.0)))
+    return np.unique(wider.pair[doubtful]).size, int(wider.pair[worst]), int(wider.target[worst])
 
 
 def _named_support(support: str, read: LogRows, seen: Transitions, kept: BoolArray, key: IntArray) -> IntArray:

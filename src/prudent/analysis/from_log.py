@@ -24,7 +24,7 @@ from ..models.frame import plural
 from ..models.uncertain import UncertainMDP
 from ..posteriors.dirichlet import DirichletPosterior
 from ..posteriors.scalar import NormalPosterior
-from ._log_counts import SUPPORTS, Outcomes, Transitions, often_tried, refuse_dead_ends, supported
+from ._log_counts import SUPPORTS, Outcomes, Transitions, often_tried, overlooked, refuse_dead_ends, supported
 from ._log_rewards import Told, rewards_of
 from ._log_rows import LogRows, names_of, read_log
 from .log_summary import LogSummary
@@ -281,7 +281,7 @@ def _summary(
         rewards_sd=told.sd,
         rewards_guessed=told.guessed,
         reward_posterior=posterior,
-        notes=_notes(read, axes, spared, threshold),
+        notes=_notes(read, axes, spared, threshold, _unseen(read, seen, kept, support)),
         _visits=table,
     )
 
@@ -301,8 +301,22 @@ def _tidy(cells: Column) -> Column:
     return cells.astype(np.int64) if kinds == {int} else cells
 
 
-def _notes(read: LogRows, axes: _Axes, spared: int, threshold: float) -> tuple[str, ...]:
+def _unseen(read: LogRows, seen: Transitions, kept: BoolArray, support: Any) -> tuple[int, int, int] | None:
+    return overlooked(read, seen, kept) if isinstance(support, str) and support == "action" else None
+
+
+def _notes(
+    read: LogRows, axes: _Axes, spared: int, threshold: float, unseen: tuple[int, int, int] | None
+) -> tuple[str, ...]:
     notes = []
+    if unseen is not None:
+        count, pair, target = unseen
+        state, action = divmod(pair, read.shape[1])
+        pair_of, arrival = f"{read.by_action.show(action)} in {read.by_state.show(state)}", read.by_state.show(target)
+        notes.append(
+            f"on few observations, {pair_of} is taken as unable to lead to {arrival}, as other actions there do; "
+            "support='state' allows it" + f" ({count} such pairs)" * (count > 1)
+        )
     lost = ("which nothing leads to", "which no state admits")
     for labels, alive, why in zip((read.by_state, read.by_action), (axes.states, axes.actions), lost, strict=True):
         names = [repr(names_of(labels)[i]) for i in np.flatnonzero(~alive)]

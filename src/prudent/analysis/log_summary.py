@@ -27,15 +27,16 @@ class LogSummary:
     It prints as a few lines. :meth:`to_pandas` has the visits of every pair that was tried.
 
     >>> from prudent.analysis import from_log
-    >>> model, _ = from_log([("ill", "wait", "ill", 0), ("ill", "treat", "well", 1)], 0.9, terminal=["well"])
+    >>> rows = [("ill", "wait", "ill", 0), ("ill", "treat", "well", 1)]
+    >>> model, _ = from_log(rows, 0.9, terminal=["well"], support="state")
     >>> print(model.summary)
     rows      2 read, 2 used
     states    2: 1 to act in, 1 terminal ('well'); 1 is never left
     actions   2
     pairs     2 possible: 2 tried, 0 never tried; 2 admissible
     visits    1 to 1 per admissible pair (quartiles 1, 1, 1)
-    support   seen after the action: 1 to 1 next states per pair, 2 transitions
-    rewards   by transition
+    support   seen after any action in the state: 2 to 2 next states per pair, 4 transitions
+    rewards   by transition; 2 transitions never seen earn what others of the same pair do
     """
 
     rows: int  # read
