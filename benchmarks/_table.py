@@ -97,7 +97,7 @@ def machine() -> dict[str, str]:
         "processor": models[0] if models else platform.processor() or platform.machine(),
         "cores": str(os.cpu_count()),
         "cache": caches[0] if caches else "unknown",
-        "system": f"{platform.system()} {platform.release()}",
+        "system": f"{platform.system()}",
         "python": platform.python_version(),
     }
 
