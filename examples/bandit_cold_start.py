@@ -107,17 +107,6 @@ played = {kind: [play(kind, seed) for seed in range(10)] for kind in COLOURS}
 #
 # Shops differ a lot, and all bandits meet the same ten. So the table compares them shop by shop: its intervals are
 # those of the difference.
-plt.rcParams.update(
-    {
-        "axes.grid": True,
-        "grid.color": "#d9d9d6",
-        "axes.axisbelow": True,
-        "legend.frameon": False,
-    }
-)
-plt.rcParams.update(
-    {"axes.spines.top": False, "axes.spines.right": False, "font.size": 9}
-)
 figure, axes = plt.subplots(figsize=(6.4, 3.6), layout="constrained")
 for kind, colour in COLOURS.items():
     total = np.cumsum(

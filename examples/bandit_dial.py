@@ -24,18 +24,6 @@ levels = {"0": "#000000", "0.5": "#56b4e9", "0.9": "#e69f00", "-0.5": "#cc79a7"}
 agents = [pr.BanditSettings(float(level), label=level) for level in levels]
 runs = pr.simulate_bandit(env, agents, horizon=STEPS, replications=50, seed=1)
 
-plt.rcParams.update(
-    {
-        "axes.grid": True,
-        "grid.color": "#d9d9d6",
-        "axes.axisbelow": True,
-        "legend.frameon": False,
-    }
-)
-plt.rcParams.update(
-    {"axes.spines.top": False, "axes.spines.right": False, "font.size": 9}
-)
-
 
 def draw(axes, regret, colour, label, dash="-"):
     """Draw mean regret with a 95% interval."""

@@ -46,17 +46,6 @@ runs = pr.simulate_bandit(
     replications=3,
     seed=1,
 )
-plt.rcParams.update(
-    {
-        "axes.grid": True,
-        "grid.color": "#d9d9d6",
-        "axes.axisbelow": True,
-        "legend.frameon": False,
-    }
-)
-plt.rcParams.update(
-    {"axes.spines.top": False, "axes.spines.right": False, "font.size": 9}
-)
 figure, axes = plt.subplots(figsize=(6.4, 3.4), layout="constrained")
 for agent, colour in zip(
     runs.agent.values, ("#e69f00", "#009e73"), strict=True

@@ -171,17 +171,6 @@ optimum = np.sign(
     np.asarray(rewards)
 ).mean()  # a walk ends with +1 or -1, discounted
 
-plt.rcParams.update(
-    {
-        "axes.grid": True,
-        "grid.color": "#d9d9d6",
-        "axes.axisbelow": True,
-        "legend.frameon": False,
-    }
-)
-plt.rcParams.update(
-    {"axes.spines.top": False, "axes.spines.right": False, "font.size": 9}
-)
 figure, axes = plt.subplots(figsize=(6.4, 3.6), layout="constrained")
 for (name, runs), colour in zip(
     found.items(), ("#000000", "#56b4e9", "#009e73", "#0072b2"), strict=True

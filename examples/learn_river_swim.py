@@ -52,17 +52,6 @@ print(runs)
 # Regret is what the optimal policy would have been worth more, summed over every visited state. The bands are 95%
 # intervals of the mean over replications. The scale is logarithmic: in the end the fixed level has lost more than ten
 # times as much as any of the others, and goes on losing the same amount in every episode.
-plt.rcParams.update(
-    {
-        "axes.grid": True,
-        "grid.color": "#d9d9d6",
-        "axes.axisbelow": True,
-        "legend.frameon": False,
-    }
-)
-plt.rcParams.update(
-    {"axes.spines.top": False, "axes.spines.right": False, "font.size": 9}
-)
 
 
 def mean_and_band(values):
