@@ -15,7 +15,8 @@ from _loopback import Loopback
 
 import prudent as pr
 from prudent.errors import ClusterError, ModelError, ParameterError, PosteriorError, PrudentError
-from prudent.planning.cluster import _KEPT, Block, Job, Rows
+from prudent.planning import operators
+from prudent.planning.cluster import _KEPT, Block, Job, Rows, _back_up
 
 distributed = pytest.importorskip("distributed")
 
@@ -117,6 +118,24 @@ def test_a_model_is_sent_once(client):
     problem.posterior.update([0], [0])
     agree(problem.solve(), problem.solve(client=client))
     assert _KEPT[client][1] is not blocks
+
+
+def test_values_that_are_too_large_to_go_with_each_task(client, monkeypatch):
+    monkeypatch.setattr("prudent.planning.cluster.BESIDE", 0)
+    problem = here(*random_rows(6), 0.95, 0.9)
+    whole, there = problem.solve(), problem.solve(client=client)
+    agree(whole, there)
+    agree(problem.evaluate(whole.policy), problem.evaluate(whole.policy, client=client))
+
+
+def test_values_that_dask_made_read_only_compile_nothing_anew():
+    block, value = Block(Rows.built(Slices(random_rows(1)), 10, 20, 30, 3, 0.9)), np.zeros(30)
+    before = 0, Job.new(0.9), "exact", True, 1e-9, np.flatnonzero(block.rows.admissible).astype(np.int32)
+    _back_up(*before, value, block)
+    known = len(operators._exact.signatures)
+    value.flags.writeable = False
+    _back_up(*before, value, block)
+    assert len(operators._exact.signatures) == known
 
 
 def test_blocks_that_were_cancelled_are_sent_again(client):

@@ -230,6 +230,7 @@ def _back_up(
     operator.accuracy = accuracy
     pairs = pairs.astype(np.int64)
     q = np.full(block.rows.source.size, -np.inf)
+    value = _writable(value)
     error = (operator.back_up_best if best else operator.backup)(value, pairs, q)
     rows = q.reshape(block.rows.source.shape)
     greedy = np.arange(0, q.size, rows.shape[1]) + rows.argmax(axis=1)
@@ -240,7 +241,7 @@ def _linearise(i: int, job: Job, kind: str, accuracy: float, pairs: IntArray, va
     """Return the rows of the chain that some pairs of a block make."""
     operator = block.operator(job, kind)
     operator.accuracy = accuracy
-    return operator.linearise(value, pairs.astype(np.int64))
+    return operator.linearise(_writable(value), pairs.astype(np.int64))
 
 
 def _writable(what: Any) -> Any:
