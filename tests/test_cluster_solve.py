@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import pickle
+import signal
 import sys
 import threading
 import time
@@ -14,6 +15,8 @@ import pytest
 from _loopback import Loopback
 
 import prudent as pr
+from prudent._support.cluster import Cluster, on_cluster
+from prudent._support.pool import work
 from prudent.errors import ClusterError, ModelError, ParameterError, PosteriorError, PrudentError
 from prudent.planning import operators
 from prudent.planning.cluster import _KEPT, Block, Job, Rows, _back_up
@@ -130,7 +133,7 @@ def test_values_that_are_too_large_to_go_with_each_task(client, monkeypatch):
 
 def test_values_that_dask_made_read_only_compile_nothing_anew():
     block, value = Block(Rows.built(Slices(random_rows(1)), 10, 20, 30, 3, 0.9)), np.zeros(30)
-    before = 0, Job.new(0.9), "exact", True, 1e-9, np.flatnonzero(block.rows.admissible).astype(np.int32)
+    before = 0, Job.new(0.9), "exact", 1e-9, np.flatnonzero(block.rows.admissible).astype(np.int32)
     _back_up(*before, value, block)
     known = len(operators._exact.signatures)
     value.flags.writeable = False
@@ -142,7 +145,7 @@ def test_blocks_that_were_cancelled_are_sent_again(client):
     problem = here(*random_rows(4), 0.95, 0.9)
     problem.solve(client=client)
     blocks = _KEPT[client][1]
-    client.cancel(blocks)
+    client.cancel([block.future for block in blocks])
     agree(problem.solve(), problem.solve(client=client))
     assert _KEPT[client][1] is not blocks
 
@@ -187,6 +190,90 @@ def test_a_worker_that_dies_in_the_middle_costs_no_digit(cluster, client):
         thread.join()
     agree(whole, there)
     client.wait_for_workers(2, timeout=120)
+
+
+# -- short pieces ------------------------------------------------------------------------------------------
+
+
+def once(path):
+    """Return whether this is the first call with a path, of all processes."""
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL))
+    except FileExistsError:
+        return False
+    return True
+
+
+def whole(number, value):
+    return number + value, os.getpid()
+
+
+def dying(path, value):
+    if once(path):
+        os.kill(os.getpid(), signal.SIGKILL)
+    return whole(0, value)
+
+
+def stopped(path, value):
+    if once(path):
+        os.kill(os.getpid(), signal.SIGSTOP)
+    return whole(0, value)
+
+
+def failing(value):
+    raise ValueError(f"not with {value}")
+
+
+def seated(pool, number):
+    """Return a number that has a seat on a worker, and wait until it sits."""
+    seat = pool.seat(pool.send(int, number, place=0))
+    deadline = time.monotonic() + 60
+    while not seat.home and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert seat.home
+    return seat
+
+
+def test_short_pieces_are_no_tasks(client, monkeypatch):
+    with on_cluster(client) as pool:
+        seat = seated(pool, 5)
+        monkeypatch.setattr(pool, "_ask_dask", None)  # no task could be begun
+        found = []
+        work(pool, whole, [(i, seat) for i in range(20)], lambda piece, answer: found.append((piece[0], *answer)))
+        at = client.run(os.getpid, workers=[seat.home])[seat.home]
+        assert sorted(found) == [(i, i + 5, at) for i in range(20)]
+        with pytest.raises(ValueError, match="not with 5"):
+            pool.submit(failing, seat).result(60)
+
+
+def test_a_solve_goes_the_short_way(client, monkeypatch):
+    problem = here(*random_rows(3), 0.95, 0.9)
+    expected = problem.solve(client=client)
+    _, blocks = _KEPT[client]
+    assert all(block.home for block in blocks)
+    monkeypatch.setattr(Cluster, "_ask_dask", None)
+    again = problem.solve(client=client)
+    assert again.value.tobytes() == expected.value.tobytes()
+    assert problem.evaluate(again.policy, client=client).error_bound < 1e-8
+
+
+def test_what_an_actor_takes_down_with_it_is_done_by_others(tmp_path):
+    """A worker is killed by the piece that it has, then one is stopped: both pieces are done, elsewhere."""
+    settings = {"DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "2s"}
+    with (
+        Loopback(tmp_path / "cluster", workers=3, **settings) as cluster,
+        distributed.Client(cluster.address, timeout=60, set_as_default=False) as client,
+    ):
+        client.wait_for_workers(3, timeout=120)
+        with on_cluster(client) as pool:
+            for piece in (dying, stopped):
+                seat, found = seated(pool, 7), {}
+                victim = client.run(os.getpid, workers=[seat.home])[seat.home]
+                work(pool, piece, [(str(tmp_path / piece.__name__), seat)], found.__setitem__)
+                ((value, elsewhere),) = found.values()
+                assert value == 7
+                assert elsewhere != victim
+                assert not seat.home  # from now on by tasks
 
 
 def test_a_copy_of_a_block_remembers_nothing():

@@ -8,6 +8,11 @@ Dask gives the pieces of a lost worker to others, and of two answers to one piec
 several workers is given up by dask ("KilledWorker", after ``allowed-failures`` of them); it is sent a few times more,
 since workers die for other reasons than the piece they have. When the scheduler is lost, so is all that it knew: that
 is an error, and whoever keeps finished pieces goes on from there.
+
+A piece that takes a tenth of a second should not wait a fiftieth for the scheduler to hear of it, to pass it on, and to
+hear and tell of its end. A value may have a seat: one of dask's actors, which holds the value where it is and does
+short pieces with it at once. What an actor does not do, because its worker is gone or for any other reason, becomes a
+task like all others.
 """
 
 from __future__ import annotations
@@ -22,6 +27,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -31,7 +37,7 @@ from .pool import work
 from .progress import Progress
 from .versions import stamp
 
-__all__ = ["Cluster", "on_cluster", "replicated"]
+__all__ = ["Cluster", "Seat", "on_cluster", "replicated"]
 
 ANSWER = 10.0  # seconds in which a scheduler must answer
 FETCH = 600.0  # seconds in which a result must arrive
@@ -42,7 +48,7 @@ SHARE = 8  # pieces for each thread of the cluster, so that all end at about the
 MOST = 1000  # replications in a piece
 
 
-def _on_worker() -> Callable[..., Any]:
+def _on_worker() -> tuple[Callable[..., Any], type]:
     """Return what runs on a worker. It travels by value, so that it also runs where another version is installed."""
 
     def compute(expected: dict[str, str], payload: bytes, arrays: list[Any], *more: Any) -> Any:
@@ -63,7 +69,32 @@ def _on_worker() -> Callable[..., Any]:
         function, arguments = pickle.loads(payload, buffers=map(bytearray, arrays))
         return True, function(*arguments, *(value for _, value in more))
 
-    return compute
+    class Actor:
+        """Has a value, and computes with it."""
+
+        def __init__(self, value: Any) -> None:
+            self._value = value
+
+        def compute(self, expected: dict[str, str], payload: bytes, arrays: list[Any]) -> Any:
+            try:
+                return compute(expected, payload, arrays, self._value)
+            except Exception as error:  # returned: what is raised has to do with the actor
+                return None, error
+
+    return compute, Actor
+
+
+class Seat:
+    """A value on a worker, and an actor there that computes with it."""
+
+    def __init__(self, future: Any, actor: Any) -> None:
+        self.future, self.actor = future, actor  # dask's futures
+        self.home = ""  # the address of the actor's worker, when it is known
+
+    @property
+    def status(self) -> str:
+        """See dask's Future."""
+        return str(self.future.status)
 
 
 class Cluster:
@@ -72,10 +103,11 @@ class Cluster:
     def __init__(self, client: Any, say: Callable[[str], None] | None = None) -> None:
         self.client = client
         self._say = say
-        self._compute, self._stamp = _on_worker(), stamp()
+        (self._compute, self._actor), self._stamp = _on_worker(), stamp()
         self._dask = importlib.import_module("distributed")
         self._dumps = importlib.import_module("cloudpickle").dumps
         self._sent: dict[Future[Any], Any] = {}
+        self._seated: dict[Future[Any], tuple[Seat, tuple[Any, ...]]] = {}  # what actors are to do
         self._lock = threading.Lock()
         # several: a result may be on a worker that was stopped, and others must not wait behind it
         self._fetchers = ThreadPoolExecutor(FETCHERS, thread_name_prefix="prudent-fetch")
@@ -112,21 +144,42 @@ class Cluster:
         would put several values on one worker and none on another, and keep moving them.
         """
         name = f"{getattr(function, '__name__', 'piece').strip('_')}-{uuid.uuid4().hex}"
-        own = [each for each in arguments if not isinstance(each, self._dask.Future)]
-        # arrays beside the rest of it, so that dask need not copy them once more
-        buffers: list[pickle.PickleBuffer] = []
-        payload = self._dumps((function, own), protocol=5, buffer_callback=buffers.append)
-        arrays = [np.frombuffer(each.raw(), dtype=np.uint8) for each in buffers]
-        home = self._homes.get(str(getattr(arguments[-1], "key", ""))) if arguments else None
+        own, futures = self._split(arguments)
+        home = self._homes.get(futures[-1].key) if futures else None
         if place is not None and self.threads:
             seats = [worker for worker, threads in sorted(self._workers.items()) for _ in range(threads)]
             home = self._homes[name] = seats[place % len(seats)]
+        return self._begin(self._compute, name, home, self._stamp, *self._packed(function, own), *futures)
+
+    def seat(self, value: Any) -> Seat:
+        """Return what :meth:`send` returned with a seat; see :class:`prudent._support.pool.Pool`."""
+        home = self._homes.get(value.key)
+        seat = Seat(value, self._begin(self._actor, f"seat-{value.key}", home, value, actor=True))
+        seat.actor.add_done_callback(lambda _: self._fetchers.submit(self._find, seat))
+        return seat
+
+    def _find(self, seat: Seat) -> None:
+        with contextlib.suppress(Exception):  # without an actor there are tasks
+            (seat.home,) = self.client.who_has([seat.actor])[seat.actor.key]
+
+    def _begin(self, what: Any, name: str, home: str | None, *arguments: Any, **more: Any) -> Any:
         at = {} if home is None else {"workers": [home], "allow_other_workers": True}
         with self._lost(), warnings.catch_warnings():
             warnings.filterwarnings("ignore", "Sending large graph")  # it must be sent, and once
-            return self.client.submit(
-                self._compute, self._stamp, payload, arrays, *arguments[len(own) :], key=name, pure=False, **at
-            )
+            return self.client.submit(what, *arguments, key=name, pure=False, **at, **more)
+
+    @staticmethod
+    def _split(arguments: tuple[Any, ...]) -> tuple[list[Any], list[Any]]:
+        """Return the arguments that are here, and dask's futures of the others."""
+        futures = [getattr(each, "future", each) for each in arguments]
+        there = [hasattr(each, "add_done_callback") for each in futures]
+        return [each for each, away in zip(arguments, there, strict=True) if not away], list(compress(futures, there))
+
+    def _packed(self, function: Callable[..., Any], arguments: list[Any]) -> tuple[bytes, list[Any]]:
+        """Return what travels: arrays beside the rest of it, so that dask need not copy them once more."""
+        buffers: list[pickle.PickleBuffer] = []
+        payload = self._dumps((function, arguments), protocol=5, buffer_callback=buffers.append)
+        return payload, [np.frombuffer(each.raw(), dtype=np.uint8) for each in buffers]
 
     def share(self, what: Any) -> Any:
         """See :class:`prudent._support.pool.Pool`."""
@@ -136,11 +189,60 @@ class Cluster:
         """See :class:`prudent._support.pool.Pool`."""
         ours: Future[Any] = Future()
         ours.set_running_or_notify_cancel()
+        seat = arguments[-1] if arguments else None
+        own, futures = self._split(arguments)
+        if isinstance(seat, Seat) and seat.home and len(futures) == 1:  # an actor has its own value, and no other
+            self._ask_actor(ours, seat, function, own)
+        else:
+            self._ask_dask(ours, function, *arguments)
+        return ours
+
+    def _ask_dask(self, ours: Future[Any], function: Callable[..., Any], *arguments: Any) -> None:
+        """Have a piece done as a task."""
         theirs = self.send(function, *arguments)
         with self._lock:
             self._sent[ours] = theirs
         theirs.add_done_callback(lambda future: self._fetchers.submit(self._fetch, future, ours))
-        return ours
+
+    def _ask_actor(self, ours: Future[Any], seat: Seat, function: Callable[..., Any], arguments: list[Any]) -> None:
+        """Have a piece done by an actor, which has its last argument."""
+
+        client, pack = self.client, self._dask.protocol.to_serialize
+
+        async def follow() -> None:
+            answer: Any = None, None
+            with contextlib.suppress(Exception):
+                message = {"actor": seat.actor.key, "function": "compute", "args": [pack(each) for each in packed]}
+                if client.direct_to_workers:
+                    reply = await client.rpc(seat.home).actor_execute(**message)
+                else:
+                    reply = await client.scheduler.proxy(worker=seat.home, msg={"op": "actor_execute", **message})
+                answer = reply["result"]
+            with contextlib.suppress(RuntimeError):  # nobody waits any more
+                self._fetchers.submit(self._answered, ours, answer)
+
+        packed = self._stamp, *self._packed(function, arguments)
+        with self._lock:
+            self._seated[ours] = seat, (function, *arguments, seat)
+        client.loop.add_callback(follow)
+
+    def _answered(self, ours: Future[Any], answer: tuple[bool | None, Any]) -> None:
+        """Settle what an actor was asked for, or have dask do it if there is no answer."""
+        with self._lock:
+            seat, piece = self._seated.pop(ours, (None, ()))
+        if seat is None:  # somebody else has been asked since
+            return
+        try:
+            fits, result = answer
+            if fits is not None:
+                ours.set_result(self._opened((fits, result)))
+            elif result is not None:
+                ours.set_exception(result)
+            else:
+                seat.home = ""
+                self._ask_dask(ours, *piece)
+        except BaseException as error:
+            ours.set_exception(error)
 
     def _fetch(self, theirs: Any, ours: Future[Any]) -> None:
         try:
@@ -193,6 +295,11 @@ class Cluster:
         if self.threads == 0 and self._say is not None:
             self._say(f"the cluster at {self.address} has no workers; waiting for some")
             self._say = None
+        with self._lock:
+            asked = list(self._seated.items())
+        for ours, (seat, _) in asked:
+            if seat.home not in self._workers:  # it may have been stopped
+                self._answered(ours, (None, None))
 
     def _gone(self) -> ClusterError:
         return ClusterError("the connection to the scheduler of the cluster was lost")

@@ -32,6 +32,9 @@ class Pool(Protocol):
         Things with places 0, 1, ... are spread evenly, and pieces that have one as their last argument go there.
         """
 
+    def seat(self, value: Any) -> Any:
+        """Return what ``send`` returned, with a shorter way there for pieces that take less than a second or so."""
+
     def forgive(self, error: BaseException, tries: int) -> None:
         """Raise the error of a piece after so many tries, or one that says it better; return to have it tried again."""
 
@@ -105,6 +108,9 @@ class _Threads:
 
     def send(self, function: Callable[..., Any], /, *arguments: Any, place: int | None = None) -> Any:
         return function(*arguments)
+
+    def seat(self, value: Any) -> Any:
+        return value
 
     def forgive(self, error: BaseException, tries: int) -> NoReturn:
         raise error

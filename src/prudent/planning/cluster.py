@@ -1,12 +1,12 @@
 """Solves on a cluster: blocks of states on its workers, the solver here.
 
-A backup sends V out and brings back Q, and the rows of the Newton chain for the best action of each state, which the
-worker has found on the way; the chain is solved here. So the solver, its certificate and its answer are those of one
-machine: what is here is one more implementation of :class:`prudent.planning.operators.Operator`.
+A backup sends V out and brings back the best of Q in each state, and the rows of the Newton chain for its action,
+which the worker has found on the way; the chain is solved here. So the solver, its certificate and its answer are those
+of one machine: what is here is one more implementation of :class:`prudent.planning.operators.Operator`.
 
 A block is the value of a task of dask: should its worker die, another one makes it again. What the exact operator
-remembers of earlier backups (where to start, bounds on Q) is not part of that value. It stays where it arose, and a
-copy of the block begins without it, which costs time and no digits.
+remembers of earlier backups (where to start, bounds on Q, pairs that are out) is not part of that value. It stays where
+it arose, and a copy of the block begins without it, which costs time and no digits.
 
 The blocks of a model that is here stay on the workers until the client sends those of another: the next level or policy
 finds them there.
@@ -14,14 +14,16 @@ finds them there.
 
 from __future__ import annotations
 
+import functools
 import hashlib
+import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import fields
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple, Unpack, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, Unpack, cast
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -48,7 +50,7 @@ from ..models.entries import END, NONE, Entries
 from ..models.frame import TabularModel
 from ..models.uncertain import UncertainMDP
 from ..posteriors.dirichlet import DirichletPosterior
-from .operators import ExactOperator, ExpectedOperator, Operator, leaks_of
+from .operators import ExactOperator, ExpectedOperator, Operator, Table, leaks_of
 from .solution import Solution
 from .solver import SolverKeywords, SolverOptions, rough_guess, solve_operator
 
@@ -60,7 +62,9 @@ __all__ = ["ClusterModel", "solve_there"]
 BLOCKS = 1  # for each thread of the cluster: each costs ten milliseconds a backup
 BESIDE = 2**20  # bytes of V that go with each task
 EXACT, ROUGH, MEAN = "exact", "rough", "mean"  # the operators of a block
+BRIEF = 2**20  # outcomes in a block whose backups take less than a second or so
 Build = Callable[[int, int], tuple[Any, Any, Any]]
+Task = TypeVar("Task", bound=Callable[..., Any])
 
 
 # -- on a worker -------------------------------------------------------------------------------------------
@@ -173,8 +177,10 @@ class Block:
 
     def __init__(self, rows: Rows) -> None:
         self.rows = rows
+        self.lock = threading.Lock()  # two tasks of one solve may meet
         self._job: Job | None = None
         self._operators: dict[str, Operator] = {}
+        self._running: dict[str, tuple[int, Table]] = {}  # with the number of the last backup
 
     def __reduce__(self) -> Any:
         return Block, (self.rows,)  # a copy remembers nothing
@@ -187,7 +193,7 @@ class Block:
     def operator(self, job: Job, kind: str) -> Operator:
         """Return one of the operators; a new solve begins with new ones, so that it does not depend on others."""
         if job != self._job:
-            self._job, self._operators = job, {}
+            self._job, self._operators, self._running = job, {}, {}
         mine, rows = self._operators, cast(Any, self.rows)
         if kind not in mine:
             if kind == MEAN:
@@ -198,6 +204,21 @@ class Block:
             else:
                 mine[kind] = _approximation(rows, rows.counts, job.alpha)
         return mine[kind]
+
+    def table(self, job: Job, kind: str, turn: int, distance: float) -> Table:
+        """Return the table for backup number ``turn`` of a solve, the first being 1.
+
+        If the table is that of the backup before, it loses the pairs whose Q was then further than ``distance`` below
+        the best of their state. The table of a copy has all pairs.
+        """
+        operator = self.operator(job, kind)
+        last, table = self._running.get(kind, (-1, None))
+        if table is None or turn == 1:
+            table = Table(operator, np.flatnonzero(self.rows.admissible), True, len(self.rows.source))
+        elif last == turn - 1 and distance < np.inf:
+            table.drop(table.best()[0], distance)
+        self._running[kind] = turn, table
+        return table
 
 
 def _approximation(model: Any, counts: FloatArray, alpha: float, threads: int = 1) -> Operator:
@@ -211,10 +232,24 @@ def _built_block(build: Build, first: int, last: int, whole: tuple[int, int, flo
     return Block(Rows.built(build, first, last, *whole))
 
 
-def _facts(i: int, job: Job, kind: str, block: Block) -> tuple[BoolArray, tuple[float, float]]:
-    return block.rows.admissible, block.operator(job, kind).leaks
+def _alone(task: Task) -> Task:
+    """Have a task, whose last argument is a block, wait for others that work on it."""
+
+    @functools.wraps(task)
+    def locked(*arguments: Any) -> Any:
+        with arguments[-1].lock:
+            return task(*arguments)
+
+    return cast(Task, locked)
 
 
+@_alone
+def _facts(i: int, job: Job, kind: str, block: Block) -> tuple[BoolArray, tuple[float, float], int]:
+    """Return which pairs of a block are admissible, their leaks, and how many outcomes it has."""
+    return block.rows.admissible, block.operator(job, kind).leaks, block.rows.entries.outcome.size
+
+
+@_alone
 def _prepare(job: Job, block: Block) -> None:
     """Have all that the exact operator needs before its first backup."""
     operator = block.operator(job, EXACT)
@@ -222,21 +257,32 @@ def _prepare(job: Job, block: Block) -> None:
     _ = operator._memory
 
 
-def _back_up(
-    i: int, job: Job, kind: str, best: bool, accuracy: float, pairs: IntArray, value: FloatArray, block: Block
-) -> tuple[FloatArray, float, IntArray, Chain]:
-    """Return Q of some pairs of a block, a bound on its error, and the best pair of each state with its chain."""
-    operator = block.operator(job, kind)
-    operator.accuracy = accuracy
-    pairs = pairs.astype(np.int64)
-    q = np.full(block.rows.source.size, -np.inf)
+@_alone
+def _back_up_best(
+    i: int, job: Job, kind: str, accuracy: float, turn: int, distance: float, value: FloatArray, block: Block
+) -> tuple[float, FloatArray, IntArray, float, Chain]:
+    """Return what a table tells of a block: the error of a backup, what is best, and the chain of that."""
     value = _writable(value)
-    error = (operator.back_up_best if best else operator.backup)(value, pairs, q)
-    rows = q.reshape(block.rows.source.shape)
-    greedy = np.arange(0, q.size, rows.shape[1]) + rows.argmax(axis=1)
-    return q[pairs], error, greedy, operator.linearise(value, greedy)
+    table = block.table(job, kind, turn, distance)
+    block.operator(job, kind).accuracy = accuracy
+    error = table.back_up(value)
+    best, actions, gap = table.best()
+    return error, best, actions.astype(np.int32), gap, table.linearise(value, actions)
 
 
+@_alone
+def _back_up(
+    i: int, job: Job, kind: str, accuracy: float, pairs: IntArray, value: FloatArray, block: Block
+) -> tuple[FloatArray, float, Chain]:
+    """Return Q of some pairs of a block, a bound on its error, and the chain that these pairs make."""
+    operator, pairs, value = block.operator(job, kind), pairs.astype(np.int64), _writable(value)
+    operator.accuracy = accuracy
+    q = np.full(block.rows.source.size, -np.inf)
+    error = operator.backup(value, pairs, q)
+    return q[pairs], error, operator.linearise(value, pairs)
+
+
+@_alone
 def _linearise(i: int, job: Job, kind: str, accuracy: float, pairs: IntArray, value: FloatArray, block: Block) -> Chain:
     """Return the rows of the chain that some pairs of a block make."""
     operator = block.operator(job, kind)
@@ -263,50 +309,35 @@ class BlockOperator(Operator):
         self.leaks = made.leaks
         self.costly, self.rough = kind != ROUGH, kind == ROUGH
         self.threads = default_threads()  # with which Q is worked out when it is read
+        self.edges = made.edges
         self._made, self._kind, self._approximation = made, kind, rough
-        self._value = np.full(self.n_states, np.nan)  # of the last backup
-        self._best = np.empty(0, dtype=np.int64)  # [S] its best pairs
-        self._chain: dict[int, Chain] = {}  # by block, of these
+        self._known: tuple[FloatArray, IntArray, Chain] | None = None  # V, pairs and chain of the last backup
 
-    def _ask(
-        self, task: Callable[..., Any], before: tuple[Any, ...], value: FloatArray, pairs: IntArray, keep: Any
+    def ask(
+        self, task: Callable[..., Any], value: FloatArray, parts: dict[int, tuple[Any, ...]], keep: Callable[..., None]
     ) -> None:
-        """Have ``task`` done for ascending ``pairs`` where they are; ``keep(i, from, to, answer)`` for each block."""
+        """Have ``task`` done at ``value`` by the blocks in ``parts``, which has more for it; ``keep(i, answer)``."""
         job, pool, blocks, edges = self._made[:4]
-        cuts, done = np.searchsorted(pairs, edges * self.n_actions), 0
+        sizes, done = np.diff(edges), 0
         # each worker has one block: V that goes with the task saves asking for it
         value = value if value.nbytes <= BESIDE else pool.share(value)
 
         def kept(piece: tuple[Any, ...], answer: Any) -> None:
             nonlocal done
-            i = piece[0]
-            keep(i, cuts[i], cuts[i + 1], answer)
-            done += cuts[i + 1] - cuts[i]
+            keep(piece[0], answer)
+            done += sizes[piece[0]]
             if self.tell is not None:
-                self.tell(done / pairs.size)
+                self.tell(done / sizes[list(parts)].sum())
 
-        pieces = []
-        for i, (begin, end) in enumerate(pairwise(cuts.tolist())):
-            if begin < end:
-                own = (pairs[begin:end] - edges[i] * self.n_actions).astype(np.int32)
-                pieces.append((i, job, self._kind, *before, own, value, blocks[i]))
+        pieces = ((i, job, self._kind, self.accuracy, *more, value, blocks[i]) for i, more in parts.items())
         work(pool, task, pieces, kept)
 
-    def _all(self, best: bool, value: FloatArray, pairs: IntArray, q: FloatArray) -> float:
-        worst = 0.0
-        edges = self._made.edges
-        self._chain = {}
-        self._best = np.full(self.n_states, -1)
-
-        def keep(i: int, begin: int, end: int, answer: tuple[FloatArray, float, IntArray, Chain]) -> None:
-            nonlocal worst
-            q[pairs[begin:end]], error, best, self._chain[i] = answer
-            self._best[edges[i] : edges[i + 1]] = best + edges[i] * self.n_actions
-            worst = max(worst, error)
-
-        self._ask(_back_up, (best, self.accuracy), value, pairs, keep)
-        self._value = value.copy()
-        return worst
+    def _by_block(self, pairs: IntArray) -> tuple[dict[int, slice], dict[int, tuple[IntArray]]]:
+        """Return which of ascending ``pairs`` are in which block, and what they are there."""
+        cuts = np.searchsorted(pairs, self.edges * self.n_actions).tolist()
+        places = {i: slice(*cut) for i, cut in enumerate(pairwise(cuts)) if cut[0] < cut[1]}
+        own = {i: ((pairs[place] - self.edges[i] * self.n_actions).astype(np.int32),) for i, place in places.items()}
+        return places, own
 
     def approximation(self) -> Operator | None:
         """See :meth:`Operator.approximation`."""
@@ -314,24 +345,82 @@ class BlockOperator(Operator):
 
     def backup(self, value: FloatArray, pairs: IntArray, q: FloatArray) -> float:
         """See :meth:`Operator.backup`."""
-        return self._all(False, value, pairs, q)
+        worst, chains = 0.0, {}
+        places, own = self._by_block(pairs)
 
-    def back_up_best(self, value: FloatArray, pairs: IntArray, q: FloatArray) -> float:
-        """See :meth:`Operator.back_up_best`."""
-        return self._all(True, value, pairs, q)
+        def keep(i: int, answer: tuple[FloatArray, float, Chain]) -> None:
+            nonlocal worst
+            q[pairs[places[i]]], error, chains[i] = answer
+            worst = max(worst, error)
+
+        self.ask(_back_up, value, own, keep)
+        self.note(value, pairs, chains)
+        return worst
+
+    def note(self, value: FloatArray, pairs: IntArray, chains: dict[int, Chain]) -> None:
+        """Keep the chains of the blocks for whoever asks for that of all ``pairs``."""
+        self._known = value.copy(), pairs, _joined([chains[i] for i in sorted(chains)])
 
     def linearise(self, value: FloatArray, pairs: IntArray) -> Chain:
         """See :meth:`Operator.linearise`."""
-        found = self._chain
-        if not (np.array_equal(pairs, self._best) and np.array_equal(value, self._value)):
-            found = {}
-            self._ask(_linearise, (self.accuracy,), value, pairs, lambda i, _, __, rows: found.__setitem__(i, rows))
-        parts = [found[i] for i in sorted(found)]
-        sizes = np.concatenate([np.diff(part.indptr) for part in parts])
-        return Chain(
-            np.concatenate(([0], np.cumsum(sizes))),
-            *(np.concatenate([getattr(part, name) for part in parts]) for name in ("indices", "data", "reward")),
-        )
+        if self._known is None or not all(map(np.array_equal, (value, pairs), self._known[:2])):
+            chains: dict[int, Chain] = {}
+            self.ask(_linearise, value, self._by_block(pairs)[1], chains.__setitem__)
+            self.note(value, pairs, chains)
+        assert self._known is not None
+        return self._known[2]
+
+    def table(self, pairs: IntArray, control: bool) -> Any:
+        """See :meth:`Operator.table`."""
+        return _BlockTable(self) if control else super().table(pairs, control)
+
+
+class _BlockTable:
+    """As :class:`~prudent.planning.operators.Table` for control, whose parts are with the blocks.
+
+    V goes out, and what is best comes back, with its chain; pairs and Q stay there.
+    """
+
+    def __init__(self, operator: BlockOperator) -> None:
+        self._operator = operator
+        self._turn = 0
+        self._distance = np.inf
+
+    def back_up(self, value: FloatArray) -> float:
+        """See :class:`Table`."""
+        self._turn += 1
+        blocks = range(self._operator.edges.size - 1)
+        found: dict[int, tuple[float, FloatArray, IntArray, float, Chain]] = {}
+        more = dict.fromkeys(blocks, (self._turn, self._distance))
+        self._operator.ask(_back_up_best, value, more, found.__setitem__)
+        errors, best, chosen, gaps, chains = zip(*(found[i] for i in blocks), strict=True)
+        self._distance = np.inf
+        self._best = np.concatenate(best), np.concatenate(chosen).astype(np.int64), max(gaps)
+        self._operator.note(value, self._pairs(self._best[1]), dict(enumerate(chains)))
+        return max(errors)
+
+    def _pairs(self, actions: IntArray) -> IntArray:
+        return np.arange(actions.size) * self._operator.n_actions + actions
+
+    def best(self) -> tuple[FloatArray, IntArray, float]:
+        """See :class:`Table`."""
+        return self._best
+
+    def drop(self, value: FloatArray, distance: float) -> None:
+        """See :class:`Table`; ``value`` is the best of the last backup, and what follows happens before the next."""
+        self._distance = distance
+
+    def linearise(self, value: FloatArray, actions: IntArray) -> Chain:
+        """See :class:`Table`."""
+        return self._operator.linearise(value, self._pairs(actions))
+
+
+def _joined(parts: Sequence[Chain]) -> Chain:
+    sizes = np.concatenate([np.diff(part.indptr) for part in parts])
+    return Chain(
+        np.concatenate(([0], np.cumsum(sizes))),
+        *(np.concatenate([getattr(part, name) for part in parts]) for name in ("indices", "data", "reward")),
+    )
 
 
 class _Whole(TabularModel):
@@ -356,12 +445,13 @@ class _Blocks(NamedTuple):
     @classmethod
     def made(cls, job: Job, pool: Pool, blocks: list[Any], edges: IntArray, kind: str) -> _Blocks:
         """Return blocks with what must be known of all of them."""
-        facts: dict[int, tuple[BoolArray, tuple[float, float]]] = {}
+        facts: dict[int, tuple[BoolArray, tuple[float, float], int]] = {}
         pieces = ((i, job, kind, block) for i, block in enumerate(blocks))
         work(pool, _facts, pieces, lambda piece, answer: facts.__setitem__(piece[0], answer))
-        admissible = np.concatenate([facts[i][0] for i in range(len(blocks))])
-        least, greatest = zip(*(leaks for _, leaks in facts.values()), strict=True)
-        return cls(job, pool, blocks, edges, admissible, (min(least), max(greatest)))
+        admissible, leaks, sizes = zip(*(facts[i] for i in range(len(blocks))), strict=True)
+        least, greatest = zip(*leaks, strict=True)
+        seated = _seated(pool, blocks, sizes)
+        return cls(job, pool, seated, edges, np.concatenate(admissible), (min(least), max(greatest)))
 
 
 @contextmanager
@@ -403,9 +493,15 @@ def _sent(model: UncertainMDP, counts: FloatArray, pool: Pool, edges: IntArray) 
         _KEPT.pop(client, None)  # before others come
     parts = [Rows.of_model(model, counts, *each) for each in pairwise(edges.tolist())]
     blocks = [pool.send(Block, part, place=i) for i, part in enumerate(parts)]
+    blocks = _seated(pool, blocks, [part.entries.outcome.size for part in parts])
     if client is not None:
         _KEPT[client] = digest, blocks
     return blocks
+
+
+def _seated(pool: Pool, blocks: list[Any], sizes: Sequence[int]) -> list[Any]:
+    """Give blocks of so many outcomes seats; long work must be tasks, for clusters that shrink when there are none."""
+    return [pool.seat(block) for block in blocks] if max(sizes) <= BRIEF else blocks
 
 
 def _digest(*parts: Any) -> bytes:

@@ -281,10 +281,11 @@ class Table:
     and have ``abs``, ``min``, ``max`` and ``copy``.
     """
 
-    def __init__(self, operator: Operator, pairs: IntArray, control: bool) -> None:
+    def __init__(self, operator: Operator, pairs: IntArray, control: bool, rows: int | None = None) -> None:
+        """``rows`` is the number of states whose pairs the operator has, if that is not all of them."""
         self._operator, self._control = operator, control
         self.pairs = pairs.copy()  # ascending
-        self.q = np.full((operator.n_states, operator.n_actions), -np.inf)
+        self.q = np.full((operator.n_states if rows is None else rows, operator.n_actions), -np.inf)
 
     def back_up(self, value: FloatArray) -> float:
         """Write Q at ``value``, or upper bounds where only the best counts; return a bound on its rounding error."""
