@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -77,6 +77,7 @@ def test_small_counts_do_not_underflow():
 
 @settings(max_examples=150, deadline=None)
 @given(st.integers(1, 60), st.integers(1, 3), st.floats(0.5, 500.0), st.integers(0, 2**32), st.booleans())
+@example(n=38, size=3, total=1.015625, seed=3, clumsy=True)
 def test_the_draws_kept_hold_every_minimum(n, size, total, seed, clumsy):
     rng = np.random.default_rng(seed)
     theta = np.zeros((5, n))
@@ -85,16 +86,28 @@ def test_the_draws_kept_hold_every_minimum(n, size, total, seed, clumsy):
         theta = np.round(theta, 1)
         theta[size - 1] = 1.0 - theta[: size - 1].sum(axis=0)
     every = theta.copy()
-    kept = keep_corners(theta[:size], n, np.empty(n, dtype=np.int64))
+    kept = keep_corners(theta[:size], n, np.empty(3 * n, dtype=np.int64))
     assert 1 <= kept <= n
     for _ in range(20):
         values = rng.normal(size=5)
         assert (values @ theta[:, :kept]).min() == pytest.approx((values @ every).min(), abs=1e-12)
 
 
+@pytest.mark.parametrize("impossible", range(3))
+def test_few_of_three_outcomes_are_kept_if_one_cannot_happen(impossible):
+    """All draws lie on a line then, but for rounding."""
+    rng, order = np.random.default_rng(impossible), np.empty(300, dtype=np.int64)
+    for _ in range(200):
+        theta = np.insert(rng.dirichlet([2.0, 5.0], size=100).T, impossible, 0.0, axis=0)
+        every = theta.copy()
+        kept = keep_corners(theta, 100, order)
+        for values in ([1.0, 2.0, 4.0], [4.0, 2.0, 1.0], [2.0, 4.0, 1.0], [0.0, 1.0, 0.0]):
+            assert (values @ theta[:, :kept]).min() == pytest.approx((values @ every).min(), abs=1e-14)
+
+
 def test_few_draws_are_kept():
     theta = np.random.default_rng(0).dirichlet([30.0, 20.0, 25.0], size=1000).T.copy()
-    assert keep_corners(theta, 1000, np.empty(1000, dtype=np.int64)) < 40
+    assert keep_corners(theta, 1000, np.empty(3000, dtype=np.int64)) < 40
 
 
 # -- the solver --------------------------------------------------------------------------------------------

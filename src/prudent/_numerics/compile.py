@@ -68,6 +68,15 @@ def kernel(function: F) -> F:
     return _compiled(function, inline="never")
 
 
+def lean(function: F) -> F:
+    """Compile a kernel that makes no arrays and returns none: references to those that it is given are not counted.
+
+    Counting takes two calls for each array that is named, passed on or taken from a bundle, which is longer than much
+    of the work in small loops. Slices are fine; most functions of NumPy are not, which Numba says.
+    """
+    return _compiled(function, counted=False, inline="never")
+
+
 def summing(function: F) -> F:
     """Compile a kernel whose sums may be taken in any order, which lets them become vector code."""
     return _compiled(function, inline="never", fastmath={"reassoc", "contract"})
@@ -81,7 +90,9 @@ def inlined(function: F) -> F:
     return _compiled(function, inline="always")
 
 
-def _compiled(function: F, **options: Any) -> F:
+def _compiled(function: F, counted: bool = True, **options: Any) -> F:
+    if hasattr(numba.core.options.DefaultOptions, "_nrt"):  # no promise of Numba's; without it references are counted
+        options["_nrt"] = counted  # said in any case: a kernel would do as the one that first calls it
     # nobody calls kernels through pointers, and each wrapper for that takes time to compile
     compiled: Any = numba.njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True, **options)(function)
     try:

@@ -1,6 +1,6 @@
-"""Copies of arrays inside kernels.
+"""Copies of arrays inside leans.
 
-Numba compiles the text of an error message for every kernel that assigns one array to a slice of another: that took a
+Numba compiles the text of an error message for every lean that assigns one array to a slice of another: that took a
 sixth of the time of ``prudent compile``. A loop has no such message.
 """
 
@@ -8,19 +8,19 @@ from __future__ import annotations
 
 from typing import Any
 
-from .compile import kernel
+from .compile import lean
 
 __all__ = ["put", "put_rows"]
 
 
-@kernel
+@lean
 def put(target: Any, source: Any) -> None:
     """Write ``source`` [n] over the first n elements of ``target``; if they overlap, ``source`` is the later one."""
     for i in range(source.shape[0]):
         target[i] = source[i]
 
 
-@kernel
+@lean
 def put_rows(target: Any, source: Any) -> None:
     """Write ``source`` [m,n] over the first n elements of the first m rows of ``target``."""
     for i in range(source.shape[0]):

@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from .._support.checks import FloatArray, IntArray
-from .compile import kernel
+from .compile import lean
 
 __all__ = ["draw_row", "draw_slots", "draw_theta"]
 
@@ -20,7 +20,7 @@ __all__ = ["draw_row", "draw_slots", "draw_theta"]
 LEAST = 1e-300  # smaller counts count as this one: their reciprocal must be finite
 
 
-@kernel
+@lean
 def _gammas(rng: np.random.Generator, shape: float, out: FloatArray, n: int) -> None:
     """Write n gamma variates of ``shape`` >= 1: Marsaglia and Tsang's method, in NumPy's order of draws.
 
@@ -46,7 +46,7 @@ def _gammas(rng: np.random.Generator, shape: float, out: FloatArray, n: int) -> 
                 break
 
 
-@kernel
+@lean
 def draw_row(rng: np.random.Generator, counts: FloatArray, theta: FloatArray, n: int, total: FloatArray) -> None:
     """Write n Dirichlet draws of one source, counts [K], into theta [K, N]; ``total`` [N] is scratch."""
     small, possible = False, 0
@@ -90,7 +90,7 @@ def draw_row(rng: np.random.Generator, counts: FloatArray, theta: FloatArray, n:
                 theta[k, :n] = 1.0
 
 
-@kernel
+@lean
 def draw_slots(
     rng: np.random.Generator, counts: FloatArray, begin: IntArray, theta: FloatArray, work: FloatArray
 ) -> None:
@@ -99,7 +99,7 @@ def draw_slots(
         draw_row(rng, counts[begin[b] : begin[b + 1]], theta[begin[b] : begin[b + 1]], theta.shape[1], work)
 
 
-@kernel
+@lean
 def draw_theta(rng: np.random.Generator, counts: FloatArray, theta: FloatArray, n: int, work: FloatArray) -> None:
     """Write n posterior draws of every source into ``theta`` [B, K, N]; sources first, then outcomes, then draws."""
     for b in range(counts.shape[0]):

@@ -24,7 +24,7 @@ import numpy as np
 
 from .._numerics import krylov
 from .._numerics.compensated import EPS
-from .._numerics.compile import kernel
+from .._numerics.compile import kernel, lean
 from .._numerics.copying import put
 from .._numerics.dirichlet_draws import draw_row
 from .._numerics.krylov import Chain, chain_values
@@ -85,7 +85,7 @@ class Work(NamedTuple):
     kept: IntArray  # [B] draws of each source still in theta; minus that, where the highest count
     share: FloatArray  # [B] of the outermost draw of each source, or 0 if weights say it
     z: FloatArray  # [N]
-    order: IntArray  # [N]
+    order: IntArray  # [3 N]
     rows: FloatArray  # [S, K] outcome probabilities of a chain, in the order of the entries
     matrix: FloatArray  # [S, S], or [0, 0] for models too large for elimination
     q: FloatArray  # [S, A]
@@ -121,7 +121,7 @@ def work_space(model: UncertainMDP, draws: int) -> Work:
         kept=np.zeros(model.n_sources, dtype=np.int64),
         share=np.zeros(model.n_sources),
         z=np.empty(draws),
-        order=np.empty(draws, dtype=np.int64),
+        order=np.empty(3 * draws, dtype=np.int64),
         rows=np.zeros((n_states, model.n_outcomes)),
         matrix=np.empty((n_states, n_states) if dense else (0, 0)),
         q=np.full((n_states, model.n_actions), -np.inf),
@@ -132,7 +132,7 @@ def work_space(model: UncertainMDP, draws: int) -> Work:
     )
 
 
-@kernel
+@lean
 def _keep(theta: FloatArray, n: int, order: IntArray) -> int:
     """Move the draws with ``order[i]`` >= 0 to the front of ``theta`` [K, N]; return how many there are."""
     kept = 0
@@ -145,12 +145,49 @@ def _keep(theta: FloatArray, n: int, order: IntArray) -> int:
     return kept
 
 
-@kernel
+@lean
+def _left_of(x: FloatArray, y: FloatArray, i: int, j: int, k: int) -> float:
+    """Return a number above zero if point k lies to the left of the way from point i to point j."""
+    return (x[j] - x[i]) * (y[k] - y[i]) - (y[j] - y[i]) * (x[k] - x[i])
+
+
+@lean
+def _outside(x: FloatArray, y: FloatArray, n: int, order: IntArray) -> int:
+    """Write into ``order`` the points that the polygon of four extremes does not hold, by x and y; return how many."""
+    south, east, north, west = 0, 0, 0, 0
+    for i in range(1, n):
+        south = i if y[i] < y[south] else south
+        east = i if x[i] > x[east] else east
+        north = i if y[i] > y[north] else north
+        west = i if x[i] < x[west] else west
+    size = 0
+    for i in range(n):
+        inside = (
+            (south == east or _left_of(x, y, south, east, i) > 0.0)
+            and (east == north or _left_of(x, y, east, north, i) > 0.0)
+            and (north == west or _left_of(x, y, north, west, i) > 0.0)
+            and (west == south or _left_of(x, y, west, south, i) > 0.0)
+        )
+        if inside and i != south:  # which is one of them, if all are the same
+            continue
+        place = size
+        while place > 0 and (
+            x[i] < x[order[place - 1]] or (x[i] == x[order[place - 1]] and y[i] < y[order[place - 1]])
+        ):
+            order[place] = order[place - 1]
+            place -= 1
+        order[place] = i
+        size += 1
+    return size
+
+
+@lean
 def keep_corners(theta: FloatArray, n: int, order: IntArray) -> int:
     """Keep the draws [K, N] of one source that can be the lowest for some values of its outcomes; return how many.
 
-    For two outcomes these are the extremes, for three the corners of a polygon (found by wrapping it). With more
-    outcomes, or if rounding keeps the wrap from closing, all draws stay.
+    For two outcomes these are the extremes, for three the corners of a polygon (found from its left to its right, below
+    and above; what rounding hides lies on an edge but for rounding). With more outcomes all draws stay. ``order`` is
+    scratch for 3n.
     """
     size = theta.shape[0]
     if size > 3 or n <= 2:
@@ -158,38 +195,37 @@ def keep_corners(theta: FloatArray, n: int, order: IntArray) -> int:
     if size == 1:
         return 1
     x = theta[0]
-    low, high = 0, 0
-    for i in range(1, n):
-        if x[i] < x[low]:
-            low = i
-        if x[i] > x[high]:
-            high = i
-    order[:n] = -1
     if size == 2:
+        low, high = 0, 0
+        for i in range(1, n):
+            low = i if x[i] < x[low] else low
+            high = i if x[i] > x[high] else high
+        for i in range(n):
+            order[i] = -1
         order[low] = low
         order[high] = high
         return _keep(theta, n, order)
     y = theta[1]
-    at = low
-    for _ in range(n):
-        order[at] = at
-        ahead = 0 if at > 0 else 1
-        dx, dy = x[ahead] - x[at], y[ahead] - y[at]
-        for i in range(n):
-            ex, ey = x[i] - x[at], y[i] - y[at]
-            turn = dx * ey - dy * ex
-            # i lies to the left of the way to the best so far, or further along it
-            if turn > 0.0 or (turn == 0.0 and ex * ex + ey * ey > dx * dx + dy * dy):
-                ahead, dx, dy = i, ex, ey
-        at = ahead
-        if at == low:
-            return _keep(theta, n, order)
-        if order[at] >= 0:
-            break
-    return n
+    marks, below, points = order[:n], order[n : 2 * n], order[2 * n :]
+    found = _outside(x, y, n, points)
+    for i in range(n):
+        marks[i] = -1
+    for side in (1.0, -1.0):
+        top = points[0]
+        below[top] = -1
+        for at in range(1, found):
+            i = points[at]
+            while below[top] >= 0 and side * _left_of(x, y, below[top], top, i) <= 0.0:
+                top = below[top]
+            below[i] = top
+            top = i
+        while top >= 0:
+            marks[top] = top
+            top = below[top]
+    return _keep(theta, n, marks)
 
 
-@kernel
+@lean
 def _keep_mean(theta: FloatArray, n: int) -> int:
     for k in range(theta.shape[0]):
         total = 0.0
@@ -199,10 +235,18 @@ def _keep_mean(theta: FloatArray, n: int) -> int:
     return 1
 
 
+@lean
+def _all_equal(numbers: FloatArray) -> bool:
+    same = True
+    for i in range(1, numbers.size):
+        same = same and numbers[i] == numbers[0]
+    return same
+
+
 # -- schedules ---------------------------------------------------------------------------------------------
 
 
-@kernel
+@lean
 def grid_place(i: int) -> int:
     """Return the place of a number in the grid 0, 1, ..., 999, 1000, 1010, ..., 9990, 10000, 10100, ...
 
@@ -222,7 +266,7 @@ def grid(last: int) -> IntArray:
     return np.concatenate([low, *decades])[: grid_place(last) + 1]
 
 
-@kernel
+@lean
 def _draws_of_source(plan: Plan, episode: int, b: int, total: float) -> tuple[int, float]:
     """Return how many draws to take of source b, whose counts sum to ``total``, and the share of the outermost.
 
@@ -238,7 +282,7 @@ def _draws_of_source(plan: Plan, episode: int, b: int, total: float) -> tuple[in
 # -- solving one sampled model -----------------------------------------------------------------------------
 
 
-@kernel
+@lean
 def _outermost(kept: IntArray, share: FloatArray, weights: FloatArray) -> bool:
     """Return whether of the draws of any source one is all that counts: the only one, or the outermost."""
     single = True
@@ -247,7 +291,7 @@ def _outermost(kept: IntArray, share: FloatArray, weights: FloatArray) -> bool:
     return single
 
 
-@kernel
+@lean
 def _lowest_q(
     entries: Entries,
     twin: IntArray,
@@ -261,19 +305,20 @@ def _lowest_q(
     """Write Q at V into ``table`` [S, A] where the outermost draws are all that counts; see :class:`Work`."""
     source, first, next_state, reward, begin, _, discount, _ = entries
     q = table.reshape(-1)
-    for p in range(q.size):
-        b = source[p]
-        if b < 0:
+    for p in range(np.uint64(q.size)):
+        if source[p] < 0:
             continue
-        if twin[p] < p:
-            q[p] = q[twin[p]]
+        other = np.uint64(twin[p])
+        if other < p:
+            q[p] = q[other]
             continue
-        n, sign = abs(kept[b]), 1.0 if kept[b] > 0 else -1.0
-        low, _ = lowest_of_pair(p, begin[b], first, next_state, reward, discount, theta, n, sign, value, z)
+        b = np.uint64(source[p])
+        slot, n, sign = np.uint64(begin[b]), abs(kept[b]), 1.0 if kept[b] > 0 else -1.0
+        low, _ = lowest_of_pair(p, slot, first, next_state, reward, discount, theta, n, sign, value, z)
         q[p] = sign * (low if n == 1 else low * weight)
 
 
-@kernel
+@lean
 def _any_q(known: Known, work: Work, draws: Draws, value: FloatArray) -> None:
     """Write Q at V into work.q."""
     q, entries = work.q.reshape(-1), known.entries
@@ -287,7 +332,7 @@ def _any_q(known: Known, work: Work, draws: Draws, value: FloatArray) -> None:
         q[p], _ = back_up_pair(p, entries, draws, work.kept[b], work.share[b], value, work.z, work.order)
 
 
-@kernel
+@lean
 def _back_up(known: Known, work: Work, draws: Draws, value: FloatArray, policy: IntArray) -> tuple[float, float]:
     """Write Q, TV and the greedy policy at V into work.q, work.swept and ``policy``; return bounds on TV - V.
 
@@ -308,7 +353,7 @@ def _back_up(known: Known, work: Work, draws: Draws, value: FloatArray, policy: 
     return low, high
 
 
-@kernel
+@lean
 def _lowest_rows(
     entries: Entries,
     theta: FloatArray,
@@ -321,18 +366,19 @@ def _lowest_rows(
 ) -> None:
     """As :func:`_tail_rows` into ``rows`` [S, K] where the outermost draws are all that counts."""
     source, first, next_state, reward, begin, _, discount, n_actions = entries
-    for s in range(value.size):
-        p = s * n_actions + policy[s]
-        slot, n, sign = begin[source[p]], abs(kept[source[p]]), 1.0 if kept[source[p]] > 0 else -1.0
-        place, share = 0, 1.0
+    for s in range(np.uint64(value.size)):
+        p = s * np.uint64(n_actions) + np.uint64(policy[s])
+        b = np.uint64(source[p])
+        slot, n, sign = np.uint64(begin[b]), abs(kept[b]), 1.0 if kept[b] > 0 else -1.0
+        place, share = np.uint64(0), 1.0
         if n > 1:
             _, place = lowest_of_pair(p, slot, first, next_state, reward, discount, theta, n, sign, value, z)
             share = weight
-        for j in range(first[p + 1] - first[p]):
+        for j in range(np.uint64(first[p + np.uint64(1)] - first[p])):
             rows[s, j] = share * theta[slot + j, place]
 
 
-@kernel
+@lean
 def _tail_rows(known: Known, work: Work, draws: Draws, value: FloatArray, policy: IntArray) -> None:
     """Write the tail probabilities of the outcomes under ``policy`` at ``value`` into work.rows."""
     if _outermost(work.kept, work.share, draws.weights):
@@ -346,7 +392,7 @@ def _tail_rows(known: Known, work: Work, draws: Draws, value: FloatArray, policy
         tail_of_pair(p, entries, draws, work.kept[b], work.share[b], value, work.z, work.order, work.rows[s])
 
 
-@kernel
+@lean
 def solve_chain(known: Known, work: Work, policy: IntArray, x: FloatArray) -> None:
     """Write into ``x`` the values of the chain that follows ``policy`` with outcome probabilities work.rows.
 
@@ -406,7 +452,7 @@ def _solve_large_chain(known: Known, work: Work, policy: IntArray, x: FloatArray
     chain_values(Chain(indptr, indices, chances, gain), entries.discount, x, target, False, krylov.CAP)
 
 
-@kernel
+@lean
 def _solve(known: Known, work: Work, draws: Draws, value: FloatArray, policy: IntArray) -> bool:
     """Improve ``value`` [S] to the fixed point for ``draws``, and ``policy`` [S] to its greedy actions."""
     discount = known.entries.discount
@@ -415,7 +461,8 @@ def _solve(known: Known, work: Work, draws: Draws, value: FloatArray, policy: In
     for _ in range(CAP):
         middle = 0.5 * reach * (low + high)
         if 0.5 * reach * (high - low) <= known.tolerance:
-            put(value, work.swept + middle)
+            for s in range(value.size):
+                value[s] = work.swept[s] + middle
             return True
         width = high - low
         for s in range(value.size):
@@ -431,7 +478,7 @@ def _solve(known: Known, work: Work, draws: Draws, value: FloatArray, policy: In
     return False
 
 
-@kernel
+@lean
 def refresh(
     rng: np.random.Generator,
     known: Known,
@@ -465,7 +512,7 @@ def refresh(
             if weights.size == 1 and work.share[b] in (0.0, 1.0):
                 work.share[b] = 0.0
                 work.kept[b] = keep_corners(theta, n, work.order)
-            elif weights.size == n and weights.min() == weights.max():
+            elif weights.size == n and _all_equal(weights):
                 work.kept[b] = _keep_mean(theta, n)
         if signed < 0:
             work.kept[b] = -work.kept[b]

@@ -50,7 +50,7 @@ import numpy as np
 from scipy import sparse
 
 from .._numerics.compensated import EPS, two_product, two_sum
-from .._numerics.compile import inlined, kernel, over_rows
+from .._numerics.compile import inlined, kernel, lean, over_rows
 from .._numerics.dirichlet_draws import draw_slots
 from .._numerics.dirichlet_moments import (
     Shape,
@@ -191,31 +191,41 @@ def lowest_of_pair(p, slot, first, next_state, reward, discount, theta, n, sign,
     """Return the lowest of ``sign`` times Z_1, ..., Z_n of pair p, whose outcomes begin at ``slot``, and its place.
 
     As :func:`back_up_pair` where nothing else counts, for loops that take no longer than opening a bundle would: Numba
-    counts references to its arrays each time. Arrays go one by one, and are named before the loop.
+    counts references to its arrays each time. Arrays go one by one, and are named before the loop. Places are unsigned:
+    no test for counting from the end, which takes a third of the time.
     """
-    low, place = np.inf, 0
-    begin, size = first[p], first[p + 1] - first[p]
-    if size <= 3:
+    none, one, two = np.uint64(0), np.uint64(1), np.uint64(2)
+    low, place = np.inf, none  # type: float, Any
+    begin, end = np.uint64(first[p]), np.uint64(first[p + one])
+    if n == 1:
+        low = 0.0
+        for j in range(begin, end):
+            target = next_state[j]
+            y = sign * (reward[j] + (discount * value[np.uint64(target)] if target >= 0 else 0.0))
+            low += theta[slot + (j - begin), none] * y
+    elif end - begin <= 3:
         # a draw at a time: loops over few draws take longer to begin than to end
         y0, y1, y2 = 0.0, 0.0, 0.0
-        for j in range(size):
-            target = next_state[begin + j]
-            y0, y1, y2 = y1, y2, sign * (reward[begin + j] + (discount * value[target] if target >= 0 else 0.0))
-        last = slot + size - 1
-        r0, r1 = max(last - 2, 0), max(last - 1, 0)  # any rows where y is zero
-        for i in range(n):
+        for j in range(begin, end):
+            target = next_state[j]
+            later = discount * value[np.uint64(target)] if target >= 0 else 0.0
+            y0, y1, y2 = y1, y2, sign * (reward[j] + later)
+        last = slot + (end - begin) - one
+        r0, r1 = last - min(last, two), last - min(last, one)  # any rows where y is zero
+        for i in range(np.uint64(n)):
             x = theta[r0, i] * y0 + theta[r1, i] * y1 + theta[last, i] * y2
             place = i if x < low else place
             low = min(low, x)
     else:
-        for i in range(n):
+        for i in range(np.uint64(n)):
             z[i] = 0.0
-        for j in range(size):
-            target = next_state[begin + j]
-            y = sign * (reward[begin + j] + (discount * value[target] if target >= 0 else 0.0))
-            for i in range(n):
-                z[i] += theta[slot + j, i] * y
-        for i in range(n):
+        for j in range(begin, end):
+            target = next_state[j]
+            y = sign * (reward[j] + (discount * value[np.uint64(target)] if target >= 0 else 0.0))
+            row = theta[slot + (j - begin)]
+            for i in range(np.uint64(n)):
+                z[i] += row[i] * y
+        for i in range(np.uint64(n)):
             place = i if z[i] < low else place
             low = min(low, z[i])
     return low, place
@@ -940,7 +950,7 @@ def risk_of_row(y, counts, levels, start, accuracy, work, means, out):
     return total, error
 
 
-@kernel
+@lean
 def greedy(q, value, policy):
     """Write the best entry of each row of ``q`` [S, A] into ``value`` and its first place into ``policy``.
 

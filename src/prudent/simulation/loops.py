@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._numerics.compile import kernel
+from .._numerics.compile import kernel, lean
 from .._numerics.copying import put, put_rows
 from .._support.checks import FloatArray, IntArray
 from ..agents.optimistic_vi import OptimisticPlan, optimistic_update, start_optimistic
@@ -41,7 +41,7 @@ class Trace(NamedTuple):
     snapshots: FloatArray  # [M, B, K] posterior counts at the start of the episode
 
 
-@kernel
+@lean
 def _true_values(known: Known, work: Work, truth: Truth, policy: IntArray) -> int:
     """Return the row of ``truth.values`` with the exact values of ``policy`` in the true model."""
     mark = np.uint64(14695981039346656037)
@@ -67,7 +67,7 @@ def _true_values(known: Known, work: Work, truth: Truth, policy: IntArray) -> in
     return row
 
 
-@kernel
+@lean
 def _walk_episode(
     env: np.random.Generator,
     known: Known,
