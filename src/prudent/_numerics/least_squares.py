@@ -25,7 +25,7 @@ import numpy as np
 
 from .._support.checks import FloatArray
 from .compensated import two_product, two_sum
-from .compile import kernel
+from .compile import kernel, lean
 
 __all__ = [
     "LARGE",
@@ -45,7 +45,7 @@ _PANEL = 32  # rows that stay in the cache while all others meet them
 _LARGEST_PIVOT_RATIO = 1e4  # beyond it plain double precision would cost more than four of sixteen digits
 
 
-@kernel
+@lean
 def add_observation(gram: FloatArray, context: FloatArray, reward: float, weight: float) -> None:
     """Add weight z z' for z = (context, reward) to ``gram`` [2,D+1,D+1]: the sum and its rounding errors."""
     dim = context.shape[0]
@@ -59,21 +59,21 @@ def add_observation(gram: FloatArray, context: FloatArray, reward: float, weight
     gram[1, dim, dim] += two_product(last, last)[1]  # residuals may be much smaller than rewards
 
 
-@kernel
+@lean
 def _add_term(gram: FloatArray, i: int, j: int, term: float) -> None:
     total, lost = two_sum(gram[0, i, j], term)
     gram[0, i, j] = total
     gram[1, i, j] += lost
 
 
-@kernel
+@lean
 def add_observations(gram: FloatArray, contexts: FloatArray, rewards: FloatArray) -> None:
     """Add rewards [T] in contexts [T,D], in order."""
     for t in range(contexts.shape[0]):
         add_observation(gram, contexts[t], rewards[t], 1.0)
 
 
-@kernel
+@lean
 def solve_posterior(gram: FloatArray, prior: FloatArray, root: FloatArray, mean: FloatArray) -> None:
     """Write ``root`` [D,D], lower triangular with V^-1 = root' root, and ``mean`` [D] = V^-1 b."""
     dim = mean.shape[0]
@@ -85,7 +85,7 @@ def solve_posterior(gram: FloatArray, prior: FloatArray, root: FloatArray, mean:
         _refine(gram, prior, root, gram[0, :dim, dim], gram[1, :dim, dim], mean)
 
 
-@kernel
+@lean
 def factor_precision(gram: FloatArray, prior: FloatArray, root: FloatArray) -> bool:
     """Write ``root`` [D,D]; return whether it took twice the precision, so that solutions need to be refined."""
     dim = root.shape[0]
@@ -158,7 +158,7 @@ def _factor_large(root: FloatArray) -> bool:
     return True
 
 
-@kernel
+@lean
 def _subtract(row: FloatArray, share: float, other: FloatArray) -> None:
     for j in range(row.shape[0]):
         row[j] -= share * other[j]
@@ -199,7 +199,7 @@ def solve_vector(gram: FloatArray, prior: FloatArray, root: FloatArray, careful:
         _refine(gram, prior, root, given, np.zeros_like(given), vector)
 
 
-@kernel
+@lean
 def _invert_triangle(root: FloatArray) -> None:
     """Replace a lower triangle by its inverse, and what is above the diagonal by zeros."""
     dim = root.shape[0]
@@ -237,7 +237,7 @@ def _invert_large(root: FloatArray) -> None:
             row[i] = diagonal
 
 
-@kernel
+@lean
 def lower_products(root: FloatArray, vector: FloatArray, result: FloatArray) -> None:
     """Write root vector [D], of a lower triangle."""
     dim = vector.shape[0]
@@ -262,18 +262,18 @@ def lower_products(root: FloatArray, vector: FloatArray, result: FloatArray) -> 
 
 
 @kernel
-def add_to_root(root: FloatArray, context: FloatArray) -> None:
-    """Make ``root`` [D,D] that of V + s s' in D^2 operations.
+def add_to_root(root: FloatArray, context: FloatArray, weight: float) -> None:
+    """Make ``root`` [D,D] that of V + w s s' in D^2 operations.
 
-    With p = root s and I + p p' = C C', the root becomes C^-1 root. C has the diagonal sqrt(t_i / t_(i-1)) and below it
-    the entries p_i p_j / sqrt(t_j t_(j-1)), where t_i = 1 + p_1^2 + ... + p_i^2: sums of positive numbers. Of s'V^-1 s
-    that costs little: against 64-bit mantissas its root is off by 1.5e-15 of itself after 4,096 updates with 100
-    features on scales from 0.01 to 100, and by 8e-13 after a million with 64; a fresh one by 2e-16.
+    With p = sqrt(w) root s and I + p p' = C C', the root becomes C^-1 root. C has the diagonal sqrt(t_i / t_(i-1)) and
+    below it the entries p_i p_j / sqrt(t_j t_(j-1)), where t_i = 1 + p_1^2 + ... + p_i^2: sums of positive numbers. Of
+    s'V^-1 s that costs little: against 64-bit mantissas its root is off by 1.5e-15 of itself after 4,096 updates with
+    100 features on scales from 0.01 to 100, and by 8e-13 after a million with 64; a fresh one by 2e-16.
     """
     dim = context.shape[0]
     carried = np.zeros(dim)
     parts = np.empty(dim)
-    lower_products(root, context, parts)
+    lower_products(root, context if weight == 1.0 else math.sqrt(weight) * context, parts)
     total = 1.0
     for i in range(dim):
         before, part, row = total, parts[i], root[i]
@@ -286,18 +286,12 @@ def add_to_root(root: FloatArray, context: FloatArray) -> None:
             carried[j] += share * value
 
 
-@kernel
+@lean
 def _apply_inverse(root: FloatArray, vector: FloatArray) -> None:
     """Replace ``vector`` by root' root vector."""
     dim = vector.shape[0]
-    if dim >= LARGE:  # row by row, as they lie in memory; the same sums in the same order
-        parts = np.empty(dim)
-        lower_products(root, vector, parts)
-        vector[:] = 0.0
-        for i in range(dim):
-            row, value = root[i], parts[i]
-            for j in range(i + 1):
-                vector[j] += row[j] * value
+    if dim >= LARGE:
+        _apply_large_inverse(root, vector)
         return
     for i in range(dim - 1, -1, -1):
         value = 0.0
@@ -311,10 +305,22 @@ def _apply_inverse(root: FloatArray, vector: FloatArray) -> None:
         vector[j] = value
 
 
+@kernel
+def _apply_large_inverse(root: FloatArray, vector: FloatArray) -> None:
+    """Do the same row by row, as they lie in memory: the same sums in the same order."""
+    parts = np.empty(vector.shape[0])
+    lower_products(root, vector, parts)
+    vector[:] = 0.0
+    for i in range(parts.shape[0]):
+        row, value = root[i], parts[i]
+        for j in range(i + 1):
+            vector[j] += row[j] * value
+
+
 # -- twice the precision: a number is the unevaluated sum of two -------------------------------------------
 
 
-@kernel
+@lean
 def _minus_product(high: float, low: float, a: float, a_low: float, b: float, b_low: float) -> tuple[float, float]:
     """Return (high, low) - (a, a_low) * (b, b_low)."""
     product, error = two_product(a, b)
@@ -322,7 +328,7 @@ def _minus_product(high: float, low: float, a: float, a_low: float, b: float, b_
     return two_sum(total, low + (lost - (error + (a * b_low + a_low * b))))
 
 
-@kernel
+@lean
 def _precision_entry(gram: FloatArray, prior: FloatArray, i: int, j: int) -> tuple[float, float]:
     total, lost = two_sum(gram[0, i, j], prior[i, j])
     return two_sum(total, lost + gram[1, i, j])

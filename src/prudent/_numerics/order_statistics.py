@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from .._support.checks import FloatArray
-from .compile import kernel
+from .compile import kernel, lean
 from .copying import put
 from .normal import normal_from_log_survival
 from .student import student_from_log_survival
@@ -21,7 +21,7 @@ _LEAST_UNIFORM = 2.0**-54  # stands for a uniform that came out as 0: the middle
 # -- order statistics --------------------------------------------------------------------------------------
 
 
-@kernel
+@lean
 def lowest_normals_into(out: FloatArray, n: int, uniforms: FloatArray) -> None:
     """Write the lowest M of ``n`` standard normal draws into ``out`` [M], ascending.
 
@@ -43,7 +43,7 @@ def lowest_normals_into(out: FloatArray, n: int, uniforms: FloatArray) -> None:
         out[j] = highest
 
 
-@kernel
+@lean
 def lowest_students_into(out: FloatArray, n: int, uniforms: FloatArray, freedom: float) -> None:
     """Write the lowest M of ``n`` draws of Student's t into ``out``, as :func:`lowest_normals_into` does."""
     log_survival = 0.0
@@ -60,7 +60,7 @@ def lowest_students_into(out: FloatArray, n: int, uniforms: FloatArray, freedom:
         out[j] = highest
 
 
-@kernel
+@lean
 def _lowest_normals_rows(rows: FloatArray, n: int) -> None:
     for i in range(rows.shape[0]):
         lowest_normals_into(rows[i], n, rows[i])
@@ -93,7 +93,7 @@ def _select(z, order, m):
         put(order, ranked)
 
 
-@kernel
+@lean
 def weighted_draws(draws, order, weights):
     """Return the sum of ``weights`` times ``draws`` in the given order."""
     total = 0.0
@@ -102,7 +102,7 @@ def weighted_draws(draws, order, weights):
     return total
 
 
-@kernel
+@lean
 def spectral(z, order, weights):
     """Return the sum of ``weights`` times the lowest draws in ascending order; ``order`` ends up sorting them."""
     if weights.size == 1:
@@ -118,7 +118,7 @@ def spectral(z, order, weights):
     return weighted_draws(z, order, weights)
 
 
-@kernel
+@lean
 def two_lowest(z, order, share):
     """Return ``share`` of the lowest of at least two draws and the rest of the next one; ``order`` begins with both."""
     low, next_one = (0, 1) if z[0] <= z[1] else (1, 0)

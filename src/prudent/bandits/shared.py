@@ -500,7 +500,7 @@ class SharedLinearBandit(ProductBandit):
         add_observations(self._gram, rows, rewards)
         if len(self._prior) >= MANY_FEATURES and not self._stale and self._absorbed + len(rows) <= MOST_ABSORBED:
             for row in rows:
-                add_to_root(self._root, row)
+                add_to_root(self._root, row, 1.0)
             self._absorbed += len(rows)
         else:
             self._stale = True

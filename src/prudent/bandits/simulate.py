@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .._numerics.compile import default_threads, each_row, inlined, kernel, over_rows
+from .._numerics.compile import default_threads, each_row, inlined, kernel, lean, over_rows
 from .._numerics.copying import put
 from .._numerics.normal import clipped_normal_cvar, normal_tail
 from .._support.checks import FloatArray, IntArray, positive, risk_level, whole_number
@@ -29,7 +29,7 @@ from ..posteriors.linear import LinearGaussianPosterior
 from ..schedules import Schedule
 from .play import makers, play, time_grid
 from .settings import BanditSettings
-from .step import BLOCK, PULLS, Rule, arms_at, arms_of, decide, handle_of, learn, refill, rule_at
+from .step import BLOCK, PULLS, Arms, Rule, arms_at, arms_of, decide, handle_of, learn, refill, rule_at
 
 if TYPE_CHECKING:
     import xarray
@@ -217,6 +217,16 @@ class Trace(NamedTuple):
     pulls: IntArray  # [A]
 
 
+class Space(NamedTuple):
+    """Arrays to work in."""
+
+    every: IntArray  # [A] all arms
+    context: FloatArray  # [D]
+    moments: FloatArray  # [4,A]
+    uniforms: FloatArray
+    br_total: FloatArray  # [L], zeros
+
+
 @kernel
 def _cvar(mean: float, sd: float, clip: bool, tail: float, quantile: float, density: float) -> float:
     """Return CVaR of Normal(mean, sd^2), clipped to [0, 1] if ``clip``; the rest is one level of :class:`Metric`."""
@@ -251,21 +261,33 @@ def _run_bandit(
     trace: Trace,
 ) -> None:
     """Run one replication from arms without data; write regrets at the recorded times and pulls."""
-    # by their addresses: a third of the time would go into counting references to arrays
     arms, rule = arms_at(handle), rule_at(handle)
+    size, dim = truth.theta.shape
+    uniforms = np.empty(max(BLOCK, size * rule.per_arm + 1))
+    space = Space(np.arange(size), np.empty(dim), np.empty((4, size)), uniforms, np.zeros(metric.tail.shape[0]))
+    _play(truth, arms, rule, metric, environment_rng, agent_rng, space, trace)
+
+
+@lean
+def _play(
+    truth: Truth,
+    arms: Arms,
+    rule: Rule,
+    metric: Metric,
+    environment_rng: np.random.Generator,
+    agent_rng: np.random.Generator,
+    space: Space,
+    trace: Trace,
+) -> None:
     theta, bounded = truth.theta, truth.bounded
     tail, quantile, density = metric.tail, metric.quantile, metric.density
     gram, parts, pool, marks, times = arms.gram, arms.parts, arms.pool, arms.marks, trace.times
+    every, context, moments, uniforms, br_total = space
     size, dim = theta.shape
-    every = np.arange(size)
-    context = np.empty(dim)
-    moments = np.empty((4, size))
     means, sds = moments[0], moments[1]
     need = size * rule.per_arm + 1
-    uniforms = np.empty(max(BLOCK, need))
     after = uniforms.shape[0]
     total = 0.0
-    br_total = np.zeros(metric.tail.shape[0])
     place = 0
     for t in range(1, times[-1] + 1):
         draw_context(environment_rng, bounded, context)

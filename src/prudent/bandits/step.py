@@ -35,7 +35,7 @@ from weakref import WeakSet
 import numpy as np
 
 from .._numerics.addresses import address_of, bits_of, float_array, float_of_bits, int_array
-from .._numerics.compile import inlined, kernel
+from .._numerics.compile import inlined, kernel, lean
 from .._numerics.copying import put
 from .._numerics.least_squares import (
     LARGE,
@@ -334,7 +334,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_part_ways)
 
 
-@kernel
+@lean
 def refill(rng: np.random.Generator, uniforms: FloatArray, start: int) -> None:
     """Move the uniforms from ``start`` on to the front, and draw new ones behind them."""
     left = uniforms.shape[0] - start
@@ -447,7 +447,7 @@ def _learn_noise(arms: Arms) -> None:
             parts[arm, FREEDOM] = freedom
 
 
-@kernel
+@lean
 def _residuals(parts: FloatArray, centre: float) -> float:
     """Return q_a at c = ``centre``."""
     shift = centre - parts[LEVEL]
@@ -513,7 +513,7 @@ def _predict_large(root: FloatArray, mean: FloatArray, context: FloatArray) -> t
     return centre, math.sqrt(square)
 
 
-@kernel
+@lean
 def predict(root: FloatArray, mean: FloatArray, arm: int, context: FloatArray) -> tuple[float, float]:
     """Return s'theta and sqrt(s'V^-1 s) of one arm."""
     centre = 0.0
@@ -584,7 +584,7 @@ def best_score(
     return best, highest, after
 
 
-@kernel
+@lean
 def usable(values: FloatArray) -> bool:
     """Return whether numbers [T] are finite and small enough to square."""
     faults = 0
@@ -593,7 +593,7 @@ def usable(values: FloatArray) -> bool:
     return faults == 0
 
 
-@kernel
+@lean
 def lacking(marks: IntArray, first: int, eligible: IntArray) -> int:
     """Return how many of the eligible arms have had fewer than ``first`` decisions."""
     count = 0
@@ -602,7 +602,7 @@ def lacking(marks: IntArray, first: int, eligible: IntArray) -> int:
     return count
 
 
-@kernel
+@lean
 def forced_place(marks: IntArray, first: int, floor: float, known: bool, eligible: IntArray, uniform: float) -> int:
     """Return the place that a uniform choice takes instead of the scores, or -1 if the scores decide.
 
@@ -703,7 +703,7 @@ def decide_one(
 # -- learn -------------------------------------------------------------------------------------------------
 
 
-@kernel
+@lean
 def learn(
     gram: FloatArray,
     root: FloatArray,
@@ -723,7 +723,7 @@ def learn(
     if context.shape[0] != gram.shape[2] - 1 or not abs(reward) <= LARGEST or not usable(context):
         return False
     if marks[arm, STALE] != 1 and context.shape[0] >= LARGE and 0.0 <= parts[arm, UPDATES] < _MOST_UPDATES:
-        add_to_root(root[arm], context if weight == 1.0 else math.sqrt(weight) * context)
+        add_to_root(root[arm], context, weight)
         parts[arm, UPDATES] += 1.0
         marks[arm, STALE] = 2
     else:
@@ -747,7 +747,7 @@ def learn_one(handle: IntArray, context: FloatArray, arm: int, reward: float, we
     return learn(*sums, _whole(handle, context), arm, reward, weight)
 
 
-@kernel
+@lean
 def _add_extra(extra: FloatArray, pool: FloatArray, context: FloatArray, reward: float, weight: float) -> None:
     """Add a reward to the sums that ``checkup`` looks at."""
     dim = context.shape[0]
