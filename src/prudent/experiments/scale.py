@@ -41,7 +41,7 @@ class Scale:
 SCALES = {
     "quick": Scale(
         "quick",
-        bandit_replications=20,
+        bandit_replications=26,
         few_lakes=10,
         long_replications=90,
         few_long=6,
@@ -49,7 +49,7 @@ SCALES = {
         limit_replications=220,
         sizes=(10_000, 50_000, 100_000, 1_000_000),
         draws=1_000,
-        beyond_replications=12,
+        beyond_replications=48,
         beyond_episodes=400,
         schedule_replications=120,
         few_schedules=8,

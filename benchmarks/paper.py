@@ -1,0 +1,42 @@
+"""How long the studies of the paper take at its scale, on two threads: as described, and all readings of the bandits.
+
+Left out is what came on top: lakes with several unknown chances to escape, schedules, and policies in plain Python.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks._timing import Row
+from prudent.experiments import SCALES
+from prudent.experiments.run import Run, key
+from prudent.experiments.runner import Silent, compute
+from prudent.experiments.store import Store
+from prudent.experiments.studies import STUDIES
+
+MOST = 300.0  # seconds
+
+
+def described() -> list[Run]:
+    """Return the runs of the paper's own studies, and of what is beyond it but for schedules."""
+    plans = [study.plan(SCALES["paper"]) for name, study in STUDIES.items() if name != "schedules"]
+    runs = dict.fromkeys(run for plan in plans for run in plan)
+    return [run for run in runs if _is_described(run.record())]
+
+
+def _is_described(record: dict[str, object]) -> bool:
+    return record.get("sources", "shared") == "shared" and record.get("method") != "loop"
+
+
+def run() -> list[Row]:
+    """Return the row; takes about five minutes on two cores."""
+    runs, scale = described(), SCALES["paper"]
+    names = {each: key(each, 1, scale.name) for each in runs}
+    with tempfile.TemporaryDirectory() as folder, Store(Path(folder), print) as store:
+        began = time.perf_counter()
+        compute(store, runs, names, 1, None, 2, None, Silent())
+        took = time.perf_counter() - began
+    name = f"the paper's studies at its scale, {len(runs)} runs on 2 threads"
+    return [Row(name, took, MOST, f"<= {MOST:g} s", took <= MOST, fixed=True, compared=False)]
