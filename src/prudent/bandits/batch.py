@@ -438,7 +438,7 @@ def _choose_rows(
             left += 1
         for k in range(left):
             own[left * lowest + k] = uniforms[after + k]  # for ties
-        best, score, used = best_score(rule, student, 0, left, own_moments, own, 0, left * lowest)
+        best, score, used = best_score(rule, student, 0, left, own_moments, own, 0, left * lowest, True)
         choices.places[row], choices.scores[row] = lone if lone >= 0 else best, score
         after += used - left * lowest
     return after
@@ -595,7 +595,7 @@ def _choose_screened(
                 left += 1
         for i in range(left):
             own[left + i] = uniforms[after + i]  # for ties
-        best, score, used = best_score(rule, False, 0, left, moments, own, 0, left)
+        best, score, used = best_score(rule, False, 0, left, moments, own, 0, left, True)
         choices.places[row], choices.scores[row] = who[best], score
         after += used - left
     return after

@@ -295,7 +295,7 @@ def _play(
         if after + need > uniforms.shape[0]:
             refill(agent_rng, uniforms, after)
             after = 0
-        chosen, _, after = decide(arms, rule, t, context, every, uniforms, after, moments)
+        chosen, _, after = decide(arms, rule, t, context, every, uniforms, after, moments, False)
         best = -math.inf
         paid = 0.0
         for a in range(size):

@@ -535,9 +535,19 @@ def clipped(value: float, clip: bool) -> float:
 
 @inlined
 def best_score(
-    rule: Rule, student: bool, low: int, high: int, moments: FloatArray, uniforms: FloatArray, start: int, after: int
+    rule: Rule,
+    student: bool,
+    low: int,
+    high: int,
+    moments: FloatArray,
+    uniforms: FloatArray,
+    start: int,
+    after: int,
+    scored: bool,
 ) -> tuple[int, float, int]:
     """Draw a score at the places low to high - 1; return that of the highest, the score, and the next unused uniform.
+
+    Unless it is to be ``scored``, the score may be NaN.
 
     A score weighs the M lowest of n draws: normal ones, with mean and sd in the rows 0 and 2 of ``moments`` [4,k], or
     Student's t with the degrees of freedom in row 3. A score uses up M uniforms from ``start`` on, and draws take their
@@ -554,6 +564,14 @@ def best_score(
         for i in range(low, high):
             hurdle = max(hurdle, moments[0, i] + moments[2, i] * screen[int(uniforms[start + i - low] * bins)])
         hurdle = clipped(hurdle, clip)
+        if not scored:
+            left, only = 0, low
+            for i in range(low, high):
+                limit = moments[0, i] + moments[2, i] * screen[int(uniforms[start + i - low] * bins) + 1]
+                if not clipped(limit, clip) < hurdle:
+                    left, only = left + 1, i
+            if left == 1:
+                return only, math.nan, after
     best = -1
     highest = -math.inf
     ties = 0
@@ -635,6 +653,7 @@ def decide(
     uniforms: FloatArray,
     start: int,
     moments: FloatArray,
+    scored: bool,
 ) -> tuple[int, float, int]:
     """Take decision ``t`` = 1, 2, ... between k eligible arms in a context [D].
 
@@ -674,7 +693,7 @@ def decide(
     score, after = moments[0, low], start
     if known:
         after = start + (high - low) * rule.weights.shape[0]
-        place, score, after = best_score(rule, student, low, high, moments, uniforms, start, after)
+        place, score, after = best_score(rule, student, low, high, moments, uniforms, start, after, scored)
     if forced:
         short = rule.first > 0 and lacking(marks, rule.first, eligible) > 0
         if short or not known:
@@ -697,7 +716,7 @@ def decide_one(
 ) -> tuple[int, float, int]:
     """Call :func:`decide` with the arms and the rule of a handle."""
     point = _whole(handle, context)
-    return decide(arms_at(handle), rule_at(handle), t, point, eligible, uniforms, start, moments)
+    return decide(arms_at(handle), rule_at(handle), t, point, eligible, uniforms, start, moments, True)
 
 
 # -- learn -------------------------------------------------------------------------------------------------
