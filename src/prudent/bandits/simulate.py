@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .._numerics.compile import default_threads, each_row, inlined, kernel, lean, over_rows
+from .._numerics.compile import default_threads, each_row, kernel, lean, over_rows
 from .._numerics.copying import put
 from .._numerics.normal import clipped_normal_cvar, normal_tail
 from .._support.checks import FloatArray, IntArray, positive, risk_level, whole_number
@@ -102,8 +102,9 @@ def simulate_bandit(
     workers = default_threads() if threads is None else whole_number(threads, "threads")
     grid = time_grid(times, horizon)
     alphas = np.array([risk_level(level, f"levels[{i}]") for i, level in enumerate(levels)], dtype=np.float64)
-    quantiles, densities = normal_tail(1.0 - abs(alphas))
-    metric = Metric(1.0 - abs(alphas), quantiles, np.copysign(densities, alphas))
+    tails = 1.0 - abs(alphas)
+    quantiles, densities = normal_tail(tails)
+    metric = Metric(tails, quantiles, np.copysign(densities, alphas) / tails)
     blank = LinearGaussianPosterior(
         env.dim, prior_precision, positive(env.noise_sd if noise_sd is None else noise_sd, "noise_sd")
     )
@@ -205,7 +206,7 @@ class Metric(NamedTuple):
 
     tail: FloatArray  # [L] 1 - |level|
     quantile: FloatArray  # [L] of the standard normal at the tail
-    density: FloatArray  # [L] of the standard normal there, below zero for the upper tail
+    depth: FloatArray  # [L] of the tail's mean below the mean, in sds of a normal; below zero for the upper tail
 
 
 class Trace(NamedTuple):
@@ -228,26 +229,32 @@ class Space(NamedTuple):
 
 
 @kernel
-def _cvar(mean: float, sd: float, clip: bool, tail: float, quantile: float, density: float) -> float:
-    """Return CVaR of Normal(mean, sd^2), clipped to [0, 1] if ``clip``; the rest is one level of :class:`Metric`."""
-    if clip:
-        if density < 0.0:
-            return 1.0 - clipped_normal_cvar(1.0 - mean, sd, tail, quantile, False)
-        return clipped_normal_cvar(mean, sd, tail, quantile, False)
-    return mean - sd * density / tail
+def _clipped_cvar(mean: float, sd: float, tail: float, quantile: float, upper: bool) -> float:
+    """Return CVaR of Normal(mean, sd^2), clipped to [0, 1], of the lower or of the upper tail."""
+    if upper:
+        return 1.0 - clipped_normal_cvar(1.0 - mean, sd, tail, quantile, False)
+    return clipped_normal_cvar(mean, sd, tail, quantile, False)
 
 
-@inlined
+@lean
 def _br_regret(
-    means: FloatArray, sds: FloatArray, chosen: int, clip: bool, tail: float, quantile: float, density: float
+    means: FloatArray, sds: FloatArray, chosen: int, clip: bool, tail: float, quantile: float, depth: float
 ) -> float:
-    """Return how far the CVaR of the chosen arm is below the highest of all arms."""
-    own = _cvar(means[chosen], sds[chosen], clip, tail, quantile, density)
+    """Return how far the CVaR of the chosen arm is below the highest of all arms, at one level of :class:`Metric`."""
+    if not clip:
+        own = means[chosen] - sds[chosen] * depth
+        top = own
+        for a in range(means.shape[0]):
+            here = means[a] - sds[a] * depth
+            top = here if here > top else top
+        return top - own
+    upper = depth < 0.0
+    own = _clipped_cvar(means[chosen], sds[chosen], tail, quantile, upper)
     top = own
     for a in range(means.shape[0]):
         # CVaR is at most the quantile that begins the tail, which spares most arms the work
-        if not clip or density < 0.0 or min(max(means[a] + sds[a] * quantile, 0.0), 1.0) > top:
-            top = max(top, _cvar(means[a], sds[a], clip, tail, quantile, density))
+        if upper or min(max(means[a] + sds[a] * quantile, 0.0), 1.0) > top:
+            top = max(top, _clipped_cvar(means[a], sds[a], tail, quantile, upper))
     return top - own
 
 
@@ -280,7 +287,7 @@ def _play(
     trace: Trace,
 ) -> None:
     theta, bounded = truth.theta, truth.bounded
-    tail, quantile, density = metric.tail, metric.quantile, metric.density
+    tail, quantile, depth = metric
     gram, parts, pool, marks, times = arms.gram, arms.parts, arms.pool, arms.marks, trace.times
     every, context, moments, uniforms, br_total = space
     size, dim = theta.shape
@@ -307,7 +314,7 @@ def _play(
                 paid = expected
         total += best - paid
         for level in range(br_total.shape[0]):
-            br_total[level] += _br_regret(means, sds, chosen, rule.clip, tail[level], quantile[level], density[level])
+            br_total[level] += _br_regret(means, sds, chosen, rule.clip, tail[level], quantile[level], depth[level])
         reward = reward_of(paid, noise, bounded, truth.noise_sd)
         learn(gram, arms.root, parts, pool, marks, arms.extra, context, chosen, reward, 1.0)
         if t == times[place]:
