@@ -290,8 +290,11 @@ def test_the_screen_changes_nothing():
         for _ in range(3000):
             moments = np.array([rng.normal(size=6), np.full(6, np.nan), rng.exponential(size=6), np.zeros(6)])
             uniforms = rng.random(12)
-            found = [best_score(one, False, 0, 6, moments, uniforms.copy(), 0, 6) for one in (rule, blind)]
+            found = [best_score(one, False, 0, 6, moments, uniforms.copy(), 0, 6, True) for one in (rule, blind)]
             assert found[0] == found[1]
+            place, score, after = best_score(rule, False, 0, 6, moments, uniforms.copy(), 0, 6, False)
+            assert (place, after) == found[0][::2]  # also where nobody asks for the score
+            assert np.isnan(score) or score == found[0][1]
 
 
 def cloud(kind, size, dim, rng):
