@@ -43,7 +43,7 @@ def against_thompson() -> Row:
     ours, other = median_times(lake(brps_rl(0.99), RUNS), lake(ts_rl(), RUNS), repeats=3)
     name = "Frozen Lake, alpha 0.99 against Thompson sampling"
     note = f"{ours / other:.2f} times Thompson sampling; the paper reports 24"
-    why = "a plan against the lowest of many draws takes longer than one against a single draw"
+    why = "most of it is 1,600 gamma variates an episode, where Thompson sampling draws 16"
     return Row(name, ours, other, "ratio at least 1/5", ours <= 5.0 * other, f"{RUNS} runs; {note}", why=why)
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import sys
+
 import numpy as np
 import pytest
 from hypothesis import example, given, settings
@@ -10,6 +13,7 @@ from scipy import stats
 
 import prudent as pr
 from prudent._numerics.dirichlet_draws import draw_theta
+from prudent._support.streams import replication_streams
 from prudent.agents.optimistic_vi import OptimisticVIAgent
 from prudent.agents.posterior_sampling import (
     PosteriorSamplingAgent,
@@ -25,6 +29,7 @@ from prudent.envs.random_model import random_model
 from prudent.errors import DataError, ModelError, ParameterError, PosteriorError, StateFileError
 from prudent.planning.compiled import Plan, keep_corners, known_part, refresh, work_space
 from prudent.risk import CVaR, Mean, MeanCVaR, ModifiedCVaR, VaR, WorstCase
+from prudent.simulation import tabular
 
 LAKE = frozen_lake(0.2)
 TINY = pr.UncertainMDP.direct([[0.0, 0.3], [1.0, 0.2]], discount=0.8)
@@ -108,6 +113,37 @@ def test_few_of_three_outcomes_are_kept_if_one_cannot_happen(impossible):
 def test_few_draws_are_kept():
     theta = np.random.default_rng(0).dirichlet([30.0, 20.0, 25.0], size=1000).T.copy()
     assert keep_corners(theta, 1000, np.empty(3000, dtype=np.int64)) < 40
+
+
+def test_generators_and_arrays_are_let_go():
+    """Kernels that count no references must not keep any."""
+    lake, rng = pr.envs.frozen_lake(0.2), np.random.default_rng(1)
+    agent = PosteriorSamplingAgent(lake.model, alpha=0.9, seed=rng)
+    posterior = pr.DirichletPosterior(lake.model.prior())
+    problem = pr.BayesianRiskMDP(lake.model, posterior, 0.9)
+
+    def everything():
+        agent.refresh()
+        posterior.sample(3, rng)
+        problem.solve(draws=20, rng=rng)
+
+    def held():
+        gc.collect()
+        arrays = (*agent._known.entries[:6], *agent._work, agent._counts, agent._value, agent._policy, posterior.counts)
+        return [sys.getrefcount(each) for each in (rng, agent._rng, *arrays)]
+
+    everything()
+    before = held()
+    for _ in range(5):
+        everything()
+    assert held() == before
+    streams = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tabular, "replication_streams", lambda *a: streams.append(replication_streams(*a)) or streams[-1])
+        pr.simulate(lake, brps_rl(0.9), episodes=3, replications=2, threads=1)
+    gc.collect()
+    assert streams
+    assert {sys.getrefcount(each) for pair in streams for each in pair} == {3}  # the list's, ours and the call's
 
 
 # -- the solver --------------------------------------------------------------------------------------------

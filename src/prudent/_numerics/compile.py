@@ -72,7 +72,8 @@ def lean(function: F) -> F:
     """Compile a kernel that makes no arrays and returns none: references to those that it is given are not counted.
 
     Counting takes two calls for each array that is named, passed on or taken from a bundle, which is longer than much
-    of the work in small loops. Slices are fine; most functions of NumPy are not, which Numba says.
+    of the work in small loops. Slices are fine; most functions of NumPy are not, which Numba says. Only other kernels
+    may give it a Generator: one that comes from Python would never be let go.
     """
     return _compiled(function, counted=False, inline="never")
 

@@ -12,7 +12,7 @@ import math
 import numpy as np
 
 from .._support.checks import FloatArray, IntArray
-from .compile import lean
+from .compile import kernel, lean
 
 __all__ = ["draw_row", "draw_slots", "draw_theta"]
 
@@ -90,7 +90,7 @@ def draw_row(rng: np.random.Generator, counts: FloatArray, theta: FloatArray, n:
                 theta[k, :n] = 1.0
 
 
-@lean
+@kernel
 def draw_slots(
     rng: np.random.Generator, counts: FloatArray, begin: IntArray, theta: FloatArray, work: FloatArray
 ) -> None:
@@ -99,7 +99,7 @@ def draw_slots(
         draw_row(rng, counts[begin[b] : begin[b + 1]], theta[begin[b] : begin[b + 1]], theta.shape[1], work)
 
 
-@lean
+@kernel
 def draw_theta(rng: np.random.Generator, counts: FloatArray, theta: FloatArray, n: int, work: FloatArray) -> None:
     """Write n posterior draws of every source into ``theta`` [B, K, N]; sources first, then outcomes, then draws."""
     for b in range(counts.shape[0]):

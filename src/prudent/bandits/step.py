@@ -334,7 +334,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_part_ways)
 
 
-@lean
+@kernel
 def refill(rng: np.random.Generator, uniforms: FloatArray, start: int) -> None:
     """Move the uniforms from ``start`` on to the front, and draw new ones behind them."""
     left = uniforms.shape[0] - start

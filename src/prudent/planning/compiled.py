@@ -37,6 +37,7 @@ __all__ = [
     "Known",
     "Plan",
     "Work",
+    "draw_and_solve",
     "grid",
     "grid_place",
     "keep_corners",
@@ -479,7 +480,7 @@ def _solve(known: Known, work: Work, draws: Draws, value: FloatArray, policy: In
 
 
 @lean
-def refresh(
+def draw_and_solve(
     rng: np.random.Generator,
     known: Known,
     work: Work,
@@ -524,3 +525,18 @@ def refresh(
         _back_up(known, work, draws, value, policy)
         put(value, work.swept)
     return True
+
+
+@kernel
+def refresh(
+    rng: np.random.Generator,
+    known: Known,
+    work: Work,
+    counts: FloatArray,
+    plan: Plan,
+    episode: int,
+    value: FloatArray,
+    policy: IntArray,
+) -> bool:
+    """Do the same for whoever is not compiled: a lean kernel must not be given a Generator from there."""
+    return draw_and_solve(rng, known, work, counts, plan, episode, value, policy)

@@ -11,7 +11,7 @@ from .._numerics.copying import put, put_rows
 from .._support.checks import FloatArray, IntArray
 from ..agents.optimistic_vi import OptimisticPlan, optimistic_update, start_optimistic
 from ..models.logs import Course, add_log, earned, walk
-from ..planning.compiled import Known, Plan, Work, refresh, solve_chain
+from ..planning.compiled import Known, Plan, Work, draw_and_solve, solve_chain
 
 __all__ = ["Trace", "Truth", "run_optimistic", "run_sampling"]
 
@@ -117,7 +117,7 @@ def run_sampling(
     for t in range(trace.regret.size):
         if trace.at[t]:
             put_rows(trace.snapshots[trace.at[t] - 1], counts)
-        if not refresh(rng, known, work, counts, plan, t, value, policy):
+        if not draw_and_solve(rng, known, work, counts, plan, t, value, policy):
             failures += 1
         regret, state = _walk_episode(env, known, work, truth, policy, state, uniforms, log, trace.rewards[t])
         total += regret
