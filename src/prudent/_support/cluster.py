@@ -90,6 +90,7 @@ class Seat:
     def __init__(self, future: Any, actor: Any) -> None:
         self.future, self.actor = future, actor  # dask's futures
         self.home = ""  # the address of the actor's worker, when it is known
+        self.lost = False  # whether the actor did not answer
 
     @property
     def status(self) -> str:
@@ -155,12 +156,18 @@ class Cluster:
         """Return what :meth:`send` returned with a seat; see :class:`prudent._support.pool.Pool`."""
         home = self._homes.get(value.key)
         seat = Seat(value, self._begin(self._actor, f"seat-{value.key}", home, value, actor=True))
-        seat.actor.add_done_callback(lambda _: self._fetchers.submit(self._find, seat))
+        seat.actor.add_done_callback(lambda _: self._find(seat))
         return seat
 
     def _find(self, seat: Seat) -> None:
-        with contextlib.suppress(Exception):  # without an actor there are tasks
-            (seat.home,) = self.client.who_has([seat.actor])[seat.actor.key]
+        """Have somebody ask where an actor is."""
+
+        def ask() -> None:
+            with contextlib.suppress(Exception):  # without an actor there are tasks
+                (seat.home,) = self.client.who_has([seat.actor])[seat.actor.key]
+
+        with contextlib.suppress(RuntimeError):  # this pool was closed: the next one asks
+            self._fetchers.submit(ask)
 
     def _begin(self, what: Any, name: str, home: str | None, *arguments: Any, **more: Any) -> Any:
         at = {} if home is None else {"workers": [home], "allow_other_workers": True}
@@ -189,12 +196,17 @@ class Cluster:
         """See :class:`prudent._support.pool.Pool`."""
         ours: Future[Any] = Future()
         ours.set_running_or_notify_cancel()
-        seat = arguments[-1] if arguments else None
+        seat: Any = arguments[-1] if arguments else None
         own, futures = self._split(arguments)
-        if isinstance(seat, Seat) and seat.home and len(futures) == 1:  # an actor has its own value, and no other
+        near = (
+            isinstance(seat, Seat) and not seat.lost and len(futures) == 1
+        )  # an actor has its own value, and no other
+        if near and seat.home:
             self._ask_actor(ours, seat, function, own)
-        else:
-            self._ask_dask(ours, function, *arguments)
+            return ours
+        if near and seat.actor.status == "finished":
+            self._find(seat)
+        self._ask_dask(ours, function, *arguments)
         return ours
 
     def _ask_dask(self, ours: Future[Any], function: Callable[..., Any], *arguments: Any) -> None:
@@ -239,7 +251,7 @@ class Cluster:
             elif result is not None:
                 ours.set_exception(result)
             else:
-                seat.home = ""
+                seat.lost = True
                 self._ask_dask(ours, *piece)
         except BaseException as error:
             ours.set_exception(error)
