@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import pickle
@@ -121,6 +122,25 @@ def test_a_model_is_sent_once(client):
     problem.posterior.update([0], [0])
     agree(problem.solve(), problem.solve(client=client))
     assert _KEPT[client][1] is not blocks
+
+
+def test_workers_let_a_model_go_when_another_comes(client):
+    def blocks():
+        found = client.run(lambda dask_worker: [key for key in dask_worker.data if str(key).startswith("Block-")])
+        return sorted(key for keys in found.values() for key in keys)
+
+    gc.collect()
+    gc.disable()  # no cycle may hold them
+    try:
+        here(*random_rows(8), 0.95, 0.9).solve(client=client)
+        here(*random_rows(9), 0.95, 0.9).solve(client=client)
+        expected = sorted(block.future.key for block in _KEPT[client][1])
+        deadline = time.monotonic() + 30
+        while blocks() != expected and time.monotonic() < deadline:
+            time.sleep(0.1)
+        assert blocks() == expected
+    finally:
+        gc.enable()
 
 
 def test_values_that_are_too_large_to_go_with_each_task(client, monkeypatch):

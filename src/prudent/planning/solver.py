@@ -626,6 +626,7 @@ class _Iteration:
         if self.refines and not (reason.converged or reason.capped):
             best, reason = self._refined(best, tol, cap, newton, progress)
         progress.close()
+        self.operator.tell = None  # and so let go of all that it holds, when nobody needs it any more
         return _End(best, best.middle, best.error, self.iterations, reason)
 
     def _refined(
