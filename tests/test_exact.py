@@ -7,7 +7,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 from _beta import beta_cvar
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import integrate, stats
 
@@ -190,6 +190,8 @@ def test_is_superadditive_and_falls_with_alpha(row, alpha):
 
 
 @given(rows, st.floats(0.01, 0.999), st.floats(-6, 6))
+@example(([0.5, 0.0, 1.0], [1.0, 0.1, 0.1], 0), 0.5, 0.0)  # the quantile is a value
+@example(([1.1125369292536007e-308, 0.0, 1.0], [1.0, 0.1, 0.1], 0), 0.5, 0.0)
 def test_a_warm_start_changes_nothing(row, alpha, start):
     values, counts = np.array(row[0]), np.array(row[1])
     counts[row[2]] += 1.0

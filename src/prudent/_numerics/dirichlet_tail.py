@@ -76,6 +76,7 @@ NEGLIGIBLE = 1e-17  # a node of this size, relative to all before it, is the las
 WIDTH = 1.4  # of the path, in units of the integrand's own scale
 NEAR = 1e-6  # |F - p| / (p (1 - p)) at which the corrections below are exact to rounding
 CLOSE = 1e-4  # an outcome closer to x than this is far along the path
+ALIKE = 1e-140  # of the spread: values no further apart are one, since squares of less underflow
 SPIKE = 0.5  # F has a spike at a value if all other counts add up to less than this
 MOST_VAGUE = 6  # points at which F cannot be told from p: more of them, and it is flat there
 MOST_TURNS = 100  # halvings of the bracket, after which it is as good as it gets
@@ -564,6 +565,8 @@ def _search(row, p, x, warm, sharp, mean):
         cut = (top_hi + fall * hi - top_lo + rise * lo) / (rise + fall)
         most_lo, most_hi, most = top_lo + rise * (hi - lo), top_hi + fall * (hi - lo), top_lo + rise * (cut - lo)
         gap = max(min(most + max(error_lo, error_hi), most_lo + error_lo, most_hi + error_hi) - top, 0.0)
+        # nor above the tangent here, the only one to tell where the quantile is a value
+        gap = min(gap, (abs(off) + doubt) / p * max(hi - x, x - lo))
         nearest = 0
         for k in range(row.n):
             if abs(x - row.value[k]) < abs(x - row.value[nearest]):
@@ -797,7 +800,7 @@ def _merged(values, counts, given, total, reference, spread, work):
     for i in range(given):
         k = int(order[i])
         here = (values[k] - reference) / spread
-        if n > 0 and here == value[n - 1]:
+        if n > 0 and here - value[n - 1] <= ALIKE:
             count[n - 1] += counts[k]
         else:
             value[n], count[n] = here, counts[k]
@@ -837,7 +840,7 @@ def _hand_out(values, counts, given, reference, spread, row, order, q):
     for i in range(given):
         k = int(order[i])
         here = (values[k] - reference) / spread
-        if j < 0 or here != row.value[j]:
+        if j < 0 or here - row.value[j] > ALIKE:
             j += 1
         q[k] = row.Q[j] * (counts[k] / row.psi[j])
 
