@@ -294,6 +294,11 @@ class Cluster:
                 f"a piece of the work ended with every worker that had it, the last at {error.last_worker.address}; "
                 "give workers more memory, or have fewer replications in a piece"
             ) from error
+        if isinstance(error, self._dask.comm.CommClosedError):  # of a result on its way; the client may not know yet
+            time.sleep(0.5)
+            if self.client.status == "running" and tries <= RETRIES:
+                return
+            raise self._gone() from error
         if isinstance(error, CancelledError) or self.client.status not in ("running", "connecting"):
             raise self._gone() from error
         if isinstance(error, ImportError):
