@@ -1,6 +1,6 @@
-"""Copies of arrays inside leans.
+"""Copies of arrays inside kernels.
 
-Numba compiles the text of an error message for every lean that assigns one array to a slice of another: that took a
+Numba compiles the text of an error message for every kernel that assigns one array to a slice of another: that took a
 sixth of the time of ``prudent compile``. A loop has no such message.
 """
 

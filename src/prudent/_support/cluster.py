@@ -166,8 +166,7 @@ class Cluster:
             with contextlib.suppress(Exception):  # without an actor there are tasks
                 (seat.home,) = self.client.who_has([seat.actor])[seat.actor.key]
 
-        with contextlib.suppress(RuntimeError):  # this pool was closed: the next one asks
-            self._fetchers.submit(ask)
+        self._later(ask)  # if this pool is closed, the next one asks
 
     def _begin(self, what: Any, name: str, home: str | None, *arguments: Any, **more: Any) -> Any:
         at = {} if home is None else {"workers": [home], "allow_other_workers": True}
@@ -214,7 +213,7 @@ class Cluster:
         theirs = self.send(function, *arguments)
         with self._lock:
             self._sent[ours] = theirs
-        theirs.add_done_callback(lambda future: self._fetchers.submit(self._fetch, future, ours))
+        theirs.add_done_callback(lambda future: self._later(self._fetch, future, ours))
 
     def _ask_actor(self, ours: Future[Any], seat: Seat, function: Callable[..., Any], arguments: list[Any]) -> None:
         """Have a piece done by an actor, which has its last argument."""
@@ -230,8 +229,7 @@ class Cluster:
                 else:
                     reply = await client.scheduler.proxy(worker=seat.home, msg={"op": "actor_execute", **message})
                 answer = reply["result"]
-            with contextlib.suppress(RuntimeError):  # nobody waits any more
-                self._fetchers.submit(self._answered, ours, answer)
+            self._later(self._answered, ours, answer)
 
         packed = self._stamp, *self._packed(function, arguments)
         with self._lock:
@@ -255,6 +253,11 @@ class Cluster:
                 self._ask_dask(ours, *piece)
         except BaseException as error:
             ours.set_exception(error)
+
+    def _later(self, what: Callable[..., Any], *arguments: Any) -> None:
+        """Have something done beside the event loop, unless the pool is closed: then nobody waits for it any more."""
+        with contextlib.suppress(RuntimeError):
+            self._fetchers.submit(what, *arguments)
 
     def _fetch(self, theirs: Any, ours: Future[Any]) -> None:
         try:

@@ -461,13 +461,12 @@ def _solve(known: Known, work: Work, draws: Draws, value: FloatArray, policy: In
     low, high = _back_up(known, work, draws, value, policy)
     for _ in range(CAP):
         middle = 0.5 * reach * (low + high)
-        if 0.5 * reach * (high - low) <= known.tolerance:
-            for s in range(value.size):
-                value[s] = work.swept[s] + middle
-            return True
-        width = high - low
         for s in range(value.size):
             work.safe[s] = work.swept[s] + middle
+        if 0.5 * reach * (high - low) <= known.tolerance:
+            put(value, work.safe)
+            return True
+        width = high - low
         _tail_rows(known, work, draws, value, policy)
         solve_chain(known, work, policy, work.trial)
         put(value, work.trial)

@@ -190,9 +190,8 @@ def tail_of_pair(p, entries, draws, n, share, value, z, order, means):
 def lowest_of_pair(p, slot, first, next_state, reward, discount, theta, n, sign, value, z):
     """Return the lowest of ``sign`` times Z_1, ..., Z_n of pair p, whose outcomes begin at ``slot``, and its place.
 
-    As :func:`back_up_pair` where nothing else counts, for loops that take no longer than opening a bundle would: Numba
-    counts references to its arrays each time. Arrays go one by one, and are named before the loop. Places are unsigned:
-    no test for counting from the end, which takes a third of the time.
+    As :func:`back_up_pair` where nothing else counts, for lean kernels that call it for every pair. ``p``, ``slot`` and
+    all places are unsigned: there is no test for counting from the end, which takes a third of the time.
     """
     none, one, two = np.uint64(0), np.uint64(1), np.uint64(2)
     low, place = np.inf, none  # type: float, Any
