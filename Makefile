@@ -61,7 +61,7 @@ docs-serve: .venv/docs
 	@touch $@
 
 test-gpu: .venv/gpu
-	$(BIN)/python -m pytest -m gpu tests/test_gpu.py
+	$(BIN)/python -m pytest -m gpu tests/planning/test_gpu.py
 
 bench-gpu: .venv/gpu
 	$(BIN)/python -m benchmarks gpu

@@ -228,8 +228,8 @@ def _drawn(name: str, fits: list[Fit], values: Any, unit: str) -> bytes:
     import matplotlib
     from matplotlib.ticker import LogLocator, NullLocator
 
-    from prudent._drawing.frame import Figure, Panel, drawn
-    from prudent._drawing.style import RC, Entry, hex_of
+    from prudent.display.frame import Figure, Panel, drawn
+    from prudent.display.style import RC, Entry, hex_of
 
     jobs = list(dict.fromkeys(fit.job for fit in fits))
     colours = dict(

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from prudent.bandits import LinearBandit, brps_cmab, thompson_sampling
-from prudent.bandits.simulate import simulate_bandit
 from prudent.envs import gaussian_bandit
+from prudent.simulation.bandits import simulate_bandit
 
 from ._timing import Row, absent, median_times, tried
 

@@ -30,8 +30,8 @@ import numpy as np
 
 import prudent as pr
 from prudent._support.intervals import mean_and_half_width
-from prudent.bandits.play import play
 from prudent.envs import LinearBanditEnv, classification, drifting, logistic_bandit
+from prudent.simulation.play import play
 
 from ._timing import Row, absent, show
 

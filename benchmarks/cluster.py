@@ -20,8 +20,8 @@ from typing import Any
 import prudent as pr
 from benchmarks._problems import large_problem
 from benchmarks._timing import Row
-from prudent.experiments import SCALES
-from prudent.experiments import run as reproduce
+from prudent.reproduction import SCALES
+from prudent.reproduction import run as reproduce
 
 MOST = 1.25
 ROUNDS = 4

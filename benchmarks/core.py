@@ -387,7 +387,7 @@ def mass_one_solve() -> list[Row]:
     ]
 
 
-def unscreened(problem: pr.BayesianRiskMDP) -> pr.Solution:
+def unscreened(problem: pr.BayesianRiskMDP) -> pr.planning.Solution:
     """Every action in every backup, from the values at the posterior mean, with all of q at the end."""
     assert problem.posterior is not None
     operator = ExactOperator(

@@ -20,7 +20,7 @@ import numpy as np
 from scipy import sparse
 
 import prudent as pr
-from prudent.bandits.simulate import simulate_bandit
+from prudent.simulation.bandits import simulate_bandit
 
 from ._table import Fit
 from ._timing import median_times
@@ -104,7 +104,7 @@ def bandit(arms: int = 10, features: int = 10) -> Callable[[], Any]:
 
 def bandit_steps(steps: int) -> Callable[[], Any]:
     environment = pr.envs.gaussian_bandit()
-    agent = pr.brps_cmab(0.9)
+    agent = pr.bandits.brps_cmab(0.9)
     return lambda: simulate_bandit(environment, agent, horizon=steps, replications=1, threads=1)
 
 

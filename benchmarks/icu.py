@@ -78,7 +78,7 @@ class Truth(NamedTuple):
         weights[: policy.size] = np.eye(self.expert.shape[1])[policy]
         return weights
 
-    def followed(self, solution: pr.Solution) -> np.ndarray:
+    def followed(self, solution: pr.planning.Solution) -> np.ndarray:
         """Return the chances of actions [S, A] of a policy from a log: where it has none, clinicians decide."""
         weights = self.expert.copy()
         states = range(solution.value.size) if solution.states is None else solution.states
@@ -128,9 +128,9 @@ def problem(log: np.ndarray, least: float = 1) -> tuple[pr.UncertainMDP, pr.Diri
     )
 
 
-def plans(model: pr.UncertainMDP, posterior: pr.DirichletPosterior) -> dict[float, pr.Solution]:
+def plans(model: pr.UncertainMDP, posterior: pr.DirichletPosterior) -> dict[float, pr.planning.Solution]:
     """Return the policies of all levels."""
-    found: dict[float, pr.Solution] = {}
+    found: dict[float, pr.planning.Solution] = {}
     value = None
     for alpha in LEVELS:
         found[alpha] = pr.BayesianRiskMDP(model, posterior, alpha).solve(tol=1e-7, start=value, threads=1)

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import numpy as np
 
-from prudent.bandits import Journal, LinearBandit
+from prudent.bandits import LinearBandit
+from prudent.journal import Journal
 
 from ._timing import Row, median_times
 

@@ -16,8 +16,9 @@ from pathlib import Path
 import numpy as np
 from scipy import sparse
 
-from prudent.bandits import Journal, LinearBandit
+from prudent.bandits import LinearBandit
 from prudent.exact import dirichlet_tail
+from prudent.journal import Journal
 from prudent.planning.operators import ExpectedOperator
 
 from ._table import Limit

@@ -10,11 +10,11 @@ import time
 from pathlib import Path
 
 from benchmarks._timing import Row
-from prudent.experiments import SCALES
-from prudent.experiments.run import Run, key
-from prudent.experiments.runner import Silent, compute
-from prudent.experiments.store import Store
-from prudent.experiments.studies import STUDIES
+from prudent.reproduction import SCALES
+from prudent.reproduction.run import Run, key
+from prudent.reproduction.runner import Silent, compute
+from prudent.reproduction.store import Store
+from prudent.reproduction.studies import STUDIES
 
 MOST = 300.0  # seconds
 

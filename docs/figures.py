@@ -18,7 +18,7 @@ from matplotlib.ticker import PercentFormatter
 from scipy.stats import beta
 
 import prudent as pr
-from prudent._drawing.style import RC, hex_of
+from prudent.display.style import RC, hex_of
 
 FOLDER = Path(__file__).parent / "figures"
 WIDTH = 4.2  # inches: on a phone, letters of 9 points are then 10 pixels high
@@ -224,13 +224,15 @@ def played() -> Any:
     """Return bandits at play on five arms, of which the first is the best in every context."""
     arms = pr.envs.LinearBanditEnv([[1.0], [0.8], [0.6], [0.4], [0.2]], noise_sd=0.5)
     agents = [
-        pr.BanditSettings(0.0, label="α = 0"),
-        pr.BanditSettings(0.5, label="α = 0.5"),
-        pr.BanditSettings(0.9, label="α = 0.9"),
-        pr.BanditSettings(0.9, first_pulls=20, label="α = 0.9, 20 first pulls"),
+        pr.bandits.BanditSettings(0.0, label="α = 0"),
+        pr.bandits.BanditSettings(0.5, label="α = 0.5"),
+        pr.bandits.BanditSettings(0.9, label="α = 0.9"),
+        pr.bandits.BanditSettings(0.9, first_pulls=20, label="α = 0.9, 20 first pulls"),
     ]
     times = range(20, 2001, 20)
-    return pr.simulate_bandit(arms, agents, horizon=2000, replications=200, seed=1, levels=[0.5], times=times)
+    return pr.simulation.simulate_bandit(
+        arms, agents, horizon=2000, replications=200, seed=1, levels=[0.5], times=times
+    )
 
 
 def lockin() -> Figure:

@@ -9,7 +9,7 @@ from cycler import cycler
 from matplotlib.figure import Figure
 from mkdocs_gallery.scrapers import matplotlib_scraper
 
-from prudent._drawing.style import RC, hex_of
+from prudent.display.style import RC, hex_of
 
 CYCLE = ("law", "brps-0.9", "brps-0.8", "brps-0.99", "optimistic", "neutral", "brps-0.5", "ink")
 

@@ -11,7 +11,8 @@ choices that it makes.
 # ## Regret at four levels
 #
 # The problem is that of the paper: ten arms, contexts of three numbers between 0 and 1, rewards with a noise of 1.
-# [`pr.simulate_bandit`][prudent.simulate_bandit] plays compiled agents on it; all of them meet the same contexts and
+# [`pr.simulation.simulate_bandit`][prudent.simulation.simulate_bandit] plays compiled agents on it; all of them meet
+# the same contexts and
 # noise.
 import matplotlib.pyplot as plt
 import numpy as np
@@ -21,8 +22,12 @@ import prudent as pr
 env = pr.envs.gaussian_bandit()
 STEPS = 4000
 levels = {"0": "#000000", "0.5": "#56b4e9", "0.9": "#e69f00", "-0.5": "#cc79a7"}
-agents = [pr.BanditSettings(float(level), label=level) for level in levels]
-runs = pr.simulate_bandit(env, agents, horizon=STEPS, replications=50, seed=1)
+agents = [
+    pr.bandits.BanditSettings(float(level), label=level) for level in levels
+]
+runs = pr.simulation.simulate_bandit(
+    env, agents, horizon=STEPS, replications=50, seed=1
+)
 
 
 def draw(axes, regret, colour, label, dash="-"):
@@ -86,16 +91,16 @@ for level in levels:
 # The compiled agents take levels that stay. A level that falls is played step by step by the same function when
 # agents are given as a dict of options of [`LinearBandit`][prudent.LinearBandit]; `noise_sd` and `intercept` make it
 # the same problem.
-cured = pr.simulate_bandit(
+cured = pr.simulation.simulate_bandit(
     env,
-    pr.BanditSettings(0.9, first_pulls=20, label="first_pulls"),
+    pr.bandits.BanditSettings(0.9, first_pulls=20, label="first_pulls"),
     horizon=STEPS,
     replications=50,
     seed=1,
 )
-falling = pr.simulate_bandit(
+falling = pr.simulation.simulate_bandit(
     env,
-    {"decay": {"alpha": pr.Decay(0.9, half=300), "intercept": False}},
+    {"decay": {"alpha": pr.bandits.Decay(0.9, half=300), "intercept": False}},
     noise_sd=1.0,
     horizon=STEPS,
     replications=5,
@@ -183,9 +188,11 @@ plt.show()
 #
 # ## What to try next
 #
-# - `pr.BanditSettings(0.9, min_propensity=0.005)`: a third cure. What does it cost in the long run, and what does it
+# - `pr.bandits.BanditSettings(0.9, min_propensity=0.005)`: a third cure. What does it cost in the long run, and what
+# does it
 #   buy when the log is evaluated?
-# - `pr.simulate_bandit(..., levels=(0.5, 0.9))` also records `br_regret`, the regret in Bayesian risk, in which the
+# - `pr.simulation.simulate_bandit(..., levels=(0.5, 0.9))` also records `br_regret`, the regret in Bayesian risk, in
+# which the
 #   cautious agents are ahead: the paper's other measure.
 # - [How to choose alpha](../howto/choose-alpha.md), [propensities, derived](../mathematics/propensities.md), [the
 #   dial on RiverSwim](learn_river_swim.md).

@@ -33,10 +33,11 @@ STEPS = 4000
 # %%
 # ## Forget what is old
 #
-# [`pr.simulate_bandit`][prudent.simulate_bandit] plays bandits with different options on the same readers, three
+# [`pr.simulation.simulate_bandit`][prudent.simulation.simulate_bandit] plays bandits with different options on the
+# same readers, three
 # times. `rewards="bernoulli"` is for clicks, and `half_life=500` lets evidence count half after 500 decisions. Thin
 # lines are single runs, thick ones their mean.
-runs = pr.simulate_bandit(
+runs = pr.simulation.simulate_bandit(
     world,
     {
         "never forgets": {"rewards": "bernoulli"},
@@ -91,7 +92,7 @@ for agent in runs.agent.values:
 # %%
 # Forgetting has its price: before the change it costs some clicks, as a bandit that forgets never stops exploring.
 # Which half-life pays is a question about your world: it should be shorter than the time between changes, and long
-# enough to learn in. `pr.tune` compares several on a log.
+# enough to learn in. `pr.evaluation.tune` compares several on a log.
 #
 # ## In production: a journal
 #
@@ -169,7 +170,9 @@ expected = {
     "frozen": (chances * frozen.propensities(readers_late)).sum(axis=1).mean(),
 }
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore", pr.OverlapWarning)  # printed below instead
+    warnings.simplefilter(
+        "ignore", pr.errors.OverlapWarning
+    )  # printed below instead
     tables = {
         name: pr.off_policy(late, target, arms=ARTICLES)
         for name, target in policies.items()
@@ -239,7 +242,8 @@ plt.show()
 #
 # - Set `min_propensity=0` and run it again: what becomes of the intervals of *always science*?
 # - `tables["frozen"].plot()` draws all estimators; `tables["frozen"].curve("dr")` follows one over the rows.
-# - `pr.replay(log, bandit)` plays a bandit that learns on the log; `pr.tune` compares options by it.
+# - `pr.evaluation.replay(log, bandit)` plays a bandit that learns on the log; `pr.evaluation.tune` compares options
+# by it.
 # - [Bandits in production](../howto/bandits-in-production.md): delayed and missing rewards, several processes,
 #   containers that cannot write. [Off-policy evaluation](../howto/off-policy-evaluation.md): which estimator, which
 #   interval.

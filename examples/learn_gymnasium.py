@@ -64,9 +64,9 @@ class CliffPath(gymnasium.Env):
 #
 # [`GymnasiumModel`][prudent.envs.GymnasiumModel] makes a model of an environment about which nothing is known but its
 # spaces and the values that its reward can take; a reward that is not among them is an error that names it.
-# [`pr.learn`][prudent.learn] then lets an agent act and learn for a number of steps.
+# [`pr.simulation.learn`][prudent.simulation.learn] then lets an agent act and learn for a number of steps.
 #
-# `pr.learn` returns the reward of every step. Returns by episode come from Gymnasium's own wrapper
+# `pr.simulation.learn` returns the reward of every step. Returns by episode come from Gymnasium's own wrapper
 # `RecordEpisodeStatistics`, with a buffer that is long enough; `TimeLimit` ends walks that lead nowhere.
 #
 # The prior is 0.1 for every possible outcome of every pair of cell and action: there are 39 of them (13 cells, with
@@ -87,14 +87,14 @@ def returns_by_episode(alpha, seed, steps=2500):
     agent = pr.PosteriorSamplingAgent(
         world.model, alpha=alpha, prior=0.1, seed=seed
     )
-    pr.learn(agent, world, steps=steps, seed=seed)
+    pr.simulation.learn(agent, world, steps=steps, seed=seed)
     return np.array(world.env.return_queue)
 
 
 levels = {
     "alpha 0": 0.0,
     "alpha 0.5": 0.5,
-    "0.9 falling, 0 unseen": pr.Falling(0.9, 20, unseen=0),
+    "0.9 falling, 0 unseen": pr.schedules.Falling(0.9, 20, unseen=0),
 }
 found = {
     name: [returns_by_episode(alpha, seed) for seed in range(4)]

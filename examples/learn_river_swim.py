@@ -27,10 +27,16 @@ import numpy as np
 import prudent as pr
 
 agents = {
-    "Thompson sampling": (pr.ts_rl(label="Thompson sampling"), "#000000"),
+    "Thompson sampling": (
+        pr.agents.ts_rl(label="Thompson sampling"),
+        "#000000",
+    ),
     "0.9, fixed": (pr.brps_rl(0.9, label="0.9, fixed"), "#e69f00"),
     "0.9 falling, 0 unseen": (
-        pr.brps_rl(pr.Falling(0.9, 5, unseen=0), label="0.9 falling, 0 unseen"),
+        pr.brps_rl(
+            pr.schedules.Falling(0.9, 5, unseen=0),
+            label="0.9 falling, 0 unseen",
+        ),
         "#009e73",
     ),
     "-0.8, optimism": (pr.brps_rl(-0.8, label="-0.8, optimism"), "#cc79a7"),
@@ -123,7 +129,7 @@ plt.show()
 # ## The level that an agent uses
 #
 # A schedule is a function of the episode and of the number of visits. Anything of that form will do:
-schedule = pr.Falling(0.9, 5, unseen=0)
+schedule = pr.schedules.Falling(0.9, 5, unseen=0)
 for episode_number in (0, 5, 45):
     unseen, seen = schedule.level(episode_number, [0, 3])
     print(

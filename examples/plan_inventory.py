@@ -122,7 +122,7 @@ print(table.round(2))
 # and 0.9 are the same policy; the Bayesian-risk value, the diamond below, is not the same: do not report it as an
 # income.
 
-figure = pr.plot_returns(returns)
+figure = pr.analysis.plot_returns(returns)
 
 # %%
 # ## More weeks

@@ -198,11 +198,11 @@ figure = profile.plot()
 
 try:
     pr.BayesianRiskMDP(shop, draws=posterior, alpha=0.9)
-except pr.ParameterError as error:
+except pr.errors.ParameterError as error:
     print("ParameterError:", error)
 try:
     pr.BayesianRiskMDP(shop, draws=posterior["chances"] * 1.01, alpha=0.9)
-except pr.PosteriorError as error:
+except pr.errors.PosteriorError as error:
     print("PosteriorError:", error)
 
 # %%

@@ -22,7 +22,7 @@ from prudent.risk import ExactForm
 #
 # **A mixture of CVaRs**: levels, and a share for each. Half of the average, half of the worst tenth:
 
-half = pr.Mixture(levels=[0.0, 0.9], shares=[0.5, 0.5])
+half = pr.risk.Mixture(levels=[0.0, 0.9], shares=[0.5, 0.5])
 print(half.weights(10))
 
 # %%
@@ -39,7 +39,7 @@ print(smooth.weights(10).round(3), "gap", round(smooth.gap, 5))
 # of CVaRs that it is.
 
 
-class Trimmed(pr.RiskMeasure):
+class Trimmed(pr.risk.RiskMeasure):
     """The mean of the worst half, without the worst twentieth."""
 
     def _lowest(self, n):
@@ -92,7 +92,7 @@ posterior = pr.DirichletPosterior(
     counts, sources=model.sources, outcomes=model.outcomes
 )
 
-for name, measure in ({"mean": pr.Mean()} | measures).items():
+for name, measure in ({"mean": pr.risk.Mean()} | measures).items():
     plan = pr.BayesianRiskMDP(model, posterior, risk=measure).solve()
     print(f"{name:28} {plan.value.round(4)}  {plan.policy_names}")
 print(f"the last one is certified to {plan.error_bound:.0e}")
@@ -135,14 +135,15 @@ try:
     pr.BayesianRiskMDP(
         model, posterior, risk=pr.Spectral(lambda u: 1 - (1 - u) ** 4)
     ).solve()
-except pr.ParameterError as error:
+except pr.errors.ParameterError as error:
     print(error)
 
 # %%
 # ## What to try next
 #
-# - `pr.VaR(0.9)`, a quantile, and `pr.WorstCase()`: both exact, too. A quantile does not see how bad the cases beyond
+# - `pr.VaR(0.9)`, a quantile, and `pr.risk.WorstCase()`: both exact, too. A quantile does not see how bad the cases
+# beyond
 #   it are.
-# - Negative levels are optimism: `pr.Mixture([0.9, -0.9], [0.7, 0.3])` weighs the worst against the best.
+# - Negative levels are optimism: `pr.risk.Mixture([0.9, -0.9], [0.7, 0.3])` weighs the worst against the best.
 # - Your own posteriors, agents and environments: [Your own parts](../howto/your-own-parts.md).
 # - The classes: [Risk](../reference/risk.md).

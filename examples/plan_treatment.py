@@ -113,7 +113,7 @@ returns = pr.posterior_returns(
     model, posterior, plans, start="acute", draws=2_000, rng=1
 )
 print(returns[["mean", "cvar", "probability_best"]].to_pandas().round(3))
-figure = pr.plot_returns(returns)
+figure = pr.analysis.plot_returns(returns)
 
 # %%
 # The careful policy gives up some of the average for a better worst tenth. Whether that is right is not for

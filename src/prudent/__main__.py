@@ -1,4 +1,4 @@
-"""``python -m prudent`` is the command ``prudent``; see :mod:`prudent.cli`."""
+"""``python -m prudent`` is the command ``prudent``; see :mod:`prudent.cli.main`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def main(arguments: list[str] | None = None) -> int:
     All it needs is imported in here, so that Ctrl-C is one line from the first moment on.
     """
     try:
-        from .cli import main
+        from .cli.main import main
 
         return main(arguments)
     except KeyboardInterrupt:

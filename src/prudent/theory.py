@@ -46,7 +46,7 @@ from ._support.checks import (
 )
 from .errors import DataError, ModelError, ParameterError
 from .exact import cvar_normal, var_normal
-from .models.known import MDP
+from .models.mdp import MDP
 from .risk import RiskMeasure, measure_of
 
 __all__ = [

@@ -33,8 +33,10 @@ def risk_level(alpha: Any, name: str = "alpha", *, cautious: bool = False) -> fl
     """
     if cautious:
         hint = "; there is no optimism here"
-        return _number(alpha, name, "a risk level in [0, 1)", lambda level: 0.0 <= level < 1.0, hint) + 0.0
-    return _number(alpha, name, "a risk level in (-1, 1)", lambda level: -1.0 < level < 1.0, _DIAL) + 0.0
+        return (
+            _number(alpha, name, "a risk level in [0, 1)", lambda level: 0.0 <= level < 1.0, "alpha-range", hint) + 0.0
+        )
+    return _number(alpha, name, "a risk level in (-1, 1)", lambda level: -1.0 < level < 1.0, "alpha-range", _DIAL) + 0.0
 
 
 def risk_levels(alpha: Any, name: str = "alpha") -> FloatArray:
@@ -57,41 +59,46 @@ def discount_factor(discount: Any, *, one: bool = False) -> float:
         "discount",
         f"a discount factor in {within}",
         lambda number: 0.0 <= number < 1.0 or (one and number == 1.0),
+        "discount-range",
     )
 
 
 def probability(value: Any, name: str) -> float:
     """Return ``value`` as a float in [0, 1]."""
-    return _number(value, name, "a probability in [0, 1]", lambda number: 0.0 <= number <= 1.0)
+    return _number(value, name, "a probability in [0, 1]", lambda number: 0.0 <= number <= 1.0, "probability-range")
 
 
 def open_probability(value: Any, name: str) -> float:
     """Return ``value`` as a float in (0, 1): the chance that a guarantee fails, say."""
-    return _number(value, name, "a probability in (0, 1)", lambda number: 0.0 < number < 1.0)
+    return _number(value, name, "a probability in (0, 1)", lambda number: 0.0 < number < 1.0, "probability-range")
 
 
 def positive(value: Any, name: str) -> float:
     """Return ``value`` as a finite float above zero."""
-    return _number(value, name, "a positive number", lambda number: 0.0 < number < np.inf)
+    return _number(value, name, "a positive number", lambda number: 0.0 < number < np.inf, "not-positive")
 
 
-def _number(value: Any, name: str, meaning: str, fits: Callable[[float], bool], hint: str = "") -> float:
+def _number(value: Any, name: str, meaning: str, fits: Callable[[float], bool], code: str, hint: str = "") -> float:
     try:
         # True is not one, and "0.9" not a number: whoever writes them has mixed up two arguments
         number = math.nan if isinstance(value, (bool, np.bool_, str, bytes)) else float(value)
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if math.isnan(number):
-        raise ParameterError(f"{name} must be {meaning}, got {value!r}{hint}")
+        raise ParameterError(
+            f"{name} must be {meaning}, got {value!r}{hint}", code="not-a-number", argument=name, value=value
+        )
     if not fits(number):
-        raise ParameterError(f"{name} must be {meaning}, got {number!r}{hint}")
+        raise ParameterError(f"{name} must be {meaning}, got {number!r}{hint}", code=code, argument=name, value=number)
     return number
 
 
 def flag(value: Any, name: str) -> bool:
     """Return a truth value."""
     if not isinstance(value, (bool, np.bool_)):
-        raise ParameterError(f"{name} must be True or False, got {value!r}")
+        raise ParameterError(
+            f"{name} must be True or False, got {value!r}", code="not-a-bool", argument=name, value=value
+        )
     return bool(value)
 
 
@@ -102,11 +109,17 @@ def whole_number(value: Any, name: str, minimum: int = 1, maximum: int | None = 
     except TypeError:
         number = None
     if number is None:
-        raise ParameterError(f"{name} must be a whole number, got {value!r}")
+        raise ParameterError(
+            f"{name} must be a whole number, got {value!r}", code="not-an-integer", argument=name, value=value
+        )
     if number < minimum:
-        raise ParameterError(f"{name} must be at least {minimum}, got {number}")
+        raise ParameterError(
+            f"{name} must be at least {minimum}, got {number}", code="integer-range", argument=name, value=number
+        )
     if maximum is not None and number > maximum:
-        raise ParameterError(f"{name} must be at most {maximum}, got {number}")
+        raise ParameterError(
+            f"{name} must be at most {maximum}, got {number}", code="integer-range", argument=name, value=number
+        )
     return number
 
 
@@ -120,16 +133,27 @@ def finite_array(
     try:
         array = np.ascontiguousarray(values, dtype=np.float64)
     except (TypeError, ValueError):
-        raise error(f"{name} must be an array of numbers, got {type(values).__name__}") from None
+        raise error(
+            f"{name} must be an array of numbers, got {type(values).__name__}", code="not-numbers", argument=name
+        ) from None
     except OverflowError:
-        raise error(f"{name} holds a whole number too large for a float, expected finite numbers") from None
+        raise error(
+            f"{name} holds a whole number too large for a float, expected finite numbers",
+            code="not-finite",
+            argument=name,
+        ) from None
     if np.ndim(values) == 0:  # ascontiguousarray makes a scalar one-dimensional
         array = array.reshape(())
     if ndim is not None and array.ndim != ndim:
-        raise error(f"{name} must have {ndim} axes, got shape {array.shape}")
+        raise error(
+            f"{name} must have {ndim} axes, got shape {array.shape}",
+            code="wrong-shape",
+            argument=name,
+            value=array.shape,
+        )
     finite = np.isfinite(array)
     if not finite.all():
-        refuse(~finite, array, name, "a finite number", error=error)
+        refuse(~finite, array, name, "a finite number", error=error, code="not-finite")
     return array
 
 
@@ -138,7 +162,7 @@ def non_negative_array(
 ) -> FloatArray:
     """Return ``values`` as a contiguous float64 array of finite numbers >= 0."""
     array = finite_array(values, name, ndim=ndim, error=error)
-    refuse(array < 0.0, array, name, "a number >= 0", error=error)
+    refuse(array < 0.0, array, name, "a number >= 0", error=error, code="negative")
     return array
 
 
@@ -156,7 +180,9 @@ def require_sum_of_one(array: FloatArray, name: str, *, error: type[PrudentError
     total = np.asarray(array.sum(axis=-1))
     off = np.abs(total - 1.0) > SUM_TOLERANCE
     if off.any():
-        raise error(f"{name}{first_index(off)} sums to {float(total[off][0])!r}, expected 1")
+        value, place = float(total[off][0]), first_place(off)
+        message = f"{name}{first_index(off)} sums to {value!r}, expected 1"
+        raise error(message, code="sum-not-one", argument=name, index=place, value=value)
 
 
 def index_array(values: Any, name: str, size: int, error: type[PrudentError] = DataError) -> IntArray:
@@ -164,11 +190,13 @@ def index_array(values: Any, name: str, size: int, error: type[PrudentError] = D
     try:
         array = np.asarray(values)
     except ValueError:
-        raise error(f"{name} must hold whole numbers, got {type(values).__name__}") from None
+        raise error(
+            f"{name} must hold whole numbers, got {type(values).__name__}", code="not-an-integer", argument=name
+        ) from None
     if array.dtype.kind not in "iu" and array.size:
-        raise error(f"{name} must hold whole numbers, got {array.dtype} values")
+        raise error(f"{name} must hold whole numbers, got {array.dtype} values", code="not-an-integer", argument=name)
     outside = (array < 0) | (array >= size)
-    refuse(outside, array, name, f"a whole number from 0 to {size - 1}", error=error)
+    refuse(outside, array, name, f"a whole number from 0 to {size - 1}", error=error, code="index-range")
     return np.ascontiguousarray(array, dtype=np.int64).reshape(array.shape)
 
 
@@ -177,24 +205,39 @@ def generator(rng: Any, name: str = "rng") -> np.random.Generator:
     try:
         return np.random.default_rng(rng)
     except (TypeError, ValueError):
-        raise ParameterError(f"{name} must be a numpy Generator, a seed or None, got {rng!r}") from None
+        raise ParameterError(
+            f"{name} must be a numpy Generator, a seed or None, got {rng!r}",
+            code="not-an-rng",
+            argument=name,
+            value=rng,
+        ) from None
 
 
 def refuse(
-    bad: Any, array: npt.NDArray[Any], name: str, expected: str, *, error: type[PrudentError] = DataError
+    bad: Any,
+    array: npt.NDArray[Any],
+    name: str,
+    expected: str,
+    *,
+    error: type[PrudentError] = DataError,
+    code: str = "value-range",
 ) -> None:
     """Raise if ``bad`` is True somewhere: ``name[3, 1] is VALUE, expected ...``."""
     mask = np.asarray(bad)
     if mask.any():
-        raise error(f"{name}{first_index(mask)} is {array[mask][0]}, expected {expected}")
+        value = array[mask][0]
+        message = f"{name}{first_index(mask)} is {value}, expected {expected}"
+        raise error(message, code=code, argument=name, index=first_place(mask), value=value, expected=expected)
 
 
 def first_index(mask: BoolArray) -> str:
     """Return the place of the first True, written as an index: ``[3, 1]`` (empty for a scalar)."""
-    if mask.ndim == 0:
-        return ""
-    place = np.unravel_index(int(np.argmax(mask)), mask.shape)
-    return "[" + ", ".join(str(int(i)) for i in place) + "]"
+    return str(list(first_place(mask))) if mask.ndim else ""
+
+
+def first_place(mask: BoolArray) -> tuple[int, ...]:
+    """Return the index of the first True."""
+    return tuple(int(i) for i in np.unravel_index(int(np.argmax(mask)), mask.shape)) if mask.ndim else ()
 
 
 def number_array(values: Any, name: str, *, error: type[PrudentError] = DataError) -> FloatArray:
@@ -202,9 +245,11 @@ def number_array(values: Any, name: str, *, error: type[PrudentError] = DataErro
     try:
         return np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
-        raise error(f"{name} must be an array of numbers, got {type(values).__name__}") from None
+        raise error(
+            f"{name} must be an array of numbers, got {type(values).__name__}", code="not-numbers", argument=name
+        ) from None
     except OverflowError:
-        raise error(f"{name} holds a whole number too large for a float") from None
+        raise error(f"{name} holds a whole number too large for a float", code="not-finite", argument=name) from None
 
 
 def integer_array(
@@ -214,11 +259,22 @@ def integer_array(
     try:
         array = np.asarray(values)
     except ValueError:
-        raise error(f"{name} must be an array of whole numbers, got {type(values).__name__}") from None
+        raise error(
+            f"{name} must be an array of whole numbers, got {type(values).__name__}",
+            code="not-an-integer",
+            argument=name,
+        ) from None
     if array.dtype.kind not in "iu":
-        raise error(f"{name} must be an array of whole numbers, got dtype {array.dtype}")
+        raise error(
+            f"{name} must be an array of whole numbers, got dtype {array.dtype}", code="not-an-integer", argument=name
+        )
     if array.ndim != ndim:
-        raise error(f"{name} must have {ndim} axes, got shape {array.shape}")
+        raise error(
+            f"{name} must have {ndim} axes, got shape {array.shape}",
+            code="wrong-shape",
+            argument=name,
+            value=array.shape,
+        )
     return array
 
 
@@ -229,12 +285,15 @@ def mask_array(
     try:
         array = np.array(values)
     except ValueError:
-        raise error(f"{name} must be an array of bools, got {type(values).__name__}") from None
+        raise error(
+            f"{name} must be an array of bools, got {type(values).__name__}", code="not-a-bool", argument=name
+        ) from None
     if array.dtype != np.bool_:
         strange = ~np.isin(array, (0, 1))
         if array.dtype.kind not in "iuf" or strange.any():
             found = repr(array[strange].tolist()[0]) if strange.any() else f"dtype {array.dtype}"
-            raise error(f"{name}{first_index(strange)} is {found}, expected True or False")
+            message = f"{name}{first_index(strange)} is {found}, expected True or False"
+            raise error(message, code="not-a-bool", argument=name, index=first_place(strange))
     require_shape(array, name, shape, letters, error=error)
     return array.astype(np.bool_)
 
@@ -249,4 +308,5 @@ def require_shape(
 ) -> None:
     """Raise unless ``array`` has this shape; ``letters`` names its axes, as in ``[S, A]``."""
     if array.shape != shape:
-        raise error(f"{name} has shape {array.shape}, expected {letters} = {shape}")
+        message = f"{name} has shape {array.shape}, expected {letters} = {shape}"
+        raise error(message, code="wrong-shape", argument=name, value=array.shape, expected=shape)

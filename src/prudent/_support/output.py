@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..errors import PrudentError
+from ..errors import StoreError
 from .files import write_atomically
 
-__all__ = ["StoreError", "prepare", "write"]
-
-
-class StoreError(PrudentError):
-    """The output folder cannot be used: no permission, no space, another run in it."""
+__all__ = ["prepare", "write"]
 
 
 def prepare(folder: Path) -> None:

@@ -28,7 +28,7 @@ from .._support.checks import FloatArray, IntArray, open_probability, risk_level
 from .._support.state import LARGEST_COUNT, State, require_counts
 from ..errors import ModelError, ParameterError
 from ..models.uncertain import UncertainMDP
-from ..planning.compiled import Known, Work, known_part, work_space
+from ..planning.inner import Known, Work, known_part, work_space
 from ..planning.operators import Draws, back_up_pair, greedy
 from ..risk import CVaR, sample_size
 from .tabular import TabularAgent

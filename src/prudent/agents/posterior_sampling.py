@@ -25,7 +25,7 @@ from .._support.checks import SUM_TOLERANCE, FloatArray, IntArray, risk_level, w
 from .._support.state import LARGEST_COUNT, State
 from ..errors import ConvergenceWarning, ParameterError
 from ..models.uncertain import UncertainMDP
-from ..planning.compiled import Plan, grid, known_part, refresh, work_space
+from ..planning.inner import Plan, grid, known_part, refresh, work_space
 from ..risk import CVaR, Mean, MeanCVaR, Mixture, ModifiedCVaR, RiskMeasure, VaR, WorstCase, sample_size
 from ..schedules import Schedule, named_schedule, saved_schedule, schedule_of
 from .tabular import TabularAgent

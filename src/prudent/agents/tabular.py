@@ -9,11 +9,11 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from .._support.checks import FloatArray, IntArray, generator
-from .._support.naming import names_of_plain, plain_names
 from .._support.state import Arrays, Load, State, generator_from_state, generator_state, restore, write_state
+from ..data.naming import names_of_plain, plain_names
 from ..errors import ModelError, ParameterError, PosteriorError
-from ..models.known import MDP
-from ..models.logs import LogReader, add_log
+from ..models.mdp import MDP
+from ..models.transitions import LogReader, add_log
 from ..models.uncertain import UncertainMDP
 from ..posteriors.dirichlet import DirichletPosterior
 

@@ -1,6 +1,7 @@
 """Which alpha? Policies at several risk levels, and what each of them really earns over the posterior.
 
-The level of a Bayesian risk MDP is a dial, and its value is no forecast (see :mod:`prudent.analysis.over_posterior`).
+The level of a Bayesian risk MDP is a dial, and its value is no forecast (see
+:mod:`prudent.analysis.posterior_returns`).
 What the dial buys shows in the returns of the policies that it leads to: their mean, and their tail, the CVaR of the
 true return at one level ``tail`` that is the same for all of them. The policies face the same draws, so that the errors
 of differences are those of paired numbers.
@@ -29,13 +30,13 @@ from scipy.special import stdtrit
 from .._support.checks import BoolArray, FloatArray, generator, risk_level, whole_number
 from ..errors import CautionWarning, ParameterError
 from ..models.uncertain import UncertainMDP
-from ..planning.brmdp import BayesianRiskMDP
-from ..planning.drawn import Layout, occupancy
+from ..planning.model_draws import Layout, occupancy
+from ..planning.problem import BayesianRiskMDP
 from ..planning.solution import Solution
 from ..posteriors.scalar import BetaPosterior, NormalPosterior
 from ..risk import CVaR
 from .estimates import cvar_terms, mean
-from .over_posterior import posterior_returns
+from .posterior_returns import posterior_returns
 from .reading import Belief, problem_of, read_belief
 
 if TYPE_CHECKING:

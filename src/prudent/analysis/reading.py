@@ -9,10 +9,10 @@ import numpy as np
 
 from .._support.checks import FloatArray, IntArray
 from ..errors import ModelError, ParameterError, PosteriorError
-from ..models.frame import TabularModel
-from ..models.known import MDP
+from ..models.base import TabularModel
+from ..models.mdp import MDP
 from ..models.uncertain import UncertainMDP
-from ..planning.brmdp import BayesianRiskMDP
+from ..planning.problem import BayesianRiskMDP
 from ..planning.solution import Solution
 from ..posteriors.scalar import BetaPosterior, NormalPosterior
 

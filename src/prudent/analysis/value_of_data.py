@@ -56,14 +56,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from .._drawing.frame import drawn
 from .._numerics.compile import default_threads, each_row, over_rows
 from .._support.checks import FloatArray, IntArray, generator, risk_level, whole_number
-from .._support.labels import Labels
 from .._support.progress import Progress
+from ..data.labels import Labels
+from ..display.frame import drawn
 from ..errors import ParameterError
 from ..models.uncertain import UncertainMDP
-from ..planning.brmdp import BayesianRiskMDP
+from ..planning.problem import BayesianRiskMDP
 from ..planning.solution import Solution
 from ..posteriors.dirichlet import DirichletPosterior
 from ..posteriors.scalar import BetaPosterior, NormalPosterior

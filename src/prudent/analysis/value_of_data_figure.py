@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._drawing.frame import Figure, Panel
-from .._drawing.style import Entry, hex_of
+from ..display.frame import Figure, Panel
+from ..display.style import Entry, hex_of
 from .returns_figure import shortened
 
 if TYPE_CHECKING:

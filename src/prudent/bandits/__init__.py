@@ -15,17 +15,17 @@ highest estimate. Its relatives are settings of the same engine:
 Only the lowest draws count, and they are drawn directly (:mod:`prudent.risk`): under the draw rule
 n = ceil(1/(1-alpha)) one or two for each arm at any alpha, where the algorithm as printed draws n.
 
-:class:`LinearBandit` decides and learns in a product, :func:`simulate_bandit` on an environment with known truth; both
+:class:`LinearBandit` decides and learns in a product, :func:`prudent.simulation.simulate_bandit` on an environment
+with known truth; both
 call the same kernels (``step``). :class:`SharedLinearBandit` has one theta for all arms, which it knows by their
 features (``shared``, ``slate``, ``items``). ``batch`` decides for many contexts, ``score_law`` gives exact
-propensities. :class:`Journal` writes decisions and rewards down before they count, for one process or many.
+propensities. :class:`prudent.Journal` writes decisions and rewards down before they count, for one process or many.
 """
 
 from __future__ import annotations
 
 from .bandit import LinearBandit
 from .decision import BatchDecision, Decision
-from .journal import Journal, JournalError
 from .settings import (
     BanditSettings,
     Decay,
@@ -36,7 +36,6 @@ from .settings import (
     thompson_sampling_inflated,
 )
 from .shared import SharedLinearBandit
-from .simulate import simulate_bandit
 from .slate import SharedDecision
 
 __all__ = [
@@ -44,15 +43,12 @@ __all__ = [
     "BatchDecision",
     "Decay",
     "Decision",
-    "Journal",
-    "JournalError",
     "LinearBandit",
     "SharedDecision",
     "SharedLinearBandit",
     "brps_cmab",
     "brps_cmab_clipped",
     "brps_cmab_inflated",
-    "simulate_bandit",
     "thompson_sampling",
     "thompson_sampling_inflated",
 ]

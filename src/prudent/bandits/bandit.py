@@ -25,12 +25,12 @@ from .._support.checks import (
     non_negative_array,
     open_probability,
 )
-from .._support.features import PLAIN, read_named
-from .._support.rows import context_columns
 from .._support.state import (
     Arrays,
     State,
 )
+from ..data.features import PLAIN, read_named
+from ..data.rows import context_columns
 from ..errors import DataError, ParameterError, PrudentError
 from ..posteriors.linear import LinearGaussianPosterior
 from ..schedules import Schedule

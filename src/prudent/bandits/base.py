@@ -7,9 +7,9 @@ import os
 from typing import Any, ClassVar, Self
 
 from .._support.checks import probability, whole_number
-from .._support.features import Names, Told, checked_names, read_named
 from .._support.locks import Guarded
 from .._support.state import Arrays, Load, State, restore, restore_bytes, state_parts, write_state
+from ..data.features import Names, Told, checked_names, read_named
 from ..errors import ParameterError
 from .fading import Drift, HalfLife
 from .step import Uniforms

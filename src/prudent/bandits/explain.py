@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .._drawing.frame import Figure, Panel, drawn
-from .._drawing.style import Entry, hex_of
 from .._support.checks import FloatArray
+from ..display.frame import Figure, Panel, drawn
+from ..display.style import Entry, hex_of
 from ..errors import ParameterError
 from .outlook import coefficients as coefficients_of
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from .._numerics.compensated import two_sums
 from .._support.checks import FloatArray
-from .._support.features import shown
+from ..data.features import shown
 from ..errors import ParameterError
 from .linear_state import prior_kind
 from .step import COUNT, DIRTY, GAIN, HIGH, LAST, LOW, ORIGIN, PULLS, STALE, TRIES, WEIGHT, WHICH, Arms

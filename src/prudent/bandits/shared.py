@@ -25,12 +25,12 @@ from .._support.checks import (
     risk_level,
     whole_number,
 )
-from .._support.features import Names, read_named
-from .._support.rows import context_columns, is_table
 from .._support.state import (
     Arrays,
     State,
 )
+from ..data.features import Names, read_named
+from ..data.rows import context_columns, is_table
 from ..errors import DataError, ParameterError, PosteriorError
 from ..exact import cvar_normal
 from ..posteriors.linear import LinearGaussianPosterior

@@ -1,7 +1,8 @@
 """What a contextual bandit is played on: a small protocol, clicks with a logistic law, and drift.
 
 Any object with ``n_arms``, ``dim``, ``context(t, rng)`` and ``reward(t, context, arm, rng)`` is an environment for
-:func:`prudent.simulate_bandit`. Optional are ``mean_rewards(t, context)`` [A], from which regret is worked out,
+:func:`prudent.simulation.simulate_bandit`. Optional are ``mean_rewards(t, context)`` [A], from which regret is
+worked out,
 ``steps``, how long a run can be, and ``start(rng)``, which returns the environment of one run (with a shuffle of its
 own, say).
 A reward should draw the same number of random numbers whatever the arm, so that all agents face the same noise.
@@ -26,7 +27,7 @@ __all__ = ["BanditEnvironment", "DriftingEnv", "LogisticBanditEnv", "drifting", 
 
 @runtime_checkable
 class BanditEnvironment(Protocol):
-    """What :func:`prudent.simulate_bandit` asks of an environment; steps are t = 1, 2, ...
+    """What :func:`prudent.simulation.simulate_bandit` asks of an environment; steps are t = 1, 2, ...
 
     >>> class Coins:
     ...     n_arms, dim = 2, 1

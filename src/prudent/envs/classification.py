@@ -8,7 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from .._support.checks import FloatArray, IntArray, finite_array
-from .._support.labels import Labels
+from ..data.labels import Labels
 from ..errors import DataError
 
 __all__ = ["ClassificationEnv", "classification"]
@@ -65,7 +65,8 @@ class ClassificationEnv:
 def classification(X: Any, y: Any, *, shuffle: bool = True) -> ClassificationEnv:
     """Return a dataset as a bandit: features ``X`` [N,D], classes ``y`` [N], names or numbers.
 
-    In each run of :func:`prudent.simulate_bandit` the rows come in another order, drawn from the run's stream (the
+    In each run of :func:`prudent.simulation.simulate_bandit` the rows come in another order, drawn from the run's
+    stream (the
     same for all agents); ``shuffle=False`` keeps the order. Put the features on one scale first.
 
     >>> env = classification([[0.0], [1.0], [0.9]], ["cat", "dog", "dog"], shuffle=False)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from .._support.checks import FloatArray, finite_array, whole_number
 from ..errors import DataError, ParameterError
 from ..models.builders import discrete_environment
-from ..models.logs import cumulative_rows
+from ..models.transitions import cumulative_rows
 from ..models.uncertain import UncertainMDP
 from .frozen_lake import ACTIONS, frozen_lake
 from .inventory import inventory

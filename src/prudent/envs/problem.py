@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._support.checks import FloatArray
-from .._support.labels import Labels
+from ..data.labels import Labels
 from ..errors import ParameterError
-from ..models.known import MDP
+from ..models.mdp import MDP
 from ..models.uncertain import UncertainMDP
 
 __all__ = ["Problem"]

@@ -7,8 +7,8 @@ reads targets, ``reward_models`` predicts what an arm would have paid, ``moments
 
 from __future__ import annotations
 
-from .off_policy import OffPolicyEstimates, OverlapWarning, off_policy
+from .off_policy import OffPolicyEstimates, off_policy
 from .replay import Replay, replay
 from .tune import Tuning, tune
 
-__all__ = ["OffPolicyEstimates", "OverlapWarning", "Replay", "Tuning", "off_policy", "replay", "tune"]
+__all__ = ["OffPolicyEstimates", "Replay", "Tuning", "off_policy", "replay", "tune"]

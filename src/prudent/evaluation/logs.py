@@ -22,8 +22,8 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from .._support.checks import BoolArray, FloatArray, IntArray, whole_number
-from .._support.features import Names, Told, read_named
 from .._support.progress import Progress
+from ..data.features import Names, Told, read_named
 from ..errors import DataError, ParameterError
 
 __all__ = ["BLOCK", "BanditLog", "Block", "Layout"]

@@ -28,7 +28,7 @@ import numpy as np
 
 from .._support.checks import FloatArray, finite_array, open_probability, positive, whole_number
 from .._support.progress import Progress
-from ..errors import DataError, ParameterError
+from ..errors import DataError, OverlapWarning, ParameterError
 from .logs import BLOCK, BanditLog, Block, Layout
 from .moments import Moments, bernstein, half_width, marks_of
 from .policies import Chances, known_arms, known_features, policy_of
@@ -38,17 +38,13 @@ if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
 
-__all__ = ["OffPolicyEstimates", "OverlapWarning", "off_policy"]
+__all__ = ["OffPolicyEstimates", "off_policy"]
 
 LARGEST_WEIGHT = 1e40
 CELLS = 2_000_000  # chances worked out at a time, which bounds the memory
 NAMES = ("ips", "snips", "clipped_ips", "dm", "dr", "sndr", "switch_dr")
 # Columns whose means are kept: w, w r; both with w clipped; q(x, pi); w (r - q), the same switched, w switched; r
 W, WR, C, CR, Q, E, S, V, R = range(9)
-
-
-class OverlapWarning(UserWarning):
-    """The log says little about the target: estimates or intervals may be far off."""
 
 
 def off_policy(

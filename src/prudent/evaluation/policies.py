@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from .._support.checks import FloatArray
-from .._support.features import order_of
+from ..data.features import order_of
 from ..errors import DataError, ParameterError, PrudentError
 from .logs import BanditLog, Block
 

@@ -18,7 +18,7 @@ Letters: S states, A actions, K outcomes, B sources, M rows of a log.
 
 from __future__ import annotations
 
-from .known import MDP
+from .mdp import MDP
 from .uncertain import UncertainMDP
 
 __all__ = ["MDP", "UncertainMDP"]

@@ -15,12 +15,12 @@ import numpy.typing as npt
 from scipy import sparse
 
 from .._support.checks import BoolArray, FloatArray, IntArray, mask_array, number_array, require_shape
-from .._support.labels import Column, Labels, Names, encode_each, is_missing
-from .._support.naming import NEXT_STATES, PAIRS
-from .._support.tables import Columns, has_names, read_columns, read_numbers
+from ..data.labels import Column, Labels, Names, encode_each, is_missing
+from ..data.naming import NEXT_STATES, PAIRS
+from ..data.tables import Columns, has_names, read_columns, read_numbers
 from ..errors import ModelError
+from .base import Shape, admissible_mask, plural, read_terminal
 from .entries import END, Outcomes
-from .frame import Shape, admissible_mask, plural, read_terminal
 
 Indices = npt.NDArray[np.integer[Any]]
 Arguments = dict[str, Any]

@@ -29,15 +29,15 @@ from .._support.checks import (
     require_sum_of_one,
     whole_number,
 )
-from .._support.labels import Labels, Names
-from .._support.naming import NEXT_STATES, PAIRS, TERMINAL, Naming, PairNaming
+from ..data.labels import Labels, Names
+from ..data.naming import NEXT_STATES, PAIRS, TERMINAL, Naming, PairNaming
 from ..errors import ModelError, ParameterError, PosteriorError, PrudentError
+from .base import TabularModel, held, plural, read_terminal
 from .builders import own_sources, places_in, uncertain_direct, uncertain_dynamics, uncertain_table
 from .entries import END, NONE, Entries, expected_model
-from .frame import TabularModel, held, plural, read_terminal
-from .known import MDP
-from .logs import Course, LogReader, add_log, cumulative_rows, walk
-from .timed import read_timed
+from .mdp import MDP
+from .timed_policy import read_timed
+from .transitions import Course, LogReader, add_log, cumulative_rows, walk
 
 __all__ = ["UncertainMDP"]
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from .brmdp import BayesianRiskMDP
 from .cluster import ClusterModel
 from .explain import Explanation
 from .finite_solution import FiniteSolution
 from .objectives import Entropic, EVaR
+from .problem import BayesianRiskMDP
+from .return_risk import RiskSolution
 from .solution import Solution
 from .solver import SolverOptions, evaluate, solve
-from .static_risk import RiskSolution
 
 __all__ = [
     "BayesianRiskMDP",

@@ -46,8 +46,8 @@ from .._support.checks import (
 from .._support.cluster import on_cluster
 from .._support.pool import Pool, on_threads, work
 from ..errors import ModelError, ParameterError, PrudentError
+from ..models.base import TabularModel
 from ..models.entries import END, NONE, Entries
-from ..models.frame import TabularModel
 from ..models.uncertain import UncertainMDP
 from ..posteriors.dirichlet import DirichletPosterior
 from .operators import ExactOperator, ExpectedOperator, Operator, Table, leaks_of
@@ -55,7 +55,7 @@ from .solution import Solution
 from .solver import SolverKeywords, SolverOptions, rough_guess, solve_operator
 
 if TYPE_CHECKING:
-    from .brmdp import BayesianRiskMDP
+    from .problem import BayesianRiskMDP
 
 __all__ = ["ClusterModel", "solve_there"]
 

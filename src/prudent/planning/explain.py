@@ -37,14 +37,14 @@ import numpy as np
 from .._support.checks import FloatArray
 from ..errors import ConvergenceWarning, ParameterError
 from ..exact import cvar_dirichlet, dirichlet_tail
-from ..models.known import MDP
+from ..models.mdp import MDP
 from ..posteriors.dirichlet import DirichletPosterior
 
 if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
 
-    from .brmdp import BayesianRiskMDP
+    from .problem import BayesianRiskMDP
     from .solution import Solution
 
 __all__ = [

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._drawing.frame import Figure, Panel, drawn
-from .._drawing.style import Entry, hex_of
 from .._support.checks import FloatArray, IntArray
+from ..display.frame import Figure, Panel, drawn
+from ..display.style import Entry, hex_of
 from .explain import ActionView, Explanation, dirichlet_quantiles, in_words, outcome_in_words
 
 if TYPE_CHECKING:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .._drawing.frame import Figure, Panel, drawn
-from .._drawing.style import Entry, hex_of
+from ..display.frame import Figure, Panel, drawn
+from ..display.style import Entry, hex_of
 from .figures import action_colours, short
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .._support.checks import BoolArray, FloatArray, IntArray, whole_number
-from ..models.known import MDP
+from ..models.mdp import MDP
 from .solution import Solution
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import xarray
     from matplotlib.figure import Figure
 
-    from .brmdp import BayesianRiskMDP
+    from .problem import BayesianRiskMDP
 
 __all__ = ["FiniteSolution"]
 

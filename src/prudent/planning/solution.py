@@ -21,15 +21,15 @@ import numpy.typing as npt
 from .._support.checks import BoolArray, FloatArray, IntArray, integer_array, refuse, require_shape
 from .._support.output import write
 from ..errors import ModelError, ParameterError
-from ..models.known import MDP
+from ..models.mdp import MDP
 
 if TYPE_CHECKING:
     import pandas
     import xarray
     from matplotlib.figure import Figure
 
-    from .brmdp import BayesianRiskMDP
     from .explain import Explanation
+    from .problem import BayesianRiskMDP
 
 __all__ = ["Ahead", "Solution"]
 

@@ -50,18 +50,18 @@ from .._numerics.compensated import EPS, two_sums
 from .._support.checks import BoolArray, FloatArray, IntArray, finite_array, positive, whole_number
 from .._support.progress import Progress
 from ..errors import ConvergenceWarning, ModelError, ParameterError
-from ..models.known import MDP
+from ..models.mdp import MDP
 from ..models.uncertain import UncertainMDP
-from .finite import refuse_options, solve_finite
 from .finite_solution import FiniteSolution
+from .horizon import refuse_options, solve_finite
 from .objectives import Objective
 from .operators import ExpectedOperator, Operator
-from .proper import ended_mdp, with_all_actions
 from .solution import Ahead, Solution
+from .undiscounted import ended_mdp, with_all_actions
 
 if TYPE_CHECKING:
-    from .brmdp import BayesianRiskMDP
-    from .static_risk import RiskSolution
+    from .problem import BayesianRiskMDP
+    from .return_risk import RiskSolution
 
 __all__ = [
     "Guess",
@@ -306,7 +306,7 @@ def _solved(
     """Solve a known model, or evaluate a policy in it: endless, for a horizon, or by the risk of the return."""
     known = _known(mdp)
     if objective is not None:
-        from .static_risk import solve_static
+        from .return_risk import solve_static
 
         refuse_options({"options": options, **keywords}, "an objective")
         return solve_static(mdp, objective, start, horizon, terminal, tol, policy)

@@ -12,9 +12,9 @@ import numpy as np
 
 from .._numerics.dirichlet_draws import draw_theta
 from .._support.checks import FloatArray, IntArray, first_index, generator, non_negative_array, whole_number
-from .._support.labels import Labels, Names, label_cells
-from .._support.naming import UNNAMED, Naming, OutcomeLabels, names_of_plain, plain_names
 from .._support.state import Arrays, State
+from ..data.labels import Labels, Names, label_cells
+from ..data.naming import UNNAMED, Naming, OutcomeLabels, names_of_plain, plain_names
 from ..errors import DataError, PosteriorError
 from .base import RNG, Posterior, equal_lengths
 

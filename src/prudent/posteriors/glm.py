@@ -15,8 +15,8 @@ import numpy as np
 
 from .._numerics.glm import COUNTS, ODDS, laplace_sums, learn_rewards, mean_odds
 from .._support.checks import BoolArray, FloatArray, finite_array, first_index, non_negative_array, probability, refuse
-from .._support.rows import log_columns
 from .._support.state import Arrays
+from ..data.rows import log_columns
 from ..errors import DataError, PosteriorError
 from .base import saved_sum, writable
 from .linear import LinearGaussianPosterior
@@ -147,7 +147,8 @@ class LogisticPosterior(_LaplacePosterior):
     ``update`` learns online, in O(D^2) for a reward. It is exact for the first reward, and for any number of rewards in
     one context; else what earlier rewards say is taken to shift with the score of the context at hand. With 20 features
     and chances of 0.1% to 50%, after 200 and after 5,000 rewards, coefficients are within 2 posterior sds of the exact
-    mode, and their sds are 0.8 to 1.7 times the exact ones (`tests/test_glm.py`). :meth:`refit` is exact, and may be
+    mode, and their sds are 0.8 to 1.7 times the exact ones (`tests/posteriors/test_glm.py`). :meth:`refit` is exact,
+    and may be
     called with the whole log at any time. The Laplace posterior itself is off by about 1 / sqrt(n) sds after n rewards.
 
     >>> posterior = LogisticPosterior(dim=1)

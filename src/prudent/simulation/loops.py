@@ -10,8 +10,8 @@ from .._numerics.compile import kernel, lean
 from .._numerics.copying import put, put_rows
 from .._support.checks import FloatArray, IntArray
 from ..agents.optimistic_vi import OptimisticPlan, optimistic_update, start_optimistic
-from ..models.logs import Course, add_log, earned, walk
-from ..planning.compiled import Known, Plan, Work, draw_and_solve, solve_chain
+from ..models.transitions import Course, add_log, earned, walk
+from ..planning.inner import Known, Plan, Work, draw_and_solve, solve_chain
 
 __all__ = ["Trace", "Truth", "run_optimistic", "run_sampling"]
 

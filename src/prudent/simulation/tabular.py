@@ -30,8 +30,8 @@ from ..agents.posterior_sampling import PosteriorSamplingAgent, SamplingSettings
 from ..envs.problem import Problem
 from ..errors import ConvergenceWarning, ModelError, ParameterError, PosteriorError
 from ..models.uncertain import UncertainMDP
-from ..planning.brmdp import BayesianRiskMDP
-from ..planning.compiled import Known, known_part, work_space
+from ..planning.inner import Known, known_part, work_space
+from ..planning.problem import BayesianRiskMDP
 from ..planning.solution import Solution
 from ..planning.solver import SolverOptions, solve
 from .loops import Trace, Truth, run_optimistic, run_sampling

@@ -1,0 +1,120 @@
+"""Every kernel that users reach, called once on a small problem: what `prudent compile` runs.
+
+Numba compiles a kernel anew for each combination of argument types, so what is called here must have the types of the
+real thing. A test uses the library in a process of its own after this and counts what is still compiled: nothing.
+
+Numba compiles one kernel at a time in a process, so the parts are compiled by processes of their own, one per core.
+"""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+
+import prudent as pr
+import prudent.simulation  # kernels are declared: known now whether they can be kept
+
+from .._numerics.compile import default_threads, unkept
+from ..errors import StoreError
+
+__all__ = ["PARTS", "compile_all"]
+
+
+def _plans() -> None:
+    model = pr.UncertainMDP.direct([[0.0, 0.1], [1.0, 0.0]], discount=0.9)
+    posterior = pr.DirichletPosterior.from_log(model, [(0, 0, 1), (1, 1, 0)])
+    problem = pr.BayesianRiskMDP(model, posterior, alpha=0.9)
+    known = model.mdp(posterior.mean())
+    for solution in (problem.solve(), problem.solve(draws=10, rng=0), pr.solve(known)):
+        problem.evaluate(solution.policy)
+    pr.solve(known, tol=1e-30)  # beyond 64 bits
+    pr.solve(pr.envs.random_model(301, 2, branching=3, rng=0).mdp())  # more states than are solved by elimination
+    pr.exact.cvar_dirichlet([0.0, 1.0], [1.0, 1.0], 0.9)
+    pr.exact.cvar_clipped_normal(0.5, 1.0, 0.9)
+    pr.risk.lowest_normals(10, 1, rng=0)
+    pr.posteriors.LinearGaussianPosterior(1).update([[1.0]], [0.0])
+    for policy in ([0, 0], [[0, 0], [1, 1], [0, 0]]):
+        model.trajectory(posterior.mean(), policy, 3, rng=0)
+    pr.solve(known, horizon=2)
+    pr.solve(known, objective=pr.EVaR(0.5), start=0, horizon=2)
+    pr.evaluate(known, [[0.5, 0.5]] * 2, objective=pr.Entropic(1.0), horizon=2)
+    pr.returns(known, [0, 0], horizon=2, replications=2, rng=0)
+
+
+def _profiles() -> None:
+    model = pr.UncertainMDP.direct([[0.0, 0.1], [1.0, 0.0]], discount=0.9)
+    posterior = pr.DirichletPosterior.from_log(model, [(0, 0, 1), (1, 1, 0)])
+    pr.risk_profile(model, posterior, (0.0, 0.9), draws=2, rng=0, regret=True)
+
+
+def _bandits() -> None:
+    contexts = np.ones((16, 2))  # enough for the screen in single precision
+    for settings in (pr.bandits.brps_cmab(0.8), pr.bandits.brps_cmab_clipped(0.8)):
+        bandit = pr.LinearBandit(3, dim=2, noise_sd=1.0, first_pulls=1, seed=0, settings=settings)
+        for points in (contexts[0], contexts, contexts):
+            decision = bandit.select(points)
+            bandit.update(points, decision.arm, decision.propensity)
+            decision.propensities, decision.score  # noqa: B018  # worked out when read
+        bandit.propensities(contexts), bandit.predict(contexts), bandit.noise_sd, bandit.posterior(0)
+    for rewards in ("gaussian", "bernoulli"):
+        learner = pr.LinearBandit(3, dim=2, seed=0, rewards=rewards)
+        for points in (contexts[0], contexts):
+            decision = learner.select(points)
+            learner.update(points, decision.arm, np.arange(np.size(decision.arm)) % 2 if points.ndim == 2 else 1.0)
+            decision.propensity, decision.propensities  # noqa: B018
+        learner.propensities(contexts)
+
+
+def _simulated_bandits() -> None:
+    pr.simulation.simulate_bandit(pr.envs.gaussian_bandit(), pr.bandits.brps_cmab(0.8), horizon=10, replications=1)
+
+
+def _agents() -> None:
+    lake = pr.envs.frozen_lake(p_h=0.2)
+    pr.simulate(lake, [pr.brps_rl(0.9), pr.agents.optimistic_vi(0.9)], episodes=2, replications=1)
+
+
+PARTS: dict[str, Callable[[], None]] = {
+    "bandits": _bandits,
+    "plans": _plans,
+    "simulations": _agents,
+    "profiles": _profiles,
+    "simulated bandits": _simulated_bandits,
+}
+"""What is compiled together, by name; what takes longest first, and what calls kernels of others after them."""
+
+
+def compile_all(tell: Callable[[str], None]) -> None:
+    """Compile all parts and keep them; ``tell`` is called with a line when a part begins."""
+    jobs = min(default_threads(), len(PARTS)) if sys.executable else 1
+
+    def one(place: int, name: str) -> None:
+        _require_kept(unkept())
+        tell(f"compiling {place + 1} of {len(PARTS)}: {name} ...")
+        if jobs == 1:
+            PARTS[name]()
+        else:
+            call = [sys.executable, "-m", __name__, name]
+            child = subprocess.run(call, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, check=False)
+            _require_kept(child.stdout.strip())
+            child.check_returncode()
+        _require_kept(unkept())
+
+    with ThreadPoolExecutor(jobs, thread_name_prefix="prudent") as pool:
+        list(pool.map(one, range(len(PARTS)), PARTS))
+
+
+def _require_kept(reason: str) -> None:
+    if reason:
+        raise StoreError(f"compiled kernels cannot be kept: {reason}; set NUMBA_CACHE_DIR to a folder for them")
+
+
+if __name__ == "__main__":
+    gc.disable()  # the compiler makes so many objects that looking for garbage takes an eighth of its time
+    PARTS[sys.argv[1]]()
+    print(unkept())

@@ -1,0 +1,509 @@
+"""`prudent solve`, `prudent explain` and `prudent next-data`: from a log to a decision, without Python.
+
+The options that say how a log is read are those of :class:`LogOptions`, for all three of them. Messages of the library
+speak of its arguments; :func:`_in_options` makes options of these.
+"""
+
+from __future__ import annotations
+
+import ast
+import csv
+import inspect
+import json
+import re
+import shlex
+import sys
+import textwrap
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+
+import typer
+
+from ..errors import DataError, ParameterError, PrudentError
+
+if TYPE_CHECKING:
+    from ..analysis.log_study import LogStudy
+    from ..models.uncertain import UncertainMDP
+    from ..posteriors.dirichlet import DirichletPosterior
+
+__all__ = ["LogOptions", "explain", "next_data", "solve"]
+
+ROWS = 30  # states in the table on the screen
+
+
+@dataclass(frozen=True)
+class LogOptions:
+    """How a log is read: the same options in every command that takes one."""
+
+    log: Annotated[
+        str,
+        typer.Argument(metavar="LOG", help="A CSV or Parquet file: state, action, next_state, and perhaps reward, ..."),
+    ]
+    discount: Annotated[float, typer.Option(help="What a reward one step later is worth, in [0, 1).")] = 0.99
+    terminal: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="STATE,STATE=VALUE", help="States where the process ends, and what that is worth (default 0)."
+        ),
+    ] = None
+    absorbing: Annotated[
+        list[str] | None,
+        typer.Option(metavar="STATE,STATE=REWARD", help="States where it stays for ever, and the reward of a step."),
+    ] = None
+    min_count: Annotated[float, typer.Option(help="Actions tried fewer times in a state are not considered there.")] = 1
+    prior: Annotated[
+        str,
+        typer.Option(help="Observations that the prior is worth for each pair; outcome=X: for each next state."),
+    ] = "1"
+    support: Annotated[
+        str,
+        typer.Option(help="Next states that are possible: seen after the action, after any action of the state, all."),
+    ] = "action"
+    rewards: Annotated[
+        str,
+        typer.Option(help="mean: of each transition; outcomes: each reward seen is possible; a number; a CSV file."),
+    ] = "mean"
+    columns: Annotated[
+        list[str] | None, typer.Option(metavar="state=COLUMN,...", help="What the columns are called in the file.")
+    ] = None
+    end: Annotated[str | None, typer.Option(help="The terminal state of rows without a next state.")] = None
+    start: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="STATE,STATE=CHANCE",
+            help="Where it begins (default: as the log's episodes do, else evenly in all states).",
+        ),
+    ] = None
+    seed: Annotated[int, typer.Option(min=0, help="Seed of all random numbers.")] = 1
+    threads: Annotated[int | None, typer.Option(help="Threads (default: one for each core).", show_default=False)] = (
+        None
+    )
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False
+
+    def read(self) -> tuple[UncertainMDP, DirichletPosterior]:
+        """Return the model of the log and its posterior."""
+        from ..estimation import from_log
+
+        if Path(self.log).is_dir():
+            raise DataError(f"{self.log} is a folder, expected a CSV or Parquet file")
+        if self.support not in ("action", "state", "all"):
+            raise ParameterError(f"--support is {self.support!r}, expected action, state or all")
+        return from_log(
+            self.log,
+            self.discount,
+            terminal=_values(self.terminal, "--terminal"),
+            absorbing=_values(self.absorbing, "--absorbing"),
+            min_count=self.min_count,
+            prior=_prior(self.prior),
+            support=self.support,
+            rewards=_number(self.rewards) if _number(self.rewards) is not None else self.rewards,
+            columns=_column_names(self.columns),
+            end=self.end,
+        )
+
+    def begins(self, model: UncertainMDP) -> Any:
+        """Return where the process starts, by the names of the model."""
+        if not self.start:
+            return model.summary.starts  # None without episodes
+        given = [_pair(item) for item in _items(self.start)]
+        if all(chance is None for _, chance in given):
+            return {label_of(model, name): 1.0 / len(given) for name, _ in given}
+        if any(chance is None for _, chance in given):
+            raise ParameterError(f"--start is {','.join(self.start)!r}: give a chance to every state, or to none")
+        return {label_of(model, name): chance for name, chance in given}
+
+
+def label_of(model: UncertainMDP, text: str, what: str = "--start") -> Any:
+    """Return the name of a state that was written as ``text``: the text, or the number that it is."""
+    labels = model.state_labels
+    for name in (text, *(kind(text) for kind in (int, float) if _reads_as(kind, text))):
+        if labels.find(name) >= 0:
+            return name
+    raise ParameterError(f"{what} is {text!r}, expected {labels.expected()}")
+
+
+def _reads_as(kind: type[int] | type[float], text: str) -> bool:
+    try:
+        return bool(kind(text) == kind(text))  # not NaN
+    except ValueError:
+        return False
+
+
+def _number(text: str) -> float | None:
+    return float(text) if _reads_as(float, text) else None
+
+
+def _items(given: list[str]) -> list[str]:
+    """Return the parts of texts with commas between them; a part in double quotes may hold commas itself."""
+    found = [item.strip() for text in given for item in next(csv.reader([text], skipinitialspace=True), [])]
+    return [item for item in found if item]
+
+
+def _pair(item: str) -> tuple[str, float | None]:
+    """Return ``name=number`` in two parts; what does not end in a number is a name."""
+    name, sign, value = item.rpartition("=")
+    amount = _number(value) if sign and name else None
+    return (item, None) if amount is None else (name.strip(), amount)
+
+
+def _values(given: list[str] | None, option: str) -> dict[str, float]:
+    """Return names and their numbers, 0 by default; the last word counts."""
+    found: dict[str, float] = {}
+    for name, value in map(_pair, _items(given or [])):
+        if value is not None or name not in found:  # --terminal a,b --terminal b=-1 is one list
+            found[name] = 0.0 if value is None else value
+    return found
+
+
+def _prior(text: str) -> Any:
+    kind, _, amount = text.rpartition("=")
+    mass = _number(amount)
+    if mass is None or kind not in ("", "outcome", "pair"):
+        raise ParameterError(f"--prior is {text!r}, expected a number, or outcome=NUMBER")
+    return (kind, mass) if kind else mass
+
+
+def _column_names(given: list[str] | None) -> dict[str, str | None] | None:
+    found: dict[str, str | None] = {}
+    for item in _items(given or []):
+        name, sign, theirs = item.partition("=")
+        if not sign:
+            raise ParameterError(f"--columns has {item!r}, expected NAME=COLUMN, for example state=patient_state")
+        found[name.strip()] = theirs.strip() or None
+    return found or None
+
+
+def levels_of(text: str) -> list[float]:
+    """Return risk levels with commas between them, ascending."""
+    from .._support.checks import risk_level
+
+    found = [_number(item) for item in _items([text])]
+    if not found or any(level is None for level in found):
+        raise ParameterError(f"--alpha is {text!r}, expected risk levels in (-1, 1), for example 0,0.5,0.9")
+    return sorted({risk_level(level, "--alpha") for level in found})
+
+
+# -- one set of options for all commands -------------------------------------------------------------------
+
+
+def _listed(found: re.Match[str]) -> str:
+    """Return an option for a list of names, as a shell takes it."""
+    try:
+        names = ast.literal_eval(found[2].replace(", ...]", "]"))
+    except (SyntaxError, ValueError):
+        return f"--{found[1]} STATE,STATE"
+    told = [f"{name}=0" if _pair(str(name))[1] is not None else str(name) for name in names]
+    told = [f'"{name}"' if "," in name else name for name in told] + ["..."] * found[2].endswith(", ...]")
+    return f"--{found[1]} {shlex.quote(','.join(told))}"
+
+
+_HINTS: tuple[tuple[str, Any], ...] = (
+    (r"columns=\{'(\w+)': \.\.\.\}", r"--columns \1=NAME"),
+    (r"absorbing=\{state: reward\}", "--absorbing STATE=REWARD"),
+    (r"(terminal|absorbing)=(\[.*?\])(?= if )", _listed),
+    (r"\(or a mapping to what that is worth\)", "(STATE=VALUE says what that is worth)"),
+    (r"end='\.\.\.'", "--end NAME"),
+    (r"rewards=0, a function of \(state, action, next_state\), or a table", "--rewards 0, or --rewards FILE"),
+    (r"a function of \(state, action, next_state\), or a table or its file", "or a CSV file"),
+    (r"^columns names", "--columns names"),
+    (r"^(discount|prior|threads|draws|observations|rewards|terminal|absorbing|start)\b", r"--\1"),
+    (r"^min_count", "--min-count"),
+)
+
+
+def _in_options(message: str) -> str:
+    """Return a message with options in the place of arguments.
+
+    >>> _in_options("log.csv has no column 'action'; if it is called otherwise: columns={'action': ...}")
+    "log.csv has no column 'action'; if it is called otherwise: --columns action=NAME"
+    """
+    for pattern, option in _HINTS:
+        message = re.sub(pattern, option, message)
+    return message
+
+
+def takes_a_log(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command whose first argument, the :class:`LogOptions`, is made of options of its own."""
+    hints = get_type_hints(LogOptions, include_extras=True)
+    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+    keyword = inspect.Parameter.KEYWORD_ONLY
+    shared = [
+        inspect.Parameter(
+            each.name, keyword, annotation=hints[each.name], default=inspect.Parameter.empty if i == 0 else each.default
+        )
+        for i, each in enumerate(fields(LogOptions))
+    ]
+    # what must be given stands first: LOG, then the command's own arguments
+    parameters = [shared[0], *(each.replace(kind=keyword) for each in own), *shared[1:]]
+
+    def run(**given: Any) -> None:
+        options = LogOptions(**{each.name: given.pop(each.name) for each in fields(LogOptions)})
+        try:
+            with warnings.catch_warnings():
+                warnings.filterwarnings("ignore", message="Glyph .* missing from")  # names in other scripts
+                command(options, **given)
+        except PrudentError as error:
+            raise type(error)(_in_options(str(error))) from error
+
+    run.__name__, run.__doc__ = command.__name__, command.__doc__
+    run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    return run
+
+
+# -- the commands ------------------------------------------------------------------------------------------
+
+
+@takes_a_log
+def solve(
+    options: LogOptions,
+    alpha: Annotated[
+        str, typer.Option(metavar="A,A,...", help="Risk levels: 0 is no caution, 0.9 looks at the worst 10%.")
+    ] = "0,0.5,0.9",
+    draws: Annotated[int, typer.Option(help="Posterior draws, for what the policies really earn.")] = 2_000,
+    observations: Annotated[int, typer.Option(help="For what to measure next: how many more.")] = 10,
+    out: Annotated[Path, typer.Option(help="Folder for policy.csv, policy.json, figures and report.html.")] = Path(
+        "policy"
+    ),
+) -> None:
+    """Work out what to do in each state, from a log, at several levels of caution; write tables and a page."""
+    from .._support.output import prepare, write
+    from ..analysis.log_study import study_log
+
+    levels = levels_of(alpha)
+    model, posterior = options.read()
+    start = options.begins(model)
+    prepare(out)
+    study = study_log(
+        model,
+        posterior,
+        levels,
+        start=start,
+        draws=draws,
+        observations=observations,
+        seed=options.seed,
+        threads=options.threads,
+    )
+    policies = study.policies()
+    record = {"log": Path(options.log).name, **_versions(), **study.record()}
+    page = _write_page(study, policies, record, options, out)
+    write(out / "policy.csv", policies.to_csv(index=False).encode())
+    text = json.dumps(_finite(record), allow_nan=False, ensure_ascii=False, indent=1, default=str)
+    write(out / "policy.json", text.encode())
+    if options.as_json:
+        print(text)
+        return
+    _show(study, policies, record)
+    print(f"Page: {page}")
+    print(f"Tables: {out / 'policy.csv'}, {out / 'policy.json'}")
+
+
+@takes_a_log
+def explain(
+    options: LogOptions,
+    state: Annotated[str, typer.Argument(metavar="STATE", help="A state of the log.")],
+    alpha: Annotated[str, typer.Option(metavar="A,A,...", help="Risk levels.")] = "0.9",
+) -> None:
+    """Say why the policy does what it does in a state: what is known of each action, what would change it."""
+    from ..planning.problem import BayesianRiskMDP
+
+    levels = levels_of(alpha)
+    model, posterior = options.read()
+    name = label_of(model, state, "STATE")
+    value, found = None, {}
+    for level in levels:
+        solution = BayesianRiskMDP(model, posterior, level).solve(start=value, threads=options.threads)
+        value, found[level] = solution.value, solution.explain(name)
+    if options.as_json:
+        tables = {f"{level:g}": json.loads(why.to_pandas().to_json(orient="records")) for level, why in found.items()}
+        print(json.dumps({"state": state, "levels": tables}, ensure_ascii=False, indent=1))
+        return
+    _print_rows(model)
+    for level, why in found.items():
+        print(f"\nRisk level {level:g}" + (", no caution" if level == 0.0 else "") + ":")
+        print(why)
+
+
+@takes_a_log
+def next_data(
+    options: LogOptions,
+    alpha: Annotated[float, typer.Option(help="The risk level of the policy.")] = 0.0,
+    observations: Annotated[int, typer.Option(help="How many more, of one pair.")] = 10,
+) -> None:
+    """Say what to measure next: by how much more observations of each action in each state would better the policy."""
+    from ..analysis.log_study import next_data as worked_out
+
+    (level,) = levels_of(str(alpha))
+    model, posterior = options.read()
+    found = worked_out(
+        model,
+        posterior,
+        level,
+        observations,
+        start=options.begins(model),
+        seed=options.seed,
+        threads=options.threads,
+    )
+    record = found.record()
+    if options.as_json:
+        print(json.dumps(_finite(record), ensure_ascii=False, indent=1, default=str))
+        return
+    _print_rows(model)
+    print(f"\n{observations:,} more observations of one action in one state, at risk level {level:g}.")
+    print(f"The policy now earns {record['mean_return']:.5g} if all probabilities are at their posterior means.")
+    if not record["ranking"]:
+        print("No such data can change what to do.")
+    else:
+        table = _table("state", "action", "gain", "±", "may change", "seen")
+        for row in record["ranking"]:
+            table.add_row(
+                _plain_text(row["state"]),
+                _plain_text(row["action"]),
+                f"{row['gain']:.3g}",
+                f"{1.96 * row['gain_error']:.1g}",
+                f"{row['switch']:.0%}",
+                f"{row['evidence']:,.6g}",
+            )
+        _console().print(table)
+        print("gain: what the data adds to the mean return, because the decision is then made better.")
+        print("may change: the chance that the policy becomes another one.")
+    _say_left_out(record)
+
+
+# -- the screen --------------------------------------------------------------------------------------------
+
+
+def _console() -> Any:
+    from rich.console import Console
+
+    return Console(highlight=False, width=None if sys.stdout.isatty() else 80)
+
+
+def _table(*columns: str) -> Any:
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        right = column in ("value", "seen", "gain", "±", "may change")
+        table.add_column(column, justify="right" if right else "left", overflow="ellipsis", no_wrap=True)
+    return table
+
+
+def _plain_text(name: Any) -> str:
+    from rich.markup import escape
+
+    return escape(str(name))
+
+
+def _print_rows(model: UncertainMDP) -> None:
+    summary = model.summary
+    lost = sum(summary.dropped.values())
+    why = ": " + ", ".join(f"{count:,} {reason}" for reason, count in summary.dropped.items()) if lost else ""
+    print(f"{summary.rows:,} row{'s' * (summary.rows != 1)} read, {summary.used:,} used, {lost:,} dropped{why}.")
+    for note in summary.notes:
+        print(textwrap.fill(f"Note: {note}.", 100))
+
+
+def _show(study: LogStudy, policies: Any, record: dict[str, Any]) -> None:
+    """Print the policy: a line for each state, all of them or the most visited."""
+    _print_rows(study.model)
+    level = study.profile.recommended
+    by_level = {alpha: part.reset_index(drop=True) for alpha, part in policies.groupby("alpha")}
+    chosen = by_level[level]
+    acting = chosen["action"].notna().to_numpy() & ~study.model.absorbing
+    order = acting.nonzero()[0]
+    if order.size > ROWS:
+        order = order[(-chosen["time_share"].to_numpy()[order]).argsort(kind="stable")][:ROWS]
+    print(f"\nRecommended risk level: {level:g}. What to do there, and where other levels differ:\n")
+    table = _table("state", "action", "value", "seen", "other levels")
+    for i in order.tolist():
+        row = chosen.iloc[i]
+        others = [
+            f"{alpha:g}: {part['action'].iloc[i]}"
+            for alpha, part in by_level.items()
+            if part["action"].iloc[i] != row["action"]
+        ]
+        cells = (row["state"], row["action"], f"{row['value']:.5g}", f"{row['evidence']:,.6g}", ", ".join(others))
+        table.add_row(*map(_plain_text, cells))
+    _console().print(table)
+    left = int(acting.sum()) - order.size
+    if left:
+        print(f"... and {left:,} more states; shown are those where the policy spends most of its time.")
+    print("\nvalue: the Bayesian-risk value. It takes the risk anew at every step, so it is no forecast. Forecast:\n")
+    table = _table("risk level", "mean return", "bad cases", "states that differ")
+    for row in record["levels"]:
+        mark = "  <- recommended" if row["recommended"] else ""
+        table.add_row(
+            f"{row['alpha']:g}", f"{row['mean']:.5g}", f"{row['cvar']:.5g}", f"{row['states_differ']:,}{mark}"
+        )
+    _console().print(table)
+    print(
+        f"From {record['start']}; bad cases: the mean of the worst {1.0 - record['tail']:.0%} that the data "
+        "leaves possible."
+    )
+    for said in study.said:
+        print(f"Caution: {said}.")
+
+
+def _say_left_out(record: dict[str, Any]) -> None:
+    if record["left_out"]:
+        looked = record["sources"] - record["left_out"]
+        print(
+            f"Looked at {looked:,} of {record['sources']:,} pairs of state and action, the likeliest to matter by a "
+            "rough screen."
+        )
+
+
+# -- files -------------------------------------------------------------------------------------------------
+
+
+def _write_page(study: LogStudy, policies: Any, record: dict[str, Any], options: LogOptions, out: Path) -> Path:
+    from .._support.output import write
+    from ..analysis.profile_figure import profile_figure
+    from ..analysis.returns_figure import returns_figure
+    from ..display.frame import save
+    from ..planning.figures import solution_panels
+    from ..reproduction.report.log_page import render
+
+    profile = study.profile
+    figures = {
+        "policy": replace(
+            solution_panels(profile.solutions[profile.recommended]),
+            name="policy",
+            title=f"Values and actions at risk level {profile.recommended:g}",
+        ),
+        "returns": returns_figure(profile.returns),
+        "levels": profile_figure(profile),
+    }
+    settings = {
+        each.name.replace("_", "-"): getattr(options, each.name)
+        for each in fields(LogOptions)
+        if each.name not in ("log", "as_json", "threads")
+    }
+    page = render(record, policies, figures, settings)
+    for figure in figures.values():
+        save(figure, out / "figures")
+    write(out / "report.html", page.encode())
+    return out / "report.html"
+
+
+def _versions() -> dict[str, str]:
+    import numpy
+
+    import prudent
+
+    return {"prudent": prudent.__version__, "numpy": numpy.__version__}
+
+
+def _finite(value: Any) -> Any:
+    """Return a record as JSON can hold it: None in the place of NaN, plain numbers in that of NumPy's."""
+    if isinstance(value, dict):
+        return {str(key): _finite(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    if hasattr(value, "item"):
+        value = value.item()
+    return None if isinstance(value, float) and value - value != 0.0 else value

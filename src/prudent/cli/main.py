@@ -1,0 +1,263 @@
+"""The command ``prudent``: decide from a log, reproduce the paper, sweep over agents, compile ahead.
+
+Exit codes: 0 done, 1 failed (no space, a folder that cannot be written, a lost cluster, a defect), 2 a mistake in the
+call, 130 interrupted by Ctrl-C.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+import typer.core
+
+from . import log as cli_log
+from . import sweep as cli_sweep
+from .screen import Bar, Chunk, Cluster, Workers, console
+
+__all__ = ["app", "main"]
+
+FAILED, MISTAKE, INTERRUPTED = 1, 2, 130
+
+
+class _Commands(typer.core.TyperGroup):
+    """The commands; Ctrl-C in any of them has an exit code of its own."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:  # which older versions of typer call 'Aborted', with exit code 1
+            raise typer.Exit(INTERRUPTED) from None
+
+
+app = typer.Typer(
+    cls=_Commands,
+    add_completion=False,
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="Decisions that hedge against what the data has not yet taught.",
+)
+
+
+@app.callback(invoke_without_command=True)
+def _root(version: Annotated[bool, typer.Option("--version", help="Show the version and leave.")] = False) -> None:
+    if version:
+        import prudent
+
+        print(f"prudent {prudent.__version__}")
+        raise typer.Exit
+
+
+_FROM_A_LOG = "From a log"
+app.command(
+    rich_help_panel=_FROM_A_LOG,
+    epilog="Examples:\n\n"
+    "  prudent solve log.csv --discount 0.99 --terminal discharged,died\n\n"
+    "  prudent solve log.csv --terminal discharged=1,died=-1 --rewards 0 --alpha 0,0.9 --min-count 5 --out policy\n\n"
+    "  prudent solve visits.parquet --columns state=ward,next_state=ward_after --end home\n\n"
+    "A name that holds a comma stands in double quotes.",
+)(cli_log.solve)
+app.command(
+    rich_help_panel=_FROM_A_LOG, epilog="Example:\n\n  prudent explain log.csv ill --terminal well,dead --alpha 0,0.9"
+)(cli_log.explain)
+app.command(
+    "next-data",
+    rich_help_panel=_FROM_A_LOG,
+    epilog="Example:\n\n  prudent next-data log.csv --terminal well,dead --observations 20",
+)(cli_log.next_data)
+
+
+@app.command(
+    epilog="Examples:\n\n"
+    "  prudent reproduce\n\n"
+    "  prudent reproduce --scale paper --out results\n\n"
+    "  prudent reproduce limit-law bandit-br --seed 7\n\n"
+    "Ctrl-C is safe: the same command goes on from there."
+)
+def reproduce(
+    experiment: Annotated[
+        list[str] | None, typer.Argument(help="Names from `prudent list`; all if left out.", show_default=False)
+    ] = None,
+    scale: Annotated[str, typer.Option(help="quick: minutes, fewer replications; paper: as in the paper.")] = "quick",
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the results (default: reproduction/SCALE).", show_default=False)
+    ] = None,
+    workers: Workers = None,
+    seed: Annotated[int, typer.Option(help="Seed of all random numbers.")] = 1,
+    chunk: Chunk = None,
+    cluster: Cluster = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print files and claims as JSON.")] = False,
+) -> None:
+    """Run the paper's experiments and write datasets, claims and a report."""
+    from ..reproduction import STUDIES
+    from ..reproduction.report import build
+    from ..reproduction.runner import conclude, run
+
+    folder = Path("reproduction") / scale if out is None else out
+    with Bar("experiments") as bar:
+        files = run(experiment or (), scale, folder, workers, seed, chunk=chunk, progress=bar, cluster=cluster)
+    claims = conclude(folder)
+    page = build(folder, STUDIES)
+    if as_json:
+        record = {
+            "report": str(page),
+            "datasets": {name: str(path) for name, path in files.items()},
+            "claims": [{"id": claim.id, "verdict": claim.verdict} for claim in claims],
+        }
+        print(json.dumps(record, indent=1))
+        return
+    _show_claims(claims)
+    print(f"Report: {page}")
+
+
+app.command(
+    epilog="Examples:\n\n"
+    "  prudent sweep docs/sweep.toml --out results\n\n"
+    "  prudent sweep big.toml --cluster tcp://10.0.0.1:8786\n\n"
+    "Ctrl-C is safe: the same command goes on from there, also after a change of replications or a new agent."
+)(cli_sweep.sweep)
+
+
+@app.command("list", epilog="Example:\n\n  prudent list --json")
+def list_experiments(
+    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
+) -> None:
+    """List the experiments that `prudent reproduce` can run."""
+    from ..reproduction import STUDIES
+
+    if as_json:
+        listed = [
+            {
+                "name": study.name,
+                "title": study.title,
+                "paper_says": study.paper_says,
+                "figures": [figure.name for figure in study.figures],
+            }
+            for study in STUDIES.values()
+        ]
+        print(json.dumps(listed, indent=1))
+        return
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("experiment", no_wrap=True)
+    table.add_column("what it shows")
+    for study in STUDIES.values():
+        table.add_row(study.name, study.title)
+    console().print(table)
+
+
+@app.command(epilog="Example:\n\n  prudent report reproduction/quick")
+def report(
+    folder: Annotated[Path, typer.Argument(metavar="DIR", help="An output folder of `prudent reproduce`.")],
+) -> None:
+    """Judge the claims and build the report again from the datasets in a folder."""
+    from ..errors import ParameterError
+    from ..reproduction import STUDIES
+    from ..reproduction.report import build
+    from ..reproduction.runner import conclude
+
+    if not any((folder / f"{name}.nc").exists() for name in STUDIES):
+        raise ParameterError(f"there are no results in {folder}; make some: prudent reproduce --out {folder}")
+    conclude(folder)
+    print(f"Report: {build(folder, STUDIES)}")
+
+
+@app.command("compile", epilog="Example:\n\n  prudent compile")
+def compile_ahead() -> None:
+    """Compile all kernels now and keep them, so that no later process has to wait for that."""
+    import prudent
+
+    from .compile import compile_all
+
+    began = time.perf_counter()
+    compile_all(lambda line: print(line, flush=True))
+    print(f"prudent {prudent.__version__}: kernels ready after {time.perf_counter() - began:.1f} s")
+
+
+# -- the screen --------------------------------------------------------------------------------------------
+
+
+def _show_claims(claims: list[Any]) -> None:
+    from rich.table import Table
+
+    from ..reproduction.intervals import BEYOND
+
+    if not claims:
+        return
+    style = {"not": "red", "reproduced": "green"}  # by the first word; yellow: inconclusive
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("verdict", min_width=14, max_width=30)
+    table.add_column("claim")
+    for claim in claims:
+        colour = style.get(claim.verdict.split()[0], "yellow")
+        ours = f"[dim]{BEYOND}:[/] " if claim.source == BEYOND else ""
+        table.add_row(f"[{colour}]{claim.verdict.removesuffix(' at this scale')}[/]", f"{ours}{claim.statement}")
+    console().print(table)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command; return its exit code, having said what is wrong in one line if something is.
+
+    >>> main(["--version"]) # doctest: +ELLIPSIS
+    prudent ...
+    0
+    """
+    from ..errors import ClusterError, PrudentError, StoreError
+
+    code: Any = 0
+    try:
+        try:
+            app(args=arguments, prog_name="prudent")
+        except SystemExit as end:
+            code = end.code or 0
+        sys.stdout.flush()
+    except PrudentError as error:
+        code = FAILED if isinstance(error, StoreError | ClusterError) else MISTAKE
+        print(f"prudent: {error}", file=sys.stderr)
+    except OSError as error:  # a disk, a folder or the place of the output that fails
+        code = FAILED
+        _forget_output()
+        what = f" ({error.filename})" if error.filename else ""
+        print(f"prudent: {error.strerror or error}{what}", file=sys.stderr)
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    if code == INTERRUPTED:
+        given = sys.argv[1:] if arguments is None else arguments
+        resumes = any(command in given for command in ("reproduce", "sweep"))
+        more = "; what was finished is kept, the same command goes on from there" if resumes else ""
+        print(f"prudent: interrupted{more}", file=sys.stderr)
+        _leave_threads()
+    return int(code)
+
+
+def _forget_output() -> None:
+    """Drop what stdout still holds if it cannot be written; Python would try once more at the end and complain."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _leave_threads() -> None:
+    """End now if a thread is in the middle of a chunk: Python would wait for it, and nothing in it is worth that."""
+    busy = [thread for thread in threading.enumerate() if thread.name.startswith("prudent")]
+    for thread in busy:
+        thread.join(0.1)
+    if any(thread.is_alive() for thread in busy):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(INTERRUPTED)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,69 @@
+"""What the commands show on a terminal."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Self
+
+import typer
+
+__all__ = ["Bar", "Chunk", "Cluster", "Workers", "console"]
+
+# options of the commands that run replications
+Workers = Annotated[int | None, typer.Option(help="Threads (default: one for each core).", show_default=False)]
+Chunk = Annotated[
+    int | None,
+    typer.Option(
+        help="Replications computed and kept at a time (default: about a second of work).", show_default=False
+    ),
+]
+Cluster = Annotated[str | None, typer.Option(help="Address of a dask scheduler to work there.", show_default=False)]
+
+
+def console(stderr: bool = False) -> Any:
+    """Return a console of rich."""
+    from rich.console import Console
+
+    return Console(stderr=stderr, highlight=False)
+
+
+class Bar:
+    """A progress bar with the time left, on stderr and only on a terminal."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def __enter__(self) -> Self:
+        from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+        self._console = console(stderr=True)
+        self._progress = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TaskProgressColumn(),
+            TimeRemainingColumn(),
+            console=self._console,
+            transient=True,
+            disable=not self._console.is_terminal,
+        )
+        self._progress.start()
+        self._task: Any = None
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._progress.stop()
+
+    def begin(self, total: float, done: float) -> None:
+        """See :class:`prudent.reproduction.runner.Progress`."""
+        self._task = self._progress.add_task(self._what, total=total)
+        self._progress.update(self._task, completed=done)
+        if 0.005 * total < done < total:
+            self.say(f"taking up an earlier run, {done / total:.0%} of the work is there")
+
+    def advance(self, what: str, amount: float) -> None:
+        """See :class:`prudent.reproduction.runner.Progress`."""
+        shown = self._what if what == self._what else f"{self._what} ({what})"
+        self._progress.update(self._task, advance=amount, description=shown)
+
+    def say(self, message: str) -> None:
+        """See :class:`prudent.reproduction.runner.Progress`."""
+        self._console.print(f"prudent: {message}", markup=False, soft_wrap=True)

@@ -1,0 +1,1 @@
+"""Tables, names and features: everything that reads what users bring."""

@@ -1,0 +1,190 @@
+"""The distinct transitions of a log, which pairs were tried often enough, and which outcomes are possible."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .._support.checks import BoolArray, FloatArray, IntArray, mask_array
+from ..errors import DataError, ParameterError
+from ..models.base import plural
+from .rows import LogRows, names_of
+
+DOUBT = 0.05  # the chance that a next state was not seen by accident
+SUPPORTS = {
+    "action": "seen after the action",
+    "state": "seen after any action in the state",
+    "all": "all states",
+}
+
+
+def sums(group: IntArray, weights: FloatArray, size: int) -> FloatArray:
+    """Return the sum of the weights of each group [size]."""
+    return np.bincount(group, weights, size).astype(np.float64, copy=False)
+
+
+class Transitions(NamedTuple):
+    """The distinct transitions (s, a, s') of the log [E], sorted; with ``by_reward`` each of their rewards apart."""
+
+    pair: IntArray
+    target: IntArray
+    times: FloatArray  # how often
+    reward: FloatArray | None  # the mean
+    spread: FloatArray | None  # sum of squares around it, weighted
+    visits: FloatArray  # [S, A]
+
+    @classmethod
+    def of(cls, read: LogRows, by_reward: bool) -> Transitions:
+        """Count the rows."""
+        S, A = read.shape
+        pair = read.state * A + read.action
+        visits = sums(pair, read.times, S * A).reshape(S, A)
+        key = pair * S + read.target
+        distinct, of_row = np.unique(key, return_inverse=True)
+        if by_reward and read.reward is not None:
+            _, which = np.unique(read.reward, return_inverse=True)
+            finer, of_row = np.unique(of_row * (int(which.max()) + 1) + which, return_inverse=True)
+            distinct = distinct[finer // (int(which.max()) + 1)]
+        times = sums(of_row, read.times, distinct.size)
+        mean = spread = None
+        if read.reward is not None:
+            mean = sums(of_row, read.times * read.reward, distinct.size) / times
+            first = np.empty(distinct.size)
+            first[of_row] = read.reward
+            off = np.bincount(of_row, read.reward != first[of_row], distinct.size) > 0
+            mean = np.where(off, mean, first)  # a reward that never varies is kept to the last digit
+            spread = sums(of_row, read.times * (read.reward - mean[of_row]) ** 2, distinct.size)
+        return cls(distinct // S, distinct % S, times, mean, spread, visits)
+
+
+def often_tried(visits: FloatArray, threshold: float) -> tuple[BoolArray, int]:
+    """Return which pairs are admissible [S, A], and how many of them only because no other is in their state."""
+    kept = (visits >= threshold) & (visits > 0.0)
+    poor = np.asarray(~kept.any(axis=1) & visits.any(axis=1))
+    best = poor[:, np.newaxis] & (visits == visits.max(axis=1, keepdims=True))
+    return kept | best, int(best.sum())
+
+
+class Outcomes(NamedTuple):
+    """The outcomes of the model [E], sorted by pair: all of them possible, not all of them seen."""
+
+    pair: IntArray
+    target: IntArray
+    times: FloatArray  # how often seen
+    seen: IntArray  # which of ``Transitions`` it is, or -1
+
+
+def supported(read: LogRows, seen: Transitions, kept: BoolArray, support: Any) -> Outcomes:
+    """Return the outcomes of admissible pairs."""
+    S, A = read.shape
+    of_kept = kept.reshape(-1)[seen.pair]
+    key = seen.pair[of_kept] * S + seen.target[of_kept]
+    if isinstance(support, str):
+        if support not in SUPPORTS:
+            raise ParameterError(f"support is {support!r}, expected one of {', '.join(map(repr, SUPPORTS))}")
+        possible = _named_support(support, read, seen, kept, key)
+    else:
+        possible = _given_support(support, read, kept, key)
+        outside = ~np.isin(key, possible)
+        if outside.any():
+            pair, target = divmod(int(key[outside][0]), S)
+            i = int(np.argmax((read.state * A + read.action == pair) & (read.target == target)))
+            state, action, arrival = pair // A, pair % A, read.by_state.show(target)
+            raise DataError(
+                f"{read.held.place(int(read.row[i]))}: {read.by_state.show(state)}, {read.by_action.show(action)} led "
+                f"to {arrival}, which support does not allow"
+            )
+    found = np.flatnonzero(of_kept)
+    unseen = np.setdiff1d(possible, key)
+    every = np.concatenate((key, unseen))
+    order = np.argsort(every, kind="stable")
+    which = np.concatenate((found, np.full(unseen.size, -1)))[order]
+    times = np.where(which >= 0, seen.times[which], 0.0)
+    return Outcomes(every[order] // S, every[order] % S, times, which)
+
+
+def overlooked(read: LogRows, seen: Transitions, kept: BoolArray) -> tuple[int, int, int] | None:
+    """Return how many pairs may have been tried too seldom to see all that can happen, and one with a next state.
+
+    That next state was seen after other actions in the state, so often that it is no wonder (a chance of 5% or more) if
+    this action, were it the same, had not shown it yet.
+    """
+    S, A = read.shape
+    wider = supported(read, seen, kept, "state")
+    arrivals, which = np.unique((seen.pair // A) * S + seen.target, return_inverse=True)
+    rates = sums(which, seen.times, arrivals.size) / seen.visits.sum(axis=1)[arrivals // S]
+    rate = rates[np.searchsorted(arrivals, (wider.pair // A) * S + wider.target)]
+    silent = np.where(wider.times == 0.0, (1.0 - rate) ** seen.visits.reshape(-1)[wider.pair], 0.0)
+    doubtful = silent >= DOUBT
+    if not doubtful.any():
+        return None
+    worst = int(np.argmax(np.where(doubtful, rate, 0.0)))
+    return np.unique(wider.pair[doubtful]).size, int(wider.pair[worst]), int(wider.target[worst])
+
+
+def _named_support(support: str, read: LogRows, seen: Transitions, kept: BoolArray, key: IntArray) -> IntArray:
+    S, A = read.shape
+    if support == "action":
+        return np.unique(key)
+    pairs = np.flatnonzero(kept)
+    if support == "all":
+        alive = kept.any(axis=1) | read.terminal | read.absorbing
+        alive[key % S] = True
+        every = np.flatnonzero(alive)
+        return np.repeat(pairs, every.size) * S + np.tile(every, pairs.size)
+    left, right = np.divmod(np.unique(seen.pair // A * S + seen.target), S)
+    sizes = np.bincount(left, minlength=S)
+    first = np.cumsum(sizes) - sizes
+    times = sizes[pairs // A]
+    place = np.arange(times.sum()) - np.repeat(np.cumsum(times) - times, times)
+    return np.repeat(pairs, times) * S + right[np.repeat(first[pairs // A], times) + place]
+
+
+def _given_support(support: Any, read: LogRows, kept: BoolArray, key: IntArray) -> IntArray:
+    S, A = read.shape
+    if not hasattr(support, "items"):
+        allowed = mask_array(support, "support", (S, A, S), "[S, A, S]", error=ParameterError)
+        allowed &= kept[:, :, np.newaxis]
+        return np.flatnonzero(allowed)
+    listed = np.zeros(S * A, dtype=np.bool_)
+    found = []
+    for name, targets in support.items():
+        s = read.by_state.find(name)
+        pairs = s * A + np.flatnonzero(kept[s]) if s >= 0 else _pair_of(name, read)
+        ends = [read.by_state.index(target, f"support[{name!r}]", ParameterError) for target in targets]
+        listed[pairs] = True
+        found += [pair * S + target for pair in pairs.tolist() if kept.flat[pair] for target in ends]
+    return np.unique(np.concatenate((np.array(found, dtype=np.int64), key[~listed[key // S]])))
+
+
+def _pair_of(name: Any, read: LogRows) -> IntArray:
+    if isinstance(name, tuple) and len(name) == 2:
+        s, a = read.by_state.find(name[0]), read.by_action.find(name[1])
+        if s >= 0 and a >= 0:
+            return np.array([s * read.by_action.size + a])
+    raise ParameterError(f"support has {name!r}, expected a state or a pair (state, action) of the log")
+
+
+def refuse_dead_ends(read: LogRows, kept: BoolArray, entries: Outcomes) -> None:
+    """Raise if outcomes lead to states that have no action and are neither terminal nor absorbing."""
+    arrived = np.bincount(entries.target, minlength=read.by_state.size) > 0
+    dead = arrived & ~kept.any(axis=1) & ~read.terminal & ~read.absorbing
+    if dead.any():
+        raise DataError(_dead_ends(np.flatnonzero(dead), read))
+
+
+def _dead_ends(dead: IntArray, read: LogRows) -> str:
+    arrivals = np.bincount(read.target, read.times, read.by_state.size)
+    names = [names_of(read.by_state)[s] for s in dead.tolist()]
+    shown = ", ".join(
+        f"{name!r} ({arrivals[s]:g} arrival{'' if arrivals[s] == 1 else 's'})"
+        for name, s in zip(names[:20], dead.tolist(), strict=False)
+    )
+    more = f" and {len(names) - 20} more" if len(names) > 20 else ""
+    listed = "[" + ", ".join(map(repr, names[:20])) + (", ..." if more else "") + "]"
+    return (
+        f"{read.held.table} arrives in {plural(len(names), 'state')} that it never leaves: {shown}{more}; say what "
+        f"happens there: terminal={listed} if the process ends (or a mapping to what that is worth), or "
+        f"absorbing={listed} if it stays"
+    )

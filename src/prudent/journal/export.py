@@ -1,0 +1,112 @@
+"""Rows of a journal as tables for evaluation: a DataFrame, or Parquet, CSV and JSON lines in little memory."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from datetime import UTC, datetime
+from importlib import import_module
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from .._support.files import replacing
+from ..bandits.decision import Arm
+from ..errors import ParameterError
+
+__all__ = ["COLUMNS", "SHARED_COLUMNS", "Row", "table_of", "write_rows"]
+
+
+Row = dict[str, Any]
+Names = Callable[[], Collection[Arm]]
+COLUMNS = ("id", "time", "context", "arms", "arm", "propensity", "score", "reward", "reward_time")
+SHARED_COLUMNS = (*COLUMNS, "place", "features")  # the place on the slate, from 0, and the features of all candidates
+_TIMES = ("time", "reward_time")
+_CHUNK = 10_000
+
+
+def table_of(rows: Iterable[Row], columns: Sequence[str]) -> Any:
+    """Return rows as a DataFrame."""
+    import pandas as pd
+
+    table = pd.DataFrame.from_records(list(rows), columns=list(columns))
+    for name in _TIMES:
+        table[name] = pd.to_datetime(table[name].astype("float64"), unit="s", utc=True)
+    for name in ("propensity", "score", "reward"):
+        table[name] = table[name].astype("float64")
+    return table
+
+
+def write_rows(
+    rows: Iterable[Row],
+    path: str | os.PathLike[str],
+    columns: Sequence[str],
+    names: Names,
+) -> int:
+    """Write rows to a file of the kind that its name says; ``names`` gives all arms that occur. Return their number."""
+    place = Path(path)
+    suffix = place.suffix.lower()
+    if suffix not in _WRITERS:
+        raise ParameterError(f"path must end in {', '.join(_WRITERS)}, got {os.fspath(path)!r}")
+    count = 0
+
+    def counted() -> Iterator[Row]:
+        nonlocal count
+        for row in rows:
+            count += 1
+            yield row
+
+    with replacing(place) as file:
+        _WRITERS[suffix](counted(), file, columns, names)
+    return count
+
+
+def _write_parquet(rows: Iterator[Row], file: BinaryIO, columns: Sequence[str], names: Names) -> None:
+    try:
+        pa, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
+    except ImportError:
+        raise ParameterError("Parquet files need pyarrow, which is not installed; write a .csv file instead") from None
+    # Names of both kinds, integers beyond 64 bits and strings that are no Unicode have no type: they become JSON.
+    plain: Callable[[Arm], Any] = lambda name: name  # noqa: E731
+    arms = names()
+    if all(isinstance(name, int) and -(2**63) <= name < 2**63 for name in arms):
+        kind = pa.int64()
+    else:
+        kind = pa.string()
+        if not all(isinstance(name, str) and name.isprintable() for name in arms):
+            plain = json.dumps
+    moment, number = pa.timestamp("us", tz="UTC"), pa.float64()
+    types = [pa.string(), moment, pa.list_(number), pa.list_(kind), kind, number, number, number, moment]
+    types += [pa.int64(), pa.list_(pa.list_(number))]
+    schema = pa.schema([pair for pair in zip(SHARED_COLUMNS, types, strict=True) if pair[0] in columns])
+    with parquet.ParquetWriter(file, schema) as writer:
+        while chunk := list(islice(rows, _CHUNK)):
+            for row in chunk:
+                row.update({name: None if row[name] is None else round(1e6 * row[name]) for name in _TIMES})
+                row.update(arm=plain(row["arm"]), arms=[plain(name) for name in row["arms"]])
+            writer.write_table(pa.Table.from_pylist(chunk, schema))
+
+
+def _write_csv(rows: Iterator[Row], file: BinaryIO, columns: Sequence[str], names: Names) -> None:
+    text = io.TextIOWrapper(file, encoding="utf-8", errors="backslashreplace", newline="")
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        row.update({name: None if row[name] is None else _iso(row[name]) for name in _TIMES})
+        writer.writerow(row | {name: json.dumps(row[name]) for name in ("context", "arms", "features") if name in row})
+    text.detach()  # flushes, and leaves the file open
+
+
+def _write_lines(rows: Iterator[Row], file: BinaryIO, columns: Sequence[str], names: Names) -> None:
+    for row in rows:
+        file.write(json.dumps(row).encode() + b"\n")
+
+
+def _iso(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="microseconds")
+
+
+_WRITERS = {".parquet": _write_parquet, ".csv": _write_csv, ".jsonl": _write_lines}

@@ -1,0 +1,291 @@
+"""A model whose probabilities are known: P(s' | s, a) as one sparse matrix, mean rewards r(s, a), and a discount.
+
+Row s*A + a of the matrix belongs to the pair (s, a). With the probability that the step is the last one, it sums to 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from .._numerics.compensated import sums_and_leaks
+from .._support.checks import SUM_TOLERANCE, FloatArray, IntArray, number_array, require_shape
+from ..data.labels import Names
+from ..errors import ModelError
+from .base import TabularModel, admissible_mask, plural
+from .builders import Earned, Indices, canonical, known_gymnasium, known_table, pair_sums, read_transitions, row_numbers
+from .entries import END, Entries, Outcomes, likely_outcomes
+
+__all__ = ["MDP"]
+
+
+class MDP(TabularModel):
+    """A Markov decision process with known transition probabilities.
+
+    Parameters
+    ----------
+    transition : P(s' | s, a) as an array [S, A, S]; or [A, S, S] with ``actions_first=True``; or a SciPy
+        sparse matrix (S*A) x S whose row s*A + a belongs to the pair (s, a); or a list of A sparse S x S
+        matrices (stored duplicates add up). Each row, with ``termination``, must sum to 1 within 1e-9.
+        Rows are used as given and never renormalised: a sum that is off by 1e-10 stays off by 1e-10, and where
+        that makes values infinite (sums above 1/discount) the solvers refuse the model.
+    reward : mean reward [S, A]; or [S], the same for every action; or one for each transition, [S, A, S]
+        ([A, S, S] with ``actions_first``), which is averaged over the next state. The model keeps them as
+        ``transition_reward`` as well, for :meth:`UncertainMDP.from_mdp`.
+    discount : in [0, 1]. At 1, solvers need a horizon, or a process that ends for certain.
+    termination : [S, A], the probability that this step is the last one; nothing is earned after it.
+    admissible : bool [S, A], by default all; what is given for the other pairs is not looked at.
+    states, actions : names, unique and hashable. Names 0, 1, ..., n-1 are the same as no names.
+
+    Attributes
+    ----------
+    Certificates are about these numbers exactly; averaged rewards and added duplicates were rounded once.
+
+    transition : ``scipy.sparse.csr_array`` (S*A) x S, row s*A + a; sorted, no duplicates, no stored zeros.
+        Rows of inadmissible pairs are empty.
+    reward : float64 [S, A], zero for inadmissible pairs.
+    termination : float64 [S, A], or None if the process never ends.
+    admissible : bool [S, A].
+    terminal : bool [S], True where every step ends the process and pays the same: there is nothing to decide.
+    terminal_value : float64 [S], what these states pay, 0 elsewhere.
+    transition_reward : rewards of single transitions, as ``transition``; None where they say no more than ``reward``.
+
+    Examples
+    --------
+    >>> stay, go = [[1, 0], [0, 1]], [[0, 1], [1, 0]]
+    >>> mdp = MDP([stay, go], reward=[[0, -1], [1, 0]], discount=0.9, actions_first=True)
+    >>> mdp
+    MDP(2 states, 2 actions, 4 transitions, discount 0.9)
+    >>> mdp.dense()[0, 1]
+    array([0., 1.])
+    """
+
+    _compared = ("discount", "states", "actions", "admissible", "reward", "termination", "transition")
+
+    transition: sparse.csr_array  # (S*A) x S
+    reward: FloatArray  # [S, A]
+    termination: FloatArray | None  # [S, A]
+    transition_reward: sparse.csr_array | None  # (S*A) x S
+    leaks: tuple[float, float]  # bounds on 1 - (sum of a row of ``transition``) over the admissible pairs
+
+    def __init__(
+        self,
+        transition: Any,
+        reward: Any,
+        discount: float,
+        *,
+        actions_first: bool = False,
+        termination: Any = None,
+        admissible: Any = None,
+        states: Names = None,
+        actions: Names = None,
+        _earned: Earned | None = None,
+    ) -> None:
+        self.transition, shape = read_transitions(transition, actions_first)
+        self._frame(admissible_mask(admissible, shape), discount, states, actions)
+        if not self.admissible.all():
+            self.transition.data[~self.admissible.ravel()[self._pairs()]] = 0.0
+            canonical(self.transition)
+        self.termination = self._checked_termination(termination)
+        self._check_rows()
+        self.transition_reward = None
+        self._last_reward: FloatArray | None = None  # [S, A] of steps that end the process, if they have their own
+        self._finer: Callable[[], Outcomes] | None = None  # of which the transitions are sums
+        self.reward = self._mean_reward(reward, actions_first)
+        if _earned is not None:  # builders know the rewards of single steps
+            self._keep_earned(_earned)
+        ended = np.zeros(shape, np.bool_) if self.termination is None else self.termination == 1.0
+        worth = self.reward[np.arange(shape[0]), self.admissible.argmax(axis=1)]
+        self.terminal = ((ended & (self.reward == worth[:, None])) | ~self.admissible).all(axis=1)
+        self.terminal_value = np.where(self.terminal, worth, 0.0)
+
+    def _keep_earned(self, earned: Earned) -> None:
+        stored = self._pairs() * self.n_states + self.transition.indices  # ascending
+        at = np.searchsorted(stored, earned.places)
+        known = np.append(stored, -1)[at] == earned.places  # transitions of probability zero are not stored
+        total = np.bincount(at[known], weights=earned.amounts[known], minlength=stored.size)
+        self._keep(total / self.transition.data, self.reward)
+        if earned.outcomes is not None:
+            self._finer = partial(Outcomes, *earned.outcomes)
+        if self.transition_reward is not None and self.termination is not None:
+            ending = np.where(self.termination > 0.0, self.termination, 1.0)
+            self._last_reward = earned.last / ending
+
+    def _keep(self, rewards: FloatArray, means: FloatArray) -> None:
+        """Keep the rewards of the stored transitions, if they differ from the means of their pairs."""
+        # by more than rounding
+        if (abs(rewards - means.reshape(-1)[self._pairs()]) > 1e-12 * float(abs(rewards).max(initial=0.0))).any():
+            parts = (rewards, self.transition.indices, self.transition.indptr)
+            self.transition_reward = sparse.csr_array(parts, shape=self.transition.shape)
+
+    def steps(self) -> tuple[IntArray, npt.NDArray[np.int32], FloatArray]:
+        """Return the steps that are possible, by pair: pair s*A + a, next state (-2 for an end), and reward, [M] each.
+
+        Where only the mean reward of a pair is known, each of its steps earns that.
+
+        >>> MDP([[[0.5, 0.5]], [[0.0, 1.0]]], reward=[0.0, 1.0], discount=0.9).steps()
+        (array([0, 0, 1]), array([0, 1, 1], dtype=int32), array([0., 0., 1.]))
+        """
+        return self._steps()[:3]
+
+    def _steps(self) -> tuple[IntArray, npt.NDArray[np.int32], FloatArray, FloatArray]:
+        """Return :meth:`steps` and their probabilities."""
+        pairs, targets, means = self._pairs(), self.transition.indices, self.reward.reshape(-1)
+        rewards = means[pairs] if self.transition_reward is None else self.transition_reward.data
+        chances = self.transition.data
+        if self.termination is not None:
+            ending = np.flatnonzero(self.termination)
+            last = (self.reward if self._last_reward is None else self._last_reward).reshape(-1)[ending]
+            order = np.argsort(np.concatenate((pairs, ending)), kind="stable")
+            pairs, rewards = np.concatenate((pairs, ending))[order], np.concatenate((rewards, last))[order]
+            targets = np.concatenate((targets, np.full(ending.size, END)))[order]
+            chances = np.concatenate((chances, self.termination.reshape(-1)[ending]))[order]
+        return pairs.astype(np.int64), targets.astype(np.int32), rewards, chances
+
+    def keep_outcomes(self, entries: Entries, theta: FloatArray) -> None:
+        """Remember the outcomes, with probabilities ``theta`` [B, K], of which the transitions are sums."""
+        self._finer = partial(likely_outcomes, entries, theta)
+
+    def outcomes(self) -> Outcomes:
+        """Return all that can happen in one step, finer than :meth:`steps` where the model knows more.
+
+        >>> MDP([[[0.5, 0.5]], [[0.0, 1.0]]], reward=[0.0, 1.0], discount=0.9).outcomes().chance
+        array([0.5, 0.5, 1. ])
+        """
+        if self._finer is not None:
+            return self._finer()
+        pairs, targets, rewards, chances = self._steps()
+        sizes = np.bincount(pairs, minlength=self.admissible.size)
+        return Outcomes(np.concatenate(([0], np.cumsum(sizes))), targets, rewards, chances)
+
+    @property
+    def knows_single_rewards(self) -> bool:
+        """Whether :meth:`outcomes` has rewards of single steps that say more than the means of their pairs."""
+        return self.transition_reward is not None or self._finer is not None
+
+    def _pairs(self) -> Indices:
+        """Return the pair s*A + a of each stored transition."""
+        return row_numbers(self.transition)
+
+    def _checked_termination(self, termination: Any) -> FloatArray | None:
+        if termination is None:
+            return None
+        ending = self._of_pairs(termination, "termination")
+        ending[(ending < 0.0) & (ending > -1e-12)] = 0.0  # what 1 minus the sum of a row leaves
+        bad = (ending < 0.0) | (ending > 1.0)
+        if bad.any():
+            value, pair = ending[bad][0], self.pair_name(np.argmax(bad))
+            raise ModelError(f"the termination of {pair} is {value}, expected a number in [0, 1]")
+        return ending if ending.any() else None
+
+    def _of_pairs(self, values: Any, what: str) -> FloatArray:
+        """Return finite numbers [S, A], zero for inadmissible pairs."""
+        given = number_array(values, what, error=ModelError)
+        require_shape(given, what, self.admissible.shape, "[S, A]", error=ModelError)
+        numbers = np.ascontiguousarray(np.where(self.admissible, given, 0.0))
+        bad = ~np.isfinite(numbers)
+        if bad.any():
+            value, pair = numbers[bad][0], self.pair_name(np.argmax(bad))
+            raise ModelError(f"the {what} of {pair} is {value}, expected a finite number")
+        return numbers
+
+    def _check_rows(self) -> None:
+        probabilities = self.transition.data
+        bad = ~((probabilities >= 0.0) & (probabilities < np.inf))  # written so that NaN is bad
+        if bad.any():
+            i = int(np.argmax(bad))
+            pair, value = self.pair_name(self._pairs()[i]), probabilities[i]
+            target = self.state_labels.show(int(self.transition.indices[i]))
+            raise ModelError(f"the transition probability of {pair} to {target} is {value}, expected one in [0, 1]")
+        total = np.empty(self.admissible.shape)
+        counted = np.ascontiguousarray(self.admissible).reshape(-1)
+        self.leaks = sums_and_leaks(self.transition.indptr, probabilities, counted, total.reshape(-1))
+        what = "transition probabilities"
+        if self.termination is not None:
+            total += self.termination
+            what += " and termination"
+        off = self.admissible & (np.abs(total - 1.0) > SUM_TOLERANCE)
+        if off.any():
+            value, pair = float(total[off][0]), self.pair_name(np.argmax(off))
+            hint = "; is the pair admissible?" if value == 0.0 else ""
+            raise ModelError(f"the {what} of {pair} sum to {value!r}, expected 1{hint}")
+
+    def _mean_reward(self, reward: Any, actions_first: bool) -> FloatArray:
+        given, earned = number_array(reward, "reward", error=ModelError), None
+        S, A = self.admissible.shape
+        if given.ndim == 1:
+            require_shape(given, "reward", (S,), "[S]", error=ModelError)
+            given = np.broadcast_to(given[:, None], (S, A))
+        if given.ndim == 3:
+            if self.termination is not None:
+                raise ModelError("reward [S, A, S] is silent on steps that end the process; give means [S, A]")
+            given = given.swapaxes(0, 1) if actions_first else given
+            require_shape(given, "reward", (S, A, S), "[S, A, S]", error=ModelError)
+            pairs = self._pairs()
+            earned = given[pairs // A, pairs % A, self.transition.indices]
+            given = pair_sums(pairs, earned * self.transition.data, (S, A))
+        means = self._of_pairs(given, "reward")
+        if earned is not None:
+            self._keep(earned, means)
+        return means
+
+    @classmethod
+    def from_table(
+        cls,
+        table: Any,
+        discount: float,
+        *,
+        states: Names = None,
+        actions: Names = None,
+        columns: Mapping[str, Any] | None = None,
+    ) -> MDP:
+        """Return the model of a long table: state, action, next_state, probability, reward.
+
+        The table is a DataFrame, the path of a CSV or Parquet file, a dict of columns, a structured array, or rows of
+        five values in that order. Columns may have other usual names, such as ``idstatefrom``, ``idaction`` and
+        ``idstateto``; ``columns={"state": "where"}`` says which is which. Rows with the same (state, action,
+        next_state) add up their probability; the reward of a pair is the mean over its rows. Pairs that are not listed
+        are inadmissible. ``states`` and ``actions`` list the labels in the order of their indices; an action that no
+        row has is dropped with a word in ``notes``. By default, labels 0, 1, ..., n-1 are kept as indices, and any
+        others, also 1, ..., n, become names in sorted order (or as first seen, if they cannot be compared).
+
+        >>> rows = [("dry", "wait", "dry", 0.8, 0.0), ("dry", "wait", "wet", 0.2, -1.0),
+        ...         ("wet", "wait", "dry", 1.0, 0.0)]
+        >>> mdp = MDP.from_table(rows, discount=0.9)
+        >>> mdp.states
+        ('dry', 'wet')
+        >>> mdp.reward.ravel()
+        array([-0.2, 0. ])
+        """
+        return cls._noted(known_table(table, states, actions, columns), discount)
+
+    @classmethod
+    def from_gymnasium(cls, env: Any, discount: float) -> MDP:
+        """Return the model of a Gymnasium environment that has a table ``env.unwrapped.P``, as FrozenLake-v1.
+
+        Transitions flagged as terminated go into ``termination``; values have one entry for each observation.
+        ``env`` may also be the id of a registered environment.
+
+        >>> MDP.from_gymnasium("FrozenLake-v1", discount=0.99).n_states
+        16
+        """
+        return cls(**known_gymnasium(env), discount=discount)
+
+    def dense(self) -> FloatArray:
+        """Return the transition probabilities as an array [S, A, S].
+
+        >>> MDP([[[0.5, 0.5]], [[0.0, 1.0]]], reward=[0.0, 1.0], discount=0.9).dense()[0]
+        array([[0.5, 0.5]])
+        """
+        return self.transition.toarray().reshape(self.n_states, self.n_actions, self.n_states)
+
+    def __repr__(self) -> str:
+        parts = [*self._sizes(), plural(self.transition.nnz, "transition")]
+        if self.termination is not None:
+            parts.append("steps that end")
+        return f"MDP({', '.join(parts)}, discount {self.discount})"

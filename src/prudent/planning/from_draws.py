@@ -1,0 +1,155 @@
+"""Posterior draws that somebody else made: arrays, ArviZ and xarray datasets, tables with a column of sample numbers.
+
+All become theta float64 [N, B, K], one set of outcome probabilities for each draw.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from .._support.checks import FloatArray, finite_array, first_index
+from ..data.labels import Labels, Names
+from ..data.tables import read_columns, read_numbers
+from ..errors import ModelError, ParameterError, PosteriorError
+from ..models.builders import own_sources, places_in
+from ..models.uncertain import UncertainMDP
+
+__all__ = ["models_of_table", "read_draws"]
+
+SAMPLES = ("chain", "draw", "sample")  # dimensions that number draws
+
+
+def read_draws(given: Any, model: UncertainMDP, variable: str | None = None) -> FloatArray:
+    """Return the draws of ``model`` as float64 [N, B, K]; the row of terminal states may be left out.
+
+    An xarray object has dimensions chain and draw (or sample), which become N, and two more: ``source`` and ``outcome``
+    by these names, or else in that order. With one source, its dimension may be missing. A Dataset, or an ArviZ object
+    that has one as ``posterior``, needs ``variable`` if it has several.
+    """
+    given = getattr(given, "posterior", given)  # ArviZ
+    if hasattr(given, "to_dataset") and not hasattr(given, "dims"):  # a node of a tree
+        given = given.to_dataset()
+    if hasattr(given, "data_vars"):
+        names = list(given.data_vars)
+        if variable is None and len(names) != 1:
+            raise ParameterError(f"variable must say which of {names} are the draws")
+        if variable is not None and variable not in names:
+            raise ParameterError(f"variable is {variable!r}, expected one of {names}")
+        given = given[names[0] if variable is None else variable]
+    elif variable is not None:
+        raise ParameterError("variable chooses from a dataset, but draws is none")
+    if hasattr(given, "dims"):
+        given = _stacked(given, model)
+    theta = model.with_end(finite_array(given, "draws", ndim=3, error=PosteriorError))
+    if theta.shape[0] == 0 or theta.shape[1:] != (model.n_sources, model.n_outcomes):
+        raise PosteriorError(
+            f"draws has shape {theta.shape}, expected [N, B, K] = (N, {model.n_sources}, {model.n_outcomes})"
+        )
+    return theta
+
+
+def _stacked(array: Any, model: UncertainMDP) -> Any:
+    """Return a DataArray as an array [N, B, K]."""
+    drawn = [dim for dim in array.dims if dim in SAMPLES]
+    rest = [dim for dim in array.dims if dim not in SAMPLES]
+    if not drawn:
+        raise PosteriorError(f"draws has dimensions {array.dims}, expected some of {SAMPLES} among them")
+    if len(rest) == 1 and model.n_sources - bool(model.terminal.any()) == 1:
+        array = array.expand_dims("source")
+        rest = ["source", rest[0]]
+    if len(rest) != 2:
+        raise PosteriorError(f"draws has dimensions {array.dims}, expected source and outcome next to {drawn}")
+    if set(rest) == {"source", "outcome"}:
+        rest = ["source", "outcome"]
+    for dim in rest:
+        labels = array.coords[dim].values if dim in array.coords else None
+        if labels is not None and sorted(labels.tolist(), key=repr) == sorted(range(labels.size), key=repr):
+            array = array.sortby(dim)  # numbers say which one it is, in whatever order they come
+    array = array.transpose(*drawn, *rest)
+    return np.asarray(array.values).reshape(-1, *array.shape[len(drawn) :])
+
+
+def models_of_table(
+    table: Any, states: Names, actions: Names, discount: float, terminal: Any, columns: Mapping[str, Any] | None
+) -> tuple[UncertainMDP, FloatArray]:
+    """Read a long table: state, action, next_state, probability, reward, sample; return a model and draws [N, B, K].
+
+    Every pair is a source, whose outcomes are the (next state, reward) that any sample has for it.
+    """
+    names = ("state", "action", "next_state", "probability", "reward", "sample")
+    found = read_columns(table, names, table="table", error=ModelError, columns=columns)
+    if not found.size:
+        raise ModelError(f"{found.table} has no rows")
+    by_state = _labels("state", states, found["state"], found["next_state"])
+    by_action = _labels("action", actions, found["action"])
+    by_sample = Labels.learn("sample", found["sample"])
+    s, a, target, n = (
+        labels.encode(found[what], what, place=found.place, error=ModelError)
+        for what, labels in zip(
+            ("state", "action", "next_state", "sample"), (by_state, by_action, by_state, by_sample), strict=True
+        )
+    )
+    chance, reward = (read_numbers(found, what, error=ModelError) for what in ("probability", "reward"))
+    if (chance < 0.0).any():
+        row = int(np.argmax(chance < 0.0))
+        raise ModelError(f"{found.place(row)}: probability is {chance[row]}, expected one in [0, 1]")
+    pair = s * by_action.size + a
+    # an outcome of a pair is a next state with a reward; rows that agree in both add up
+    steps, which = np.unique(np.stack((pair, target, (reward + 0.0).view(np.int64))), axis=1, return_inverse=True)
+    source = own_sources((np.bincount(pair, minlength=by_state.size * by_action.size) > 0).reshape(by_state.size, -1))
+    place = places_in(steps[0])
+    model = UncertainMDP._of_entries(
+        source,
+        steps[0],
+        place,
+        steps[1],
+        np.ascontiguousarray(steps[2]).view(np.float64),
+        discount,
+        states=by_state.names,
+        actions=by_action.names,
+        terminal=terminal,
+    )
+    theta = np.zeros((by_sample.size, model.n_sources, model.n_outcomes))
+    b = model.source.reshape(-1)[pair]
+    used = ~model.terminal[s]
+    which = which.reshape(-1)
+    np.add.at(theta, (n[used], b[used], place[which[used]]), chance[used])
+    _require_rows(theta, model, by_sample)
+    if model.terminal.any():
+        theta[:, -1, 0] = 1.0
+    return model, theta
+
+
+def _require_rows(theta: FloatArray, model: UncertainMDP, by_sample: Labels) -> None:
+    own = model.n_sources - bool(model.terminal.any())
+    sums = theta[:, :own].sum(axis=2)
+    off = abs(sums - 1.0) > 1e-9
+    if off.any():
+        n, b = (int(i) for i in np.argwhere(off)[0])
+        pair = model.pair_name(np.flatnonzero(model.source.reshape(-1) == b)[0])
+        said = "has no row" if sums[n, b] == 0.0 else f"has probabilities that sum to {float(sums[n, b])!r}, expected 1"
+        raise ModelError(f"{pair} {said} in {by_sample.show(n)}")
+
+
+def _labels(what: str, given: Names, *columns: Any) -> Labels:
+    if given is None:
+        return Labels.learn(what, *columns)
+    names = tuple(given)
+    return Labels(what, names, len(names))
+
+
+def check_draws(theta: FloatArray, model: UncertainMDP, rounding: float) -> tuple[float, float]:
+    """Refuse what are no probabilities; return bounds on what rows lack to sum to one."""
+    sums = theta.sum(axis=2)
+    off = abs(sums - 1.0) > 1e-9
+    if off.any():
+        raise PosteriorError(f"draws{first_index(off)} sums to {sums[off][0]:.12g}, expected 1")
+    stray = (theta < 0.0) | ((theta > 0.0) & ~model.outcome_mask)
+    if stray.any():
+        raise PosteriorError(
+            f"draws{first_index(stray)} is {theta[stray][0]}: negative, or no outcome of that source in the model"
+        )
+    return 1.0 - float(sums.max()) - rounding, 1.0 - float(sums.min()) + rounding

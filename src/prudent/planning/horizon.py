@@ -1,0 +1,196 @@
+"""Finite horizons: backward induction, one backup of an operator for each step.
+
+With V_T what states are worth when no step is left, V_t = T V_{t+1} for t = T-1, ..., 0: the value of the T - t steps
+that remain, discounted to time t. Nothing has to converge, and the discount may be 1. The error bound is what rounding
+(and the operator's own error) can add: e_t = eta_t + g e_{t+1}, with g the most by which a backup stretches an error,
+gamma times the largest sum of a row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from .._numerics.compensated import EPS
+from .._support.checks import FloatArray, IntArray, positive, whole_number
+from .._support.progress import Progress
+from ..errors import ParameterError
+from ..models.base import TabularModel, plural
+from ..models.mdp import MDP
+from ..models.timed_policy import TimedPolicy, final_values, read_timed
+from ..models.uncertain import UncertainMDP
+from .finite_solution import FiniteSolution
+from .operators import Operator, greedy
+
+if TYPE_CHECKING:
+    from .problem import BayesianRiskMDP
+
+__all__ = [
+    "Induction",
+    "average",
+    "backward_induction",
+    "follow",
+    "one_step",
+    "refuse_options",
+    "solve_finite",
+    "steps_worth",
+    "taken_pairs",
+]
+
+DIGITS = 1e-10  # of the largest value: what operators that iterate are asked for
+SHARE = 0.02  # of that, for all steps together
+MOST = 2**33  # bytes of values and policies
+
+Mix = Callable[[Operator, FloatArray, FloatArray], FloatArray]
+
+
+class Induction(NamedTuple):
+    """What backward induction finds: all times, or (``value`` [1, S] and no policy) the first one only."""
+
+    value: FloatArray  # [T + 1, S]
+    policy: npt.NDArray[Any]  # [T, S] or [T, S, A]
+    error: float  # no value is further from the truth
+
+
+def average(operator: Operator, shares: FloatArray, q: FloatArray) -> FloatArray:
+    """Return the mean over actions [S] of ``q`` [S, A], which may be anything where a share is zero."""
+    return np.asarray((shares * np.where(shares > 0.0, q, 0.0)).sum(axis=1))
+
+
+def follow(operator: Operator, policy: npt.NDArray[Any], q: FloatArray, mix: Mix = average) -> tuple[FloatArray, float]:
+    """Return what a policy, [S] or [S, A], makes of ``q`` [S, A], and what rounding adds to its error."""
+    if policy.ndim == 1:
+        return q[np.arange(policy.size), policy], 0.0
+    taken = policy > 0.0
+    return mix(operator, policy, q), (6.0 * policy.shape[1] + 64.0) * EPS * float(abs(q[taken]).max())
+
+
+def backward_induction(
+    operator_at: Callable[[int], Operator],
+    model: TabularModel,
+    horizon: int,
+    final: FloatArray,
+    policy: TimedPolicy | None = None,
+    *,
+    keep: bool = True,
+    tol: float | None = None,
+    mix: Mix = average,
+    progress: Progress | None = None,
+    error: float = 0.0,
+) -> Induction:
+    """Go back from ``final`` [S], known up to ``error``, by ``horizon`` steps of ``operator_at(time)``.
+
+    The best action of each state, or those of ``policy``. Without ``keep`` only the values at time 0 are returned.
+    """
+    n_states, n_actions = model.admissible.shape
+    if keep:
+        _require_room(horizon, n_states, n_actions if policy is not None and policy.mixed else 1)
+    values = np.empty((horizon + 1 if keep else 1, n_states))
+    steps: npt.NDArray[Any] = np.empty((0, n_states), np.int64)
+    if keep:
+        shape = (horizon, n_states)
+        steps = np.empty((*shape, n_actions)) if policy is not None and policy.mixed else np.empty(shape, np.int64)
+    q = np.full((n_states, n_actions), -np.inf)
+    every, chosen = np.flatnonzero(model.admissible), np.empty(n_states, np.int64)
+    values[-1] = value = final
+    shown = Progress("backward induction") if progress is None else progress
+    for time in range(horizon - 1, -1, -1):
+        operator = operator_at(time)
+        stretch = max(0.0, operator.discount * (1.0 - operator.leaks[0])) * (1.0 + 4.0 * EPS)
+        aim = DIGITS * float(abs(value).max()) if tol is None else tol
+        operator.accuracy = SHARE * aim / steps_worth(stretch, horizon)
+        actions: npt.NDArray[Any] = chosen if policy is None else policy.at(time)
+        error *= stretch
+        error += operator.backup(value, every if policy is None else taken_pairs(actions, n_actions), q.reshape(-1))
+        if policy is None:
+            value = np.empty(n_states)
+            greedy(q, value, chosen)
+        else:
+            value, more = follow(operator, actions, q, mix)
+            error += more
+        if keep:
+            values[time] = value
+            steps[time] = actions
+        shown.show(f"{horizon - time:,} of {horizon:,} steps")
+    if progress is None:
+        shown.close()
+    values[0] = value
+    _require_finite(value)
+    return Induction(values, steps, error)
+
+
+def taken_pairs(policy: npt.NDArray[Any], n_actions: int) -> IntArray:
+    """Return the pairs s*A + a that a policy, [S] or [S, A], takes."""
+    if policy.ndim == 2:
+        return np.flatnonzero(policy)
+    return np.arange(policy.size) * n_actions + policy
+
+
+def _require_room(horizon: int, n_states: int, n_actions: int) -> None:
+    needed = 8 * (horizon + 1) * n_states * (1 + n_actions)
+    if needed > MOST:
+        size = f"{needed / 2**30:,.0f} GiB"
+        raise ParameterError(f"horizon {horizon:,} with {n_states:,} states needs {size} for values and actions")
+
+
+def _require_finite(value: FloatArray) -> None:
+    if not np.isfinite(value).all():
+        raise ParameterError("the values of this horizon are too large for 64-bit floats")
+
+
+def steps_worth(stretch: float, horizon: int) -> float:
+    """Return 1 + g + ... + g^(T-1), or a little more: what T steps of reward 1 are worth."""
+    return float(horizon) if stretch >= 1.0 else min(float(horizon), 1.0 / (1.0 - stretch))
+
+
+def refuse_options(keywords: Any, what: str = "a horizon") -> None:
+    """Raise for settings of iterative solvers, which mean nothing with ``what``."""
+    for name, value in keywords.items():
+        if value is not None:
+            raise ParameterError(f"{name} does not go with {what}: the steps are done one by one, and no others")
+
+
+def solve_finite(
+    operator: Operator,
+    model: MDP | UncertainMDP,
+    policy: Any,
+    horizon: int,
+    terminal: Any,
+    tol: float | None,
+    problem: MDP | BayesianRiskMDP,
+) -> FiniteSolution:
+    """Return the values of ``horizon`` steps of ``operator``, for control or for a policy that may depend on time."""
+    steps = whole_number(horizon, "horizon")
+    aim = None if tol is None else positive(tol, "tol")
+    final = final_values(model, terminal)
+    timed = None if policy is None else read_timed(model, policy, steps)
+    if timed is not None:
+        timed.require(steps)
+    found = backward_induction(lambda _: operator, model, steps, final, timed, tol=aim)
+    enough = DIGITS * float(abs(found.value).max()) if aim is None else aim
+    converged = found.error <= enough
+    relation = "<=" if converged else "is as small as rounding allows;"
+    message = f"error bound {found.error:.2g} {relation} {enough:.2g} after {plural(steps, 'step')}"
+    return FiniteSolution(
+        value=found.value,
+        policy=found.policy,
+        error_bound=found.error,
+        converged=converged,
+        message=message + ("" if converged else " would need more than 64-bit floats"),
+        states=model.states,
+        actions=model.actions,
+        terminal=model.terminal,
+        _problem=problem,
+        _one_step=partial(one_step, operator, model),
+    )
+
+
+def one_step(operator: Operator, model: TabularModel, value: FloatArray, time: int) -> FloatArray:
+    """Return Q [S, A] one step ahead of ``value``; minus infinity where an action is not admissible."""
+    q = np.full(model.admissible.shape, -np.inf)
+    operator.backup(value, np.flatnonzero(model.admissible), q.reshape(-1))
+    return q

@@ -1,0 +1,404 @@
+"""Entropic risk and EVaR of the discounted return, in a known model.
+
+The Bellman-nested risk of :class:`BayesianRiskMDP` is about the model, and taken anew at every step. Here the model is
+known, and the risk is that of the whole return R = sum_t gamma^t r_t, which chance makes random. After Hau, Petrik and
+Ghavamzadeh, *Entropic Risk Optimization in Discounted MDPs* (AISTATS 2023):
+
+- **Entropic risk** has a recursion. ERM_beta(c X) = c ERM_{c beta}(X), so what is random t steps from now counts with
+  beta gamma^t:
+
+      V_t(s) = max over a of ERM_{beta gamma^t}( r + gamma V_{t+1}(s') ),
+
+  one backup of :class:`EntropicOperator` for each step. The best policy depends on time and not on what happened
+  before. The recursion takes a reward as random where the model knows the rewards of single steps; a mean reward of a
+  pair counts as certain.
+- **The tail.** From time T' on the mean is used in place of the risk, and the risk-neutral policy. By Hoeffding's lemma
+  0 <= E[X] - ERM_b(X) <= b D^2 / 8 for a return that varies by at most D, so the values at time 0 are too high by at
+  most beta gamma^(2 T') D^2 / 8, and the policy loses no more than that. T' is chosen for the tolerance.
+- **EVaR** is the maximum over beta of h(beta) = f(beta) - L / beta, with L = -log(1 - alpha) and f the best entropic
+  value at the start, which falls with beta. So h <= f(b1) - L / b2 between two values b1 < b2, h <= f(0) - L / b1
+  below b1 and h <= f(b2) above b2. Intervals are split, the most promising first, until none can hold more than the
+  best value found and the tolerance. What is found is polished: the best beta for the policy, the best policy for it.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import warnings
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from .._numerics.compensated import EPS
+from .._numerics.compile import default_threads, over_rows
+from .._numerics.entropic import entropic_each, entropic_rows
+from .._numerics.krylov import Chain
+from .._support.checks import FloatArray, IntArray, positive, whole_number
+from .._support.progress import Progress
+from ..errors import ConvergenceWarning, ParameterError
+from ..models.base import plural
+from ..models.entries import END
+from ..models.mdp import MDP
+from ..models.timed_policy import TimedPolicy, final_values, read_timed
+from .finite_solution import FiniteSolution
+from .horizon import Induction, backward_induction, one_step, steps_worth
+from .objectives import Entropic, EVaR, Objective, best_beta
+from .operators import Operator
+
+__all__ = ["EntropicOperator", "RiskSolution", "solve_static"]
+
+DIGITS = 1e-10  # of the range of the return: the tolerance by default
+TAIL = 1e-12  # of the same: how much the tail may take by default, which costs only a few steps
+MISSED = 1e-3  # of the difference between the mean and the worst: how much the search over beta may miss by default
+MOST_BETAS = 5_000  # in one search
+POLISHES = 20
+
+
+@dataclass(frozen=True, eq=False)
+class RiskSolution(FiniteSolution):
+    """A policy for the risk of the whole return, as ``solve(mdp, objective=...)`` returns it.
+
+    ``value[t, s]`` is the entropic risk, at parameter ``beta`` gamma^t, of what is still to come at time t in state s.
+    ``policy`` holds until time T; without a horizon ``later`` says what to do from then on. ``error_bound`` is about
+    ``objective_value`` and ``value[0]``.
+
+    >>> from prudent import MDP, Entropic, solve
+    >>> bet = MDP([[[0, 1, 0], [0, 0.5, 0.5]], [[0, 1, 0]] * 2, [[0, 0, 1]] * 2],
+    ...           reward=[[[0, 1, 0], [0, 4, -1]], [[0, 0, 0]] * 2, [[0, 0, 0]] * 2], discount=0.9)
+    >>> [int(solve(bet, objective=Entropic(beta), start=0).policy[0, 0]) for beta in (0.1, 2.0)]
+    [1, 0]
+    """
+
+    objective: Objective | None = None
+    objective_value: float = math.nan  # what the objective is worth at the start
+    beta: float = 0.0  # of the entropic risk: for EVaR the one at which it is attained
+    start: FloatArray = field(default_factory=lambda: np.empty(0))  # [S] probabilities
+
+    def __repr__(self) -> str:
+        risk = f"{self.objective!r} = {self.objective_value:.8g}"
+        sizes = f"{plural(self.horizon, 'step')}, {plural(self.value.shape[1], 'state')}"
+        return f"RiskSolution({risk}, {sizes}, {self.message})"
+
+
+class EntropicOperator(Operator):
+    """The entropic risk of one step of a known model, at a parameter ``beta`` that its user sets."""
+
+    def __init__(self, mdp: MDP, threads: int = 1) -> None:
+        self._outcomes = mdp.outcomes()
+        self.spread = _spread(mdp, self._outcomes.reward, self._outcomes.next_state)  # of the rewards of one step
+        self.n_states, self.n_actions = mdp.admissible.shape
+        self.discount = mdp.discount
+        self.beta = 0.0
+        self._longest = int(np.diff(self._outcomes.first).max(initial=1))
+        self._threads = threads
+
+    def backup(self, value: FloatArray, pairs: IntArray, q: FloatArray) -> float:
+        """See :meth:`Operator.backup`."""
+        rows = self._outcomes, self.discount, self.beta, self._longest, value
+        sizes = over_rows(
+            lambda i, j: entropic_rows(*rows, pairs[i:j], q),
+            pairs.size,
+            self._threads,
+            smallest=max(1, 20_000 // self._longest),
+        )
+        return (6.0 * self._longest + 64.0) * EPS * max(sizes)
+
+    def linearise(self, value: FloatArray, pairs: IntArray) -> Chain:
+        """Not there: nothing is solved for a fixed point."""
+        raise NotImplementedError
+
+    def mix(self, operator: Operator, shares: FloatArray, q: FloatArray) -> FloatArray:
+        """Return the entropic mean over random actions [S] of ``q`` [S, A]."""
+        mixed = np.empty(self.n_states)
+        entropic_each(q, shares, self.beta, mixed)
+        return mixed
+
+
+class _Value(NamedTuple):
+    """The best entropic value at the start for one beta, and by how much it may be off."""
+
+    beta: float
+    worth: float
+    above: float  # the truth is at most worth + above
+    below: float  # the truth, and what the policy attains, is at least worth - below
+
+    @property
+    def high(self) -> float:
+        return self.worth + self.above
+
+    @property
+    def error(self) -> float:
+        return max(self.above, self.below)
+
+
+class _Problem:
+    """Entropic values of one model from one start, for any beta."""
+
+    def __init__(
+        self, mdp: MDP, start: Any, horizon: int | None, terminal: Any, tol: float | None, policy: Any
+    ) -> None:
+        self.mdp, self.tol = mdp, None if tol is None else positive(tol, "tol")
+        self.start = mdp.start_distribution(start)
+        self.operator = EntropicOperator(mdp, default_threads())
+        self.horizon = None if horizon is None else whole_number(horizon, "horizon")
+        self.policy = None if policy is None else read_timed(mdp, policy, self.horizon)
+        self.spread = self.operator.spread
+        self.final_error = 0.0
+        self.later: npt.NDArray[Any] | None = None
+        self.progress = Progress("risk of the return")
+        if self.horizon is not None:
+            self.final = final_values(mdp, terminal)
+            self.spread = self.spread * steps_worth(mdp.discount, self.horizon) + float(
+                np.ptp(np.append(self.final, 0.0))
+            )
+            if self.policy is not None:
+                self.policy.require(self.horizon)
+            return
+        if mdp.discount == 1.0:
+            raise ParameterError("horizon must be given: at discount 1 the risk of an endless return is not defined")
+        if terminal is not None:
+            raise ParameterError("terminal is what states are worth after a horizon; give horizon, or no terminal")
+        self.spread /= 1.0 - mdp.discount
+        self.aim = TAIL * self.spread if self.tol is None else 0.25 * self.tol
+        self._read_tail()
+
+    def _read_tail(self) -> None:
+        """Find the values of the tail: of the best policy for the mean, or of the policy to be evaluated."""
+        from .solver import evaluate, solve
+
+        if self.policy is not None:
+            self.later = self.policy.later
+            if self.later is None:
+                raise ParameterError(f"horizon must be given: policy ends after {self.policy.steps.shape[0]} steps")
+            followed = evaluate(self.mdp, self.later)
+            self.final, self.final_error = followed.value, followed.error_bound
+            return
+        best = solve(self.mdp)
+        self.final, self.later = best.value, best.policy
+        followed = evaluate(self.mdp, best.policy)  # the best policy, but for the error of its values
+        gap = float(abs(best.value - followed.value).max())
+        self.final_error = best.error_bound + followed.error_bound + gap
+
+    def steps(self, beta: float) -> int:
+        """Return after how many steps the mean takes the place of the risk."""
+        if self.horizon is not None:
+            return self.horizon
+        least = 1 if self.policy is None else max(1, self.policy.steps.shape[0])
+        if min(beta, self.aim, self.spread, self.mdp.discount) == 0.0:
+            return least
+        excess = self._hoeffding(beta) - math.log(self.aim)
+        return max(least, math.ceil(0.5 * excess / -math.log(self.mdp.discount)))
+
+    def _hoeffding(self, beta: float) -> float:
+        """Return the logarithm of beta D^2 / 8."""
+        return math.log(beta) + 2.0 * math.log(self.spread) - math.log(8.0)
+
+    def _loss(self, beta: float, steps: int) -> float:
+        """Return what the mean in place of the risk may add after so many steps."""
+        if self.horizon is not None or min(beta, self.spread, self.mdp.discount) == 0.0:
+            return 0.0
+        return math.exp(min(self._hoeffding(beta) + 2 * steps * math.log(self.mdp.discount), 700.0))
+
+    def induct(self, beta: float, keep: bool, policy: TimedPolicy | None = None) -> tuple[Induction, _Value]:
+        """Return the values for ``beta``, those of ``policy`` if one is given, and what they say about the start."""
+        steps, gamma = self.steps(beta), self.mdp.discount
+        if policy is not None and self.horizon is None:
+            steps = max(steps, policy.steps.shape[0])
+
+        def operator_at(time: int) -> EntropicOperator:
+            self.operator.beta = beta * gamma**time
+            return self.operator
+
+        found = backward_induction(
+            operator_at,
+            self.mdp,
+            steps,
+            self.final,
+            self.policy if policy is None else policy,
+            keep=keep,
+            mix=self.operator.mix,
+            progress=self.progress,
+            error=self.final_error,
+        )
+        begins = self.start > 0.0
+        worth = Entropic(beta).of(found.value[0, begins], self.start[begins])
+        error = found.error + 64.0 * EPS * float(abs(found.value[0]).max())
+        return found, _Value(beta, worth, error, error + self._loss(beta, steps))
+
+    def solution(self, objective: Objective, answer: _Answer) -> RiskSolution:
+        """Return the answer with the policy that attains it."""
+        mdp, message = self.mdp, answer.message
+        if not mdp.knows_single_rewards:
+            message += "; the reward of a pair is taken as certain"
+        self.progress.close()
+        return RiskSolution(
+            value=answer.found.value,
+            policy=answer.found.policy,
+            error_bound=answer.error,
+            converged=answer.converged,
+            message=message,
+            states=mdp.states,
+            actions=mdp.actions,
+            terminal=mdp.terminal,
+            later=self.later,
+            objective=objective,
+            objective_value=answer.value,
+            beta=answer.beta,
+            start=self.start,
+            _problem=mdp,
+            _one_step=partial(_one_step, self.operator, mdp, answer.beta),
+        )
+
+
+class _Answer(NamedTuple):
+    """What an objective is worth at the start, for which beta, and how well that is known."""
+
+    beta: float
+    value: float
+    error: float
+    converged: bool
+    message: str
+    found: Induction  # at this beta
+
+
+def solve_static(
+    mdp: MDP,
+    objective: Objective,
+    start: Any = None,
+    horizon: int | None = None,
+    terminal: Any = None,
+    tol: float | None = None,
+    policy: Any = None,
+) -> RiskSolution:
+    """Return the best policy for the risk of the return from ``start``, or what ``policy`` is worth by it."""
+    if not isinstance(objective, Entropic | EVaR):
+        raise ParameterError(f"objective must be Entropic(beta) or EVaR(alpha), got {objective!r}")
+    problem = _Problem(mdp, start, horizon, terminal, tol, policy)
+    if isinstance(objective, Entropic):
+        answer = _entropic(problem, objective.beta)
+    elif objective.is_mean or problem.spread == 0.0:
+        answer = _entropic(problem, 0.0)
+    else:
+        answer = _Search(problem, objective.price).run()
+    if not answer.converged and isinstance(objective, EVaR):
+        warnings.warn(answer.message, ConvergenceWarning, stacklevel=4)
+    return problem.solution(objective, answer)
+
+
+def _entropic(problem: _Problem, beta: float) -> _Answer:
+    found, at = problem.induct(beta, keep=True)
+    enough = DIGITS * max(problem.spread, abs(at.worth)) if problem.tol is None else problem.tol
+    steps = plural(problem.steps(beta), "step")
+    converged = at.error <= enough
+    relation = "<=" if converged else "is as small as rounding allows, not"
+    message = f"error bound {at.error:.2g} {relation} {enough:.2g} after {steps}"
+    return _Answer(beta, at.worth, at.error, converged, message, found)
+
+
+class _Search:
+    """The best beta of an EVaR, with a bound on what others could give."""
+
+    def __init__(self, problem: _Problem, price: float) -> None:
+        self.problem, self.price = problem, price
+        self.tried = 0
+        self.best: _Value | None = None
+        self.worth = -math.inf  # of the best so far: entropic value less price
+
+    def at(self, beta: float) -> _Value:
+        """Try one beta."""
+        found = self.problem.induct(beta, keep=False)[1]
+        self.tried += 1
+        if found.worth - self.price / beta > self.worth:
+            self.best, self.worth = found, found.worth - self.price / beta
+        self.problem.progress.show(f"{plural(self.tried, 'beta')} tried")
+        return found
+
+    def run(self) -> _Answer:
+        """Search until no beta can be better by more than the tolerance."""
+        problem, price = self.problem, self.price
+        mean = problem.induct(0.0, keep=False)[1]
+        least = price / problem.spread  # below it the price is more than there is to lose
+        factors = np.append(10.0 ** np.arange(0.0, 6.1, 0.5), [1e9, 1e13])
+        grid = np.unique(np.minimum(least, 1e307 / factors) * factors)
+        tried = [self.at(float(beta)) for beta in grid]
+        self.polish(1, 1e-3)
+        noise = max(mean.error, *(each.error for each in tried))
+        floor = 1e-12 * problem.spread
+        # of a tolerance, half is for the search, the rest for the tail: of the best beta, and of what it is compared to
+        missed = MISSED * (mean.worth - tried[-1].worth) if problem.tol is None else 0.5 * problem.tol
+        aim = max(missed, floor)
+        left = [(-(mean.high - price / grid[0]), 0.0, mean.high, float(grid[0]))]
+        left += [self._interval(one, other.beta) for one, other in pairwise(tried)]
+        left.append(self._interval(tried[-1], math.inf))
+        heapq.heapify(left)
+        while -left[0][0] > self.worth + aim + noise and self.tried < MOST_BETAS:
+            _, low, high, end = heapq.heappop(left)
+            middle = self._middle(low, end, mean.high)
+            if not low < middle < end:  # nothing lies between them
+                heapq.heappush(left, (-(high - price / end), low, high, end))
+                break
+            found = self.at(middle)
+            noise = max(noise, found.error)
+            heapq.heappush(left, (-(high - price / middle), low, high, middle))
+            heapq.heappush(left, self._interval(found, end))
+        self.polish(POLISHES, 1e-8)
+        assert self.best is not None
+        error = max(-left[0][0] - self.worth, 0.0) + self.best.error
+        asked = aim + 4.0 * noise if problem.tol is None else max(problem.tol, floor + 4.0 * noise)
+        converged = error <= asked
+        tries = plural(self.tried, "beta")
+        message = f"no beta gives more than {error:.2g} beyond this, {tries} tried"
+        if not converged:
+            message = (
+                f"a better beta may give up to {error:.2g} more than this, {tries} tried; {asked:.2g} was asked for"
+            )
+        whole, _ = problem.induct(self.best.beta, keep=True)
+        return _Answer(self.best.beta, self.worth, error, converged, message, whole)
+
+    def _interval(self, at: _Value, end: float) -> tuple[float, float, float, float]:
+        """Return the interval from a beta that was tried to another: first minus the most that it can hold."""
+        return (-(at.high - self.price / end), at.beta, at.high, end)
+
+    def _middle(self, low: float, end: float, mean: float) -> float:
+        """Return where to split an interval."""
+        if low == 0.0:  # below this not even the mean pays the price
+            low = self.price / max(mean - self.worth, 1e-300)
+        return 10.0 * low if end == math.inf else math.sqrt(low) * math.sqrt(end)
+
+    def polish(self, times: int, xtol: float) -> None:
+        """Improve the best so far: the best beta for its policy, the best policy for that beta, and so on."""
+        problem = self.problem
+        last = None
+        for _ in range(times):
+            assert self.best is not None
+            beta, before = self.best.beta, self.worth
+            policy = TimedPolicy(problem.induct(beta, keep=True)[0].policy, problem.later)
+            if last is not None and np.array_equal(policy.steps, last):
+                return
+            last = policy.steps
+
+            def entropic(beta: float, policy: TimedPolicy = policy) -> float:
+                return problem.induct(beta, keep=False, policy=policy)[1].worth
+
+            self.at(best_beta(entropic, self.price, problem.spread, near=beta, xtol=xtol)[0])
+            if not self.worth > before + 4.0 * EPS * problem.spread:
+                return
+
+
+def _spread(mdp: MDP, rewards: FloatArray, next_state: npt.NDArray[np.int32]) -> float:
+    """Return by how much the rewards of one step differ; after an end they are 0."""
+    low, high = float(rewards.min()), float(rewards.max())
+    if (next_state == END).any():
+        low, high = min(low, 0.0), max(high, 0.0)
+    return high - low
+
+
+def _one_step(operator: EntropicOperator, mdp: MDP, beta: float, value: FloatArray, time: int) -> FloatArray:
+    """Return Q [S, A] at one time."""
+    operator.beta = beta * mdp.discount**time
+    return one_step(operator, mdp, value, time)

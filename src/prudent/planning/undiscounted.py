@@ -1,0 +1,372 @@
+"""Discount 1 without a horizon: processes that end with certainty.
+
+A value of endlessly many undiscounted steps exists if the process ends, whatever is done: it ends, or reaches states
+where nothing is ever earned again. Here it does so under every policy (or, to evaluate one, under that policy) with
+positive probability within S steps from everywhere, which is a fact about the graph and is checked there: if it fails,
+some state can be among a set that some choice of actions never leaves.
+
+**The certificate.** Let xi(s) >= 1 + max over a of sum_s' P(s' | s, a) xi(s') until the end, so that xi bounds the
+expected time that is left. If |TV - V| <= d everywhere, then V + d xi is a point that T lowers and V - d xi one that it
+raises, hence
+
+    |V* - V| <= d xi,         TV - d (xi - 1) <= V* <= TV + d (xi - 1).
+
+These are MacQueen's bounds of :mod:`prudent.planning.solver` for a leak of 1/max(xi) at every step, which is all that
+the solver is told. The longest expected times are found by policy iteration, roughly, and then proved: xi is accepted
+if one backup shows that it falls by half a step at every step, rounding included, and scaled so that it falls by one.
+
+**Where going on only costs.** In a known model some policies may go on for ever, if that is never worth it: a walk
+against a wall that costs 1 for each step. The actions that are nearly the best at a discount of almost 1 are solved for
+alone, with a certificate. If all of them end the process, and the others are then worse by more than the error, every
+policy that takes those without end loses without end: the values are those of the whole model.
+
+Under a posterior the probabilities of a step are those of its tail. A coherent risk changes by at most the upper risk
+of |V - U| if V changes to U, so xi is the expected time if everything delays the end: the worst tail and the worst
+action.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from .._numerics import krylov
+from .._numerics.compensated import EPS
+from .._numerics.krylov import Chain
+from .._support.checks import BoolArray, FloatArray, IntArray
+from ..errors import ConvergenceWarning, ModelError
+from ..models.base import TabularModel
+from ..models.builders import canonical
+from ..models.entries import END, Outcomes, likely_outcomes
+from ..models.mdp import MDP
+from ..models.uncertain import UncertainMDP
+from .horizon import follow, taken_pairs
+from .operators import ExpectedOperator, Operator, greedy
+from .solution import Solution
+
+__all__ = ["Ended", "LongestOperator", "ended_mdp", "ended_uncertain", "find_over", "with_all_actions"]
+
+ENOUGH = 0.5  # of a step, by which expected times must be seen to fall at every step
+ALMOST, NEAR = 1.0 - 1e-9, 1e-6  # a discount; of the largest value, by which actions differ that matter
+ROUGH, FINE = 0.1, 1e-10  # of the largest reward: residuals of expected times, and of values to start from
+MOST = 100  # policies that are tried
+
+
+class _Graph(NamedTuple):
+    """Where steps lead: those of the pairs that may be taken."""
+
+    pair: IntArray  # [M]
+    target: IntArray  # [M], below zero where the process ends
+    earns: BoolArray  # [M] whether it earns anything
+    n_actions: int
+
+
+class _Backwards(NamedTuple):
+    """The pairs that may lead to each state."""
+
+    pair: IntArray
+    first: IntArray  # [S + 1]
+
+    @classmethod
+    def of(cls, graph: _Graph, n_states: int) -> _Backwards:
+        goes = np.flatnonzero(graph.target >= 0)
+        order = goes[np.argsort(graph.target[goes], kind="stable")]
+        return cls(graph.pair[order], np.searchsorted(graph.target[order], np.arange(n_states + 1)))
+
+    def to(self, states: IntArray) -> IntArray:
+        """Return the pairs that may lead to one of ``states``."""
+        begin, sizes = self.first[states], self.first[states + 1] - self.first[states]
+        shift = np.repeat(begin - (np.cumsum(sizes) - sizes), sizes)
+        return np.unique(self.pair[np.arange(shift.size) + shift])
+
+
+def _over(graph: _Graph, back: _Backwards, n_states: int) -> BoolArray:
+    """Return the states from which nothing is ever earned again [S]."""
+    earning = np.zeros(n_states, dtype=np.bool_)
+    new = np.unique(graph.pair[graph.earns] // graph.n_actions)
+    while new.size:
+        earning[new] = True
+        before = np.unique(back.to(new) // graph.n_actions)
+        new = before[~earning[before]]
+    return ~earning
+
+
+def _endless(graph: _Graph, back: _Backwards, over: BoolArray) -> IntArray:
+    """Return pairs, one for each state, by which the process can go on for ever; -1 where it cannot [S].
+
+    It cannot where every pair may end the process, or lead to a state that is over or from which it cannot.
+    """
+    n_actions, pairs = graph.n_actions, np.unique(graph.pair)
+    safe = over.copy()
+    left = np.bincount(pairs // n_actions, minlength=over.size)  # pairs of which that is not known
+    hit = np.zeros(over.size * n_actions, dtype=np.bool_)
+    fresh = np.union1d(graph.pair[graph.target < 0], back.to(np.flatnonzero(over)))
+    while fresh.size:
+        hit[fresh] = True
+        states, counts = np.unique(fresh // n_actions, return_counts=True)
+        left[states] -= counts
+        new = states[(left[states] == 0) & ~safe[states]]
+        safe[new] = True
+        before = back.to(new)
+        fresh = before[~hit[before]]
+    keeping = np.full(over.size, -1)
+    goes_on = pairs[~hit[pairs] & ~safe[pairs // n_actions]]
+    keeping[goes_on // n_actions] = goes_on
+    return keeping
+
+
+def find_over(
+    model: TabularModel, outcomes: Outcomes, policy: npt.NDArray[Any] | None = None, *, must_end: bool = True
+) -> BoolArray:
+    """Return the states where a process is over [S]: nothing is ever earned again.
+
+    With ``must_end`` raise if the process may go on for ever without that. ``policy`` says which actions are taken: any
+    by default, one [S], those of a mask [S, A] in any order, or all that have a probability [S, A] with just that.
+    """
+    n_states, n_actions = model.admissible.shape
+    taken = model.admissible.reshape(-1).copy()
+    if policy is not None:
+        taken[:] = False
+        taken[taken_pairs(policy, n_actions)] = True
+    pair = np.repeat(np.arange(outcomes.first.size - 1), np.diff(outcomes.first))
+    used = taken[pair]
+    if policy is not None and policy.dtype == np.float64:  # chance takes all of them: as one action
+        pair, n_actions = pair // n_actions, 1
+    graph = _Graph(pair[used], outcomes.next_state[used].astype(np.int64), outcomes.reward[used] != 0.0, n_actions)
+    back = _Backwards.of(graph, n_states)
+    over = _over(graph, back, n_states)
+    if not must_end:
+        return over
+    keeping = _endless(graph, back, over)
+    if (keeping >= 0).any():
+        state = int(np.argmax(keeping >= 0))
+        action = model.action_labels.show(int(keeping[state]) % n_actions)
+        whatever = "" if policy is not None else f" (with {action} there)"
+        raise ModelError(
+            f"at discount 1 the process may go on for ever from {model.state_labels.show(state)}{whatever}; give a "
+            "horizon, a discount below 1, or a model that ends whatever is done, or in which going on costs something"
+        )
+    return over
+
+
+class _Course(NamedTuple):
+    """Policy iteration without a safeguard: where it is, and what one backup says of that point."""
+
+    value: FloatArray  # [S]
+    after: FloatArray  # [S] backed up
+    error: float  # of that backup
+
+
+def _policy_iteration(
+    operator: Operator, model: TabularModel, policy: npt.NDArray[Any] | None, over: BoolArray, digits: float
+) -> Iterator[_Course]:
+    """Yield better and better values, zero where it is ``over``: those of up to ``MOST`` policies."""
+    n_states, n_actions = model.admissible.shape
+    pairs = np.flatnonzero(model.admissible) if policy is None else taken_pairs(policy, n_actions)
+    q = np.full((n_states, n_actions), -np.inf)
+    value, actions = np.zeros(n_states), np.empty(n_states, np.int64)
+    for _ in range(MOST):
+        after, error = np.empty(n_states), operator.backup(value, pairs, q.reshape(-1))
+        if policy is None:
+            greedy(q, after, actions)
+        else:
+            after, more = follow(operator, policy, q)
+            error += more
+        yield _Course(value, after, error)
+        followed = actions if policy is None else policy
+        chain = operator.linearise(value, taken_pairs(followed, n_actions))
+        value = _chain_values(chain, followed, np.where(over, 0.0, after), digits)
+        value[over] = 0.0
+
+
+def _chain_values(chain: Chain, policy: npt.NDArray[Any], guess: FloatArray, digits: float) -> FloatArray:
+    """Return the values of a chain over the pairs of a policy, to a residual of ``digits`` of the largest reward."""
+    from scipy.sparse.linalg import splu
+
+    size = guess.size
+    matrix = sparse.csr_array((chain.data, chain.indices, chain.indptr), shape=(chain.reward.size, size))
+    reward = chain.reward
+    if policy.ndim == 2:
+        state, _ = np.nonzero(policy)
+        shares = sparse.csr_array((policy[policy > 0.0], (state, np.arange(state.size))), shape=(size, state.size))
+        matrix, reward = shares @ matrix, shares @ reward
+    if size > krylov.DENSE:
+        x, target = guess.copy(), digits * float(abs(reward).max())
+        rows = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), matrix.data, reward
+        krylov.chain_values(Chain(*rows), 1.0, x, target, False, krylov.CAP)
+        if abs(reward + matrix @ x - x).max() <= 2.0 * target:
+            return x
+    try:
+        if size <= krylov.DENSE:
+            return np.asarray(np.linalg.solve(np.eye(size) - matrix.toarray(), reward))
+        # a walk that is too long for Krylov is narrow, and elimination hardly fills it
+        return np.asarray(splu(sparse.eye_array(size, format="csc") - matrix.tocsc()).solve(reward))
+    except (np.linalg.LinAlgError, RuntimeError):  # singular: within rounding of going on for ever
+        return np.full(size, 1.0 / EPS)
+
+
+def ending_leaks(
+    times: Operator, model: TabularModel, policy: npt.NDArray[Any] | None, over: BoolArray
+) -> tuple[float, float]:
+    """Return bounds on a leak that bound values as well as the expected time to the end does.
+
+    ``times`` is the operator that adds 1 for each step to the longest expected time after it, and 0 where it is over.
+    """
+    if over.all():
+        return (1.0, 1.0)
+    longest = 0.0
+    for xi, after, error in _policy_iteration(times, model, policy, over, ROUGH):
+        falls = (xi - (after - 1.0))[~over]
+        longest = max(longest, float(xi.max()))
+        fall = float(falls.min()) - error - 4.0 * EPS * (longest + 1.0)
+        if fall >= ENOUGH and xi.min() >= 0.0:
+            return (fall / float(xi.max()) * (1.0 - 8.0 * EPS), 1.0)
+    raise ModelError(
+        f"at discount 1 the process takes so long to end (about {longest:.2g} steps) that 64-bit floats cannot bound "
+        "its values; give a horizon, or a discount below 1"
+    )
+
+
+def guess_values(
+    operator: Operator, model: TabularModel, policy: npt.NDArray[Any] | None, over: BoolArray
+) -> FloatArray:
+    """Return values [S] to start a certified solver from."""
+    best, least = np.zeros(over.size), np.inf
+    for value, after, error in _policy_iteration(operator, model, policy, over, FINE):
+        change = float(abs(after - value).max())
+        if not change < least:
+            break
+        best, least = value, change
+        if change <= 4.0 * error:
+            break
+    return best
+
+
+class Ended(NamedTuple):
+    """A process that ends, ready for the solver."""
+
+    model: Any  # in which states where it is over are terminal
+    operator: Operator
+    guess: FloatArray  # [S]
+    left_out: BoolArray | None = None  # [S, A] actions that are yet to be proved worse than the others
+
+
+# -- known models ------------------------------------------------------------------------------------------
+
+
+def ended_mdp(mdp: MDP, policy: Any) -> Ended:
+    """Return a known model in which no step leaves a state where it is over, and a leak that certifies its values."""
+    actions = None if policy is None else mdp.read_policy(policy)
+    outcomes, near = mdp.outcomes(), None
+    try:
+        over = find_over(mdp, outcomes, actions)
+    except ModelError as fault:
+        if policy is not None:
+            raise
+        near = _near_optimal(mdp)
+        try:
+            over = find_over(mdp, outcomes, near)
+        except ModelError:
+            raise fault from None
+    twin = copy.copy(mdp)
+    if near is not None:
+        twin.admissible = near
+    if over.any():
+        twin.transition = mdp.transition.copy()
+        twin.transition.data[np.repeat(np.repeat(over, mdp.n_actions), np.diff(twin.transition.indptr))] = 0.0
+        canonical(twin.transition)
+        twin.terminal = mdp.terminal | over
+        twin.terminal_value = np.where(over, 0.0, mdp.terminal_value)
+    live = ~over[:, np.newaxis] & twin.admissible
+    leaks = ending_leaks(ExpectedOperator(twin.transition, np.where(live, 1.0, 0.0), 1.0), twin, actions, over)
+    operator = ExpectedOperator(twin.transition, np.where(live, mdp.reward, 0.0), 1.0, leaks)
+    left_out = None if near is None else mdp.admissible & ~near
+    return Ended(twin, operator, guess_values(operator, twin, actions, over), left_out)
+
+
+def _near_optimal(mdp: MDP) -> BoolArray:
+    """Return the actions [S, A] that are among the best, or nearly so, at a discount of almost 1."""
+    from .solver import solve
+
+    discounted = copy.copy(mdp)
+    discounted.discount = ALMOST
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # what is found is proved afterwards
+        found = solve(discounted)
+    lead = np.where(mdp.admissible, found.value[:, np.newaxis] - found.q, np.inf)
+    return np.asarray(lead <= NEAR * float(abs(found.value).max()))
+
+
+def with_all_actions(mdp: MDP, solution: Solution, left_out: BoolArray) -> Solution:
+    """Return the solution of the model without some actions as that of the whole: these must be worse for sure."""
+    operator = ExpectedOperator(mdp.transition, mdp.reward, 1.0, mdp.leaks)
+    q = np.full(mdp.admissible.shape, -np.inf)
+    error = operator.backup(solution.value, np.flatnonzero(mdp.admissible), q.reshape(-1))
+    lead = (solution.value[:, np.newaxis] - q)[left_out]
+    if not float(lead.min()) > 2.1 * solution.error_bound + error:
+        pair = mdp.pair_name(np.flatnonzero(left_out)[np.argmin(lead)])
+        raise ModelError(f"at discount 1 it cannot be decided whether {pair} is worth it; give a horizon")
+    return replace(solution, q=np.where(solution.q > -np.inf, solution.q, q))
+
+
+# -- under a posterior -------------------------------------------------------------------------------------
+
+
+class LongestOperator(Operator):
+    """The upper risk of the same posterior: minus the risk of minus the values."""
+
+    def __init__(self, inner: Operator) -> None:
+        """``inner`` is the operator of a model that pays -1 for each step."""
+        self._inner = inner
+        self.n_states, self.n_actions, self.discount = inner.n_states, inner.n_actions, inner.discount
+
+    def backup(self, value: FloatArray, pairs: IntArray, q: FloatArray) -> float:
+        """See :meth:`Operator.backup`."""
+        lower = np.empty(q.size)
+        error = self._inner.backup(-value, pairs, lower)
+        q[pairs] = -lower[pairs]
+        return error
+
+    def linearise(self, value: FloatArray, pairs: IntArray) -> Chain:
+        """See :meth:`Operator.linearise`."""
+        chain = self._inner.linearise(-value, pairs)
+        return chain._replace(reward=-chain.reward)
+
+
+def ended_uncertain(
+    model: UncertainMDP, theta: FloatArray, policy: Any, operator_of: Callable[[UncertainMDP, bool], Operator]
+) -> Ended:
+    """Do the same as :func:`ended_mdp` under a posterior with mean ``theta`` [B, K].
+
+    ``operator_of(model, times)`` makes an operator of the same posterior on a model with other rewards and ends; with
+    ``times`` no rewards are added to those of the model.
+    """
+    entries = model.entries
+    actions = None if policy is None else model.read_policy(policy)
+    over = find_over(model, likely_outcomes(entries, theta), actions)
+    over_here = np.repeat(over, model.n_actions)[entries.pairs()]
+    ends = np.where(over_here, np.int32(END), entries.next_state)
+    counting = _with(model, next_state=ends, reward=np.where(over_here, 0.0, -1.0))
+    leaks = ending_leaks(LongestOperator(operator_of(counting, True)), model, actions, over)
+    operator = operator_of(_with(model, next_state=ends, reward=np.where(over_here, 0.0, entries.reward)), False)
+    operator.leaks, operator.refines = leaks, False
+    twin = copy.copy(model)
+    twin.terminal = model.terminal | over
+    twin.terminal_value = np.where(over, 0.0, model.terminal_value)
+    return Ended(twin, operator, guess_values(operator, model, actions, over))
+
+
+def _with(model: UncertainMDP, **changes: Any) -> UncertainMDP:
+    """Return the model with other entries."""
+    twin = copy.copy(model)
+    twin.entries = model.entries._replace(**changes)
+    for made in ("next_state", "reward", "absorbing"):
+        twin.__dict__.pop(made, None)
+    return twin

@@ -1,0 +1,83 @@
+"""Type aliases of the arguments that public functions accept.
+
+They name what can be given, so that an editor and ``mypy --strict`` show it: a function that takes a ``TableLike``
+reads everything that :class:`TableLike` lists. Axis letters in shapes: S states, A actions, K outcomes, B sources,
+N draws, D features, R replications, T time.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+if TYPE_CHECKING:
+    import pandas
+    import pyarrow
+
+__all__ = [
+    "ArmLike",
+    "ArrayLike",
+    "BoolArray",
+    "ContextLike",
+    "FloatArray",
+    "HasPolicy",
+    "IntArray",
+    "Label",
+    "PathLike",
+    "PolicyLike",
+    "RngLike",
+    "StartLike",
+    "TableLike",
+    "TerminalLike",
+]
+
+FloatArray: TypeAlias = npt.NDArray[np.float64]
+"""Array of float64."""
+IntArray: TypeAlias = npt.NDArray[np.int64]
+"""Array of int64."""
+BoolArray: TypeAlias = npt.NDArray[np.bool_]
+"""Array of bool."""
+ArrayLike: TypeAlias = npt.ArrayLike
+"""A number, nested sequences of numbers or an array."""
+PathLike: TypeAlias = str | os.PathLike[str]
+"""Path of a file or folder."""
+RngLike: TypeAlias = int | np.random.Generator | np.random.SeedSequence | None
+"""Source of randomness (SPEC 7): a seed, a Generator, which is advanced, or None for fresh entropy."""
+Label: TypeAlias = Hashable
+"""Name of a state, action, outcome or arm."""
+ArmLike: TypeAlias = Label
+"""Name of an arm."""
+
+
+class HasPolicy(Protocol):
+    """An object with a ``policy``, such as a :class:`prudent.planning.Solution`."""
+
+    @property
+    def policy(self) -> Any:
+        """Policy [S], [S, A], [T, S] or [T, S, A]."""
+
+
+PolicyLike: TypeAlias = "npt.ArrayLike | Sequence[Label] | Mapping[Label, Any] | HasPolicy"
+"""Policy of a tabular model.
+
+Actions [S] by index or name, probabilities [S, A], a dict from states to actions or to dicts of probabilities, a
+time-dependent policy [T, S] or [T, S, A], or an object with a ``policy``, such as a Solution.
+"""
+StartLike: TypeAlias = "Label | npt.ArrayLike | Mapping[Label, float] | None"
+"""Where a process begins: a state, probabilities [S], or a dict from states to probabilities."""
+TerminalLike: TypeAlias = "Iterable[Label] | Mapping[Label, float] | None"
+"""Terminal states: their names, or a dict from names to the values that they pay."""
+TableLike: TypeAlias = (
+    "str | os.PathLike[str] | pandas.DataFrame | pyarrow.Table | Mapping[str, Any] | npt.NDArray[Any] | Iterable[Any]"
+)
+"""Table: a file (CSV, Parquet, JSON lines), a DataFrame, a dict of columns, a structured array, or rows."""
+ContextLike: TypeAlias = (
+    "npt.ArrayLike | Mapping[str, Any] | pandas.DataFrame | pandas.Series | Sequence[Mapping[str, Any]]"
+)
+"""Context [D] of a bandit or contexts [T, D]: numbers in order, or features by name."""
+PolicyFunction: TypeAlias = Callable[..., Any]
+"""Function from contexts to arms or to probabilities of arms."""

@@ -1,0 +1,243 @@
+"""The journal of a bandit with shared features: slates, exactly-once rewards, and the bandit bit for bit."""
+
+import json
+import sqlite3
+from datetime import timedelta
+
+import numpy as np
+import pandas as pd
+import pytest
+from _rewrite import rewrite
+
+from prudent.bandits import LinearBandit, SharedLinearBandit
+from prudent.errors import DataError, ParameterError, StateFileError
+from prudent.journal import Journal
+
+FAST = {"synchronous": "NORMAL"}
+NAMES = ["a", "b", "c", 7]
+
+
+def fresh(dim=2, seed=3, **options):
+    return SharedLinearBandit(dim, seed=seed, **options)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "journal.db"
+
+
+def used(path, bandit=None, steps=20, **options):
+    """A journal with some slates and rewards; returns the ids of all places."""
+    rng = np.random.default_rng(0)
+    ids = []
+    with Journal(path, bandit or fresh(), **FAST, **options) as live:
+        for i in range(steps):
+            decision = live.select(rng.normal(size=(4, 2)), NAMES, top=1 + i % 3)
+            ids += decision.ids
+            live.reward(ids[:: 1 + i % 2][-2:], rng.normal(size=len(ids[:: 1 + i % 2][-2:])))
+    return ids
+
+
+OPTIONS = [
+    {},
+    {"alpha": 0.7, "offsets": True, "min_propensity": 0.05},
+    {"draws": "joint", "alpha": 0.5, "offsets": True, "half_life": 7},
+    {"noise_sd": 0.5, "half_life": timedelta(milliseconds=50), "intercept": False},
+]
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+def test_interruptions_leave_the_bandit_identical(path, options):
+    rng = np.random.default_rng(1)
+    plain = fresh(**options)
+    rewards, seen = {}, []
+    live = Journal(path, fresh(**options), snapshot_every=7, **FAST)
+    for i in range(60):
+        rows, top = rng.normal(size=(4, 2)), 1 + i % 3
+        arms = None if i % 4 == 0 and not options.get("offsets") else NAMES
+        decision = live.select(rows, arms, top=top)
+        time = {"time": decision.time} if plain.half_life and plain.half_life.unit == "seconds" else {}
+        again = plain.select(rows, arms, top, **time)
+        assert (decision.slate, decision.scores.tolist()) == (again.slate, again.scores.tolist())
+        assert decision.propensity == again.propensity
+        assert len(set(decision.ids)) == top
+        assert decision.ids[0] == decision.id
+        for place, id in enumerate(decision.ids):
+            seen.append((id, decision.chosen[place], decision.slate[place], time))
+        id, row, arm, when = seen.pop(rng.integers(len(seen)))  # late and in any order
+        rewards[id] = float(rng.normal())
+        assert live.reward(id, rewards[id]) == "ok"
+        assert live.reward(id, 5.0) == "duplicate"
+        plain.update(row, rewards[id], [arm], **when)
+        if i % 9 == 0:
+            live.close()
+            live = Journal(path, **FAST)
+        elif i % 9 == 5:
+            live._replica.bandit = None  # as after an interrupt: rebuilt from the file
+        elif i % 9 == 7:
+            live.forget(0.9)
+            plain.forget(0.9)
+    assert live.bandit.to_bytes() == plain.to_bytes()
+    assert live.verify() == 60
+    found = {row["id"]: row["reward"] for row in live.rows()}
+    assert {id: reward for id, reward in found.items() if reward is not None} == rewards
+    live.close()
+    with Journal(path, fresh(**options)) as live:  # the bandit it began with fits
+        assert live.bandit.to_bytes() == plain.to_bytes()
+
+
+def test_two_open_journals_are_one(path):
+    rng = np.random.default_rng(2)
+    one, two, plain = Journal(path, fresh(), **FAST), Journal(path, fresh(), **FAST), fresh()
+    for _ in range(20):
+        for live in (one, two):
+            rows = rng.normal(size=(3, 2))
+            decision = live.select(rows, top=2)
+            assert decision.slate == plain.select(rows, top=2).slate
+            assert (two if live is one else one).reward(decision.ids, [1.0, 0.5]) == ["ok", "ok"]
+            plain.update(decision.chosen, [1.0, 0.5])
+    assert one.bandit.to_bytes() == two.bandit.to_bytes() == plain.to_bytes()
+    one.close()
+    two.close()
+
+
+def test_rows_hold_what_evaluation_and_learning_need(path, tmp_path):
+    used(path, fresh(offsets=True))
+    with Journal(path) as live:
+        rows = list(live.rows())
+        assert len(rows) == sum(1 + i % 3 for i in range(20))
+        for row in rows:
+            assert row["features"][row["arms"].index(row["arm"])] == row["context"]
+            assert (row["propensity"] is None) == (row["place"] > 0)
+            assert row["arms"] == NAMES
+        paid = [row for row in rows if row["reward"] is not None]
+        again = SharedLinearBandit.from_log(pd.DataFrame(paid)[["context", "arm", "reward"]], offsets=True)
+        assert again.items == {name: count for name, count in live.bandit.items.items() if count}
+        table = live.to_pandas()
+        assert table["place"].tolist() == [row["place"] for row in rows]
+        for suffix in ("parquet", "csv", "jsonl"):
+            assert live.export(tmp_path / f"log.{suffix}") == len(rows)
+    back = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert back == rows
+    frame = pd.read_csv(tmp_path / "log.csv")
+    assert [json.loads(text) for text in frame["features"]] == [row["features"] for row in rows]
+    frame = pd.read_parquet(tmp_path / "log.parquet")
+    assert [json.loads(name) for name in frame["arm"]] == [row["arm"] for row in rows]
+    np.testing.assert_array_equal(np.stack(frame["features"].iloc[3]).tolist(), rows[3]["features"])
+
+
+def test_slates_together_are_written_all_or_none(path):
+    rng = np.random.default_rng(4)
+    slates = rng.normal(size=(5, 3, 2))
+    plain = fresh()
+    with Journal(path, fresh(), **FAST) as live:
+        decisions = live.select(slates, arms=iter("abc"), top=2)
+        assert [each.slate for each in decisions] == [plain.select(each, ["a", "b", "c"], 2).slate for each in slates]
+        before = live.bandit.to_bytes()
+        slates[3, 1, 0] = np.nan
+        with pytest.raises(DataError, match="features"):
+            live.select(slates)
+        with pytest.raises(ParameterError, match="top"):
+            live.select(np.ones((2, 3, 2)), top=4)
+        assert live.bandit.to_bytes() == before
+        assert len(list(live.rows())) == 10
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda live: live.select([1.0, 2.0]), DataError, r"features has shape \(2,\)"),
+        (lambda live: live.select([[1.0, 2.0, 3.0]]), DataError, "features has shape"),
+        (lambda live: live.select([[1.0, 2.0]], arms=["a", "b"]), ParameterError, "arms has 2 names"),
+        (lambda live: live.select([[1.0, 2.0]] * 2, arms=["a", "a"]), ParameterError, "second time"),
+        (lambda live: live.select([[1.0, 2.0]], top=2), ParameterError, "top"),
+        (lambda live: live.select(), DataError, "features"),
+        (lambda live: live.add_arm("z"), ParameterError, "add_arm is not for a SharedLinearBandit"),
+        (lambda live: live.remove_arm("z"), ParameterError, "remove_arm is not for"),
+        (lambda live: live.forget(2.0), ParameterError, "factor"),
+    ],
+)
+def test_what_cannot_be_is_not_stored(path, call, error, message):
+    with Journal(path, fresh(), **FAST) as live:
+        live.select([[1.0, 2.0]])
+        before = live.bandit.to_bytes()
+        with pytest.raises(error, match=message):
+            call(live)
+        assert live.bandit.to_bytes() == before
+        assert len(list(live.rows())) == 1
+
+
+def test_journals_of_one_kind_refuse_bandits_of_the_other(tmp_path):
+    Journal(tmp_path / "items", fresh()).close()
+    Journal(tmp_path / "arms", LinearBandit(2, 2)).close()
+    with pytest.raises(ParameterError, match="it is a LinearBandit, the journal's is a SharedLinearBandit"):
+        Journal(tmp_path / "items", LinearBandit(2, 2))
+    with pytest.raises(ParameterError, match="it is a SharedLinearBandit, the journal's is a LinearBandit"):
+        Journal(tmp_path / "arms", fresh())
+    with pytest.raises(ParameterError, match=r"its alpha is 0\.5"):
+        Journal(tmp_path / "items", fresh(alpha=0.5))
+    with Journal(tmp_path / "arms") as live, pytest.raises(ParameterError, match="top is for a SharedLinearBandit"):
+        live.select([1.0, 2.0], top=2)
+
+
+def test_compaction_drops_decisions_and_keeps_what_was_learned(path):
+    ids = used(path)
+    with Journal(path) as live:
+        before = live.bandit.to_bytes()
+        assert live.compact(before=4e9) > 0
+        assert live.bandit.to_bytes() == before
+        assert live.reward(ids[0], 1.0) == "unknown"
+        for row in live.rows():  # what stays may be a further place without its decision
+            assert row["context"] in row["features"]
+        live.select(np.ones((2, 2)), top=2)
+    with Journal(path) as live:
+        assert live.bandit.decisions == 21
+
+
+@pytest.mark.parametrize(
+    ("pick", "fields", "message"),
+    [
+        ("first", {"arm": '"b"'}, "slate|on record"),
+        ("first", {"arm": "null"}, "its arm is None"),
+        ("first", {"arms": '["a", "b"]'}, "its 4 candidates are"),
+        ("first", {"arms": '{"a": 1}'}, "candidates"),
+        ("first", {"arms": '["a", "b", "c", "c"]'}, "second time"),
+        ("first", {"context": b"12345"}, "buffer size"),
+        ("first", {"context": np.full(8, np.nan).tobytes()}, "features"),
+        ("first", {"context": np.ones(8).tobytes()}, "on record"),
+        ("first", {"options": '{"slate": "ab"}'}, "its slate is"),
+        ("first", {"options": "[1]"}, "its options are"),
+        ("first", {"options": "[" * 100_000}, "cannot be"),
+        ("first", {"score": 9.0}, "on record"),
+        ("further", {"arm": '"zzz"'}, "not in list"),
+        ("further", {"context": np.ones(2).tobytes()}, "on record"),
+        ("further", {"score": 9.0}, "on record"),
+        ("further", {"options": '{"of": 1, "place": 0}'}, "it is on place 0"),
+        ("further", {"options": '{"of": 1, "place": "x"}'}, "place 'x'"),
+        ("reward", {"reward": None}, "reward"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:.*is on record for arm")
+def test_forged_events_with_the_right_checksum_are_refused(path, pick, fields, message):
+    used(path)
+    db = sqlite3.connect(path)
+    where = {
+        "first": "options LIKE '%slate%'",
+        "further": "options LIKE '%place%'",
+        "reward": "kind = 'reward'",
+    }[pick]
+    (seq,) = db.execute(f"SELECT min(seq) FROM event WHERE {where}").fetchone()
+    db.close()
+    rewrite(path, seq, **fields)
+    with pytest.raises(StateFileError, match=message), Journal(path) as live:
+        _ = list(live.rows()), live.verify()
+
+
+def test_other_laws_of_time_and_names(path):
+    frame = pd.DataFrame({"price": [1.0, 2.0], "age": [0.5, 0.1]}, index=["tea", "coffee"])
+    with Journal(path, fresh(half_life=timedelta(hours=1)), **FAST) as live:
+        decision = live.select(frame)
+        assert decision.arm in ("tea", "coffee")
+        assert live.reward(decision.id, 1.0) == "ok"
+        row = next(live.rows())
+        assert row["arms"] == ["tea", "coffee"]

@@ -1,0 +1,297 @@
+"""Sweeps: what a file may say, that its numbers are those of the simulations, and that nothing is computed twice."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from _child import PATIENCE, environment
+from scipy import stats
+
+import prudent as pr
+from prudent.cli.main import main
+from prudent.errors import DataError, ParameterError
+from prudent.reproduction.sweep import compared, sweep
+from prudent.reproduction.sweep_spec import PATHS, read_spec
+
+LAKES = {
+    "replications": 4,
+    "seeds": [3, 5],
+    "episodes": 20,
+    "points": 4,
+    "environment": [{"kind": "frozen_lake", "p_h": [0.1, 0.8]}],
+    "agent": [{"kind": "ts_rl"}, {"kind": "brps_rl", "alpha": [0.5, 0.9]}],
+}
+BANDITS = {
+    "replications": 3,
+    "horizon": 60,
+    "points": 3,
+    "levels": [0.5, 0.9],
+    "environment": [{"kind": "gaussian_bandit", "n_arms": [2, 4]}],
+    "agent": [{"kind": "thompson_sampling"}, {"kind": "brps_cmab", "alpha": 0.8, "label": "careful"}],
+}
+
+
+class Notes:
+    def __init__(self):
+        self.steps = 0
+
+    def begin(self, total, done):
+        pass
+
+    def advance(self, what, amount):
+        self.steps += 1
+
+    def say(self, message):
+        raise AssertionError(message)
+
+
+def digest(folder):
+    return hashlib.sha256((folder / "sweep.nc").read_bytes()).hexdigest()
+
+
+# -- numbers -----------------------------------------------------------------------------------------------
+
+
+def test_the_numbers_are_those_of_the_simulations(tmp_path):
+    data = sweep(LAKES, tmp_path, 1)
+    assert data.regret.dims == ("environment", "agent", "seed", "replication", "episode")
+    agents = [pr.agents.ts_rl(), pr.brps_rl(0.5), pr.brps_rl(0.9)]
+    for p_h in (0.1, 0.8):
+        for seed in (3, 5):
+            runs = pr.simulate(pr.envs.frozen_lake(p_h), agents, episodes=20, replications=4, seed=seed)
+            mine = data.sel(environment=f"frozen_lake p_h={p_h}", seed=seed)
+            at = [4, 9, 14, 19]
+            np.testing.assert_array_equal(mine.regret.values, runs.regret.values[:, :, at])
+            np.testing.assert_array_equal(mine.total_reward.values, runs.reward.values.cumsum(axis=2)[:, :, at])
+    assert data.episode.values.tolist() == [5, 10, 15, 20]
+
+
+def test_bandits_and_their_br_regret(tmp_path):
+    data = sweep(BANDITS, tmp_path, 1)
+    assert data.agent.values.tolist() == ["TS", "careful"]
+    for n_arms in (2, 4):
+        runs = pr.simulation.simulate_bandit(
+            pr.envs.gaussian_bandit(n_arms),
+            [pr.bandits.thompson_sampling(), pr.bandits.brps_cmab(0.8)],
+            horizon=60,
+            replications=3,
+            seed=1,
+            times=[20, 40, 60],
+            levels=[0.5, 0.9],
+        )
+        mine = data.sel(environment=f"gaussian_bandit n_arms={n_arms}", seed=1)
+        np.testing.assert_array_equal(mine.regret.values, runs.regret.values)
+        np.testing.assert_array_equal(mine.br_regret.values, runs.br_regret.values)
+
+
+def test_br_regret_with_states_and_bandits_step_by_step(tmp_path):
+    lakes = LAKES | {"levels": [0.5], "seeds": 1, "points": 2, "episodes": 4, "replications": 2}
+    data = sweep(lakes | {"agent": [{"kind": "ts_rl"}]}, tmp_path / "a", 1)
+    assert data.br_regret.dims[-2:] == ("level", "episode")
+    assert (data.br_regret.values >= -1e-9).all()
+    clicks = {"replications": 2, "horizon": 20, "environment": [{"kind": "logistic_bandit", "n_arms": 2, "dim": 1}]}
+    data = sweep(clicks | {"agent": [{"kind": "thompson_sampling"}]}, tmp_path / "b", 1)
+    assert set(data.data_vars) == {"regret", "total_reward"}
+
+
+def test_the_table_is_students(tmp_path):
+    data = sweep(LAKES | {"replications": 10, "confidence": 0.9, "baseline": "BRPS-RL 0.5"}, tmp_path, 1)
+    table = compared(data)
+    ends = data.regret.isel(episode=-1)
+    for row in table.to_dict("records"):
+        values = ends.sel(environment=row["environment"], agent=row["agent"]).values.ravel()
+        low, high = stats.t.interval(0.9, values.size - 1, values.mean(), stats.sem(values))
+        assert (row["mean"], row["low"], row["high"]) == pytest.approx((values.mean(), low, high))
+        assert row["runs"] == 20
+        if row["agent"] == "BRPS-RL 0.5":
+            assert np.isnan(row["difference"])
+            continue
+        apart = values - ends.sel(environment=row["environment"], agent="BRPS-RL 0.5").values.ravel()
+        low, high = stats.t.interval(1 - 0.1 / 4, apart.size - 1, apart.mean(), stats.sem(apart))
+        assert (row["difference_low"], row["difference_high"]) == pytest.approx((low, high))
+
+
+# -- what is used again ------------------------------------------------------------------------------------
+
+
+def test_more_replications_and_more_agents_keep_the_old_ones(tmp_path):
+    notes = Notes()
+    sweep(LAKES, tmp_path, 1, chunk=2, progress=notes)
+    assert notes.steps == 2 * 3 * 2 * 2
+    more = LAKES | {"replications": 6, "agent": [*LAKES["agent"], {"kind": "certainty_equivalence"}]}
+    notes = Notes()
+    sweep(more, tmp_path, 1, chunk=2, progress=notes)
+    assert notes.steps == 2 * 2 * (3 + 3)
+    sweep(more, tmp_path / "fresh", 1)
+    assert digest(tmp_path) == digest(tmp_path / "fresh")
+    renamed = LAKES | {"agent": [{"kind": "ts_rl", "label": "Thompson"}]}
+    notes = Notes()
+    assert sweep(renamed, tmp_path, 1, progress=notes).agent.values.tolist() == ["Thompson"]
+    assert notes.steps == 0
+
+
+def test_killed_and_resumed(tmp_path):
+    spec = LAKES | {"episodes": 700, "replications": 6}
+    file = tmp_path / "spec.json"
+    file.write_text(json.dumps(spec))
+    program = (
+        "import json, sys; from prudent.reproduction.sweep import sweep; "
+        "sweep(json.load(open(sys.argv[1])), sys.argv[2], 1, chunk=1)"
+    )
+    out = tmp_path / "out"
+    process = subprocess.Popen([sys.executable, "-c", program, str(file), str(out)], env=environment())
+    deadline = time.monotonic() + PATIENCE
+    try:
+        while len(list(out.glob("chunks/*/*.chunk"))) < 5 and time.monotonic() < deadline:
+            time.sleep(0.005)
+    finally:
+        process.kill()
+        process.wait(30)
+    kept = len(list(out.glob("chunks/*/*.chunk")))
+    notes = Notes()
+    sweep(spec, out, 1, chunk=1, progress=notes)
+    assert notes.steps == 2 * 3 * 2 * 6 - kept > 0
+    sweep(spec, tmp_path / "fresh", 2)
+    assert digest(out) == digest(tmp_path / "fresh")
+
+
+def test_functions_of_the_user(tmp_path, monkeypatch):
+    module = tmp_path / "their_own.py"
+    module.write_text(
+        "import prudent as pr\n"
+        "def lake(p_h=0.5):\n    return pr.envs.frozen_lake(p_h)\n"
+        "def agent(alpha, label=''):\n    return pr.brps_rl(alpha, label=label)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    spec = LAKES | {
+        "environment": [{"kind": "their_own:lake", "p_h": 0.1, "label": "theirs"}],
+        "agent": [{"kind": "their_own:agent", "alpha": [0.0, 0.9]}],
+    }
+    notes = Notes()
+    data = sweep(spec, tmp_path / "out", 1, progress=notes)
+    assert notes.steps > 0
+    own = sweep(LAKES, tmp_path / "own", 1).isel(environment=0)
+    assert data.environment.values.tolist() == ["theirs"]
+    np.testing.assert_array_equal(data.regret.values[0], own.regret.sel(agent=["TS-RL", "BRPS-RL 0.9"]).values)
+    module.write_text(module.read_text() + "# changed\n")
+    notes = Notes()
+    sweep(spec, tmp_path / "out", 1, progress=notes)
+    assert notes.steps > 0  # other code, other numbers
+
+
+# -- what a file may say -----------------------------------------------------------------------------------
+
+
+def lacking(key):
+    return {name: value for name, value in LAKES.items() if name != key}
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        (LAKES | {"episode": 3}, "the spec: episode is no key of a sweep, expected some of replications, seeds"),
+        (lacking("replications"), "the spec: replications is missing"),
+        (LAKES | {"replications": 0}, "the spec: replications must be at least 1, got 0"),
+        (LAKES | {"replications": "many"}, "the spec: replications must be a whole number, got 'many'"),
+        (LAKES | {"seeds": [1, -2]}, r"the spec: seeds\[1\] must be at least 0, got -2"),
+        (LAKES | {"seeds": [1, 1]}, r"the spec: seeds\[1\] is 1, which is there already"),
+        (LAKES | {"seeds": []}, "the spec: seeds is empty"),
+        (LAKES | {"levels": [1.5]}, r"the spec: levels\[0\] must be a risk level in .*, got 1.5"),
+        (LAKES | {"confidence": 95}, "the spec: confidence must be a probability in .*, got 95"),
+        (LAKES | {"title": 3}, "the spec: title is 3, expected a text"),
+        (LAKES | {"baseline": "nobody"}, "the spec: baseline is 'nobody', expected one of the agents: 'TS-RL'"),
+        (LAKES | {"horizon": 3}, "the spec: horizon is not for environments with states; give episodes"),
+        (BANDITS | {"episodes": 3}, "the spec: episodes is not for bandits; give horizon"),
+        (lacking("agent"), r"the spec: agent must be there as tables: \[\[agent\]\]"),
+        (LAKES | {"agent": {"kind": "ts_rl"}}, "the spec: agent must be there as tables"),
+        (LAKES | {"agent": [{}]}, r"the spec: agent\[0\].kind is missing, expected one of brps_rl, "),
+        (LAKES | {"agent": [{"kind": "brps"}]}, r"the spec: agent\[0\].kind is 'brps', expected one of"),
+        (
+            LAKES | {"agent": [{"kind": "no.such:thing"}]},
+            r"agent\[0\].kind is 'no.such:thing', which cannot be had: No",
+        ),
+        (LAKES | {"agent": [{"kind": "math:nothing"}]}, r"agent\[0\].kind is 'math:nothing', which cannot be had: "),
+        (
+            LAKES | {"agent": [{"kind": "brps_rl", "alfa": 1}]},
+            r"agent\[0\].alfa is no option of brps_rl, expected some",
+        ),
+        (
+            LAKES | {"agent": [{"kind": "brps_rl", "alpha": [0.5, 1.5]}]},
+            r"the spec: agent\[0\] \(alpha = 1.5\) cannot be made: alpha must be a risk level in \(-1, 1\), got 1.5",
+        ),
+        (LAKES | {"agent": [{"kind": "brps_rl"}]}, r"the spec: agent\[0\] .* cannot be made: .*alpha"),
+        (LAKES | {"agent": [{"kind": "brps_rl", "alpha": []}]}, r"agent\[0\].alpha is an empty list"),
+        (LAKES | {"agent": [{"kind": "ts_rl"}] * 2}, "agent has two called 'TS-RL'; give one of them a label"),
+        (LAKES | {"agent": BANDITS["agent"]}, "the spec: agent 'TS' is BanditSettings.*, expected one for states"),
+        (BANDITS | {"agent": LAKES["agent"]}, "the spec: agent 'TS-RL' is .*, expected settings of a bandit"),
+        (
+            LAKES | {"environment": LAKES["environment"] + BANDITS["environment"]},
+            "environment has states in 'frozen_lake p_h=0.1' and a bandit in 'gaussian_bandit n_arms=2'",
+        ),
+        (LAKES | {"environment": [{"kind": "random_model"}]}, r"environment\[0\].rng is missing: a random model"),
+        (LAKES | {"environment": [{"kind": "math:sqrt", "x": 1}]}, "."),
+        (LAKES | {"replications": 10**9}, "points is 4, which is more than a NetCDF file can hold; expected up to 0"),
+    ],
+)
+def test_mistakes_are_named(spec, message):
+    with pytest.raises(ParameterError, match=message):
+        read_spec(spec)
+
+
+def test_files_that_are_no_spec(tmp_path):
+    with pytest.raises(DataError, match=r"cannot read .*nowhere.toml: No such file"):
+        read_spec(tmp_path / "nowhere.toml")
+    file = tmp_path / "bad.toml"
+    file.write_text("replications = \n")
+    with pytest.raises(DataError, match=r"bad.toml is no TOML: Invalid value \(at line 1"):
+        read_spec(file)
+    file.write_bytes(b"\xff\xfe")
+    with pytest.raises(DataError, match=r"bad.toml is no TOML"):
+        read_spec(file)
+    file.write_text(
+        'replications = 2\n[[agent]]\nkind = "ts_rl"\n[[environment]]\nkind = "frozen_lake"\np_h = 2026-01-01\n'
+    )
+    with pytest.raises(ParameterError, match=r"bad.toml: environment\[0\].p_h is datetime.date"):
+        read_spec(file)
+
+
+def test_every_environment_of_ours_has_a_kind():
+    others = {"classification", "drifting", "register_gymnasium"}  # these take data, environments, nothing
+    assert {name for name in pr.envs.__all__ if name.islower()} - others == set(PATHS["environment"])
+
+
+def test_a_value_that_is_a_list_stands_in_a_list():
+    spec = LAKES | {"environment": [{"kind": "frozen_lake", "slip": [[0.1, 0.3], 0.2]}]}
+    assert [member.label for member in read_spec(spec).environments] == [
+        "frozen_lake slip=[0.1, 0.3]",
+        "frozen_lake slip=0.2",
+    ]
+
+
+# -- the command -------------------------------------------------------------------------------------------
+
+
+def test_the_command(tmp_path, capsys):
+    file = tmp_path / "lakes.toml"
+    file.write_text(
+        'replications = 3\nepisodes = 6\n[[environment]]\nkind = "frozen_lake"\n'
+        '[[agent]]\nkind = "brps_rl"\nalpha = [0.0, 0.9]\n'
+    )
+    out = tmp_path / "out"
+    assert main(["sweep", str(file), "--out", str(out), "--workers", "1"]) == 0
+    shown = capsys.readouterr().out
+    assert "less TS-RL" in shown
+    assert "3 runs each" in shown
+    assert {each.name for each in out.iterdir()} == {"chunks", "sweep.nc", "sweep.csv", "sweep.png", "sweep.svg"}
+    assert main(["sweep", str(file), "--out", str(out), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [row["agent"] for row in found["table"]] == ["TS-RL", "BRPS-RL 0.9"]
+    file.write_text("replications = 3\n")
+    assert main(["sweep", str(file)]) == 2
+    assert capsys.readouterr().err == f"prudent: {file}: environment must be there as tables: [[environment]]\n"

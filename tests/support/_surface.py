@@ -1,0 +1,150 @@
+"""Uses all that users reach, each in the ways that need kernels of their own, and lists what was compiled for it."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from numba.core import event
+
+import prudent as pr
+
+COMPILED: list[str] = []
+
+
+class Listener(event.Listener):
+    def on_start(self, event):
+        pass
+
+    def on_end(self, event):
+        function = event.data["dispatcher"].py_func
+        if function.__module__.startswith("prudent"):
+            COMPILED.append(f"{function.__module__}.{function.__qualname__}{event.data['args']}")
+
+
+def models():
+    rng = np.random.default_rng(0)
+    dense = pr.MDP(rng.dirichlet(np.ones(4), (4, 2)), rng.random((4, 2)), 0.9)
+    ending = pr.MDP(0.9 * rng.dirichlet(np.ones(4), (4, 2)), rng.random((4, 2)), 0.9, termination=np.full((4, 2), 0.1))
+    sparse = pr.envs.random_model(500, 3, branching=4, rng=0).mdp()
+    table = pr.MDP.from_table([("a", "go", "b", 1.0, 1.0), ("b", "go", "a", 1.0, 0.0)], discount=0.9)
+    for mdp in (dense, ending, sparse, table, pr.MDP.from_gymnasium("FrozenLake-v1", discount=0.95)):
+        for method in ("newton", "value_iteration"):
+            policy = pr.solve(mdp, options=pr.planning.SolverOptions(method=method, tol=1e-6)).policy
+            pr.evaluate(mdp, policy, options=pr.planning.SolverOptions(method=method, tol=1e-6))
+
+
+def uncertain():
+    lake, shop = pr.envs.frozen_lake(p_h=0.2), pr.envs.inventory()
+    few, many = pr.envs.random_model(6, 2, rng=0), pr.envs.random_model(310, 2, branching=2, rng=1)
+    pr.theory.limit_law(few.mdp(), pr.solve(few.mdp()).policy, 0.9)
+    unknown = pr.envs.GymnasiumModel("FrozenLake-v1", discount=0.95, rewards=(0, 1))
+    rng = np.random.default_rng(0)
+    for problem in (lake, shop, few, many):
+        model = problem.model
+        log = model.trajectory(problem.theta, np.argmax(model.admissible, axis=1), 50, rng=0)
+        posterior = pr.DirichletPosterior(model.count(log, model.prior(), indices=True))
+        brmdp = pr.BayesianRiskMDP(model, posterior, alpha=0.9)
+        for options in ({}, {"draws": 20, "rng": rng}, {"threads": 1}):
+            brmdp.evaluate(brmdp.solve(**options).policy, **options)
+        pr.risk_profile(model, posterior, (0.0, 0.9), draws=3, rng=0, regret=True)
+        agent = pr.PosteriorSamplingAgent(model, alpha=0.5, seed=1)
+        for row in log[:3]:
+            agent.act(int(row[0]))
+    pr.simulation.learn(
+        pr.PosteriorSamplingAgent(unknown.model, alpha=0.5, prior=0.1, seed=1), unknown, steps=30, seed=1
+    )
+    rewards = pr.posteriors.BetaPosterior(np.ones((6, 2)), np.ones((6, 2)))
+    free = pr.BayesianRiskMDP(few.model, few.model.prior(), 0.9, reward_posterior=rewards)
+    free.evaluate(free.solve(draws=20, rng=0).policy, draws=20, rng=0)
+    measures = (
+        pr.CVaR(0.9),
+        pr.VaR(0.9),
+        pr.risk.Mean(),
+        pr.risk.WorstCase(),
+        pr.MeanCVaR(0.5, 0.9),
+        pr.risk.ModifiedCVaR(0.9),
+    )
+    for risk in measures:
+        pr.BayesianRiskMDP(lake.model, lake.model.prior(), risk=risk).solve(draws=15, rng=0)
+
+
+def numbers():
+    rng = np.random.default_rng(0)
+    for rows in ((), (5,), (300,)):
+        pr.exact.dirichlet_tail(rng.random((*rows, 7)), np.ones((*rows, 7)), 0.9)
+    pr.exact.cvar_normal(0.0, 1.0, 0.9)
+    pr.exact.cvar_clipped_normal(rng.random(5), 1.0, 0.9)
+    pr.risk.lowest_normals(100, 10, rng=0)
+    pr.risk.lowest_normals(100, 10, size=5, rng=0)
+    pr.cvar(rng.random((20, 3)), 0.9)
+    pr.posteriors.LinearGaussianPosterior(2, 1.0, 1.0).update(np.ones((3, 2)), np.ones(3)).update([1.0, 0.0], 1.0)
+
+
+def bandits():
+    rng = np.random.default_rng(0)
+    makers = (
+        pr.bandits.thompson_sampling(),
+        pr.bandits.brps_cmab(0.8),
+        pr.bandits.brps_cmab(0.95, draws=50, estimator="modified"),
+        pr.bandits.brps_cmab_clipped(0.9),
+        pr.bandits.brps_cmab_inflated(0.8, delta=0.05),
+        pr.bandits.thompson_sampling_inflated(sampling_sd=2.0),
+    )
+    for env in (pr.envs.gaussian_bandit(), pr.envs.bounded_bandit()):
+        pr.simulation.simulate_bandit(env, makers, horizon=20, replications=2, levels=(0.0, 0.9))
+    for settings in makers:
+        bandit = pr.LinearBandit(8, dim=5, settings=settings, noise_sd=1.0, seed=1)
+        for contexts in (rng.random(5), rng.random((1, 5)), rng.random((3, 5)), rng.random((100, 5))):
+            for arms in (None, [1, 5, 7]):
+                decision = bandit.select(contexts, arms)
+                assert np.all(np.asarray(decision.propensity) >= 0)
+                assert np.shape(decision.propensities)[-1] == (len(arms) if arms else 8)
+                assert np.isfinite(decision.score).all()
+                assert np.isfinite(decision.mean).all()
+                bandit.update(contexts, decision.arm, np.zeros(len(contexts)) if contexts.ndim == 2 else 0.0)
+        bandit.posterior(3).sample(2, rng=0)
+        with tempfile.TemporaryDirectory() as folder:
+            bandit.save(Path(folder) / "state")
+            pr.LinearBandit.load(Path(folder) / "state").select(rng.random(5))
+    for options in ({}, {"rewards": "bernoulli"}, {"half_life": 50, "first_pulls": 1, "min_propensity": 0.01}):
+        learner = pr.LinearBandit(8, dim=5, seed=1, **options)
+        for contexts in (rng.random(5), rng.random((100, 5)), rng.random(5)):
+            decision = learner.select(contexts)
+            rewards = np.arange(100) % 2 if contexts.ndim == 2 else 1.0
+            learner.update(contexts, decision.arm, rewards)
+            assert np.isfinite(decision.propensities).all()
+        learner.propensities(rng.random((3, 5)))
+        learner.predict(rng.random((3, 5)))
+        learner.copy().select(rng.random(5))
+    log = [(rng.random(2), arm, 1.0) for arm in "abcab"]
+    pr.LinearBandit.from_log(log, alpha=0.8, noise_sd=1.0).select([0.5, 0.5])
+    world = pr.envs.gaussian_bandit().gymnasium(steps=3)
+    world.reset(seed=0)
+    world.step(0)
+
+
+def agents():
+    lake = pr.envs.frozen_lake(p_h=0.2)
+    settings = [
+        pr.agents.ts_rl(),
+        pr.agents.ts_rl(sweeps=3, label="sweeps"),
+        pr.brps_rl(0.9),
+        pr.agents.certainty_equivalence(),
+        pr.agents.worst_case(5),
+        pr.agents.optimistic_vi(0.9),
+    ]
+    record = ("states", "rewards", "policies")
+    pr.simulate(lake, settings, episodes=3, replications=2, br_episodes=[1], levels=[0.5], record=record)
+    pr.simulate(pr.envs.inventory(), [pr.agents.ts_rl(), pr.brps_rl(0.9)], episodes=3, replications=1)
+    pr.simulate(pr.envs.random_model(320, 2, branching=3, rng=0), pr.brps_rl(0.9), episodes=2, replications=1)
+    optimist = pr.OptimisticVIAgent(lake.model, 0.9, horizon=100, seed=1)
+    optimist.observe(0, optimist.act(0), 0)
+
+
+if __name__ == "__main__":
+    event.register("numba:compile", Listener())
+    for part in (models, uncertain, numbers, bandits, agents):
+        part()
+    print(*COMPILED, sep="\n", end="")
