@@ -19,8 +19,9 @@ import prudent as pr
 from prudent._numerics.compile import default_threads
 from prudent._numerics.krylov import Chain, chain_values
 from prudent.exact import dirichlet_tail
+from prudent.planning.fixed_point import rough_guess, solve_operator
 from prudent.planning.operators import ExactOperator, ExpectedOperator
-from prudent.planning.solver import SolverOptions, rough_guess, solve_operator
+from prudent.planning.options import SolverOptions
 
 from ._problems import large_problem
 from ._timing import Row, median_times, tried

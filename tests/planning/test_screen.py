@@ -18,9 +18,10 @@ from prudent._numerics.dirichlet_moments import (
     rough_tail_means,
     shape_of,
 )
+from prudent.planning.fixed_point import solve_operator
 from prudent.planning.operators import ExactOperator
+from prudent.planning.options import SolverOptions
 from prudent.planning.solution import Ahead
-from prudent.planning.solver import SolverOptions, solve_operator
 
 END = -2
 

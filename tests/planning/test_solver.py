@@ -23,7 +23,7 @@ from prudent.planning.operators import (
     GivenDraws,
     SampledOperator,
 )
-from prudent.planning.solver import SolverKeywords, SolverOptions
+from prudent.planning.options import SolverKeywords, SolverOptions
 
 GAMMAS = [0.0, 0.5, 0.9, 0.99, 0.999, 0.9999]
 METHODS = ["newton", "value_iteration"]

@@ -13,8 +13,8 @@ from scipy.special import ndtr
 from .._support.checks import BoolArray, FloatArray, IntArray
 from ..exact import dirichlet_tail
 from ..planning.operators import ExactOperator
+from ..planning.options import SolverOptions
 from ..planning.problem import BayesianRiskMDP
-from ..planning.solver import SolverOptions
 from ._data_sets import data_sets
 from ._pinned import Curve, Held, Rows, between, derivatives
 

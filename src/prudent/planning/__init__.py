@@ -6,10 +6,11 @@ from .cluster import ClusterModel
 from .explain import Explanation
 from .finite_solution import FiniteSolution
 from .objectives import Entropic, EVaR
+from .options import SolverOptions
 from .problem import BayesianRiskMDP
 from .return_risk import RiskSolution
 from .solution import Solution
-from .solver import SolverOptions, evaluate, solve
+from .solve import evaluate, solve
 
 __all__ = [
     "BayesianRiskMDP",

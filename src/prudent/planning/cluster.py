@@ -50,9 +50,10 @@ from ..models.base import TabularModel
 from ..models.entries import END, NONE, Entries
 from ..models.uncertain import UncertainMDP
 from ..posteriors.dirichlet import DirichletPosterior
+from .fixed_point import rough_guess, solve_operator
 from .operators import ExactOperator, ExpectedOperator, Operator, Table, leaks_of
+from .options import SolverKeywords, SolverOptions
 from .solution import Solution
-from .solver import SolverKeywords, SolverOptions, rough_guess, solve_operator
 
 if TYPE_CHECKING:
     from .problem import BayesianRiskMDP

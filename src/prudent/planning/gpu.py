@@ -1,6 +1,6 @@
 """The operators on a GPU: the model goes there once, iterations stay there, the solution comes back.
 
-The solver is that of :mod:`prudent.planning.solver`; here are only its operators, their tables of Q and their chains. A
+The solver is that of :mod:`prudent.planning.newton`; here are only its operators, their tables of Q and their chains. A
 thread has a state, or a pair, and calls the same compiled functions as the CPU: the exact row, the screen and the
 bounds are not written a second time. They need room for one row each, whose size Numba must know when it compiles, so
 kernels are made for each number of outcomes, rounded up.

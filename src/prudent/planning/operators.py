@@ -9,7 +9,7 @@ For a value function V the three operators give every admissible pair (s, a) a n
 The second is the approximate Bayesian-risk operator T-hat of the paper (with any spectral rho in place of CVaR),
 the third is T^psi itself. All are monotone, and shift with V: adding c to V adds gamma (1 - leak) c to Q, where the
 leak is what the row lacks to sum to one. Hence maximising over actions, or following a policy, gives a contraction
-with MacQueen's bounds (see :mod:`prudent.planning.solver`). An outcome that ends the process has no V: its probability
+with MacQueen's bounds (see :mod:`prudent.planning.newton`). An outcome that ends the process has no V: its probability
 is a leak.
 
 Each is also piecewise smooth in V with a known gradient, and concave at levels from 0 on: probabilities of outcomes,

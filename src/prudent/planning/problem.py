@@ -20,6 +20,7 @@ from ..posteriors.dirichlet import DirichletPosterior
 from ..posteriors.scalar import BetaPosterior, NormalPosterior
 from ..risk import CVaR, RiskMeasure, measure_of
 from .finite_solution import FiniteSolution
+from .fixed_point import Guess, placed, rough_guess, solve_operator
 from .from_draws import check_draws, models_of_table, read_draws
 from .horizon import refuse_options, solve_finite
 from .operators import (
@@ -31,8 +32,8 @@ from .operators import (
     SampledOperator,
     SlotDraws,
 )
+from .options import SolverKeywords, SolverOptions
 from .solution import Solution
-from .solver import Guess, SolverKeywords, SolverOptions, placed, rough_guess, solve_operator
 from .undiscounted import Ended, ended_uncertain
 
 __all__ = ["BayesianRiskMDP"]

@@ -169,7 +169,7 @@ class _Problem:
 
     def _read_tail(self) -> None:
         """Find the values of the tail: of the best policy for the mean, or of the policy to be evaluated."""
-        from .solver import evaluate, solve
+        from .solve import evaluate, solve
 
         if self.policy is not None:
             self.later = self.policy.later

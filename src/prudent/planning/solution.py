@@ -233,7 +233,7 @@ class Solution:
     @cached_property
     def posterior_mean_value(self) -> FloatArray:
         """What the policy is worth in the model at the posterior mean [S]; in a known model its value."""
-        from .solver import evaluate
+        from .solve import evaluate
 
         if isinstance(self._problem, MDP):
             return self.value
@@ -242,7 +242,7 @@ class Solution:
     @cached_property
     def neutral(self) -> Solution:
         """The solution at the posterior mean, which is that of level 0; of a known model, its optimum."""
-        from .solver import solve
+        from .solve import solve
 
         return solve(self._mean_mdp)
 
@@ -269,7 +269,7 @@ class Solution:
         """Return q with all admissible actions, also where a given policy was evaluated."""
         if not np.isnan(self.q).any():
             return self.q
-        from .solver import solve
+        from .solve import solve
 
         if isinstance(self._problem, MDP):
             return solve(self._problem, horizon=1, terminal=self.value).at(0).q
@@ -313,7 +313,7 @@ class Solution:
 
     def _work_out(self, ahead: Ahead, asked: BoolArray, *, best: bool = False) -> FloatArray:
         """Return Q that was put off, where it is ``asked`` for."""
-        from .solver import q_when_read
+        from .fixed_point import q_when_read
 
         return q_when_read(self._known_problem(), ahead, asked, best=best)
 

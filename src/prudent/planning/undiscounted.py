@@ -11,7 +11,7 @@ raises, hence
 
     |V* - V| <= d xi,         TV - d (xi - 1) <= V* <= TV + d (xi - 1).
 
-These are MacQueen's bounds of :mod:`prudent.planning.solver` for a leak of 1/max(xi) at every step, which is all that
+These are MacQueen's bounds of :mod:`prudent.planning.newton` for a leak of 1/max(xi) at every step, which is all that
 the solver is told. The longest expected times are found by policy iteration, roughly, and then proved: xi is accepted
 if one backup shows that it falls by half a step at every step, rounding included, and scaled so that it falls by one.
 
@@ -293,7 +293,7 @@ def ended_mdp(mdp: MDP, policy: Any) -> Ended:
 
 def _near_optimal(mdp: MDP) -> BoolArray:
     """Return the actions [S, A] that are among the best, or nearly so, at a discount of almost 1."""
-    from .solver import solve
+    from .solve import solve
 
     discounted = copy.copy(mdp)
     discounted.discount = ALMOST

@@ -31,9 +31,10 @@ from ..envs.problem import Problem
 from ..errors import ConvergenceWarning, ModelError, ParameterError, PosteriorError
 from ..models.uncertain import UncertainMDP
 from ..planning.inner import Known, known_part, work_space
+from ..planning.options import SolverOptions
 from ..planning.problem import BayesianRiskMDP
 from ..planning.solution import Solution
-from ..planning.solver import SolverOptions, solve
+from ..planning.solve import solve
 from .loops import Trace, Truth, run_optimistic, run_sampling
 
 if TYPE_CHECKING:

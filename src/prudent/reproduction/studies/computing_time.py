@@ -85,7 +85,7 @@ class TimeRun(Run):
 def plain_lake(p_h: float) -> tuple[Problem, FloatArray, FloatArray]:
     """Return the lake, its transition probabilities [S, A, S] and its optimal values [S]; no part of the times."""
     from ...envs.frozen_lake import frozen_lake
-    from ...planning.solver import solve
+    from ...planning.solve import solve
 
     problem = frozen_lake(p_h)
     return problem, problem.mdp().dense(), solve(problem.mdp(), tol=1e-12).value

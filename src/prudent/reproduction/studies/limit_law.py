@@ -64,7 +64,7 @@ class TrueLake:
     def __init__(self, p_h: float, alpha: float) -> None:
         from ...envs.frozen_lake import frozen_lake
         from ...models.uncertain import UncertainMDP
-        from ...planning.solver import evaluate, solve
+        from ...planning.solve import evaluate, solve
         from ...theory import limit_law
 
         self.alpha = alpha

@@ -39,7 +39,7 @@ def _plan(scale: Scale) -> tuple[Run, ...]:
 
 def _assemble(scale: Scale, results: list[Arrays]) -> tuple[dict[str, Any], dict[str, Any]]:
     from ...envs.frozen_lake import ACTIONS, frozen_lake
-    from ...planning.solver import solve
+    from ...planning.solve import solve
 
     problem = frozen_lake(ESCAPE)
     cells = np.array(list("".join(problem.layout or ())))
@@ -75,7 +75,7 @@ def _losses(q: FloatArray, printed: IntArray) -> FloatArray:
 def printed_is_optimal(printed: tuple[int, ...]) -> tuple[tuple[float, float], ...]:
     """Return the lowest and the highest p_h, and the same for slip, at which all actions of a policy are optimal."""
     from ...envs.frozen_lake import frozen_lake
-    from ...planning.solver import solve
+    from ...planning.solve import solve
 
     def optimal(p_h: float, slip: float) -> bool:
         q = solve(frozen_lake(p_h, slip=slip).mdp(), tol=1e-12).q
