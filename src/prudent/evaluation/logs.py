@@ -556,7 +556,7 @@ def _file(path: Path, size: int) -> Iterator[Columns]:
     kind = _kind(path)
     try:
         if kind in (".parquet", ".pq"):
-            import pyarrow.parquet  # type: ignore[import-untyped]
+            import pyarrow.parquet
 
             with pyarrow.parquet.ParquetFile(path) as file:
                 for group in range(file.num_row_groups):  # all at once it keeps what it has read

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from .._support.checks import BoolArray, FloatArray, finite_array
 from .._support.progress import Progress
-from ..errors import ConvergenceWarning, ModelError
+from ..errors import ConvergenceWarning, ModelError, ParameterError
 from ..models.mdp import MDP
 from ..models.uncertain import UncertainMDP
 from .newton import Iteration
@@ -28,6 +28,7 @@ FEW_DIGITS, FEW_BACKUPS = 1e-4, 20  # of one by an operator that is itself no be
 
 
 def known_operator(mdp: MDP) -> ExpectedOperator:
+    """Return the expected backup of a known model."""
     if not isinstance(mdp, MDP):
         hint = "; use BayesianRiskMDP(model, posterior, alpha)" if isinstance(mdp, UncertainMDP) else ""
         raise ModelError(f"expected an MDP, got {type(mdp).__name__}{hint}")

@@ -38,7 +38,7 @@ enters, so the certificate is the same. ``Solution.q`` does not show such bounds
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -46,6 +46,8 @@ import numpy.typing as npt
 from .._numerics import krylov
 from .._numerics.compensated import EPS, two_sums
 from .._support.checks import FloatArray, IntArray
+from .._support.progress import Progress
+from ..errors import ModelError
 from .operators import Operator
 
 __all__ = ["End", "Iteration", "Point", "Reason"]
@@ -74,14 +76,17 @@ class Point(NamedTuple):
 
     @property
     def width(self) -> float:
+        """Distance between the bounds."""
         return self.upper - self.lower
 
     @property
     def middle(self) -> float:
+        """Middle of the bounds."""
         return 0.5 * (self.lower + self.upper)
 
     @property
     def error(self) -> float:
+        """Certified error of the middle of the bounds."""
         return 0.5 * self.width + self.noise
 
     @property
