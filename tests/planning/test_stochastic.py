@@ -207,7 +207,7 @@ def test_tables_with_a_column_of_samples():
     ends = BayesianRiskMDP.from_table([("a", "x", "end", 1.0, 1.0, 0)], 0.5, 0, terminal={"end": 8.0})
     assert ends.solve().value.tolist() == [5.0, 8.0]
     for bad, code, fields in (
-        (frame.query("not (sample == 3 and state == 1)"), "missing-row", {"index": (2, 3)}),
+        (frame.query("not (sample == 3 and state == 1)"), "missing-row", {"index": (2, 2)}),
         (frame.assign(probability=0.5), "sum-not-one", {"value": 1.5}),
         (frame.assign(probability=-0.1), "probability-range", {"index": 0, "value": -0.1}),
         (frame.iloc[:0], "no-rows", {}),

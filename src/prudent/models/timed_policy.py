@@ -66,8 +66,8 @@ def read_timed(model: TabularModel, policy: Any, horizon: int | None = None) -> 
     """Return any policy as one that may depend on time.
 
     That is: a Solution with a time axis; whole numbers [T, S]; probabilities [T, S, A]; a list of policies, one for
-    each time, of which each is what :meth:`TabularModel.read_policy` reads; a DataArray with a dimension ``step``. Any other
-    policy is the same at all times. An array [S, A] of probabilities stays one, also where T = S = A.
+    each time, of which each is what :meth:`TabularModel.read_policy` reads; a DataArray with a dimension ``step``.
+    Any other policy is the same at all times. An array [S, A] of probabilities stays one, also where T = S = A.
     """
     if getattr(policy, "horizon", None) is not None:  # a Solution with a time axis
         if (policy.states, policy.actions) != (model.states, model.actions):

@@ -207,7 +207,7 @@ class Solution:
         """
         if self.horizon is None or not callable(self.q_source):
             raise ParameterError(
-                "time is only for solutions of a horizon; this one is the same at all times",
+                "time is only for solutions with a horizon; this one is the same at all times",
                 code="no-time-axis",
                 argument="time",
                 value=time,
