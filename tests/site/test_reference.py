@@ -1,23 +1,15 @@
 """Every public name is on one page of the reference, and nothing else is."""
 
-import importlib
-import pkgutil
 import re
 from collections import Counter
 from pathlib import Path
 from types import ModuleType
 
+import _public
+
 import prudent as pr
 
 PAGES = Path(__file__).parents[2] / "docs" / "reference"
-HIDDEN = {"cli"}  # the command line has a page of its own
-
-
-def rooms():
-    """Return the public modules of the library that export names."""
-    names = (module.name for module in pkgutil.iter_modules(pr.__path__) if not module.name.startswith("_"))
-    modules = {name: importlib.import_module(f"prudent.{name}") for name in names if name not in HIDDEN}
-    return {name: module for name, module in modules.items() if getattr(module, "__all__", ())}
 
 
 def public():
@@ -26,7 +18,7 @@ def public():
     for name in pr.__all__:
         if not isinstance(getattr(pr, name), ModuleType):
             paths.setdefault((name, id(getattr(pr, name))), []).append(name)
-    for room, module in rooms().items():
+    for room, module in _public.rooms().items():
         for name in module.__all__:
             paths.setdefault((name, id(getattr(module, name))), []).append(f"{room}.{name}")
     return list(paths.values())
