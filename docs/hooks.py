@@ -1,4 +1,4 @@
-"""What happens when the site is built: figures are drawn, formulas become MathML, which browsers show by themselves."""
+"""Hooks of the site: draw figures, list the codes of errors, turn formulas into MathML, which needs no script."""
 
 from __future__ import annotations
 
@@ -18,6 +18,14 @@ THUMBNAIL = re.compile(r'(<a class="reference internal" href="\w+)"')
 def on_pre_build(config: Any) -> None:
     """Draw the figures of pages; the gallery draws its own."""
     runpy.run_path(str(Path(config.docs_dir) / "figures.py"), run_name="__main__")
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Return the page of errors with the table of their codes, and other pages as they are."""
+    if page.file.src_uri != "reference/errors.md":
+        return markdown
+    codes = runpy.run_path(str(Path(__file__).with_name("codes.py")), run_name="codes")
+    return markdown.replace(codes["MARK"], codes["table"]())
 
 
 def on_page_content(html: str, **_: Any) -> str:

@@ -227,7 +227,7 @@ def test_tables_names_and_pictures():
         (lambda: pr.solve(NAMED, horizon=3, terminal_value=[np.nan, 0]), "not-finite", "terminal_value"),
         (lambda: pr.solve(NAMED, terminal_value=[0, 0]), "missing-argument", "horizon"),
         (lambda: pr.solve(NAMED, horizon=3).at(3), "integer-range", "time"),
-        (lambda: pr.solve(NAMED).at(3), "no-time-axis", "time"),
+        (lambda: pr.solve(pr.MDP([[[1.0]]], [[1.0]], 0.5)).at(3), "no-time-axis", "time"),
     ],
 )
 def test_invalid_arguments_are_refused(call, code, argument):

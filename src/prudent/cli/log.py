@@ -464,8 +464,7 @@ def _write_page(study: LogStudy, policies: Any, record: dict[str, Any], options:
     from .._support.output import write
     from ..analysis.profile_figure import profile_figure
     from ..analysis.returns_figure import returns_figure
-    from ..display.frame import save
-    from ..reproduction.report.log_page import render
+    from ..display.pages.log_study import render
 
     profile = study.profile
     figures = {
@@ -484,7 +483,7 @@ def _write_page(study: LogStudy, policies: Any, record: dict[str, Any], options:
     }
     page = render(record, policies, figures, settings)
     for figure in figures.values():
-        save(figure, out / "figures")
+        figure.save(out / "figures")
     write(out / "report.html", page.encode())
     return out / "report.html"
 

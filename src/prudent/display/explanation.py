@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-__all__ = ["ActionView", "OutcomeView", "named", "outcome_named", "sentences"]
+from .words import name_of, number_format, plural
+
+__all__ = ["ActionView", "OutcomeView", "outcome_named", "sentences"]
 
 
 class OutcomeView(NamedTuple):
@@ -95,7 +96,7 @@ def sentences(
         return _worth(view, risk, number, has_evidence=any(other.evidence for other in actions))
 
     share = "" if probability == 1.0 else f" with probability {probability:.3g}"
-    lines = [f"In {named('state', state)} the policy takes {named('action', action)}{share}."]
+    lines = [f"In {name_of('state', state)} the policy takes {name_of('action', action)}{share}."]
     lines.append(f"It is worth {worth(chosen)}.")
     if alpha:
         lines.append(
@@ -109,7 +110,7 @@ def sentences(
     lines += _tail(chosen)
     if rival is None:
         return [*lines, "No other action is admissible there."]
-    other = named("action", rival.action)
+    other = name_of("action", rival.action)
     if rival.value > chosen.value:
         return [*lines, f"At these values it is not the best: {other} is worth {worth(rival)}."]
     lines.append(f"Next best is {other}, worth {worth(rival)}.")
@@ -124,14 +125,9 @@ def sentences(
     return lines
 
 
-def named(kind: str, name: Any) -> str:
-    """Return a name for a sentence: ``state 3`` for a number, otherwise quoted."""
-    return f"{kind} {name}" if isinstance(name, int) else repr(name)
-
-
 def outcome_named(view: ActionView, outcome: OutcomeView) -> str:
     """Return the state that an outcome leads to, with the outcome itself where the state does not identify it."""
-    target = "the end" if outcome.next_state is None else named("state", outcome.next_state)
+    target = "the end" if outcome.next_state is None else name_of("state", outcome.next_state)
     unique = sum(other.next_state == outcome.next_state for other in view.outcomes) == 1
     same = isinstance(outcome.outcome, int) or outcome.outcome == outcome.next_state
     return target if unique and same else f"outcome {outcome.outcome!r} (to {target})"
@@ -147,7 +143,7 @@ def _worth(view: ActionView, risk: str, number: Callable[[float], str], *, has_e
         return text
     if not has_evidence:  # the posterior does not tell data from prior
         return f"{text}; total count {view.total_count:.6g}"
-    return f"{text}; {_observations(view.evidence)}"
+    return f"{text}; {plural(view.evidence, 'observation')}"
 
 
 def _tail(view: ActionView) -> list[str]:
@@ -170,12 +166,12 @@ def _changes(
 ) -> list[str]:
     """Return what would change the choice."""
     lines = ["What would change the choice, if later states keep their values:"]
-    chosen = named("action", actions[0].action)
+    chosen = name_of("action", actions[0].action)
     rivals = [view for view in actions[1:] if view.overtakes_after is not None]
     if rivals:
         rival = min(rivals, key=lambda view: view.overtakes_after or 0)
-        count = _observations(rival.overtakes_after or 0, "more ")
-        lines.append(f"- {count} of {named('action', rival.action)}, if they are like those so far;")
+        count = plural(rival.overtakes_after or 0, "more observation")
+        lines.append(f"- {count} of {name_of('action', rival.action)}, if they are like those so far;")
     elif alpha:
         lines.append("- no number of further observations of another action, if they are like those so far;")
     else:
@@ -186,13 +182,8 @@ def _changes(
             lines.append(f"- not even {chosen} ending from now on in {outcome}.")
         else:
             ends = "that ends" if overtaken_after == 1 else "that all end"
-            lines.append(f"- {_observations(overtaken_after, 'more ')} of {chosen} {ends} in {outcome}.")
+            lines.append(f"- {plural(overtaken_after, 'more observation')} of {chosen} {ends} in {outcome}.")
     return lines
-
-
-def _observations(count: float, more: str = "") -> str:
-    shown = f"{count:,.0f}" if count == round(count) else f"{count:,.4g}"
-    return f"{shown} {more}observation{'s' * (count != 1)}"
 
 
 def _number_format(chosen: ActionView, rival: ActionView | None) -> Callable[[float], str]:
@@ -200,6 +191,4 @@ def _number_format(chosen: ActionView, rival: ActionView | None) -> Callable[[fl
     sizes = [abs(chosen.value), chosen.sd, abs(chosen.mean - chosen.value)]
     if rival is not None:
         sizes.append(abs(chosen.value - rival.value))
-    least = min((size for size in sizes if size > 1e-9 * max(sizes)), default=1.0)
-    decimals = max(1 - math.floor(math.log10(least)), 0)
-    return lambda x: f"{x:,.{decimals}f}" if abs(x) < 1e9 and decimals <= 12 else f"{x:.6g}"
+    return number_format([size for size in sizes if size > 1e-9 * max(sizes)] or [1.0])

@@ -199,10 +199,9 @@ class Explanation:
             One panel for the actions, one for the outcomes of the chosen action.
         """
         from ..display.figures import explanation
-        from ..display.frame import drawn
 
         densities = [_density(view) for view in self.actions[: explanation.SHOWN_ACTIONS]]
-        return drawn(explanation.panels(self.state, self.risk, self.actions, densities))
+        return explanation.draw(self.state, self.risk, self.actions, densities).to_matplotlib()
 
     def __repr__(self) -> str:
         return "\n".join(sentences(**vars(self)))

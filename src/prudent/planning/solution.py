@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import xarray
     from matplotlib.figure import Figure
 
-    from ..display.frame import Figure as Panels
+    from ..display.figures.base import Figure as Panels
 
 __all__ = ["DeferredQ", "RunnersUp", "Solution"]
 
@@ -569,24 +569,22 @@ class Solution:
             A line for each of up to 40 states, values by action for more. With a horizon, what is done when and where,
             and how values fall towards the end.
         """
-        from ..display.frame import drawn
-
-        return drawn(self.panels())
+        return self.panels().to_matplotlib()
 
     def panels(self) -> Panels:
         """Return the panels of :meth:`plot`, for a page.
 
         Returns
         -------
-        prudent.display.frame.Figure
+        prudent.display.figures.base.Figure
             Panels and a legend.
         """
         from ..display.figures import plan, policy
 
         actions = np.where(self._terminal, policy.TERMINAL, self.chosen)
         if self.horizon is not None:
-            return plan.panels(self.value, actions, self.states, self.actions, likeliest=self._is_random)
-        return policy.panels(self.value, actions, self.runners_up().gap, self.states, self.actions, self.policy_names)
+            return plan.draw(self.value, actions, self.states, self.actions, likeliest=self._is_random)
+        return policy.draw(self.value, actions, self.runners_up().gap, self.states, self.actions, self.policy_names)
 
     def explain(self, state: Hashable) -> Explanation:
         """Return why the policy takes its action in one state: in words, as a table and as a figure.

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...types import FloatArray, IntArray
-from ..frame import Figure, Panel
 from ..style import Entry, hex_of
-from .policy import action_colours, action_label, short
+from .base import Figure, Panel, label
+from .policy import action_colours, action_label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["panels"]
+__all__ = ["draw"]
 
 NAMED_STATES = 24  # up to this number, states have their names on the axis
 LINE_COLOURS = ("law", "brps-0.9", "brps-0.8", "brps-0.99", "optimistic", "brps-0.5")  # one for each state drawn
 
 
-def panels(
+def draw(
     value: FloatArray,
     actions: IntArray,
     states: Sequence[Any] | None,
@@ -35,7 +35,7 @@ def panels(
     """
     horizon, n_states = actions.shape
     colours = action_colours(actions)
-    names = [short(name) for name in (range(n_states) if states is None else states)]
+    names = [label(name) for name in (range(n_states) if states is None else states)]
 
     def draw_actions(axes: Axes) -> None:
         from matplotlib.colors import to_rgba

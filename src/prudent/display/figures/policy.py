@@ -8,22 +8,20 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...types import FloatArray, IntArray
-from ..frame import Figure, Panel
 from ..style import Entry, hex_of
+from .base import PALETTE, Figure, Panel, label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["TERMINAL", "action_colours", "action_label", "panels", "short"]
+__all__ = ["TERMINAL", "action_colours", "action_label", "draw"]
 
 LISTED_STATES = 40  # up to this number, every state has a line with its name
-PALETTE = ("law", "brps-0.9", "brps-0.8", "brps-0.99", "optimistic", "brps-0.5", "other")
 TERMINAL = -1  # stands for the action of a terminal state
 LISTED_ACTIONS = 12  # actions with a line each in the figure of many states
-LABEL_LENGTH = 28  # characters
 
 
-def panels(
+def draw(
     value: FloatArray,
     actions: IntArray,
     gap: FloatArray,
@@ -59,14 +57,7 @@ def action_label(names: Sequence[Any] | None, action: int) -> str:
     if action == TERMINAL:
         return "terminal"
     name = action if names is None else names[action]
-    return f"action {name}" if isinstance(name, int) else short(name)
-
-
-def short(text: Any, name: Any = None) -> str:
-    """Shorten a label and escape ``$`` for matplotlib; a string ``name`` is shown without the quotes of its repr."""
-    label = str(name if isinstance(name, str) and text == repr(name) else text)
-    label = label if len(label) <= LABEL_LENGTH else label[: LABEL_LENGTH - 1] + "…"
-    return label.replace("$", r"\$")
+    return f"action {name}" if isinstance(name, int) else label(name)
 
 
 def _by_state(
@@ -83,15 +74,15 @@ def _by_state(
     rows = np.arange(n)
     rivals = np.flatnonzero(np.isfinite(gap))
     second = (value - gap)[rivals]
-    labels = [short(s) for s in (range(n) if states is None else states)]
+    names = [label(s) for s in (range(n) if states is None else states)]
 
-    def draw(axes: Axes) -> None:
+    def draw_states(axes: Axes) -> None:
         axes.hlines(rivals, second, value[rivals], color=hex_of("neutral"), lw=1.0)
         axes.plot(second, rivals, "o", ms=5, mfc="none", mec=hex_of("neutral"), ls="none")
         for a, colour in colours.items():
             at = rows[actions == a]
             axes.plot(value[at], at, "o", ms=6, color=hex_of(colour), ls="none")
-        axes.set_yticks(rows, labels)
+        axes.set_yticks(rows, names)
         axes.set_ylim(n - 0.5, -0.5)
         axes.set_xlabel("value")
         axes.set_ylabel("state" if states is None else "")
@@ -99,7 +90,7 @@ def _by_state(
         axes.grid(axis="y", visible=False)
         beside = axes.twinx()  # the actions, at the right edge
         beside.set_ylim(n - 0.5, -0.5)
-        beside.set_yticks(rows, ["" if name is None else short(name) for name in policy_names])
+        beside.set_yticks(rows, ["" if name is None else label(name) for name in policy_names])
         beside.tick_params(length=0)
         beside.grid(visible=False)
         beside.set_ylabel("action" if numbered_actions else "")
@@ -107,7 +98,9 @@ def _by_state(
     if rivals.size:
         legend = [*legend, Entry("best other action", "neutral", mark="ring")]
     height = max(2.3, 0.24 * n + 0.7)
-    return Figure("solution", "", (Panel("Value and action in each state", draw),), tuple(legend), 1, (6.4, height))
+    return Figure(
+        "solution", "", (Panel("Value and action in each state", draw_states),), tuple(legend), 1, (6.4, height)
+    )
 
 
 def _by_action(
