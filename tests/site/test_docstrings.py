@@ -27,7 +27,7 @@ LIMITS = {
     "journal": 16,
     "models": 72,
     "planning": 216,
-    "posteriors": 49,
+    "posteriors": 47,
     "reproduction": 9,
     "risk": 31,
     "schedules": 22,

@@ -17,7 +17,7 @@ FILES = sorted(SOURCE.rglob("*.py"))
 TREES = {file: ast.parse(file.read_text()) for file in FILES}
 MAX_LINES = 650
 MAX_PRIVATE = 319  # to be 60
-MAX_ANY = 256  # to be 40
+MAX_ANY = 243  # to be 40
 LONG = {
     "_numerics/dirichlet_tail.py",
     "bandits/bandit.py",
