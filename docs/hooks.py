@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import re
 import runpy
+import sys
 from html import unescape
 from pathlib import Path
 from typing import Any
 
 from latex2mathml.converter import convert
+
+sys.path.insert(0, str(Path(__file__).parent))
+import codes
+import members
 
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\[(\[](.*?)\\[)\]]</\1>', flags=re.DOTALL)
 
@@ -21,11 +26,13 @@ def on_pre_build(config: Any) -> None:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Return the page of errors with the table of their codes, and other pages as they are."""
-    if page.file.src_uri != "reference/errors.md":
-        return markdown
-    codes = runpy.run_path(str(Path(__file__).with_name("codes.py")), run_name="codes")
-    return markdown.replace(codes["MARK"], codes["table"]())
+    """Return pages of the reference with the names of their room, and that of errors with the table of codes."""
+    folder, _, name = page.file.src_uri.removesuffix(".md").rpartition("/")
+    if folder == "reference":
+        if members.MARK in markdown:
+            markdown = members.completed(name, markdown)
+        markdown = markdown.replace(codes.MARK, codes.table())
+    return markdown
 
 
 def on_page_content(html: str, **_: Any) -> str:

@@ -1,15 +1,18 @@
 """Every public name is on one page of the reference, and nothing else is."""
 
-import re
+import sys
 from collections import Counter
 from pathlib import Path
 from types import ModuleType
 
 import _public
+import pytest
 
 import prudent as pr
 
 PAGES = Path(__file__).parents[2] / "docs" / "reference"
+sys.path.insert(0, str(PAGES.parent))
+import members  # noqa: E402
 
 
 def public():
@@ -24,13 +27,22 @@ def public():
     return list(paths.values())
 
 
+def listed():
+    """Return how often each name is on a page of the reference, as the site has it."""
+    pages = ((page.stem, page.read_text()) for page in PAGES.glob("*.md"))
+    whole = (members.completed(room, text) if members.MARK in text else text for room, text in pages)
+    return Counter(name for text in whole for name in members.LISTED.findall(text))
+
+
 def test_every_public_name_is_in_the_reference_once():
-    listed = Counter(
-        name
-        for page in PAGES.glob("*.md")
-        for name in re.findall(r"^::: prudent\.(\S+)$", page.read_text(), re.MULTILINE)
-    )
-    members = public()
-    assert sorted(paths[0] for paths in members if not any(path in listed for path in paths)) == []
-    assert sorted(paths for paths in members if sum(listed[path] for path in paths) > 1) == []
-    assert sorted(set(listed) - {path for paths in members for path in paths}) == []
+    counts = listed()
+    surface = public()
+    assert sorted(paths[0] for paths in surface if not any(path in counts for path in paths)) == []
+    assert sorted(paths for paths in surface if sum(counts[path] for path in paths) > 1) == []
+    assert sorted(set(counts) - {path for paths in surface for path in paths}) == []
+
+
+@pytest.mark.parametrize("room", sorted(_public.rooms()))
+def test_every_room_has_a_page(room):
+    assert members.MARK in (PAGES / f"{room}.md").read_text()
+    assert f"reference/{room}.md" in (PAGES.parents[1] / "mkdocs.yml").read_text()
