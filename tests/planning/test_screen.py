@@ -19,10 +19,10 @@ from prudent._numerics.dirichlet_moments import (
     rough_tail_means,
     shape_of,
 )
+from prudent.planning.base import DeferredQ
 from prudent.planning.fixed_point import solve_operator
 from prudent.planning.operators import ExactOperator
 from prudent.planning.options import SolverOptions
-from prudent.planning.solution import DeferredQ
 
 END = -2
 
