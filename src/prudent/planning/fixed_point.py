@@ -13,9 +13,11 @@ from .._support.progress import Progress
 from ..errors import ConvergenceWarning, ModelError, ParameterError
 from ..models.mdp import MDP
 from ..models.uncertain import UncertainMDP
+from .execute.executor import Executor
+from .execute.threads import Threads
 from .newton import Iteration
-from .operators import ExpectedOperator, Operator
 from .options import SolverOptions
+from .row_risks import MeanRows
 from .solution import Ahead, Solution
 
 if TYPE_CHECKING:
@@ -27,12 +29,12 @@ ROUGH = 1e-6  # tolerance of a first guess
 FEW_DIGITS, FEW_BACKUPS = 1e-4, 20  # of one by an operator that is itself no better, and may not even converge
 
 
-def known_operator(mdp: MDP) -> ExpectedOperator:
+def known_operator(mdp: MDP) -> Executor:
     """Return the expected backup of a known model."""
     if not isinstance(mdp, MDP):
         hint = "; use BayesianRiskMDP(model, posterior, alpha)" if isinstance(mdp, UncertainMDP) else ""
         raise ModelError(f"expected an MDP, got {type(mdp).__name__}{hint}")
-    return ExpectedOperator(mdp.transition, mdp.reward, mdp.discount, mdp.leaks)
+    return Threads(MeanRows(mdp.transition, mdp.reward, mdp.discount, mdp.leaks))
 
 
 class Guess(NamedTuple):
@@ -42,11 +44,11 @@ class Guess(NamedTuple):
     iterations: int
 
 
-def rough_guess(operator: Operator, model: MDP | UncertainMDP, policy: Any, options: SolverOptions) -> Guess:
+def rough_guess(operator: Executor, model: MDP | UncertainMDP, policy: Any, options: SolverOptions) -> Guess:
     """Return rough values of an operator that is cheaper than the one to solve, in fewer backups than there may be."""
     cap = options.cap
     tol: float | None = ROUGH
-    if operator.rough:
+    if operator.approximate:
         tol, cap = None, min(cap, FEW_BACKUPS)
     if cap < 2:
         return Guess(np.zeros(model.n_states), 0)
@@ -56,17 +58,17 @@ def rough_guess(operator: Operator, model: MDP | UncertainMDP, policy: Any, opti
     return Guess(np.asarray(end.point.moved(end.shift)), end.iterations)
 
 
-def placed(operator: Operator, options: SolverOptions) -> Operator:
+def placed(operator: Executor, options: SolverOptions) -> Executor:
     """Return the operator on the device that is asked for."""
     if options.device == "cpu":
         return operator
-    from .gpu import on_gpu
+    from .execute.cuda import Cuda
 
-    return on_gpu(operator)
+    return Cuda.of(operator)
 
 
 def solve_operator(
-    operator: Operator,
+    operator: Executor,
     model: MDP | UncertainMDP,
     policy: Any,
     options: SolverOptions,
@@ -98,7 +100,7 @@ def solve_operator(
     if model.terminal.any():  # known without solving
         value[model.terminal] = model.terminal_value[model.terminal]
     q: Any = Ahead(np.asarray(at.value), end.shift, operator.accuracy, operator.threads)
-    if not operator.puts_off_q or policy is not None or problem is None:
+    if not operator.lazy_q or policy is not None or problem is None:
         q = _whole(model, iteration.q_at(at, end.shift))
     return Solution(
         value=value,
@@ -122,7 +124,7 @@ def q_when_read(problem: MDP | BayesianRiskMDP, ahead: Ahead, asked: BoolArray, 
     With ``best`` only the greatest of each state need be Q, and the others are below it.
     """
     model: MDP | UncertainMDP
-    operator: Operator
+    operator: Executor
     if isinstance(problem, MDP):
         model, operator = problem, known_operator(problem)
     else:

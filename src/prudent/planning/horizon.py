@@ -23,8 +23,9 @@ from ..models.base import TabularModel, plural
 from ..models.mdp import MDP
 from ..models.timed_policy import TimedPolicy, final_values, read_timed
 from ..models.uncertain import UncertainMDP
+from .execute.executor import Executor
 from .finite_solution import FiniteSolution
-from .operators import Operator, greedy
+from .rows import greedy
 
 if TYPE_CHECKING:
     from .problem import BayesianRiskMDP
@@ -45,7 +46,7 @@ DIGITS = 1e-10  # of the largest value: what operators that iterate are asked fo
 SHARE = 0.02  # of that, for all steps together
 MOST = 2**33  # bytes of values and policies
 
-Mix = Callable[[Operator, FloatArray, FloatArray], FloatArray]
+Mix = Callable[[Executor, FloatArray, FloatArray], FloatArray]
 
 
 class Induction(NamedTuple):
@@ -56,12 +57,12 @@ class Induction(NamedTuple):
     error: float  # no value is further from the truth
 
 
-def average(operator: Operator, shares: FloatArray, q: FloatArray) -> FloatArray:
+def average(operator: Executor, shares: FloatArray, q: FloatArray) -> FloatArray:
     """Return the mean over actions [S] of ``q`` [S, A], which may be anything where a share is zero."""
     return np.asarray((shares * np.where(shares > 0.0, q, 0.0)).sum(axis=1))
 
 
-def follow(operator: Operator, policy: npt.NDArray[Any], q: FloatArray, mix: Mix = average) -> tuple[FloatArray, float]:
+def follow(operator: Executor, policy: npt.NDArray[Any], q: FloatArray, mix: Mix = average) -> tuple[FloatArray, float]:
     """Return what a policy, [S] or [S, A], makes of ``q`` [S, A], and what rounding adds to its error."""
     if policy.ndim == 1:
         return q[np.arange(policy.size), policy], 0.0
@@ -70,7 +71,7 @@ def follow(operator: Operator, policy: npt.NDArray[Any], q: FloatArray, mix: Mix
 
 
 def backward_induction(
-    operator_at: Callable[[int], Operator],
+    operator_at: Callable[[int], Executor],
     model: TabularModel,
     horizon: int,
     final: FloatArray,
@@ -155,7 +156,7 @@ def refuse_options(keywords: Any, what: str = "a horizon") -> None:
 
 
 def solve_finite(
-    operator: Operator,
+    operator: Executor,
     model: MDP | UncertainMDP,
     policy: Any,
     horizon: int,
@@ -189,7 +190,7 @@ def solve_finite(
     )
 
 
-def one_step(operator: Operator, model: TabularModel, value: FloatArray, time: int) -> FloatArray:
+def one_step(operator: Executor, model: TabularModel, value: FloatArray, time: int) -> FloatArray:
     """Return Q [S, A] one step ahead of ``value``; minus infinity where an action is not admissible."""
     q = np.full(model.admissible.shape, -np.inf)
     operator.backup(value, np.flatnonzero(model.admissible), q.reshape(-1))

@@ -19,20 +19,15 @@ from ..models.uncertain import UncertainMDP
 from ..posteriors.dirichlet import DirichletPosterior
 from ..posteriors.scalar import BetaPosterior, NormalPosterior
 from ..risk import CVaR, RiskMeasure, measure_of
+from .draw_blocks import KEPT_BYTES, GivenDraws, SlotDraws
+from .execute.executor import Executor
+from .execute.threads import Threads
 from .finite_solution import FiniteSolution
 from .fixed_point import Guess, placed, rough_guess, solve_operator
 from .from_draws import check_draws, models_of_table, read_draws
 from .horizon import refuse_options, solve_finite
-from .operators import (
-    KEPT,
-    ExactOperator,
-    ExpectedOperator,
-    GivenDraws,
-    Operator,
-    SampledOperator,
-    SlotDraws,
-)
 from .options import SolverKeywords, SolverOptions
+from .row_risks import DirichletRows, DrawRows, MeanRows
 from .solution import Solution
 from .undiscounted import Ended, ended_uncertain
 
@@ -319,7 +314,7 @@ class BayesianRiskMDP:
             raise ParameterError(f"at discount 1 {self.risk!r} needs a horizon: it is not coherent")
         stream = generator(rng) if np.ndim(draws) == 0 and draws is not None else rng
 
-        def operator_of(model: UncertainMDP, times: bool) -> Operator:
+        def operator_of(model: UncertainMDP, times: bool) -> Executor:
             twin = copy.copy(self)
             twin.model = model
             if times:
@@ -352,7 +347,7 @@ class BayesianRiskMDP:
         leaks = check_draws(theta, self.model, theta.shape[2] * EPS)
         return GivenDraws(self.model, theta), leaks
 
-    def _fixed_point(self, policy: Any, operator: Operator, options: SolverOptions, start: Any, draws: Any) -> Solution:
+    def _fixed_point(self, policy: Any, operator: Executor, options: SolverOptions, start: Any, draws: Any) -> Solution:
         guess = None
         operator = placed(operator, options)  # once: its approximation shares what is there
         if options.method == "newton" and options.sweeps is None and start is None:
@@ -406,8 +401,8 @@ class BayesianRiskMDP:
         known.arrival_value = mean.arrival_value
         return known
 
-    def _mean_operator(self) -> ExpectedOperator:
-        return ExpectedOperator.of_outcomes(self.model, self._mean_theta())
+    def _mean_operator(self) -> Executor:
+        return Threads(MeanRows.of_outcomes(self.model, self._mean_theta()))
 
     def _mean_theta(self) -> FloatArray:
         if self.draws is not None:
@@ -416,7 +411,7 @@ class BayesianRiskMDP:
         assert self.posterior is not None
         return self.posterior.mean()
 
-    def _operator(self, draws: Any, rng: Any, threads: int | None) -> Operator:
+    def _operator(self, draws: Any, rng: Any, threads: int | None) -> Executor:
         model = self.model
         workers = default_threads() if threads is None else whole_number(threads, "threads")
         if self.posterior is None and draws is not None:
@@ -431,7 +426,7 @@ class BayesianRiskMDP:
             form = self.risk.exact_form()  # which says so if there is none
             if not form.quantile and (form.levels == 0.0).all():
                 return self._mean_operator()
-            return ExactOperator(model, self.posterior.counts, form, workers)
+            return Threads(DirichletRows(model, self.posterior.counts, form), workers)
         random = generator(rng)
         made: GivenDraws | SlotDraws
         if self.posterior is None:
@@ -440,10 +435,10 @@ class BayesianRiskMDP:
             made, leaks = self._packed(read_draws(draws, model))
         else:
             counts = model.entries.pack(self.posterior.counts)
-            made = SlotDraws(model.entries, counts, whole_number(draws, "draws"), random, KEPT)
+            made = SlotDraws(model.entries, counts, whole_number(draws, "draws"), random, KEPT_BYTES)
             rounding = (model.n_outcomes + 4.0) * EPS  # of the division by the total
             leaks = (-rounding, rounding)
-        return SampledOperator(model, made, self.risk, self._reward_draws(made.n, random), workers, leaks)
+        return Threads(DrawRows(model, made, self.risk, self._reward_draws(made.n, random), leaks), workers)
 
     def _reward_draws(self, n: int, random: np.random.Generator) -> FloatArray | None:
         """Return what the posterior of the rewards adds to them, [N, S, A]."""
