@@ -110,11 +110,11 @@ def _add_entries(indptr, indices, data, matrix):
 def bicgstab(sweep: Any, step: Any, begin: Any, aim: Any, apply: Any, move: Any) -> Any:
     """Return the driver over six vector operations, as a function of (chain, discount, x, target, conservative, most).
 
-    The function improves ``x`` [S] until |reward + gamma P x - x| <= ``target`` everywhere and returns the products with
-    P used. With rows that sum to one (``conservative``) a constant in the residual does no harm, the caller shifts it
-    away, and it is enough that the residual varies by no more than 2 ``target``. Where the chain mixes fast, plain
-    sweeps shrink the variation faster than anything; when they slow down BiCGStab takes over. It stops after ``most``
-    products or when the recurrence breaks down; ``x`` is then the best so far.
+    The function improves ``x`` [S] until |reward + gamma P x - x| <= ``target`` everywhere and returns the number of
+    products with P. With rows that sum to one (``conservative``) a constant in the residual does no harm, the caller
+    shifts it away, and it is enough that the residual varies by no more than 2 ``target``. Where the chain mixes fast,
+    plain sweeps shrink the variation faster than anything; when they slow down BiCGStab takes over. It stops after
+    ``most`` products or when the recurrence breaks down; ``x`` is then the best so far.
 
     Vectors other than x are the operations' own: ``work`` has r, t, v, p and shadow.
 
@@ -135,7 +135,7 @@ def bicgstab(sweep: Any, step: Any, begin: Any, aim: Any, apply: Any, move: Any)
         ``(x, alpha, omega, work)``: add alpha p + omega r to x, subtract omega t from r; return shadow.r and max |r|.
     """
 
-    def values(chain, discount, x, target, conservative, most, work):  # type: ignore[no-untyped-def]
+    def values(chain, discount, x, target, conservative, most, work):
         products, spread = 0, math.inf
         while True:
             low, high = sweep(chain, discount, x, work)
@@ -264,7 +264,7 @@ _drive = kernel(bicgstab(_sweep, _step, _begin, _aim, _apply, _move))
 
 @kernel
 def chain_values(chain, discount, x, target, conservative, most):
-    """Improve ``x`` [S] to the values of ``chain`` on the CPU, see :func:`bicgstab`; return the products with P used."""
+    """Improve ``x`` [S] to the values of ``chain`` on the CPU, see :func:`bicgstab`; return the products with P."""
     n = x.size
     work = _Work(np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n))
     return _drive(chain, discount, x, target, conservative, most, work)

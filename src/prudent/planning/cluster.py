@@ -1,6 +1,6 @@
 """Solves on a cluster: a model in this process that is sent out in blocks, or one that its workers build.
 
-The executor is :mod:`prudent.planning.execute.blocks`. The blocks of a model that is in this process stay on the workers
+The executor is :mod:`prudent.planning.execute.blocks`. The blocks of a model in this process stay on the workers
 until the client sends those of another: the next level or policy finds them there.
 """
 
@@ -53,7 +53,7 @@ BLOCKS_PER_THREAD = 1  # of the cluster: each block costs ten milliseconds a bac
 Build = Callable[[int, int], tuple[Any, Any, Any]]
 
 
-def _built(build: Build, first: int, last: int, n_states: int, n_actions: int, discount: float) -> BlockModel:
+def read_block(build: Build, first: int, last: int, n_states: int, n_actions: int, discount: float) -> BlockModel:
     """Return the states that ``build`` describes; see :class:`ClusterModel`."""
     answer = build(first, last)
     try:
@@ -115,7 +115,7 @@ def _read(
 
 
 def _built_block(build: Build, first: int, last: int, sizes: tuple[int, int, float]) -> Block:
-    return Block(_built(build, first, last, *sizes))
+    return Block(read_block(build, first, last, *sizes))
 
 
 class _BlockedModel(TabularModel):

@@ -9,8 +9,8 @@ same kernels, so both turn the same generators into the same decisions.
 values: two of n for two outcomes, about ten of a hundred for three. If it is the mean, the mean draw stands for all.
 Newton works on these; the paper's sweeps, kept for comparison, on all draws.
 
-**Newton.** V and its backup TV bound the fixed point (MacQueen, see :mod:`prudent.planning.certificate`). Each step solves
-the chain of the greedy actions and tail probabilities at V; it is taken if it shrinks the width of the bounds at
+**Newton.** V and its backup TV bound the fixed point (MacQueen, see :mod:`prudent.planning.certificate`). Each step
+solves the chain of the greedy actions and tail probabilities at V; it is taken if it shrinks the width of the bounds at
 least by gamma, and otherwise replaced by a sweep. It stops when the bounds are ``tolerance`` apart.
 
 Letters: P = S*A pairs, numbered s*A + a; S states, A actions, K outcomes, B sources, N draws, L steps, T episodes.

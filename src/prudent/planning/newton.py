@@ -13,9 +13,9 @@ V also moves to the middle of its bounds where rows sum to one, which changes a 
 Newton solves the chain that touches T at V (greedy actions and, under CVaR, the outcome probabilities of the tail). For
 a known model that is policy iteration, which always ends. A max-min problem has no such guarantee, so there Newton may
 fail to improve a few times in a row, never far above the best point so far; then sweeps from that point, which always
-contract, take over for a while. Actions that the bounds prove suboptimal are dropped along the way. Chains are solved by
-:mod:`prudent.planning.chain`, started from V, to a fraction of the current distance: a small one where backups cost far
-more than products with the chain.
+contract, take over for a while. Actions that the bounds prove suboptimal are dropped along the way. Chains are solved
+by :mod:`prudent.planning.chain`, started from V, to a fraction of the current distance: a small one where backups cost
+far more than products with the chain.
 
 For control a backup may give upper bounds in place of Q for actions that are not the best of their state (see "the
 screen" in :mod:`prudent.planning.rows`). All of the above reads Q in three ways only: the greatest of a state and its

@@ -17,6 +17,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 from scipy import sparse
 
 from .._numerics.compensated import EPS
@@ -55,7 +56,7 @@ class Task(NamedTuple):
     """Rows of a backup that may be shared out between threads."""
 
     run: Callable[[int, int], float]  # backs up rows i to before j and returns a bound on their error
-    count: int
+    rows: int
     smallest: int  # fewer rows at once are not worth a thread
 
 
@@ -423,7 +424,7 @@ class _Steps(NamedTuple):
     """The outcomes of a known model as :func:`outcome_values` reads them."""
 
     first: IntArray
-    next_state: IntArray
+    next_state: npt.NDArray[np.int32]
     reward: FloatArray
     chance: FloatArray
     discount: float
@@ -441,9 +442,10 @@ class EntropicRows(RowRisk):
 
     def tasks(self, value: FloatArray, pairs: IntArray, q: FloatArray, accuracy: float, best: bool) -> Iterator[Task]:
         """See :meth:`RowRisk.tasks`."""
-        rows = _Steps(*self.outcomes, self.discount), self.beta, self._longest, value
+        first, next_state, reward, chance = self.outcomes
+        steps = _Steps(first, next_state, reward, chance, self.discount)
         relative = (6.0 * self._longest + 64.0) * EPS
-        run = lambda i, j: relative * _entropic(*rows, pairs[i:j], q)  # noqa: E731
+        run = lambda i, j: relative * _entropic(steps, self.beta, self._longest, value, pairs[i:j], q)  # noqa: E731
         yield Task(run, pairs.size, max(1, 20_000 // self._longest))
 
     def gradient(self, value: FloatArray, pairs: IntArray) -> Chain:

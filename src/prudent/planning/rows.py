@@ -14,11 +14,11 @@ MacQueen's bounds (see :mod:`prudent.planning.certificate`). An outcome that end
 is a leak.
 
 All but the last are also piecewise smooth in V with a known gradient, and concave at levels from 0 on: probabilities of
-outcomes, which for CVaR are those of the tail. They make an ordinary Markov chain with rewards that touches the operator
+outcomes, which for CVaR are those of the tail. They make an ordinary Markov chain with rewards that touches the backup
 at V; solving that chain is the Newton step.
 
-Pairs are numbered s * A + a. :mod:`prudent.planning.row_risks` has the classes that hold the numbers of a model and loop
-over pairs with these functions.
+Pairs are numbered s * A + a. :mod:`prudent.planning.row_risks` has the classes that hold a model and loop over
+pairs with these functions.
 
 **The screen.** Control needs Q of the best action of each state, and of the others only that they are no better. So a
 screened backup may leave an upper bound in place of Q, as long as the greatest number of each state is Q itself.
@@ -37,7 +37,7 @@ are rounded upwards. Where Q itself has the error eta, so has the greatest of a 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -231,7 +231,8 @@ def lowest_of_pair(p, slot, first, next_state, reward, discount, theta, n, sign,
     all places are unsigned: there is no test for counting from the end, which takes a third of the time.
     """
     none, one, two = np.uint64(0), np.uint64(1), np.uint64(2)
-    low, place = np.inf, none  # type: float, Any
+    low = np.inf
+    place: Any = none
     begin, end = np.uint64(first[p]), np.uint64(first[p + one])
     if n == 1:
         low = 0.0

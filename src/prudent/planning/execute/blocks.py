@@ -5,8 +5,8 @@ which the worker has computed on the way; the chain is solved here. So the itera
 those of one machine.
 
 A block is the value of a task of dask: should its worker die, another one makes it again. What the row risk remembers
-of earlier backups (where to start, bounds on Q, dropped pairs) is not part of that value. It stays where it arose, and a
-copy of the block begins without it, which costs time and no digits.
+of earlier backups (where to start, bounds on Q, dropped pairs) is not part of that value. It stays where it arose, and
+a copy of the block begins without it, which costs time and no digits.
 """
 
 from __future__ import annotations
