@@ -156,7 +156,7 @@ def test_draws_by_blocks_are_the_draws_of_the_posterior(monkeypatch):
     whole = BayesianRiskMDP(model, posterior, 0.8).solve(draws=30, rng=5)
     for most, block in ((2**29, 2**25), (0, 1), (500, 600), (4_000, 2_000)):
         monkeypatch.setattr(draw_blocks, "BLOCK_BYTES", block)
-        monkeypatch.setattr("prudent.planning.problem.KEPT", most)
+        monkeypatch.setattr("prudent.planning.problem.KEPT_BYTES", most)
         draws = SlotDraws(model.entries, model.entries.pack(counts), 30, np.random.default_rng(5), most)
         for _ in range(2):
             blocks = np.concatenate([draws.block(i) for i in range(len(draws.edges))])
