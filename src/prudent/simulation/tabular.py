@@ -333,7 +333,7 @@ class _Run:
             for j, level in enumerate(levels):
                 brmdp = BayesianRiskMDP(self.task.model, snapshots[i], level)
                 best = brmdp.solve(options=options, threads=1)
-                own = brmdp.evaluate(followed[t], start=best.value, options=options, threads=1)
+                own = brmdp.evaluate(followed[t], initial_value=best.value, options=options, threads=1)
                 found[i, j] = (best.value - own.value)[visited[t]].sum()
         return found
 
