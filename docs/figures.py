@@ -231,7 +231,7 @@ def played() -> Any:
     ]
     times = range(20, 2001, 20)
     return pr.simulation.simulate_bandit(
-        arms, agents, horizon=2000, replications=200, seed=1, levels=[0.5], times=times
+        arms, agents, horizon=2000, replications=200, rng=1, alphas=[0.5], times=times
     )
 
 

@@ -16,7 +16,7 @@ __all__ = ["ForkAware", "Guarded", "register_fork"]
 
 
 class ForkAware(Protocol):
-    """An object that is told about forks, see :func:`register_fork`.
+    """An object that is told about forks, see `register_fork`.
 
     ``fork_order`` is the order in which locks are taken: an object that takes the lock of another object while it
     holds its own has the lower number.

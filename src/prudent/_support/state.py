@@ -10,7 +10,7 @@ Layout, all integers little-endian:
     32 bytes  SHA-256 of everything before
 
 A file is written beside its final path and then moved there, so a reader sees the old state or the new one. The
-checksum is verified first; see :class:`prudent.errors.StateFileError`. A checksum can be forged, so sizes in the header
+checksum is verified first; see `prudent.errors.StateFileError`. A checksum can be forged, so sizes in the header
 are compared with the length of the file before memory is allocated, and the object that was loaded must have the same
 state as the file, field by field.
 """
@@ -81,7 +81,7 @@ def state_parts(kind: str, version: int, values: dict[str, Any], arrays: Arrays)
 def read_state(path: str | os.PathLike[str], kind: str, version: int) -> State:
     """Return the values and arrays saved as ``kind`` of ``version``.
 
-    A missing file is the usual FileNotFoundError; anything else that is wrong is a :class:`StateFileError`.
+    A missing file is the usual FileNotFoundError; anything else that is wrong is a `StateFileError`.
     """
     return _parsed(Path(path).read_bytes(), os.fspath(path), kind, version)
 
@@ -191,7 +191,7 @@ Make = Callable[[dict[str, Any], Arrays], Kind]
 
 
 def restore(path: str | os.PathLike[str], kind: str, version: int, make: Make[Kind]) -> Kind:
-    """Return the object that ``make`` builds from a state file; a wrong file is a :class:`StateFileError`."""
+    """Return the object that ``make`` builds from a state file; a wrong file is a `StateFileError`."""
     return restore_bytes(Path(path).read_bytes(), os.fspath(path), kind, version, make)
 
 
@@ -253,7 +253,7 @@ def generator_state(rng: np.random.Generator) -> dict[str, Any]:
 
 
 def generator_from_state(state: dict[str, Any]) -> np.random.Generator:
-    """Return a Generator that continues from the state of :func:`generator_state`."""
+    """Return a Generator that continues from the state of `generator_state`."""
     name = state["bit_generator"]
     if name not in _BIT_GENERATORS:
         raise ValueError(f"unknown bit generator {name!r}")

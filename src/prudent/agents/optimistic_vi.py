@@ -100,7 +100,7 @@ def start_optimistic(known: Known, q: FloatArray, value: FloatArray, policy: Int
 
 @dataclass(frozen=True)
 class OptimisticSettings:
-    """Settings of an :class:`OptimisticVIAgent`, the paper's Algorithm 3.
+    """Settings of an `OptimisticVIAgent`, the paper's Algorithm 3.
 
     Parameters
     ----------
@@ -179,7 +179,7 @@ class OptimisticSettings:
 def optimistic_vi(
     alpha: float = 0.0, *, delta: float = 0.05, horizon: int | None = None, label: str = ""
 ) -> OptimisticSettings:
-    """Return the settings of the paper's Algorithm 3, for :func:`prudent.simulate`.
+    """Return the settings of the paper's Algorithm 3, for `prudent.simulate`.
 
     Parameters
     ----------
@@ -244,7 +244,7 @@ class OptimisticVIAgent(TabularAgent):
     settings : OptimisticSettings, optional
         All of the above at once, instead.
     prior : float or array_like, optional
-        As for :class:`PosteriorSamplingAgent`.
+        As for `PosteriorSamplingAgent`.
     rng : int, Generator or None, optional
         Seed, or a Generator that the agent then owns.
     indices : bool, default=False

@@ -37,7 +37,7 @@ class PosteriorSamplingAgent(TabularAgent):
     model : UncertainMDP
         What is known about the environment.
     alpha, draws, risk, estimator, sweeps : optional
-        As in :class:`SamplingSettings`.
+        As in `SamplingSettings`.
     settings : SamplingSettings, optional
         All of these at once, instead.
     episode_length : int or None, default=10
@@ -146,7 +146,7 @@ class PosteriorSamplingAgent(TabularAgent):
         Parameters
         ----------
         log : table
-            Transitions, as :meth:`prudent.UncertainMDP.count` reads them.
+            Transitions, as `prudent.UncertainMDP.count` reads them.
 
         Raises
         ------

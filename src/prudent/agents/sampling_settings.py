@@ -59,13 +59,13 @@ Levels = float | Sequence[float] | Schedule | Callable[[Any, Any], Any]
 
 @dataclass(frozen=True)
 class SamplingSettings:
-    """Settings of a :class:`PosteriorSamplingAgent`: how it turns its posterior into a policy.
+    """Settings of a `PosteriorSamplingAgent`: how it turns its posterior into a policy.
 
     Parameters
     ----------
     alpha : float, sequence of float, Schedule or callable, default=0
         Risk level of CVaR in (-1, 1); negative levels are optimistic. A sequence has one level for each episode, of
-        which the last also serves all later ones. Or a :class:`~prudent.schedules.Schedule`, or a function of
+        which the last also serves all later ones. Or a `prudent.schedules.Schedule`, or a function of
         (episode, visits).
     draws : int or "mean", optional
         Posterior draws n. The default is the draw rule n = ceil(1 / (1 - alpha)); ``"mean"`` uses the posterior mean
@@ -293,7 +293,7 @@ def brps_rl(
     Parameters
     ----------
     alpha : float, sequence of float, Schedule or callable
-        Risk level, as in :class:`SamplingSettings`.
+        Risk level, as in `SamplingSettings`.
     draws : int, optional
         Posterior draws. The default is the draw rule.
     estimator : {"cvar", "modified"}, default="cvar"

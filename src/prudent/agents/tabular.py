@@ -22,7 +22,7 @@ __all__ = ["TabularAgent"]
 
 
 class TabularAgent(ABC):
-    """Base class of agents that learn one :class:`prudent.UncertainMDP` while they act, for extension.
+    """Base class of agents that learn one `prudent.UncertainMDP` while they act, for extension.
 
     It keeps the model, the Dirichlet counts, the random stream and the state file. A subclass defines `act` and
     `observe` and, to be saved and loaded, `own_state`, `from_settings` and `resume`.

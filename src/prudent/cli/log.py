@@ -464,9 +464,8 @@ def _write_page(study: LogStudy, policies: Any, record: dict[str, Any], options:
     from .._support.output import write
     from ..analysis.profile_figure import profile_figure
     from ..analysis.returns_figure import returns_figure
-    from ..display.frame import save
+    from ..display.pages.log_study import render
     from ..planning.figures import solution_panels
-    from ..reproduction.report.log_page import render
 
     profile = study.profile
     figures = {
@@ -485,7 +484,7 @@ def _write_page(study: LogStudy, policies: Any, record: dict[str, Any], options:
     }
     page = render(record, policies, figures, settings)
     for figure in figures.values():
-        save(figure, out / "figures")
+        figure.save(out / "figures")
     write(out / "report.html", page.encode())
     return out / "report.html"
 

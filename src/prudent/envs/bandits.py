@@ -1,7 +1,7 @@
 """Environments of contextual bandits: the protocol, clicks with a logistic law, and drift.
 
 Any object with ``n_arms``, ``dim``, ``context(t, rng)`` and ``reward(t, context, arm, rng)`` is an environment for
-:func:`prudent.simulation.simulate_bandit`. Optional are ``mean_rewards(t, context)`` [A], from which regret is
+`prudent.simulation.simulate_bandit`. Optional are ``mean_rewards(t, context)`` [A], from which regret is
 computed, ``steps``, the largest length of a run, and ``start(rng)``, which returns the environment of one run (with
 another order of the rows, say).
 A reward should draw the same number of random numbers whatever the arm, so that all agents face the same noise.
@@ -27,7 +27,7 @@ __all__ = ["BanditEnvironment", "DriftingEnv", "LogisticBanditEnv", "drifting", 
 
 @runtime_checkable
 class BanditEnvironment(Protocol):
-    """Protocol of an environment for :func:`prudent.simulation.simulate_bandit`; steps are t = 1, 2, ...
+    """Protocol of an environment for `prudent.simulation.simulate_bandit`; steps are t = 1, 2, ...
 
     Examples
     --------

@@ -18,7 +18,7 @@ __all__ = ["ClassificationEnv", "classification"]
 
 @dataclass(frozen=True, eq=False)
 class ClassificationEnv:
-    """Environment of :func:`classification`: one pass through the rows, in another order for every run.
+    """Environment of `classification`: one pass through the rows, in another order for every run.
 
     Parameters
     ----------

@@ -55,7 +55,7 @@ _PLAYER = (200, 50, 50)
 
 
 class TabularEnv(gymnasium.Env):  # type: ignore[misc]
-    """A :class:`Problem` as a Gymnasium environment: observations are state indices, actions action indices.
+    """A `Problem` as a Gymnasium environment: observations are state indices, actions action indices.
 
     A step draws one uniform number and inverts the distribution of the source, as the simulator does. ``info`` has
     the ``outcome`` if it is observed, and ``action_mask``, the admissible actions. Without terminal states an episode
@@ -216,7 +216,7 @@ class TabularEnv(gymnasium.Env):  # type: ignore[misc]
 
 
 class LinearBanditGym(gymnasium.Env[FloatArray, np.int64]):  # type: ignore[misc]
-    """A :class:`LinearBanditEnv` as a Gymnasium environment.
+    """A `LinearBanditEnv` as a Gymnasium environment.
 
     Observations are contexts [D], actions arms 0..A-1; ``info["regret"]`` is the difference of the mean rewards of the
     best arm and the chosen one.
@@ -437,7 +437,7 @@ class GymnasiumModel:
 
 
 def frozen_lake_env(render_mode: str | None = None, **options: Any) -> TabularEnv:
-    """Return :func:`prudent.envs.frozen_lake` as an environment; it takes the same options.
+    """Return `prudent.envs.frozen_lake` as an environment; it takes the same options.
 
     Examples
     --------
@@ -448,7 +448,7 @@ def frozen_lake_env(render_mode: str | None = None, **options: Any) -> TabularEn
 
 
 def inventory_env(render_mode: str | None = None, **options: Any) -> TabularEnv:
-    """Return :func:`prudent.envs.inventory` as an environment.
+    """Return `prudent.envs.inventory` as an environment.
 
     Examples
     --------
@@ -459,7 +459,7 @@ def inventory_env(render_mode: str | None = None, **options: Any) -> TabularEnv:
 
 
 def random_model_env(render_mode: str | None = None, rng: RngLike = 0, **options: Any) -> TabularEnv:
-    """Return :func:`prudent.envs.random_model` as an environment; the same model for the same ``rng``.
+    """Return `prudent.envs.random_model` as an environment; the same model for the same ``rng``.
 
     Examples
     --------
@@ -470,7 +470,7 @@ def random_model_env(render_mode: str | None = None, rng: RngLike = 0, **options
 
 
 def river_swim_env(render_mode: str | None = None, **options: Any) -> TabularEnv:
-    """Return :func:`prudent.envs.river_swim` as an environment.
+    """Return `prudent.envs.river_swim` as an environment.
 
     Examples
     --------
@@ -481,7 +481,7 @@ def river_swim_env(render_mode: str | None = None, **options: Any) -> TabularEnv
 
 
 def gaussian_bandit_env(steps: int = 1000, **options: Any) -> LinearBanditGym:
-    """Return :func:`prudent.envs.gaussian_bandit` as an environment.
+    """Return `prudent.envs.gaussian_bandit` as an environment.
 
     Examples
     --------
@@ -492,7 +492,7 @@ def gaussian_bandit_env(steps: int = 1000, **options: Any) -> LinearBanditGym:
 
 
 def bounded_bandit_env(steps: int = 1000, **options: Any) -> LinearBanditGym:
-    """Return :func:`prudent.envs.bounded_bandit` as an environment.
+    """Return `prudent.envs.bounded_bandit` as an environment.
 
     Examples
     --------

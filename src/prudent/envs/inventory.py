@@ -59,7 +59,7 @@ def inventory(
         Discount factor in [0, 1).
     censored : bool, default=False
         Whether only the new stock level is seen. A stock-out then shows that demand was at least the stock, and its
-        count is split over the demands that explain it (see :meth:`prudent.UncertainMDP.count`).
+        count is split over the demands that explain it (see `prudent.UncertainMDP.count`).
     start : int, default=0
         First stock level.
 

@@ -25,7 +25,7 @@ class _Pair(NamedTuple):
 class Problem(_Pair):
     """Uncertain model with its true outcome probabilities; unpacks as ``model, theta``.
 
-    :func:`prudent.simulate` runs agents on it, :class:`TabularEnv` makes it a Gymnasium environment.
+    `prudent.simulate` runs agents on it, `TabularEnv` makes it a Gymnasium environment.
 
     Parameters
     ----------

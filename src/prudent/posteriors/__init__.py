@@ -4,7 +4,7 @@ All classes have the same interface. The constructor takes the prior; ``update``
 changes the posterior in place and returns it, or raises and changes nothing; ``updated`` returns a new one instead;
 ``mean``, ``variance`` (entry by entry), ``covariance`` and ``sample`` describe it; ``merge`` combines what two
 posteriors with the same prior have learned from separate data; ``prior`` is the prior in the terms of the constructor;
-``save`` and ``load`` keep it in a file, in which nothing can be executed. :class:`Posterior` is the base class for
+``save`` and ``load`` keep it in a file, in which nothing can be executed. `Posterior` is the base class for
 your own.
 
 Each posterior keeps sums over the data:

@@ -35,7 +35,7 @@ _BY_NAME = "; positions go with indices=True"
 
 
 class SourceModel(Protocol):
-    """A model with B sources of K outcomes, such as :class:`prudent.UncertainMDP`."""
+    """A model with B sources of K outcomes, such as `prudent.UncertainMDP`."""
 
     def prior(self, count: float = 1.0) -> FloatArray:
         """Return Dirichlet counts [B, K]: ``count`` for every outcome that a source has, 0 elsewhere."""
@@ -222,13 +222,13 @@ class DirichletPosterior(Posterior):
             The model that the log is about.
         log : table
             Rows (s, a, s') or (s, a, s', outcome), or a table or file with such columns and perhaps ``count``; see
-            :meth:`prudent.UncertainMDP.count`.
+            `prudent.UncertainMDP.count`.
         prior : float or array_like, optional
             As for `for_model`.
         indices : bool, default=False
             Whether the log has positions instead of names.
         columns : mapping, optional
-            Which column is which, see :meth:`prudent.UncertainMDP.count`.
+            Which column is which, see `prudent.UncertainMDP.count`.
 
         Returns
         -------

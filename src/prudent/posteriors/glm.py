@@ -1,8 +1,8 @@
 """Unknown coefficients behind clicks and counts: Laplace posteriors.
 
 theta ~ Normal(0, P^-1) before data. A reward in context s depends on the score s'theta: it is 1 with the chance
-1 / (1 + exp(-s'theta)), else 0 (:class:`LogisticPosterior`), or a count with the rate exp(s'theta)
-(:class:`PoissonPosterior`). The posterior is taken to be Normal(mode, H^-1) with H the curvature of the log density
+1 / (1 + exp(-s'theta)), else 0 (`LogisticPosterior`), or a count with the rate exp(s'theta)
+(`PoissonPosterior`). The posterior is taken to be Normal(mode, H^-1) with H the curvature of the log density
 there. The mathematics is in ``_numerics.glm``.
 """
 
@@ -31,7 +31,7 @@ class _LaplacePosterior(LinearGaussianPosterior):
     """Normal posterior of theta around its mode, for rewards that are not normal.
 
     Every reward is a normal observation of its score with a weight, so sums, moments, ``sample`` and ``merge`` are
-    those of :class:`LinearGaussianPosterior` with a noise of sd 1.
+    those of `LinearGaussianPosterior` with a noise of sd 1.
     """
 
     wanted: ClassVar[str]  # what rewards must be
@@ -301,7 +301,7 @@ class PoissonPosterior(_LaplacePosterior):
     """Laplace posterior of theta [D] for counts with the rate exp(s'theta).
 
     Before data theta ~ Normal(0, P^-1). A constant feature is an intercept. Online `update` and exact `refit` are as in
-    :class:`LogisticPosterior`.
+    `LogisticPosterior`.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
 """Replications of bandit agents on an environment, as labelled datasets; compiled for linear bandits.
 
-Random streams are those of :mod:`prudent._support.streams`: all agents face the same contexts and noise.
+Random streams are those of `prudent._support.streams`: all agents face the same contexts and noise.
 
 **Regret.** Conventional: the sum over t of max_a s'theta_a - s'theta_{a_t}. BR-regret at a risk level alpha:
 the sum of max_a r^t(s, a) - r^t(s, a_t), where r^t(s, a) is CVaR of s'theta under the agent's own posterior of arm a:
@@ -58,14 +58,14 @@ def simulate_bandit(
 ) -> xarray.Dataset:
     """Run bandit agents on an environment many times and measure their regret.
 
-    Settings on a :class:`~prudent.envs.LinearBanditEnv` run compiled. Everything else is played step by step.
+    Settings on a `prudent.envs.LinearBanditEnv` run compiled. Everything else is played step by step.
 
     Parameters
     ----------
     env : BanditEnvironment
         A linear bandit, a dataset as a bandit, clicks, drift, or an environment of your own.
     agents : BanditSettings, sequence of BanditSettings, or dict
-        Settings such as ``brps_cmab(0.8)``; or a dict from labels to options of :class:`prudent.LinearBandit` or to
+        Settings such as ``brps_cmab(0.8)``; or a dict from labels to options of `prudent.LinearBandit` or to
         functions of (n_arms, dim, rng) that return a bandit of any class.
     horizon : int, optional
         Number of steps. It may be left out if the environment has an end.
@@ -302,7 +302,7 @@ def _clipped_cvar(mean: float, sd: float, tail: float, quantile: float, upper: b
 def _br_regret(
     means: FloatArray, sds: FloatArray, chosen: int, clip: bool, tail: float, quantile: float, depth: float
 ) -> float:
-    """Return how far the CVaR of the chosen arm is below the highest of all arms, at one level of :class:`Metric`."""
+    """Return how far the CVaR of the chosen arm is below the highest of all arms, at one level of `Metric`."""
     if not clip:
         own = means[chosen] - sds[chosen] * depth
         top = own

@@ -28,7 +28,7 @@ def learn(agent: TabularAgent, env: GymnasiumModel | gymnasium.Env, steps: int, 
     agent : TabularAgent
         An agent for the model of `env`.
     env : GymnasiumModel or gymnasium.Env
-        A :class:`prudent.envs.GymnasiumModel`, for environments about which nothing is known; or one of the
+        A `prudent.envs.GymnasiumModel`, for environments about which nothing is known; or one of the
         environments of prudent, and the agent one for its problem, with ``indices=True`` if the model has names.
     steps : int
         Number of steps T.

@@ -1,8 +1,8 @@
-"""Bandits of any class played on any environment, step by step: the general path of :func:`simulate_bandit`.
+"""Bandits of any class played on any environment, step by step: the general path of `simulate_bandit`.
 
 Slower than the compiled loops for linear bandits, and open to every environment that follows the protocol
-:class:`prudent.envs.BanditEnvironment` and every bandit with ``select(context)`` and ``update(context, arm, reward)``.
-Random streams are those of :mod:`prudent._support.streams`, so that all agents face the same contexts and noise.
+`prudent.envs.BanditEnvironment` and every bandit with ``select(context)`` and ``update(context, arm, reward)``.
+Random streams are those of `prudent._support.streams`, so that all agents face the same contexts and noise.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ def simulate(
     Parameters
     ----------
     problem : Problem or tuple
-        A model with its true probabilities theta [B, K], as the functions of :mod:`prudent.envs` return it.
+        A model with its true probabilities theta [B, K], as the functions of `prudent.envs` return it.
     agents : SamplingSettings, OptimisticSettings or sequence of these
         Settings such as ``brps_rl(0.9)``. Labels must differ.
     episodes : int, default=400
@@ -309,7 +309,7 @@ class _Run:
     def all_agents(
         self, settings: list[Settings], alphas: list[tuple[float, ...]], client: Any
     ) -> list[list[tuple[Arrays, int]]]:
-        """Return for each agent the results of :meth:`agent`, for one or several ranges of replications."""
+        """Return for each agent the results of `agent`, for one or several ranges of replications."""
         self.optimum  # noqa: B018  # before threads or workers need it
         if client is not None:
             single = replace(self, threads=1)
