@@ -133,7 +133,9 @@ figure = pr.analysis.plot_returns(returns)
 alphas = (-0.9, 0, 0.5, 0.9)
 print("weeks  fill up to, at alpha", *alphas, sep="  ")
 for times in (1, 2, 4, 8, 16, 32):
-    more = pr.DirichletPosterior.for_model(shop, shop.prior(0.2)).update(0, weeks * times)
+    more = pr.DirichletPosterior.for_model(shop, shop.prior(0.2)).update(
+        0, weeks * times
+    )
     found = [
         int(pr.BayesianRiskMDP(shop, more, alpha).solve().policy[0])
         for alpha in alphas

@@ -14,7 +14,6 @@ from scipy import stats
 
 import prudent as pr
 from prudent._support.streams import replication_streams
-from prudent.agents.optimistic_vi import OptimisticVIAgent
 from prudent.agents import (
     PosteriorSamplingAgent,
     SamplingSettings,
@@ -23,6 +22,7 @@ from prudent.agents import (
     ts_rl,
     worst_case,
 )
+from prudent.agents.optimistic_vi import OptimisticVIAgent
 from prudent.envs.frozen_lake import frozen_lake
 from prudent.envs.inventory import inventory
 from prudent.envs.random_model import random_model

@@ -246,7 +246,9 @@ def test_learns_gymnasiums_own_lake():
     """
     world = GymnasiumModel(gymnasium.make("FrozenLake-v1", is_slippery=False), discount=0.95, rewards=(0, 1))
     for seed in range(4):
-        agent = PosteriorSamplingAgent(world.model, alpha=0.0, prior=world.model.prior(0.02), episode_length=20, rng=seed)
+        agent = PosteriorSamplingAgent(
+            world.model, alpha=0.0, prior=world.model.prior(0.02), episode_length=20, rng=seed
+        )
         rewards = learn(agent, world, steps=4000, rng=seed)
         assert rewards[-500:].sum() >= 10
         # what was seen is counted: the goal ends the game and pays

@@ -7,7 +7,6 @@ import pytest
 
 import prudent as pr
 from prudent._support.streams import replication_streams
-from prudent.agents.optimistic_vi import OptimisticVIAgent, optimistic_vi
 from prudent.agents import (
     PosteriorSamplingAgent,
     SamplingSettings,
@@ -16,6 +15,7 @@ from prudent.agents import (
     ts_rl,
     worst_case,
 )
+from prudent.agents.optimistic_vi import OptimisticVIAgent, optimistic_vi
 from prudent.envs.frozen_lake import frozen_lake
 from prudent.envs.gymnasium import TabularEnv
 from prudent.envs.inventory import inventory

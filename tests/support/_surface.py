@@ -52,9 +52,8 @@ def uncertain():
         agent = pr.PosteriorSamplingAgent(model, alpha=0.5, rng=1)
         for row in log[:3]:
             agent.act(int(row[0]))
-    pr.simulation.learn(
-        pr.PosteriorSamplingAgent(unknown.model, alpha=0.5, prior=unknown.model.prior(0.1), rng=1), unknown, steps=30, rng=1
-    )
+    agent = pr.PosteriorSamplingAgent(unknown.model, alpha=0.5, prior=unknown.model.prior(0.1), rng=1)
+    pr.simulation.learn(agent, unknown, steps=30, rng=1)
     rewards = pr.posteriors.BetaPosterior(np.ones((6, 2)), np.ones((6, 2)))
     free = pr.BayesianRiskMDP(few.model, few.model.prior(), 0.9, reward_posterior=rewards)
     free.evaluate(free.solve(draws=20, rng=0).policy, draws=20, rng=0)
