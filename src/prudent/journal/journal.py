@@ -44,10 +44,10 @@ _ID = re.compile(r"([0-9]{1,18})-([0-9a-f]{8})")
 class Journal:
     """A bandit that writes down every decision and reward, and survives whatever happens to it.
 
-    It is a :class:`LinearBandit` or a :class:`SharedLinearBandit`, which decides and learns through the journal.
+    It is a `LinearBandit` or a `SharedLinearBandit`, which decides and learns through the journal.
     ``path`` is an SQLite database. ``bandit`` starts a new journal, which goes on with a copy of it; an existing one
     needs none, and refuses one that does not fit (other arms, features, settings, or rewards learned elsewhere). When
-    :meth:`select` or :meth:`reward` has returned, what it did is in the file: it survives ``kill -9`` and, as far as
+    `select` or `reward` has returned, what it did is in the file: it survives ``kill -9`` and, as far as
     SQLite promises, power loss. With ``synchronous="NORMAL"`` it survives ``kill -9`` all the same, but the last calls
     before a power cut may be lost, never the file; the calls are several times faster.
 
@@ -121,11 +121,11 @@ class Journal:
     def select(self, context: Any = None, arms: Iterable[Arm] | None = None, top: int | None = None) -> Any:
         """Choose among the eligible ``arms`` (by default all) in a context [D], and write the decision down.
 
-        The :class:`Decision` has an ``id`` to report its reward by, unique over all processes; its ``propensity`` is
+        The `Decision` has an ``id`` to report its reward by, unique over all processes; its ``propensity`` is
         recorded. Contexts [T,D] give a list of T decisions, taken one after the other and written together, all or
         none: several times faster than one by one.
 
-        With a :class:`SharedLinearBandit` give the features [k,D] of the candidates and their names, as in its own
+        With a `SharedLinearBandit` give the features [k,D] of the candidates and their names, as in its own
         ``select``; ``top`` is the length of the slate. Every place of the slate has an id of its own in
         ``decision.ids``. The features of all candidates are written down, 8 bytes a number.
 
@@ -205,7 +205,7 @@ class Journal:
         return "ok" if learned else "arm removed"
 
     def add_arm(self, arm: Arm, **options: Any) -> None:
-        """Add an arm, in all processes; ``options`` are those of :meth:`LinearBandit.add_arm`."""
+        """Add an arm, in all processes; ``options`` are those of `LinearBandit.add_arm`."""
         self._call("add_arm", {"arm": arm, **options})
 
     def remove_arm(self, arm: Arm) -> None:
@@ -251,7 +251,7 @@ class Journal:
         """Go through all decisions up to now, in order and in little memory.
 
         A row is a dict with id, time, context, arms, arm, propensity, score, reward and reward_time. Times are seconds
-        since 1970; reward and reward_time are None as long as there is no reward. Of a :class:`SharedLinearBandit`
+        since 1970; reward and reward_time are None as long as there is no reward. Of a `SharedLinearBandit`
         there is a row for each place of a slate: its context is the features of the item, its ``place`` counts from 0,
         and it has the ``features`` of all candidates. Further places have no propensity.
 
@@ -276,11 +276,11 @@ class Journal:
             raise self._replica.broken(latest, error) from error
 
     def to_pandas(self) -> Any:
-        """Return :meth:`rows` as a DataFrame, times as timestamps in UTC."""
+        """Return `rows` as a DataFrame, times as timestamps in UTC."""
         return table_of(self.rows(), self._replica.records.columns)
 
     def export(self, path: str | os.PathLike[str]) -> int:
-        """Write :meth:`rows` to a ``.parquet``, ``.csv`` or ``.jsonl`` file, in little memory; return their number.
+        """Write `rows` to a ``.parquet``, ``.csv`` or ``.jsonl`` file, in little memory; return their number.
 
         The file appears whole or not at all. Parquet needs pyarrow. In CSV, contexts and arms are JSON lists.
         """
@@ -298,7 +298,7 @@ class Journal:
 
         Every recorded choice and score must be what the bandit decides in that place, to 1e-9 of the score. The
         checksums of all events and the structure of the database are checked as well. Needs the whole journal: what
-        :meth:`compact` has dropped cannot be verified.
+        `compact` has dropped cannot be verified.
         """
         with self._reading():
             self._file.require_sound()

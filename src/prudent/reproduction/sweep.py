@@ -175,14 +175,14 @@ class SweepRun(Run):
         from ..simulation.bandits import simulate_bandit
         from ..simulation.tabular import simulate
 
-        same: dict[str, Any] = {"replications": count, "seed": self.seed, "first_replication": first, "threads": 1}
+        same: dict[str, Any] = {"replications": count, "rng": self.seed, "first_replication": first, "threads": 1}
         world, agent = self.environment.make(), self.agent.make()
         if not self.episode_length:
-            runs = simulate_bandit(world, agent, horizon=self.steps, times=self.times, levels=self.levels, **same)
+            runs = simulate_bandit(world, agent, horizon=self.steps, times=self.times, alphas=self.levels, **same)
             return {name: runs[name].values[0] for name in ("regret", "br_regret", "total_reward") if name in runs}
         at = self.times - 1
         if self.levels:
-            same |= {"br_episodes": at, "levels": self.levels}
+            same |= {"br_episodes": at, "alphas": self.levels}
         runs = simulate(world, agent, episodes=self.steps, episode_length=self.episode_length, **same)
         found = {
             "regret": np.ascontiguousarray(runs.regret.values[0][:, at]),

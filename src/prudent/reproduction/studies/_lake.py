@@ -92,7 +92,7 @@ class LakeRun(Run):
     def compute(self, seed: int, first: int, count: int) -> Arrays:
         """Return regret [R, T] and br_regret [R, T, L]."""
         from ...agents.optimistic_vi import optimistic_vi
-        from ...agents.posterior_sampling import brps_rl
+        from ...agents.sampling_settings import brps_rl
         from ...envs.frozen_lake import frozen_lake
         from ...simulation.tabular import simulate
 
@@ -102,9 +102,9 @@ class LakeRun(Run):
             optimistic_vi(self.alpha) if self.optimistic else brps_rl(self.alpha, sweeps=self.sweeps),
             episodes=self.episodes,
             replications=count,
-            seed=seed,
+            rng=seed,
             br_episodes=places if self.br_levels else (),
-            levels=self.br_levels or None,
+            alphas=self.br_levels or None,
             first_replication=first,
             threads=1,
         )

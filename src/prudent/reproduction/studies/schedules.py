@@ -102,7 +102,7 @@ class ScheduleRun(Run):
 
     def compute(self, seed: int, first: int, count: int) -> Arrays:
         """Return regret [R, T]."""
-        from ...agents.posterior_sampling import brps_rl
+        from ...agents.sampling_settings import brps_rl
         from ...envs.frozen_lake import frozen_lake
         from ...envs.river_swim import river_swim
         from ...simulation.tabular import simulate
@@ -117,7 +117,7 @@ class ScheduleRun(Run):
             episodes=self.episodes,
             replications=count,
             first_replication=first,
-            seed=seed,
+            rng=seed,
             threads=1,
         )
         return {"regret": np.ascontiguousarray(runs.regret.values[0][:, self.grid - 1])}
