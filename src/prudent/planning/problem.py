@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Self, Unpack
+from typing import Any, Self, Unpack, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -144,7 +144,8 @@ class BayesianRiskMDP(PlanningProblem):
                 argument="variable",
             )
         else:
-            self.posterior = posterior if isinstance(posterior, DirichletPosterior) else DirichletPosterior(posterior)
+            counts = cast(npt.ArrayLike, posterior)
+            self.posterior = posterior if isinstance(posterior, DirichletPosterior) else DirichletPosterior(counts)
         self.reward_posterior = reward_posterior
         self._check_posteriors()
 
