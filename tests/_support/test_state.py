@@ -352,12 +352,12 @@ def test_forged_agents_are_refused(tmp_path, change, message):
     agent.observe(0, agent.act(0), 1)
     agent.save(tmp_path / "s")
     forged = forge(tmp_path / "s", change)
-    before = agent._state()
+    before = agent.state()
     for load in (pr.PosteriorSamplingAgent.load, agent.load):
         with pytest.raises(StateFileError, match=message):
             load(forged)
-    _state._require_same(before[0], agent._state()[0])
-    _state._require_same(before[1], agent._state()[1])
+    _state.require_same(before[0], agent.state()[0])
+    _state.require_same(before[1], agent.state()[1])
 
 
 @pytest.mark.parametrize(

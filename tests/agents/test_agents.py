@@ -123,8 +123,8 @@ def test_generators_and_arrays_are_let_go():
 
     def held():
         gc.collect()
-        arrays = (*agent._known.entries[:6], *agent._work, agent._counts, agent._value, agent._policy, posterior.counts)
-        return [sys.getrefcount(each) for each in (rng, agent._rng, *arrays)]
+        arrays = (*agent._known.entries[:6], *agent._work, agent.counts, agent._value, agent._policy, posterior.counts)
+        return [sys.getrefcount(each) for each in (rng, agent.rng, *arrays)]
 
     everything()
     before = held()
