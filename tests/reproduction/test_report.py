@@ -285,7 +285,8 @@ import prudent.reproduction.report.page, prudent.reproduction.report.figures, pr
 assert "matplotlib" not in sys.modules
 prudent.reproduction.report.build({str(tmp_path)!r})
 ours = {{name.split(".")[1] for name in sys.modules if name.startswith("prudent.")}}
-assert not ours & {{"planning", "agents", "bandits", "simulation", "models", "posteriors"}}, ours
+solvers = {{"agents", "analysis", "bandits", "envs", "evaluation", "exact", "models", "planning", "simulation"}}
+assert not ours & solvers, ours & solvers
 assert "matplotlib.pyplot" not in sys.modules
 """
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True)
