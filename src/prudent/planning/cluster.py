@@ -10,12 +10,13 @@ import hashlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 from weakref import WeakKeyDictionary
 
 import numpy as np
+import numpy.typing as npt
 
 from .._numerics.compile import default_threads
 from .._support.checks import (
@@ -38,16 +39,13 @@ from ..models.base import TabularModel
 from ..models.entries import END, NONE, Entries
 from ..models.uncertain import UncertainMDP
 from ..posteriors.dirichlet import DirichletPosterior
-from .execute.blocks import EXACT, MEAN, MOMENTS, Block, BlockModel, Blocks, BlockSet, Job, prepare, seats
+from .execute.blocks import EXACT, MEAN, MOMENTS, Block, BlockModel, Blocks, BlockSet, Job, seats
 from .fixed_point import rough_guess, solve_operator
 from .options import SolverKeywords, SolverOptions
 from .row_risks import leaks_of
 from .solution import Solution
 
-if TYPE_CHECKING:
-    from .problem import BayesianRiskMDP
-
-__all__ = ["ClusterModel", "solve_there"]
+__all__ = ["ClusterModel", "cluster_operator"]
 
 BLOCKS_PER_THREAD = 1  # of the cluster: each block costs ten milliseconds a backup
 Build = Callable[[int, int], tuple[Any, Any, Any]]
@@ -190,11 +188,11 @@ def _digest(*parts: Any) -> bytes:
         return b"".join(threads.map(own, parts))
 
 
-def solve_there(problem: BayesianRiskMDP, policy: Any, client: Any, options: SolverOptions, start: Any) -> Solution:
-    """Return the exact solution of a problem that is here, with the workers of a cluster doing the backups."""
-    assert problem.posterior is not None
-    assert problem.alpha is not None
-    model, counts, alpha = problem.model, problem.posterior.counts, problem.alpha
+@contextmanager
+def cluster_operator(
+    model: UncertainMDP, counts: FloatArray, alpha: float, client: Any, options: SolverOptions
+) -> Iterator[Blocks]:
+    """Yield the executor of exact CVaR whose backups are done by the workers of a cluster."""
     _require_cpu(options)
 
     with _at_work(client) as (pool, threads):
@@ -203,8 +201,7 @@ def solve_there(problem: BayesianRiskMDP, policy: Any, client: Any, options: Sol
         job = Job.new(alpha)
         _ready = [pool.send(prepare, job, block) for block in blocks]  # in the time of the rough guess
         made = BlockSet(job, pool, blocks, edges, model.admissible, leaks_of(model.entries))
-        operator = Blocks(made, EXACT, model, counts)
-        return problem._fixed_point(policy, operator, options, start, None)
+        yield Blocks(made, EXACT, model, counts)
 
 
 class ClusterModel:
@@ -261,17 +258,17 @@ class ClusterModel:
         *,
         client: Any = None,
         tol: float | None = None,
-        start: Any = None,
+        initial_value: npt.ArrayLike | None = None,
         options: SolverOptions | None = None,
         **keywords: Unpack[SolverKeywords],
     ) -> Solution:
         """Return the optimal Bayesian-risk values and policy at level ``alpha``, certified to ``tol``.
 
         ``client`` is a Client of dask.distributed, a cluster object or the address of a scheduler; without one the
-        blocks are built and solved here. ``tol``, ``start``, ``method``, ``sweeps``, ``max_iterations`` and ``options``
-        are those of :func:`prudent.solve`. ``Solution.q`` has the chosen actions, and NaN for the others.
+        blocks are built and solved here. ``tol``, ``initial_value``, ``method``, ``sweeps``, ``max_iterations`` and
+        ``options`` are those of :func:`prudent.solve`. ``Solution.q`` has the chosen actions, and NaN for the others.
         """
-        return self._solved(None, alpha, client, SolverOptions.chosen(options, tol, keywords), start)
+        return self._solved(None, alpha, client, SolverOptions.chosen(options, tol, keywords), initial_value)
 
     def evaluate(
         self,
@@ -280,7 +277,7 @@ class ClusterModel:
         *,
         client: Any = None,
         tol: float | None = None,
-        start: Any = None,
+        initial_value: npt.ArrayLike | None = None,
         options: SolverOptions | None = None,
         **keywords: Unpack[SolverKeywords],
     ) -> Solution:
@@ -288,9 +285,9 @@ class ClusterModel:
 
         Everything else as for :meth:`solve`.
         """
-        return self._solved(policy, alpha, client, SolverOptions.chosen(options, tol, keywords), start)
+        return self._solved(policy, alpha, client, SolverOptions.chosen(options, tol, keywords), initial_value)
 
-    def _solved(self, policy: Any, alpha: Any, client: Any, options: SolverOptions, start: Any) -> Solution:
+    def _solved(self, policy: Any, alpha: Any, client: Any, options: SolverOptions, initial_value: Any) -> Solution:
         level = risk_level(alpha)
         _require_cpu(options)
         kind = EXACT if level > 0.0 else MEAN
@@ -305,16 +302,15 @@ class ClusterModel:
             model: Any = _BlockedModel(made.admissible, self.discount)
             operator = Blocks(made, kind, model)
             guess = None
-            if kind == EXACT and options.method == "newton" and options.sweeps is None and start is None:
+            if kind == EXACT and options.method == "newton" and options.sweeps is None and initial_value is None:
                 guess = rough_guess(Blocks(made, MOMENTS, model), model, policy, options)
-            # a problem, so that q is not worked out; then none, for whoever reads it would need the cluster
-            whole = solve_operator(operator, model, policy, options, start, guess, self)  # type: ignore[arg-type]
-        known = {each.name: whole.__dict__[each.name] for each in fields(whole)} | {"_problem": None}
-        if policy is None:
-            q = np.where(made.admissible, np.nan, -np.inf)
-            q[np.arange(self.n_states), whole.policy] = whole.value
-            known["q"] = q
-        return Solution(**known)
+            # reading Q later would need the cluster, so only that of the chosen actions is kept
+            solution = solve_operator(operator, model, policy, options, initial_value, guess, defer_q=policy is None)
+        if policy is not None:
+            return solution
+        q = np.where(made.admissible, np.nan, -np.inf)
+        q[np.arange(self.n_states), solution.policy] = solution.value
+        return replace(solution, q_source=q)
 
     def __repr__(self) -> str:
         return f"ClusterModel({self.n_states} states, {self.n_actions} actions, discount {self.discount})"

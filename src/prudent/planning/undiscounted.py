@@ -44,6 +44,7 @@ from ..models.builders import canonical
 from ..models.entries import END, Outcomes, likely_outcomes
 from ..models.mdp import MDP
 from ..models.uncertain import UncertainMDP
+from .base import Ended
 from .chain import DENSE, MAX_PRODUCTS, Chain, chain_values, sparse_elimination
 from .execute.executor import Executor
 from .execute.threads import Threads
@@ -52,8 +53,9 @@ from .newton import Iteration
 from .options import SolverOptions
 from .row_risks import MeanRows, NegatedRows
 from .rows import greedy
+from .solution import Solution
 
-__all__ = ["Ended", "ended_mdp", "ended_uncertain", "find_over", "with_all_actions"]
+__all__ = ["ended_mdp", "ended_uncertain", "find_over", "with_all_actions"]
 
 LEAST_FALL = 0.5  # of a step, by which expected times must be seen to fall at every step
 NEAR_ONE = 1.0 - 1e-9  # discount at which actions are compared that may go on for ever
@@ -254,15 +256,6 @@ def guess_values(
     return best
 
 
-class Ended(NamedTuple):
-    """A process that ends, ready for the solver."""
-
-    model: Any  # in which states where it is over are terminal
-    operator: Executor
-    guess: FloatArray  # [S]
-    left_out: BoolArray | None = None  # [S, A] actions that are yet to be proved worse than the others
-
-
 # -- known models ------------------------------------------------------------------------------------------
 
 
@@ -309,7 +302,7 @@ def _near_optimal(mdp: MDP) -> BoolArray:
     return np.asarray(lead <= NEAR_BEST * float(abs(value).max()))
 
 
-def with_all_actions(mdp: MDP, solution: Any, left_out: BoolArray) -> Any:
+def with_all_actions(mdp: MDP, solution: Solution, left_out: BoolArray) -> Solution:
     """Return the solution of the model without some actions as that of the whole: these must be worse for sure."""
     executor = Threads(MeanRows(mdp.transition, mdp.reward, 1.0, mdp.leaks))
     q = np.full(mdp.admissible.shape, -np.inf)
@@ -323,7 +316,7 @@ def with_all_actions(mdp: MDP, solution: Any, left_out: BoolArray) -> Any:
             state=pair // mdp.n_actions,
             action=pair % mdp.n_actions,
         )
-    return replace(solution, q=np.where(solution.q > -np.inf, solution.q, q))
+    return replace(solution, q_source=np.where(solution.q > -np.inf, solution.q, q))
 
 
 # -- under a posterior -------------------------------------------------------------------------------------
