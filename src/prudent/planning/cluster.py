@@ -39,7 +39,7 @@ from ..models.base import TabularModel
 from ..models.entries import END, NONE, Entries
 from ..models.uncertain import UncertainMDP
 from ..posteriors.dirichlet import DirichletPosterior
-from .execute.blocks import EXACT, MEAN, MOMENTS, Block, BlockModel, Blocks, BlockSet, Job, seats
+from .execute.blocks import EXACT, MEAN, MOMENTS, Block, BlockModel, Blocks, BlockSet, Job, prepare, seats
 from .fixed_point import rough_guess, solve_operator
 from .options import SolverKeywords, SolverOptions
 from .row_risks import leaks_of

@@ -10,8 +10,8 @@ Ghavamzadeh, *Entropic Risk Optimization in Discounted MDPs* (AISTATS 2023):
       V_t(s) = max over a of ERM_{beta gamma^t}( r + gamma V_{t+1}(s') ),
 
   one backup of :class:`~prudent.planning.row_risks.EntropicRows` for each step. The best policy depends on time and
-  not on what happened before. The recursion takes a reward as random where the model knows the rewards of single steps; a mean reward of a
-  pair counts as certain.
+  not on what happened before. The recursion takes a reward as random where the model knows the rewards of single
+  steps; a mean reward of a pair counts as certain.
 - **The tail.** From time T' on the mean is used in place of the risk, and the risk-neutral policy. By Hoeffding's lemma
   0 <= E[X] - ERM_b(X) <= b D^2 / 8 for a return that varies by at most D, so the values at time 0 are too high by at
   most beta gamma^(2 T') D^2 / 8, and the policy loses no more than that. T' is chosen for the tolerance.
