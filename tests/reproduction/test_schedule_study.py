@@ -12,10 +12,12 @@ from scipy import stats
 
 import prudent as pr
 from prudent.reproduction import judge, load
-from prudent.reproduction.intervals import BEYOND, INCONCLUSIVE, NOT_REPRODUCED, REPRODUCED, UNDER_NONE
+from prudent.reproduction.claims import BEYOND, Verdict
 from prudent.reproduction.studies.schedules import AGENTS, FIXED, LAKES, OPTIMIST, PROBLEMS, RIVERS, SCHEDULES, TS
 from prudent.schedules import Decay, Falling
 
+REPRODUCED, NOT_REPRODUCED, INCONCLUSIVE = Verdict.REPRODUCED, Verdict.NOT_REPRODUCED, Verdict.INCONCLUSIVE
+UNDER_NONE = "not reproduced under any reading tried"
 LATE = np.array([1, 1_000, 10_000])
 
 

@@ -272,7 +272,7 @@ def test_nothing_slow_is_imported_with_the_library():
         (lambda: run(times=[0, 5]), ParameterError, r"times must be a rising list of steps from 1 to 10, got \[0, 5\]"),
         (lambda: run(noise_sd=-1), ParameterError, "noise_sd must be a positive number, got -1.0"),
         (lambda: LinearBanditGym(gaussian_bandit(), steps=0), ParameterError, "steps must be at least 1, got 0"),
-        (lambda: LinearBanditGym(gaussian_bandit()).step(10), ParameterError, "action is 10, expected an arm from 0 to 9"),
+        (lambda: LinearBanditGym(gaussian_bandit()).step(10), ParameterError, "action is 10, expected an arm"),
     ],
 )
 def test_bad_arguments(call, error, message):

@@ -394,6 +394,6 @@ class _Run:
             for j, alpha in enumerate(alphas):
                 brmdp = BayesianRiskMDP(self.task.model, snapshots[i], alpha)
                 best = brmdp.solve(options=options, threads=1)
-                followed_value = brmdp.evaluate(followed[t], start=best.value, options=options, threads=1).value
+                followed_value = brmdp.evaluate(followed[t], initial_value=best.value, options=options, threads=1).value
                 regrets[i, j] = (best.value - followed_value)[visited[t]].sum()
         return regrets
