@@ -17,7 +17,7 @@ from scipy.io import netcdf_file
 
 from prudent import sample_size
 from prudent._support.streams import replication_streams
-from prudent.agents.posterior_sampling import brps_rl
+from prudent.agents import brps_rl
 from prudent.bandits import BanditSettings
 from prudent.envs import gaussian_bandit
 from prudent.envs.frozen_lake import frozen_lake
@@ -180,17 +180,17 @@ def test_shared_runs_agree(results):
 
 def test_datasets_are_those_of_the_simulators(results):
     policies = [BanditSettings(alpha, label=name) for name, alpha in zip(BANDIT, (0.0, 0.5, 0.8, 0.9), strict=True)]
-    direct = simulate_bandit(gaussian_bandit(), policies, horizon=200, replications=6, seed=5, times=[100, 200])
+    direct = simulate_bandit(gaussian_bandit(), policies, horizon=200, replications=6, rng=5, times=[100, 200])
     found = results["bandit-br"].sel(time=[100, 200], reading="as written")
     assert (found.regret.values == direct.regret.values).all()
     assert (found.br_regret.values == direct.br_regret.values).all()
     wide = [dataclasses.replace(policy, sampling_sd=4.0, first_pulls=3) for policy in policies]
-    direct = simulate_bandit(gaussian_bandit(), wide, horizon=200, replications=6, seed=5, times=[200])
+    direct = simulate_bandit(gaussian_bandit(), wide, horizon=200, replications=6, rng=5, times=[200])
     found = results["bandit-conventional"].sel(time=[200], reading="sampling sd × 4, three first pulls")
     assert (found.regret.values == direct.regret.values).all()
     agents = [brps_rl(alpha) for alpha in (0.0, 0.5, 0.8, 0.9, 0.99)]
     for sources in ("shared", "by hole"):
-        lake = simulate(frozen_lake(0.6, sources=sources), agents, episodes=24, replications=4, seed=5)
+        lake = simulate(frozen_lake(0.6, sources=sources), agents, episodes=24, replications=4, rng=5)
         assert (results["lake-regret"].regret.sel(p_h=0.6, reading=sources).values == lake.regret.values).all()
 
 
@@ -516,7 +516,7 @@ def test_the_papers_times_are_a_fixed_cost_and_a_price_for_each_draw():
 def test_the_plain_loop_is_the_same_algorithm():
     """Regret of the plain loop and of the compiled one: means within 7 standard errors, false alarm below 1e-6."""
     found = [play_plainly(0.6, 0.8, 8, *replication_streams(3, r))[-1] for r in range(30)]
-    compiled = simulate(frozen_lake(0.6), brps_rl(0.8), episodes=8, replications=400, seed=4).regret.values[0, :, -1]
+    compiled = simulate(frozen_lake(0.6), brps_rl(0.8), episodes=8, replications=400, rng=4).regret.values[0, :, -1]
     error = np.hypot(stats.sem(found), stats.sem(compiled))
     assert abs(np.mean(found) - compiled.mean()) < 7 * error  # Student's t of 29 degrees, and skewed values
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from prudent.agents.posterior_sampling import brps_rl
+from prudent.agents import brps_rl
 from prudent.envs import frozen_lake
 from prudent.reproduction.claims import Finding, Interval, Statement, Verdict, differences, overall
 from prudent.simulation.tabular import simulate
@@ -110,7 +110,7 @@ def farthest(p_h, levels, replications, seed):
     """
     agents = [brps_rl(level) for level in levels]
     lake = frozen_lake(p_h, sources="by hole")
-    found = simulate(lake, agents, episodes=400, replications=replications, seed=seed).regret.values[..., -1]
+    found = simulate(lake, agents, episodes=400, replications=replications, rng=seed).regret.values[..., -1]
     expected = np.array([BY_HOLE[p_h][LEVELS.index(level)] for level in levels])
     errors = found.std(axis=1, ddof=1) * (replications**-0.5 + 500**-0.5)
     return abs((found.mean(axis=1) - expected) / errors).max()

@@ -35,7 +35,7 @@ def test_the_dataset_is_the_simulators(study):
     agents = {"TS-RL": 0.0, "BRPS-RL -0.8": -0.8, "0.9 halving": Decay(0.9, half=5), "0.9 falling, 0 unseen": by_visits}
     settings = [pr.brps_rl(alpha, label=name) for name, alpha in agents.items()]
     for name, problem in both.items():
-        runs = pr.simulate(problem, settings, episodes=40, replications=3, seed=5).regret.values
+        runs = pr.simulate(problem, settings, episodes=40, replications=3, rng=5).regret.values
         many = study.regret.sel(problem=name, agent=list(agents))
         np.testing.assert_array_equal(many.values, runs[..., :12])
         late = study.long_regret.sel(problem=name, agent=list(agents))

@@ -65,7 +65,7 @@ def test_the_numbers_are_those_of_the_simulations(tmp_path):
     agents = [pr.agents.ts_rl(), pr.brps_rl(0.5), pr.brps_rl(0.9)]
     for p_h in (0.1, 0.8):
         for seed in (3, 5):
-            runs = pr.simulate(pr.envs.frozen_lake(p_h), agents, episodes=20, replications=4, seed=seed)
+            runs = pr.simulate(pr.envs.frozen_lake(p_h), agents, episodes=20, replications=4, rng=seed)
             mine = data.sel(environment=f"frozen_lake p_h={p_h}", seed=seed)
             at = [4, 9, 14, 19]
             np.testing.assert_array_equal(mine.regret.values, runs.regret.values[:, :, at])
@@ -82,9 +82,9 @@ def test_bandits_and_their_br_regret(tmp_path):
             [pr.bandits.thompson_sampling(), pr.bandits.brps_cmab(0.8)],
             horizon=60,
             replications=3,
-            seed=1,
+            rng=1,
             times=[20, 40, 60],
-            levels=[0.5, 0.9],
+            alphas=[0.5, 0.9],
         )
         mine = data.sel(environment=f"gaussian_bandit n_arms={n_arms}", seed=1)
         np.testing.assert_array_equal(mine.regret.values, runs.regret.values)

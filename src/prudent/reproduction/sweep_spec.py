@@ -52,7 +52,7 @@ from typing import Any
 
 from .._support.checks import open_probability, risk_level, whole_number
 from ..agents.optimistic_vi import OptimisticSettings
-from ..agents.posterior_sampling import SamplingSettings
+from ..agents.sampling_settings import SamplingSettings
 from ..bandits.settings import BanditSettings
 from ..envs.bandits import BanditEnvironment
 from ..envs.linear_bandit import LinearBanditEnv

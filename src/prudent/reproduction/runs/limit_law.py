@@ -100,7 +100,7 @@ class TrueLake:
         brmdp = BayesianRiskMDP(self.model, counts, self.alpha)
         policy = np.zeros(self.value.size, dtype=np.int64)
         source = None if draws is None else rng
-        return brmdp.evaluate(policy, draws, source, start=self.value, tol=1e-12, threads=1).value
+        return brmdp.evaluate(policy, draws, source, initial_value=self.value, tol=1e-12, threads=1).value
 
 
 @functools.lru_cache(maxsize=4)

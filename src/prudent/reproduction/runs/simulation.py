@@ -150,10 +150,10 @@ class SimulationRun(Run):
         environment, agent, times = self.environment.make(), self.agent.make(), self.times
         common: dict[str, Any] = {
             "replications": count,
-            "seed": self.seed,
+            "rng": self.seed,
             "first_replication": first,
             "threads": 1,
-            "levels": self.alphas,
+            "alphas": self.alphas,
         }
         if self.is_bandit:
             runs = simulate_bandit(environment, agent, horizon=self.steps, times=times, **common)
@@ -162,7 +162,7 @@ class SimulationRun(Run):
         if self.alphas:
             common |= {"br_episodes": times - 1}
         else:
-            del common["levels"]
+            del common["alphas"]
         runs = simulate(environment, agent, episodes=self.steps, episode_length=self.episode_length, **common)
         arrays: dict[str, FloatArray] = {
             "regret": runs.regret.values[0][:, times - 1],
