@@ -50,7 +50,7 @@ class GivenWeights(RiskMeasure):
             raise ParameterError(f"lowest must be weights of at most {self.n} draws, got {self.lowest!r}")
         object.__setattr__(self, "lowest", weights)
 
-    def _lowest(self, n: int) -> FloatArray:
+    def tail_weights(self, n: int) -> FloatArray:
         if n != self.n:
             raise ParameterError(f"these are weights of {self.n} draws, got {n}")
         return np.array(self.lowest)
