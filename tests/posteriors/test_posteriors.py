@@ -262,7 +262,7 @@ def test_dirichlet_from_a_model_and_its_log():
         return [("h", 0, face) for face in word]
 
     assert DirichletPosterior.for_model(coin()) == DirichletPosterior([1.0, 1.0])
-    assert DirichletPosterior.for_model(coin(), 1) == DirichletPosterior([0.5, 0.5])  # the mass of a pair, spread evenly
+    assert DirichletPosterior.for_model(coin(), 1) == DirichletPosterior([0.5, 0.5])  # mass of a pair
     posterior = DirichletPosterior.from_log(coin(), log("hht"), prior=1)
     assert posterior == DirichletPosterior([2.5, 1.5], prior=[0.5, 0.5])
     by_index = [(0, 0, 0), (1, 0, 0), (0, 0, 1)]
