@@ -24,7 +24,7 @@ def clinic():
     )
     log = [("ill", "wait", "ill")] * 20 + [("ill", "wait", "well")] * 10 + [("ill", "treat", "well")] * 2
     log += [("well", "wait", "well")] * 15 + [("well", "wait", "ill")] * 5 + [("gone", "wait", "gone")] * 9
-    return model, pr.DirichletPosterior.from_log(model, log, prior=0.5)
+    return model, pr.DirichletPosterior.from_log(model, log, prior=model.prior(0.5))
 
 
 def test_the_table_holds_what_each_column_says():

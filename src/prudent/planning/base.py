@@ -19,8 +19,8 @@ from ..errors import ParameterError
 from ..models.mdp import MDP
 from ..models.uncertain import UncertainMDP
 from ..types import BoolArray, FloatArray, IntArray, RngLike
+from .execute.executor import Executor
 from .explain import Explanation
-from .operators import Operator
 from .options import SolverOptions
 
 __all__ = ["DeferredQ", "Ended", "Evidence", "PlanningProblem", "RunnersUp", "with_terminal_values"]
@@ -84,7 +84,7 @@ class Ended(NamedTuple):
     ----------
     model : MDP or UncertainMDP
         The model in which the states where the process is over are terminal.
-    operator : Operator
+    operator : Executor
         Its operator, with a leak that certifies its values.
     guess : ndarray of shape (S,)
         Values to start from.
@@ -93,7 +93,7 @@ class Ended(NamedTuple):
     """
 
     model: MDP | UncertainMDP
-    operator: Operator
+    operator: Executor
     guess: FloatArray
     left_out: BoolArray | None = None
 
@@ -113,7 +113,7 @@ class PlanningProblem(ABC):
     risk_name: str | None = None
 
     @abstractmethod
-    def operator(self, draws: npt.ArrayLike | None = None, rng: RngLike = None, threads: int | None = None) -> Operator:
+    def operator(self, draws: npt.ArrayLike | None = None, rng: RngLike = None, threads: int | None = None) -> Executor:
         """Return a new Bellman operator of the problem.
 
         Parameters
@@ -127,7 +127,7 @@ class PlanningProblem(ABC):
 
         Returns
         -------
-        Operator
+        Executor
             The operator that a solver iterates.
         """
 
@@ -183,24 +183,24 @@ class PlanningProblem(ABC):
             The explanation.
         """
 
-    def first_guess(self, operator: Operator) -> Operator | None:
+    def first_guess(self, operator: Executor) -> Executor | None:
         """Return a cheaper operator whose fixed point is close to that of another.
 
         Parameters
         ----------
-        operator : Operator
+        operator : Executor
             The operator to solve.
 
         Returns
         -------
-        Operator or None
+        Executor or None
             None if there is no such operator.
         """
         return None
 
     def on_cluster(
         self, client: Any, options: SolverOptions, draws: Any, rng: Any, threads: Any
-    ) -> AbstractContextManager[Operator]:
+    ) -> AbstractContextManager[Executor]:
         """Return a context in which the workers of a cluster do the backups.
 
         Parameters
@@ -218,7 +218,7 @@ class PlanningProblem(ABC):
 
         Returns
         -------
-        context manager of Operator
+        context manager of Executor
             The operator, while the cluster is in use.
 
         Raises

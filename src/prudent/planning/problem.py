@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Self, Unpack
+from typing import Any, Self, Unpack, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -23,18 +23,13 @@ from ..posteriors.scalar import BetaPosterior, NormalPosterior
 from ..risk import CVaR, RiskMeasure, measure_of
 from ..types import FloatArray, IntArray, PolicyLike, RngLike, TableLike, TerminalLike
 from .base import Ended, Evidence, PlanningProblem
+from .draw_blocks import KEPT_BYTES, GivenDraws, SlotDraws
+from .execute.executor import Executor
+from .execute.threads import Threads
 from .explain import Explanation, draws_of_sources, explain_exact, explain_sampled
 from .from_draws import DrawsLike, check_draws, models_of_table, read_draws
-from .operators import (
-    KEPT,
-    ExactOperator,
-    ExpectedOperator,
-    GivenDraws,
-    Operator,
-    SampledOperator,
-    SlotDraws,
-)
 from .options import SolverOptions
+from .row_risks import DirichletRows, DrawRows, MeanRows
 from .solution import Solution
 from .solve import SolveKeywords, evaluate, solve
 from .undiscounted import ended_uncertain
@@ -144,7 +139,8 @@ class BayesianRiskMDP(PlanningProblem):
                 argument="variable",
             )
         else:
-            self.posterior = posterior if isinstance(posterior, DirichletPosterior) else DirichletPosterior(posterior)
+            counts = cast(npt.ArrayLike, posterior)
+            self.posterior = posterior if isinstance(posterior, DirichletPosterior) else DirichletPosterior(counts)
         self.reward_posterior = reward_posterior
         self._check_posteriors()
 
@@ -324,7 +320,7 @@ class BayesianRiskMDP(PlanningProblem):
             )
         stream = generator(rng) if np.ndim(draws) == 0 and draws is not None else rng  # type: ignore[arg-type]
 
-        def operator_of(model: UncertainMDP, times: bool) -> Operator:
+        def operator_of(model: UncertainMDP, times: bool) -> Executor:
             twin = copy.copy(self)
             twin.model = model
             if times:
@@ -337,7 +333,7 @@ class BayesianRiskMDP(PlanningProblem):
 
     def on_cluster(  # noqa: D102
         self, client: Any, options: SolverOptions, draws: Any, rng: Any, threads: Any
-    ) -> AbstractContextManager[Operator]:
+    ) -> AbstractContextManager[Executor]:
         from .cluster import cluster_operator
 
         if draws is not None or rng is not None or not self.is_exact or self.alpha is None or self.alpha < 0.0:
@@ -357,7 +353,7 @@ class BayesianRiskMDP(PlanningProblem):
         assert self.posterior is not None
         return cluster_operator(self.model, self.posterior.counts, self.alpha, client, options)
 
-    def first_guess(self, operator: Operator) -> Operator:  # noqa: D102
+    def first_guess(self, operator: Executor) -> Executor:  # noqa: D102
         # without an approximation the values under the posterior mean are cheap, and close at a rough tolerance
         return operator.approximation() or self._mean_operator()
 
@@ -457,8 +453,8 @@ class BayesianRiskMDP(PlanningProblem):
         known.arrival_value = mean.arrival_value
         return known
 
-    def _mean_operator(self) -> ExpectedOperator:
-        return ExpectedOperator.of_outcomes(self.model, self._mean_theta())
+    def _mean_operator(self) -> Executor:
+        return Threads(MeanRows.of_outcomes(self.model, self._mean_theta()))
 
     def _mean_theta(self) -> FloatArray:
         if self.draws is not None:
@@ -467,7 +463,7 @@ class BayesianRiskMDP(PlanningProblem):
         assert self.posterior is not None
         return self.posterior.mean()
 
-    def operator(self, draws: npt.ArrayLike | None = None, rng: RngLike = None, threads: int | None = None) -> Operator:  # noqa: D102
+    def operator(self, draws: npt.ArrayLike | None = None, rng: RngLike = None, threads: int | None = None) -> Executor:  # noqa: D102
         model = self.model
         workers = default_threads() if threads is None else whole_number(threads, "threads")
         if self.posterior is None and draws is not None:
@@ -494,7 +490,7 @@ class BayesianRiskMDP(PlanningProblem):
             form = self.risk.exact_form()  # which says so if there is none
             if not form.quantile and (form.levels == 0.0).all():
                 return self._mean_operator()
-            return ExactOperator(model, self.posterior.counts, form, workers)
+            return Threads(DirichletRows(model, self.posterior.counts, form), workers)
         random = generator(rng)
         made: GivenDraws | SlotDraws
         if self.posterior is None:
@@ -503,10 +499,10 @@ class BayesianRiskMDP(PlanningProblem):
             made, leaks = self._packed(read_draws(draws, model))
         else:
             counts = model.entries.pack(self.posterior.counts)
-            made = SlotDraws(model.entries, counts, whole_number(draws, "draws"), random, KEPT)
+            made = SlotDraws(model.entries, counts, whole_number(draws, "draws"), random, KEPT_BYTES)
             rounding = (model.n_outcomes + 4.0) * EPS  # of the division by the total
             leaks = (-rounding, rounding)
-        return SampledOperator(model, made, self.risk, self._reward_draws(made.n, random), workers, leaks)
+        return Threads(DrawRows(model, made, self.risk, self._reward_draws(made.n, random), leaks), workers)
 
     def _reward_draws(self, n: int, random: np.random.Generator) -> FloatArray | None:
         """Return what the posterior of the rewards adds to them, [N, S, A]."""
