@@ -204,9 +204,7 @@ def test_a_prior_that_knows_the_truth_has_no_regret():
 
 def test_a_solver_at_its_cap_is_not_silent(monkeypatch):
     monkeypatch.setattr(simulation, "run_sampling", lambda *arguments: 2)
-    with pytest.warns(
-        pr.errors.ConvergenceWarning, match="TS-RL: 6 of 15 policies stopped at the maximum number of backups"
-    ):
+    with warned(pr.errors.ConvergenceWarning, "policy-not-optimal", agent="TS-RL", value=6):
         simulate(LAKE, ts_rl(), episodes=5, replications=3)
 
 
