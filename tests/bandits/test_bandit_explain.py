@@ -10,7 +10,7 @@ import prudent as pr
 
 def learned(**options):
     rng = np.random.default_rng(1)
-    bandit = pr.LinearBandit(["a", "b", "c"], 2, seed=1, **options)
+    bandit = pr.LinearBandit(["a", "b", "c"], 2, rng=1, **options)
     contexts, arms = rng.standard_normal((200, 2)), rng.integers(3, size=200)
     rewards = contexts[:, 0] * (arms - 1) + 0.3 * arms + 0.5 * rng.standard_normal(200)
     if bandit.reward_kind != "gaussian":
@@ -95,17 +95,17 @@ def test_dataset_is_the_posterior(options):
 def test_figures():
     assert len(learned().plot().axes) >= 4  # intercepts, and three arms
     many = pr.LinearBandit(15, 30, noise_sd=1.0)
-    assert len([axes for axes in many.plot(level=0.5).axes if axes.axison]) == 13
+    assert len([axes for axes in many.plot(confidence=0.5).axes if axes.axison]) == 13
     assert pr.LinearBandit(2, 0, noise_sd=1.0).plot().axes
     with pytest.raises(pr.errors.ParameterError, match="nothing is known yet"):
         pr.LinearBandit(2, 1).plot()
     with pytest.raises(pr.errors.ParameterError, match="level"):
-        learned().plot(level=1.0)
+        learned().plot(confidence=1.0)
 
 
 @pytest.mark.parametrize("offsets", [False, True])
 def test_shared_coefficients(offsets):
-    bandit = pr.SharedLinearBandit(dim=2, offsets=offsets, seed=1)
+    bandit = pr.SharedLinearBandit(dim=2, offsets=offsets, rng=1)
     with pytest.raises(pr.errors.ParameterError, match="nothing is known yet"):
         bandit.plot()
     bandit.update([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], [1.0, 2.0, 4.0], arms=["a", "b", "a"] if offsets else None)

@@ -15,7 +15,7 @@ CONTEXTS = RNG.normal(size=(60, 3))
 
 
 def learned(**options):
-    bandit = LinearBandit(["a", "b", "c"], dim=3, seed=1, **options)
+    bandit = LinearBandit(["a", "b", "c"], dim=3, rng=1, **options)
     return bandit.update(CONTEXTS, list("abc" * 20), CONTEXTS @ [1.0, -1.0, 0.5])
 
 

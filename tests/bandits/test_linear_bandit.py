@@ -883,4 +883,4 @@ def test_messages_of_a_log_name_its_own_arguments():
     with pytest.raises(ParameterError, match=r"^arms\[1\] is 'a' for the second time"):
         LinearBandit.from_log([([1.0], "a", 1.0)], arms=["a", "a"])
     with pytest.raises(ParameterError, match=r"^seed must be"):
-        LinearBandit.from_log([([1.0], "a", 1.0)], seed="x")
+        LinearBandit.from_log([([1.0], "a", 1.0)], rng="x")

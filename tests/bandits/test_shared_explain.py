@@ -17,7 +17,7 @@ def learned(**options):
     rows = rng.normal(size=(60, 2))
     arms = rng.choice(["tea", "coffee"], 60).tolist()
     rewards = rows @ [1.0, -0.5] + 0.8 * (np.array(arms) == "tea") + rng.normal(size=60)
-    return SharedLinearBandit(2, seed=1, **options).update(rows, rewards, arms)
+    return SharedLinearBandit(2, rng=1, **options).update(rows, arms, rewards)
 
 
 @pytest.mark.parametrize("options", [{}, {"offsets": True}, {"intercept": False}, {"offsets": True, "draws": "joint"}])
@@ -46,7 +46,7 @@ def test_offsets_are_a_feature_of_their_own():
     rng = np.random.default_rng(2)
     rows, arms = rng.normal(size=(30, 2)), rng.choice(NAMES, 30).tolist()
     rewards = rng.normal(size=30)
-    bandit = SharedLinearBandit(2, noise_sd=0.5, offsets=True, offset_precision=2.0).update(rows, rewards, arms)
+    bandit = SharedLinearBandit(2, noise_sd=0.5, offsets=True, offset_precision=2.0).update(rows, arms, rewards)
     one = np.array([[float(arm == name) for name in NAMES] for arm in arms])
     whole = np.column_stack([np.ones(30), rows, one])
     covariance = 0.25 * np.linalg.inv(np.diag([1.0, 1.0, 1.0, 2.0, 2.0, 2.0]) + whole.T @ whole)

@@ -31,7 +31,7 @@ FAST = {"synchronous": "NORMAL"}
 
 
 def fresh(seed=3, arms=("a", "b", "c"), alpha=0.5, dim=2, **options):
-    return LinearBandit(arms, dim, alpha, noise_sd=1.0, seed=seed, **options)
+    return LinearBandit(arms, dim, alpha=alpha, noise_sd=1.0, rng=seed, **options)
 
 
 @pytest.fixture
@@ -136,7 +136,7 @@ def test_interruptions_leave_the_bandit_identical(path, settings, seed):
 
 def test_a_stream_that_was_cut_into_long_blocks_comes_back_the_same(path, tmp_path):
     """One decision between many arms, then some between few: what is left in memory does not count."""
-    live = Journal(path, LinearBandit(1500, 1, noise_sd=1.0, seed=2), **FAST)
+    live = Journal(path, LinearBandit(1500, 1, noise_sd=1.0, rng=2), **FAST)
     live.select([1.0])
     for _ in range(500):
         live.select([1.0], arms=[1, 2, 3])

@@ -18,7 +18,7 @@ NAMES = ["a", "b", "c", 7]
 
 
 def fresh(dim=2, seed=3, **options):
-    return SharedLinearBandit(dim, seed=seed, **options)
+    return SharedLinearBandit(dim, rng=seed, **options)
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_interruptions_leave_the_bandit_identical(path, options):
         rewards[id] = float(rng.normal())
         assert live.reward(id, rewards[id]) == "ok"
         assert live.reward(id, 5.0) == "duplicate"
-        plain.update(row, rewards[id], [arm], **when)
+        plain.update(row, [arm], rewards[id], **when)
         if i % 9 == 0:
             live.close()
             live = Journal(path, **FAST)
@@ -95,7 +95,7 @@ def test_two_open_journals_are_one(path):
             decision = live.select(rows, top=2)
             assert decision.slate == plain.select(rows, top=2).slate
             assert (two if live is one else one).reward(decision.ids, [1.0, 0.5]) == ["ok", "ok"]
-            plain.update(decision.chosen, [1.0, 0.5])
+            plain.update(decision.chosen, None, [1.0, 0.5])
     assert one.bandit.to_bytes() == two.bandit.to_bytes() == plain.to_bytes()
     one.close()
     two.close()

@@ -33,7 +33,7 @@ class Arms:
         self._own = []
 
     def fresh(self):
-        return LinearBandit(["a", "b", "c"], 3, alpha=0.5, noise_sd=1.0, seed=5)
+        return LinearBandit(["a", "b", "c"], 3, alpha=0.5, noise_sd=1.0, rng=5)
 
     def begin(self, live):
         live.reward(live.select([0.0, 0.0, 1.0]).id, 1.0)
@@ -66,7 +66,7 @@ class Items:
     """The same with slates of a SharedLinearBandit: items have offsets, and features get names on the way."""
 
     def fresh(self):
-        return SharedLinearBandit(3, 0.5, offsets=True, half_life=200, seed=5)
+        return SharedLinearBandit(3, alpha=0.5, offsets=True, half_life=200, rng=5)
 
     def begin(self, live):
         slate = live.select({"a": [0.0, 0.0, 1.0], "b": [1.0, 0.0, 0.0], "c": [0.0, 1.0, 0.0]}, top=2)

@@ -26,9 +26,8 @@ from .._support.checks import positive, whole_number
 from .._support.progress import Progress
 from ..bandits.bandit import LinearBandit
 from ..bandits.decision import Arm
+from ..bandits.kernels.step import LARGEST
 from ..bandits.shared import SharedLinearBandit
-from ..bandits.slate import SharedDecision
-from ..bandits.step import LARGEST
 from ..errors import DataError, JournalError, ParameterError, PrudentError, StateFileError
 from .codec import AnyBandit, AnyDecision, records_of
 from .export import Row, table_of, write_rows
@@ -166,7 +165,7 @@ class Journal:
             self._write(bandit, event)
             ids.append(event.id)
         decision.time, decision.id = at, ids[0]
-        if isinstance(decision, SharedDecision):
+        if decision.candidates is not None:
             decision.ids = tuple(ids)
         return decision
 
@@ -490,10 +489,7 @@ def _rehearse(twin: AnyBandit) -> None:
         for reward in (0.0, 1.0, 0.0):  # when nothing is known yet, and when something is
             decision: Any = twin.select(point, [0, 1] if shared else None)
             _propensity(decision)
-            if isinstance(twin, SharedLinearBandit):
-                twin.update(decision.context, reward, [decision.arm])
-            else:
-                twin.update(decision.context, decision.arm, reward)
+            twin.update(decision.context, decision.arm, reward)
 
 
 def _propensity(decision: AnyDecision) -> float | None:
