@@ -152,9 +152,7 @@ plt.show()
 # and its intervals are wider; that is what makes it try them.
 shop = Shop(seed=20)
 plain = pr.SharedLinearBandit(dim=8, rng=1)
-careful = pr.SharedLinearBandit(
-    dim=8, offsets=True, offset_precision=10, rng=1
-)
+careful = pr.SharedLinearBandit(dim=8, offsets=True, offset_precision=10, rng=1)
 for _ in range(JOIN):
     customer = shop.rng.uniform(-1, 1)
     rows = shop.rows(customer)

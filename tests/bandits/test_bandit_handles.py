@@ -49,7 +49,7 @@ def test_a_copy_decides_with_arms_of_its_own(make, options):
     state = twin.to_bytes()
     del bandit
     gc.collect()
-    fill = [np.full(twin._arms.gram.size, 7.0) for _ in range(50)]  # where the arms of the first one were
+    fill = [np.full(twin.belief.table.gram.size, 7.0) for _ in range(50)]  # where the arms of the first one were
     assert twin.to_bytes() == state
     assert go_on(twin) == go_on(LinearBandit.from_bytes(state))
     assert all((part == 7.0).all() for part in fill)

@@ -34,7 +34,7 @@ def test_rewards_of_many_kinds_are_numbers(reward):
     bandit = LinearBandit(2, 2)
     bandit._stream.rng.bit_generator.state = LinearBandit.from_bytes(plain)._stream.rng.bit_generator.state
     assert bandit.update([1.0, 2.0], 0, reward).to_bytes() == plain
-    assert SharedLinearBandit(2).update([1.0, 2.0], None, reward).rewards == 1
+    assert SharedLinearBandit(2).update([1.0, 2.0], None, reward).n_rewards == 1
 
 
 HUGE = 10**400

@@ -22,7 +22,7 @@ from prudent._numerics.student import (
     student_survival,
 )
 from prudent.bandits import BanditSettings, Decay, LinearBandit, brps_cmab, thompson_sampling_inflated
-from prudent.bandits.score_law import score_law
+from prudent.bandits.law.score_law import score_law
 from prudent.errors import DataError, ParameterError
 
 FALSE_ALARM = 1e-7
@@ -33,10 +33,10 @@ def contents(bandit, tmp_path):
     return (tmp_path / "contents").read_bytes()
 
 
-def taught(rng, arms=4, dim=3, size=60, offset=0.0, **options):
+def taught(source, arms=4, dim=3, size=60, offset=0.0, **options):
     """A bandit that has seen rewards of arms that differ, in level and in noise."""
-    contexts, pulled = rng.normal(size=(size, dim)), rng.integers(0, arms, size)
-    noise = rng.normal(size=size) * (0.3 + 0.4 * pulled)
+    contexts, pulled = source.normal(size=(size, dim)), source.integers(0, arms, size)
+    noise = source.normal(size=size) * (0.3 + 0.4 * pulled)
     rewards = contexts[:, 0] * 0.2 + 0.3 * pulled + noise + offset
     bandit = LinearBandit(arms, dim, **options).update(contexts, pulled, rewards)
     return bandit, contexts, pulled, rewards
@@ -172,7 +172,7 @@ LAWS = {
 @pytest.mark.parametrize("arms", [None, [3, 0, 2]], ids=["all", "some"])
 def test_choices_follow_the_propensities(name, arms):
     rng = np.random.default_rng()
-    bandit = taught(rng, size=40, seed=rng, **LAWS[name])[0]
+    bandit = taught(rng, size=40, rng=rng, **LAWS[name])[0]
     point = rng.normal(size=3)
     chances = bandit.propensities(point, arms=arms)
     names = list(range(4)) if arms is None else arms
@@ -233,7 +233,7 @@ def test_students_law_is_that_of_scipy():
 
 def test_scores_by_arm_are_the_lowest_of_students():
     rng = np.random.default_rng()
-    bandit, contexts, *_ = taught(rng, arms=1, size=9, noise="by arm", alpha=0.8, seed=rng)
+    bandit, contexts, *_ = taught(rng, arms=1, size=9, noise="by arm", alpha=0.8, rng=rng)
     freedom = 13.0  # nine rewards, and a prior worth four
     batch = bandit.select(np.tile(contexts[:1], (20_000, 1)))
     scale = batch.sd[0, 0] * np.sqrt(1.0 - 2.0 / freedom)
@@ -243,7 +243,7 @@ def test_scores_by_arm_are_the_lowest_of_students():
 
 def test_first_pulls_come_first_and_have_exact_chances():
     rng = np.random.default_rng()
-    bandit = taught(rng, arms=3, size=5, first_pulls=4, alpha=0.5, seed=rng)[0]
+    bandit = taught(rng, arms=3, size=5, first_pulls=4, alpha=0.5, rng=rng)[0]
     had = np.array(list(bandit.pulls.values()))
     context = np.ones(3)
     while (had < 4).any():
@@ -397,12 +397,12 @@ def test_a_new_arm_leaves_the_others_solved():
     rng = np.random.default_rng()
     bandit, contexts, *_ = taught(rng)
     before = bandit.predict(contexts[:3])
-    roots = bandit._arms.root.copy()
-    bandit._arms.gram[:, :, 0, 1] += 1.0  # would show if anyone solved them again
+    roots = bandit.belief.table.root.copy()
+    bandit.belief.table.gram[:, :, 0, 1] += 1.0  # would show if anyone solved them again
     for i in range(20):
         bandit.add_arm(f"new {i}")
     bandit.select(contexts[0])
-    np.testing.assert_array_equal(bandit._arms.root[:4], roots)
+    np.testing.assert_array_equal(bandit.belief.table.root[:4], roots)
     after = bandit.predict(contexts[:3])
     np.testing.assert_allclose(after[0][:, :4], before[0], rtol=1e-12)
 
@@ -425,7 +425,7 @@ def test_a_new_arm_like_others():
         rtol=1e-10,
     )
     bandit.remove_arm("new")
-    assert bandit._priors.shape[0] == 1
+    assert bandit.belief.priors.shape[0] == 1
     with pytest.raises(ParameterError, match=r"like\[0\] is 'nobody'"):
         bandit.add_arm("last", like=["nobody"])
 
@@ -436,7 +436,7 @@ def test_a_new_arm_like_others():
 @pytest.mark.parametrize("options", KINDS, ids=[str(i) for i in range(len(KINDS))])
 def test_looking_changes_nothing(options, tmp_path):
     rng = np.random.default_rng()
-    bandit, contexts, *_ = taught(rng, seed=1, **options)
+    bandit, contexts, *_ = taught(rng, rng=1, **options)
     before = contents(bandit, tmp_path)
     mean, sd = bandit.predict(contexts[:6])
     score, chances = bandit.score(contexts[:6]), bandit.propensities(contexts[:6])

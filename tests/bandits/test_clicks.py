@@ -11,7 +11,7 @@ from scipy.special import expit
 
 import prudent as pr
 from prudent._numerics.glm import mean_odds, sd_odds
-from prudent.bandits.clicks import _until_next
+from prudent.bandits.belief.glm import _until_next
 
 ARMS, DIM = 4, 3
 KINDS = {"bernoulli": pr.posteriors.LogisticPosterior, "poisson": pr.posteriors.PoissonPosterior}
@@ -241,11 +241,11 @@ def test_merging_adds_the_evidence():
 def test_sums_that_take_too_much_are_mended():
     """A direction that would cost the whole prior says nothing afterwards, and the mean stays."""
     bandit = pr.LinearBandit(1, 2, rewards="bernoulli", prior_precision=1.0, intercept=False).update([1.0, 0.5], 0, 1)
-    arms = bandit._arms
+    arms = bandit.belief.table
     mean = arms.mean[0].copy()
     arms.gram[0, 0, :2, :2] = [[5.0, 0.0], [0.0, -0.9]]
     arms.gram[0, 0, :2, 2] = arms.gram[0, 0, 2, :2] = mean + arms.gram[0, 0, :2, :2] @ mean  # of the same mean
-    bandit._clicks.solve(arms)
+    bandit.belief._solve()
     np.testing.assert_allclose(bandit.posterior(0).precision, np.diag([6.0, 1.0]), atol=1e-12)
     np.testing.assert_allclose(bandit.posterior(0).mean(), mean, rtol=1e-12)
 
@@ -392,10 +392,14 @@ def test_state_files_that_were_forged():
         with pytest.raises((ValueError, pr.errors.PrudentError)):
             pr.LinearBandit._restored(meta, {**{k: v.copy() for k, v in arrays.items()}, name: change(arrays[name])})
     for kind in ("poisson?", None, "gaussian"):
-        with pytest.raises((ValueError, pr.errors.PrudentError)):
-            pr.LinearBandit._restored({**meta, "rewards": kind}, {k: v.copy() for k, v in arrays.items()})
+        with pytest.raises((ValueError, KeyError, pr.errors.PrudentError)):
+            pr.LinearBandit._restored(
+                {**meta, "belief": {**meta["belief"], "rewards": kind}}, {k: v.copy() for k, v in arrays.items()}
+            )
     with pytest.raises(ValueError, match="prior is"):
-        pr.LinearBandit._restored({**meta, "prior": "other"}, {k: v.copy() for k, v in arrays.items()})
+        pr.LinearBandit._restored(
+            {**meta, "belief": {**meta["belief"], "prior": "other"}}, {k: v.copy() for k, v in arrays.items()}
+        )
 
 
 @pytest.mark.parametrize("kind", KINDS.values())

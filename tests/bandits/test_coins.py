@@ -135,4 +135,7 @@ def test_forged_files():
             pr.LinearBandit._restored(meta, forged)
     for kind in ("given", "learned", None):
         with pytest.raises((ValueError, KeyError, pr.errors.PrudentError)):
-            pr.LinearBandit._restored({**meta, "prior": kind}, {key: value.copy() for key, value in arrays.items()})
+            pr.LinearBandit._restored(
+                {**meta, "belief": {**meta["belief"], "prior": kind}},
+                {key: value.copy() for key, value in arrays.items()},
+            )

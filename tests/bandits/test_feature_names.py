@@ -193,12 +193,12 @@ def test_items_are_put_into_order(items, offsets):
     for _ in range(4):
         one, two = named.select(items, top=2), plain.select(rows, arms=["tea", "jam"], top=2)
         assert (one.slate, one.scores.tolist()) == (two.slate, two.scores.tolist())
-        named.update(pd.DataFrame(one.chosen, columns=["price", "size"]), [1.0, 0.0], one.slate)
-        plain.update(two.chosen, [1.0, 0.0], two.slate)
+        named.update(pd.DataFrame(one.chosen, columns=["price", "size"]), one.slate, [1.0, 0.0])
+        plain.update(two.chosen, two.slate, [1.0, 0.0])
     np.testing.assert_array_equal(named.propensities(items), plain.propensities(rows, ["tea", "jam"]))
     assert named.to_bytes() == plain.name_features(["price", "size"]).to_bytes()
     assert named.explain(items).features[1:3] == ("price", "size")
-    with pytest.raises(DataError, match=r"features\[1\] lacks 'size'"):
+    with pytest.raises(DataError, match=r"context\[1\] lacks 'size'"):
         named.select({"tea": ITEMS["tea"], "jam": {"price": 1.0}})
     with pytest.raises(DataError, match="a dict of lists"):
         SharedLinearBandit(2).update({"tea": [1.0, 2.0], "jam": [2.0, 3.0]}, None, [1.0, 2.0])
@@ -225,9 +225,6 @@ def test_names_survive_copies_and_files(bandit, tmp_path):
         content = b"".join(state_parts(bandit._KIND, bandit._VERSION, values | {"features": forged}, arrays))
         with pytest.raises(StateFileError):
             kind.from_bytes(content)
-    old = {name: value for name, value in values.items() if name != "features"}
-    content = b"".join(state_parts(bandit._KIND, bandit._VERSION - 1, old, arrays))
-    assert kind.from_bytes(content).features is None
 
 
 def test_names_survive_a_merge_and_contradictions_are_refused():
@@ -248,7 +245,12 @@ def test_names_show_where_features_do():
     bandit.update(contexts, ["a", "b"] * 20, np.arange(40) % 3)
     assert bandit.to_xarray()["feature"].values.tolist() == ["intercept", *NAMES]
     assert bandit.explain([1.0, 2.0, 3.0]).features == ("intercept", *NAMES)
-    assert bandit.explain(POINT, features=["x", "y", "z"]).features == ("intercept", "x", "y", "z")
+    assert bandit.copy().name_features(["x", "y", "z"]).explain([1.0, 2.0, 3.0]).features == (
+        "intercept",
+        "x",
+        "y",
+        "z",
+    )
     ticks = [label.get_text() for label in bandit.plot().axes[1].get_yticklabels()]
     assert ticks == list(NAMES)
     said = str(bandit.check())
@@ -321,9 +323,9 @@ def test_a_journal_of_items_remembers_names(tmp_path):
         assert live.bandit.features is None
         slates = live.select(tables, top=2)
         assert [each.arms for each in slates] == [("tea", "jam"), ("rum", "jam")]
-        assert [each.features.tolist() for each in slates] == [[[1.0, 2.0], [3.0, 1.0]]] * 2
+        assert [each.candidates.tolist() for each in slates] == [[[1.0, 2.0], [3.0, 1.0]]] * 2
         live.reward(slates[0].ids, [1.0, 2.0])
-        assert live.select(ITEMS).features.tolist() == [[1.0, 2.0], [3.0, 1.0]]
+        assert live.select(ITEMS).candidates.tolist() == [[1.0, 2.0], [3.0, 1.0]]
         assert live.bandit.features == ("size", "price")
         before = live.bandit.to_bytes()
     with Journal(path) as live:

@@ -7,8 +7,8 @@ from scipy import stats
 import prudent as pr
 from prudent._numerics.order_statistics import lowest_normals_into, lowest_students_into
 from prudent.bandits import BanditSettings, LinearBandit, SharedLinearBandit
-from prudent.bandits.beta_scores import beta_scores
-from prudent.bandits.score_law import score_law
+from prudent.bandits.law.beta import beta_scores
+from prudent.bandits.law.score_law import score_law
 from prudent.exact import cvar_normal
 from prudent.schedules import Decay, Falling
 

@@ -48,11 +48,11 @@ def test_with_known_noise_it_is_the_linear_posterior():
     features, rewards = data(np.random.default_rng(1), 50, 2)
     points = np.random.default_rng(2).normal(size=(200, 2))  # several blocks
     bandit = SharedLinearBandit(2, noise_sd=0.7, prior_precision=PRIOR, intercept=False).update(features, None, rewards)
-    expected = LinearGaussianPosterior(2, PRIOR, 0.7).update(features, None, rewards)
+    expected = LinearGaussianPosterior(2, PRIOR, 0.7).update(features, rewards)
     assert bandit.posterior == expected
     for found, known in zip(bandit.predict(points), expected.predict(points), strict=True):
         np.testing.assert_allclose(found, known, rtol=1e-13, atol=1e-14)
-    constant = LinearGaussianPosterior(3, 1.0, 0.7).update(np.column_stack([np.ones(50), features]), None, rewards)
+    constant = LinearGaussianPosterior(3, 1.0, 0.7).update(np.column_stack([np.ones(50), features]), rewards)
     bandit = SharedLinearBandit(2, noise_sd=0.7).update(features, None, rewards)
     for found, known in zip(
         bandit.predict(points), constant.predict(np.column_stack([np.ones(200), points])), strict=True
@@ -160,7 +160,7 @@ def test_many_features_are_updated_and_worked_out_anew(tmp_path):
         if i % 400 == 0:
             bandit.select(features[:3])
         bandit.update(features[i], None, rewards[i])
-    assert 0 < bandit._absorbed < 1200
+    assert 0 < bandit.belief._absorbed < 1200
     bandit.save(tmp_path / "bandit")
     again = SharedLinearBandit.load(tmp_path / "bandit")
     assert again.select(features[:9]).score == bandit.select(features[:9]).score
@@ -345,7 +345,7 @@ def test_a_decision_keeps_what_it_was():
     two = copy.deepcopy(bandit)
     rows[:] = 0.0
     bandit.update([1.0, 1.0], None, 1e6)
-    np.testing.assert_array_equal(one.features, given)
+    np.testing.assert_array_equal(one.candidates, given)
     assert one.propensity == one.propensities[one.arm]
     assert one.propensity == pytest.approx(two.propensities(given)[one.arm], abs=0.2)
     logged = one.to_dict()
@@ -395,17 +395,17 @@ def test_bandit_from_a_log():
         bandit = SharedLinearBandit.from_log(log, alpha=0.5, offsets=True)
         np.testing.assert_array_equal(bandit.predict(features[:3], names[:3]), expected)
         assert bandit.alpha == 0.5
-    for log in ([(row[0], row[2]) for row in rows], rows, {"features": features, "reward": rewards}):
+    for log in ([(row[0], row[2]) for row in rows], rows, {"context": features, "reward": rewards}):
         assert SharedLinearBandit.from_log(log).n_rewards == 20
 
 
 ROWS = [[1.0, 2.0], [3.0, 4.0]]
 BAD = [
-    (lambda b: b.select([1.0, 2.0]), DataError, r"features has shape \(2,\), expected \(k, 2\)"),
-    (lambda b: b.select([[1.0], [2.0]]), DataError, r"features has shape \(2, 1\)"),
-    (lambda b: b.select([[1.0, np.nan]]), DataError, r"features\[0, 1\] is nan"),
-    (lambda b: b.select([[1.0, 1e200]]), DataError, r"features\[0, 1\] is 1e\+200, too large"),
-    (lambda b: b.select([["a", "b"]]), DataError, "features must be an array of numbers"),
+    (lambda b: b.select([1.0, 2.0]), DataError, r"context has shape \(2,\), expected \(k, 2\)"),
+    (lambda b: b.select([[1.0], [2.0]]), DataError, r"context has shape \(2, 1\)"),
+    (lambda b: b.select([[1.0, np.nan]]), DataError, r"context\[0, 1\] is nan"),
+    (lambda b: b.select([[1.0, 1e200]]), DataError, r"context\[0, 1\] is 1e\+200, too large"),
+    (lambda b: b.select([["a", "b"]]), DataError, "context must be an array of numbers"),
     (lambda b: b.select(np.empty((0, 2))), ParameterError, "no candidate"),
     (lambda b: b.select(ROWS, arms=["a"]), ParameterError, "arms has 1 names, expected 2"),
     (lambda b: b.select(ROWS, arms=["a", "a"]), ParameterError, r"arms\[1\] is 'a' for the second time"),
@@ -414,13 +414,13 @@ BAD = [
     (lambda b: b.select(ROWS, arms=["a", True]), ParameterError, r"arms\[1\] is True"),
     (lambda b: b.select(ROWS, top=3), ParameterError, "top must be at most 2"),
     (lambda b: b.select(ROWS, top=0), ParameterError, "top must be at least 1"),
-    (lambda b: b.select([[1.0, 2.0]] * 30), ParameterError, "min_propensity is 0.05, too much for 30"),
+    (lambda b: b.select([[1.0, 2.0]] * 30), ParameterError, "min_propensity is 0.05, but 30 arms"),
     (lambda b: b.update([1.0, 2.0], None, np.inf), DataError, "reward is inf"),
     (lambda b: b.update([1.0, 2.0], None, 1e200), DataError, "too large to square"),
     (lambda b: b.update([1.0, 2.0], None, "much"), DataError, "reward"),
-    (lambda b: b.update(ROWS, None, [1.0]), DataError, "one per row"),
+    (lambda b: b.update(ROWS, None, [1.0]), DataError, "one per context"),
     (lambda b: b.update([1.0], None, 1.0), DataError, r"expected \(2,\) or \(k, 2\)"),
-    (lambda b: b.select(ROWS, propensity=False).inclusion(), ParameterError, "leave chances out"),
+    (lambda b: b.select(ROWS, propensity=False).inclusion(), ParameterError, "left probabilities out"),
     (lambda b: SharedLinearBandit(0), ParameterError, "dim"),
     (lambda b: SharedLinearBandit(2, alpha=1.0), ParameterError, "alpha"),
     (lambda b: SharedLinearBandit(2, draws="both"), ParameterError, "draws must be"),
@@ -431,8 +431,8 @@ BAD = [
     (lambda b: SharedLinearBandit(2, offset_precision=-1.0), ParameterError, "offset_precision"),
     (lambda b: SharedLinearBandit(2, prior_precision=np.eye(5)), PosteriorError, "prior_precision has shape"),
     (lambda b: SharedLinearBandit(2, offsets=True).select(ROWS), ParameterError, "arms is missing"),
-    (lambda b: SharedLinearBandit(2, offsets=True).update(ROWS, None, [1.0, 2.0]), DataError, "arms is missing"),
-    (lambda b: SharedLinearBandit(2, offsets=True).update(ROWS, ["a"], [1, 2]), DataError, "arms has 1 names"),
+    (lambda b: SharedLinearBandit(2, offsets=True).update(ROWS, None, [1.0, 2.0]), DataError, "arm is missing"),
+    (lambda b: SharedLinearBandit(2, offsets=True).update(ROWS, ["a"], [1, 2]), DataError, "arm has 1 names"),
     (lambda b: SharedLinearBandit.from_log([]), DataError, "log is empty"),
     (lambda b: SharedLinearBandit.from_log([([1.0], 1.0), ([1.0], "a", 1.0)]), DataError, r"log\[1\] is .* expected"),
     (lambda b: SharedLinearBandit.from_log(5), DataError, "log must be rows"),
@@ -447,14 +447,14 @@ def test_bad_calls_name_the_fault_and_leave_the_state_alone(call, error, message
     before = contents(bandit, tmp_path)
     with pytest.raises(error, match=message):
         call(bandit)
-    if "inclusion" not in message and "leave chances" not in message:
+    if "inclusion" not in message and "left prob" not in message:
         assert contents(bandit, tmp_path) == before
 
 
 def test_propensity_can_be_left_out():
     decision = learned().select(ROWS, propensity=False)
     assert decision.propensity is decision.propensities is decision.propensity_error is None
-    assert "SharedDecision(arm=" in repr(decision)
+    assert "Decision(arm=" in repr(decision)
 
 
 # -- state -------------------------------------------------------------------------------------------------
@@ -539,13 +539,13 @@ def test_states_that_contradict_themselves_are_refused(tmp_path):
     ]
     for name, value, message in cases:
         bandit = copy.deepcopy(good)
-        setattr(bandit, name, value)
+        setattr(bandit.belief, name, value)
         bandit.save(tmp_path / "bad")
         with pytest.raises(StateFileError, match=message):
             SharedLinearBandit.load(tmp_path / "bad")
     large = learned(dim=70, size=100)
     large.select(np.ones((2, 70)))
-    large._root[3, 2] += 0.1
+    large.belief._root[3, 2] += 0.1
     large.save(tmp_path / "bad")
     with pytest.raises(StateFileError, match="root is not that of the sums"):
         SharedLinearBandit.load(tmp_path / "bad")

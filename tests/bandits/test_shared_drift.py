@@ -174,7 +174,11 @@ def test_it_finds_the_new_best_item_after_a_change():
         (lambda b: SharedLinearBandit(2, half_life=0), ParameterError, "half_life"),
         (lambda b: SharedLinearBandit(2, half_life="1h"), ParameterError, "half_life"),
         (lambda b: b.select([[1.0, 2.0]], time="noon"), ParameterError, "time must be seconds or a date"),
-        (lambda b: b.update([[1.0, 2.0]] * 2, None, [1.0, 2.0], time=[1.0]), DataError, "time has 1 entries, expected 2"),
+        (
+            lambda b: b.update([[1.0, 2.0]] * 2, None, [1.0, 2.0], time=[1.0]),
+            DataError,
+            "time has 1 entries, expected 2",
+        ),
     ],
 )
 def test_bad_calls_change_nothing(call, error, message):

@@ -6,7 +6,6 @@ gives and knows names; a belief decides and learns.
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -17,22 +16,22 @@ from .._support.checks import FloatArray, IntArray, finite_array
 from .._support.state import Arrays
 from ..data.features import PLAIN, Names
 from ..data.rows import context_columns
-from ..errors import DataError, ParameterError, PrudentError, PrudentWarning
+from ..errors import DataError, ParameterError, PrudentWarning
 from ..posteriors.linear import LinearGaussianPosterior
 from ..schedules import Schedule
 from ..types import ArrayLike, ContextLike, RngLike, TableLike
 from .arm_names import arm_names, checked_name, plain_name
-from .base import Bandit
 from .belief.arms import ArmBelief
 from .belief.beta import BetaArms
 from .belief.gaussian import GaussianArms
 from .belief.glm import LINKS, GlmArms
-from .checks import check_floor, log_contexts, refuse_noise, refuse_unknown, settings_of, too_large
+from .checks import log_contexts, refuse_noise, refuse_unknown, settings_of
 from .checkup import Checkup, checkup
 from .decision import Arm, Decision
 from .fading import HalfLifeLike, TimeLike
-from .kernels.step import LARGEST, usable
+from .kernels.step import usable
 from .law.base import Law
+from .named_arms import NamedArms
 from .settings import BanditSettings, checked_sd
 
 if TYPE_CHECKING:
@@ -48,7 +47,7 @@ _FLOAT = np.dtype(np.float64)
 _array = np.array  # looked up once: decisions take microseconds
 
 
-class LinearBandit(Bandit):
+class LinearBandit(NamedArms):
     """Contextual bandit whose arms have linear rewards with coefficients of their own, and a dial for risk.
 
     The reward of arm a in context s is s'theta_a plus noise; for clicks and counts s'theta_a is a log odds or log rate.
@@ -168,17 +167,10 @@ class LinearBandit(Bandit):
     def _use_settings(self) -> None:
         """Tell the belief the settings of the next decision."""
         self._belief.use(self._settings.at(self._decisions + 1))
+        self._direct = self._drift is None and self._belief.any_reward
         self._plain = self._settings.min_propensity == 0.0 and self._drift is None and not self._falling
 
     _went_on = _use_settings
-
-    def _set_names(self, names: Sequence[Arm]) -> None:
-        self._names = tuple(names)
-        self._index = {name: i for i, name in enumerate(names)}
-        self._every = np.arange(len(names))
-
-    def _add_names(self, names: list[Arm]) -> None:
-        self._set_names([*self._names, *names])
 
     @classmethod
     def from_log(cls, log: TableLike, arms: int | Iterable[Arm] | None = None, **options: Any) -> Self:
@@ -219,11 +211,6 @@ class LinearBandit(Bandit):
         return cls(names, points.shape[1], **options).update(contexts, pulled, rewards)
 
     # -- what it is ----------------------------------------------------------------------------------------
-
-    @property
-    def arms(self) -> tuple[Arm, ...]:
-        """Names of the arms."""
-        return self._names
 
     @property
     def noise(self) -> str:
@@ -587,36 +574,6 @@ class LinearBandit(Bandit):
             normal = self.reward_kind == "gaussian"
             return checkup(self._belief.table, self._names, self._intercept, self.features, normal=normal)
 
-    def _names_and_rows(self, arms: Iterable[Arm] | None) -> tuple[tuple[Arm, ...], IntArray]:
-        return (self._names, self._every) if arms is None else self._eligible(arms)
-
-    def _check_floor(self, k: int) -> None:
-        check_floor(self._settings.min_propensity, k)
-
-    def _checked_rows(self, points: FloatArray) -> FloatArray:
-        """Return contexts [T,dim] as kernels take them."""
-        if points.ndim != 2 or points.shape[1] != self._dim or not usable(points.reshape(-1)):
-            raise self._context_error(points)
-        if not self._intercept:
-            return np.ascontiguousarray(points)
-        rows = np.ones((len(points), self._dim + 1))
-        rows[:, 1:] = points
-        return rows
-
-    def _points(self, context: Any) -> FloatArray:
-        """Return a context or contexts as an array of our own."""
-        if context is None:
-            if self._dim == 0:
-                return np.empty(0)
-            raise self._context_error(None)
-        named = self._named(context)
-        if named is not None:
-            return named.values
-        try:
-            return np.array(context, _FLOAT)
-        except (TypeError, ValueError, OverflowError):
-            raise self._context_error(context) from None
-
     # -- rewards -------------------------------------------------------------------------------------------
 
     def update(
@@ -700,7 +657,7 @@ class LinearBandit(Bandit):
                 raise DataError(text, code="not-a-number", argument="reward") from None
             weight = 1.0
             belief = self._belief
-            if self._drift is not None or not belief.any_reward:
+            if not self._direct:
                 if point.shape != (self._dim,) or not usable(point):
                     raise self._context_error(context)
                 self._require_number(value)
@@ -711,13 +668,6 @@ class LinearBandit(Bandit):
                 raise self._context_error(context)
             self._rewards += 1
         return self
-
-    def _require_number(self, value: float) -> None:
-        if not abs(value) <= LARGEST:
-            limit = " of at most 1e150" if math.isfinite(value) else ""
-            code = "too-large" if math.isfinite(value) else "not-finite"
-            text = f"reward is {value}, expected a finite number{limit}"
-            raise DataError(text, code=code, argument="reward", value=value)
 
     def _update_named(self, context: Any, arm: Any, reward: Any, time: Any, unknown: str) -> bool:
         """Learn in contexts that have names; return False if these have none."""
@@ -760,61 +710,10 @@ class LinearBandit(Bandit):
         self._rewards += len(points)
         return self
 
-    def _has(self, arm: Any) -> bool:
-        try:
-            return arm in self._index
-        except TypeError:
-            return False
-
     def _skip(self, arms: list[Any], count: int) -> None:
         self._skipped += len(arms)
         text = f"{len(arms)} of {count} rewards are of arms that are not there, {arms[0]!r} first, and were left out"
         warnings.warn(PrudentWarning(text, code="unknown-arm", arm=arms[0], count=len(arms)), stacklevel=4)
-
-    # -- errors --------------------------------------------------------------------------------------------
-
-    def _arm_index(self, arm: Any, where: str = "arm", error: type[PrudentError] = DataError) -> int:
-        try:
-            return self._index[arm]
-        except (KeyError, TypeError):
-            names = ", ".join(repr(name) for name in self._names[:8]) + (", ..." if len(self._names) > 8 else "")
-            text = f"{where} is {arm!r}, which is not one of the arms ({names})"
-            raise error(text, code="unknown-arm", argument=where, arm=arm) from None
-
-    def _eligible(self, arms: Iterable[Arm], label: str = "arms") -> tuple[tuple[Arm, ...], IntArray]:
-        text = f"{label} must be a list of arms, got {arms!r}"
-        if isinstance(arms, str):
-            raise ParameterError(text, code="wrong-type", argument=label, value=arms)
-        try:
-            places = [self._arm_index(arm, f"{label}[{i}]", ParameterError) for i, arm in enumerate(arms)]
-        except TypeError:
-            raise ParameterError(text, code="wrong-type", argument=label, value=arms) from None
-        if not places:
-            raise ParameterError(f"{label} is empty: no arm is eligible", code="empty", argument=label)
-        if len(set(places)) < len(places):
-            twice = next(i for i, place in enumerate(places) if place in places[:i])
-            name = self._names[places[twice]]
-            raise ParameterError(
-                f"{label}[{twice}] is {name!r} for the second time",
-                code="duplicate-name",
-                argument=f"{label}[{twice}]",
-                arm=name,
-            )
-        return tuple(self._names[place] for place in places), np.array(places, dtype=np.int64)
-
-    def _context_error(self, context: Any) -> PrudentError:
-        """Return the error that says what is wrong with a context that was refused."""
-        expected = f"expected shape ({self._dim},) or (T, {self._dim})"
-        if context is None:
-            return DataError(f"context is None, {expected}", code="missing-argument", argument="context")
-        try:
-            points = finite_array(context, "context")
-        except PrudentError as error:
-            return error
-        if points.ndim not in (1, 2) or points.shape[-1] != self._dim:
-            text = f"context has shape {points.shape}, {expected}"
-            return DataError(text, code="wrong-shape", argument="context", value=points.shape)
-        return too_large(points, "context")
 
     def __repr__(self) -> str:
         return (

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import copy
-import os
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -17,7 +15,6 @@ from .._support.checks import (
     finite_array,
     first_index,
     first_place,
-    flag,
     generator,
     non_negative_array,
     open_probability,
@@ -25,29 +22,24 @@ from .._support.checks import (
     risk_level,
     whole_number,
 )
-from .._support.locks import Guarded
 from .._support.state import (
     LARGEST_COUNT,
     Arrays,
-    Load,
     State,
     generator_from_state,
     generator_state,
-    restore,
-    restore_bytes,
-    state_parts,
-    write_state,
 )
-from ..data.features import Names, Told, checked_names, read_named, shown
+from ..data.features import Names, shown
 from ..errors import DataError, ParameterError
 from ..schedules import Schedule, named_schedule, saved_schedule
-from ..types import ContextLike, PathLike, RngLike, TableLike
+from ..types import ContextLike, RngLike, TableLike
 from .belief.base import NEW, Belief, Match
 from .decision import Arm
 from .fading import Drift, HalfLife, HalfLifeLike, TimeLike
 from .kernels.step import LARGEST
 from .kernels.stream import Uniforms
 from .law.base import Law
+from .saved import SavedBandit
 from .settings import BanditSettings
 
 if TYPE_CHECKING:
@@ -59,17 +51,13 @@ if TYPE_CHECKING:
 __all__ = ["Bandit"]
 
 
-class Bandit(Guarded):
+class Bandit(SavedBandit):
     """Base class of :class:`LinearBandit` and :class:`SharedLinearBandit`.
 
     It holds a belief (what was learned), settings (how scores are drawn), a random stream, and names. Subclasses say
     which arms there are and what a context is. Threads may share a bandit: it has a lock. A forked process draws from
     a new random stream.
     """
-
-    _KIND: ClassVar[str]  # what state files call it
-    _VERSION: ClassVar[int] = 1  # of the state
-    load = Load()
 
     _belief: Belief
     _index: dict[Arm, int]  # rows of the arms
@@ -90,98 +78,7 @@ class Bandit(Guarded):
         self._decisions = 0
         self._rewards = 0
 
-    def _set_features(
-        self, dim: Any, features: Any, intercept: bool, taken: tuple[str, ...] = (), least: int = 1
-    ) -> None:
-        """Take the number of features, and their names if there are any."""
-        self._intercept = flag(intercept, "intercept")
-        self._taken = ("intercept",) * self._intercept + taken
-        self._names_of_features = None if features is None else checked_names(features, "features", self._taken)
-        if dim is None:
-            if self._names_of_features is None:
-                raise ParameterError(
-                    "give dim, the number of features, or features, their names",
-                    code="missing-argument",
-                    argument="dim",
-                )
-            dim = len(self._names_of_features)
-        self._dim = whole_number(dim, "dim", minimum=least)
-        if self._names_of_features is not None and len(self._names_of_features) != self._dim:
-            raise ParameterError(
-                f"features has {len(self._names_of_features)} names, but dim is {self._dim}",
-                code="wrong-shape",
-                argument="features",
-                value=len(self._names_of_features),
-                expected=self._dim,
-            )
-
     # -- what it is ----------------------------------------------------------------------------------------
-
-    @property
-    def dim(self) -> int:
-        """Number of features D of a context, without the intercept."""
-        return self._dim
-
-    @property
-    def intercept(self) -> bool:
-        """Whether a constant feature is put before those of a context."""
-        return self._intercept
-
-    @property
-    def features(self) -> Names | None:
-        """Names of the features, as given or as first seen in a context that had names; None without names.
-
-        Once they are known, a context that has names (a dict, a row or table of pandas) is put into their order, and
-        refused if it lacks one or has others. Lists and arrays go by position, always.
-
-        Examples
-        --------
-        >>> from prudent.bandits import LinearBandit
-        >>> bandit = LinearBandit(2, dim=2, noise_sd=1.0)
-        >>> _ = bandit.update({"age": 3.0, "price": 1.0}, 0, 1.0)
-        >>> bandit.features
-        ('age', 'price')
-        >>> bandit.predict({"price": 1.0, "age": 3.0})[0] == bandit.predict([3.0, 1.0])[0]
-        array([ True,  True])
-        """
-        return self._names_of_features
-
-    def name_features(self, features: Iterable[str]) -> Self:
-        """Give the features names, or other names.
-
-        Parameters
-        ----------
-        features : iterable of str
-            Names in the order of positions.
-
-        Returns
-        -------
-        Bandit
-            The bandit itself.
-
-        Raises
-        ------
-        ParameterError
-            If their number is not that of the features, or one occurs twice.
-
-        Examples
-        --------
-        >>> from prudent.bandits import LinearBandit
-        >>> LinearBandit(2, dim=2).name_features(["age", "price"]).features
-        ('age', 'price')
-        """
-        names = checked_names(features, "features", self._taken)
-        if len(names) != self._dim:
-            raise ParameterError(
-                f"features has {len(names)} names, expected {self._dim}",
-                code="wrong-shape",
-                argument="features",
-                value=len(names),
-                expected=self._dim,
-            )
-        with self._lock:
-            self._names_of_features = names
-        return self
 
     @property
     def alpha(self) -> float:
@@ -236,10 +133,6 @@ class Bandit(Guarded):
         """Number of rewards seen of every arm; of items, of those with offsets."""
         with self._lock:
             return dict(zip(self._index, self._belief.pulls.tolist(), strict=True))
-
-    def _named(self, context: Any) -> Told | None:
-        """Return the numbers of what has names, in the order of the features; None if nothing in it has a name."""
-        return read_named(context, self._names_of_features, "context", self._taken)
 
     # -- what it expects -----------------------------------------------------------------------------------
 
@@ -703,123 +596,6 @@ class Bandit(Guarded):
 
     # -- state ---------------------------------------------------------------------------------------------
 
-    def __getstate__(self) -> dict[str, Any]:
-        with self._lock:
-            return copy.deepcopy(self.__dict__)
-
-    def copy(self, stream: int | None = None) -> Self:
-        """Return a bandit in the same state.
-
-        Parameters
-        ----------
-        stream : int, optional
-            Number of a worker, 0, 1, ..., whose random stream the copy gets. Worker k has the same stream whenever it
-            starts from the same state, and never that of another worker. The default is the stream of this bandit.
-            ``load(path, stream=k)`` does the same with a saved state.
-
-        Returns
-        -------
-        Bandit
-            An independent copy.
-
-        Examples
-        --------
-        >>> from prudent.bandits import LinearBandit
-        >>> bandit = LinearBandit(2, dim=1, noise_sd=1.0, rng=3)
-        >>> workers = [bandit.copy(stream=k) for k in (0, 0, 1)]
-        >>> scores = [worker.select([1.0]).score for worker in workers]
-        >>> scores[0] == scores[1], scores[0] == scores[2]
-        (True, False)
-        """
-        twin = copy.deepcopy(self)
-        if stream is not None:
-            twin.spawn(stream)
-        return twin
-
-    def spawn(self, stream: int) -> Self:
-        """Go on with the random stream of a worker.
-
-        Parameters
-        ----------
-        stream : int
-            Number of the worker, 0, 1, ...
-
-        Returns
-        -------
-        Bandit
-            The bandit itself.
-        """
-        self._stream.spawn(whole_number(stream, "stream", 0))
-        return self
-
-    def save(self, path: PathLike) -> None:
-        """Write the whole state to a file, random stream included; the file appears whole or not at all.
-
-        Parameters
-        ----------
-        path : path-like
-            File to write.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> from prudent.bandits import LinearBandit
-        >>> bandit = LinearBandit(2, dim=1, noise_sd=1.0, rng=3)
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     bandit.save(f"{folder}/bandit.state")
-        ...     again = LinearBandit.load(f"{folder}/bandit.state")
-        >>> again.select([1.0]).score == bandit.select([1.0]).score
-        True
-        """
-        with self._lock:
-            values, arrays = copy.deepcopy(self._state())
-        write_state(path, self._KIND, self._VERSION, values, arrays)
-
-    def to_bytes(self) -> bytes:
-        """Return what :meth:`save` writes, for a store of your own.
-
-        Returns
-        -------
-        bytes
-            What :meth:`from_bytes` reads.
-
-        Examples
-        --------
-        >>> from prudent.bandits import LinearBandit
-        >>> LinearBandit.from_bytes(LinearBandit(["a", "b"], dim=1).to_bytes()).arms
-        ('a', 'b')
-        """
-        with self._lock:
-            return b"".join(state_parts(self._KIND, self._VERSION, *self._state()))
-
-    @classmethod
-    def from_bytes(cls, content: bytes, name: str = "content") -> Self:
-        """Return the bandit that :meth:`to_bytes` was called on.
-
-        Parameters
-        ----------
-        content : bytes
-            What it returned.
-        name : str, default="content"
-            What errors call the bytes.
-
-        Returns
-        -------
-        Bandit
-            A bandit in that state.
-
-        Raises
-        ------
-        StateFileError
-            If the bytes are damaged, or of another kind or version.
-        """
-        return restore_bytes(content, name, cls._KIND, cls._VERSION, cls._restored)
-
-    @classmethod
-    def _from_state(cls, path: str | os.PathLike[str], stream: int | None = None) -> Self:
-        bandit = restore(path, cls._KIND, cls._VERSION, cls._restored)
-        return bandit if stream is None else bandit.copy(stream)
-
     def _state(self) -> State:
         """Return the values and arrays to save."""
         settings = {name: getattr(self._settings, name) for name in self._settings.__dataclass_fields__}
@@ -863,6 +639,8 @@ class Bandit(Guarded):
         )
         if bandit._drift is not None and values["tick"] is not None:
             bandit._drift.tick = whole_number(values["tick"], "tick", -LARGEST_COUNT, LARGEST_COUNT)
+        if bandit._belief.values()["prior"] != values["belief"]["prior"]:
+            raise ValueError(f"prior is {values['belief']['prior']!r}")
         bandit._belief.restore(values["belief"], arrays)
         bandit._rewards = bandit._belief.n_rewards
         bandit._decisions = whole_number(values["decisions"], "decisions", 0, LARGEST_COUNT)

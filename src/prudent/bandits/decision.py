@@ -110,6 +110,9 @@ class Decision:
     @property
     def arm(self) -> Any:
         """Chosen arm; names [T] of many contexts."""
+        places = self._places
+        if type(places) is int:
+            return self.arms[places]
         return name_array(self.arms)[self._places] if self._many else self.arms[self._place]
 
     @property

@@ -63,7 +63,7 @@ class Journal:
     >>> import prudent as pr
     >>> folder = tempfile.TemporaryDirectory()
     >>> path = f"{folder.name}/decisions.db"
-    >>> with Journal(path, pr.LinearBandit(["red", "blue"], dim=2, seed=7)) as live:
+    >>> with Journal(path, pr.LinearBandit(["red", "blue"], dim=2, rng=7)) as live:
     ...     decision = live.select([1.0, 0.5])
     ...     live.reward(decision.id, 12.5), live.reward(decision.id, 12.5), live.reward("1-00000000", 3.0)
     ('ok', 'duplicate', 'unknown')

@@ -92,10 +92,9 @@ class BetaArms(ArmBelief):
 
     def decide_rows(
         self, t: int, contexts: FloatArray, rows: IntArray, stream: Uniforms
-    ) -> tuple[IntArray, Callable[[], FloatArray], Law]:
+    ) -> tuple[IntArray, FloatArray | Callable[[], FloatArray], Law]:
         """Take several decisions; see :meth:`ArmBelief.decide_rows`."""
-        places, scores, law = self._decided(rows, len(contexts), stream, len(contexts))
-        return places, lambda: scores, law
+        return self._decided(rows, len(contexts), stream, len(contexts))
 
     def _decided(
         self, rows: IntArray, count: int, stream: Uniforms, many: int | None
