@@ -206,7 +206,7 @@ def test_many_rewards_do_not_drown_one():
     base.update(1e3 * rng.random((100_000, 1)), ["a"] * 100_000, 1e3 * rng.random(100_000))
     worker = base.copy(stream=0).update([1e-3], "a", 1e-3)
     merged = base.copy().merge(worker, since=base)
-    sums = [sum(Fraction(float(part)) for part in bandit._state()[1]["gram"][0, :, 0, 0]) for bandit in (merged, base)]
+    sums = [sum(Fraction(float(part)) for part in bandit.state()[1]["gram"][0, :, 0, 0]) for bandit in (merged, base)]
     assert float(sums[0] - sums[1]) == pytest.approx(1e-6, rel=1e-9)
 
 

@@ -381,7 +381,7 @@ def test_the_prior_is_learned_ever_more_rarely():
 
 def test_state_files_that_were_forged():
     bandit, contexts, arms, rewards = played("bernoulli", rows=50)
-    meta, arrays = bandit.update(contexts, arms, rewards)._state()
+    meta, arrays = bandit.update(contexts, arms, rewards).state()
     for name, change in {
         "root": lambda a: a * 1.1,
         "mean": lambda a: a + 0.1,

@@ -128,7 +128,7 @@ def test_it_explains_itself():
 
 
 def test_forged_files():
-    meta, arrays = coins()._state()
+    meta, arrays = coins().state()
     for name, change in {"gram": 0.5, "weights": 1.0}.items():
         forged = {key: value.copy() for key, value in arrays.items()} | {name: arrays[name] + change}
         with pytest.raises((ValueError, pr.errors.PrudentError)):

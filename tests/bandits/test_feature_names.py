@@ -220,7 +220,7 @@ def test_names_survive_copies_and_files(bandit, tmp_path):
         assert again.features == NAMES
         with pytest.raises(DataError, match="lacks 'age'"):
             again.update({"price": 1.0, "size": 2.0}, 0, 1.0)
-    values, arrays = bandit._state()
+    values, arrays = bandit.state()
     for forged in (["a", "b"], ["a", "a", "b"], ["a", "b", 3], "abc", ["a", "b", "intercept"], 5):
         content = b"".join(state_parts(bandit._KIND, bandit._VERSION, values | {"features": forged}, arrays))
         with pytest.raises(StateFileError):

@@ -206,7 +206,7 @@ def test_what_is_no_reward_is_not_stored(path, wrong):
         ([[1.0, 2.0], [3.0, np.inf]], None, DataError, r"context\[1, 1\] is inf"),
         ([[1.0, 2.0, 3.0]], None, DataError, r"context has shape \(1, 3\)"),
         ([[1.0, 2.0]], ["a", "a"], ParameterError, "for the second time"),
-        ([[1.0, 2.0]], "a", ParameterError, "got the string 'a'"),
+        ([[1.0, 2.0]], "a", ParameterError, "got 'a'"),
         ([[1.0, 2.0]], 7, ParameterError, "arms must be a list"),
         ([1.0, np.nan], None, DataError, r"context\[1\] is nan"),
         ([1.0, "x"], None, DataError, "context must be an array of numbers"),
@@ -890,7 +890,7 @@ def test_propensities_that_are_not_known_are_left_out(path):
 )
 def test_whatever_the_bandit_learns_comes_back(path, options):
     """Learned noise, first pulls, floors, evidence that fades with decisions or with time, levels that fall."""
-    options = {"n_arms": ["a", "b", "c"], "dim": 2, "seed": 3} | options
+    options = {"arms": ["a", "b", "c"], "dim": 2, "rng": 3} | options
     rng, ids = np.random.default_rng(0), []
     live = Journal(path, LinearBandit(**options), snapshot_every=19, **FAST)
     for step in range(120):
@@ -921,7 +921,7 @@ def test_whatever_the_bandit_learns_comes_back(path, options):
 def test_kernels_are_there_before_anybody_waits(tmp_path, made, kernels):
     """A kernel that is compiled inside a transaction would keep other processes from their turn, for a minute."""
     program = (
-        "import prudent as pr; from prudent.bandits import items, step; "
+        "import prudent as pr; from prudent.bandits.kernels import items, step; "
         f"live = pr.Journal({str(tmp_path / 'j')!r}, pr.{made}); "
         f"print([len(each.signatures) > 0 for each in ({kernels})], live.bandit.decisions)"
     )

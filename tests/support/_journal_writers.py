@@ -99,7 +99,7 @@ class Items:
     def learn(self, plain, event, reward):
         rows, arm = np.frombuffer(event["context"]).reshape(-1, 3), json.loads(event["arm"])
         row = rows[json.loads(event["arms"]).index(arm)] if event["arms"] else rows[0]
-        plain.update(row, reward, [arm])
+        plain.update(row, arm, reward)
 
 
 KINDS = {"arms": Arms, "items": Items}

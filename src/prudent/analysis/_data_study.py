@@ -15,6 +15,7 @@ from ..exact import dirichlet_tail
 from ..planning.operators import ExactOperator
 from ..planning.options import SolverOptions
 from ..planning.problem import BayesianRiskMDP
+from ..planning.solve import evaluate
 from ._data_sets import data_sets
 from ._pinned import Curve, Held, Rows, between, derivatives
 
@@ -102,7 +103,9 @@ class Study:
         self.model, self.whole_start, self.counts = problem.model, start, problem.posterior.counts.copy()
         self.now = problem.solve(threads=threads)
         self.value = self.now.value
-        self._take_pairs(problem.mean_mdp().transition)
+        mean = problem.mean_mdp()
+        self.mean_value = evaluate(mean, self.now.policy, initial_value=self.value).value  # [S]
+        self._take_pairs(mean.transition)
         self._take_rows(threads)
 
     def _take_pairs(self, mean: sparse.csr_array) -> None:
@@ -141,7 +144,7 @@ class Study:
 
     def _take_rows(self, threads: int) -> None:
         """Make what is linear around the present values, at the level and at the mean."""
-        value, mean_value = self.value[self.states], self.now.posterior_mean_value[self.states]
+        value, mean_value = self.value[self.states], self.mean_value[self.states]
         self.worth, self.mean_worth = self._worth(value), self._worth(mean_value)
         possible = self.psi > 0.0
         size = float(np.max(abs(self.worth), where=possible, initial=0.0))
@@ -569,16 +572,16 @@ class Study:
         counts[b] = psi
         start, policy = self.whole_start, self.now.chosen
         problem = BayesianRiskMDP(self.model, counts, self.alpha)
-        then = problem.solve(start=self.value, threads=1, options=self.options)
+        then = problem.solve(initial_value=self.value, threads=1, options=self.options)
         change = self._beyond_rounding(start @ (then.value - self.value))
         kept = then.q_of(policy) >= then.value - self.slack
         if kept[self.states][self.visited].all():
             return 0.0, change, 0.0
         neutral = problem if self.alpha == 0.0 else BayesianRiskMDP(self.model, counts, 0.0)
-        before = neutral.evaluate(policy, start=self.value, threads=1, options=self.options).value
+        before = neutral.evaluate(policy, initial_value=self.value, threads=1, options=self.options).value
         if self.alpha == 0.0:
             return max(self._beyond_rounding(start @ (then.value - before)), 0.0), change, 1.0
-        after = neutral.evaluate(then.policy, start=before, threads=1, options=self.options).value
+        after = neutral.evaluate(then.policy, initial_value=before, threads=1, options=self.options).value
         return self._beyond_rounding(start @ (after - before)), change, 1.0
 
     def _beyond_rounding(self, size: Any) -> float:

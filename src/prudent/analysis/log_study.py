@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..models.uncertain import UncertainMDP
+from ..planning.problem import BayesianRiskMDP
+from ..planning.solve import evaluate
 from ..posteriors.dirichlet import DirichletPosterior
 from .profile import RiskProfile, risk_profile
 from .value_of_data import ValueOfData, value_of_data
@@ -93,8 +95,11 @@ class LogStudy:
         import pandas
 
         parts = []
+        mean = BayesianRiskMDP(self.model, self.posterior, 0.0).mean_mdp()
         for alpha, share in zip(self.profile.alphas, self.profile.occupancy, strict=True):
-            table = self.profile.solutions[alpha].to_pandas()
+            solution = self.profile.solutions[alpha]
+            at_mean = evaluate(mean, solution.policy, initial_value=solution.value)
+            table = solution.to_pandas(neutral=self.profile.neutral, at_mean=at_mean)
             table.insert(3, "alpha", alpha)
             table["time_share"] = share
             parts.append(table)
@@ -134,7 +139,7 @@ def study_log(
 ) -> LogStudy:
     """Return the policies of all levels, their returns over the posterior, and what to measure next.
 
-    >>> from prudent.analysis import from_log
+    >>> from prudent.estimation import from_log
     >>> log = [("ill", "wait", "ill", 0, 60), ("ill", "wait", "dead", 0, 20), ("ill", "drug", "well", 1, 2),
     ...        ("ill", "drug", "dead", 0, 1), ("ill", "wait", "well", 1, 30)]
     >>> study = study_log(*from_log(log, 0.95, terminal=["well", "dead"]), (0, 0.9), draws=100)

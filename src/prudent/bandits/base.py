@@ -596,8 +596,14 @@ class Bandit(SavedBandit):
 
     # -- state ---------------------------------------------------------------------------------------------
 
-    def _state(self) -> State:
-        """Return the values and arrays to save."""
+    def state(self) -> State:
+        """Return the values and arrays to save.
+
+        Returns
+        -------
+        tuple of dict
+            Values that JSON can hold, and arrays by name.
+        """
         settings = {name: getattr(self._settings, name) for name in self._settings.__dataclass_fields__}
         if isinstance(self._settings.alpha, Schedule):
             settings["alpha"] = saved_schedule(self._settings.alpha)

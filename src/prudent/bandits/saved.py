@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import os
 from abc import abstractmethod
 from typing import Any, ClassVar, Self
 
@@ -94,7 +93,7 @@ class SavedBandit(NamedFeatures):
         True
         """
         with self._lock:
-            values, arrays = copy.deepcopy(self._state())
+            values, arrays = copy.deepcopy(self.state())
         write_state(path, self._KIND, self._VERSION, values, arrays)
 
     def to_bytes(self) -> bytes:
@@ -112,7 +111,7 @@ class SavedBandit(NamedFeatures):
         ('a', 'b')
         """
         with self._lock:
-            return b"".join(state_parts(self._KIND, self._VERSION, *self._state()))
+            return b"".join(state_parts(self._KIND, self._VERSION, *self.state()))
 
     @classmethod
     def from_bytes(cls, content: bytes, name: str = "content") -> Self:
@@ -138,13 +137,38 @@ class SavedBandit(NamedFeatures):
         return restore_bytes(content, name, cls._KIND, cls._VERSION, cls._restored)
 
     @classmethod
-    def _from_state(cls, path: str | os.PathLike[str], stream: int | None = None) -> Self:
+    def read(cls, path: PathLike, stream: int | None = None) -> Self:
+        """Return the bandit that was saved in a file.
+
+        Parameters
+        ----------
+        path : path-like
+            File that :meth:`save` wrote.
+        stream : int, optional
+            Number of a worker, whose random stream the bandit gets; see :meth:`copy`.
+
+        Returns
+        -------
+        Bandit
+            A bandit in that state.
+
+        Raises
+        ------
+        StateFileError
+            If the file is damaged, or of another kind or version.
+        """
         bandit = restore(path, cls._KIND, cls._VERSION, cls._restored)
         return bandit if stream is None else bandit.copy(stream)
 
     @abstractmethod
-    def _state(self) -> State:
-        """Return the values and arrays to save."""
+    def state(self) -> State:
+        """Return the values and arrays to save.
+
+        Returns
+        -------
+        tuple of dict
+            Values that JSON can hold, and arrays by name.
+        """
 
     @classmethod
     @abstractmethod

@@ -315,7 +315,7 @@ def explain(
     name = label_of(model, state, "STATE")
     value, found = None, {}
     for level in levels:
-        solution = BayesianRiskMDP(model, posterior, level).solve(start=value, threads=options.threads)
+        solution = BayesianRiskMDP(model, posterior, level).solve(initial_value=value, threads=options.threads)
         value, found[level] = solution.value, solution.explain(name)
     if options.as_json:
         tables = {f"{level:g}": json.loads(why.to_pandas().to_json(orient="records")) for level, why in found.items()}
@@ -464,14 +464,12 @@ def _write_page(study: LogStudy, policies: Any, record: dict[str, Any], options:
     from .._support.output import write
     from ..analysis.profile_figure import profile_figure
     from ..analysis.returns_figure import returns_figure
-    from ..display.frame import save
-    from ..planning.figures import solution_panels
-    from ..reproduction.report.log_page import render
+    from ..display.pages.log_study import render
 
     profile = study.profile
     figures = {
         "policy": replace(
-            solution_panels(profile.solutions[profile.recommended]),
+            profile.solutions[profile.recommended].panels(),
             name="policy",
             title=f"Values and actions at risk level {profile.recommended:g}",
         ),
@@ -485,7 +483,7 @@ def _write_page(study: LogStudy, policies: Any, record: dict[str, Any], options:
     }
     page = render(record, policies, figures, settings)
     for figure in figures.values():
-        save(figure, out / "figures")
+        figure.save(out / "figures")
     write(out / "report.html", page.encode())
     return out / "report.html"
 

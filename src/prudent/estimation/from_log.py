@@ -93,7 +93,7 @@ def from_log(
     Examples
     --------
     >>> import prudent as pr
-    >>> from prudent.analysis import from_log
+    >>> from prudent.estimation import from_log
     >>> log = [("ill", "wait", "ill", 0, 6), ("ill", "wait", "dead", 0, 2), ("ill", "drug", "well", 0, 3),
     ...        ("ill", "drug", "dead", 0, 1), ("ill", "pray", "well", 0, 1)]
     >>> model, posterior = from_log(log, 0.95, terminal={"well": 1, "dead": 0}, min_count=2)

@@ -26,7 +26,7 @@ class LogSummary:
 
     It prints as a few lines. :meth:`to_pandas` has the visits of every pair that was tried.
 
-    >>> from prudent.analysis import from_log
+    >>> from prudent.estimation import from_log
     >>> rows = [("ill", "wait", "ill", 0), ("ill", "treat", "well", 1)]
     >>> model, _ = from_log(rows, 0.9, terminal=["well"], support="state")
     >>> print(model.summary)
@@ -77,7 +77,7 @@ class LogSummary:
     def to_pandas(self) -> pandas.DataFrame:
         """Return a row for every pair that was tried: visits, next states seen, whether it is admissible, mean reward.
 
-        >>> from prudent.analysis import from_log
+        >>> from prudent.estimation import from_log
         >>> rows = [("ill", "wait", "ill", 0), ("ill", "treat", "well", 1), ("ill", "treat", "ill", 0)]
         >>> from_log(rows, 0.9, terminal=["well"])[0].summary.to_pandas()
           state action  visits  next_states  admissible  reward
