@@ -52,7 +52,7 @@ def tune(
     """Compare settings of a bandit on a log, and choose one if the data can tell.
 
     ``settings`` is a dict of lists, of which every combination is tried (``{"alpha": [0, 0.5], "noise_sd": [1, 2]}``),
-    or a list of dicts or :class:`BanditSettings`. Each is handed to ``make(arms, dim, seed=..., **options)``, by
+    or a list of dicts or :class:`BanditSettings`. Each is handed to ``make(arms, dim, rng=..., **options)``, by
     default :class:`LinearBandit`. The log and the other arguments are as in :func:`replay`; it is dealt into ``runs``
     parts.
 
@@ -129,7 +129,7 @@ def _label(options: Mapping[str, Any]) -> str:
 def _made(make: Callable[..., Any], options: dict[str, Any], log: BanditLog, seed: int, part: int) -> Any:
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(part,)))  # the same for all settings
     try:
-        return make(list(log.arms), log.dim, seed=rng, **options)
+        return make(list(log.arms), log.dim, rng=rng, **options)
     except TypeError as error:
         raise ParameterError(
             f"settings {_label(options)!r} do not suit {getattr(make, '__name__', make)}: {error}"
