@@ -11,7 +11,8 @@ import numpy as np
 from .._support.checks import FloatArray, positive, probability, risk_level, whole_number
 from .._support.state import LARGEST_COUNT
 from ..errors import ParameterError
-from ..risk import MOST_DRAWS, CVaR, ModifiedCVaR, sample_size
+from ..risk import CVaR, ModifiedCVaR, sample_size
+from ..risk.draw_rule import MOST_DRAWS
 from ..schedules import Decay, Schedule, schedule_of
 from .kernels.layout import Rule, rule_of
 from .kernels.step import LARGEST, inflated_sd
