@@ -1,7 +1,7 @@
 """What a logged policy says about another one: off-policy evaluation, replay, tuning.
 
-:func:`off_policy` weights the rows of a log to judge a fixed policy, :func:`replay` judges a bandit that learns on the
-way, :func:`tune` compares settings of one. Logs are read by ``logs``, in blocks and in bounded memory; ``policies``
+``off_policy`` weights the rows of a log to judge a fixed policy, ``replay`` judges a bandit that learns on the
+way, ``tune`` compares settings of one. Logs are read by ``logs``, in blocks and in bounded memory; ``policies``
 reads targets, ``reward_models`` predicts what an arm would have paid, ``moments`` holds the sums and intervals.
 """
 

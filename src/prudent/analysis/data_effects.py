@@ -1,4 +1,4 @@
-"""What data on one source would do to a problem; the head of :mod:`prudent.analysis.value_of_data` has the terms."""
+"""What data on one source would do to a problem; the head of ``prudent.analysis.value_of_data`` has the terms."""
 
 from __future__ import annotations
 
@@ -15,10 +15,11 @@ from ..exact import dirichlet_tail
 from ..planning.operators import ExactOperator
 from ..planning.options import SolverOptions
 from ..planning.problem import BayesianRiskMDP
-from ._data_sets import data_sets
-from ._pinned import Curve, Held, Rows, between, derivatives
+from ..planning.solution import Solution
+from .future_data import data_sets
+from .value_curve import Curve, Held, Rows, between, derivatives
 
-__all__ = ["NOT_LOOKED_AT", "SKIPPED", "Answer", "Study"]
+__all__ = ["NOT_EVALUATED", "SKIPPED", "DataEffects", "Effect"]
 
 SAME = 1e-7  # of the range of what outcomes are worth: actions so close are equally good, and the present one stays
 STRAIGHT = 1e-4  # of a change of the values: bends of CVaR that are left out
@@ -38,7 +39,7 @@ SKIPPED = {
 }
 
 
-class Answer(NamedTuple):
+class Effect(NamedTuple):
     """What is found out about one source."""
 
     gain: float = 0.0
@@ -49,7 +50,7 @@ class Answer(NamedTuple):
     method: str = ""
 
 
-NOT_LOOKED_AT = Answer(*5 * (np.nan,), "not looked at")
+NOT_EVALUATED = Effect(*5 * (np.nan,), "not evaluated")
 
 
 class _NoCurve(Exception):
@@ -67,10 +68,10 @@ class _Course:
     others: tuple[FloatArray, FloatArray]  # and of the outside pairs: one-step return [O] above the present, rise
 
 
-class _Place:
+class _Pivot:
     """State s, whose pairs draw from the source (the users U) or do not (outside, O)."""
 
-    def __init__(self, study: Study, users: IntArray, possible: BoolArray) -> None:
+    def __init__(self, study: DataEffects, users: IntArray, possible: BoolArray) -> None:
         self.s = int(study.state[users[0]])
         here = study.pairs_of(self.s)
         self.users, self.outside = users, np.setdiff1d(here, users)
@@ -89,18 +90,26 @@ class _Place:
         return found
 
 
-class Study:
+class DataEffects:
     """The problem as it is now.
 
     Pairs P are the admissible ones of the states S that the start leads to; the policy's own come first, one for each
     of these states.
     """
 
-    def __init__(self, problem: BayesianRiskMDP, m: int, replications: int, start: FloatArray, threads: int) -> None:
+    def __init__(
+        self,
+        problem: BayesianRiskMDP,
+        solution: Solution,
+        m: int,
+        replications: int,
+        start: FloatArray,
+        threads: int,
+    ) -> None:
         assert problem.posterior is not None
         self.m, self.replications, self.alpha = m, replications, float(problem.alpha or 0.0)
-        self.model, self.whole_start, self.counts = problem.model, start, problem.posterior.counts.copy()
-        self.now = problem.solve(threads=threads)
+        self.model, self.full_start, self.counts = problem.model, start, problem.posterior.counts.copy()
+        self.now = solution
         self.value = self.now.value
         self._take_pairs(problem.mean_mdp().transition)
         self._take_rows(threads)
@@ -111,9 +120,9 @@ class Study:
         n_states, n_actions = model.admissible.shape
         at = mean.tocoo()
         steps = sparse.csr_array((at.data, (at.row // n_actions, at.col)), (n_states, n_states))
-        self.states = np.flatnonzero(_reached(steps, self.whole_start))
-        visited = _reached(mean[np.arange(0, mean.shape[0], n_actions) + self.now.chosen], self.whole_start)
-        self.visited, self.start = visited[self.states], self.whole_start[self.states]
+        self.states = np.flatnonzero(_reached(steps, self.full_start))
+        visited = _reached(mean[np.arange(0, mean.shape[0], n_actions) + self.now.chosen], self.full_start)
+        self.visited, self.start = visited[self.states], self.full_start[self.states]
         own = self.states * n_actions + self.now.chosen[self.states]
         admissible = model.admissible & np.isin(np.arange(n_states), self.states)[:, np.newaxis]
         self.pairs = np.concatenate([own, np.setdiff1d(np.flatnonzero(admissible), own)])
@@ -181,7 +190,7 @@ class Study:
 
     # -- what is worth a look ------------------------------------------------------------------------------
 
-    def reasons(self) -> list[str]:
+    def skip_reasons(self) -> list[str]:
         """Return for each source [B] why no data on it can matter, or an empty string."""
         n, first = self.model.n_sources, self.starts[:-1]
         possible = self.psi > 0.0
@@ -242,7 +251,7 @@ class Study:
 
     # -- one source ----------------------------------------------------------------------------------------
 
-    def of_source(self, b: int, rng: np.random.Generator) -> Answer:
+    def effect_of(self, b: int, rng: np.random.Generator) -> Effect:
         """Return what m more observations of source b are worth."""
         users, psi = self.users[b], self.counts[b]
         data = data_sets(psi, self.m, self.replications, rng)
@@ -251,7 +260,7 @@ class Study:
             if np.ptp(self.state[users]):
                 raise _NoCurve
             possible = psi[self.model.entries.outcome[slice(*self.model.entries.begin[b : b + 2])]] > 0.0
-            gain, change, switch = self._along_a_curve(_Place(self, users, possible), after[:, psi > 0.0])
+            gain, change, switch = self._along_a_curve(_Pivot(self, users, possible), after[:, psi > 0.0])
         except _NoCurve:
             gain, change, switch = np.array([self._solved(b, row) for row in after]).T
         if data.halves:
@@ -260,41 +269,41 @@ class Study:
             shift = (after / after.sum(axis=1, keepdims=True) - psi / psi.sum())[:, self.model.entries.outcome[slots]]
             for p in users[users < self.states.size]:
                 change = change - self.visits[p] * (shift @ self.worth[self.starts[p] : self.starts[p + 1]])
-        return Answer(
+        return Effect(
             *data.mean_and_error(gain),
             *data.mean_and_error(change),
             data.mean_and_error(switch)[0],
             "sampled" if data.halves else "exact",
         )
 
-    def _along_a_curve(self, place: _Place, after: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def _along_a_curve(self, pivot: _Pivot, after: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return gain, change of the value, and 1 where the policy changes [R], for the counts ``after`` [R, K]."""
         n = after.shape[0]
         gain, change, switch = np.zeros(n), np.zeros(n), np.zeros(n)
-        flat = np.zeros((n, place.users.size, after.shape[1]))
-        follow = self.rows.follow(place.s)
-        lead, slope = self._one_step(place, after, flat, flat + place.seen(follow))
-        live = np.arange(n) if place.used else np.flatnonzero((lead > self.slack).any(axis=1))
+        flat = np.zeros((n, pivot.users.size, after.shape[1]))
+        follow = self.rows.follow(pivot.s)
+        lead, slope = self._one_step(pivot, after, flat, flat + pivot.seen(follow))
+        live = np.arange(n) if pivot.used else np.flatnonzero((lead > self.slack).any(axis=1))
         if not live.size:
             return gain, change, switch
         best = lead[live].argmax(axis=1)
         rise = lead[live, best] / (1.0 - slope[live, best])
-        if place.used and place.outside.size:
-            rise = np.maximum(rise, np.max(self.rows.lead[place.outside]))
-        t, curve, courses = self._places(place, after[live], rise)
+        if pivot.used and pivot.outside.size:
+            rise = np.maximum(rise, np.max(self.rows.lead[pivot.outside]))
+        t, curve, courses = self._places(pivot, after[live], rise)
         y, dy, course = curve.at(t)
-        lead, _ = self._leads(place, after[live], y, dy)
+        lead, _ = self._leads(pivot, after[live], y, dy)
         best = lead.argmax(axis=1)
-        chosen = np.where(lead[:, place.own] >= lead.max(axis=1) - self.slack, place.own, best)
+        chosen = np.where(lead[:, pivot.own] >= lead.max(axis=1) - self.slack, pivot.own, best)
         change[live] = y[:, -1]
         theta = after[live] / after[live].sum(axis=1, keepdims=True)
-        before = self._returns(place, courses[0], place.own, theta)
+        before = self._returns(pivot, courses[0], pivot.own, theta)
         for c, each in enumerate(courses):
             for action in np.unique(chosen[course == c]):
                 rows = np.flatnonzero((course == c) & (chosen == action))
-                new = each.differs or (action != place.own and self.visited[place.s])
+                new = each.differs or (action != pivot.own and self.visited[pivot.s])
                 if new:
-                    more = self._returns(place, each, int(action), theta[rows]) - before[rows]
+                    more = self._returns(pivot, each, int(action), theta[rows]) - before[rows]
                     switch[live[rows]] = 1.0
                     gain[live[rows]] = np.where(abs(more) > self.slack, more, 0.0)
         if self.alpha == 0.0:
@@ -302,7 +311,7 @@ class Study:
         return gain, change, switch
 
     def _one_step(
-        self, place: _Place, after: FloatArray, seen: FloatArray, rise: FloatArray
+        self, pivot: _Pivot, after: FloatArray, seen: FloatArray, rise: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """Return by how much the users lead in their state [R, U], and how that rises.
 
@@ -310,8 +319,8 @@ class Study:
         """
         gamma = self.model.discount
         counts = np.broadcast_to(after[:, np.newaxis], seen.shape)
-        cvar, weight = self._tail(place.worth + gamma * seen, counts)
-        return cvar - self.rows.value[place.s], gamma * np.einsum("ruk,ruk->ru", weight, rise)
+        cvar, weight = self._tail(pivot.worth + gamma * seen, counts)
+        return cvar - self.rows.value[pivot.s], gamma * np.einsum("ruk,ruk->ru", weight, rise)
 
     def _tail(self, values: FloatArray, counts: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return CVaR and tail means."""
@@ -321,21 +330,21 @@ class Study:
         tail = dirichlet_tail(values, counts, self.alpha, threads=1)
         return tail.cvar, tail.tail_means
 
-    def _leads(self, place: _Place, after: FloatArray, y: FloatArray, dy: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def _leads(self, pivot: _Pivot, after: FloatArray, y: FloatArray, dy: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return what users and outside pairs are worth above the present [R, U + O] on the curve, and its rise."""
-        shape = (-1, *place.target.shape)
-        size = place.target.size
-        lead, slope = self._one_step(place, after, y[:, :size].reshape(shape), dy[:, :size].reshape(shape))
+        shape = (-1, *pivot.target.shape)
+        size = pivot.target.size
+        lead, slope = self._one_step(pivot, after, y[:, :size].reshape(shape), dy[:, :size].reshape(shape))
         return np.hstack([lead, y[:, size:-1]]), np.hstack([slope, dy[:, size:-1]])
 
-    def _places(self, place: _Place, after: FloatArray, guess: FloatArray) -> tuple[FloatArray, Curve, list[_Course]]:
+    def _places(self, pivot: _Pivot, after: FloatArray, guess: FloatArray) -> tuple[FloatArray, Curve, list[_Course]]:
         """Return where on the curve each data set lies [R], with the curve and its courses."""
         t, near = guess, 1e-2 * self.slack
         low, high = WIDER * min(float(guess.min()), -near), WIDER * max(float(guess.max()), near)
         wanted = t
         for _ in range(STEPS):
-            curve, courses = self._curve(place, low, high, wanted)
-            t, rest = self._settle(place, after, curve, np.clip(t, low, high), near)
+            curve, courses = self._curve(pivot, low, high, wanted)
+            t, rest = self._settle(pivot, after, curve, np.clip(t, low, high), near)
             if (abs(rest) > near).any():  # beyond the ends
                 low, high = (2.0 if (rest < -near).any() else 1.0) * low, (2.0 if (rest > near).any() else 1.0) * high
                 continue
@@ -346,7 +355,7 @@ class Study:
         raise _NoCurve
 
     def _settle(
-        self, place: _Place, after: FloatArray, curve: Curve, t: FloatArray, near: float
+        self, pivot: _Pivot, after: FloatArray, curve: Curve, t: FloatArray, near: float
     ) -> tuple[FloatArray, FloatArray]:
         """Return where on the curve each data set [R] has v = max Q(W(v)), and by how much it misses that.
 
@@ -358,7 +367,7 @@ class Study:
         rest, left = np.zeros(t.size), np.arange(t.size)
         for _ in range(2 * STEPS):
             y, dy, _ = curve.at(t[left])
-            lead, slope = self._leads(place, after[left], y, dy)
+            lead, slope = self._leads(pivot, after[left], y, dy)
             best = lead.argmax(axis=1)
             each = np.arange(left.size)
             rest[left] = lead[each, best] - t[left]
@@ -377,17 +386,17 @@ class Study:
 
     # -- the curve of one state ----------------------------------------------------------------------------
 
-    def _curve(self, place: _Place, low: float, high: float, wanted: FloatArray) -> tuple[Curve, list[_Course]]:
+    def _curve(self, pivot: _Pivot, low: float, high: float, wanted: FloatArray) -> tuple[Curve, list[_Course]]:
         """Return the curve of the best values of the other states, with state s held ``low`` to ``high`` above now."""
         curve, courses = Curve(), list[_Course]()
         for end in (high, low):
-            held = Held(self.rows, place.s)
-            mean = held if self.rows is self.mean else Held(self.mean, place.s)
+            held = Held(self.rows, pivot.s)
+            mean = held if self.rows is self.mean else Held(self.mean, pivot.s)
             t, course, differs = 0.0, 0, False
             if not courses:
-                courses.append(self._course(place, mean, differs))
+                courses.append(self._course(pivot, mean, differs))
             while t != end:
-                nodes, d, y = self._stretch(place, held, t, end, wanted)
+                nodes, d, y = self._stretch(pivot, held, t, end, wanted)
                 turn, p = self._next_lead(held, nodes, d)
                 if turn != t:
                     if turn != end:
@@ -401,7 +410,7 @@ class Study:
                 if mean is not held:
                     mean.switch(p)
                 differs = bool((held.own != np.arange(held.own.size))[self.visited].any())
-                courses.append(self._course(place, mean, differs))
+                courses.append(self._course(pivot, mean, differs))
                 course = len(courses) - 1
                 if course > PARTS:
                     raise _NoCurve
@@ -409,7 +418,7 @@ class Study:
         return curve.done(), courses
 
     def _stretch(
-        self, place: _Place, held: Held, t: float, end: float, wanted: FloatArray
+        self, pivot: _Pivot, held: Held, t: float, end: float, wanted: FloatArray
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return nodes [N] from t to ``end``, the distances [S, N] and the quantities [C, N] there.
 
@@ -418,7 +427,7 @@ class Study:
         nodes = self._nodes(t, end, wanted)
         while True:
             d = self._points(held, nodes)
-            y = self._quantities(place, held, nodes, d)
+            y = self._quantities(pivot, held, nodes, d)
             if nodes.size < NODES or nodes.size >= MOST_NODES:
                 return nodes, d, y
             guess = between(nodes[1::2], nodes[::2], y[:, ::2], derivatives(nodes[::2], y[:, ::2]))
@@ -531,30 +540,30 @@ class Study:
         first = int(share.argmin())
         return float(nodes[i - 1] + share[first] * (nodes[i] - nodes[i - 1])), int(rivals[ahead[first]])
 
-    def _quantities(self, place: _Place, held: Held, t: FloatArray, d: FloatArray) -> FloatArray:
+    def _quantities(self, pivot: _Pivot, held: Held, t: FloatArray, d: FloatArray) -> FloatArray:
         """Return [C, N]: d at the next states of the users [U K], leads of the outside pairs [O], d from the start."""
-        lead = self.rows.lead[place.outside][:, np.newaxis] + place.slope @ d
+        lead = self.rows.lead[pivot.outside][:, np.newaxis] + pivot.slope @ d
         if self.alpha > 0.0:
-            lead += self._shortfall(place.outside, d)
-        return np.vstack([place.seen(d).reshape(-1, t.size), lead, self.start @ d])
+            lead += self._shortfall(pivot.outside, d)
+        return np.vstack([pivot.seen(d).reshape(-1, t.size), lead, self.start @ d])
 
-    def _course(self, place: _Place, held: Held, differs: bool) -> _Course:
+    def _course(self, pivot: _Pivot, held: Held, differs: bool) -> _Course:
         zero, follow = held.distance(np.zeros(1))[:, 0], held.follow
-        slope = place.mean_slope
+        slope = pivot.mean_slope
         return _Course(
             differs,
-            place.seen(zero),
-            place.seen(follow),
+            pivot.seen(zero),
+            pivot.seen(follow),
             (float(self.start @ zero), float(self.start @ follow)),
-            (held.rows.lead[place.outside] + slope @ zero, slope @ follow),
+            (held.rows.lead[pivot.outside] + slope @ zero, slope @ follow),
         )
 
-    def _returns(self, place: _Place, course: _Course, action: int, theta: FloatArray) -> FloatArray:
+    def _returns(self, pivot: _Pivot, course: _Course, action: int, theta: FloatArray) -> FloatArray:
         """Return what a course with an action in state s returns from the start in the mean model, above now [R]."""
-        gamma, users = self.model.discount, place.users.size
+        gamma, users = self.model.discount, pivot.users.size
         if action < users:
-            worth = place.mean_worth[action] + gamma * course.at_zero[action]
-            more = (theta @ worth - self.mean.value[place.s]) / (1.0 - gamma * (theta @ course.follow[action]))
+            worth = pivot.mean_worth[action] + gamma * course.at_zero[action]
+            more = (theta @ worth - self.mean.value[pivot.s]) / (1.0 - gamma * (theta @ course.follow[action]))
         else:
             lead, rise = (each[action - users] for each in course.others)
             more = np.full(theta.shape[0], lead / (1.0 - rise))
@@ -567,7 +576,7 @@ class Study:
         """Return gain, change of the value, and 1.0 if the policy changes, where source b has the counts ``psi``."""
         counts = self.counts.copy()
         counts[b] = psi
-        start, policy = self.whole_start, self.now.chosen
+        start, policy = self.full_start, self.now.chosen
         problem = BayesianRiskMDP(self.model, counts, self.alpha)
         then = problem.solve(start=self.value, threads=1, options=self.options)
         change = self._beyond_rounding(start @ (then.value - self.value))
