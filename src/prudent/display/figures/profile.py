@@ -110,12 +110,12 @@ def _draw_actions(
     axes.set_xticks(range(len(alphas)), [f"{alpha:g}" for alpha in alphas])
     axes.set_xlim(-0.5, len(alphas) - 0.5)
     axes.set_xlabel("risk level α")
-    row_axis(axes, [label(state, 20) for state in states])
     axes.grid(visible=False)
     if not states:
-        axes.set_ylim(0.0, 1.0)
+        axes.set_yticks([])
         axes.text(0.5, 0.5, "every level takes the same actions", ha="center", va="center", transform=axes.transAxes)
         return
+    row_axis(axes, [label(state, 20) for state in states])
     fill = hex_of("brps-0.9")
     for column, names in enumerate(actions):
         for row, name in enumerate(names):

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..style import Entry, hex_of
 from ..words import plural
-from .base import Figure, Panel, label, row_axis
+from .base import Figure, Panel, label
 
 if TYPE_CHECKING:
     import pandas
@@ -52,7 +52,8 @@ def draw(table: pandas.DataFrame, observations: int, alpha: float) -> Figure:
             axes.barh(rows, value, color=hex_of(colour), height=0.65)
             ink = hex_of("ink")
             axes.errorbar(value[noisy], rows[noisy], xerr=error[noisy], fmt="none", ecolor=ink, elinewidth=1.0)
-            row_axis(axes, ticks)
+            axes.set_yticks(rows, ticks)
+            axes.grid(axis="y", visible=False)
             axes.set_ylim(max(rows.size, 3) - 0.4, -0.6)
             axes.set_xlabel(text)
             axes.axvline(0.0, color=ink, lw=0.7)
