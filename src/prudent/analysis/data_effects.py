@@ -1,4 +1,4 @@
-"""What data on one source would do to a problem; the head of ``prudent.analysis.value_of_data`` has the terms."""
+"""Effects of data on one source on the policy and its values; ``prudent.analysis.value_of_data`` defines the terms."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ import numpy as np
 from scipy import sparse
 from scipy.special import ndtr
 
-from .._support.checks import BoolArray, FloatArray, IntArray
 from ..exact import dirichlet_tail
 from ..planning.operators import ExactOperator
 from ..planning.options import SolverOptions
 from ..planning.problem import BayesianRiskMDP
 from ..planning.solution import Solution
+from ..types import BoolArray, FloatArray, IntArray
 from .future_data import data_sets
 from .value_curve import Curve, Held, Rows, between, derivatives
 
 __all__ = ["NOT_EVALUATED", "SKIPPED", "DataEffects", "Effect"]
 
-SAME = 1e-7  # of the range of what outcomes are worth: actions so close are equally good, and the present one stays
-STRAIGHT = 1e-4  # of a change of the values: bends of CVaR that are left out
-SMALL = 50  # states up to which no bend is left out
-BENT = 100.0  # times that: from here on they are worked out again and again, below once
-STEPS = 30  # towards a point of a curve, or the place of a data set on it
-NODES = 9  # of a part of a curve, if it bends
-MOST_NODES = 129
-FINER = 8  # points between two nodes where a new lead is looked for
-PARTS = 300  # of a curve; with more of them each data set is solved for by itself
-WIDER = 1.3  # than thought at first, is a curve made
+TIE = 1e-7  # relative to the range of what outcomes are worth: closer actions are equally good, the present one stays
+STRAIGHT = 1e-4  # relative to a change of the values: smaller bends of CVaR are neglected
+MAX_EXACT_STATES = 50  # number of states up to which no bend is neglected
+ITERATED_BEND = 100.0  # times the neglected bend: larger bends are iterated, smaller ones computed once
+MAX_STEPS = 30  # of an iteration for a point of a curve, or for a data set on it
+NODES = 9  # of a piece of a curve, if it bends
+MAX_NODES = 129
+REFINEMENT = 8  # points between two nodes where an action may take the lead
+MAX_PIECES = 300  # of a curve; with more of them each data set is solved by itself
+MARGIN = 1.3  # factor by which a curve is longer than the first guess
 SKIPPED = {
     "one outcome": "have one outcome",
     "out of reach": "are out of reach from the start",
@@ -40,7 +40,7 @@ SKIPPED = {
 
 
 class Effect(NamedTuple):
-    """What is found out about one source."""
+    """Effect of data on one source."""
 
     gain: float = 0.0
     gain_error: float = 0.0
@@ -54,47 +54,46 @@ NOT_EVALUATED = Effect(*5 * (np.nan,), "not evaluated")
 
 
 class _NoCurve(Exception):
-    """The curve has too many parts, or its points were not found."""
+    """The curve has too many pieces, or an iteration for a point did not converge."""
 
 
 @dataclass(frozen=True)
 class _Course:
-    """Which actions are taken elsewhere on a part of a curve, and what that returns in the mean model."""
+    """Actions of the other states on a piece of a curve, and their return in the mean model."""
 
-    differs: bool  # from the present policy, in a state that it visits
-    at_zero: FloatArray  # [U, K] of next states: their return where state s returns as much as now, above the present
-    follow: FloatArray  # [U, K] and by how much it rises with s
-    start: tuple[float, float]  # the same two from the start
-    others: tuple[FloatArray, FloatArray]  # and of the outside pairs: one-step return [O] above the present, rise
+    differs: bool  # from the present policy, in a state that the policy visits
+    at_zero: FloatArray  # [U, K] return of next states above now, where state s returns as much as now
+    follow: FloatArray  # [U, K] derivative of that in the return of s
+    start: tuple[float, float]  # the same two numbers from the start
+    others: tuple[FloatArray, FloatArray]  # of the outside pairs: one-step return [O] above now, and its derivative
 
 
 class _Pivot:
-    """State s, whose pairs draw from the source (the users U) or do not (outside, O)."""
+    """The state s of a source: its pairs that draw from the source (users, U) and those that do not (outside, O)."""
 
     def __init__(self, study: DataEffects, users: IntArray, possible: BoolArray) -> None:
         self.s = int(study.state[users[0]])
-        here = study.pairs_of(self.s)
-        self.users, self.outside = users, np.setdiff1d(here, users)
+        self.users, self.outside = users, np.setdiff1d(study.pairs_of(self.s), users)
         entries = study.starts[users][:, np.newaxis] + np.flatnonzero(possible)
         self.target = study.target[entries]  # [U, K], below 0: the process ends
         self.worth, self.mean_worth = study.worth[entries], study.mean_worth[entries]  # [U, K]
         self.used = self.s in users
         self.slope, self.mean_slope = study.rows.slope[self.outside], study.mean.slope[self.outside]
-        # where the present action is among users and outside, in this order
-        self.own = int(np.flatnonzero(np.concatenate([users, self.outside]) == self.s)[0])
+        # index of the present action among users and outside, in this order
+        self.present = int(np.flatnonzero(np.concatenate([users, self.outside]) == self.s)[0])
 
     def seen(self, d: FloatArray) -> FloatArray:
         """Return ``d`` [S, ...] at the next states [U, K, ...]."""
-        found = d[np.maximum(self.target, 0)]
-        found[self.target < 0] = 0.0
-        return found
+        at_next = d[np.maximum(self.target, 0)]
+        at_next[self.target < 0] = 0.0
+        return at_next
 
 
 class DataEffects:
-    """The problem as it is now.
+    """The problem with the present data, and the effects of more data on each source.
 
-    Pairs P are the admissible ones of the states S that the start leads to; the policy's own come first, one for each
-    of these states.
+    States S are those that the start leads to. Pairs P are their admissible ones; those of the present policy come
+    first, one for each state.
     """
 
     def __init__(
@@ -123,9 +122,9 @@ class DataEffects:
         self.states = np.flatnonzero(_reached(steps, self.full_start))
         visited = _reached(mean[np.arange(0, mean.shape[0], n_actions) + self.now.chosen], self.full_start)
         self.visited, self.start = visited[self.states], self.full_start[self.states]
-        own = self.states * n_actions + self.now.chosen[self.states]
+        present = self.states * n_actions + self.now.chosen[self.states]
         admissible = model.admissible & np.isin(np.arange(n_states), self.states)[:, np.newaxis]
-        self.pairs = np.concatenate([own, np.setdiff1d(np.flatnonzero(admissible), own)])
+        self.pairs = np.concatenate([present, np.setdiff1d(np.flatnonzero(admissible), present)])
         local = np.full(n_states, -1)
         local[self.states] = np.arange(self.states.size)
         self.state = local[self.pairs // n_actions]
@@ -136,10 +135,10 @@ class DataEffects:
         edges = np.searchsorted(self.source[order], np.arange(model.n_sources + 1))
         self.users = [order[i:j] for i, j in pairwise(edges)]  # [B] of each source
         # entries of the pairs, one after the other
-        each, self.starts = entries.of_pairs(self.pairs)
-        self.psi = entries.pack(self.counts)[entries.slots()[each]]
-        self.gain = entries.reward[each]
-        to = entries.next_state[each]
+        entry, self.starts = entries.of_pairs(self.pairs)
+        self.psi = entries.pack(self.counts)[entries.slots()[entry]]
+        self.gain = entries.reward[entry]
+        to = entries.next_state[entry]
         self.target = np.where((to >= 0) & (self.psi > 0.0), local[np.maximum(to, 0)], -1)
         self.total = np.add.reduceat(self.psi, self.starts[:-1])
         self.weight = self.psi / np.repeat(self.total, np.diff(self.starts))
@@ -149,13 +148,13 @@ class DataEffects:
         return self._by_state[self._state_begins[s] : self._state_begins[s + 1]]
 
     def _take_rows(self, threads: int) -> None:
-        """Make what is linear around the present values, at the level and at the mean."""
+        """Linearise the rows around the present values, at the risk level and at the mean."""
         value, mean_value = self.value[self.states], self.now.posterior_mean_value[self.states]
         self.worth, self.mean_worth = self._worth(value), self._worth(mean_value)
         possible = self.psi > 0.0
         size = float(np.max(abs(self.worth), where=possible, initial=0.0))
         high, low = (f(self.worth, where=possible, initial=i) for f, i in ((np.max, -np.inf), (np.min, np.inf)))
-        self.slack = SAME * float(high - low) + 1e-12 * size
+        self.slack = TIE * float(high - low) + 1e-12 * size
         self.options = SolverOptions(tol=0.1 * self.slack or 1.0)
         first = self.starts[:-1]
         self.mean = Rows(
@@ -176,8 +175,8 @@ class DataEffects:
 
     def _worth(self, value: FloatArray) -> FloatArray:
         later = np.where(self.target >= 0, value[np.maximum(self.target, 0)], 0.0)
-        found: FloatArray = self.gain + self.model.discount * later
-        return found
+        worth: FloatArray = self.gain + self.model.discount * later
+        return worth
 
     def _matrix(self, weight: FloatArray) -> sparse.csr_array:
         """Return discounted weights of entries as a matrix [P, S]."""
@@ -188,7 +187,7 @@ class DataEffects:
         matrix.sum_duplicates()
         return matrix
 
-    # -- what is worth a look ------------------------------------------------------------------------------
+    # -- screening -----------------------------------------------------------------------------------------
 
     def skip_reasons(self) -> list[str]:
         """Return for each source [B] why no data on it can matter, or an empty string."""
@@ -198,15 +197,15 @@ class DataEffects:
         worst = np.minimum.reduceat(np.where(possible, self.worth, np.inf), first)
         same = best - worst <= 4.0 * np.spacing(np.maximum(abs(best), abs(worst)))
         # the mean is an upper bound of CVaR, and enough to rule out most
-        here = self.rows.value[self.state] + self.slack
-        lucky = (self.total * self.mu + self.m * best) / (self.total + self.m) > here
-        lucky[: self.states.size] = True  # the policy's own
+        threshold = self.rows.value[self.state] + self.slack
+        lucky = (self.total * self.mu + self.m * best) / (self.total + self.m) > threshold
+        lucky[: self.states.size] = True  # the present policy
         if self.alpha > 0.0:
             for p in np.flatnonzero(lucky[self.states.size :]) + self.states.size:
                 part = slice(self.starts[p], self.starts[p + 1])
                 top = np.argmax(np.where(possible[part], self.worth[part], -np.inf))
                 after = self.psi[part] + self.m * (np.arange(part.stop - part.start) == top)
-                lucky[p] = self._tail(self.worth[part][np.newaxis], after[np.newaxis])[0][0] > here[p]
+                lucky[p] = self._tail(self.worth[part][np.newaxis], after[np.newaxis])[0][0] > threshold[p]
         differ, attract = np.zeros(n, dtype=np.bool_), np.zeros(n, dtype=np.bool_)
         np.logical_or.at(differ, self.source, ~same)
         np.logical_or.at(attract, self.source, lucky)
@@ -218,9 +217,9 @@ class DataEffects:
     def promise(self) -> FloatArray:
         """Return a guess of the gain for each source [B], to first order and as if everything were normal.
 
-        The posterior mean of what a pair is worth will move with the standard deviation sigma; its caution will shrink.
-        In each visit a switch pays what the new action has more in the mean, in the state itself and in those that lead
-        to it.
+        The posterior mean of what a pair is worth moves with the standard deviation sigma, and its caution shrinks. In
+        each visit a switch pays the difference of the means of the two actions, in the state itself and in those that
+        lead to it.
         """
         later = self.total / (self.total + self.m)
         sigma = np.sqrt(self.square / (self.total + 1.0) * (1.0 - later))
@@ -228,15 +227,15 @@ class DataEffects:
         n, value = self.states.size, self.rows.value
         q = self.rows.lead + value[self.state]
         q[:n] = -np.inf
-        rank = np.lexsort((q, self.state))  # the last of each state is the best but for the policy's own
+        rank = np.lexsort((q, self.state))  # the last of each state is the best besides the present one
         second = rank[np.append(np.flatnonzero(np.diff(self.state[rank])), rank.size - 1)]
         gap, pays = value[self.state] - then, self.mean.lead.copy()
         gap[:n], pays[:n] = then[:n] - q[second], self.mean.lead[second]
         # a state that the policy never visits counts for next to nothing, but for more than nothing
         visits = self.mean.visits(self.start)
         weight = (visits + 1e-9 * visits.sum())[self.state]
-        found = np.zeros(self.model.n_sources)
-        np.add.at(found, self.source, weight * _pay(gap, sigma, pays))
+        guess = np.zeros(self.model.n_sources)
+        np.add.at(guess, self.source, weight * _pay(gap, sigma, pays))
         rivals = np.arange(n, self.pairs.size)
         if rivals.size:
             lead, at, slope = self.rows.lead[rivals], self.state[rivals], self.rows.slope[rivals]
@@ -246,13 +245,13 @@ class DataEffects:
                 move = sigma[s] / max(1.0 - chance @ follow[where], 1e-12)
                 rate = abs(slope @ follow - follow[at]) * move
                 rate[at == s] = 0.0
-                found[self.source[s]] += float(weight[rivals] @ _pay(-lead, rate, self.mean.lead[rivals]))
-        return found
+                guess[self.source[s]] += float(weight[rivals] @ _pay(-lead, rate, self.mean.lead[rivals]))
+        return guess
 
     # -- one source ----------------------------------------------------------------------------------------
 
     def effect_of(self, b: int, rng: np.random.Generator) -> Effect:
-        """Return what m more observations of source b are worth."""
+        """Return the effect of m more observations of source b."""
         users, psi = self.users[b], self.counts[b]
         data = data_sets(psi, self.m, self.replications, rng)
         after = psi + data.counts
@@ -290,20 +289,20 @@ class DataEffects:
         rise = lead[live, best] / (1.0 - slope[live, best])
         if pivot.used and pivot.outside.size:
             rise = np.maximum(rise, np.max(self.rows.lead[pivot.outside]))
-        t, curve, courses = self._places(pivot, after[live], rise)
+        t, curve, courses = self._locate(pivot, after[live], rise)
         y, dy, course = curve.at(t)
         lead, _ = self._leads(pivot, after[live], y, dy)
         best = lead.argmax(axis=1)
-        chosen = np.where(lead[:, pivot.own] >= lead.max(axis=1) - self.slack, pivot.own, best)
+        chosen = np.where(lead[:, pivot.present] >= lead.max(axis=1) - self.slack, pivot.present, best)
         change[live] = y[:, -1]
         theta = after[live] / after[live].sum(axis=1, keepdims=True)
-        before = self._returns(pivot, courses[0], pivot.own, theta)
-        for c, each in enumerate(courses):
+        before = self._returns(pivot, courses[0], pivot.present, theta)
+        for c, piece in enumerate(courses):
             for action in np.unique(chosen[course == c]):
                 rows = np.flatnonzero((course == c) & (chosen == action))
-                new = each.differs or (action != pivot.own and self.visited[pivot.s])
+                new = piece.differs or (action != pivot.present and self.visited[pivot.s])
                 if new:
-                    more = self._returns(pivot, each, int(action), theta[rows]) - before[rows]
+                    more = self._returns(pivot, piece, int(action), theta[rows]) - before[rows]
                     switch[live[rows]] = 1.0
                     gain[live[rows]] = np.where(abs(more) > self.slack, more, 0.0)
         if self.alpha == 0.0:
@@ -337,12 +336,12 @@ class DataEffects:
         lead, slope = self._one_step(pivot, after, y[:, :size].reshape(shape), dy[:, :size].reshape(shape))
         return np.hstack([lead, y[:, size:-1]]), np.hstack([slope, dy[:, size:-1]])
 
-    def _places(self, pivot: _Pivot, after: FloatArray, guess: FloatArray) -> tuple[FloatArray, Curve, list[_Course]]:
-        """Return where on the curve each data set lies [R], with the curve and its courses."""
+    def _locate(self, pivot: _Pivot, after: FloatArray, guess: FloatArray) -> tuple[FloatArray, Curve, list[_Course]]:
+        """Return the position of each data set [R] on the curve, with the curve and its courses."""
         t, near = guess, 1e-2 * self.slack
-        low, high = WIDER * min(float(guess.min()), -near), WIDER * max(float(guess.max()), near)
+        low, high = MARGIN * min(float(guess.min()), -near), MARGIN * max(float(guess.max()), near)
         wanted = t
-        for _ in range(STEPS):
+        for _ in range(MAX_STEPS):
             curve, courses = self._curve(pivot, low, high, wanted)
             t, rest = self._settle(pivot, after, curve, np.clip(t, low, high), near)
             if (abs(rest) > near).any():  # beyond the ends
@@ -351,37 +350,37 @@ class DataEffects:
             few = self.alpha > 0.0 and max(np.unique(t[t > 0.0]).size, np.unique(t[t < 0.0]).size) < NODES - 2
             if not few or (wanted.size == t.size and abs(t - wanted).max() <= 1e-6 * (high - low)):
                 return t, curve, courses
-            wanted = t.copy()  # once more, with nodes where the data sets are
+            wanted = t.copy()  # again, with nodes at the data sets
         raise _NoCurve
 
     def _settle(
         self, pivot: _Pivot, after: FloatArray, curve: Curve, t: FloatArray, near: float
     ) -> tuple[FloatArray, FloatArray]:
-        """Return where on the curve each data set [R] has v = max Q(W(v)), and by how much it misses that.
+        """Return the position on the curve where each data set [R] has v = max Q(W(v)), and the residual there.
 
-        Newton steps with a bracket. The right side rises by less than the left, so there is one such place; it may lie
-        beyond the ends of the curve.
+        Newton steps with a bracket. The right side rises by less than the left, so there is one such position; it may
+        lie beyond the ends of the curve.
         """
         ends = np.tile([curve.low, curve.high], (t.size, 1))  # of the bracket
         tried = np.zeros(ends.shape, dtype=np.bool_)
-        rest, left = np.zeros(t.size), np.arange(t.size)
-        for _ in range(2 * STEPS):
-            y, dy, _ = curve.at(t[left])
-            lead, slope = self._leads(pivot, after[left], y, dy)
+        rest, active = np.zeros(t.size), np.arange(t.size)
+        for _ in range(2 * MAX_STEPS):
+            y, dy, _ = curve.at(t[active])
+            lead, slope = self._leads(pivot, after[active], y, dy)
             best = lead.argmax(axis=1)
-            each = np.arange(left.size)
-            rest[left] = lead[each, best] - t[left]
-            up = (rest[left] > 0.0).astype(np.int64)
-            ends[left, 1 - up], tried[left, 1 - up] = t[left], True
-            step = t[left] + rest[left] / (1.0 - slope[each, best])
-            # to an end of the bracket only if nobody was there
-            past = np.where(up == 1, step >= ends[left, 1], step <= ends[left, 0])
-            step = np.where(past, np.where(tried[left, up], ends[left].mean(axis=1), ends[left, up]), step)
-            go = (abs(rest[left]) > 0.1 * near) & (step != t[left])
-            left, step = left[go], step[go]
-            if not left.size:
+            row = np.arange(active.size)
+            rest[active] = lead[row, best] - t[active]
+            up = (rest[active] > 0.0).astype(np.int64)
+            ends[active, 1 - up], tried[active, 1 - up] = t[active], True
+            step = t[active] + rest[active] / (1.0 - slope[row, best])
+            # to an end of the bracket only if it was not tried
+            past = np.where(up == 1, step >= ends[active, 1], step <= ends[active, 0])
+            step = np.where(past, np.where(tried[active, up], ends[active].mean(axis=1), ends[active, up]), step)
+            go = (abs(rest[active]) > 0.1 * near) & (step != t[active])
+            active, step = active[go], step[go]
+            if not active.size:
                 break
-            t[left] = step
+            t[active] = step
         return t, rest
 
     # -- the curve of one state ----------------------------------------------------------------------------
@@ -409,10 +408,10 @@ class DataEffects:
                 held.switch(p)
                 if mean is not held:
                     mean.switch(p)
-                differs = bool((held.own != np.arange(held.own.size))[self.visited].any())
+                differs = bool((held.pairs != np.arange(held.pairs.size))[self.visited].any())
                 courses.append(self._course(pivot, mean, differs))
                 course = len(courses) - 1
-                if course > PARTS:
+                if course > MAX_PIECES:
                     raise _NoCurve
                 t = turn
         return curve.done(), courses
@@ -428,7 +427,7 @@ class DataEffects:
         while True:
             d = self._points(held, nodes)
             y = self._quantities(pivot, held, nodes, d)
-            if nodes.size < NODES or nodes.size >= MOST_NODES:
+            if nodes.size < NODES or nodes.size >= MAX_NODES:
                 return nodes, d, y
             guess = between(nodes[1::2], nodes[::2], y[:, ::2], derivatives(nodes[::2], y[:, ::2]))
             if (abs(guess - y[:, 1::2]) <= 1e-3 * np.ptp(y, axis=1, keepdims=True) + self.slack).all():
@@ -454,18 +453,18 @@ class DataEffects:
             return d
         size = float(abs(t).max())
         enough = max(0.1 * self.slack, STRAIGHT * size)
-        bent = BENT * enough
-        if held.own.size <= SMALL:
+        bent = ITERATED_BEND * enough
+        if held.pairs.size <= MAX_EXACT_STATES:
             enough = bent = 0.1 * self.slack
-        bends = self._bends(held.own, d[:, abs(t).argmax()]) * self.longest
+        bends = self._bends(held.pairs, d[:, abs(t).argmax()]) * self.longest
         bends[held.s] = 0.0
         weak, rows = np.flatnonzero((bends > enough) & (bends <= bent)), np.flatnonzero(bends > bent)
         if not weak.size + rows.size:
             return d
         bend = np.zeros((d.shape[0], t.size))
-        bend[weak] = self._smooth_shortfall(held.own[weak], t, d)
-        for _ in range(STEPS):
-            bend[rows] = self._shortfall(held.own[rows], d)
+        bend[weak] = self._smooth_shortfall(held.pairs[weak], t, d)
+        for _ in range(MAX_STEPS):
+            bend[rows] = self._shortfall(held.pairs[rows], d)
             new = held.distance(t, bend)
             moved = float(abs(new - d).max())
             d = new
@@ -517,7 +516,7 @@ class DataEffects:
         # at most, as if rows were straight; SciPy multiplies columns one by one in half the time
         steps = [self.rows.slope @ np.ascontiguousarray(column) for column in d.T]
         lead = self.rows.lead[:, np.newaxis] + np.stack(steps, axis=1) - d[self.state]
-        lead[held.own] = -np.inf
+        lead[held.pairs] = -np.inf
         lead[self.pairs_of(held.s)] = -np.inf
         rivals = np.flatnonzero((lead > self.slack).any(axis=1))
         if not rivals.size:
@@ -525,7 +524,7 @@ class DataEffects:
         lead = lead[rivals]
         if self.alpha > 0.0:
             lead += self._shortfall(rivals, d)
-            fine = np.linspace(nodes[:-1], nodes[1:], FINER, endpoint=False).T.ravel()
+            fine = np.linspace(nodes[:-1], nodes[1:], REFINEMENT, endpoint=False).T.ravel()
             fine = np.append(fine, nodes[-1])
             lead, nodes = between(fine, nodes, lead, derivatives(nodes, lead)), fine
         lead = lead - self.slack
@@ -565,7 +564,7 @@ class DataEffects:
             worth = pivot.mean_worth[action] + gamma * course.at_zero[action]
             more = (theta @ worth - self.mean.value[pivot.s]) / (1.0 - gamma * (theta @ course.follow[action]))
         else:
-            lead, rise = (each[action - users] for each in course.others)
+            lead, rise = (values[action - users] for values in course.others)
             more = np.full(theta.shape[0], lead / (1.0 - rise))
         from_start, rise = course.start
         return from_start + rise * more
@@ -608,8 +607,8 @@ def _reached(step: sparse.csr_array, start: FloatArray) -> BoolArray:
 def _weight_of(i: int, nodes: FloatArray, t: FloatArray) -> FloatArray:
     """Return the weights [N] of node i in the polynomial through the nodes, at ``t`` [N]."""
     others = np.delete(nodes, i)
-    found: FloatArray = np.prod((t - others[:, np.newaxis]) / (nodes[i] - others)[:, np.newaxis], axis=0)
-    return found
+    weights: FloatArray = np.prod((t - others[:, np.newaxis]) / (nodes[i] - others)[:, np.newaxis], axis=0)
+    return weights
 
 
 def _pay(gap: FloatArray, sd: FloatArray, pays: FloatArray) -> FloatArray:

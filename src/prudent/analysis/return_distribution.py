@@ -160,8 +160,10 @@ class ReturnDistribution:
 
         Returns
         -------
-        low, high : ndarray [J]
-            Ends of the interval of each policy.
+        low : ndarray [J]
+            Lower ends of the intervals.
+        high : ndarray [J]
+            Upper ends of the intervals.
         """
         tail = 0.5 * (1.0 - open_probability(confidence, "confidence"))
         low, high = np.quantile(self.draws, [tail, 1.0 - tail], axis=0)

@@ -127,6 +127,8 @@ class OffPolicyEstimates:
     warning_codes : tuple of str
         Their codes: skipped-rows, no-overlap, never-logged, uncovered, mean-weight, poor-overlap, dominant-row,
         constant-reward.
+    trace : Trace
+        Sums at the points of the curves.
 
     See Also
     --------
@@ -156,7 +158,7 @@ class OffPolicyEstimates:
     observed: tuple[str, ...]
     warnings: tuple[str, ...]
     warning_codes: tuple[str, ...]
-    _trace: Trace
+    trace: Trace
 
     # -- as a table ----------------------------------------------------------------------------------------
 
@@ -251,16 +253,16 @@ class OffPolicyEstimates:
 
         require_choice(estimator, ESTIMATORS, "estimator")
         rows = []
-        for moments in self._trace.snapshots:
-            estimate, covariance = estimates_at(moments.mean, self._trace.centre)[estimator], moments.covariance()
+        for moments in self.trace.snapshots:
+            estimate, covariance = estimates_at(moments.mean, self.trace.centre)[estimator], moments.covariance()
             variance = float(estimate.gradient @ covariance @ estimate.gradient)
             half = normal_half_width(variance, moments.count, self.confidence)
-            logged = self._trace.centre + float(moments.mean[R])
+            logged = self.trace.centre + float(moments.mean[R])
             width = normal_half_width(float(covariance[R, R]), moments.count, self.confidence)
             value = estimate.value
             rows.append([value, value - half, value + half, logged, logged - width, logged + width])
         names = ["estimate", "low", "high", "logged", "logged_low", "logged_high"]
-        return pandas.DataFrame(rows, columns=names, index=self._trace.index())
+        return pandas.DataFrame(rows, columns=names, index=self.trace.index())
 
     def propensities(self) -> pandas.DataFrame:
         """Return the target's mean probability of each arm in the rows between points of the curve.
@@ -277,7 +279,7 @@ class OffPolicyEstimates:
         >>> off_policy(log, {"a": 0.25, "b": 0.75}).propensities().loc[400].tolist()
         [0.25, 0.75]
         """
-        return self._trace.shares(self._trace.chosen, self.arms)
+        return self.trace.shares(self.trace.chosen, self.arms)
 
     def plot(self, kind: str = "estimates", estimator: str = "dr") -> Figure:
         """Plot the estimates, or how they develop over the rows of the log.
@@ -312,6 +314,6 @@ class OffPolicyEstimates:
         elif kind == "reward":
             figure = figures.draw_reward(self.curve(estimator), estimator, self.confidence)
         else:
-            logged = self._trace.shares(self._trace.logged, self.arms)
+            logged = self.trace.shares(self.trace.logged, self.arms)
             figure = figures.draw_propensities(self.propensities(), logged)
         return figure.to_matplotlib()

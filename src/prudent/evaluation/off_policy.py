@@ -353,7 +353,7 @@ def _estimates_of(
         observed=sums.observed,
         warnings=tuple(doubts.values()),
         warning_codes=tuple(doubts),
-        _trace=Trace(sums.centre, sums.marks, sums.snapshots, sums.chosen, sums.logged),
+        trace=Trace(sums.centre, sums.marks, sums.snapshots, sums.chosen, sums.logged),
     )
 
 

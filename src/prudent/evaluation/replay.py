@@ -121,7 +121,7 @@ def replay(
         rates = KeepRates(read, logging_policy, min_propensity)
         require_logged(bandit.arms, read)
         marks = curve_marks(read.n)
-        logged, points, begin = Moments(1), list[_Point](), 0
+        logged, points, begin = Moments(1), list[Point](), 0
         line = Progress("replay")
         try:
             for part, thresholds in thresholds_of(read, rates, random):
@@ -132,7 +132,7 @@ def replay(
                     run.go(piece, thresholds[at:cut], read)
                     logged.add(piece.rewards[:, np.newaxis])
                     if cut in cuts:
-                        points.append(_Point(begin + cut, run.paid.copy(), logged.copy()))
+                        points.append(Point(begin + cut, run.paid.copy(), logged.copy()))
                     at = cut
                 begin += len(part)
                 line.show(f"{begin:,} of {read.n:,} rows, {run.paid.count:,} matched")
@@ -290,7 +290,7 @@ class Run:
         return True
 
 
-class _Point(NamedTuple):
+class Point(NamedTuple):
     """A point of the curve."""
 
     rows: int
@@ -318,6 +318,8 @@ class Replay:
         Lowest propensity, as given or as in the log.
     bandit : bandit
         The copy of the bandit after the run.
+    points : sequence of Point
+        Sums at the points of the curve.
 
     See Also
     --------
@@ -335,7 +337,7 @@ class Replay:
     confidence: float
     min_propensity: float
     bandit: Any
-    _points: Sequence[_Point]
+    points: Sequence[Point]
 
     def curve(self) -> pandas.DataFrame:
         """Return the mean reward so far at up to 200 points of the run, beside that of the log.
@@ -362,10 +364,10 @@ class Replay:
                 *point.paid.interval(self.confidence),
                 *point.logged.interval(self.confidence),
             ]
-            for point in self._points
+            for point in self.points
         ]
         names = ["matched", "cumulative", "estimate", "low", "high", "logged", "logged_low", "logged_high"]
-        index = pandas.Index([point.rows for point in self._points], name="rows")
+        index = pandas.Index([point.rows for point in self.points], name="rows")
         return pandas.DataFrame(rows, columns=names, index=index)
 
     def to_pandas(self) -> pandas.DataFrame:
