@@ -143,8 +143,11 @@ def solved(monkeypatch):
 
 
 @pytest.mark.parametrize("alphas", [(0.0, 0.5, 0.9), (0.5, 0.9)])
-def test_a_study_solves_each_level_once(alphas, solved):
-    pr.analysis.study_log(*clinic(), alphas, draws=50)
+def test_a_study_and_its_page_solve_each_level_once(alphas, solved, tmp_path):
+    study = pr.analysis.study_log(*clinic(), alphas, draws=50)
+    study.to_pandas()
+    study.record()
+    study.report(tmp_path / "page.html")
     assert sorted(solved) == sorted({0.0, *alphas})
 
 

@@ -183,7 +183,7 @@ def test_a_cap_is_never_silent():
 def test_a_good_start_saves_work():
     mdp = random_mdp(np.random.default_rng(2), 50, 3, 0.99)
     first = pr.solve(mdp)
-    again = pr.solve(mdp, start=first.value)
+    again = pr.solve(mdp, initial_value=first.value)
     assert again.iterations <= 2 < first.iterations
 
 
@@ -500,7 +500,7 @@ def test_bad_input_is_named():
     with pytest.raises(ParameterError, match=r"sweeps must be at least 1, got 0"):
         pr.solve(mdp, sweeps=0)
     with pytest.raises(ParameterError, match=r"start has 2 values, the model has 3 states"):
-        pr.solve(mdp, start=[0, 0])
+        pr.solve(mdp, initial_value=[0, 0])
     with pytest.raises(ModelError, match=r"expected an MDP, got UncertainMDP; use BayesianRiskMDP"):
         pr.solve(model)
     with pytest.raises(ModelError, match=r"expected an UncertainMDP, got MDP; a known model has no posterior"):

@@ -13,7 +13,7 @@ from scipy import stats
 
 from prudent.errors import DataError, ParameterError, PosteriorError
 from prudent.models.uncertain import UncertainMDP
-from prudent.posteriors.dirichlet import DirichletPosterior, posterior_from_log
+from prudent.posteriors.dirichlet import DirichletPosterior
 from prudent.posteriors.linear import LinearGaussianPosterior
 from prudent.posteriors.scalar import BetaPosterior, NormalPosterior
 

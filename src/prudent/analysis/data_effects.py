@@ -15,6 +15,7 @@ from ..planning.operators import ExactOperator
 from ..planning.options import SolverOptions
 from ..planning.problem import BayesianRiskMDP
 from ..planning.solution import Solution
+from ..planning.solve import evaluate
 from ..types import BoolArray, FloatArray, IntArray
 from .future_data import data_sets
 from .value_curve import Curve, Held, Rows, between, derivatives
@@ -110,7 +111,9 @@ class DataEffects:
         self.model, self.full_start, self.counts = problem.model, start, problem.posterior.counts.copy()
         self.now = solution
         self.value = self.now.value
-        self._take_pairs(problem.mean_mdp().transition)
+        mean = problem.mean_mdp()
+        self.mean_value = evaluate(mean, solution.policy, initial_value=self.value).value  # [S]
+        self._take_pairs(mean.transition)
         self._take_rows(threads)
 
     def _take_pairs(self, mean: sparse.csr_array) -> None:
@@ -149,7 +152,7 @@ class DataEffects:
 
     def _take_rows(self, threads: int) -> None:
         """Linearise the rows around the present values, at the risk level and at the mean."""
-        value, mean_value = self.value[self.states], self.now.posterior_mean_value[self.states]
+        value, mean_value = self.value[self.states], self.mean_value[self.states]
         self.worth, self.mean_worth = self._worth(value), self._worth(mean_value)
         possible = self.psi > 0.0
         size = float(np.max(abs(self.worth), where=possible, initial=0.0))
@@ -577,16 +580,16 @@ class DataEffects:
         counts[b] = psi
         start, policy = self.full_start, self.now.chosen
         problem = BayesianRiskMDP(self.model, counts, self.alpha)
-        then = problem.solve(start=self.value, threads=1, options=self.options)
+        then = problem.solve(initial_value=self.value, threads=1, options=self.options)
         change = self._beyond_rounding(start @ (then.value - self.value))
         kept = then.q_of(policy) >= then.value - self.slack
         if kept[self.states][self.visited].all():
             return 0.0, change, 0.0
         neutral = problem if self.alpha == 0.0 else BayesianRiskMDP(self.model, counts, 0.0)
-        before = neutral.evaluate(policy, start=self.value, threads=1, options=self.options).value
+        before = neutral.evaluate(policy, initial_value=self.value, threads=1, options=self.options).value
         if self.alpha == 0.0:
             return max(self._beyond_rounding(start @ (then.value - before)), 0.0), change, 1.0
-        after = neutral.evaluate(then.policy, start=before, threads=1, options=self.options).value
+        after = neutral.evaluate(then.policy, initial_value=before, threads=1, options=self.options).value
         return self._beyond_rounding(start @ (after - before)), change, 1.0
 
     def _beyond_rounding(self, size: Any) -> float:

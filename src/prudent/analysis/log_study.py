@@ -22,8 +22,9 @@ from .._support.output import write
 from ..display.figures.base import Figure
 from ..display.pages.log_study import render
 from ..models.uncertain import UncertainMDP
-from ..planning.figures import solution_panels
+from ..planning.problem import BayesianRiskMDP
 from ..planning.solution import Solution
+from ..planning.solve import evaluate
 from ..posteriors.dirichlet import DirichletPosterior
 from ..types import PathLike, RngLike, StartLike
 from .profile import RiskProfile, risk_profile
@@ -74,8 +75,11 @@ class LogStudy:
         import pandas
 
         parts = []
+        mean = BayesianRiskMDP(self.model, self.posterior, 0.0).mean_mdp()
         for alpha, share in zip(self.profile.alphas, self.profile.occupancy, strict=True):
-            table = self.profile.solutions[alpha].to_pandas()
+            solution = self.profile.solutions[alpha]
+            at_mean = evaluate(mean, solution.policy, initial_value=solution.value)
+            table = solution.to_pandas(neutral=self.profile.neutral, at_mean=at_mean)
             table.insert(3, "alpha", alpha)
             table["time_share"] = share
             parts.append(table)
@@ -138,7 +142,7 @@ class LogStudy:
         level = profile.recommended
         title = f"Values and actions at risk level {level:g}"
         return {
-            "policy": replace(solution_panels(profile.solutions[level]), name="policy", title=title),
+            "policy": replace(profile.solutions[level].panels(), name="policy", title=title),
             "returns": returns_figure(profile.returns),
             "levels": profile.figure(),
         }

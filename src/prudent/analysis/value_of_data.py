@@ -378,7 +378,7 @@ def value_of_data(
         replications=count,
         solution=now,
         value=float(study.full_start @ now.value),
-        mean_return=float(study.full_start @ now.posterior_mean_value),
+        mean_return=float(study.full_start @ study.mean_value),
     )
 
 

@@ -318,7 +318,7 @@ def explain(
     name = label_of(model, state, "STATE")
     value, found = None, {}
     for level in levels:
-        solution = BayesianRiskMDP(model, posterior, level).solve(start=value, threads=options.threads)
+        solution = BayesianRiskMDP(model, posterior, level).solve(initial_value=value, threads=options.threads)
         value, found[level] = solution.value, solution.explain(name)
     if options.as_json:
         tables = {f"{level:g}": json.loads(why.to_pandas().to_json(orient="records")) for level, why in found.items()}

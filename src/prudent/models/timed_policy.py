@@ -65,11 +65,11 @@ class TimedPolicy(NamedTuple):
 def read_timed(model: TabularModel, policy: Any, horizon: int | None = None) -> TimedPolicy:
     """Return any policy as one that may depend on time.
 
-    That is: a :class:`FiniteSolution`; whole numbers [T, S]; probabilities [T, S, A]; a list of policies, one for each
-    time, of which each is what :meth:`TabularModel.read_policy` reads; a DataArray with a dimension ``step``. Any other
-    policy is the same at all times. An array [S, A] of probabilities stays one, also where T = S = A.
+    That is: a Solution with a time axis; whole numbers [T, S]; probabilities [T, S, A]; a list of policies, one for
+    each time, of which each is what :meth:`TabularModel.read_policy` reads; a DataArray with a dimension ``step``.
+    Any other policy is the same at all times. An array [S, A] of probabilities stays one, also where T = S = A.
     """
-    if hasattr(policy, "policy_at"):  # a FiniteSolution, which models know nothing of
+    if getattr(policy, "horizon", None) is not None:  # a Solution with a time axis
         if (policy.states, policy.actions) != (model.states, model.actions):
             raise ParameterError("policy is a solution of a model whose states or actions have other names")
         later = None if policy.later is None else model.read_policy(policy.later)
@@ -166,22 +166,22 @@ def _refuse_barred(model: TabularModel, barred: BoolArray, policy: npt.NDArray[A
         raise ParameterError(f"policy{first_index(barred)} takes {pair}, which is not admissible")
 
 
-def final_values(model: TabularModel, terminal: Any) -> Any:
+def final_values(model: TabularModel, terminal_value: Any) -> Any:
     """Return what each state is worth when no step is left, float64 [S].
 
-    ``terminal`` is a number for all states, values [S], or a mapping (a Series) from states to values, 0 elsewhere.
-    None is 0. States that were said to be terminal keep their own value where ``terminal`` says nothing of them.
+    ``terminal_value`` is a number for all states, values [S], or a mapping (a Series) from states to values, 0
+    elsewhere. None is 0. States that were said to be terminal keep their own value where it says nothing of them.
     """
     final = model.arrival_value.copy()
-    if terminal is None:
+    if terminal_value is None:
         return final
-    if hasattr(terminal, "items"):
+    if hasattr(terminal_value, "items"):
         labels: Labels = model.state_labels
-        for state, value in terminal.items():
-            name = f"terminal[{state!r}]"
-            final[labels.index(state, "terminal")] = finite_array(value, name, ndim=0, error=ParameterError)
+        for state, value in terminal_value.items():
+            name = f"terminal_value[{state!r}]"
+            final[labels.index(state, "terminal_value")] = finite_array(value, name, ndim=0, error=ParameterError)
         return final
-    given = finite_array(terminal, "terminal", error=ParameterError)
+    given = finite_array(terminal_value, "terminal_value", error=ParameterError)
     if given.ndim:
-        require_shape(given, "terminal", (model.n_states,), "[S]", error=ParameterError)
+        require_shape(given, "terminal_value", (model.n_states,), "[S]", error=ParameterError)
     return np.broadcast_to(given, final.shape).copy()

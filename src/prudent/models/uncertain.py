@@ -629,7 +629,7 @@ class UncertainMDP(TabularModel):
         anew: in ``start``, a state or a distribution over states as :meth:`start_distribution` reads it, which also
         gives the first state if ``state`` is not given. Without ``start`` it is ``state``, by default 0.
 
-        A policy may depend on time, which counts from each start: a :class:`FiniteSolution`, actions [T, S],
+        A policy may depend on time, which counts from each start: a Solution with a horizon, actions [T, S],
         probabilities [T, S, A], or a list of policies. After its T steps the process starts anew.
 
         >>> model = UncertainMDP.direct([[0.0], [1.0]], discount=0.9)

@@ -21,12 +21,13 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import fields
+from dataclasses import replace
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, Unpack, cast
+from typing import Any, NamedTuple, TypeVar, Unpack, cast
 from weakref import WeakKeyDictionary
 
 import numpy as np
+import numpy.typing as npt
 
 from .._numerics.compile import default_threads
 from .._numerics.krylov import Chain
@@ -55,10 +56,7 @@ from .operators import ExactOperator, ExpectedOperator, Operator, Table, leaks_o
 from .options import SolverKeywords, SolverOptions
 from .solution import Solution
 
-if TYPE_CHECKING:
-    from .problem import BayesianRiskMDP
-
-__all__ = ["ClusterModel", "solve_there"]
+__all__ = ["ClusterModel", "cluster_operator"]
 
 BLOCKS = 1  # for each thread of the cluster: each costs ten milliseconds a backup
 BESIDE = 2**20  # bytes of V that go with each task
@@ -518,11 +516,11 @@ def _digest(*parts: Any) -> bytes:
         return b"".join(threads.map(own, parts))
 
 
-def solve_there(problem: BayesianRiskMDP, policy: Any, client: Any, options: SolverOptions, start: Any) -> Solution:
-    """Return the exact solution of a problem that is here, with the workers of a cluster doing the backups."""
-    assert problem.posterior is not None
-    assert problem.alpha is not None
-    model, counts, alpha = problem.model, problem.posterior.counts, problem.alpha
+@contextmanager
+def cluster_operator(
+    model: UncertainMDP, counts: FloatArray, alpha: float, client: Any, options: SolverOptions
+) -> Iterator[BlockOperator]:
+    """Yield the exact operator of CVaR whose backups are done by the workers of a cluster."""
     _require_cpu(options)
 
     def rough() -> Operator:
@@ -534,8 +532,7 @@ def solve_there(problem: BayesianRiskMDP, policy: Any, client: Any, options: Sol
         job = Job.new(alpha)
         _ready = [pool.send(_prepare, job, block) for block in blocks]  # in the time of the rough guess
         made = _Blocks(job, pool, blocks, edges, model.admissible, leaks_of(model.entries))
-        operator = BlockOperator(made, EXACT, model, rough)
-        return problem._fixed_point(policy, operator, options, start, None)
+        yield BlockOperator(made, EXACT, model, rough)
 
 
 class ClusterModel:
@@ -587,17 +584,17 @@ class ClusterModel:
         *,
         client: Any = None,
         tol: float | None = None,
-        start: Any = None,
+        initial_value: npt.ArrayLike | None = None,
         options: SolverOptions | None = None,
         **keywords: Unpack[SolverKeywords],
     ) -> Solution:
         """Return the optimal Bayesian-risk values and policy at level ``alpha``, certified to ``tol``.
 
         ``client`` is a Client of dask.distributed, a cluster object or the address of a scheduler; without one the
-        blocks are built and solved here. ``tol``, ``start``, ``method``, ``sweeps``, ``max_iterations`` and ``options``
-        are those of :func:`prudent.solve`. ``Solution.q`` has the chosen actions, and NaN for the others.
+        blocks are built and solved here. ``tol``, ``initial_value``, ``method``, ``sweeps``, ``max_iterations`` and
+        ``options`` are those of :func:`prudent.solve`. ``Solution.q`` has the chosen actions, and NaN for the others.
         """
-        return self._solved(None, alpha, client, SolverOptions.chosen(options, tol, keywords), start)
+        return self._solved(None, alpha, client, SolverOptions.chosen(options, tol, keywords), initial_value)
 
     def evaluate(
         self,
@@ -606,7 +603,7 @@ class ClusterModel:
         *,
         client: Any = None,
         tol: float | None = None,
-        start: Any = None,
+        initial_value: npt.ArrayLike | None = None,
         options: SolverOptions | None = None,
         **keywords: Unpack[SolverKeywords],
     ) -> Solution:
@@ -614,9 +611,9 @@ class ClusterModel:
 
         Everything else as for :meth:`solve`.
         """
-        return self._solved(policy, alpha, client, SolverOptions.chosen(options, tol, keywords), start)
+        return self._solved(policy, alpha, client, SolverOptions.chosen(options, tol, keywords), initial_value)
 
-    def _solved(self, policy: Any, alpha: Any, client: Any, options: SolverOptions, start: Any) -> Solution:
+    def _solved(self, policy: Any, alpha: Any, client: Any, options: SolverOptions, initial_value: Any) -> Solution:
         level = risk_level(alpha)
         _require_cpu(options)
         kind = EXACT if level > 0.0 else MEAN
@@ -631,16 +628,15 @@ class ClusterModel:
             model: Any = _Whole(made.admissible, self.discount)
             operator = BlockOperator(made, kind, model)
             guess = None
-            if kind == EXACT and options.method == "newton" and options.sweeps is None and start is None:
+            if kind == EXACT and options.method == "newton" and options.sweeps is None and initial_value is None:
                 guess = rough_guess(BlockOperator(made, ROUGH, model), model, policy, options)
-            # a problem, so that q is not worked out; then none, for whoever reads it would need the cluster
-            whole = solve_operator(operator, model, policy, options, start, guess, self)  # type: ignore[arg-type]
-        known = {each.name: whole.__dict__[each.name] for each in fields(whole)} | {"_problem": None}
-        if policy is None:
-            q = np.where(made.admissible, np.nan, -np.inf)
-            q[np.arange(self.n_states), whole.policy] = whole.value
-            known["q"] = q
-        return Solution(**known)
+            # reading Q later would need the cluster, so only that of the chosen actions is kept
+            solution = solve_operator(operator, model, policy, options, initial_value, guess, defer_q=policy is None)
+        if policy is not None:
+            return solution
+        q = np.where(made.admissible, np.nan, -np.inf)
+        q[np.arange(self.n_states), solution.policy] = solution.value
+        return replace(solution, q_source=q)
 
     def __repr__(self) -> str:
         return f"ClusterModel({self.n_states} states, {self.n_actions} actions, discount {self.discount})"

@@ -25,8 +25,6 @@ from __future__ import annotations
 
 import heapq
 import math
-import warnings
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -38,51 +36,29 @@ from .._numerics.compensated import EPS
 from .._numerics.compile import default_threads, over_rows
 from .._numerics.entropic import entropic_each, entropic_rows
 from .._numerics.krylov import Chain
-from .._support.checks import FloatArray, IntArray, positive, whole_number
+from .._support.checks import positive, whole_number
+from .._support.notices import warn_caller
 from .._support.progress import Progress
 from ..errors import ConvergenceWarning, ParameterError
 from ..models.base import plural
 from ..models.entries import END
 from ..models.mdp import MDP
 from ..models.timed_policy import TimedPolicy, final_values, read_timed
-from .finite_solution import FiniteSolution
+from ..types import FloatArray, IntArray, PolicyLike, StartLike, TerminalValueLike
 from .horizon import Induction, backward_induction, one_step, steps_worth
+from .known_problem import KnownProblem
 from .objectives import Entropic, EVaR, Objective, best_beta
 from .operators import Operator
+from .solution import Solution
+from .stationary import solve_stationary
 
-__all__ = ["EntropicOperator", "RiskSolution", "solve_static"]
+__all__ = ["EntropicOperator", "solve_objective"]
 
-DIGITS = 1e-10  # of the range of the return: the tolerance by default
-TAIL = 1e-12  # of the same: how much the tail may take by default, which costs only a few steps
-MISSED = 1e-3  # of the difference between the mean and the worst: how much the search over beta may miss by default
-MOST_BETAS = 5_000  # in one search
-POLISHES = 20
-
-
-@dataclass(frozen=True, eq=False)
-class RiskSolution(FiniteSolution):
-    """A policy for the risk of the whole return, as ``solve(mdp, objective=...)`` returns it.
-
-    ``value[t, s]`` is the entropic risk, at parameter ``beta`` gamma^t, of what is still to come at time t in state s.
-    ``policy`` holds until time T; without a horizon ``later`` says what to do from then on. ``error_bound`` is about
-    ``objective_value`` and ``value[0]``.
-
-    >>> from prudent import MDP, Entropic, solve
-    >>> bet = MDP([[[0, 1, 0], [0, 0.5, 0.5]], [[0, 1, 0]] * 2, [[0, 0, 1]] * 2],
-    ...           reward=[[[0, 1, 0], [0, 4, -1]], [[0, 0, 0]] * 2, [[0, 0, 0]] * 2], discount=0.9)
-    >>> [int(solve(bet, objective=Entropic(beta), start=0).policy[0, 0]) for beta in (0.1, 2.0)]
-    [1, 0]
-    """
-
-    objective: Objective | None = None
-    objective_value: float = math.nan  # what the objective is worth at the start
-    beta: float = 0.0  # of the entropic risk: for EVaR the one at which it is attained
-    start: FloatArray = field(default_factory=lambda: np.empty(0))  # [S] probabilities
-
-    def __repr__(self) -> str:
-        risk = f"{self.objective!r} = {self.objective_value:.8g}"
-        sizes = f"{plural(self.horizon, 'step')}, {plural(self.value.shape[1], 'state')}"
-        return f"RiskSolution({risk}, {sizes}, {self.message})"
+DIGITS = 1e-10  # default tolerance, relative to the range of the return
+TAIL_SHARE = 1e-12  # default share of the range that the tail may take, which costs only a few steps
+SEARCH_SHARE = 1e-3  # default share of the difference between mean and worst that the search over beta may miss
+MAX_BETAS = 5_000  # in one search
+MAX_POLISHES = 20
 
 
 class EntropicOperator(Operator):
@@ -140,8 +116,15 @@ class _Problem:
     """Entropic values of one model from one start, for any beta."""
 
     def __init__(
-        self, mdp: MDP, start: Any, horizon: int | None, terminal: Any, tol: float | None, policy: Any
+        self,
+        known: KnownProblem,
+        start: StartLike,
+        horizon: int | None,
+        terminal_value: TerminalValueLike,
+        tol: float | None,
+        policy: PolicyLike | None,
     ) -> None:
+        self.known, mdp = known, known.model
         self.mdp, self.tol = mdp, None if tol is None else positive(tol, "tol")
         self.start = mdp.start_distribution(start)
         self.operator = EntropicOperator(mdp, default_threads())
@@ -152,7 +135,7 @@ class _Problem:
         self.later: npt.NDArray[Any] | None = None
         self.progress = Progress("risk of the return")
         if self.horizon is not None:
-            self.final = final_values(mdp, terminal)
+            self.final = final_values(mdp, terminal_value)
             self.spread = self.spread * steps_worth(mdp.discount, self.horizon) + float(
                 np.ptp(np.append(self.final, 0.0))
             )
@@ -160,27 +143,31 @@ class _Problem:
                 self.policy.require(self.horizon)
             return
         if mdp.discount == 1.0:
-            raise ParameterError("horizon must be given: at discount 1 the risk of an endless return is not defined")
-        if terminal is not None:
-            raise ParameterError("terminal is what states are worth after a horizon; give horizon, or no terminal")
+            raise ParameterError(
+                "horizon must be given: at discount 1 the risk of an endless return is not defined",
+                code="missing-argument",
+                argument="horizon",
+            )
         self.spread /= 1.0 - mdp.discount
-        self.aim = TAIL * self.spread if self.tol is None else 0.25 * self.tol
+        self.aim = TAIL_SHARE * self.spread if self.tol is None else 0.25 * self.tol
         self._read_tail()
 
     def _read_tail(self) -> None:
-        """Find the values of the tail: of the best policy for the mean, or of the policy to be evaluated."""
-        from .solve import evaluate, solve
-
+        """Compute the values of the tail: of the best policy for the mean, or of the policy to be evaluated."""
         if self.policy is not None:
             self.later = self.policy.later
             if self.later is None:
-                raise ParameterError(f"horizon must be given: policy ends after {self.policy.steps.shape[0]} steps")
-            followed = evaluate(self.mdp, self.later)
+                raise ParameterError(
+                    f"horizon must be given: policy ends after {self.policy.steps.shape[0]} steps",
+                    code="missing-argument",
+                    argument="horizon",
+                )
+            followed = solve_stationary(self.known, self.later)
             self.final, self.final_error = followed.value, followed.error_bound
             return
-        best = solve(self.mdp)
+        best = solve_stationary(self.known)
         self.final, self.later = best.value, best.policy
-        followed = evaluate(self.mdp, best.policy)  # the best policy, but for the error of its values
+        followed = solve_stationary(self.known, best.policy)  # the best policy, but for the error of its values
         gap = float(abs(best.value - followed.value).max())
         self.final_error = best.error_bound + followed.error_bound + gap
 
@@ -230,28 +217,30 @@ class _Problem:
         error = found.error + 64.0 * EPS * float(abs(found.value[0]).max())
         return found, _Value(beta, worth, error, error + self._loss(beta, steps))
 
-    def solution(self, objective: Objective, answer: _Answer) -> RiskSolution:
+    def solution(self, objective: Objective, answer: _Answer) -> Solution:
         """Return the answer with the policy that attains it."""
         mdp, message = self.mdp, answer.message
         if not mdp.knows_single_rewards:
             message += "; the reward of a pair is taken as certain"
         self.progress.close()
-        return RiskSolution(
-            value=answer.found.value,
-            policy=answer.found.policy,
+        return Solution(
+            value=answer.induction.value,
+            policy=answer.induction.policy,
+            q_source=partial(_one_step, self.operator, mdp, answer.beta),
+            residual=0.0,
             error_bound=answer.error,
+            iterations=answer.induction.policy.shape[0],
             converged=answer.converged,
             message=message,
             states=mdp.states,
             actions=mdp.actions,
             terminal=mdp.terminal,
+            problem=self.known,
             later=self.later,
             objective=objective,
             objective_value=answer.value,
             beta=answer.beta,
             start=self.start,
-            _problem=mdp,
-            _one_step=partial(_one_step, self.operator, mdp, answer.beta),
         )
 
 
@@ -263,22 +252,27 @@ class _Answer(NamedTuple):
     error: float
     converged: bool
     message: str
-    found: Induction  # at this beta
+    induction: Induction  # at this beta
 
 
-def solve_static(
-    mdp: MDP,
+def solve_objective(
+    known: KnownProblem,
     objective: Objective,
-    start: Any = None,
+    start: StartLike = None,
     horizon: int | None = None,
-    terminal: Any = None,
+    terminal_value: TerminalValueLike = None,
     tol: float | None = None,
-    policy: Any = None,
-) -> RiskSolution:
-    """Return the best policy for the risk of the return from ``start``, or what ``policy`` is worth by it."""
+    policy: PolicyLike | None = None,
+) -> Solution:
+    """Return the best policy for the risk of the return from ``start``, or the risk of the return of ``policy``."""
     if not isinstance(objective, Entropic | EVaR):
-        raise ParameterError(f"objective must be Entropic(beta) or EVaR(alpha), got {objective!r}")
-    problem = _Problem(mdp, start, horizon, terminal, tol, policy)
+        raise ParameterError(
+            f"objective must be Entropic(beta) or EVaR(alpha), got {objective!r}",
+            code="wrong-type",
+            argument="objective",
+            value=objective,
+        )
+    problem = _Problem(known, start, horizon, terminal_value, tol, policy)
     if isinstance(objective, Entropic):
         answer = _entropic(problem, objective.beta)
     elif objective.is_mean or problem.spread == 0.0:
@@ -286,7 +280,7 @@ def solve_static(
     else:
         answer = _Search(problem, objective.price).run()
     if not answer.converged and isinstance(objective, EVaR):
-        warnings.warn(answer.message, ConvergenceWarning, stacklevel=4)
+        warn_caller(ConvergenceWarning(answer.message, code="search-cap", error_bound=answer.error))
     return problem.solution(objective, answer)
 
 
@@ -330,13 +324,13 @@ class _Search:
         noise = max(mean.error, *(each.error for each in tried))
         floor = 1e-12 * problem.spread
         # of a tolerance, half is for the search, the rest for the tail: of the best beta, and of what it is compared to
-        missed = MISSED * (mean.worth - tried[-1].worth) if problem.tol is None else 0.5 * problem.tol
+        missed = SEARCH_SHARE * (mean.worth - tried[-1].worth) if problem.tol is None else 0.5 * problem.tol
         aim = max(missed, floor)
         left = [(-(mean.high - price / grid[0]), 0.0, mean.high, float(grid[0]))]
         left += [self._interval(one, other.beta) for one, other in pairwise(tried)]
         left.append(self._interval(tried[-1], math.inf))
         heapq.heapify(left)
-        while -left[0][0] > self.worth + aim + noise and self.tried < MOST_BETAS:
+        while -left[0][0] > self.worth + aim + noise and self.tried < MAX_BETAS:
             _, low, high, end = heapq.heappop(left)
             middle = self._middle(low, end, mean.high)
             if not low < middle < end:  # nothing lies between them
@@ -346,7 +340,7 @@ class _Search:
             noise = max(noise, found.error)
             heapq.heappush(left, (-(high - price / middle), low, high, middle))
             heapq.heappush(left, self._interval(found, end))
-        self.polish(POLISHES, 1e-8)
+        self.polish(MAX_POLISHES, 1e-8)
         assert self.best is not None
         error = max(-left[0][0] - self.worth, 0.0) + self.best.error
         asked = aim + 4.0 * noise if problem.tol is None else max(problem.tol, floor + 4.0 * noise)

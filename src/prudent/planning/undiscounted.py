@@ -47,11 +47,14 @@ from ..models.builders import canonical
 from ..models.entries import END, Outcomes, likely_outcomes
 from ..models.mdp import MDP
 from ..models.uncertain import UncertainMDP
+from .base import Ended
+from .fixed_point import solve_operator
 from .horizon import follow, taken_pairs
 from .operators import ExpectedOperator, Operator, greedy
+from .options import SolverOptions
 from .solution import Solution
 
-__all__ = ["Ended", "LongestOperator", "ended_mdp", "ended_uncertain", "find_over", "with_all_actions"]
+__all__ = ["LongestOperator", "ended_mdp", "ended_uncertain", "find_over", "with_all_actions"]
 
 ENOUGH = 0.5  # of a step, by which expected times must be seen to fall at every step
 ALMOST, NEAR = 1.0 - 1e-9, 1e-6  # a discount; of the largest value, by which actions differ that matter
@@ -249,15 +252,6 @@ def guess_values(
     return best
 
 
-class Ended(NamedTuple):
-    """A process that ends, ready for the solver."""
-
-    model: Any  # in which states where it is over are terminal
-    operator: Operator
-    guess: FloatArray  # [S]
-    left_out: BoolArray | None = None  # [S, A] actions that are yet to be proved worse than the others
-
-
 # -- known models ------------------------------------------------------------------------------------------
 
 
@@ -293,13 +287,12 @@ def ended_mdp(mdp: MDP, policy: Any) -> Ended:
 
 def _near_optimal(mdp: MDP) -> BoolArray:
     """Return the actions [S, A] that are among the best, or nearly so, at a discount of almost 1."""
-    from .solve import solve
-
     discounted = copy.copy(mdp)
     discounted.discount = ALMOST
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # what is found is proved afterwards
-        found = solve(discounted)
+        operator = ExpectedOperator(mdp.transition, mdp.reward, ALMOST, mdp.leaks)
+        found = solve_operator(operator, discounted, None, SolverOptions())
     lead = np.where(mdp.admissible, found.value[:, np.newaxis] - found.q, np.inf)
     return np.asarray(lead <= NEAR * float(abs(found.value).max()))
 
@@ -313,7 +306,7 @@ def with_all_actions(mdp: MDP, solution: Solution, left_out: BoolArray) -> Solut
     if not float(lead.min()) > 2.1 * solution.error_bound + error:
         pair = mdp.pair_name(np.flatnonzero(left_out)[np.argmin(lead)])
         raise ModelError(f"at discount 1 it cannot be decided whether {pair} is worth it; give a horizon")
-    return replace(solution, q=np.where(solution.q > -np.inf, solution.q, q))
+    return replace(solution, q_source=np.where(solution.q > -np.inf, solution.q, q))
 
 
 # -- under a posterior -------------------------------------------------------------------------------------

@@ -1,11 +1,25 @@
-"""The paper's experiments: what they are, a runner that survives interruptions, and what they say about its claims."""
+"""The experiments of the paper: studies, a runner that survives interruptions, claims and the report."""
 
 from __future__ import annotations
 
-from .intervals import Claim
-from .runner import judge, load, run
+from .claims import Claim, Verdict
+from .runner import conclude, judge, load, run
 from .scale import SCALES, Scale
 from .studies import STUDIES
 from .study import Study
+from .sweep import compared, sweep
 
-__all__ = ["SCALES", "STUDIES", "Claim", "Scale", "Study", "judge", "load", "run"]
+__all__ = [
+    "SCALES",
+    "STUDIES",
+    "Claim",
+    "Scale",
+    "Study",
+    "Verdict",
+    "compared",
+    "conclude",
+    "judge",
+    "load",
+    "run",
+    "sweep",
+]
