@@ -12,7 +12,7 @@ import sys
 import textwrap
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
@@ -249,12 +249,15 @@ def solve(
         start=start,
         draws=draws,
         observations=observations,
-        seed=options.seed,
+        rng=options.seed,
         threads=options.threads,
     )
-    policies = study.policies()
-    record = {"log": Path(options.log).name, **_versions(), **study.record()}
-    page = _write_page(study, policies, record, options, out)
+    policies = study.to_pandas()
+    name = Path(options.log).name
+    record = study.record(name)
+    for figure in study.figures().values():
+        figure.save(out / "figures")
+    page = study.report(out / "report.html", name=name, settings=_settings(options))
     write(out / "policy.csv", policies.to_csv(index=False).encode())
     text = json.dumps(_finite(record), allow_nan=False, ensure_ascii=False, indent=1, default=str)
     write(out / "policy.json", text.encode())
@@ -309,7 +312,7 @@ def next_data(
         level,
         observations,
         start=options.begins(model),
-        seed=options.seed,
+        rng=options.seed,
         threads=options.threads,
     )
     record = found.record()
@@ -409,7 +412,7 @@ def _show(study: LogStudy, policies: Any, record: dict[str, Any]) -> None:
         f"From {record['start']}; bad cases: the mean of the worst {1.0 - record['tail']:.0%} that the data "
         "leaves possible."
     )
-    for said in study.said:
+    for said in study.warnings:
         print(f"Caution: {said}.")
 
 
@@ -425,40 +428,13 @@ def _say_left_out(record: dict[str, Any]) -> None:
 # -- files -------------------------------------------------------------------------------------------------
 
 
-def _write_page(study: LogStudy, policies: Any, record: dict[str, Any], options: LogOptions, out: Path) -> Path:
-    from .._support.output import write
-    from ..analysis.profile_figure import profile_figure
-    from ..analysis.returns_figure import returns_figure
-    from ..display.pages.log_study import render
-
-    profile = study.profile
-    figures = {
-        "policy": replace(
-            profile.solutions[profile.recommended].panels(),
-            name="policy",
-            title=f"Values and actions at risk level {profile.recommended:g}",
-        ),
-        "returns": returns_figure(profile.returns),
-        "levels": profile_figure(profile),
-    }
-    settings = {
+def _settings(options: LogOptions) -> dict[str, Any]:
+    """Return the options of the command that the page lists."""
+    return {
         each.name.replace("_", "-"): getattr(options, each.name)
         for each in fields(LogOptions)
         if each.name not in ("log", "as_json", "threads")
     }
-    page = render(record, policies, figures, settings)
-    for figure in figures.values():
-        figure.save(out / "figures")
-    write(out / "report.html", page.encode())
-    return out / "report.html"
-
-
-def _versions() -> dict[str, str]:
-    import numpy
-
-    import prudent
-
-    return {"prudent": prudent.__version__, "numpy": numpy.__version__}
 
 
 def _finite(value: Any) -> Any:

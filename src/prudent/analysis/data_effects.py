@@ -1,4 +1,4 @@
-"""What data on one source would do to a problem; the head of :mod:`prudent.analysis.value_of_data` has the terms."""
+"""Effects of data on one source on the policy and its values; ``prudent.analysis.value_of_data`` defines the terms."""
 
 from __future__ import annotations
 
@@ -10,28 +10,29 @@ import numpy as np
 from scipy import sparse
 from scipy.special import ndtr
 
-from .._support.checks import BoolArray, FloatArray, IntArray
 from ..exact import dirichlet_tail
 from ..planning.execute.threads import Threads
 from ..planning.options import SolverOptions
 from ..planning.problem import BayesianRiskMDP
 from ..planning.row_risks import DirichletRows
+from ..planning.solution import Solution
 from ..planning.solve import evaluate
-from ._data_sets import data_sets
-from ._pinned import Curve, Held, Rows, between, derivatives
+from ..types import BoolArray, FloatArray, IntArray
+from .future_data import data_sets
+from .value_curve import Curve, Held, Rows, between, derivatives
 
-__all__ = ["NOT_LOOKED_AT", "SKIPPED", "Answer", "Study"]
+__all__ = ["NOT_EVALUATED", "SKIPPED", "DataEffects", "Effect"]
 
-SAME = 1e-7  # of the range of what outcomes are worth: actions so close are equally good, and the present one stays
-STRAIGHT = 1e-4  # of a change of the values: bends of CVaR that are left out
-SMALL = 50  # states up to which no bend is left out
-BENT = 100.0  # times that: from here on they are worked out again and again, below once
-STEPS = 30  # towards a point of a curve, or the place of a data set on it
-NODES = 9  # of a part of a curve, if it bends
-MOST_NODES = 129
-FINER = 8  # points between two nodes where a new lead is looked for
-PARTS = 300  # of a curve; with more of them each data set is solved for by itself
-WIDER = 1.3  # than thought at first, is a curve made
+TIE = 1e-7  # relative to the range of what outcomes are worth: closer actions are equally good, the present one stays
+STRAIGHT = 1e-4  # relative to a change of the values: smaller bends of CVaR are neglected
+MAX_EXACT_STATES = 50  # number of states up to which no bend is neglected
+ITERATED_BEND = 100.0  # times the neglected bend: larger bends are iterated, smaller ones computed once
+MAX_STEPS = 30  # of an iteration for a point of a curve, or for a data set on it
+NODES = 9  # of a piece of a curve, if it bends
+MAX_NODES = 129
+REFINEMENT = 8  # points between two nodes where an action may take the lead
+MAX_PIECES = 300  # of a curve; with more of them each data set is solved by itself
+MARGIN = 1.3  # factor by which a curve is longer than the first guess
 SKIPPED = {
     "one outcome": "have one outcome",
     "out of reach": "are out of reach from the start",
@@ -40,8 +41,8 @@ SKIPPED = {
 }
 
 
-class Answer(NamedTuple):
-    """What is found out about one source."""
+class Effect(NamedTuple):
+    """Effect of data on one source."""
 
     gain: float = 0.0
     gain_error: float = 0.0
@@ -51,61 +52,68 @@ class Answer(NamedTuple):
     method: str = ""
 
 
-NOT_LOOKED_AT = Answer(*5 * (np.nan,), "not looked at")
+NOT_EVALUATED = Effect(*5 * (np.nan,), "not evaluated")
 
 
 class _NoCurve(Exception):
-    """The curve has too many parts, or its points were not found."""
+    """The curve has too many pieces, or an iteration for a point did not converge."""
 
 
 @dataclass(frozen=True)
 class _Course:
-    """Which actions are taken elsewhere on a part of a curve, and what that returns in the mean model."""
+    """Actions of the other states on a piece of a curve, and their return in the mean model."""
 
-    differs: bool  # from the present policy, in a state that it visits
-    at_zero: FloatArray  # [U, K] of next states: their return where state s returns as much as now, above the present
-    follow: FloatArray  # [U, K] and by how much it rises with s
-    start: tuple[float, float]  # the same two from the start
-    others: tuple[FloatArray, FloatArray]  # and of the outside pairs: one-step return [O] above the present, rise
+    differs: bool  # from the present policy, in a state that the policy visits
+    at_zero: FloatArray  # [U, K] return of next states above now, where state s returns as much as now
+    follow: FloatArray  # [U, K] derivative of that in the return of s
+    start: tuple[float, float]  # the same two numbers from the start
+    others: tuple[FloatArray, FloatArray]  # of the outside pairs: one-step return [O] above now, and its derivative
 
 
-class _Place:
-    """State s, whose pairs draw from the source (the users U) or do not (outside, O)."""
+class _Pivot:
+    """The state s of a source: its pairs that draw from the source (users, U) and those that do not (outside, O)."""
 
-    def __init__(self, study: Study, users: IntArray, possible: BoolArray) -> None:
+    def __init__(self, study: DataEffects, users: IntArray, possible: BoolArray) -> None:
         self.s = int(study.state[users[0]])
-        here = study.pairs_of(self.s)
-        self.users, self.outside = users, np.setdiff1d(here, users)
+        self.users, self.outside = users, np.setdiff1d(study.pairs_of(self.s), users)
         entries = study.starts[users][:, np.newaxis] + np.flatnonzero(possible)
         self.target = study.target[entries]  # [U, K], below 0: the process ends
         self.worth, self.mean_worth = study.worth[entries], study.mean_worth[entries]  # [U, K]
         self.used = self.s in users
         self.slope, self.mean_slope = study.rows.slope[self.outside], study.mean.slope[self.outside]
-        # where the present action is among users and outside, in this order
-        self.own = int(np.flatnonzero(np.concatenate([users, self.outside]) == self.s)[0])
+        # index of the present action among users and outside, in this order
+        self.present = int(np.flatnonzero(np.concatenate([users, self.outside]) == self.s)[0])
 
     def seen(self, d: FloatArray) -> FloatArray:
         """Return ``d`` [S, ...] at the next states [U, K, ...]."""
-        found = d[np.maximum(self.target, 0)]
-        found[self.target < 0] = 0.0
-        return found
+        at_next = d[np.maximum(self.target, 0)]
+        at_next[self.target < 0] = 0.0
+        return at_next
 
 
-class Study:
-    """The problem as it is now.
+class DataEffects:
+    """The problem with the present data, and the effects of more data on each source.
 
-    Pairs P are the admissible ones of the states S that the start leads to; the policy's own come first, one for each
-    of these states.
+    States S are those that the start leads to. Pairs P are their admissible ones; those of the present policy come
+    first, one for each state.
     """
 
-    def __init__(self, problem: BayesianRiskMDP, m: int, replications: int, start: FloatArray, threads: int) -> None:
+    def __init__(
+        self,
+        problem: BayesianRiskMDP,
+        solution: Solution,
+        m: int,
+        replications: int,
+        start: FloatArray,
+        threads: int,
+    ) -> None:
         assert problem.posterior is not None
         self.m, self.replications, self.alpha = m, replications, float(problem.alpha or 0.0)
-        self.model, self.whole_start, self.counts = problem.model, start, problem.posterior.counts.copy()
-        self.now = problem.solve(threads=threads)
+        self.model, self.full_start, self.counts = problem.model, start, problem.posterior.counts.copy()
+        self.now = solution
         self.value = self.now.value
         mean = problem.mean_mdp()
-        self.mean_value = evaluate(mean, self.now.policy, initial_value=self.value).value  # [S]
+        self.mean_value = evaluate(mean, solution.policy, initial_value=self.value).value  # [S]
         self._take_pairs(mean.transition)
         self._take_rows(threads)
 
@@ -115,12 +123,12 @@ class Study:
         n_states, n_actions = model.admissible.shape
         at = mean.tocoo()
         steps = sparse.csr_array((at.data, (at.row // n_actions, at.col)), (n_states, n_states))
-        self.states = np.flatnonzero(_reached(steps, self.whole_start))
-        visited = _reached(mean[np.arange(0, mean.shape[0], n_actions) + self.now.chosen], self.whole_start)
-        self.visited, self.start = visited[self.states], self.whole_start[self.states]
-        own = self.states * n_actions + self.now.chosen[self.states]
+        self.states = np.flatnonzero(_reached(steps, self.full_start))
+        visited = _reached(mean[np.arange(0, mean.shape[0], n_actions) + self.now.chosen], self.full_start)
+        self.visited, self.start = visited[self.states], self.full_start[self.states]
+        present = self.states * n_actions + self.now.chosen[self.states]
         admissible = model.admissible & np.isin(np.arange(n_states), self.states)[:, np.newaxis]
-        self.pairs = np.concatenate([own, np.setdiff1d(np.flatnonzero(admissible), own)])
+        self.pairs = np.concatenate([present, np.setdiff1d(np.flatnonzero(admissible), present)])
         local = np.full(n_states, -1)
         local[self.states] = np.arange(self.states.size)
         self.state = local[self.pairs // n_actions]
@@ -131,10 +139,10 @@ class Study:
         edges = np.searchsorted(self.source[order], np.arange(model.n_sources + 1))
         self.users = [order[i:j] for i, j in pairwise(edges)]  # [B] of each source
         # entries of the pairs, one after the other
-        each, self.starts = entries.of_pairs(self.pairs)
-        self.psi = entries.pack(self.counts)[entries.slots()[each]]
-        self.gain = entries.reward[each]
-        to = entries.next_state[each]
+        entry, self.starts = entries.of_pairs(self.pairs)
+        self.psi = entries.pack(self.counts)[entries.slots()[entry]]
+        self.gain = entries.reward[entry]
+        to = entries.next_state[entry]
         self.target = np.where((to >= 0) & (self.psi > 0.0), local[np.maximum(to, 0)], -1)
         self.total = np.add.reduceat(self.psi, self.starts[:-1])
         self.weight = self.psi / np.repeat(self.total, np.diff(self.starts))
@@ -144,13 +152,13 @@ class Study:
         return self._by_state[self._state_begins[s] : self._state_begins[s + 1]]
 
     def _take_rows(self, threads: int) -> None:
-        """Make what is linear around the present values, at the level and at the mean."""
+        """Linearise the rows around the present values, at the risk level and at the mean."""
         value, mean_value = self.value[self.states], self.mean_value[self.states]
         self.worth, self.mean_worth = self._worth(value), self._worth(mean_value)
         possible = self.psi > 0.0
         size = float(np.max(abs(self.worth), where=possible, initial=0.0))
         high, low = (f(self.worth, where=possible, initial=i) for f, i in ((np.max, -np.inf), (np.min, np.inf)))
-        self.slack = SAME * float(high - low) + 1e-12 * size
+        self.slack = TIE * float(high - low) + 1e-12 * size
         self.options = SolverOptions(tol=0.1 * self.slack or 1.0)
         first = self.starts[:-1]
         self.mean = Rows(
@@ -173,8 +181,8 @@ class Study:
 
     def _worth(self, value: FloatArray) -> FloatArray:
         later = np.where(self.target >= 0, value[np.maximum(self.target, 0)], 0.0)
-        found: FloatArray = self.gain + self.model.discount * later
-        return found
+        worth: FloatArray = self.gain + self.model.discount * later
+        return worth
 
     def _matrix(self, weight: FloatArray) -> sparse.csr_array:
         """Return discounted weights of entries as a matrix [P, S]."""
@@ -185,9 +193,9 @@ class Study:
         matrix.sum_duplicates()
         return matrix
 
-    # -- what is worth a look ------------------------------------------------------------------------------
+    # -- screening -----------------------------------------------------------------------------------------
 
-    def reasons(self) -> list[str]:
+    def skip_reasons(self) -> list[str]:
         """Return for each source [B] why no data on it can matter, or an empty string."""
         n, first = self.model.n_sources, self.starts[:-1]
         possible = self.psi > 0.0
@@ -195,15 +203,15 @@ class Study:
         worst = np.minimum.reduceat(np.where(possible, self.worth, np.inf), first)
         same = best - worst <= 4.0 * np.spacing(np.maximum(abs(best), abs(worst)))
         # the mean is an upper bound of CVaR, and enough to rule out most
-        here = self.rows.value[self.state] + self.slack
-        lucky = (self.total * self.mu + self.m * best) / (self.total + self.m) > here
-        lucky[: self.states.size] = True  # the policy's own
+        threshold = self.rows.value[self.state] + self.slack
+        lucky = (self.total * self.mu + self.m * best) / (self.total + self.m) > threshold
+        lucky[: self.states.size] = True  # the present policy
         if self.alpha > 0.0:
             for p in np.flatnonzero(lucky[self.states.size :]) + self.states.size:
                 part = slice(self.starts[p], self.starts[p + 1])
                 top = np.argmax(np.where(possible[part], self.worth[part], -np.inf))
                 after = self.psi[part] + self.m * (np.arange(part.stop - part.start) == top)
-                lucky[p] = self._tail(self.worth[part][np.newaxis], after[np.newaxis])[0][0] > here[p]
+                lucky[p] = self._tail(self.worth[part][np.newaxis], after[np.newaxis])[0][0] > threshold[p]
         differ, attract = np.zeros(n, dtype=np.bool_), np.zeros(n, dtype=np.bool_)
         np.logical_or.at(differ, self.source, ~same)
         np.logical_or.at(attract, self.source, lucky)
@@ -215,9 +223,9 @@ class Study:
     def promise(self) -> FloatArray:
         """Return a guess of the gain for each source [B], to first order and as if everything were normal.
 
-        The posterior mean of what a pair is worth will move with the standard deviation sigma; its caution will shrink.
-        In each visit a switch pays what the new action has more in the mean, in the state itself and in those that lead
-        to it.
+        The posterior mean of what a pair is worth moves with the standard deviation sigma, and its caution shrinks. In
+        each visit a switch pays the difference of the means of the two actions, in the state itself and in those that
+        lead to it.
         """
         later = self.total / (self.total + self.m)
         sigma = np.sqrt(self.square / (self.total + 1.0) * (1.0 - later))
@@ -225,15 +233,15 @@ class Study:
         n, value = self.states.size, self.rows.value
         q = self.rows.lead + value[self.state]
         q[:n] = -np.inf
-        rank = np.lexsort((q, self.state))  # the last of each state is the best but for the policy's own
+        rank = np.lexsort((q, self.state))  # the last of each state is the best besides the present one
         second = rank[np.append(np.flatnonzero(np.diff(self.state[rank])), rank.size - 1)]
         gap, pays = value[self.state] - then, self.mean.lead.copy()
         gap[:n], pays[:n] = then[:n] - q[second], self.mean.lead[second]
         # a state that the policy never visits counts for next to nothing, but for more than nothing
         visits = self.mean.visits(self.start)
         weight = (visits + 1e-9 * visits.sum())[self.state]
-        found = np.zeros(self.model.n_sources)
-        np.add.at(found, self.source, weight * _pay(gap, sigma, pays))
+        guess = np.zeros(self.model.n_sources)
+        np.add.at(guess, self.source, weight * _pay(gap, sigma, pays))
         rivals = np.arange(n, self.pairs.size)
         if rivals.size:
             lead, at, slope = self.rows.lead[rivals], self.state[rivals], self.rows.slope[rivals]
@@ -243,13 +251,13 @@ class Study:
                 move = sigma[s] / max(1.0 - chance @ follow[where], 1e-12)
                 rate = abs(slope @ follow - follow[at]) * move
                 rate[at == s] = 0.0
-                found[self.source[s]] += float(weight[rivals] @ _pay(-lead, rate, self.mean.lead[rivals]))
-        return found
+                guess[self.source[s]] += float(weight[rivals] @ _pay(-lead, rate, self.mean.lead[rivals]))
+        return guess
 
     # -- one source ----------------------------------------------------------------------------------------
 
-    def of_source(self, b: int, rng: np.random.Generator) -> Answer:
-        """Return what m more observations of source b are worth."""
+    def effect_of(self, b: int, rng: np.random.Generator) -> Effect:
+        """Return the effect of m more observations of source b."""
         users, psi = self.users[b], self.counts[b]
         data = data_sets(psi, self.m, self.replications, rng)
         after = psi + data.counts
@@ -257,7 +265,7 @@ class Study:
             if np.ptp(self.state[users]):
                 raise _NoCurve
             possible = psi[self.model.entries.outcome[slice(*self.model.entries.begin[b : b + 2])]] > 0.0
-            gain, change, switch = self._along_a_curve(_Place(self, users, possible), after[:, psi > 0.0])
+            gain, change, switch = self._along_a_curve(_Pivot(self, users, possible), after[:, psi > 0.0])
         except _NoCurve:
             gain, change, switch = np.array([self._solved(b, row) for row in after]).T
         if data.halves:
@@ -266,41 +274,41 @@ class Study:
             shift = (after / after.sum(axis=1, keepdims=True) - psi / psi.sum())[:, self.model.entries.outcome[slots]]
             for p in users[users < self.states.size]:
                 change = change - self.visits[p] * (shift @ self.worth[self.starts[p] : self.starts[p + 1]])
-        return Answer(
+        return Effect(
             *data.mean_and_error(gain),
             *data.mean_and_error(change),
             data.mean_and_error(switch)[0],
             "sampled" if data.halves else "exact",
         )
 
-    def _along_a_curve(self, place: _Place, after: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def _along_a_curve(self, pivot: _Pivot, after: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return gain, change of the value, and 1 where the policy changes [R], for the counts ``after`` [R, K]."""
         n = after.shape[0]
         gain, change, switch = np.zeros(n), np.zeros(n), np.zeros(n)
-        flat = np.zeros((n, place.users.size, after.shape[1]))
-        follow = self.rows.follow(place.s)
-        lead, slope = self._one_step(place, after, flat, flat + place.seen(follow))
-        live = np.arange(n) if place.used else np.flatnonzero((lead > self.slack).any(axis=1))
+        flat = np.zeros((n, pivot.users.size, after.shape[1]))
+        follow = self.rows.follow(pivot.s)
+        lead, slope = self._one_step(pivot, after, flat, flat + pivot.seen(follow))
+        live = np.arange(n) if pivot.used else np.flatnonzero((lead > self.slack).any(axis=1))
         if not live.size:
             return gain, change, switch
         best = lead[live].argmax(axis=1)
         rise = lead[live, best] / (1.0 - slope[live, best])
-        if place.used and place.outside.size:
-            rise = np.maximum(rise, np.max(self.rows.lead[place.outside]))
-        t, curve, courses = self._places(place, after[live], rise)
+        if pivot.used and pivot.outside.size:
+            rise = np.maximum(rise, np.max(self.rows.lead[pivot.outside]))
+        t, curve, courses = self._locate(pivot, after[live], rise)
         y, dy, course = curve.at(t)
-        lead, _ = self._leads(place, after[live], y, dy)
+        lead, _ = self._leads(pivot, after[live], y, dy)
         best = lead.argmax(axis=1)
-        chosen = np.where(lead[:, place.own] >= lead.max(axis=1) - self.slack, place.own, best)
+        chosen = np.where(lead[:, pivot.present] >= lead.max(axis=1) - self.slack, pivot.present, best)
         change[live] = y[:, -1]
         theta = after[live] / after[live].sum(axis=1, keepdims=True)
-        before = self._returns(place, courses[0], place.own, theta)
-        for c, each in enumerate(courses):
+        before = self._returns(pivot, courses[0], pivot.present, theta)
+        for c, piece in enumerate(courses):
             for action in np.unique(chosen[course == c]):
                 rows = np.flatnonzero((course == c) & (chosen == action))
-                new = each.differs or (action != place.own and self.visited[place.s])
+                new = piece.differs or (action != pivot.present and self.visited[pivot.s])
                 if new:
-                    more = self._returns(place, each, int(action), theta[rows]) - before[rows]
+                    more = self._returns(pivot, piece, int(action), theta[rows]) - before[rows]
                     switch[live[rows]] = 1.0
                     gain[live[rows]] = np.where(abs(more) > self.slack, more, 0.0)
         if self.alpha == 0.0:
@@ -308,7 +316,7 @@ class Study:
         return gain, change, switch
 
     def _one_step(
-        self, place: _Place, after: FloatArray, seen: FloatArray, rise: FloatArray
+        self, pivot: _Pivot, after: FloatArray, seen: FloatArray, rise: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """Return by how much the users lead in their state [R, U], and how that rises.
 
@@ -316,8 +324,8 @@ class Study:
         """
         gamma = self.model.discount
         counts = np.broadcast_to(after[:, np.newaxis], seen.shape)
-        cvar, weight = self._tail(place.worth + gamma * seen, counts)
-        return cvar - self.rows.value[place.s], gamma * np.einsum("ruk,ruk->ru", weight, rise)
+        cvar, weight = self._tail(pivot.worth + gamma * seen, counts)
+        return cvar - self.rows.value[pivot.s], gamma * np.einsum("ruk,ruk->ru", weight, rise)
 
     def _tail(self, values: FloatArray, counts: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return CVaR and tail means."""
@@ -327,73 +335,73 @@ class Study:
         tail = dirichlet_tail(values, counts, self.alpha, threads=1)
         return tail.cvar, tail.tail_means
 
-    def _leads(self, place: _Place, after: FloatArray, y: FloatArray, dy: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def _leads(self, pivot: _Pivot, after: FloatArray, y: FloatArray, dy: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return what users and outside pairs are worth above the present [R, U + O] on the curve, and its rise."""
-        shape = (-1, *place.target.shape)
-        size = place.target.size
-        lead, slope = self._one_step(place, after, y[:, :size].reshape(shape), dy[:, :size].reshape(shape))
+        shape = (-1, *pivot.target.shape)
+        size = pivot.target.size
+        lead, slope = self._one_step(pivot, after, y[:, :size].reshape(shape), dy[:, :size].reshape(shape))
         return np.hstack([lead, y[:, size:-1]]), np.hstack([slope, dy[:, size:-1]])
 
-    def _places(self, place: _Place, after: FloatArray, guess: FloatArray) -> tuple[FloatArray, Curve, list[_Course]]:
-        """Return where on the curve each data set lies [R], with the curve and its courses."""
+    def _locate(self, pivot: _Pivot, after: FloatArray, guess: FloatArray) -> tuple[FloatArray, Curve, list[_Course]]:
+        """Return the position of each data set [R] on the curve, with the curve and its courses."""
         t, near = guess, 1e-2 * self.slack
-        low, high = WIDER * min(float(guess.min()), -near), WIDER * max(float(guess.max()), near)
+        low, high = MARGIN * min(float(guess.min()), -near), MARGIN * max(float(guess.max()), near)
         wanted = t
-        for _ in range(STEPS):
-            curve, courses = self._curve(place, low, high, wanted)
-            t, rest = self._settle(place, after, curve, np.clip(t, low, high), near)
+        for _ in range(MAX_STEPS):
+            curve, courses = self._curve(pivot, low, high, wanted)
+            t, rest = self._settle(pivot, after, curve, np.clip(t, low, high), near)
             if (abs(rest) > near).any():  # beyond the ends
                 low, high = (2.0 if (rest < -near).any() else 1.0) * low, (2.0 if (rest > near).any() else 1.0) * high
                 continue
             few = self.alpha > 0.0 and max(np.unique(t[t > 0.0]).size, np.unique(t[t < 0.0]).size) < NODES - 2
             if not few or (wanted.size == t.size and abs(t - wanted).max() <= 1e-6 * (high - low)):
                 return t, curve, courses
-            wanted = t.copy()  # once more, with nodes where the data sets are
+            wanted = t.copy()  # again, with nodes at the data sets
         raise _NoCurve
 
     def _settle(
-        self, place: _Place, after: FloatArray, curve: Curve, t: FloatArray, near: float
+        self, pivot: _Pivot, after: FloatArray, curve: Curve, t: FloatArray, near: float
     ) -> tuple[FloatArray, FloatArray]:
-        """Return where on the curve each data set [R] has v = max Q(W(v)), and by how much it misses that.
+        """Return the position on the curve where each data set [R] has v = max Q(W(v)), and the residual there.
 
-        Newton steps with a bracket. The right side rises by less than the left, so there is one such place; it may lie
-        beyond the ends of the curve.
+        Newton steps with a bracket. The right side rises by less than the left, so there is one such position; it may
+        lie beyond the ends of the curve.
         """
         ends = np.tile([curve.low, curve.high], (t.size, 1))  # of the bracket
         tried = np.zeros(ends.shape, dtype=np.bool_)
-        rest, left = np.zeros(t.size), np.arange(t.size)
-        for _ in range(2 * STEPS):
-            y, dy, _ = curve.at(t[left])
-            lead, slope = self._leads(place, after[left], y, dy)
+        rest, active = np.zeros(t.size), np.arange(t.size)
+        for _ in range(2 * MAX_STEPS):
+            y, dy, _ = curve.at(t[active])
+            lead, slope = self._leads(pivot, after[active], y, dy)
             best = lead.argmax(axis=1)
-            each = np.arange(left.size)
-            rest[left] = lead[each, best] - t[left]
-            up = (rest[left] > 0.0).astype(np.int64)
-            ends[left, 1 - up], tried[left, 1 - up] = t[left], True
-            step = t[left] + rest[left] / (1.0 - slope[each, best])
-            # to an end of the bracket only if nobody was there
-            past = np.where(up == 1, step >= ends[left, 1], step <= ends[left, 0])
-            step = np.where(past, np.where(tried[left, up], ends[left].mean(axis=1), ends[left, up]), step)
-            go = (abs(rest[left]) > 0.1 * near) & (step != t[left])
-            left, step = left[go], step[go]
-            if not left.size:
+            row = np.arange(active.size)
+            rest[active] = lead[row, best] - t[active]
+            up = (rest[active] > 0.0).astype(np.int64)
+            ends[active, 1 - up], tried[active, 1 - up] = t[active], True
+            step = t[active] + rest[active] / (1.0 - slope[row, best])
+            # to an end of the bracket only if it was not tried
+            past = np.where(up == 1, step >= ends[active, 1], step <= ends[active, 0])
+            step = np.where(past, np.where(tried[active, up], ends[active].mean(axis=1), ends[active, up]), step)
+            go = (abs(rest[active]) > 0.1 * near) & (step != t[active])
+            active, step = active[go], step[go]
+            if not active.size:
                 break
-            t[left] = step
+            t[active] = step
         return t, rest
 
     # -- the curve of one state ----------------------------------------------------------------------------
 
-    def _curve(self, place: _Place, low: float, high: float, wanted: FloatArray) -> tuple[Curve, list[_Course]]:
+    def _curve(self, pivot: _Pivot, low: float, high: float, wanted: FloatArray) -> tuple[Curve, list[_Course]]:
         """Return the curve of the best values of the other states, with state s held ``low`` to ``high`` above now."""
         curve, courses = Curve(), list[_Course]()
         for end in (high, low):
-            held = Held(self.rows, place.s)
-            mean = held if self.rows is self.mean else Held(self.mean, place.s)
+            held = Held(self.rows, pivot.s)
+            mean = held if self.rows is self.mean else Held(self.mean, pivot.s)
             t, course, differs = 0.0, 0, False
             if not courses:
-                courses.append(self._course(place, mean, differs))
+                courses.append(self._course(pivot, mean, differs))
             while t != end:
-                nodes, d, y = self._stretch(place, held, t, end, wanted)
+                nodes, d, y = self._stretch(pivot, held, t, end, wanted)
                 turn, p = self._next_lead(held, nodes, d)
                 if turn != t:
                     if turn != end:
@@ -406,16 +414,16 @@ class Study:
                 held.switch(p)
                 if mean is not held:
                     mean.switch(p)
-                differs = bool((held.own != np.arange(held.own.size))[self.visited].any())
-                courses.append(self._course(place, mean, differs))
+                differs = bool((held.pairs != np.arange(held.pairs.size))[self.visited].any())
+                courses.append(self._course(pivot, mean, differs))
                 course = len(courses) - 1
-                if course > PARTS:
+                if course > MAX_PIECES:
                     raise _NoCurve
                 t = turn
         return curve.done(), courses
 
     def _stretch(
-        self, place: _Place, held: Held, t: float, end: float, wanted: FloatArray
+        self, pivot: _Pivot, held: Held, t: float, end: float, wanted: FloatArray
     ) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return nodes [N] from t to ``end``, the distances [S, N] and the quantities [C, N] there.
 
@@ -424,8 +432,8 @@ class Study:
         nodes = self._nodes(t, end, wanted)
         while True:
             d = self._points(held, nodes)
-            y = self._quantities(place, held, nodes, d)
-            if nodes.size < NODES or nodes.size >= MOST_NODES:
+            y = self._quantities(pivot, held, nodes, d)
+            if nodes.size < NODES or nodes.size >= MAX_NODES:
                 return nodes, d, y
             guess = between(nodes[1::2], nodes[::2], y[:, ::2], derivatives(nodes[::2], y[:, ::2]))
             if (abs(guess - y[:, 1::2]) <= 1e-3 * np.ptp(y, axis=1, keepdims=True) + self.slack).all():
@@ -451,18 +459,18 @@ class Study:
             return d
         size = float(abs(t).max())
         enough = max(0.1 * self.slack, STRAIGHT * size)
-        bent = BENT * enough
-        if held.own.size <= SMALL:
+        bent = ITERATED_BEND * enough
+        if held.pairs.size <= MAX_EXACT_STATES:
             enough = bent = 0.1 * self.slack
-        bends = self._bends(held.own, d[:, abs(t).argmax()]) * self.longest
+        bends = self._bends(held.pairs, d[:, abs(t).argmax()]) * self.longest
         bends[held.s] = 0.0
         weak, rows = np.flatnonzero((bends > enough) & (bends <= bent)), np.flatnonzero(bends > bent)
         if not weak.size + rows.size:
             return d
         bend = np.zeros((d.shape[0], t.size))
-        bend[weak] = self._smooth_shortfall(held.own[weak], t, d)
-        for _ in range(STEPS):
-            bend[rows] = self._shortfall(held.own[rows], d)
+        bend[weak] = self._smooth_shortfall(held.pairs[weak], t, d)
+        for _ in range(MAX_STEPS):
+            bend[rows] = self._shortfall(held.pairs[rows], d)
             new = held.distance(t, bend)
             moved = float(abs(new - d).max())
             d = new
@@ -514,7 +522,7 @@ class Study:
         # at most, as if rows were straight; SciPy multiplies columns one by one in half the time
         steps = [self.rows.slope @ np.ascontiguousarray(column) for column in d.T]
         lead = self.rows.lead[:, np.newaxis] + np.stack(steps, axis=1) - d[self.state]
-        lead[held.own] = -np.inf
+        lead[held.pairs] = -np.inf
         lead[self.pairs_of(held.s)] = -np.inf
         rivals = np.flatnonzero((lead > self.slack).any(axis=1))
         if not rivals.size:
@@ -522,7 +530,7 @@ class Study:
         lead = lead[rivals]
         if self.alpha > 0.0:
             lead += self._shortfall(rivals, d)
-            fine = np.linspace(nodes[:-1], nodes[1:], FINER, endpoint=False).T.ravel()
+            fine = np.linspace(nodes[:-1], nodes[1:], REFINEMENT, endpoint=False).T.ravel()
             fine = np.append(fine, nodes[-1])
             lead, nodes = between(fine, nodes, lead, derivatives(nodes, lead)), fine
         lead = lead - self.slack
@@ -537,32 +545,32 @@ class Study:
         first = int(share.argmin())
         return float(nodes[i - 1] + share[first] * (nodes[i] - nodes[i - 1])), int(rivals[ahead[first]])
 
-    def _quantities(self, place: _Place, held: Held, t: FloatArray, d: FloatArray) -> FloatArray:
+    def _quantities(self, pivot: _Pivot, held: Held, t: FloatArray, d: FloatArray) -> FloatArray:
         """Return [C, N]: d at the next states of the users [U K], leads of the outside pairs [O], d from the start."""
-        lead = self.rows.lead[place.outside][:, np.newaxis] + place.slope @ d
+        lead = self.rows.lead[pivot.outside][:, np.newaxis] + pivot.slope @ d
         if self.alpha > 0.0:
-            lead += self._shortfall(place.outside, d)
-        return np.vstack([place.seen(d).reshape(-1, t.size), lead, self.start @ d])
+            lead += self._shortfall(pivot.outside, d)
+        return np.vstack([pivot.seen(d).reshape(-1, t.size), lead, self.start @ d])
 
-    def _course(self, place: _Place, held: Held, differs: bool) -> _Course:
+    def _course(self, pivot: _Pivot, held: Held, differs: bool) -> _Course:
         zero, follow = held.distance(np.zeros(1))[:, 0], held.follow
-        slope = place.mean_slope
+        slope = pivot.mean_slope
         return _Course(
             differs,
-            place.seen(zero),
-            place.seen(follow),
+            pivot.seen(zero),
+            pivot.seen(follow),
             (float(self.start @ zero), float(self.start @ follow)),
-            (held.rows.lead[place.outside] + slope @ zero, slope @ follow),
+            (held.rows.lead[pivot.outside] + slope @ zero, slope @ follow),
         )
 
-    def _returns(self, place: _Place, course: _Course, action: int, theta: FloatArray) -> FloatArray:
+    def _returns(self, pivot: _Pivot, course: _Course, action: int, theta: FloatArray) -> FloatArray:
         """Return what a course with an action in state s returns from the start in the mean model, above now [R]."""
-        gamma, users = self.model.discount, place.users.size
+        gamma, users = self.model.discount, pivot.users.size
         if action < users:
-            worth = place.mean_worth[action] + gamma * course.at_zero[action]
-            more = (theta @ worth - self.mean.value[place.s]) / (1.0 - gamma * (theta @ course.follow[action]))
+            worth = pivot.mean_worth[action] + gamma * course.at_zero[action]
+            more = (theta @ worth - self.mean.value[pivot.s]) / (1.0 - gamma * (theta @ course.follow[action]))
         else:
-            lead, rise = (each[action - users] for each in course.others)
+            lead, rise = (values[action - users] for values in course.others)
             more = np.full(theta.shape[0], lead / (1.0 - rise))
         from_start, rise = course.start
         return from_start + rise * more
@@ -573,7 +581,7 @@ class Study:
         """Return gain, change of the value, and 1.0 if the policy changes, where source b has the counts ``psi``."""
         counts = self.counts.copy()
         counts[b] = psi
-        start, policy = self.whole_start, self.now.chosen
+        start, policy = self.full_start, self.now.chosen
         problem = BayesianRiskMDP(self.model, counts, self.alpha)
         then = problem.solve(initial_value=self.value, threads=1, options=self.options)
         change = self._beyond_rounding(start @ (then.value - self.value))
@@ -605,8 +613,8 @@ def _reached(step: sparse.csr_array, start: FloatArray) -> BoolArray:
 def _weight_of(i: int, nodes: FloatArray, t: FloatArray) -> FloatArray:
     """Return the weights [N] of node i in the polynomial through the nodes, at ``t`` [N]."""
     others = np.delete(nodes, i)
-    found: FloatArray = np.prod((t - others[:, np.newaxis]) / (nodes[i] - others)[:, np.newaxis], axis=0)
-    return found
+    weights: FloatArray = np.prod((t - others[:, np.newaxis]) / (nodes[i] - others)[:, np.newaxis], axis=0)
+    return weights
 
 
 def _pay(gap: FloatArray, sd: FloatArray, pays: FloatArray) -> FloatArray:

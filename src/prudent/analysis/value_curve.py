@@ -1,8 +1,8 @@
-"""How the values of all states follow the value of one.
+"""Values of all states as a function of the value of one state.
 
-Data on a source that one state s draws from changes nothing but what s is worth. Hold V(s) at some v: the best values
-of all other states are then a curve W(v), which is the same whatever the data. Given the curve, a data set is one
-equation with one unknown, v = max_a Q_a(W(v)) in state s.
+Data on a source that only state s draws from changes only what s is worth. Hold V(s) at some v: the best values of all
+other states are then a curve W(v) that does not depend on the data. Given the curve, a data set is one equation with
+one unknown, v = max_a Q_a(W(v)) in state s.
 
 Let d = W - V be the distance from the present values. A pair p is worth V(state of p) + lead_p + slope_p . d one step
 ahead, where slope_p are discounted probabilities of next states: those of the mean at level 0, those of the tail under
@@ -24,11 +24,11 @@ import numpy.typing as npt
 from scipy import sparse
 from scipy.sparse.linalg import splu
 
-from .._support.checks import FloatArray, IntArray
+from ..types import FloatArray, IntArray
 
 __all__ = ["Curve", "Held", "Rows", "between", "derivatives"]
 
-DENSE = 2_000  # states up to which an inverse is written down
+MAX_DENSE_STATES = 2_000  # number of states up to which the inverse is dense
 
 
 class Rows:
@@ -40,7 +40,7 @@ class Rows:
         self.lead = reward + slope @ value - value[state]  # [P] over the policy
         chain = sparse.eye_array(value.size) - slope[: value.size]
         self.inverse: Callable[[FloatArray], FloatArray]
-        if value.size <= DENSE:
+        if value.size <= MAX_DENSE_STATES:
             self.inverse = np.linalg.inv(chain.toarray()).__matmul__
         else:
             self.inverse = splu(sparse.csc_array(chain)).solve
@@ -53,8 +53,8 @@ class Rows:
     def visits(self, start: FloatArray) -> FloatArray:
         """Return the discounted visits [S] of the policy from ``start`` [S]."""
         chain = sparse.eye_array(self.value.size) - self.slope[: self.value.size]
-        found: FloatArray = splu(sparse.csc_array(chain.T)).solve(start)
-        return found
+        visits: FloatArray = splu(sparse.csc_array(chain.T)).solve(start)
+        return visits
 
     def follow(self, s: int) -> FloatArray:
         """Return by how much each state [S] rises with state s."""
@@ -67,27 +67,27 @@ class Held:
 
     def __init__(self, rows: Rows, s: int) -> None:
         self.rows, self.s = rows, s
-        self.own = np.arange(rows.value.size)  # [S] the pair of each state
+        self.pairs = np.arange(rows.value.size)  # [S] the pair of each state
         self._changes: list[tuple[FloatArray, npt.NDArray[Any], FloatArray]] = []
         self.follow = rows.follow(s)  # [S] by how much each state rises with s
 
     def switch(self, p: int) -> None:
-        """Take pair p in its state from now on."""
+        """Replace the action of a state by that of pair p."""
         j = int(self.rows.state[p])
-        (new, gained), (old, lost) = self.rows.row(p), self.rows.row(self.own[j])
+        (new, gained), (old, lost) = self.rows.row(p), self.rows.row(self.pairs[j])
         where, weight = np.concatenate([new, old]), np.concatenate([gained, -lost])
-        column = self._solve(np.eye(1, self.own.size, j)[0])
+        column = self._solve(np.eye(1, self.pairs.size, j)[0])
         self._changes.append((column / (1.0 - weight @ column[where]), where, weight))
-        self.own[j] = p
-        column = self._solve(np.eye(1, self.own.size, self.s)[0])
+        self.pairs[j] = p
+        column = self._solve(np.eye(1, self.pairs.size, self.s)[0])
         self.follow = column / column[self.s]
 
     def distance(self, t: FloatArray, bend: FloatArray | float = 0.0) -> FloatArray:
         """Return d [S, N] where state s is held ``t`` [N] above its present value and rows lack ``bend`` [S, N]."""
-        known = self.rows.lead[self.own][:, np.newaxis] + bend
-        known = np.broadcast_to(known, (known.shape[0], t.size)).copy() if np.ndim(bend) else known
-        known[self.s] = 0.0
-        free = self._solve(known)
+        right = self.rows.lead[self.pairs][:, np.newaxis] + bend
+        right = np.broadcast_to(right, (right.shape[0], t.size)).copy() if np.ndim(bend) else right
+        right[self.s] = 0.0
+        free = self._solve(right)
         return free + self.follow[:, np.newaxis] * (t - free[self.s])
 
     def _solve(self, right: FloatArray) -> FloatArray:
@@ -133,13 +133,13 @@ class _Part(NamedTuple):
 
 
 class Curve:
-    """Some quantities [C] along the curve, and which course of action, by number, is best on each part of it."""
+    """Quantities [C] along the curve, and the number of the best course of action on each piece."""
 
     def __init__(self) -> None:
         self._parts: list[_Part] = []
 
     def add(self, nodes: FloatArray, y: FloatArray, course: int) -> None:
-        """Take the next part: ``y`` [C, N] at ``nodes``, on a course."""
+        """Add a piece: ``y`` [C, N] at ``nodes``, on a course."""
         slope = derivatives(nodes, y)
         for i in range(nodes.size - 1):
             ends = (i, i + 1) if nodes[i] < nodes[i + 1] else (i + 1, i)
@@ -147,11 +147,11 @@ class Curve:
             self._parts.append(_Part(a, b, ya, yb, da, db, course))
 
     def done(self) -> Curve:
-        """Put the parts in order; return the curve."""
+        """Sort the pieces; return the curve."""
         self._parts.sort(key=lambda part: part.a)
         a, b, ya, yb, da, db, course = zip(*self._parts, strict=True)
         self._a, self._b, self._course = np.array(a), np.array(b), np.array(course)
-        self._ends = tuple(np.stack(each) for each in (ya, yb, da, db))
+        self._ends = tuple(np.stack(ends) for ends in (ya, yb, da, db))
         self.low, self.high = float(self._a[0]), float(self._b[-1])
         return self
 
