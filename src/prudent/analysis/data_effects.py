@@ -11,9 +11,10 @@ from scipy import sparse
 from scipy.special import ndtr
 
 from ..exact import dirichlet_tail
-from ..planning.operators import ExactOperator
+from ..planning.execute.threads import Threads
 from ..planning.options import SolverOptions
 from ..planning.problem import BayesianRiskMDP
+from ..planning.row_risks import DirichletRows
 from ..planning.solution import Solution
 from ..planning.solve import evaluate
 from ..types import BoolArray, FloatArray, IntArray
@@ -169,7 +170,9 @@ class DataEffects:
         self.square = np.add.reduceat(self.weight * (self.worth - np.repeat(self.mu, np.diff(self.starts))) ** 2, first)
         self.price = np.zeros(self.pairs.size)
         if self.alpha > 0.0:
-            chain = ExactOperator(self.model, self.counts, self.alpha, threads).linearise(self.value, self.pairs)
+            chain = Threads(DirichletRows(self.model, self.counts, self.alpha), threads).linearise(
+                self.value, self.pairs
+            )
             self.rows = Rows(self._matrix(chain.data), chain.reward, self.state, value)
             self.price = np.maximum(self.mu - self.rows.lead - value[self.state], 0.0)
             self.cross = self._matrix(self.weight * self.worth)

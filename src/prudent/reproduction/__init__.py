@@ -1,25 +1,8 @@
-"""The experiments of the paper: studies, a runner that survives interruptions, claims and the report."""
+"""The experiments of the paper: studies, a runner that survives interruptions, claims and the report.
 
-from __future__ import annotations
+Names are imported when they are first used, so that the report imports no solver.
+"""
 
-from .claims import Claim, Verdict
-from .runner import conclude, judge, load, run
-from .scale import SCALES, Scale
-from .studies import STUDIES
-from .study import Study
-from .sweep import compared, sweep
+import lazy_loader
 
-__all__ = [
-    "SCALES",
-    "STUDIES",
-    "Claim",
-    "Scale",
-    "Study",
-    "Verdict",
-    "compared",
-    "conclude",
-    "judge",
-    "load",
-    "run",
-    "sweep",
-]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

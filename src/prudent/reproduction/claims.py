@@ -167,27 +167,13 @@ class Claim:
                 raise DataError(
                     f"{place} has no {field!r}: {record!r}", code="missing-field", value=record, index=field
                 )
-        readings = record.get("readings", ())
         try:
-            return cls(
-                str(record["id"]),
-                str(record["statement"]),
-                str(record.get("source", "")),
-                str(record["verdict"]),
-                str(record.get("test", "")),
-                tuple(record.get("evidence", ())),
-                Verdict(record.get("as_written", record["verdict"])),
-                tuple(
-                    {
-                        "reading": str(reading["reading"]),
-                        "verdict": Verdict(reading["verdict"]),
-                        "evidence": tuple(reading["evidence"]),
-                    }
-                    for reading in readings
-                ),
-            )
+            readings = tuple({**each, "verdict": Verdict(each["verdict"])} for each in record.get("readings", ()))
+            as_written = Verdict(record.get("as_written", record["verdict"]))
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(f"{place} is not a claim: {error}", code="wrong-format", value=record) from None
+        texts = {name: str(record.get(name, "")) for name in ("id", "statement", "source", "verdict", "test")}
+        return cls(**texts, evidence=tuple(record.get("evidence", ())), as_written=as_written, readings=readings)
 
 
 def _no_readings(data: xarray.Dataset) -> Mapping[str, Finding]:

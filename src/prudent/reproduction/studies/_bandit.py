@@ -13,23 +13,6 @@ from ..runs.simulation import Component, SimulationRun
 from ..scale import Scale
 from ..study import Coordinates, Quantity, Table
 
-__all__ = [
-    "AGENTS",
-    "AS_WRITTEN",
-    "BR_REGRET",
-    "BR_TABLE",
-    "COORDS",
-    "DIMS",
-    "LEVEL",
-    "LEVELS",
-    "READINGS",
-    "REGRET",
-    "WORDS",
-    "Reading",
-    "bandit",
-    "every_agent",
-]
-
 
 class Reading(NamedTuple):
     """How an implementation samples and begins.

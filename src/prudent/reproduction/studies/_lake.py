@@ -16,25 +16,6 @@ from ..study import Coordinates, Figure, Quantity, Table, curve, curves
 if TYPE_CHECKING:
     import xarray
 
-__all__ = [
-    "AGENTS",
-    "AS_WRITTEN",
-    "BY_HOLE",
-    "BY_READING",
-    "COORDS",
-    "ESCAPES",
-    "P_H",
-    "READING",
-    "REGRET",
-    "WORDS",
-    "brps",
-    "figure_by_p_h",
-    "lake",
-    "lakes",
-    "regret",
-    "tables_by_p_h",
-]
-
 AGENTS = {"TS-RL": 0.0} | {f"BRPS-RL {alpha}": alpha for alpha in (0.5, 0.8, 0.9, 0.99)}
 ESCAPES = (0.1, 0.2, 0.6, 0.8)  # p_h
 AS_WRITTEN, BY_HOLE = "shared", "by hole"
