@@ -228,7 +228,7 @@ def test_the_logged_policy_earned_what_it_earned(logs):
 def test_a_bandit_is_asked_for_its_chances_and_stays_as_it_is(logs, tmp_path):
     log = logs["frame"][0]
     x = np.array(log.context.tolist())
-    bandit = pr.LinearBandit(["blue", "green", "red"], dim=2, noise_sd=1.0, seed=1).update(x, log.arm, log.reward)
+    bandit = pr.LinearBandit(["blue", "green", "red"], dim=2, noise_sd=1.0, rng=1).update(x, log.arm, log.reward)
     bandit.save(tmp_path / "before")
     found = off_policy(log, bandit)
     bandit.save(tmp_path / "after")
@@ -252,7 +252,7 @@ def test_eligible_arms():
     assert estimates(without) == pytest.approx(estimates(found))
     with pytest.raises(DataError, match=r"arm 'a' a chance in log row \d+, where it is not eligible"):
         off_policy(rows, "a")
-    bandit = pr.LinearBandit(["c", "b", "a"], dim=1, noise_sd=1.0, seed=0).update(
+    bandit = pr.LinearBandit(["c", "b", "a"], dim=1, noise_sd=1.0, rng=0).update(
         [[1.0]] * 3, ["c", "b", "a"], [9, 0, 0]
     )
     judged = off_policy([row | {"context": [1.0]} for row in rows], bandit)

@@ -97,7 +97,7 @@ def test_matches_are_as_many_as_the_lowest_propensity_says():
 
 def test_the_bandit_given_is_not_changed(tmp_path):
     log = coin_log(300, np.random.default_rng(4), (1 / 3, 1 / 3, 1 / 3))
-    bandit = pr.LinearBandit(3, dim=1, noise_sd=1.0, seed=5)
+    bandit = pr.LinearBandit(3, dim=1, noise_sd=1.0, rng=5)
     bandit.save(tmp_path / "before")
     one, two = replay(log, bandit), replay(log, bandit)
     bandit.save(tmp_path / "after")

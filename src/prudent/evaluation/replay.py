@@ -106,7 +106,7 @@ def replay(
     >>> import prudent as pr
     >>> rng = np.random.default_rng(1)
     >>> log = [([1.0], arm, float(arm == "b"), 0.5) for arm in rng.choice(["a", "b"], 1000).tolist()]
-    >>> run = replay(log, pr.LinearBandit(["a", "b"], dim=1, seed=1))
+    >>> run = replay(log, pr.LinearBandit(["a", "b"], dim=1, rng=1))
     >>> run.rows, 400 < run.matched < 600, run.mean > 0.8
     (1000, True, True)
     """
@@ -352,7 +352,7 @@ class Replay:
         --------
         >>> import prudent as pr
         >>> log = [([1.0], arm, 1.0, 0.5) for arm in "ab" * 50]
-        >>> replay(log, pr.LinearBandit(["a", "b"], dim=1, seed=1)).curve().columns.tolist()
+        >>> replay(log, pr.LinearBandit(["a", "b"], dim=1, rng=1)).curve().columns.tolist()
         ['matched', 'cumulative', 'estimate', 'low', 'high', 'logged', 'logged_low', 'logged_high']
         """
         import pandas
@@ -408,7 +408,7 @@ class Replay:
         --------
         >>> import prudent as pr
         >>> log = [([1.0], arm, float(i % 3), 0.5) for i, arm in enumerate("ab" * 50)]
-        >>> len(replay(log, pr.LinearBandit(["a", "b"], dim=1, seed=1)).plot().axes)
+        >>> len(replay(log, pr.LinearBandit(["a", "b"], dim=1, rng=1)).plot().axes)
         1
         """
         return figures.draw_reward(self.curve(), "replay", self.confidence).to_matplotlib()

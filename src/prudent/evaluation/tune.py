@@ -70,7 +70,7 @@ def tune(
         The settings to compare. Of a dict of lists every combination is tried:
         ``{"alpha": [0, 0.5], "noise_sd": [1, 2]}``.
     make : callable, default=LinearBandit
-        Called as ``make(arms, dim, seed=..., **options)`` for every run.
+        Called as ``make(arms, dim, rng=..., **options)`` for every run.
     runs : int, default=10
         Number of parts of the log, and of runs of each setting.
     confidence : float, default=0.95
@@ -189,7 +189,7 @@ def _label(options: Mapping[str, Any]) -> str:
 def _made(make: Callable[..., Any], options: dict[str, Any], log: BanditLog, seed: int, part: int) -> Any:
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(part,)))  # the same for all settings
     try:
-        return make(list(log.arms), log.dim, seed=rng, **options)
+        return make(list(log.arms), log.dim, rng=rng, **options)
     except TypeError as error:
         raise ParameterError(
             f"settings {_label(options)!r} do not suit {getattr(make, '__name__', make)}: {error}",

@@ -12,31 +12,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._numerics.compile import kernel
-from .._numerics.copying import put
-from .._numerics.order_statistics import lowest_normals_into, lowest_students_into
-from .._support.checks import BoolArray, FloatArray, IntArray
-from .step import (
-    BY_ARM,
-    FIXED,
-    FREEDOM,
-    GAIN,
-    NOISE,
-    OWN_NOISE,
-    TRIES,
-    WHICH,
-    Arms,
-    Rule,
-    Uniforms,
-    best_score,
-    clipped,
-    forced_place,
-    lacking,
-    learn,
-    predict,
-    refresh,
-    scale_at,
-)
+from ..._numerics.compile import kernel
+from ..._numerics.copying import put
+from ..._numerics.order_statistics import lowest_normals_into, lowest_students_into
+from ..._support.checks import BoolArray, FloatArray, IntArray
+from .layout import BY_ARM, FIXED, FREEDOM, GAIN, NOISE, OWN_NOISE, TRIES, WHICH, Arms, Rule
+from .step import best_score, clipped, forced_place, lacking, learn, predict, refresh, scale_at
+from .stream import Uniforms
 
 __all__ = [
     "ROWS",

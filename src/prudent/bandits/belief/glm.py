@@ -33,19 +33,25 @@ than a tenth of the prior's precision are then taken to say nothing.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from .._numerics.compile import kernel
-from .._numerics.glm import COUNTS, ODDS, laplace_sums, learn_reward, mean_odds, sd_odds, seen_before
-from .._support.checks import FloatArray, IntArray, first_index
-from .._support.state import Arrays
-from ..errors import DataError
-from ..posteriors.glm import LogisticPosterior, PoissonPosterior
-from .step import COUNT, HIGH, LOW, PULLS, STALE, TRIES, WEIGHT, WHICH, Arms, usable
+from ..._numerics.compile import kernel
+from ..._numerics.glm import COUNTS, ODDS, laplace_sums, learn_reward, seen_before
+from ..._support.checks import FloatArray, IntArray, first_index
+from ..._support.state import Arrays
+from ...errors import DataError, ParameterError
+from ...posteriors.glm import LogisticPosterior, PoissonPosterior
+from ...posteriors.linear import LinearGaussianPosterior
+from ..kernels.layout import COUNT, HIGH, LOW, PULLS, STALE, TRIES, WEIGHT, WHICH, Arms
+from ..kernels.step import usable
+from ..settings import BanditSettings
+from .arms import ArmBelief
+from .base import Match
 
-__all__ = ["LINKS", "Clicks"]
+__all__ = ["LINKS", "GlmArms", "refuse_clip", "require_rewards"]
 
 
 LINKS = {"bernoulli": ODDS, "poisson": COUNTS}
@@ -72,20 +78,58 @@ _ROUNDS = 40  # of fitting arms and learning their prior
 _SAME_PRIOR = 1e-6
 
 
-class Clicks:
-    """How the rewards of a bandit are learned that are clicks or counts; ``rewards`` is a key of :data:`LINKS`.
+class GlmArms(ArmBelief):
+    """Belief about A arms whose rewards are clicks or counts: Laplace posteriors, and the prior that arms share.
 
-    The arms are given to each method; a bandit replaces them when arms come and go.
+    Parameters
+    ----------
+    count : int
+        Number of arms.
+    rewards : {"bernoulli", "poisson"}
+        Kind of rewards.
+    dim : int
+        Number of features D, constant feature included.
+    prior : ndarray of float, [D, D], optional
+        Prior precision; None to learn the prior.
+    intercept : bool, default=True
+        Whether the first feature is constant.
     """
 
-    def __init__(self, rewards: str, *, learned: bool, intercept: bool) -> None:
-        self.rewards, self.link = rewards, LINKS[rewards]
-        self.learned, self.intercept = learned, intercept
-        self.roots = np.empty((0, 0, 0))  # [J,D,D] of the priors
+    any_reward = False
+    link: int
+    schema: ClassVar[dict[str, str]] = {"root": "float64 A D D", "mean": "float64 A D"}
+
+    def __init__(
+        self, count: int, rewards: str, dim: int, prior: FloatArray | None = None, intercept: bool = True
+    ) -> None:
+        self.reward_kind, self.link = rewards, LINKS[rewards]
+        self.prior_origin = "learned" if prior is None else "given"
+        self._roots = np.empty((0, 0, 0))  # [J,D,D] of the priors
+        precision = self.first_prior(dim, intercept) if prior is None else prior
+        super().__init__(count, LinearGaussianPosterior(dim, precision).prior, intercept, 1.0)
+        self._renew()
+
+    @property
+    def learned(self) -> bool:
+        """Whether the prior is learned."""
+        return self.prior_origin == "learned"
 
     @staticmethod
     def first_prior(size: int, intercept: bool) -> FloatArray:
-        """Return the prior precision [D,D] before it is learned."""
+        """Return the prior precision before it is learned.
+
+        Parameters
+        ----------
+        size : int
+            Number of features D.
+        intercept : bool
+            Whether the first is constant.
+
+        Returns
+        -------
+        ndarray of float, [D, D]
+            Precision.
+        """
         sds = np.full(size, _SLOPE_SD)
         sds[: int(intercept)] = _OWN_SD
         return np.diag(sds**-2.0)
@@ -93,69 +137,81 @@ class Clicks:
     # -- rewards -------------------------------------------------------------------------------------------
 
     def require(self, reward: Any, values: FloatArray) -> None:
-        """Raise, with the place, unless all of these can be rewards; ``reward`` is what the user gave."""
-        kind = _POSTERIORS[self.rewards]
-        strange = kind.strange(values)
-        if strange.any():
-            place = first_index(strange) if np.ndim(reward) else ""
-            wanted = kind.wanted
-            raise DataError(f"reward{place} is {values[strange][0]:.17g}, expected {wanted} (rewards={self.rewards!r})")
+        """Raise an error unless these can be rewards; see :meth:`Belief.require`."""
+        require_rewards(self.reward_kind, reward, values)
 
-    def learn(self, arms: Arms, rows: FloatArray, places: IntArray, rewards: FloatArray, weights: FloatArray) -> None:
-        """Learn rewards [T] with weights [T] of the arms at ``places`` [T] in contexts [T,D]: all of them, or none."""
+    def check(self, settings: BanditSettings) -> None:
+        """Raise an error if settings do not suit this belief; see :meth:`Belief.check`."""
+        refuse_clip(self.reward_kind, settings)
+
+    def learn_one(self, point: FloatArray, row: int, reward: float, weight: float) -> bool:
+        """Learn one reward in a context without the constant feature; see :meth:`ArmBelief.learn_one`."""
+        context = np.concatenate([np.ones(int(self.intercept)), point])[np.newaxis]
+        self.learn(context, np.array([row], dtype=np.int64), np.array([reward]), np.array([weight]))
+        return True
+
+    def learn(self, contexts: FloatArray, rows: IntArray, rewards: FloatArray, weights: FloatArray) -> None:
+        """Learn rewards; see :meth:`Belief.learn`."""
+        arms = self.table
         begins = arms.pool[COUNT] == 0.0
-        several = len(rows) > 1 or begins
-        own = np.unique(places) if several else places[:0]
+        several = len(contexts) > 1 or begins
+        own = np.unique(rows) if several else rows[:0]
         kept = [field[own].copy() for field in (arms.gram, arms.root, arms.mean)]
         whole = (arms.prior, arms.start, arms.parts, arms.pool, arms.marks) if several else ()
         were = [field.copy() for field in whole]
         first = 0
-        if self.learned and begins and len(rows):
-            self._meet(arms, rows[0, int(self.intercept) :])
-        while first < len(rows):
-            last = min(len(rows), first + _until_next(int(arms.pool[COUNT]), rows.shape[1]))
-            done = _learn_rows(self.link, self.roots, arms[:], rows, places, rewards, weights, first, last)
+        if self.learned and begins and len(contexts):
+            self._meet(contexts[0, int(self.intercept) :])
+        while first < len(contexts):
+            last = min(len(contexts), first + _until_next(int(arms.pool[COUNT]), contexts.shape[1]))
+            done = _learn_rows(self.link, self._roots, arms[:], contexts, rows, rewards, weights, first, last)
             if done < last:
                 for field, was in zip(whole, were, strict=True):
                     field[:] = was
                 if first > 0 or begins:  # the prior was learned meanwhile
-                    self.set_prior(arms)
-                    self.solve(arms)
+                    self._set_prior()
+                    self._solve()
                 arms.gram[own], arms.root[own], arms.mean[own] = kept
-                where = f"[{done}]" if len(rows) > 1 else ""
-                raise DataError(f"context{where} is {rows[done]}, too large for the sums: scale the features")
+                where = f"[{done}]" if len(contexts) > 1 else ""
+                raise DataError(
+                    f"context{where} is {contexts[done]}, too large for the sums: scale the features",
+                    code="too-large",
+                    argument="context",
+                    value=contexts[done],
+                )
             first = last
-            if _until_next(int(arms.pool[COUNT]) - 1, rows.shape[1]) == 1:
+            if _until_next(int(arms.pool[COUNT]) - 1, contexts.shape[1]) == 1:
                 if self.learned:
-                    self._learn_prior(arms)
+                    self._learn_prior()
                 else:
-                    self.solve(arms)  # without the rounding of many updates
+                    self._solve()  # without the rounding of many updates
 
-    def fade(self, arms: Arms, factor: float) -> None:
-        """Multiply all evidence by ``factor``."""
-        arms.parts[:, WEIGHT] *= factor
-        self.solve(arms, factor=factor)
+    def forget(self, factor: float) -> None:
+        """Multiply all evidence by a factor; see :meth:`Belief.forget`."""
+        self.table.parts[:, WEIGHT] *= factor
+        self._solve(factor=factor)
 
-    def fit(self, arms: Arms, rows: FloatArray, places: IntArray, rewards: FloatArray, weights: FloatArray) -> None:
-        """Replace what was learned by the exact Laplace posteriors of all these rewards, and by their prior."""
-        own = [np.flatnonzero(places == arm) for arm in range(len(arms.mean))]
+    def fit(self, contexts: FloatArray, rows: IntArray, rewards: FloatArray, weights: FloatArray) -> None:
+        """Replace what was learned by the exact Laplace posteriors of a log, and by their prior."""
+        arms = self.table
+        own = [np.flatnonzero(rows == arm) for arm in range(len(arms.mean))]
         kept = [field.copy() for field in (arms.prior, arms.start, *_of_arms(arms))]
         try:
             for arm, at in enumerate(own):
                 arms.marks[arm, PULLS] = at.size
                 arms.marks[arm, TRIES] = max(at.size, arms.marks[arm, TRIES])
                 arms.parts[arm, WEIGHT] = weights[at].sum()
-            arms.pool[COUNT] = len(rows)
-            arms.pool[[LOW, HIGH]] = (rewards.min(), rewards.max()) if len(rows) else (np.inf, -np.inf)
+            arms.pool[COUNT] = len(contexts)
+            arms.pool[[LOW, HIGH]] = (rewards.min(), rewards.max()) if len(contexts) else (np.inf, -np.inf)
             for _ in range(_ROUNDS if self.learned else 1):
                 for arm, at in enumerate(own):
                     which = arms.marks[arm, WHICH]
-                    data = rows[at], rewards[at], weights[at]
+                    data = contexts[at], rewards[at], weights[at]
                     prior = arms.prior[which], arms.start[which]
                     arms.gram[arm] = laplace_sums(self.link, *prior, *data, arms.mean[arm]) if at.size else 0.0
-                self.solve(arms, anchored=True)
+                self._solve(anchored=True)
                 before = np.append(np.diagonal(arms.prior[0]), arms.start[0])
-                if not self.learned or not self._learn_prior(arms):
+                if not self.learned or not self._learn_prior():
                     break
                 after = np.append(np.diagonal(arms.prior[0]), arms.start[0])
                 if (np.abs(after - before) <= _SAME_PRIOR * (1.0 + np.abs(after))).all():
@@ -163,35 +219,63 @@ class Clicks:
         except BaseException:
             for field, was in zip((arms.prior, arms.start, *_of_arms(arms)), kept, strict=True):
                 field[:] = was
-            self.set_prior(arms)
+            self._set_prior()
             raise
+        self.priors = arms.prior.copy()
 
     # -- the prior -----------------------------------------------------------------------------------------
 
-    def set_prior(self, arms: Arms) -> None:
-        """Work out the roots of the priors, after one of them has changed."""
-        self.roots = _lower_root(arms.prior)
+    def _set_prior(self) -> None:
+        """Compute the roots of the priors, after one of them has changed."""
+        self._roots = _lower_root(self.table.prior)
 
-    def renew(self, arms: Arms) -> None:
+    def _renew(self) -> None:
         """Bring everything up to date after the sums of arms were changed."""
-        self.set_prior(arms)
-        self.solve(arms)
+        self._set_prior()
+        self._solve()
         if self.learned:
-            self._learn_prior(arms)
+            self._learn_prior()
 
-    def _meet(self, arms: Arms, features: FloatArray) -> None:
+    def merge(self, other: Self, since: Self | None, matches: Sequence[Match]) -> None:
+        """Add what another belief has learned since a common ancestor; see :meth:`Belief.merge`."""
+        super().merge(other, since, matches)
+        self._renew()
+
+    def _impossible(self, gram: FloatArray) -> bool:
+        return False  # weights of clicks may be negative
+
+    def same_prior(self, row: int, other: ArmBelief, there: int) -> bool:
+        """Return whether an arm has the same prior here and there; see :meth:`ArmBelief.same_prior`."""
+        if self.table.marks[row, WHICH] == other.table.marks[there, WHICH] == 0:
+            return True  # it is learned, or given and compared as such
+        return super().same_prior(row, other, there)
+
+    def add_row(self, prior: tuple[FloatArray, FloatArray] | None = None) -> None:
+        """Add an arm without data; see :meth:`ArmBelief.add_row`."""
+        super().add_row(prior)
+        self._set_prior()
+        self._solve([len(self.table.mean) - 1])
+
+    def remove_row(self, row: int) -> None:
+        """Remove an arm, and a prior of its own; see :meth:`ArmBelief.remove_row`."""
+        super().remove_row(row)
+        self._set_prior()
+
+    def _meet(self, features: FloatArray) -> None:
         """Make the first prior one for large features, if the first ones are: scores would be far out of range."""
+        arms = self.table
         there = features[features != 0.0]
         size = float(np.sqrt(np.mean((there / np.abs(there).max()) ** 2)) * np.abs(there).max()) if there.size else 0.0
         if size > _LARGE_FEATURES:
             sds = np.diagonal(arms.prior[0]).copy() ** -0.5
             sds[int(self.intercept) :] = _SLOPE_SD / size
             arms.prior[0] = np.diag(sds**-2.0)
-            self.set_prior(arms)
-            self.solve(arms)
+            self._set_prior()
+            self._solve()
 
-    def _learn_prior(self, arms: Arms) -> bool:
+    def _learn_prior(self) -> bool:
         """Take one step of the learning of the prior; return whether there was anything to learn from."""
+        arms = self.table
         mine = np.flatnonzero((arms.marks[:, WHICH] == 0) & (arms.marks[:, PULLS] > 0))
         if not mine.size:
             return False
@@ -213,27 +297,29 @@ class Clicks:
             precision[part] = np.clip(sd / guess, _LEAST, _MOST) ** -2.0 / guess**2
         arms.prior[0] = np.diag(precision)
         arms.start[0] = level
-        self.set_prior(arms)
-        self.solve(arms)
+        self._set_prior()
+        self._solve()
         return True
 
-    def solve(self, arms: Arms, places: Any = None, *, factor: float = 1.0, anchored: bool = False) -> None:
-        """Work out roots and means of the arms at ``places``, by default all, from ``factor`` times their sums.
+    def _solve(self, places: Any = None, *, factor: float = 1.0, anchored: bool = False) -> None:
+        """Solve roots and means of the arms at ``places``, by default all, from ``factor`` times their sums.
 
         Weights are changed to what they are at the new means, unless sums are ``anchored`` there already.
         """
+        arms = self.table
         at = np.arange(len(arms.mean)) if places is None else np.asarray(places, dtype=np.int64)
         seen = at[arms.marks[at, PULLS] > 0]
         blank = at[arms.marks[at, PULLS] == 0]
-        arms.root[blank], arms.mean[blank] = self.roots[arms.marks[blank, WHICH]], arms.start[arms.marks[blank, WHICH]]
+        arms.root[blank], arms.mean[blank] = self._roots[arms.marks[blank, WHICH]], arms.start[arms.marks[blank, WHICH]]
         arms.marks[at, STALE] = 0
         if factor != 1.0:
             arms.gram[at] *= factor
         for first in range(0, seen.size, _CHUNK):
-            self._follow(arms, seen[first : first + _CHUNK], anchored)
+            self._follow(seen[first : first + _CHUNK], anchored)
 
-    def _follow(self, arms: Arms, at: IntArray, anchored: bool) -> None:
+    def _follow(self, at: IntArray, anchored: bool) -> None:
         """Move k arms to where prior and sums put them."""
+        arms = self.table
         size = arms.mean.shape[1]
         which = arms.marks[at, WHICH]
         prior, start, old = arms.prior[which], arms.start[which], arms.mean[at]
@@ -280,33 +366,34 @@ class Clicks:
             root[moved] = _lower_root((prior + sums)[moved])
         arms.root[at], arms.mean[at] = root, mean
 
-    # -- looking -------------------------------------------------------------------------------------------
+    # -- what it says --------------------------------------------------------------------------------------
 
-    def response(self, mean: FloatArray, sd: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return mean and sd of the expected reward, given those of the score."""
-        if self.link == ODDS:
-            return mean_odds(mean, sd), sd_odds(mean, sd)
-        with np.errstate(over="ignore", invalid="ignore"):
-            rate = np.exp(mean + 0.5 * sd * sd)
-            return rate, rate * np.sqrt(np.expm1(sd * sd))
-
-    def posterior(self, arms: Arms, place: int) -> Any:
-        """Return a copy of the posterior of one arm."""
-        which = arms.marks[place, WHICH]
+    def posterior(self, row: int) -> LogisticPosterior | PoissonPosterior:
+        """Return a copy of the posterior of theta of one arm; see :meth:`Belief.posterior`."""
+        arms = self.table
+        which = arms.marks[row, WHICH]
         prior, start = arms.prior[which].copy(), arms.start[which].copy()
-        return _POSTERIORS[self.rewards].of_sums(prior, 1.0, arms.gram[place].copy(), start)
+        return _POSTERIORS[self.reward_kind].of_sums(prior, 1.0, arms.gram[row].copy(), start)
 
-    def solved(self, arms: Arms) -> Arrays:
-        """Return what a state file must hold beside the sums: it was updated with the rewards."""
-        return {"root": arms.root, "mean": arms.mean}
+    def arrays(self) -> Arrays:
+        """Return the arrays of a state file; see :meth:`Belief.arrays`."""
+        arms = self.table  # root and mean were updated with the rewards
+        return super().arrays() | {"prior_precision": arms.prior, "root": arms.root, "mean": arms.mean}
 
-    def require_sums(self, arms: Arms, arrays: Arrays) -> None:
-        """Raise unless the arrays of a state file are sums of clicks, and what is solved from them."""
+    def _restore_solved(self, arrays: Arrays) -> None:
+        self._set_prior()
+        self.table.root[:], self.table.mean[:] = arrays["root"], arrays["mean"]
+        self.table.marks[:, STALE] = 0
+
+    def _moved(self, start: FloatArray) -> FloatArray:
+        return start[int(self.intercept) :] if self.learned else start  # only a level is learned
+
+    def _require_sums(self, arrays: Arrays) -> None:
         gram, pulls, root, mean = (arrays[name] for name in ("gram", "pulls", "root", "mean"))
         priors, starts, which = (arrays[name] for name in ("prior_precision", "prior_mean", "prior"))
-        for name, like in (("root", arms.root), ("mean", arms.mean)):
-            if arrays[name].shape != like.shape or not usable(arrays[name].reshape(-1)):
-                raise ValueError(f"{name} is not that of {len(arms.mean)} arms")
+        for name in self.schema:
+            if not usable(arrays[name].reshape(-1)):
+                raise ValueError(f"{name} holds a number that is too large")
         if not usable(gram.reshape(-1)) or not np.array_equal(gram, gram.swapaxes(2, 3)):
             raise ValueError("gram is not symmetric, or too large")
         if gram[pulls == 0].any():
@@ -324,6 +411,32 @@ class Clicks:
         scale = 1.0 + np.abs(np.einsum("aij,aj->ai", root, target)).max(axis=1, keepdims=True)
         if not (np.abs(gap) <= 1e-6 * scale).all():
             raise ValueError("a mean that is not that of the sums")
+
+
+def require_rewards(reward_kind: str, reward: Any, values: FloatArray) -> None:
+    """Raise, with the place, unless ``values`` [T] can be rewards of this kind; ``reward`` is what the user gave."""
+    kind = _POSTERIORS[reward_kind]
+    strange = kind.strange(values)
+    if strange.any():
+        place = first_index(strange) if np.ndim(reward) else ""
+        wanted = kind.wanted
+        raise DataError(
+            f"reward{place} is {values[strange][0]:.17g}, expected {wanted} (rewards={reward_kind!r})",
+            code="wrong-reward",
+            argument="reward",
+            value=float(values[strange][0]),
+            expected=wanted,
+        )
+
+
+def refuse_clip(reward_kind: str, settings: BanditSettings) -> None:
+    """Raise if draws are to be clipped to [0, 1], which scores on a link scale cannot be."""
+    if settings.clip:
+        raise ParameterError(
+            f"clip does not go with rewards={reward_kind!r}: scores are log odds or log rates",
+            code="conflicting-arguments",
+            argument="clip",
+        )
 
 
 def _of_arms(arms: Arms) -> tuple[np.ndarray[Any, Any], ...]:

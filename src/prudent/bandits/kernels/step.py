@@ -1,7 +1,7 @@
 """One step of the linear bandit, decide and learn, as kernels that LinearBandit and the simulation share.
 
-A score is drawn from uniforms in [0, 1) that were taken from a Generator in blocks (:class:`Uniforms`) and are used up
-in order: one if the choice may be a uniform one (a floor, first pulls, a noise not known yet), then M for each eligible
+A score is drawn from uniforms in [0, 1) that were taken from a Generator in blocks (``stream.Uniforms``) and are used
+up in order: one if the choice may be a uniform one (a floor, first pulls, an unknown noise), then M for each eligible
 arm, then one for each tie.
 
 **The noise**, if it is learned. Arm a has theta_a ~ Normal(c e_0, nu^2 P^-1), where e_0 is the constant feature; the
@@ -20,24 +20,18 @@ are Student's t with n_a + PRIOR_FREEDOM degrees of freedom and squared scale (P
 stay, the prior that is added to them grows, and a root is divided by sqrt(gain). A new reward is added with weight
 1 / gain.
 
-What travels together is a NamedTuple. From Python into a kernel every array takes about a tenth of a microsecond, and a
-NamedTuple one more: longer than the work of a decision. So kernels that Python calls for every decision take a *handle*
-(:func:`handle_of`), one array of numbers with the addresses and shapes of all the others.
+The layout of the state and the handle by which kernels find it are in :mod:`~prudent.bandits.kernels.layout`.
 """
 
 from __future__ import annotations
 
 import math
-import os
-from typing import Any, NamedTuple, Self
-from weakref import WeakSet
 
 import numpy as np
 
-from .._numerics.addresses import address_of, bits_of, float_array, float_of_bits, int_array
-from .._numerics.compile import inlined, kernel, lean
-from .._numerics.copying import put
-from .._numerics.least_squares import (
+from ..._numerics.compile import inlined, kernel, lean
+from ..._numerics.copying import put
+from ..._numerics.least_squares import (
     LARGE,
     add_observation,
     add_to_root,
@@ -47,57 +41,56 @@ from .._numerics.least_squares import (
     solve_residuals,
     solve_vector,
 )
-from .._numerics.order_statistics import lowest_normals_into, lowest_students_into
-from .._support.checks import FloatArray, IntArray
-from .._support.streams import spawned
+from ..._numerics.order_statistics import lowest_normals_into, lowest_students_into
+from ..._support.checks import FloatArray, IntArray
+from .layout import (
+    BY_ARM,
+    CENTRE,
+    COUNT,
+    DIRTY,
+    EXTRAS,
+    FIXED,
+    FORMED,
+    FREEDOM,
+    GAIN,
+    HIGH,
+    LAST,
+    LEVEL,
+    LOW,
+    NOISE,
+    ORIGIN,
+    OWN_NOISE,
+    PULLS,
+    Q0,
+    Q1,
+    Q2,
+    STALE,
+    TRIES,
+    UPDATES,
+    WEIGHT,
+    WHICH,
+    Arms,
+    Rule,
+    arms_at,
+    rule_at,
+    with_intercept,
+)
 
 __all__ = [
-    "BLOCK",
-    "BY_ARM",
-    "CENTRE",
-    "DIRTY",
-    "EXTRAS",
-    "FIXED",
-    "FREEDOM",
-    "GAIN",
-    "HIGH",
     "LARGEST",
-    "LEVEL",
-    "LOW",
-    "NOISE",
-    "OWN_NOISE",
-    "PULLS",
-    "Q1",
-    "Q2",
-    "SAVED",
-    "SHARED",
-    "STALE",
-    "TRIES",
-    "UPDATES",
-    "WEIGHT",
-    "WHICH",
-    "Arms",
-    "Rule",
-    "Uniforms",
-    "arms_at",
-    "arms_of",
     "best_score",
     "clipped",
     "decide",
     "decide_one",
     "forced_place",
-    "handle_of",
-    "in_one_piece",
+    "free_rewards",
     "inflated_sd",
     "lacking",
     "learn",
     "learn_one",
     "noise_of",
     "predict",
-    "refill",
     "refresh",
-    "rule_at",
-    "rule_of",
     "scale_at",
     "unit_of",
     "usable",
@@ -105,242 +98,9 @@ __all__ = [
 
 
 LARGEST = 1e150  # the square of a context or a reward must not overflow
-BLOCK = 1024  # uniforms taken from the Generator at a time
 PRIOR_FREEDOM = 4.0  # rewards that the common variance is worth in the prior of an arm's own
-_BINS = 512
 _MOST_UPDATES = 4096.0  # of a root before it is factored again
-
-
-# How the noise is known
-FIXED, SHARED, BY_ARM = 0, 1, 2
-
-
-# Columns of Arms.marks, integers of an arm
-STALE, WHICH, TRIES, PULLS = 0, 1, 2, 3
-
-
-# Columns of Arms.parts, numbers of an arm: the weight of its rewards in units of the sums; its mean reward and the
-# coefficients of q_a; the c of its present mean; sd of the noise and degrees of freedom if they are its own; how often
-# its root was updated since it was factored (minus infinity: it took twice the precision, and cannot be).
-WEIGHT, LEVEL, Q0, Q1, Q2, FORMED, OWN_NOISE, FREEDOM, UPDATES = 0, 1, 2, 3, 4, 5, 6, 7, 8
-
-
-# Places of Arms.pool, numbers of all arms: the lowest and the highest reward; the gain; the first reward, the last one,
-# and how many there were; then what is worked out, c and nu (0: not known yet), and whether there were rewards since.
-LOW, HIGH, GAIN, ORIGIN, LAST, COUNT, CENTRE, NOISE, DIRTY = 0, 1, 2, 3, 4, 5, 6, 7, 8
-SAVED = slice(LOW, CENTRE)
-
-
-EXTRAS = 3  # numbers z of a reward beside its features, see ``checkup``
 _LARGEST_EXTRA = 1e75
-
-
-class Rule(NamedTuple):
-    """How scores are drawn: settings as kernels read them."""
-
-    n: int  # draws for each score
-    weights: FloatArray  # [M] of the M lowest draws
-    clip: bool  # draws to [0, 1]
-    scale: float  # the sd of a draw over the posterior sd, if it is fixed
-    delta: float  # of the schedule nu_t that it follows otherwise; 0 if it is fixed
-    screen: FloatArray  # [bins + 1] bounds on the lowest draw if M = 1
-    per_arm: int  # uniforms that a decision uses up at most for each eligible arm: M, and one for a tie
-    floor: float  # the least chance of an eligible arm
-    first: int  # decisions that every arm gets before its score counts
-
-
-class Arms(NamedTuple):
-    """What is known of A arms: the sums of their data (``_numerics.least_squares``), and what is solved from them."""
-
-    prior: FloatArray  # [J,D,D] prior precisions over the gain
-    start: FloatArray  # [J,D] prior means; the first is zero, and c e_0 is added to it
-    gram: FloatArray  # [A,2,D+1,D+1]
-    root: FloatArray  # [A,D,D] with V^-1 = root' root
-    mean: FloatArray  # [A,D]
-    lines: FloatArray  # [A,2,D] m and t, if the noise is learned
-    parts: FloatArray  # [A,9]
-    pool: FloatArray  # [9]
-    marks: IntArray  # [A,4] what is to be solved (1 root and mean, 2 the mean only); which prior; decisions; rewards
-    kind: int  # FIXED, SHARED or BY_ARM
-    centred: bool  # the first feature is constant, and c is learned
-    extra: FloatArray  # [A,3,D+2] sums of z s, z r and z^2; [0,3,D+2] if nobody asks
-
-
-def arms_of(prior: FloatArray, noise_sd: float | None, gram: FloatArray, **options: Any) -> Arms:
-    """Return arms with these sums, of which nothing is solved yet, and ``options``: other fields of :class:`Arms`."""
-    size, dim = len(gram), len(prior)
-    pool = np.array([math.inf, -math.inf, 1.0, 0.0, 0.0, 0.0, 0.0, noise_sd or 0.0, 1.0])
-    marks = np.zeros((size, 4), dtype=np.int64)
-    marks[:, STALE] = 1
-    arms = Arms(
-        prior=prior[np.newaxis].copy(),
-        start=np.zeros((1, dim)),
-        gram=gram,
-        root=np.empty((size, dim, dim)),
-        mean=np.empty((size, dim)),
-        lines=np.empty((size if noise_sd is None else 0, 2, dim)),
-        parts=np.zeros((size, 9)),
-        pool=pool,
-        marks=marks,
-        kind=FIXED if noise_sd is not None else SHARED,
-        centred=False,
-        extra=np.zeros((0, EXTRAS, dim + 2)),
-    )
-    return arms._replace(**options)
-
-
-def in_one_piece(arms: Arms) -> Arms:
-    """Return the arms with arrays that have an address, their own where they have one."""
-    fields: dict[str, Any] = {name: field for name, field in arms._asdict().items() if isinstance(field, np.ndarray)}
-    return arms._replace(**{name: np.require(field, requirements=["C", "A", "W"]) for name, field in fields.items()})
-
-
-def handle_of(arms: Arms, rule: Rule, intercept: bool) -> IntArray:
-    """Return the handle of arms and rule: it holds as long as both are kept, and their arrays are not replaced.
-
-    With ``intercept``, contexts come without the constant feature.
-    """
-    sizes = [*arms.mean.shape, len(arms.prior), len(arms.lines), len(arms.extra), arms.kind, arms.centred, intercept]
-    places = [address_of(field) for field in arms if isinstance(field, np.ndarray)]
-    numbers = [rule.n, rule.clip, rule.per_arm, rule.first, *map(bits_of, (rule.scale, rule.delta, rule.floor))]
-    tables = [rule.weights.size, address_of(rule.weights), rule.screen.size, address_of(rule.screen)]
-    return np.array([*sizes, *places, *numbers, *tables], dtype=np.int64)
-
-
-_INTERCEPT = 7  # its place in a handle
-
-
-@inlined
-def arms_at(handle: IntArray) -> Arms:
-    """Return the arms of a handle."""
-    size, dim = handle[0], handle[1]
-    return Arms(
-        float_array(handle[8], (handle[2], dim, dim)),
-        float_array(handle[9], (handle[2], dim)),
-        float_array(handle[10], (size, 2, dim + 1, dim + 1)),
-        float_array(handle[11], (size, dim, dim)),
-        float_array(handle[12], (size, dim)),
-        float_array(handle[13], (handle[3], 2, dim)),
-        float_array(handle[14], (size, 9)),
-        float_array(handle[15], (9,)),
-        int_array(handle[16], (size, 4)),
-        handle[5],
-        handle[6] != 0,
-        float_array(handle[17], (handle[4], EXTRAS, dim + 2)),
-    )
-
-
-@inlined
-def rule_at(handle: IntArray) -> Rule:
-    """Return the rule of a handle."""
-    return Rule(
-        handle[18],
-        float_array(handle[26], (handle[25],)),
-        handle[19] != 0,
-        float_of_bits(handle[22]),
-        float_of_bits(handle[23]),
-        float_array(handle[28], (handle[27],)),
-        handle[20],
-        float_of_bits(handle[24]),
-        handle[21],
-    )
-
-
-@inlined
-def _whole(handle: IntArray, context: FloatArray) -> FloatArray:
-    """Return a context with the constant feature, if there is one."""
-    if handle[_INTERCEPT] == 0:
-        return context
-    whole = np.empty(context.shape[0] + 1)
-    whole[0] = 1.0
-    put(whole[1:], context)
-    return whole
-
-
-def rule_of(
-    n: int, weights: FloatArray, clip: bool, scale: float, delta: float | None, floor: float = 0.0, first: int = 0
-) -> Rule:
-    """Return the rule; the schedule of ``delta``, if there is one, takes the place of ``scale``."""
-    screen = _screen_of(n) if weights.size == 1 else np.zeros(2)
-    return Rule(n, weights, clip, scale, delta or 0.0, screen, weights.size + 1, floor, first)
-
-
-def _screen_of(n: int) -> FloatArray:
-    """Return the lowest of ``n`` normals as a function of its uniform, at the edges of equal bins."""
-    edges = np.arange(_BINS + 1) / _BINS
-    edges[-1] = np.nextafter(1.0, 0.0)
-    screen = np.empty(_BINS + 1)
-    for i in range(_BINS + 1):
-        lowest_normals_into(screen[i : i + 1], n, edges[i : i + 1])
-    return screen
-
-
-# -- uniforms ----------------------------------------------------------------------------------------------
-
-
-class Uniforms:
-    """Uniforms of a Generator, taken in blocks. The stream does not depend on how it is cut into blocks.
-
-    A forked process goes on with a stream of its own: two processes never use the same uniforms.
-    """
-
-    __slots__ = ("__weakref__", "block", "next", "rng")
-
-    def __new__(cls, *arguments: Any) -> Self:  # noqa: D102
-        stream = super().__new__(cls)  # also of copies and of what is unpickled, which have no __init__
-        _STREAMS.add(stream)
-        return stream
-
-    def __init__(self, rng: np.random.Generator, unused: FloatArray) -> None:
-        self.rng = rng
-        self.block = unused
-        self.next = 0  # the first unused one
-
-    @property
-    def unused(self) -> FloatArray:
-        """Those that were taken from the Generator and not used up."""
-        return self.block[self.next :]
-
-    def reserve(self, need: int) -> None:
-        """Have at least ``need`` unused ones."""
-        unused = self.unused
-        if unused.size >= need:
-            return
-        # Simulations do the same with the kernel refill. It is no use here: passing a Generator to a kernel takes
-        # longer than drawing a block.
-        size = max(BLOCK, need)  # whatever was needed before, so that a loaded bandit draws as many at a time
-        if self.block.size != size:
-            self.block = np.empty(size)
-        self.block[: unused.size] = unused
-        self.rng.random(out=self.block[unused.size :])
-        self.next = 0
-
-    def spawn(self, key: int) -> None:
-        """Go on with the stream that this one gives to worker ``key``."""
-        self.rng = spawned(self.rng, (key,), self.unused.tobytes())
-        self.block, self.next = np.empty(0), 0
-
-
-_STREAMS: WeakSet[Uniforms] = WeakSet()
-
-
-def _part_ways() -> None:
-    """Give each stream of a forked process a key that no other process has."""
-    for stream in list(_STREAMS):
-        stream.spawn(int.from_bytes(os.urandom(16), "little"))
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_part_ways)
-
-
-@kernel
-def refill(rng: np.random.Generator, uniforms: FloatArray, start: int) -> None:
-    """Move the uniforms from ``start`` on to the front, and draw new ones behind them."""
-    left = uniforms.shape[0] - start
-    put(uniforms, uniforms[start:])
-    for i in range(left, uniforms.shape[0]):
-        uniforms[i] = rng.random()
 
 
 # -- decide ------------------------------------------------------------------------------------------------
@@ -419,6 +179,12 @@ def _solve_learning(arms: Arms, arm: int) -> None:
     parts[FORMED] = math.nan
 
 
+@lean
+def free_rewards(count: float, centred: bool) -> float:
+    """Return the degrees of freedom of the noise variance, given the weight of the rewards."""
+    return max(count - 1.0, 0.5 * count) if centred else count
+
+
 @kernel
 def _learn_noise(arms: Arms) -> None:
     """Solve the arms that have had rewards, and work out the common level c and the sd of the noise."""
@@ -435,7 +201,7 @@ def _learn_noise(arms: Arms) -> None:
     total = 0.0
     for arm in range(parts.shape[0]):
         total += _residuals(parts[arm], pool[CENTRE])
-    free = max(count - 1.0, 0.5 * count) if arms.centred else count
+    free = free_rewards(count, arms.centred)
     known = pool[HIGH] > pool[LOW] and total > 0.0 and free > 0.0
     pool[NOISE] = math.sqrt(total / free) if known else 0.0
     pool[DIRTY] = 0.0
@@ -715,7 +481,7 @@ def decide_one(
     moments: FloatArray,
 ) -> tuple[int, float, int]:
     """Call :func:`decide` with the arms and the rule of a handle."""
-    point = _whole(handle, context)
+    point = with_intercept(handle, context)
     return decide(arms_at(handle), rule_at(handle), t, point, eligible, uniforms, start, moments, True)
 
 
@@ -763,7 +529,7 @@ def learn_one(handle: IntArray, context: FloatArray, arm: int, reward: float, we
     """Call :func:`learn` with the arms of a handle."""
     arms = arms_at(handle)
     sums = (arms.gram, arms.root, arms.parts, arms.pool, arms.marks, arms.extra)
-    return learn(*sums, _whole(handle, context), arm, reward, weight)
+    return learn(*sums, with_intercept(handle, context), arm, reward, weight)
 
 
 @lean

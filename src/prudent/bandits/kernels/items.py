@@ -27,11 +27,11 @@ import math
 
 import numpy as np
 
-from .._numerics.compensated import two_product, two_sum
-from .._numerics.compile import kernel
-from .._numerics.least_squares import lower_products
-from .._numerics.order_statistics import lowest_normals_into
-from .._support.checks import FloatArray, IntArray
+from ..._numerics.compensated import two_product, two_sum
+from ..._numerics.compile import kernel
+from ..._numerics.least_squares import lower_products
+from ..._numerics.order_statistics import lowest_normals_into
+from ..._support.checks import FloatArray, IntArray
 
 __all__ = ["centre_on_items", "draw_scores", "fade_sums", "item_moments", "solve_level"]
 

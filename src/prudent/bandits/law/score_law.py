@@ -35,17 +35,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._numerics.compile import kernel
-from .._numerics.normal import normal_cdf, normal_pdf
-from .._numerics.student import student_from_log_survival, student_log_constant, student_pdf, student_survival
-from .._support.checks import FloatArray, IntArray
-from ..errors import ParameterError
+from ..._numerics.compile import kernel
+from ..._numerics.normal import normal_cdf
+from ..._numerics.student import student_from_log_survival, student_log_constant, student_pdf, student_survival
+from ..._support.checks import FloatArray, IntArray
+from ...errors import ParameterError
+from .clipped import clipped_pair, lowest_pair, third_atom
+from .tables import LEAST, TableLaw, cvar_table, mirrored, order_statistic_table, quintics
 
 __all__ = ["ScoreLaw", "score_law"]
 
 
-_CELLS = 1800
-_LEAST = 1e-17  # the chance that the ends of the table leave out
 _TOLERANCE = 1e-16  # on the square of the difference of the 7- and the 15-point rule, over the integral
 _JOINT_TOLERANCE = 1e-15  # the same for all chances at once
 _NEGLIGIBLE = 1e-16  # a difference that needs no further look
@@ -92,19 +92,7 @@ _GAUSS = np.array(
 )
 
 
-_INNER_NODES, _INNER_WEIGHTS = np.polynomial.legendre.leggauss(48)
 _PLAIN, _CLIPPED, _CLIPPED_PAIR = 0, 1, 2
-
-
-class _Law(NamedTuple):
-    """The law of W as kernels read it."""
-
-    kind: int
-    n: int  # draws; below zero, the highest count
-    first: float  # weight of the lowest draw
-    low: float  # where the table begins; no draw of a clipped pair falls below it
-    step: float  # between the cells of the table
-    cells: FloatArray  # [cells, 6] coefficients
 
 
 class _Rivals(NamedTuple):
@@ -130,17 +118,20 @@ class ScoreLaw:
         if clip and places.size > 2:
             raise ParameterError(
                 "propensities of clipped scores are known for at most 2 lowest draws, "
-                f"these settings weigh {places.size}"
+                f"these settings weigh {places.size}",
+                code="no-propensity",
+                argument="settings",
+                value=places.size,
             )
         kind = _PLAIN if not clip else _CLIPPED if places.size == 1 else _CLIPPED_PAIR
         if kind == _CLIPPED_PAIR:  # no common table: the law depends on where the arm's mean and sd put 0 and 1
-            low = float(special.ndtri(_LEAST / abs(n)))
+            low = float(special.ndtri(LEAST / abs(n)))
             table = low, -2.0 * low, np.zeros((1, 6))
         else:
             single = places.size == 1
-            values = _order_statistic_table(abs(n), int(places[0]) + 1) if single else _cvar_table(abs(n), weights)
-            table = _quintics(*(values if n > 0 else _mirrored(*values)))
-        self._law = _Law(kind, n, float(weights[0]), *table)
+            values = order_statistic_table(abs(n), int(places[0]) + 1) if single else cvar_table(abs(n), weights)
+            table = quintics(*(values if n > 0 else mirrored(*values)))
+        self._law = TableLaw(kind, n, float(weights[0]), *table)
         self._fields = tuple(self._law)  # sooner in a kernel than the bundle
 
     def cdf(self, x: float) -> float:
@@ -182,85 +173,8 @@ class ScoreLaw:
         return chances
 
 
-# -- the table ---------------------------------------------------------------------------------------------
-
-_Values = tuple[FloatArray, FloatArray, FloatArray, FloatArray]  # x, G, G', G''
-
-
-def _order_statistic_table(n: int, k: int) -> _Values:
-    """Return the law of the k-th lowest of ``n`` standard normals."""
-    from scipy import special
-
-    low = special.ndtri(special.betaincinv(k, n - k + 1, _LEAST))
-    high = -special.ndtri(special.betaincinv(n - k + 1, k, _LEAST))
-    x = np.linspace(low, high, _CELLS + 1)
-    log_pdf = -0.5 * x * x - 0.5 * math.log(2.0 * math.pi)
-    log_cdf, log_survival = special.log_ndtr(x), special.log_ndtr(-x)
-    density = np.exp(log_pdf + (k - 1) * log_cdf + (n - k) * log_survival - special.betaln(k, n - k + 1))
-    slope = -x + (k - 1) * np.exp(log_pdf - log_cdf) - (n - k) * np.exp(log_pdf - log_survival)
-    return np.asarray(x), special.betainc(k, n - k + 1, special.ndtr(x)), density, density * slope
-
-
-def _mirrored(x: FloatArray, value: FloatArray, slope: FloatArray, bend: FloatArray) -> _Values:
-    """Return the law of -W, given that of W."""
-    return -x[::-1], 1.0 - value[::-1], slope[::-1], -bend[::-1]
-
-
-def _cvar_table(n: int, weights: FloatArray) -> _Values:
-    """Return the law of the weighted lowest of ``n`` normals, all weights but the last being equal."""
-    from scipy import special
-
-    lowest = weights.size
-    tail = special.betaincinv([lowest, n - lowest + 1], [n - lowest + 1, lowest], 1e-20)
-    z = np.linspace(special.ndtri(tail[0]), -special.ndtri(tail[1]), 1201)
-    log_pdf = -0.5 * z * z - 0.5 * math.log(2.0 * math.pi)
-    log_cdf, log_survival = special.log_ndtr(z), special.log_ndtr(-z)
-    log_density = (
-        log_pdf + (lowest - 1) * log_cdf + (n - lowest) * log_survival - special.betaln(lowest, n - lowest + 1)
-    )
-    mass = np.exp(log_density) * (z[1] - z[0])
-    # mean and sd of W from those of a normal truncated above z
-    hazard = np.exp(log_pdf - log_cdf)
-    mean_given = weights[-1] * z - weights[0] * (lowest - 1) * hazard
-    variance_given = weights[0] ** 2 * (lowest - 1) * np.maximum(1.0 - hazard * (z + hazard), 0.0)
-    mean = float(mass @ mean_given)
-    sd = math.sqrt(float(mass @ (variance_given + (mean_given - mean) ** 2)))
-    # a period of 64 sd keeps the copies of the density apart; the characteristic function has decayed at 40 / sd
-    period, below = 64.0 * sd, 48.0 * sd
-    frequency = 2.0 * math.pi / period * np.arange(1, 410)[:, np.newaxis]
-    u = frequency * weights[0]
-    # E[exp(iuZ); Z <= z] = exp(-u^2/2) Phi(z - iu), by the Faddeeva function where it is small
-    wave = 0.5 * np.exp(-0.5 * z * z + 1j * u * z)
-    left = wave * special.wofz((np.where(z < 0.0, -1.0, 1.0) * u + 1j * np.abs(z)) / math.sqrt(2.0))
-    truncated = np.where(z < 0.0, left, np.exp(-0.5 * u * u) - left) / np.exp(log_cdf)
-    transform = (truncated ** (lowest - 1) * np.exp(1j * frequency * (weights[-1] * z - mean))) @ mass
-    y = np.linspace(-below, period - below, 3 * _CELLS + 1)
-    phases = np.exp(-1j * frequency * y)
-    density = (1.0 + 2.0 * (transform @ phases).real) / period
-    slope = 2.0 * ((-1j * frequency[:, 0] * transform) @ phases).real / period
-    inside = np.flatnonzero(density * sd > 1e-14)
-    first, last = inside[0], inside[-1]
-    keep = slice(first, last + 1)
-    antiderivative = 2.0 * ((transform / (-1j * frequency[:, 0])) @ (phases[:, keep] - phases[:, :1])).real
-    cdf = (antiderivative + (y[keep] - y[0])) / period
-    return mean + y[keep], np.clip(cdf, 0.0, 1.0), density[keep], slope[keep]
-
-
-def _quintics(x: FloatArray, value: FloatArray, slope: FloatArray, bend: FloatArray) -> tuple[float, float, FloatArray]:
-    """Return the start, the step and, per cell, the six coefficients in (x - left end) / step."""
-    step = float(x[1] - x[0])
-    c0, c1, c2 = value[:-1], step * slope[:-1], 0.5 * step * step * bend[:-1]
-    gap = value[1:] - (c0 + c1 + c2)
-    gap_slope = step * slope[1:] - (c1 + 2.0 * c2)
-    gap_bend = step * step * bend[1:] - 2.0 * c2
-    c3 = 10.0 * gap - 4.0 * gap_slope + 0.5 * gap_bend
-    c4 = -15.0 * gap + 7.0 * gap_slope - gap_bend
-    c5 = 6.0 * gap - 3.0 * gap_slope + 0.5 * gap_bend
-    return float(x[0]), step, np.column_stack([c0, c1, c2, c3, c4, c5])
-
-
 @kernel
-def _cdf(x: float, law: _Law) -> float:
+def _cdf(x: float, law: TableLaw) -> float:
     return _table_cdf((x - law.low) / law.step, law.cells)
 
 
@@ -288,86 +202,18 @@ def _table_pdf(place: float, cells: FloatArray) -> float:
     )
 
 
-# -- two clipped draws -------------------------------------------------------------------------------------
-
-
-@kernel
-def _clipped_pair(x: float, m: float, s: float, law: _Law, before: bool) -> tuple[float, float]:
-    """Return cdf and density at ``x`` in [0, 1) of w_1 clip(r_1) + w_2 clip(r_2), the two outermost of n draws.
-
-    ``before`` asks for the limit from the left at the third atom. One minus a clipped draw is one minus the draw,
-    clipped: the law of the highest two at x is that of the lowest two at 1 - x, with mean 1 - m.
-    """
-    if law.n > 0:
-        return _lowest_pair(x, m, s, law.n, law.first, law.low, before)
-    y = 1.0 - x
-    if not y < 1.0:
-        return normal_cdf(-m / s) ** -law.n, 0.0
-    cdf, density = _lowest_pair(y, 1.0 - m, s, -law.n, law.first, law.low, y == 1.0 - law.first and not before)
-    return 1.0 - cdf, density
-
-
-@kernel
-def _third_atom(law: _Law) -> float:
-    """Return where one of two clipped draws is at 0 and the other at 1."""
-    return 1.0 - law.first if law.n > 0 else 1.0 - (1.0 - law.first)
-
-
-@kernel
-def _lowest_pair(x: float, m: float, s: float, n: int, first: float, low: float, before: bool) -> tuple[float, float]:
-    """Return cdf and density at ``x`` in [0, 1) of w_1 clip(r_1) + w_2 clip(r_2), the two lowest of n draws.
-
-    The score exceeds x if both draws do, or if r_1 <= 0 and w_2 r_2 > x, or if 0 < r_1 <= x and
-    w_2 r_2 > x - w_1 r_1. ``before`` asks for the limit from the left at the atom x = w_2.
-    """
-    second = 1.0 - first
-    above = normal_cdf((m - x) / s)
-    power = above ** (n - 1)
-    survival = power * above
-    density = 0.0
-    if x < second or before:
-        gap = (m - x / second) / s
-        beyond = normal_cdf(gap)
-        weight = n * normal_cdf(-m / s)
-        survival += weight * beyond ** (n - 1)
-        density += weight * (n - 1) * beyond ** (n - 2) * normal_pdf(gap) / (s * second)
-    start = 0.0
-    if x > second and not before:
-        start = (x - second) / first
-        density += n * normal_pdf((start - m) / s) * normal_cdf((m - 1.0) / s) ** (n - 1) / (s * first)
-    left = max(start, m + low * s)
-    right = min(x, m - low * s)
-    # The second draw makes up for r_1 only near x: below `never` it cannot, above `surely` it does.
-    never = min(max((x - second * (m - low * s)) / first, left), right)
-    surely = min(max((x - second * (m + low * s)) / first, never), right)
-    edges = (never, 0.5 * (never + surely), surely, right)
-    for piece in range(3):
-        half = 0.5 * (edges[piece + 1] - edges[piece])
-        if half <= 0.0:
-            continue
-        for i in range(_INNER_NODES.shape[0]):
-            r = edges[piece] + half * (1.0 + _INNER_NODES[i])
-            gap = (m - (x - first * r) / second) / s
-            beyond = normal_cdf(gap)
-            power = beyond ** (n - 2)
-            weight = half * _INNER_WEIGHTS[i] * n * normal_pdf((r - m) / s) / s
-            survival += weight * power * beyond
-            density += weight * (n - 1) * power * normal_pdf(gap) / (s * second)
-    return 1.0 - survival, density
-
-
 # -- the integral ------------------------------------------------------------------------------------------
 
 
 @kernel
-def _product(x: float, rivals: _Rivals, law: _Law) -> float:
+def _product(x: float, rivals: _Rivals, law: TableLaw) -> float:
     """Return the chance that every other arm scores at most ``x``."""
     moments = rivals.moments
     chance = 1.0
     start = law.low / law.step
     for b in range(rivals.size):
         if law.kind == _CLIPPED_PAIR:
-            chance *= _clipped_pair(x, moments[0, b], moments[1, b], law, False)[0]
+            chance *= clipped_pair(x, moments[0, b], moments[1, b], law, False)[0]
         else:
             chance *= _table_cdf((x - moments[0, b]) * moments[4, b] - start, law.cells)
         if chance < 1e-18:
@@ -376,14 +222,14 @@ def _product(x: float, rivals: _Rivals, law: _Law) -> float:
 
 
 @kernel
-def _integrand(x: float, m: float, s: float, rivals: _Rivals, atoms: bool, law: _Law) -> float:
+def _integrand(x: float, m: float, s: float, rivals: _Rivals, atoms: bool, law: TableLaw) -> float:
     if atoms:  # the others' chances to be below the atom, and at it
         chance = 1.0
         for b in range(rivals.size):
             chance *= rivals.moments[2, b] + x * rivals.moments[3, b]
         return chance
     if law.kind == _CLIPPED_PAIR:
-        density = _clipped_pair(x, m, s, law, False)[1]
+        density = clipped_pair(x, m, s, law, False)[1]
     else:
         density = _table_pdf(((x - m) / s - law.low) / law.step, law.cells) / (s * law.step)
     if density == 0.0:
@@ -392,7 +238,7 @@ def _integrand(x: float, m: float, s: float, rivals: _Rivals, atoms: bool, law: 
 
 
 @kernel
-def _integral(edges: FloatArray, pieces: int, m: float, s: float, rivals: _Rivals, atoms: bool, law: _Law) -> float:
+def _integral(edges: FloatArray, pieces: int, m: float, s: float, rivals: _Rivals, atoms: bool, law: TableLaw) -> float:
     """Return the integral between the first and the last of ``pieces`` + 1 edges, by bisection of every piece."""
     starts = np.empty(64)
     ends = np.empty(64)
@@ -436,7 +282,7 @@ def _integral(edges: FloatArray, pieces: int, m: float, s: float, rivals: _Rival
 
 
 @kernel
-def _widest(a: float, b: float, s: float, rivals: _Rivals, law: _Law) -> float:
+def _widest(a: float, b: float, s: float, rivals: _Rivals, law: TableLaw) -> float:
     """Return how wide a panel from ``a`` to ``b`` may be: a share of the narrowest range of an arm that it meets."""
     low, high = law.low, _high(law)
     narrowest = s
@@ -448,13 +294,13 @@ def _widest(a: float, b: float, s: float, rivals: _Rivals, law: _Law) -> float:
 
 
 @kernel
-def _high(law: _Law) -> float:
+def _high(law: TableLaw) -> float:
     """Return where the table ends."""
     return law.low + law.step * law.cells.shape[0]
 
 
 @kernel
-def _pieces(left: float, right: float, cut: float, rivals: _Rivals, law: _Law, edges: FloatArray) -> int:
+def _pieces(left: float, right: float, cut: float, rivals: _Rivals, law: TableLaw, edges: FloatArray) -> int:
     """Write rising edges from ``left`` to ``right``, with ``cut`` if it is inside; return the number of pieces.
 
     A step much narrower than a panel hides if it is nearer to the panel's end than the outermost node. So the ranges of
@@ -485,17 +331,17 @@ def _pieces(left: float, right: float, cut: float, rivals: _Rivals, law: _Law, e
 
 
 @kernel
-def _atom_masses(atom: int, x: float, m: float, s: float, law: _Law) -> tuple[float, float]:
+def _atom_masses(atom: int, x: float, m: float, s: float, law: TableLaw) -> tuple[float, float]:
     """Return P(S < x) and P(S = x) at an atom: number 0 is at 0, number 1 at 1, number 2 between them."""
     n = abs(law.n)
     if law.kind == _CLIPPED:
         upto = _cdf((x - m) / s, law)
         return (0.0, upto) if atom == 0 else (upto, 1.0 - upto)
     if atom == 0:
-        return 0.0, _clipped_pair(0.0, m, s, law, False)[0]
+        return 0.0, clipped_pair(0.0, m, s, law, False)[0]
     if atom == 1:
         if law.n < 0:
-            mass = _lowest_pair(0.0, 1.0 - m, s, n, law.first, law.low, False)[0]
+            mass = lowest_pair(0.0, 1.0 - m, s, n, law.first, law.low, False)[0]
         else:
             mass = normal_cdf((m - 1.0) / s) ** n
         return 1.0 - mass, mass
@@ -503,11 +349,11 @@ def _atom_masses(atom: int, x: float, m: float, s: float, law: _Law) -> tuple[fl
         mass = n * normal_cdf((m - 1.0) / s) * normal_cdf(-m / s) ** (n - 1)
     else:
         mass = n * normal_cdf(-m / s) * normal_cdf((m - 1.0) / s) ** (n - 1)
-    return _clipped_pair(x, m, s, law, True)[0], mass
+    return clipped_pair(x, m, s, law, True)[0], mass
 
 
 @kernel
-def _chance(means: FloatArray, sds: FloatArray, place: int, law: _Law, others: FloatArray) -> float:
+def _chance(means: FloatArray, sds: FloatArray, place: int, law: TableLaw, others: FloatArray) -> float:
     """Return the chance that arm ``place`` scores highest; ``others`` [5,k] is scratch."""
     arms = means.shape[0]
     if not sds[place] > 0.0:  # the context is zero: all scores are equal
@@ -535,7 +381,7 @@ def _chance(means: FloatArray, sds: FloatArray, place: int, law: _Law, others: F
             count += 1
     rivals = _Rivals(count, others)
     total = 0.0
-    second = _third_atom(law)
+    second = third_atom(law)
     edges = np.empty(2 * count + 4)
     if left < right:
         pieces = _pieces(left, right, second if kind == _CLIPPED_PAIR else right, rivals, law, edges)
@@ -559,13 +405,13 @@ def _chance(means: FloatArray, sds: FloatArray, place: int, law: _Law, others: F
 
 
 @kernel
-def _one_chance(means: FloatArray, sds: FloatArray, place: int, law: _Law) -> float:
+def _one_chance(means: FloatArray, sds: FloatArray, place: int, law: TableLaw) -> float:
     others = np.empty((5, means.shape[0]))
     return min(1.0, max(0.0, _chance(means, sds, place, law, others)))
 
 
 @kernel
-def _chances(means: FloatArray, sds: FloatArray, places: IntArray, law: _Law, out: FloatArray) -> None:
+def _chances(means: FloatArray, sds: FloatArray, places: IntArray, law: TableLaw, out: FloatArray) -> None:
     for t in range(places.shape[0]):
         out[t] = _one_chance(means[t], sds[t], places[t], law)
 
@@ -585,7 +431,7 @@ def _decision_chance(moments: FloatArray, place: int, floor: float, law_fields: 
         every = np.empty(arms)
         _decision_chances(moments, floor, law_fields, every)
         return every[place]
-    return floor + (1.0 - floor * arms) * _one_chance(moments[0], moments[2], place, _Law(*law_fields))
+    return floor + (1.0 - floor * arms) * _one_chance(moments[0], moments[2], place, TableLaw(*law_fields))
 
 
 @kernel
@@ -606,7 +452,7 @@ def _every_chance(
     out: FloatArray,
 ) -> None:
     """Write the chances [T,k] of all arms, see :meth:`ScoreLaw.every_chance`."""
-    law = _Law(*law_fields)
+    law = TableLaw(*law_fields)
     rows, arms = means.shape
     # means, sds, ends of the ranges; degrees of freedom; the constant, or the start of the table in cells; 1 / sd, or
     # cells of the table for each unit
@@ -614,8 +460,8 @@ def _every_chance(
     for i in range(arms):
         shape[2, i], shape[3, i], shape[5, i] = law.low, _high(law), law.low / law.step
         if freedom[i] > 0.0:
-            shape[2, i] = student_from_log_survival(math.log1p(-_LEAST / abs(law.n)), freedom[i])
-            shape[3, i] = student_from_log_survival(math.log(_LEAST) / abs(law.n), freedom[i])
+            shape[2, i] = student_from_log_survival(math.log1p(-LEAST / abs(law.n)), freedom[i])
+            shape[3, i] = student_from_log_survival(math.log(LEAST) / abs(law.n), freedom[i])
             if law.n < 0:
                 shape[2, i], shape[3, i] = -shape[3, i], -shape[2, i]
             shape[4, i], shape[5, i] = freedom[i], student_log_constant(freedom[i])
@@ -649,7 +495,7 @@ def _every_chance(
 
 
 @kernel
-def _joint_chances(shape: FloatArray, law: _Law, out: FloatArray) -> None:
+def _joint_chances(shape: FloatArray, law: TableLaw, out: FloatArray) -> None:
     """Write the chances of all arms, of which ``shape`` [7,k] holds the laws, see :func:`_every_chance`."""
     arms = shape.shape[1]
     left, right = -math.inf, -math.inf
@@ -719,7 +565,7 @@ def _joint_width(a: float, b: float, shape: FloatArray) -> float:
 def _add_products(
     x: float,
     shape: FloatArray,
-    law: _Law,
+    law: TableLaw,
     values: FloatArray,
     weight: float,
     outer: float,
