@@ -20,11 +20,9 @@ MAX_ROLES = 450  # to be 0
 # Faults that are left, of rooms that are not converted yet. A limit may only fall; a room without one has no faults.
 LIMITS = {
     "agents": 80,
-    "analysis": 184,
     "bandits": 78,
     "envs": 59,
     "estimation": 3,
-    "evaluation": 13,
     "exact": 19,
     "journal": 16,
     "models": 72,
