@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import prudent as pr
-from prudent.data.tables import SYNONYMS
+from prudent.data.columns import SYNONYMS
 from prudent.errors import DataError, ModelError
 
 CRAAM = pd.DataFrame(

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from prudent.errors import DataError, ModelError, ParameterError, PosteriorError
-from prudent.models.transitions import LogReader, add_log
+from prudent.models.log_reader import LogReader
+from prudent.models.transitions import add_log
 from prudent.models.uncertain import UncertainMDP
 
 

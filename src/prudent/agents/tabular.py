@@ -12,8 +12,9 @@ from .._support.checks import FloatArray, IntArray, generator
 from .._support.state import Arrays, Load, State, generator_from_state, generator_state, restore, write_state
 from ..data.naming import names_of_plain, plain_names
 from ..errors import ModelError, ParameterError, PosteriorError
+from ..models.log_reader import LogReader
 from ..models.mdp import MDP
-from ..models.transitions import LogReader, add_log
+from ..models.transitions import add_log
 from ..models.uncertain import UncertainMDP
 from ..posteriors.dirichlet import DirichletPosterior
 
@@ -39,7 +40,7 @@ class TabularAgent:
         self._posterior.naming = model.naming
         self._counts: FloatArray = self._posterior.counts  # [B, K]
         self._rng = generator(seed, "seed")
-        self._action_of = list(self._reader.actions.names or range(model.n_actions))
+        self._action_of = list(self._reader.actions.names)
 
     @property
     def model(self) -> UncertainMDP:

@@ -49,9 +49,7 @@ class NextData:
         at = np.minimum(np.searchsorted(source, found.source), source.size - 1)  # nothing draws from the last: ended
         state, action = np.divmod(pair[at], model.n_actions)
         names = ((model.state_labels, state), (model.action_labels, action))
-        states, actions = (
-            [i if each.names is None else each.names[i] for i in index.tolist()] for each, index in names
-        )
+        states, actions = (labels.names_at(index) for labels, index in names)
         table = pandas.DataFrame(
             {
                 "state": states,

@@ -31,7 +31,7 @@ from ..models.uncertain import UncertainMDP
 from ..planning.model_draws import DENSE, FLOOR, Layout, Rows, Task, drawn_returns, eliminated_returns
 from ..posteriors.scalar import BetaPosterior, NormalPosterior
 from .estimates import Estimate, cvar, mean, quantiles, standard_deviation
-from .reading import Belief, NamedPolicy, named_policies, read_belief, start_in_words
+from .reading import Belief, NamedPolicy, read_belief, read_policies, start_in_words
 
 if TYPE_CHECKING:
     import xarray
@@ -118,7 +118,7 @@ def posterior_returns(
     careful   3.9   3.3               0.4         3.1
     """
     belief = read_belief(model, posterior, reward_posterior)
-    named = named_policies(model, policies)
+    named = read_policies(model, policies)
     first = model.start_distribution(start)
     at = sorted({probability(level, "levels") for level in np.atleast_1d(np.asarray(levels, dtype=object)).tolist()})
     tail = risk_level(alpha)

@@ -25,11 +25,11 @@ from .._support.checks import (
 )
 from .._support.progress import Progress
 from .._support.streams import replication_streams
+from ..data.policy import Policy
 from ..errors import ModelError, ParameterError
 from ..models.entries import Outcomes
 from ..models.mdp import MDP
-from ..models.timed_policy import TimedPolicy, final_values, read_timed
-from ..models.transitions import Plan, cumulative_rows, draw
+from ..models.transitions import Plan, cumulative_rows, draw, plan_of
 from ..models.uncertain import UncertainMDP
 from ..planning.objectives import Entropic, EVaR
 from ..planning.undiscounted import find_over
@@ -203,7 +203,7 @@ def returns(
         hint = "; of an uncertain model: model.mdp(theta)" if isinstance(mdp, UncertainMDP) else ""
         raise ModelError(f"expected an MDP, got {type(mdp).__name__}{hint}")
     steps = None if horizon is None else whole_number(horizon, "horizon")
-    timed = read_timed(mdp, policy, steps)
+    timed = Policy.read(policy, mdp, steps)
     if steps is None and timed.later is None:
         steps = timed.steps.shape[0]
     if steps is not None:
@@ -213,7 +213,7 @@ def returns(
     runs = whole_number(replications, "replications")
     workers = default_threads() if threads is None else whole_number(threads, "threads")
     first = mdp.start_distribution(start)
-    walker = _Walker(mdp, timed, first, steps, final_values(mdp, terminal), tol)
+    walker = _Walker(mdp, timed, first, steps, mdp.final_values(terminal), tol)
     values, lengths = walker.run(runs, int(generator(rng).integers(2**63)), workers)
     made = Returns(values)
     made.truncation, made.horizon, made.steps = walker.truncation, steps, lengths
@@ -228,7 +228,7 @@ class _Walker:
     def __init__(
         self,
         mdp: MDP,
-        policy: TimedPolicy,
+        policy: Policy,
         start: FloatArray,
         horizon: int | None,
         final: FloatArray,
@@ -238,7 +238,7 @@ class _Walker:
         self.discount = mdp.discount
         self.start = cumulative_rows(start[np.newaxis])[0]
         self.cumulative = _ragged_cumulative(self.outcomes)
-        self.plan = policy.plan()
+        self.plan = plan_of(*policy)
         self.final = final if horizon is not None else np.zeros(mdp.n_states)
         taken = _ever_taken(mdp, policy)
         # where nothing more can be earned, a run may stop
@@ -301,7 +301,7 @@ def _ragged_cumulative(outcomes: Outcomes) -> FloatArray:
     return cumulative
 
 
-def _ever_taken(mdp: MDP, policy: TimedPolicy) -> BoolArray:
+def _ever_taken(mdp: MDP, policy: Policy) -> BoolArray:
     """Return the pairs [S, A] that a policy takes at some time."""
     taken = np.zeros(mdp.admissible.shape, dtype=np.bool_)
     for rows in (policy.steps, *([] if policy.later is None else [policy.later[np.newaxis]])):

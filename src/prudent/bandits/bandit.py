@@ -30,7 +30,7 @@ from .._support.state import (
     State,
 )
 from ..data.features import PLAIN, read_named
-from ..data.rows import context_columns
+from ..data.source import context_columns
 from ..errors import DataError, ParameterError, PrudentError
 from ..posteriors.linear import LinearGaussianPosterior
 from ..schedules import Schedule

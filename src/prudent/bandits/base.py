@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Self
 from .._support.checks import probability, whole_number
 from .._support.locks import Guarded
 from .._support.state import Arrays, Load, State, restore, restore_bytes, state_parts, write_state
-from ..data.features import Names, Told, checked_names, read_named
+from ..data.features import NamedValues, Names, checked_names, read_named
 from ..errors import ParameterError
 from .fading import Drift, HalfLife
 from .step import Uniforms
@@ -100,7 +100,7 @@ class ProductBandit(Guarded):
         """The number of decisions taken; the next one is number ``decisions + 1``."""
         return self._decisions
 
-    def _told(self, given: Any, label: str) -> Told | None:
+    def _told(self, given: Any, label: str) -> NamedValues | None:
         """Return the numbers of what has names, in the order of the features; None if nothing in it has a name."""
         return read_named(given, self._names_of_features, label, self._taken)
 

@@ -30,7 +30,7 @@ from .._support.state import (
     State,
 )
 from ..data.features import Names, read_named
-from ..data.rows import context_columns, is_table
+from ..data.source import context_columns, is_table
 from ..errors import DataError, ParameterError, PosteriorError
 from ..exact import cvar_normal
 from ..posteriors.linear import LinearGaussianPosterior

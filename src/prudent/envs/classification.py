@@ -82,8 +82,11 @@ def classification(X: Any, y: Any, *, shuffle: bool = True) -> ClassificationEnv
         raise DataError(f"y has shape {column.shape}, expected ({len(points)},), one class for each row of X")
     if not points.size:
         raise DataError(f"X has shape {points.shape}, expected at least one row and one feature")
-    known = Labels.learn("class", column)
-    if known.size < 2:
-        raise DataError(f"y holds {known.size} class, expected at least two")
-    codes = known.encode(column, "y", place="y row {}".format, error=DataError)
-    return ClassificationEnv(points, codes, known.names or tuple(range(known.size)), bool(shuffle))
+    classes = Labels.of("class", None, column)
+    if classes.size < 2:
+        raise DataError(f"y holds {classes.size} class, expected at least two", code="too-few-classes", argument="y")
+    codes = classes.find_all(column)
+    if (codes < 0).any():
+        row = int(np.argmin(codes))
+        raise DataError(f"y row {row}: y is {column[row]!r}, expected a class", code="missing-value", row=row)
+    return ClassificationEnv(points, codes, classes.names, bool(shuffle))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._support.checks import FloatArray, IntArray
+from ..data.labels import is_numbered
 from ..display.frame import Figure, Panel, drawn
 from ..display.style import Entry, hex_of
 from .explain import ActionView, Explanation, dirichlet_quantiles, in_words, outcome_in_words
@@ -75,7 +76,7 @@ def _by_state(solution: Solution, actions: IntArray, colours: dict[int, str], le
         axes.set_yticks(rows, states)
         axes.set_ylim(n - 0.5, -0.5)
         axes.set_xlabel("value")
-        axes.set_ylabel("state" if solution.states is None else "")
+        axes.set_ylabel("state" if is_numbered(solution.states) else "")
         axes.margins(x=0.06)
         axes.grid(axis="y", visible=False)
         beside = axes.twinx()  # what is done there, at the right edge
@@ -83,7 +84,7 @@ def _by_state(solution: Solution, actions: IntArray, colours: dict[int, str], le
         beside.set_yticks(rows, ["" if a is None else short(a) for a in solution.policy_names])
         beside.tick_params(length=0)
         beside.grid(visible=False)
-        beside.set_ylabel("action" if solution.actions is None else "")
+        beside.set_ylabel("action" if is_numbered(solution.actions) else "")
 
     if rivals.size:
         legend = [*legend, Entry("best other action", "neutral", mark="ring")]
@@ -127,7 +128,7 @@ def _by_action(solution: Solution, actions: IntArray, colours: dict[int, str], l
 def _action_label(solution: Solution, a: int) -> str:
     if a == TERMINAL:
         return "terminal"
-    return f"action {a}" if solution.actions is None else short(solution.actions[a])
+    return f"action {a}" if solution.actions is None or is_numbered(solution.actions) else short(solution.actions[a])
 
 
 # -- an explanation ----------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..data.labels import is_numbered
 from ..display.frame import Figure, Panel, drawn
 from ..display.style import Entry, hex_of
 from .figures import action_colours, short
@@ -44,7 +45,7 @@ def finite_figure(solution: FiniteSolution) -> Canvas:
         if n_states <= NAMED:
             axes.set_yticks(range(n_states), names)
         axes.set_xlabel("time")
-        axes.set_ylabel("state" if solution.states is None or n_states > NAMED else "")
+        axes.set_ylabel("state" if is_numbered(solution.states) or n_states > NAMED else "")
         axes.locator_params(axis="x", integer=True)
         axes.grid(visible=False)
 
@@ -54,7 +55,7 @@ def finite_figure(solution: FiniteSolution) -> Canvas:
         for state, colour in zip(drawn_states, LINE_COLOURS, strict=False):
             marker = "o" if horizon <= 20 else ""
             axes.plot(solution.value[:, state], color=hex_of(colour), marker=marker, ms=3, label=names[state])
-        axes.legend(title="state" if solution.states is None else None, loc="best")
+        axes.legend(title="state" if is_numbered(solution.states) else None, loc="best")
         axes.set_xlabel("time")
         axes.set_ylabel("value of the steps that remain")
         axes.locator_params(axis="x", integer=True)
@@ -73,4 +74,8 @@ def finite_figure(solution: FiniteSolution) -> Canvas:
 def _called(solution: FiniteSolution, action: int) -> str:
     if action == TERMINAL:
         return "terminal"
-    return f"action {action}" if solution.actions is None else short(solution.actions[action])
+    return (
+        f"action {action}"
+        if solution.actions is None or is_numbered(solution.actions)
+        else short(solution.actions[action])
+    )

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .._support.checks import BoolArray, FloatArray, IntArray, whole_number
+from ..data.labels import is_numbered
 from ..models.mdp import MDP
 from .solution import Solution
 
@@ -181,7 +182,7 @@ class FiniteSolution:
 
 def _labels(names: Any, size: int) -> npt.NDArray[Any]:
     """Return names as a one-dimensional array, also where each is a tuple; numbers if there are none."""
-    if names is None:
+    if names is None or is_numbered(names):
         return np.arange(size)
     array = np.empty(len(names), dtype=object)
     array[:] = names

@@ -18,10 +18,10 @@ import numpy.typing as npt
 from .._numerics.compensated import EPS
 from .._support.checks import FloatArray, IntArray, positive, whole_number
 from .._support.progress import Progress
+from ..data.policy import Policy
 from ..errors import ParameterError
 from ..models.base import TabularModel, plural
 from ..models.mdp import MDP
-from ..models.timed_policy import TimedPolicy, final_values, read_timed
 from ..models.uncertain import UncertainMDP
 from .finite_solution import FiniteSolution
 from .operators import Operator, greedy
@@ -74,7 +74,7 @@ def backward_induction(
     model: TabularModel,
     horizon: int,
     final: FloatArray,
-    policy: TimedPolicy | None = None,
+    policy: Policy | None = None,
     *,
     keep: bool = True,
     tol: float | None = None,
@@ -166,8 +166,8 @@ def solve_finite(
     """Return the values of ``horizon`` steps of ``operator``, for control or for a policy that may depend on time."""
     steps = whole_number(horizon, "horizon")
     aim = None if tol is None else positive(tol, "tol")
-    final = final_values(model, terminal)
-    timed = None if policy is None else read_timed(model, policy, steps)
+    final = model.final_values(terminal)
+    timed = None if policy is None else Policy.read(policy, model, steps)
     if timed is not None:
         timed.require(steps)
     found = backward_induction(lambda _: operator, model, steps, final, timed, tol=aim)

@@ -20,6 +20,7 @@ import numpy.typing as npt
 
 from .._support.checks import BoolArray, FloatArray, IntArray, integer_array, refuse, require_shape
 from .._support.output import write
+from ..data.labels import is_numbered
 from ..errors import ModelError, ParameterError
 from ..models.mdp import MDP
 
@@ -146,7 +147,7 @@ class Solution:
             with suppress(ModelError):  # at discount 1 a policy may end where others go on for ever
                 columns["differs_from_neutral"] = self._differs_from_neutral()
         table = pandas.DataFrame(columns).infer_objects()
-        if self.actions is None and not table["runner_up"].isna().all():
+        if is_numbered(self.actions) and not table["runner_up"].isna().all():
             table["runner_up"] = table["runner_up"].astype("Int64")
         return table
 
@@ -324,7 +325,7 @@ class Solution:
 
     @staticmethod
     def _names(names: tuple[Any, ...] | None, size: int) -> npt.NDArray[Any]:
-        return np.arange(size) if names is None else _labels(names)
+        return np.arange(size) if names is None or is_numbered(names) else _labels(names)
 
     def _certificate(self) -> dict[str, Any]:
         return {

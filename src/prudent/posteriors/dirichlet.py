@@ -264,7 +264,7 @@ def _indices(labels: Labels, given: Any, name: str) -> IntArray:
     try:
         return labels.indices(given, name, DataError)
     except DataError as fault:
-        hint = "" if labels.names is None else _BY_NAME
+        hint = "" if labels.numbered else _BY_NAME
         raise DataError(f"{fault}{hint}") from None
 
 

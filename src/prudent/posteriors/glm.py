@@ -16,7 +16,7 @@ import numpy as np
 from .._numerics.glm import COUNTS, ODDS, laplace_sums, learn_rewards, mean_odds
 from .._support.checks import BoolArray, FloatArray, finite_array, first_index, non_negative_array, probability, refuse
 from .._support.state import Arrays
-from ..data.rows import log_columns
+from ..data.source import log_columns
 from ..errors import DataError, PosteriorError
 from .base import saved_sum, writable
 from .linear import LinearGaussianPosterior
