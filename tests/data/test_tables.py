@@ -31,7 +31,7 @@ def test_ids_never_shift(shift, tmp_path):
         mdp = pr.MDP.from_table(given, 0.9)
         np.testing.assert_array_equal(mdp.dense(), plain.dense())
         np.testing.assert_array_equal(mdp.reward, plain.reward)
-        assert mdp.states == (None if shift == 0 else (shift, shift + 1))
+        assert mdp.states == (shift, shift + 1)
         assert mdp.state_index(shift + 1) == 1
     assert pr.solve(plain).value.tolist() == pr.solve(pr.MDP.from_table(table, 0.9)).value.tolist()
 

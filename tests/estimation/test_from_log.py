@@ -5,6 +5,7 @@ from collections import Counter, defaultdict
 import numpy as np
 import pandas as pd
 import pytest
+from refusals import refused
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -97,7 +98,7 @@ def test_model_and_posterior_are_those_of_the_slow_reference(rows, min_count, su
 
 
 def test_a_small_ward_by_hand():
-    model, posterior = from_log(WARD, 0.9, terminal=ENDS)
+    model, posterior = from_log(WARD, 0.9, terminal=ENDS, support="action")
     assert model.states == ("dead", "home", "ill", "well")
     assert model.sources == (("ill", "drug"), ("ill", "wait"), ("well", "wait"), "terminal")
     assert model.outcomes == (("ill", "well"), ("dead", "ill"), ("home", "well"), (None,))
@@ -174,7 +175,7 @@ def test_labels_of_files_are_one_kind(tmp_path):
     path.write_text("state,action,next_state,reward\n1,0,2,0\n2,0,1,0\n2,1,died,-1\n")
     model, _ = from_log(path, 0.9, terminal=["died"])
     assert model.states == ("1", "2", "died")
-    assert model.actions is None  # numbers 0, 1
+    assert model.actions == (0, 1)
     path.write_text("state,action,next_state,reward\n1,1,2,0\n2,1,3,0\n3,2,1,0\n")
     assert from_log(path, 0.9)[0].states == (1, 2, 3)
     path.write_text("state,action,next_state,reward\n1,1,2,0\n2,1,4,0\n")  # names of a command line are texts
@@ -270,7 +271,7 @@ def test_a_terminal_state_with_rows_of_its_own_is_refused():
 
 
 def test_actions_tried_too_seldom():
-    model, posterior = from_log(WARD, 0.9, terminal=["home"], min_count=3)
+    model, posterior = from_log(WARD, 0.9, terminal=["home"], min_count=3, support="action")
     # waiting when ill goes, and with it the only way to 'dead'; waiting when well stays, there is nothing else
     assert model.states == ("home", "ill", "well")
     assert model.sources == (("ill", "drug"), ("well", "wait"), "terminal")
@@ -279,8 +280,8 @@ def test_actions_tried_too_seldom():
     assert (summary.rows, summary.used, summary.pairs_below, summary.pairs_spared) == (7, 5, 1, 1)
     assert summary.dropped == {"of actions tried too seldom in their state": 2}
     assert model.notes == (
-        "on few observations, action 'drug' in state 'ill' is taken as unable to lead to state 'dead', as other "
-        "actions there do; support='state' allows it",
+        "action 'drug' was tried 3 times in state 'ill' and never led to state 'dead', as other actions there did; "
+        "support='action' gives that probability 0, support='state' allows it",
         "1 state left out, which nothing leads to: 'dead'",
         "1 pair tried fewer than 3 times stay admissible: nothing was tried more often in their states",
     )
@@ -313,11 +314,11 @@ def test_names_that_look_the_same_are_noted():
 def test_what_few_observations_leave_out_is_noted():
     common = [("x", "a", "x", 0, 700), ("x", "a", "y", 0, 300), ("y", "a", "x", 0, 1)]
     for times, noted in ((1, True), (8, True), (9, False), (500, False)):  # 0.7^8 is above 5%, 0.7^9 below
-        model, _ = from_log([*common, ("x", "b", "x", 0, times)], 0.9)
+        model, _ = from_log([*common, ("x", "b", "x", 0, times)], 0.9, support="action")
         rate = 300 / (1000 + times)  # all that was done in x
         assert noted == ((1 - rate) ** times >= 0.05)
         assert bool(model.notes) is noted
-        assert not from_log([*common, ("x", "b", "x", 0, times)], 0.9, support="state")[0].notes
+        assert not from_log([*common, ("x", "b", "x", 0, times)], 0.9)[0].notes  # the default is "state"
 
 
 def test_supports():
@@ -346,23 +347,38 @@ def test_supports():
         outcomes({"well": ["hell"]})
 
 
+def test_the_summary_names_the_choices_that_depend_on_the_support():
+    """Two trials of a drug without a death: by "action" it is safe, by "state" it may kill as waiting does."""
+    rows = [("ill", "wait", "well", 0, 80), ("ill", "wait", "dead", 0, 20), ("ill", "drug", "well", 0, 2)]
+    ends = {"well": 1.0, "dead": -20.0}
+    for support in ("state", "action"):
+        model, posterior = from_log(rows, 0.9, terminal=ends, support=support, prior=2.0)
+        (change,) = model.summary.support_matters
+        assert change == ("ill", "drug", "wait")
+        chosen = pr.BayesianRiskMDP(model, posterior, alpha=0.0).solve().policy_names[model.state_index("ill")]
+        assert chosen == (change.by_state if support == "state" else change.by_action)
+        assert "in 'ill' 'drug' by 'action', 'wait' by 'state'" in str(model.summary)
+    safe, _ = from_log([*rows, ("ill", "drug", "dead", 0, 1)], 0.9, terminal=ends)
+    assert safe.summary.support_matters == ()
+    assert from_log(rows, 1.0, terminal=ends)[0].summary.support_matters == ()  # not compared
+    with refused(ModelError, "no-summary"):
+        _ = pr.UncertainMDP.direct([[0.0]], 0.9).summary
+
+
 def test_priors():
     def prior(given, support="state"):
         return from_log(WARD, 0.9, terminal=ENDS, support=support, prior=given)[1].prior
 
     np.testing.assert_allclose(prior(1.0)[:3].sum(axis=1), 1.0)
-    np.testing.assert_allclose(prior(0.5), prior(("pair", 0.5)))
-    np.testing.assert_allclose(prior(("outcome", 0.5))[:3], [[0.5] * 3, [0.5] * 3, [0.5, 0.5, 0]])
+    np.testing.assert_allclose(prior(0.5)[:3], [[1 / 6] * 3, [1 / 6] * 3, [0.25, 0.25, 0]])
+    model, _ = from_log(WARD, 0.9, terminal=ENDS)
+    np.testing.assert_allclose(prior(model.prior(0.5))[:3], [[0.5] * 3, [0.5] * 3, [0.5, 0.5, 0]])
+    np.testing.assert_array_equal(model.prior(mass=0.5), prior(0.5))
     np.testing.assert_allclose(prior(prior(2.0)), prior(2.0))
-    for bad, message in [
-        (("each", 1), "expected a number, "),
-        (0.0, "prior must be a positive"),
-        ("flat", "prior must be a positive number"),
-        (("outcome", -1), r"prior\[1\] must be a positive number"),
-    ]:
-        with pytest.raises(ParameterError, match=message):
+    for bad, code in [(("outcome", 1), "wrong-type"), (0.0, "not-positive"), ("flat", "not-a-number")]:
+        with refused(ParameterError, code, argument="prior"):
             prior(bad)
-    with pytest.raises(PosteriorError, match=r"prior has shape \(1, 1\)"):
+    with refused(PosteriorError, "wrong-shape", argument="prior", value=(1, 1)):
         prior([[1.0]])
 
 
@@ -409,7 +425,8 @@ def test_rewards_as_outcomes():
         ("x", "go", "x", 2.0),
         ("y", "go", "x", 0),
     ]
-    model, posterior = from_log(rows, 0.9, rewards="outcomes", prior=("outcome", 1))
+    first, _ = from_log(rows, 0.9, rewards="outcomes")
+    model, posterior = from_log(rows, 0.9, rewards="outcomes", prior=first.prior(1))
     assert model.outcomes == ((("x", 1.0), ("x", 2.0), "y"), ("x",))
     np.testing.assert_array_equal(posterior.counts, [[2, 3, 2], [2, 0, 0]])
     posterior.update(("x", "go"), ("x", 2.0))
@@ -430,7 +447,7 @@ def test_rewards_as_given(tmp_path):
     assert not from_log(bare, 0.9, terminal=ENDS, rewards=0)[0].reward[2:].any()
     with pytest.raises(ModelError, match=r"rewards has no row for state 'well'"):
         from_log(bare, 0.9, terminal=ENDS, rewards=table[:1])
-    with pytest.raises(ModelError, match=r"rewards\('ill', 'drug', 'ill'\) is None, expected a finite number"):
+    with refused(ModelError, "not-finite", argument="rewards", value=None):
         from_log(bare, 0.9, terminal=ENDS, rewards=lambda s, a, t: None)
     for odd in ("max", True):
         with pytest.raises(ParameterError, match=f"rewards is {odd!r}, expected 'mean', 'outcomes', a number"):
@@ -563,7 +580,7 @@ def test_columns_say_which_is_which():
 
 def test_the_summary_speaks():
     frame = pd.DataFrame(WARD, columns=["s", "a", "next", "r"]).assign(patient=1, weight=2)
-    model, _ = from_log(frame, 0.9, terminal=ENDS, min_count=5)
+    model, _ = from_log(frame, 0.9, terminal=ENDS, min_count=5, support="action")
     summary = model.summary
     assert isinstance(summary, LogSummary)
     assert str(summary).splitlines() == [
@@ -577,8 +594,8 @@ def test_the_summary_speaks():
         "visits    4 to 6 per admissible pair (quartiles 4.5, 5, 5.5)",
         "support   seen after the action: 2 to 2 next states per pair, 4 transitions",
         "rewards   by transition",
-        "note      on few observations, action 'drug' in state 'ill' is taken as unable to lead to state 'dead', as "
-        "other actions there do; support='state' allows it",
+        "note      action 'drug' was tried 6 times in state 'ill' and never led to state 'dead', as other actions there "
+        "did; support='action' gives that probability 0, support='state' allows it",
         "note      1 pair tried fewer than 5 times stay admissible: nothing was tried more often in their states",
     ]
     table = summary.to_pandas()

@@ -146,7 +146,7 @@ def test_names_find_their_index():
     assert mdp.actions == ("x", "y", "z")
     assert mdp.action_index("z") == 2
     plain = MDP(P, r, 0.9, states=range(4))
-    assert plain.states is None
+    assert plain.states == (0, 1, 2, 3)
     assert plain == MDP(P, r, 0.9)
     assert plain.state_index(3) == 3
 
@@ -376,7 +376,7 @@ def test_every_make_of_table_gives_back_the_model():
         mdp = MDP.from_table(form, 0.9)
         np.testing.assert_allclose(mdp.dense(), P, atol=1e-15)
         np.testing.assert_allclose(mdp.reward, expected.reward, atol=1e-15)
-        assert (mdp.states, mdp.actions, mdp.termination) == (None, None, None)
+        assert (mdp.states, mdp.actions, mdp.termination) == ((0, 1, 2, 3), (0, 1, 2), None)
 
 
 def test_labels_of_a_table():
@@ -386,8 +386,7 @@ def test_labels_of_a_table():
 
     assert states("b", "c", "a") == ("a", "b", "c")
     assert states(3, 1, 2) == (1, 2, 3)
-    assert states(2, 1, 0) is None
-    assert states(2.0, 1.0, 0.0) is None
+    assert states(2, 1, 0) == states(2.0, 1.0, 0.0) == (0, 1, 2)
     assert states("b", 3, "a") == ("b", 3, "a")  # cannot be compared: as first seen
     assert states((1, 0), (0, 1)) == ((0, 1), (1, 0))
     assert states("b", "a", states=["b", "a"]) == ("b", "a")
@@ -672,7 +671,7 @@ def test_from_dynamics_tabulates_the_function():
     model = UncertainMDP.from_dynamics(
         stock, range(5), range(3), [0, 2, 3], 0.9, admissible=lambda level, order: level + order <= 4
     )
-    assert (model.states, model.actions, model.outcomes) == (None, None, ((0, 2, 3),))
+    assert (model.states, model.actions, model.outcomes) == (tuple(range(5)), (0, 1, 2), ((0, 2, 3),))
     for s, a in np.ndindex(5, 3):
         assert model.admissible[s, a] == (s + a <= 4)
         assert model.source[s, a] == (0 if s + a <= 4 else -1)

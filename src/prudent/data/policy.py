@@ -389,7 +389,11 @@ def _are_chances(array: npt.NDArray[Any], model: PolicySpace, horizon: int | Non
 def _actions(policy: Any, model: PolicySpace) -> IntArray:
     """Return actions [S] or [T, S] that the model admits; those of terminal states are arbitrary."""
     size = model.state_labels.size
-    given = np.asarray(policy)
+    try:
+        given = np.asarray(policy)
+    except ValueError:  # rows of unequal length
+        given = np.array([None])
+        index_array(policy, "policy", model.action_labels.size, ParameterError)
     if given.ndim == 1 and given.size != size:
         message = f"policy has {given.size} actions, the model has {size} states"
         raise ParameterError(message, code="wrong-shape", argument="policy", value=given.size, expected=size)

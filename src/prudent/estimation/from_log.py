@@ -142,7 +142,8 @@ def from_log(
     reward, facts = rewards_of(rewards, read, seen, entries)
     axes = _Axes.of(read, kept, entries)
     changes: tuple[SupportChange, ...] = ()
-    if isinstance(support, str) and support != "all" and np.ndim(prior) == 0:
+    # rewards of the caller need not cover the transitions that only the wider support has
+    if isinstance(support, str) and np.ndim(prior) == 0 and (support == "state" or _from_rows(support, rewards)):
         other = supported(read, seen, kept, "action" if support == "state" else "state")
         if other.pair.size != entries.pair.size:
             mine, others = (entries, reward), (other, rewards_of(rewards, read, seen, other)[0])
@@ -151,6 +152,11 @@ def from_log(
     summary = _summary(read, seen, kept, spared, entries, threshold, support, facts, axes, changes)
     model = _model(read, axes, kept, entries, reward, discount, summary)
     return model, _posterior(model, axes, entries, prior)
+
+
+def _from_rows(support: str, rewards: Any) -> bool:
+    """Return whether the model of ``support="action"`` has rewards of the log, which any support can use."""
+    return support == "action" and isinstance(rewards, str) and rewards in ("mean", "outcomes")
 
 
 # -- model and posterior -----------------------------------------------------------------------------------

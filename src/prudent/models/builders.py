@@ -142,7 +142,7 @@ def uncertain_direct(
         next_state = np.broadcast_to(np.arange(S, dtype=np.int32), (S, A, S))
         return {"source": source, "next_state": next_state, "reward": given, **_BY_PAIR}
     if sparse.issparse(support):
-        matrix = sparse.coo_array(support)
+        matrix: Any = support
         if matrix.shape != (S * A, S):
             message = f"a sparse support must have shape (S*A, S) = {(S * A, S)}, got {matrix.shape}"
             raise ModelError(message, code="wrong-shape", argument="support", value=matrix.shape)

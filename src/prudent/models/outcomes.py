@@ -68,12 +68,13 @@ class OutcomeModel(TabularModel):
             b = int(np.argmin(slots))
             message = f"{self.pair_name(users[b])} has no outcome (source {b})"
             raise ModelError(message, code="no-outcome", source=b, **self.pair_fields(users[b]))
-        ends = np.cumsum(slots)
-        of_users = np.arange(ends[-1]) + np.repeat(begins[users] - (ends - slots), slots)
         own = users.size == np.count_nonzero(self.admissible)  # each pair has its own source
         if not own:
             self._check_shared(sizes, begins, outcome, users)
-        outcome, next_state = outcome[of_users].astype(np.int32, copy=False), next_state.astype(np.int32, copy=False)
+        if not own or (np.diff(users) < 0).any():  # else the outcomes of sources are those of pairs, in order
+            ends = np.cumsum(slots)
+            outcome = outcome[np.arange(ends[-1]) + np.repeat(begins[users] - (ends - slots), slots)]
+        outcome, next_state = outcome.astype(np.int32, copy=False), next_state.astype(np.int32, copy=False)
         if self.terminal.any():
             pairs = np.flatnonzero(self.terminal) * self.n_actions
             next_state = np.insert(next_state, begins[pairs], END)
