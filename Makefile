@@ -30,6 +30,7 @@ lint: setup
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/python -m pytest -q -n 0 tests/site/test_docstrings.py tests/site/test_errors.py tests/site/test_house.py
 
 format: setup
 	$(BIN)/ruff check --fix .

@@ -228,7 +228,7 @@ def _drawn(name: str, fits: list[Fit], values: Any, unit: str) -> bytes:
     import matplotlib
     from matplotlib.ticker import LogLocator, NullLocator
 
-    from prudent.display.frame import Figure, Panel, drawn
+    from prudent.display.figures.base import Figure, Panel
     from prudent.display.style import RC, Entry, hex_of
 
     jobs = list(dict.fromkeys(fit.job for fit in fits))
@@ -272,5 +272,5 @@ def _drawn(name: str, fits: list[Fit], values: Any, unit: str) -> bytes:
     figure = Figure(name, name, tuple(panel(dimension) for dimension in dimensions), legend, columns=2, size=(4.0, 2.5))
     file = io.BytesIO()
     with matplotlib.rc_context(RC):
-        drawn(figure).savefig(file, format="svg", metadata={"Date": None, "Creator": None})
+        figure.to_matplotlib().savefig(file, format="svg", metadata={"Date": None, "Creator": None})
     return file.getvalue()

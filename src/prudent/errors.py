@@ -21,7 +21,7 @@ alpha-range 1.5
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 __all__ = [
     "CautionWarning",
@@ -41,7 +41,18 @@ __all__ = [
 
 
 class _Coded(Exception):
-    """Base of errors and warnings: a message, a stable code and the facts behind the message.
+    """Base of errors and warnings: a message, a stable code and the facts behind the message."""
+
+    default_code: ClassVar[str] = "error"
+
+    def __init__(self, message: str = "", *, code: str = "", **fields: object) -> None:
+        super().__init__(message)
+        self.code = code or self.default_code
+        self.fields = fields
+
+
+class PrudentError(_Coded, ValueError):
+    """Base of every error that prudent raises on purpose.
 
     Parameters
     ----------
@@ -59,17 +70,6 @@ class _Coded(Exception):
     fields : dict of str to object
         The facts behind the message, for instance ``{"argument": "alpha", "value": 1.5}``.
     """
-
-    default_code: ClassVar[str] = "error"
-
-    def __init__(self, message: str = "", *, code: str = "", **fields: Any) -> None:
-        super().__init__(message)
-        self.code = code or self.default_code
-        self.fields = fields
-
-
-class PrudentError(_Coded, ValueError):
-    """Base of every error that prudent raises on purpose."""
 
 
 class ParameterError(PrudentError):
@@ -121,7 +121,24 @@ class ClusterError(PrudentError):
 
 
 class PrudentWarning(_Coded, UserWarning):
-    """Base of every warning that prudent issues."""
+    """Base of every warning that prudent issues.
+
+    Parameters
+    ----------
+    message : str
+        Text for people. It names the argument, the place and the value at fault.
+    code : str, optional
+        Stable identifier of the fault, in kebab case. The default is the code of the class.
+    **fields : object
+        The facts behind the message.
+
+    Attributes
+    ----------
+    code : str
+        Stable identifier of the fault.
+    fields : dict of str to object
+        The facts behind the message, for instance ``{"argument": "alpha", "value": 1.5}``.
+    """
 
 
 class ConvergenceWarning(PrudentWarning):

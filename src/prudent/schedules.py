@@ -31,14 +31,10 @@ from ._support.state import LARGEST_COUNT
 from .errors import ParameterError
 
 __all__ = [
-    "NAMED",
     "Decay",
     "Falling",
     "FunctionSchedule",
     "Schedule",
-    "named_schedule",
-    "saved_schedule",
-    "schedule_of",
 ]
 
 MOST_DRAWS = 1000  # of a schedule, at levels 0.999 and -0.999

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import re
 
@@ -17,8 +18,8 @@ from scipy.sparse.linalg import splu
 
 import prudent as pr
 from prudent.analysis import estimates, plot_returns, posterior_returns
-from prudent.analysis import over_posterior as returns_module
 
+returns_module = importlib.import_module("prudent.analysis.posterior_returns")  # the room has a function of that name
 Z = 5.5  # standard errors: a false alarm in 2.6e7 for a normal error
 LEVELS = (0.05, 0.5, 0.95)
 

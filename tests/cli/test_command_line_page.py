@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 import typer.main
 
-from prudent import cli
+from prudent.cli.main import app, main
 
 ROOT = Path(__file__).parents[2]
 REFERENCE = ROOT / "docs" / "reference"
-COMMANDS = typer.main.get_command(cli.app).commands
+COMMANDS = typer.main.get_command(app).commands
 SHARED = "Options that say how a log is read"
 
 
@@ -86,7 +86,7 @@ def test_what_solve_writes_is_on_the_page(tmp_path):
     log = tmp_path / "log.csv"
     log.write_text("state,action,next_state,reward\nill,wait,dead,0\nill,drug,well,1\nill,wait,well,1\n")
     call = ["solve", str(log), "--terminal", "well,dead", "--draws", "20", "--out", str(tmp_path / "out")]
-    assert cli.main(call) == 0
+    assert main(call) == 0
     text = section((REFERENCE / "files.md").read_text(), "What `prudent solve` writes")
     for file in (tmp_path / "out").iterdir():
         assert f"`{file.name}" in text, file

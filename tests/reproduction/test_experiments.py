@@ -19,9 +19,9 @@ from prudent import sample_size
 from prudent._support.streams import replication_streams
 from prudent.agents.posterior_sampling import brps_rl
 from prudent.bandits import BanditSettings
-from prudent.simulation.bandits import simulate_bandit
 from prudent.envs import gaussian_bandit
 from prudent.envs.frozen_lake import frozen_lake
+from prudent.planning.problem import BayesianRiskMDP
 from prudent.reproduction import SCALES, STUDIES, judge, load
 from prudent.reproduction.intervals import (
     INCONCLUSIVE,
@@ -38,7 +38,7 @@ from prudent.reproduction.studies._bandit import READINGS, BanditRun
 from prudent.reproduction.studies._lake import LakeRun
 from prudent.reproduction.studies.computing_time import PAPER_SECONDS, fixed_cost, play_plainly
 from prudent.reproduction.studies.limit_law import TrueLake, kolmogorov
-from prudent.planning.problem import BayesianRiskMDP
+from prudent.simulation.bandits import simulate_bandit
 from prudent.simulation.tabular import simulate
 
 LAKE = ("TS-RL", "BRPS-RL 0.5", "BRPS-RL 0.8", "BRPS-RL 0.9", "BRPS-RL 0.99")

@@ -23,11 +23,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prudent._support import pool
-from prudent.errors import ParameterError
+from prudent.errors import ParameterError, StoreError
 from prudent.reproduction import STUDIES, load, run
 from prudent.reproduction import runner as module
 from prudent.reproduction.runner import conclude
-from prudent.errors import StoreError
 from prudent.reproduction.store import Store, missing, write
 
 FEW = ["bandit-br", "lake-long", "limit-law"]

@@ -235,7 +235,7 @@ def test_gymnasium_reads_the_stream_as_the_simulator_does():
 
 
 def test_nothing_slow_is_imported_with_the_library():
-    code = "import sys, prudent.agents, prudent.envs, prudent.bandits; print(sorted(sys.modules))"
+    code = "import sys, prudent.agents, prudent.envs, prudent.bandits, prudent.simulation; print(sorted(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "'prudent.simulation.bandits'" in done.stdout
     for slow in ("gymnasium", "xarray", "pandas", "scipy.stats"):

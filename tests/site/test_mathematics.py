@@ -58,7 +58,7 @@ def test_every_name_exists(page):
     for file in re.findall(r"`((?:prudent|tests|benchmarks)/[\w/]+\.py)`", text):
         inside = f"src/{file}" if file.startswith("prudent") else file
         assert (DOCS.parent / inside).is_file(), file
-    for file, test in re.findall(r"`(tests/\w+\.py)::(\w+)`", text):
+    for file, test in re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", text):
         assert f"def {test}(" in (DOCS.parent / file).read_text(), test
 
 

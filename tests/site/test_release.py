@@ -45,13 +45,29 @@ print("works")
 """
 
 TYPED = """
+import numpy as np
 import prudent as pr
+from prudent.types import PolicyLike, RngLike, StartLike
+
+
+def earned(policy: PolicyLike, start: StartLike, rng: RngLike = 1) -> float:
+    returns = pr.posterior_returns(model, posterior, {"mine": policy}, start=start, draws=100, rng=rng)
+    return float(returns["mean"])
+
 
 model, posterior = pr.from_log([("a", "go", "b", 1.0), ("b", "go", "a", 0.0)], discount=0.9)
 solution: pr.planning.Solution = pr.BayesianRiskMDP(model, posterior, alpha=0.9).solve()
 worth: float = float(solution.value[0])
+for policy in (solution, {"a": "go", "b": "go"}, np.array([0, 0]), ["go", "go"]):
+    earned(policy, "a")
 bandit = pr.LinearBandit(["red", "blue"], dim=2, seed=1)
 chance: float | None = bandit.select([1.0, 0.5]).propensity
+measures = [pr.CVaR(0.9), pr.VaR(0.5), pr.risk.WorstCase()]
+values: list[float] = [float(measure([1.0, 2.0, 3.0])) for measure in measures]
+try:
+    pr.CVaR(2.0)
+except pr.errors.ParameterError as error:
+    print(error.code, error.fields["value"])
 """
 
 

@@ -275,17 +275,29 @@ class Cluster:
             return result
         worker, found = result
         if not found:
-            raise ClusterError(f"worker {worker} has no prudent: install {self._stamp['prudent']} there")
+            raise ClusterError(
+                f"worker {worker} has no prudent: install {self._stamp['prudent']} there",
+                code="worker-software",
+                worker=worker,
+                expected=self._stamp["prudent"],
+            )
         odd = [name for name, version in self._stamp.items() if found.get(name) != version]
         name = "prudent" if "prudent" in odd else odd[0]
         if name == "source":
             raise ClusterError(
-                f"worker {worker} has prudent {found['prudent']} as we do, but with other source code; install the same"
-                " everywhere and start the worker anew"
+                f"worker {worker} has prudent {found['prudent']} with other source code; install the same version"
+                " everywhere and restart the worker",
+                code="worker-software",
+                worker=worker,
+                value=found["prudent"],
             )
         raise ClusterError(
-            f"worker {worker} has {name} {found.get(name, 'of another kind')}, here it is {self._stamp[name]}; numbers "
-            "would depend on who computes them: install the same everywhere"
+            f"worker {worker} has {name} {found.get(name, 'of another kind')}, here it is {self._stamp[name]}; results "
+            "would depend on the worker: install the same version everywhere",
+            code="worker-software",
+            worker=worker,
+            value=found.get(name),
+            expected=self._stamp[name],
         )
 
     def forgive(self, error: BaseException, tries: int) -> None:
@@ -294,8 +306,10 @@ class Cluster:
             if tries <= RETRIES:
                 return
             raise ClusterError(
-                f"a piece of the work ended with every worker that had it, the last at {error.last_worker.address}; "
-                "give workers more memory, or have fewer replications in a piece"
+                f"every worker that ran one of the tasks died, the last at {error.last_worker.address}; "
+                "give workers more memory, or put fewer replications into a task",
+                code="worker-died",
+                worker=error.last_worker.address,
             ) from error
         if isinstance(error, self._dask.comm.CommClosedError):  # of a result on its way; the client may not know yet
             time.sleep(0.5)
@@ -305,7 +319,9 @@ class Cluster:
         if isinstance(error, CancelledError) or self.client.status not in ("running", "connecting"):
             raise self._gone() from error
         if isinstance(error, ImportError):
-            raise ClusterError(f"a worker cannot import what the work needs: {error}") from error
+            raise ClusterError(
+                f"a worker cannot import what the task needs: {error}", code="worker-software"
+            ) from error
         raise error
 
     def watch(self) -> None:
@@ -322,7 +338,7 @@ class Cluster:
                 self._answered(ours, (None, None))
 
     def _gone(self) -> ClusterError:
-        return ClusterError("the connection to the scheduler of the cluster was lost")
+        return ClusterError("the connection to the scheduler of the cluster was lost", code="connection-lost")
 
     @contextmanager
     def _lost(self) -> Iterator[None]:
@@ -349,22 +365,40 @@ def on_cluster(client: Any, say: Callable[[str], None] | None = None) -> Iterato
         distributed = importlib.import_module("distributed")
     except ImportError:
         raise ParameterError(
-            "a cluster needs dask.distributed, which is not installed: pip install distributed"
+            "client needs dask.distributed, which is not installed: pip install distributed",
+            code="missing-package",
+            argument="client",
+            expected="distributed",
         ) from None
     own = None
     if isinstance(client, str) or hasattr(client, "scheduler_address"):
         try:
             own = client = distributed.Client(client, timeout=ANSWER, set_as_default=False)
         except (OSError, ValueError, TimeoutError) as error:
-            raise ParameterError(f"no dask cluster answers at {client!r}: {error}") from None
+            raise ParameterError(
+                f"client is {client!r}, where no dask cluster answers: {error}",
+                code="no-cluster",
+                argument="client",
+                value=client,
+            ) from None
     if not isinstance(client, distributed.Client):
         raise ParameterError(
-            f"client must be a Client of dask.distributed, a cluster, or the address of a scheduler, got {client!r}"
+            f"client must be a Client of dask.distributed, a cluster, or the address of a scheduler, got {client!r}",
+            code="wrong-type",
+            argument="client",
+            value=client,
         )
     if client.asynchronous:
-        raise ParameterError("client is asynchronous; give one that waits for its answers: Client(...)")
+        raise ParameterError(
+            "client is asynchronous; pass a synchronous one: Client(...)", code="wrong-type", argument="client"
+        )
     if client.status != "running":
-        raise ParameterError(f"client is {client.status}, expected one with a connection to a scheduler")
+        raise ParameterError(
+            f"client is {client.status}, expected one with a connection to a scheduler",
+            code="no-cluster",
+            argument="client",
+            value=client.status,
+        )
     pool = Cluster(client, say)
     try:
         yield pool

@@ -20,4 +20,4 @@ def read_dataset(file: Path) -> xarray.Dataset:
     try:
         return xarray.load_dataset(file, engine="scipy")
     except Exception as error:  # whatever a damaged file makes the reader say
-        raise DataError(f"cannot read {file} as NetCDF: {error}") from error
+        raise DataError(f"cannot read {file} as NetCDF: {error}", code="damaged-file", path=str(file)) from error

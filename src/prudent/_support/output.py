@@ -17,7 +17,9 @@ def prepare(folder: Path) -> None:
         write_atomically(folder / ".writable", b"")
         (folder / ".writable").unlink()
     except OSError as error:
-        raise StoreError(f"cannot write to the folder {folder}: {error.strerror or error}") from error
+        raise StoreError(
+            f"cannot write to the folder {folder}: {error.strerror or error}", code="not-writable", path=str(folder)
+        ) from error
 
 
 def write(path: Path, data: bytes) -> None:
@@ -27,5 +29,7 @@ def write(path: Path, data: bytes) -> None:
         write_atomically(path, data)
     except OSError as error:
         raise StoreError(
-            f"cannot write {path}: {error.strerror or error}; what was finished before is kept, mend this and run again"
+            f"cannot write {path}: {error.strerror or error}; finished work is kept, run again when it can be written",
+            code="not-writable",
+            path=str(path),
         ) from error

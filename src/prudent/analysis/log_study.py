@@ -132,7 +132,7 @@ def study_log(
 ) -> LogStudy:
     """Return the policies of all levels, their returns over the posterior, and what to measure next.
 
-    >>> from prudent.analysis import from_log
+    >>> from prudent.estimation import from_log
     >>> log = [("ill", "wait", "ill", 0, 60), ("ill", "wait", "dead", 0, 20), ("ill", "drug", "well", 1, 2),
     ...        ("ill", "drug", "dead", 0, 1), ("ill", "wait", "well", 1, 30)]
     >>> study = study_log(*from_log(log, 0.95, terminal=["well", "dead"]), (0, 0.9), draws=100)

@@ -56,12 +56,12 @@ class LogOptions:
     min_count: Annotated[float, typer.Option(help="Actions tried fewer times in a state are not considered there.")] = 1
     prior: Annotated[
         str,
-        typer.Option(help="Observations that the prior is worth for each pair; outcome=X: for each next state."),
+        typer.Option(help="Number of observations that the prior is worth for each pair of state and action."),
     ] = "1"
     support: Annotated[
         str,
         typer.Option(help="Next states that are possible: seen after the action, after any action of the state, all."),
-    ] = "action"
+    ] = "state"
     rewards: Annotated[
         str,
         typer.Option(help="mean: of each transition; outcomes: each reward seen is possible; a number; a CSV file."),
@@ -158,12 +158,12 @@ def _values(given: list[str] | None, option: str) -> dict[str, float]:
     return found
 
 
-def _prior(text: str) -> Any:
-    kind, _, amount = text.rpartition("=")
-    mass = _number(amount)
-    if mass is None or kind not in ("", "outcome", "pair"):
-        raise ParameterError(f"--prior is {text!r}, expected a number, or outcome=NUMBER")
-    return (kind, mass) if kind else mass
+def _prior(text: str) -> float:
+    mass = _number(text)
+    if mass is None:
+        message = f"--prior is {text!r}, expected a number"
+        raise ParameterError(message, code="not-a-number", argument="--prior", value=text)
+    return mass
 
 
 def _column_names(given: list[str] | None) -> dict[str, str | None] | None:
@@ -464,9 +464,8 @@ def _write_page(study: LogStudy, policies: Any, record: dict[str, Any], options:
     from .._support.output import write
     from ..analysis.profile_figure import profile_figure
     from ..analysis.returns_figure import returns_figure
-    from ..display.frame import save
+    from ..display.pages.log_study import render
     from ..planning.figures import solution_panels
-    from ..reproduction.report.log_page import render
 
     profile = study.profile
     figures = {
@@ -485,7 +484,7 @@ def _write_page(study: LogStudy, policies: Any, record: dict[str, Any], options:
     }
     page = render(record, policies, figures, settings)
     for figure in figures.values():
-        save(figure, out / "figures")
+        figure.save(out / "figures")
     write(out / "report.html", page.encode())
     return out / "report.html"
 

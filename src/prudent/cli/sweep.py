@@ -67,7 +67,7 @@ def sweep(
 def _show(table: pandas.DataFrame, baseline: str, confidence: float) -> None:
     from rich.table import Table
 
-    from ..reproduction.report.tables import plus_minus
+    from ..display.words import plus_minus
 
     shown = Table(box=None, pad_edge=False, header_style="bold")
     for name in ("environment", "agent"):
@@ -100,8 +100,7 @@ def _mark(row: dict[Any, Any], text: str) -> str:
 
 def _draw(data: xarray.Dataset, folder: Path) -> None:
     """Write the figure: a panel for each environment, a curve for each agent."""
-    from ..display.frame import save
-    from ..reproduction.report.figures.curves import curves
+    from ..reproduction.report.figures import KINDS
 
     metric = "regret" if "regret" in data else "total_reward"
     along = data[metric].dims[-1]
@@ -111,4 +110,5 @@ def _draw(data: xarray.Dataset, folder: Path) -> None:
     panels = [
         {"variable": metric, "title": str(name), "where": {"environment": name}} for name in data.environment.values
     ]
-    save(curves(runs, "sweep", str(data.attrs["title"]), panels=panels, columns=min(2, len(panels))), folder)
+    columns = min(2, len(panels))
+    KINDS["curves"](runs, "sweep", str(data.attrs["title"]), panels=panels, columns=columns).save(folder)

@@ -1,1 +1,4 @@
-"""One look for all figures: style (colours, dashes, names of agents) and frame (panels, legends, SVG and PNG)."""
+"""Everything that readers see: words and numbers, figures, and pages of HTML.
+
+Figure functions take arrays, labels and data frames, so every other room can call them.
+"""

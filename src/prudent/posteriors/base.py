@@ -33,7 +33,7 @@ class Posterior(ABC):
     def updated(self, *observed: Any, **named: Any) -> Self:
         """Return a new posterior with the observations added, which are given as to ``update``; this one stays.
 
-        >>> from prudent import BetaPosterior
+        >>> from prudent.posteriors import BetaPosterior
         >>> one = BetaPosterior(1, 1)
         >>> one.updated((), 1), one
         (BetaPosterior(successes=2.0, failures=1.0), BetaPosterior(successes=1.0, failures=1.0))
@@ -67,7 +67,7 @@ class Posterior(ABC):
     def merge(self, other: Self) -> Self:
         """Return the posterior given the data of both; the priors must be equal.
 
-        >>> from prudent import BetaPosterior
+        >>> from prudent.posteriors import BetaPosterior
         >>> one, two = BetaPosterior(1, 1).update((), 1), BetaPosterior(1, 1).update((), [0, 1])
         >>> one.merge(two)
         BetaPosterior(successes=3.0, failures=2.0)
@@ -94,7 +94,7 @@ class Posterior(ABC):
         ``load`` of the same class reads it. Nothing in the file can be executed.
 
         >>> import tempfile
-        >>> from prudent import BetaPosterior
+        >>> from prudent.posteriors import BetaPosterior
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     BetaPosterior([1.0, 2.0], 1.0).save(f"{folder}/chances.state")
         ...     BetaPosterior.load(f"{folder}/chances.state")

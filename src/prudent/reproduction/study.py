@@ -36,8 +36,8 @@ class Quantity(NamedTuple):
 class Figure:
     """A figure of the report, and what the paper says about it.
 
-    ``kind`` is one of ``prudent.reproduction.report.figures.KINDS``, ``name`` the stem of the files, ``options`` go to the function
-    that draws this kind.
+    ``kind`` is one of ``prudent.reproduction.report.figures.KINDS``, ``name`` the stem of the files, ``options`` go to
+    the function that draws this kind.
     """
 
     kind: str
@@ -49,7 +49,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Table:
-    """A table of the report: ``kind`` is one of ``prudent.reproduction.report.tables.KINDS``, ``options`` go to its function.
+    """A table of the report: ``kind`` is one of ``prudent.reproduction.report.tables.KINDS``, with its ``options``.
 
     A table with a text ``fold`` is folded away under this text.
     """

@@ -24,7 +24,7 @@ def build(out: str | os.PathLike[str], names: Collection[str] | None = None) -> 
     prudent.errors.DataError: no-such-folder is no folder; it should hold what `prudent reproduce` wrote
     """
     from ..._support.output import write
-    from .figures import KINDS, save
+    from .figures import KINDS
     from .page import render
     from .results import make, read
 
@@ -37,6 +37,6 @@ def build(out: str | os.PathLike[str], names: Collection[str] | None = None) -> 
     page = render(results, figures)
     for group in figures.values():
         for figure in group:
-            save(figure, folder / "figures")
+            figure.save(folder / "figures")
     write(folder / "report.html", page.encode())
     return folder / "report.html"

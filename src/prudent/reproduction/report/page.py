@@ -8,10 +8,12 @@ from html import escape
 from typing import Any
 from urllib.parse import quote
 
-from .figures import Figure
-from .frame import Part, document, figure_html, folded
+from ...display.figures.base import Figure
+from ...display.pages.frame import Part, document, figure_html, folded
+from ...display.pages.tables import Table, rich
+from ...display.words import number, with_interval
 from .results import Results, Section, make
-from .tables import KINDS, Table, number, rich, with_interval
+from .tables import KINDS
 
 __all__ = ["render"]
 

@@ -22,9 +22,8 @@ from ...errors import DataError
 if TYPE_CHECKING:
     import xarray
 
-__all__ = ["LEVEL", "Results", "Section", "action_names", "chosen", "label_of", "make", "read", "relative"]
+__all__ = ["Results", "Section", "action_names", "chosen", "label_of", "make", "read", "relative"]
 
-LEVEL = 0.95  # of every interval and band in the report
 _Made = TypeVar("_Made")
 
 

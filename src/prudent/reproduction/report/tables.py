@@ -1,109 +1,24 @@
-"""The tables, and how numbers are written: one function for each kind of table."""
+"""The tables of the report: one function for each kind."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ..._support.intervals import mean_and_half_width
-from .figures import agent_label
-from .results import LEVEL, action_names, chosen, relative
+from ...display.figures.base import CONFIDENCE
+from ...display.pages.tables import Table, best
+from ...display.style import agent_label
+from ...display.words import number, plus_minus
+from .results import action_names, chosen, relative
 
 if TYPE_CHECKING:
     import xarray
 
-__all__ = ["KINDS", "Table", "number", "plus_minus", "rich", "with_interval"]
-
-
-# -- numbers and words -------------------------------------------------------------------------------------
-
-
-def number(value: float, digits: int = 4) -> str:
-    """Return ``value`` to ``digits`` significant digits, without an exponent where a reader can do without.
-
-    >>> number(1234.56), number(0.012345), number(3e-9)
-    ('1,235', '0.01235', '3e-09')
-    """
-    if not np.isfinite(value):
-        return "–" if np.isnan(value) else "∞" if value > 0 else "−∞"
-    size = abs(value)
-    if size != 0 and not 1e-4 <= size < 1e9:
-        return f"{value:.{digits}g}".replace("-", "−", int(value < 0))
-    decimals = max(0, digits - 1 - int(np.floor(np.log10(size)))) if size else 0
-    text = f"{value:,.{decimals}f}"
-    text = text.rstrip("0").rstrip(".") if "." in text and float(value).is_integer() else text
-    return text.replace("-", "−")
-
-
-def plus_minus(mean: float, half: float) -> str:
-    """Return a mean and its half width, both to the second significant digit of the half width.
-
-    >>> plus_minus(123.456, 2.345), plus_minus(2.0, float("nan"))
-    ('123.5 ± 2.3', '2.000')
-    """
-    if not np.isfinite(half):
-        return number(mean) if not float(mean).is_integer() else f"{mean:,.3f}"
-    if half < 1e-4:
-        return f"{number(mean, 2)} ± {number(half, 2)}"
-    decimals = max(0, 1 - int(np.floor(np.log10(half))))
-    return f"{mean:z,.{decimals}f} ± {half:,.{decimals}f}".replace("-", "−")
-
-
-def with_interval(value: float, low: float, high: float) -> str:
-    """Return a number and its interval, to the second significant digit of the half width.
-
-    >>> with_interval(12.2519, 9.512, 15.034)
-    '12.3 [9.5, 15.0]'
-    """
-    half = 0.5 * (high - low)
-    if not np.isfinite(half) or half <= 0 or half < 1e-4:
-        return f"{number(value)} [{number(low)}, {number(high)}]"
-    decimals = max(0, 1 - int(np.floor(np.log10(half))))
-    return f"{value:z,.{decimals}f} [{low:z,.{decimals}f}, {high:z,.{decimals}f}]".replace("-", "−")
-
-
-def rich(text: str) -> str:
-    """Return ``text`` as HTML, with its mathematics set as it should be.
-
-    >>> rich("sqrt(N) at p_h < 1")
-    '√N at <i>p</i><sub>h</sub> &lt; 1'
-    """
-    signs = {"p_h": "<i>p</i><sub>h</sub>", "V_N": "<i>V</i><sub>N</sub>", "sqrt(N)": "√N", "_nu": "-ν"}
-    html = escape(text)
-    for plain, sign in signs.items():
-        html = html.replace(plain, sign)
-    return html
-
-
-# -- tables ------------------------------------------------------------------------------------------------
-
-
-class Table(NamedTuple):
-    """A table of HTML cells; the first of each row is its heading."""
-
-    caption: str
-    columns: Sequence[str]
-    rows: Sequence[Sequence[str]]
-
-    def html(self) -> str:
-        """Return the table; on a narrow screen each row becomes a card whose lines name their column."""
-        head = "".join(f'<th scope="col">{rich(column)}</th>' for column in self.columns)
-        body = "".join(
-            f'<tr><th scope="row">{row[0]}</th>'
-            + "".join(
-                f'<td data-label="{escape(label, quote=True)}"><span>{cell}</span></td>'
-                for label, cell in zip(self.columns[1:], row[1:], strict=True)
-            )
-            + "</tr>"
-            for row in self.rows
-        )
-        return (
-            f'<table class="number tight"><caption>{rich(self.caption)}</caption>'
-            f"<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
-        )
+__all__ = ["KINDS"]
 
 
 def agents(
@@ -127,13 +42,13 @@ def agents(
     parts = [shown] if across is None else [shown.isel({across: i}) for i in range(data.sizes[across])]
     heads = [head] if across is None else [_heading(head, value) for value in data[across].values.tolist()]
     values = [part.transpose("agent", "replication").dropna("replication", how="all").values for part in parts]
-    pairs = [mean_and_half_width(each, LEVEL, axis=1) for each in values]
+    pairs = [mean_and_half_width(each, CONFIDENCE, axis=1) for each in values]
     rows = []
     for j, agent in enumerate(map(str, found.agent.values)):
         cells = []
         for mean, half in pairs:
             cell = plus_minus(float(mean[j]), float(half[j]))
-            cells.append(_best(cell) if j == int(np.argmin(mean)) else cell)
+            cells.append(best(cell) if j == int(np.argmin(mean)) else cell)
         rows.append([escape(agent_label(agent)), *cells])
     if over == "last":
         unit = data[along].attrs.get("long_name", along)
@@ -154,7 +69,7 @@ def series(data: xarray.Dataset, caption: str, *, series: Sequence[Mapping[str, 
     for each in series:
         part = chosen(data, each["variable"], each.get("where"))
         if "replication" in part.dims:
-            means, halves = mean_and_half_width(part.transpose("agent", "replication").values, LEVEL, axis=1)
+            means, halves = mean_and_half_width(part.transpose("agent", "replication").values, CONFIDENCE, axis=1)
             columns.append([plus_minus(float(mean), float(half)) for mean, half in zip(means, halves, strict=True)])
         else:
             columns.append([number(float(value)) for value in part.values])
@@ -180,7 +95,7 @@ def law(data: xarray.Dataset, caption: str, *, variable: str, mean: str, sd: str
     for i, place in enumerate(data[across].values):
         for j, name in enumerate(map(str, data[kind].values)):
             values = sample.values[j, i]
-            middle, half = mean_and_half_width(values, LEVEL)
+            middle, half = mean_and_half_width(values, CONFIDENCE)
             spread = number(float(np.std(values, ddof=1))) if values.size > 1 else "–"
             heading = f"{escape(row)} {int(place):,}, {escape(name)}"
             rows.append([heading, plus_minus(float(middle), float(half)), spread])
@@ -206,9 +121,9 @@ def action_values(data: xarray.Dataset, caption: str) -> Table:
     """Return the value of each action in each cell, the best in bold."""
     rows = []
     for s, values in enumerate(data.q.values):
-        best = values >= values.max() - 1e-12
+        highest = values >= values.max() - 1e-12
         rows.append(
-            [_cell(data, s), *(_best(f"{v:.6f}") if b else f"{v:.6f}" for v, b in zip(values, best, strict=True))]
+            [_cell(data, s), *(best(f"{v:.6f}") if b else f"{v:.6f}" for v, b in zip(values, highest, strict=True))]
         )
     return Table(caption, ["cell", *map(str, data.action.values)], rows)
 
@@ -216,10 +131,6 @@ def action_values(data: xarray.Dataset, caption: str) -> Table:
 def _cell(data: xarray.Dataset, state: int) -> str:
     width = round(np.sqrt(data.sizes["state"]))
     return f"[{state // width},{state % width}]"
-
-
-def _best(cell: str) -> str:
-    return f'<span class="best">{cell}</span>'
 
 
 KINDS: dict[str, Callable[..., Table]] = {

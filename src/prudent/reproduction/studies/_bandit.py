@@ -97,8 +97,8 @@ class BanditRun(Run):
     def compute(self, seed: int, first: int, count: int) -> Arrays:
         """Return regret [R, T] and br_regret [R, L, T]."""
         from ...bandits import BanditSettings
-        from ...simulation.bandits import simulate_bandit
         from ...envs import gaussian_bandit
+        from ...simulation.bandits import simulate_bandit
 
         runs = simulate_bandit(
             gaussian_bandit(),

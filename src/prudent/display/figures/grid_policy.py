@@ -1,30 +1,57 @@
-"""A policy on a square grid: arrows, values, and where the printed policy differs."""
+"""A policy on a square grid: arrows, values, and the cells where a printed policy differs."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ....display.frame import Figure, Panel
-from ....display.style import Entry, hex_of
-from ..results import action_names
+from ...types import BoolArray, FloatArray
+from ..style import Entry, hex_of
+from .base import Figure, Panel
 
 if TYPE_CHECKING:
-    import xarray
     from matplotlib.axes import Axes
 
-__all__ = ["policy"]
+__all__ = ["draw"]
 
 _ARROWS = {"left": (-1, 0), "down": (0, 1), "right": (1, 0), "up": (0, -1)}
 
 
-def policy(data: xarray.Dataset, name: str, title: str) -> Figure:
-    """Return the figure of the variables policy, paper_policy, q, value and hole over the cells, row by row."""
-    ours, printed = action_names(data, "policy"), action_names(data, "paper_policy")
-    actions = [str(action) for action in data.action.values]
-    q, value, hole = data.q.values, data.value.values, data.hole.values
-    width = round(np.sqrt(len(ours)))
+def draw(
+    name: str,
+    title: str,
+    optimal: Sequence[str],
+    printed: Sequence[str],
+    actions: Sequence[str],
+    q: FloatArray,
+    value: FloatArray,
+    hole: BoolArray,
+) -> Figure:
+    """Return the figure of a policy over the cells of a square grid, row by row.
+
+    Parameters
+    ----------
+    name, title : str
+        Stem of the files and title of the figure.
+    optimal, printed : sequence of str
+        Action of each cell: left, down, right or up. An empty printed action marks the goal.
+    actions : sequence of str
+        Names of the columns of ``q``.
+    q : ndarray [S, A]
+        Value of each action in each cell.
+    value : ndarray [S]
+        Value of each cell.
+    hole : ndarray of bool [S]
+        Whether a cell is a hole.
+
+    Returns
+    -------
+    Figure
+        The figure.
+    """
+    width = round(np.sqrt(len(optimal)))
 
     def arrow(axes: Axes, x: float, y: float, action: str, colour: str) -> None:
         dx, dy = (0.17 * step for step in _ARROWS[action])
@@ -34,7 +61,7 @@ def policy(data: xarray.Dataset, name: str, title: str) -> Figure:
     def onto(axes: Axes) -> None:
         from matplotlib.patches import Rectangle
 
-        for s, action in enumerate(ours):
+        for s, action in enumerate(optimal):
             row, column = divmod(s, width)
             goal = not printed[s]
             fill = "brps-0.8" if goal else "law" if hole[s] else None

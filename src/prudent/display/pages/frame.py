@@ -1,4 +1,4 @@
-"""The frame of a page: one HTML file with everything in it, light and dark, for wide screens and narrow ones."""
+"""Frame of a page: one HTML file with figures and style inside, for light and dark themes, wide and narrow screens."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from html import escape
 from importlib.resources import files
 from typing import NamedTuple
 
-from .figures import COLOURS, Entry, Figure, css_variable, inline_panels
+from ..figures.base import Figure
+from ..style import COLOURS, Entry, css_variable
 from .tables import rich
 
-__all__ = ["PAGE_COLOURS", "Part", "document", "figure_html", "folded"]
+__all__ = ["PAGE_COLOURS", "Part", "document", "figure_html", "folded", "paragraphs"]
 
 PAGE_COLOURS = {
     "page": ("#ffffff", "#15171a"),
@@ -25,7 +26,17 @@ PAGE_COLOURS = {
 
 
 class Part(NamedTuple):
-    """A section of a page; ``body`` is HTML, the rest is text."""
+    """A section of a page.
+
+    Attributes
+    ----------
+    name : str
+        Identifier of the section, the target of links.
+    title : str
+        Heading, as text.
+    body : str
+        Content, as HTML.
+    """
 
     name: str
     title: str
@@ -37,7 +48,22 @@ class Part(NamedTuple):
 
 
 def document(title: str, head: str, parts: Sequence[Part]) -> str:
-    """Return a page: its title, the HTML below it, the contents and the sections."""
+    """Return a page.
+
+    Parameters
+    ----------
+    title : str
+        Title, as text.
+    head : str
+        Content below the title, as HTML.
+    parts : sequence of Part
+        Sections, which the table of contents lists.
+
+    Returns
+    -------
+    str
+        The HTML document.
+    """
     contents = "".join(
         f'<li><a href="#{escape(part.name, quote=True)}">{escape(part.title)}</a></li>' for part in parts
     )
@@ -88,14 +114,14 @@ def _swatch(entry: Entry) -> str:
 
 
 def figure_html(figure: Figure, before: str = "") -> str:
-    """Return a figure: what stands ``before`` it (HTML), its title, its legend, its panels, and links to its files."""
+    """Return a figure as HTML: its title, its legend, its panels and links to its files, after the HTML ``before``."""
     panels = []
-    for panel, svg in zip(figure.panels, inline_panels(figure), strict=True):
+    for panel, svg in zip(figure.panels, figure.svg_panels(), strict=True):
         label = escape(f"{figure.title}: {panel.title}" if len(figure.panels) > 1 else figure.title, quote=True)
         heading = f"<h4>{rich(panel.title)}</h4>" if len(figure.panels) > 1 else ""
-        drawn = svg.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)
-        panels.append(f'<div class="panel">{heading}{drawn}</div>')
-    legend = "".join(f"<li>{_swatch(entry)}{_told(entry.label)}</li>" for entry in figure.legend)
+        described = svg.replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)
+        panels.append(f'<div class="panel">{heading}{described}</div>')
+    legend = "".join(f"<li>{_swatch(entry)}{_legend_text(entry.label)}</li>" for entry in figure.legend)
     links = " · ".join(f'<a href="figures/{figure.name}.{kind}">{kind.upper()}</a>' for kind in ("svg", "png"))
     shape = {1: " one", 2: " two"}.get(figure.columns, "") + " wide" * (figure.size[0] > 6.0)
     return (
@@ -105,14 +131,19 @@ def figure_html(figure: Figure, before: str = "") -> str:
     )
 
 
-def _told(label: str) -> str:
-    """Return a label of matplotlib as HTML: no mathematics in it, so a dollar is a dollar."""
+def _legend_text(label: str) -> str:
+    """Return a label of a figure as HTML, without the escapes of matplotlib."""
     return escape(label.replace(r"\$", "$"))
 
 
-def folded(summary: str, what: str) -> str:
-    """Return HTML that opens when its summary is clicked."""
-    return f"<details><summary>{escape(summary)}</summary>{what}</details>"
+def folded(summary: str, body: str) -> str:
+    """Return HTML that is hidden until its summary is clicked."""
+    return f"<details><summary>{escape(summary)}</summary>{body}</details>"
+
+
+def paragraphs(*texts: str) -> str:
+    """Return each text that is not empty as a paragraph."""
+    return "".join(f'<p class="setting">{escape(text)}</p>' for text in texts if text)
 
 
 def _colour_rules() -> str:

@@ -1,7 +1,6 @@
-"""The page of `prudent solve`: what the log says, what to do, how sure that is, and what to measure next.
+"""The page of a log study: what the log says, what to do, how certain that is, and what to measure next.
 
-It draws what the command has worked out and written down (policy.json and policy.csv), for readers who know
-neither Bayes nor CVaR.
+It shows what ``policy.json`` and ``policy.csv`` hold, for readers who know neither Bayes nor CVaR.
 """
 
 from __future__ import annotations
@@ -12,17 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .figures import Figure
-from .frame import Part, document, figure_html
-from .tables import Table, number, plus_minus
+from ..figures.base import Figure
+from ..words import number, plural, plus_minus
+from .frame import Part, document, figure_html, paragraphs
+from .tables import Table, best
 
 if TYPE_CHECKING:
     import pandas
 
 __all__ = ["render"]
 
-FEW = 60  # states; of more the page shows
-MOST = 40
+ALL_STATES = 60  # up to so many states, the table shows all; of more, the SHOWN_STATES most visited
+SHOWN_STATES = 40
 
 WORDS = (
     ("state, action", "Where the process is, and what can be done there: the words of the log."),
@@ -69,13 +69,26 @@ def render(
 ) -> str:
     """Return the page.
 
-    ``record`` is what policy.json holds, ``policies`` what policy.csv does. ``figures`` are called policy, returns and
-    levels. ``settings`` are the options of the command.
+    Parameters
+    ----------
+    record : mapping
+        Content of ``policy.json``.
+    policies : pandas.DataFrame
+        Content of ``policy.csv``: one row for each state and risk level.
+    figures : mapping of str to Figure
+        The figures ``"policy"``, ``"returns"`` and ``"levels"``.
+    settings : mapping
+        Options of the study, for the last section.
+
+    Returns
+    -------
+    str
+        The HTML document.
     """
     rows = record["rows"]
     lead = (
         f"What to do in each state, worked out by prudent from the {rows['used']:,} usable rows of "
-        f"{record['log']}, at {_count(len(record['levels']), 'level')} of caution."
+        f"{record['log']}, at {plural(len(record['levels']), 'level')} of caution."
     )
     facts = f"discount {record['discount']:g} · start: {record['start']} · prudent {record['prudent']}"
     head = f'<p class="lead">{escape(lead)}</p><p class="meta">{escape(facts)}</p>'
@@ -92,29 +105,21 @@ def render(
     return document(f"What to do: {record['log']}", head, parts)
 
 
-def _count(count: int, noun: str) -> str:
-    return f"{count:,} {noun}{'s' * (count != 1)}"
-
-
-def _paragraphs(*texts: str) -> str:
-    return "".join(f'<p class="setting">{escape(text)}</p>' for text in texts if text)
-
-
 def _listed(items: Sequence[str]) -> str:
     return "<ul>" + "".join(f"<li>{escape(item)}</li>" for item in items) + "</ul>"
 
 
-def _known_to(value: float, error: float) -> str:
-    """Return a number with its 95% interval, if there is any to speak of."""
-    half = 1.96 * error
-    return plus_minus(value, half) if half > 1e-9 * abs(value) else number(value)
+def _with_error(value: float, standard_error: float) -> str:
+    """Return a number with its 95% interval, unless that is negligible."""
+    half_width = 1.96 * standard_error
+    return plus_minus(value, half_width) if half_width > 1e-9 * abs(value) else number(value)
 
 
 def _recommended(record: Mapping[str, Any]) -> Mapping[str, Any]:
     return next(row for row in record["levels"] if row["recommended"])
 
 
-def _least(record: Mapping[str, Any]) -> Mapping[str, Any]:
+def _lowest(record: Mapping[str, Any]) -> Mapping[str, Any]:
     return record["levels"][0]
 
 
@@ -122,31 +127,31 @@ def _least(record: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _short(record: Mapping[str, Any], policies: pandas.DataFrame) -> str:
-    best, first, rows = _recommended(record), _least(record), record["rows"]
-    lost = sum(rows["dropped"].values())
-    said = [
-        f"The log has {_count(rows['read'], 'row')}; {rows['used']:,} were used"
-        + (f" and {lost:,} dropped." if lost else ", none dropped."),
-        f"Recommended is the policy of risk level {best['alpha']:g}"
-        + (", the lowest that was asked for: " if best is first else ": ")
+    chosen, lowest, rows = _recommended(record), _lowest(record), record["rows"]
+    dropped = sum(rows["dropped"].values())
+    lines = [
+        f"The log has {plural(rows['read'], 'row')}; {rows['used']:,} were used"
+        + (f" and {dropped:,} dropped." if dropped else ", none dropped."),
+        f"Recommended is the policy of risk level {chosen['alpha']:g}"
+        + (", the lowest that was asked for: " if chosen is lowest else ": ")
         + _why_level(record),
-        f"Started in {record['start']}, it earns {number(best['mean'])} on average, between {number(best['5%'])} and "
-        f"{number(best['95%'])} with 90% probability by what the log leaves possible, and {number(best['cvar'])} in "
-        "bad cases.",
+        f"Started in {record['start']}, it earns {number(chosen['mean'])} on average, between "
+        f"{number(chosen['5%'])} and {number(chosen['95%'])} with 90% probability by what the log leaves possible, and "
+        f"{number(chosen['cvar'])} in bad cases.",
     ]
     thin = _thin(record, policies)
     if thin:
-        said.append(thin)
-    found = record["next_data"]
-    if found and found["ranking"]:
-        top = found["ranking"][0]
+        lines.append(thin)
+    data = record["next_data"]
+    if data and data["ranking"]:
+        top = data["ranking"][0]
         if top["gain"] > 0.0:
-            said.append(
+            lines.append(
                 f"The most useful thing to measure next is {top['action']} in {top['state']}: "
-                f"{found['observations']:,} more observations of it would raise the mean return by about "
+                f"{data['observations']:,} more observations of it would raise the mean return by about "
                 f"{number(top['gain'], 2)}."
             )
-    return _listed(said) + _warned(record)
+    return _listed(lines) + _warned(record)
 
 
 def _warned(record: Mapping[str, Any]) -> str:
@@ -165,13 +170,13 @@ def _why_level(record: Mapping[str, Any]) -> str:
 
 def _thin(record: Mapping[str, Any], policies: pandas.DataFrame) -> str:
     """Return how much of the time the policy relies on actions that were hardly tried."""
-    here = policies[(policies["alpha"] == _recommended(record)["alpha"]) & policies["action"].notna()]
-    rare = here[(here["evidence"] < 10) & (here["time_share"] > 0.0)]
+    chosen = policies[(policies["alpha"] == _recommended(record)["alpha"]) & policies["action"].notna()]
+    rare = chosen[(chosen["evidence"] < 10) & (chosen["time_share"] > 0.0)]
     share = float(rare["time_share"].sum())
     if share < 0.01:
         return ""
     return (
-        f"In {_count(len(rare), 'state')}, where it spends {share:.0%} of its time, this policy takes an action that "
+        f"In {plural(len(rare), 'state')}, where it spends {share:.0%} of its time, this policy takes an action that "
         "the log has seen fewer than 10 times: look at these before you rely on it."
     )
 
@@ -182,8 +187,8 @@ def _policy(record: Mapping[str, Any], policies: pandas.DataFrame, figure: Figur
     chosen = by_level[level]
     acting = np.flatnonzero(chosen["action"].notna())
     shown = acting
-    if acting.size > FEW:
-        shown = acting[np.argsort(-chosen["time_share"].to_numpy()[acting], kind="stable")][:MOST]
+    if acting.size > ALL_STATES:
+        shown = acting[np.argsort(-chosen["time_share"].to_numpy()[acting], kind="stable")][:SHOWN_STATES]
     heads = ["state", *(f"α = {alpha:g}" for alpha in by_level), "seen", "time there", f"value, α = {level:g}"]
     heads += ["next best", "by how much less"]
     rows = []
@@ -191,7 +196,7 @@ def _policy(record: Mapping[str, Any], policies: pandas.DataFrame, figure: Figur
         row = chosen.iloc[i]
         first = by_level[min(by_level)]["action"].iloc[i]
         actions = [part["action"].iloc[i] for part in by_level.values()]
-        cells = [f'<span class="best">{_name(a)}</span>' if a != first else _name(a) for a in actions]
+        cells = [best(_name(a)) if a != first else _name(a) for a in actions]
         gap = float(row["gap"])
         rival = [_name(row["runner_up"]), number(gap)] if np.isfinite(gap) else ["only action", "–"]
         rows.append(
@@ -214,7 +219,7 @@ def _policy(record: Mapping[str, Any], policies: pandas.DataFrame, figure: Figur
     )
     files = " and ".join(f'<a href="{name}">{name}</a>' for name in ("policy.csv", "policy.json"))
     links = f'<p class="files">All states and levels: {files}</p>'
-    return _paragraphs(text) + Table(caption, heads, rows).html() + links + figure_html(figure)
+    return paragraphs(text) + Table(caption, heads, rows).html() + links + figure_html(figure)
 
 
 def _name(name: Any) -> str:
@@ -234,8 +239,8 @@ def _returns(record: Mapping[str, Any], figure: Figure) -> str:
     rows = [
         [
             f"α = {row['alpha']:g}" + (" (recommended)" if row["recommended"] else ""),
-            _known_to(row["mean"], row["mean_se"]),
-            _known_to(row["cvar"], row["cvar_se"]),
+            _with_error(row["mean"], row["mean_se"]),
+            _with_error(row["cvar"], row["cvar_se"]),
             *(number(row[name]) for name in ("5%", "50%", "95%")),
             f"{row['probability_best']:.0%}",
             number(row["risk_value"]),
@@ -246,27 +251,26 @@ def _returns(record: Mapping[str, Any], figure: Figure) -> str:
     heads += ["chance to be the best", "value (no forecast)"]
     caption = "Returns over what the data leaves possible; ±: error of the random draws, 95%"
     alike = f"Policies that {record['alike']}." if record["alike"].startswith("act alike") else ""
-    return _paragraphs(*text, alike) + Table(caption, heads, rows).html() + figure_html(figure)
+    return paragraphs(*text, alike) + Table(caption, heads, rows).html() + figure_html(figure)
 
 
 def _level(record: Mapping[str, Any], figure: Figure) -> str:
-    best = _recommended(record)
     text = (
         "More caution means that actions of which little is known must promise more. That costs some of the mean "
         "return, and should better the bad cases. Recommended is the lowest level whose bad cases are as good as those "
-        f"of all higher levels: {best['alpha']:g}.",
+        f"of all higher levels: {_recommended(record)['alpha']:g}.",
     )
     rows = [
         [
             f"α = {row['alpha']:g}" + (" (recommended)" if row["recommended"] else ""),
             f"{row['states_differ']:,}",
             f"{row['time_differs']:.1%}",
-            number(row["mean"] - _least(record)["mean"], 3),
-            number(row["cvar"] - _least(record)["cvar"], 3),
+            number(row["mean"] - _lowest(record)["mean"], 3),
+            number(row["cvar"] - _lowest(record)["cvar"], 3),
         ]
         for row in record["levels"]
     ]
-    low = f"α = {_least(record)['alpha']:g}"
+    low = f"α = {_lowest(record)['alpha']:g}"
     heads = [
         "risk level",
         "states that differ from α = 0",
@@ -274,50 +278,49 @@ def _level(record: Mapping[str, Any], figure: Figure) -> str:
         f"mean against {low}",
         f"bad cases against {low}",
     ]
-    return _paragraphs(*text) + Table("What caution changes, costs and buys", heads, rows).html() + figure_html(figure)
+    return paragraphs(*text) + Table("What caution changes, costs and buys", heads, rows).html() + figure_html(figure)
 
 
 def _next(record: Mapping[str, Any]) -> str:
-    found = record["next_data"]
-    if not found:
-        return _paragraphs("This was not worked out.")
+    data = record["next_data"]
+    if not data:
+        return paragraphs("This was not worked out.")
     text = [
-        f"If {found['observations']:,} more observations of one action in one state could be had, by how much would "
-        f"the decision get better? At risk level {found['alpha']:g} the data would be of use as the table says: gain "
+        f"If {data['observations']:,} more observations of one action in one state could be had, by how much would "
+        f"the decision get better? At risk level {data['alpha']:g} the data would be of use as the table says: gain "
         "is what it adds to the mean return, because the policy is then chosen better. Data that cannot change the "
         "policy has no gain, however uncertain the matter is."
     ]
-    if found["left_out"]:
-        looked = found["sources"] - found["left_out"]
+    if data["left_out"]:
+        looked = data["sources"] - data["left_out"]
         text.append(
-            f"Looked at were {looked:,} of {found['sources']:,} pairs of state and action: the likeliest to matter by "
-            f"a rough screen, at level {found['alpha']:g}, with fewer samples. The others were left out."
+            f"Looked at were {looked:,} of {data['sources']:,} pairs of state and action: the likeliest to matter by "
+            f"a rough screen, at level {data['alpha']:g}, with fewer samples. The others were left out."
         )
     rows = [
         [
             _name(row["state"]),
             _name(row["action"]),
-            _known_to(row["gain"], row["gain_error"]),
+            _with_error(row["gain"], row["gain_error"]),
             f"{row['switch']:.0%}",
             f"{row['evidence']:,.6g}",
         ]
-        for row in found["ranking"]
+        for row in data["ranking"]
     ]
     if not rows:
-        return _paragraphs(*text, "No such data can change what to do.")
+        return paragraphs(*text, "No such data can change what to do.")
     heads = ["state", "action", "gain", "chance that the policy changes", "seen so far"]
-    return _paragraphs(*text) + Table("What more observations are worth", heads, rows).html()
+    return paragraphs(*text) + Table("What more observations are worth", heads, rows).html()
 
 
 def _log(record: Mapping[str, Any]) -> str:
     rows = [[escape(title), escape(text)] for title, text in record["summary"]]
-    table = Table(f"What {record['log']} holds, and what was made of it", ["", "in the log"], rows).html()
-    return table.replace('class="number tight"', 'class="facts"')
+    return Table(f"What {record['log']} holds, and what was made of it", ["", "in the log"], rows, "facts").html()
 
 
 def _words(record: Mapping[str, Any]) -> str:
-    told = {"discount": record["discount"], "tail": 1.0 - record["tail"]}
-    items = "".join(f"<dt>{escape(word)}</dt><dd>{escape(text.format(**told))}</dd>" for word, text in WORDS)
+    facts = {"discount": record["discount"], "tail": 1.0 - record["tail"]}
+    items = "".join(f"<dt>{escape(word)}</dt><dd>{escape(text.format(**facts))}</dd>" for word, text in WORDS)
     return f"<dl>{items}</dl>"
 
 
@@ -330,5 +333,4 @@ def _run(record: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
     rows += [["draws", f"{record['draws']:,}"], ["prudent", escape(record["prudent"])]]
     errors = [row["certificate"]["error_bound"] for row in record["levels"]]
     text = f"Values are exact to {max(errors):.1g}, by a bound that the solver proves. Returns are exact for each draw."
-    table = Table("Options of the command", ["option", "value"], rows).html()
-    return _paragraphs(text) + table.replace('class="number tight"', 'class="facts"')
+    return paragraphs(text) + Table("Options of the command", ["option", "value"], rows, "facts").html()
