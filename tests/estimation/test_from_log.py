@@ -5,9 +5,9 @@ from collections import Counter, defaultdict
 import numpy as np
 import pandas as pd
 import pytest
-from refusals import refused
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refused
 
 import prudent as pr
 from prudent.errors import DataError, ModelError, ParameterError, PosteriorError
@@ -165,7 +165,7 @@ def test_parquet_and_decimal_commas(tmp_path):
     (tmp_path / "log.csv").write_text("s;a;sp;r\r\nx;go;x;0,5\r\nx;go;y;-1,25\r\ny;go;x;2\r\n")
     assert from_log(tmp_path / "log.csv", 0.9)[0].reward[0, 0].tolist() == [0.5, -1.25]
     (tmp_path / "no.parquet").write_bytes(b"PAR1 not")
-    with pytest.raises(DataError, match=r"no.parquet is no Parquet file"):
+    with refused(DataError, "damaged-file"):
         from_log(tmp_path / "no.parquet", 0.9)
 
 
@@ -189,41 +189,41 @@ def test_labels_of_files_are_one_kind(tmp_path):
     path.write_text("state,action,next_state,reward\nNA,1,None,0\nNone,1,NA,0\n")  # names like any other
     assert from_log(path, 0.9)[0].states == ("NA", "None")
     mixed = pd.DataFrame({"state": [1, 2], "action": [0, 0], "next_state": ["2", "1"], "reward": [0, 0]})
-    with pytest.raises(DataError, match=r"state is 2 in some rows and '2' in others, a number and a text"):
+    with refused(DataError, "mixed-types", column="state"):
         from_log(mixed, 0.9)
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "code", "line"),
     [
-        ("", r"log.csv is empty, or its first line is"),
-        ("\n", r"log.csv is empty, or its first line is"),
-        ("state,action,next_state,reward\n", r"log.csv has no rows|names of columns and no rows"),
-        ("state,action,next_state\n1,2,1\n", r"log.csv has no rewards; give them: rewards=0"),
-        ("state,action,reward\n1,2,1\n", r"log.csv has no column 'next_state', and none of episodes"),
-        ("place,action,next_state,reward\n1,2,1,1\n", r"log.csv has no column 'state'; its columns are \['place'"),
-        ("state,action,next_state,reward\n1,2,1,1\n1,2,1,x\n", r"log.csv line 3: reward is 'x', expected a finite"),
-        ("state,action,next_state,reward\n1,2,1,1\n\n1,2,1,\n", r"log.csv line 4: reward is nan, expected a finite"),
-        ("state,action,next_state,reward\n1,2,1,1\n1,,1,1\n", r"log.csv line 3: action is None, expected"),
-        ("state,action,next_state,reward\n1,2,1,1\n1,2\n", r"log.csv line 3: next_state is missing"),
-        ("state,action,next_state,reward\n1,2,1,1\n1,2,1,1,7\n", r"log.csv line 3 has 5 values, but there are 4 col"),
-        ("state,action,next_state,reward\n1,2,1,1\n1,2,1,1,7,8,9\n", r"log.csv: Expected .* fields in line 3, saw 7"),
-        ("state,action,next_state,reward\n1,2,1,1,7\n1,2,1,1\n", r"log.csv line 2 has 5 values"),
-        ("state,state,action,next_state,reward\n1,1,2,1,1\n", r"log.csv has 2 columns called 'state'"),
-        ("s,idstatefrom,action,next_state,reward\n1,1,2,1,1\n", r"log.csv has 's' and 'idstatefrom', each of which"),
+        ("", "no-header", None),
+        ("\n", "no-header", None),
+        ("state,action,next_state,reward\n", "no-rows", None),
+        ("state,action,next_state\n1,2,1\n", "missing-column", None),
+        ("state,action,reward\n1,2,1\n", "missing-column", None),
+        ("place,action,next_state,reward\n1,2,1,1\n", "missing-column", None),
+        ("state,action,next_state,reward\n1,2,1,1\n1,2,1,x\n", "not-finite", 3),
+        ("state,action,next_state,reward\n1,2,1,1\n\n1,2,1,\n", "not-finite", 4),
+        ("state,action,next_state,reward\n1,2,1,1\n1,,1,1\n", "unknown-action", 3),
+        ("state,action,next_state,reward\n1,2,1,1\n1,2\n", "missing-value", 3),
+        ("state,action,next_state,reward\n1,2,1,1\n1,2,1,1,7\n", "row-width", 3),
+        ("state,action,next_state,reward\n1,2,1,1\n1,2,1,1,7,8,9\n", "wrong-format", None),
+        ("state,action,next_state,reward\n1,2,1,1,7\n1,2,1,1\n", "row-width", 2),
+        ("state,state,action,next_state,reward\n1,1,2,1,1\n", "duplicate-column", None),
+        ("s,idstatefrom,action,next_state,reward\n1,1,2,1,1\n", "ambiguous-column", None),
     ],
 )
-def test_bad_files_are_refused_by_line(tmp_path, text, message):
+def test_bad_files_are_refused_by_line(tmp_path, text, code, line):
     (tmp_path / "log.csv").write_text(text)
-    with pytest.raises(DataError, match=message):
+    with refused(DataError, code, **({} if line is None else {"line": line})):
         from_log(tmp_path / "log.csv", 0.9)
 
 
 def test_files_that_are_not_there_or_no_text(tmp_path):
-    with pytest.raises(DataError, match="there is no file"):
+    with refused(DataError, "no-file"):
         from_log(tmp_path / "none.csv", 0.9)
     (tmp_path / "log.csv").write_bytes(b"\xff\xfe\x00\x01\x9c")
-    with pytest.raises(DataError, match=r"log.csv is no text in UTF-8"):
+    with refused(DataError, "wrong-format"):
         from_log(tmp_path / "log.csv", 0.9)
 
 
@@ -239,7 +239,7 @@ def test_dead_ends_are_all_in_one_error():
         "absorbing=['dead', 'home'] if it stays"
     )
     many = [(0, 0, f"end {i}", 0) for i in range(100)]
-    with pytest.raises(DataError, match=r"100 states that it never leaves: .* and 80 more"):
+    with refused(DataError, "dead-end", argument="log"):
         from_log(many, 0.9, states=[0, *[f"end {i}" for i in range(100)]])
 
 
@@ -249,21 +249,19 @@ def test_absorbing_states_stay():
     value = pr.BayesianRiskMDP(model, posterior, alpha=0.5).solve().value
     assert value[model.state_index("home")] == pytest.approx(20.0)
     assert model.summary.dropped == {"that stay in an absorbing state": 1}
-    with pytest.raises(DataError, match=r"log row 7: reward is 2, but a step in the absorbing state 'home' earns 0"):
+    with refused(DataError, "absorbing-reward", row=7, state="home"):
         from_log(rows, 0.9, terminal=["dead"], absorbing=["home"])
-    with pytest.raises(DataError, match=r"log row 6: state 'well' is declared absorbing, but this row goes on"):
+    with refused(DataError, "absorbing-state", row=6, state="well"):
         from_log(WARD, 0.9, terminal=ENDS, absorbing=["well"])
-    with pytest.raises(ParameterError, match="state 'dead' cannot be terminal and absorbing"):
+    with refused(ParameterError, "conflicting-arguments", state="dead"):
         from_log(WARD, 0.9, terminal=ENDS, absorbing=["dead"])
 
 
 def test_a_terminal_state_with_rows_of_its_own_is_refused():
     frame = pd.DataFrame([*WARD, ("dead", "wait", "dead", 0)], columns=["state", "action", "next_state", "reward"])
-    with pytest.raises(
-        DataError, match=r"log row 7 \(index 17\): state 'dead' is declared terminal, but this row goes on"
-    ):
+    with refused(DataError, "terminal-state", row=7, state="dead"):
         from_log(frame.set_axis(range(10, 18)), 0.9, terminal=ENDS)
-    with pytest.raises(ModelError, match=r"terminal is 'ded', expected one of"):
+    with refused(ModelError, "unknown-state", argument="terminal"):
         from_log(WARD, 0.9, terminal=["ded", "home"])
 
 
@@ -287,7 +285,7 @@ def test_actions_tried_too_seldom():
     )
     kept, _ = from_log(WARD, 0.9, terminal=ENDS, min_count=3)  # declared, so kept
     assert kept.states == ("dead", "home", "ill", "well")
-    with pytest.raises(ParameterError, match="min_count must be a positive number, got 0"):
+    with refused(ParameterError, "not-positive", argument="min_count"):
         from_log(WARD, 0.9, terminal=ENDS, min_count=0)
 
 
@@ -335,15 +333,13 @@ def test_supports():
     assert given["well", "wait"] == ("home", "ill", "well")
     every = np.ones((4, 2, 4), dtype=bool)
     assert outcomes(every) == outcomes("all")
-    with pytest.raises(
-        DataError, match=r"log row 3: state 'ill', action 'drug' led to state 'ill', which support does"
-    ):
+    with refused(DataError, "outside-support", row=3, state="ill", action="drug"):
         outcomes({("ill", "drug"): ["well"]})
-    with pytest.raises(ParameterError, match=r"support is 'actions', expected one of 'action', 'state', 'all'"):
+    with refused(ParameterError, "unknown-option", argument="support"):
         outcomes("actions")
-    with pytest.raises(ParameterError, match=r"support has 'hill', expected a state or a pair"):
+    with refused(ParameterError, "unknown-state", argument="support"):
         outcomes({"hill": ["well"]})
-    with pytest.raises(ParameterError, match=r"support\['well'\] is 'hell', expected one of"):
+    with refused(ParameterError, "unknown-state", argument="support['well']"):
         outcomes({"well": ["hell"]})
 
 
@@ -357,7 +353,7 @@ def test_the_summary_names_the_choices_that_depend_on_the_support():
         assert change == ("ill", "drug", "wait")
         chosen = pr.BayesianRiskMDP(model, posterior, alpha=0.0).solve().policy_names[model.state_index("ill")]
         assert chosen == (change.by_state if support == "state" else change.by_action)
-        assert "in 'ill' 'drug' by 'action', 'wait' by 'state'" in str(model.summary)
+        assert "'ill': 'drug' by 'action', 'wait' by 'state'" in str(model.summary)
     safe, _ = from_log([*rows, ("ill", "drug", "dead", 0, 1)], 0.9, terminal=ends)
     assert safe.summary.support_matters == ()
     assert from_log(rows, 1.0, terminal=ends)[0].summary.support_matters == ()  # not compared
@@ -445,18 +441,18 @@ def test_rewards_as_given(tmp_path):
     four, _ = from_log(bare, 0.9, terminal=ENDS, rewards=np.array([[0, 0], [0, 0], [-1, -1], [1, 1]]))
     assert one == two == three == four
     assert not from_log(bare, 0.9, terminal=ENDS, rewards=0)[0].reward[2:].any()
-    with pytest.raises(ModelError, match=r"rewards has no row for state 'well'"):
+    with refused(ModelError, "missing-row", argument="rewards"):
         from_log(bare, 0.9, terminal=ENDS, rewards=table[:1])
     with refused(ModelError, "not-finite", argument="rewards", value=None):
         from_log(bare, 0.9, terminal=ENDS, rewards=lambda s, a, t: None)
     for odd in ("max", True):
-        with pytest.raises(ParameterError, match=f"rewards is {odd!r}, expected 'mean', 'outcomes', a number"):
+        with refused(ParameterError, "unknown-option", argument="rewards", value=odd):
             from_log(bare, 0.9, terminal=ENDS, rewards=odd)
-    with pytest.raises(DataError, match="log has no rewards; give them: rewards=0"):
+    with refused(DataError, "missing-column", column="reward"):
         from_log(bare, 0.9, terminal=ENDS)
     for missing in (None, np.nan):
         rows = [*WARD[:2], ("ill", "drug", "well", missing)]
-        with pytest.raises(DataError, match=r"log row 2: reward is (None|nan), expected a finite number"):
+        with refused(DataError, "not-finite", row=2, column="reward"):
             from_log(rows, 0.9, terminal=["dead", "well"])
 
 
@@ -487,11 +483,11 @@ def test_episodes_without_next_states():
     assert ended.states == ("home", "ill", "out", "well")
     assert ended.terminal.tolist() == [True, False, True, False]
     assert ended.reward[3, 1].tolist() == [5.0, 3.0]
-    with pytest.raises(DataError, match=r"step is 0, which this episode has already"):
+    with refused(DataError, "duplicate-row", column="step", row=2):
         from_log(frame.assign(step=0), 0.9, terminal=["home"])
     gaps = frame.assign(next_state=[None, None, None, "home", "home", None])
     assert from_log(gaps, 0.9, terminal=["home"])[0].summary.used == 5
-    with pytest.raises(DataError, match=r"log row 0: next_state is missing; if the process ends there"):
+    with refused(DataError, "missing-value", column="next_state", row=0):
         from_log(gaps.drop(columns="episode"), 0.9, terminal=["home"])
 
 
@@ -521,7 +517,7 @@ def test_labels_stay_what_they_are(names, framed):
     rows = [(one, "go", two, 1.0), (two, "go", one, 2.0), (two, "go", two, 3.0)]
     log = pd.DataFrame(rows, columns=["state", "action", "next_state", "reward"]) if framed else rows
     model, posterior = from_log(log, 0.9)
-    assert (model.states or (0, 1)) == names
+    assert model.states == names
     assert model.reward[1, 0].tolist() == [2.0, 3.0]
     posterior.update((two, "go"), one)
     assert posterior.counts[1].tolist() == [2.5, 1.5]
@@ -529,28 +525,28 @@ def test_labels_stay_what_they_are(names, framed):
 
 
 @pytest.mark.parametrize(
-    ("log", "message"),
+    ("log", "code"),
     [
-        ([], "log has no rows"),
-        (pd.DataFrame({"state": [], "action": [], "next_state": [], "reward": []}), "log has no rows"),
-        (pd.DataFrame({"a": [1]}), "log has no column 'state'"),
-        (5, "log must hold rows of 3 to 5 values, got 5"),
-        (None, "log must hold rows of 3 to 5 values, got None"),
-        ([(1, 2)], r"log row 0 is \(1, 2\), expected 3 to 5 values"),
-        ([(1, 2, np.nan, 0)], "log row 0: next_state is missing"),
-        ([(1, 2, 1, 0), (np.nan, 2, 1, 0)], "log row 1: state is nan, expected"),
-        ([(1, 2, 1, 0), (1, None, 1, 0)], "log row 1: action is None, expected"),
-        ([(1, 2, 1, 0, -1)], "log row 0: count is -1, expected a number >= 0"),
-        ([(1, 2, 1, 0, np.nan)], "log row 0: count is nan, expected a finite number"),
-        ([(1, 2, 1, 0, 1e300)], "log row 0: count is 1e.300, expected at most"),
-        ([(1, 2, 1, 1e200)], "log row 0: reward is 1e.200, too large to square"),
-        ([(1, 2, 1, 0, 0)], "log has 1 row, none of which can be used: 1 with a count of 0"),
-        ([([1], 2, 1, 0)], "cannot be a name"),
-        ([(1, 2, 1, np.inf)], "log row 0: reward is inf, expected a finite number"),
+        ([], "no-rows"),
+        (pd.DataFrame({"state": [], "action": [], "next_state": [], "reward": []}), "no-rows"),
+        (pd.DataFrame({"a": [1]}), "missing-column"),
+        (5, "wrong-type"),
+        (None, "wrong-type"),
+        ([(1, 2)], "row-width"),
+        ([(1, 2, np.nan, 0)], "missing-value"),
+        ([(1, 2, 1, 0), (np.nan, 2, 1, 0)], "unknown-state"),
+        ([(1, 2, 1, 0), (1, None, 1, 0)], "unknown-action"),
+        ([(1, 2, 1, 0, -1)], "negative"),
+        ([(1, 2, 1, 0, np.nan)], "not-finite"),
+        ([(1, 2, 1, 0, 1e300)], "value-range"),
+        ([(1, 2, 1, 1e200)], "value-range"),
+        ([(1, 2, 1, 0, 0)], "no-rows"),
+        ([([1], 2, 1, 0)], "not-hashable"),
+        ([(1, 2, 1, np.inf)], "not-finite"),
     ],
 )
-def test_logs_that_cannot_be_read(log, message):
-    with pytest.raises(DataError, match=message):
+def test_logs_that_cannot_be_read(log, code):
+    with refused(DataError, code):
         from_log(log, 0.9)
 
 
@@ -564,14 +560,14 @@ def test_columns_say_which_is_which():
     told = {"state": "count", "action": "n", "next_state": "weight", "reward": "state", "count": None}
     model, _ = from_log(frame, 0.9, terminal=ENDS, columns=told)
     assert model == from_log(WARD, 0.9, terminal=ENDS)[0]
-    with pytest.raises(DataError, match=r"log has no column 'place' \(for state\); its columns are"):
+    with refused(DataError, "missing-column", column="place"):
         from_log(frame, 0.9, columns={"state": "place"})
-    with pytest.raises(DataError, match=r"columns names 'stat', expected some of state, action"):
+    with refused(DataError, "unknown-option", argument="columns"):
         from_log(frame, 0.9, columns={"stat": "n"})
-    with pytest.raises(DataError, match=r"columns has names, but log has none"):
+    with refused(DataError, "conflicting-arguments", argument="columns"):
         from_log(WARD, 0.9, columns={"state": "n"})
     double = pd.DataFrame([row[:1] + row for row in WARD], columns=["state", "state", "action", "next_state", "reward"])
-    with pytest.raises(DataError, match=r"log has 2 columns called 'state'"):
+    with refused(DataError, "duplicate-column", column="state"):
         from_log(double, 0.9)
 
 
@@ -594,8 +590,8 @@ def test_the_summary_speaks():
         "visits    4 to 6 per admissible pair (quartiles 4.5, 5, 5.5)",
         "support   seen after the action: 2 to 2 next states per pair, 4 transitions",
         "rewards   by transition",
-        "note      action 'drug' was tried 6 times in state 'ill' and never led to state 'dead', as other actions there "
-        "did; support='action' gives that probability 0, support='state' allows it",
+        "note      action 'drug' was tried 6 times in state 'ill' and never led to state 'dead', as other actions "
+        "there did; support='action' gives that probability 0, support='state' allows it",
         "note      1 pair tried fewer than 5 times stay admissible: nothing was tried more often in their states",
     ]
     table = summary.to_pandas()

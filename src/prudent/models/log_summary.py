@@ -197,7 +197,7 @@ class LogSummary:
         lines.append(("rewards", self.rewards))
         if self.support_matters:
             shown = "; ".join(
-                f"in {change.state!r} {change.by_action!r} by 'action', {change.by_state!r} by 'state'"
+                f"{change.state!r}: {change.by_action!r} by 'action', {change.by_state!r} by 'state'"
                 for change in self.support_matters[:_SHOWN]
             )
             more = f"; ... ({len(self.support_matters):,} states in all)" if len(self.support_matters) > _SHOWN else ""
