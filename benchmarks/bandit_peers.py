@@ -191,7 +191,7 @@ def datasets() -> dict[str, Any]:
 def environment(place: str, run: int) -> Any:
     """Return an environment; that of clicks is another one in every run."""
     if place == "clicks":
-        return logistic_bandit(10, 20, (0.01, 0.05), seed=run)
+        return logistic_bandit(10, 20, (0.01, 0.05), rng=run)
     if place == "drift":
         theta = np.random.default_rng(run).standard_normal((5, 5))
         before, after = LinearBanditEnv(theta, noise_sd=0.5), LinearBanditEnv(-theta, noise_sd=0.5)

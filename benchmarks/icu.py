@@ -133,7 +133,7 @@ def plans(model: pr.UncertainMDP, posterior: pr.DirichletPosterior) -> dict[floa
     found: dict[float, pr.planning.Solution] = {}
     value = None
     for alpha in LEVELS:
-        found[alpha] = pr.BayesianRiskMDP(model, posterior, alpha).solve(tol=1e-7, start=value, threads=1)
+        found[alpha] = pr.BayesianRiskMDP(model, posterior, alpha).solve(tol=1e-7, initial_value=value, threads=1)
         value = found[alpha].value
     return found
 

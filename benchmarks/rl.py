@@ -9,7 +9,7 @@ from collections.abc import Callable
 import numpy as np
 
 import prudent as pr
-from prudent.agents.posterior_sampling import PosteriorSamplingAgent, SamplingSettings, brps_rl, ts_rl
+from prudent.agents import PosteriorSamplingAgent, SamplingSettings, brps_rl, ts_rl
 from prudent.envs.frozen_lake import frozen_lake
 from prudent.simulation.tabular import simulate
 
@@ -56,18 +56,18 @@ def threads() -> Row:
 
 
 def in_a_loop() -> list[Row]:
-    agent = PosteriorSamplingAgent(LAKE.model, alpha=0.99, episode_length=None, seed=1)
+    agent = PosteriorSamplingAgent(LAKE.model, alpha=0.99, episode_length=None, rng=1)
 
     def steps() -> None:
         for _ in range(STEPS):
             action = agent.act(0)
             agent.observe(0, action, int(LAKE.model.next_state[0, action, 0]), 0)
 
-    settled = PosteriorSamplingAgent(LAKE.model, alpha=0.99, prior=LAKE.model.prior() * 20.0, seed=1)
+    settled = PosteriorSamplingAgent(LAKE.model, alpha=0.99, prior=LAKE.model.prior() * 20.0, rng=1)
     rng = np.random.default_rng(0)
     direct = pr.UncertainMDP.direct(rng.random((200, 5)), discount=0.95)
     counts = 1.0 + rng.poisson(0.5, size=(1000, 200))
-    large = PosteriorSamplingAgent(direct, alpha=0.9, prior=counts, seed=1)
+    large = PosteriorSamplingAgent(direct, alpha=0.9, prior=counts, rng=1)
     (step,) = median_times(steps)
     (small,) = median_times(lambda: [settled.refresh() for _ in range(100)])
     (big,) = median_times(large.refresh)

@@ -21,7 +21,7 @@ def by_solving(model: pr.UncertainMDP, counts: np.ndarray, alpha: float, sources
         for k in np.flatnonzero(counts[b]):
             after = counts.copy()
             after[b, k] += OBSERVATIONS
-            then = pr.BayesianRiskMDP(model, after, alpha).solve(start=now.value, threads=1)
+            then = pr.BayesianRiskMDP(model, after, alpha).solve(initial_value=now.value, threads=1)
             if (then.policy != now.policy).any():
                 mean = pr.BayesianRiskMDP(model, after, 0.0)
                 more = mean.evaluate(then.policy, threads=1).value - mean.evaluate(now.policy, threads=1).value

@@ -230,9 +230,7 @@ def played() -> Any:
         pr.bandits.BanditSettings(0.9, first_pulls=20, label="α = 0.9, 20 first pulls"),
     ]
     times = range(20, 2001, 20)
-    return pr.simulation.simulate_bandit(
-        arms, agents, horizon=2000, replications=200, seed=1, levels=[0.5], times=times
-    )
+    return pr.simulation.simulate_bandit(arms, agents, horizon=2000, replications=200, rng=1, alphas=[0.5], times=times)
 
 
 def lockin() -> Figure:

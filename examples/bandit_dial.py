@@ -26,7 +26,7 @@ agents = [
     pr.bandits.BanditSettings(float(level), label=level) for level in levels
 ]
 runs = pr.simulation.simulate_bandit(
-    env, agents, horizon=STEPS, replications=50, seed=1
+    env, agents, horizon=STEPS, replications=50, rng=1
 )
 
 
@@ -96,7 +96,7 @@ cured = pr.simulation.simulate_bandit(
     pr.bandits.BanditSettings(0.9, first_pulls=20, label="first_pulls"),
     horizon=STEPS,
     replications=50,
-    seed=1,
+    rng=1,
 )
 falling = pr.simulation.simulate_bandit(
     env,
@@ -104,7 +104,7 @@ falling = pr.simulation.simulate_bandit(
     noise_sd=1.0,
     horizon=STEPS,
     replications=5,
-    seed=1,
+    rng=1,
 )
 figure, axes = plt.subplots(figsize=(6.4, 3.6), layout="constrained")
 draw(axes, runs.regret.sel(agent="0.9"), "#e69f00", "alpha 0.9")

@@ -26,7 +26,7 @@ import prudent as pr
 
 ARTICLES = ["politics", "sport", "science", "culture", "weather"]
 world = pr.envs.logistic_bandit(
-    len(ARTICLES), 4, rates=(0.08, 0.24), strength=1.0, seed=3, drift=1200
+    len(ARTICLES), 4, rates=(0.08, 0.24), strength=1.0, rng=3, drift=1200
 )
 STEPS = 4000
 
@@ -45,7 +45,7 @@ runs = pr.simulation.simulate_bandit(
     },
     horizon=2400,
     replications=3,
-    seed=1,
+    rng=1,
 )
 figure, axes = plt.subplots(figsize=(6.4, 3.4), layout="constrained")
 for agent, colour in zip(

@@ -85,9 +85,9 @@ def walk():
 def returns_by_episode(alpha, seed, steps=2500):
     world = pr.envs.GymnasiumModel(walk(), discount=0.95, rewards=(-1, 0, 1))
     agent = pr.PosteriorSamplingAgent(
-        world.model, alpha=alpha, prior=0.1, seed=seed
+        world.model, alpha=alpha, prior=world.model.prior(0.1), rng=seed
     )
-    pr.simulation.learn(agent, world, steps=steps, seed=seed)
+    pr.simulation.learn(agent, world, steps=steps, rng=seed)
     return np.array(world.env.return_queue)
 
 
@@ -133,7 +133,7 @@ print(path)
 
 def returns_on_the_map(alpha, seed, walks=150):
     env = walk()
-    agent = pr.PosteriorSamplingAgent(path, alpha=alpha, seed=seed)
+    agent = pr.PosteriorSamplingAgent(path, alpha=alpha, rng=seed)
     for number in range(walks):
         cell, _ = env.reset(seed=seed if number == 0 else None)
         over = False

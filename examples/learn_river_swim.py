@@ -47,7 +47,7 @@ runs = pr.simulate(
     [settings for settings, _ in agents.values()],
     episodes=200,
     replications=60,
-    seed=1,
+    rng=1,
     record=["states"],
 )
 print(runs)
@@ -140,7 +140,7 @@ mine = pr.brps_rl(
     lambda episode, visits: np.where(visits < 5, -0.5, 0.5),
     label="curious, then careful",
 )
-own = pr.simulate(river, mine, episodes=200, replications=60, seed=1)
+own = pr.simulate(river, mine, episodes=200, replications=60, rng=1)
 print(
     f"{mine.label}: regret {own.regret[0, :, -1].values.mean():.0f} after 200 episodes"
 )

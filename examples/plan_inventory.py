@@ -51,7 +51,7 @@ print(shop)
 # The prior has 0.2 for each of the eleven demands: worth about two weeks. A prior of 1 for each would weigh more than
 # the data ([Choose a prior](../howto/choose-a-prior.md)).
 
-demand = pr.DirichletPosterior.for_model(shop, 0.2).update(
+demand = pr.DirichletPosterior.for_model(shop, shop.prior(0.2)).update(
     source=0, outcome=weeks
 )
 
@@ -133,7 +133,9 @@ figure = pr.analysis.plot_returns(returns)
 alphas = (-0.9, 0, 0.5, 0.9)
 print("weeks  fill up to, at alpha", *alphas, sep="  ")
 for times in (1, 2, 4, 8, 16, 32):
-    more = pr.DirichletPosterior.for_model(shop, 0.2).update(0, weeks * times)
+    more = pr.DirichletPosterior.for_model(shop, shop.prior(0.2)).update(
+        0, weeks * times
+    )
     found = [
         int(pr.BayesianRiskMDP(shop, more, alpha).solve().policy[0])
         for alpha in alphas

@@ -142,7 +142,7 @@ print("fill up to", plan.policy_names[0])
 # The Dirichlet posterior of the other example takes each demand for itself: that 7 is likelier than 10, if 5 and 6
 # have been seen, it does not know. The curve knows.
 
-loose = pr.DirichletPosterior.for_model(shop, 0.2).update(0, weeks)
+loose = pr.DirichletPosterior.for_model(shop, shop.prior(0.2)).update(0, weeks)
 alphas = (-0.9, -0.5, 0, 0.5, 0.9)
 for name, problem in {
     "curve": lambda alpha: pr.BayesianRiskMDP(

@@ -21,7 +21,7 @@ def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     from prudent.reproduction import run
 
     out = tmp_path_factory.mktemp("tiny")
-    run(scale=TINY, out=out, workers=1, seed=5)
+    run(scale=TINY, out=out, workers=1, rng=5)
     return out
 
 

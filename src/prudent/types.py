@@ -36,6 +36,7 @@ __all__ = [
     "StartLike",
     "TableLike",
     "TerminalLike",
+    "TerminalValueLike",
 ]
 
 FloatArray: TypeAlias = npt.NDArray[np.float64]
@@ -92,6 +93,8 @@ StartLike: TypeAlias = "Label | npt.ArrayLike | Mapping[Label, float] | None"
 """Where a process begins: a state, probabilities [S], or a dict from states to probabilities."""
 TerminalLike: TypeAlias = "Iterable[Label] | Mapping[Label, float] | None"
 """Terminal states: their names, or a dict from names to the values that they pay."""
+TerminalValueLike: TypeAlias = "npt.ArrayLike | Mapping[Label, float] | None"
+"""What states are worth after a horizon: values [S], one number for all, or a dict from states to values."""
 TableLike: TypeAlias = (
     "str | os.PathLike[str] | pandas.DataFrame | pyarrow.Table | Mapping[str, Any] | npt.NDArray[Any] | Iterable[Any]"
 )

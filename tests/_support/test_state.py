@@ -348,16 +348,16 @@ MODEL = pr.UncertainMDP.direct([[0.0, 0.1], [1.0, 0.0]], discount=0.9)
     ],
 )
 def test_forged_agents_are_refused(tmp_path, change, message):
-    agent = pr.PosteriorSamplingAgent(MODEL, alpha=0.9, seed=1, indices=True)
+    agent = pr.PosteriorSamplingAgent(MODEL, alpha=0.9, rng=1, indices=True)
     agent.observe(0, agent.act(0), 1)
     agent.save(tmp_path / "s")
     forged = forge(tmp_path / "s", change)
-    before = agent._state()
+    before = agent.state()
     for load in (pr.PosteriorSamplingAgent.load, agent.load):
         with pytest.raises(StateFileError, match=message):
             load(forged)
-    _state._require_same(before[0], agent._state()[0])
-    _state._require_same(before[1], agent._state()[1])
+    _state.require_same(before[0], agent.state()[0])
+    _state.require_same(before[1], agent.state()[1])
 
 
 @pytest.mark.parametrize(
@@ -373,7 +373,7 @@ def test_forged_agents_are_refused(tmp_path, change, message):
     ],
 )
 def test_forged_optimists_are_refused(tmp_path, change, message):
-    agent = pr.OptimisticVIAgent(MODEL, alpha=0.9, horizon=100, seed=1)
+    agent = pr.OptimisticVIAgent(MODEL, alpha=0.9, horizon=100, rng=1)
     agent.observe(0, agent.act(0), 1)
     agent.save(tmp_path / "s")
     with pytest.raises(StateFileError, match=message):

@@ -14,8 +14,7 @@ from scipy import stats
 
 import prudent as pr
 from prudent._support.streams import replication_streams
-from prudent.agents.optimistic_vi import OptimisticVIAgent
-from prudent.agents.posterior_sampling import (
+from prudent.agents import (
     PosteriorSamplingAgent,
     SamplingSettings,
     brps_rl,
@@ -23,6 +22,7 @@ from prudent.agents.posterior_sampling import (
     ts_rl,
     worst_case,
 )
+from prudent.agents.optimistic_vi import OptimisticVIAgent
 from prudent.envs.frozen_lake import frozen_lake
 from prudent.envs.inventory import inventory
 from prudent.envs.random_model import random_model
@@ -112,7 +112,7 @@ def test_few_draws_are_kept():
 def test_generators_and_arrays_are_let_go():
     """Kernels that count no references must not keep any."""
     lake, rng = pr.envs.frozen_lake(0.2), np.random.default_rng(1)
-    agent = PosteriorSamplingAgent(lake.model, alpha=0.9, seed=rng)
+    agent = PosteriorSamplingAgent(lake.model, alpha=0.9, rng=rng)
     posterior = pr.DirichletPosterior(lake.model.prior())
     problem = pr.BayesianRiskMDP(lake.model, posterior, 0.9)
 
@@ -123,8 +123,8 @@ def test_generators_and_arrays_are_let_go():
 
     def held():
         gc.collect()
-        arrays = (*agent._known.entries[:6], *agent._work, agent._counts, agent._value, agent._policy, posterior.counts)
-        return [sys.getrefcount(each) for each in (rng, agent._rng, *arrays)]
+        arrays = (*agent._known.entries[:6], *agent._work, agent.counts, agent._value, agent._policy, posterior.counts)
+        return [sys.getrefcount(each) for each in (rng, agent.rng, *arrays)]
 
     everything()
     before = held()
@@ -181,7 +181,7 @@ def test_agrees_with_the_certified_solver(problem, n, weights):
     value, _, _ = solved(problem.model, counts, n, weights, seed=7)
 
     class Given(pr.risk.RiskMeasure):
-        def _lowest(self, size):
+        def tail_weights(self, size):
             return np.asarray(weights)
 
     brmdp = pr.BayesianRiskMDP(problem.model, counts, risk=Given())
@@ -206,7 +206,7 @@ def test_one_draw_at_alpha_zero_is_posterior_sampling():
     """How often each policy comes up, against NumPy's Dirichlet and the certified solver; false alarm 1e-6."""
     counts = np.array([[2.0, 3.0], [3.0, 2.0], [1.0, 2.0], [2.0, 1.0]])
     model, n = pr.UncertainMDP.direct([[0.5, 0.4], [0.9, 1.0]], discount=0.8), 4000
-    agent = PosteriorSamplingAgent(model, alpha=0.0, prior=counts, seed=5)
+    agent = PosteriorSamplingAgent(model, alpha=0.0, prior=counts, rng=5)
     rng = np.random.default_rng(6)
     seen = np.zeros((2, 4))
     for _ in range(n):
@@ -220,19 +220,19 @@ def test_one_draw_at_alpha_zero_is_posterior_sampling():
 
 def test_certainty_equivalence_and_worst_case():
     counts = lake_counts(np.random.default_rng(2), 200)
-    agent = PosteriorSamplingAgent(LAKE.model, settings=certainty_equivalence(), prior=counts, seed=1)
+    agent = PosteriorSamplingAgent(LAKE.model, settings=certainty_equivalence(), prior=counts, rng=1)
     exact = pr.solve(LAKE.model.mdp(agent.posterior.mean()), tol=1e-12)
     assert agent.value == pytest.approx(exact.value, abs=1e-9)
     assert (agent.policy == exact.policy).all()
-    worst = PosteriorSamplingAgent(LAKE.model, settings=worst_case(100), prior=counts, seed=1)
-    dial = PosteriorSamplingAgent(LAKE.model, alpha=0.99, prior=counts, seed=1)
+    worst = PosteriorSamplingAgent(LAKE.model, settings=worst_case(100), prior=counts, rng=1)
+    dial = PosteriorSamplingAgent(LAKE.model, alpha=0.99, prior=counts, rng=1)
     assert (worst.value == dial.value).all()
     assert (worst.value < agent.value).all()
 
 
 def test_exact_values_are_the_limit_of_many_draws():
     counts = lake_counts(np.random.default_rng(3), 300)
-    agent = PosteriorSamplingAgent(LAKE.model, alpha=0.9, draws=20_000, prior=counts, seed=1)
+    agent = PosteriorSamplingAgent(LAKE.model, alpha=0.9, draws=20_000, prior=counts, rng=1)
     exact = pr.BayesianRiskMDP(LAKE.model, counts, 0.9).solve()
     assert agent.value == pytest.approx(exact.value, rel=0.02)
 
@@ -251,12 +251,12 @@ def test_draw_rule_and_estimators():
 
 def test_schedule_of_alpha():
     """Episode 0 at alpha 0.9, all later ones at 0.5: the same as two agents with one level each."""
-    agent = PosteriorSamplingAgent(LAKE.model, alpha=[0.9, 0.5], seed=4)
+    agent = PosteriorSamplingAgent(LAKE.model, alpha=[0.9, 0.5], rng=4)
     rng = np.random.default_rng(4)
-    first = PosteriorSamplingAgent(LAKE.model, alpha=0.9, seed=rng)
+    first = PosteriorSamplingAgent(LAKE.model, alpha=0.9, rng=rng)
     agent.refresh()
     assert (agent.value == first.value).all()
-    second = PosteriorSamplingAgent(LAKE.model, alpha=0.5, seed=rng)
+    second = PosteriorSamplingAgent(LAKE.model, alpha=0.5, rng=rng)
     for _ in range(3):
         agent.refresh()
         second.refresh()
@@ -314,14 +314,14 @@ def test_bad_models_and_priors():
 
 
 def test_an_episode_is_so_many_decisions():
-    agent = PosteriorSamplingAgent(LAKE.model, alpha=0.5, episode_length=3, seed=1)
+    agent = PosteriorSamplingAgent(LAKE.model, alpha=0.5, episode_length=3, rng=1)
     assert agent.episode == -1
     episodes = []
     for _ in range(7):
         agent.act(0)
         episodes.append(agent.episode)
     assert episodes == [0, 0, 0, 1, 1, 1, 2]
-    free = PosteriorSamplingAgent(LAKE.model, alpha=0.5, episode_length=None, seed=1)
+    free = PosteriorSamplingAgent(LAKE.model, alpha=0.5, episode_length=None, rng=1)
     for _ in range(50):
         free.act(0)
     assert free.episode == 0
@@ -331,7 +331,7 @@ def test_an_episode_is_so_many_decisions():
 
 def test_late_and_batched_observations_count_as_if_in_time():
     log = LAKE.model.trajectory(LAKE.theta, np.zeros(16, dtype=int), steps=40, rng=1)
-    one, many, late = (PosteriorSamplingAgent(LAKE.model, alpha=0.5, seed=1) for _ in range(3))
+    one, many, late = (PosteriorSamplingAgent(LAKE.model, alpha=0.5, rng=1) for _ in range(3))
     for row in log.tolist():
         one.observe(*row)
     many.observe_log(log)
@@ -345,22 +345,22 @@ def test_late_and_batched_observations_count_as_if_in_time():
 
 def test_names_or_indices():
     model = inventory(np.full(3, 1 / 3), capacity=2, max_order=2, backlog=1).model  # stock -1, 0, 1, 2
-    agent = PosteriorSamplingAgent(model, alpha=0.5, seed=1)
+    agent = PosteriorSamplingAgent(model, alpha=0.5, rng=1)
     assert agent.act(-1) in (0, 1, 2)
     agent.observe(-1, 2, 0, outcome=1)
     with pytest.raises(ParameterError, match=r"state is 3, expected one of -1, 0, 1, 2"):
         agent.act(3)
-    by_index = PosteriorSamplingAgent(model, alpha=0.5, seed=1, indices=True)
+    by_index = PosteriorSamplingAgent(model, alpha=0.5, rng=1, indices=True)
     by_index.observe(0, 2, 1, outcome=1)
     assert by_index.posterior == agent.posterior
     moves = pr.UncertainMDP(
         [[0, 0]], [[[0, 0], [0, 0]]], [[0.0, 1.0]], 0.5, actions=["hold", "go"], outcomes=[["up", "down"]]
     )
-    agent = PosteriorSamplingAgent(moves, seed=1)
+    agent = PosteriorSamplingAgent(moves, rng=1)
     assert agent.act(0) == "go"
     agent.observe(0, "go", 0, outcome="down")
     assert agent.posterior.counts.tolist() == [[1.0, 2.0]]
-    assert PosteriorSamplingAgent(moves, seed=1, indices=True).act(0) == 1
+    assert PosteriorSamplingAgent(moves, rng=1, indices=True).act(0) == 1
 
 
 BAD = [
@@ -382,9 +382,9 @@ BAD = [
 @pytest.mark.parametrize("kind", ["sampling", "optimistic"])
 def test_bad_observations_change_nothing(kind, transition, error, message):
     if kind == "sampling":
-        agent = PosteriorSamplingAgent(LAKE.model, alpha=0.5, seed=1)
+        agent = PosteriorSamplingAgent(LAKE.model, alpha=0.5, rng=1)
     else:
-        agent = OptimisticVIAgent(LAKE.model, alpha=0.5, horizon=100, seed=1)
+        agent = OptimisticVIAgent(LAKE.model, alpha=0.5, horizon=100, rng=1)
     before = agent.posterior
     with pytest.raises(error, match=message):
         agent.observe(*transition)
@@ -396,7 +396,7 @@ def test_bad_observations_change_nothing(kind, transition, error, message):
 
 
 def test_a_bad_row_in_a_log_counts_nothing():
-    agent = PosteriorSamplingAgent(LAKE.model, alpha=0.5, seed=1)
+    agent = PosteriorSamplingAgent(LAKE.model, alpha=0.5, rng=1)
     before = agent.posterior
     with pytest.raises(DataError, match="log row 1: state 0, action 0 never leads to state 5"):
         agent.observe_log([(0, 0, 4), (0, 0, 5)])
@@ -405,7 +405,7 @@ def test_a_bad_row_in_a_log_counts_nothing():
 
 def test_inadmissible_pairs():
     model = pr.UncertainMDP([[0, -1], [0, 0]], [[[0, 1], [-1, -1]], [[0, 1], [1, 0]]], [[0.0, 0.0], [1.0, 2.0]], 0.5)
-    agent = PosteriorSamplingAgent(model, alpha=0.5, seed=1)
+    agent = PosteriorSamplingAgent(model, alpha=0.5, rng=1)
     assert {agent.act(0) for _ in range(50)} == {0}
     with pytest.raises(DataError, match="state 0, action 1 is not admissible"):
         agent.observe(0, 1, 0)
@@ -413,7 +413,7 @@ def test_inadmissible_pairs():
 
 def test_a_solver_at_its_cap_is_not_silent(monkeypatch):
     monkeypatch.setattr("prudent.agents.posterior_sampling.refresh", lambda *arguments: False)
-    agent = PosteriorSamplingAgent(LAKE.model, alpha=0.5, seed=1)
+    agent = PosteriorSamplingAgent(LAKE.model, alpha=0.5, rng=1)
     with pytest.warns(pr.errors.ConvergenceWarning, match="the policy of episode 0 stopped at the cap of backups"):
         agent.act(0)
 
@@ -436,14 +436,14 @@ def go_on(agent, steps, seed):
 
 
 MAKERS = {
-    "newton": lambda: PosteriorSamplingAgent(LAKE.model, alpha=0.9, seed=3),
-    "sweeps": lambda: PosteriorSamplingAgent(LAKE.model, alpha=0.9, sweeps=20, seed=3),
-    "schedule": lambda: PosteriorSamplingAgent(LAKE.model, alpha=[0.99, 0.7, 0.0], episode_length=4, seed=3),
-    "mean": lambda: PosteriorSamplingAgent(LAKE.model, draws="mean", seed=3),
-    "philox": lambda: PosteriorSamplingAgent(LAKE.model, alpha=0.5, seed=np.random.Generator(np.random.Philox(3))),
-    "optimistic": lambda: OptimisticVIAgent(LAKE.model, alpha=0.5, horizon=1000, seed=3),
+    "newton": lambda: PosteriorSamplingAgent(LAKE.model, alpha=0.9, rng=3),
+    "sweeps": lambda: PosteriorSamplingAgent(LAKE.model, alpha=0.9, sweeps=20, rng=3),
+    "schedule": lambda: PosteriorSamplingAgent(LAKE.model, alpha=[0.99, 0.7, 0.0], episode_length=4, rng=3),
+    "mean": lambda: PosteriorSamplingAgent(LAKE.model, draws="mean", rng=3),
+    "philox": lambda: PosteriorSamplingAgent(LAKE.model, alpha=0.5, rng=np.random.Generator(np.random.Philox(3))),
+    "optimistic": lambda: OptimisticVIAgent(LAKE.model, alpha=0.5, horizon=1000, rng=3),
     "any risk": lambda: PosteriorSamplingAgent(
-        LAKE.model, risk=pr.Spectral(lambda u: 1 - (1 - u) ** 2), draws=7, episode_length=None, seed=3
+        LAKE.model, risk=pr.Spectral(lambda u: 1 - (1 - u) ** 2), draws=7, episode_length=None, rng=3
     ),
 }
 
@@ -473,13 +473,13 @@ def test_a_loaded_agent_remembers_its_settings(tmp_path):
         SamplingSettings(risk=MeanCVaR(0.9, weight=0.3)),
         SamplingSettings(risk=VaR(0.7), draws=9),
     ):
-        PosteriorSamplingAgent(LAKE.model, settings=chosen, seed=1).save(tmp_path / "agent.state")
+        PosteriorSamplingAgent(LAKE.model, settings=chosen, rng=1).save(tmp_path / "agent.state")
         assert PosteriorSamplingAgent.load(tmp_path / "agent.state").settings == chosen
 
 
 def test_a_measure_that_cannot_be_saved_keeps_its_weights(tmp_path):
     chosen = SamplingSettings(risk=pr.Spectral(lambda u: 1 - (1 - u) ** 2), draws=7, label="soft")
-    PosteriorSamplingAgent(LAKE.model, settings=chosen, seed=1).save(tmp_path / "agent.state")
+    PosteriorSamplingAgent(LAKE.model, settings=chosen, rng=1).save(tmp_path / "agent.state")
     again = PosteriorSamplingAgent.load(tmp_path / "agent.state")
     assert again.settings.label == chosen.label
     for one, other in zip(again.settings.plan(), chosen.plan(), strict=True):
@@ -493,19 +493,19 @@ def test_names_survive_a_file(tmp_path):
         [[0, 0]], [[[0, 0], [0, 0]]], [[0.0, 1.0]], 0.5, states=[("home", 1)], actions=["hold", "go"],
         outcomes=[["up", "down"]],
     )  # fmt: skip
-    PosteriorSamplingAgent(model, seed=1).save(tmp_path / "agent.state")
+    PosteriorSamplingAgent(model, rng=1).save(tmp_path / "agent.state")
     agent = PosteriorSamplingAgent.load(tmp_path / "agent.state")
     assert agent.model == model
     assert agent.act(("home", 1)) == "go"
     strange = pr.UncertainMDP([[0]], [[[0]]], [[0.0]], 0.5, states=[frozenset({1})])
     with pytest.raises(ParameterError, match=r"one of the states has the name frozenset\(\{1\}\)"):
-        PosteriorSamplingAgent(strange, seed=1).save(tmp_path / "other.state")
+        PosteriorSamplingAgent(strange, rng=1).save(tmp_path / "other.state")
     assert not (tmp_path / "other.state").exists()
 
 
 def test_bad_files(tmp_path):
     path = tmp_path / "agent.state"
-    agent = PosteriorSamplingAgent(LAKE.model, alpha=0.5, seed=1)
+    agent = PosteriorSamplingAgent(LAKE.model, alpha=0.5, rng=1)
     agent.save(path)
     before = agent.posterior
     content = path.read_bytes()
@@ -524,7 +524,7 @@ def test_a_file_that_contradicts_itself(tmp_path):
     from prudent._support.state import read_state, write_state
 
     path = tmp_path / "agent.state"
-    PosteriorSamplingAgent(LAKE.model, alpha=0.5, seed=1).save(path)
+    PosteriorSamplingAgent(LAKE.model, alpha=0.5, rng=1).save(path)
     values, arrays = read_state(path, "PosteriorSamplingAgent", 2)
     files = [
         (values, arrays | {name: wrong})

@@ -23,7 +23,7 @@ def test_update_is_that_of_the_paper():
     model = pr.UncertainMDP.direct([[0.1, 0.3], [0.2, 0.0]], discount=0.3)
     theta = np.array([[0.3, 0.7], [0.6, 0.4], [0.8, 0.2], [0.5, 0.5]])
     gamma, alpha, delta, T, S, A = 0.3, 0.8, 0.1, 4000, 2, 2
-    agent = OptimisticVIAgent(model, alpha, horizon=T, delta=delta, prior=1e14 * theta, seed=1)
+    agent = OptimisticVIAgent(model, alpha, horizon=T, delta=delta, prior=1e14 * theta, rng=1)
     n = 5
     evidence = math.log(4 * (n + 1) * S**2 * A * T / delta)
     q, v, visits = np.full((S, A), 1 / (1 - gamma)), np.full(S, 1 / (1 - gamma)), np.zeros((S, A))
@@ -51,7 +51,7 @@ def test_draws_come_from_the_posterior_before_the_step():
     Rewards and the discount are so small that every bonus lets the pair be drawn.
     """
     model = pr.UncertainMDP.direct([[0.1], [0.4]], discount=0.05)
-    one, two = (OptimisticVIAgent(model, 0.5, horizon=1, delta=0.99, seed=3) for _ in range(2))
+    one, two = (OptimisticVIAgent(model, 0.5, horizon=1, delta=0.99, rng=3) for _ in range(2))
     for agent in (one, two):
         agent.observe(0, 0, 0)
     assert one.value[0] != one.value[1]  # from now on it matters what is drawn

@@ -40,7 +40,7 @@ def test_means_are_values(policy):
 
 
 def test_policies_over_time_and_final_values():
-    plan = pr.solve(MDP, horizon=6, terminal={"worn": 20.0})
+    plan = pr.solve(MDP, horizon=6, terminal_value={"worn": 20.0})
     drawn = pr.returns(MDP, plan, start="new", replications=20_000, terminal={"worn": 20.0}, rng=3)
     assert close(drawn, plan.value[0, 0])
     assert (drawn.steps == 6).all()

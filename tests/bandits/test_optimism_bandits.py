@@ -208,12 +208,12 @@ def test_simulated_bandits_are_optimistic_too():
     runs = pr.simulation.simulate_bandit(
         pr.envs.gaussian_bandit(), [pr.bandits.brps_cmab(-0.8), pr.bandits.thompson_sampling()], horizon=200,
         replications=4,
-        levels=[-0.9, 0.0, 0.9], times=[200], threads=1,
+        alphas=[-0.9, 0.0, 0.9], times=[200], threads=1,
     )  # fmt: skip
     assert np.isfinite(runs.br_regret).all()
     assert (runs.br_regret >= -1e-9).all()
     clipped = pr.simulation.simulate_bandit(
-        pr.envs.bounded_bandit(), [pr.bandits.brps_cmab_clipped(-0.8)], horizon=100, replications=2, levels=[-0.5, 0.5],
+        pr.envs.bounded_bandit(), [pr.bandits.brps_cmab_clipped(-0.8)], horizon=100, replications=2, alphas=[-0.5, 0.5],
         times=[100], threads=1,
     )  # fmt: skip
     assert (clipped.br_regret >= -1e-9).all()

@@ -31,8 +31,8 @@ def the_papers(settings):
 @pytest.mark.parametrize("env", [gaussian_bandit(), bounded_bandit(noise_sd=1.0)])
 def test_the_general_path_is_the_compiled_one_step_by_step(env):
     for settings in (pr.bandits.thompson_sampling(), pr.bandits.brps_cmab(0.8)):
-        compiled = pr.simulation.simulate_bandit(env, settings, horizon=60, replications=2, seed=3, noise_sd=1.0)
-        general = pr.simulation.simulate_bandit(env, {"x": the_papers(settings)}, horizon=60, replications=2, seed=3)
+        compiled = pr.simulation.simulate_bandit(env, settings, horizon=60, replications=2, rng=3, noise_sd=1.0)
+        general = pr.simulation.simulate_bandit(env, {"x": the_papers(settings)}, horizon=60, replications=2, rng=3)
         assert general.regret.values[0] == pytest.approx(compiled.regret.values[0], rel=1e-9, abs=1e-12)
         assert np.array_equal(general.pulls.values, compiled.pulls.values)
         assert np.array_equal(general.time, compiled.time)

@@ -10,14 +10,14 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 import prudent as pr
-from prudent.agents.posterior_sampling import PosteriorSamplingAgent
+from prudent.agents import PosteriorSamplingAgent
 from prudent.envs.frozen_lake import frozen_lake
 from prudent.envs.gymnasium import MAKERS, GymnasiumModel, TabularEnv, register
 from prudent.envs.inventory import inventory
 from prudent.envs.problem import Problem
 from prudent.envs.random_model import random_model
 from prudent.errors import DataError, ModelError, ParameterError
-from prudent.simulation.tabular import learn
+from prudent.simulation import learn
 
 register()
 
@@ -175,7 +175,7 @@ def test_stock_out_hides_demand():
     env = TabularEnv(problem)
     env.reset(seed=1)
     assert "outcome" not in env.step(0)[4]
-    agent = PosteriorSamplingAgent(problem.model, seed=1)
+    agent = PosteriorSamplingAgent(problem.model, rng=1)
     agent.observe(0, 2, 1)  # demand was 1, and that is certain
     assert agent.posterior.counts.tolist() == [[1, 2, 1, 1, 1]]
     agent.observe(0, 2, 0)  # demand was 2, 3 or 4
@@ -246,8 +246,10 @@ def test_learns_gymnasiums_own_lake():
     """
     world = GymnasiumModel(gymnasium.make("FrozenLake-v1", is_slippery=False), discount=0.95, rewards=(0, 1))
     for seed in range(4):
-        agent = PosteriorSamplingAgent(world.model, alpha=0.0, prior=0.02, episode_length=20, seed=seed)
-        rewards = learn(agent, world, steps=4000, seed=seed)
+        agent = PosteriorSamplingAgent(
+            world.model, alpha=0.0, prior=world.model.prior(0.02), episode_length=20, rng=seed
+        )
+        rewards = learn(agent, world, steps=4000, rng=seed)
         assert rewards[-500:].sum() >= 10
         # what was seen is counted: the goal ends the game and pays
         prior = agent.posterior.prior
@@ -257,8 +259,8 @@ def test_learns_gymnasiums_own_lake():
 
 def test_learns_in_our_own_environment():
     env = gymnasium.make("prudent/FrozenLake-v0", p_h=0.2)
-    agent = PosteriorSamplingAgent(frozen_lake(0.2).model, alpha=0.9, seed=1)
-    assert learn(agent, env, steps=200, seed=1).shape == (200,)
+    agent = PosteriorSamplingAgent(frozen_lake(0.2).model, alpha=0.9, rng=1)
+    assert learn(agent, env, steps=200, rng=1).shape == (200,)
     assert agent.posterior.counts.sum() == 16 + 200
 
 
@@ -275,9 +277,9 @@ def test_refuses_what_it_cannot_learn():
     with pytest.raises(DataError, match=r"the reward is 1.0, expected one of the levels 0, 2"):
         world.transition(3, 1.0, False)
     with pytest.raises(ModelError, match="the agent is for"):
-        learn(PosteriorSamplingAgent(frozen_lake().model, seed=1), world, steps=1)
+        learn(PosteriorSamplingAgent(frozen_lake().model, rng=1), world, steps=1)
     with pytest.raises(ModelError, match="expected a GymnasiumModel or one of the environments"):
-        learn(PosteriorSamplingAgent(frozen_lake().model, seed=1), gymnasium.make("FrozenLake-v1"), steps=1)
+        learn(PosteriorSamplingAgent(frozen_lake().model, rng=1), gymnasium.make("FrozenLake-v1"), steps=1)
 
 
 class _Continuous(gymnasium.Env):

@@ -92,7 +92,7 @@ def test_sources_of_dynamics_and_tables_have_names():
     np.testing.assert_array_equal(posterior.counts, [[2, 1, 0], [1, 1, 3]])
     table = pd.DataFrame({"s": [0, 0], "a": [5, 5], "outcome": ["x", "y"], "next": [0, 0], "r": [1, 2], "source": "b"})
     assert pr.UncertainMDP.from_table(table, 0.9).sources == ("b",)
-    agent = pr.PosteriorSamplingAgent(model, seed=1)
+    agent = pr.PosteriorSamplingAgent(model, rng=1)
     assert agent.posterior.sources == model.sources == ("tide", "wind")
 
 

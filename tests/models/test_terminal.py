@@ -284,7 +284,7 @@ def test_agents_and_simulation_restart():
     )
     states = runs.states.values.reshape(2, 3, -1)
     assert not np.isin(states, (1, 3)).any()
-    agent = pr.PosteriorSamplingAgent(problem.model, alpha=0.9, seed=1)
+    agent = pr.PosteriorSamplingAgent(problem.model, alpha=0.9, rng=1)
     assert agent.act(0) in (0, 1)
     agent.observe(2, 0, None)
     agent.observe(0, 1, 3)
@@ -294,13 +294,13 @@ def test_agents_and_simulation_restart():
     with pytest.raises(ParameterError, match="terminal"):
         pr.envs.Problem(game(), THETA, start=1)
     env = pr.envs.TabularEnv(problem)
-    rewards = pr.simulation.learn(agent, env, 200, seed=1)
+    rewards = pr.simulation.learn(agent, env, 200, rng=1)
     assert np.isfinite(rewards).all()
 
 
 def test_agents_values_are_those_of_the_certified_solver(tmp_path):
     model = game(0.8)
-    agent = pr.PosteriorSamplingAgent(model, settings=pr.agents.certainty_equivalence(), seed=1)
+    agent = pr.PosteriorSamplingAgent(model, settings=pr.agents.certainty_equivalence(), rng=1)
     value = BayesianRiskMDP(model, model.prior(), 0).solve().value
     np.testing.assert_allclose(agent.value, value, atol=1e-8)
     agent.save(tmp_path / "agent.state")

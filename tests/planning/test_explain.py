@@ -194,7 +194,6 @@ def test_unknown_rewards_are_explained_by_draws():
     assert why.actions[0].mean == pytest.approx(
         0.5 + why.outcomes()[["probability", "value"]].prod(axis=1).sum(), abs=0.01
     )
-    assert solution.posterior_mean_value.shape == (2,)
 
 
 def test_a_solution_does_not_change_when_its_posterior_learns():

@@ -228,7 +228,7 @@ def test_walks_that_may_bump_into_a_wall_for_ever_are_solved(n, slip):
     assert found.converged
     # value iteration from 0 falls to the optimum, that from a proper policy rises to it
     above = pr.solve(mdp, horizon=60 * n).value[0]
-    below = pr.solve(mdp, horizon=60 * n, terminal=pr.evaluate(mdp, np.full((n * n, 4), 0.25)).value).value[0]
+    below = pr.solve(mdp, horizon=60 * n, terminal_value=pr.evaluate(mdp, np.full((n * n, 4), 0.25)).value).value[0]
     assert (found.value <= above + found.error_bound + 1e-9).all()
     assert (found.value >= below - found.error_bound - 1e-9).all()
     assert abs(above - below).max() < 1e-6

@@ -8,6 +8,7 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from refusals import refused
 
 import prudent as pr
 
@@ -23,13 +24,15 @@ def clinic():
     )
     log = [("ill", "wait", "ill")] * 20 + [("ill", "wait", "well")] * 10 + [("ill", "treat", "well")] * 2
     log += [("well", "wait", "well")] * 15 + [("well", "wait", "ill")] * 5 + [("gone", "wait", "gone")] * 9
-    return model, pr.DirichletPosterior.from_log(model, log, prior=0.5)
+    return model, pr.DirichletPosterior.from_log(model, log, prior=model.prior(0.5))
 
 
 def test_the_table_holds_what_each_column_says():
     model, posterior = clinic()
-    solution = pr.BayesianRiskMDP(model, posterior, 0.9).solve()
-    table = solution.to_pandas().set_index("state")
+    problem = pr.BayesianRiskMDP(model, posterior, 0.9)
+    solution, neutral = problem.solve(), pr.solve(problem.mean_mdp())
+    at_mean = pr.evaluate(problem.mean_mdp(), solution)
+    table = solution.to_pandas(neutral=neutral, at_mean=at_mean).set_index("state")
     rows = np.arange(3)
     mean = model.mdp(posterior.mean())
     chain = mean.dense()[rows, solution.policy]
@@ -54,7 +57,8 @@ def test_the_table_holds_what_each_column_says():
 
 def test_equally_good_actions_do_not_differ_from_neutral():
     model = pr.UncertainMDP.direct([[1.0, 1.0]], 0.9)
-    table = pr.BayesianRiskMDP(model, [[1.0], [1.0]], 0.9).evaluate([1]).to_pandas()
+    problem = pr.BayesianRiskMDP(model, [[1.0], [1.0]], 0.9)
+    table = problem.evaluate([1]).to_pandas(neutral=pr.solve(problem.mean_mdp()))
     assert not table["differs_from_neutral"].any()
     assert table["gap"].tolist() == [0.0]
 
@@ -101,7 +105,7 @@ def test_a_terminal_state_has_no_action():
     assert solution.policy_names[2] is None
     assert solution.to_pandas()["action"].isna().tolist() == [False, False, True]
     assert json.loads(solution.to_json())["policy"][2]["action"] is None
-    with pytest.raises(pr.errors.ParameterError, match="state 'gone' is terminal: there is nothing to choose"):
+    with refused(pr.errors.ParameterError, "terminal-state", state="gone"):
         solution.explain("gone")
     solution.plot().savefig(io.BytesIO())
 
@@ -139,7 +143,7 @@ def test_a_json_file_holds_policy_values_certificate_and_names(tmp_path):
 
 def test_a_file_that_cannot_be_written_is_our_error(tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(pr.errors.PrudentError, match="cannot write"):
+    with pytest.raises(pr.errors.StoreError):
         pr.solve(pr.MDP([[[1.0]]], [[1.0]], 0.5)).to_json(tmp_path / "file" / "policy.json")
 
 
@@ -162,9 +166,8 @@ def test_figures_of_few_and_many_states(states, actions, names):
 
 
 def test_a_solution_made_by_hand_says_what_is_missing():
-    solution = dataclasses.replace(pr.solve(pr.MDP([[[1.0]]], [[1.0]], 0.5)), _problem=None)
+    solution = dataclasses.replace(pr.solve(pr.MDP([[[1.0]]], [[1.0]], 0.5)), problem=None)
     assert list(solution.to_pandas()) == ["state", "action", "value", "runner_up", "gap"]
     assert "discount" not in json.loads(solution.to_json())
-    for ask in (lambda: solution.explain(0), lambda: solution.neutral):
-        with pytest.raises(pr.errors.ParameterError, match="the problem that it solves is not known"):
-            ask()
+    with refused(pr.errors.ParameterError, "no-problem"):
+        solution.explain(0)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refused
 from scipy.optimize import minimize_scalar
 from scipy.special import logsumexp
 
@@ -86,12 +87,12 @@ def test_entropic_risk_of_a_policy_against_all_paths(beta, ends):
     mdp = tiny(4, 3, 2, ends=ends)
     rng = np.random.default_rng(1)
     policy, final, start = rng.integers(2, size=(4, 3)), rng.normal(size=3), np.array([0.2, 0.3, 0.5])
-    found = pr.evaluate(mdp, policy, objective=pr.Entropic(beta), start=start, horizon=4, terminal=final)
+    found = pr.evaluate(mdp, policy, objective=pr.Entropic(beta), start=start, horizon=4, terminal_value=final)
     values, chances = paths(mdp, policy, start, final)
     truth = entropic(values, chances, beta)
     assert abs(found.objective_value - truth) < 1e-12
     assert abs(found.objective_value - truth) <= found.error_bound
-    one = pr.evaluate(mdp, policy, objective=pr.Entropic(beta), start=1, horizon=4, terminal=final)
+    one = pr.evaluate(mdp, policy, objective=pr.Entropic(beta), start=1, horizon=4, terminal_value=final)
     assert abs(one.value[0, 1] - entropic(*paths(mdp, policy, np.eye(3)[1], final), beta)) < 1e-12
     assert pr.Entropic(beta)(values, chances) == pytest.approx(truth, abs=1e-12)
 
@@ -101,7 +102,7 @@ def test_entropic_risk_of_a_policy_against_all_paths(beta, ends):
 def test_the_best_entropic_policy_against_all_policies_and_paths(seed, beta):
     mdp = tiny(seed, ends=seed == 1)
     start, final = np.array([0.5, 0.5]), np.array([0.0, 1.0])
-    found = pr.solve(mdp, objective=pr.Entropic(beta), start=start, horizon=3, terminal=final)
+    found = pr.solve(mdp, objective=pr.Entropic(beta), start=start, horizon=3, terminal_value=final)
     best = max(pr.Entropic(beta)(*paths(mdp, policy, start, final)) for policy in policies(mdp, 3))
     assert abs(found.objective_value - best) < 1e-12
     assert abs(entropic(*paths(mdp, found.policy, start, final), beta) - best) < 1e-12
@@ -286,38 +287,59 @@ WALK = pr.MDP([[[0.5, 0.5]], [[0.5, 0.5]]], [0.0, 1.0], 1.0)
 
 
 @pytest.mark.parametrize(
-    ("call", "error", "parts"),
+    ("call", "error", "code", "argument"),
     [
-        (lambda: pr.Entropic(-1.0), ParameterError, "beta must be a finite number >= 0, got -1.0"),
-        (lambda: pr.Entropic(np.inf), ParameterError, "beta must be a finite"),
-        (lambda: pr.Entropic("2"), ParameterError, "beta must be a finite"),
-        (lambda: pr.EVaR(1.0), ParameterError, "alpha must be a risk level"),
-        (lambda: pr.EVaR(0.5)([]), DataError, "at least one"),
-        (lambda: pr.EVaR(0.5)([1.0, np.nan]), DataError, r"draws\[1\] is nan"),
-        (lambda: pr.EVaR(0.5)([1.0, 2.0], [1.0]), DataError, "weights has 1 numbers"),
-        (lambda: pr.EVaR(0.5)([1.0, 2.0], [0.0, 0.0]), DataError, "weights sum to zero"),
-        (lambda: pr.solve(MDP, objective=0.9), ParameterError, "objective must be Entropic"),
-        (lambda: pr.solve(MDP, objective=pr.CVaR(0.9)), ParameterError, "objective must be Entropic"),
-        (lambda: pr.solve(MDP, objective=pr.EVaR(0.9), start=7), ParameterError, "start is 7"),
+        (lambda: pr.Entropic(-1.0), ParameterError, "negative", "beta"),
+        (lambda: pr.Entropic(np.inf), ParameterError, "not-finite", "beta"),
+        (lambda: pr.Entropic("2"), ParameterError, "not-a-number", "beta"),
+        (lambda: pr.Entropic("two"), ParameterError, "not-numbers", "beta"),
+        (lambda: pr.EVaR(1.0), ParameterError, "alpha-range", "alpha"),
+        (lambda: pr.EVaR(0.5)([]), DataError, "no-draws", "draws"),
+        (lambda: pr.EVaR(0.5)([1.0, np.nan]), DataError, "not-finite", "draws"),
+        (lambda: pr.EVaR(0.5)([1.0, 2.0], [1.0]), DataError, "wrong-shape", "weights"),
+        (lambda: pr.EVaR(0.5)([1.0, 2.0], [0.0, 0.0]), DataError, "sum-zero", "weights"),
+        (lambda: pr.solve(MDP, objective=0.9), ParameterError, "wrong-type", "objective"),
+        (lambda: pr.solve(MDP, objective=pr.CVaR(0.9)), ParameterError, "wrong-type", "objective"),
+        (lambda: pr.solve(MDP, objective=pr.EVaR(0.9), sweeps=3), ParameterError, "conflicting-arguments", "sweeps"),
         (
-            lambda: pr.solve(MDP, objective=pr.EVaR(0.9), sweeps=3),
+            lambda: pr.solve(MDP, objective=pr.EVaR(0.9), initial_value=[1, 2]),
             ParameterError,
-            "sweeps does not go with an objective",
+            "conflicting-arguments",
+            "initial_value",
         ),
-        (lambda: pr.solve(MDP, objective=pr.EVaR(0.9), terminal=[1, 2]), ParameterError, "give horizon"),
-        (lambda: pr.solve(MDP, objective=pr.Entropic(1.0), tol=-1), ParameterError, "tol must be a positive"),
-        (lambda: pr.solve(WALK, objective=pr.Entropic(1.0)), ParameterError, "horizon must be given: at discount 1"),
+        (
+            lambda: pr.solve(MDP, objective=pr.EVaR(0.9), terminal_value=[1, 2]),
+            ParameterError,
+            "conflicting-arguments",
+            "terminal_value",
+        ),
+        (lambda: pr.solve(MDP, objective=pr.Entropic(1.0), tol=-1), ParameterError, "not-positive", "tol"),
+        (lambda: pr.solve(WALK, objective=pr.Entropic(1.0)), ParameterError, "missing-argument", "horizon"),
         (
             lambda: pr.evaluate(MDP, [[0, 0]], objective=pr.Entropic(1.0)),
             ParameterError,
-            "horizon must be given: policy",
+            "missing-argument",
+            "horizon",
         ),
-        (lambda: pr.solve(pr.UncertainMDP.direct([[1.0]], 0.9), objective=pr.EVaR(0.9)), ModelError, "expected an MDP"),
     ],
 )
-def test_what_is_wrong_is_said(call, error, parts):
-    with pytest.raises(error, match=parts):
+def test_invalid_arguments_are_refused(call, error, code, argument):
+    with refused(error, code, argument=argument):
         call()
+
+
+def test_invalid_models_and_starts_are_refused():
+    with pytest.raises(ParameterError):
+        pr.solve(MDP, objective=pr.EVaR(0.9), start=7)
+    with refused(ModelError, "wrong-type"):
+        pr.solve(pr.UncertainMDP.direct([[1.0]], 0.9), objective=pr.EVaR(0.9))
+    problem = pr.BayesianRiskMDP(pr.UncertainMDP.direct([[1.0]], 0.9), [[1.0]], 0.5)
+    with refused(ParameterError, "conflicting-arguments", argument="objective"):
+        problem.solve(objective=pr.EVaR(0.9))
+    with refused(ParameterError, "conflicting-arguments", argument="start"):
+        problem.solve(start=0)
+    with pytest.raises(TypeError):
+        pr.solve(MDP, terminal=[0, 0])
 
 
 @pytest.mark.parametrize(

@@ -137,7 +137,7 @@ def test_contexts_of_every_scale_leave_a_law(kind):
     assert np.isfinite(posterior.mean()).all()
     assert (variance > 0.0).all()
     root, mean = np.empty((4, 4)), np.empty(4)
-    solve_posterior(posterior._gram, np.eye(4), root, mean)
+    solve_posterior(posterior.gram, np.eye(4), root, mean)
     np.testing.assert_allclose((root**2).sum(axis=0), variance, rtol=1e-5)
 
 
@@ -205,10 +205,10 @@ def test_batch_is_sequential_and_the_root_is_that_of_the_sums(kind):
     assert batch == single
     np.testing.assert_array_equal(batch.mean(), single.mean())
     root, mean = np.empty((3, 3)), np.empty(3)
-    solve_posterior(batch._gram, np.array(PRIOR), root, mean)
+    solve_posterior(batch.gram, np.array(PRIOR), root, mean)
     np.testing.assert_allclose(batch.covariance(), root.T @ root, rtol=1e-11, atol=1e-14)
     np.testing.assert_allclose(batch.mean(), mean, rtol=1e-11)
-    np.testing.assert_array_equal(batch._gram, batch._gram.swapaxes(1, 2))
+    np.testing.assert_array_equal(batch.gram, batch.gram.swapaxes(1, 2))
 
 
 @BOTH

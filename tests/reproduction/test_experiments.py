@@ -17,30 +17,26 @@ from scipy.io import netcdf_file
 
 from prudent import sample_size
 from prudent._support.streams import replication_streams
-from prudent.agents.posterior_sampling import brps_rl
+from prudent.agents import brps_rl
 from prudent.bandits import BanditSettings
 from prudent.envs import gaussian_bandit
 from prudent.envs.frozen_lake import frozen_lake
 from prudent.planning.problem import BayesianRiskMDP
 from prudent.reproduction import SCALES, STUDIES, judge, load
-from prudent.reproduction.intervals import (
-    INCONCLUSIVE,
-    NOT_REPRODUCED,
-    REPRODUCED,
-    UNDER_NONE,
-    Interval,
-    mean_interval,
-    rank,
-    verdict_of,
-)
-from prudent.reproduction.run import grid, key
-from prudent.reproduction.studies._bandit import READINGS, BanditRun
-from prudent.reproduction.studies._lake import LakeRun
-from prudent.reproduction.studies.computing_time import PAPER_SECONDS, fixed_cost, play_plainly
-from prudent.reproduction.studies.limit_law import TrueLake, kolmogorov
+from prudent.reproduction.claims import Interval, Verdict, mean_interval, verdict_of
+from prudent.reproduction.runs.base import grid, key
+from prudent.reproduction.runs.limit_law import TrueLake
+from prudent.reproduction.runs.simulation import Component, SimulationRun
+from prudent.reproduction.runs.timing import play_plainly
+from prudent.reproduction.studies import _lake
+from prudent.reproduction.studies._bandit import READINGS
+from prudent.reproduction.studies.computing_time import PAPER_SECONDS, fixed_cost
+from prudent.reproduction.studies.limit_law import kolmogorov
 from prudent.simulation.bandits import simulate_bandit
 from prudent.simulation.tabular import simulate
 
+REPRODUCED, NOT_REPRODUCED, INCONCLUSIVE = Verdict.REPRODUCED, Verdict.NOT_REPRODUCED, Verdict.INCONCLUSIVE
+UNDER_NONE = "not reproduced under any reading tried"
 LAKE = ("TS-RL", "BRPS-RL 0.5", "BRPS-RL 0.8", "BRPS-RL 0.9", "BRPS-RL 0.99")
 BANDIT = ("TS-CMAB", "BRPS-CMAB 0.5", "BRPS-CMAB 0.8", "BRPS-CMAB 0.9")
 
@@ -54,29 +50,44 @@ def results(tiny_run):
 
 
 def test_key_changes_with_all_that_matters(monkeypatch):
-    base = BanditRun(10, alpha=0.5, sampling_sd=1.0, first_pulls=0, horizon=100, points=10, levels=(0.5,))
-    changes = {"replications": 11, "alpha": 0.6, "sampling_sd": 2.0, "first_pulls": 3}
-    changes |= {"horizon": 101, "points": 11, "levels": ()}
-    keys = {key(base, 1, "quick"), key(base, 2, "quick"), key(base, 1, "paper")}
-    keys |= {key(dataclasses.replace(base, **{field: value}), 1, "quick") for field, value in changes.items()}
-    keys |= {key(LakeRun(10, 0.1, 0.5, 100, 10), 1, "quick")}
+    bandit = Component.of("prudent.bandits:BanditSettings", alpha=0.5)
+    base = SimulationRun(10, Component.of("prudent.envs:gaussian_bandit"), bandit, 100, 10, alphas=(0.5,))
+    changes = {
+        "environment": Component.of("prudent.envs:gaussian_bandit", noise_sd=2.0),
+        "agent": Component.of("prudent.bandits:BanditSettings", alpha=0.6),
+        "steps": 101,
+        "points": 11,
+        "geometric": True,
+        "also": (7,),
+        "alphas": (),
+        "episode_length": 9,
+        "seed": 2,
+    }
+    keys = {key(base)} | {key(dataclasses.replace(base, **{field: value})) for field, value in changes.items()}
+    keys |= {key(SimulationRun(10, _lake.lake(0.1), _lake.brps(0.5), 100, 10))}
     monkeypatch.setattr("prudent.__version__", "99.0")
-    keys |= {key(base, 1, "quick")}
-    assert len(keys) == 3 + len(changes) + 1 + 1
-    assert {field.name for field in dataclasses.fields(base)} == set(changes)
+    keys |= {key(base)}
+    assert len(keys) == 1 + len(changes) + 1 + 1
+    assert {field.name for field in dataclasses.fields(base)} == {*changes, "replications"}
+
+
+def test_replications_and_labels_leave_the_key():
+    base = SimulationRun(10, _lake.lake(0.1), _lake.brps(0.5), 100, 10)
+    named = dataclasses.replace(base, replications=11, agent=dataclasses.replace(base.agent, label="mine"))
+    assert key(base) == key(named)
 
 
 KIND = """
 from dataclasses import dataclass
-from prudent.reproduction.run import Run
+from prudent.reproduction.runs.base import Run
 
 @dataclass(frozen=True)
 class MyRun(Run):
     kind = "mine"
     seconds = 1.0
 
-    def compute(self, seed, first, count):
-        return {{"x": [{factor} * seed] * count}}
+    def compute(self, first, count):
+        return {{"x": [{factor} * self.seed] * count}}
 """
 
 
@@ -85,17 +96,17 @@ def test_key_changes_with_the_code_of_the_run(tmp_path, monkeypatch):
     found = {}
     for name, factor in (("kind_one", 1), ("kind_two", 2), ("kind_again", 1)):
         (tmp_path / f"{name}.py").write_text(KIND.format(factor=factor))
-        found[name] = key(importlib.import_module(name).MyRun(3), 1, "quick")
+        found[name] = key(importlib.import_module(name).MyRun(3))
     assert found["kind_one"] == found["kind_again"] != found["kind_two"]
 
 
 def test_specs_are_frozen_and_shared():
     for scale in (*SCALES.values(), TINY):
-        plans = {name: study.plan(scale) for name, study in STUDIES.items()}
+        plans = {name: list(study.plan(scale).values()) for name, study in STUDIES.items()}
         assert plans["bandit-br"] == plans["bandit-conventional"]
         assert len(set(plans["bandit-four"]) & set(plans["bandit-br"])) == 2 * len(READINGS)
     with pytest.raises(dataclasses.FrozenInstanceError):
-        plans["bandit-br"][0].alpha = 0.1
+        plans["bandit-br"][0].steps = 1
 
 
 def test_paper_scale_is_the_papers():
@@ -104,9 +115,9 @@ def test_paper_scale_is_the_papers():
     assert (paper.lake_replications, paper.episodes) == (500, 400)
     assert (paper.limit_replications, paper.draws) == (500, 5000)
     assert paper.sizes == (10_000, 50_000, 100_000, 1_000_000)
-    wide = STUDIES["bandit-four"].plan(paper)
-    assert wide[1].sampling_sd == pytest.approx(0.75 * np.sqrt(6 * np.log(2 * 200_000)))
-    assert wide[3].sampling_sd == pytest.approx(0.75 * np.sqrt(6 * np.log(200_000)))
+    wide = list(STUDIES["bandit-four"].plan(paper).values())
+    assert wide[1].agent.make().sampling_sd == pytest.approx(0.75 * np.sqrt(6 * np.log(2 * 200_000)))
+    assert wide[3].agent.make().sampling_sd == pytest.approx(0.75 * np.sqrt(6 * np.log(200_000)))
     assert {50_000, 200_000} <= set(wide[0].times.tolist())
 
 
@@ -134,7 +145,9 @@ def test_dataset_is_what_its_study_says(tiny_run, results, name):
     assert (data.attrs["scale"], data.attrs["seed"]) == ("tiny", 5)
     spec = json.loads(data.attrs["spec"])
     assert spec["experiment"] == name
-    assert spec["runs"] == json.loads(json.dumps([part.record() for part in study.plan(TINY)]))
+    assert spec["runs"] == json.loads(
+        json.dumps([dataclasses.replace(part, seed=5).record() for part in study.plan(TINY).values()])
+    )
     assert set(json.loads(data.attrs["versions"])) == {"prudent", "numpy", "numba", "scipy", "python"}
     assert json.loads(data.attrs["studies"]) == {each: STUDIES[each].title for each in STUDIES}
     with netcdf_file(tiny_run / f"{name}.nc", mmap=False) as plain:  # another reader than xarray
@@ -167,17 +180,17 @@ def test_shared_runs_agree(results):
 
 def test_datasets_are_those_of_the_simulators(results):
     policies = [BanditSettings(alpha, label=name) for name, alpha in zip(BANDIT, (0.0, 0.5, 0.8, 0.9), strict=True)]
-    direct = simulate_bandit(gaussian_bandit(), policies, horizon=200, replications=6, seed=5, times=[100, 200])
+    direct = simulate_bandit(gaussian_bandit(), policies, horizon=200, replications=6, rng=5, times=[100, 200])
     found = results["bandit-br"].sel(time=[100, 200], reading="as written")
     assert (found.regret.values == direct.regret.values).all()
     assert (found.br_regret.values == direct.br_regret.values).all()
     wide = [dataclasses.replace(policy, sampling_sd=4.0, first_pulls=3) for policy in policies]
-    direct = simulate_bandit(gaussian_bandit(), wide, horizon=200, replications=6, seed=5, times=[200])
+    direct = simulate_bandit(gaussian_bandit(), wide, horizon=200, replications=6, rng=5, times=[200])
     found = results["bandit-conventional"].sel(time=[200], reading="sampling sd × 4, three first pulls")
     assert (found.regret.values == direct.regret.values).all()
     agents = [brps_rl(alpha) for alpha in (0.0, 0.5, 0.8, 0.9, 0.99)]
     for sources in ("shared", "by hole"):
-        lake = simulate(frozen_lake(0.6, sources=sources), agents, episodes=24, replications=4, seed=5)
+        lake = simulate(frozen_lake(0.6, sources=sources), agents, episodes=24, replications=4, rng=5)
         assert (results["lake-regret"].regret.sel(p_h=0.6, reading=sources).values == lake.regret.values).all()
 
 
@@ -503,14 +516,14 @@ def test_the_papers_times_are_a_fixed_cost_and_a_price_for_each_draw():
 def test_the_plain_loop_is_the_same_algorithm():
     """Regret of the plain loop and of the compiled one: means within 7 standard errors, false alarm below 1e-6."""
     found = [play_plainly(0.6, 0.8, 8, *replication_streams(3, r))[-1] for r in range(30)]
-    compiled = simulate(frozen_lake(0.6), brps_rl(0.8), episodes=8, replications=400, seed=4).regret.values[0, :, -1]
+    compiled = simulate(frozen_lake(0.6), brps_rl(0.8), episodes=8, replications=400, rng=4).regret.values[0, :, -1]
     error = np.hypot(stats.sem(found), stats.sem(compiled))
     assert abs(np.mean(found) - compiled.mean()) < 7 * error  # Student's t of 29 degrees, and skewed values
 
 
 def test_all_claims_of_a_run(results):
     found = judge(results)
-    places = [rank(claim.verdict) for claim in found]
+    places = [claim.kind.rank for claim in found]
     assert places == sorted(places)
     assert len(by_id(found)) == len(found)
     for claim in found:

@@ -9,54 +9,51 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from prudent.agents.posterior_sampling import brps_rl
+from prudent.agents import brps_rl
 from prudent.envs import frozen_lake
-from prudent.reproduction.intervals import (
-    INCONCLUSIVE,
-    NOT_REPRODUCED,
-    REPRODUCED,
-    UNDER_NONE,
-    WHEN,
-    Finding,
-    Interval,
-    claim,
-    differences,
-    overall,
-    rank,
-)
-from prudent.reproduction.study import judged
+from prudent.reproduction.claims import Finding, Interval, Statement, Verdict, differences, overall
 from prudent.simulation.tabular import simulate
 
+REPRODUCED, NOT_REPRODUCED, INCONCLUSIVE = Verdict.REPRODUCED, Verdict.NOT_REPRODUCED, Verdict.INCONCLUSIVE
 VERDICTS = st.sampled_from([REPRODUCED, NOT_REPRODUCED, INCONCLUSIVE])
+
+
+def claim(finding, others=None):
+    return Statement("x", "x", "x", lambda data, readings: finding, others=lambda data: others or {}).judge(None)
 
 
 @given(VERDICTS, st.dictionaries(st.sampled_from(["it rains", "it snows", "it is dry"]), VERDICTS))
 def test_how_verdicts_are_summed_up(as_written, others):
-    found = overall(as_written, others)
+    kind = overall(as_written, others.values())
+    judged = claim(
+        Finding([Interval("x", 1.0)], as_written), {k: Finding([Interval("x", 1.0)], v) for k, v in others.items()}
+    )
+    found = judged.verdict
+    assert judged.kind is kind
     holding = [words for words, verdict in others.items() if verdict == REPRODUCED]
     if as_written == REPRODUCED or not others:
-        assert found == as_written
+        assert found == kind == as_written
     elif holding:
-        assert found.startswith(WHEN)
+        assert kind is Verdict.REPRODUCED_WHEN
         assert all(words in found for words in holding)
         assert not any(words in found for words in set(others) - set(holding))
     else:
-        assert (found == UNDER_NONE) == ({as_written, *others.values()} == {NOT_REPRODUCED})
-        assert found in (UNDER_NONE, INCONCLUSIVE)
-    assert 0 <= rank(found) <= 3
+        assert (kind is NOT_REPRODUCED) == ({as_written, *others.values()} == {NOT_REPRODUCED})
+        assert found in ("not reproduced under any reading tried", INCONCLUSIVE)
+    assert 0 <= kind.rank <= 3
 
 
 def test_what_decides():
     intervals = [Interval("a", 2.0, 1.0, 3.0), Interval("b", 4.0, 0.5, 8.0), Interval("exact", 0.0)]
 
     def decisive(found):
-        return [each["quantity"] for each in claim("x", "x", "x", found).evidence if each["decisive"]]
+        return [each["quantity"] for each in claim(found).evidence if each["decisive"]]
 
     assert decisive(Finding(intervals, REPRODUCED)) == ["b"]  # the nearest to zero; "exact" has no interval
     fails = [Interval("a", -2.0, -3.0, -1.0), Interval("b", -4.0, -8.0, -0.5), Interval("c", 1.0, 0.5, 1.5)]
-    assert decisive(fails) == ["a"]  # certainly wrong, by most
+    assert decisive(Finding(fails)) == ["a"]  # certainly wrong, by most
     assert decisive(Finding(intervals, REPRODUCED, decisive=2)) == ["exact"]
-    assert decisive([Interval("only", 1.0)]) == ["only"]
+    assert decisive(Finding([Interval("only", 1.0)])) == ["only"]
 
 
 def test_other_readings_share_their_confidence():
@@ -72,7 +69,7 @@ def test_other_readings_share_their_confidence():
         return Finding(differences([("x", one.x.values), ("y", 2.0 * one.x.values)], readings))
 
     words = {"plain": "", "wide": "it is wide", "few": "it is few", "absent": "it is absent"}
-    found = judged(data, words, "x", "x is positive", "nowhere", find)
+    found = Statement("x", "x is positive", "nowhere", find).judge(data, words)
     assert [each["reading"] for each in found.readings] == ["it is wide", "it is few"]
     evidence = [found.evidence, *(each["evidence"] for each in found.readings)]
     for numbers, row, comparisons in zip(evidence, values, (2, 4, 4), strict=True):
@@ -89,9 +86,8 @@ def test_readings_that_are_all_noise_reproduce_nothing():
     rng = np.random.default_rng(7)
     wrong = 0
     for _ in range(2_000):
-        others = {f"{k}": Finding(differences([("x", rng.normal(size=12))], 5), "") for k in range(5)}
-        verdict = claim("x", "x", "x", [Interval("x", -1.0)], others).verdict
-        wrong += verdict.startswith(WHEN)
+        others = {f"{k}": Finding(differences([("x", rng.normal(size=12))], 5)) for k in range(5)}
+        wrong += claim(Finding([Interval("x", -1.0)]), others).kind is Verdict.REPRODUCED_WHEN
     assert wrong <= stats.binom.isf(1e-8, 2_000, 0.01)
 
 
@@ -114,7 +110,7 @@ def farthest(p_h, levels, replications, seed):
     """
     agents = [brps_rl(level) for level in levels]
     lake = frozen_lake(p_h, sources="by hole")
-    found = simulate(lake, agents, episodes=400, replications=replications, seed=seed).regret.values[..., -1]
+    found = simulate(lake, agents, episodes=400, replications=replications, rng=seed).regret.values[..., -1]
     expected = np.array([BY_HOLE[p_h][LEVELS.index(level)] for level in levels])
     errors = found.std(axis=1, ddof=1) * (replications**-0.5 + 500**-0.5)
     return abs((found.mean(axis=1) - expected) / errors).max()

@@ -12,10 +12,12 @@ from scipy import stats
 
 import prudent as pr
 from prudent.reproduction import judge, load
-from prudent.reproduction.intervals import BEYOND, INCONCLUSIVE, NOT_REPRODUCED, REPRODUCED, UNDER_NONE
+from prudent.reproduction.claims import BEYOND, Verdict
 from prudent.reproduction.studies.schedules import AGENTS, FIXED, LAKES, OPTIMIST, PROBLEMS, RIVERS, SCHEDULES, TS
 from prudent.schedules import Decay, Falling
 
+REPRODUCED, NOT_REPRODUCED, INCONCLUSIVE = Verdict.REPRODUCED, Verdict.NOT_REPRODUCED, Verdict.INCONCLUSIVE
+UNDER_NONE = "not reproduced under any reading tried"
 LATE = np.array([1, 1_000, 10_000])
 
 
@@ -33,7 +35,7 @@ def test_the_dataset_is_the_simulators(study):
     agents = {"TS-RL": 0.0, "BRPS-RL -0.8": -0.8, "0.9 halving": Decay(0.9, half=5), "0.9 falling, 0 unseen": by_visits}
     settings = [pr.brps_rl(alpha, label=name) for name, alpha in agents.items()]
     for name, problem in both.items():
-        runs = pr.simulate(problem, settings, episodes=40, replications=3, seed=5).regret.values
+        runs = pr.simulate(problem, settings, episodes=40, replications=3, rng=5).regret.values
         many = study.regret.sel(problem=name, agent=list(agents))
         np.testing.assert_array_equal(many.values, runs[..., :12])
         late = study.long_regret.sel(problem=name, agent=list(agents))

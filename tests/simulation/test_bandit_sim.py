@@ -18,7 +18,7 @@ from prudent.bandits import (
     thompson_sampling,
     thompson_sampling_inflated,
 )
-from prudent.envs import LinearBanditEnv, bounded_bandit, gaussian_bandit, register_gymnasium
+from prudent.envs import LinearBanditEnv, LinearBanditGym, bounded_bandit, gaussian_bandit, register_gymnasium
 from prudent.envs.linear_bandit import draw_context, draw_noise, reward_of
 from prudent.errors import ModelError, ParameterError
 from prudent.exact import cvar_clipped_normal, cvar_normal
@@ -64,7 +64,7 @@ def step_by_step(env, settings, horizon, seed, replication, levels):
 def test_simulation_is_the_bandit_step_by_step(env, settings):
     levels = (0.0, 0.5, 0.9)
     runs = simulate_bandit(
-        env, settings, horizon=400, replications=1, seed=3, levels=levels, first_replication=2, times=[400]
+        env, settings, horizon=400, replications=1, rng=3, alphas=levels, first_replication=2, times=[400]
     )
     regret, br_regret, pulls = step_by_step(env, settings, 400, 3, 2, levels)
     assert runs.pulls.values[0, 0].tolist() == pulls
@@ -74,8 +74,8 @@ def test_simulation_is_the_bandit_step_by_step(env, settings):
 
 def test_datasets_say_what_they_hold():
     agents = [thompson_sampling(), brps_cmab(0.7), brps_cmab(0.7, estimator="modified", label="other")]
-    runs = simulate_bandit(gaussian_bandit(), agents, horizon=1000, replications=4, levels=[0.3], seed=1)
-    assert dict(runs.sizes) == {"agent": 3, "replication": 4, "level": 1, "time": 200, "arm": 10}
+    runs = simulate_bandit(gaussian_bandit(), agents, horizon=1000, replications=4, alphas=[0.3], rng=1)
+    assert dict(runs.sizes) == {"agent": 3, "replication": 4, "alpha": 1, "time": 200, "arm": 10}
     assert runs.agent.values.tolist() == ["TS", "BRPS(0.7)", "other"]
     assert runs.time.values[[0, -1]].tolist() == [5, 1000]
     assert (runs.pulls.sum("arm") == 1000).all()
@@ -87,14 +87,14 @@ def test_datasets_say_what_they_hold():
 
 def test_results_do_not_depend_on_threads_order_or_number():
     env, agents = gaussian_bandit(), [thompson_sampling(), brps_cmab(0.9)]
-    whole = simulate_bandit(env, agents, horizon=300, replications=6, seed=5, threads=3)
-    parts = [simulate_bandit(env, agents, horizon=300, replications=3, seed=5, first_replication=i) for i in (0, 3)]
+    whole = simulate_bandit(env, agents, horizon=300, replications=6, rng=5, threads=3)
+    parts = [simulate_bandit(env, agents, horizon=300, replications=3, rng=5, first_replication=i) for i in (0, 3)]
     for i, part in enumerate(parts):
         rows = whole.isel(replication=slice(3 * i, 3 * i + 3))
         assert part.identical(rows)
-    alone = simulate_bandit(env, agents[1], horizon=300, replications=6, seed=5, threads=1)
+    alone = simulate_bandit(env, agents[1], horizon=300, replications=6, rng=5, threads=1)
     assert alone.identical(whole.sel(agent=["BRPS(0.9)"]))
-    longer = simulate_bandit(env, agents, horizon=600, replications=6, seed=5, times=[300, 600])
+    longer = simulate_bandit(env, agents, horizon=600, replications=6, rng=5, times=[300, 600])
     np.testing.assert_array_equal(longer.regret.sel(time=300), whole.regret.sel(time=300))
 
 
@@ -159,10 +159,10 @@ def test_risk_aversion_lowers_br_regret_and_all_agents_learn():
     # Over 60 paired replications the difference of BR-regrets is tens of standard errors: false alarms below 1e-9
     levels = (0.5, 0.8, 0.9)
     agents = [thompson_sampling(), *(brps_cmab(alpha) for alpha in levels)]
-    runs = simulate_bandit(gaussian_bandit(), agents, horizon=4000, replications=60, levels=levels)
+    runs = simulate_bandit(gaussian_bandit(), agents, horizon=4000, replications=60, alphas=levels)
     final = runs.br_regret.isel(time=-1)
     for alpha in levels:
-        gain = final.sel(agent="TS", level=alpha) - final.sel(agent=f"BRPS({alpha})", level=alpha)
+        gain = final.sel(agent="TS", alpha=alpha) - final.sel(agent=f"BRPS({alpha})", alpha=alpha)
         assert stats.ttest_1samp(gain, 0.0).statistic > 6
     guess = 4000 * 0.5  # pulling at random costs more than half a unit a step
     assert (runs.regret.isel(time=-1).mean("replication") < guess).all()
@@ -271,8 +271,8 @@ def test_nothing_slow_is_imported_with_the_library():
         (lambda: run(times=[5, 5]), ParameterError, r"times must be a rising list of steps from 1 to 10, got \[5, 5\]"),
         (lambda: run(times=[0, 5]), ParameterError, r"times must be a rising list of steps from 1 to 10, got \[0, 5\]"),
         (lambda: run(noise_sd=-1), ParameterError, "noise_sd must be a positive number, got -1.0"),
-        (lambda: gaussian_bandit().gymnasium(steps=0), ParameterError, "steps must be at least 1, got 0"),
-        (lambda: gaussian_bandit().gymnasium().step(10), ParameterError, "action is 10, expected an arm from 0 to 9"),
+        (lambda: LinearBanditGym(gaussian_bandit(), steps=0), ParameterError, "steps must be at least 1, got 0"),
+        (lambda: LinearBanditGym(gaussian_bandit()).step(10), ParameterError, "action is 10, expected an arm"),
     ],
 )
 def test_bad_arguments(call, error, message):

@@ -7,8 +7,7 @@ import pytest
 
 import prudent as pr
 from prudent._support.streams import replication_streams
-from prudent.agents.optimistic_vi import OptimisticVIAgent, optimistic_vi
-from prudent.agents.posterior_sampling import (
+from prudent.agents import (
     PosteriorSamplingAgent,
     SamplingSettings,
     brps_rl,
@@ -16,6 +15,7 @@ from prudent.agents.posterior_sampling import (
     ts_rl,
     worst_case,
 )
+from prudent.agents.optimistic_vi import OptimisticVIAgent, optimistic_vi
 from prudent.envs.frozen_lake import frozen_lake
 from prudent.envs.gymnasium import TabularEnv
 from prudent.envs.inventory import inventory
@@ -71,12 +71,12 @@ def by_hand(problem, agent, env_rng, episodes, length):
 def test_simulator_and_python_agent_give_the_same_trajectory(name, settings):
     problem = PROBLEMS[name]
     runs = simulate(
-        problem, settings, episodes=12, episode_length=7, replications=2, seed=11,
+        problem, settings, episodes=12, episode_length=7, replications=2, rng=11,
         record=("states", "rewards", "policies"),
     )  # fmt: skip
     for r in range(2):
         env_rng, agent_rng = replication_streams(11, r)
-        agent = PosteriorSamplingAgent(problem.model, settings=settings, episode_length=7, seed=agent_rng, indices=True)
+        agent = PosteriorSamplingAgent(problem.model, settings=settings, episode_length=7, rng=agent_rng, indices=True)
         states, rewards, policies = by_hand(problem, agent, env_rng, 12, 7)
         one = runs.isel(agent=0, replication=r)
         assert (one.states == states).all()
@@ -88,13 +88,13 @@ def test_simulator_and_python_agent_give_the_same_trajectory(name, settings):
 def test_optimistic_agent_gives_the_same_trajectory():
     problem = random_model(2, 2, discount=0.3, rng=3)
     runs = simulate(
-        problem, optimistic_vi(0.5), episodes=60, episode_length=50, replications=2, seed=1,
+        problem, optimistic_vi(0.5), episodes=60, episode_length=50, replications=2, rng=1,
         record=("states", "rewards", "policies"),
     )  # fmt: skip
     assert len(np.unique(runs.policies[0, 0].values, axis=0)) > 1  # it has learned something
     for r in range(2):
         env_rng, agent_rng = replication_streams(1, r)
-        agent = OptimisticVIAgent(problem.model, 0.5, horizon=3000, seed=agent_rng)
+        agent = OptimisticVIAgent(problem.model, 0.5, horizon=3000, rng=agent_rng)
         states, rewards, policies = by_hand(problem, agent, env_rng, 60, 50)
         one = runs.isel(agent=0, replication=r)
         assert (one.states == states).all()
@@ -122,15 +122,15 @@ def test_regret_is_that_of_separate_exact_solves(problem, monkeypatch):
 def test_br_regret_is_exact_and_never_negative():
     runs = simulate(
         LAKE, [ts_rl(), brps_rl(0.9), certainty_equivalence()], episodes=31, replications=8, br_episodes=[0, 4, 30],
-        levels=[0.0, 0.5, 0.99], record=("states", "policies"),
+        alphas=[0.0, 0.5, 0.99], record=("states", "policies"),
     )  # fmt: skip
-    assert runs.br_regret.dims == ("agent", "replication", "br_episode", "level")
-    assert runs.level.values.tolist() == [0.0, 0.5, 0.99]
+    assert runs.br_regret.dims == ("agent", "replication", "br_episode", "alpha")
+    assert runs.alpha.values.tolist() == [0.0, 0.5, 0.99]
     assert runs.br_episode.values.tolist() == [0, 4, 30]
     assert float(runs.br_regret.min()) > -1e-11
     # the policy of certainty equivalence is the best one at alpha = 0
-    assert float(abs(runs.br_regret.sel(agent="certainty equivalence", level=0.0)).max()) < 1e-8
-    assert float(runs.br_regret.sel(agent="TS-RL", level=0.0).mean()) > 0.01
+    assert float(abs(runs.br_regret.sel(agent="certainty equivalence", alpha=0.0)).max()) < 1e-8
+    assert float(runs.br_regret.sel(agent="TS-RL", alpha=0.0).mean()) > 0.01
     # by hand: the prior is the posterior of episode 0
     brmdp = pr.BayesianRiskMDP(LAKE.model, LAKE.model.prior(), 0.5)
     best = brmdp.solve(tol=1e-12).value
@@ -138,13 +138,13 @@ def test_br_regret_is_exact_and_never_negative():
         one = runs.isel(agent=0, replication=r, episode=0)
         own = brmdp.evaluate(one.policies.values.astype(int), tol=1e-12).value
         expected = (best - own)[one.states.values].sum()
-        assert runs.br_regret.sel(br_episode=0, level=0.5)[0, r] == pytest.approx(expected, abs=1e-9)
+        assert runs.br_regret.sel(br_episode=0, alpha=0.5)[0, r] == pytest.approx(expected, abs=1e-9)
 
 
 def test_br_regret_at_each_agents_own_level():
     runs = simulate(LAKE, [ts_rl(), brps_rl(0.9)], episodes=3, replications=3, br_episodes=2)
     assert runs.br_regret.dims == ("agent", "replication", "br_episode")
-    both = simulate(LAKE, [ts_rl(), brps_rl(0.9)], episodes=3, replications=3, br_episodes=2, levels=[0.0, 0.9])
+    both = simulate(LAKE, [ts_rl(), brps_rl(0.9)], episodes=3, replications=3, br_episodes=2, alphas=[0.0, 0.9])
     for a in range(2):
         assert (runs.br_regret[a] == both.br_regret[a, ..., a]).all()
         assert (runs.br_regret[a] != both.br_regret[a, ..., 1 - a]).any()  # the other level would have been seen
@@ -157,7 +157,7 @@ def test_threads_order_and_replications_do_not_matter():
     assert one.equals(two)
     more = simulate(LAKE, agents[::-1], episodes=30, replications=13, br_episodes=[5], record=("states",))
     assert more.sel(agent=list(one.agent.values), replication=slice(0, 8)).equals(one)
-    other = simulate(LAKE, agents, episodes=30, replications=9, seed=1)
+    other = simulate(LAKE, agents, episodes=30, replications=9, rng=1)
     assert not (other.regret == one.regret).all()
     later = simulate(
         LAKE, agents, episodes=30, replications=4, first_replication=5, br_episodes=[5], record=("states",)

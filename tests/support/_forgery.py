@@ -97,9 +97,9 @@ def originals(folder: Path) -> list[tuple[type, bytes]]:
         [[0.0, 0.1], [1.0, 0.0]], discount=0.9, states=["dry", "wet"], actions=[("go", 1), "stay"]
     )
     for options in ({"alpha": [0.9, 0.5]}, {"draws": "mean", "episode_length": None}, {"alpha": 0.5, "sweeps": 20}):
-        made.append(pr.PosteriorSamplingAgent(model, seed=2, **options))
-    made.append(pr.PosteriorSamplingAgent(model, risk=pr.Spectral(lambda u: u**0.5), draws=5, seed=2))
-    made.append(pr.OptimisticVIAgent(model, alpha=0.8, horizon=100, seed=3))
+        made.append(pr.PosteriorSamplingAgent(model, rng=2, **options))
+    made.append(pr.PosteriorSamplingAgent(model, risk=pr.Spectral(lambda u: u**0.5), draws=5, rng=2))
+    made.append(pr.OptimisticVIAgent(model, alpha=0.8, horizon=100, rng=3))
     for agent in made[7:]:
         for _ in range(4):
             agent.observe("dry", agent.act("dry"), "wet")

@@ -49,12 +49,11 @@ def uncertain():
         for options in ({}, {"draws": 20, "rng": rng}, {"threads": 1}):
             brmdp.evaluate(brmdp.solve(**options).policy, **options)
         pr.risk_profile(model, posterior, (0.0, 0.9), draws=3, rng=0, regret=True)
-        agent = pr.PosteriorSamplingAgent(model, alpha=0.5, seed=1)
+        agent = pr.PosteriorSamplingAgent(model, alpha=0.5, rng=1)
         for row in log[:3]:
             agent.act(int(row[0]))
-    pr.simulation.learn(
-        pr.PosteriorSamplingAgent(unknown.model, alpha=0.5, prior=0.1, seed=1), unknown, steps=30, seed=1
-    )
+    agent = pr.PosteriorSamplingAgent(unknown.model, alpha=0.5, prior=unknown.model.prior(0.1), rng=1)
+    pr.simulation.learn(agent, unknown, steps=30, rng=1)
     rewards = pr.posteriors.BetaPosterior(np.ones((6, 2)), np.ones((6, 2)))
     free = pr.BayesianRiskMDP(few.model, few.model.prior(), 0.9, reward_posterior=rewards)
     free.evaluate(free.solve(draws=20, rng=0).policy, draws=20, rng=0)
@@ -93,7 +92,7 @@ def bandits():
         pr.bandits.thompson_sampling_inflated(sampling_sd=2.0),
     )
     for env in (pr.envs.gaussian_bandit(), pr.envs.bounded_bandit()):
-        pr.simulation.simulate_bandit(env, makers, horizon=20, replications=2, levels=(0.0, 0.9))
+        pr.simulation.simulate_bandit(env, makers, horizon=20, replications=2, alphas=(0.0, 0.9))
     for settings in makers:
         bandit = pr.LinearBandit(8, dim=5, settings=settings, noise_sd=1.0, seed=1)
         for contexts in (rng.random(5), rng.random((1, 5)), rng.random((3, 5)), rng.random((100, 5))):
@@ -120,7 +119,7 @@ def bandits():
         learner.copy().select(rng.random(5))
     log = [(rng.random(2), arm, 1.0) for arm in "abcab"]
     pr.LinearBandit.from_log(log, alpha=0.8, noise_sd=1.0).select([0.5, 0.5])
-    world = pr.envs.gaussian_bandit().gymnasium(steps=3)
+    world = pr.envs.LinearBanditGym(pr.envs.gaussian_bandit(), steps=3)
     world.reset(seed=0)
     world.step(0)
 
@@ -136,10 +135,10 @@ def agents():
         pr.agents.optimistic_vi(0.9),
     ]
     record = ("states", "rewards", "policies")
-    pr.simulate(lake, settings, episodes=3, replications=2, br_episodes=[1], levels=[0.5], record=record)
+    pr.simulate(lake, settings, episodes=3, replications=2, br_episodes=[1], alphas=[0.5], record=record)
     pr.simulate(pr.envs.inventory(), [pr.agents.ts_rl(), pr.brps_rl(0.9)], episodes=3, replications=1)
     pr.simulate(pr.envs.random_model(320, 2, branching=3, rng=0), pr.brps_rl(0.9), episodes=2, replications=1)
-    optimist = pr.OptimisticVIAgent(lake.model, 0.9, horizon=100, seed=1)
+    optimist = pr.OptimisticVIAgent(lake.model, 0.9, horizon=100, rng=1)
     optimist.observe(0, optimist.act(0), 0)
 
 

@@ -30,7 +30,7 @@ TINY = Scale(
     timing_episodes=3,
     loop_episodes=1,
 )
-REPEATABLE = [name for name, study in STUDIES.items() if not any(run.timed for run in study.plan(TINY))]
+REPEATABLE = [name for name, study in STUDIES.items() if not any(run.timed for run in study.plan(TINY).values())]
 
 
 def digests(out: Path) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The one reader of NetCDF files."""
+"""Reader of NetCDF files."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ __all__ = ["read_dataset"]
 
 
 def read_dataset(file: Path) -> xarray.Dataset:
-    """Return the dataset in a NetCDF-3 file, all of it in memory."""
+    """Return the dataset in a NetCDF-3 file, loaded into memory."""
     import xarray
 
     try:
         return xarray.load_dataset(file, engine="scipy")
-    except Exception as error:  # whatever a damaged file makes the reader say
+    except Exception as error:  # a damaged file makes the reader raise errors of many kinds
         raise DataError(f"cannot read {file} as NetCDF: {error}", code="damaged-file", path=str(file)) from error

@@ -111,7 +111,7 @@ def _lock(handle: int) -> bool | None:
 
 
 def take_turn(path: Path, patience: float) -> int | None:
-    """Wait until no other process holds the lock file ``path``, and hold it: a handle for :func:`leave_turn`.
+    """Wait until no other process holds the lock file ``path``, and hold it: a handle for `leave_turn`.
 
     Returns None where there are no locks, or after ``patience`` seconds: whoever holds it may have been stopped. The
     system takes the lock from a process that ends.

@@ -1,29 +1,86 @@
-"""Objects that threads share without care: a lock of their own, which is no part of their state."""
+"""Locks and forks: a base class with a lock, and one registry of what happens when the process forks.
+
+A thread of the parent may hold the lock of an object while another thread forks. Without a handler the child would
+inherit a lock that nobody releases, around data that is half changed.
+"""
 
 from __future__ import annotations
 
 import copy
 import os
 import threading
-import weakref
-from typing import Any, Self
+from typing import Any, Protocol, Self
+from weakref import WeakSet
 
-__all__ = ["Guarded"]
+__all__ = ["ForkAware", "Guarded", "register_fork"]
+
+
+class ForkAware(Protocol):
+    """An object that is told about forks, see `register_fork`.
+
+    ``fork_order`` is the order in which locks are taken: an object that takes the lock of another object while it
+    holds its own has the lower number.
+    """
+
+    fork_order: int
+
+    def before_fork(self) -> None:
+        """Prepare for a fork: take locks, close connections."""
+
+    def after_fork(self, child: bool) -> None:
+        """Continue after the fork, in the parent or in the ``child``."""
+
+
+_registered: WeakSet[Any] = WeakSet()
+_prepared: list[Any] = []  # objects between before_fork and after_fork
+
+
+def register_fork(member: ForkAware) -> None:
+    """Call the fork methods of ``member`` at every fork, as long as the object lives."""
+    _registered.add(member)
+
+
+def _before_fork() -> None:
+    for member in sorted(_registered, key=lambda member: (member.fork_order, id(member))):
+        member.before_fork()
+        _prepared.append(member)
+
+
+def _after_fork(child: bool) -> None:
+    while _prepared:
+        _prepared.pop().after_fork(child)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_before_fork,
+        after_in_parent=lambda: _after_fork(False),
+        after_in_child=lambda: _after_fork(True),
+    )
 
 
 class Guarded:
-    """Has a lock, ``self._lock``, that copies do not share, that files do not hold, and that survives a fork."""
+    """Base class with a re-entrant lock that is not copied or pickled and is fork-safe."""
 
     __slots__ = ("__dict__", "__weakref__", "_lock")
 
+    fork_order = 1
     _lock: Any
 
     def __new__(cls, *args: Any, **options: Any) -> Self:
         """Return an object with a lock."""
-        made = super().__new__(cls)
-        made._lock = threading.RLock()
-        _alive.add(made)
-        return made
+        self = super().__new__(cls)
+        self._lock = threading.RLock()
+        register_fork(self)
+        return self
+
+    def before_fork(self) -> None:
+        """Take the lock."""
+        self._lock.acquire()
+
+    def after_fork(self, child: bool) -> None:
+        """Release the lock."""
+        self._lock.release()
 
     def __getstate__(self) -> dict[str, Any]:
         with self._lock:
@@ -33,25 +90,4 @@ class Guarded:
         self.__dict__.update(state)
 
     def __copy__(self) -> Self:
-        return copy.deepcopy(self)  # arrays that two shared would be guarded by two locks
-
-
-# A thread of the parent may be inside an object while another one forks: the child would find its lock taken for ever,
-# and what it guards half done.
-_alive: weakref.WeakSet[Guarded] = weakref.WeakSet()
-_held: list[Guarded] = []
-
-
-def _hold_all() -> None:
-    _held.extend(sorted(_alive, key=id))
-    for each in _held:
-        each._lock.acquire()
-
-
-def _release_all() -> None:
-    while _held:
-        _held.pop()._lock.release()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_hold_all, after_in_parent=_release_all, after_in_child=_release_all)
+        return copy.deepcopy(self)  # a shallow copy would share arrays under two locks

@@ -1,4 +1,4 @@
-"""Files of an output folder: written whole or not at all, and one error when that is not possible."""
+"""Files of an output folder, written completely or not at all."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["prepare", "write"]
 
 
 def prepare(folder: Path) -> None:
-    """Make sure, before the work begins, that ``folder`` is there and can be written to."""
+    """Create ``folder`` if needed and check that it can be written to."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         write_atomically(folder / ".writable", b"")
@@ -23,13 +23,13 @@ def prepare(folder: Path) -> None:
 
 
 def write(path: Path, data: bytes) -> None:
-    """Write ``data`` to ``path`` in an output folder, whole or not at all."""
+    """Write ``data`` to ``path`` in an output folder, completely or not at all."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, data)
     except OSError as error:
         raise StoreError(
-            f"cannot write {path}: {error.strerror or error}; finished work is kept, run again when it can be written",
+            f"cannot write {path}: {error.strerror or error}; finished work is stored: run again to continue",
             code="not-writable",
             path=str(path),
         ) from error

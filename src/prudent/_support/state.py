@@ -9,10 +9,10 @@ Layout, all integers little-endian:
     arrays    their bytes, one after the other, C order, little-endian
     32 bytes  SHA-256 of everything before
 
-A file is written next to its place and then moved there, so a reader finds the old state or the new one. It is
-checked to the last byte before anything in it is believed; see :class:`prudent.errors.StateFileError`. A checksum can
-be forged: no size in the header is believed before the file is known to be as long, and what was loaded must be what
-would be saved again, field by field.
+A file is written beside its final path and then moved there, so a reader sees the old state or the new one. The
+checksum is verified first; see `prudent.errors.StateFileError`. A checksum can be forged, so sizes in the header
+are compared with the length of the file before memory is allocated, and the object that was loaded must have the same
+state as the file, field by field.
 """
 
 from __future__ import annotations
@@ -34,9 +34,12 @@ from .files import write_atomically
 
 __all__ = [
     "Load",
+    "Saved",
     "generator_from_state",
     "generator_state",
     "read_state",
+    "require_counts",
+    "require_like",
     "restore",
     "restore_bytes",
     "saved_kind",
@@ -52,7 +55,7 @@ _DIGEST = hashlib.sha256().digest_size
 _TYPES = {"float64": "<f8", "int64": "<i8"}
 _BIT_GENERATORS = ("PCG64", "PCG64DXSM", "Philox", "SFC64", "MT19937")
 _LONGEST_MESSAGE = 500  # a forged value may be a long one
-LARGEST_COUNT = 2**53  # of events; nobody lives to see so many
+LARGEST_COUNT = 2**53  # largest number of events, exact as a float
 Arrays = dict[str, np.ndarray[Any, Any]]
 State = tuple[dict[str, Any], Arrays]
 
@@ -65,8 +68,8 @@ def write_state(path: str | os.PathLike[str], kind: str, version: int, values: d
 def state_parts(kind: str, version: int, values: dict[str, Any], arrays: Arrays) -> list[bytes]:
     """Return the bytes of a state file, in parts to be written one after the other."""
     table = [{"name": name, "type": array.dtype.name, "shape": list(array.shape)} for name, array in arrays.items()]
-    whole = {"kind": kind, "version": version, "values": values, "arrays": table}
-    header = json.dumps(whole, allow_nan=False).encode()
+    fields = {"kind": kind, "version": version, "values": values, "arrays": table}
+    header = json.dumps(fields, allow_nan=False).encode()
     parts = [_HEAD.pack(_MAGIC, _LAYOUT, len(header)), header]
     parts += [np.ascontiguousarray(a, dtype=_TYPES[a.dtype.name]).tobytes() for a in arrays.values()]
     digest = hashlib.sha256()
@@ -76,49 +79,60 @@ def state_parts(kind: str, version: int, values: dict[str, Any], arrays: Arrays)
 
 
 def read_state(path: str | os.PathLike[str], kind: str, version: int) -> State:
-    """Return the values and arrays saved as ``kind``, of ``version`` or earlier.
+    """Return the values and arrays saved as ``kind`` of ``version``.
 
-    A missing file is the usual FileNotFoundError; anything else that is wrong is a :class:`StateFileError`.
+    A missing file is the usual FileNotFoundError; anything else that is wrong is a `StateFileError`.
     """
     return _parsed(Path(path).read_bytes(), os.fspath(path), kind, version)
 
 
 def _parsed(content: bytes, name: str, kind: str, version: int) -> State:
-    """Return what a state file holds; ``name`` says in errors which one it is."""
+    """Return the values and arrays of a state file; ``name`` is its name in messages."""
     if len(content) < _HEAD.size + _DIGEST or not content.startswith(_MAGIC):
         if content and _MAGIC.startswith(content[: len(_MAGIC)]):
-            raise StateFileError(f"{name} is truncated: it has only {len(content)} bytes")
-        raise StateFileError(f"{name} is not a prudent state file: it starts with {content[:8]!r}")
+            raise _refused(f"{name} is truncated: it has only {len(content)} bytes", "damaged-file", name)
+        raise _refused(f"{name} is not a prudent state file: it starts with {content[:8]!r}", "wrong-format", name)
     _, layout, length = _HEAD.unpack_from(content)
     body, digest = content[:-_DIGEST], content[-_DIGEST:]
     if hashlib.sha256(body).digest() != digest:
-        raise StateFileError(f"{name} is damaged or truncated: the checksum of its {len(content)} bytes does not match")
+        text = f"{name} is damaged or truncated: the checksum of its {len(content)} bytes does not match"
+        raise _refused(text, "damaged-file", name)
     if layout != _LAYOUT:
-        raise StateFileError(f"{name} has layout version {layout}, this prudent reads version {_LAYOUT}")
+        text = f"{name} has layout version {layout}, this prudent reads version {_LAYOUT}"
+        raise _refused(text, "wrong-version", name, value=layout, expected=_LAYOUT)
     try:
-        if length > len(body) - _HEAD.size:
-            raise ValueError(f"it should have {length} bytes")
-        header = json.loads(
-            body[_HEAD.size : _HEAD.size + length], object_pairs_hook=_distinct, parse_constant=_no_number
-        )
-        found, made, values, table = (header[key] for key in ("kind", "version", "values", "arrays"))
-        if len(header) > 4:
-            raise ValueError(f"unknown field {(set(header) - {'kind', 'version', 'values', 'arrays'}).pop()!r}")
-        for key, kind_of in (("kind", str), ("version", int), ("values", dict), ("arrays", list)):
-            if type(header[key]) is not kind_of:
-                raise ValueError(f"{key} is a {type(header[key]).__name__}")
-        arrays = _read_arrays(table, memoryview(body)[_HEAD.size + length :])
+        header, arrays = _read_header(body, length)
     except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        raise StateFileError(f"{name} has a broken header: {error}"[:_LONGEST_MESSAGE]) from error
-    if found != kind:
-        raise StateFileError(f"{name} holds a {found}, expected a {kind}")
-    if not 1 <= made <= version:
-        raise StateFileError(f"{name} is {kind} state version {made}, this prudent reads up to {version}")
-    return values, arrays
+        raise _refused(f"{name} has a broken header: {error}", "damaged-file", name) from error
+    if header["kind"] != kind:
+        text = f"{name} holds a {header['kind']}, expected a {kind}"
+        raise _refused(text, "wrong-kind", name, value=header["kind"], expected=kind)
+    if header["version"] != version:
+        text = f"{name} is {kind} state version {header['version']}, this prudent reads version {version}"
+        raise _refused(text, "wrong-version", name, value=header["version"], expected=version)
+    return header["values"], arrays
+
+
+def _refused(text: str, code: str, path: str, **fields: Any) -> StateFileError:
+    return StateFileError(text[:_LONGEST_MESSAGE], code=code, path=path, **fields)
+
+
+def _read_header(body: bytes, length: int) -> State:
+    """Return the header and the arrays of a state file, or raise ValueError, KeyError or TypeError."""
+    if length > len(body) - _HEAD.size:
+        raise ValueError(f"it should have {length} bytes")
+    text = body[_HEAD.size : _HEAD.size + length]
+    header = json.loads(text, object_pairs_hook=_distinct, parse_constant=_no_number)
+    for key, expected in (("kind", str), ("version", int), ("values", dict), ("arrays", list)):
+        if type(header[key]) is not expected:
+            raise ValueError(f"{key} is a {type(header[key]).__name__}")
+    if len(header) > 4:
+        raise ValueError(f"unknown field {(set(header) - {'kind', 'version', 'values', 'arrays'}).pop()!r}")
+    return header, _read_arrays(header["arrays"], memoryview(body)[_HEAD.size + length :])
 
 
 def saved_kind(content: bytes) -> str:
-    """Return the kind that a state file says it is of, unchecked; nothing if it says none."""
+    """Return the kind in the header of a state file, without checks; "" if there is none."""
     try:
         _, _, length = _HEAD.unpack_from(content)
         return str(json.loads(content[_HEAD.size : _HEAD.size + length])["kind"])
@@ -151,86 +165,84 @@ def _read_arrays(table: list[Any], content: memoryview) -> Arrays:
 
 
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a JSON object, of which JSON itself would keep the last of equal keys."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    """Return a JSON object; a key that occurs twice is an error."""
+    members = dict(pairs)
+    if len(members) < len(pairs):
         raise ValueError("a key occurs twice")
-    return found
+    return members
 
 
 def _no_number(literal: str) -> None:
-    raise ValueError(f"{literal} is no number")
+    raise ValueError(f"{literal} is not a number")
 
 
 # -- from a state to an object -----------------------------------------------------------------------------
 
 
-class _Saved(Protocol):
-    def _state(self) -> State:
+class Saved(Protocol):
+    """An object that can be saved."""
+
+    def state(self) -> State:
         """Return the values and arrays to save."""
 
 
-Kind = TypeVar("Kind", bound=_Saved)
+Kind = TypeVar("Kind", bound=Saved)
+Make = Callable[[dict[str, Any], Arrays], Kind]
 
 
-def restore(
-    path: str | os.PathLike[str],
-    kind: str,
-    version: int,
-    make: Callable[[dict[str, Any], Arrays], Kind],
-    upgrade: Callable[[dict[str, Any], Arrays], State] | None = None,
-) -> Kind:
-    """Return what ``make`` makes of a state file; whatever is wrong with it is a :class:`StateFileError`."""
-    return restore_bytes(Path(path).read_bytes(), os.fspath(path), kind, version, make, upgrade)
+def restore(path: str | os.PathLike[str], kind: str, version: int, make: Make[Kind]) -> Kind:
+    """Return the object that ``make`` builds from a state file; a wrong file is a `StateFileError`."""
+    return restore_bytes(Path(path).read_bytes(), os.fspath(path), kind, version, make)
 
 
-def restore_bytes(
-    content: bytes,
-    name: str,
-    kind: str,
-    version: int,
-    make: Callable[[dict[str, Any], Arrays], Kind],
-    upgrade: Callable[[dict[str, Any], Arrays], State] | None = None,
-) -> Kind:
-    """Return what ``make`` makes of the bytes of a state file called ``name``.
+def restore_bytes(content: bytes, name: str, kind: str, version: int, make: Make[Kind]) -> Kind:
+    """Return the object that ``make`` builds from the bytes of a state file called ``name``.
 
-    What was made must have the state that was read. So nothing in a file is ignored, rounded or taken for something
-    else: unknown fields, 1 for True, "3" for 3, a generator state out of range. ``upgrade`` makes the state of an
-    earlier version one of this version, and returns that of this version as it is.
+    The object must have the state that was read. So no field of a file is ignored, rounded or converted: unknown
+    fields, 1 for True, "3" for 3 and a generator state out of range are errors.
     """
     values, arrays = _parsed(content, name, kind, version)
     try:
-        if upgrade is not None:
-            values, arrays = upgrade(values, arrays)
         with np.errstate(all="ignore"):
             made = make(values, {name: array.copy() for name, array in arrays.items()})
-            own_values, own_arrays = made._state()
-        _require_same(values, own_values)
-        _require_same(arrays, own_arrays)
-    except Exception as error:  # whatever forged contents make our own checks, or NumPy, say
+            made_values, made_arrays = made.state()
+        require_same(values, made_values)
+        require_same(arrays, made_arrays)
+    except Exception as error:  # forged contents can fail in our own checks or anywhere in NumPy
         text = f"{name} is not the state of a {kind}: {error}"
-        raise StateFileError(text[:_LONGEST_MESSAGE]) from error
+        raise _refused(text, "damaged-file", name, expected=kind) from error
     return made
 
 
-def _require_same(found: dict[str, Any], expected: dict[str, Any]) -> None:
-    unknown = [name for name in found if name not in expected]
+def require_same(saved: dict[str, Any], expected: dict[str, Any]) -> None:
+    """Raise ValueError unless two dicts have the same keys and equal values, types included."""
+    unknown = [name for name in saved if name not in expected]
     if unknown:
         raise ValueError(f"unknown field {unknown[0]!r}")
     for name, value in expected.items():
-        if _text(found[name]) != _text(value):
-            raise ValueError(f"{name} is {found[name]!r}, expected {value!r}")
+        if _text(saved[name]) != _text(value):
+            raise ValueError(f"{name} is {saved[name]!r}, expected {value!r}")
+
+
+def require_like(saved: Arrays, fresh: Arrays) -> None:
+    """Raise ValueError unless saved arrays have the types and shapes of those of a new object, which is the schema."""
+    for name, array in fresh.items():
+        kind, shape = saved[name].dtype, saved[name].shape
+        if (kind, shape) != (array.dtype, array.shape):
+            raise ValueError(f"{name} is {kind} {shape}, expected {array.dtype} {array.shape}")
+        if not np.isfinite(saved[name]).all():
+            raise ValueError(f"{name} holds a number that is not finite")
 
 
 def _text(value: Any) -> Any:
-    """Return what tells two values apart, types included."""
+    """Return a value that is equal for equal values of equal types."""
     if isinstance(value, np.ndarray):
         return value.dtype, value.shape, value.tobytes()
     return json.dumps(value, sort_keys=True)
 
 
 def require_counts(array: np.ndarray[Any, Any], name: str) -> None:
-    """Raise unless these are numbers of events."""
+    """Raise ValueError unless the array holds numbers of events."""
     if array.dtype != np.int64 or (array.size and not 0 <= array.min() <= array.max() <= LARGEST_COUNT):
         raise ValueError(f"{name} must be numbers of events")
 
@@ -241,18 +253,18 @@ def generator_state(rng: np.random.Generator) -> dict[str, Any]:
 
 
 def generator_from_state(state: dict[str, Any]) -> np.random.Generator:
-    """Return a Generator that goes on where :func:`generator_state` was taken."""
+    """Return a Generator that continues from the state of `generator_state`."""
     name = state["bit_generator"]
     if name not in _BIT_GENERATORS:
         raise ValueError(f"unknown bit generator {name!r}")
     bits = getattr(np.random, name)(0)
-    # NumPy does not look at these; a place out of range would be read from beyond the end
+    # NumPy does not check these; a position out of range would be read from beyond the end
     inner = state["state"]
-    places = {"MT19937": (inner, "pos", 624), "Philox": (state, "buffer_pos", 4)}
-    if name in places:
-        holder, place, last = places[name]
-        if not 0 <= holder[place] <= last:
-            raise ValueError(f"{place} of the bit generator is {holder[place]!r}")
+    positions = {"MT19937": (inner, "pos", 624), "Philox": (state, "buffer_pos", 4)}
+    if name in positions:
+        holder, key, last = positions[name]
+        if not 0 <= holder[key] <= last:
+            raise ValueError(f"{key} of the bit generator is {holder[key]!r}")
     if state.get("has_uint32", 0) not in (0, 1):
         raise ValueError(f"has_uint32 of the bit generator is {state['has_uint32']!r}")
     if name.startswith("PCG") and inner["inc"] % 2 == 0:
@@ -278,15 +290,36 @@ def _arrays(value: Any) -> Any:
 
 
 class Load:
-    """The method ``load`` of whatever has ``_from_state(path)``, which may have options.
+    """Method ``load`` of a class with a class method ``read(path, **options)``.
 
-    ``Kind.load(path)`` makes a new one; ``one.load(path)`` replaces the state of that one, or changes nothing.
+    ``Class.load(path)`` returns a new object; ``instance.load(path)`` replaces the state of the instance, or raises and
+    changes nothing.
     """
 
     def __get__(self, instance: Any, kind: Any) -> Callable[..., Any]:
         def load(path: str | os.PathLike[str], **options: Any) -> Any:
-            """Return what was saved at ``path``, or raise :class:`StateFileError` and change nothing."""
-            loaded = kind._from_state(path, **options)
+            """Return the object that was saved at ``path``.
+
+            Called on an instance, it replaces the state of that instance and returns it.
+
+            Parameters
+            ----------
+            path : path-like
+                State file that ``save`` of the same class wrote.
+            **options
+                Options of the class, for instance ``stream`` of a bandit.
+
+            Returns
+            -------
+            object
+                The loaded object.
+
+            Raises
+            ------
+            StateFileError
+                If the file is truncated, damaged, of another kind or of another version. Nothing is changed then.
+            """
+            loaded = kind.read(path, **options)
             if instance is None:
                 return loaded
             with getattr(instance, "_lock", nullcontext()):

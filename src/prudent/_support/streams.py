@@ -1,10 +1,10 @@
-"""Who draws from which random stream.
+"""Random streams of simulations and of workers.
 
 Simulations: replication r of seed q gives the environment SeedSequence(q, spawn_key=(r, 0)) and the agent (r, 1). So
 results do not depend on threads or on which other replications run, and all agents face the same contexts and noise.
 
-Workers that share a saved state: the state of its Generator, hashed, is the entropy, and the worker's number the spawn
-key. A worker has the same stream whenever it starts from the same state, and never that of another worker.
+Workers that share a saved state: the hashed state of its Generator is the entropy, and the number of the worker the
+spawn key. A worker has the same stream whenever it starts from the same state, and never that of another worker.
 """
 
 from __future__ import annotations
@@ -14,10 +14,22 @@ import json
 
 import numpy as np
 
-from .checks import whole_number
+from ..types import RngLike
+from .checks import generator, whole_number
 from .state import generator_state
 
-__all__ = ["replication_streams", "spawned"]
+__all__ = ["replication_streams", "seed_of", "spawned"]
+
+
+def seed_of(rng: RngLike, name: str = "rng") -> int:
+    """Return an int seed: an int is returned as it is, a Generator or None gives one by one draw below 2**63.
+
+    >>> seed_of(7), seed_of(np.random.default_rng(1)) == seed_of(np.random.default_rng(1))
+    (7, True)
+    """
+    if isinstance(rng, (int, np.integer)):
+        return whole_number(rng, name, minimum=0)
+    return int(generator(rng, name).integers(2**63))
 
 
 def replication_streams(seed: int, replication: int) -> tuple[np.random.Generator, np.random.Generator]:
@@ -34,7 +46,7 @@ def replication_streams(seed: int, replication: int) -> tuple[np.random.Generato
 
 
 def spawned(rng: np.random.Generator, key: tuple[int, ...], more: bytes = b"") -> np.random.Generator:
-    """Return a Generator of the same kind, made from the state of ``rng``, ``more`` of that state, and a key.
+    """Return a Generator of the same kind, made from the state of ``rng``, further bytes of state and a key.
 
     >>> rng = np.random.default_rng(1)
     >>> spawned(rng, (0,)).random() == spawned(rng, (1,)).random()

@@ -1,22 +1,18 @@
-"""Agents for tabular models: they decide from what they have seen, and know no environment."""
+"""Agents for tabular models: they learn from transitions, and do not know the environment."""
 
 from __future__ import annotations
 
 from .optimistic_vi import OptimisticSettings, OptimisticVIAgent, optimistic_vi
-from .posterior_sampling import (
-    PosteriorSamplingAgent,
-    SamplingSettings,
-    brps_rl,
-    certainty_equivalence,
-    ts_rl,
-    worst_case,
-)
+from .posterior_sampling import PosteriorSamplingAgent
+from .sampling_settings import SamplingSettings, brps_rl, certainty_equivalence, ts_rl, worst_case
+from .tabular import TabularAgent
 
 __all__ = [
     "OptimisticSettings",
     "OptimisticVIAgent",
     "PosteriorSamplingAgent",
     "SamplingSettings",
+    "TabularAgent",
     "brps_rl",
     "certainty_equivalence",
     "optimistic_vi",

@@ -7,16 +7,15 @@ After every step all pairs are refreshed once,
 
 with draws from the posterior before this step, V_{t+1} the maximum of Q_{t+1}, and Q_0 = V_0 = 1 / (1 - gamma). With
 probability 1 - delta/2, Q_t never falls below the optimal Q*. The risk of draws is at least the lowest value, so
-a pair whose bonus would keep it at Q_t anyway needs no draws: that is nearly all pairs nearly always.
+a pair whose bonus keeps it at Q_t needs no draws. This holds for nearly all pairs at nearly all times.
 
-The analysis is for direct parametrisation. Where pairs share sources, a posterior knows at least what the visits of
-one pair told it, and the bonus is on the safe side.
+The analysis is for direct parametrisation. Where pairs share sources, the posterior has at least the data of the visits
+of one pair, and the bonus is conservative.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple, Self
 
@@ -25,12 +24,13 @@ import numpy as np
 from .._numerics.compile import kernel
 from .._numerics.dirichlet_draws import draw_row
 from .._support.checks import FloatArray, IntArray, open_probability, risk_level, whole_number
-from .._support.state import LARGEST_COUNT, State, require_counts
+from .._support.state import LARGEST_COUNT, Arrays, State, require_counts, require_like
 from ..errors import ModelError, ParameterError
 from ..models.uncertain import UncertainMDP
 from ..planning.inner import Known, Work, known_part, work_space
-from ..planning.operators import Draws, back_up_pair, greedy
+from ..planning.rows import Draws, back_up_pair, greedy
 from ..risk import CVaR, sample_size
+from ..types import ArrayLike, Label, RngLike
 from .tabular import TabularAgent
 
 __all__ = [
@@ -44,11 +44,11 @@ __all__ = [
 
 
 class OptimisticPlan(NamedTuple):
-    """What the kernels need of the settings."""
+    """Settings in the form that the kernels need."""
 
-    n: int  # draws
-    weights: FloatArray  # [M] of the lowest draws
-    scale: float  # the bonus of a pair is this over the square root of its visits plus one
+    n: int  # number of draws
+    weights: FloatArray  # [M] weights of the lowest draws
+    scale: float  # the bonus of a pair is scale / sqrt(visits + 1)
 
 
 @kernel
@@ -64,11 +64,11 @@ def optimistic_update(
 ) -> int:
     """Refresh work.q, ``value`` and ``policy`` once (Algorithm 3); return the number of pairs that needed draws.
 
-    The risk of draws is never below the lowest value: a pair whose bonus keeps it above its Q even so is left out.
+    The risk of draws is never below the lowest value: a pair whose bonus keeps it above its Q even then is skipped.
     """
     q, entries = work.q.reshape(-1), known.entries
     draws = Draws(work.theta, 0, work.none, plan.weights, False)
-    lowest = min(value.min(), 0.0) if known.leaky else value.min()  # an end is worth nothing more
+    lowest = min(value.min(), 0.0) if known.leaky else value.min()  # the value after an end is 0
     drawn = 0
     for p in range(q.size):
         b = entries.source[p]
@@ -84,14 +84,14 @@ def optimistic_update(
         draw_row(rng, work.counts[: end - begin], work.theta[begin:end], plan.n, work.z)
         risk, _ = back_up_pair(p, entries, draws, plan.n, 0.0, value, work.z, work.order)
         q[p] = min(q[p], risk + bonus)
-    if drawn:  # after all Q, so that every pair has seen the same values
+    if drawn:  # after all Q, so that every pair uses the same values
         greedy(work.q, value, policy)
     return drawn
 
 
 @kernel
 def start_optimistic(known: Known, q: FloatArray, value: FloatArray, policy: IntArray) -> None:
-    """Write the most that rewards in [0, 1] can be worth into Q [S, A] and V [S]."""
+    """Write the largest value of rewards in [0, 1], 1 / (1 - gamma), into Q [S, A] and V [S]."""
     source = known.entries.source
     for p in range(source.size):
         q.reshape(-1)[p] = 1.0 / (1.0 - known.entries.discount) if source[p] >= 0 else -np.inf
@@ -100,13 +100,30 @@ def start_optimistic(known: Known, q: FloatArray, value: FloatArray, policy: Int
 
 @dataclass(frozen=True)
 class OptimisticSettings:
-    """How an :class:`OptimisticVIAgent` explores: the settings of the paper's Algorithm 3.
+    """Settings of an `OptimisticVIAgent`, the paper's Algorithm 3.
 
-    alpha : risk level of CVaR.
-    delta : the probability that the guarantee may fail.
-    horizon : the number of steps T that it is for. A simulation puts its own length by default.
-    label : its name in results, by default one that says the settings.
+    Parameters
+    ----------
+    alpha : float, default=0
+        Risk level of CVaR in [0, 1).
+    delta : float, default=0.05
+        Probability in (0, 1) that the guarantee may fail.
+    horizon : int, optional
+        Number of steps T that the guarantee is for. A simulation uses its own length by default.
+    label : str, optional
+        Name in results. The default states the settings.
 
+    Raises
+    ------
+    ParameterError
+        If a setting is out of range.
+
+    See Also
+    --------
+    optimistic_vi : Short form.
+
+    Examples
+    --------
     >>> OptimisticSettings(alpha=0.5).label
     'optimistic VI 0.5'
     """
@@ -125,14 +142,33 @@ class OptimisticSettings:
 
     @property
     def most_draws(self) -> int:
-        """The most draws taken at once."""
+        """Largest number of draws taken at once."""
         return sample_size(self.alpha)
 
     def plan(self, model: UncertainMDP) -> OptimisticPlan:
-        """Return what the kernels need for ``model``."""
+        """Return the settings in the form that the kernels need.
+
+        Parameters
+        ----------
+        model : UncertainMDP
+            The model to learn.
+
+        Returns
+        -------
+        OptimisticPlan
+            Draws, weights and bonus.
+
+        Raises
+        ------
+        ModelError
+            If rewards are not in [0, 1], or depend on the outcome.
+        ParameterError
+            If there is no horizon.
+        """
         _check_rewards(model)
         if self.horizon is None:
-            raise ParameterError("horizon must be given: the bonus needs the number of steps T")
+            text = "horizon must be given: the bonus needs the number of steps T"
+            raise ParameterError(text, code="missing-argument", argument="horizon")
         n = self.most_draws
         states, pairs = model.n_states, model.n_states * model.n_actions
         evidence = math.log(4.0 * (n + 1) * states * pairs * self.horizon / self.delta)
@@ -143,8 +179,31 @@ class OptimisticSettings:
 def optimistic_vi(
     alpha: float = 0.0, *, delta: float = 0.05, horizon: int | None = None, label: str = ""
 ) -> OptimisticSettings:
-    """Return the settings of the paper's Algorithm 3, for :func:`prudent.simulate`.
+    """Return the settings of the paper's Algorithm 3, for `prudent.simulate`.
 
+    Parameters
+    ----------
+    alpha : float, default=0
+        Risk level of CVaR in [0, 1).
+    delta : float, default=0.05
+        Probability in (0, 1) that the guarantee may fail.
+    horizon : int, optional
+        Number of steps T that the guarantee is for. A simulation uses its own length by default.
+    label : str, optional
+        Name in results.
+
+    Returns
+    -------
+    OptimisticSettings
+        The settings.
+
+    Raises
+    ------
+    ParameterError
+        If a setting is out of range.
+
+    Examples
+    --------
     >>> optimistic_vi(0.9).label
     'optimistic VI 0.9'
     """
@@ -158,22 +217,50 @@ def _check_rewards(model: UncertainMDP) -> None:
     if bad.any():
         e = int(np.argmax(bad))
         (s, a), k = divmod(int(pairs[e]), model.n_actions), int(entries.outcome[entries.slots()[e]])
-        raise ModelError(f"reward[{s}, {a}, {k}] is {entries.reward[e]}, but optimism needs rewards in [0, 1]")
+        text = f"reward[{s}, {a}, {k}] is {entries.reward[e]}, but optimism needs rewards in [0, 1]"
+        raise ModelError(text, code="reward-range", argument="reward", index=(s, a, k), value=float(entries.reward[e]))
     varied = entries.reward != entries.reward[entries.first[pairs]]
     if varied.any():
         pair = model.pair_name(pairs[np.argmax(varied)])
-        raise ModelError(f"the reward of {pair} depends on the outcome, but optimism needs it known for each pair")
+        text = f"the reward of {pair} depends on the outcome, but optimism needs one reward for each pair"
+        raise ModelError(text, code="reward-varies", argument="reward", index=pair)
 
 
 class OptimisticVIAgent(TabularAgent):
-    """Optimistic value iteration under a posterior, the paper's Algorithm 3: explores by a bonus, learns every step.
+    """Agent with optimistic value iteration under a posterior, the paper's Algorithm 3.
 
-    ``horizon`` is the number of steps T that the guarantee is for, ``delta`` the probability that it may fail; see
-    :class:`OptimisticSettings`, or give one as ``settings``. Rewards must lie in [0, 1]. ``prior``, ``seed`` and
-    ``indices`` as for :class:`PosteriorSamplingAgent`.
+    It explores by a bonus and updates Q after every step. Rewards must lie in [0, 1].
 
+    Parameters
+    ----------
+    model : UncertainMDP
+        What is known about the environment.
+    alpha : float, default=0
+        Risk level of CVaR in [0, 1).
+    horizon : int
+        Number of steps T that the guarantee is for.
+    delta : float, default=0.05
+        Probability in (0, 1) that the guarantee may fail.
+    settings : OptimisticSettings, optional
+        All of the above at once, instead.
+    prior : float or array_like, optional
+        As for `PosteriorSamplingAgent`.
+    rng : int, Generator or None, optional
+        Seed, or a Generator that the agent then owns.
+    indices : bool, default=False
+        Whether states, actions and outcomes are given by index even if the model has names for them.
+
+    Raises
+    ------
+    ModelError
+        If rewards are not in [0, 1], or depend on the outcome.
+    ParameterError
+        If a setting is out of range, or there is no horizon.
+
+    Examples
+    --------
     >>> model = UncertainMDP.direct([[0.0, 0.1], [1.0, 0.0]], discount=0.5)
-    >>> agent = OptimisticVIAgent(model, alpha=0.9, horizon=1000, seed=1)
+    >>> agent = OptimisticVIAgent(model, alpha=0.9, horizon=1000, rng=1)
     >>> agent.act(0)
     0
     >>> agent.observe(0, 0, 1)
@@ -190,50 +277,77 @@ class OptimisticVIAgent(TabularAgent):
         horizon: int | None = None,
         delta: float = 0.05,
         settings: OptimisticSettings | None = None,
-        prior: Any = 1.0,
-        seed: Any = None,
+        prior: ArrayLike | None = None,
+        rng: RngLike = None,
         indices: bool = False,
     ) -> None:
-        given = OptimisticSettings(alpha, delta, horizon)
-        if settings is not None and given != OptimisticSettings():
-            raise ParameterError("give either settings or single ones such as alpha and horizon, and not both")
-        super().__init__(model, prior, seed, indices)
-        self._settings = given if settings is None else settings
+        single = OptimisticSettings(alpha, delta, horizon)
+        if settings is not None and single != OptimisticSettings():
+            text = "give either settings or single ones such as alpha and horizon, not both"
+            raise ParameterError(text, code="conflicting-arguments", argument="settings")
+        super().__init__(model, prior, rng, indices)
+        self._settings = single if settings is None else settings
         self._plan = self._settings.plan(model)
         self._known = known_part(model)
-        self._require_memory(self._plan.n)
+        self.require_memory(self._plan.n)
         self._work = work_space(model, self._plan.n)
         self._visits = np.zeros(model.n_states * model.n_actions, dtype=np.int64)
         self._value = np.empty(model.n_states)
         self._policy = np.empty(model.n_states, dtype=np.int64)
         start_optimistic(self._known, self._work.q, self._value, self._policy)
 
-    def act(self, state: Hashable) -> Any:
-        """Return the best action in ``state`` by the current Q, the first of ties."""
-        return self._action_of[self._policy[self._reader.states.index(state)]]
+    def act(self, state: Label) -> Any:
+        """Return the best action by the current Q, the first of ties.
 
-    def observe(self, state: Hashable, action: Hashable, next_state: Hashable, outcome: Any = None) -> None:
-        """Refresh Q with the posterior before this transition, then count it; impossible ones change nothing."""
-        row = self._read(state, action, next_state, outcome)
+        Parameters
+        ----------
+        state : hashable
+            The current state.
+
+        Returns
+        -------
+        hashable
+            The action.
+        """
+        return self._actions[self._policy[self._reader.states.index(state)]]
+
+    def observe(self, state: Label, action: Label, next_state: Label, outcome: Any = None) -> None:
+        """Update Q with the posterior before this transition, then count the transition.
+
+        Parameters
+        ----------
+        state, action : hashable
+            Where the transition began, and the action taken.
+        next_state : hashable
+            Where it led; None if the process ended.
+        outcome : hashable, optional
+            Outcome of the source, if it was seen.
+
+        Raises
+        ------
+        DataError
+            If the transition is impossible. Nothing is changed then.
+        """
+        row = self.transition(state, action, next_state, outcome)
         optimistic_update(
-            self._rng, self._known, self._work, self._counts, self._visits, self._plan, self._value, self._policy
+            self.rng, self._known, self._work, self.counts, self._visits, self._plan, self._value, self._policy
         )
-        self._count(row)
+        self.count(row)
         self._visits[row[0, 0] * self._model.n_actions + row[0, 1]] += 1
 
     @property
     def policy(self) -> IntArray:
-        """The index of the current action in every state [S]."""
+        """Index of the current action in every state [S]."""
         return self._policy.copy()
 
     @property
     def value(self) -> FloatArray:
-        """The current upper bound on the optimal values [S]."""
+        """Current upper bound of the optimal values [S]."""
         return self._value.copy()
 
     @property
     def q(self) -> FloatArray:
-        """The current Q [S, A]; minus infinity where an action is not admissible."""
+        """Current Q [S, A]; minus infinity where an action is not admissible."""
         return self._work.q.copy()
 
     @property
@@ -241,23 +355,63 @@ class OptimisticVIAgent(TabularAgent):
         """How the agent explores."""
         return self._settings
 
-    def _own_state(self) -> State:
+    def own_state(self) -> State:
+        """Return settings, visits and values.
+
+        Returns
+        -------
+        values : dict
+            The settings.
+        arrays : dict of str to ndarray
+            Visits, Q, value and policy.
+        """
         finite_q = np.where(self._model.admissible, self._work.q, 0.0)
         arrays = {"visits": self._visits, "q": finite_q, "value": self._value, "policy": self._policy}
         return {"settings": asdict(self._settings)}, arrays
 
     @classmethod
-    def _restored(cls, model: UncertainMDP, values: dict[str, Any], arrays: dict[str, Any]) -> Self:
-        agent = cls(model, settings=OptimisticSettings(**values["settings"]), seed=0, indices=values["indices"])
+    def from_settings(cls, model: UncertainMDP, values: dict[str, Any]) -> Self:
+        """Return a new agent with saved settings.
+
+        Parameters
+        ----------
+        model : UncertainMDP
+            The model of the saved agent.
+        values : dict
+            Saved values.
+
+        Returns
+        -------
+        OptimisticVIAgent
+            An agent without data.
+        """
+        return cls(model, settings=OptimisticSettings(**values["settings"]), rng=0, indices=values["indices"])
+
+    def resume(self, values: dict[str, Any], arrays: Arrays) -> None:
+        """Take over a saved state.
+
+        Parameters
+        ----------
+        values : dict
+            Saved values.
+        arrays : dict of str to ndarray
+            Saved arrays.
+
+        Raises
+        ------
+        ValueError
+            If no agent has this state.
+        """
+        super().resume(values, arrays)
+        require_like(arrays, self.own_state()[1])
         require_counts(arrays["visits"], "visits")
-        agent._filled(agent._visits, arrays["visits"], "visits")
-        q = agent._work.q
-        highest = q.max()  # where it starts
-        agent._filled(q, np.where(model.admissible, arrays["q"], -np.inf), "q")
-        if not ((q[model.admissible] >= 0.0) & (q[model.admissible] <= highest)).all():
+        self._visits[...] = arrays["visits"]
+        q, admissible = self._work.q, self._model.admissible
+        highest = q.max()  # its value before data
+        q[...] = np.where(admissible, arrays["q"], -np.inf)
+        if not ((q[admissible] >= 0.0) & (q[admissible] <= highest)).all():
             raise ValueError(f"q must be numbers from 0 to {highest}")
-        greedy(q, agent._value, agent._policy)  # so they are what was saved, or the file is refused
-        return agent
+        greedy(q, self._value, self._policy)  # these must equal the saved ones, or the file is refused
 
     def __repr__(self) -> str:
         return f"OptimisticVIAgent({self._settings.label}, {self._model!r}, {int(self._visits.sum())} steps seen)"

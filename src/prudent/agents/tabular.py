@@ -1,9 +1,9 @@
-"""What the agents for tabular models share: names, counts, observations, state files."""
+"""Base class of the agents for tabular models: names, counts, observations, state files."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Hashable
+from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -11,133 +11,371 @@ import numpy as np
 from .._support.checks import FloatArray, IntArray, generator
 from .._support.state import Arrays, Load, State, generator_from_state, generator_state, restore, write_state
 from ..data.naming import names_of_plain, plain_names
-from ..errors import ModelError, ParameterError, PosteriorError
+from ..errors import ModelError, ParameterError
 from ..models.log_reader import LogReader
 from ..models.mdp import MDP
 from ..models.transitions import add_log
 from ..models.uncertain import UncertainMDP
-from ..posteriors.dirichlet import DirichletPosterior
+from ..posteriors.dirichlet import DirichletPosterior, prior_counts
+from ..types import ArrayLike, Label, PathLike, RngLike
 
 __all__ = ["TabularAgent"]
 
 
-class TabularAgent:
-    """Counts what it is shown about one :class:`UncertainMDP`. Subclasses decide."""
+class TabularAgent(ABC):
+    """Base class of agents that learn one `prudent.UncertainMDP` while they act, for extension.
 
-    _version: ClassVar[int] = 2
+    It keeps the model, the Dirichlet counts, the random stream and the state file. A subclass defines `act` and
+    `observe` and, to be saved and loaded, `own_state`, `from_settings` and `resume`.
+
+    Parameters
+    ----------
+    model : UncertainMDP
+        What is known about the environment. Its discount is below 1.
+    prior : float or array_like, optional
+        Prior of the unknown probabilities. A number is the mass of a pair of state and action, spread evenly over its
+        outcomes; an array [B, K] gives every Dirichlet count. The default is a count of one for every outcome.
+    rng : int, Generator or None, optional
+        Seed, or a Generator that the agent then owns.
+    indices : bool, default=False
+        Whether states, actions and outcomes are given by index even if the model has names for them.
+
+    Attributes
+    ----------
+    rng : Generator
+        The random stream of the agent.
+    counts : ndarray of float
+        Dirichlet counts [B, K] of the posterior, which `count` changes in place.
+
+    Raises
+    ------
+    ModelError
+        If `model` is not an UncertainMDP with a discount below 1.
+    PosteriorError
+        If `prior` does not fit the model.
+
+    See Also
+    --------
+    PosteriorSamplingAgent, OptimisticVIAgent
+    """
+
+    state_version: ClassVar[int] = 1
     load = Load()
+    rng: np.random.Generator
+    counts: FloatArray
 
-    def __init__(self, model: UncertainMDP, prior: Any, seed: Any, indices: bool) -> None:
+    def __init__(
+        self,
+        model: UncertainMDP,
+        prior: ArrayLike | None = None,
+        rng: RngLike = None,
+        indices: bool = False,
+    ) -> None:
         if not isinstance(model, UncertainMDP):
             hint = "; a known model needs no agent, use prudent.solve" if isinstance(model, MDP) else ""
-            raise ModelError(f"model must be an UncertainMDP, got {type(model).__name__}{hint}")
+            text = f"model must be an UncertainMDP, got {type(model).__name__}{hint}"
+            raise ModelError(text, code="wrong-type", argument="model", value=type(model).__name__)
         model.require_discounted("agents")
         self._model = model
         self._indices = bool(indices)
         self._reader = LogReader(model, self._indices)
-        start = model.prior(prior) if np.ndim(prior) == 0 else model.count([], prior)
-        self._posterior = DirichletPosterior(start)  # which sees that no source has only zeros
-        self._posterior.naming = model.naming
-        self._counts: FloatArray = self._posterior.counts  # [B, K]
-        self._rng = generator(seed, "seed")
-        self._action_of = list(self._reader.actions.names)
+        self._set_posterior(DirichletPosterior(prior_counts(model, prior)))  # refuses sources with only zeros
+        self.rng = generator(rng)
+        self._actions = list(self._reader.actions.names)
+
+    def _set_posterior(self, posterior: DirichletPosterior) -> None:
+        posterior.naming = self._model.naming
+        self._posterior, self.counts = posterior, posterior.counts
+
+    # -- what subclasses define ----------------------------------------------------------------------------
+
+    @abstractmethod
+    def act(self, state: Label) -> Any:
+        """Return the action to take.
+
+        Parameters
+        ----------
+        state : hashable
+            Name of the current state, or its index.
+
+        Returns
+        -------
+        hashable
+            Name of the action, or its index.
+        """
+
+    @abstractmethod
+    def observe(self, state: Label, action: Label, next_state: Label, outcome: Any = None) -> None:
+        """Learn from one transition.
+
+        Parameters
+        ----------
+        state, action : hashable
+            Where the transition began, and the action taken.
+        next_state : hashable
+            Where it led; None if the process ended.
+        outcome : hashable, optional
+            Outcome of the source, if it was seen.
+
+        Raises
+        ------
+        DataError
+            If the transition is impossible. Nothing is changed then.
+        """
+
+    def own_state(self) -> State:
+        """Return what `save` writes beside model, counts and random stream.
+
+        Returns
+        -------
+        values : dict
+            Values that JSON can hold.
+        arrays : dict of str to ndarray
+            Arrays of float64 or int64.
+        """
+        raise TypeError(f"{type(self).__name__} has no state")
+
+    @classmethod
+    def from_settings(cls, model: UncertainMDP, values: dict[str, Any]) -> Self:
+        """Return a new agent with saved settings, for `load`.
+
+        Parameters
+        ----------
+        model : UncertainMDP
+            The model of the saved agent.
+        values : dict
+            The values of `own_state`, and ``"indices"``.
+
+        Returns
+        -------
+        TabularAgent
+            An agent without data.
+        """
+        raise TypeError(f"{cls.__name__} has no state")
+
+    def resume(self, values: dict[str, Any], arrays: Arrays) -> None:
+        """Take over the saved state of an agent with the same model and settings.
+
+        Subclasses call this method and then restore what they wrote in `own_state`.
+
+        Parameters
+        ----------
+        values : dict
+            Saved values.
+        arrays : dict of str to ndarray
+            Saved arrays.
+
+        Raises
+        ------
+        ValueError
+            If no agent has this state.
+        """
+        counts, prior = (self._model.count([], arrays[name]) for name in ("counts", "prior"))
+        self._set_posterior(DirichletPosterior(counts, prior=prior))
+        self.rng = generator_from_state(values["rng"])
+
+    # -- what subclasses use -------------------------------------------------------------------------------
 
     @property
     def model(self) -> UncertainMDP:
-        """The model the agent learns about."""
+        """The model that the agent learns."""
         return self._model
+
+    @property
+    def indices(self) -> bool:
+        """Whether states, actions and outcomes are given by index."""
+        return self._indices
 
     @property
     def posterior(self) -> DirichletPosterior:
         """A copy of the posterior: the prior and everything observed so far."""
         return self._posterior.copy()
 
-    def _read(self, state: Hashable, action: Hashable, next_state: Hashable, outcome: Any) -> IntArray:
-        """Return a transition as a log of one row, or raise a ``DataError`` if it is impossible."""
-        return self._reader.row(state, action, next_state, outcome, self._counts)
+    @property
+    def prior(self) -> FloatArray:
+        """Dirichlet counts [B, K] of the prior."""
+        return self._posterior.prior
 
-    def _count(self, row: IntArray) -> None:
-        add_log(self._model.entries, self._counts, row)
+    def state_index(self, state: Label) -> int:
+        """Return the index of a state.
 
-    # -- state -------------------------------------------------------------------------------------------------
+        Parameters
+        ----------
+        state : hashable
+            Name of a state, or its index.
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the whole state to ``path``, model and random stream included; the file appears whole or not at all.
+        Returns
+        -------
+        int
+            Its index.
 
-        ``load`` of the same class reads it.
+        Raises
+        ------
+        ParameterError
+            If there is no such state.
         """
-        write_state(path, type(self).__name__, self._version, *self._state())
+        return self._reader.states.index(state)
 
-    def _own_state(self) -> State:
-        """Return what a subclass adds to :meth:`_state`."""
-        raise TypeError(f"{type(self).__name__} has no state")  # subclasses have
+    def action_names(self, actions: IntArray) -> list[Any]:
+        """Return actions as `act` returns them.
 
-    def _state(self) -> State:
-        values, arrays = self._own_state()
+        Parameters
+        ----------
+        actions : ndarray of int
+            Indices of actions.
+
+        Returns
+        -------
+        list of hashable
+            Their names, or the indices themselves.
+        """
+        return [self._actions[a] for a in actions.tolist()]
+
+    def transition(self, state: Label, action: Label, next_state: Label, outcome: Any = None) -> IntArray:
+        """Return a transition by indices.
+
+        Parameters
+        ----------
+        state, action, next_state : hashable
+            The transition; `next_state` is None if the process ended.
+        outcome : hashable, optional
+            Outcome of the source, if it was seen.
+
+        Returns
+        -------
+        ndarray of int
+            One row [1, 4]: state, action, next state and outcome (-1 if it was not seen).
+
+        Raises
+        ------
+        DataError
+            If the transition is impossible.
+        """
+        return self._reader.row(state, action, next_state, outcome, self.counts)
+
+    def count(self, row: IntArray) -> None:
+        """Add a transition to the counts.
+
+        Parameters
+        ----------
+        row : ndarray of int
+            A transition, as `transition` returns it.
+        """
+        add_log(self._model.entries, self.counts, row)
+
+    def require_memory(self, draws: int) -> None:
+        """Check that draws of every source fit into the memory of the machine.
+
+        Parameters
+        ----------
+        draws : int
+            Number of draws.
+
+        Raises
+        ------
+        ParameterError
+            If they do not fit.
+        """
+        needed = 8 * draws * self._model.entries.outcome.size
+        if hasattr(os, "sysconf") and needed > os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"):
+            text = f"{draws} draws of {len(self.counts)} sources need {needed / 2**30:.3g} GiB, more than there is"
+            raise ParameterError(f"{text}; take fewer draws, or a lower alpha", code="not-enough-memory", value=draws)
+
+    # -- state files ---------------------------------------------------------------------------------------
+
+    def save(self, path: PathLike) -> None:
+        """Write the whole state to a file, model and random stream included.
+
+        The file is replaced atomically. `load` of the same class reads it.
+
+        Parameters
+        ----------
+        path : path-like
+            Where to write.
+        """
+        write_state(path, type(self).__name__, self.state_version, *self.state())
+
+    def state(self) -> State:
+        """Return the values and arrays that `save` writes.
+
+        Returns
+        -------
+        values : dict
+            Values that JSON can hold.
+        arrays : dict of str to ndarray
+            Arrays of float64 or int64.
+        """
+        values, arrays = self.own_state()
         model = self._model
-        names = model.names()
         shared = {
             "discount": model.discount,
-            "names": {what: plain_names(given, what) for what, given in names.items()},
+            "names": {axis: plain_names(names, axis) for axis, names in model.names().items()},
             "indices": self._indices,
-            "rng": generator_state(self._rng),
+            "rng": generator_state(self.rng),
         }
-        held = {
+        tables = {
             "source": model.source,
             "next_state": model.next_state.astype(np.int64),
             "reward": model.reward,
             "prior": self._posterior.prior,
-            "counts": self._counts,
+            "counts": self.counts,
         }
         if model.terminal.any():
-            held["terminal"] = np.flatnonzero(model.terminal)
-            held["terminal_value"] = model.terminal_value[model.terminal]
-        return shared | values, held | arrays
+            tables["terminal"] = np.flatnonzero(model.terminal)
+            tables["terminal_value"] = model.terminal_value[model.terminal]
+        return shared | values, tables | arrays
 
     @classmethod
-    def _from_state(cls, path: str | os.PathLike[str]) -> Self:
-        return restore(path, cls.__name__, cls._version, cls._made)
+    def from_state(cls, values: dict[str, Any], arrays: Arrays) -> Self:
+        """Return the agent with a given state.
 
-    @classmethod
-    def _made(cls, values: dict[str, Any], arrays: Arrays) -> Self:
-        names = {what: names_of_plain(given) for what, given in values["names"].items()}
-        known = (arrays["source"], arrays["next_state"], arrays["reward"], values["discount"])
-        model = UncertainMDP(*known, **names, terminal=_terminal(names["states"], arrays))
-        counts = [model._of_outcomes(arrays[name], name, PosteriorError) for name in ("counts", "prior")]
-        agent = cls._restored(model, values, arrays)
-        agent._posterior = DirichletPosterior(counts[0], prior=counts[1])
-        agent._posterior.naming = model.naming
-        agent._counts = agent._posterior.counts
-        agent._rng = generator_from_state(values["rng"])
+        Parameters
+        ----------
+        values : dict
+            Values of `state`.
+        arrays : dict of str to ndarray
+            Arrays of `state`.
+
+        Returns
+        -------
+        TabularAgent
+            The agent.
+
+        Raises
+        ------
+        ValueError
+            If no agent has this state.
+        """
+        names = {axis: names_of_plain(listed) for axis, listed in values["names"].items()}
+        tables = (arrays["source"], arrays["next_state"], arrays["reward"], values["discount"])
+        model = UncertainMDP(*tables, **names, terminal=_terminal(names["states"], arrays))
+        agent = cls.from_settings(model, values)
+        agent.resume(values, arrays)
         return agent
 
     @classmethod
-    def _restored(cls, model: UncertainMDP, values: dict[str, Any], arrays: Arrays) -> Self:
-        raise TypeError(f"{cls.__name__} has no state")  # subclasses have
+    def read(cls, path: PathLike) -> Self:
+        """Return the agent of a state file; the same as `load` of the class.
 
-    def _require_memory(self, draws: int) -> None:
-        """Raise unless ``draws`` of every source fit into the memory of this machine."""
-        needed = 8 * draws * self._model.entries.outcome.size
-        if hasattr(os, "sysconf") and needed > os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"):
-            raise ParameterError(
-                f"{draws} draws of {len(self._counts)} sources need {needed / 2**30:.3g} GiB, more than there is; "
-                "take fewer draws, or a lower alpha"
-            )
+        Parameters
+        ----------
+        path : path-like
+            File that `save` wrote.
 
-    @staticmethod
-    def _filled(array: Any, saved: Any, what: str) -> None:
-        """Copy a saved array over one of the same shape."""
-        if array.shape != saved.shape or array.dtype != saved.dtype:
-            raise ValueError(f"{what} is {saved.dtype} {saved.shape}, expected {array.dtype} {array.shape}")
-        array[...] = saved
+        Returns
+        -------
+        TabularAgent
+            The agent.
+        """
+        return restore(path, cls.__name__, cls.state_version, cls.from_state)
 
 
 def _terminal(states: Any, arrays: Arrays) -> dict[Any, float] | None:
-    """Return the terminal states of a state file; one without has none."""
+    """Return the terminal states of a state file and what they pay."""
     if "terminal" not in arrays:
         return None
-    places, worth = arrays["terminal"].tolist(), arrays["terminal_value"].tolist()
+    indices, pay = arrays["terminal"].tolist(), arrays["terminal_value"].tolist()
     size = len(arrays["source"])
-    if any(not 0 <= s < size for s in places):
-        raise ValueError(f"terminal must be states from 0 to {size - 1}, got {places}")
-    return {s if states is None else states[s]: value for s, value in zip(places, worth, strict=True)}
+    if any(not 0 <= s < size for s in indices):
+        raise ValueError(f"terminal must be states from 0 to {size - 1}, got {indices}")
+    return {s if states is None else states[s]: value for s, value in zip(indices, pay, strict=True)}

@@ -12,9 +12,11 @@ from scipy.special import ndtr
 
 from .._support.checks import BoolArray, FloatArray, IntArray
 from ..exact import dirichlet_tail
-from ..planning.operators import ExactOperator
+from ..planning.execute.threads import Threads
 from ..planning.options import SolverOptions
 from ..planning.problem import BayesianRiskMDP
+from ..planning.row_risks import DirichletRows
+from ..planning.solve import evaluate
 from ._data_sets import data_sets
 from ._pinned import Curve, Held, Rows, between, derivatives
 
@@ -102,7 +104,9 @@ class Study:
         self.model, self.whole_start, self.counts = problem.model, start, problem.posterior.counts.copy()
         self.now = problem.solve(threads=threads)
         self.value = self.now.value
-        self._take_pairs(problem.mean_mdp().transition)
+        mean = problem.mean_mdp()
+        self.mean_value = evaluate(mean, self.now.policy, initial_value=self.value).value  # [S]
+        self._take_pairs(mean.transition)
         self._take_rows(threads)
 
     def _take_pairs(self, mean: sparse.csr_array) -> None:
@@ -141,7 +145,7 @@ class Study:
 
     def _take_rows(self, threads: int) -> None:
         """Make what is linear around the present values, at the level and at the mean."""
-        value, mean_value = self.value[self.states], self.now.posterior_mean_value[self.states]
+        value, mean_value = self.value[self.states], self.mean_value[self.states]
         self.worth, self.mean_worth = self._worth(value), self._worth(mean_value)
         possible = self.psi > 0.0
         size = float(np.max(abs(self.worth), where=possible, initial=0.0))
@@ -158,7 +162,9 @@ class Study:
         self.square = np.add.reduceat(self.weight * (self.worth - np.repeat(self.mu, np.diff(self.starts))) ** 2, first)
         self.price = np.zeros(self.pairs.size)
         if self.alpha > 0.0:
-            chain = ExactOperator(self.model, self.counts, self.alpha, threads).linearise(self.value, self.pairs)
+            chain = Threads(DirichletRows(self.model, self.counts, self.alpha), threads).linearise(
+                self.value, self.pairs
+            )
             self.rows = Rows(self._matrix(chain.data), chain.reward, self.state, value)
             self.price = np.maximum(self.mu - self.rows.lead - value[self.state], 0.0)
             self.cross = self._matrix(self.weight * self.worth)
@@ -569,16 +575,16 @@ class Study:
         counts[b] = psi
         start, policy = self.whole_start, self.now.chosen
         problem = BayesianRiskMDP(self.model, counts, self.alpha)
-        then = problem.solve(start=self.value, threads=1, options=self.options)
+        then = problem.solve(initial_value=self.value, threads=1, options=self.options)
         change = self._beyond_rounding(start @ (then.value - self.value))
         kept = then.q_of(policy) >= then.value - self.slack
         if kept[self.states][self.visited].all():
             return 0.0, change, 0.0
         neutral = problem if self.alpha == 0.0 else BayesianRiskMDP(self.model, counts, 0.0)
-        before = neutral.evaluate(policy, start=self.value, threads=1, options=self.options).value
+        before = neutral.evaluate(policy, initial_value=self.value, threads=1, options=self.options).value
         if self.alpha == 0.0:
             return max(self._beyond_rounding(start @ (then.value - before)), 0.0), change, 1.0
-        after = neutral.evaluate(then.policy, start=before, threads=1, options=self.options).value
+        after = neutral.evaluate(then.policy, initial_value=before, threads=1, options=self.options).value
         return self._beyond_rounding(start @ (after - before)), change, 1.0
 
     def _beyond_rounding(self, size: Any) -> float:

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..models.uncertain import UncertainMDP
+from ..planning.problem import BayesianRiskMDP
+from ..planning.solve import evaluate
 from ..posteriors.dirichlet import DirichletPosterior
 from .profile import RiskProfile, risk_profile
 from .value_of_data import ValueOfData, value_of_data
@@ -91,8 +93,11 @@ class LogStudy:
         import pandas
 
         parts = []
+        mean = BayesianRiskMDP(self.model, self.posterior, 0.0).mean_mdp()
         for alpha, share in zip(self.profile.alphas, self.profile.occupancy, strict=True):
-            table = self.profile.solutions[alpha].to_pandas()
+            solution = self.profile.solutions[alpha]
+            at_mean = evaluate(mean, solution.policy, initial_value=solution.value)
+            table = solution.to_pandas(neutral=self.profile.neutral, at_mean=at_mean)
             table.insert(3, "alpha", alpha)
             table["time_share"] = share
             parts.append(table)

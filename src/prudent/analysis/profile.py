@@ -239,7 +239,7 @@ def _solutions(
     value = None
     for problem in problems:
         assert problem.alpha is not None
-        solution = problem.solve(draws, seed, start=value, threads=threads)
+        solution = problem.solve(draws, seed, initial_value=value, threads=threads)
         solutions[problem.alpha] = _kept(solution, solutions.get(0.0, solution))
         value = solution.value
     return solutions
@@ -249,7 +249,7 @@ def _kept(solution: Solution, neutral: Solution) -> Solution:
     """Return the solution with the neutral action wherever that is as good: levels differ only where they must."""
     best, other = solution.q_of(solution.policy), solution.q_of(neutral.policy)
     as_good = other >= best - 2.0 * solution.error_bound
-    return solution._following(np.where(as_good, neutral.policy, solution.policy))
+    return solution.with_policy(np.where(as_good, neutral.policy, solution.policy))
 
 
 class _Verdict(NamedTuple):

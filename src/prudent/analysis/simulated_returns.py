@@ -178,7 +178,7 @@ def returns(
     mdp : the model; of an uncertain one, ``model.mdp(theta)`` or ``problem.mean_mdp()``. Where it knows what single
         transitions earn, rewards are random; a reward [S, A] is earned as it is.
     policy : an action for each state, probabilities of actions [S, A], a :class:`Solution`; or one that depends on
-        time: a :class:`FiniteSolution`, actions [T, S], probabilities [T, S, A], a list of policies.
+        time: a Solution with a horizon, actions [T, S], probabilities [T, S, A], a list of policies.
     start : where runs begin: a state, a mapping {state: probability} or probabilities [S]; by default every state that
         is not terminal is equally likely.
     horizon : the number of steps. By default that of a policy that depends on time; else runs go on to the end of the

@@ -303,7 +303,7 @@ def value_of_data(
         replications=count,
         solution=study.now,
         value=float(study.whole_start @ study.now.value),
-        mean_return=float(study.whole_start @ study.now.posterior_mean_value),
+        mean_return=float(study.whole_start @ study.mean_value),
         _model=model,
         _posterior=problem.posterior.copy(),
     )

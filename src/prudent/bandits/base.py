@@ -174,15 +174,19 @@ class ProductBandit(Guarded):
     @classmethod
     def from_bytes(cls, content: bytes, name: str = "content") -> Self:
         """Return the bandit that :meth:`to_bytes` was called on; ``name`` is what errors call the bytes."""
-        return restore_bytes(content, name, cls._KIND, cls._VERSION, cls._restored, cls._upgraded)
+        return restore_bytes(content, name, cls._KIND, cls._VERSION, cls._restored)
 
     @classmethod
-    def _from_state(cls, path: str | os.PathLike[str], stream: int | None = None) -> Self:
-        bandit = restore(path, cls._KIND, cls._VERSION, cls._restored, cls._upgraded)
+    def read(cls, path: str | os.PathLike[str], stream: int | None = None) -> Self:
+        """Return the bandit that was saved at ``path``."""
+        bandit = restore(path, cls._KIND, cls._VERSION, cls._restored)
         return bandit if stream is None else bandit.copy(stream)
 
-    def _state(self) -> State:
+    def state(self) -> State:
         """Return the values and arrays to save."""
+        return self._state()
+
+    def _state(self) -> State:
         raise NotImplementedError
 
     @classmethod

@@ -1,27 +1,26 @@
 """`prudent solve`, `prudent explain` and `prudent next-data`: from a log to a decision, without Python.
 
-The options that say how a log is read are those of :class:`LogOptions`, for all three of them. Messages of the library
-speak of its arguments; :func:`_in_options` makes options of these.
+The options that say how a log is read are those of :class:`LogOptions`, for all three of them. Errors of the library
+name its arguments; :func:`in_options` translates them into options by their codes and fields.
 """
 
 from __future__ import annotations
 
-import ast
 import csv
 import inspect
 import json
-import re
 import shlex
 import sys
 import textwrap
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
+from ..display.words import plural
 from ..errors import DataError, ParameterError, PrudentError
 
 if TYPE_CHECKING:
@@ -31,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LogOptions", "explain", "next_data", "solve"]
 
-ROWS = 30  # states in the table on the screen
+SHOWN_STATES = 30  # states in the table on the screen
 
 
 @dataclass(frozen=True)
@@ -88,14 +87,13 @@ class LogOptions:
         from ..estimation import from_log
 
         if Path(self.log).is_dir():
-            raise DataError(f"{self.log} is a folder, expected a CSV or Parquet file")
-        if self.support not in ("action", "state", "all"):
-            raise ParameterError(f"--support is {self.support!r}, expected action, state or all")
+            message = f"{self.log} is a folder, expected a CSV or Parquet file"
+            raise DataError(message, code="wrong-format", path=self.log)
         return from_log(
             self.log,
             self.discount,
-            terminal=_values(self.terminal, "--terminal"),
-            absorbing=_values(self.absorbing, "--absorbing"),
+            terminal=_values(self.terminal),
+            absorbing=_values(self.absorbing),
             min_count=self.min_count,
             prior=_prior(self.prior),
             support=self.support,
@@ -108,12 +106,12 @@ class LogOptions:
         """Return where the process starts, by the names of the model."""
         if not self.start:
             return model.summary.starts  # None without episodes
-        given = [_pair(item) for item in _items(self.start)]
-        if all(chance is None for _, chance in given):
-            return {label_of(model, name): 1.0 / len(given) for name, _ in given}
-        if any(chance is None for _, chance in given):
-            raise ParameterError(f"--start is {','.join(self.start)!r}: give a chance to every state, or to none")
-        return {label_of(model, name): chance for name, chance in given}
+        pairs = [_pair(item) for item in _items(self.start)]
+        if all(chance is None for _, chance in pairs):
+            return {label_of(model, name): 1.0 / len(pairs) for name, _ in pairs}
+        if any(chance is None for _, chance in pairs):
+            raise _mistake("--start", ",".join(self.start), "a chance for every state, or for none")
+        return {label_of(model, name): chance for name, chance in pairs}
 
 
 def label_of(model: UncertainMDP, text: str, what: str = "--start") -> Any:
@@ -122,7 +120,12 @@ def label_of(model: UncertainMDP, text: str, what: str = "--start") -> Any:
     for name in (text, *(kind(text) for kind in (int, float) if _reads_as(kind, text))):
         if labels.find(name) >= 0:
             return name
-    raise ParameterError(f"{what} is {text!r}, expected {labels.expected()}")
+    raise _mistake(what, text, labels.expected(), "unknown-state")
+
+
+def _mistake(option: str, value: str, expected: str, code: str = "wrong-format") -> ParameterError:
+    """Return the error of an option whose value cannot be read."""
+    return ParameterError(f"{option} is {value!r}, expected {expected}", code=code, argument=option, value=value)
 
 
 def _reads_as(kind: type[int] | type[float], text: str) -> bool:
@@ -136,121 +139,134 @@ def _number(text: str) -> float | None:
     return float(text) if _reads_as(float, text) else None
 
 
-def _items(given: list[str]) -> list[str]:
-    """Return the parts of texts with commas between them; a part in double quotes may hold commas itself."""
-    found = [item.strip() for text in given for item in next(csv.reader([text], skipinitialspace=True), [])]
-    return [item for item in found if item]
+def _items(values: list[str]) -> list[str]:
+    """Return the items of comma-separated texts; an item in double quotes may hold commas."""
+    items = [item.strip() for text in values for item in next(csv.reader([text], skipinitialspace=True), [])]
+    return [item for item in items if item]
 
 
 def _pair(item: str) -> tuple[str, float | None]:
-    """Return ``name=number`` in two parts; what does not end in a number is a name."""
+    """Return the two parts of ``name=number``; an item that does not end in a number is a name."""
     name, sign, value = item.rpartition("=")
     amount = _number(value) if sign and name else None
     return (item, None) if amount is None else (name.strip(), amount)
 
 
-def _values(given: list[str] | None, option: str) -> dict[str, float]:
-    """Return names and their numbers, 0 by default; the last word counts."""
-    found: dict[str, float] = {}
-    for name, value in map(_pair, _items(given or [])):
-        if value is not None or name not in found:  # --terminal a,b --terminal b=-1 is one list
-            found[name] = 0.0 if value is None else value
-    return found
+def _values(values: list[str] | None) -> dict[str, float]:
+    """Return names and their numbers, 0 by default; later numbers replace earlier ones."""
+    numbers: dict[str, float] = {}
+    for name, value in map(_pair, _items(values or [])):
+        if value is not None or name not in numbers:  # --terminal a,b --terminal b=-1 is one list
+            numbers[name] = 0.0 if value is None else value
+    return numbers
 
 
 def _prior(text: str) -> float:
     mass = _number(text)
     if mass is None:
-        message = f"--prior is {text!r}, expected a number"
-        raise ParameterError(message, code="not-a-number", argument="--prior", value=text)
+        raise _mistake("--prior", text, "a number")
     return mass
 
 
-def _column_names(given: list[str] | None) -> dict[str, str | None] | None:
-    found: dict[str, str | None] = {}
-    for item in _items(given or []):
+def _column_names(values: list[str] | None) -> dict[str, str | None] | None:
+    names: dict[str, str | None] = {}
+    for item in _items(values or []):
         name, sign, theirs = item.partition("=")
         if not sign:
-            raise ParameterError(f"--columns has {item!r}, expected NAME=COLUMN, for example state=patient_state")
-        found[name.strip()] = theirs.strip() or None
-    return found or None
+            raise _mistake("--columns", item, "NAME=COLUMN, for example state=patient_state")
+        names[name.strip()] = theirs.strip() or None
+    return names or None
 
 
 def levels_of(text: str) -> list[float]:
     """Return risk levels with commas between them, ascending."""
     from .._support.checks import risk_level
 
-    found = [_number(item) for item in _items([text])]
-    if not found or any(level is None for level in found):
-        raise ParameterError(f"--alpha is {text!r}, expected risk levels in (-1, 1), for example 0,0.5,0.9")
-    return sorted({risk_level(level, "--alpha") for level in found})
+    levels = [_number(item) for item in _items([text])]
+    if not levels or any(level is None for level in levels):
+        raise _mistake("--alpha", text, "risk levels in (-1, 1), for example 0,0.5,0.9")
+    return sorted({risk_level(level, "--alpha") for level in levels})
 
 
 # -- one set of options for all commands -------------------------------------------------------------------
 
 
-def _listed(found: re.Match[str]) -> str:
-    """Return an option for a list of names, as a shell takes it."""
-    try:
-        names = ast.literal_eval(found[2].replace(", ...]", "]"))
-    except (SyntaxError, ValueError):
-        return f"--{found[1]} STATE,STATE"
-    told = [f"{name}=0" if _pair(str(name))[1] is not None else str(name) for name in names]
-    told = [f'"{name}"' if "," in name else name for name in told] + ["..."] * found[2].endswith(", ...]")
-    return f"--{found[1]} {shlex.quote(','.join(told))}"
+def _names(states: Any) -> str:
+    """Return names of states as the value of an option, quoted for a shell."""
+    texts = [f"{name}=0" if _pair(str(name))[1] is not None else str(name) for name in states]
+    return shlex.quote(",".join(f'"{text}"' if "," in text else text for text in texts))
 
 
-_HINTS: tuple[tuple[str, Any], ...] = (
-    (r"columns=\{'(\w+)': \.\.\.\}", r"--columns \1=NAME"),
-    (r"absorbing=\{state: reward\}", "--absorbing STATE=REWARD"),
-    (r"(terminal|absorbing)=(\[.*?\])(?= if )", _listed),
-    (r"\(or a mapping to what that is worth\)", "(STATE=VALUE says what that is worth)"),
-    (r"end='\.\.\.'", "--end NAME"),
-    (r"rewards=0, a function of \(state, action, next_state\), or a table", "--rewards 0, or --rewards FILE"),
-    (r"a function of \(state, action, next_state\), or a table or its file", "or a CSV file"),
-    (r"^columns names", "--columns names"),
-    (r"^(discount|prior|threads|draws|observations|rewards|terminal|absorbing|start)\b", r"--\1"),
-    (r"^min_count", "--min-count"),
-)
+def in_options(error: PrudentError, options: Collection[str]) -> str:
+    """Return the message of an error in terms of the command line, by the code and the fields of the error.
 
+    Parameters
+    ----------
+    error : PrudentError
+        An error of the library, which names its arguments.
+    options : collection of str
+        Arguments that are options of the command.
 
-def _in_options(message: str) -> str:
-    """Return a message with options in the place of arguments.
+    Returns
+    -------
+    str
+        The message with the option in place of the argument, and the options that would help.
 
-    >>> _in_options("log.csv has no column 'action'; if it is called otherwise: columns={'action': ...}")
-    "log.csv has no column 'action'; if it is called otherwise: --columns action=NAME"
+    Examples
+    --------
+    >>> in_options(ParameterError("min_count must be positive", argument="min_count"), ["min_count"])
+    '--min-count must be positive'
+    >>> in_options(DataError("log.csv has no column 'action'", code="missing-column", column="action"), [])
+    "log.csv has no column 'action' (on the command line: --columns action=NAME)"
     """
-    for pattern, option in _HINTS:
-        message = re.sub(pattern, option, message)
-    return message
+    message, fields = str(error), error.fields
+    argument, column = str(fields.get("argument", "")), fields.get("column")
+    if argument in options and message.startswith(argument):
+        message = f"--{argument.replace('_', '-')}{message[len(argument) :]}"
+    hint = ""
+    if error.code == "missing-column" and column == "reward":
+        hint = "--rewards 0, --rewards FILE or --columns reward=NAME"
+    elif error.code == "missing-column" and argument != "rewards":
+        hint = f"--columns {column}=NAME"
+    elif error.code == "missing-value" and column == "next_state":
+        hint = "--end NAME"
+    elif error.code == "dead-end":
+        names = _names(fields["states"])
+        hint = f"--terminal {names} if the process ends there, or --absorbing {names} if it stays; STATE=VALUE adds "
+        hint += "what that is worth"
+    return f"{message} (on the command line: {hint})" if hint else message
 
 
 def takes_a_log(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command whose first argument, the :class:`LogOptions`, is made of options of its own."""
+    """Return a command that has the options of :class:`LogOptions`, its first argument, as options of its own."""
     hints = get_type_hints(LogOptions, include_extras=True)
     own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
     keyword = inspect.Parameter.KEYWORD_ONLY
     shared = [
         inspect.Parameter(
-            each.name, keyword, annotation=hints[each.name], default=inspect.Parameter.empty if i == 0 else each.default
+            field.name,
+            keyword,
+            annotation=hints[field.name],
+            default=inspect.Parameter.empty if i == 0 else field.default,
         )
-        for i, each in enumerate(fields(LogOptions))
+        for i, field in enumerate(fields(LogOptions))
     ]
-    # what must be given stands first: LOG, then the command's own arguments
-    parameters = [shared[0], *(each.replace(kind=keyword) for each in own), *shared[1:]]
+    # required arguments come first: LOG, then the command's own
+    parameters = [shared[0], *(parameter.replace(kind=keyword) for parameter in own), *shared[1:]]
+    names = {parameter.name for parameter in parameters}
 
-    def run(**given: Any) -> None:
-        options = LogOptions(**{each.name: given.pop(each.name) for each in fields(LogOptions)})
+    def run(**values: Any) -> None:
+        options = LogOptions(**{field.name: values.pop(field.name) for field in fields(LogOptions)})
         try:
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", message="Glyph .* missing from")  # names in other scripts
-                command(options, **given)
+                command(options, **values)
         except PrudentError as error:
-            raise type(error)(_in_options(str(error))) from error
+            raise type(error)(in_options(error, names), code=error.code, **error.fields) from error
 
     run.__name__, run.__doc__ = command.__name__, command.__doc__
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
 
 
@@ -313,16 +329,16 @@ def explain(
     levels = levels_of(alpha)
     model, posterior = options.read()
     name = label_of(model, state, "STATE")
-    value, found = None, {}
+    value, reasons = None, {}
     for level in levels:
-        solution = BayesianRiskMDP(model, posterior, level).solve(start=value, threads=options.threads)
-        value, found[level] = solution.value, solution.explain(name)
+        solution = BayesianRiskMDP(model, posterior, level).solve(initial_value=value, threads=options.threads)
+        value, reasons[level] = solution.value, solution.explain(name)
     if options.as_json:
-        tables = {f"{level:g}": json.loads(why.to_pandas().to_json(orient="records")) for level, why in found.items()}
+        tables = {f"{level:g}": json.loads(why.to_pandas().to_json(orient="records")) for level, why in reasons.items()}
         print(json.dumps({"state": state, "levels": tables}, ensure_ascii=False, indent=1))
         return
     _print_rows(model)
-    for level, why in found.items():
+    for level, why in reasons.items():
         print(f"\nRisk level {level:g}" + (", no caution" if level == 0.0 else "") + ":")
         print(why)
 
@@ -400,9 +416,9 @@ def _plain_text(name: Any) -> str:
 
 def _print_rows(model: UncertainMDP) -> None:
     summary = model.summary
-    lost = sum(summary.dropped.values())
-    why = ": " + ", ".join(f"{count:,} {reason}" for reason, count in summary.dropped.items()) if lost else ""
-    print(f"{summary.rows:,} row{'s' * (summary.rows != 1)} read, {summary.used:,} used, {lost:,} dropped{why}.")
+    dropped = sum(summary.dropped.values())
+    why = ": " + ", ".join(f"{count:,} {reason}" for reason, count in summary.dropped.items()) if dropped else ""
+    print(f"{plural(summary.rows, 'row')} read, {summary.used:,} used, {dropped:,} dropped{why}.")
     for note in summary.notes:
         print(textwrap.fill(f"Note: {note}.", 100))
 
@@ -415,8 +431,8 @@ def _show(study: LogStudy, policies: Any, record: dict[str, Any]) -> None:
     chosen = by_level[level]
     acting = chosen["action"].notna().to_numpy() & ~study.model.absorbing
     order = acting.nonzero()[0]
-    if order.size > ROWS:
-        order = order[(-chosen["time_share"].to_numpy()[order]).argsort(kind="stable")][:ROWS]
+    if order.size > SHOWN_STATES:
+        order = order[(-chosen["time_share"].to_numpy()[order]).argsort(kind="stable")][:SHOWN_STATES]
     print(f"\nRecommended risk level: {level:g}. What to do there, and where other levels differ:\n")
     table = _table("state", "action", "value", "seen", "other levels")
     for i in order.tolist():
@@ -429,9 +445,9 @@ def _show(study: LogStudy, policies: Any, record: dict[str, Any]) -> None:
         cells = (row["state"], row["action"], f"{row['value']:.5g}", f"{row['evidence']:,.6g}", ", ".join(others))
         table.add_row(*map(_plain_text, cells))
     _console().print(table)
-    left = int(acting.sum()) - order.size
-    if left:
-        print(f"... and {left:,} more states; shown are those where the policy spends most of its time.")
+    hidden = int(acting.sum()) - order.size
+    if hidden:
+        print(f"... and {hidden:,} more states; shown are those where the policy spends most of its time.")
     print("\nvalue: the Bayesian-risk value. It takes the risk anew at every step, so it is no forecast. Forecast:\n")
     table = _table("risk level", "mean return", "bad cases", "states that differ")
     for row in record["levels"]:
@@ -465,12 +481,11 @@ def _write_page(study: LogStudy, policies: Any, record: dict[str, Any], options:
     from ..analysis.profile_figure import profile_figure
     from ..analysis.returns_figure import returns_figure
     from ..display.pages.log_study import render
-    from ..planning.figures import solution_panels
 
     profile = study.profile
     figures = {
         "policy": replace(
-            solution_panels(profile.solutions[profile.recommended]),
+            profile.solutions[profile.recommended].panels(),
             name="policy",
             title=f"Values and actions at risk level {profile.recommended:g}",
         ),

@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 import typer.core
@@ -20,6 +20,13 @@ import typer.core
 from . import log as cli_log
 from . import sweep as cli_sweep
 from .screen import Bar, Chunk, Cluster, Workers, console
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    import xarray
+
+    from ..reproduction import Claim
 
 __all__ = ["app", "main"]
 
@@ -98,15 +105,12 @@ def reproduce(
     as_json: Annotated[bool, typer.Option("--json", help="Print files and claims as JSON.")] = False,
 ) -> None:
     """Run the paper's experiments and write datasets, claims and a report."""
-    from ..reproduction import STUDIES
-    from ..reproduction.report import build
-    from ..reproduction.runner import conclude, run
+    from ..reproduction import load, run
 
     folder = Path("reproduction") / scale if out is None else out
     with Bar("experiments") as bar:
         files = run(experiment or (), scale, folder, workers, seed, chunk=chunk, progress=bar, cluster=cluster)
-    claims = conclude(folder)
-    page = build(folder, STUDIES)
+    claims, page = _conclude(folder, load(folder))
     if as_json:
         record = {
             "report": str(page),
@@ -162,14 +166,21 @@ def report(
 ) -> None:
     """Judge the claims and build the report again from the datasets in a folder."""
     from ..errors import ParameterError
-    from ..reproduction import STUDIES
-    from ..reproduction.report import build
-    from ..reproduction.runner import conclude
+    from ..reproduction import load
 
-    if not any((folder / f"{name}.nc").exists() for name in STUDIES):
-        raise ParameterError(f"there are no results in {folder}; make some: prudent reproduce --out {folder}")
-    conclude(folder)
-    print(f"Report: {build(folder, STUDIES)}")
+    datasets = load(folder)
+    if not datasets:
+        message = f"there are no results in {folder}; make some: prudent reproduce --out {folder}"
+        raise ParameterError(message, code="missing-file", path=str(folder))
+    print(f"Report: {_conclude(folder, datasets)[1]}")
+
+
+def _conclude(folder: Path, datasets: Mapping[str, xarray.Dataset]) -> tuple[list[Claim], Path]:
+    """Judge the claims and build the report from datasets that were read once."""
+    from ..reproduction import conclude
+    from ..reproduction.report import build
+
+    return conclude(folder, datasets), build(folder, datasets)
 
 
 @app.command("compile", epilog="Example:\n\n  prudent compile")
@@ -187,19 +198,20 @@ def compile_ahead() -> None:
 # -- the screen --------------------------------------------------------------------------------------------
 
 
-def _show_claims(claims: list[Any]) -> None:
+def _show_claims(claims: list[Claim]) -> None:
     from rich.table import Table
 
-    from ..reproduction.intervals import BEYOND
+    from ..reproduction import Verdict
+    from ..reproduction.claims import BEYOND
 
     if not claims:
         return
-    style = {"not": "red", "reproduced": "green"}  # by the first word; yellow: inconclusive
+    colours = {Verdict.NOT_REPRODUCED: "red", Verdict.INCONCLUSIVE: "yellow"}
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("verdict", min_width=14, max_width=30)
     table.add_column("claim")
     for claim in claims:
-        colour = style.get(claim.verdict.split()[0], "yellow")
+        colour = colours.get(claim.kind, "green")
         ours = f"[dim]{BEYOND}:[/] " if claim.source == BEYOND else ""
         table.add_row(f"[{colour}]{claim.verdict.removesuffix(' at this scale')}[/]", f"{ours}{claim.statement}")
     console().print(table)

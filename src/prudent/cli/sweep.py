@@ -45,8 +45,8 @@ def sweep(
     Also: episode_length (10), points (recorded times, 20), levels (of BR-regret), baseline (a label), confidence
     (0.95), title.
     """
-    from ..reproduction.sweep import compared
-    from ..reproduction.sweep import sweep as run
+    from ..reproduction import compared
+    from ..reproduction import sweep as run
     from ..reproduction.sweep_spec import read_spec
 
     plan = read_spec(spec)

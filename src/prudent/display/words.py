@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
-from ..types import Label
+if TYPE_CHECKING:
+    from ..types import Label
 
 __all__ = [
     "chance",

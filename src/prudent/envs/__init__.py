@@ -1,4 +1,4 @@
-"""Environments: problems with known truth, to test agents on."""
+"""Environments: problems with known truth, to test agents on, and adapters to Gymnasium."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .random_model import random_model
 from .river_swim import river_swim
 
 if TYPE_CHECKING:
-    from .gymnasium import GymnasiumModel, TabularEnv
+    from .gymnasium import GymnasiumModel, LinearBanditGym, TabularEnv
 
 __all__ = [
     "BanditEnvironment",
@@ -22,6 +22,7 @@ __all__ = [
     "DriftingEnv",
     "GymnasiumModel",
     "LinearBanditEnv",
+    "LinearBanditGym",
     "LogisticBanditEnv",
     "Problem",
     "TabularEnv",
@@ -39,8 +40,10 @@ __all__ = [
 
 
 def register_gymnasium() -> None:
-    """Register our environments with Gymnasium, under ``prudent/...``.
+    """Register the environments of prudent with Gymnasium, under ``prudent/...``.
 
+    Examples
+    --------
     >>> register_gymnasium()
     >>> import gymnasium
     >>> gymnasium.make("prudent/GaussianBandit-v0", steps=5).observation_space.shape
@@ -54,7 +57,7 @@ def register_gymnasium() -> None:
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("GymnasiumModel", "TabularEnv"):  # these need gymnasium, which takes a while to load
+    if name in ("GymnasiumModel", "LinearBanditGym", "TabularEnv"):  # gymnasium takes a while to load
         from . import gymnasium
 
         return getattr(gymnasium, name)

@@ -1,10 +1,9 @@
-"""What a contextual bandit is played on: a small protocol, clicks with a logistic law, and drift.
+"""Environments of contextual bandits: the protocol, clicks with a logistic law, and drift.
 
 Any object with ``n_arms``, ``dim``, ``context(t, rng)`` and ``reward(t, context, arm, rng)`` is an environment for
-:func:`prudent.simulation.simulate_bandit`. Optional are ``mean_rewards(t, context)`` [A], from which regret is
-worked out,
-``steps``, how long a run can be, and ``start(rng)``, which returns the environment of one run (with a shuffle of its
-own, say).
+`prudent.simulation.simulate_bandit`. Optional are ``mean_rewards(t, context)`` [A], from which regret is
+computed, ``steps``, the largest length of a run, and ``start(rng)``, which returns the environment of one run (with
+another order of the rows, say).
 A reward should draw the same number of random numbers whatever the arm, so that all agents face the same noise.
 """
 
@@ -20,6 +19,7 @@ from scipy.special import expit, logit
 
 from .._support.checks import FloatArray, finite_array, generator, open_probability, whole_number
 from ..errors import ModelError, ParameterError
+from ..types import ArrayLike, RngLike
 from .linear_bandit import OfTheta
 
 __all__ = ["BanditEnvironment", "DriftingEnv", "LogisticBanditEnv", "drifting", "logistic_bandit"]
@@ -27,8 +27,10 @@ __all__ = ["BanditEnvironment", "DriftingEnv", "LogisticBanditEnv", "drifting", 
 
 @runtime_checkable
 class BanditEnvironment(Protocol):
-    """What :func:`prudent.simulation.simulate_bandit` asks of an environment; steps are t = 1, 2, ...
+    """Protocol of an environment for `prudent.simulation.simulate_bandit`; steps are t = 1, 2, ...
 
+    Examples
+    --------
     >>> class Coins:
     ...     n_arms, dim = 2, 1
     ...     def context(self, t, rng):
@@ -41,49 +43,150 @@ class BanditEnvironment(Protocol):
 
     @property
     def n_arms(self) -> int:
-        """The number of arms A."""
+        """Number of arms A."""
 
     @property
     def dim(self) -> int:
-        """The number of features D."""
+        """Number of features D."""
 
     def context(self, t: int, rng: np.random.Generator) -> Any:
-        """Return the context [D] of step ``t``."""
+        """Draw the context of a step.
 
-    def reward(self, t: int, context: Any, arm: int, rng: np.random.Generator) -> float:
-        """Return what ``arm`` pays at step ``t``."""
+        Parameters
+        ----------
+        t : int
+            The step, counting from 1.
+        rng : Generator
+            Source of randomness.
+
+        Returns
+        -------
+        ndarray of float
+            Context [D].
+        """
+
+    def reward(self, t: int, context: ArrayLike, arm: int, rng: np.random.Generator) -> float:
+        """Draw the reward of an arm.
+
+        Parameters
+        ----------
+        t : int
+            The step, counting from 1.
+        context : array_like
+            Context [D] of the step.
+        arm : int
+            The arm.
+        rng : Generator
+            Source of randomness.
+
+        Returns
+        -------
+        float
+            The reward.
+        """
 
 
 @dataclass(frozen=True, eq=False)
 class LogisticBanditEnv(OfTheta):
-    """Clicks: contexts are standard normal [D], and arm a pays 1 with chance 1 / (1 + exp(-(offset_a + s'theta_a))).
+    """Bandit of clicks: arm a pays 1 with probability 1 / (1 + exp(-(offset_a + s'theta_a))), else 0.
 
+    Contexts s are standard normal [D].
+
+    Parameters
+    ----------
+    theta : array_like
+        Coefficients [A, D] of the arms.
+    offset : array_like
+        Log odds [A] of a click in the mean context.
+
+    Attributes
+    ----------
+    theta : ndarray of float
+        Coefficients [A, D].
+    offset : ndarray of float
+        Log odds [A].
+
+    Raises
+    ------
+    ModelError
+        If shapes do not match.
+
+    See Also
+    --------
+    logistic_bandit : Random coefficients.
+
+    Examples
+    --------
     >>> env = LogisticBanditEnv(theta=[[1.0, 0.0], [0.0, 1.0]], offset=[0.0, -1.0])
     >>> env.mean_rewards(1, [0.0, 1.0])
     array([0.5, 0.5])
     """
 
-    theta: FloatArray  # [A,D]
-    offset: FloatArray  # [A]
+    theta: FloatArray
+    offset: FloatArray
 
     def __post_init__(self) -> None:
         theta = finite_array(self.theta, "theta", ndim=2, error=ModelError).copy()
         offset = finite_array(self.offset, "offset", ndim=1, error=ModelError).copy()
         if not theta.size or offset.shape != theta.shape[:1]:
-            raise ModelError(f"theta has shape {theta.shape} and offset {offset.shape}, expected (A, D) and (A,)")
+            text = f"theta has shape {theta.shape} and offset {offset.shape}, expected (A, D) and (A,)"
+            raise ModelError(text, code="wrong-shape", argument="offset", value=offset.shape)
         object.__setattr__(self, "theta", theta)
         object.__setattr__(self, "offset", offset)
 
     def context(self, t: int, rng: np.random.Generator) -> FloatArray:
-        """Return the context [D] of step ``t``."""
+        """Draw the context of a step.
+
+        Parameters
+        ----------
+        t : int
+            The step, counting from 1.
+        rng : Generator
+            Source of randomness.
+
+        Returns
+        -------
+        ndarray of float
+            Context [D].
+        """
         return rng.standard_normal(self.dim)
 
-    def reward(self, t: int, context: Any, arm: int, rng: np.random.Generator) -> float:
-        """Return 1 for a click, else 0."""
+    def reward(self, t: int, context: ArrayLike, arm: int, rng: np.random.Generator) -> float:
+        """Draw the reward of an arm.
+
+        Parameters
+        ----------
+        t : int
+            The step, counting from 1.
+        context : array_like
+            Context [D] of the step.
+        arm : int
+            The arm.
+        rng : Generator
+            Source of randomness.
+
+        Returns
+        -------
+        float
+            1 for a click, else 0.
+        """
         return float(rng.random() < expit(self.offset[arm] + self.theta[arm] @ context))
 
-    def mean_rewards(self, t: int, context: Any) -> FloatArray:
-        """Return the chances of a click [A]."""
+    def mean_rewards(self, t: int, context: ArrayLike) -> FloatArray:
+        """Return the probabilities of a click.
+
+        Parameters
+        ----------
+        t : int
+            The step, counting from 1.
+        context : array_like
+            Context [D] of the step.
+
+        Returns
+        -------
+        ndarray of float
+            Probabilities [A].
+        """
         return expit(self.offset + self.theta @ np.asarray(context))
 
 
@@ -93,22 +196,47 @@ def logistic_bandit(
     rates: Sequence[float] = (0.01, 0.05),
     *,
     strength: float = 0.5,
-    seed: Any = 0,
+    rng: RngLike = 0,
     drift: int | None = None,
 ) -> LogisticBanditEnv | DriftingEnv:
-    """Return a bandit of clicks: the arms' rates in the mean context are spread evenly over ``rates``.
+    """Return a bandit of clicks with random coefficients.
 
-    The coefficients are normal, scaled so that the score of an arm varies by ``strength`` between contexts. With
-    ``drift`` every arm takes the coefficients of the next one after step ``drift``.
+    Parameters
+    ----------
+    n_arms : int, default=10
+        Number of arms.
+    dim : int, default=20
+        Number of features.
+    rates : sequence of float, default=(0.01, 0.05)
+        Lowest and highest click rate in the mean context; those of the arms are spread evenly between.
+    strength : float, default=0.5
+        Standard deviation of an arm's score between contexts.
+    rng : int, Generator or None, default=0
+        Source of the normal coefficients.
+    drift : int, optional
+        Step after which every arm takes the coefficients of the next one.
 
+    Returns
+    -------
+    LogisticBanditEnv or DriftingEnv
+        The environment.
+
+    Raises
+    ------
+    ParameterError
+        If an argument is out of range.
+
+    Examples
+    --------
     >>> logistic_bandit(3, 2).mean_rewards(1, [0.0, 0.0])
     array([0.01, 0.03, 0.05])
     """
     arms, features = whole_number(n_arms, "n_arms"), whole_number(dim, "dim")
     if len(rates) != 2:
-        raise ParameterError(f"rates must be the lowest and the highest rate, got {rates!r}")
+        text = f"rates must be the lowest and the highest rate, got {rates!r}"
+        raise ParameterError(text, code="wrong-shape", argument="rates", value=rates)
     low, high = (open_probability(rate, f"rates[{i}]") for i, rate in enumerate(rates))
-    theta = generator(seed, "seed").standard_normal((arms, features)) * (float(strength) / np.sqrt(features))
+    theta = generator(rng).standard_normal((arms, features)) * (float(strength) / np.sqrt(features))
     env = LogisticBanditEnv(theta, logit(np.linspace(low, high, arms)))
     if drift is None:
         return env
@@ -116,15 +244,35 @@ def logistic_bandit(
 
 
 class DriftingEnv:
-    """An environment that becomes another one after a step; see :func:`drifting`."""
+    """Environment that becomes another one after a step.
 
-    def __init__(self, envs: Sequence[Any], ends: Sequence[int]) -> None:
+    Parameters
+    ----------
+    envs : sequence of BanditEnvironment
+        The environments in order.
+    ends : sequence of int
+        Last steps of all but the last environment.
+
+    Attributes
+    ----------
+    n_arms : int
+        Number of arms A.
+    dim : int
+        Number of features D.
+    steps : int or None
+        Largest length of a run, if an environment has one.
+
+    See Also
+    --------
+    drifting : Checks its arguments and returns this environment.
+    """
+
+    def __init__(self, envs: Sequence[BanditEnvironment], ends: Sequence[int]) -> None:
         self._envs, self._ends = tuple(envs), tuple(ends)
         self.n_arms: int = envs[0].n_arms
         self.dim: int = envs[0].dim
         limits = [getattr(env, "steps", None) for env in envs]
-        told = [limit for limit in limits if limit is not None]
-        self.steps: int | None = min(told) if told else None
+        self.steps: int | None = min((limit for limit in limits if limit is not None), default=None)
         if all(hasattr(env, "mean_rewards") for env in envs):
             self.mean_rewards = self._mean_rewards
 
@@ -132,25 +280,85 @@ class DriftingEnv:
         return self._envs[sum(t > end for end in self._ends)]
 
     def context(self, t: int, rng: np.random.Generator) -> Any:
-        """Return the context [D] of step ``t``."""
+        """Draw the context of a step.
+
+        Parameters
+        ----------
+        t : int
+            The step, counting from 1.
+        rng : Generator
+            Source of randomness.
+
+        Returns
+        -------
+        ndarray of float
+            Context [D].
+        """
         return self._now(t).context(t, rng)
 
-    def reward(self, t: int, context: Any, arm: int, rng: np.random.Generator) -> float:
-        """Return what ``arm`` pays at step ``t``."""
+    def reward(self, t: int, context: ArrayLike, arm: int, rng: np.random.Generator) -> float:
+        """Draw the reward of an arm.
+
+        Parameters
+        ----------
+        t : int
+            The step, counting from 1.
+        context : array_like
+            Context [D] of the step.
+        arm : int
+            The arm.
+        rng : Generator
+            Source of randomness.
+
+        Returns
+        -------
+        float
+            The reward.
+        """
         return self._now(t).reward(t, context, arm, rng)
 
-    def _mean_rewards(self, t: int, context: Any) -> Any:
+    def _mean_rewards(self, t: int, context: ArrayLike) -> Any:
         return self._now(t).mean_rewards(t, context)
 
     def start(self, rng: np.random.Generator) -> Self:
-        """Return the environment of one run."""
+        """Return the environment of one run.
+
+        Parameters
+        ----------
+        rng : Generator
+            Source of randomness.
+
+        Returns
+        -------
+        DriftingEnv
+            The environment.
+        """
         begun = [env.start(rng) if hasattr(env, "start") else env for env in self._envs]
         return type(self)(begun, self._ends)
 
 
-def drifting(*envs: Any, at: int | Sequence[int]) -> DriftingEnv:
-    """Return an environment that is the first of ``envs`` up to step ``at``, then the second, and so on.
+def drifting(*envs: BanditEnvironment, at: int | Sequence[int]) -> DriftingEnv:
+    """Return an environment that is the first one up to a step, then the second, and so on.
 
+    Parameters
+    ----------
+    *envs : BanditEnvironment
+        Environments with the same numbers of arms and features.
+    at : int or sequence of int
+        Last steps of all but the last environment, rising.
+
+    Returns
+    -------
+    DriftingEnv
+        The environment.
+
+    Raises
+    ------
+    ParameterError
+        If steps do not rise, or environments differ in arms or features.
+
+    Examples
+    --------
     >>> from prudent.envs import LinearBanditEnv
     >>> env = drifting(LinearBanditEnv([[1.0], [0.0]]), LinearBanditEnv([[0.0], [1.0]]), at=100)
     >>> env.mean_rewards(100, [1.0]), env.mean_rewards(101, [1.0])
@@ -158,11 +366,14 @@ def drifting(*envs: Any, at: int | Sequence[int]) -> DriftingEnv:
     """
     ends = [whole_number(end, "at") for end in ([at] if np.ndim(at) == 0 else at)]  # type: ignore[union-attr]
     if len(envs) != len(ends) + 1 or any(end >= later for end, later in pairwise(ends)):
-        raise ParameterError(f"at is {at!r}, expected {len(envs) - 1} rising steps for {len(envs)} environments")
+        text = f"at is {at!r}, expected {len(envs) - 1} rising steps for {len(envs)} environments"
+        raise ParameterError(text, code="not-rising", argument="at", value=at)
     for i, env in enumerate(envs):
         if not isinstance(env, BanditEnvironment):
-            raise ParameterError(f"envs[{i}] is {env!r}, expected a BanditEnvironment")
+            text = f"envs[{i}] is {env!r}, expected a BanditEnvironment"
+            raise ParameterError(text, code="wrong-type", argument="envs", index=(i,), value=env)
         shape, first = (env.n_arms, env.dim), (envs[0].n_arms, envs[0].dim)
         if shape != first:
-            raise ParameterError(f"envs[{i}] has {shape} arms and features, expected {first} as envs[0]")
+            text = f"envs[{i}] has {shape} arms and features, expected {first} as envs[0]"
+            raise ParameterError(text, code="wrong-shape", argument="envs", index=(i,), value=shape, expected=first)
     return DriftingEnv(envs, ends)

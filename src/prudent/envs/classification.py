@@ -1,7 +1,8 @@
-"""A supervised dataset as a bandit: a context is a row of features, an arm is a class, and the right class pays 1."""
+"""A supervised dataset as a bandit: a context is a row of features, an arm is a class, the right class pays 1."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -10,65 +11,159 @@ import numpy as np
 from .._support.checks import FloatArray, IntArray, finite_array
 from ..data.labels import Labels
 from ..errors import DataError
+from ..types import ArrayLike, Label
 
 __all__ = ["ClassificationEnv", "classification"]
 
 
 @dataclass(frozen=True, eq=False)
 class ClassificationEnv:
-    """The environment of :func:`classification`: one pass through the rows, in an order of its own for every run.
+    """Environment of `classification`: one pass through the rows, in another order for every run.
 
-    ``classes`` are the names of the arms. A run has ``steps`` steps, one for each row.
+    Parameters
+    ----------
+    X : ndarray of float
+        Features [N, D].
+    labels : ndarray of int
+        Index of the class of each row [N].
+    classes : tuple of hashable
+        Names of the arms.
+    shuffle : bool, default=True
+        Whether the order differs between runs.
+
+    Attributes
+    ----------
+    X : ndarray of float
+        Features [N, D].
+    labels : ndarray of int
+        Index of the class of each row [N].
+    classes : tuple of hashable
+        Names of the arms.
+    shuffle : bool
+        Whether the order differs between runs.
     """
 
-    X: FloatArray  # [N,D]
-    labels: IntArray  # [N]
+    X: FloatArray
+    labels: IntArray
     classes: tuple[Any, ...]
     shuffle: bool = True
     _order: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64), repr=False)
 
     @property
     def n_arms(self) -> int:
-        """The number of arms A, one for each class."""
+        """Number of arms A, one for each class."""
         return len(self.classes)
 
     @property
     def dim(self) -> int:
-        """The number of features D."""
+        """Number of features D."""
         return int(self.X.shape[1])
 
     @property
     def steps(self) -> int:
-        """The number of rows, after which a run ends."""
+        """Number of rows, after which a run ends."""
         return len(self.X)
 
     def start(self, rng: np.random.Generator) -> Self:
-        """Return the environment of one run, with an order of the rows drawn from ``rng``."""
+        """Return the environment of one run, with a random order of the rows.
+
+        Parameters
+        ----------
+        rng : Generator
+            Source of randomness.
+
+        Returns
+        -------
+        ClassificationEnv
+            The environment.
+        """
         return replace(self, _order=rng.permutation(self.steps)) if self.shuffle else self
 
     def _row(self, t: int) -> int:
         return int(self._order[t - 1]) if self._order.size else t - 1
 
     def context(self, t: int, rng: np.random.Generator) -> FloatArray:
-        """Return the features [D] of the row of step ``t``."""
+        """Return the features of the row of a step.
+
+        Parameters
+        ----------
+        t : int
+            The step, counting from 1.
+        rng : Generator
+            Not used.
+
+        Returns
+        -------
+        ndarray of float
+            Context [D].
+        """
         return self.X[self._row(t)]
 
-    def reward(self, t: int, context: Any, arm: int, rng: np.random.Generator) -> float:
-        """Return 1 if ``arm`` is the class of the row, else 0."""
+    def reward(self, t: int, context: ArrayLike, arm: int, rng: np.random.Generator) -> float:
+        """Return the reward of an arm.
+
+        Parameters
+        ----------
+        t : int
+            The step, counting from 1.
+        context : array_like
+            Not used.
+        arm : int
+            The arm.
+        rng : Generator
+            Not used.
+
+        Returns
+        -------
+        float
+            1 if `arm` is the class of the row, else 0.
+        """
         return float(self.labels[self._row(t)] == arm)
 
-    def mean_rewards(self, t: int, context: Any) -> FloatArray:
-        """Return what every arm would pay [A]."""
+    def mean_rewards(self, t: int, context: ArrayLike) -> FloatArray:
+        """Return the rewards of all arms.
+
+        Parameters
+        ----------
+        t : int
+            The step, counting from 1.
+        context : array_like
+            Not used.
+
+        Returns
+        -------
+        ndarray of float
+            Rewards [A].
+        """
         return np.equal(np.arange(self.n_arms), self.labels[self._row(t)]).astype(np.float64)
 
 
-def classification(X: Any, y: Any, *, shuffle: bool = True) -> ClassificationEnv:
-    """Return a dataset as a bandit: features ``X`` [N,D], classes ``y`` [N], names or numbers.
+def classification(X: ArrayLike, y: ArrayLike | Sequence[Label], *, shuffle: bool = True) -> ClassificationEnv:
+    """Return a supervised dataset as a bandit: the right class pays 1.
 
-    In each run of :func:`prudent.simulation.simulate_bandit` the rows come in another order, drawn from the run's
-    stream (the
-    same for all agents); ``shuffle=False`` keeps the order. Put the features on one scale first.
+    Put the features on one scale first.
 
+    Parameters
+    ----------
+    X : array_like
+        Features [N, D].
+    y : array_like
+        Classes [N], names or numbers. There are at least two.
+    shuffle : bool, default=True
+        Whether the rows come in another order in each run, drawn from the stream of the run (the same for all agents).
+
+    Returns
+    -------
+    ClassificationEnv
+        The environment.
+
+    Raises
+    ------
+    DataError
+        If shapes do not match, or there is one class only.
+
+    Examples
+    --------
     >>> env = classification([[0.0], [1.0], [0.9]], ["cat", "dog", "dog"], shuffle=False)
     >>> env.classes, env.dim, env.steps
     (('cat', 'dog'), 1, 3)
@@ -79,12 +174,15 @@ def classification(X: Any, y: Any, *, shuffle: bool = True) -> ClassificationEnv
     points = finite_array(X, "X", ndim=2).copy()
     column = np.asarray(y)
     if column.shape != (len(points),):
-        raise DataError(f"y has shape {column.shape}, expected ({len(points)},), one class for each row of X")
+        text = f"y has shape {column.shape}, expected ({len(points)},), one class for each row of X"
+        raise DataError(text, code="wrong-shape", argument="y", value=column.shape, expected=(len(points),))
     if not points.size:
-        raise DataError(f"X has shape {points.shape}, expected at least one row and one feature")
+        text = f"X has shape {points.shape}, expected at least one row and one feature"
+        raise DataError(text, code="wrong-shape", argument="X", value=points.shape)
     classes = Labels.of("class", None, column)
     if classes.size < 2:
-        raise DataError(f"y holds {classes.size} class, expected at least two", code="too-few-classes", argument="y")
+        text = f"y holds {classes.size} class, expected at least two"
+        raise DataError(text, code="too-few-classes", argument="y", value=classes.size)
     codes = classes.find_all(column)
     if (codes < 0).any():
         row = int(np.argmin(codes))

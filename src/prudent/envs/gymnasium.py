@@ -1,7 +1,6 @@
-"""Every adapter to and from Gymnasium: our problems as its environments, its environments as our models.
+"""Adapters to and from Gymnasium: problems of prudent as environments, environments as models.
 
-``MAKERS``, at the end, is the one list of what is registered. A new environment joins it, and with it the tests that
-all of them must pass.
+``MAKERS``, at the end, lists what is registered. An environment that is added there is under the conformance tests.
 """
 
 from __future__ import annotations
@@ -19,6 +18,7 @@ from ..errors import DataError, ParameterError
 from ..models.builders import discrete_environment
 from ..models.transitions import cumulative_rows
 from ..models.uncertain import UncertainMDP
+from ..types import ArrayLike, RngLike
 from .frozen_lake import ACTIONS, frozen_lake
 from .inventory import inventory
 from .linear_bandit import LinearBanditEnv, bounded_bandit, draw_context, draw_noise, gaussian_bandit, reward_of
@@ -55,12 +55,31 @@ _PLAYER = (200, 50, 50)
 
 
 class TabularEnv(gymnasium.Env):  # type: ignore[misc]
-    """A :class:`Problem` as a Gymnasium environment: observations are state indices, actions action indices.
+    """A `Problem` as a Gymnasium environment: observations are state indices, actions action indices.
 
-    A step draws one uniform number and inverts the distribution of the source, as the simulator does; ``info`` has
-    the ``outcome`` where it is observed, and a mask of the admissible actions. It never terminates: wrap it in a
-    ``TimeLimit`` for episodes. ``reset(seed=..., options={"state": 3})`` starts elsewhere.
+    A step draws one uniform number and inverts the distribution of the source, as the simulator does. ``info`` has
+    the ``outcome`` if it is observed, and ``action_mask``, the admissible actions. Without terminal states an episode
+    never ends: wrap it in a ``TimeLimit``.
 
+    Parameters
+    ----------
+    problem : Problem
+        Model and true probabilities.
+    render_mode : {"ansi", "rgb_array"}, optional
+        What `render` returns.
+
+    Attributes
+    ----------
+    problem : Problem
+        Model and true probabilities.
+
+    Raises
+    ------
+    ParameterError
+        If `render_mode` is unknown.
+
+    Examples
+    --------
     >>> env = TabularEnv(frozen_lake(p_h=0.1), render_mode="ansi")
     >>> state, info = env.reset(seed=1)
     >>> print(env.render())
@@ -77,7 +96,8 @@ class TabularEnv(gymnasium.Env):  # type: ignore[misc]
             problem = Problem(*problem)
         if render_mode is not None and render_mode not in self.metadata["render_modes"]:
             modes = ", ".join(map(repr, self.metadata["render_modes"]))
-            raise ParameterError(f"render_mode must be one of {modes}, or None, got {render_mode!r}")
+            text = f"render_mode must be one of {modes}, or None, got {render_mode!r}"
+            raise ParameterError(text, code="unknown-option", argument="render_mode", value=render_mode)
         self.problem = problem
         self.render_mode = render_mode
         self.observation_space = gymnasium.spaces.Discrete(problem.model.n_states)
@@ -87,24 +107,62 @@ class TabularEnv(gymnasium.Env):  # type: ignore[misc]
         self._last: int | None = None
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[int, dict[str, Any]]:
-        """Start in the first state of the problem, or in ``options["state"]``."""
+        """Start an episode.
+
+        Parameters
+        ----------
+        seed : int, optional
+            Seed of the random stream.
+        options : dict, optional
+            ``{"state": 3}`` starts in another state than that of the problem.
+
+        Returns
+        -------
+        observation : int
+            Index of the first state.
+        info : dict
+            The mask of admissible actions.
+
+        Raises
+        ------
+        ParameterError
+            If there is no such state.
+        """
         super().reset(seed=seed)
         state = (options or {}).get("state", self.problem.start)
         if state not in self.observation_space:
-            raise ParameterError(f"options['state'] is {state!r}, expected 0 to {self.observation_space.n - 1}")
+            text = f"options['state'] is {state!r}, expected 0 to {self.observation_space.n - 1}"
+            raise ParameterError(text, code="unknown-state", argument="options", value=state)
         self._state, self._last = int(state), None
         return self._state, self._info()
 
     def step(self, action: Any) -> tuple[int, float, bool, bool, dict[str, Any]]:
-        """Take an action; a wrong or inadmissible one is a :class:`ParameterError`, and nothing happens."""
+        """Take an action.
+
+        Parameters
+        ----------
+        action : int
+            Index of an admissible action.
+
+        Returns
+        -------
+        tuple
+            Observation, reward, terminated, truncated (always False) and info.
+
+        Raises
+        ------
+        ParameterError
+            If the action is not admissible. Nothing is changed then.
+        """
         model = self.problem.model
         if action not in self.action_space or not model.admissible[self._state, int(action)]:
-            raise ParameterError(f"action is {action!r}, expected an admissible action of state {self._state}")
+            text = f"action is {action!r}, expected an admissible action of state {self._state}"
+            raise ParameterError(text, code="inadmissible-action", argument="action", value=action, state=self._state)
         s, a = self._state, int(action)
         row = self._cumulative[model.source[s, a]]
         outcome = int(np.searchsorted(row, self.np_random.random(), side="right"))
         target, self._last = int(model.next_state[s, a, outcome]), a
-        ended = target < 0  # there is no next state to see
+        ended = target < 0  # there is no next state
         self._state = s if ended else target
         info = self._info() | ({"ended": True} if ended else {})
         if self.problem.observed:
@@ -116,7 +174,13 @@ class TabularEnv(gymnasium.Env):  # type: ignore[misc]
         return {"action_mask": self.problem.model.admissible[self._state].astype(np.int8)}
 
     def render(self) -> Any:
-        """Return a text (``"ansi"``) or an image uint8 [height, width, 3] (``"rgb_array"``) that shows the state."""
+        """Return a picture of the state.
+
+        Returns
+        -------
+        str or ndarray of uint8 or None
+            Text (``"ansi"``), image [height, width, 3] (``"rgb_array"``), or None without a render mode.
+        """
         if self.render_mode == "ansi":
             return self._text()
         return self._image() if self.render_mode == "rgb_array" else None
@@ -152,11 +216,27 @@ class TabularEnv(gymnasium.Env):  # type: ignore[misc]
 
 
 class LinearBanditGym(gymnasium.Env[FloatArray, np.int64]):  # type: ignore[misc]
-    """Pull an arm in a context, see the reward and the next context; an episode is cut off after ``steps`` pulls.
+    """A `LinearBanditEnv` as a Gymnasium environment.
 
-    Observations are contexts [D], actions arms 0..A-1; ``info["regret"]`` is what the best arm would have paid
-    more on average.
+    Observations are contexts [D], actions arms 0..A-1; ``info["regret"]`` is the difference of the mean rewards of the
+    best arm and the chosen one.
 
+    Parameters
+    ----------
+    bandit : LinearBanditEnv
+        The linear bandit.
+    steps : int, default=1000
+        Number of pulls after which an episode is truncated.
+
+    Attributes
+    ----------
+    bandit : LinearBanditEnv
+        The linear bandit.
+    steps : int
+        Pulls in an episode.
+
+    Examples
+    --------
     >>> env = LinearBanditGym(gaussian_bandit(), steps=2)
     >>> context, info = env.reset(seed=1)
     >>> context, reward, terminated, truncated, info = env.step(3)
@@ -178,16 +258,48 @@ class LinearBanditGym(gymnasium.Env[FloatArray, np.int64]):  # type: ignore[misc
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[FloatArray, dict[str, Any]]:
-        """Start an episode; return the first context."""
+        """Start an episode.
+
+        Parameters
+        ----------
+        seed : int, optional
+            Seed of the random stream.
+        options : dict, optional
+            Not used.
+
+        Returns
+        -------
+        observation : ndarray of float
+            First context [D].
+        info : dict
+            Empty.
+        """
         super().reset(seed=seed)
         self._pulls = 0
         draw_context(self.np_random, self.bandit.bounded, self._context)
         return self._context.copy(), {}
 
     def step(self, action: Any) -> tuple[FloatArray, float, bool, bool, dict[str, Any]]:
-        """Pull arm ``action``; return next context, reward, False, whether the episode is over, and the regret."""
+        """Pull an arm.
+
+        Parameters
+        ----------
+        action : int
+            The arm.
+
+        Returns
+        -------
+        tuple
+            Next context, reward, terminated (always False), truncated, and info with the regret.
+
+        Raises
+        ------
+        ParameterError
+            If there is no such arm.
+        """
         if not self.action_space.contains(action):
-            raise ParameterError(f"action is {action!r}, expected an arm from 0 to {self.bandit.n_arms - 1}")
+            text = f"action is {action!r}, expected an arm from 0 to {self.bandit.n_arms - 1}"
+            raise ParameterError(text, code="unknown-arm", argument="action", value=action)
         bandit = self.bandit
         means = bandit.theta @ self._context
         noise = draw_noise(self.np_random, bandit.bounded)
@@ -202,48 +314,121 @@ class LinearBanditGym(gymnasium.Env[FloatArray, np.int64]):  # type: ignore[misc
 
 
 class GymnasiumModel:
-    """The direct model of a Gymnasium environment about which nothing is known but its spaces and rewards.
+    """Direct model of a Gymnasium environment of which only the spaces and the possible rewards are known.
 
-    ``env`` is an environment with Discrete spaces, or the id of one; ``rewards`` are the levels that its reward can
-    take. Every pair has a source of its own, whose outcome is a next state together with a level. One more state, the
-    last, stands for the end: it follows a step that terminates, and earns nothing.
+    Every pair of state and action has its own source, whose outcome is a next state together with a reward. One more
+    state, the last, stands for the end: it follows a step that terminates, and earns nothing.
 
+    Parameters
+    ----------
+    env : gymnasium.Env or str
+        Environment with Discrete spaces, or its id.
+    discount : float
+        Discount factor in [0, 1).
+    rewards : array_like, default=(0, 1)
+        Values that the reward can take.
+
+    Attributes
+    ----------
+    env : gymnasium.Env
+        The environment.
+    model : UncertainMDP
+        The model, with one state more than the environment.
+    rewards : ndarray of float
+        Values of the reward, rising.
+    end : int
+        Index of the last state, the end.
+
+    Raises
+    ------
+    ParameterError
+        If there are no rewards, or a space is not Discrete.
+
+    Examples
+    --------
     >>> learned = GymnasiumModel("FrozenLake-v1", discount=0.95, rewards=(0, 1))
     >>> learned.model
     UncertainMDP(17 states, 4 actions, 68 sources, up to 34 outcomes, discount 0.95)
     """
 
-    def __init__(self, env: Any, discount: float, rewards: Any = (0.0, 1.0)) -> None:
-        self.env = env = discrete_environment(env)
-        self.levels = np.unique(finite_array(rewards, "rewards", ndim=1, error=ParameterError))
-        if not self.levels.size:
-            raise ParameterError("rewards must have at least one level, got none")
-        self._first = (int(env.observation_space.start), int(env.action_space.start))
-        n_states, n_actions = int(env.observation_space.n), int(env.action_space.n)
+    def __init__(self, env: gymnasium.Env | str, discount: float, rewards: ArrayLike = (0.0, 1.0)) -> None:
+        self.env = world = discrete_environment(env)
+        self.rewards = np.unique(finite_array(rewards, "rewards", ndim=1, error=ParameterError))
+        if not self.rewards.size:
+            raise ParameterError("rewards must have at least one value, got none", code="empty", argument="rewards")
+        self._first = (int(world.observation_space.start), int(world.action_space.start))
+        n_states, n_actions = int(world.observation_space.n), int(world.action_space.n)
         self.end = n_states
-        everywhere = np.tile(np.arange(n_states + 1), self.levels.size)  # outcome: level * (S + 1) + next state
+        everywhere = np.tile(
+            np.arange(n_states + 1), self.rewards.size
+        )  # outcome: index of reward * (S + 1) + next state
         next_state = np.broadcast_to(everywhere, (n_states + 1, n_actions, everywhere.size)).copy()
         next_state[self.end] = -1
         next_state[self.end, :, 0] = self.end
-        reward = np.broadcast_to(np.repeat(self.levels, n_states + 1), next_state.shape).copy()
+        reward = np.broadcast_to(np.repeat(self.rewards, n_states + 1), next_state.shape).copy()
         reward[self.end] = 0.0
         source = np.arange((n_states + 1) * n_actions).reshape(n_states + 1, n_actions)
         self.model = UncertainMDP(source, next_state, reward, discount)
 
-    def state(self, observation: Any) -> int:
-        """Return the index of an observation."""
+    def state(self, observation: int) -> int:
+        """Return the index of an observation.
+
+        Parameters
+        ----------
+        observation : int
+            Observation of the environment.
+
+        Returns
+        -------
+        int
+            Index of the state.
+        """
         return int(observation) - self._first[0]
 
     def action(self, index: int) -> int:
-        """Return the environment's own action with this index."""
+        """Return an action of the environment.
+
+        Parameters
+        ----------
+        index : int
+            Index of the action in the model.
+
+        Returns
+        -------
+        int
+            The action.
+        """
         return index + self._first[1]
 
-    def transition(self, observation: Any, reward: Any, terminated: bool) -> tuple[int, int]:
-        """Return next state and outcome of a step; a reward that is no level is a :class:`DataError`."""
-        level = int(np.searchsorted(self.levels, float(reward)))
-        if level == self.levels.size or self.levels[level] != float(reward):
-            known = ", ".join(f"{value:g}" for value in self.levels)
-            raise DataError(f"the reward is {float(reward)!r}, expected one of the levels {known}")
+    def transition(self, observation: int, reward: float, terminated: bool) -> tuple[int, int]:
+        """Return next state and outcome of a step.
+
+        Parameters
+        ----------
+        observation : int
+            Observation after the step.
+        reward : float
+            Reward of the step.
+        terminated : bool
+            Whether the step terminated the episode.
+
+        Returns
+        -------
+        next_state : int
+            Index of the next state.
+        outcome : int
+            Index of the outcome.
+
+        Raises
+        ------
+        DataError
+            If the reward is none of the given values.
+        """
+        level = int(np.searchsorted(self.rewards, float(reward)))
+        if level == self.rewards.size or self.rewards[level] != float(reward):
+            listed = ", ".join(f"{value:g}" for value in self.rewards)
+            text = f"the reward is {float(reward)!r}, expected one of the rewards {listed}"
+            raise DataError(text, code="unknown-reward", argument="reward", value=float(reward))
         target = self.end if terminated else self.state(observation)
         return target, level * (self.end + 1) + target
 
@@ -252,8 +437,10 @@ class GymnasiumModel:
 
 
 def frozen_lake_env(render_mode: str | None = None, **options: Any) -> TabularEnv:
-    """Return :func:`prudent.envs.frozen_lake` as an environment; it takes the same options.
+    """Return `prudent.envs.frozen_lake` as an environment; it takes the same options.
 
+    Examples
+    --------
     >>> frozen_lake_env(p_h=0.2, sources="by hole").problem.model.n_sources
     6
     """
@@ -261,17 +448,21 @@ def frozen_lake_env(render_mode: str | None = None, **options: Any) -> TabularEn
 
 
 def inventory_env(render_mode: str | None = None, **options: Any) -> TabularEnv:
-    """Return :func:`prudent.envs.inventory` as an environment.
+    """Return `prudent.envs.inventory` as an environment.
 
+    Examples
+    --------
     >>> inventory_env(capacity=5).observation_space
     Discrete(6)
     """
     return TabularEnv(inventory(**options), render_mode)
 
 
-def random_model_env(render_mode: str | None = None, rng: Any = 0, **options: Any) -> TabularEnv:
-    """Return :func:`prudent.envs.random_model` as an environment; the same model for the same ``rng``.
+def random_model_env(render_mode: str | None = None, rng: RngLike = 0, **options: Any) -> TabularEnv:
+    """Return `prudent.envs.random_model` as an environment; the same model for the same ``rng``.
 
+    Examples
+    --------
     >>> random_model_env(n_states=4).observation_space
     Discrete(4)
     """
@@ -279,8 +470,10 @@ def random_model_env(render_mode: str | None = None, rng: Any = 0, **options: An
 
 
 def river_swim_env(render_mode: str | None = None, **options: Any) -> TabularEnv:
-    """Return :func:`prudent.envs.river_swim` as an environment.
+    """Return `prudent.envs.river_swim` as an environment.
 
+    Examples
+    --------
     >>> river_swim_env(n_states=8).observation_space
     Discrete(8)
     """
@@ -288,8 +481,10 @@ def river_swim_env(render_mode: str | None = None, **options: Any) -> TabularEnv
 
 
 def gaussian_bandit_env(steps: int = 1000, **options: Any) -> LinearBanditGym:
-    """Return :func:`prudent.envs.gaussian_bandit` as an environment.
+    """Return `prudent.envs.gaussian_bandit` as an environment.
 
+    Examples
+    --------
     >>> gaussian_bandit_env(n_arms=4).action_space
     Discrete(4)
     """
@@ -297,8 +492,10 @@ def gaussian_bandit_env(steps: int = 1000, **options: Any) -> LinearBanditGym:
 
 
 def bounded_bandit_env(steps: int = 1000, **options: Any) -> LinearBanditGym:
-    """Return :func:`prudent.envs.bounded_bandit` as an environment.
+    """Return `prudent.envs.bounded_bandit` as an environment.
 
+    Examples
+    --------
     >>> bounded_bandit_env(n_arms=4).action_space
     Discrete(4)
     """
@@ -316,8 +513,10 @@ MAKERS: dict[str, Callable[..., gymnasium.Env]] = {
 
 
 def register() -> None:
-    """Register our environments with Gymnasium; a second call does nothing.
+    """Register the environments of prudent with Gymnasium; a second call does nothing.
 
+    Examples
+    --------
     >>> register()
     >>> gymnasium.make("prudent/FrozenLake-v0", p_h=0.2).observation_space
     Discrete(16)

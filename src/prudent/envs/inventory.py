@@ -13,20 +13,19 @@ Backlogged units are paid when they are promised; demand beyond the largest back
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from .._support.checks import FloatArray, distribution, finite_array, whole_number
 from ..errors import ParameterError
 from ..models.uncertain import UncertainMDP
+from ..types import ArrayLike
 from .problem import Problem
 
 __all__ = ["inventory"]
 
 
 def inventory(
-    demand: Any = None,
+    demand: ArrayLike | None = None,
     *,
     capacity: int = 10,
     max_order: int = 5,
@@ -41,13 +40,41 @@ def inventory(
 ) -> Problem:
     """Return inventory control with unknown demand: its model, and the true distribution of demand.
 
-    ``demand`` [K] are the true probabilities of demand 0, 1, ..., K-1, by default Binomial(8, 0.4). ``backlog`` is the
-    largest number of units that may be owed; with 0 sales are lost. Stock levels -backlog, ..., ``capacity`` are the
-    states in that order, ``start`` one of them; action a orders a units, up to ``max_order``.
+    Stock levels -backlog, ..., `capacity` are the states in that order; action a orders a units.
 
-    With ``censored=True`` only the new stock level is seen. A stock-out then says that demand was at least the stock,
-    and its count is split over the demands that explain it (see :meth:`UncertainMDP.count`).
+    Parameters
+    ----------
+    demand : array_like, optional
+        True probabilities [K] of demand 0, 1, ..., K-1. The default is Binomial(8, 0.4).
+    capacity : int, default=10
+        Largest stock.
+    max_order : int, default=5
+        Largest order.
+    backlog : int, default=0
+        Largest number of units that may be owed; with 0 sales are lost.
+    price, cost, holding, penalty : float
+        Price of a unit sold (4), cost of a unit ordered (2), cost of a unit in stock (0.1), and penalty for a unit
+        lost or owed (0).
+    discount : float, default=0.95
+        Discount factor in [0, 1).
+    censored : bool, default=False
+        Whether only the new stock level is seen. A stock-out then shows that demand was at least the stock, and its
+        count is split over the demands that explain it (see `prudent.UncertainMDP.count`).
+    start : int, default=0
+        First stock level.
 
+    Returns
+    -------
+    Problem
+        Model and true probabilities.
+
+    Raises
+    ------
+    ParameterError
+        If an argument is out of range.
+
+    Examples
+    --------
     >>> model, theta = inventory([0.2, 0.5, 0.3], capacity=3, max_order=2)
     >>> model
     UncertainMDP(4 states, 3 actions, 1 source, 3 outcomes, discount 0.95)

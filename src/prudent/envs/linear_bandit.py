@@ -12,16 +12,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from .._numerics.compile import kernel
-from .._support.checks import FloatArray, finite_array, first_index, positive, whole_number
+from .._support.checks import FloatArray, finite_array, positive, whole_number
 from ..errors import ModelError
-
-if TYPE_CHECKING:
-    from .gymnasium import LinearBanditGym
+from ..types import ArrayLike
 
 __all__ = ["LinearBanditEnv", "bounded_bandit", "draw_context", "draw_noise", "gaussian_bandit", "reward_of"]
 
@@ -36,7 +34,7 @@ def draw_context(rng: np.random.Generator, bounded: bool, context: FloatArray) -
 
 @kernel
 def draw_noise(rng: np.random.Generator, bounded: bool) -> float:
-    """Draw what makes a reward random: a uniform if bounded, else a standard normal."""
+    """Draw the noise of a reward: a uniform if bounded, else a standard normal."""
     return rng.random() if bounded else rng.standard_normal()
 
 
@@ -49,27 +47,46 @@ def reward_of(mean: float, noise: float, bounded: bool, noise_sd: float) -> floa
 
 
 class OfTheta:
-    """What is known by the shape of ``theta`` [A,D]."""
+    """Sizes that follow from the shape of ``theta`` [A, D]."""
 
     theta: FloatArray
 
     @property
     def n_arms(self) -> int:
-        """The number of arms A."""
+        """Number of arms A."""
         return int(self.theta.shape[0])
 
     @property
     def dim(self) -> int:
-        """The number of features D."""
+        """Number of features D."""
         return int(self.theta.shape[1])
 
 
 @dataclass(frozen=True, eq=False)
 class LinearBanditEnv(OfTheta):
-    """A linear bandit with known ``theta`` [A,D]; rewards are s'theta_a plus noise of sd ``noise_sd``.
+    """Linear bandit with known coefficients: rewards are s'theta_a plus noise.
 
-    ``bounded`` rewards are 0 or 1, and ``noise_sd`` is then what an agent takes their sd to be.
+    Parameters
+    ----------
+    theta : array_like
+        Coefficients [A, D] of the arms.
+    noise_sd : float, default=1
+        Standard deviation of the noise; with `bounded`, the standard deviation that agents assume.
+    bounded : bool, default=False
+        Whether rewards are 0 or 1, with mean s'theta_a.
 
+    Attributes
+    ----------
+    theta : ndarray of float
+        Coefficients [A, D].
+
+    Raises
+    ------
+    ModelError
+        If `theta` has the wrong shape, or bounded mean rewards leave [0, 1].
+
+    Examples
+    --------
     >>> env = LinearBanditEnv(theta=[[1.0, 0.0], [0.0, 1.0]], noise_sd=0.5)
     >>> env.n_arms, env.dim
     (2, 2)
@@ -82,7 +99,8 @@ class LinearBanditEnv(OfTheta):
     def __post_init__(self) -> None:
         theta = finite_array(self.theta, "theta", ndim=2, error=ModelError).copy()
         if not theta.size:
-            raise ModelError(f"theta must have at least one arm and one feature, got shape {theta.shape}")
+            text = f"theta must have at least one arm and one feature, got shape {theta.shape}"
+            raise ModelError(text, code="wrong-shape", argument="theta", value=theta.shape)
         object.__setattr__(self, "theta", theta)
         object.__setattr__(self, "noise_sd", positive(self.noise_sd, "noise_sd"))
         object.__setattr__(self, "bounded", bool(self.bounded))
@@ -94,14 +112,26 @@ class LinearBanditEnv(OfTheta):
             bad = (least < 0.0) | (most > 1.0)
             if bad.any():
                 a = int(np.argmax(bad))
-                raise ModelError(
-                    f"theta{first_index(bad)} gives mean rewards from {least[a]:.6g} to {most[a]:.6g}, "
-                    "expected them in [0, 1]"
-                )
+                text = f"theta[{a}] gives mean rewards from {least[a]:.6g} to {most[a]:.6g}, expected them in [0, 1]"
+                raise ModelError(text, code="reward-range", argument="theta", index=(a,))
 
     def contexts(self, n: int, rng: np.random.Generator) -> FloatArray:
-        """Draw ``n`` contexts [N,D].
+        """Draw contexts.
 
+        Parameters
+        ----------
+        n : int
+            Number of contexts N.
+        rng : Generator
+            Source of randomness.
+
+        Returns
+        -------
+        ndarray of float
+            Contexts [N, D].
+
+        Examples
+        --------
         >>> gaussian_bandit().contexts(5, np.random.default_rng(1)).shape
         (5, 3)
         """
@@ -111,38 +141,84 @@ class LinearBanditEnv(OfTheta):
         return points
 
     def context(self, t: int, rng: np.random.Generator) -> FloatArray:
-        """Return the context [D] of step ``t``."""
+        """Draw the context of a step.
+
+        Parameters
+        ----------
+        t : int
+            The step, counting from 1.
+        rng : Generator
+            Source of randomness.
+
+        Returns
+        -------
+        ndarray of float
+            Context [D].
+        """
         return self.contexts(1, rng)[0]
 
-    def reward(self, t: int, context: Any, arm: int, rng: np.random.Generator) -> float:
-        """Return what ``arm`` pays at step ``t``."""
+    def reward(self, t: int, context: ArrayLike, arm: int, rng: np.random.Generator) -> float:
+        """Draw the reward of an arm.
+
+        Parameters
+        ----------
+        t : int
+            The step, counting from 1.
+        context : array_like
+            Context [D] of the step.
+        arm : int
+            The arm.
+        rng : Generator
+            Source of randomness.
+
+        Returns
+        -------
+        float
+            The reward.
+        """
         mean = float(self.theta[arm] @ np.asarray(context))
         return float(reward_of(mean, draw_noise(rng, self.bounded), self.bounded, self.noise_sd))
 
-    def mean_rewards(self, t: int, context: Any) -> FloatArray:
-        """Return the mean rewards [A] in a context [D].
+    def mean_rewards(self, t: int, context: ArrayLike) -> FloatArray:
+        """Return the mean rewards of all arms.
 
+        Parameters
+        ----------
+        t : int
+            The step, counting from 1.
+        context : array_like
+            Context [D] of the step.
+
+        Returns
+        -------
+        ndarray of float
+            Mean rewards [A].
+
+        Examples
+        --------
         >>> LinearBanditEnv(theta=[[1.0, 0.0], [0.0, 1.0]]).mean_rewards(1, [0.5, 2.0])
         array([0.5, 2. ])
         """
         return self.theta @ np.asarray(context)
 
-    def gymnasium(self, steps: int = 1000) -> LinearBanditGym:
-        """Return the Gymnasium environment whose episodes last ``steps`` pulls; needs gymnasium.
-
-        >>> env = gaussian_bandit().gymnasium(steps=10)
-        >>> context, info = env.reset(seed=1)
-        >>> context.shape
-        (3,)
-        """
-        from .gymnasium import LinearBanditGym
-
-        return LinearBanditGym(self, steps)
-
 
 def gaussian_bandit(n_arms: int = 10, noise_sd: float = 1.0) -> LinearBanditEnv:
     """Return the paper's Gaussian bandit: contexts U[0,1]^3, theta_i = (0.5, 0.5 + sin i, 0.5 + cos i).
 
+    Parameters
+    ----------
+    n_arms : int, default=10
+        Number of arms.
+    noise_sd : float, default=1
+        Standard deviation of the noise.
+
+    Returns
+    -------
+    LinearBanditEnv
+        The environment.
+
+    Examples
+    --------
     >>> gaussian_bandit().theta.shape
     (10, 3)
     """
@@ -154,9 +230,22 @@ def gaussian_bandit(n_arms: int = 10, noise_sd: float = 1.0) -> LinearBanditEnv:
 def bounded_bandit(n_arms: int = 10, noise_sd: float = 0.5) -> LinearBanditEnv:
     """Return a bandit within Assumption 1: rewards 0 or 1, contexts U[0, 1/sqrt(3)]^3, |theta_i| < 1.
 
-    theta_i = (1, 1 + sin i, 1 + cos i) / sqrt(12), the Gaussian bandit's moved into the box. ``noise_sd`` is the nu
-    of the agents' posteriors; no 0-1 reward has an sd above 1/2.
+    theta_i = (1, 1 + sin i, 1 + cos i) / sqrt(12): the coefficients of the Gaussian bandit, moved into the box.
 
+    Parameters
+    ----------
+    n_arms : int, default=10
+        Number of arms.
+    noise_sd : float, default=0.5
+        Standard deviation nu in the agents' posteriors; no 0-1 reward has one above 1/2.
+
+    Returns
+    -------
+    LinearBanditEnv
+        The environment.
+
+    Examples
+    --------
     >>> env = bounded_bandit()
     >>> bool((env.theta >= 0).all()), env.noise_sd
     (True, 0.5)

@@ -1,4 +1,4 @@
-"""A problem to test agents on: a model of what they know, and the truth, which they do not know."""
+"""A problem to test agents on: a model of what they know, and the true probabilities, which they do not know."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from ..data.labels import Labels
 from ..errors import ParameterError
 from ..models.mdp import MDP
 from ..models.uncertain import UncertainMDP
+from ..types import ArrayLike
 
 __all__ = ["Problem"]
 
@@ -22,12 +23,45 @@ class _Pair(NamedTuple):
 
 
 class Problem(_Pair):
-    """An uncertain model with its true outcome probabilities ``theta`` [B, K]; unpacks as ``model, theta``.
+    """Uncertain model with its true outcome probabilities; unpacks as ``model, theta``.
 
-    :func:`prudent.simulate` runs agents on it, :class:`TabularEnv` makes it a Gymnasium environment. ``start`` is the
-    index of the first state. ``observed`` says whether agents see the outcome of a step, or only the next state.
-    ``layout`` are the rows of a map with one letter for each state, for problems that live on one.
+    `prudent.simulate` runs agents on it, `TabularEnv` makes it a Gymnasium environment.
 
+    Parameters
+    ----------
+    model : UncertainMDP
+        What agents know. Its discount is below 1.
+    theta : array_like
+        True probabilities [B, K].
+    start : int, default=0
+        Index of the first state, which is not terminal.
+    observed : bool, default=True
+        Whether agents see the outcome of a step, or only the next state.
+    layout : sequence of str, optional
+        Rows of a map with one letter for each state.
+
+    Attributes
+    ----------
+    model : UncertainMDP
+        What agents know.
+    theta : ndarray of float
+        True probabilities [B, K].
+    start : int
+        Index of the first state.
+    observed : bool
+        Whether agents see outcomes.
+    layout : tuple of str or None
+        Rows of the map.
+
+    Raises
+    ------
+    ModelError
+        If `theta` does not fit the model.
+    ParameterError
+        If `start` or `layout` does not fit the model.
+
+    Examples
+    --------
     >>> model = UncertainMDP.direct([[0.0], [1.0]], discount=0.9)
     >>> problem = Problem(model, theta=[[0.5, 0.5], [0.1, 0.9]], start=1)
     >>> problem.mdp().dense()[1]
@@ -44,7 +78,7 @@ class Problem(_Pair):
     def __new__(
         cls,
         model: UncertainMDP,
-        theta: Any,
+        theta: ArrayLike,
         start: int = 0,
         observed: bool = True,
         layout: Sequence[str] | None = None,
@@ -55,19 +89,28 @@ class Problem(_Pair):
         self = super().__new__(cls, model, model.with_end(np.array(theta, dtype=np.float64)))
         self.start = Labels("start", None, model.n_states).index(start)
         if model.terminal[self.start]:
-            raise ParameterError(f"start is {model.state_labels.show(self.start)}, which is terminal")
+            text = f"start is {model.state_labels.show(self.start)}, which is terminal"
+            raise ParameterError(text, code="terminal-start", argument="start", value=self.start)
         self.observed = bool(observed)
         self.layout = None if layout is None else tuple(layout)
         if self.layout is not None and sum(map(len, self.layout)) != model.n_states:
-            raise ParameterError(f"layout is {self.layout}, expected one letter for each of {model.n_states} states")
+            text = f"layout is {self.layout}, expected one letter for each of {model.n_states} states"
+            raise ParameterError(text, code="wrong-shape", argument="layout", expected=model.n_states)
         return self
 
     def __getnewargs__(self) -> Any:
         return self.model, self.theta, self.start, self.observed, self.layout
 
     def mdp(self) -> MDP:
-        """Return the true :class:`prudent.MDP`.
+        """Return the true model.
 
+        Returns
+        -------
+        MDP
+            The model with the true probabilities.
+
+        Examples
+        --------
         >>> from prudent.envs import frozen_lake
         >>> frozen_lake(p_h=0.1).mdp()
         MDP(16 states, 4 actions, 200 transitions, discount 0.8)

@@ -1,4 +1,4 @@
-"""Random models, to test on more than one problem."""
+"""Random models, for tests on many problems."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import numpy as np
 from .._support.checks import generator, positive, whole_number
 from ..errors import ParameterError
 from ..models.uncertain import UncertainMDP
+from ..types import RngLike
 from .problem import Problem
 
 __all__ = ["random_model"]
@@ -19,13 +20,39 @@ def random_model(
     branching: int | None = None,
     concentration: float = 1.0,
     discount: float = 0.9,
-    rng: np.random.Generator | int | None = None,
+    rng: RngLike = None,
 ) -> Problem:
     """Return a random model in direct parametrisation, with its true transition probabilities.
 
-    Every pair leads to ``branching`` states chosen at random, by default to all, with Dirichlet(``concentration``)
-    probabilities. Which states those are is known, how likely they are is not. Rewards are uniform in [0, 1].
+    Which states a pair can lead to is known, their probabilities are not. Rewards are uniform in [0, 1].
 
+    Parameters
+    ----------
+    n_states : int, default=10
+        Number of states.
+    n_actions : int, default=3
+        Number of actions.
+    branching : int, optional
+        Number of random states that every pair leads to. The default is all.
+    concentration : float, default=1
+        Parameter of the Dirichlet distribution of the probabilities.
+    discount : float, default=0.9
+        Discount factor in [0, 1).
+    rng : int, Generator or None, optional
+        Source of randomness.
+
+    Returns
+    -------
+    Problem
+        Model and true probabilities.
+
+    Raises
+    ------
+    ParameterError
+        If an argument is out of range.
+
+    Examples
+    --------
     >>> model, theta = random_model(5, 2, branching=3, rng=1)
     >>> model
     UncertainMDP(5 states, 2 actions, 10 sources, 3 outcomes, discount 0.9)
@@ -33,12 +60,13 @@ def random_model(
     n_states, n_actions = whole_number(n_states, "n_states"), whole_number(n_actions, "n_actions")
     branching = n_states if branching is None else whole_number(branching, "branching")
     if branching > n_states:
-        raise ParameterError(f"branching must be at most the number of states {n_states}, got {branching}")
+        text = f"branching must be at most the number of states {n_states}, got {branching}"
+        raise ParameterError(text, code="integer-range", argument="branching", value=branching)
     random = generator(rng)
     reward = random.random((n_states, n_actions))
-    places = random.random((n_states, n_actions, n_states)).argsort(axis=2)[:, :, :branching]
+    targets = random.random((n_states, n_actions, n_states)).argsort(axis=2)[:, :, :branching]
     support = np.zeros((n_states, n_actions, n_states), dtype=np.bool_)
-    np.put_along_axis(support, places, True, axis=2)
+    np.put_along_axis(support, targets, True, axis=2)
     model = UncertainMDP.direct(reward, discount, support=support)
     chances = random.standard_gamma(positive(concentration, "concentration"), size=(model.n_sources, branching))
     chances = np.maximum(chances, 1e-300)  # a small concentration may underflow

@@ -1,4 +1,4 @@
-"""Decisions and rewards on disk: written before they count, for one process or many."""
+"""Journal of decisions and rewards on disk, for one process or many."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """How decisions and rewards of each kind of bandit become events of a journal, and events decisions and rewards again.
 
-A decision of a :class:`LinearBandit` is one event: its context [D], the eligible arms if they are not all, the arm. One
-of a :class:`SharedLinearBandit` holds the features [k,D] of all candidates and their names, unless these are 0 to
+A decision of a `LinearBandit` is one event: its context [D], the eligible arms if they are not all, the arm. One
+of a `SharedLinearBandit` holds the features [k,D] of all candidates and their names, unless these are 0 to
 k - 1. A slate of several items is followed by one event for each further place, which holds the features of its item
 alone: so each place has an id of its own, and its reward is an event like any other.
 """

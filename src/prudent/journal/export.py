@@ -1,4 +1,4 @@
-"""Rows of a journal as tables for evaluation: a DataFrame, or Parquet, CSV and JSON lines in little memory."""
+"""Rows of a journal as tables for evaluation: a DataFrame, or a Parquet, CSV or JSON lines file in chunks."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["COLUMNS", "SHARED_COLUMNS", "Row", "table_of", "write_rows"]
 Row = dict[str, Any]
 Names = Callable[[], Collection[Arm]]
 COLUMNS = ("id", "time", "context", "arms", "arm", "propensity", "score", "reward", "reward_time")
-SHARED_COLUMNS = (*COLUMNS, "place", "features")  # the place on the slate, from 0, and the features of all candidates
+SHARED_COLUMNS = (*COLUMNS, "place", "features")  # position on the slate, from 0, and features of all candidates
 _TIMES = ("time", "reward_time")
 _CHUNK = 10_000
 
@@ -46,11 +46,12 @@ def write_rows(
     columns: Sequence[str],
     names: Names,
 ) -> int:
-    """Write rows to a file of the kind that its name says; ``names`` gives all arms that occur. Return their number."""
-    place = Path(path)
-    suffix = place.suffix.lower()
+    """Write rows in the format of the file name and return their number; ``names`` returns all arms that occur."""
+    target = Path(path)
+    suffix = target.suffix.lower()
     if suffix not in _WRITERS:
-        raise ParameterError(f"path must end in {', '.join(_WRITERS)}, got {os.fspath(path)!r}")
+        text = f"path must end in {', '.join(_WRITERS)}, got {os.fspath(path)!r}"
+        raise ParameterError(text, code="unknown-option", argument="path", value=suffix)
     count = 0
 
     def counted() -> Iterator[Row]:
@@ -59,7 +60,7 @@ def write_rows(
             count += 1
             yield row
 
-    with replacing(place) as file:
+    with replacing(target) as file:
         _WRITERS[suffix](counted(), file, columns, names)
     return count
 
@@ -68,8 +69,9 @@ def _write_parquet(rows: Iterator[Row], file: BinaryIO, columns: Sequence[str], 
     try:
         pa, parquet = import_module("pyarrow"), import_module("pyarrow.parquet")
     except ImportError:
-        raise ParameterError("Parquet files need pyarrow, which is not installed; write a .csv file instead") from None
-    # Names of both kinds, integers beyond 64 bits and strings that are no Unicode have no type: they become JSON.
+        text = "path is a Parquet file, which needs pyarrow; install it, or write a .csv file instead"
+        raise ParameterError(text, code="missing-package", argument="path", value="pyarrow") from None
+    # Mixed names, integers beyond 64 bits and strings that are not valid Unicode have no Arrow type: they become JSON.
     plain: Callable[[Arm], Any] = lambda name: name  # noqa: E731
     arms = names()
     if all(isinstance(name, int) and -(2**63) <= name < 2**63 for name in arms):

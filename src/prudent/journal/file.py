@@ -4,9 +4,9 @@
     snapshot   seq, and the state of the bandit after that event: the bytes of its state file
 
 Kinds of events: ``start``, ``decision``, ``reward`` (of the decision with number ``decision``), and calls that change
-the arms. Arms are written as JSON, contexts as little-endian float64. Events are appended and never changed; each has
-a checksum, since SQLite itself has none. Whatever is wrong with a file is a StateFileError, and whatever the machine
-refuses a JournalError: no error of sqlite3 leaves this module.
+the bandit. Arms are written as JSON, contexts as little-endian float64. Events are appended and never changed; each has
+a checksum, since SQLite itself has none. A damaged or foreign file raises StateFileError, failed input or output raises
+JournalError: no error of sqlite3 leaves this module.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ __all__ = ["Event", "JournalFile"]
 
 _APPLICATION = int.from_bytes(b"prdj", "big")
 _VERSION = 1
-_PAGES = 4000  # of the write-ahead log, before they are copied to the database: 16 MB
+_PAGES = 4000  # size of the write-ahead log before it is copied to the database: 16 MB
 _CHANGES = "kind <> 'decision' AND kind <> 'reward'"
 _SCHEMA = {
     "event": (
@@ -42,14 +42,17 @@ _SCHEMA = {
 }
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _REFUSED = {
-    sqlite3.SQLITE_FULL: "there is no space left for it",
-    sqlite3.SQLITE_READONLY: "it cannot be written: no permission, or a disk that is read-only",
-    sqlite3.SQLITE_PERM: "it cannot be opened: no permission",
-    sqlite3.SQLITE_CANTOPEN: "it cannot be opened: no such folder, no permission, or no room for the files beside it",
-    sqlite3.SQLITE_IOERR: "the disk failed",
-    sqlite3.SQLITE_NOMEM: "there is no memory left",
-    sqlite3.SQLITE_NOLFS: "it is larger than the file system allows",
-    sqlite3.SQLITE_TOOBIG: "SQLite holds no state and no context of more than a billion bytes",
+    sqlite3.SQLITE_FULL: ("disk-full", "no space left on the disk"),
+    sqlite3.SQLITE_READONLY: ("not-writable", "it cannot be written: no permission, or a read-only disk"),
+    sqlite3.SQLITE_PERM: ("not-readable", "it cannot be opened: no permission"),
+    sqlite3.SQLITE_CANTOPEN: (
+        "not-readable",
+        "it cannot be opened: no such folder, no permission, or no space for the files beside it",
+    ),
+    sqlite3.SQLITE_IOERR: ("disk-failure", "the disk failed"),
+    sqlite3.SQLITE_NOMEM: ("not-enough-memory", "out of memory"),
+    sqlite3.SQLITE_NOLFS: ("file-too-large", "it is larger than the file system allows"),
+    sqlite3.SQLITE_TOOBIG: ("file-too-large", "SQLite stores at most a billion bytes in one state or context"),
 }
 
 
@@ -59,10 +62,10 @@ class Event(NamedTuple):
     seq: int
     time: float  # seconds since 1970
     kind: str
-    writer: int  # a random number that each process draws when it opens the journal
-    decision: int | None = None  # that a reward belongs to
-    arm: str | None = None  # that was chosen
-    arms: str | None = None  # eligible ones, None for all; all arms after a start or a change
+    writer: int  # random number that each process draws when it opens the journal
+    decision: int | None = None  # number of the decision that a reward belongs to
+    arm: str | None = None  # chosen arm
+    arms: str | None = None  # eligible arms, None for all; all arms after a start or a change
     context: bytes | None = None
     score: float | None = None
     propensity: float | None = None
@@ -71,7 +74,7 @@ class Event(NamedTuple):
 
     @property
     def id(self) -> str:
-        """What callers know a decision by."""
+        """Id of a decision for callers."""
         return f"{self.seq}-{self.writer:08x}"
 
     def checksum(self) -> int:
@@ -87,7 +90,7 @@ _DECISION = f"SELECT {_COLUMNS} FROM event WHERE seq = ? AND kind = 'decision'"
 
 
 class JournalFile:
-    """An open journal file; the caller sees to it that one thread uses it at a time."""
+    """An open journal file, to be used by one thread at a time."""
 
     def __init__(self, path: str | os.PathLike[str], synchronous: str, timeout: float) -> None:
         self.path = os.path.abspath(os.fsdecode(os.fspath(path)))
@@ -99,15 +102,15 @@ class JournalFile:
     # -- opening -------------------------------------------------------------------------------------------
 
     def open(self, create: bool) -> bool:
-        """Open the file and return whether it holds a journal; if not, it is empty and may become one."""
+        """Open the file and return whether it holds a journal; otherwise it is empty."""
         if not create and not os.path.exists(self.path):
-            raise FileNotFoundError(f"there is no journal {self.path}, and no bandit to start one with")
+            raise FileNotFoundError(f"there is no journal {self.path}, and no bandit to start one")
         try:
             db = self._connect("rwc" if create else "rw")
             try:
                 held = self._require_ours(db)
                 if not held and not create:
-                    raise StateFileError(f"{self.path} is empty: it holds no journal")
+                    raise self.damaged("it is empty and holds no journal", code="wrong-format")
                 self._prepare(db, fresh=not held)
             except BaseException:
                 db.close()
@@ -115,39 +118,48 @@ class JournalFile:
         except sqlite3.Error as error:
             raise self._translated(error) from error
         self._db = db
-        self._inode = self._found()
+        self._inode = self._identity()
         return held
 
-    def _found(self) -> tuple[int, int]:
-        """Return what tells the file at the path from another one."""
+    def _identity(self) -> tuple[int, int]:
+        """Return device and inode of the file at the path."""
         try:
-            found = os.stat(self.path)
+            status = os.stat(self.path)
         except OSError:
             return 0, 0
-        return found.st_dev, found.st_ino
+        return status.st_dev, status.st_ino
+
+    def damaged(self, text: str, code: str = "damaged-file", **fields: Any) -> StateFileError:
+        """Return the error for a file that is not a sound journal."""
+        return StateFileError(f"{self.path}: {text}"[:500], code=code, path=self.path, **fields)
+
+    def failed(self, text: str, code: str) -> JournalError:
+        """Return the error for input or output that failed."""
+        return JournalError(f"{self.path}: {text}", code=code, path=self.path)
 
     def _connect(self, mode: str) -> sqlite3.Connection:
         where = f"file:{quote(Path(self.path).as_posix())}?mode={mode}"
         return sqlite3.connect(where, self._timeout, 0, None, check_same_thread=False, uri=True)
 
     def _require_ours(self, db: sqlite3.Connection) -> bool:
-        """Raise if this is no journal, before anything in the file is changed; return False if it is empty."""
+        """Raise if this is not a journal, before anything in the file is changed; return False if it is empty."""
         application, version = (
             db.execute(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")
         )
-        found = {name: (kind, sql) for kind, name, sql in db.execute("SELECT type, name, sql FROM sqlite_master")}
-        if not found and application == 0:
+        objects = {name: (kind, sql) for kind, name, sql in db.execute("SELECT type, name, sql FROM sqlite_master")}
+        if not objects and application == 0:
             return False
         if application != _APPLICATION:
-            raise StateFileError(f"{self.path} is an SQLite database of another program, not a journal")
-        if not 1 <= version <= _VERSION:
-            raise StateFileError(f"{self.path} is a journal of version {version}, this prudent reads up to {_VERSION}")
+            raise self.damaged("it is an SQLite database of another program, not a journal", code="wrong-format")
+        if version != _VERSION:
+            text = f"it is a journal of version {version}, this prudent reads version {_VERSION}"
+            raise self.damaged(text, code="wrong-version", value=version, expected=_VERSION)
         for name, sql in _SCHEMA.items():
-            if found.get(name, ("", ""))[1] != sql:
-                raise StateFileError(f"{self.path} is damaged: its {name!r} is not that of a journal")
-        active = [name for name, (kind, _) in found.items() if kind == "trigger"]
-        if active:
-            raise StateFileError(f"{self.path} holds the trigger {active[0]!r}, which would change what is written")
+            if objects.get(name, ("", ""))[1] != sql:
+                raise self.damaged(f"its {name!r} is not that of a journal")
+        triggers = [name for name, (kind, _) in objects.items() if kind == "trigger"]
+        if triggers:
+            raise self.damaged(f"it holds the trigger {triggers[0]!r}, which would change what is written")
         return True
 
     def _prepare(self, db: sqlite3.Connection, fresh: bool) -> None:
@@ -159,7 +171,7 @@ class JournalFile:
         db.execute(f"PRAGMA wal_autocheckpoint = {_PAGES}")
 
     def _set_wal(self, db: sqlite3.Connection) -> None:
-        """Choose the write-ahead log, for which SQLite does not wait when another process is about to do the same."""
+        """Choose the write-ahead log; SQLite itself does not wait while another process does the same."""
         deadline = time.monotonic() + self._timeout
         while True:
             try:
@@ -170,10 +182,10 @@ class JournalFile:
                     raise
             time.sleep(0.005)
         if mode != "wal":
-            raise JournalError(f"{self.path} is on a file system that cannot hold a journal: no write-ahead log")
+            raise self.failed("this file system cannot hold a journal: no write-ahead log", "no-write-ahead-log")
 
     def create(self, first: Event, state: bytes) -> None:
-        """Make an empty file a journal, inside a transaction; do nothing if another process just has."""
+        """Make an empty file a journal, inside a transaction; do nothing if another process already has."""
         db = self.db
         if db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
             self._require_ours(db)
@@ -205,11 +217,11 @@ class JournalFile:
 
     @contextmanager
     def transaction(self, write: bool = True) -> Iterator[None]:
-        """Write all or nothing, alone among all processes; or read what was there at one moment."""
+        """Open a transaction: to write, exclusively and all or nothing, or to read one consistent state."""
         try:
             db = self.db
-            if self._found() != self._inode:  # what was written now would be lost when the file is closed
-                raise JournalError(f"{self.path} was moved, deleted or replaced while it was open")
+            if self._identity() != self._inode:  # events written now would be lost when the file is closed
+                raise self.failed("it was moved, deleted or replaced while it was open", "file-moved")
             if db.in_transaction:  # an interrupt came between two lines below
                 db.execute("ROLLBACK")
             db.execute("BEGIN IMMEDIATE" if write else "BEGIN")
@@ -224,14 +236,15 @@ class JournalFile:
             raise self._translated(error) from error
 
     def _translated(self, error: sqlite3.Error) -> PrudentError:
-        """Return our error in the place of one of sqlite3."""
-        code = _code(error)
-        if code in _BUSY:
-            text = f"{self.path} was locked by another process for more than {self._timeout:g} s"
-            return JournalError(f"{text}; nothing was written, try again")
-        if code in _REFUSED:
-            return JournalError(f"{self.path}: {_REFUSED[code]} ({error}); what was acknowledged before is kept")
-        return StateFileError(f"{self.path} is damaged, or no journal: {error}")
+        """Return the error of prudent for one of sqlite3."""
+        result = _code(error)
+        if result in _BUSY:
+            text = f"another process held the lock for more than {self._timeout:g} s; nothing was written, try again"
+            return self.failed(text, "lock-timeout")
+        if result in _REFUSED:
+            code, text = _REFUSED[result]
+            return self.failed(f"{text} ({error}); acknowledged events are kept", code)
+        return self.damaged(f"it is damaged, or not a journal: {error}")
 
     # -- events --------------------------------------------------------------------------------------------
 
@@ -241,15 +254,15 @@ class JournalFile:
 
     def last(self) -> int:
         """Return the number of the latest event."""
-        found = self.db.execute("SELECT max(seq) FROM event").fetchone()[0]
-        if type(found) is not int or not 0 <= found < 2**62:
-            raise StateFileError(f"{self.path} is damaged: its latest event has the number {found!r}")
-        return found
+        seq = self.db.execute("SELECT max(seq) FROM event").fetchone()[0]
+        if type(seq) is not int or not 0 <= seq < 2**62:
+            raise self.damaged(f"its latest event has the number {seq!r}")
+        return seq
 
     def decision(self, seq: int) -> Event | None:
         """Return the decision with this number."""
-        found = self.db.execute(_DECISION, (seq,)).fetchone()
-        return None if found is None else self._checked(found)
+        row = self.db.execute(_DECISION, (seq,)).fetchone()
+        return None if row is None else self._checked(row)
 
     def has_reward(self, seq: int) -> bool:
         """Return whether there is a reward of the decision with this number."""
@@ -260,37 +273,37 @@ class JournalFile:
         query = f"SELECT {_COLUMNS} FROM event WHERE decision BETWEEN ? AND ?"
         return {event.decision or 0: event for event in map(self._checked, self.db.execute(query, (first, last)))}
 
-    def require_rewards(self, found: int, last: int) -> None:
-        """Raise unless so many decisions have a reward up to event ``last``: they were found by way of an index."""
+    def require_rewards(self, indexed: int, last: int) -> None:
+        """Raise unless ``indexed`` decisions, as counted by way of an index, have a reward up to event ``last``."""
         query = (
             "SELECT count(*) FROM event AS reward NOT INDEXED WHERE seq <= ? AND decision IS NOT NULL "
             "AND EXISTS (SELECT 1 FROM event WHERE event.seq = reward.decision)"
         )
-        (there,) = self.db.execute(query, (last,)).fetchone()
-        if there != found:
-            raise StateFileError(f"{self.path} is damaged: {found} of its {there} rewards are in its index")
+        (total,) = self.db.execute(query, (last,)).fetchone()
+        if total != indexed:
+            raise self.damaged(f"{indexed} of its {total} rewards are in its index")
 
     def require_sound(self) -> None:
         """Raise if tables and indices contradict each other."""
-        (said,) = self.db.execute("PRAGMA integrity_check(1)").fetchone()
-        if said != "ok":
-            raise StateFileError(f"{self.path} is damaged: {said}")
+        (answer,) = self.db.execute("PRAGMA integrity_check(1)").fetchone()
+        if answer != "ok":
+            raise self.damaged(answer)
 
-    def events(self, after: int, most: int, rewards: bool = True) -> list[Event]:
-        """Return events with numbers beyond ``after``, in order, at most so many; without ``rewards`` if told."""
+    def events(self, after: int, limit: int, rewards: bool = True) -> list[Event]:
+        """Return at most ``limit`` events after number ``after``, in order, with or without rewards."""
         rest = "" if rewards else "AND kind <> 'reward'"
         query = f"SELECT {_COLUMNS} FROM event WHERE seq > ? {rest} ORDER BY seq LIMIT ?"
-        return [self._checked(row) for row in self.db.execute(query, (after, most))]
+        return [self._checked(row) for row in self.db.execute(query, (after, limit))]
 
     def changes(self) -> list[Event]:
-        """Return the start and all changes of the arms, in order."""
+        """Return the start and all changes of the bandit, in order."""
         query = f"SELECT {_COLUMNS} FROM event WHERE {_CHANGES} ORDER BY seq"
         return [self._checked(row) for row in self.db.execute(query)]
 
     def _checked(self, row: tuple[Any, ...]) -> Event:
         event = Event(*row[:-1])
         if event.checksum() != row[-1]:
-            raise StateFileError(f"{self.path} is damaged: the checksum of event {event.seq!r} does not match")
+            raise self.damaged(f"the checksum of event {event.seq!r} does not match", event=event.seq)
         return event
 
     # -- snapshots -----------------------------------------------------------------------------------------
@@ -311,7 +324,7 @@ class JournalFile:
         """Return the state after event ``seq``."""
         (state,) = self.db.execute("SELECT state FROM snapshot WHERE seq = ?", (seq,)).fetchone()
         if not isinstance(state, bytes):
-            raise StateFileError(f"{self.path} is damaged: snapshot {seq} holds no bytes")
+            raise self.damaged(f"snapshot {seq} holds no bytes")
         return state
 
     # -- compaction ----------------------------------------------------------------------------------------
@@ -319,7 +332,7 @@ class JournalFile:
     def drop(self, before: float) -> int:
         """Delete decisions older than ``before`` and their rewards, inside a transaction; return how many.
 
-        The latest event stays: its number is where the next one goes on.
+        The latest event stays: the next event has the number after it.
         """
         db = self.db
         old = "SELECT seq FROM event WHERE kind = 'decision' AND time < ? AND seq < (SELECT max(seq) FROM event)"
@@ -327,7 +340,7 @@ class JournalFile:
         return db.execute(f"DELETE FROM event WHERE seq IN ({old})", (before,)).rowcount
 
     def shrink(self) -> None:
-        """Give the space of what was deleted back to the disk."""
+        """Return the space of deleted events to the file system."""
         try:
             self.db.execute("VACUUM")
             self.db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
@@ -336,6 +349,6 @@ class JournalFile:
 
 
 def _code(error: sqlite3.Error) -> int | None:
-    """Return the primary result code of SQLite; None for what the module sqlite3 itself says."""
+    """Return the primary result code of SQLite; None for an error of the module sqlite3 itself."""
     code = getattr(error, "sqlite_errorcode", None)
     return None if code is None else code & 0xFF

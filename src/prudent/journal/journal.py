@@ -1,9 +1,9 @@
-"""A bandit whose decisions and rewards are written down before they count, and that is rebuilt from what was written.
+"""A bandit whose decisions and rewards are written to disk before they are returned, and that is rebuilt from them.
 
-All processes that share a journal write their events one after the other into one file, and each repeats the events of
-the others on its own bandit before it decides: the same calls in the same order, random draws included. So the bandits
-of all processes are equal to the last bit, each random number is used once, and the bandit after a restart is that of
-an undisturbed run. The order of the file is the order of learning.
+All processes that share a journal append their events to one file, and each applies the events of the others to its own
+bandit before it decides: the same calls in the same order, random draws included. So the bandits of all processes are
+equal to the last bit, each random number is used once, and the bandit after a restart is that of an uninterrupted run.
+The order of the file is the order of learning.
 """
 
 from __future__ import annotations
@@ -12,28 +12,32 @@ import json
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from threading import RLock
 from types import TracebackType
-from typing import Any, Self
-from weakref import WeakSet
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from .._support.checks import positive, whole_number
+from .._support.locks import register_fork
 from .._support.progress import Progress
 from ..bandits.bandit import LinearBandit
 from ..bandits.decision import Arm
 from ..bandits.shared import SharedLinearBandit
 from ..bandits.slate import SharedDecision
-from ..bandits.step import LARGEST
-from ..errors import DataError, JournalError, ParameterError, PrudentError, StateFileError
+from ..errors import DataError, ParameterError, PrudentError, StateFileError
+from ..types import ContextLike, PathLike
+from .arguments import checked_path, propensity_of, reward_number, seconds_of, warm_up
 from .codec import AnyBandit, AnyDecision, records_of
 from .export import Row, table_of, write_rows
 from .file import Event, JournalFile
 from .replica import CHUNK, Replica, timed
+
+if TYPE_CHECKING:
+    import pandas
 
 __all__ = ["Journal"]
 
@@ -42,24 +46,43 @@ _ID = re.compile(r"([0-9]{1,18})-([0-9a-f]{8})")
 
 
 class Journal:
-    """A bandit that writes down every decision and reward, and survives whatever happens to it.
+    """A bandit that writes every decision and reward to disk and survives crashes.
 
-    It is a :class:`LinearBandit` or a :class:`SharedLinearBandit`, which decides and learns through the journal.
-    ``path`` is an SQLite database. ``bandit`` starts a new journal, which goes on with a copy of it; an existing one
-    needs none, and refuses one that does not fit (other arms, features, settings, or rewards learned elsewhere). When
-    :meth:`select` or :meth:`reward` has returned, what it did is in the file: it survives ``kill -9`` and, as far as
-    SQLite promises, power loss. With ``synchronous="NORMAL"`` it survives ``kill -9`` all the same, but the last calls
-    before a power cut may be lost, never the file; the calls are several times faster.
+    When `select` or `reward` has returned, its event is in the file: it survives ``kill -9`` and, as far as SQLite
+    guarantees it, power loss. A reward is learned exactly once, however often, late and in whichever order rewards are
+    reported. After a restart the bandit is rebuilt from the last snapshot and the events after it, bit for bit as in an
+    uninterrupted run, random stream included.
 
-    A reward is learned exactly once, however often, late and in whichever order rewards are reported. After a restart
-    the bandit is rebuilt from the last snapshot, taken every ``snapshot_every`` events, and the events after it: bit
-    for bit the bandit of an undisturbed run, random stream included.
+    Parameters
+    ----------
+    path : path-like
+        The SQLite database. It must be on a local disk, not on a network file system.
+    bandit : LinearBandit or SharedLinearBandit, optional
+        Starts a new journal, with a copy of this bandit. An existing journal needs none, and refuses one that does not
+        fit (other arms, features, settings, or rewards learned elsewhere).
+    synchronous : {"FULL", "NORMAL"}, default="FULL"
+        With ``"NORMAL"`` the last calls before a power cut may be lost, never the file; calls are several times faster.
+    snapshot_every : int, default=10000
+        Number of events between snapshots.
+    timeout : float, default=30
+        Seconds to wait for other writers.
 
-    Threads may share a journal. So may processes, forked or not: each opens the same file and learns everything.
-    Writers wait for each other at most ``timeout`` seconds. SQLite's promises end where its locks do: the file must be
-    on a disk of the machine, not on a network file system; disks must not lie about having written; and the files
-    ``PATH-wal`` and ``PATH-shm`` belong to it as long as a process has it open, and after a kill.
+    Raises
+    ------
+    ParameterError
+        If an argument is out of range, or `bandit` does not fit the journal.
+    StateFileError
+        If the file is damaged, or not a journal.
+    JournalError
+        If input or output fails (disk full, permission, lock timeout). It is safe to retry.
 
+    Notes
+    -----
+    Threads may share a journal. So may processes, forked or not: each opens the same file and learns everything. The
+    files ``PATH-wal`` and ``PATH-shm`` belong to the journal as long as a process has it open, and after a crash.
+
+    Examples
+    --------
     >>> import tempfile
     >>> import prudent as pr
     >>> folder = tempfile.TemporaryDirectory()
@@ -74,9 +97,11 @@ class Journal:
     >>> folder.cleanup()
     """
 
+    fork_order = 0  # its lock is taken before that of its bandit
+
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        path: PathLike,
         bandit: AnyBandit | None = None,
         *,
         synchronous: str = "FULL",
@@ -84,12 +109,14 @@ class Journal:
         timeout: float = 30.0,
     ) -> None:
         if synchronous not in ("FULL", "NORMAL"):
-            raise ParameterError(f"synchronous must be 'FULL' or 'NORMAL', got {synchronous!r}")
+            text = f"synchronous must be 'FULL' or 'NORMAL', got {synchronous!r}"
+            raise ParameterError(text, code="unknown-option", argument="synchronous", value=synchronous)
         if bandit is not None and not isinstance(bandit, (LinearBandit, SharedLinearBandit)):
-            raise ParameterError(f"bandit must be a LinearBandit or a SharedLinearBandit, got {bandit!r}")
+            text = f"bandit must be a LinearBandit or a SharedLinearBandit, got {bandit!r}"
+            raise ParameterError(text, code="wrong-type", argument="bandit", value=bandit)
         self._snapshot_every = whole_number(snapshot_every, "snapshot_every")
         self._options = {"synchronous": synchronous, "snapshot_every": snapshot_every, "timeout": timeout}
-        self._file = JournalFile(_checked_path(path), synchronous, positive(timeout, "timeout"))
+        self._file = JournalFile(checked_path(path), synchronous, positive(timeout, "timeout"))
         self._lock = RLock()
         self._open = True
         self._replica = Replica(self._file)
@@ -97,15 +124,15 @@ class Journal:
         self._writer = _new_writer()
         self._json: dict[Arm, str] = {}
         held = self._file.open(create=bandit is not None)
-        _JOURNALS.add(self)
+        register_fork(self)
         try:
             if bandit is not None and not held:
                 self._start(bandit)
-            with self._reading() as found:
+            with self._reading() as current:
                 if bandit is not None:
-                    self._replica.require_fit(bandit, found)
-                twin = found.copy()
-            _rehearse(twin)
+                    self._replica.require_fit(bandit, current)
+                twin = current.copy()
+            warm_up(twin)
         except BaseException:
             self._open = False
             self._file.disconnect()
@@ -118,19 +145,39 @@ class Journal:
 
     # -- decisions and rewards -----------------------------------------------------------------------------
 
-    def select(self, context: Any = None, arms: Iterable[Arm] | None = None, top: int | None = None) -> Any:
-        """Choose among the eligible ``arms`` (by default all) in a context [D], and write the decision down.
+    def select(
+        self, context: ContextLike | None = None, arms: Iterable[Arm] | None = None, top: int | None = None
+    ) -> Any:
+        """Choose among the eligible arms and record the decision.
 
-        The :class:`Decision` has an ``id`` to report its reward by, unique over all processes; its ``propensity`` is
-        recorded. Contexts [T,D] give a list of T decisions, taken one after the other and written together, all or
-        none: several times faster than one by one.
+        Parameters
+        ----------
+        context : context
+            Context [D]; or contexts [T, D], which give T decisions that are recorded together, all or none: several
+            times faster than one by one. With a SharedLinearBandit the features [k, D] of the candidates. Features may
+            have names, as in ``select`` of the bandit; names that are new are recorded too.
+        arms : iterable, optional
+            Eligible arms, by default all; with a SharedLinearBandit names of the candidates.
+        top : int, optional
+            Length of the slate of a SharedLinearBandit.
 
-        With a :class:`SharedLinearBandit` give the features [k,D] of the candidates and their names, as in its own
-        ``select``; ``top`` is the length of the slate. Every place of the slate has an id of its own in
-        ``decision.ids``. The features of all candidates are written down, 8 bytes a number.
+        Returns
+        -------
+        Decision or list of Decision
+            A decision has an ``id`` to report its reward by, unique over all processes; its ``propensity`` is recorded.
+            Every position of a slate has its own id in ``decision.ids``.
 
-        Contexts may have names, as in ``select`` of the bandit; those first seen are written down too.
+        Raises
+        ------
+        DataError
+            If the context is invalid. Nothing is recorded then.
+        ParameterError
+            If `arms` or `top` is invalid.
+        JournalError
+            If input or output fails.
 
+        Examples
+        --------
         >>> import tempfile
         >>> import prudent as pr
         >>> with tempfile.TemporaryDirectory() as folder, Journal(f"{folder}/j", pr.LinearBandit(2, dim=1)) as live:
@@ -147,8 +194,8 @@ class Journal:
             features = bandit.features
             several = self._replica.records.together(bandit, context, names, top)
             decisions, progress = [], Progress("deciding")
-            for each in [context] if several is None else several:
-                decisions.append(self._decide(bandit, each, names, top))
+            for one in [context] if several is None else several:
+                decisions.append(self._decide(bandit, one, names, top))
                 progress.show(f"decision {len(decisions)} of {len(several or decisions)}")
             progress.close()
             if bandit.features != features:  # the first context with names
@@ -156,10 +203,10 @@ class Journal:
         return decisions[0] if several is None else decisions
 
     def _decide(self, bandit: AnyBandit, context: Any, arms: Iterable[Arm] | None, top: int | None) -> AnyDecision:
-        """Take one decision and write it down, inside a turn."""
+        """Take one decision and record it, inside a turn."""
         at = time.time()
         decision: AnyDecision = self._replica.records.select(bandit, context, arms, top, timed(bandit, at))
-        common = {"arm": self._name(decision.arm), "propensity": _propensity(decision)}
+        common = {"arm": self._name(decision.arm), "propensity": propensity_of(decision)}
         ids = []
         for facts in self._replica.records.facts(decision, arms, self._replica.seq + 1):
             event = self._event("decision", at, **(common | facts))
@@ -170,29 +217,49 @@ class Journal:
             decision.ids = tuple(ids)
         return decision
 
-    def reward(self, id: Any, reward: Any) -> Any:
-        """Report the reward of a decision, and learn it if it is the first report.
+    def reward(self, id: str | Sequence[str], reward: float | Sequence[float]) -> Any:
+        """Report the reward of a decision; it is learned if it is the first report.
 
-        Returns ``"ok"``; ``"duplicate"`` if the decision had a reward, which stays; ``"unknown"`` if the journal has
-        no such decision; ``"arm removed"`` if the bandit no longer has the arm: the reward is recorded, not learned.
-        Lists of ids and of rewards are written together, all or none, and give a list. -0.0 is written as 0.0. Each
-        place of a slate has an id and a reward of its own: ``reward(decision.ids, rewards)``.
+        Parameters
+        ----------
+        id : str or sequence of str
+            Id of a decision, or ids; several are recorded together, all or none.
+        reward : float or sequence of float
+            Its reward, or rewards. -0.0 is recorded as 0.0.
+
+        Returns
+        -------
+        str or list of str
+            ``"ok"``; ``"duplicate"`` if the decision already had a reward, which stays; ``"unknown"`` if there is no
+            such decision; ``"arm removed"`` if the bandit no longer has the arm: the reward is recorded, not learned.
+
+        Raises
+        ------
+        DataError
+            If a reward is not a finite number of the right kind. Nothing is recorded then.
+        ParameterError
+            If an id is not a string.
+        JournalError
+            If input or output fails.
         """
         if hasattr(id, "__len__") and not isinstance(id, (str, bytes)):
-            if not hasattr(reward, "__len__") or isinstance(reward, (str, bytes)) or len(id) != len(reward):
-                raise DataError(f"reward must have one number for each of the {len(id)} ids, got {reward!r}"[:300])
-            values = [_number(each, f"reward[{i}]") for i, each in enumerate(reward)]
+            rewards: Any = reward
+            if not hasattr(rewards, "__len__") or isinstance(rewards, (str, bytes)) or len(id) != len(rewards):
+                text = f"reward must have one number for each of the {len(id)} ids, got {reward!r}"[:300]
+                raise DataError(text, code="wrong-shape", argument="reward", expected=len(id))
+            values = [reward_number(number, f"reward[{i}]") for i, number in enumerate(rewards)]
             with self._turn() as bandit:
                 self._replica.records.require_rewards(bandit, reward, np.array(values, dtype=np.float64))
-                return [self._learn(bandit, each, value) for each, value in zip(id, values, strict=True)]
-        value = _number(reward, "reward")
+                return [self._learn(bandit, one, value) for one, value in zip(id, values, strict=True)]
+        value = reward_number(reward, "reward")
         with self._turn() as bandit:
             self._replica.records.require_rewards(bandit, reward, np.array([value]))
             return self._learn(bandit, id, value)
 
     def _learn(self, bandit: AnyBandit, id: Any, value: float) -> str:
         if not isinstance(id, str):
-            raise ParameterError(f"id must be the id of a decision, a string, got {id!r}")
+            text = f"id must be the id of a decision, a string, got {id!r}"
+            raise ParameterError(text, code="wrong-type", argument="id", value=id)
         parts = _ID.fullmatch(id)
         decision = self._file.decision(int(parts[1])) if parts else None
         if parts is None or decision is None or decision.writer != int(parts[2], 16):
@@ -200,61 +267,113 @@ class Journal:
         if self._file.has_reward(decision.seq):
             return "duplicate"
         event = self._event("reward", time.time(), decision=decision.seq, reward=value)
-        learned = self._replica.repeat(bandit, event)
+        learned = self._replica.apply(bandit, event, decision)
         self._write(bandit, event)
         return "ok" if learned else "arm removed"
 
     def add_arm(self, arm: Arm, **options: Any) -> None:
-        """Add an arm, in all processes; ``options`` are those of :meth:`LinearBandit.add_arm`."""
+        """Add an arm, in all processes.
+
+        Parameters
+        ----------
+        arm : hashable
+            Name of the arm.
+        **options
+            Options of ``LinearBandit.add_arm``.
+
+        Raises
+        ------
+        ParameterError
+            If the bandit has no arms of its own, or there is such an arm.
+        """
         self._call("add_arm", {"arm": arm, **options})
 
     def remove_arm(self, arm: Arm) -> None:
-        """Remove an arm and what was learned of it, in all processes; its decisions and rewards stay on record."""
+        """Remove an arm and what was learned of it, in all processes; its decisions and rewards stay recorded.
+
+        Parameters
+        ----------
+        arm : hashable
+            Name of the arm.
+
+        Raises
+        ------
+        ParameterError
+            If there is no such arm.
+        """
         self._call("remove_arm", {"arm": arm})
 
     def forget(self, factor: float) -> None:
-        """Multiply all evidence by ``factor``, in all processes, see ``forget`` of the bandit."""
+        """Multiply all evidence by a factor, in all processes.
+
+        Parameters
+        ----------
+        factor : float
+            Number in [0, 1].
+
+        Raises
+        ------
+        ParameterError
+            If `factor` is not in [0, 1].
+        """
         self._call("forget", {"factor": factor})
 
     def name_features(self, features: Iterable[str]) -> None:
-        """Give the features names, in all processes, see ``name_features`` of the bandit."""
+        """Name the features, in all processes.
+
+        Parameters
+        ----------
+        features : iterable of str
+            Names in the order of positions.
+
+        Raises
+        ------
+        ParameterError
+            If the names are not valid.
+        """
         self._call("name_features", {"features": features if isinstance(features, str) else list(features)})
 
     def _call(self, kind: str, options: dict[str, Any]) -> None:
-        """Call a method that changes the bandit, and write it down with the arms that there are afterwards."""
+        """Call a method that changes the bandit, and record it with the arms afterwards."""
         with self._turn() as bandit:
             if kind not in self._replica.records.calls:
-                raise ParameterError(f"{kind} is not for a {type(bandit).__name__}: it has no arms of its own")
+                text = f"{kind} is not for a {type(bandit).__name__}: it has no arms of its own"
+                raise ParameterError(text, code="no-arms", value=kind)
             getattr(bandit, kind)(**options)
             self._record(bandit, kind, options)
 
     def _record(self, bandit: AnyBandit, kind: str, options: dict[str, Any]) -> None:
-        """Write down a change of the bandit, inside a turn."""
-        told = json.dumps(options, default=lambda value: value.item())  # NumPy's numbers and strings
-        event = self._event(kind, time.time(), arms=json.dumps(self._replica.records.arms(bandit)), options=told)
+        """Record a change of the bandit, inside a turn."""
+        arguments = json.dumps(options, default=lambda value: value.item())  # NumPy's numbers and strings
+        event = self._event(kind, time.time(), arms=json.dumps(self._replica.records.arms(bandit)), options=arguments)
         self._write(bandit, event)
 
     # -- looking -------------------------------------------------------------------------------------------
 
     @property
     def path(self) -> str:
-        """Where the journal is."""
+        """Path of the file."""
         return self._file.path
 
     @property
     def bandit(self) -> AnyBandit:
-        """A copy of the bandit as it is now, with all that any process has written."""
+        """Copy of the current bandit, with all events of all processes."""
         with self._reading() as bandit:
             return bandit.copy()
 
     def rows(self) -> Iterator[Row]:
-        """Go through all decisions up to now, in order and in little memory.
+        """Iterate over all decisions up to now, in order and in little memory.
 
-        A row is a dict with id, time, context, arms, arm, propensity, score, reward and reward_time. Times are seconds
-        since 1970; reward and reward_time are None as long as there is no reward. Of a :class:`SharedLinearBandit`
-        there is a row for each place of a slate: its context is the features of the item, its ``place`` counts from 0,
-        and it has the ``features`` of all candidates. Further places have no propensity.
+        Yields
+        ------
+        dict of str to object
+            id, time, context, arms, arm, propensity, score, reward and reward_time. Times are seconds since 1970;
+            reward and reward_time are None as long as there is no reward. Of a SharedLinearBandit there is a row for
+            each position of a slate: its context is the features of the item, its ``place`` counts from 0, and it has
+            the ``features`` of all candidates. Further positions have no propensity.
 
+        Examples
+        --------
         >>> import tempfile
         >>> import prudent as pr
         >>> with tempfile.TemporaryDirectory() as folder, Journal(f"{folder}/j", pr.LinearBandit(2, dim=1)) as live:
@@ -275,14 +394,34 @@ class Journal:
         except (TypeError, ValueError, RecursionError) as error:
             raise self._replica.broken(latest, error) from error
 
-    def to_pandas(self) -> Any:
-        """Return :meth:`rows` as a DataFrame, times as timestamps in UTC."""
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return `rows` as a DataFrame.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row for each decision, times as timestamps in UTC.
+        """
         return table_of(self.rows(), self._replica.records.columns)
 
-    def export(self, path: str | os.PathLike[str]) -> int:
-        """Write :meth:`rows` to a ``.parquet``, ``.csv`` or ``.jsonl`` file, in little memory; return their number.
+    def export(self, path: PathLike) -> int:
+        """Write `rows` to a file, in little memory.
 
-        The file appears whole or not at all. Parquet needs pyarrow. In CSV, contexts and arms are JSON lists.
+        Parameters
+        ----------
+        path : path-like
+            A ``.parquet`` (needs pyarrow), ``.csv`` or ``.jsonl`` file, which is replaced atomically. In CSV, contexts
+            and arms are JSON lists.
+
+        Returns
+        -------
+        int
+            Number of rows.
+
+        Raises
+        ------
+        ParameterError
+            If the format is unknown.
         """
         return write_rows(self.rows(), path, self._replica.records.columns, self._names)
 
@@ -294,40 +433,53 @@ class Journal:
             return {name for event in self._file.changes() for name in json.loads(event.arms or "[]")}
 
     def verify(self) -> int:
-        """Decide everything again, from the first event on; return the number of decisions, or raise StateFileError.
+        """Replay everything from the first event on and compare it with the record.
 
-        Every recorded choice and score must be what the bandit decides in that place, to 1e-9 of the score. The
-        checksums of all events and the structure of the database are checked as well. Needs the whole journal: what
-        :meth:`compact` has dropped cannot be verified.
+        Every recorded choice and score must be what the bandit decides there, to 1e-9 of the score. Checksums of all
+        events and the structure of the database are checked as well. It needs the whole journal: dropped events (see
+        `compact`) cannot be verified.
+
+        Returns
+        -------
+        int
+            Number of decisions.
+
+        Raises
+        ------
+        StateFileError
+            If an event differs, is missing or damaged.
         """
         with self._reading():
             self._file.require_sound()
             first, last = self._file.snapshots()[-1], self._replica.seq
             bandit = self._replica.snapshot(first)
-        latest: AnyDecision | None = None  # that further places of a slate belong to
+        latest: AnyDecision | None = None  # the decision that further positions of a slate belong to
         seq, count, progress = first, 0, Progress("verifying the journal")
         while seq < last:
             with self._lock, self._read():
                 events = self._file.events(seq, min(CHUNK, last - seq))
                 for event in events:
                     if event.seq != seq + 1:
-                        raise StateFileError(f"{self.path}: event {seq + 1} is missing, it was dropped or deleted")
-                    again = self._replica.repeat(bandit, event)
+                        raise self._missing(seq + 1)
+                    again = self._replica.apply(bandit, event)
                     if not isinstance(again, bool):
                         count, latest = count + 1, again
                     if event.kind == "decision":
                         self._replica.require_same(event, latest)
                     seq = event.seq
             if not events:
-                raise StateFileError(f"{self.path}: event {seq + 1} is missing, it was dropped or deleted")
+                raise self._missing(seq + 1)
             progress.show(f"event {seq} of {last}")
         progress.close()
         return count
 
-    def _chunks(self) -> Iterator[tuple[list[Event], dict[int, Event]]]:
-        """Go through the events but rewards, in order, each chunk with the rewards of its decisions.
+    def _missing(self, seq: int) -> StateFileError:
+        return self._file.damaged(f"event {seq} is missing: it was dropped or deleted", code="missing-event", event=seq)
 
-        They are those that were there at the beginning; the lock is free between chunks.
+    def _chunks(self) -> Iterator[tuple[list[Event], dict[int, Event]]]:
+        """Iterate over the events but rewards in order, each chunk with the rewards of its decisions.
+
+        Events that are added meanwhile are left out; the lock is free between chunks.
         """
         progress, seq, last, count = Progress("reading the journal"), -1, None, 0
         while True:
@@ -337,8 +489,8 @@ class Journal:
                 if not events:
                     self._file.require_rewards(count, last)
                     break
-                found = self._file.rewards(events[0].seq, events[-1].seq)
-            rewards = {of: reward for of, reward in found.items() if reward.seq <= last}
+                rewards = self._file.rewards(events[0].seq, events[-1].seq)
+            rewards = {decision: reward for decision, reward in rewards.items() if reward.seq <= last}
             seq, count = events[-1].seq, count + len(rewards)
             yield events, rewards
             progress.show(f"event {seq} of {last}")
@@ -347,13 +499,26 @@ class Journal:
     # -- upkeep --------------------------------------------------------------------------------------------
 
     def compact(self, before: datetime | float | None = None) -> int:
-        """Take a snapshot and give unused space back to the disk; return the number of decisions dropped.
+        """Take a snapshot and return unused space to the file system.
 
-        Decisions older than ``before`` (a datetime, or seconds since 1970) and their rewards are dropped from the
-        record, not from what the bandit knows: export them first. Their rewards, if they still come, are "unknown".
+        Parameters
+        ----------
+        before : datetime or float, optional
+            Decisions before this time (seconds since 1970) and their rewards are dropped from the record, not from
+            what the bandit has learned: export them first. A reward that still comes for one of them is "unknown".
+
+        Returns
+        -------
+        int
+            Number of decisions dropped.
+
+        Raises
+        ------
+        ParameterError
+            If `before` is not a time.
         """
         dropped = 0
-        when = None if before is None else _seconds(before)
+        when = None if before is None else seconds_of(before)
         with self._lock:
             with self._turn() as bandit:
                 self._file.write_snapshot(self._replica.seq, bandit.to_bytes())
@@ -363,7 +528,7 @@ class Journal:
         return dropped
 
     def close(self) -> None:
-        """Take a snapshot, if something was written, and close the file. A closed journal may be closed again."""
+        """Take a snapshot, if something was written, and close the file; closing twice is allowed."""
         with self._lock:
             if not self._open:
                 return
@@ -375,6 +540,27 @@ class Journal:
                 self._open = False
                 self._replica.bandit = None
                 self._file.disconnect()
+
+    def before_fork(self) -> None:
+        """Take the lock and close the connection: SQLite connections must not cross a fork."""
+        self._lock.acquire()
+        self._file.disconnect()
+
+    def after_fork(self, child: bool) -> None:
+        """Release the lock, or in the child start as another writer with a bandit to be rebuilt.
+
+        Parameters
+        ----------
+        child : bool
+            Whether this is the child process.
+        """
+        if not child:
+            self._lock.release()
+            return
+        self._lock = RLock()
+        self._writer = _new_writer()
+        self._wrote = False
+        self._replica.bandit = None  # its random stream was changed by the fork
 
     def __enter__(self) -> Self:
         return self
@@ -389,7 +575,7 @@ class Journal:
                 raise
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopened, (self.path, self._options)  # a process that gets a journal opens the file itself
+        return _reopened, (self.path, self._options)  # another process opens the file itself
 
     def __repr__(self) -> str:
         return f"Journal({self.path!r}, {self._replica.bandit if self._open else 'closed'})"
@@ -398,20 +584,20 @@ class Journal:
 
     def _require_open(self) -> None:
         if not self._open:
-            raise JournalError(f"{self.path} is closed")
+            raise self._file.failed("it is closed", "closed")
 
     def _read(self) -> AbstractContextManager[None]:
-        """Give a moment of the file to read from."""
+        """Open a read transaction."""
         self._require_open()
         return self._file.transaction(write=False)
 
     @contextmanager
     def _turn(self) -> Iterator[AnyBandit]:
-        """Give the bandit with all that was written, and let nobody else write before what happens to it is."""
+        """Yield the current bandit in a write transaction, which records what happens to it."""
         with self._lock:
             self._require_open()
             if self._replica.bandit is None:
-                with self._reading():  # what takes long is done while others may write
+                with self._reading():  # the long part, while others may write
                     pass
             with self._file.transaction():
                 bandit, seq = self._replica.caught_up(), self._replica.seq
@@ -419,14 +605,14 @@ class Journal:
                 try:
                     yield bandit
                 except (DataError, ParameterError):
-                    if self._replica.seq == seq and bandit.features == features:  # it was refused and nothing changed
+                    if self._replica.seq == seq and bandit.features == features:  # refused, nothing changed
                         self._replica.bandit = bandit
                     raise
-            self._replica.bandit = bandit  # not before it is written; whatever went wrong, the file is right
+            self._replica.bandit = bandit  # only after the commit: on an error the file is right
 
     @contextmanager
     def _reading(self) -> Iterator[AnyBandit]:
-        """Give the bandit with all that was written, to look at."""
+        """Yield the current bandit in a read transaction."""
         with self._lock, self._read():
             self._replica.bandit = self._replica.caught_up()
             yield self._replica.bandit
@@ -435,7 +621,7 @@ class Journal:
         return Event(self._replica.seq + 1, at, kind, self._writer, **fields)
 
     def _write(self, bandit: AnyBandit, event: Event) -> None:
-        """Write down what just happened to the bandit."""
+        """Record an event that was applied to the bandit."""
         self._file.append(event)
         self._replica.seq, self._wrote = event.seq, True
         if event.seq % self._snapshot_every == 0:
@@ -452,88 +638,5 @@ def _reopened(path: str, options: dict[str, Any]) -> Journal:
     return Journal(path, **options)
 
 
-# -- what callers give -------------------------------------------------------------------------------------
-
-
-def _checked_path(path: Any) -> str:
-    try:
-        text = os.fsdecode(os.fspath(path))
-    except TypeError:
-        raise ParameterError(f"path must be the path of a file, got {path!r}") from None
-    if text in ("", ":memory:") or "\0" in text:
-        raise ParameterError(f"path must be the path of a file, got {path!r}")
-    return text
-
-
-def _number(reward: Any, name: str) -> float:
-    try:
-        value = float("nan") if isinstance(reward, (str, bytes)) or np.ndim(reward) else float(reward)
-    except (TypeError, ValueError, OverflowError):
-        value = float("nan")
-    if not abs(value) <= LARGEST:
-        raise DataError(f"{name} is {reward!r}, expected a finite number of at most {LARGEST}")
-    return value + 0.0  # SQLite does not know -0.0
-
-
-def _seconds(before: Any) -> float:
-    value = before.timestamp() if isinstance(before, datetime) else before
-    if isinstance(value, (bool, str)) or not isinstance(value, (int, float, np.integer, np.floating)) or value != value:
-        raise ParameterError(f"before must be a datetime or seconds since 1970, got {before!r}")
-    return float(value)
-
-
-def _rehearse(twin: AnyBandit) -> None:
-    """Decide and learn: what must be compiled is compiled now, and not while other processes wait for their turn."""
-    shared = isinstance(twin, SharedLinearBandit)
-    point = np.zeros((2, twin.dim) if shared else twin.dim)
-    with suppress(PrudentError):  # settings that want fewer arms than there are, say
-        for reward in (0.0, 1.0, 0.0):  # when nothing is known yet, and when something is
-            decision: Any = twin.select(point, [0, 1] if shared else None)
-            _propensity(decision)
-            if isinstance(twin, SharedLinearBandit):
-                twin.update(decision.context, reward, [decision.arm])
-            else:
-                twin.update(decision.context, decision.arm, reward)
-
-
-def _propensity(decision: AnyDecision) -> float | None:
-    try:
-        return decision.propensity
-    except ParameterError:  # not known for these settings
-        return None
-
-
-# -- forks: a connection of SQLite must not be there when a process forks --------------------------------------
-
-
-_JOURNALS: WeakSet[Journal] = WeakSet()
-_forking: list[Journal] = []
-
-
 def _new_writer() -> int:
     return int.from_bytes(os.urandom(4), "little")
-
-
-def _before_fork() -> None:
-    for journal in list(_JOURNALS):
-        journal._lock.acquire()
-        journal._file.disconnect()
-        _forking.append(journal)
-
-
-def _after_fork_in_parent() -> None:
-    while _forking:
-        _forking.pop()._lock.release()
-
-
-def _after_fork_in_child() -> None:
-    while _forking:
-        journal = _forking.pop()
-        journal._lock = RLock()
-        journal._writer = _new_writer()
-        journal._wrote = False
-        journal._replica.bandit = None  # its random stream is no longer that of the journal
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)

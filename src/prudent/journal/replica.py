@@ -1,4 +1,4 @@
-"""The bandit that a journal describes: rebuilt from a snapshot and the events after it, and kept up with the file."""
+"""The bandit of a journal: rebuilt from a snapshot and the events after it, and kept up to date with the file."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from .._support.progress import Progress
 from ..bandits.decision import Arm
-from ..errors import JournalError, ParameterError, StateFileError
+from ..errors import JournalError, ParameterError, PrudentWarning, StateFileError
 from .codec import AnyBandit, AnyDecision, Records, bandit_of, records_of
 from .file import Event, JournalFile
 
@@ -18,15 +18,15 @@ __all__ = ["CHUNK", "Replica", "timed"]
 
 
 CHUNK = 2000  # events read at a time
-_FAR = 1000  # events to catch up with, from which on a later snapshot is worth loading
-# what may differ between the bandit that a journal began with and one that fits it
-_OF_CHANCE = ("rng", "uniforms", "decisions", "tries", "tick", "root", "absorbed")
+_FAR = 1000  # number of missing events from which a later snapshot is loaded instead
+# parts of the state that may differ between the first bandit of a journal and one that fits it
+_RANDOM_STATE = ("rng", "uniforms", "decisions", "tries", "tick", "root", "absorbed")
 
 
 class Replica:
-    """The bandit as of event ``seq`` of a file; None if it is to be rebuilt. Its methods need a transaction."""
+    """The bandit after event ``seq`` of a file, None if it must be rebuilt. Its methods need a transaction."""
 
-    records: Records  # how this kind of bandit is recorded, known with the first snapshot
+    records: Records  # codec of this kind of bandit, set with the first snapshot
 
     def __init__(self, file: JournalFile) -> None:
         self._file, self.path = file, file.path
@@ -40,26 +40,27 @@ class Replica:
         return bandit
 
     def require_same(self, event: Event, decision: AnyDecision | None) -> None:
-        """Raise unless a decision is the one on record, score included."""
+        """Raise unless a decision is the recorded one, score included."""
         same, arm, score = self._again(event, decision)
-        told = event.score if event.score is not None else np.nan
-        if not same or not abs(told - score) <= 1e-9 * abs(score):
-            raise StateFileError(
-                f"{self.path}: decision {event.seq} is on record as arm {event.arm} with score {told}, "
+        recorded = event.score if event.score is not None else np.nan
+        if not same or not abs(recorded - score) <= 1e-9 * abs(score):
+            text = (
+                f"decision {event.seq} is recorded as arm {event.arm} with score {recorded}, "
                 f"but the bandit decides for {json.dumps(arm)} with score {score}"
             )
+            raise self._file.damaged(text, code="decision-differs", event=event.seq, arm=arm)
 
     def _again(self, event: Event, decision: AnyDecision | None) -> tuple[bool, Arm, float]:
-        """Return whether a decision is the one on record, and what it says."""
+        """Return whether a decision is the recorded one, and its arm and score."""
         try:
             if decision is None:
-                raise ValueError("it is of no decision")
+                raise ValueError("it belongs to no decision")
             return self.records.again(event, decision)
         except (TypeError, ValueError, RecursionError) as error:
             raise self.broken([event], error) from error
 
     def caught_up(self) -> AnyBandit:
-        """Return the bandit with all that was written; the caller puts it back when it is what the file says."""
+        """Return the bandit after all events; the caller stores it again once the file holds the same state."""
         bandit, self.bandit = self.bandit, None
         last = self._file.last()
         if bandit is not None and last == self.seq:
@@ -70,11 +71,11 @@ class Replica:
         return self._rebuilt(last)
 
     def _rebuilt(self, last: int) -> AnyBandit:
-        """Return the bandit made from a snapshot, the latest that is sound, and the events after it."""
-        failure = StateFileError(f"{self.path} is damaged: it holds no snapshot")
+        """Return the bandit made from the latest sound snapshot and the events after it."""
+        failure = self._file.damaged("it holds no snapshot")
         for seq in self._file.snapshots():
             if seq > last:
-                raise StateFileError(f"{self.path} is damaged: it ends with event {last}, before its snapshot {seq}")
+                raise self._file.damaged(f"it ends with event {last}, before its snapshot {seq}")
             try:
                 bandit = self.snapshot(seq)
             except StateFileError as error:
@@ -83,18 +84,18 @@ class Replica:
             self.seq = seq
             if self._replay(bandit, last):
                 return bandit
-            failure = StateFileError(f"{self.path} is damaged: the event after event {self.seq} is missing")
+            failure = self._file.damaged(f"the event after event {self.seq} is missing")
         raise failure
 
     def _replay(self, bandit: AnyBandit, last: int) -> bool:
-        """Repeat the events up to ``last``; return whether none was missing."""
+        """Apply the events up to ``last``; return whether none was missing."""
         progress, differs = Progress("rebuilding the bandit from the journal"), None
         while self.seq < last:
             events = self._file.events(self.seq, min(CHUNK, last - self.seq))
             for event in events:
                 if event.seq != self.seq + 1:
                     return False
-                again = self.repeat(bandit, event)
+                again = self.apply(bandit, event)
                 if not isinstance(again, bool) and differs is None and not self._again(event, again)[0]:
                     differs = event, again
                 self.seq = event.seq
@@ -104,25 +105,31 @@ class Replica:
         progress.close()
         if differs is not None:
             event, again = differs
+            text = (
+                f"{self.path}: decision {event.seq} is recorded with arm {event.arm}, but replaying it gives "
+                f"{again.arm!r}. Rewards are learned as recorded. The file was changed or written by another version."
+            )
             warnings.warn(
-                f"{self.path}: decision {event.seq} is on record for arm {event.arm}, repeated it is {again.arm!r}. "
-                "Rewards are learned as recorded. Was it written by another version of prudent, or changed?",
+                PrudentWarning(text, code="decision-differs", path=self.path, event=event.seq, arm=again.arm),
                 stacklevel=2,
             )
         return True
 
-    def repeat(self, bandit: AnyBandit, event: Event) -> AnyDecision | bool:
-        """Do with a bandit what an event says; return the decision, or whether something was learned."""
+    def apply(self, bandit: AnyBandit, event: Event, decision: Event | None = None) -> AnyDecision | bool:
+        """Apply an event to the bandit; return the decision, or whether something was learned.
+
+        ``decision`` is the decision of a reward, if it was read already.
+        """
         records = self.records
         try:
             if event.kind == "decision":
-                decision: AnyDecision | None = records.repeat(bandit, event, timed(bandit, event.time))
-                return False if decision is None else decision
+                again: AnyDecision | None = records.repeat(bandit, event, timed(bandit, event.time))
+                return False if again is None else again
             if event.kind == "reward":
-                of = self._file.decision(event.decision or 0)
-                if of is None:
+                rewarded = decision or self._file.decision(event.decision or 0)
+                if rewarded is None:
                     raise ValueError(f"decision {event.decision} is missing")
-                return records.learn(bandit, of, event.reward, timed(bandit, of.time))
+                return records.learn(bandit, rewarded, event.reward, timed(bandit, rewarded.time))
             if event.kind not in records.calls:
                 raise ValueError(f"unknown kind {event.kind!r}")
             getattr(bandit, event.kind)(**json.loads(event.options or ""))
@@ -131,26 +138,27 @@ class Replica:
         return False
 
     def broken(self, events: list[Event], error: Exception) -> Exception:
-        """Return what is to be said of an event that cannot be; or of none, the error itself."""
+        """Return the error for the last of these events, which is invalid; without events, the error itself."""
         if isinstance(error, (StateFileError, JournalError)) or not events:
             return error
         event = events[-1]
-        return StateFileError(f"{self.path} is damaged: event {event.seq}, a {event.kind}, cannot be: {error}"[:500])
+        return self._file.damaged(f"event {event.seq}, a {event.kind}, is invalid: {error}", event=event.seq)
 
-    def require_fit(self, given: AnyBandit, found: AnyBandit) -> None:
-        """Raise unless the bandit is the one that the journal was started with, also with today's arms, or today's."""
+    def require_fit(self, bandit: AnyBandit, current: AnyBandit) -> None:
+        """Raise unless a bandit equals the first one of the journal, that one with the current arms, or the current."""
         seq = self._file.snapshots()[-1]
         first = self.snapshot(seq)
         changed = first.copy()
         for event in self._file.changes():
             if event.kind in self.records.calls and event.seq > seq:
-                self.repeat(changed, event)
-        unlike = [_unlike(given, each) for each in (first, changed, found)]
-        if all(unlike):
-            raise ParameterError(
-                f"bandit does not fit the journal {self.path}: {unlike[0]}. Open it without a bandit to go on with "
-                "its own, or start another journal"
+                self.apply(changed, event)
+        differences = [_difference(bandit, other) for other in (first, changed, current)]
+        if all(differences):
+            text = (
+                f"bandit does not fit the journal {self.path}: {differences[0]}. Open it without a bandit to continue "
+                "with its own, or start another journal"
             )
+            raise ParameterError(text, code="bandit-mismatch", argument="bandit", path=self.path)
 
 
 def timed(bandit: AnyBandit, at: float) -> dict[str, Any]:
@@ -159,19 +167,19 @@ def timed(bandit: AnyBandit, at: float) -> dict[str, Any]:
     return {} if half is None or half.unit == "decisions" else {"time": at}
 
 
-def _unlike(one: AnyBandit, two: AnyBandit) -> str:
-    """Return in words how two bandits differ, random streams aside."""
+def _difference(one: AnyBandit, two: AnyBandit) -> str:
+    """Return how two bandits differ, random streams aside; "" if they do not."""
     if type(one) is not type(two):
         return f"it is a {type(one).__name__}, the journal's is a {type(two).__name__}"
     if one.dim != two.dim:
         return f"it has {one.dim} features, the journal's has {two.dim}"
-    (values, arrays), (other_values, other_arrays) = one._state(), two._state()
-    if one.features is None:  # it does not say what they are called
+    (values, arrays), (other_values, other_arrays) = one.state(), two.state()
+    if one.features is None:  # its features have no names
         values["features"] = other_values["features"]
     for name in other_values:
-        if name not in _OF_CHANCE and values[name] != other_values[name]:
+        if name not in _RANDOM_STATE and values[name] != other_values[name]:
             return f"its {name} is {values[name]!r}, the journal's is {other_values[name]!r}"[:300]
     for name in other_arrays:
-        if name not in _OF_CHANCE and not np.array_equal(arrays[name], other_arrays[name]):
-            return f"its {name} is not the journal's: it was made otherwise, or has learned other rewards"
+        if name not in _RANDOM_STATE and not np.array_equal(arrays[name], other_arrays[name]):
+            return f"it differs from the journal's in `{name}`: different construction or other rewards"
     return ""

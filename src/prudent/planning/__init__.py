@@ -1,25 +1,30 @@
-"""Planning: Bellman operators, solvers with a certificate, and the Bayesian risk MDP."""
+"""Planning: problems, solvers with a certificate, and solutions.
+
+A problem (:class:`prudent.MDP` or :class:`BayesianRiskMDP`) is solved by :func:`solve`, which asks it for a Bellman
+operator, iterates that to a certified tolerance and returns a :class:`Solution`.
+"""
 
 from __future__ import annotations
 
+from .base import PlanningProblem
 from .cluster import ClusterModel
-from .explain import Explanation
-from .finite_solution import FiniteSolution
-from .objectives import Entropic, EVaR
+from .explain import ActionView, Explanation, OutcomeView
+from .objectives import Entropic, EVaR, Objective
 from .options import SolverOptions
 from .problem import BayesianRiskMDP
-from .return_risk import RiskSolution
 from .solution import Solution
 from .solve import evaluate, solve
 
 __all__ = [
+    "ActionView",
     "BayesianRiskMDP",
     "ClusterModel",
     "EVaR",
     "Entropic",
     "Explanation",
-    "FiniteSolution",
-    "RiskSolution",
+    "Objective",
+    "OutcomeView",
+    "PlanningProblem",
     "Solution",
     "SolverOptions",
     "evaluate",

@@ -1,88 +1,86 @@
-"""From an operator to a Solution: first guesses, devices, and Q on request."""
+"""From an operator to a Solution: the fixed point, where to start from, and the device."""
 
 from __future__ import annotations
 
-import warnings
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from .._support.checks import BoolArray, FloatArray, finite_array
-from .._support.progress import Progress
-from ..errors import ConvergenceWarning, ModelError, ParameterError
+from .._support.checks import finite_array, require_shape
+from .._support.notices import warn_caller
+from ..errors import ConvergenceWarning, ParameterError
 from ..models.mdp import MDP
 from ..models.uncertain import UncertainMDP
+from ..types import FloatArray, PolicyLike
+from .base import PlanningProblem, with_terminal_values
+from .execute.executor import Executor
 from .newton import Iteration
-from .operators import ExpectedOperator, Operator
 from .options import SolverOptions
-from .solution import Ahead, Solution
+from .solution import DeferredQ, Solution
 
-if TYPE_CHECKING:
-    from .problem import BayesianRiskMDP
+__all__ = ["Guess", "on_device", "rough_guess", "solve_operator"]
 
-__all__ = ["Guess", "known_operator", "placed", "q_when_read", "rough_guess", "solve_operator"]
-
-ROUGH = 1e-6  # tolerance of a first guess
-FEW_DIGITS, FEW_BACKUPS = 1e-4, 20  # of one by an operator that is itself no better, and may not even converge
-
-
-def known_operator(mdp: MDP) -> ExpectedOperator:
-    """Return the expected backup of a known model."""
-    if not isinstance(mdp, MDP):
-        hint = "; use BayesianRiskMDP(model, posterior, alpha)" if isinstance(mdp, UncertainMDP) else ""
-        raise ModelError(f"expected an MDP, got {type(mdp).__name__}{hint}")
-    return ExpectedOperator(mdp.transition, mdp.reward, mdp.discount, mdp.leaks)
+GUESS_TOLERANCE = 1e-6  # of a first guess
+ROUGH_DIGITS = 1e-4  # relative tolerance of a first guess by an operator that is itself an approximation
+ROUGH_BACKUPS = 20  # cap of its backups: it may not even converge
 
 
 class Guess(NamedTuple):
-    """A first guess of the values, and the backups it took."""
+    """A first guess of the values [S], and the backups it took."""
 
-    value: FloatArray  # [S]
+    value: FloatArray
     iterations: int
 
 
-def rough_guess(operator: Operator, model: MDP | UncertainMDP, policy: Any, options: SolverOptions) -> Guess:
-    """Return rough values of an operator that is cheaper than the one to solve, in fewer backups than there may be."""
+def rough_guess(
+    operator: Executor, model: MDP | UncertainMDP, policy: PolicyLike | None, options: SolverOptions
+) -> Guess:
+    """Return rough values of an operator that is cheaper than the one to solve, in fewer backups than the cap."""
     cap = options.cap
-    tol: float | None = ROUGH
-    if operator.rough:
-        tol, cap = None, min(cap, FEW_BACKUPS)
+    tol: float | None = GUESS_TOLERANCE
+    if operator.approximate:
+        tol, cap = None, min(cap, ROUGH_BACKUPS)
     if cap < 2:
         return Guess(np.zeros(model.n_states), 0)
-    iteration = Iteration(placed(operator, options), model.admissible, _actions(model, policy))
-    iteration.digits = FEW_DIGITS
+    iteration = Iteration(on_device(operator, options), model.admissible, _actions(model, policy))
+    iteration.digits = ROUGH_DIGITS
     end = iteration.to_tolerance(np.zeros(model.n_states), tol, cap - 1, newton=True)
     return Guess(np.asarray(end.point.moved(end.shift)), end.iterations)
 
 
-def placed(operator: Operator, options: SolverOptions) -> Operator:
-    """Return the operator on the device that is asked for."""
+def on_device(operator: Executor, options: SolverOptions) -> Executor:
+    """Return the operator on the device of the options."""
     if options.device == "cpu":
         return operator
-    from .gpu import on_gpu
+    from .execute.cuda import Cuda
 
-    return on_gpu(operator)
+    return Cuda.of(operator)
 
 
 def solve_operator(
-    operator: Operator,
+    operator: Executor,
     model: MDP | UncertainMDP,
-    policy: Any,
+    policy: PolicyLike | None,
     options: SolverOptions,
-    start: Any = None,
+    initial_value: npt.ArrayLike | None = None,
     guess: Guess | None = None,
-    problem: MDP | BayesianRiskMDP | None = None,
+    problem: PlanningProblem | None = None,
+    *,
+    defer_q: bool | None = None,
 ) -> Solution:
-    """Return the fixed point of ``operator`` on ``model``, for control or (``policy`` [S]) evaluation.
+    """Return the fixed point of ``operator`` on ``model``, for control or, with a ``policy``, for evaluation.
 
-    It starts from the caller's ``start`` [S], or else from our own ``guess``, or else from zero. The solution keeps
-    ``problem`` for those who ask it why.
+    The iteration starts from ``initial_value`` [S] of the caller, else from ``guess``, else from zero. ``problem`` is
+    stored for :meth:`Solution.explain`. By default Q is deferred where the operator says so and a problem can compute
+    it; otherwise it is computed here.
     """
-    operator = placed(operator, options)
+    operator = on_device(operator, options)
     iteration = Iteration(operator, model.admissible, _actions(model, policy))
-    if start is not None:
-        value = _checked_start(start, model.n_states)
+    if initial_value is not None:
+        value = finite_array(initial_value, "initial_value", ndim=1, error=ParameterError)
+        require_shape(value, "initial_value", (model.n_states,), "[S]", error=ParameterError)
+        value = value.copy()
     elif guess is not None:
         value, iteration.iterations = guess
     else:
@@ -92,18 +90,25 @@ def solve_operator(
     else:
         end = iteration.to_tolerance(value, options.tol, options.cap, newton=options.method == "newton")
     if end.reason.capped:
-        warnings.warn(end.reason.message, ConvergenceWarning, stacklevel=4)
+        warn_caller(
+            ConvergenceWarning(
+                end.reason.message, code="iteration-cap", iterations=end.iterations, error_bound=end.error
+            )
+        )
     at = end.point
     value = np.asarray(at.moved(end.shift))
     if model.terminal.any():  # known without solving
         value[model.terminal] = model.terminal_value[model.terminal]
-    q: Any = Ahead(np.asarray(at.value), end.shift, operator.accuracy, operator.threads)
-    if not operator.puts_off_q or policy is not None or problem is None:
-        q = _whole(model, iteration.q_at(at, end.shift))
+    if defer_q is None:
+        defer_q = operator.lazy_q and policy is None and problem is not None
+    if defer_q:
+        q: Any = DeferredQ(np.asarray(at.value), end.shift, operator.accuracy, operator.threads)
+    else:
+        q = with_terminal_values(model, iteration.q_at(at, end.shift))
     return Solution(
         value=value,
         policy=np.asarray(at.actions),
-        q=q,
+        q_source=q,
         residual=at.residual,
         error_bound=end.error,
         iterations=end.iterations,
@@ -112,46 +117,10 @@ def solve_operator(
         states=model.states,
         actions=model.actions,
         terminal=model.terminal,
-        _problem=problem,
+        problem=problem,
     )
 
 
-def q_when_read(problem: MDP | BayesianRiskMDP, ahead: Ahead, asked: BoolArray, *, best: bool = False) -> FloatArray:
-    """Return Q [S, A] one step ahead of where a solver stopped, where it is ``asked`` for [S, A]; elsewhere -inf.
-
-    With ``best`` only the greatest of each state need be Q, and the others are below it.
-    """
-    model: MDP | UncertainMDP
-    operator: Operator
-    if isinstance(problem, MDP):
-        model, operator = problem, known_operator(problem)
-    else:
-        model, operator = problem.model, problem._operator(None, None, ahead.threads)
-    progress = Progress("comparing actions")
-    operator.accuracy = ahead.accuracy
-    operator.tell = lambda done: progress.show(f"{done:.0%} done")
-    q = np.full(asked.shape, -np.inf)
-    back_up = operator.back_up_best if best else operator.backup
-    back_up(ahead.value, np.flatnonzero(asked), q.reshape(-1))
-    progress.close()
-    return np.where(asked, _whole(model, q + ahead.shift), -np.inf)
-
-
-def _whole(model: MDP | UncertainMDP, q: FloatArray) -> FloatArray:
-    """Return ``q`` [S, A] with what is known of terminal states without solving."""
-    if not model.terminal.any():
-        return q
-    return np.where(model.terminal[:, None] & model.admissible, model.terminal_value[:, None], q)
-
-
-def _actions(model: MDP | UncertainMDP, policy: Any) -> npt.NDArray[Any] | None:
+def _actions(model: MDP | UncertainMDP, policy: PolicyLike | None) -> npt.NDArray[Any] | None:
     """Return the actions [S] or the probabilities [S, A] of a policy to evaluate, or None for control."""
     return None if policy is None else model.read_policy(policy)
-
-
-def _checked_start(start: Any, n_states: int) -> FloatArray:
-    """Return the caller's first guess as an array of our own."""
-    value = finite_array(start, "start", ndim=1, error=ParameterError)
-    if value.size != n_states:
-        raise ParameterError(f"start has {value.size} values, the model has {n_states} states")
-    return value.copy()

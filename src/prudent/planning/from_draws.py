@@ -1,4 +1,4 @@
-"""Posterior draws that somebody else made: arrays, ArviZ and xarray datasets, tables with a column of sample numbers.
+"""Posterior draws from other tools: arrays, ArviZ and xarray datasets, tables with a column of sample numbers.
 
 All become theta float64 [N, B, K], one set of outcome probabilities for each draw.
 """
@@ -6,19 +6,27 @@ All become theta float64 [N, B, K], one set of outcome probabilities for each dr
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
-from .._support.checks import FloatArray, finite_array, first_index
+from .._support.checks import finite_array, first_index, first_place
 from ..data.labels import Labels, Names
 from ..data.source import TableSource
 from ..data.transitions import TransitionTable
 from ..errors import ModelError, ParameterError, PosteriorError
 from ..models.builders import own_sources, places_in
 from ..models.uncertain import UncertainMDP
+from ..types import FloatArray, TableLike
 
-__all__ = ["models_of_table", "read_draws"]
+if TYPE_CHECKING:
+    import xarray
+
+__all__ = ["DrawsLike", "check_draws", "models_of_table", "read_draws"]
+
+DrawsLike: TypeAlias = "npt.ArrayLike | xarray.DataArray | xarray.Dataset"
+"""Posterior draws [N, B, K]: an array, or an xarray or ArviZ object with dimensions chain and draw."""
 
 SAMPLES = ("chain", "draw", "sample")  # dimensions that number draws
 
@@ -36,18 +44,36 @@ def read_draws(given: Any, model: UncertainMDP, variable: str | None = None) -> 
     if hasattr(given, "data_vars"):
         names = list(given.data_vars)
         if variable is None and len(names) != 1:
-            raise ParameterError(f"variable must say which of {names} are the draws")
+            raise ParameterError(
+                f"variable must say which of {names} are the draws",
+                code="missing-argument",
+                argument="variable",
+                expected=names,
+            )
         if variable is not None and variable not in names:
-            raise ParameterError(f"variable is {variable!r}, expected one of {names}")
+            raise ParameterError(
+                f"variable is {variable!r}, expected one of {names}",
+                code="unknown-option",
+                argument="variable",
+                value=variable,
+                expected=names,
+            )
         given = given[names[0] if variable is None else variable]
     elif variable is not None:
-        raise ParameterError("variable chooses from a dataset, but draws is none")
+        raise ParameterError(
+            "variable chooses from a dataset of draws, but there is none",
+            code="conflicting-arguments",
+            argument="variable",
+        )
     if hasattr(given, "dims"):
         given = _stacked(given, model)
     theta = model.with_end(finite_array(given, "draws", ndim=3, error=PosteriorError))
     if theta.shape[0] == 0 or theta.shape[1:] != (model.n_sources, model.n_outcomes):
         raise PosteriorError(
-            f"draws has shape {theta.shape}, expected [N, B, K] = (N, {model.n_sources}, {model.n_outcomes})"
+            f"draws has shape {theta.shape}, expected [N, B, K] = (N, {model.n_sources}, {model.n_outcomes})",
+            code="wrong-shape",
+            argument="draws",
+            value=theta.shape,
         )
     return theta
 
@@ -57,12 +83,22 @@ def _stacked(array: Any, model: UncertainMDP) -> Any:
     drawn = [dim for dim in array.dims if dim in SAMPLES]
     rest = [dim for dim in array.dims if dim not in SAMPLES]
     if not drawn:
-        raise PosteriorError(f"draws has dimensions {array.dims}, expected some of {SAMPLES} among them")
+        raise PosteriorError(
+            f"draws has dimensions {array.dims}, expected some of {SAMPLES} among them",
+            code="wrong-dimensions",
+            argument="draws",
+            value=array.dims,
+        )
     if len(rest) == 1 and model.n_sources - bool(model.terminal.any()) == 1:
         array = array.expand_dims("source")
         rest = ["source", rest[0]]
     if len(rest) != 2:
-        raise PosteriorError(f"draws has dimensions {array.dims}, expected source and outcome next to {drawn}")
+        raise PosteriorError(
+            f"draws has dimensions {array.dims}, expected source and outcome next to {drawn}",
+            code="wrong-dimensions",
+            argument="draws",
+            value=array.dims,
+        )
     if set(rest) == {"source", "outcome"}:
         rest = ["source", "outcome"]
     for dim in rest:
@@ -74,7 +110,7 @@ def _stacked(array: Any, model: UncertainMDP) -> Any:
 
 
 def models_of_table(
-    table: Any, states: Names, actions: Names, discount: float, terminal: Any, columns: Mapping[str, Any] | None
+    table: TableLike, states: Names, actions: Names, discount: float, terminal: Any, columns: Mapping[str, Any] | None
 ) -> tuple[UncertainMDP, FloatArray]:
     """Read a long table: state, action, next_state, probability, reward, sample; return a model and draws [N, B, K].
 
@@ -83,7 +119,7 @@ def models_of_table(
     names = ("state", "action", "next_state", "probability", "reward", "sample")
     held = TableSource(table, error=ModelError).read(names, columns=columns)
     if not held.size:
-        raise ModelError(f"{held.table} has no rows", code="no-rows", argument="table")
+        raise ModelError(f"{held.table} has no rows", code="no-rows")
     read = TransitionTable.of(held, states, actions, error=ModelError)
     by_sample = Labels.of("sample", None, held["sample"])
     n = held.indices("sample", by_sample)
@@ -122,8 +158,15 @@ def _require_rows(theta: FloatArray, model: UncertainMDP, by_sample: Labels) -> 
     if off.any():
         n, b = (int(i) for i in np.argwhere(off)[0])
         pair = model.pair_name(np.flatnonzero(model.source.reshape(-1) == b)[0])
-        said = "has no row" if sums[n, b] == 0.0 else f"has probabilities that sum to {float(sums[n, b])!r}, expected 1"
-        raise ModelError(f"{pair} {said} in {by_sample.show(n)}")
+        total = float(sums[n, b])
+        fault = "has no row" if total == 0.0 else f"has probabilities that sum to {total!r}, expected 1"
+        raise ModelError(
+            f"{pair} {fault} in {by_sample.show(n)}",
+            code="missing-row" if total == 0.0 else "sum-not-one",
+            column="probability",
+            index=(n, b),
+            value=total,
+        )
 
 
 def check_draws(theta: FloatArray, model: UncertainMDP, rounding: float) -> tuple[float, float]:
@@ -131,10 +174,20 @@ def check_draws(theta: FloatArray, model: UncertainMDP, rounding: float) -> tupl
     sums = theta.sum(axis=2)
     off = abs(sums - 1.0) > 1e-9
     if off.any():
-        raise PosteriorError(f"draws{first_index(off)} sums to {sums[off][0]:.12g}, expected 1")
+        raise PosteriorError(
+            f"draws{first_index(off)} sums to {sums[off][0]:.12g}, expected 1",
+            code="sum-not-one",
+            argument="draws",
+            index=first_place(off),
+            value=float(sums[off][0]),
+        )
     stray = (theta < 0.0) | ((theta > 0.0) & ~model.outcome_mask)
     if stray.any():
         raise PosteriorError(
-            f"draws{first_index(stray)} is {theta[stray][0]}: negative, or no outcome of that source in the model"
+            f"draws{first_index(stray)} is {theta[stray][0]}: negative, or no outcome of that source in the model",
+            code="unknown-outcome",
+            argument="draws",
+            index=first_place(stray),
+            value=float(theta[stray][0]),
         )
     return 1.0 - float(sums.max()) - rounding, 1.0 - float(sums.min()) + rounding

@@ -10,24 +10,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from .._numerics.compensated import EPS
-from .._support.checks import FloatArray, IntArray, positive, whole_number
+from .._support.checks import positive, whole_number
 from .._support.progress import Progress
 from ..data.policy import Policy
 from ..errors import ParameterError
 from ..models.base import TabularModel, plural
-from ..models.mdp import MDP
-from ..models.uncertain import UncertainMDP
-from .finite_solution import FiniteSolution
-from .operators import Operator, greedy
-
-if TYPE_CHECKING:
-    from .problem import BayesianRiskMDP
+from ..types import FloatArray, IntArray, PolicyLike, RngLike, TerminalValueLike
+from .base import PlanningProblem
+from .execute.executor import Executor
+from .rows import greedy
+from .solution import Solution
 
 __all__ = [
     "Induction",
@@ -35,33 +33,35 @@ __all__ = [
     "backward_induction",
     "follow",
     "one_step",
-    "refuse_options",
-    "solve_finite",
+    "solve_horizon",
     "steps_worth",
     "taken_pairs",
 ]
 
-DIGITS = 1e-10  # of the largest value: what operators that iterate are asked for
-SHARE = 0.02  # of that, for all steps together
-MOST = 2**33  # bytes of values and policies
+DIGITS = 1e-10  # default tolerance, relative to the largest value
+BACKUP_SHARE = 0.02  # share of the tolerance that all backups together may use
+MAX_BYTES = 2**33  # of values and policies
 
-Mix = Callable[[Operator, FloatArray, FloatArray], FloatArray]
+Mix = Callable[[Executor, FloatArray, FloatArray], FloatArray]
 
 
 class Induction(NamedTuple):
-    """What backward induction finds: all times, or (``value`` [1, S] and no policy) the first one only."""
+    """The result of backward induction: all times, or (``value`` [1, S] and no policy) the first one only.
 
-    value: FloatArray  # [T + 1, S]
-    policy: npt.NDArray[Any]  # [T, S] or [T, S, A]
-    error: float  # no value is further from the truth
+    ``value`` is [T + 1, S], ``policy`` [T, S] or [T, S, A], and no value is further than ``error`` from the truth.
+    """
+
+    value: FloatArray
+    policy: npt.NDArray[Any]
+    error: float
 
 
-def average(operator: Operator, shares: FloatArray, q: FloatArray) -> FloatArray:
+def average(operator: Executor, shares: FloatArray, q: FloatArray) -> FloatArray:
     """Return the mean over actions [S] of ``q`` [S, A], which may be anything where a share is zero."""
     return np.asarray((shares * np.where(shares > 0.0, q, 0.0)).sum(axis=1))
 
 
-def follow(operator: Operator, policy: npt.NDArray[Any], q: FloatArray, mix: Mix = average) -> tuple[FloatArray, float]:
+def follow(operator: Executor, policy: npt.NDArray[Any], q: FloatArray, mix: Mix = average) -> tuple[FloatArray, float]:
     """Return what a policy, [S] or [S, A], makes of ``q`` [S, A], and what rounding adds to its error."""
     if policy.ndim == 1:
         return q[np.arange(policy.size), policy], 0.0
@@ -70,7 +70,7 @@ def follow(operator: Operator, policy: npt.NDArray[Any], q: FloatArray, mix: Mix
 
 
 def backward_induction(
-    operator_at: Callable[[int], Operator],
+    operator_at: Callable[[int], Executor],
     model: TabularModel,
     horizon: int,
     final: FloatArray,
@@ -102,7 +102,7 @@ def backward_induction(
         operator = operator_at(time)
         stretch = max(0.0, operator.discount * (1.0 - operator.leaks[0])) * (1.0 + 4.0 * EPS)
         aim = DIGITS * float(abs(value).max()) if tol is None else tol
-        operator.accuracy = SHARE * aim / steps_worth(stretch, horizon)
+        operator.accuracy = BACKUP_SHARE * aim / steps_worth(stretch, horizon)
         actions: npt.NDArray[Any] = chosen if policy is None else policy.at(time)
         error *= stretch
         error += operator.backup(value, every if policy is None else taken_pairs(actions, n_actions), q.reshape(-1))
@@ -132,14 +132,21 @@ def taken_pairs(policy: npt.NDArray[Any], n_actions: int) -> IntArray:
 
 def _require_room(horizon: int, n_states: int, n_actions: int) -> None:
     needed = 8 * (horizon + 1) * n_states * (1 + n_actions)
-    if needed > MOST:
+    if needed > MAX_BYTES:
         size = f"{needed / 2**30:,.0f} GiB"
-        raise ParameterError(f"horizon {horizon:,} with {n_states:,} states needs {size} for values and actions")
+        raise ParameterError(
+            f"horizon {horizon:,} with {n_states:,} states needs {size} for values and actions",
+            code="too-large",
+            argument="horizon",
+            value=horizon,
+        )
 
 
 def _require_finite(value: FloatArray) -> None:
     if not np.isfinite(value).all():
-        raise ParameterError("the values of this horizon are too large for 64-bit floats")
+        raise ParameterError(
+            "the values of this horizon are too large for 64-bit floats", code="overflow", argument="horizon"
+        )
 
 
 def steps_worth(stretch: float, horizon: int) -> float:
@@ -147,49 +154,46 @@ def steps_worth(stretch: float, horizon: int) -> float:
     return float(horizon) if stretch >= 1.0 else min(float(horizon), 1.0 / (1.0 - stretch))
 
 
-def refuse_options(keywords: Any, what: str = "a horizon") -> None:
-    """Raise for settings of iterative solvers, which mean nothing with ``what``."""
-    for name, value in keywords.items():
-        if value is not None:
-            raise ParameterError(f"{name} does not go with {what}: the steps are done one by one, and no others")
-
-
-def solve_finite(
-    operator: Operator,
-    model: MDP | UncertainMDP,
-    policy: Any,
+def solve_horizon(
+    problem: PlanningProblem,
+    policy: PolicyLike | None,
     horizon: int,
-    terminal: Any,
+    terminal_value: TerminalValueLike,
     tol: float | None,
-    problem: MDP | BayesianRiskMDP,
-) -> FiniteSolution:
-    """Return the values of ``horizon`` steps of ``operator``, for control or for a policy that may depend on time."""
+    draws: npt.ArrayLike | None = None,
+    rng: RngLike = None,
+    threads: int | None = None,
+) -> Solution:
+    """Return the values of ``horizon`` steps, for control or for a policy that may depend on time."""
+    operator, model = problem.operator(draws, rng, threads), problem.model
     steps = whole_number(horizon, "horizon")
     aim = None if tol is None else positive(tol, "tol")
-    final = model.final_values(terminal)
+    final = model.final_values(terminal_value)
     timed = None if policy is None else Policy.read(policy, model, steps)
     if timed is not None:
         timed.require(steps)
-    found = backward_induction(lambda _: operator, model, steps, final, timed, tol=aim)
-    enough = DIGITS * float(abs(found.value).max()) if aim is None else aim
-    converged = found.error <= enough
+    induction = backward_induction(lambda _: operator, model, steps, final, timed, tol=aim)
+    enough = DIGITS * float(abs(induction.value).max()) if aim is None else aim
+    converged = induction.error <= enough
     relation = "<=" if converged else "is as small as rounding allows;"
-    message = f"error bound {found.error:.2g} {relation} {enough:.2g} after {plural(steps, 'step')}"
-    return FiniteSolution(
-        value=found.value,
-        policy=found.policy,
-        error_bound=found.error,
+    message = f"error bound {induction.error:.2g} {relation} {enough:.2g} after {plural(steps, 'step')}"
+    return Solution(
+        value=induction.value,
+        policy=induction.policy,
+        q_source=partial(one_step, operator, model),
+        residual=0.0,
+        error_bound=induction.error,
+        iterations=steps,
         converged=converged,
         message=message + ("" if converged else " would need more than 64-bit floats"),
         states=model.states,
         actions=model.actions,
         terminal=model.terminal,
-        _problem=problem,
-        _one_step=partial(one_step, operator, model),
+        problem=problem.snapshot(draws),
     )
 
 
-def one_step(operator: Operator, model: TabularModel, value: FloatArray, time: int) -> FloatArray:
+def one_step(operator: Executor, model: TabularModel, value: FloatArray, time: int) -> FloatArray:
     """Return Q [S, A] one step ahead of ``value``; minus infinity where an action is not admissible."""
     q = np.full(model.admissible.shape, -np.inf)
     operator.backup(value, np.flatnonzero(model.admissible), q.reshape(-1))

@@ -12,51 +12,97 @@ EVaR is the highest lower bound on CVaR that Chernoff's inequality gives: EVaR_a
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from .._numerics.entropic import entropic_mean
-from .._support.checks import FloatArray, finite_array, non_negative_array, risk_level
+from .._support.checks import finite_array, non_negative_array, require_shape, risk_level
 from ..errors import DataError, ParameterError
+from ..types import ArrayLike, FloatArray
 
 __all__ = ["EVaR", "Entropic", "Objective", "best_beta"]
 
 
 @dataclass(frozen=True)
-class Objective:
+class Objective(ABC):
     """A risk measure of the whole discounted return, for ``prudent.solve(mdp, objective=...)``."""
 
+    @abstractmethod
     def of(self, values: FloatArray, chances: FloatArray) -> float:
-        """Return the risk of ``values`` [N] with probabilities in proportion to ``chances`` [N], all positive."""
-        raise NotImplementedError
+        """Compute the risk of a return with given values.
 
-    def __call__(self, draws: Any, weights: Any = None) -> float:
-        """Return the risk of draws [N] of a return, with ``weights`` [N] if they are not equally likely.
+        Parameters
+        ----------
+        values : ndarray of shape (N,)
+            Values of the return.
+        chances : ndarray of shape (N,)
+            Numbers in proportion to their probabilities, all positive.
 
+        Returns
+        -------
+        float
+            The risk, in units of the return.
+        """
+
+    def __call__(self, draws: ArrayLike, weights: ArrayLike | None = None) -> float:
+        """Compute the risk of draws of a return.
+
+        Parameters
+        ----------
+        draws : array_like of shape (N,)
+            Draws of the return.
+        weights : array_like of shape (N,), optional
+            Weights of the draws. By default they are equally likely.
+
+        Returns
+        -------
+        float
+            The risk, in units of the return.
+
+        Raises
+        ------
+        DataError
+            If there are no draws, a number is not finite, or weights do not fit or sum to zero.
+
+        Examples
+        --------
+        >>> from prudent import Entropic, EVaR
         >>> round(Entropic(1.0)([0.0, 1.0]), 6), round(EVaR(0.5)([0.0, 1.0]), 6)
         (0.379885, 0.0)
         """
         values = finite_array(draws, "draws", ndim=1)
         if not values.size:
-            raise DataError("draws must hold at least one draw")
+            raise DataError("draws must hold at least one draw", code="no-draws", argument="draws")
         chances = np.ones(values.size) if weights is None else non_negative_array(weights, "weights", ndim=1)
-        if chances.size != values.size:
-            raise DataError(f"weights has {chances.size} numbers, there are {values.size} draws")
+        require_shape(chances, "weights", values.shape, "[N]")
         likely = chances > 0.0
         if not likely.any():
-            raise DataError("weights sum to zero")
+            raise DataError("weights sum to zero", code="sum-zero", argument="weights")
         return self.of(values[likely], chances[likely])
 
 
 @dataclass(frozen=True)
 class Entropic(Objective):
-    """Entropic risk with parameter ``beta`` >= 0, in units of one over those of the return; 0 is the mean.
+    """Entropic risk of the return; large ``beta`` looks at the worst.
 
-    Large ``beta`` looks at the worst. For a normal return it is the mean less beta/2 times the variance.
+    For a normal return it is the mean less beta/2 times the variance.
 
+    Parameters
+    ----------
+    beta : float
+        Parameter >= 0, in units of one over those of the return. 0 is the mean.
+
+    Raises
+    ------
+    ParameterError
+        If ``beta`` is negative or not finite.
+
+    Examples
+    --------
+    >>> from prudent import Entropic
     >>> Entropic(2.0)
     Entropic(beta=2.0)
     >>> Entropic(0.0)([1.0, 2.0, 6.0])
@@ -66,23 +112,43 @@ class Entropic(Objective):
     beta: float
 
     def __post_init__(self) -> None:
-        try:
-            beta = math.nan if isinstance(self.beta, (bool, str, bytes)) else float(self.beta)
-        except (TypeError, ValueError):
-            beta = math.nan
-        if not 0.0 <= beta < math.inf:
-            raise ParameterError(f"beta must be a finite number >= 0, got {self.beta!r}")
-        object.__setattr__(self, "beta", beta)
+        beta = finite_array(self.beta, "beta", ndim=0, error=ParameterError)
+        wrong_type = isinstance(self.beta, bool | str | bytes)
+        if wrong_type or beta < 0.0:
+            raise ParameterError(
+                f"beta must be a finite number >= 0, got {self.beta!r}",
+                code="not-a-number" if wrong_type else "negative",
+                argument="beta",
+                value=self.beta,
+            )
+        object.__setattr__(self, "beta", float(beta))
 
     def of(self, values: FloatArray, chances: FloatArray) -> float:
-        """Return the risk of ``values`` [N] with probabilities in proportion to ``chances`` [N], all positive."""
+        """See :meth:`Objective.of`."""
         return float(entropic_mean(values, chances, self.beta, np.empty(values.size)))
 
 
 @dataclass(frozen=True)
 class EVaR(Objective):
-    """Entropic value at risk at level ``alpha`` in [0, 1): a lower bound on CVaR of the same level; 0 is the mean.
+    """Entropic value at risk of the return: a lower bound on CVaR of the same level.
 
+    Parameters
+    ----------
+    alpha : float
+        Risk level in [0, 1). 0 is the mean.
+
+    Raises
+    ------
+    ParameterError
+        If ``alpha`` is not in [0, 1).
+
+    References
+    ----------
+    Ahmadi-Javid, *Entropic Value-at-Risk: A New Coherent Risk Measure*, J. Optim. Theory Appl. 155 (2012).
+
+    Examples
+    --------
+    >>> from prudent import EVaR
     >>> EVaR(0.9)
     EVaR(alpha=0.9)
     >>> EVaR(0.0)([1.0, 2.0, 6.0])
@@ -96,7 +162,7 @@ class EVaR(Objective):
 
     @property
     def price(self) -> float:
-        """-log(1 - alpha): what is paid for a small beta."""
+        """``-log(1 - alpha)``, the numerator of the penalty on small beta."""
         return -math.log1p(-self.alpha)
 
     @property
@@ -105,19 +171,19 @@ class EVaR(Objective):
         return self.price < 1e-33
 
     def of(self, values: FloatArray, chances: FloatArray) -> float:
-        """Return the risk of ``values`` [N] with probabilities in proportion to ``chances`` [N], all positive."""
+        """See :meth:`Objective.of`."""
         low, spread = float(values.min()), float(np.ptp(values))
         if self.is_mean or spread == 0.0:
             return Entropic(0.0).of(values, chances)
         scratch = np.empty(values.size)
-        found = best_beta(lambda beta: float(entropic_mean(values, chances, beta, scratch)), self.price, spread)
-        return max(low, found[1])  # the limit of large beta, where the worst is that likely
+        _, best = best_beta(lambda beta: float(entropic_mean(values, chances, beta, scratch)), self.price, spread)
+        return max(low, best)  # the limit of large beta, where the worst is that likely
 
 
 def best_beta(
     entropic: Callable[[float], float], price: float, spread: float, near: float | None = None, xtol: float = 1e-9
 ) -> tuple[float, float]:
-    """Return the beta at which ``entropic(beta) - price / beta`` is highest, and what it is there.
+    """Return the beta at which ``entropic(beta) - price / beta`` is highest, and its value there.
 
     ``entropic`` is that of one return, whose values differ by at most ``spread``: one maximum in log beta. It is
     looked for within a factor 10 of ``near``, or where it can lie at all: with beta < price / spread the price alone
@@ -128,10 +194,10 @@ def best_beta(
     lowest = math.log(price) - math.log(spread) if near is None else math.log(near) - 2.3
     lowest = min(max(lowest, -700.0), 690.0)  # of what floats can hold
     ends = (lowest, min(lowest + (30.0 if near is None else 4.6), 700.0))
-    found = minimize_scalar(
-        lambda place: price / math.exp(place) - entropic(math.exp(place)),
+    optimum = minimize_scalar(
+        lambda x: price / math.exp(x) - entropic(math.exp(x)),
         bounds=ends,
         method="bounded",
         options={"xatol": xtol},
     )
-    return math.exp(found.x), -float(found.fun)
+    return math.exp(optimum.x), -float(optimum.fun)

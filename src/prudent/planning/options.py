@@ -1,4 +1,4 @@
-"""Options of the solvers."""
+"""Settings of the solvers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..errors import ParameterError
 
 __all__ = ["SolverKeywords", "SolverOptions"]
 
-CAP = {"newton": 1_000, "value_iteration": 1_000_000}
+MAX_BACKUPS = {"newton": 1_000, "value_iteration": 1_000_000}
 DEVICES = ("cpu", "gpu")
 
 
@@ -25,18 +25,34 @@ class SolverKeywords(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class SolverOptions:
-    """How to solve; every solver takes one as ``options``, or the same names as keywords.
+    """Settings of the iterative solvers.
 
-    tol : bound on the error of every value. By default ten digits of the largest one.
-    method : ``"newton"`` (policy iteration that stops on certified bounds) or ``"value_iteration"``.
-    sweeps : exactly so many sweeps of value iteration, as the paper does, instead of a tolerance.
-    max_iterations : the most backups. A solver that stops there warns. By default 1,000 for Newton, 1,000,000 for value
-        iteration.
-    device : ``"cpu"``, or ``"gpu"`` for an NVIDIA GPU (``pip install "prudent[gpu]"``): the model goes there once, all
-        iterations stay there, and the certificate is the same. Worth it from some ten thousand states on.
+    Every solver takes one as ``options``, or the same names as keywords.
 
+    Parameters
+    ----------
+    tol : float, optional
+        Bound on the error of every value. By default ten digits of the largest one.
+    method : {"newton", "value_iteration"}, default="newton"
+        Policy iteration that stops on certified bounds, or value iteration.
+    sweeps : int, optional
+        Exact number of sweeps of value iteration, as in the paper, instead of a tolerance.
+    max_iterations : int, optional
+        Maximum number of backups; reaching it issues a ConvergenceWarning. By default 1,000 for Newton and 1,000,000
+        for value iteration.
+    device : {"cpu", "gpu"}, default="cpu"
+        ``"gpu"`` is an NVIDIA GPU (``pip install "prudent[gpu]"``): the model is copied there once, all iterations
+        stay there, and the certificate is the same. Worth it from about ten thousand states.
+
+    Raises
+    ------
+    ParameterError
+        If a setting is invalid, or ``sweeps`` comes with ``tol`` or ``max_iterations``.
+
+    Examples
+    --------
     >>> import prudent as pr
-    >>> quick = SolverOptions(tol=1e-3)
+    >>> quick = pr.planning.SolverOptions(tol=1e-3)
     >>> pr.solve(pr.MDP([[[1.0], [1.0]]], [[1.0, 2.0]], discount=0.5), options=quick).policy
     array([1])
     """
@@ -50,31 +66,60 @@ class SolverOptions:
     def __post_init__(self) -> None:
         if self.tol is not None:
             positive(self.tol, "tol")
-        if self.method not in CAP:
-            raise ParameterError(f"method must be one of {', '.join(map(repr, CAP))}, got {self.method!r}")
-        if self.device not in DEVICES:
-            raise ParameterError(f"device must be one of {', '.join(map(repr, DEVICES))}, got {self.device!r}")
-        if self.sweeps is not None:
-            whole_number(self.sweeps, "sweeps")
-        if self.max_iterations is not None:
-            whole_number(self.max_iterations, "max_iterations")
+        for name, value, choices in (("method", self.method, MAX_BACKUPS), ("device", self.device, DEVICES)):
+            if value not in choices:
+                raise ParameterError(
+                    f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}",
+                    code="unknown-option",
+                    argument=name,
+                    value=value,
+                )
+        for name in ("sweeps", "max_iterations"):
+            if getattr(self, name) is not None:
+                whole_number(getattr(self, name), name)
         if self.sweeps is not None and (self.tol is not None or self.max_iterations is not None):
             other = "tol" if self.tol is not None else "max_iterations"
-            raise ParameterError(f"give sweeps or {other}, not both: sweeps are done whatever the error is")
+            raise ParameterError(
+                f"sweeps cannot be combined with {other}: the sweeps are done whatever the error is",
+                code="conflicting-arguments",
+                argument=other,
+            )
 
     @classmethod
     def chosen(cls, options: Self | None, tol: float | None, keywords: SolverKeywords) -> Self:
-        """Return ``options``, or those that the keywords say; to give both is an error."""
+        """Return ``options``, or the settings of the keywords.
+
+        Parameters
+        ----------
+        options : SolverOptions or None
+            Settings as one object.
+        tol : float or None
+            Tolerance given as a keyword.
+        keywords : dict
+            The other settings given as keywords.
+
+        Returns
+        -------
+        SolverOptions
+            The settings to use.
+
+        Raises
+        ------
+        ParameterError
+            If both are given.
+        """
         if options is None:
             return cls(tol, **keywords)
         if not isinstance(options, cls):
-            raise ParameterError(f"options must be SolverOptions, got {options!r}")
+            raise ParameterError(
+                f"options must be SolverOptions, got {options!r}", code="wrong-type", argument="options", value=options
+            )
         if tol is not None or keywords:
-            named = "tol" if tol is not None else next(iter(keywords))
-            raise ParameterError(f"give either options or {named}, and not both")
+            name = "tol" if tol is not None else next(iter(keywords))
+            raise ParameterError(f"{name} cannot be combined with options", code="conflicting-arguments", argument=name)
         return options
 
     @property
     def cap(self) -> int:
-        """The most backups."""
-        return CAP[self.method] if self.max_iterations is None else self.max_iterations
+        """Maximum number of backups."""
+        return MAX_BACKUPS[self.method] if self.max_iterations is None else self.max_iterations

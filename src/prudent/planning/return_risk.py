@@ -9,9 +9,9 @@ Ghavamzadeh, *Entropic Risk Optimization in Discounted MDPs* (AISTATS 2023):
 
       V_t(s) = max over a of ERM_{beta gamma^t}( r + gamma V_{t+1}(s') ),
 
-  one backup of :class:`EntropicOperator` for each step. The best policy depends on time and not on what happened
-  before. The recursion takes a reward as random where the model knows the rewards of single steps; a mean reward of a
-  pair counts as certain.
+  one backup of :class:`~prudent.planning.row_risks.EntropicRows` for each step. The best policy depends on time and
+  not on what happened before. The recursion takes a reward as random where the model knows the rewards of single
+  steps; a mean reward of a pair counts as certain.
 - **The tail.** From time T' on the mean is used in place of the risk, and the risk-neutral policy. By Hoeffding's lemma
   0 <= E[X] - ERM_b(X) <= b D^2 / 8 for a return that varies by at most D, so the values at time 0 are too high by at
   most beta gamma^(2 T') D^2 / 8, and the policy loses no more than that. T' is chosen for the tolerance.
@@ -25,8 +25,6 @@ from __future__ import annotations
 
 import heapq
 import math
-import warnings
-from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -35,88 +33,40 @@ import numpy as np
 import numpy.typing as npt
 
 from .._numerics.compensated import EPS
-from .._numerics.compile import default_threads, over_rows
-from .._numerics.entropic import entropic_each, entropic_rows
-from .._numerics.krylov import Chain
-from .._support.checks import FloatArray, IntArray, positive, whole_number
+from .._numerics.compile import default_threads
+from .._numerics.entropic import entropic_each
+from .._support.checks import positive, whole_number
+from .._support.notices import warn_caller
 from .._support.progress import Progress
 from ..data.policy import Policy
 from ..errors import ConvergenceWarning, ParameterError
 from ..models.base import plural
-from ..models.entries import END
+from ..models.entries import END, Outcomes
 from ..models.mdp import MDP
-from .finite_solution import FiniteSolution
+from ..types import FloatArray, PolicyLike, StartLike, TerminalValueLike
+from .execute.executor import Executor
+from .execute.threads import Threads
 from .horizon import Induction, backward_induction, one_step, steps_worth
+from .known_problem import KnownProblem
 from .objectives import Entropic, EVaR, Objective, best_beta
-from .operators import Operator
+from .row_risks import EntropicRows
+from .solution import Solution
+from .stationary import solve_stationary
 
-__all__ = ["EntropicOperator", "RiskSolution", "solve_static"]
+__all__ = ["solve_objective"]
 
-DIGITS = 1e-10  # of the range of the return: the tolerance by default
-TAIL = 1e-12  # of the same: how much the tail may take by default, which costs only a few steps
-MISSED = 1e-3  # of the difference between the mean and the worst: how much the search over beta may miss by default
-MOST_BETAS = 5_000  # in one search
-POLISHES = 20
-
-
-@dataclass(frozen=True, eq=False)
-class RiskSolution(FiniteSolution):
-    """A policy for the risk of the whole return, as ``solve(mdp, objective=...)`` returns it.
-
-    ``value[t, s]`` is the entropic risk, at parameter ``beta`` gamma^t, of what is still to come at time t in state s.
-    ``policy`` holds until time T; without a horizon ``later`` says what to do from then on. ``error_bound`` is about
-    ``objective_value`` and ``value[0]``.
-
-    >>> from prudent import MDP, Entropic, solve
-    >>> bet = MDP([[[0, 1, 0], [0, 0.5, 0.5]], [[0, 1, 0]] * 2, [[0, 0, 1]] * 2],
-    ...           reward=[[[0, 1, 0], [0, 4, -1]], [[0, 0, 0]] * 2, [[0, 0, 0]] * 2], discount=0.9)
-    >>> [int(solve(bet, objective=Entropic(beta), start=0).policy[0, 0]) for beta in (0.1, 2.0)]
-    [1, 0]
-    """
-
-    objective: Objective | None = None
-    objective_value: float = math.nan  # what the objective is worth at the start
-    beta: float = 0.0  # of the entropic risk: for EVaR the one at which it is attained
-    start: FloatArray = field(default_factory=lambda: np.empty(0))  # [S] probabilities
-
-    def __repr__(self) -> str:
-        risk = f"{self.objective!r} = {self.objective_value:.8g}"
-        sizes = f"{plural(self.horizon, 'step')}, {plural(self.value.shape[1], 'state')}"
-        return f"RiskSolution({risk}, {sizes}, {self.message})"
+DIGITS = 1e-10  # default tolerance, relative to the range of the return
+TAIL_SHARE = 1e-12  # default share of the range that the tail may take, which costs only a few steps
+SEARCH_SHARE = 1e-3  # default share of the difference between mean and worst that the search over beta may miss
+MAX_BETAS = 5_000  # in one search
+MAX_POLISHES = 20
 
 
-class EntropicOperator(Operator):
-    """The entropic risk of one step of a known model, at a parameter ``beta`` that its user sets."""
-
-    def __init__(self, mdp: MDP, threads: int = 1) -> None:
-        self._outcomes = mdp.outcomes()
-        self.spread = _spread(mdp, self._outcomes.reward, self._outcomes.next_state)  # of the rewards of one step
-        self.n_states, self.n_actions = mdp.admissible.shape
-        self.discount = mdp.discount
-        self.beta = 0.0
-        self._longest = int(np.diff(self._outcomes.first).max(initial=1))
-        self._threads = threads
-
-    def backup(self, value: FloatArray, pairs: IntArray, q: FloatArray) -> float:
-        """See :meth:`Operator.backup`."""
-        rows = self._outcomes, self.discount, self.beta, self._longest, value
-        sizes = over_rows(
-            lambda i, j: entropic_rows(*rows, pairs[i:j], q),
-            pairs.size,
-            self._threads,
-            smallest=max(1, 20_000 // self._longest),
-        )
-        return (6.0 * self._longest + 64.0) * EPS * max(sizes)
-
-    def linearise(self, value: FloatArray, pairs: IntArray) -> Chain:
-        """Not there: nothing is solved for a fixed point."""
-        raise NotImplementedError
-
-    def mix(self, operator: Operator, shares: FloatArray, q: FloatArray) -> FloatArray:
-        """Return the entropic mean over random actions [S] of ``q`` [S, A]."""
-        mixed = np.empty(self.n_states)
-        entropic_each(q, shares, self.beta, mixed)
-        return mixed
+def _entropic_mixture(operator: Executor, shares: FloatArray, q: FloatArray) -> FloatArray:
+    """Return the entropic mean over random actions [S] of ``q`` [S, A]."""
+    mixed = np.empty(operator.n_states)
+    entropic_each(q, shares, operator.rows.beta, mixed)
+    return mixed
 
 
 class _Value(NamedTuple):
@@ -140,19 +90,26 @@ class _Problem:
     """Entropic values of one model from one start, for any beta."""
 
     def __init__(
-        self, mdp: MDP, start: Any, horizon: int | None, terminal: Any, tol: float | None, policy: Any
+        self,
+        known: KnownProblem,
+        start: StartLike,
+        horizon: int | None,
+        terminal_value: TerminalValueLike,
+        tol: float | None,
+        policy: PolicyLike | None,
     ) -> None:
+        self.known, mdp = known, known.model
         self.mdp, self.tol = mdp, None if tol is None else positive(tol, "tol")
         self.start = mdp.start_distribution(start)
-        self.operator = EntropicOperator(mdp, default_threads())
+        self.operator = Threads(EntropicRows(mdp), default_threads())
         self.horizon = None if horizon is None else whole_number(horizon, "horizon")
         self.policy = None if policy is None else Policy.read(policy, mdp, self.horizon)
-        self.spread = self.operator.spread
+        self.spread = _spread(mdp, self.operator.rows.outcomes)
         self.final_error = 0.0
         self.later: npt.NDArray[Any] | None = None
         self.progress = Progress("risk of the return")
         if self.horizon is not None:
-            self.final = mdp.final_values(terminal)
+            self.final = mdp.final_values(terminal_value)
             self.spread = self.spread * steps_worth(mdp.discount, self.horizon) + float(
                 np.ptp(np.append(self.final, 0.0))
             )
@@ -160,27 +117,31 @@ class _Problem:
                 self.policy.require(self.horizon)
             return
         if mdp.discount == 1.0:
-            raise ParameterError("horizon must be given: at discount 1 the risk of an endless return is not defined")
-        if terminal is not None:
-            raise ParameterError("terminal is what states are worth after a horizon; give horizon, or no terminal")
+            raise ParameterError(
+                "horizon must be given: at discount 1 the risk of an endless return is not defined",
+                code="missing-argument",
+                argument="horizon",
+            )
         self.spread /= 1.0 - mdp.discount
-        self.aim = TAIL * self.spread if self.tol is None else 0.25 * self.tol
+        self.aim = TAIL_SHARE * self.spread if self.tol is None else 0.25 * self.tol
         self._read_tail()
 
     def _read_tail(self) -> None:
-        """Find the values of the tail: of the best policy for the mean, or of the policy to be evaluated."""
-        from .solve import evaluate, solve
-
+        """Compute the values of the tail: of the best policy for the mean, or of the policy to be evaluated."""
         if self.policy is not None:
             self.later = self.policy.later
             if self.later is None:
-                raise ParameterError(f"horizon must be given: policy ends after {self.policy.steps.shape[0]} steps")
-            followed = evaluate(self.mdp, self.later)
+                raise ParameterError(
+                    f"horizon must be given: policy ends after {self.policy.steps.shape[0]} steps",
+                    code="missing-argument",
+                    argument="horizon",
+                )
+            followed = solve_stationary(self.known, self.later)
             self.final, self.final_error = followed.value, followed.error_bound
             return
-        best = solve(self.mdp)
+        best = solve_stationary(self.known)
         self.final, self.later = best.value, best.policy
-        followed = evaluate(self.mdp, best.policy)  # the best policy, but for the error of its values
+        followed = solve_stationary(self.known, best.policy)  # the best policy, but for the error of its values
         gap = float(abs(best.value - followed.value).max())
         self.final_error = best.error_bound + followed.error_bound + gap
 
@@ -210,8 +171,8 @@ class _Problem:
         if policy is not None and self.horizon is None:
             steps = max(steps, policy.steps.shape[0])
 
-        def operator_at(time: int) -> EntropicOperator:
-            self.operator.beta = beta * gamma**time
+        def operator_at(time: int) -> Executor:
+            self.operator.rows.beta = beta * gamma**time
             return self.operator
 
         found = backward_induction(
@@ -221,7 +182,7 @@ class _Problem:
             self.final,
             self.policy if policy is None else policy,
             keep=keep,
-            mix=self.operator.mix,
+            mix=_entropic_mixture,
             progress=self.progress,
             error=self.final_error,
         )
@@ -230,28 +191,30 @@ class _Problem:
         error = found.error + 64.0 * EPS * float(abs(found.value[0]).max())
         return found, _Value(beta, worth, error, error + self._loss(beta, steps))
 
-    def solution(self, objective: Objective, answer: _Answer) -> RiskSolution:
+    def solution(self, objective: Objective, answer: _Answer) -> Solution:
         """Return the answer with the policy that attains it."""
         mdp, message = self.mdp, answer.message
         if not mdp.knows_single_rewards:
             message += "; the reward of a pair is taken as certain"
         self.progress.close()
-        return RiskSolution(
-            value=answer.found.value,
-            policy=answer.found.policy,
+        return Solution(
+            value=answer.induction.value,
+            policy=answer.induction.policy,
+            q_source=partial(_one_step, self.operator, mdp, answer.beta),
+            residual=0.0,
             error_bound=answer.error,
+            iterations=answer.induction.policy.shape[0],
             converged=answer.converged,
             message=message,
             states=mdp.states,
             actions=mdp.actions,
             terminal=mdp.terminal,
+            problem=self.known,
             later=self.later,
             objective=objective,
             objective_value=answer.value,
             beta=answer.beta,
             start=self.start,
-            _problem=mdp,
-            _one_step=partial(_one_step, self.operator, mdp, answer.beta),
         )
 
 
@@ -263,22 +226,27 @@ class _Answer(NamedTuple):
     error: float
     converged: bool
     message: str
-    found: Induction  # at this beta
+    induction: Induction  # at this beta
 
 
-def solve_static(
-    mdp: MDP,
+def solve_objective(
+    known: KnownProblem,
     objective: Objective,
-    start: Any = None,
+    start: StartLike = None,
     horizon: int | None = None,
-    terminal: Any = None,
+    terminal_value: TerminalValueLike = None,
     tol: float | None = None,
-    policy: Any = None,
-) -> RiskSolution:
-    """Return the best policy for the risk of the return from ``start``, or what ``policy`` is worth by it."""
+    policy: PolicyLike | None = None,
+) -> Solution:
+    """Return the best policy for the risk of the return from ``start``, or the risk of the return of ``policy``."""
     if not isinstance(objective, Entropic | EVaR):
-        raise ParameterError(f"objective must be Entropic(beta) or EVaR(alpha), got {objective!r}")
-    problem = _Problem(mdp, start, horizon, terminal, tol, policy)
+        raise ParameterError(
+            f"objective must be Entropic(beta) or EVaR(alpha), got {objective!r}",
+            code="wrong-type",
+            argument="objective",
+            value=objective,
+        )
+    problem = _Problem(known, start, horizon, terminal_value, tol, policy)
     if isinstance(objective, Entropic):
         answer = _entropic(problem, objective.beta)
     elif objective.is_mean or problem.spread == 0.0:
@@ -286,7 +254,7 @@ def solve_static(
     else:
         answer = _Search(problem, objective.price).run()
     if not answer.converged and isinstance(objective, EVaR):
-        warnings.warn(answer.message, ConvergenceWarning, stacklevel=4)
+        warn_caller(ConvergenceWarning(answer.message, code="search-cap", error_bound=answer.error))
     return problem.solution(objective, answer)
 
 
@@ -330,13 +298,13 @@ class _Search:
         noise = max(mean.error, *(each.error for each in tried))
         floor = 1e-12 * problem.spread
         # of a tolerance, half is for the search, the rest for the tail: of the best beta, and of what it is compared to
-        missed = MISSED * (mean.worth - tried[-1].worth) if problem.tol is None else 0.5 * problem.tol
+        missed = SEARCH_SHARE * (mean.worth - tried[-1].worth) if problem.tol is None else 0.5 * problem.tol
         aim = max(missed, floor)
         left = [(-(mean.high - price / grid[0]), 0.0, mean.high, float(grid[0]))]
         left += [self._interval(one, other.beta) for one, other in pairwise(tried)]
         left.append(self._interval(tried[-1], math.inf))
         heapq.heapify(left)
-        while -left[0][0] > self.worth + aim + noise and self.tried < MOST_BETAS:
+        while -left[0][0] > self.worth + aim + noise and self.tried < MAX_BETAS:
             _, low, high, end = heapq.heappop(left)
             middle = self._middle(low, end, mean.high)
             if not low < middle < end:  # nothing lies between them
@@ -346,7 +314,7 @@ class _Search:
             noise = max(noise, found.error)
             heapq.heappush(left, (-(high - price / middle), low, high, middle))
             heapq.heappush(left, self._interval(found, end))
-        self.polish(POLISHES, 1e-8)
+        self.polish(MAX_POLISHES, 1e-8)
         assert self.best is not None
         error = max(-left[0][0] - self.worth, 0.0) + self.best.error
         asked = aim + 4.0 * noise if problem.tol is None else max(problem.tol, floor + 4.0 * noise)
@@ -390,15 +358,15 @@ class _Search:
                 return
 
 
-def _spread(mdp: MDP, rewards: FloatArray, next_state: npt.NDArray[np.int32]) -> float:
-    """Return by how much the rewards of one step differ; after an end they are 0."""
-    low, high = float(rewards.min()), float(rewards.max())
-    if (next_state == END).any():
+def _spread(mdp: MDP, outcomes: Outcomes) -> float:
+    """Return by how much the outcomes.reward of one step differ; after an end they are 0."""
+    low, high = float(outcomes.reward.min()), float(outcomes.reward.max())
+    if (outcomes.next_state == END).any():
         low, high = min(low, 0.0), max(high, 0.0)
     return high - low
 
 
-def _one_step(operator: EntropicOperator, mdp: MDP, beta: float, value: FloatArray, time: int) -> FloatArray:
+def _one_step(operator: Executor, mdp: MDP, beta: float, value: FloatArray, time: int) -> FloatArray:
     """Return Q [S, A] at one time."""
-    operator.beta = beta * mdp.discount**time
+    operator.rows.beta = beta * mdp.discount**time
     return one_step(operator, mdp, value, time)

@@ -1,16 +1,14 @@
-"""What a solver returns: values, a policy and a certificate, labelled by the names of the model.
+"""The result of a solver: values, a policy and a certificate, labelled by the names of the model.
 
-A solution keeps the problem that was solved, as it was then. What needs more than the numbers at hand (the values under
-the posterior mean, the neutral policy, an explanation) is worked out when it is asked for.
+There is one class for all solvers. A solution for a horizon has a time axis; a solution of an objective says what the
+objective is worth. A solution never solves anything: what needs another solve is passed to it.
 """
 
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Hashable
-from contextlib import suppress
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,102 +16,407 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from .._support.checks import BoolArray, FloatArray, IntArray, integer_array, refuse, require_shape
+from .._support.checks import index_array, require_shape, whole_number
 from .._support.output import write
 from ..data.labels import is_numbered
-from ..errors import ModelError, ParameterError
-from ..models.mdp import MDP
+from ..errors import ParameterError
+from ..models.base import plural
+from ..types import BoolArray, FloatArray, IntArray, PathLike
+from .base import PlanningProblem
+from .explain import Explanation
+from .objectives import Objective
 
 if TYPE_CHECKING:
     import pandas
     import xarray
     from matplotlib.figure import Figure
 
-    from .explain import Explanation
-    from .problem import BayesianRiskMDP
+    from ..display.figures.base import Figure as Panels
 
-__all__ = ["Ahead", "Solution"]
+__all__ = ["DeferredQ", "RunnersUp", "Solution"]
 
 
-class Ahead(NamedTuple):
-    """Where a solver stopped, in place of Q one step ahead of it, which is worked out when it is read."""
+class DeferredQ(NamedTuple):
+    """Where a solver stopped, from which Q is computed on first access.
 
-    value: FloatArray  # [S]
-    shift: float  # from there to the solution
-    accuracy: float  # of Q
+    Attributes
+    ----------
+    value : ndarray of shape (S,)
+        Values of the next states.
+    shift : float
+        Difference between the solution and a backup of ``value``.
+    accuracy : float
+        Error that an entry of Q may have.
+    threads : int
+        Number of threads of the backup.
+    """
+
+    value: FloatArray
+    shift: float
+    accuracy: float
     threads: int
 
 
-@dataclass(frozen=True, eq=False)
-class Solution:
-    """A value function with its certificate, as :func:`solve` and :class:`BayesianRiskMDP` return it."""
+class RunnersUp(NamedTuple):
+    """The best other action of each state.
 
-    value: FloatArray  # [S]
-    policy: npt.NDArray[Any]  # [S] the greedy action; or the policy that was evaluated, [S] or probabilities [S, A]
-    q: FloatArray  # [S, A] one step ahead of value; minus infinity where an action is not admissible. Of an exact
-    # solution under a posterior it is worked out when it is read: for one action of each state see ``q_of``
-    residual: float  # largest |TV - V| where the solver stopped, V shifted to the middle of its bounds
-    error_bound: float  # certified: no entry of value is further than this from the fixed point
-    iterations: int  # backups of the whole model, those of a first guess included
-    converged: bool  # error_bound <= tol; with a given number of sweeps: the sweeps were done
-    message: str  # why the solver stopped
+    Attributes
+    ----------
+    action : ndarray of int of shape (S,)
+        Index of the best action that is not chosen.
+    gap : ndarray of shape (S,)
+        How much less it is worth one step ahead; NaN where there is no other action.
+    """
+
+    action: IntArray
+    gap: FloatArray
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Solution:
+    """Values and a policy with a certificate, as :func:`prudent.solve` and :func:`prudent.evaluate` return them.
+
+    Shapes are those without a horizon. With a horizon of T steps ``value`` is [T + 1, S], ``policy`` [T, S] (or
+    [T, S, A]) and ``q`` [T, S, A]: ``value[t, s]`` is what the remaining T - t steps are worth in state s, discounted
+    to time t.
+
+    Attributes
+    ----------
+    value : ndarray of shape (S,) or (T + 1, S)
+        Value of each state. With an objective, ``value[t]`` is the entropic risk at parameter ``beta * discount**t`` of
+        what is still to come at time t.
+    policy : ndarray of shape (S,), (S, A), (T, S) or (T, S, A)
+        The best action of each state, by index; or the policy that was evaluated, also as probabilities.
+    q_source : ndarray, DeferredQ or callable
+        Where :attr:`q` comes from. Use :attr:`q` instead.
+    residual : float
+        Largest ``|TV - V|`` where the solver stopped, V shifted to the middle of its bounds; 0 with a horizon.
+    error_bound : float
+        Certified: no entry of ``value`` is further than this from the truth. With an objective the bound is about
+        ``objective_value`` and ``value[0]``.
+    iterations : int
+        Backups of the whole model, those of a first guess included.
+    converged : bool
+        Whether ``error_bound`` is at most the tolerance; with a given number of sweeps, whether they were done.
+    message : str
+        Why the solver stopped.
+    states, actions : tuple
+        Names of states and actions.
+    terminal : ndarray of bool of shape (S,)
+        Terminal states, in which there is nothing to decide.
+    problem : PlanningProblem or None
+        The problem as it was when it was solved.
+    later : ndarray, optional
+        What to do from time T on, if the process goes on, [S] or [S, A].
+    objective : Objective, optional
+        The risk measure of the return, if one was given.
+    objective_value : float
+        What the objective is worth at ``start``; NaN without an objective.
+    beta : float
+        Parameter of the entropic risk. For EVaR the one at which it is attained.
+    start : ndarray of shape (S,), optional
+        Probabilities of the first state, with an objective.
+
+    See Also
+    --------
+    prudent.solve : Compute an optimal policy.
+    prudent.evaluate : Compute the values of a given policy.
+
+    Examples
+    --------
+    >>> from prudent import MDP, solve
+    >>> stay, go = [[1, 0], [0, 1]], [[0, 1], [1, 0]]
+    >>> mdp = MDP([stay, go], reward=[[1, 0], [3, 0]], discount=1.0, actions_first=True, actions=["stay", "go"])
+    >>> plan = solve(mdp, horizon=3)
+    >>> plan.value
+    array([[6., 9.],
+           [3., 6.],
+           [1., 3.],
+           [0., 0.]])
+    >>> plan.policy_names[0], plan.policy_names[2]
+    (('go', 'stay'), ('stay', 'stay'))
+    """
+
+    value: FloatArray
+    policy: npt.NDArray[Any]
+    q_source: FloatArray | DeferredQ | Callable[[FloatArray, int], FloatArray]
+    residual: float
+    error_bound: float
+    iterations: int
+    converged: bool
+    message: str
     states: tuple[Any, ...] | None = None
     actions: tuple[Any, ...] | None = None
-    terminal: BoolArray | None = None  # [S] True where there is nothing to decide
-    _problem: MDP | BayesianRiskMDP | None = field(default=None, repr=False)  # as it was when it was solved
+    terminal: BoolArray | None = None
+    problem: PlanningProblem | None = None
+    later: npt.NDArray[Any] | None = None
+    objective: Objective | None = None
+    objective_value: float = np.nan
+    beta: float = 0.0
+    start: FloatArray | None = field(default=None)
+
+    # -- time ----------------------------------------------------------------------------------------------
 
     @property
-    def policy_names(self) -> tuple[Any, ...]:
-        """The policy by the names of its actions (numbers where actions have no names); None in terminal states.
+    def horizon(self) -> int | None:
+        """Number of steps T; None without a time axis."""
+        return None if self.value.ndim == 1 else int(self.policy.shape[0])
 
-        Where it chooses at random, the actions that it takes with their probabilities.
+    def policy_at(self, time: int) -> npt.NDArray[Any]:
+        """Return the policy at one time.
+
+        Parameters
+        ----------
+        time : int
+            Time step from 0. A policy without a time axis is the same at all times.
+
+        Returns
+        -------
+        ndarray of shape (S,) or (S, A)
+            The policy at that time; from T on ``later``, if there is one.
         """
-        over = np.zeros(self.value.size, dtype=np.bool_) if self.terminal is None else self.terminal
-        return tuple(None if ended else self._called(choice) for choice, ended in zip(self.policy, over, strict=True))
+        if self.horizon is None:
+            return self.policy
+        step = whole_number(time, "time", 0, self.horizon - 1 if self.later is None else None)
+        if step < self.horizon or self.later is None:
+            return np.asarray(self.policy[step])
+        return self.later
 
-    def _called(self, choice: Any) -> Any:
-        """Return the name of an action, or of those with a probability above zero."""
-        if np.ndim(choice):
-            return {self._called(a): float(choice[a]) for a in np.flatnonzero(choice)}
-        return int(choice) if self.actions is None else self.actions[choice]
+    def at(self, time: int) -> Solution:
+        """Return the solution at one time of a horizon, without a time axis.
+
+        Parameters
+        ----------
+        time : int
+            Time step from 0 to T - 1.
+
+        Returns
+        -------
+        Solution
+            Values [S], policy [S] or [S, A] and Q [S, A], by one backup.
+
+        Raises
+        ------
+        ParameterError
+            If the solution has no time axis, or ``time`` is out of range.
+
+        Examples
+        --------
+        >>> from prudent import MDP, solve
+        >>> solve(MDP([[[1.0], [1.0]]], [[1.0, 2.0]], discount=0.5), horizon=2).at(0).q
+        array([[2., 3.]])
+        """
+        if self.horizon is None or not callable(self.q_source):
+            raise ParameterError(
+                "time is only for solutions with a horizon; this one is the same at all times",
+                code="no-time-axis",
+                argument="time",
+                value=time,
+            )
+        step = whole_number(time, "time", 0, self.horizon - 1)
+        return Solution(
+            value=self.value[step],
+            policy=np.asarray(self.policy[step]),
+            q_source=self.q_source(self.value[step + 1], step),
+            residual=0.0,
+            error_bound=self.error_bound,
+            iterations=self.horizon - step,
+            converged=self.converged,
+            message=f"step {step} of {self.horizon}: {self.message}",
+            states=self.states,
+            actions=self.actions,
+            terminal=self.terminal,
+        )
+
+    # -- what actions are worth ----------------------------------------------------------------------------
+
+    @cached_property
+    def q(self) -> FloatArray:
+        """Values of actions one step ahead, [S, A] or [T, S, A]; minus infinity where an action is not admissible.
+
+        Of an exact solution under a posterior, and of a horizon, Q is computed by backups when it is first read, and
+        kept. For one action of each state see :meth:`q_of`.
+        """
+        if isinstance(self.q_source, DeferredQ):
+            return self._q_where(self.q_source, self._model.admissible)
+        if callable(self.q_source):
+            return np.stack([self.q_source(self.value[t + 1], t) for t in range(self.policy.shape[0])])
+        return self.q_source
+
+    def q_of(self, actions: npt.ArrayLike) -> FloatArray:
+        """Compute Q of one action in each state, without the other actions.
+
+        Parameters
+        ----------
+        actions : array_like of int of shape (S,)
+            Indices of actions, as in ``policy``.
+
+        Returns
+        -------
+        ndarray of shape (S,)
+            Those entries of :attr:`q`.
+
+        Raises
+        ------
+        ParameterError
+            If an index is out of range, or the solution has a time axis.
+
+        Examples
+        --------
+        >>> from prudent import MDP, solve
+        >>> solve(MDP([[[1.0], [1.0]]], [[1.0, 2.0]], discount=0.5)).q_of([0])
+        array([3.])
+        """
+        self._require_no_time("q_of")
+        chosen = index_array(actions, "actions", self._n_actions, ParameterError)
+        require_shape(chosen, "actions", self.value.shape, "[S]", error=ParameterError)
+        rows, q = np.arange(self.value.size), self._stored_q()
+        if isinstance(q, DeferredQ):
+            asked = np.zeros((self.value.size, self._n_actions), dtype=np.bool_)
+            asked[rows, chosen] = True
+            q = self._q_where(q, asked & self._model.admissible)
+        return np.asarray(q[rows, chosen])
+
+    def runners_up(self) -> RunnersUp:
+        """Compute the best other action of each state, by one backup where Q is not stored.
+
+        Returns
+        -------
+        RunnersUp
+            The actions and how much less they are worth. A negative gap says that the other action is worth more, which
+            happens where a given policy was evaluated.
+
+        Raises
+        ------
+        ParameterError
+            If the solution has a time axis.
+
+        Examples
+        --------
+        >>> from prudent import MDP, solve
+        >>> solve(MDP([[[1.0], [1.0]]], [[1.0, 2.0]], discount=0.5)).runners_up()
+        RunnersUp(action=array([0]), gap=array([1.]))
+        """
+        self._require_no_time("runners_up")
+        rows, q = np.arange(self.value.size), self._stored_q()
+        if isinstance(q, DeferredQ):
+            asked = self._model.admissible.copy()
+            asked[rows, self.chosen] = False
+            others, worth = self._q_where(q, asked, best_only=True), self.q_of(self.chosen)
+        else:
+            q = self._q_of_all_actions()
+            others, worth = np.where(np.isnan(q), -np.inf, q), q[rows, self.chosen]
+            others[rows, self.chosen] = -np.inf
+        second = others.argmax(axis=1)
+        best = others[rows, second]
+        return RunnersUp(second, np.where(np.isfinite(best), worth - best, np.nan))
+
+    def _stored_q(self) -> Any:
+        """Return Q if it is known, and otherwise the inputs from which it is computed."""
+        return self.__dict__.get("q", self.q_source)
+
+    def _q_where(self, source: DeferredQ, asked: BoolArray, *, best_only: bool = False) -> FloatArray:
+        """Compute deferred Q where it is ``asked`` for [S, A]."""
+        return self._problem.q_values(
+            source.value,
+            pairs=asked,
+            best_only=best_only,
+            shift=source.shift,
+            accuracy=source.accuracy,
+            threads=source.threads,
+        )
+
+    def _q_of_all_actions(self) -> FloatArray:
+        """Return Q with all admissible actions, also where a given policy was evaluated."""
+        if self.problem is None or not np.isnan(self.q).any():
+            return self.q
+        try:
+            return self.problem.q_values(self.value, accuracy=2e-12 * float(abs(self.value).max()))
+        except ParameterError:  # the draws of the solve are gone
+            return self.q
+
+    # -- names ---------------------------------------------------------------------------------------------
 
     @property
     def chosen(self) -> IntArray:
-        """The action in each state [S], as an index; the likeliest one where the policy has probabilities."""
-        return self.policy if self.policy.ndim == 1 else self.policy.argmax(axis=1)
+        """Index of the action in each state, [S] or [T, S]; the likeliest one where the policy has probabilities."""
+        return self.policy.argmax(axis=-1) if self._is_random else self.policy
 
-    def to_xarray(self) -> xarray.Dataset:
-        """Return value, policy and q labelled by state and action, the certificate as attributes.
+    @property
+    def policy_names(self) -> tuple[Any, ...]:
+        """The policy by the names of its actions; None in terminal states.
 
-        A policy with probabilities [S, A] is labelled by both.
+        Where it chooses at random, the actions that it takes with their probabilities. With a horizon, one such tuple
+        for each time.
         """
-        import xarray
+        if self.horizon is None:
+            return self._names_of(self.policy)
+        return tuple(self._names_of(step) for step in self.policy)
 
-        actions = self._names(self.actions, self._n_actions)
-        policy = ("state", actions[self.policy]) if self.policy.ndim == 1 else (("state", "action"), self.policy)
-        return xarray.Dataset(
-            {"value": ("state", self.value), "policy": policy, "q": (("state", "action"), self.q)},
-            coords={"state": self._names(self.states, self.value.size), "action": actions},
-            attrs=self._certificate() | {"converged": int(self.converged)},
+    def with_policy(self, policy: IntArray) -> Solution:
+        """Return the same values with another policy that reaches them.
+
+        Parameters
+        ----------
+        policy : ndarray of int of shape (S,)
+            Indices of actions.
+
+        Returns
+        -------
+        Solution
+            A copy with that policy.
+        """
+        return replace(self, policy=policy, q_source=self._stored_q())
+
+    def _names_of(self, policy: npt.NDArray[Any]) -> tuple[Any, ...]:
+        return tuple(
+            None if over else self._name_of(choice) for choice, over in zip(policy, self._terminal, strict=True)
         )
 
-    def to_pandas(self) -> pandas.DataFrame:
-        """Return a table with one row for each state.
+    def _name_of(self, choice: Any) -> Any:
+        """Return the name of an action, or of those with a probability above zero."""
+        if np.ndim(choice):
+            return {self._name_of(a): float(choice[a]) for a in np.flatnonzero(choice)}
+        return int(choice) if self.actions is None else self.actions[choice]
 
-        state, action : by name where there are names. ``probability`` follows if the policy has probabilities; the
-            action is then the likeliest.
-        value : as certified: under a Bayesian risk MDP the risk is taken anew at every step, so that this is far below
-            what the policy returns on average.
-        posterior_mean_value : what the same policy returns in the model at the posterior mean.
-        runner_up, gap : the best other action, and how much less it is worth one step ahead. A negative gap says
-            that it is worth more, which happens where a given policy was evaluated.
-        evidence : observations of the source behind the chosen action, beyond the prior. A posterior made from counts
-            alone does not tell data from prior, and has none; see ``total_count``.
-        total_count : the same with the prior.
-        differs_from_neutral : whether the risk-neutral policy has another action, which is worth more on average.
+    # -- tables --------------------------------------------------------------------------------------------
 
-        A known model has the columns that make sense. The table may solve the problem at level 0 once.
+    def to_pandas(self, *, neutral: Solution | None = None, at_mean: Solution | None = None) -> pandas.DataFrame:
+        """Return a table with one row for each state, or for each time and state.
 
+        Nothing is solved. Columns that need another solution are there if it is given.
+
+        Parameters
+        ----------
+        neutral : Solution, optional
+            The risk-neutral solution, ``solve(problem.mean_mdp())``. Adds the column ``differs_from_neutral``.
+        at_mean : Solution, optional
+            The same policy in the model at the posterior mean, ``evaluate(problem.mean_mdp(), solution)``. Adds the
+            column ``posterior_mean_value``.
+
+        Returns
+        -------
+        pandas.DataFrame
+            Columns:
+
+            - ``time`` with a horizon;
+            - ``state`` and ``action`` by name. ``probability`` follows if the policy has probabilities; the action is
+              then the likeliest;
+            - ``value`` as certified. Under a Bayesian risk MDP the risk is taken anew at every step, so that this is
+              far below what the policy returns on average;
+            - ``posterior_mean_value``: what the policy returns in the model at the posterior mean;
+            - ``runner_up`` and ``gap``: the best other action, and how much less it is worth one step ahead, see
+              :meth:`runners_up`;
+            - ``evidence``: observations of the source behind the chosen action, beyond the prior. A posterior made
+              from counts alone does not tell data from prior, and has none;
+            - ``total_count``: the same with the prior;
+            - ``differs_from_neutral``: whether the risk-neutral policy has another action, which is worth more on
+              average.
+
+            A known model, and a horizon, have the columns that make sense.
+
+        Examples
+        --------
         >>> from prudent import BayesianRiskMDP, DirichletPosterior, UncertainMDP
         >>> model = UncertainMDP.direct([[0.0, 0.0], [1.0, 1.0]], discount=0.9, states=["low", "high"])
         >>> log = [("low", 0, "high"), ("low", 0, "low"), ("low", 1, "high"), ("high", 0, "high"), ("high", 1, "low")]
@@ -124,245 +427,277 @@ class Solution:
         """
         import pandas
 
-        here = np.arange(self.value.size)
         chosen = self.chosen
-        columns: dict[str, Any] = {
-            "state": self._names(self.states, self.value.size),
-            "action": _labels(self._action_names(chosen)),
-        }
-        if self.policy.ndim == 2:
-            columns["probability"] = self.policy[here, chosen]
+        columns: dict[str, Any] = {}
+        if self.horizon is not None:
+            columns["time"] = np.repeat(np.arange(self.horizon), self._n_states)
+        columns["state"] = np.tile(_labels(self.states, self._n_states), self.horizon or 1)
+        columns["action"] = _labels([name for step in np.atleast_2d(chosen) for name in self._names_of(step)])
+        if self._is_random:
+            columns["probability"] = self.policy.max(axis=-1).ravel()
+        if self.horizon is not None:
+            columns["value"] = self.value[:-1].ravel()
+            return pandas.DataFrame(columns).infer_objects()
         columns["value"] = self.value
-        if not isinstance(self._problem, MDP | None):
-            columns["posterior_mean_value"] = self.posterior_mean_value
-        second, gap = self._runners_up()
-        names = zip(self._action_names(second), np.isnan(gap), strict=True)
-        columns["runner_up"] = _labels([None if alone else name for name, alone in names])
+        if at_mean is not None:
+            columns["posterior_mean_value"] = at_mean.value
+        second, gap = self.runners_up()
+        columns["runner_up"] = _labels(
+            [None if np.isnan(lead) else name for name, lead in zip(self._names_of(second), gap, strict=True)]
+        )
         columns["gap"] = gap
-        if not isinstance(self._problem, MDP | None):
-            posterior, source = self._problem.posterior, self._problem.model.source[here, chosen]
-            if posterior is not None:
-                columns["evidence"] = (posterior.counts - posterior.prior).sum(axis=1)[source]
-                columns["total_count"] = posterior.counts.sum(axis=1)[source]
-            with suppress(ModelError):  # at discount 1 a policy may end where others go on for ever
-                columns["differs_from_neutral"] = self._differs_from_neutral()
+        evidence = None if self.problem is None else self.problem.evidence(chosen)
+        if evidence is not None:
+            columns["evidence"], columns["total_count"] = evidence
+        if neutral is not None:
+            columns["differs_from_neutral"] = self.differs_from(neutral)
         table = pandas.DataFrame(columns).infer_objects()
-        if is_numbered(self.actions) and not table["runner_up"].isna().all():
+        numbered = self.actions is None or all(type(name) is int for name in self.actions)
+        if numbered and not table["runner_up"].isna().all():
             table["runner_up"] = table["runner_up"].astype("Int64")
         return table
 
-    def to_csv(self, path: str | os.PathLike[str]) -> None:
-        """Write :meth:`to_pandas` to ``path``, whole or not at all; numbers in full precision."""
-        write(Path(path), self.to_pandas().to_csv(index=False).encode())
+    def differs_from(self, neutral: Solution) -> BoolArray:
+        """Return where a risk-neutral solution has another action that is better on average.
 
-    def to_json(self, path: str | os.PathLike[str] | None = None) -> str:
-        """Return policy, values, names and certificate as JSON, and write it to ``path`` if one is given.
+        Parameters
+        ----------
+        neutral : Solution
+            The solution at the posterior mean, ``solve(problem.mean_mdp())``, or at level 0.
 
-        ``policy`` lists an object for each state, with ``state``, ``action`` and ``value``, and ``probabilities`` of
-        all actions if the policy has them. What JSON cannot hold becomes what is nearest: a tuple a list, a date a
-        string.
+        Returns
+        -------
+        ndarray of bool of shape (S,)
+            True where the chosen action is worth less in ``neutral`` than its own, by more than rounding.
+        """
+        slack = 1e-9 * float(abs(neutral.value).max()) + 4.0 * neutral.error_bound
+        return np.asarray(neutral.q_of(self.chosen) < neutral.value - slack)
 
+    def to_xarray(self) -> xarray.Dataset:
+        """Return value, policy and q labelled by state and action, the certificate as attributes.
+
+        Returns
+        -------
+        xarray.Dataset
+            ``value`` (state), ``policy`` (state) by name or (state, action) as probabilities, ``q`` (state, action).
+            With a horizon, ``value`` (time, state) with times 0 to T, ``policy`` (step, state) with steps 0 to T - 1,
+            and no ``q``.
+        """
+        import xarray
+
+        actions = _labels(self.actions, self._n_actions)
+        axes = ("state",) if self.horizon is None else ("step", "state")
+        data: dict[str, Any] = {
+            "value": (axes if self.horizon is None else ("time", "state"), self.value),
+            "policy": ((*axes, "action"), self.policy) if self._is_random else (axes, actions[self.policy]),
+        }
+        coords: dict[str, Any] = {"state": _labels(self.states, self._n_states)}
+        if self.horizon is None:
+            data["q"] = (("state", "action"), self.q)
+        else:
+            coords |= {"time": np.arange(self.horizon + 1), "step": np.arange(self.horizon)}
+        if self.horizon is None or self._is_random:
+            coords["action"] = actions
+        return xarray.Dataset(data, coords=coords, attrs=self._certificate() | {"converged": int(self.converged)})
+
+    def to_csv(self, path: PathLike, *, neutral: Solution | None = None, at_mean: Solution | None = None) -> None:
+        """Write :meth:`to_pandas` as CSV, atomically and with numbers in full precision.
+
+        Parameters
+        ----------
+        path : str or PathLike
+            File to write.
+        neutral, at_mean : Solution, optional
+            As for :meth:`to_pandas`.
+        """
+        table = self.to_pandas(neutral=neutral, at_mean=at_mean)
+        write(Path(path), table.to_csv(index=False).encode())
+
+    def to_json(self, path: PathLike | None = None) -> str:
+        """Return policy, values, names and certificate as JSON.
+
+        Parameters
+        ----------
+        path : str or PathLike, optional
+            File to write as well.
+
+        Returns
+        -------
+        str
+            An object whose ``policy`` lists an object for each state (and time), with ``state``, ``action`` and
+            ``value``, and ``probabilities`` of all actions if the policy has them. What JSON cannot hold becomes what
+            is nearest: a tuple a list, a date a string.
+
+        Examples
+        --------
         >>> from prudent import MDP, solve
         >>> text = solve(MDP([[[1.0], [1.0]]], [[1.0, 2.0]], discount=0.5, actions=["wait", "go"])).to_json()
         >>> json.loads(text)["policy"]
         [{'state': 0, 'action': 'go', 'value': 4.0}]
         """
-        rows: list[dict[str, Any]] = [
-            {"state": _plain(state), "action": _plain(action), "value": float(value)}
-            for state, action, value in zip(
-                self._names(self.states, self.value.size), self._action_names(self.chosen), self.value, strict=True
-            )
-        ]
-        if self.policy.ndim == 2:
-            for row, chances in zip(rows, self.policy.tolist(), strict=True):
+        states = [_plain(name) for name in _labels(self.states, self._n_states)]
+        rows: list[dict[str, Any]] = []
+        for time, step in enumerate(np.atleast_2d(self.chosen)):
+            values = self.value if self.horizon is None else self.value[time]
+            for state, action, value in zip(states, self._names_of(step), values, strict=True):
+                row: dict[str, Any] = {} if self.horizon is None else {"time": time}
+                rows.append(row | {"state": state, "action": _plain(action), "value": float(value)})
+        if self._is_random:
+            for row, chances in zip(rows, self.policy.reshape(-1, self.policy.shape[-1]).tolist(), strict=True):
                 row["probabilities"] = chances
-        whole: dict[str, Any] = {
-            "actions": [_plain(name) for name in self._names(self.actions, self._n_actions)],
+        record: dict[str, Any] = {
+            "actions": [_plain(name) for name in _labels(self.actions, self._n_actions)],
             "policy": rows,
             "certificate": self._certificate(),
         }
-        if self._problem is not None:
-            whole["discount"] = self._model.discount
-        if not isinstance(self._problem, MDP | None):
-            whole["risk"] = repr(self._problem.risk)
-        text = json.dumps(whole, allow_nan=False, ensure_ascii=False, indent=1)
+        if self.problem is not None:
+            record["discount"] = self.problem.model.discount
+            if self.problem.risk_name is not None:
+                record["risk"] = self.problem.risk_name
+        text = json.dumps(record, allow_nan=False, ensure_ascii=False, indent=1)
         if path is not None:
             write(Path(path), text.encode())
         return text
 
+    # -- pictures and reasons ------------------------------------------------------------------------------
+
     def plot(self) -> Figure:
-        """Return a figure of values and actions: a line for each of up to 40 states; of more, values by action.
+        """Draw values and actions.
 
-        It is a figure of matplotlib: ``solution.plot().savefig("policy.png")``.
+        Returns
+        -------
+        matplotlib.figure.Figure
+            A line for each of up to 40 states, values by action for more. With a horizon, what is done when and where,
+            and how values fall towards the end.
         """
-        from .figures import solution_figure
+        return self.panels().to_matplotlib()
 
-        return solution_figure(self)
+    def panels(self) -> Panels:
+        """Return the panels of :meth:`plot`, for a page.
+
+        Returns
+        -------
+        prudent.display.figures.base.Figure
+            Panels and a legend.
+        """
+        from ..display.figures import plan, policy
+
+        actions = np.where(self._terminal, policy.TERMINAL, self.chosen)
+        if self.horizon is not None:
+            return plan.draw(self.value, actions, *self._shown_names(), likeliest=self._is_random)
+        return policy.draw(self.value, actions, self.runners_up().gap, *self._shown_names(), self.policy_names)
 
     def explain(self, state: Hashable) -> Explanation:
-        """Return why the policy does what it does in ``state``: in words, as a table and as a figure.
+        """Return why the policy takes its action in one state: in words, as a table and as a figure.
 
-        See :class:`Explanation`.
+        Parameters
+        ----------
+        state : hashable
+            Name of the state.
+
+        Returns
+        -------
+        Explanation
+            Prints as words; only this state is looked at.
+
+        Raises
+        ------
+        ParameterError
+            If the state is unknown or terminal, or the solution has a time axis or no problem.
         """
-        from .explain import explain
+        self._require_no_time("explain")
+        problem = self._problem
+        s = problem.model.state_index(state)
+        if self._terminal[s]:
+            raise ParameterError(
+                f"{problem.model.state_labels.show(s)} is terminal: there is nothing to choose",
+                code="terminal-state",
+                argument="state",
+                value=state,
+                state=state,
+            )
+        chosen = int(self.chosen[s])
+        probability = float(self.policy[s, chosen]) if self._is_random else 1.0
+        stored = self._stored_q()
+        q = stored[s] if isinstance(stored, np.ndarray) and not np.isnan(stored[s]).any() else None
+        return replace(problem.explain_state(self.value, s, chosen, q), probability=probability)
 
-        return explain(self, state)
+    # -- parts ---------------------------------------------------------------------------------------------
 
-    def q_of(self, actions: Any) -> FloatArray:
-        """Return q of one action for each state [S]: those entries of ``q``, without working out the others.
-
-        ``actions`` [S] are positions, as in ``policy``.
-
-        >>> from prudent import MDP, solve
-        >>> solve(MDP([[[1.0], [1.0]]], [[1.0, 2.0]], discount=0.5)).q_of([0])
-        array([3.])
-        """
-        chosen = integer_array(actions, "actions", ndim=1, error=ParameterError)
-        require_shape(chosen, "actions", self.value.shape, "[S]", error=ParameterError)
-        outside = (chosen < 0) | (chosen >= self._n_actions)
-        refuse(outside, chosen, "actions", f"an action from 0 to {self._n_actions - 1}", error=ParameterError)
-        here, q = np.arange(self.value.size), self.__dict__["q"]
-        if isinstance(q, Ahead):
-            asked = np.zeros((self.value.size, self._n_actions), dtype=np.bool_)
-            asked[here, chosen] = True
-            q = self._work_out(q, asked & self._model.admissible)
-        found: FloatArray = q[here, chosen]
-        return found
-
-    # -- what is worked out when asked ---------------------------------------------------------------------
-
-    @cached_property
-    def posterior_mean_value(self) -> FloatArray:
-        """What the policy is worth in the model at the posterior mean [S]; in a known model its value."""
-        from .solve import evaluate
-
-        if isinstance(self._problem, MDP):
-            return self.value
-        return evaluate(self._mean_mdp, self.policy, start=self.value).value
-
-    @cached_property
-    def neutral(self) -> Solution:
-        """The solution at the posterior mean, which is that of level 0; of a known model, its optimum."""
-        from .solve import solve
-
-        return solve(self._mean_mdp)
-
-    @cached_property
-    def _mean_mdp(self) -> MDP:
-        problem = self._known_problem()
-        return problem if isinstance(problem, MDP) else problem.mean_mdp()
+    @property
+    def _problem(self) -> PlanningProblem:
+        if self.problem is None:
+            raise ParameterError(
+                "this solution does not hold the problem that it solves, which this call needs", code="no-problem"
+            )
+        return self.problem
 
     @property
     def _model(self) -> Any:
-        problem = self._known_problem()
-        return problem if isinstance(problem, MDP) else problem.model
+        return self._problem.model
 
-    def _known_problem(self) -> MDP | BayesianRiskMDP:
-        if self._problem is None:
-            raise ParameterError("this solution was not made by a solver: the problem that it solves is not known")
-        return self._problem
+    @property
+    def _is_random(self) -> bool:
+        """Whether the policy has probabilities of actions."""
+        return self.policy.ndim > self.value.ndim
+
+    def _shown_names(self) -> tuple[tuple[Any, ...] | None, tuple[Any, ...] | None]:
+        """Return the names of states and of actions, None where they are just numbers."""
+        states, actions = (None if is_numbered(names) else names for names in (self.states, self.actions))
+        return states, actions
+
+    @property
+    def _n_states(self) -> int:
+        return int(self.value.shape[-1])
 
     @property
     def _n_actions(self) -> int:
-        return self.q.shape[1] if self._problem is None else int(self._model.n_actions)
-
-    def _whole_q(self) -> FloatArray:
-        """Return q with all admissible actions, also where a given policy was evaluated."""
-        if not np.isnan(self.q).any():
-            return self.q
-        from .solve import solve
-
-        if isinstance(self._problem, MDP):
-            return solve(self._problem, horizon=1, terminal=self.value).at(0).q
-        if self._problem is None or (self._problem.draws is None and not self._problem.is_exact):
-            return self.q  # the draws are gone
-        draws = None if self._problem.posterior is None else self._problem.draws
-        return self._problem.solve(draws, horizon=1, terminal=self.value).at(0).q
-
-    def _runners_up(self) -> tuple[IntArray, FloatArray]:
-        """Return the best other action of each state, and how much less it is worth; NaN where there is none."""
-        here, ahead = np.arange(self.value.size), self.__dict__["q"]
-        if isinstance(ahead, Ahead):  # the best but one, then, and no others
-            asked = self._model.admissible.copy()
-            asked[here, self.chosen] = False
-            others, worth = self._work_out(ahead, asked, best=True), self.q_of(self.chosen)
-        else:
-            q = self._whole_q()
-            others, worth = np.where(np.isnan(q), -np.inf, q), q[here, self.chosen]
-            others[here, self.chosen] = -np.inf
-        second = others.argmax(axis=1)
-        best = others[here, second]
-        return second, np.where(np.isfinite(best), worth - best, np.nan)
-
-    def _differs_from_neutral(self) -> BoolArray:
-        """Return where the neutral action is another one and better by more than rounding can make it."""
-        q, here = self.neutral.q, np.arange(self.value.size)
-        slack = 1e-9 * float(abs(self.neutral.value).max()) + 4.0 * self.neutral.error_bound
-        return q[here, self.chosen] < self.neutral.value - slack
-
-    def _following(self, policy: IntArray) -> Solution:
-        """Return the same values with another policy [S] that reaches them."""
-        same = {each.name: self.__dict__[each.name] for each in fields(self)}
-        return Solution(**same | {"policy": policy})
-
-    # -- names ---------------------------------------------------------------------------------------------
-
-    def _action_names(self, actions: IntArray) -> list[Any]:
-        """Return the names of an action for each state, None in a terminal state."""
-        names = actions.tolist() if self.actions is None else [self.actions[a] for a in actions]
-        return [None if end else name for name, end in zip(names, self._terminal, strict=True)]
-
-    def _work_out(self, ahead: Ahead, asked: BoolArray, *, best: bool = False) -> FloatArray:
-        """Return Q that was put off, where it is ``asked`` for."""
-        from .fixed_point import q_when_read
-
-        return q_when_read(self._known_problem(), ahead, asked, best=best)
+        if self.problem is not None:
+            return int(self.problem.model.n_actions)
+        if self.actions is not None:
+            return len(self.actions)
+        return int(self.q.shape[-1])
 
     @property
     def _terminal(self) -> BoolArray:
         """Which states are terminal [S], so that there is nothing to choose."""
-        return np.zeros(self.value.size, dtype=np.bool_) if self.terminal is None else self.terminal
+        return np.zeros(self._n_states, dtype=np.bool_) if self.terminal is None else self.terminal
 
-    @staticmethod
-    def _names(names: tuple[Any, ...] | None, size: int) -> npt.NDArray[Any]:
-        return np.arange(size) if names is None or is_numbered(names) else _labels(names)
+    def _require_no_time(self, method: str) -> None:
+        if self.horizon is not None:
+            raise ParameterError(
+                f"{method} is not for a horizon, whose policy depends on time; use at(time), or a solution without one",
+                code="time-axis",
+                method=method,
+            )
 
     def _certificate(self) -> dict[str, Any]:
-        return {
+        record = {
             "residual": self.residual,
             "error_bound": self.error_bound,
             "iterations": self.iterations,
             "converged": self.converged,
             "message": self.message,
         }
+        if self.objective is not None:
+            record |= {"objective": repr(self.objective), "objective_value": self.objective_value, "beta": self.beta}
+        return record
 
     def __repr__(self) -> str:
-        return (
-            f"Solution({self.value.size} states, value {self.value.min():.6g} to {self.value.max():.6g}, "
-            f"{self.message})"
-        )
+        first = self.value if self.horizon is None else self.value[0]
+        parts = [plural(self._n_states, "state"), f"value {first.min():.6g} to {first.max():.6g}"]
+        if self.horizon is not None:
+            parts[1] = parts[1].replace("value", "value at the start")
+            parts.insert(0, plural(self.horizon, "step"))
+        if self.objective is not None:
+            parts = [f"{self.objective!r} = {self.objective_value:.8g}", *parts[:-1]]
+        return f"Solution({', '.join(parts)}, {self.message})"
 
 
-class _WhenRead:
-    """The field ``q`` of a solution: an array, or an :class:`Ahead` until it is read for the first time."""
-
-    def __get__(self, solution: Solution | None, owner: type | None = None) -> Any:
-        if solution is None:
-            return self
-        q = solution.__dict__["q"]
-        if isinstance(q, Ahead):
-            q = solution.__dict__["q"] = solution._work_out(q, solution._model.admissible)
-        return q
-
-    def __set__(self, solution: Solution, q: Any) -> None:
-        solution.__dict__["q"] = q
-
-
-Solution.q = _WhenRead()  # type: ignore[assignment]  # after the decorator, to which it would be a default
-
-
-def _labels(names: Any) -> npt.NDArray[Any]:
-    """Return names as a one-dimensional array, also where each name is a tuple."""
+def _labels(names: Any, size: int = 0) -> npt.NDArray[Any]:
+    """Return names as a one-dimensional array, also where each name is a tuple; numbers if there are none."""
+    if names is None or (size and names == tuple(range(size))):
+        return np.arange(size)
     array = np.empty(len(names), dtype=object)
     array[:] = names
     return array

@@ -1,90 +1,129 @@
-"""Solve a known model, or evaluate a policy in it."""
+"""Solve a problem, or evaluate a policy in it: one pair of functions for known models and Bayesian risk MDPs."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Unpack, overload
+from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
+
+import numpy.typing as npt
 
 from ..errors import ParameterError
 from ..models.mdp import MDP
-from .finite_solution import FiniteSolution
-from .fixed_point import Guess, known_operator, solve_operator
-from .horizon import refuse_options, solve_finite
+from ..types import PolicyLike, RngLike, StartLike, TerminalValueLike
+from .base import PlanningProblem
+from .horizon import solve_horizon
+from .known_problem import KnownProblem
 from .objectives import Objective
 from .options import SolverKeywords, SolverOptions
+from .return_risk import solve_objective
 from .solution import Solution
-from .undiscounted import ended_mdp, with_all_actions
+from .stationary import solve_stationary
 
 if TYPE_CHECKING:
-    from .return_risk import RiskSolution
+    from distributed import Client
 
-__all__ = ["evaluate", "solve"]
-
-
-@overload
-def solve(
-    mdp: MDP,
-    tol: float | None = None,
-    *,
-    horizon: None = None,
-    terminal: None = None,
-    objective: None = None,
-    start: Any = None,
-    options: SolverOptions | None = None,
-    **keywords: Unpack[SolverKeywords],
-) -> Solution: ...
+__all__ = ["SolveKeywords", "evaluate", "solve"]
 
 
-@overload
-def solve(
-    mdp: MDP,
-    tol: float | None = None,
-    *,
-    objective: Objective,
-    horizon: int | None = ...,
-    terminal: Any = ...,
-    start: Any = ...,
-) -> RiskSolution: ...
+class SolveKeywords(SolverKeywords, total=False):
+    """Keywords of :func:`solve` and :func:`evaluate`, which the methods of a problem take as well."""
 
-
-@overload
-def solve(mdp: MDP, tol: float | None = None, *, horizon: int, terminal: Any = None) -> FiniteSolution: ...
+    tol: float | None
+    horizon: int | None
+    terminal_value: TerminalValueLike
+    objective: Objective | None
+    start: StartLike
+    initial_value: npt.ArrayLike | None
+    threads: int | None
+    client: Client | str | Any
+    options: SolverOptions | None
 
 
 def solve(
-    mdp: MDP,
+    problem: MDP | PlanningProblem,
     tol: float | None = None,
     *,
     horizon: int | None = None,
-    terminal: Any = None,
+    terminal_value: TerminalValueLike = None,
     objective: Objective | None = None,
-    start: Any = None,
+    start: StartLike = None,
+    initial_value: npt.ArrayLike | None = None,
+    draws: npt.ArrayLike | None = None,
+    rng: RngLike = None,
+    threads: int | None = None,
+    client: Client | str | Any = None,
     options: SolverOptions | None = None,
     **keywords: Unpack[SolverKeywords],
-) -> Solution | FiniteSolution:
-    """Return the optimal values and policy of a known model, certified to ``tol``.
+) -> Solution:
+    """Compute the optimal values and policy of a problem, certified to a tolerance.
 
     Parameters
     ----------
-    mdp : the model. At discount 1, and without a horizon, it must end whatever is done, or come to states where nothing
-        is earned any more; or going on for ever must cost without end.
-    tol : bound on the error of every value. By default ten digits of the largest one.
-    horizon : solve for so many steps: values [T + 1, S] and a policy [T, S] that depend on time, a
-        :class:`FiniteSolution`. The discount may be 1.
-    terminal : what states are worth after the horizon: values [S] or one number, for all states; or a mapping, which
-        leaves those that it does not name as they are: 0, and terminal states what arriving there is worth.
-    objective : ``Entropic(beta)`` or ``EVaR(alpha)`` of the discounted return, instead of its mean: a
-        :class:`RiskSolution`, whose policy depends on time. Without a horizon it is that of endlessly many
-        steps. Where the model knows the rewards of single transitions they are random, as they should; a reward [S, A]
-        is taken as certain. For EVaR, what the search over beta may miss is by default a thousandth of the difference
-        between the mean and the worst. (Under a posterior: ``solve(problem.mean_mdp(), objective=...)``.)
-    start : a first guess of the values [S]. With an objective: where the process begins, a state, a mapping from states
-        to probabilities, or probabilities [S]; by default every state that is not terminal is equally likely.
-    method : ``"newton"`` (policy iteration that stops on certified bounds) or ``"value_iteration"``.
-    sweeps : exactly so many sweeps of value iteration instead of a tolerance.
-    max_iterations : the most backups. A solver that stops there warns.
-    device : ``"cpu"`` or ``"gpu"``, see :class:`SolverOptions`.
-    options : ``tol``, ``method``, ``sweeps``, ``max_iterations`` and ``device`` as one :class:`SolverOptions`.
+    problem : MDP or BayesianRiskMDP
+        What to solve. At discount 1, and without a horizon, the process must end whatever is done, or come to states
+        where nothing is earned any more; in an MDP it is enough that going on for ever costs without end.
+    tol : float, optional
+        Bound on the error of every value. By default ten digits of the largest one.
 
+    horizon : int, optional
+        Number of steps T. The solution has a time axis: values [T + 1, S] and a policy [T, S]. The discount may be 1.
+        Under a posterior the risk is taken anew at each step, and the same draws serve all steps.
+    terminal_value : array_like of shape (S,), float or mapping, optional
+        What states are worth after the horizon: values for all states, one number, or a mapping, which leaves the
+        states that it does not name as they are: 0, and terminal states what arriving there is worth.
+    objective : Entropic or EVaR, optional
+        Risk of the discounted return to maximise, instead of its mean, in an MDP. The policy depends on time. Without
+        a horizon the return is that of endlessly many steps. Where the model knows the rewards of single transitions
+        they are random; a reward [S, A] is taken as certain. For EVaR, the search over beta may by default miss a
+        thousandth of the difference between the mean and the worst return. (Under a posterior:
+        ``solve(problem.mean_mdp(), objective=...)``.)
+    start : hashable, mapping or array_like of shape (S,), optional
+        Where the process begins, for an objective: a state, a mapping from states to probabilities, or probabilities.
+        By default every state that is not terminal is equally likely.
+    initial_value : array_like of shape (S,), optional
+        First guess of the values.
+
+    draws : int or array_like of shape (N, B, K), optional
+        Posterior draws of a BayesianRiskMDP. By default the risk is evaluated exactly. An int asks for that many draws
+        from ``rng`` (the paper's approximate operator; the certificate is then about the fixed point for these draws).
+        A problem that was made from draws uses all of them, and takes no others.
+    rng : int or numpy.random.Generator, optional
+        Seed or generator for ``draws``.
+
+    threads : int, optional
+        Number of threads under a posterior. By default all cores.
+    client : dask.distributed.Client, cluster object or str, optional
+        Cluster, or the address of its scheduler, whose workers do the backups of an exact solve of CVaR under a
+        posterior, each for some of the states. For models that do not fit into one machine there is
+        :class:`prudent.planning.ClusterModel`.
+    options : SolverOptions, optional
+        ``tol`` and the keywords below as one object.
+    **keywords : dict
+        ``method``, ``sweeps``, ``max_iterations`` and ``device``, see :class:`prudent.planning.SolverOptions`.
+
+    Returns
+    -------
+    Solution
+        Values, policy and certificate.
+
+    Raises
+    ------
+    ModelError
+        If ``problem`` is of another type, or has no finite values.
+    ParameterError
+        If an argument is invalid, or arguments exclude each other.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If the solver stopped at ``max_iterations``.
+
+    See Also
+    --------
+    evaluate : Compute the values of a given policy.
+
+    Examples
+    --------
+    >>> from prudent import MDP, solve
     >>> machine = MDP([[[0.9, 0.1], [1.0, 0.0]], [[0.0, 1.0], [1.0, 0.0]]], [[5.0, 4.0], [0.0, -3.0]], discount=0.9)
     >>> solution = solve(machine)
     >>> solution.policy, solution.value.round(6)
@@ -93,98 +132,147 @@ def solve(
     array([[9.05, 1.5 ],
            [5.  , 0.  ],
            [0.  , 0.  ]])
+
+    The policy for the entropic risk of a bet depends on beta:
+
+    >>> from prudent import Entropic
+    >>> bet = MDP([[[0, 1, 0], [0, 0.5, 0.5]], [[0, 1, 0]] * 2, [[0, 0, 1]] * 2],
+    ...           reward=[[[0, 1, 0], [0, 4, -1]], [[0, 0, 0]] * 2, [[0, 0, 0]] * 2], discount=0.9)
+    >>> [int(solve(bet, objective=Entropic(beta), start=0).policy[0, 0]) for beta in (0.1, 2.0)]
+    [1, 0]
     """
-    return _solved(mdp, None, tol, horizon, terminal, objective, start, options, keywords)
-
-
-@overload
-def evaluate(
-    mdp: MDP,
-    policy: Any,
-    tol: float | None = None,
-    *,
-    horizon: None = None,
-    terminal: None = None,
-    objective: None = None,
-    start: Any = None,
-    options: SolverOptions | None = None,
-    **keywords: Unpack[SolverKeywords],
-) -> Solution: ...
-
-
-@overload
-def evaluate(
-    mdp: MDP,
-    policy: Any,
-    tol: float | None = None,
-    *,
-    objective: Objective,
-    horizon: int | None = ...,
-    terminal: Any = ...,
-    start: Any = ...,
-) -> RiskSolution: ...
-
-
-@overload
-def evaluate(
-    mdp: MDP, policy: Any, tol: float | None = None, *, horizon: int, terminal: Any = None
-) -> FiniteSolution: ...
+    arguments = SolveArguments(horizon, terminal_value, objective, start, initial_value, draws, rng, threads, client)
+    return _run(problem, None, arguments, tol, options, keywords)
 
 
 def evaluate(
-    mdp: MDP,
-    policy: Any,
+    problem: MDP | PlanningProblem,
+    policy: PolicyLike,
     tol: float | None = None,
     *,
     horizon: int | None = None,
-    terminal: Any = None,
+    terminal_value: TerminalValueLike = None,
     objective: Objective | None = None,
-    start: Any = None,
+    start: StartLike = None,
+    initial_value: npt.ArrayLike | None = None,
+    draws: npt.ArrayLike | None = None,
+    rng: RngLike = None,
+    threads: int | None = None,
+    client: Client | str | Any = None,
     options: SolverOptions | None = None,
     **keywords: Unpack[SolverKeywords],
-) -> Solution | FiniteSolution:
-    """Return the values of ``policy`` in a known model, certified to ``tol``; the rest as for :func:`solve`.
+) -> Solution:
+    """Compute the values of a policy, certified to a tolerance.
 
-    ``policy`` is one action for each state, or probabilities of actions [S, A], also as a DataFrame or a nested mapping
-    (see :meth:`MDP.policy_matrix`); ``Solution.policy`` is then [S, A]. With a horizon or an objective it may depend on
-    time: a :class:`FiniteSolution`, actions [T, S], probabilities [T, S, A], or a list of policies. At discount 1, and
-    without a horizon, it is enough that the process ends under this policy.
+    Under a posterior the value of a random policy is V(s) = sum_a pi(a | s) Q(s, a): the risk is taken for each pair,
+    before the mean over actions. At discount 1, and without a horizon, it is enough that the process ends under this
+    policy.
 
+    Parameters
+    ----------
+    problem : MDP or BayesianRiskMDP
+        Where to evaluate the policy.
+    policy : array_like, mapping, DataFrame or Solution
+        One action for each state, or probabilities of actions [S, A], also as a DataFrame or a nested mapping (see
+        :meth:`prudent.MDP.policy_matrix`); ``Solution.policy`` is then [S, A]. With a horizon or an objective it may
+        depend on time: a Solution with a time axis, actions [T, S], probabilities [T, S, A], or a list of policies.
+    tol : float, optional
+        Bound on the error of every value. By default ten digits of the largest one.
+    horizon, terminal_value, objective, start, initial_value, draws, rng, threads, client, options
+        As for :func:`solve`.
+    **keywords : dict
+        As for :func:`solve`.
+
+    Returns
+    -------
+    Solution
+        Values, the policy and a certificate.
+
+    Raises
+    ------
+    ModelError
+        If ``problem`` is of another type, or the policy has no finite value.
+    ParameterError
+        If an argument is invalid, or arguments exclude each other.
+
+    See Also
+    --------
+    solve : Compute an optimal policy.
+
+    Examples
+    --------
+    >>> from prudent import MDP, evaluate
     >>> evaluate(MDP([[[1.0], [1.0]]], [[1.0, 2.0]], discount=0.5), [0]).value
     array([2.])
     >>> evaluate(MDP([[[1.0], [1.0]]], [[1.0, 2.0]], discount=0.5), [[0.5, 0.5]]).value
     array([3.])
     """
-    return _solved(mdp, policy, tol, horizon, terminal, objective, start, options, keywords)
+    arguments = SolveArguments(horizon, terminal_value, objective, start, initial_value, draws, rng, threads, client)
+    return _run(problem, policy, arguments, tol, options, keywords)
 
 
-def _solved(
-    mdp: MDP,
-    policy: Any,
+class SolveArguments(NamedTuple):
+    """The arguments of :func:`solve` that say what to compute."""
+
+    horizon: int | None
+    terminal_value: TerminalValueLike
+    objective: Objective | None
+    start: StartLike
+    initial_value: npt.ArrayLike | None
+    draws: npt.ArrayLike | None
+    rng: RngLike
+    threads: int | None
+    client: Any
+
+
+def _run(
+    given: MDP | PlanningProblem,
+    policy: PolicyLike | None,
+    a: SolveArguments,
     tol: float | None,
-    horizon: int | None,
-    terminal: Any,
-    objective: Objective | None,
-    start: Any,
     options: SolverOptions | None,
     keywords: SolverKeywords,
-) -> Solution | FiniteSolution:
-    """Solve a known model, or evaluate a policy in it: endless, for a horizon, or by the risk of the return."""
-    known = known_operator(mdp)
-    if objective is not None:
-        from .return_risk import solve_static
+) -> Solution:
+    """Solve a problem or evaluate a policy: without end, for a horizon, or by the risk of the return."""
+    problem = given if isinstance(given, PlanningProblem) else KnownProblem(given)
+    unknown = [name for name in keywords if name not in SolverKeywords.__annotations__]
+    if unknown:
+        raise TypeError(f"{'evaluate' if policy is not None else 'solve'}() got an unexpected argument {unknown[0]!r}")
+    iterative = {"initial_value": a.initial_value, "client": a.client, "options": options, **keywords}
+    if a.objective is not None:
+        _refuse(iterative | {"draws": a.draws, "rng": a.rng, "threads": a.threads}, "an objective")
+        if not isinstance(problem, KnownProblem):
+            raise ParameterError(
+                "objective is for known models; use solve(problem.mean_mdp(), objective=...)",
+                code="conflicting-arguments",
+                argument="objective",
+            )
+        if a.horizon is None:
+            _refuse({"terminal_value": a.terminal_value}, "an objective without a horizon")
+        return solve_objective(problem, a.objective, a.start, a.horizon, a.terminal_value, tol, policy)
+    if a.start is not None:
+        raise ParameterError(
+            "start says where the process begins, for an objective; a first guess of values is initial_value",
+            code="conflicting-arguments",
+            argument="start",
+        )
+    if a.horizon is not None:
+        _refuse(iterative, "a horizon")
+        return solve_horizon(problem, policy, a.horizon, a.terminal_value, tol, a.draws, a.rng, a.threads)
+    if a.terminal_value is not None:
+        raise ParameterError(
+            "terminal_value says what states are worth after a horizon; give horizon as well",
+            code="missing-argument",
+            argument="horizon",
+        )
+    settings = SolverOptions.chosen(options, tol, keywords)
+    return solve_stationary(problem, policy, settings, a.initial_value, a.draws, a.rng, a.threads, a.client)
 
-        refuse_options({"options": options, **keywords}, "an objective")
-        return solve_static(mdp, objective, start, horizon, terminal, tol, policy)
-    if horizon is not None:
-        refuse_options({"start": start, "options": options, **keywords})
-        return solve_finite(known, mdp, policy, horizon, terminal, tol, mdp)
-    if terminal is not None:
-        raise ParameterError("terminal is what states are worth after a horizon; give horizon as well")
-    chosen = SolverOptions.chosen(options, tol, keywords)
-    if mdp.discount == 1.0:
-        ended = ended_mdp(mdp, policy)
-        guess = None if chosen.sweeps is not None else Guess(ended.guess, 0)
-        solution = solve_operator(ended.operator, ended.model, policy, chosen, start, guess, problem=mdp)
-        return solution if ended.left_out is None else with_all_actions(mdp, solution, ended.left_out)
-    return solve_operator(known, mdp, policy, chosen, start, problem=mdp)
+
+def _refuse(arguments: dict[str, Any], context: str) -> None:
+    """Raise for arguments that cannot be combined with ``context``."""
+    for name, value in arguments.items():
+        if value is not None:
+            raise ParameterError(
+                f"{name} cannot be combined with {context}", code="conflicting-arguments", argument=name
+            )

@@ -11,38 +11,121 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from .._numerics.dirichlet_draws import draw_theta
-from .._support.checks import FloatArray, IntArray, first_index, generator, non_negative_array, whole_number
+from .._support.checks import (
+    FloatArray,
+    IntArray,
+    first_index,
+    first_place,
+    generator,
+    non_negative_array,
+    positive,
+    refuse,
+    whole_number,
+)
 from .._support.state import Arrays, State
 from ..data.labels import Labels, Names, label_cells
 from ..data.naming import UNNAMED, Naming, OutcomeLabels, names_of_plain, plain_names
 from ..errors import DataError, PosteriorError
-from .base import RNG, Posterior, equal_lengths
+from ..types import ArrayLike, Label, RngLike, TableLike
+from .base import Posterior, equal_lengths
 
-__all__ = ["DirichletPosterior", "posterior_from_log"]
+__all__ = ["DirichletPosterior", "prior_counts"]
 
 _BY_NAME = "; positions go with indices=True"
 
 
-class _Model(Protocol):
-    """What :class:`DirichletPosterior` asks of a model with B sources of K outcomes."""
+class SourceModel(Protocol):
+    """A model with B sources of K outcomes, such as `prudent.UncertainMDP`."""
 
-    def prior(self, count: float) -> Any: ...
+    def prior(self, count: float = 1.0) -> FloatArray:
+        """Return Dirichlet counts [B, K]: ``count`` for every outcome that a source has, 0 elsewhere."""
 
     def count(
         self, log: Any, prior: Any, *, indices: bool = False, columns: Mapping[str, Any] | None = None
-    ) -> Any: ...
+    ) -> FloatArray:
+        """Return the counts [B, K] after a log."""
+
+
+def prior_counts(model: SourceModel, prior: ArrayLike | None = None) -> FloatArray:
+    """Return the Dirichlet counts [B, K] of a prior; the only reader of the argument ``prior``.
+
+    Parameters
+    ----------
+    model : SourceModel
+        The model whose sources are unknown.
+    prior : float or array_like, optional
+        A number is the mass of a pair: the total count of a source, spread evenly over its outcomes. An array [B, K]
+        gives every count. The default is a count of one for every outcome, the uniform distribution.
+
+    Returns
+    -------
+    ndarray of float
+        Counts [B, K], 0 where a source has no such outcome.
+
+    Raises
+    ------
+    ParameterError
+        If a number is not positive.
+    PosteriorError
+        If an array does not fit the model.
+
+    Examples
+    --------
+    >>> import prudent as pr
+    >>> model = pr.UncertainMDP.direct([[0.0], [1.0]], discount=0.9)
+    >>> prior_counts(model), prior_counts(model, 1.0)
+    (array([[1., 1.],
+           [1., 1.]]), array([[0.5, 0.5],
+           [0.5, 0.5]]))
+    """
+    if prior is None:
+        return np.asarray(model.prior(), dtype=np.float64)
+    if np.ndim(prior) > 0:
+        return model.count([], prior)
+    possible = np.asarray(model.prior()) > 0.0
+    return np.where(possible, positive(prior, "prior") / possible.sum(axis=1, keepdims=True), 0.0)
 
 
 class DirichletPosterior(Posterior):
     """Independent Dirichlet posteriors of B unknown categorical distributions (sources) over K outcomes.
 
-    ``counts`` [B,K] are the Dirichlet parameters, prior included; one row may be given as [K]. A zero is an
-    outcome that cannot happen; every row has a positive total. ``prior`` [B,K] is the part of ``counts`` that
-    is not data, for :meth:`merge`; by default all of them.
+    Parameters
+    ----------
+    counts : array_like
+        Dirichlet parameters [B, K], prior included; one row may be given as [K]. A zero is an outcome that cannot
+        happen; every row has a positive total.
+    prior : array_like, optional
+        The part of `counts` that is not data, for `merge`. The default is all of them.
+    sources : sequence of hashable, optional
+        Names of the B sources.
+    outcomes : sequence of sequence of hashable, optional
+        Names of the outcomes of each source.
 
-    ``sources`` are B names and ``outcomes`` B sequences of names. A posterior made for a model (:meth:`for_model`,
-    :meth:`from_log`) has those of the model. What has a name is then called by it, and by nothing else.
+    Attributes
+    ----------
+    counts : ndarray of float
+        Dirichlet parameters [B, K].
+    prior : ndarray of float
+        The part of `counts` [B, K] that is not data.
+    naming : Naming
+        Names that are shared with the model; see `sources` and `outcomes`.
 
+    Raises
+    ------
+    PosteriorError
+        If counts are negative, a row is all zero, or the prior exceeds the counts.
+
+    See Also
+    --------
+    prudent.from_log : Model and posterior from a log.
+
+    Notes
+    -----
+    A posterior made for a model (`for_model`, `from_log`) has the names of the model. Sources and outcomes that have
+    names are addressed by name only, unless ``indices=True``.
+
+    Examples
+    --------
     >>> posterior = DirichletPosterior([[1.0, 1.0], [1.0, 3.0]])
     >>> posterior.update(source=0, outcome=1).mean()
     array([[0.3333, 0.6667],
@@ -51,16 +134,16 @@ class DirichletPosterior(Posterior):
     array([[1., 2.]])
     """
 
-    _sums = ("counts",)
-    _fixed = ("prior",)
-    counts: FloatArray  # [B,K]
-    prior: FloatArray  # [B,K]
-    naming: Naming  # shared with the model; for users there are ``sources`` and ``outcomes``
+    sums = ("counts",)
+    fixed = ("prior",)
+    counts: FloatArray
+    prior: FloatArray
+    naming: Naming
 
     def __init__(
         self,
-        counts: Any,
-        prior: Any = None,
+        counts: ArrayLike,
+        prior: ArrayLike | None = None,
         *,
         sources: Names = None,
         outcomes: Sequence[Iterable[Hashable]] | None = None,
@@ -69,74 +152,141 @@ class DirichletPosterior(Posterior):
         self.naming = _listed_names(sources, outcomes, self.counts)
         if prior is None:
             self.prior = self.counts.copy()
-        else:
-            self.prior = _dirichlet_counts(prior, "prior")
-            if self.prior.shape != self.counts.shape:
-                raise PosteriorError(f"prior has shape {self.prior.shape}, counts has {self.counts.shape}")
-            below = self.counts < self.prior
-            if below.any():
-                count, least = self.counts[below][0], self.prior[below][0]
-                raise PosteriorError(f"counts{first_index(below)} is {count}, below its prior {least}")
+            return
+        self.prior = _dirichlet_counts(prior, "prior")
+        if self.prior.shape != self.counts.shape:
+            text = f"prior has shape {self.prior.shape}, counts has {self.counts.shape}"
+            shapes: dict[str, Any] = {"value": self.prior.shape, "expected": self.counts.shape}
+            raise PosteriorError(text, code="wrong-shape", argument="prior", **shapes)
+        self.check()
 
     @classmethod
-    def for_model(cls, model: _Model, count: float = 1.0) -> Self:
-        """Return the prior of ``model`` with ``count`` on every outcome that can happen.
+    def for_model(cls, model: SourceModel, prior: ArrayLike | None = None) -> Self:
+        """Return the posterior of a model before data.
 
-        >>> class Coin:
-        ...     def prior(self, count):
-        ...         return [[count, count]]
-        >>> DirichletPosterior.for_model(Coin())
-        DirichletPosterior(counts=[[1., 1.]])
+        Parameters
+        ----------
+        model : UncertainMDP
+            The model whose sources are unknown.
+        prior : float or array_like, optional
+            A number is the mass of a pair of state and action, spread evenly over its outcomes; an array [B, K] gives
+            every count. The default is a count of one for every outcome.
+
+        Returns
+        -------
+        DirichletPosterior
+            The prior, with the names of the model.
+
+        Examples
+        --------
+        >>> import prudent as pr
+        >>> model = pr.UncertainMDP.direct([[0.0], [1.0]], discount=0.9)
+        >>> DirichletPosterior.for_model(model)
+        DirichletPosterior(counts=[[1., 1.], [1., 1.]])
+        >>> DirichletPosterior.for_model(model, prior=1)
+        DirichletPosterior(counts=[[0.5, 0.5], [0.5, 0.5]])
         """
-        return cls._for(model, model.prior(count))
+        return cls._of(model, prior_counts(model, prior))
 
     @classmethod
-    def _for(cls, model: Any, counts: Any, prior: Any = None) -> Self:
+    def _of(cls, model: Any, counts: Any, prior: Any = None) -> Self:
         posterior = cls(counts, prior)
         posterior.naming = getattr(model, "naming", UNNAMED)
         return posterior
 
     @property
     def sources(self) -> tuple[Hashable, ...] | None:
-        """The names of the sources, or None where they are just 0, 1, ..., B-1."""
+        """Names of the sources, or None if they are numbered 0, 1, ..., B-1."""
         return self.naming.source_names
 
     @property
     def outcomes(self) -> tuple[tuple[Hashable, ...], ...] | None:
-        """The names of the outcomes of each source, or None where they are just 0, 1, ..., K-1."""
+        """Names of the outcomes of each source, or None if they are numbered 0, 1, ..., K-1."""
         return self.naming.outcome_names
 
     @classmethod
     def from_log(
         cls,
-        model: _Model,
-        log: Any,
-        prior: Any = 1.0,
+        model: SourceModel,
+        log: TableLike,
+        prior: ArrayLike | None = None,
         *,
         indices: bool = False,
         columns: Mapping[str, Any] | None = None,
     ) -> Self:
-        """Return the posterior of ``model`` given a log of its transitions.
+        """Return the posterior of a model given a log of its transitions.
 
-        ``log`` has rows (s, a, s') or (s, a, s', outcome), or is a table or a file with such columns and perhaps
-        ``count``: names where the model has names or, with ``indices=True``, numbers; see :meth:`UncertainMDP.count`,
-        also for ``columns``. ``prior`` is a count for every outcome that can happen, or [B,K]. To make the model from
-        the log as well: :func:`prudent.from_log`.
+        Parameters
+        ----------
+        model : UncertainMDP
+            The model that the log is about.
+        log : table
+            Rows (s, a, s') or (s, a, s', outcome), or a table or file with such columns and perhaps ``count``; see
+            `prudent.UncertainMDP.count`.
+        prior : float or array_like, optional
+            As for `for_model`.
+        indices : bool, default=False
+            Whether the log has positions instead of names.
+        columns : mapping, optional
+            Which column is which, see `prudent.UncertainMDP.count`.
 
+        Returns
+        -------
+        DirichletPosterior
+            The posterior, with the names of the model.
+
+        Raises
+        ------
+        DataError
+            If a row of the log is impossible.
+
+        See Also
+        --------
+        prudent.from_log : Makes the model from the log as well.
+
+        Examples
+        --------
         >>> from prudent import UncertainMDP
         >>> model = UncertainMDP.direct([[0.0], [1.0]], discount=0.9)
         >>> DirichletPosterior.from_log(model, [(0, 0, 1), (1, 0, 1)])
         DirichletPosterior(counts=[[1., 2.], [1., 2.]])
         """
-        start = model.prior(prior) if np.ndim(prior) == 0 else prior
-        return cls._for(model, model.count(log, start, indices=indices, columns=columns), prior=start)
+        before = prior_counts(model, prior)
+        return cls._of(model, model.count(log, before, indices=indices, columns=columns), prior=before)
 
-    def update(self, source: Any, outcome: Any, count: Any = 1.0, *, indices: bool = False) -> Self:
-        """Add observations; this changes the posterior and returns it (:meth:`updated` returns a new one).
+    def update(
+        self,
+        source: Label | ArrayLike,
+        outcome: Label | ArrayLike,
+        count: ArrayLike = 1.0,
+        *,
+        indices: bool = False,
+    ) -> Self:
+        """Add observations in place.
 
-        ``count`` observations of ``outcome`` of ``source``: one of each, or arrays [T] of equal length. Sources and
-        outcomes with names go by their names only; with ``indices=True`` all go by position.
+        Parameters
+        ----------
+        source : hashable or array_like
+            Source of the observation, or sources [T].
+        outcome : hashable or array_like
+            Outcome that was seen, or outcomes [T].
+        count : array_like, default=1
+            How often it was seen, or counts [T].
+        indices : bool, default=False
+            Whether sources and outcomes are given by position even if they have names.
 
+        Returns
+        -------
+        DirichletPosterior
+            This posterior.
+
+        Raises
+        ------
+        DataError
+            If a source or outcome is unknown, or the outcome cannot happen. Nothing is changed then.
+
+        Examples
+        --------
         >>> DirichletPosterior([1.0, 1.0, 0.0]).update([0, 0], [0, 1], count=[2, 5])
         DirichletPosterior(counts=[[3., 6., 0.]])
         >>> from prudent import UncertainMDP
@@ -159,23 +309,37 @@ class DirichletPosterior(Posterior):
         impossible = (self.counts[rows, columns] == 0.0) & (amounts > 0.0)
         if impossible.any():
             t = int(np.argmax(impossible))
-            raise DataError(
-                f"observation {t}: outcome {columns[t]} of source {rows[t]} cannot happen, its count is zero"
-            )
+            text = f"observation {t}: outcome {columns[t]} of source {rows[t]} cannot happen, its count is zero"
+            names = {"source": int(rows[t]), "outcome": int(columns[t])}
+            raise DataError(text, code="impossible-outcome", index=(t,), **names)
         np.add.at(self.counts, (rows, columns), amounts)
         return self
 
     def mean(self) -> FloatArray:
-        """Return the mean probabilities [B,K].
+        """Return the mean probabilities.
 
+        Returns
+        -------
+        ndarray of float
+            Means [B, K].
+
+        Examples
+        --------
         >>> DirichletPosterior([1.0, 3.0]).mean()
         array([[0.25, 0.75]])
         """
         return self.counts / self.counts.sum(axis=1, keepdims=True)
 
     def variance(self) -> FloatArray:
-        """Return the variance [B,K] of every probability.
+        """Return the variance of every probability.
 
+        Returns
+        -------
+        ndarray of float
+            Variances [B, K].
+
+        Examples
+        --------
         >>> DirichletPosterior([1.0, 3.0]).variance()
         array([[0.0375, 0.0375]])
         """
@@ -183,8 +347,15 @@ class DirichletPosterior(Posterior):
         return mean * (1.0 - mean) / (self.counts.sum(axis=1, keepdims=True) + 1.0)
 
     def covariance(self) -> FloatArray:
-        """Return the covariance [B,K,K] of the probabilities of each source.
+        """Return the covariance of the probabilities of each source.
 
+        Returns
+        -------
+        ndarray of float
+            Covariances [B, K, K].
+
+        Examples
+        --------
         >>> DirichletPosterior([1.0, 3.0]).covariance()
         array([[[ 0.0375, -0.0375],
                 [-0.0375,  0.0375]]])
@@ -196,48 +367,130 @@ class DirichletPosterior(Posterior):
         covariance[:, diagonal, diagonal] = self.variance()
         return covariance
 
-    def sample(self, n: int, rng: RNG = None) -> FloatArray:
-        """Draw ``n`` sets of probabilities [N,B,K]; rows sum to one, impossible outcomes get exactly zero.
+    def sample(self, n: int, rng: RngLike = None) -> FloatArray:
+        """Draw probabilities of all sources.
 
+        Parameters
+        ----------
+        n : int
+            Number of draws N.
+        rng : int, Generator or None, optional
+            Source of randomness.
+
+        Returns
+        -------
+        ndarray of float
+            Draws [N, B, K]. Rows sum to one, and impossible outcomes get exactly zero.
+
+        Examples
+        --------
         >>> draws = DirichletPosterior([[0.01, 0.01, 0.0]]).sample(5, rng=1)
         >>> draws.shape, float(draws[:, 0, 2].max())
         ((5, 1, 3), 0.0)
         """
         n = whole_number(n, "n")
-        rng = generator(rng)
         theta = np.empty((*self.counts.shape, n))
-        draw_theta(rng, self.counts, theta, n, np.empty(n))
+        draw_theta(generator(rng), self.counts, theta, n, np.empty(n))
         return np.ascontiguousarray(np.moveaxis(theta, -1, 0))
 
     def merge(self, other: Self) -> Self:
-        """Return the posterior given the data of both; the priors must be equal, and names may not differ.
+        """Return the posterior given the data of both.
 
+        Parameters
+        ----------
+        other : DirichletPosterior
+            A posterior with the same prior and names, which has learned from other data.
+
+        Returns
+        -------
+        DirichletPosterior
+            A new posterior.
+
+        Raises
+        ------
+        PosteriorError
+            If priors or names differ.
+
+        Examples
+        --------
         >>> DirichletPosterior([1.0, 1.0]).update(0, 1).merge(DirichletPosterior([1.0, 1.0]).update(0, 0))
         DirichletPosterior(counts=[[2., 2.]])
         """
         merged = super().merge(other)
         if not self.naming.same_as(other.naming):
-            raise PosteriorError("cannot merge: the sources or outcomes have other names here than there")
+            text = "cannot merge: the names of sources or outcomes differ"
+            raise PosteriorError(text, code="name-mismatch", argument="names")
         return merged
 
-    def _learned(self, name: str) -> FloatArray:
+    def learned(self, name: str) -> FloatArray:
+        """Return the observed counts.
+
+        Parameters
+        ----------
+        name : str
+            ``"counts"``.
+
+        Returns
+        -------
+        ndarray of float
+            Counts [B, K] without the prior.
+        """
         return self.counts - self.prior
 
-    def _state(self) -> State:
-        values, arrays = super()._state()
+    def check(self) -> None:
+        """Check that counts are at least those of the prior.
+
+        Raises
+        ------
+        PosteriorError
+            If one is below.
+        """
+        below = self.counts < self.prior
+        refuse(below, self.counts, "counts", "at least that of the prior", error=PosteriorError, code="below-prior")
+
+    def state(self) -> State:
+        """Return the values and arrays that `save` writes.
+
+        Returns
+        -------
+        values : dict
+            Names of sources and outcomes.
+        arrays : dict of str to ndarray
+            Counts, prior and codes of outcomes.
+        """
+        values, arrays = super().state()
         values |= {"sources": plain_names(self.sources, "sources"), "outcomes": None}
         listed = self.naming.outcomes
         if listed is not None:
-            names, codes, first = (
-                listed if isinstance(listed, OutcomeLabels) else OutcomeLabels.of_lists(listed)
-            ).parts()
+            labels = listed if isinstance(listed, OutcomeLabels) else OutcomeLabels.of_lists(listed)
+            names, codes, first = labels.parts()
             values["outcomes"] = {"names": plain_names(names, "outcomes")}
             arrays |= {"outcome_codes": codes, "outcome_first": first}
         return values, arrays
 
     @classmethod
-    def _made(cls, values: dict[str, Any], arrays: Arrays) -> Self:
-        posterior = cls(arrays["counts"], arrays["prior"], sources=names_of_plain(values["sources"]))
+    def from_state(cls, values: dict[str, Any], arrays: Arrays) -> Self:
+        """Return the posterior with a given state.
+
+        Parameters
+        ----------
+        values : dict
+            Values of `state`.
+        arrays : dict of str to ndarray
+            Arrays of `state`.
+
+        Returns
+        -------
+        DirichletPosterior
+            The posterior.
+
+        Raises
+        ------
+        ValueError
+            If no posterior has this state.
+        """
+        posterior = super().from_state(values, arrays)
+        posterior.naming = _listed_names(names_of_plain(values["sources"]), None, posterior.counts)
         if values["outcomes"] is not None:
             names = names_of_plain(values["outcomes"]["names"])
             labels = OutcomeLabels(names, arrays["outcome_codes"], arrays["outcome_first"])
@@ -245,38 +498,35 @@ class DirichletPosterior(Posterior):
             posterior.naming = Naming(posterior.naming.sources, labels)
         return posterior
 
-    def _shown(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, Any]:
+        """Return what ``repr`` prints.
+
+        Returns
+        -------
+        dict of str to object
+            The counts.
+        """
         return {"counts": self.counts}
 
 
-def posterior_from_log(model: _Model, log: Any, prior: Any = 1.0, *, indices: bool = False) -> DirichletPosterior:
-    """Return the posterior of ``model`` given a log; the same as :meth:`DirichletPosterior.from_log`.
-
-    >>> from prudent import UncertainMDP
-    >>> model = UncertainMDP.direct([[0.0], [1.0]], discount=0.9)
-    >>> posterior_from_log(model, [(0, 0, 1), (0, 0, 1)]).mean()[0]
-    array([0.25, 0.75])
-    """
-    return DirichletPosterior.from_log(model, log, prior, indices=indices)
-
-
-def _indices(labels: Labels, given: Any, name: str) -> IntArray:
+def _indices(labels: Labels, members: Any, name: str) -> IntArray:
     try:
-        return labels.indices(given, name, DataError)
+        return labels.indices(members, name, DataError)
     except DataError as fault:
         hint = "" if labels.numbered else _BY_NAME
-        raise DataError(f"{fault}{hint}") from None
+        raise DataError(f"{fault}{hint}", code=fault.code, **fault.fields) from None
 
 
 def _each_index(labels: Sequence[Labels], rows: IntArray, cells: Any, many: bool) -> IntArray:
     """Return the index of each label [T] among those of its source."""
-    found = np.empty(rows.size, dtype=np.int64)
+    columns = np.empty(rows.size, dtype=np.int64)
     for t, (b, value) in enumerate(zip(rows.tolist(), cells.tolist(), strict=True)):
-        found[t] = labels[b].find(value)
-        if found[t] < 0:
+        columns[t] = labels[b].find(value)
+        if columns[t] < 0:
             name = f"outcome[{t}]" if many else "outcome"
-            raise DataError(f"{name} is {value!r}, expected {labels[b].expected()}{_BY_NAME}")
-    return found
+            text = f"{name} is {value!r}, expected {labels[b].expected()}{_BY_NAME}"
+            raise DataError(text, code="unknown-outcome", argument="outcome", value=value, index=(t,))
+    return columns
 
 
 def _listed_names(sources: Names, outcomes: Any, counts: FloatArray) -> Naming:
@@ -295,8 +545,10 @@ def _listed_names(sources: Names, outcomes: Any, counts: FloatArray) -> Naming:
 def _dirichlet_counts(values: Any, name: str) -> FloatArray:
     counts = np.atleast_2d(non_negative_array(values, name, error=PosteriorError)).copy()
     if counts.ndim != 2 or counts.size == 0:
-        raise PosteriorError(f"{name} must have the shape [B, K] or [K], got {np.shape(values)}")
+        text = f"{name} must have the shape [B, K] or [K], got {np.shape(values)}"
+        raise PosteriorError(text, code="wrong-shape", argument=name, value=np.shape(values))
     empty = counts.sum(axis=1) == 0.0
     if empty.any():
-        raise PosteriorError(f"{name}{first_index(empty)} is all zero: no outcome of that source can happen")
+        text = f"{name}{first_index(empty)} is all zero: no outcome of that source can happen"
+        raise PosteriorError(text, code="no-outcome", argument=name, index=first_place(empty))
     return counts

@@ -1,7 +1,7 @@
 """Unknown coefficients of a linear reward: the paper's Gaussian update.
 
 V = P + sum s s' is the PRECISION of theta and b = sum s r; theta ~ Normal(V^-1 b, nu^2 V^-1), and V^-1 shrinks with
-data. The sums are kept with what rounding took from them (see ``_numerics.least_squares``).
+data. The sums are kept together with their rounding errors (see ``_numerics.least_squares``).
 """
 
 from __future__ import annotations
@@ -16,25 +16,59 @@ from .._support.checks import (
     IntArray,
     finite_array,
     first_index,
+    first_place,
     generator,
     positive,
     refuse,
+    require_shape,
     whole_number,
 )
-from .._support.state import LARGEST_COUNT, Arrays
+from .._support.state import LARGEST_COUNT
 from ..errors import DataError, PosteriorError
-from .base import RNG, Posterior, saved_sum, writable
+from ..types import ArrayLike, RngLike
+from .base import Posterior, writable
 
-__all__ = ["LinearGaussianPosterior"]
+__all__ = ["LinearGaussianPosterior", "checked_mean", "require_sums"]
+
+_LARGEST_SQUARED = 1e150  # the square of a larger number may overflow
 
 
 class LinearGaussianPosterior(Posterior):
-    """Normal posterior of theta [D] in reward = s'theta + noise, the noise normal with known sd nu.
+    """Normal posterior of theta [D] in reward = s'theta + noise, where the noise is normal with known sd nu.
 
-    Before data theta ~ Normal(m, nu^2 P^-1), where m is ``prior_mean`` [D], by default zero, and P is
-    ``prior_precision``: a number (times the identity) or a symmetric positive definite matrix [D,D]. After data
-    theta ~ Normal(V^-1 (P m + b), nu^2 V^-1) with V = P + sum s s' and b = sum s r (the paper's Gaussian update).
+    Before data theta ~ Normal(m, nu^2 P^-1). After data theta ~ Normal(V^-1 (P m + b), nu^2 V^-1) with V = P + sum s s'
+    and b = sum s r (the paper's Gaussian update).
 
+    Parameters
+    ----------
+    dim : int
+        Number of features D.
+    prior_precision : float or array_like, default=1
+        Prior precision P in units of 1 / noise_sd^2: a number (times the identity), or a symmetric positive definite
+        matrix [D, D].
+    noise_sd : float, default=1
+        Standard deviation nu of the noise, > 0.
+    prior_mean : array_like, optional
+        Prior mean m [D] of theta. The default is zero.
+
+    Attributes
+    ----------
+    gram : ndarray of float
+        Sums over the data [2, D+1, D+1]: total and rounding error. Setting it replaces what was learned.
+    prior_precision : ndarray of float
+        Prior precision P [D, D].
+    prior_mean : ndarray of float
+        Prior mean [D] of theta.
+    noise_sd : float
+        Known standard deviation nu of the noise.
+
+    Raises
+    ------
+    PosteriorError
+        If a parameter has the wrong shape, or the precision is not positive definite.
+
+    Examples
+    --------
     >>> posterior = LinearGaussianPosterior(dim=2)
     >>> posterior.update([1.0, 0.0], reward=3.0).mean()
     array([1.5, 0. ])
@@ -43,113 +77,200 @@ class LinearGaussianPosterior(Posterior):
            [0. , 1. ]])
     """
 
-    _sums = ("_gram",)
-    _fixed = ("_prior_precision", "_prior_mean", "_noise_sd")
-    _gram: FloatArray  # [2,D+1,D+1], see prudent._numerics.least_squares
-    _solved: tuple[FloatArray, FloatArray] | None  # root [D,D], V^-1 = root' root, and mean [D]; None after an update
+    sums = ("gram",)
+    fixed = ("prior_precision", "prior_mean", "noise_sd")
+    _solved: tuple[FloatArray, FloatArray] | None  # root [D, D], V^-1 = root' root, and mean [D]; None after an update
 
-    def __init__(self, dim: int, prior_precision: Any = 1.0, noise_sd: float = 1.0, prior_mean: Any = None) -> None:
+    def __init__(
+        self,
+        dim: int,
+        prior_precision: ArrayLike = 1.0,
+        noise_sd: float = 1.0,
+        prior_mean: ArrayLike | None = None,
+    ) -> None:
         dim = whole_number(dim, "dim")
-        self._noise_sd = np.array(positive(noise_sd, "noise_sd"))
-        self._prior_precision = _precision_matrix(prior_precision, dim)
-        self._prior_mean = np.zeros(dim) if prior_mean is None else finite_array(prior_mean, "prior_mean", ndim=1)
-        if self._prior_mean.size != dim:
-            raise PosteriorError(f"prior_mean has shape {self._prior_mean.shape}, expected ({dim},)")
-        self._gram = np.zeros((2, dim + 1, dim + 1))
-        self._solved = None
+        self.noise_sd = positive(noise_sd, "noise_sd")
+        self.prior_precision = _precision_matrix(prior_precision, dim)
+        self.prior_mean = np.zeros(dim) if prior_mean is None else checked_mean(prior_mean, dim)
+        self.gram = np.zeros((2, dim + 1, dim + 1))
 
     @classmethod
     def of_sums(
         cls, prior_precision: FloatArray, noise_sd: float, gram: FloatArray, prior_mean: FloatArray | None = None
     ) -> Self:
-        """Return the posterior with these sums [2,D+1,D+1], which it keeps."""
-        posterior = cls(len(prior_precision), prior_precision, noise_sd, prior_mean)
-        posterior._gram = gram
+        """Return the posterior with given sums.
+
+        Parameters
+        ----------
+        prior_precision : ndarray of float
+            Prior precision [D, D].
+        noise_sd : float
+            Standard deviation of the noise.
+        gram : ndarray of float
+            Sums [2, D+1, D+1], which the posterior keeps without a copy.
+        prior_mean : ndarray of float, optional
+            Prior mean [D]. The default is zero.
+
+        Returns
+        -------
+        LinearGaussianPosterior
+            The posterior.
+        """
+        posterior = cls.from_prior(prior_precision, prior_mean, noise_sd)
+        posterior.gram = gram
         return posterior
+
+    @classmethod
+    def from_prior(cls, prior_precision: Any, prior_mean: Any, noise_sd: Any) -> Self:
+        """Return the posterior before data.
+
+        Parameters
+        ----------
+        prior_precision : ndarray of float
+            Prior precision [D, D].
+        prior_mean : ndarray of float or None
+            Prior mean [D].
+        noise_sd : float
+            Standard deviation of the noise.
+
+        Returns
+        -------
+        LinearGaussianPosterior
+            The posterior.
+        """
+        return cls(len(prior_precision), prior_precision, float(noise_sd), prior_mean)
+
+    @property
+    def gram(self) -> FloatArray:
+        """Sums over the data [2, D+1, D+1]: total and rounding error."""
+        return self._gram
+
+    @gram.setter
+    def gram(self, sums: FloatArray) -> None:
+        self._gram, self._solved = sums, None
 
     @property
     def dim(self) -> int:
-        """The number of features D."""
-        return int(self._prior_precision.shape[0])
+        """Number of features D."""
+        return int(self.prior_precision.shape[0])
 
     @property
     def prior(self) -> FloatArray:
-        """The prior precision [D,D], in units of 1 / noise_sd^2."""
-        return self._prior_precision
-
-    @property
-    def prior_mean(self) -> FloatArray:
-        """The prior mean [D] of theta."""
-        return self._prior_mean
-
-    @property
-    def noise_sd(self) -> float:
-        """The known sd nu of the noise."""
-        return float(self._noise_sd)
+        """Prior precision [D, D], in units of 1 / noise_sd^2."""
+        return self.prior_precision
 
     @property
     def precision(self) -> FloatArray:
-        """The precision V [D,D], in units of 1 / noise_sd^2.
+        """Posterior precision V [D, D], in units of 1 / noise_sd^2.
 
+        Examples
+        --------
         >>> LinearGaussianPosterior(2, prior_precision=4.0).precision
         array([[4., 0.],
                [0., 4.]])
         """
         d = self.dim
-        return (self._prior_precision + self._gram[0, :d, :d]) + self._gram[1, :d, :d]
+        return (self.prior_precision + self._gram[0, :d, :d]) + self._gram[1, :d, :d]
 
     @property
     def weighted_sum(self) -> FloatArray:
-        """The sum b = sum s r, [D]."""
+        """Sum b = sum s r, [D]."""
         return self._gram.sum(axis=0)[:-1, -1]
 
-    def update(self, context: Any, reward: Any) -> Self:
-        """Add observations; this changes the posterior and returns it.
+    def update(self, context: ArrayLike, reward: ArrayLike) -> Self:
+        """Add observations in place.
 
-        They are a reward seen in a context [D], or rewards [T] seen in contexts [T,D].
+        Parameters
+        ----------
+        context : array_like
+            A context [D], or contexts [T, D].
+        reward : array_like
+            Its reward, or rewards [T].
 
+        Returns
+        -------
+        LinearGaussianPosterior
+            This posterior.
+
+        Raises
+        ------
+        DataError
+            If a number is not finite or too large to square, or shapes do not match. Nothing is changed then.
+
+        Examples
+        --------
         >>> LinearGaussianPosterior(1).update([[1.0], [2.0]], [1.0, 2.0]).precision
         array([[6.]])
         """
-        contexts, rewards = self._contexts(context), finite_array(reward, "reward")
-        if rewards.shape != contexts.shape[:-1]:
-            raise DataError(f"reward has shape {rewards.shape}, expected {contexts.shape[:-1]}, one per context")
-        for name, array in (("context", contexts), ("reward", rewards)):
-            huge = np.abs(array) > 1e150
-            if huge.any():
-                raise DataError(f"{name}{first_index(huge)} is {array[huge][0]}, too large to square")
+        contexts, rewards = self._rows(context, reward)
+        _refuse_huge(rewards, "reward")
         add_observations(self._gram, writable(contexts).reshape(-1, self.dim), writable(rewards).reshape(-1))
         self._solved = None
         return self
 
     def mean(self) -> FloatArray:
-        """Return the posterior mean of theta [D].
+        """Return the posterior mean of theta.
 
+        Returns
+        -------
+        ndarray of float
+            Mean [D].
+
+        Examples
+        --------
         >>> LinearGaussianPosterior(1).update([1.0], 4.0).mean()
         array([2.])
         """
         return self._solution()[1].copy()
 
     def variance(self) -> FloatArray:
-        """Return the posterior variance of every entry of theta [D].
+        """Return the posterior variance of every entry of theta.
 
+        Returns
+        -------
+        ndarray of float
+            Variances [D].
+
+        Examples
+        --------
         >>> LinearGaussianPosterior(1, prior_precision=4.0).variance()
         array([0.25])
         """
         return self.noise_sd**2 * (self._solution()[0] ** 2).sum(axis=0)
 
     def covariance(self) -> FloatArray:
-        """Return the posterior covariance nu^2 V^-1 of theta [D,D].
+        """Return the posterior covariance nu^2 V^-1 of theta.
 
+        Returns
+        -------
+        ndarray of float
+            Covariance [D, D].
+
+        Examples
+        --------
         >>> LinearGaussianPosterior(1, prior_precision=4.0, noise_sd=2.0).covariance()
         array([[1.]])
         """
         root, _ = self._solution()
         return self.noise_sd**2 * (root.T @ root)
 
-    def predict(self, contexts: Any) -> tuple[FloatArray, FloatArray]:
-        """Return mean and sd of the expected reward s'theta, for a context [D] or contexts [T,D].
+    def predict(self, contexts: ArrayLike) -> tuple[FloatArray, FloatArray]:
+        """Return mean and standard deviation of the expected reward s'theta.
 
+        Parameters
+        ----------
+        contexts : array_like
+            A context [D], or contexts [T, D].
+
+        Returns
+        -------
+        mean : ndarray of float
+            Posterior mean of s'theta, a number or [T].
+        sd : ndarray of float
+            Posterior standard deviation of s'theta, a number or [T].
+
+        Examples
+        --------
         >>> mean, sd = LinearGaussianPosterior(2).predict([3.0, 4.0])
         >>> float(mean), float(sd)
         (0.0, 5.0)
@@ -158,9 +279,23 @@ class LinearGaussianPosterior(Posterior):
         scaled = points @ self._solution()[0].T
         return points @ self.mean(), self.noise_sd * np.sqrt((scaled**2).sum(axis=-1))
 
-    def sample(self, n: int, rng: RNG = None) -> FloatArray:
-        """Draw ``n`` vectors theta [N,D].
+    def sample(self, n: int, rng: RngLike = None) -> FloatArray:
+        """Draw coefficients theta.
 
+        Parameters
+        ----------
+        n : int
+            Number of draws N.
+        rng : int, Generator or None, optional
+            Source of randomness.
+
+        Returns
+        -------
+        ndarray of float
+            Draws [N, D].
+
+        Examples
+        --------
         >>> LinearGaussianPosterior(3).sample(5, rng=1).shape
         (5, 3)
         """
@@ -170,52 +305,95 @@ class LinearGaussianPosterior(Posterior):
     def _contexts(self, values: Any, name: str = "context") -> FloatArray:
         array = finite_array(values, name)
         if array.ndim not in (1, 2) or array.shape[-1] != self.dim:
-            raise DataError(f"{name} has shape {array.shape}, expected ({self.dim},) or (T, {self.dim})")
+            text = f"{name} has shape {array.shape}, expected ({self.dim},) or (T, {self.dim})"
+            raise DataError(text, code="wrong-shape", argument=name, value=array.shape)
         return array
+
+    def _rows(self, context: Any, reward: Any) -> tuple[FloatArray, FloatArray]:
+        """Return a context [D] and its reward, or contexts [T, D] and rewards [T], checked."""
+        contexts, rewards = self._contexts(context), finite_array(reward, "reward")
+        shape = contexts.shape[:-1]
+        if rewards.shape != shape:
+            text = f"reward has shape {rewards.shape}, expected {shape}, one per context"
+            raise DataError(text, code="wrong-shape", argument="reward", value=rewards.shape, expected=shape)
+        _refuse_huge(contexts, "context")
+        return contexts, rewards
 
     def _solution(self) -> tuple[FloatArray, FloatArray]:
         if self._solved is None:
             root, step = np.empty((self.dim, self.dim)), np.empty(self.dim)
-            careful = factor_precision(self._gram, self._prior_precision, root)
-            solve_residuals(self._gram, self._prior_precision, root, careful, self._prior_mean, step)
-            self._solved = root, self._prior_mean + step
+            careful = factor_precision(self._gram, self.prior_precision, root)
+            solve_residuals(self._gram, self.prior_precision, root, careful, self.prior_mean, step)
+            self._solved = root, self.prior_mean + step
         return self._solved
 
-    def _add(self, name: str, amount: FloatArray) -> None:
+    def combined(self, name: str, amount: FloatArray) -> FloatArray:
+        """Return the sums with those of another posterior added, rounding errors included.
+
+        Parameters
+        ----------
+        name : str
+            ``"gram"``.
+        amount : ndarray of float
+            Sums [2, D+1, D+1] of the other posterior.
+
+        Returns
+        -------
+        ndarray of float
+            Sums [2, D+1, D+1].
+        """
         total = self._gram[0] + amount[0]
         back = total - self._gram[0]
         lost = (self._gram[0] - (total - back)) + (amount[0] - back)
-        self._gram = np.stack([total, self._gram[1] + amount[1] + lost])
-        self._solved = None
+        return np.stack([total, self._gram[1] + amount[1] + lost])
 
-    def _learned(self, name: str) -> FloatArray:
-        return self._gram
+    def check(self) -> None:
+        """Check that the sums can be those of some rewards, and the moments finite.
 
-    @classmethod
-    def _made(cls, values: dict[str, Any], arrays: Arrays) -> Self:
-        posterior = cls(
-            len(arrays["prior_precision"]),
-            arrays["prior_precision"],
-            float(arrays["noise_sd"]),
-            arrays["prior_mean"],
-        )
-        gram = saved_sum(arrays["gram"], "gram", posterior._gram)
-        require_sums(gram[np.newaxis], np.array([LARGEST_COUNT]))  # of how many rewards, it does not say
-        posterior._gram = gram
-        for name, numbers in (("mean", posterior.mean()), ("covariance", posterior.covariance())):
+        Raises
+        ------
+        PosteriorError
+            If they cannot.
+        """
+        require_sums(self._gram[np.newaxis], np.array([LARGEST_COUNT]))  # the number of rewards is not saved
+        self._check_moments()
+
+    def _check_moments(self) -> None:
+        for name, numbers in (("mean", self.mean()), ("covariance", self.covariance())):
             finite_array(numbers, name, error=PosteriorError)
-        return posterior
 
-    def _shown(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, Any]:
+        """Return what ``repr`` prints.
+
+        Returns
+        -------
+        dict of str to object
+            Number of features, mean and noise.
+        """
         return {"dim": self.dim, "mean": self.mean(), "noise_sd": self.noise_sd}
 
 
+def checked_mean(prior_mean: Any, dim: int) -> FloatArray:
+    """Return a prior mean [D]."""
+    mean = finite_array(prior_mean, "prior_mean", ndim=1, error=PosteriorError)
+    require_shape(mean, "prior_mean", (dim,), "[D]", error=PosteriorError)
+    return mean
+
+
+def _refuse_huge(array: FloatArray, name: str) -> None:
+    """Raise if a number is too large to square."""
+    huge = np.abs(array) > _LARGEST_SQUARED
+    if huge.any():
+        text = f"{name}{first_index(huge)} is {array[huge][0]}, too large to square"
+        raise DataError(text, code="too-large", argument=name, index=first_place(huge), value=array[huge][0])
+
+
 def require_sums(gram: FloatArray, pulls: IntArray) -> None:
-    """Raise unless ``gram`` [A,2,D+1,D+1] can be the sums of so many rewards [A], see ``_numerics.least_squares``."""
+    """Raise unless ``gram`` [A, 2, D+1, D+1] can be sums over ``pulls`` [A] rewards; see ``least_squares``."""
     if not np.isfinite(gram).all():
-        raise PosteriorError("gram holds a number that is not finite")
+        raise PosteriorError("gram holds a number that is not finite", code="not-finite", argument="gram")
     if not np.array_equal(gram, gram.swapaxes(2, 3)):
-        raise PosteriorError("gram is not symmetric")
+        raise PosteriorError("gram is not symmetric", code="not-symmetric", argument="gram")
     total, lost = gram[:, 0], gram[:, 1]
     diagonal = np.diagonal(total, axis1=1, axis2=2)  # [A,D+1]
     refuse(diagonal < 0.0, diagonal, "the diagonal of gram", "a number >= 0", error=PosteriorError)
@@ -232,7 +410,8 @@ def require_sums(gram: FloatArray, pulls: IntArray) -> None:
     noise = 1e-14 * total.shape[1]
     ranks = (eigenvalues > noise).sum(axis=1)
     if (eigenvalues < -noise).any():
-        raise PosteriorError(f"gram is not positive semidefinite: it has the eigenvalue {eigenvalues.min()}")
+        text = f"gram is not positive semidefinite: it has the eigenvalue {eigenvalues.min()}"
+        raise PosteriorError(text, code="not-positive-definite", argument="gram", value=eigenvalues.min())
     refuse(ranks > pulls[seen], ranks, "the rank of gram", "at most the number of rewards", error=PosteriorError)
 
 
@@ -241,15 +420,16 @@ def _precision_matrix(value: Any, dim: int) -> FloatArray:
         return positive(value, "prior_precision") * np.eye(dim)
     matrix = finite_array(value, "prior_precision", error=PosteriorError)
     if matrix.shape != (dim, dim):
-        raise PosteriorError(f"prior_precision has shape {matrix.shape}, expected a number or ({dim}, {dim})")
+        text = f"prior_precision has shape {matrix.shape}, expected a number or ({dim}, {dim})"
+        raise PosteriorError(text, code="wrong-shape", argument="prior_precision", value=matrix.shape)
     skew = np.abs(matrix - matrix.T) > 1e-12 * np.abs(matrix).max()
     if skew.any():
         i, j = np.argwhere(skew)[0]
-        raise PosteriorError(
-            f"prior_precision[{i}, {j}] is {matrix[i, j]} but prior_precision[{j}, {i}] is {matrix[j, i]}"
-        )
+        text = f"prior_precision[{i}, {j}] is {matrix[i, j]} but prior_precision[{j}, {i}] is {matrix[j, i]}"
+        raise PosteriorError(text, code="not-symmetric", argument="prior_precision", index=(int(i), int(j)))
     matrix = 0.5 * (matrix + matrix.T)
     lowest = np.linalg.eigvalsh(matrix)[0]
     if lowest <= 0.0:
-        raise PosteriorError(f"prior_precision is not positive definite: it has the eigenvalue {lowest}")
+        text = f"prior_precision is not positive definite: it has the eigenvalue {lowest}"
+        raise PosteriorError(text, code="not-positive-definite", argument="prior_precision", value=lowest)
     return matrix

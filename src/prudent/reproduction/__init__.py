@@ -1,11 +1,8 @@
-"""The paper's experiments: what they are, a runner that survives interruptions, and what they say about its claims."""
+"""The experiments of the paper: studies, a runner that survives interruptions, claims and the report.
 
-from __future__ import annotations
+Names are imported when they are first used, so that the report imports no solver.
+"""
 
-from .intervals import Claim
-from .runner import judge, load, run
-from .scale import SCALES, Scale
-from .studies import STUDIES
-from .study import Study
+import lazy_loader
 
-__all__ = ["SCALES", "STUDIES", "Claim", "Scale", "Study", "judge", "load", "run"]
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -1,4 +1,4 @@
-"""Runs studies in chunks of replications, keeps what is finished, and writes one dataset for each.
+"""Runs studies in chunks of replications, keeps what is finished, and writes one dataset for each study.
 
 Replications are independent and seeded by their number, so workers, chunks and interruptions leave no trace in the
 datasets: they are the same bytes, save those of runs that measure time. How long the computing took goes to a file of
@@ -11,10 +11,11 @@ import json
 import math
 import sys
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
@@ -22,46 +23,49 @@ from .._numerics.compile import default_threads
 from .._support.checks import whole_number
 from .._support.cluster import on_cluster
 from .._support.datasets import read_dataset
+from .._support.output import write
 from .._support.pool import on_threads, work
 from .._support.versions import versions
 from ..errors import ClusterError, DataError, ParameterError, StoreError
-from .intervals import Claim, rank
-from .run import Arrays, Run, key
+from ..types import PathLike
+from .claims import Claim
+from .runs.base import Arrays, Run, key
 from .scale import SCALES, Scale
-from .store import Store, missing, write
+from .store import Store, missing
 from .studies import STUDIES
-from .study import Study
+from .study import Coordinates, Study
 
 if TYPE_CHECKING:
     import xarray
 
-__all__ = ["Progress", "Silent", "compute", "conclude", "joined", "judge", "load", "run"]
+__all__ = ["Progress", "Silent", "computed", "conclude", "judge", "load", "run"]
 
-Task = tuple[Run, int, int, int]  # a run, the seed, the first of its replications, how many
-CHUNK_SECONDS = 1.5  # what a chunk should take; long enough to be worth a file, short enough to lose
+Task: TypeAlias = tuple[Run, int, int]
+"""A run, the first of its replications, and how many of them to compute."""
+CHUNK_SECONDS = 1.5  # estimated time of a chunk: long enough to be worth a file, short enough to lose
 GRACE = 2.0  # seconds that an interrupt waits for the chunks under way
 
 
 class Progress(Protocol):
-    """What the runner tells while it works."""
+    """Receiver of the progress of a run."""
 
     def begin(self, total: float, done: float) -> None:
-        """Announce the work: seconds of computing in all, and those that an earlier run did."""
+        """Announce the work: estimated seconds of computing, and how much of them an earlier run did."""
 
-    def advance(self, what: str, amount: float) -> None:
-        """Say that so much was done."""
+    def advance(self, kind: str, amount: float) -> None:
+        """Add to the work that is done, by runs of this kind."""
 
     def say(self, message: str) -> None:
-        """Pass on a message for the user."""
+        """Show a message to the user."""
 
 
 class Silent:
-    """Says nothing but warnings, on stderr."""
+    """Progress that shows messages only, on stderr."""
 
     def begin(self, total: float, done: float) -> None:
         """See :class:`Progress`."""
 
-    def advance(self, what: str, amount: float) -> None:
+    def advance(self, kind: str, amount: float) -> None:
         """See :class:`Progress`."""
 
     def say(self, message: str) -> None:
@@ -72,61 +76,102 @@ class Silent:
 def run(
     names: Sequence[str] = (),
     scale: str | Scale = "quick",
-    out: str | Path = "reproduction",
+    out: PathLike = "reproduction",
     workers: int | None = None,
-    seed: int = 1,
+    rng: int = 1,
     *,
     chunk: int | None = None,
     progress: Progress | None = None,
-    cluster: Any = None,
+    cluster: object = None,
 ) -> dict[str, Path]:
-    """Run the studies called ``names`` (default: all), write their datasets to ``out`` and return the files.
+    """Run studies and write their datasets.
 
-    ``workers`` threads work (default: as many as there are cores), on ``chunk`` replications at a time; or the workers
-    of a dask ``cluster``: the address of its scheduler, a cluster object or a client. None of these changes the
-    datasets. What measures time is computed here, alone. What an earlier run of the same spec finished is used again;
-    ``KeyboardInterrupt`` passes through after finished chunks are kept, and so does the loss of a cluster.
+    What an earlier run of the same studies finished is used again. ``KeyboardInterrupt`` and the loss of a cluster
+    pass through after the finished chunks are stored.
 
+    Parameters
+    ----------
+    names : sequence of str, optional
+        Studies to run; the default is all.
+    scale : str or Scale, default="quick"
+        Size of the studies: ``"quick"``, ``"paper"`` or a :class:`Scale`.
+    out : path-like, default="reproduction"
+        Folder for the datasets.
+    workers : int, optional
+        Number of threads; the default is the number of cores. The datasets do not depend on it.
+    rng : int, default=1
+        Seed of all random numbers.
+    chunk : int, optional
+        Replications that are computed and stored at a time. The datasets do not depend on it.
+    progress : Progress, optional
+        Receiver of the progress.
+    cluster : str, dask cluster or dask client, optional
+        Where to compute; what measures time is computed on this machine. The datasets do not depend on it.
+
+    Returns
+    -------
+    dict of str to Path
+        File of the dataset of each study.
+
+    Raises
+    ------
+    ParameterError
+        If a study or the scale is unknown, or an argument is out of range.
+    StoreError
+        If the folder cannot be written, or another run is writing to it.
+    ClusterError
+        If the cluster is lost.
+
+    Examples
+    --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as out:
     ...     [path.name for path in run(["optimal-policy"], out=out).values()]
     ['optimal-policy.nc']
     """
-    chosen = _chosen(names)
-    size = _scale(scale)
-    seed = whole_number(seed, "seed", 0)
-    workers = default_threads() if workers is None else whole_number(workers, "workers")
-    chunk = None if chunk is None else whole_number(chunk, "chunk")
-    progress = Silent() if progress is None else progress
-    began = time.perf_counter()
-    folder = Path(out)
-    with Store(folder, progress.say) as store:
-        plans = {study.name: study.plan(size) for study in chosen}
-        unique = list(dict.fromkeys(part for plan in plans.values() for part in plan))
-        names_of = {part: key(part, seed, size.name) for part in unique}
-        compute(store, unique, names_of, seed, chunk, workers, cluster, progress)
+    chosen, size, seed = _chosen(names), _scale(scale), whole_number(rng, "rng", 0)
+    began, folder = time.perf_counter(), Path(out)
+    plans: dict[str, dict[Coordinates, Run]] = {
+        study.name: {place: replace(part, seed=seed) for place, part in study.plan(size).items()} for study in chosen
+    }
+    runs = [part for plan in plans.values() for part in plan.values()]
+    files = {}
+    with computed(folder, runs, workers, chunk, progress, cluster) as result_of:
         times = _read_times(folder)
-        files = {}
         for study in chosen:
-            results, spent = [], 0.0
-            for part in plans[study.name]:
-                pieces, seconds = store.get(names_of[part], part)
-                results.append(joined(pieces, part))
-                spent += seconds
-            data = study.dataset(size, results)
-            data.attrs |= _attributes(study, size, seed, plans[study.name])
+            plan = plans[study.name]
+            results = {place: result_of(part) for place, part in plan.items()}
+            data = study.dataset(size, {place: arrays for place, (arrays, _) in results.items()})
+            data.attrs |= _attributes(study, size, seed, list(plan.values()))
             files[study.name] = folder / f"{study.name}.nc"
             write(files[study.name], bytes(data.to_netcdf(engine="scipy")))
-            times.setdefault("experiments", {})[study.name] = spent
+            times.setdefault("experiments", {})[study.name] = math.fsum(seconds for _, seconds in results.values())
         times["total_seconds"] = time.perf_counter() - began
-        times["workers"] = workers if cluster is None else "the cluster's"
+        times["workers"] = (workers or default_threads()) if cluster is None else "the cluster's"
         write(folder / "timings.json", _json(times))
     return files
 
 
-def load(out: str | Path) -> dict[str, xarray.Dataset]:
+def load(out: PathLike) -> dict[str, xarray.Dataset]:
     """Return the datasets in a folder, by study.
 
+    Parameters
+    ----------
+    out : path-like
+        Folder that :func:`run` wrote.
+
+    Returns
+    -------
+    dict of str to xarray.Dataset
+        The datasets that are there.
+
+    Raises
+    ------
+    StoreError
+        If a file is damaged.
+
+    Examples
+    --------
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as out:
     ...     files = run(["optimal-policy"], out=out)
@@ -137,33 +182,64 @@ def load(out: str | Path) -> dict[str, xarray.Dataset]:
     try:
         return {name: read_dataset(file) for name, file in files.items() if file.exists()}
     except DataError as error:
-        raise StoreError(f"{error}; run this experiment again") from error
+        raise StoreError(f"{error}; run this experiment again", code=error.code, **error.fields) from error
 
 
 def judge(datasets: Mapping[str, xarray.Dataset]) -> list[Claim]:
-    """Return the paper's claims about the studies that are there, those that do not reproduce first.
+    """Return the claims about some datasets, those that do not reproduce first.
 
+    Parameters
+    ----------
+    datasets : mapping of str to xarray.Dataset
+        Datasets by study.
+
+    Returns
+    -------
+    list of Claim
+        The claims.
+
+    Examples
+    --------
     >>> judge({})
     []
     """
-    claims = [claim for name, study in STUDIES.items() if name in datasets for claim in study.claims(datasets[name])]
-    return sorted(claims, key=lambda claim: rank(claim.verdict))
+    claims = [claim for name, study in STUDIES.items() if name in datasets for claim in study.judge(datasets[name])]
+    return sorted(claims, key=lambda claim: claim.kind.rank)
 
 
-def conclude(out: str | Path) -> list[Claim]:
-    """Judge the paper's claims by the datasets in ``out``, write ``claims.json`` and return the claims."""
-    claims = judge(load(out))
+def conclude(out: PathLike, datasets: Mapping[str, xarray.Dataset] | None = None) -> list[Claim]:
+    """Judge the claims by the datasets in a folder, and write ``claims.json`` there.
+
+    Parameters
+    ----------
+    out : path-like
+        Folder that :func:`run` wrote.
+    datasets : mapping of str to xarray.Dataset, optional
+        The datasets, if they have been loaded.
+
+    Returns
+    -------
+    list of Claim
+        The claims.
+    """
+    claims = judge(load(out) if datasets is None else datasets)
     write(Path(out) / "claims.json", _json([asdict(claim) for claim in claims]))
     return claims
 
 
-# -- parts of it -------------------------------------------------------------------------------------------
+# -- parts of a run ----------------------------------------------------------------------------------------
 
 
 def _chosen(names: Sequence[str]) -> list[Study]:
     for name in names:
         if name not in STUDIES:
-            raise ParameterError(f"there is no experiment {name!r}, expected some of {', '.join(STUDIES)}")
+            raise ParameterError(
+                f"names has {name!r}, which is not an experiment; expected some of {', '.join(STUDIES)}",
+                code="unknown-option",
+                argument="names",
+                value=name,
+                expected=tuple(STUDIES),
+            )
     return [study for name, study in STUDIES.items() if not names or name in names]
 
 
@@ -171,68 +247,88 @@ def _scale(scale: str | Scale) -> Scale:
     if isinstance(scale, Scale):
         return scale
     if scale not in SCALES:
-        raise ParameterError(f"scale must be one of {', '.join(SCALES)}, got {scale!r}")
+        raise ParameterError(
+            f"scale must be one of {', '.join(SCALES)}, got {scale!r}",
+            code="unknown-option",
+            argument="scale",
+            value=scale,
+            expected=tuple(SCALES),
+        )
     return SCALES[scale]
 
 
-def _attributes(study: Study, scale: Scale, seed: int, plan: tuple[Run, ...]) -> dict[str, Any]:
-    spec = {"experiment": study.name, "scale": asdict(scale), "seed": seed, "runs": [part.record() for part in plan]}
+def _attributes(study: Study, scale: Scale, seed: int, runs: list[Run]) -> dict[str, Any]:
+    spec = {"experiment": study.name, "scale": asdict(scale), "seed": seed, "runs": [part.record() for part in runs]}
     return {
         "scale": scale.name,
         "seed": seed,
         "spec": json.dumps(spec, sort_keys=True),
         "versions": json.dumps(versions(), sort_keys=True),
-        "studies": json.dumps({name: each.title for name, each in STUDIES.items()}),
+        "studies": json.dumps({name: other.title for name, other in STUDIES.items()}),
     }
 
 
-def joined(pieces: list[tuple[int, Arrays]], part: Run) -> Arrays:
-    """Return the arrays of all replications of a run from those of its chunks."""
-    if missing(pieces, part.replications, part.replications):
-        raise StoreError("a chunk was lost or damaged after it had been written; run again to compute it anew")
-    return {name: np.concatenate([arrays[name] for _, arrays in pieces]) for name in pieces[0][1]}
-
-
-def _json(what: Any) -> bytes:
-    return (json.dumps(what, indent=1, allow_nan=False) + "\n").encode()
+def _json(content: Any) -> bytes:
+    return (json.dumps(content, indent=1, allow_nan=False) + "\n").encode()
 
 
 def _read_times(folder: Path) -> dict[str, Any]:
     try:
         times = json.loads((folder / "timings.json").read_text())
     except (OSError, ValueError):
-        return {}  # none, or none that can be read
+        return {}  # missing or damaged
     return times if isinstance(times, dict) else {}
 
 
-def compute_chunk(part: Run, seed: int, first: int, count: int) -> tuple[Arrays, float]:
-    """Return the arrays of some replications and the processor seconds that they took; runs on a worker."""
-    began = time.thread_time()
-    return part.compute(seed, first, count), time.thread_time() - began
-
-
-def compute(
-    store: Store,
-    parts: list[Run],
-    names: Mapping[Run, str],
-    seed: int,
+@contextmanager
+def computed(
+    folder: Path,
+    runs: Sequence[Run],
+    workers: int | None,
     chunk: int | None,
-    workers: int,
+    progress: Progress | None,
     cluster: Any,
-    progress: Progress,
+) -> Iterator[Callable[[Run], tuple[Arrays, float]]]:
+    """Compute the chunks of ``runs`` that ``folder`` lacks, and yield a function that reads the result of a run.
+
+    The function returns the arrays of all replications and the processor seconds that they took. The folder is locked
+    until the block ends. ``workers``, ``chunk``, ``progress`` and ``cluster`` are those of :func:`run`.
+    """
+    workers = default_threads() if workers is None else whole_number(workers, "workers")
+    chunk = None if chunk is None else whole_number(chunk, "chunk")
+    progress = Silent() if progress is None else progress
+    with Store(folder, progress.say) as store:
+        names = {part: key(part) for part in dict.fromkeys(runs)}
+        _compute(store, names, chunk, workers, cluster, progress)
+
+        def result_of(part: Run) -> tuple[Arrays, float]:
+            pieces, seconds = store.get(names[part], part)
+            if missing(pieces, part.replications, part.replications):
+                raise StoreError(
+                    "a chunk was lost or damaged after it had been written; run again to compute it anew",
+                    code="damaged-file",
+                    path=str(folder),
+                )
+            return {name: np.concatenate([arrays[name] for _, arrays in pieces]) for name in pieces[0][1]}, seconds
+
+        yield result_of
+
+
+def _compute(
+    store: Store, names: Mapping[Run, str], chunk: int | None, workers: int, cluster: Any, progress: Progress
 ) -> None:
-    """Compute and keep every chunk that is not there yet; what measures time comes last, with none beside it."""
+    """Compute and store every missing chunk; what measures time comes last, with nothing else running."""
     tasks: list[Task] = []
-    for part in parts:
-        pieces, _ = store.get(names[part], part)
+    for part, name in names.items():
+        pieces, _ = store.get(name, part)
         size = chunk or max(1, round(CHUNK_SECONDS / part.seconds))
-        tasks += [(part, seed, *gap) for gap in missing(pieces, part.replications, size)]
-    total = sum(part.seconds * part.replications for part in parts)
-    left = math.fsum(part.seconds * count for part, _, _, count in tasks)
-    progress.begin(total, total - left)
+        tasks += [(part, *gap) for gap in missing(pieces, part.replications, size)]
+    total = sum(part.seconds * part.replications for part in names)
+    remaining = math.fsum(part.seconds * count for part, _, count in tasks)
+    progress.begin(total, total - remaining)
 
     def keep(task: Task, result: tuple[Arrays, float]) -> None:
-        part, _, first, count = task
+        part, first, count = task
         store.put(names[part], first, count, *result)
         progress.advance(part.kind, part.seconds * count)
 
@@ -245,4 +341,12 @@ def compute(
             with on_threads(threads) if where is None else on_cluster(where, progress.say) as pool:
                 work(pool, compute_chunk, some, keep, grace=GRACE, say=progress.say)
         except ClusterError as error:
-            raise ClusterError(f"{error}; what was finished is kept, mend this and run again") from error
+            raise ClusterError(
+                f"{error}; finished chunks are stored: run again to continue", code=error.code, **error.fields
+            ) from error
+
+
+def compute_chunk(part: Run, first: int, count: int) -> tuple[Arrays, float]:
+    """Return the arrays of some replications and the processor seconds that they took; runs on a worker."""
+    began = time.thread_time()
+    return part.compute(first, count), time.thread_time() - began

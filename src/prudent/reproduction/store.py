@@ -1,4 +1,4 @@
-"""Finished work on disk: written whole or not at all, checked when read, never mixed up with other work.
+"""Finished work on disk: written completely or not at all, checked when read, never mixed up with other work.
 
 A chunk file is one line of JSON (the SHA-256 of the rest, the time it took) and the arrays in NumPy's npz format. It
 is written under another name, flushed, and renamed, so a file with its proper name is complete. Its folder is named by
@@ -21,13 +21,13 @@ import numpy as np
 
 from .._support.output import write
 from ..errors import StoreError
-from .run import Arrays, Run
+from .runs.base import Arrays, Run
 
-__all__ = ["Store", "missing", "write"]
+__all__ = ["Store", "missing"]
 
 
 class Store:
-    """The chunks of one output folder, which it locks: use as a context manager."""
+    """The chunks of one output folder, which is locked inside the ``with`` block."""
 
     def __init__(self, out: Path, warn: Callable[[str], None]) -> None:
         self.out, self._warn = out, warn
@@ -40,11 +40,15 @@ class Store:
             self._take()
         except OSError as error:
             self.__exit__()
-            raise StoreError(f"cannot write to the folder {self.out}: {error.strerror or error}") from error
+            raise StoreError(
+                f"cannot write to the folder {self.out}: {error.strerror or error}",
+                code="not-writable",
+                path=str(self.out),
+            ) from error
         return self
 
     def _take(self) -> None:
-        """Lock the folder and clear it of the drafts of a run that was killed while it wrote."""
+        """Lock the folder and remove the drafts of a run that was killed while it wrote."""
         try:
             import fcntl
 
@@ -53,9 +57,13 @@ class Store:
             pass
         except BlockingIOError as error:
             self.__exit__()
-            raise StoreError(f"another run is writing to {self.out}; wait for it or choose another folder") from error
-        for leftover in self.out.glob("**/.*.tmp"):
-            leftover.unlink(missing_ok=True)
+            raise StoreError(
+                f"another run is writing to {self.out}; wait for it or choose another folder",
+                code="locked-folder",
+                path=str(self.out),
+            ) from error
+        for draft in self.out.glob("**/.*.tmp"):
+            draft.unlink(missing_ok=True)
 
     def __exit__(self, *_: object) -> None:
         if self._lock is not None:
@@ -65,7 +73,7 @@ class Store:
         return self.out / "chunks" / name / f"{first:06d}-{first + count - 1:06d}.chunk"
 
     def put(self, name: str, first: int, count: int, arrays: Arrays, seconds: float) -> None:
-        """Keep ``count`` replications of the run called ``name``."""
+        """Store ``count`` replications of the run with the key ``name``."""
         payload = io.BytesIO()
         np.savez(payload, allow_pickle=False, **arrays)
         body = payload.getvalue()
@@ -73,17 +81,17 @@ class Store:
         write(self._file(name, first, count), header.encode() + b"\n" + body)
 
     def get(self, name: str, run: Run) -> tuple[list[tuple[int, Arrays]], float]:
-        """Return the kept chunks as (first replication, arrays), in order and without overlap, and their seconds.
+        """Return the stored chunks as (first replication, arrays), in order and without overlap, and their seconds.
 
         A damaged chunk is reported and removed, so that it is computed again.
         """
-        found: list[tuple[int, Arrays]] = []
+        chunks: list[tuple[int, Arrays]] = []
         total, after = 0.0, 0
         for file in sorted((self.out / "chunks" / name).glob("*.chunk")):
             match = re.fullmatch(r"(\d+)-(\d+)\.chunk", file.name)
             first, last = (int(part) for part in match.groups()) if match else (-1, -1)
             if not 0 <= first <= last < run.replications or first < after:
-                continue  # of another chunk size, and its replications are here already
+                continue  # of another chunk size, and its replications are in other chunks
             try:
                 arrays, seconds = _read(file, last - first + 1)
             except (ValueError, KeyError, OSError, zipfile.BadZipFile) as error:
@@ -91,33 +99,35 @@ class Store:
                 with contextlib.suppress(OSError):
                     file.unlink()
                 continue
-            found.append((first, arrays))
+            chunks.append((first, arrays))
             total += seconds
             after = last + 1
-        return found, total
+        return chunks, total
 
 
 def _read(file: Path, count: int) -> tuple[Arrays, float]:
     header, _, body = file.read_bytes().partition(b"\n")
-    about = json.loads(header)
-    if hashlib.sha256(body).hexdigest() != about["sha256"]:
+    facts = json.loads(header)
+    if hashlib.sha256(body).hexdigest() != facts["sha256"]:
         raise ValueError("its checksum is wrong")
     with np.load(io.BytesIO(body), allow_pickle=False) as stored:
         arrays = {name: stored[name] for name in stored.files}
     if any(array.shape[0] != count for array in arrays.values()):
-        raise ValueError("it has not the replications that its name says")
-    return arrays, float(about["seconds"])
+        raise ValueError("it does not have the replications that its name says")
+    return arrays, float(facts["seconds"])
 
 
-def missing(found: list[tuple[int, Arrays]], replications: int, chunk: int) -> list[tuple[int, int]]:
-    """Return what is left to compute as (first, count), at most ``chunk`` at once.
+def missing(chunks: list[tuple[int, Arrays]], replications: int, size: int) -> list[tuple[int, int]]:
+    """Return the replications that no chunk has, as (first, count), at most ``size`` at once.
 
+    Examples
+    --------
     >>> missing([(2, {"x": np.zeros((3, 1))})], 10, 4)
     [(0, 2), (5, 4), (9, 1)]
     """
     gaps, after = [], 0
-    ends = [(first, first + next(iter(arrays.values())).shape[0]) for first, arrays in found]
+    ends = [(first, first + next(iter(arrays.values())).shape[0]) for first, arrays in chunks]
     for start, stop in [*ends, (replications, replications)]:
-        gaps += [(first, min(chunk, start - first)) for first in range(after, start, chunk)]
+        gaps += [(first, min(size, start - first)) for first in range(after, start, size)]
         after = stop
     return gaps

@@ -1,4 +1,4 @@
-"""What a study is: its runs, the dataset they make, what the paper says about it, how it is shown and how it is judged.
+"""What a study is: its runs, the dataset that they make, its claims, and how the report shows it.
 
 Each study is one file in :mod:`prudent.reproduction.studies`. What the report has to know travels with the dataset, as
 JSON in its attributes: ``report`` (setting, dimensions, figures, tables) and ``studies`` (the titles of all studies,
@@ -8,24 +8,38 @@ in order, so that a page can say which were not run).
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from .intervals import STUDENT, Claim, Finding, claim
-from .run import Arrays, Run
+from .claims import Claim, Statement
+from .runs.base import Arrays, Run
+from .runs.simulation import SimulationRun
 from .scale import Scale
 
 if TYPE_CHECKING:
     import xarray
 
-__all__ = ["Figure", "Quantity", "Study", "Table", "curve", "curves", "judged"]
+__all__ = ["Coordinates", "Figure", "Quantity", "Study", "Table", "curve", "curves", "labelled", "on_grid", "stacked"]
+
+Coordinates: TypeAlias = tuple[Hashable, ...]
+"""Coordinates of a run in the dataset of its study."""
 
 
 class Quantity(NamedTuple):
-    """What a variable or a coordinate of a dataset is: its name on an axis, its units, and a variable's dimensions."""
+    """What a variable or a coordinate of a dataset is.
+
+    Attributes
+    ----------
+    label : str
+        Name on an axis.
+    units : str
+        Units.
+    dims : tuple of str
+        Dimensions of a variable.
+    """
 
     label: str
     units: str = ""
@@ -36,8 +50,18 @@ class Quantity(NamedTuple):
 class Figure:
     """A figure of the report, and what the paper says about it.
 
-    ``kind`` is one of ``prudent.reproduction.report.figures.KINDS``, ``name`` the stem of the files, ``options`` go to
-    the function that draws this kind.
+    Attributes
+    ----------
+    kind : str
+        One of ``prudent.reproduction.report.figures.KINDS``.
+    name : str
+        Stem of the files.
+    title : str
+        Title.
+    says : str
+        What the paper says about it.
+    options : mapping
+        Options of the function that draws this kind.
     """
 
     kind: str
@@ -49,9 +73,18 @@ class Figure:
 
 @dataclass(frozen=True)
 class Table:
-    """A table of the report: ``kind`` is one of ``prudent.reproduction.report.tables.KINDS``, with its ``options``.
+    """A table of the report.
 
-    A table with a text ``fold`` is folded away under this text.
+    Attributes
+    ----------
+    kind : str
+        One of ``prudent.reproduction.report.tables.KINDS``.
+    caption : str
+        Caption.
+    options : mapping
+        Options of the function that makes this kind.
+    fold : str
+        Summary under which the table is folded away; empty for a table that is shown.
     """
 
     kind: str
@@ -68,86 +101,153 @@ def curves(name: str, title: str, says: str, panels: Sequence[Any], **options: A
 def curve(variable: str, title: str, *, log: bool = False, agents: list[str] | None = None, **where: Any) -> Any:
     """Return one panel of a figure of curves: a variable of the agents (default: all) at some coordinates.
 
+    Examples
+    --------
     >>> curve("regret", "p_h = 0.1", p_h=0.1)["where"]
     {'p_h': 0.1}
     """
     return {"variable": variable, "title": title, "log": log, "agents": agents, "where": where}
 
 
+Parts: TypeAlias = tuple[dict[str, Any], dict[str, Any]]
+"""Variables and coordinates of a dataset, without labels."""
+
+
 @dataclass(frozen=True)
 class Study:
-    """One study: its place among the others, its runs, its dataset, its claims, and how the report shows it.
+    """One study.
 
-    ``plan`` gives the runs at a scale; ``assemble`` makes of their results the variables and the coordinates, whose
-    meaning ``variables`` and ``coords`` say; ``claims`` judges the dataset.
+    Attributes
+    ----------
+    name : str
+        Name on the command line and of the dataset file.
+    order : int
+        Studies are listed and shown by rising order.
+    title, setting : str
+        Title and description in the report.
+    variables, coords : mapping of str to Quantity
+        What the variables and the coordinates of the dataset are.
+    plan : callable
+        Function of the scale that returns the runs by their coordinates.
+    assemble : callable
+        Function of the scale and of the results by coordinates that returns variables and coordinates.
+    claims : tuple of Statement
+        The claims about the dataset.
+    figures : tuple of Figure
+        Figures of the report.
+    tables : tuple of Table
+        Tables of the report.
+    readings : mapping of str to str
+        Readings of the paper along the dimension ``reading``; see :meth:`Statement.judge`.
 
+    Examples
+    --------
     >>> from prudent.reproduction import STUDIES
     >>> STUDIES["limit-law"].title
     'The limit law of Bayesian-risk values'
     """
 
     name: str
-    order: int  # studies are listed and shown by rising order
+    order: int
     title: str
     setting: str
     variables: Mapping[str, Quantity]
     coords: Mapping[str, Quantity]
-    plan: Callable[[Scale], tuple[Run, ...]]
-    assemble: Callable[[Scale, list[Arrays]], tuple[dict[str, Any], dict[str, Any]]]
-    claims: Callable[[xarray.Dataset], list[Claim]]
+    plan: Callable[[Scale], Mapping[Coordinates, Run]]
+    assemble: Callable[[Scale, Mapping[Coordinates, Arrays]], Parts]
+    claims: tuple[Statement, ...]
     figures: tuple[Figure, ...]
     tables: tuple[Table, ...]
+    readings: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def paper_says(self) -> str:
         """What the paper says about all figures of the study."""
         return " ".join(figure.says for figure in self.figures)
 
-    def dataset(self, scale: Scale, results: list[Arrays]) -> xarray.Dataset:
+    def judge(self, data: xarray.Dataset) -> list[Claim]:
+        """Return the claims, judged by the dataset."""
+        return [statement.judge(data, self.readings) for statement in self.claims]
+
+    def dataset(self, scale: Scale, results: Mapping[Coordinates, Arrays]) -> xarray.Dataset:
         """Return the dataset that the results of the runs make, with labels and units, and what the report needs."""
-        import xarray
-
-        values, places = self.assemble(scale, results)
-        arrays = {name: np.asarray(place) for name, place in places.items()}
-        # NetCDF-3 has no 64-bit integers
-        small = {name: array.astype(np.int32) if array.dtype == np.int64 else array for name, array in arrays.items()}
-        data = xarray.Dataset({name: (self.variables[name].dims, value) for name, value in values.items()}, small)
-        for name, quantity in {**self.variables, **self.coords}.items():
-            units = {"units": quantity.units} if quantity.units else {}
-            data[name].attrs = {"long_name": quantity.label, **units}
-        data.attrs = {"title": self.title, "report": self._for_the_report()}
-        return data
-
-    def _for_the_report(self) -> str:
+        values, coordinates = self.assemble(scale, results)
+        variables = {name: (self.variables[name].dims, value) for name, value in values.items()}
+        data = labelled(variables, coordinates, {**self.variables, **self.coords})
         shown = {
             "setting": self.setting,
             "variables": {name: quantity.dims for name, quantity in self.variables.items()},
             "figures": [asdict(figure) for figure in self.figures],
             "tables": [asdict(table) for table in self.tables],
         }
-        return json.dumps(shown)
+        data.attrs = {"title": self.title, "report": json.dumps(shown)}
+        return data
 
 
-def judged(
-    data: xarray.Dataset,
-    readings: Mapping[str, str],
-    name: str,
-    statement: str,
-    source: str,
-    find: Callable[[xarray.Dataset, int], Finding],
-    *,
-    test: str = STUDENT,
-) -> Claim:
-    """Return a claim judged under every reading that a dataset has along its dimension ``reading``.
+def labelled(
+    variables: Mapping[str, tuple[Sequence[str], Any]], coords: Mapping[str, Any], quantities: Mapping[str, Quantity]
+) -> xarray.Dataset:
+    """Return a dataset whose variables and coordinates have labels and units."""
+    import xarray
 
-    The first of ``readings`` is the paper as written; the others come with the words that end the sentence "reproduced
-    when ...". ``find`` judges the dataset of one reading, given how many readings share the confidence. A reading may
-    have fewer replications than others: the rest is NaN.
+    arrays = {name: np.asarray(coordinate) for name, coordinate in coords.items()}
+    # NetCDF-3 has no 64-bit integers
+    small = {name: array.astype(np.int32) if array.dtype == np.int64 else array for name, array in arrays.items()}
+    data = xarray.Dataset(dict(variables), small)
+    for name in map(str, data.variables):
+        quantity = quantities[name]
+        data[name].attrs = {"long_name": quantity.label, **({"units": quantity.units} if quantity.units else {})}
+    return data
+
+
+def stacked(
+    dims: Sequence[str],
+    plan: Mapping[Coordinates, SimulationRun],
+    results: Mapping[Coordinates, Arrays],
+    names: Sequence[str],
+    given: Mapping[str, Sequence[Hashable]] | None = None,
+) -> Parts:
+    """Return the arrays of simulations over the coordinates of their runs.
+
+    Parameters
+    ----------
+    dims : sequence of str
+        Dimensions of the coordinates in ``plan``.
+    plan : mapping
+        Runs by their coordinates.
+    results : mapping
+        Arrays of the runs, by the same coordinates.
+    names : sequence of str
+        Arrays to return.
+    given : mapping, optional
+        Coordinates of some dimensions; the default is the order in which they occur in the plan.
+
+    Returns
+    -------
+    variables : dict of str to ndarray
+        Arrays [*dims, R, ...], NaN where there is no run, no such array, or no such replication.
+    coords : dict of str to sequence
+        Coordinates of the dimensions, the replications, the recorded times and, with BR-regret, the risk levels.
     """
-    as_written, *others = (each for each in readings if each in data.reading.values)
+    axes = {dim: list(dict.fromkeys(coordinates[i] for coordinates in plan)) for i, dim in enumerate(dims)}
+    axes |= {dim: list(values) for dim, values in (given or {}).items()}
+    runs = list(plan.values())
+    replications = max(run.replications for run in runs)
+    variables = {}
+    for name in names:
+        shape = next(arrays[name].shape[1:] for arrays in results.values() if name in arrays)
+        array = np.full((*map(len, axes.values()), replications, *shape), np.nan)
+        for coordinates, run in plan.items():
+            if name in results[coordinates]:
+                place = tuple(axis.index(value) for axis, value in zip(axes.values(), coordinates, strict=True))
+                array[place][: run.replications] = results[coordinates][name]
+        variables[name] = array
+    coords = {**axes, "replication": np.arange(replications), runs[0].along: runs[0].times}
+    return variables, coords | ({"level": list(runs[0].alphas)} if "br_regret" in names else {})
 
-    def found(reading: str, sharing: int) -> Finding:
-        return find(data.sel(reading=reading).dropna("replication", how="all"), sharing)
 
-    tried = {readings[each]: found(each, len(others)) for each in others}
-    return claim(name, statement, source, found(as_written, 1), tried, test=test)
+def on_grid(
+    plan: Callable[[Scale], Mapping[Coordinates, SimulationRun]], dims: Sequence[str], *names: str
+) -> Callable[[Scale, Mapping[Coordinates, Arrays]], Parts]:
+    """Return the ``assemble`` of a study whose runs fill a grid of coordinates."""
+    return lambda scale, results: stacked(dims, plan(scale), results, names)

@@ -13,7 +13,8 @@
     alpha = [0.0, 0.5, 0.9, 0.99]
 
 A list gives the values to try; where a table has several lists, all combinations are tried. A value that is itself a
-list stands in another list: ``slip = [[0.2, 0.3]]`` is one value. Every agent meets every environment with every seed.
+list is written inside another list: ``slip = [[0.2, 0.3]]`` is one value. Every agent meets every
+environment with every seed.
 
 Keys of the file:
 
@@ -40,29 +41,28 @@ an environment for bandits, or the settings of an agent. Python must find the mo
 
 from __future__ import annotations
 
-import hashlib
-import importlib
 import inspect
 import itertools
 import json
-import os
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 from .._support.checks import open_probability, risk_level, whole_number
 from ..agents.optimistic_vi import OptimisticSettings
-from ..agents.posterior_sampling import SamplingSettings
+from ..agents.sampling_settings import SamplingSettings
 from ..bandits.settings import BanditSettings
 from ..envs.bandits import BanditEnvironment
 from ..envs.linear_bandit import LinearBanditEnv
 from ..envs.problem import Problem
 from ..errors import DataError, ParameterError, PrudentError
+from ..types import PathLike
+from .runs.simulation import Component, SimulationRun, function_at, made
+from .study import Coordinates
 
-__all__ = ["Member", "SweepSpec", "made", "read_spec"]
+__all__ = ["SweepSpec", "read_spec"]
 
 ENVIRONMENTS = (
     "frozen_lake",
@@ -89,59 +89,84 @@ PATHS = {
 }
 LENGTHS = ("episodes", "episode_length", "horizon", "points")
 KEYS = ("replications", "seeds", *LENGTHS, "levels", "baseline", "confidence", "title", "environment", "agent")
-MOST = 2**31 - 2**20  # bytes of a variable in NetCDF-3
-
-
-@dataclass(frozen=True)
-class Member:
-    """An environment or an agent of a sweep: what makes it, its options as JSON, and its label."""
-
-    path: str  # module:function
-    options: str  # JSON
-    label: str
-    code: str = ""  # a digest of the user's own module
-
-    def make(self) -> Any:
-        """Return the environment, or the settings of the agent; the same object for the same member."""
-        return made(self.path, self.options)
-
-
-@cache
-def made(path: str, options: str) -> Any:
-    """Return what the function at ``path`` makes of ``options``."""
-    return _function(path)(**json.loads(options))
-
-
-def _function(path: str) -> Callable[..., Any]:
-    module, _, name = path.partition(":")
-    return getattr(importlib.import_module(module), name)
+LARGEST_VARIABLE = 2**31 - 2**20  # bytes, in NetCDF-3
 
 
 @dataclass(frozen=True)
 class SweepSpec:
-    """What to sweep over, read and checked; :func:`read_spec` makes it."""
+    """What to sweep over, read and checked by :func:`read_spec`.
 
-    environments: tuple[Member, ...]
-    agents: tuple[Member, ...]
+    Attributes
+    ----------
+    environments, agents : tuple of Component
+        Environments and agents, with their labels.
+    seeds : tuple of int
+        Seeds.
+    replications : int
+        Replications of each agent on each environment with each seed.
+    steps : int
+        Length of a replication: episodes, or decisions of a bandit.
+    episode_length : int
+        Steps in an episode.
+    points : int
+        Number of recorded times.
+    levels : tuple of float
+        Risk levels at which BR-regret is measured.
+    baseline : str
+        Label of the agent that others are compared with.
+    confidence : float
+        Confidence of all intervals.
+    title : str
+        Title of the dataset and the figure.
+    """
+
+    environments: tuple[Component, ...]
+    agents: tuple[Component, ...]
     seeds: tuple[int, ...]
     replications: int
-    steps: int  # of a run: episodes, or steps of a bandit
-    episode_length: int  # 0 for bandits
+    steps: int
+    episode_length: int
     points: int
     levels: tuple[float, ...]
     baseline: str
     confidence: float
     title: str
 
-    @property
-    def bandits(self) -> bool:
-        """Whether the environments are bandits."""
-        return self.episode_length == 0
+    def runs(self) -> dict[Coordinates, SimulationRun]:
+        """Return the runs by environment, agent and seed."""
+        options: dict[str, Any] = {"alphas": self.levels, "episode_length": self.episode_length}
+        return {
+            (environment.label, agent.label, seed): SimulationRun(
+                self.replications, environment, agent, self.steps, self.points, seed=seed, **options
+            )
+            for environment in self.environments
+            for agent in self.agents
+            for seed in self.seeds
+        }
 
 
-def read_spec(source: str | os.PathLike[str] | Mapping[str, Any]) -> SweepSpec:
+def read_spec(source: PathLike | Mapping[str, Any]) -> SweepSpec:
     """Return the sweep that a TOML file describes, or a mapping with the same keys.
 
+    Parameters
+    ----------
+    source : path-like or mapping
+        The file, or its content.
+
+    Returns
+    -------
+    SweepSpec
+        The sweep.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read or is not TOML.
+    ParameterError
+        If a key or a value is wrong; the fields ``argument`` and ``value`` tell which.
+
+    Examples
+    --------
     >>> spec = read_spec({"replications": 5, "environment": [{"kind": "frozen_lake", "p_h": [0.1, 0.2]}],
     ...                   "agent": [{"kind": "ts_rl"}, {"kind": "brps_rl", "alpha": [0.5, 0.9]}]})
     >>> [member.label for member in spec.environments]
@@ -155,9 +180,10 @@ def read_spec(source: str | os.PathLike[str] | Mapping[str, Any]) -> SweepSpec:
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise DataError(f"cannot read {path}: {error.strerror or error}") from None
+        message = f"cannot read {path}: {error.strerror or error}"
+        raise DataError(message, code="unreadable-file", path=str(path)) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise DataError(f"{path} is no TOML: {error}") from None
+        raise DataError(f"{path} is not TOML: {error}", code="wrong-format", path=str(path)) from None
     return _Reader(str(path), content).spec()
 
 
@@ -167,160 +193,173 @@ class _Reader:
     def __init__(self, file: str, content: dict[str, Any]) -> None:
         self.file, self.content = file, content
 
-    def fail(self, key: str, problem: str) -> ParameterError:
-        return ParameterError(f"{self.file}: {key} {problem}")
+    def fail(self, key: str, problem: str, code: str, value: object = None) -> ParameterError:
+        return ParameterError(f"{self.file}: {key} {problem}", code=code, argument=key, value=value)
 
-    def checked(self, key: str, check: Callable[[Any, str], Any], default: Any = None) -> Any:
-        """Return the value of a key as ``check`` returns it."""
-        value = self.content.get(key, default)
-        if value is None:
-            raise self.fail(key, "is missing")
+    def checked(self, key: str, value: Any, check: Callable[[Any, str], Any]) -> Any:
+        """Return a value as ``check`` returns it; its errors name the file."""
         try:
             return check(value, key)
         except PrudentError as error:
-            raise ParameterError(f"{self.file}: {error}") from None
+            raise ParameterError(f"{self.file}: {error}", code=error.code, **error.fields) from None
 
-    def each(self, key: str, check: Callable[[Any, str], Any], default: Any) -> tuple[Any, ...]:
+    def value(self, key: str, check: Callable[[Any, str], Any], default: Any = None) -> Any:
+        """Return the value of a key as ``check`` returns it."""
+        value = self.content.get(key, default)
+        if value is None:
+            raise self.fail(key, "is missing", "missing-argument")
+        return self.checked(key, value, check)
+
+    def values(self, key: str, check: Callable[[Any, str], Any], default: Any) -> tuple[Any, ...]:
         """Return a value or a list of them, all different."""
-        given = self.content.get(key, default)
-        values = given if isinstance(given, list) else [given]
-        try:
-            found = tuple(check(value, f"{key}[{i}]") for i, value in enumerate(values))
-        except PrudentError as error:
-            raise ParameterError(f"{self.file}: {error}") from None
-        for i, value in enumerate(found):
-            if value in found[:i]:
-                raise self.fail(f"{key}[{i}]", f"is {value!r}, which is there already")
-        return found
+        content = self.content.get(key, default)
+        items = content if isinstance(content, list) else [content]
+        values = tuple(self.checked(f"{key}[{i}]", item, check) for i, item in enumerate(items))
+        for i, value in enumerate(values):
+            if value in values[:i]:
+                raise self.fail(f"{key}[{i}]", f"is {value!r}, a duplicate", "duplicate", value)
+        return values
 
     def text(self, key: str, default: str) -> str:
         value = self.content.get(key, default)
         if not isinstance(value, str):
-            raise self.fail(key, f"is {value!r}, expected a text")
+            raise self.fail(key, f"must be a string, got {value!r}", "wrong-type", value)
         return value
 
     def spec(self) -> SweepSpec:
         for key in self.content:
             if key not in KEYS:
-                raise self.fail(str(key), f"is no key of a sweep, expected some of {', '.join(KEYS)}")
+                raise self.fail(str(key), f"is not a key of a sweep; expected some of {', '.join(KEYS)}", "unknown-key")
         environments, agents = self.members("environment"), self.members("agent")
-        bandits = self.family(environments, agents)
+        bandits = self.are_bandits(environments, agents)
         for key, belongs in (("horizon", bandits), ("episodes", not bandits), ("episode_length", not bandits)):
             if key in self.content and not belongs:
-                other = "episodes" if bandits is False else "horizon"
-                kind = "bandits" if bandits else "environments with states"
-                raise self.fail(key, f"is not for {kind}; give {other}")
-        replications = self.checked("replications", whole_number)
-        steps = self.checked("horizon", whole_number) if bandits else self.checked("episodes", whole_number, 400)
-        seeds = self.each("seeds", lambda value, name: whole_number(value, name, 0), 1)
-        levels = self.each("levels", risk_level, [])
+                kind, other = ("bandits", "horizon") if bandits else ("environments with states", "episodes")
+                raise self.fail(key, f"is not for {kind}; give {other}", "conflicting-arguments")
+        replications = self.value("replications", whole_number)
+        steps = self.value("horizon", whole_number) if bandits else self.value("episodes", whole_number, 400)
+        seeds = self.values("seeds", lambda value, name: whole_number(value, name, 0), 1)
+        levels = self.values("levels", risk_level, [])
         if levels and bandits and not all(isinstance(each.make(), LinearBanditEnv) for each in environments):
-            raise self.fail("levels", "need linear bandits: other bandits have no BR-regret")
+            raise self.fail("levels", "need linear bandits: other bandits have no BR-regret", "conflicting-arguments")
         if not seeds:
-            raise self.fail("seeds", "is empty")
-        points = min(steps, self.checked("points", whole_number, 20))
+            raise self.fail("seeds", "is empty", "missing-argument")
+        points = min(steps, self.value("points", whole_number, 20))
         rows = len(environments) * len(agents) * len(seeds) * replications
-        if 8 * rows * points * max(1, len(levels)) > MOST:
-            most = MOST // (8 * rows * max(1, len(levels)))
-            raise self.fail("points", f"is {points}, which is more than a NetCDF file can hold; expected up to {most}")
+        if 8 * rows * points * max(1, len(levels)) > LARGEST_VARIABLE:
+            limit = LARGEST_VARIABLE // (8 * rows * max(1, len(levels)))
+            problem = f"is {points}, which is more than a NetCDF file can hold; expected up to {limit}"
+            raise self.fail("points", problem, "too-large", points)
         labels = [member.label for member in agents]
         baseline = self.text("baseline", labels[0])
         if baseline not in labels:
-            raise self.fail("baseline", f"is {baseline!r}, expected one of the agents: {', '.join(map(repr, labels))}")
+            problem = f"is {baseline!r}, expected one of the agents: {', '.join(map(repr, labels))}"
+            raise self.fail("baseline", problem, "unknown-option", baseline)
         return SweepSpec(
             environments,
             agents,
             seeds,
             replications,
             steps,
-            0 if bandits else self.checked("episode_length", whole_number, 10),
+            self.value("episode_length", whole_number, 10),
             points,
             levels,
             baseline,
-            self.checked("confidence", open_probability, 0.95),
+            self.value("confidence", open_probability, 0.95),
             self.text("title", ""),
         )
 
-    def members(self, key: str) -> tuple[Member, ...]:
-        """Return all environments, or all agents: a member for each combination of options."""
+    def members(self, key: str) -> tuple[Component, ...]:
+        """Return all environments, or all agents: a component for each combination of options."""
         tables = self.content.get(key)
         if not isinstance(tables, list) or not tables or not all(isinstance(table, dict) for table in tables):
-            raise self.fail(key, f"must be there as tables: [[{key}]]")
-        found: list[Member] = []
+            raise self.fail(key, f"must be there as tables: [[{key}]]", "missing-argument")
+        members: list[Component] = []
         for i, table in enumerate(tables):
-            found += self.combinations(key, f"{key}[{i}]", dict(table))
-        labels = [member.label for member in found]
+            members += self.combinations(key, f"{key}[{i}]", dict(table))
+        labels = [member.label for member in members]
         for i, label in enumerate(labels):
             if label in labels[:i]:
-                raise self.fail(key, f"has two called {label!r}; give one of them a label of its own")
-        return tuple(found)
+                raise self.fail(key, f"has two called {label!r}; give one of them its own label", "duplicate", label)
+        return tuple(members)
 
-    def combinations(self, key: str, place: str, table: dict[str, Any]) -> list[Member]:
+    def combinations(self, key: str, place: str, table: dict[str, Any]) -> list[Component]:
         kind = table.pop("kind", None)
-        known = PATHS[key]
-        own = isinstance(kind, str) and ":" in kind
-        if not own and kind not in known:
-            expected = f"one of {', '.join(known)}, or module:function"
-            what = "is missing" if kind is None else f"is {kind!r}"
-            raise self.fail(f"{place}.kind", f"{what}, expected {expected}")
-        path = str(kind) if own else known[str(kind)]
-        try:
-            function = _function(path)
-            accepted = inspect.signature(function).parameters
-        except (ImportError, AttributeError, ValueError, TypeError) as error:
-            raise self.fail(f"{place}.kind", f"is {kind!r}, which cannot be had: {error}") from None
+        path = self.path(key, place, kind)
         name = table.pop("label", None)
         if not isinstance(name, str | None):
-            raise self.fail(f"{place}.label", f"is {name!r}, expected a text")
-        for option in table:
-            if option not in accepted and not any(each.kind is each.VAR_KEYWORD for each in accepted.values()):
-                raise self.fail(
-                    f"{place}.{option}", f"is no option of {kind}, expected some of {', '.join(accepted) or 'none'}"
-                )
-        if kind == "random_model" and "rng" not in table:
-            raise self.fail(f"{place}.rng", "is missing: a random model needs a seed to be the same every time")
+            raise self.fail(f"{place}.label", f"must be a string, got {name!r}", "wrong-type", name)
+        self.check_options(place, kind, path, table)
         varied = {option: value for option, value in table.items() if isinstance(value, list)}
-        for option, value in varied.items():
-            if not value:
-                raise self.fail(f"{place}.{option}", "is an empty list: there is nothing to try")
-        code = _digest(function) if own else ""
-        found = []
+        members = []
         for values in itertools.product(*varied.values()):
             options = table | dict(zip(varied, values, strict=True))
             try:
                 text = json.dumps(options, sort_keys=True)
             except TypeError:
-                bad = next(option for option, value in options.items() if not isinstance(value, _PLAIN))
-                raise self.fail(f"{place}.{bad}", f"is {options[bad]!r}, expected a number, a text or a list") from None
+                wrong = next(option for option, value in options.items() if not isinstance(value, _PLAIN))
+                problem = f"is {options[wrong]!r}, expected a number, a string or a list"
+                raise self.fail(f"{place}.{wrong}", problem, "wrong-type", options[wrong]) from None
             try:
                 thing = made(path, text)
             except (PrudentError, TypeError, ValueError) as error:
-                said = ", ".join(f"{option} = {value!r}" for option, value in options.items())
-                raise self.fail(place, f"({said}) cannot be made: {error}") from None
+                shown = ", ".join(f"{option} = {value!r}" for option, value in options.items())
+                problem = f"({shown}) cannot be made: {error}"
+                raise self.fail(place, problem, getattr(error, "code", "wrong-type")) from None
             if name is None and key == "agent":
                 label = str(getattr(thing, "label", kind))
-            else:  # what is tried tells those of one name apart
-                shown = options if name is None else {option: options[option] for option in varied}
-                told = [f"{option}={_short(value)}" for option, value in shown.items()]
-                label = " ".join([str(kind).rpartition(":")[2] if name is None else name, *told])
-            found.append(Member(path, text, label, code))
-        return found
+            else:  # the options that vary tell those of one name apart
+                varying = options if name is None else {option: options[option] for option in varied}
+                texts = [f"{option}={_short(value)}" for option, value in varying.items()]
+                label = " ".join([str(kind).rpartition(":")[2] if name is None else name, *texts])
+            members.append(Component(path, text, label))
+        return members
 
-    def family(self, environments: tuple[Member, ...], agents: tuple[Member, ...]) -> bool:
+    def path(self, key: str, place: str, kind: Any) -> str:
+        """Return the path of the function that a ``kind`` names."""
+        paths = PATHS[key]
+        own = isinstance(kind, str) and ":" in kind
+        if not own and kind not in paths:
+            problem = "is missing" if kind is None else f"is {kind!r}"
+            problem += f", expected one of {', '.join(paths)}, or module:function"
+            raise self.fail(f"{place}.kind", problem, "missing-argument" if kind is None else "unknown-option", kind)
+        return str(kind) if own else paths[str(kind)]
+
+    def check_options(self, place: str, kind: Any, path: str, table: dict[str, Any]) -> None:
+        """Refuse options that the function does not take."""
+        try:
+            accepted = inspect.signature(function_at(path)).parameters
+        except (ImportError, AttributeError, ValueError, TypeError) as error:
+            problem = f"is {kind!r}, which cannot be imported: {error}"
+            raise self.fail(f"{place}.kind", problem, "unknown-option", kind) from None
+        for option, value in table.items():
+            if option not in accepted and not any(each.kind is each.VAR_KEYWORD for each in accepted.values()):
+                problem = f"is not an option of {kind}; expected some of {', '.join(accepted) or 'none'}"
+                raise self.fail(f"{place}.{option}", problem, "unknown-key")
+            if value == []:
+                raise self.fail(f"{place}.{option}", "is an empty list", "missing-argument", value)
+        if kind == "random_model" and "rng" not in table:
+            problem = "is missing: a random model needs a seed to be the same every time"
+            raise self.fail(f"{place}.rng", problem, "missing-argument")
+
+    def are_bandits(self, environments: tuple[Component, ...], agents: tuple[Component, ...]) -> bool:
         """Return whether these are bandits; all of them must be, or none."""
         kinds = [_kind(member.make(), Problem, BanditEnvironment) for member in environments]
         for member, kind in zip(environments, kinds, strict=True):
             if kind is None:
-                raise self.fail("environment", f"{member.label!r} is {member.make()!r}, expected a Problem or a bandit")
+                problem = f"{member.label!r} is {member.make()!r}, expected a Problem or a bandit"
+                raise self.fail("environment", problem, "wrong-type")
         bandits = kinds[0] == 1
         if len(set(kinds)) > 1:
             one, other = (environments[kinds.index(kind)].label for kind in (0, 1))
-            raise self.fail("environment", f"has states in {one!r} and a bandit in {other!r}; sweep over one kind only")
+            problem = f"has states in {one!r} and a bandit in {other!r}; sweep over one kind only"
+            raise self.fail("environment", problem, "conflicting-arguments")
         for member in agents:
             kind = _kind(member.make(), SamplingSettings | OptimisticSettings, BanditSettings)
             if kind != int(bandits):
                 expected = "settings of a bandit, such as brps_cmab" if bandits else "one for states, such as brps_rl"
-                raise self.fail("agent", f"{member.label!r} is {member.make()!r}, expected {expected}")
+                problem = f"{member.label!r} is {member.make()!r}, expected {expected}"
+                raise self.fail("agent", problem, "wrong-type")
         return bandits
 
 
@@ -334,11 +373,3 @@ def _kind(thing: Any, *kinds: Any) -> int | None:
 
 def _short(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-def _digest(function: Callable[..., Any]) -> str:
-    """Return a digest of the file that holds a function, so that new code never meets old numbers."""
-    try:
-        return hashlib.sha256(Path(inspect.getfile(function)).read_bytes()).hexdigest()[:16]
-    except (TypeError, OSError):
-        return ""

@@ -1,8 +1,8 @@
-"""Many replications of bandit agents on an environment, compiled, as labelled datasets.
+"""Replications of bandit agents on an environment, as labelled datasets; compiled for linear bandits.
 
-Random streams are those of :mod:`prudent._support.streams`: all agents face the same contexts and noise.
+Random streams are those of `prudent._support.streams`: all agents face the same contexts and noise.
 
-**Regret.** Conventional: the sum over t of max_a s'theta_a - s'theta_{a_t}. BR-regret at a level:
+**Regret.** Conventional: the sum over t of max_a s'theta_a - s'theta_{a_t}. BR-regret at a risk level alpha:
 the sum of max_a r^t(s, a) - r^t(s, a_t), where r^t(s, a) is CVaR of s'theta under the agent's own posterior of arm a:
 its normal posterior with the sd of the noise (whatever sd the agent samples with), clipped to [0, 1] for an agent that
 clips. Both by closed form, at every step, recorded on a grid of times.
@@ -11,7 +11,7 @@ clips. Both by closed form, at every step, recorded on a grid of times.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -22,146 +22,208 @@ from .._numerics.copying import put
 from .._numerics.normal import clipped_normal_cvar, normal_tail
 from .._support.checks import FloatArray, IntArray, positive, risk_level, whole_number
 from .._support.cluster import replicated
-from .._support.streams import replication_streams
+from .._support.streams import replication_streams, seed_of
 from ..bandits.settings import BanditSettings
 from ..bandits.step import BLOCK, PULLS, Arms, Rule, arms_at, arms_of, decide, handle_of, learn, refill, rule_at
+from ..envs.bandits import BanditEnvironment
 from ..envs.linear_bandit import LinearBanditEnv, draw_context, draw_noise, reward_of
 from ..errors import ParameterError
 from ..posteriors.linear import LinearGaussianPosterior
 from ..schedules import Schedule
-from .play import makers, play, time_grid
+from ..types import ArrayLike, RngLike
+from .play import Maker, checked_horizon, makers, play, time_grid
 
 if TYPE_CHECKING:
     import xarray
 
 __all__ = ["simulate_bandit"]
 
+Agents = BanditSettings | Sequence[BanditSettings] | Mapping[str, Mapping[str, Any] | Callable[..., Any]]
+
 
 def simulate_bandit(
-    env: Any,
-    agents: Any,
+    env: BanditEnvironment,
+    agents: Agents,
     *,
     horizon: int | None = None,
     replications: int = 1,
-    seed: int = 0,
-    levels: Sequence[float] = (0.5, 0.8, 0.9),
-    times: Any = None,
+    rng: RngLike = 0,
+    alphas: Sequence[float] = (0.5, 0.8, 0.9),
+    times: ArrayLike | None = None,
     noise_sd: float | None = None,
-    prior_precision: Any = 1.0,
+    prior_precision: ArrayLike = 1.0,
     first_replication: int = 0,
     threads: int | None = None,
     client: Any = None,
 ) -> xarray.Dataset:
-    """Run agents with these settings on ``env``, ``replications`` times, and return their cumulative regrets.
+    """Run bandit agents on an environment many times and measure their regret.
 
-    The dataset has ``regret`` (agent, replication, time), ``br_regret`` (agent, replication, level, time) at the
-    risk ``levels``, and ``pulls`` (agent, replication, arm). ``times`` are the steps to record, out of ``horizon``; by
-    default 200 evenly spaced ones. The agents take the noise to have sd ``noise_sd``, by default that of the
-    environment. Replications are numbered from ``first_replication``.
+    Settings on a `prudent.envs.LinearBanditEnv` run compiled. Everything else is played step by step.
 
-    ``env`` may also be any :class:`prudent.envs.BanditEnvironment` (a dataset as a bandit, clicks, drift, your own),
-    and ``agents`` a dict from labels to options of :class:`LinearBandit` or to functions of (n_arms, dim, rng) that
-    return a bandit of any class. Then ``bandits/play.py`` runs it: the dataset has ``reward``,
-    ``total_reward``, ``pulls``, and ``regret`` where the environment knows its mean rewards.
+    Parameters
+    ----------
+    env : BanditEnvironment
+        A linear bandit, a dataset as a bandit, clicks, drift, or an environment of your own.
+    agents : BanditSettings, sequence of BanditSettings, or dict
+        Settings such as ``brps_cmab(0.8)``; or a dict from labels to options of `prudent.LinearBandit` or to
+        functions of (n_arms, dim, rng) that return a bandit of any class.
+    horizon : int, optional
+        Number of steps. It may be left out if the environment has an end.
+    replications : int, default=1
+        Number of replications R.
+    rng : int, Generator or None, default=0
+        Seed. A Generator (or None) gives a seed by one draw. Equal seeds give equal datasets.
+    alphas : sequence of float, default=(0.5, 0.8, 0.9)
+        Risk levels at which BR-regret is measured in compiled runs.
+    times : array_like of int, optional
+        Steps to record. The default is 200 evenly spaced ones.
+    noise_sd : float, optional
+        Standard deviation of the noise that the agents assume. The default is that of the environment.
+    prior_precision : float or array_like, default=1
+        Prior precision of the agents.
+    first_replication : int, default=0
+        Number of the first replication.
+    threads : int, optional
+        Number of threads of compiled runs. The default is the number of cores.
+    client : object, optional
+        Computes on a dask cluster: a Client of dask.distributed, a cluster object, or the address of a scheduler. The
+        dataset is the same to the last bit.
 
-    ``client`` has the work done by the workers of a dask cluster, each thread of theirs for itself: a Client of
-    dask.distributed, a cluster object, or the address of a scheduler. The dataset is the same to the last bit.
+    Returns
+    -------
+    xarray.Dataset
+        Compiled runs: cumulative ``regret`` (agent, replication, time) and ``br_regret`` (agent, replication, alpha,
+        time), and ``pulls`` (agent, replication, arm). Other runs: ``reward`` (the mean up to a time),
+        ``total_reward``, ``pulls``, and ``regret`` if the environment has mean rewards.
 
+    Raises
+    ------
+    ParameterError
+        If an argument is out of range, or labels are equal.
+    DataError
+        If the environment pays a reward that is not finite.
+
+    See Also
+    --------
+    simulate : The same for tabular problems.
+
+    Examples
+    --------
     >>> from prudent.bandits import brps_cmab, thompson_sampling
     >>> from prudent.envs import gaussian_bandit
     >>> runs = simulate_bandit(
     ...     gaussian_bandit(), [thompson_sampling(), brps_cmab(0.8)], horizon=100, replications=3, times=[50, 100]
     ... )
     >>> dict(runs.br_regret.sizes)
-    {'agent': 2, 'replication': 3, 'level': 3, 'time': 2}
+    {'agent': 2, 'replication': 3, 'alpha': 3, 'time': 2}
     """
-    import xarray
-
-    if not isinstance(env, LinearBanditEnv) or isinstance(agents, Mapping):
-        options: dict[str, Any] = {} if noise_sd is None else {"noise_sd": noise_sd}
-        options |= {"horizon": horizon, "seed": seed, "times": times, "prior_precision": prior_precision}
-        if client is not None:
-            return _played_there(client, env, agents, replications, first_replication, options)
-        return play(env, agents, replications=replications, first_replication=first_replication, **options)
-    played = [agents] if isinstance(agents, BanditSettings) else list(agents)
-    for i, settings in enumerate(played):
-        if not isinstance(settings, BanditSettings):
-            raise ParameterError(f"agents[{i}] must be a BanditSettings, got {settings!r}")
-        if isinstance(settings.alpha, Schedule):
-            raise ParameterError(
-                f"agents[{i}] has a level that falls, which compiled simulations do not take; give options of a "
-                'bandit instead, which learns noise and level itself: {"falling": {"alpha": Decay(0.9, 100)}}'
-            )
-    labels = [settings.label for settings in played]
-    if not labels or len(set(labels)) < len(labels):
-        raise ParameterError(f"agents must be some with different labels, got {labels}; set label to tell them apart")
-    horizon = whole_number(horizon, "horizon")
     count = whole_number(replications, "replications")
     first = whole_number(first_replication, "first_replication", minimum=0)
-    whole_number(seed, "seed", minimum=0)
+    seed = seed_of(rng)
+    if not isinstance(env, LinearBanditEnv) or isinstance(agents, Mapping):
+        options: dict[str, Any] = {"prior_precision": prior_precision}
+        options |= {} if noise_sd is None else {"noise_sd": noise_sd}
+        horizon = checked_horizon(env, horizon)
+        made, grid = makers(agents, options), time_grid(times, horizon)
+        labels, variables = list(made), _played(env, made, grid, seed, first, count, client)
+        return _dataset(labels, variables, grid, horizon, seed, first)
+    settings = _checked_settings(agents)
+    horizon = whole_number(horizon, "horizon")
     workers = default_threads() if threads is None else whole_number(threads, "threads")
     grid = time_grid(times, horizon)
-    alphas = np.array([risk_level(level, f"levels[{i}]") for i, level in enumerate(levels)], dtype=np.float64)
-    tails = 1.0 - abs(alphas)
+    levels = np.array([risk_level(alpha, f"alphas[{i}]") for i, alpha in enumerate(alphas)], dtype=np.float64)
+    tails = 1.0 - abs(levels)
     quantiles, densities = normal_tail(tails)
-    metric = Metric(tails, quantiles, np.copysign(densities, alphas) / tails)
+    metric = Metric(tails, quantiles, np.copysign(densities, levels) / tails)
     blank = LinearGaussianPosterior(
         env.dim, prior_precision, positive(env.noise_sd if noise_sd is None else noise_sd, "noise_sd")
     )
-    task = _Task(
-        Truth(env.theta, env.noise_sd, env.bounded),
-        blank,
-        [settings.rule(env.dim, blank.noise_sd) for settings in played],
-        metric,
-        grid,
-        seed,
-        workers if client is None else 1,
-    )
+    rules = [agent.rule(env.dim, blank.noise_sd) for agent in settings]
+    truth = Truth(env.theta, env.noise_sd, env.bounded)
+    task = _Task(truth, blank, rules, metric, grid, seed, workers if client is None else 1)
     if client is None:
-        parts: list[Any] = [task.rows(0, len(played), first, count)]
+        regret, br_regret, pulls = task.rows(0, len(settings), first, count)
     else:
-        agents_there = [(i, i + 1) for i in range(len(played))]
-        found = replicated(client, task.rows, agents_there, count, first, "bandits at play")
-        parts = [tuple(np.concatenate(pieces, axis=1) for pieces in zip(*each, strict=True)) for each in found]
-    regret, br_regret, pulls = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
-    return xarray.Dataset(
-        {
-            "regret": (("agent", "replication", "time"), regret),
-            "br_regret": (("agent", "replication", "level", "time"), br_regret),
-            "pulls": (("agent", "replication", "arm"), pulls),
-        },
-        coords={
-            "agent": labels,
-            "replication": np.arange(first, first + count),
-            "level": alphas,
-            "time": grid,
-            "arm": np.arange(env.n_arms),
-        },
-        attrs={"seed": seed, "horizon": horizon, "noise_sd": blank.noise_sd},
-    )
+        ranges = [(i, i + 1) for i in range(len(settings))]
+        regret, br_regret, pulls = _collected(replicated(client, task.rows, ranges, count, first, "simulating bandits"))
+    variables = {
+        "regret": (("agent", "replication", "time"), regret),
+        "br_regret": (("agent", "replication", "alpha", "time"), br_regret),
+        "pulls": (("agent", "replication", "arm"), pulls),
+    }
+    data = _dataset([agent.label for agent in settings], variables, grid, horizon, seed, first)
+    return data.assign_coords(alpha=levels).assign_attrs(noise_sd=blank.noise_sd)
 
 
-def _played_there(
-    client: Any, env: Any, agents: Any, replications: Any, first_replication: Any, options: dict[str, Any]
+def _dataset(
+    labels: list[str], variables: dict[str, Any], grid: IntArray, horizon: int, seed: int, first: int
 ) -> xarray.Dataset:
-    """Return what :func:`play` returns, computed by the workers of a cluster."""
+    """Return arrays as a dataset; replications are numbered from ``first``."""
     import xarray
 
-    given: dict[str, Any] = {name: options.pop(name) for name in ("noise_sd", "prior_precision") if name in options}
-    count = whole_number(replications, "replications")
-    first = whole_number(first_replication, "first_replication", minimum=0)
-    named = [({label: maker},) for label, maker in makers(agents, given).items()]
-    found = replicated(client, partial(_play_some, env, options), named, count, first, "bandits at play")
-    joined: Any = {"data_vars": "minimal", "coords": "minimal", "compat": "override", "combine_attrs": "override"}
-    return xarray.concat([xarray.concat(parts, "replication", **joined) for parts in found], "agent", **joined)
+    _, count, n_arms = variables["pulls"][1].shape
+    coords = {
+        "agent": labels,
+        "replication": np.arange(first, first + count),
+        "time": grid,
+        "arm": np.arange(n_arms),
+    }
+    return xarray.Dataset(variables, coords=coords, attrs={"seed": seed, "horizon": horizon})
 
 
-def _play_some(env: Any, options: dict[str, Any], agent: dict[str, Any], first: int, count: int) -> xarray.Dataset:
-    return play(env, agent, replications=count, first_replication=first, **options)
+def _collected(parts: list[list[tuple[Any, ...]]]) -> tuple[Any, ...]:
+    """Join the arrays of all agents (axis 0) and of their ranges of replications (axis 1)."""
+    agents = [tuple(np.concatenate(arrays, axis=1) for arrays in zip(*pieces, strict=True)) for pieces in parts]
+    return tuple(np.concatenate(arrays) for arrays in zip(*agents, strict=True))
+
+
+def _checked_settings(agents: Any) -> list[BanditSettings]:
+    settings = [agents] if isinstance(agents, BanditSettings) else list(agents)
+    for i, agent in enumerate(settings):
+        if not isinstance(agent, BanditSettings):
+            text = f"agents[{i}] must be a BanditSettings, got {agent!r}"
+            raise ParameterError(text, code="wrong-type", argument="agents", index=(i,), value=agent)
+        if isinstance(agent.alpha, Schedule):
+            text = (
+                f"agents[{i}] has a level that falls, which compiled simulations do not take; give options of a "
+                'bandit instead, which learns noise and level itself: {"falling": {"alpha": Decay(0.9, 100)}}'
+            )
+            raise ParameterError(text, code="schedule", argument="agents", index=(i,))
+    labels = [agent.label for agent in settings]
+    if not labels:
+        raise ParameterError("agents must have at least one, got none", code="empty", argument="agents")
+    if len(set(labels)) < len(labels):
+        text = f"agents must have different labels, got {labels}; set label to tell them apart"
+        raise ParameterError(text, code="duplicate-label", argument="agents", value=labels)
+    return settings
+
+
+def _played(
+    env: Any, made: dict[str, Maker], grid: IntArray, seed: int, first: int, count: int, client: Any
+) -> dict[str, Any]:
+    """Return the variables of bandits that are played step by step, here or by the workers of a cluster."""
+    if client is None:
+        earned, regret, pulls = play(env, made, grid, seed, first, count)
+    else:
+        named = [({label: maker},) for label, maker in made.items()]
+        parts = replicated(client, partial(_play_some, env, grid, seed), named, count, first, "simulating bandits")
+        earned, regret, pulls = _collected(parts)
+    dims = ("agent", "replication", "time")
+    variables: dict[str, Any] = {"reward": (dims, earned / grid), "total_reward": (dims, earned)}
+    if hasattr(env, "mean_rewards"):
+        variables["regret"] = (dims, regret)
+    variables["pulls"] = (("agent", "replication", "arm"), pulls)
+    return variables
+
+
+def _play_some(
+    env: Any, grid: IntArray, seed: int, agent: dict[str, Maker], first: int, count: int
+) -> tuple[FloatArray, FloatArray, IntArray]:
+    return play(env, agent, grid, seed, first, count)
 
 
 class _Task(NamedTuple):
-    """Replications of several agents, to be computed here or on a worker."""
+    """Replications of several agents, computed in this process or on a worker."""
 
     truth: Truth
     blank: LinearGaussianPosterior
@@ -181,12 +243,12 @@ class _Task(NamedTuple):
 
         def work(start: int, stop: int) -> None:
             for row in each_row(start, stop):
-                place = divmod(row, count)
+                cell = divmod(row, count)
                 sums = np.zeros((n_arms, 2, dim + 1, dim + 1))
                 arms = arms_of(self.blank.prior, self.blank.noise_sd, sums)
-                streams = replication_streams(self.seed, first + place[1])
-                trace = Trace(self.times, regret[place], br_regret[place], pulls[place])
-                handle = handle_of(arms, self.rules[begin + place[0]], False)
+                streams = replication_streams(self.seed, first + cell[1])
+                trace = Trace(self.times, regret[cell], br_regret[cell], pulls[cell])
+                handle = handle_of(arms, self.rules[begin + cell[0]], False)
                 _run_bandit(self.truth, handle, self.metric, *streams, trace)
 
         over_rows(work, (end - begin) * count, self.threads, long=True)
@@ -202,7 +264,7 @@ class Truth(NamedTuple):
 
 
 class Metric(NamedTuple):
-    """The L levels at which BR-regret is measured."""
+    """The L risk levels at which BR-regret is measured."""
 
     tail: FloatArray  # [L] 1 - |level|
     quantile: FloatArray  # [L] of the standard normal at the tail
@@ -240,7 +302,7 @@ def _clipped_cvar(mean: float, sd: float, tail: float, quantile: float, upper: b
 def _br_regret(
     means: FloatArray, sds: FloatArray, chosen: int, clip: bool, tail: float, quantile: float, depth: float
 ) -> float:
-    """Return how far the CVaR of the chosen arm is below the highest of all arms, at one level of :class:`Metric`."""
+    """Return how far the CVaR of the chosen arm is below the highest of all arms, at one level of `Metric`."""
     if not clip:
         own = means[chosen] - sds[chosen] * depth
         top = own

@@ -17,7 +17,7 @@ __all__ = ["Trace", "Truth", "run_optimistic", "run_sampling"]
 
 
 class Truth(NamedTuple):
-    """What the simulator knows and the agents do not."""
+    """The true model, which the agents do not know, and a cache of values."""
 
     theta: FloatArray  # [F] by slots
     course: Course
@@ -31,13 +31,13 @@ class Truth(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """What is written down about one replication: T episodes of L steps."""
+    """Record of one replication: T episodes of L steps."""
 
     regret: FloatArray  # [T], cumulative
     rewards: FloatArray  # [T, L]
     visited: IntArray  # [T, L] states
     followed: IntArray  # [T, S] policies at the start of the episode
-    at: IntArray  # [T], given: 1 + the place of the episode's counts in ``snapshots``, or 0
+    at: IntArray  # [T] 1 + the row of the episode's counts in ``snapshots``, or 0
     snapshots: FloatArray  # [M, B, K] posterior counts at the start of the episode
 
 

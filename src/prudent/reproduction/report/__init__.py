@@ -1,27 +1,44 @@
 """The report of `prudent reproduce`: figures, tables and one self-contained page, from the files of a run.
 
-It reads datasets and imports no solver: what it shows is what was written down, and how it is shown stands in the
-attributes of the datasets.
+It imports no solver. What it shows is what the datasets hold, and how it is shown stands in their attributes.
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Collection
+from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ...types import PathLike
+
+if TYPE_CHECKING:
+    import xarray
 
 __all__ = ["build"]
 
 
-def build(out: str | os.PathLike[str], names: Collection[str] | None = None) -> Path:
-    """Draw the figures and write the page for the results in ``out``; return the path of report.html.
+def build(out: PathLike, datasets: Mapping[str, xarray.Dataset] | None = None) -> Path:
+    """Draw the figures and write the page for the results in a folder.
 
-    Reads the datasets (<name>.nc) called ``names`` (default: all that are there), claims.json and timings.json.
-    Studies that were not run are left out, and the page says so. Writes figures/<name>.svg and .png, and report.html.
+    Studies that were not run are left out, and the page says so. Writes ``figures/<name>.svg`` and ``.png``, and
+    ``report.html``.
 
-    >>> build("no-such-folder")
-    Traceback (most recent call last):
-    prudent.errors.DataError: no-such-folder is no folder; it should hold what `prudent reproduce` wrote
+    Parameters
+    ----------
+    out : path-like
+        Folder with claims.json, timings.json and the datasets.
+    datasets : mapping of str to xarray.Dataset, optional
+        The datasets to show; the default is to read all that the folder holds (``<name>.nc``).
+
+    Returns
+    -------
+    Path
+        Path of ``report.html``.
+
+    Raises
+    ------
+    DataError
+        If a file is missing, damaged or lacks what the report shows.
     """
     from ..._support.output import write
     from .figures import KINDS
@@ -29,7 +46,7 @@ def build(out: str | os.PathLike[str], names: Collection[str] | None = None) -> 
     from .results import make, read
 
     folder = Path(out)
-    results = read(folder, names)
+    results = read(folder, datasets)
     figures = {
         section.name: [make(section, KINDS, figure, "name", "title") for figure in section.figures]
         for section in results.sections

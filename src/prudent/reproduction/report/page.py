@@ -12,6 +12,7 @@ from ...display.figures.base import Figure
 from ...display.pages.frame import Part, document, figure_html, folded
 from ...display.pages.tables import Table, rich
 from ...display.words import number, with_interval
+from ..claims import BEYOND, Claim, Verdict
 from .results import Results, Section, make
 from .tables import KINDS
 
@@ -19,12 +20,11 @@ __all__ = ["render"]
 
 TITLE = "Online Bayesian risk-averse reinforcement learning, reproduced"
 
-# Verdicts by how they begin, in the order of the table: what does not reproduce comes first.
-VERDICTS = {
-    "not reproduced": ("not", "✗", "not reproduced"),
-    "inconclusive": ("open", "?", "inconclusive at this scale"),
-    "reproduced when": ("when", "✓", "reproduced under another reading"),
-    "reproduced": ("yes", "✓", "reproduced"),
+VERDICTS = {  # CSS class, sign and words
+    Verdict.NOT_REPRODUCED: ("not", "✗", "not reproduced"),
+    Verdict.INCONCLUSIVE: ("open", "?", "inconclusive at this scale"),
+    Verdict.REPRODUCED_WHEN: ("when", "✓", "reproduced under another reading"),
+    Verdict.REPRODUCED: ("yes", "✓", "reproduced"),
 }
 READINGS = (
     "What the paper leaves open can be read in several ways. Each claim is judged as written and under every other "
@@ -33,7 +33,6 @@ READINGS = (
     "share another 99% between them (Bonferroni). The bandit's readings were picked from some forty that were "
     "looked at with few replications, which these intervals do not count."
 )
-BEYOND = "beyond the paper"  # the source of claims that are our own
 OURS = "What we say of things that are not in the paper, judged by the same rules."
 BANDS = (
     "Lines are means over replications, bands their 95% confidence intervals by Student’s t. In each replication all "
@@ -122,28 +121,28 @@ def _compact(value: Any) -> str:
 # -- claims ------------------------------------------------------------------------------------------------
 
 
-def _claims(claims: Sequence[dict[str, Any]]) -> str:
+def _claims(claims: Sequence[Claim]) -> str:
     """Return the paper's claims, and apart from them our own."""
-    own = [claim for claim in claims if claim.get("source") == BEYOND]
-    papers = [claim for claim in claims if claim.get("source") != BEYOND]
+    own = [claim for claim in claims if claim.source == BEYOND]
+    papers = [claim for claim in claims if claim.source != BEYOND]
     parts = [_judged(papers, READINGS, "what the paper says")] if papers else []
     if own:
         parts.append(f'<h3 id="claims-beyond">Beyond the paper</h3>{_judged(own, OURS, "what we say")}')
     return "".join(parts)
 
 
-def _judged(claims: Sequence[dict[str, Any]], words: str, head: str) -> str:
+def _judged(claims: Sequence[Claim], words: str, head: str) -> str:
     counts = "".join(
-        f"<li>{_badge(start, str(count))}</li>"
-        for start in VERDICTS
-        if (count := sum(_kind(claim["verdict"]) == start for claim in claims))
+        f"<li>{_badge(verdict, str(count))}</li>"
+        for verdict in Verdict
+        if (count := sum(claim.kind is verdict for claim in claims))
     )
     rows = "".join(
-        f'<tr id="claim-{escape(str(claim["id"]), quote=True)}">'
-        f"<td>{rich(str(claim['statement']))}<small>{escape(str(claim.get('source', '')))}</small></td>"
-        f'<td data-label="as written">{_as_written(claim)}</td>'
+        f'<tr id="claim-{escape(claim.id, quote=True)}">'
+        f"<td>{rich(claim.statement)}<small>{escape(claim.source)}</small></td>"
+        f'<td data-label="as written">{_badge(claim.as_written)}{_decisive(claim.evidence)}</td>'
         f'<td data-label="holds when">{_holds(claim)}</td><td>{_details(claim)}</td></tr>'
-        for claim in sorted(claims, key=lambda claim: list(VERDICTS).index(_kind(claim["verdict"])))
+        for claim in sorted(claims, key=lambda claim: claim.kind.rank)
     )
     return (
         f'<ul class="counts">{counts}</ul><p class="setting">{escape(words)}</p><table class="claims"><thead><tr>'
@@ -152,83 +151,57 @@ def _judged(claims: Sequence[dict[str, Any]], words: str, head: str) -> str:
     )
 
 
-def _kind(verdict: str) -> str:
-    """Return the kind of a verdict, one of ``VERDICTS``; of one that nobody knows, the first."""
-    return next((start for start in VERDICTS if verdict.startswith(start)), next(iter(VERDICTS)))
+def _badge(verdict: Verdict, count: str = "") -> str:
+    style, sign, words = VERDICTS[verdict]
+    return f'<span class="badge {style}">{sign} {count} {escape(words)}</span>'
 
 
-def _badge(verdict: str, count: str = "") -> str:
-    kind, sign, words = VERDICTS[_kind(verdict)]
-    return f'<span class="badge {kind}">{sign} {count} {escape(words)}</span>'
-
-
-def _as_written(claim: Mapping[str, Any]) -> str:
-    verdict = str(claim.get("as_written", claim["verdict"]))
-    return f"{_badge(verdict)}{_decisive(claim.get('evidence', []))}"
-
-
-def _holds(claim: Mapping[str, Any]) -> str:
-    """Return under which readings a claim holds beside its words, the first with what decides it; or what was tried."""
-    readings = _readings(claim)
-    if not readings:
+def _holds(claim: Claim) -> str:
+    """Return the other readings under which a claim holds, the first with what decides it; or what was tried."""
+    if not claim.readings:
         return "<small>no other reading</small>"
-    as_written = claim.get("as_written") == "reproduced"
-    holds = [each for each in readings if each["verdict"] == "reproduced"]
-    if as_written and len(holds) == len(readings):
-        return f"<small>as written, and under all {len(readings)} other readings</small>"
-    also = "<small>as written, and</small>" if as_written and holds else ""
-    lines = [f"when {rich(str(each['reading']))}" for each in holds]
-    if holds:
-        lines[0] += _decisive(holds[0]["evidence"])
+    as_written = claim.as_written is Verdict.REPRODUCED
+    holding = [reading for reading in claim.readings if reading["verdict"] is Verdict.REPRODUCED]
+    if as_written and len(holding) == len(claim.readings):
+        return f"<small>as written, and under all {len(claim.readings)} other readings</small>"
+    also = "<small>as written, and</small>" if as_written and holding else ""
+    lines = [f"when {rich(reading['reading'])}" for reading in holding]
+    if holding:
+        lines[0] += _decisive(holding[0]["evidence"])
     else:
-        head = "as written only" if as_written else "none for certain" if _unsure(readings) else "none"
-        lines = [f"<small>{head}; tried: {'; '.join(rich(str(each['reading'])) for each in readings)}</small>"]
+        unsure = any(reading["verdict"] is Verdict.INCONCLUSIVE for reading in claim.readings)
+        head = "as written only" if as_written else "none for certain" if unsure else "none"
+        lines = [f"<small>{head}; tried: {'; '.join(rich(reading['reading']) for reading in claim.readings)}</small>"]
     return also + '<ul class="readings">' + "".join(f"<li>{line}</li>" for line in lines) + "</ul>"
 
 
-def _unsure(readings: Sequence[Mapping[str, Any]]) -> bool:
-    return any(str(each["verdict"]).startswith("inconclusive") for each in readings)
+def _decisive(evidence: Sequence[Mapping[str, Any]]) -> str:
+    """Return the number that decides a verdict."""
+    chosen = [item for item in evidence if item.get("decisive")]
+    return "".join(f'<div class="evidence">{_measured(item)}</div>' for item in chosen[:1])
 
 
-def _readings(claim: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return the other readings of a claim; those that are no readings are left out."""
-    found = claim.get("readings", [])
-    complete = {"reading", "verdict", "evidence"}
-    return (
-        [each for each in found if isinstance(each, dict) and complete <= set(each)] if isinstance(found, list) else []
-    )
-
-
-def _decisive(evidence: Any) -> str:
-    """Return the number on which a verdict hangs."""
-    chosen = [each for each in evidence if isinstance(each, dict) and each.get("decisive")]
-    return "".join(f'<div class="evidence">{_measured(each)}</div>' for each in chosen[:1])
-
-
-def _details(claim: Mapping[str, Any]) -> str:
+def _details(claim: Claim) -> str:
     """Return all numbers behind a claim, under every reading, folded away."""
-    readings = _readings(claim)
-    parts = [_listed(claim.get("evidence", []), "<b>As written</b>" if readings else "")]
+    parts = [_listed(claim.evidence, "<b>As written</b>" if claim.readings else "")]
     parts += [
-        _listed(each["evidence"], f"<b>When {rich(str(each['reading']))}</b>: {_badge(str(each['verdict']))}")
-        for each in readings
+        _listed(reading["evidence"], f"<b>When {rich(reading['reading'])}</b>: {_badge(reading['verdict'])}")
+        for reading in claim.readings
     ]
-    test = f"<small>{rich(str(claim.get('test', '')))}</small>"
-    return folded("numbers", "".join(parts) + test)
+    return folded("numbers", "".join(parts) + f"<small>{rich(claim.test)}</small>")
 
 
-def _listed(evidence: Any, head: str) -> str:
-    lines = evidence if isinstance(evidence, list) else [evidence]
+def _listed(evidence: Sequence[Mapping[str, Any]], head: str) -> str:
     heading = f"<div>{head}</div>" if head else ""
-    return f'{heading}<ul class="evidence">{"".join(f"<li>{_measured(each)}</li>" for each in lines)}</ul>'
+    return f'{heading}<ul class="evidence">{"".join(f"<li>{_measured(item)}</li>" for item in evidence)}</ul>'
 
 
-def _measured(item: Any) -> str:
-    if not isinstance(item, dict) or not isinstance(item.get("estimate"), (int, float)):
-        return rich(str(item.get("quantity", item) if isinstance(item, dict) else item))
-    value, low, high = float(item["estimate"]), item.get("low"), item.get("high")
-    text = number(value, 6) if low is None or high is None else with_interval(value, float(low), float(high))
-    return f"{rich(str(item.get('quantity', '')))}: <b>{text}</b>"
+def _measured(item: Mapping[str, Any]) -> str:
+    quantity, value, low, high = (item.get(name) for name in ("quantity", "estimate", "low", "high"))
+    if not isinstance(value, (int, float)):
+        return rich(str(quantity))
+    text = number(value, 6) if low is None or high is None else with_interval(value, low, high)
+    return f"{rich(str(quantity))}: <b>{text}</b>"
 
 
 # -- the page ----------------------------------------------------------------------------------------------
@@ -257,19 +230,18 @@ conclusions. {escape(BANDS)}</p>
 
 def _settings(results: Results) -> str:
     """Return the scales and seeds that the datasets record, usually one of each."""
-    found = {
+    recorded = {
         key: {str(section.data.attrs.get(key, "")): None for section in results.sections} for key in ("scale", "seed")
     }
     return " · ".join(
-        f"{key} {escape(', '.join(filter(None, values)))}" for key, values in found.items() if any(values)
+        f"{key} {escape(', '.join(filter(None, values)))}" for key, values in recorded.items() if any(values)
     )
 
 
 def _versions(results: Results) -> dict[str, str]:
-    """Return the versions that the datasets record; several of one name, if datasets differ, are all told."""
-    found: dict[str, list[str]] = {}
-    for data in (section.data for section in results.sections):
-        for name, version in json.loads(data.attrs.get("versions", "{}")).items():
-            if str(version) not in found.setdefault(name, []):
-                found[name].append(str(version))
-    return {name: ", ".join(versions) for name, versions in found.items()}
+    """Return the versions that the datasets record; all of them where datasets differ."""
+    recorded: dict[str, dict[str, None]] = {}
+    for section in results.sections:
+        for name, version in json.loads(section.data.attrs.get("versions", "{}")).items():
+            recorded.setdefault(name, {})[str(version)] = None
+    return {name: ", ".join(versions) for name, versions in recorded.items()}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,6 +18,7 @@ import numpy as np
 from ..._support.checks import FloatArray
 from ..._support.datasets import read_dataset
 from ...errors import DataError
+from ..claims import Claim
 
 if TYPE_CHECKING:
     import xarray
@@ -45,33 +46,28 @@ class Results:
 
     sections: tuple[Section, ...]
     missing: tuple[str, ...]
-    claims: list[dict[str, Any]]
+    claims: list[Claim]
     timings: dict[str, Any]
 
 
-def read(folder: Path, names: Collection[str] | None = None) -> Results:
-    """Read the datasets, claims.json and timings.json that ``folder`` has; of datasets those called ``names`` only.
-
-    >>> read(Path("no-such-folder"))
-    Traceback (most recent call last):
-    prudent.errors.DataError: no-such-folder is no folder; it should hold what `prudent reproduce` wrote
-    """
+def read(folder: Path, datasets: Mapping[str, xarray.Dataset] | None = None) -> Results:
+    """Read claims.json and timings.json in ``folder`` and, unless they are given, all its datasets."""
     if not folder.is_dir():
-        raise DataError(f"{folder} is no folder; it should hold what `prudent reproduce` wrote")
-    files = {file.stem: file for file in sorted(folder.glob("*.nc")) if names is None or file.stem in names}
-    if not files:
-        raise DataError(f"{folder} holds no results: there is no dataset (*.nc) in it")
+        message = f"{folder} is not a folder; expected the output of `prudent reproduce`"
+        raise DataError(message, code="missing-file", path=str(folder))
+    if datasets is None:
+        datasets = {file.stem: read_dataset(file) for file in sorted(folder.glob("*.nc"))}
+    if not datasets:
+        message = f"{folder} holds no results: there is no dataset (*.nc) in it"
+        raise DataError(message, code="missing-file", path=str(folder))
     titles: dict[str, str] = {}
     sections = {}
-    for name, file in files.items():
-        data = read_dataset(file)
+    for name, data in datasets.items():
+        file = folder / f"{name}.nc"
         sections[name] = _section(name, file, data)
         titles |= _attribute(data, "studies", file)
-    claims = _json(folder / "claims.json", list)
-    for i, claim in enumerate(claims):
-        for key in ("id", "statement", "verdict"):
-            if not isinstance(claim, dict) or key not in claim:
-                raise DataError(f"{folder / 'claims.json'}: claim {i} has no {key!r}: {claim!r}")
+    file = folder / "claims.json"
+    claims = [Claim.from_record(record, f"{file}: claim {i}") for i, record in enumerate(_json(file, list))]
     order = [*titles, *sorted(set(sections) - set(titles))]
     return Results(
         tuple(sections[name] for name in order if name in sections),
@@ -87,36 +83,42 @@ def _json(file: Path, kind: type) -> Any:
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise DataError(f"{file} is no JSON: {error}") from None
+        raise DataError(f"{file} is not JSON: {error}", code="wrong-format", path=str(file)) from None
     if not isinstance(content, kind):
-        raise DataError(f"{file} should hold a {kind.__name__}, got a {type(content).__name__}")
+        message = f"{file} must hold a {kind.__name__}, got a {type(content).__name__}"
+        raise DataError(message, code="wrong-format", path=str(file))
     return content
 
 
 def _attribute(data: xarray.Dataset, name: str, file: Path) -> dict[str, Any]:
     """Return an attribute of a dataset that holds an object of JSON."""
     try:
-        found = json.loads(data.attrs[name])
+        content = json.loads(data.attrs[name])
     except (KeyError, TypeError, ValueError):
-        found = None
-    if not isinstance(found, dict):
-        raise DataError(f"{file} has no attribute {name!r} in JSON: was it written by `prudent reproduce`?")
-    return found
+        content = None
+    if not isinstance(content, dict):
+        message = f"{file} has no attribute {name!r} in JSON: was it written by `prudent reproduce`?"
+        raise DataError(message, code="missing-field", path=str(file), index=name)
+    return content
 
 
 def _section(name: str, file: Path, data: xarray.Dataset) -> Section:
     shown = _attribute(data, "report", file)
     for variable, dims in shown.get("variables", {}).items():
         if variable not in data:
-            raise DataError(f"{file} has no variable {variable!r}")
-        found = tuple(map(str, data[variable].dims))
-        if sorted(found) != sorted(dims):
-            raise DataError(f"{file}: {variable} has dimensions {found}, expected {tuple(dims)}")
+            raise DataError(
+                f"{file} has no variable {variable!r}", code="missing-field", path=str(file), index=variable
+            )
+        actual = tuple(map(str, data[variable].dims))
+        if sorted(actual) != sorted(dims):
+            message = f"{file}: {variable} has dimensions {actual}, expected {tuple(dims)}"
+            raise DataError(message, code="wrong-shape", path=str(file), index=variable, expected=tuple(dims))
         data[variable] = data[variable].transpose(*dims)
     figures, tables = (tuple(shown.get(each, ())) for each in ("figures", "tables"))
     for figure in figures:
         if not re.fullmatch(r"[\w-]+", str(figure.get("name"))):  # it becomes the name of a file
-            raise DataError(f"{file}: {figure.get('name')!r} is no name for a figure")
+            message = f"{file}: {figure.get('name')!r} is not a valid name of a figure"
+            raise DataError(message, code="wrong-format", path=str(file), value=figure.get("name"))
     title = str(data.attrs.get("title", name))
     return Section(name, title, str(shown.get("setting", "")), data, figures, tables)
 
@@ -125,11 +127,13 @@ def make(section: Section, kinds: Mapping[str, Callable[..., _Made]], spec: Mapp
     """Return what the function of this kind makes of the dataset of a section, with these words of the spec."""
     kind = str(spec.get("kind"))
     if kind not in kinds:
-        raise DataError(f"{section.name}.nc asks for {kind!r}, expected one of {', '.join(kinds)}")
+        message = f"{section.name}.nc asks for {kind!r}, expected one of {', '.join(kinds)}"
+        raise DataError(message, code="unknown-option", value=kind, expected=tuple(kinds))
     try:
         return kinds[kind](section.data, *(str(spec[word]) for word in words), **spec.get("options", {}))
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
-        raise DataError(f"{section.name}.nc does not hold what its {kind!r} shows: {error}") from error
+        message = f"{section.name}.nc lacks what its {kind!r} shows: {error}"
+        raise DataError(message, code="wrong-format", value=kind) from error
 
 
 # -- what figures and tables take from a dataset -----------------------------------------------------------
@@ -152,12 +156,12 @@ def label_of(data: xarray.DataArray) -> str:
 
 def relative(data: xarray.Dataset, series: Sequence[Mapping[str, Any]]) -> dict[str, FloatArray]:
     """Return the means of several quantities of the agents, by label, as multiples of the first agent's."""
-    found = {}
+    ratios = {}
     for each in series:
         part = chosen(data, each["variable"], each.get("where"))
         means = np.asarray((part.mean("replication") if "replication" in part.dims else part).values)
-        found[str(each["label"])] = means / means[0]
-    return found
+        ratios[str(each["label"])] = means / means[0]
+    return ratios
 
 
 def action_names(data: xarray.Dataset, variable: str) -> list[str]:

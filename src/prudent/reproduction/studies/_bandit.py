@@ -7,40 +7,28 @@ one of them pulls each arm three times before scores count.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import NamedTuple
 
-import numpy as np
-
-from ..._support.checks import IntArray
-from ..run import Arrays, Run, grid, stacked
+from ..runs.simulation import Component, SimulationRun
 from ..scale import Scale
-from ..study import Quantity, Table
-
-__all__ = [
-    "AGENTS",
-    "AS_WRITTEN",
-    "BR_REGRET",
-    "BR_TABLE",
-    "COORDS",
-    "LEVEL",
-    "LEVELS",
-    "READINGS",
-    "REGRET",
-    "WORDS",
-    "BanditRun",
-    "Reading",
-    "assembled",
-    "bandit",
-    "every_agent",
-]
+from ..study import Coordinates, Quantity, Table
 
 
 class Reading(NamedTuple):
-    """How an implementation samples and begins; ``words`` end the sentence "reproduced when ..."."""
+    """How an implementation samples and begins.
 
-    width: float  # of sampling, in standard deviations of the posterior
-    first_pulls: int  # of each arm, before scores count
+    Attributes
+    ----------
+    width : float
+        Width of sampling, in standard deviations of the posterior.
+    first_pulls : int
+        Pulls of each arm before scores count.
+    words : str
+        End of the sentence "reproduced when ...".
+    """
+
+    width: float
+    first_pulls: int
     words: str = ""
 
 
@@ -56,8 +44,9 @@ WORDS = {name: reading.words for name, reading in READINGS.items()}
 LEVELS = (0.5, 0.8, 0.9)
 AGENTS = {"TS-CMAB": 0.0} | {f"BRPS-CMAB {alpha}": alpha for alpha in LEVELS}
 POINTS = 200  # steps that are recorded
-REGRET = Quantity("cumulative regret", "reward", ("reading", "agent", "replication", "time"))
-BR_REGRET = Quantity("cumulative BR-regret", "reward", ("reading", "agent", "replication", "level", "time"))
+DIMS = ("reading", "agent")  # coordinates of the runs
+REGRET = Quantity("cumulative regret", "reward", (*DIMS, "replication", "time"))
+BR_REGRET = Quantity("cumulative BR-regret", "reward", (*DIMS, "replication", "level", "time"))
 COORDS = {
     "reading": Quantity("how an implementation samples and begins"),
     "agent": Quantity("algorithm"),
@@ -72,70 +61,18 @@ BR_TABLE = Table(
 )
 
 
-@dataclass(frozen=True)
-class BanditRun(Run):
-    """Algorithm 2 at risk level ``alpha`` on the Gaussian bandit, sampling with sd ``sampling_sd`` (1: the noise's)."""
-
-    kind: ClassVar[str] = "bandit"
-    alpha: float
-    sampling_sd: float
-    first_pulls: int
-    horizon: int
-    points: int
-    levels: tuple[float, ...]
-
-    @property
-    def times(self) -> IntArray:
-        """The recorded steps [T]."""
-        return grid(self.horizon, self.points)
-
-    @property
-    def seconds(self) -> float:
-        """See :class:`Run`."""
-        return 0.8e-6 * self.horizon
-
-    def compute(self, seed: int, first: int, count: int) -> Arrays:
-        """Return regret [R, T] and br_regret [R, L, T]."""
-        from ...bandits import BanditSettings
-        from ...envs import gaussian_bandit
-        from ...simulation.bandits import simulate_bandit
-
-        runs = simulate_bandit(
-            gaussian_bandit(),
-            BanditSettings(self.alpha, sampling_sd=self.sampling_sd, first_pulls=self.first_pulls),
-            horizon=self.horizon,
-            replications=count,
-            seed=seed,
-            levels=self.levels,
-            times=self.times,
-            first_replication=first,
-            threads=1,
-        )
-        return {"regret": runs.regret.values[0], "br_regret": runs.br_regret.values[0]}
-
-
-def bandit(scale: Scale, alpha: float, reading: Reading, sd: float = 1.0) -> BanditRun:
+def bandit(scale: Scale, alpha: float, reading: Reading, sd: float = 1.0) -> SimulationRun:
     """Return the run of one agent at a scale; ``sd`` is that of its sampling as written."""
-    width, pulls = sd * reading.width, reading.first_pulls
-    return BanditRun(scale.bandit_replications, alpha, width, pulls, scale.horizon, POINTS, LEVELS)
+    options = {"alpha": alpha, "sampling_sd": sd * reading.width, "first_pulls": reading.first_pulls}
+    agent = Component.of("prudent.bandits:BanditSettings", **options)
+    environment = Component.of("prudent.envs:gaussian_bandit")
+    return SimulationRun(scale.bandit_replications, environment, agent, scale.horizon, POINTS, alphas=LEVELS)
 
 
-def every_agent(scale: Scale) -> tuple[BanditRun, ...]:
+def every_agent(scale: Scale) -> dict[Coordinates, SimulationRun]:
     """Return the runs of all agents under all readings."""
-    return tuple(bandit(scale, alpha, reading) for reading in READINGS.values() for alpha in AGENTS.values())
-
-
-def assembled(
-    scale: Scale, agents: list[str], results: list[Arrays], *names: str
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the arrays called ``names`` over readings and agents, and the coordinates that all bandit studies have."""
-    found = {name: stacked(results, name) for name in names}
-    return (
-        {name: array.reshape(len(READINGS), len(agents), *array.shape[1:]) for name, array in found.items()},
-        {
-            "reading": list(READINGS),
-            "agent": agents,
-            "replication": np.arange(scale.bandit_replications),
-            "time": bandit(scale, 0.0, READINGS[AS_WRITTEN]).times,
-        },
-    )
+    return {
+        (name, agent): bandit(scale, alpha, reading)
+        for name, reading in READINGS.items()
+        for agent, alpha in AGENTS.items()
+    }

@@ -1,41 +1,20 @@
-"""Frozen Lake as in :mod:`prudent.envs.frozen_lake`, in episodes of ten steps. What its studies share.
+"""Frozen Lake as in :mod:`prudent.envs.frozen_lake`, in episodes of ten steps: what its studies share.
 
-The paper leaves open what an agent takes to be the same: one chance to leave any hole, as it is written, or one for
-each hole; one slip, or one for each action, or nothing shared at all. Every claim is judged under all these readings.
+The paper leaves open what an agent takes to be the same: one probability of leaving any hole, as it is written, or one
+for each hole; one slip, or one for each action, or nothing shared at all. Every claim is judged under all these
+readings.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from ..._support.checks import FloatArray, IntArray
-from ..run import Arrays, Run, grid
-from ..study import Figure, Quantity, Table, curve, curves
+from ...types import FloatArray
+from ..runs.simulation import Component, SimulationRun
+from ..study import Coordinates, Figure, Quantity, Table, curve, curves
 
 if TYPE_CHECKING:
     import xarray
-
-__all__ = [
-    "AGENTS",
-    "AS_WRITTEN",
-    "BY_HOLE",
-    "BY_READING",
-    "COORDS",
-    "ESCAPES",
-    "P_H",
-    "READING",
-    "REGRET",
-    "WORDS",
-    "LakeRun",
-    "by_reading",
-    "figure_by_p_h",
-    "lakes",
-    "regret",
-    "tables_by_p_h",
-]
 
 AGENTS = {"TS-RL": 0.0} | {f"BRPS-RL {alpha}": alpha for alpha in (0.5, 0.8, 0.9, 0.99)}
 ESCAPES = (0.1, 0.2, 0.6, 0.8)  # p_h
@@ -59,100 +38,43 @@ COORDS = {
 }
 
 
-@dataclass(frozen=True)
-class LakeRun(Run):
-    """An agent on Frozen Lake: BRPS-RL at level ``alpha`` (0: Thompson sampling), or optimistic value iteration.
+def lake(p_h: float, sources: str = AS_WRITTEN) -> Component:
+    """Return Frozen Lake with this probability of leaving a hole."""
+    return Component.of("prudent.envs:frozen_lake", p_h=p_h, sources=sources)
 
-    Regret is recorded after the episodes of a grid, BR-regret at ``br_levels`` in these episodes.
-    """
 
-    kind: ClassVar[str] = "lake"
-    p_h: float
-    alpha: float
-    episodes: int
-    points: int
-    sources: str = AS_WRITTEN
-    geometric: bool = False
-    br_levels: tuple[float, ...] = ()
-    optimistic: bool = False
-    sweeps: int | None = None
-
-    @property
-    def grid(self) -> IntArray:
-        """The recorded episodes [T], counted from 1."""
-        return grid(self.episodes, self.points, self.geometric)
-
-    @property
-    def seconds(self) -> float:
-        """See :class:`Run`."""
-        return (8e-5 if self.sources == "by pair" else 2.5e-5) * self.episodes + 0.02 * len(self.br_levels) * min(
-            self.points, self.episodes
-        )
-
-    def compute(self, seed: int, first: int, count: int) -> Arrays:
-        """Return regret [R, T] and br_regret [R, T, L]."""
-        from ...agents.optimistic_vi import optimistic_vi
-        from ...agents.posterior_sampling import brps_rl
-        from ...envs.frozen_lake import frozen_lake
-        from ...simulation.tabular import simulate
-
-        places = self.grid - 1
-        runs = simulate(
-            frozen_lake(self.p_h, sources=self.sources),
-            optimistic_vi(self.alpha) if self.optimistic else brps_rl(self.alpha, sweeps=self.sweeps),
-            episodes=self.episodes,
-            replications=count,
-            seed=seed,
-            br_episodes=places if self.br_levels else (),
-            levels=self.br_levels or None,
-            first_replication=first,
-            threads=1,
-        )
-        found = {"regret": np.ascontiguousarray(runs.regret.values[0][:, places])}
-        if self.br_levels:
-            found["br_regret"] = runs.br_regret.values[0]
-        return found
+def brps(alpha: Any) -> Component:
+    """Return BRPS-RL at a risk level or schedule; Thompson sampling at level 0."""
+    return Component.of("prudent.agents:brps_rl", alpha=alpha)
 
 
 # -- regret of all agents, for each reading and p_h --------------------------------------------------------
 
 
 def lakes(
-    replications: int, few: int, episodes: int, points: int, escapes: tuple[float, ...] = ESCAPES
-) -> tuple[LakeRun, ...]:
-    """Return the runs of all agents on all lakes under all readings, of which some have ``few`` replications."""
-    return tuple(
-        LakeRun(replications if each in FULL else min(few, replications), p_h, alpha, episodes, points, each)
-        for each in WORDS
+    replications: int, fewer: int, episodes: int, points: int, escapes: tuple[float, ...] = ESCAPES
+) -> dict[Coordinates, SimulationRun]:
+    """Return the runs of all agents on all lakes under all readings, of which some have ``fewer`` replications."""
+    return {
+        (reading, p_h, agent): SimulationRun(
+            replications if reading in FULL else min(fewer, replications),
+            lake(p_h, reading),
+            brps(alpha),
+            episodes,
+            points,
+        )
+        for reading in WORDS
         for p_h in escapes
-        for alpha in AGENTS.values()
-    )
-
-
-def by_reading(runs: tuple[LakeRun, ...], results: list[Arrays]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return regret as an array over readings, p_h and agents, NaN where there is none, and its coordinates."""
-    count, escapes = runs[0].replications, list(dict.fromkeys(run.p_h for run in runs))
-    found = np.full((len(runs), count, runs[0].grid.size), np.nan)
-    for i, arrays in enumerate(results):
-        found[i, : runs[i].replications] = arrays["regret"]
-    return (
-        {"regret": found.reshape(len(WORDS), len(escapes), len(AGENTS), *found.shape[1:])},
-        {
-            "reading": list(WORDS),
-            "p_h": escapes,
-            "agent": list(AGENTS),
-            "replication": np.arange(count),
-            "episode": runs[0].grid,
-        },
-    )
+        for agent, alpha in AGENTS.items()
+    }
 
 
 def figure_by_p_h(name: str, title: str, says: str, escapes: tuple[float, ...] = ESCAPES) -> Figure:
     """Return the figure with two panels for each p_h: the reading with a chance for each hole, and as written."""
     panels = [
-        curve("regret", f"p_h = {p:g}: {TITLES[each]}", p_h=p, reading=each)
+        curve("regret", f"p_h = {p:g}: {TITLES[reading]}", p_h=p, reading=reading)
         for p in escapes
-        for each in (BY_HOLE, AS_WRITTEN)
+        for reading in (BY_HOLE, AS_WRITTEN)
     ]
     return curves(name, title, says, panels, share_rows=True)
 
@@ -164,7 +86,7 @@ def tables_by_p_h() -> tuple[Table, ...]:
         options = {"variable": "regret", "across": "p_h", "head": "p_h =", "where": {"reading": reading}}
         return Table("agents", f"Regret, {TITLES.get(reading, WORDS[reading])},", options, fold)
 
-    others = (table(each, f"When {WORDS[each]}") for each in WORDS if each not in FULL)
+    others = (table(reading, f"When {WORDS[reading]}") for reading in WORDS if reading not in FULL)
     return (table(BY_HOLE), table(AS_WRITTEN), *others)
 
 

@@ -5,31 +5,12 @@ from __future__ import annotations
 import itertools
 from typing import TYPE_CHECKING, Any
 
-from ..intervals import Claim, Finding, differences
-from ..run import Arrays
-from ..scale import Scale
-from ..study import Study, curve, curves, judged
-from ._bandit import (
-    AGENTS,
-    AS_WRITTEN,
-    BR_REGRET,
-    BR_TABLE,
-    COORDS,
-    LEVEL,
-    LEVELS,
-    REGRET,
-    WORDS,
-    assembled,
-    every_agent,
-)
+from ..claims import Finding, Statement, differences
+from ..study import Study, curve, curves, on_grid
+from ._bandit import AS_WRITTEN, BR_REGRET, BR_TABLE, COORDS, DIMS, LEVEL, LEVELS, REGRET, WORDS, every_agent
 
 if TYPE_CHECKING:
     import xarray
-
-
-def _assemble(scale: Scale, results: list[Arrays]) -> tuple[dict[str, Any], dict[str, Any]]:
-    values, places = assembled(scale, list(AGENTS), results, "regret", "br_regret")
-    return values, {**places, "level": list(LEVELS)}
 
 
 def _gaps(data: xarray.Dataset) -> dict[float, Any]:
@@ -61,27 +42,21 @@ def _narrows(data: xarray.Dataset, readings: int) -> Finding:
     return Finding(differences(pairs, readings))
 
 
-def _claims(data: xarray.Dataset) -> list[Claim]:
-    source = "Bandit study, figure of BR-regret by risk level"
-    return [
-        judged(
-            data,
-            WORDS,
-            "bandit-br-beats-ts",
-            "BRPS-CMAB has less BR-regret than TS-CMAB at each of the three risk levels, throughout",
-            source,
-            _beats,
-        ),
-        judged(
-            data,
-            WORDS,
-            "bandit-br-gap-narrows",
-            "The gap in BR-regret between TS-CMAB and BRPS-CMAB narrows as the risk level falls",
-            source,
-            _narrows,
-        ),
-    ]
-
+SOURCE = "Bandit study, figure of BR-regret by risk level"
+CLAIMS = (
+    Statement(
+        "bandit-br-beats-ts",
+        "BRPS-CMAB has less BR-regret than TS-CMAB at each of the three risk levels, throughout",
+        SOURCE,
+        _beats,
+    ),
+    Statement(
+        "bandit-br-gap-narrows",
+        "The gap in BR-regret between TS-CMAB and BRPS-CMAB narrows as the risk level falls",
+        SOURCE,
+        _narrows,
+    ),
+)
 
 FIGURE = curves(
     "bandit-br",
@@ -110,8 +85,9 @@ STUDY = Study(
     variables={"regret": REGRET, "br_regret": BR_REGRET},
     coords={**COORDS, "level": LEVEL},
     plan=every_agent,
-    assemble=_assemble,
-    claims=_claims,
+    assemble=on_grid(every_agent, DIMS, "regret", "br_regret"),
+    claims=CLAIMS,
     figures=(FIGURE,),
     tables=(BR_TABLE,),
+    readings=WORDS,
 )

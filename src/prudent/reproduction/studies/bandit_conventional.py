@@ -3,25 +3,19 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..intervals import INCONCLUSIVE, Claim, Finding, Interval, differences, verdict_of
-from ..run import Arrays
-from ..scale import Scale
-from ..study import Study, Table, curve, curves, judged
-from ._bandit import AGENTS, COORDS, READINGS, REGRET, WORDS, assembled, every_agent
+from ..claims import Finding, Interval, Statement, Verdict, differences, verdict_of
+from ..study import Study, Table, curve, curves, on_grid
+from ._bandit import COORDS, DIMS, READINGS, REGRET, WORDS, every_agent
 
 if TYPE_CHECKING:
     import xarray
 
 HORIZON = 200_000  # steps of the paper's bandits
 EARLY = 50_000
-
-
-def _assemble(scale: Scale, results: list[Arrays]) -> tuple[dict[str, Any], dict[str, Any]]:
-    return assembled(scale, list(AGENTS), results, "regret")
 
 
 def _beats(level: float, data: xarray.Dataset, readings: int) -> Finding:
@@ -40,9 +34,9 @@ def _against_rivals(moment: int, sign: float, data: xarray.Dataset, readings: in
         more, less = ("BRPS-CMAB 0.9", rival) if sign > 0 else (rival, "BRPS-CMAB 0.9")
         gap = sign * (own - regret.sel(agent=rival).values)
         pairs.append((f"{more} minus {less} at t = {int(regret.time)}", gap))
-    found = differences(pairs, readings)
-    more_to_say = [] if sign > 0 else [_lowest_until(data)]
-    return Finding([*found, *more_to_say], _unless_reached(data, moment) or verdict_of(found))
+    gaps = differences(pairs, readings)
+    further = [] if sign > 0 else [_lowest_until(data)]
+    return Finding([*gaps, *further], _unless_reached(data, moment) or verdict_of(gaps))
 
 
 def _lowest_until(data: xarray.Dataset) -> Interval:
@@ -54,30 +48,34 @@ def _lowest_until(data: xarray.Dataset) -> Interval:
     return Interval("BRPS-CMAB 0.9 has the lowest mean regret of all up to t =", last)
 
 
-def _unless_reached(data: xarray.Dataset, moment: int) -> str:
-    return "" if int(data.time[-1]) >= moment else INCONCLUSIVE
+def _unless_reached(data: xarray.Dataset, moment: int) -> Verdict | None:
+    return None if int(data.time[-1]) >= moment else Verdict.INCONCLUSIVE
 
 
-def _claims(data: xarray.Dataset) -> list[Claim]:
-    found: dict[str, tuple[str, Any]] = {
-        f"bandit-regret-{level}-beats-ts": (
+SOURCE = "Bandit study, figure of conventional regret by risk level"
+CLAIMS = (
+    *(
+        Statement(
+            f"bandit-regret-{level}-beats-ts",
             f"BRPS-CMAB {level} has less conventional regret than TS-CMAB after {HORIZON:,} steps",
+            SOURCE,
             partial(_beats, level),
         )
         for level in (0.5, 0.8)
-    } | {
-        "bandit-regret-0.9-highest-late": (
-            f"BRPS-CMAB 0.9 has the highest conventional regret of all after {HORIZON:,} steps",
-            partial(_against_rivals, HORIZON, 1.0),
-        ),
-        "bandit-regret-0.9-lowest-early": (
-            f"BRPS-CMAB 0.9 has the lowest conventional regret of all around {EARLY:,} steps",
-            partial(_against_rivals, EARLY, -1.0),
-        ),
-    }
-    source = "Bandit study, figure of conventional regret by risk level"
-    return [judged(data, WORDS, name, statement, source, find) for name, (statement, find) in found.items()]
-
+    ),
+    Statement(
+        "bandit-regret-0.9-highest-late",
+        f"BRPS-CMAB 0.9 has the highest conventional regret of all after {HORIZON:,} steps",
+        SOURCE,
+        partial(_against_rivals, HORIZON, 1.0),
+    ),
+    Statement(
+        "bandit-regret-0.9-lowest-early",
+        f"BRPS-CMAB 0.9 has the lowest conventional regret of all around {EARLY:,} steps",
+        SOURCE,
+        partial(_against_rivals, EARLY, -1.0),
+    ),
+)
 
 FIGURE = curves(
     "bandit-conventional",
@@ -97,8 +95,9 @@ STUDY = Study(
     variables={"regret": REGRET},
     coords=COORDS,
     plan=every_agent,  # the runs of bandit-br
-    assemble=_assemble,
-    claims=_claims,
+    assemble=on_grid(every_agent, DIMS, "regret"),
+    claims=CLAIMS,
     figures=(FIGURE,),
     tables=(Table("agents", "Conventional regret,", {"variable": "regret", "across": "reading", "head": ""}),),
+    readings=WORDS,
 )

@@ -6,55 +6,41 @@ TS_nu and BRPS_nu sample with sd (3/4) sqrt(6 ln T) and (3/4) sqrt(6 ln 2T), tim
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from ..intervals import Claim, Finding, differences
-from ..run import Arrays, Run
+from ..claims import Finding, Statement, differences
+from ..runs.base import Arrays
+from ..runs.simulation import SimulationRun
 from ..scale import Scale
-from ..study import Study, Table, curve, curves, judged
-from ._bandit import (
-    AS_WRITTEN,
-    BR_REGRET,
-    BR_TABLE,
-    COORDS,
-    LEVEL,
-    LEVELS,
-    READINGS,
-    REGRET,
-    WORDS,
-    Reading,
-    assembled,
-    bandit,
-)
+from ..study import Coordinates, Study, Table, curve, curves, stacked
+from ._bandit import AS_WRITTEN, BR_REGRET, BR_TABLE, COORDS, DIMS, LEVEL, LEVELS, READINGS, REGRET, WORDS, bandit
 
 if TYPE_CHECKING:
     import xarray
 
 METRIC = 0.8  # level of the agents, and of their BR-regret
 SHOWN = tuple(READINGS)[:2]  # readings in the figure
+MEASURES = {"br_regret": "BR-regret", "regret": "conventional regret"}
 
 
-def _four(scale: Scale, reading: Reading) -> dict[str, Run]:
+def _plan(scale: Scale) -> dict[Coordinates, SimulationRun]:
     narrow, wide = (0.75 * math.sqrt(6.0 * math.log(factor * scale.horizon)) for factor in (1.0, 2.0))
+    agents = {"BRPS-CMAB 0.8": (METRIC, 1.0), "BRPS-CMAB_nu 0.8": (METRIC, wide)}
+    agents |= {"TS-CMAB": (0.0, 1.0), "TS-CMAB_nu": (0.0, narrow)}
     return {
-        "BRPS-CMAB 0.8": bandit(scale, METRIC, reading),
-        "BRPS-CMAB_nu 0.8": bandit(scale, METRIC, reading, wide),
-        "TS-CMAB": bandit(scale, 0.0, reading),
-        "TS-CMAB_nu": bandit(scale, 0.0, reading, narrow),
+        (name, agent): bandit(scale, alpha, reading, sd)
+        for name, reading in READINGS.items()
+        for agent, (alpha, sd) in agents.items()
     }
 
 
-def _plan(scale: Scale) -> tuple[Run, ...]:
-    return tuple(run for reading in READINGS.values() for run in _four(scale, reading).values())
-
-
-def _assemble(scale: Scale, results: list[Arrays]) -> tuple[dict[str, Any], dict[str, Any]]:
-    agents = list(_four(scale, READINGS[AS_WRITTEN]))
-    values, places = assembled(scale, agents, results, "regret", "br_regret")
-    # the runs are shared with bandit-br, which wants all levels
+def _assemble(scale: Scale, results: Mapping[Coordinates, Arrays]) -> tuple[dict[str, Any], dict[str, Any]]:
+    values, coords = stacked(DIMS, _plan(scale), results, ("regret", "br_regret"))
+    # the runs are shared with bandit-br, which needs all levels
     values["br_regret"] = values["br_regret"][..., [LEVELS.index(METRIC)], :]
-    return values, {**places, "level": [METRIC]}
+    return values, {**coords, "level": [METRIC]}
 
 
 def _costs(measure: str, label: str, data: xarray.Dataset, readings: int) -> Finding:
@@ -68,20 +54,15 @@ def _costs(measure: str, label: str, data: xarray.Dataset, readings: int) -> Fin
     return Finding(differences(pairs, readings))
 
 
-def _claims(data: xarray.Dataset) -> list[Claim]:
-    measures = {"br_regret": "BR-regret", "regret": "conventional regret"}
-    return [
-        judged(
-            data,
-            WORDS,
-            f"bandit-wide-sampling-costs-{measure.replace('_', '-')}",
-            f"Both variants with inflated sampling have more {label} than BRPS-CMAB 0.8 and TS-CMAB",
-            f"Bandit study, figure of {label} of four algorithms",
-            partial(_costs, measure, label),
-        )
-        for measure, label in measures.items()
-    ]
-
+CLAIMS = tuple(
+    Statement(
+        f"bandit-wide-sampling-costs-{measure.replace('_', '-')}",
+        f"Both variants with inflated sampling have more {label} than BRPS-CMAB 0.8 and TS-CMAB",
+        f"Bandit study, figure of {label} of four algorithms",
+        partial(_costs, measure, label),
+    )
+    for measure, label in MEASURES.items()
+)
 
 FIGURE = curves(
     "bandit-four",
@@ -106,10 +87,11 @@ STUDY = Study(
     coords={**COORDS, "level": LEVEL},
     plan=_plan,
     assemble=_assemble,
-    claims=_claims,
+    claims=CLAIMS,
     figures=(FIGURE,),
     tables=(
         BR_TABLE,
         Table("agents", "Conventional regret,", {"variable": "regret", "across": "reading", "head": ""}),
     ),
+    readings=WORDS,
 )

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from ..intervals import BEYOND, Claim, claim, differences
-from ..run import Arrays, stacked
+from ..claims import BEYOND, Finding, Statement, differences
+from ..runs.base import Arrays
+from ..runs.simulation import Component, SimulationRun
 from ..scale import Scale
-from ..study import Quantity, Study, Table, curve, curves
-from ._lake import AGENTS, COORDS, REGRET, LakeRun
+from ..study import Coordinates, Quantity, Study, Table, curve, curves, stacked
+from ._lake import AGENTS, COORDS, REGRET, brps, lake
 
 if TYPE_CHECKING:
     import xarray
@@ -21,67 +21,51 @@ OWN, OPTIMIST = f"BRPS-RL {METRIC}", "optimistic VI 0.9"
 WIDE: dict[str, Any] = {"columns": 1, "size": [5.6, 3.4]}
 
 
-def _plan(scale: Scale) -> tuple[LakeRun, ...]:
-    def lake(alpha: float, levels: tuple[float, ...] = (METRIC,), optimistic: bool = False) -> LakeRun:
-        return LakeRun(
-            scale.beyond_replications,
-            0.1,
-            alpha,
-            scale.beyond_episodes,
-            POINTS,
-            geometric=True,
-            br_levels=levels,
-            optimistic=optimistic,
-        )
+def _plan(scale: Scale) -> dict[Coordinates, SimulationRun]:
+    def run(agent: Component, alphas: tuple[float, ...]) -> SimulationRun:
+        sizes = (scale.beyond_episodes, POINTS)
+        return SimulationRun(scale.beyond_replications, lake(0.1), agent, *sizes, geometric=True, alphas=alphas)
 
     # the optimist changes its policy within an episode, so a BR-regret of the episode's policy would not be its own
-    return (*(lake(alpha) for alpha in AGENTS.values()), lake(0.9, (), optimistic=True))
+    plan: dict[Coordinates, SimulationRun] = {(agent,): run(brps(alpha), (METRIC,)) for agent, alpha in AGENTS.items()}
+    return plan | {(OPTIMIST,): run(Component.of("prudent.agents:optimistic_vi", alpha=0.9), ())}
 
 
-def _assemble(scale: Scale, results: list[Arrays]) -> tuple[dict[str, Any], dict[str, Any]]:
-    regret = stacked(results, "regret")
-    br_regret = np.full_like(regret, np.nan)
-    br_regret[:-1] = stacked(results[:-1], "br_regret")[..., 0]
-    return (
-        {"regret": regret, "br_regret": br_regret},
-        {
-            "agent": [*AGENTS, OPTIMIST],
-            "replication": np.arange(scale.beyond_replications),
-            "episode": _plan(scale)[0].grid,
-        },
-    )
+def _assemble(scale: Scale, results: Mapping[Coordinates, Arrays]) -> tuple[dict[str, Any], dict[str, Any]]:
+    values, coords = stacked(("agent",), _plan(scale), results, ("regret", "br_regret"))
+    del coords["level"]
+    return {**values, "br_regret": values["br_regret"][..., 0, :]}, coords
 
 
-def _claims(data: xarray.Dataset) -> list[Claim]:
+def _less_br_regret(data: xarray.Dataset, readings: int) -> Finding:
     total = data.br_regret.mean("episode")
-    last = data.regret.isel(episode=-1)
-    return [
-        claim(
-            "beyond-br-regret-lake",
-            f"On Frozen Lake too, {OWN} has less BR-regret at {METRIC:g} than TS-RL",
-            BEYOND,
-            differences(
-                [
-                    (
-                        f"BR-regret of an episode, mean over the grid: TS-RL minus {OWN}",
-                        total.sel(agent="TS-RL").values - total.sel(agent=OWN).values,
-                    )
-                ]
-            ),
-        ),
-        claim(
-            "beyond-optimism-costs",
-            "The optimistic algorithm of the appendix, with its regret bound, has more regret than BRPS-RL and TS-RL",
-            BEYOND,
-            differences(
-                [
-                    (f"{OPTIMIST} minus {agent}", last.sel(agent=OPTIMIST).values - last.sel(agent=agent).values)
-                    for agent in ("TS-RL", OWN)
-                ]
-            ),
-        ),
-    ]
+    gap = total.sel(agent="TS-RL").values - total.sel(agent=OWN).values
+    return Finding(differences([(f"BR-regret of an episode, mean over the grid: TS-RL minus {OWN}", gap)]))
 
+
+def _optimism_costs(data: xarray.Dataset, readings: int) -> Finding:
+    last = data.regret.isel(episode=-1)
+    pairs = [
+        (f"{OPTIMIST} minus {agent}", last.sel(agent=OPTIMIST).values - last.sel(agent=agent).values)
+        for agent in ("TS-RL", OWN)
+    ]
+    return Finding(differences(pairs))
+
+
+CLAIMS = (
+    Statement(
+        "beyond-br-regret-lake",
+        f"On Frozen Lake too, {OWN} has less BR-regret at {METRIC:g} than TS-RL",
+        BEYOND,
+        _less_br_regret,
+    ),
+    Statement(
+        "beyond-optimism-costs",
+        "The optimistic algorithm of the appendix, with its regret bound, has more regret than BRPS-RL and TS-RL",
+        BEYOND,
+        _optimism_costs,
+    ),
+)
 
 STUDY = Study(
     name="beyond",
@@ -96,7 +80,7 @@ STUDY = Study(
     coords=COORDS,
     plan=_plan,
     assemble=_assemble,
-    claims=_claims,
+    claims=CLAIMS,
     figures=(
         curves(
             "beyond-br-regret",

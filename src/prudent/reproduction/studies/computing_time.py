@@ -7,33 +7,36 @@ fixed cost and a price for each draw, to a few percent: how many draws the fixed
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
-import time
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..._support.checks import FloatArray
-from ..._support.streams import replication_streams
 from ...risk import sample_size
-from ..intervals import BEYOND, STUDENT, Claim, Finding, Interval, claim, differences, ratio_interval, side, verdict
-from ..run import Arrays, Run, stacked
+from ..claims import (
+    BEYOND,
+    STUDENT,
+    Finding,
+    Interval,
+    Statement,
+    differences,
+    ratio_interval,
+    side,
+    verdict,
+    verdict_of,
+)
+from ..runs.base import Arrays
+from ..runs.timing import METHODS, TimeRun
 from ..scale import Scale
-from ..study import Figure, Quantity, Study, Table
-from ._lake import AGENTS, P_H, LakeRun
+from ..study import Coordinates, Figure, Quantity, Study, Table
+from ._lake import AGENTS, P_H
 
 if TYPE_CHECKING:
     import xarray
 
-    from ...envs.problem import Problem
-
-METHODS = ("sweeps", "newton", "loop")  # the paper's sweeps, compiled; our solver; the sweeps in plain Python
 EPISODES = 400  # times are stated for so many
-SWEEPS = 100
-STEPS = 10  # of an episode
 ESCAPE = 0.1  # p_h
 ALIKE = 2.0  # times are alike within this factor
 WORDS = "policies are computed in Python, one draw after the other"
@@ -46,97 +49,21 @@ PAPER_SECONDS = {
 }
 
 
-@dataclass(frozen=True)
-class TimeRun(Run):
-    """The time of an agent on Frozen Lake: processor seconds of each replication, by one of ``METHODS``."""
-
-    kind: ClassVar[str] = "time"
-    timed: ClassVar[bool] = True
-    p_h: float
-    alpha: float
-    episodes: int
-    method: str
-
-    @property
-    def seconds(self) -> float:
-        """See :class:`Run`."""
-        plain = 2e-3 + 6e-4 * sample_size(self.alpha)
-        return {"sweeps": 4e-4, "newton": 3e-5, "loop": plain}[self.method] * self.episodes
-
-    def compute(self, seed: int, first: int, count: int) -> Arrays:
-        """Return seconds [R]."""
-        self._play(seed, first, 1)  # compiles
-        found = np.empty(count)
-        for r in range(count):
-            began = time.thread_time()  # of this thread, whatever else the machine does
-            self._play(seed, first + r, self.episodes)
-            found[r] = time.thread_time() - began
-        return {"seconds": found}
-
-    def _play(self, seed: int, replication: int, episodes: int) -> None:
-        if self.method == "loop":
-            play_plainly(self.p_h, self.alpha, episodes, *replication_streams(seed, replication))
-        else:
-            sweeps = SWEEPS if self.method == "sweeps" else None
-            LakeRun(1, self.p_h, self.alpha, episodes, 1, sweeps=sweeps).compute(seed, replication, 1)
-
-
-@functools.cache
-def plain_lake(p_h: float) -> tuple[Problem, FloatArray, FloatArray]:
-    """Return the lake, its transition probabilities [S, A, S] and its optimal values [S]; no part of the times."""
-    from ...envs.frozen_lake import frozen_lake
-    from ...planning.solve import solve
-
-    problem = frozen_lake(p_h)
-    return problem, problem.mdp().dense(), solve(problem.mdp(), tol=1e-12).value
-
-
-def play_plainly(
-    p_h: float, alpha: float, episodes: int, env: np.random.Generator, rng: np.random.Generator
-) -> FloatArray:
-    """Return the cumulative regret [T] of BRPS-RL on Frozen Lake, with NumPy and no thought of speed."""
-    from ...posteriors.dirichlet import DirichletPosterior
-
-    problem, moves, optimal = plain_lake(p_h)
-    model, n = problem.model, sample_size(alpha)
-    states, discount, reward = np.arange(model.n_states), model.discount, model.mdp(problem.theta).reward
-    counts, state, total = model.prior(1.0), problem.start, 0.0
-    found = np.empty(episodes)
-    for t in range(episodes):
-        drawn = [model.mdp(theta).dense() for theta in DirichletPosterior(counts).sample(n, rng)]
-        value = np.zeros(states.size)
-        for _ in range(SWEEPS):
-            # the draw rule makes CVaR the lowest draw
-            q = np.min([reward + discount * each @ value for each in drawn], axis=0)
-            value = q.max(axis=1)
-        policy = q.argmax(axis=1)
-        system = np.eye(states.size) - discount * moves[states, policy]
-        lost = optimal - np.linalg.solve(system, reward[states, policy])
-        for _ in range(STEPS):
-            total += lost[state]
-            source = model.source[state, policy[state]]
-            outcome = env.choice(problem.theta.shape[1], p=problem.theta[source])
-            counts[source, outcome] += 1.0
-            state = model.next_state[state, policy[state], outcome]
-        found[t] = total
-    return found
-
-
 def _episodes(scale: Scale) -> dict[str, int]:
     """Return how many episodes each method plays."""
     return {method: scale.loop_episodes if method == "loop" else scale.timing_episodes for method in METHODS}
 
 
-def _plan(scale: Scale) -> tuple[Run, ...]:
-    return tuple(
-        TimeRun(scale.timing_replications, ESCAPE, alpha, episodes, method)
+def _plan(scale: Scale) -> dict[Coordinates, TimeRun]:
+    return {
+        (method, agent): TimeRun(scale.timing_replications, ESCAPE, alpha, episodes, method)
         for method, episodes in _episodes(scale).items()
-        for alpha in AGENTS.values()
-    )
+        for agent, alpha in AGENTS.items()
+    }
 
 
-def _assemble(scale: Scale, results: list[Arrays]) -> tuple[dict[str, Any], dict[str, Any]]:
-    seconds = stacked(results, "seconds").reshape(len(METHODS), len(AGENTS), -1)
+def _assemble(scale: Scale, results: Mapping[Coordinates, Arrays]) -> tuple[dict[str, Any], dict[str, Any]]:
+    seconds = np.stack([arrays["seconds"] for arrays in results.values()]).reshape(len(METHODS), len(AGENTS), -1)
     played = np.array(list(_episodes(scale).values()))[:, np.newaxis, np.newaxis]
     return (
         {
@@ -153,47 +80,17 @@ def _assemble(scale: Scale, results: list[Arrays]) -> tuple[dict[str, Any], dict
     )
 
 
+# -- claims ------------------------------------------------------------------------------------------------
+
 Times = dict[str, Any]  # of the agents: seconds [R], or one number
 
 
-def _claims(data: xarray.Dataset) -> list[Claim]:
-    agents = data.agent.values.tolist()
-    paper: Times = dict(zip(agents, data.paper_seconds.values.tolist(), strict=True))
-    ours, newton, plain = (
-        dict(zip(agents, data.seconds.sel({"method": method}).values, strict=True)) for method in METHODS
-    )
-    source = "Frozen Lake study, result 4 and table of computing times"
-    delta = "intervals of ratios of means (delta method), 99% for all of them together"
-    faster = [
-        ratio_interval(f"{agent}: 100 sweeps over our solver", ours[agent], newton[agent], len(agents))
-        for agent in agents
-    ]
+def _times(data: xarray.Dataset, method: str) -> Times:
+    return dict(zip(data.agent.values.tolist(), data.seconds.sel({"method": method}).values, strict=True))
 
-    def timed(name: str, statement: str, find: Any, test: str) -> Claim:
-        return claim(name, statement, source, find(ours, paper), {WORDS: find(plain, paper)}, test=test)
 
-    return [
-        timed("time-rises-with-level", "The higher the risk level, the more computing time", _rises, STUDENT),
-        timed(
-            "time-eight-fold",
-            "Level 0.99 takes about eight times as long as level 0.9",
-            _eight_fold,
-            f"{delta}, within a factor {ALIKE:g} of 8",
-        ),
-        timed(
-            "time-table-ratios",
-            "Computing times stand to that of Thompson sampling as in the table",
-            _table_ratios,
-            f"{delta}, within a factor {ALIKE:g} of the table's",
-        ),
-        claim(
-            "beyond-time-our-solver",
-            "Our solver takes less time than the paper's 100 sweeps at every level",
-            BEYOND,
-            Finding(faster, verdict(min(side(each, 1.0, math.inf) for each in faster))),
-            test=f"{delta}, above 1",
-        ),
-    ]
+def _printed(data: xarray.Dataset) -> Times:
+    return dict(zip(data.agent.values.tolist(), data.paper_seconds.values.tolist(), strict=True))
 
 
 def _rises(times: Times, paper: Times) -> Finding:
@@ -209,7 +106,7 @@ def _eight_fold(times: Times, paper: Times) -> Finding:
     ratio = ratio_interval(
         f"BRPS-RL 0.99 over BRPS-RL 0.9 (paper: {printed:.2f})", times["BRPS-RL 0.99"], times["BRPS-RL 0.9"], 1
     )
-    return Finding([ratio], verdict(side(ratio, 8.0 / ALIKE, 8.0 * ALIKE)))
+    return Finding([ratio], verdict_of([ratio], 8.0 / ALIKE, 8.0 * ALIKE))
 
 
 def _table_ratios(times: Times, paper: Times) -> Finding:
@@ -236,6 +133,51 @@ def fixed_cost(times: Times) -> float:
     price, fixed = np.polyfit([sample_size(AGENTS[agent]) for agent in times], means, 1, w=1.0 / means)
     return float(fixed / price)
 
+
+def _our_solver(data: xarray.Dataset, readings: int) -> Finding:
+    sweeps, newton = _times(data, "sweeps"), _times(data, "newton")
+    faster = [
+        ratio_interval(f"{agent}: 100 sweeps over our solver", sweeps[agent], newton[agent], len(sweeps))
+        for agent in sweeps
+    ]
+    return Finding(faster, verdict_of(faster, 1.0, math.inf))
+
+
+def _timed(name: str, statement: str, find: Callable[[Times, Times], Finding], test: str) -> Statement:
+    """Return a claim about the compiled sweeps, and under the reading that they are a Python loop over draws."""
+    return Statement(
+        name,
+        statement,
+        "Frozen Lake study, result 4 and table of computing times",
+        lambda data, readings: find(_times(data, "sweeps"), _printed(data)),
+        test,
+        lambda data: {WORDS: find(_times(data, "loop"), _printed(data))},
+    )
+
+
+DELTA = "intervals of ratios of means (delta method), 99% for all of them together"
+CLAIMS = (
+    _timed("time-rises-with-level", "The higher the risk level, the more computing time", _rises, STUDENT),
+    _timed(
+        "time-eight-fold",
+        "Level 0.99 takes about eight times as long as level 0.9",
+        _eight_fold,
+        f"{DELTA}, within a factor {ALIKE:g} of 8",
+    ),
+    _timed(
+        "time-table-ratios",
+        "Computing times stand to that of Thompson sampling as in the table",
+        _table_ratios,
+        f"{DELTA}, within a factor {ALIKE:g} of the table's",
+    ),
+    Statement(
+        "beyond-time-our-solver",
+        "Our solver takes less time than the paper's 100 sweeps at every level",
+        BEYOND,
+        _our_solver,
+        f"{DELTA}, above 1",
+    ),
+)
 
 TIMED = [
     {"label": "here, 100 sweeps, compiled", "variable": "seconds", "where": {"method": "sweeps"}},
@@ -264,7 +206,7 @@ STUDY = Study(
     },
     plan=_plan,
     assemble=_assemble,
-    claims=_claims,
+    claims=CLAIMS,
     figures=(
         Figure(
             "multiples",

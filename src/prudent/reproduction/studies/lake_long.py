@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ..intervals import INCONCLUSIVE, Claim, Finding, differences
-from ..run import Arrays
+from ..claims import Finding, Statement, Verdict, differences
+from ..runs.simulation import SimulationRun
 from ..scale import Scale
-from ..study import Study, judged
+from ..study import Coordinates, Study, on_grid
 from ._lake import (
     BY_READING,
     COORDS,
     P_H,
     READING,
     WORDS,
-    LakeRun,
-    by_reading,
     figure_by_p_h,
     lakes,
     regret,
@@ -30,12 +28,8 @@ LONG = 1_000  # episodes: what "long term" means to us
 SAFE = (0.6, 0.8)  # p_h of the lakes that the claim is about
 
 
-def _plan(scale: Scale) -> tuple[LakeRun, ...]:
+def _plan(scale: Scale) -> dict[Coordinates, SimulationRun]:
     return lakes(scale.long_replications, scale.few_long, scale.long_episodes, POINTS, SAFE)
-
-
-def _assemble(scale: Scale, results: list[Arrays]) -> tuple[dict[str, Any], dict[str, Any]]:
-    return by_reading(_plan(scale), results)
 
 
 def _costs(data: xarray.Dataset, readings: int) -> Finding:
@@ -48,22 +42,18 @@ def _costs(data: xarray.Dataset, readings: int) -> Finding:
         for p in SAFE
         for level in (0.5, 0.8)
     ]
-    return Finding(differences(pairs, readings), "" if last >= LONG else INCONCLUSIVE)
+    return Finding(differences(pairs, readings), None if last >= LONG else Verdict.INCONCLUSIVE)
 
 
-def _claims(data: xarray.Dataset) -> list[Claim]:
-    return [
-        judged(
-            data,
-            WORDS,
-            "lake-high-level-costs-late",
-            "In the long term too high a risk level costs: in a safe lake (p_h = 0.6, 0.8) BRPS-RL 0.99 ends with more "
-            "regret than moderate levels",
-            "Frozen Lake study, result 3",
-            _costs,
-        )
-    ]
-
+CLAIMS = (
+    Statement(
+        "lake-high-level-costs-late",
+        "In the long term too high a risk level costs: in a safe lake (p_h = 0.6, 0.8) BRPS-RL 0.99 ends with more "
+        "regret than moderate levels",
+        "Frozen Lake study, result 3",
+        _costs,
+    ),
+)
 
 FIGURE = figure_by_p_h(
     "lake-long",
@@ -81,8 +71,9 @@ STUDY = Study(
     variables={"regret": BY_READING},
     coords={**COORDS, "p_h": P_H, "reading": READING},
     plan=_plan,
-    assemble=_assemble,
-    claims=_claims,
+    assemble=on_grid(_plan, ("reading", "p_h", "agent"), "regret"),
+    claims=CLAIMS,
     figures=(FIGURE,),
     tables=tables_by_p_h(),
+    readings=WORDS,
 )

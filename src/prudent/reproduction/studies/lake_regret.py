@@ -4,33 +4,28 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ..intervals import (
-    INCONCLUSIVE,
-    NOT_REPRODUCED,
-    REPRODUCED,
-    STUDENT,
-    Claim,
+from ..claims import (
     Finding,
     Interval,
+    Statement,
+    Verdict,
     differences,
     mean_interval,
     ratio_interval,
     side,
     verdict,
 )
-from ..run import Arrays
+from ..runs.simulation import SimulationRun
 from ..scale import Scale
-from ..study import Study, judged
+from ..study import Coordinates, Study, on_grid
 from ._lake import (
     BY_READING,
     COORDS,
     P_H,
     READING,
     WORDS,
-    LakeRun,
-    by_reading,
     figure_by_p_h,
     lakes,
     regret,
@@ -46,12 +41,8 @@ LEVELS = (0.5, 0.8, 0.9, 0.99)
 PRINTED = {0.1: 0.99, 0.2: 0.9, 0.6: 0.8, 0.8: 0.8}  # the best level by p_h
 
 
-def _plan(scale: Scale) -> tuple[LakeRun, ...]:
+def _plan(scale: Scale) -> dict[Coordinates, SimulationRun]:
     return lakes(scale.lake_replications, scale.few_lakes, scale.episodes, POINTS)
-
-
-def _assemble(scale: Scale, results: list[Arrays]) -> tuple[dict[str, Any], dict[str, Any]]:
-    return by_reading(_plan(scale), results)
 
 
 def _beats(data: xarray.Dataset, readings: int) -> Finding:
@@ -98,11 +89,11 @@ def _may_be_best(data: xarray.Dataset, readings: int) -> dict[float, list[float]
     count = readings * len(chances) * math.comb(len(LEVELS), 2)
     may = {}
     for p in chances:
-        found = {level: regret(data, p, f"BRPS-RL {level}") for level in LEVELS}
+        ends = {level: regret(data, p, f"BRPS-RL {level}") for level in LEVELS}
         worse = {
             a
             for a, b in itertools.permutations(LEVELS, 2)
-            if side(mean_interval("", found[a] - found[b], count), 0.0, math.inf) > 0
+            if side(mean_interval("", ends[a] - ends[b], count), 0.0, math.inf) > 0
         }
         may[p] = [level for level in LEVELS if level not in worse]
     return may
@@ -123,10 +114,14 @@ def _best_level(data: xarray.Dataset, readings: int) -> Finding:
     count = readings * len(may) * math.comb(len(LEVELS), 2)
     among = sum(PRINTED[p] in levels for p, levels in may.items())
     sets = "; ".join(f"{p}: {_listed(levels)}" for p, levels in may.items())
-    told = Interval(f"levels that may be the best, at p_h = {sets}. The printed level is among them in so many", among)
+    summary = Interval(
+        f"levels that may be the best, at p_h = {sets}. The printed level is among them in so many", among
+    )
     sharp = all(len(levels) < len(LEVELS) for levels in may.values())
-    reached = NOT_REPRODUCED if among < len(may) else REPRODUCED if sharp else INCONCLUSIVE
-    return Finding([told, *(mean_interval(quantity, values, count) for quantity, values in pairs)], reached, decisive=0)
+    reached = Verdict.NOT_REPRODUCED if among < len(may) else Verdict.REPRODUCED if sharp else Verdict.INCONCLUSIVE
+    return Finding(
+        [summary, *(mean_interval(quantity, values, count) for quantity, values in pairs)], reached, decisive=0
+    )
 
 
 def _listed(levels: list[float]) -> str:
@@ -142,8 +137,8 @@ def _falls(data: xarray.Dataset, readings: int) -> Finding:
         for p, levels in may.items()
     ]
     if not _falling_choice(sets):
-        return Finding(evidence, NOT_REPRODUCED, decisive=len(sets) - 1)
-    return Finding(evidence, REPRODUCED if min(sets[0]) > max(sets[-1]) else INCONCLUSIVE, decisive=0)
+        return Finding(evidence, Verdict.NOT_REPRODUCED, decisive=len(sets) - 1)
+    return Finding(evidence, Verdict.REPRODUCED if min(sets[0]) > max(sets[-1]) else Verdict.INCONCLUSIVE, decisive=0)
 
 
 def _falling_choice(sets: list[list[float]]) -> bool:
@@ -159,48 +154,47 @@ def _falling_choice(sets: list[list[float]]) -> bool:
     return min(sets[-1]) < choice[0]
 
 
-def _claims(data: xarray.Dataset) -> list[Claim]:
-    def on_lakes(name: str, result: int, statement: str, find: Any, test: str = STUDENT) -> Claim:
-        return judged(data, WORDS, name, statement, f"Frozen Lake study, result {result}", find, test=test)
-
-    return [
-        on_lakes(
-            "lake-brps-beats-ts", 1, "BRPS-RL at 0.5, 0.8 and 0.9 has less regret than TS-RL for every p_h", _beats
-        ),
-        on_lakes(
-            "lake-best-level",
-            2,
-            "The best of the levels 0.5, 0.8, 0.9, 0.99 is 0.99, 0.9, 0.8, 0.8 at p_h = 0.1, 0.2, 0.6, 0.8",
-            _best_level,
-            f"{SETS}; reproduced if at every p_h the printed level is in the set and some other is not, not reproduced "
-            "if at some p_h it is not in the set",
-        ),
-        on_lakes(
-            "lake-best-level-falls",
-            2,
-            "The best risk level falls as p_h rises",
-            _falls,
-            f"{SETS}; reproduced if all of the set at the lowest p_h lies above all of that at the highest, not "
-            "reproduced if no choice from the sets falls",
-        ),
-        on_lakes(
-            "lake-high-level-pays-early",
-            3,
-            "In the short term a very high risk level pays even in a safe lake: BRPS-RL 0.99 begins with less regret "
-            "than TS-RL at p_h = 0.6 and 0.8",
-            _pays_early,
-        ),
-        on_lakes(
-            "lake-0.99-gains-little",
-            4,
-            "At p_h = 0.1 the step from 0.9 to 0.99 gains little: less than that from Thompson sampling to 0.9 (that "
-            "it gains at all is part of the claim about the best levels)",
-            _gains_little,
-            "paired Student t intervals, 99% for both gains: the second step gains less than the first, and the "
-            "interval of its own gain does not lie below 0",
-        ),
-    ]
-
+RESULT = "Frozen Lake study, result {}"
+CLAIMS = (
+    Statement(
+        "lake-brps-beats-ts",
+        "BRPS-RL at 0.5, 0.8 and 0.9 has less regret than TS-RL for every p_h",
+        RESULT.format(1),
+        _beats,
+    ),
+    Statement(
+        "lake-best-level",
+        "The best of the levels 0.5, 0.8, 0.9, 0.99 is 0.99, 0.9, 0.8, 0.8 at p_h = 0.1, 0.2, 0.6, 0.8",
+        RESULT.format(2),
+        _best_level,
+        f"{SETS}; reproduced if at every p_h the printed level is in the set and some other is not, not reproduced "
+        "if at some p_h it is not in the set",
+    ),
+    Statement(
+        "lake-best-level-falls",
+        "The best risk level falls as p_h rises",
+        RESULT.format(2),
+        _falls,
+        f"{SETS}; reproduced if all of the set at the lowest p_h lies above all of that at the highest, not "
+        "reproduced if no choice from the sets falls",
+    ),
+    Statement(
+        "lake-high-level-pays-early",
+        "In the short term a very high risk level pays even in a safe lake: BRPS-RL 0.99 begins with less regret "
+        "than TS-RL at p_h = 0.6 and 0.8",
+        RESULT.format(3),
+        _pays_early,
+    ),
+    Statement(
+        "lake-0.99-gains-little",
+        "At p_h = 0.1 the step from 0.9 to 0.99 gains little: less than that from Thompson sampling to 0.9 (that "
+        "it gains at all is part of the claim about the best levels)",
+        RESULT.format(4),
+        _gains_little,
+        "paired Student t intervals, 99% for both gains: the second step gains less than the first, and the "
+        "interval of its own gain does not lie below 0",
+    ),
+)
 
 FIGURE = figure_by_p_h(
     "lake-regret",
@@ -220,8 +214,9 @@ STUDY = Study(
     variables={"regret": BY_READING},
     coords={**COORDS, "p_h": P_H, "reading": READING},
     plan=_plan,
-    assemble=_assemble,
-    claims=_claims,
+    assemble=on_grid(_plan, ("reading", "p_h", "agent"), "regret"),
+    claims=CLAIMS,
     figures=(FIGURE,),
     tables=tables_by_p_h(),
+    readings=WORDS,
 )

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..._support.checks import FloatArray, IntArray
-from ..intervals import NOT_REPRODUCED, REPRODUCED, Claim, Finding, Interval, claim
-from ..run import Arrays, Run
+from ...types import FloatArray, IntArray
+from ..claims import Finding, Interval, Statement, Verdict
+from ..runs.base import Arrays, Run
 from ..scale import Scale
-from ..study import Figure, Quantity, Study, Table
+from ..study import Coordinates, Figure, Quantity, Study, Table
 from ._lake import P_H
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 ESCAPE = 0.1  # p_h
 # the arrows of the optimal-policy table, row by row
 PRINTED = "down right down left / down down down left / right down down down / right right right"
+CELLS = len(PRINTED.replace("/", "").split())  # all but the goal
 SAME = 1e-9  # values that differ by less are equal
 SLIP = 0.25  # on each side
 # where the printed policy is looked for
@@ -33,11 +34,11 @@ TRIED = {"p_h": np.geomspace(0.001, 1.0, 40), "slip": np.linspace(0.0, 0.5, 40)}
 NAMES = {"p_h": "p_h", "slip": "the slip on each side"}
 
 
-def _plan(scale: Scale) -> tuple[Run, ...]:
-    return ()  # nothing is simulated
+def _plan(scale: Scale) -> dict[Coordinates, Run]:
+    return {}  # nothing is simulated
 
 
-def _assemble(scale: Scale, results: list[Arrays]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _assemble(scale: Scale, results: Mapping[Coordinates, Arrays]) -> tuple[dict[str, Any], dict[str, Any]]:
     from ...envs.frozen_lake import ACTIONS, frozen_lake
     from ...planning.solve import solve
 
@@ -109,7 +110,7 @@ def _edge(holds: Callable[[float], bool], inside: float, outside: float) -> floa
     return float(inside)
 
 
-def _claims(data: xarray.Dataset) -> list[Claim]:
+def _agrees(data: xarray.Dataset, readings: int) -> Finding:
     printed, value, q = data.paper_policy.values, data.q.values.max(axis=1), data.q.values
     cells, loss = np.flatnonzero(printed >= 0), _losses(q, printed)
     side = round(math.sqrt(value.size))
@@ -123,35 +124,38 @@ def _claims(data: xarray.Dataset) -> list[Claim]:
                 Interval(f"value of {names[printed[cell]]} in {place}, as printed", float(q[cell, printed[cell]])),
                 Interval(f"value of {best} in {place}", float(value[cell])),
             ]
-    return [
-        claim(
-            "optimal-policy-table",
-            f"The printed actions are optimal in all {cells.size} cells at p_h = 0.1",
-            "Normality study, table of the optimal policy",
-            Finding(evidence, REPRODUCED if (loss <= SAME).all() else NOT_REPRODUCED, decisive=0),
-            dict(_reading(data, str(parameter), cells.size) for parameter in data.parameter.values),
-            test="exact: values by a linear solve, certified to 1e-12",
-        )
-    ]
+    agrees = bool((loss <= SAME).all())
+    return Finding(evidence, Verdict.REPRODUCED if agrees else Verdict.NOT_REPRODUCED, decisive=0)
 
 
-def _reading(data: xarray.Dataset, parameter: str, cells: int) -> tuple[str, Finding]:
+def _reading(data: xarray.Dataset, parameter: str) -> tuple[str, Finding]:
     """Return for which values of a parameter the printed policy is optimal, in words and in numbers."""
     low, high = data.printed_is_optimal.sel(parameter=parameter).values.tolist()
     name, least, most = NAMES[parameter], TRIED[parameter][0], TRIED[parameter][-1]
     if math.isnan(low):
-        nowhere = Interval(f"values of {name} at which all {cells} printed actions are optimal", 0)
-        return f"{name} is another", Finding([nowhere], NOT_REPRODUCED)
+        nowhere = Interval(f"values of {name} at which all {CELLS} printed actions are optimal", 0)
+        return f"{name} is another", Finding([nowhere], Verdict.NOT_REPRODUCED)
     # rounded to the inside
     lowest, highest = f"{math.ceil(1e4 * low) / 1e4:.4f}", f"{math.floor(1e4 * high) / 1e4:.4f}"
     words = f"at most {highest}" if low == least else f"at least {lowest}"
     words = words if low == least or high == most else f"from {lowest} to {highest}"
     evidence = [
-        Interval(f"{end} value of {name} at which all {cells} printed actions are optimal", edge)
+        Interval(f"{end} value of {name} at which all {CELLS} printed actions are optimal", edge)
         for end, edge in (("lowest", low), ("highest", high))
     ]
-    return f"{name} is {words}", Finding(evidence, REPRODUCED, decisive=0 if high == most else 1)
+    return f"{name} is {words}", Finding(evidence, Verdict.REPRODUCED, decisive=0 if high == most else 1)
 
+
+CLAIMS = (
+    Statement(
+        "optimal-policy-table",
+        f"The printed actions are optimal in all {CELLS} cells at p_h = 0.1",
+        "Normality study, table of the optimal policy",
+        _agrees,
+        "exact: values by a linear solve, certified to 1e-12",
+        lambda data: dict(_reading(data, str(parameter)) for parameter in data.parameter.values),
+    ),
+)
 
 STUDY = Study(
     name="optimal-policy",
@@ -175,7 +179,7 @@ STUDY = Study(
     },
     plan=_plan,
     assemble=_assemble,
-    claims=_claims,
+    claims=CLAIMS,
     figures=(
         Figure(
             "policy",

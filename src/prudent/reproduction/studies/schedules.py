@@ -10,30 +10,30 @@ T^x between a tenth of the run and its end, with an interval over replications b
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..._support.checks import FloatArray, IntArray
 from ...schedules import Decay, Falling, Schedule
-from ..intervals import (
+from ...types import FloatArray
+from ..claims import (
     BEYOND,
-    INCONCLUSIVE,
-    Claim,
     Finding,
     Interval,
-    claim,
+    Statement,
+    Verdict,
+    below,
     differences,
     ratio_interval,
-    side,
-    verdict,
+    verdict_of,
 )
-from ..run import Arrays, Run, grid
+from ..runs.base import Arrays
+from ..runs.simulation import Component, SimulationRun
 from ..scale import Scale
-from ..study import Quantity, Study, Table, curve, curves
-from ._lake import COORDS, REGRET
+from ..study import Coordinates, Quantity, Study, Table, curve, curves, stacked
+from ._lake import COORDS, REGRET, brps, lake
 
 if TYPE_CHECKING:
     import xarray
@@ -60,142 +60,79 @@ MOVING = [agent for agent in AGENTS if agent != FIXED]  # those that do not get 
 THREE: dict[str, Any] = {"columns": 3, "size": [3.1, 2.7]}
 
 
-class Place(NamedTuple):
-    """A problem: a Frozen Lake with its chance to leave a hole or, without one, RiverSwim; and what shares a source."""
-
-    sources: str
-    p_h: float | None = None
+def _river(sources: str) -> Component:
+    return Component.of("prudent.envs:river_swim", sources=sources)
 
 
-PROBLEMS = {
-    "lake by action, p_h = 0.1": Place("by action", 0.1),
-    "lake by hole, p_h = 0.1": Place("by hole", 0.1),
-    "lake by hole, p_h = 0.6": Place("by hole", 0.6),
-    "RiverSwim, shared": Place("shared"),
-    "RiverSwim, by pair": Place("by pair"),
+LAKES = {
+    "lake by action, p_h = 0.1": lake(0.1, "by action"),
+    "lake by hole, p_h = 0.1": lake(0.1, "by hole"),
+    "lake by hole, p_h = 0.6": lake(0.6, "by hole"),
 }
-LAKES = tuple(name for name, place in PROBLEMS.items() if place.p_h is not None)
-SHARED, BY_PAIR = RIVERS = tuple(name for name in PROBLEMS if name not in LAKES)
+RIVERS = {"RiverSwim, shared": _river("shared"), "RiverSwim, by pair": _river("by pair")}
+SHARED, BY_PAIR = RIVERS
+PROBLEMS = LAKES | RIVERS
 
 
-@dataclass(frozen=True)
-class ScheduleRun(Run):
-    """BRPS-RL at a level or a schedule ``alpha`` on Frozen Lake, or on RiverSwim if there is no ``p_h``."""
-
-    kind: ClassVar[str] = "schedule"
-    sources: str
-    p_h: float | None
-    alpha: float | Schedule
-    episodes: int
-    points: int
-    geometric: bool = False
-
-    @property
-    def grid(self) -> IntArray:
-        """The recorded episodes [T], counted from 1; a tenth of the run is one of them."""
-        return np.union1d(grid(self.episodes, self.points, self.geometric), [max(1, self.episodes // 10)])
-
-    @property
-    def seconds(self) -> float:
-        """See :class:`Run`."""
-        return (8e-6 if self.p_h is None else 1.8e-5) * self.episodes
-
-    def compute(self, seed: int, first: int, count: int) -> Arrays:
-        """Return regret [R, T]."""
-        from ...agents.posterior_sampling import brps_rl
-        from ...envs.frozen_lake import frozen_lake
-        from ...envs.river_swim import river_swim
-        from ...simulation.tabular import simulate
-
-        if self.p_h is None:
-            problem = river_swim(sources=self.sources)
-        else:
-            problem = frozen_lake(self.p_h, sources=self.sources)
-        runs = simulate(
-            problem,
-            brps_rl(self.alpha),
-            episodes=self.episodes,
-            replications=count,
-            first_replication=first,
-            seed=seed,
-            threads=1,
-        )
-        return {"regret": np.ascontiguousarray(runs.regret.values[0][:, self.grid - 1])}
-
-
-def _many(scale: Scale) -> dict[tuple[str, str], ScheduleRun]:
+def _many(scale: Scale) -> dict[Coordinates, SimulationRun]:
     """Return the runs of all agents on all problems."""
     sizes = (scale.schedule_episodes, POINTS)
+    also = (max(1, scale.schedule_episodes // 10),)
     return {
-        (name, agent): ScheduleRun(scale.schedule_replications, *place, alpha, *sizes)
-        for name, place in PROBLEMS.items()
+        (name, agent): SimulationRun(scale.schedule_replications, problem, brps(alpha), *sizes, also=also)
+        for name, problem in PROBLEMS.items()
         for agent, alpha in AGENTS.items()
     }
 
 
-def _long(scale: Scale) -> dict[tuple[str, str], ScheduleRun]:
+def _long(scale: Scale) -> dict[Coordinates, SimulationRun]:
     """Return the long runs: of the schedules and Thompson sampling, and of the fixed level where it gets stuck."""
     sizes = (scale.schedule_long_episodes, LATE_POINTS)
+    also = (max(1, scale.schedule_long_episodes // 10),)
 
-    def replications(agent: str) -> int:
-        return min(scale.few_schedules * (RARE if agent == FIXED else 1), scale.schedule_replications)
+    def long_run(problem: Component, agent: str) -> SimulationRun:
+        count = min(scale.few_schedules * (RARE if agent == FIXED else 1), scale.schedule_replications)
+        return SimulationRun(count, problem, brps(AGENTS[agent]), *sizes, geometric=True, also=also)
 
     return {
-        (name, agent): ScheduleRun(replications(agent), *place, AGENTS[agent], *sizes, geometric=True)
-        for name, place in PROBLEMS.items()
+        (name, agent): long_run(problem, agent)
+        for name, problem in PROBLEMS.items()
         for agent in (TS, *((FIXED,) if name in RIVERS else ()), *SCHEDULES)
     }
 
 
-def _plan(scale: Scale) -> tuple[ScheduleRun, ...]:
-    return (*_many(scale).values(), *_long(scale).values())
+def _plan(scale: Scale) -> dict[Coordinates, SimulationRun]:
+    return _many(scale) | {(*coordinates, "long"): run for coordinates, run in _long(scale).items()}
 
 
-def _assemble(scale: Scale, results: list[Arrays]) -> tuple[dict[str, Any], dict[str, Any]]:
-    many, late = _many(scale), _long(scale)
-    found = iter(results)
-    regret = _placed(many, found, scale.schedule_replications)
-    long_regret = _placed(late, found, scale.schedule_replications)
-    return (
-        {"regret": regret, "long_regret": long_regret},
-        {
-            "problem": list(PROBLEMS),
-            "agent": list(AGENTS),
-            "replication": np.arange(scale.schedule_replications),
-            "episode": next(iter(many.values())).grid,
-            "late": next(iter(late.values())).grid,
-        },
-    )
-
-
-def _placed(runs: dict[tuple[str, str], ScheduleRun], results: Any, replications: int) -> FloatArray:
-    """Return regret [problem, agent, R, T], NaN where there is none; takes one of the results for each run."""
-    names, agents = list(PROBLEMS), list(AGENTS)
-    sizes = (len(names), len(agents), replications, next(iter(runs.values())).grid.size)
-    regret = np.full(sizes, np.nan)
-    for (name, agent), part in runs.items():
-        regret[names.index(name), agents.index(agent), : part.replications] = next(results)["regret"]
-    return regret
+def _assemble(scale: Scale, results: Mapping[Coordinates, Arrays]) -> tuple[dict[str, Any], dict[str, Any]]:
+    given = {"problem": list(PROBLEMS), "agent": list(AGENTS)}
+    dims = tuple(given)
+    long = {coordinates: results[(*coordinates, "long")] for coordinates in _long(scale)}
+    many, coords = stacked(dims, _many(scale), results, ("regret",), given)
+    late, late_coords = stacked(dims, _long(scale), long, ("regret",), given)
+    regret = np.full((*many["regret"].shape[:3], late["regret"].shape[-1]), np.nan)
+    regret[:, :, : late["regret"].shape[2]] = late["regret"]  # fewer replications than the others
+    return {**many, "long_regret": regret}, {**coords, "late": late_coords["episode"]}
 
 
 # -- claims ------------------------------------------------------------------------------------------------
 
 
 def _last(data: xarray.Dataset, problem: str, agent: str) -> FloatArray:
-    """Return the regret [R] of the whole run."""
+    """Return the regret [R] at the end of the run."""
     return data.regret.sel(problem=problem, agent=agent).isel(episode=-1).values
 
 
-def _gains(data: xarray.Dataset, agents: Sequence[str]) -> list[Interval]:
-    """Return by how much agents beat Thompson sampling on the lakes."""
+def _beats(agents: Sequence[str], data: xarray.Dataset, readings: int) -> Finding:
+    """Judge by how much agents beat Thompson sampling on the lakes."""
     after = f"after {int(data.episode.values[-1]):,} episodes"
-    return differences(
-        [
-            (f"{lake}, {after}: {TS} minus {agent}", _last(data, lake, TS) - _last(data, lake, agent))
-            for agent in agents
-            for lake in LAKES
-        ]
-    )
+    pairs = [
+        (f"{name}, {after}: {TS} minus {agent}", _last(data, name, TS) - _last(data, name, agent))
+        for agent in agents
+        for name in LAKES
+    ]
+    return Finding(differences(pairs))
 
 
 def _growth(data: xarray.Dataset, problem: str, agent: str, comparisons: int) -> Interval:
@@ -216,20 +153,8 @@ def _growth(data: xarray.Dataset, problem: str, agent: str, comparisons: int) ->
     return Interval(quantity, exponent(ratio.estimate), exponent(ratio.low), exponent(ratio.high))
 
 
-def _below(intervals: Sequence[Interval], most: float) -> Finding:
-    """Judge that all quantities are below ``most``; what decides is the largest."""
-    worst = max(range(len(intervals)), key=lambda i: float(intervals[i].high or 0.0))
-    return Finding(intervals, verdict(min(side(each, -math.inf, most) for each in intervals)), worst)
-
-
-def _claims(data: xarray.Dataset) -> list[Claim]:
-    delta = "delta-method intervals of ratios of means, 99% for all of them together (Bonferroni)"
-    runs = int(data.long_regret.sel(agent=list(SCHEDULES)).notnull().any(("problem", "agent", "late")).sum())
-    few = f"{delta}; {runs} replications miss what happens in one run of twenty with probability {0.95**runs:.2f}"
-    growths = [_growth(data, name, agent, len(PROBLEMS) * len(SCHEDULES)) for name in PROBLEMS for agent in SCHEDULES]
-    slow = _below(growths, SLOW)
-    stuck = {river: _growth(data, river, FIXED, 1) for river in RIVERS}
-    within = [
+def _visits_swims(data: xarray.Dataset, readings: int) -> Finding:
+    ratios = [
         ratio_interval(
             f"{river}: regret of {VISITS}, as a multiple of {TS}",
             _last(data, river, VISITS),
@@ -238,55 +163,70 @@ def _claims(data: xarray.Dataset) -> list[Claim]:
         )
         for river in RIVERS
     ]
+    return below(ratios, TIMES)
 
-    def grows(river: str) -> Finding:
-        return Finding([stuck[river]], verdict(side(stuck[river], SLOW, math.inf)))
 
-    return [
-        claim(
-            "beyond-falling-beats-ts",
-            "A level that falls with the episode, by halves or as 0.9 / (1 + t / 5), has less regret than Thompson "
-            "sampling on all the lakes",
-            BEYOND,
-            _gains(data, BY_EPISODE),
-        ),
-        claim(
-            "beyond-visits-beats-ts",
-            "The schedule by visits, which falls as 0.9 / (1 + t / 5) but is neutral about what was never observed, "
-            "has less regret than Thompson sampling on all the lakes",
-            BEYOND,
-            _gains(data, [VISITS]),
-        ),
-        claim(
-            "beyond-visits-swims",
-            f"On RiverSwim the schedule by visits has at most {TIMES:g} times the regret of Thompson sampling",
-            BEYOND,
-            _below(within, TIMES),
-            test=delta,
-        ),
-        claim(
-            "beyond-negative-beats-ts",
-            "Optimism at level -0.8 has less regret than Thompson sampling on all the lakes",
-            BEYOND,
-            _gains(data, [OPTIMIST]),
-        ),
-        claim(
-            "beyond-fixed-stuck",
-            f"A level of 0.9 that never changes gets stuck on RiverSwim: its regret grows faster than T^{SLOW:g}",
-            BEYOND,
-            grows(BY_PAIR),
-            {"steps of one kind share a source": grows(SHARED)},
-            test=delta,
-        ),
-        claim(
-            "beyond-schedules-learn",
-            f"Every schedule learns: its regret grows slower than T^{SLOW:g} over the last decade of {LONG:,} episodes",
-            BEYOND,
-            slow if int(data.late.values[-1]) >= LONG else slow._replace(verdict=INCONCLUSIVE),
-            test=few,
-        ),
-    ]
+def _grows(river: str, data: xarray.Dataset) -> Finding:
+    growth = [_growth(data, river, FIXED, 1)]
+    return Finding(growth, verdict_of(growth, SLOW, math.inf))
 
+
+def _learns(data: xarray.Dataset, readings: int) -> Finding:
+    growths = [_growth(data, name, agent, len(PROBLEMS) * len(SCHEDULES)) for name in PROBLEMS for agent in SCHEDULES]
+    slow = below(growths, SLOW)
+    return slow if int(data.late.values[-1]) >= LONG else slow._replace(verdict=Verdict.INCONCLUSIVE)
+
+
+def _learning_test(data: xarray.Dataset) -> str:
+    runs = int(data.long_regret.sel(agent=list(SCHEDULES)).notnull().any(("problem", "agent", "late")).sum())
+    return f"{DELTA}; {runs} replications miss what happens in one run of twenty with probability {0.95**runs:.2f}"
+
+
+DELTA = "delta-method intervals of ratios of means, 99% for all of them together (Bonferroni)"
+CLAIMS = (
+    Statement(
+        "beyond-falling-beats-ts",
+        "A level that falls with the episode, by halves or as 0.9 / (1 + t / 5), has less regret than Thompson "
+        "sampling on all the lakes",
+        BEYOND,
+        partial(_beats, BY_EPISODE),
+    ),
+    Statement(
+        "beyond-visits-beats-ts",
+        "The schedule by visits, which falls as 0.9 / (1 + t / 5) but is neutral about what was never observed, "
+        "has less regret than Thompson sampling on all the lakes",
+        BEYOND,
+        partial(_beats, [VISITS]),
+    ),
+    Statement(
+        "beyond-visits-swims",
+        f"On RiverSwim the schedule by visits has at most {TIMES:g} times the regret of Thompson sampling",
+        BEYOND,
+        _visits_swims,
+        DELTA,
+    ),
+    Statement(
+        "beyond-negative-beats-ts",
+        "Optimism at level -0.8 has less regret than Thompson sampling on all the lakes",
+        BEYOND,
+        partial(_beats, [OPTIMIST]),
+    ),
+    Statement(
+        "beyond-fixed-stuck",
+        f"A level of 0.9 that never changes gets stuck on RiverSwim: its regret grows faster than T^{SLOW:g}",
+        BEYOND,
+        lambda data, readings: _grows(BY_PAIR, data),
+        DELTA,
+        lambda data: {"steps of one kind share a source": _grows(SHARED, data)},
+    ),
+    Statement(
+        "beyond-schedules-learn",
+        f"Every schedule learns: its regret grows slower than T^{SLOW:g} over the last decade of {LONG:,} episodes",
+        BEYOND,
+        _learns,
+        _learning_test,
+    ),
+)
 
 OURS = "Nothing: it has no schedules of levels, no levels below zero and no RiverSwim."
 ON = REGRET._replace(dims=("problem", *REGRET.dims))
@@ -304,7 +244,7 @@ STUDY = Study(
     coords={**COORDS, "problem": Quantity("problem"), "late": COORDS["episode"]},
     plan=_plan,
     assemble=_assemble,
-    claims=_claims,
+    claims=CLAIMS,
     figures=(
         curves(
             "schedules",

@@ -1,0 +1,173 @@
+"""The interface between solvers and the problems that they solve.
+
+A :class:`PlanningProblem` is a tabular model together with the Bellman operator that values it. Solvers ask it for
+operators and know nothing else of it, so that known models and models with a posterior share one way: problem, solver,
+operator, rows. Nothing here imports a solver.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from .._support.progress import Progress
+from ..errors import ParameterError
+from ..models.mdp import MDP
+from ..models.uncertain import UncertainMDP
+from ..types import BoolArray, FloatArray, IntArray, RngLike
+from .execute.executor import Executor
+from .explain import Explanation
+from .options import SolverOptions
+
+__all__ = ["Ended", "Evidence", "PlanningProblem", "with_terminal_values"]
+
+
+class Evidence(NamedTuple):
+    """How much data stands behind one action of each state.
+
+    Attributes
+    ----------
+    observed : ndarray of shape (S,)
+        Observations of the source of the action, beyond the prior.
+    total : ndarray of shape (S,)
+        The same with the prior.
+    """
+
+    observed: FloatArray
+    total: FloatArray
+
+
+class Ended(NamedTuple):
+    """A process that ends without discounting, ready for the solver.
+
+    Attributes
+    ----------
+    model : MDP or UncertainMDP
+        The model in which the states where the process is over are terminal.
+    operator : Executor
+        Its operator, with a leak that certifies its values.
+    guess : ndarray of shape (S,)
+        Values to start from.
+    left_out : ndarray of bool of shape (S, A), optional
+        Actions that are still to be proved worse than the others.
+    """
+
+    model: MDP | UncertainMDP
+    operator: Executor
+    guess: FloatArray
+    left_out: BoolArray | None = None
+
+
+class PlanningProblem(ABC):
+    """A tabular model and the Bellman operator that values it.
+
+    Attributes
+    ----------
+    model : MDP or UncertainMDP
+        States, actions, rewards and where steps can lead.
+    risk_name : str or None
+        The risk measure in words; None for a known model.
+    """
+
+    model: MDP | UncertainMDP
+    risk_name: str | None = None
+
+    @abstractmethod
+    def operator(self, draws: npt.ArrayLike | None = None, rng: RngLike = None, threads: int | None = None) -> Executor:
+        """Return a new Bellman operator of the problem."""
+
+    @abstractmethod
+    def undiscounted(self, policy: Any, draws: npt.ArrayLike | None, rng: RngLike, threads: int | None) -> Ended:
+        """Return the model and the operator of a process that is not discounted but ends."""
+
+    @abstractmethod
+    def mean_mdp(self) -> MDP:
+        """Return the known model at the posterior mean; a known model returns itself."""
+
+    @abstractmethod
+    def explain_state(self, value: FloatArray, state: int, chosen: int, q: FloatArray | None = None) -> Explanation:
+        """Return why action ``chosen`` is taken in one state, one step ahead of ``value`` [S].
+
+        ``q`` [A] are the values of its actions, where they are known already.
+        """
+
+    def first_guess(self, operator: Executor) -> Executor | None:
+        """Return a cheaper operator whose fixed point is close to that of ``operator``, or None."""
+        return None
+
+    def on_cluster(
+        self, client: Any, options: SolverOptions, draws: Any, rng: Any, threads: Any
+    ) -> AbstractContextManager[Executor]:
+        """Return a context in which the workers of a cluster do the backups."""
+        raise ParameterError(
+            "client is only for exact solves of a BayesianRiskMDP; omit it for a known model",
+            code="conflicting-arguments",
+            argument="client",
+        )
+
+    def snapshot(self, draws: Any = None) -> Self:
+        """Return the problem as it is now: later updates of a posterior do not change it."""
+        return self
+
+    @property
+    def solved_draws(self) -> FloatArray | None:
+        """Draws that a solve was given next to the posterior, which Q must use as well."""
+        return None
+
+    def evidence(self, actions: IntArray) -> Evidence | None:
+        """Return the data behind one action of each state [S]; None where it is not known."""
+        return None
+
+    def q_values(
+        self,
+        value: FloatArray,
+        *,
+        pairs: BoolArray | None = None,
+        best_only: bool = False,
+        shift: float = 0.0,
+        accuracy: float = 0.0,
+        threads: int | None = None,
+    ) -> FloatArray:
+        """Compute what actions are worth one step ahead of given values, by one backup.
+
+        Parameters
+        ----------
+        value : ndarray of shape (S,)
+            Values of the next states.
+        pairs : ndarray of bool of shape (S, A), optional
+            The pairs to compute. By default all admissible ones.
+        best_only : bool, default=False
+            Whether only the greatest entry of each state has to be exact; the others are then upper bounds below it.
+        shift : float, default=0
+            Added to every entry.
+        accuracy : float, default=0
+            Error that an entry may have if that makes the backup cheaper. 0 asks for the least.
+        threads : int, optional
+            Number of threads. By default all cores.
+
+        Returns
+        -------
+        ndarray of shape (S, A)
+            Q; minus infinity at all other pairs.
+        """
+        asked = self.model.admissible if pairs is None else pairs
+        operator = self.operator(self.solved_draws, None, threads)
+        progress = Progress("comparing actions")
+        operator.accuracy = accuracy
+        operator.tell = lambda done: progress.show(f"{done:.0%} done")
+        q = np.full(asked.shape, -np.inf)
+        back_up = operator.back_up_best if best_only else operator.backup
+        back_up(value, np.flatnonzero(asked), q.reshape(-1))
+        progress.close()
+        return np.where(asked, with_terminal_values(self.model, q + shift), -np.inf)
+
+
+def with_terminal_values(model: MDP | UncertainMDP, q: FloatArray) -> FloatArray:
+    """Return ``q`` [S, A] with the values of terminal states, which are known without solving."""
+    if not model.terminal.any():
+        return q
+    return np.where(model.terminal[:, None] & model.admissible, model.terminal_value[:, None], q)

@@ -1,0 +1,173 @@
+"""Simulations of one agent in one environment: the runs of nearly all studies and of sweeps."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ...envs.bandits import BanditEnvironment
+from ...envs.linear_bandit import LinearBanditEnv
+from ...schedules import Schedule, named_schedule, saved_schedule
+from ...types import FloatArray, IntArray
+from .base import Arrays, Run, grid
+
+__all__ = ["Component", "SimulationRun", "function_at", "made"]
+
+
+@dataclass(frozen=True)
+class Component:
+    """An environment or an agent: the function that makes it, and the options of that function.
+
+    Attributes
+    ----------
+    path : str
+        The function, as ``"module:function"``.
+    options : str
+        Options of the function, as JSON.
+    label : str
+        Name in datasets. The numbers do not depend on it.
+    """
+
+    path: str
+    options: str
+    label: str = ""
+
+    @classmethod
+    def of(cls, path: str, **options: Any) -> Component:
+        """Return the component made by the function at ``path`` with these options.
+
+        Examples
+        --------
+        >>> Component.of("prudent.envs:frozen_lake", p_h=0.1).make().start
+        0
+        """
+        return cls(path, json.dumps(options, sort_keys=True, default=_encoded))
+
+    def make(self) -> Any:
+        """Return the environment, or the settings of the agent; equal components share one object."""
+        return made(self.path, self.options)
+
+
+def _encoded(value: Any) -> dict[str, Any]:
+    if isinstance(value, Schedule):
+        return {"schedule": saved_schedule(value)}
+    raise TypeError(f"{value!r} cannot be written as JSON")
+
+
+def _decoded(value: dict[str, Any]) -> Any:
+    return named_schedule(value["schedule"]) if set(value) == {"schedule"} else value
+
+
+def function_at(path: str) -> Callable[..., Any]:
+    """Return the function at ``"module:function"``."""
+    module, _, name = path.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+@cache
+def made(path: str, options: str) -> Any:
+    """Return what the function at ``path`` makes of ``options``."""
+    return function_at(path)(**json.loads(options, object_hook=_decoded))
+
+
+@dataclass(frozen=True)
+class SimulationRun(Run):
+    """One agent in one environment, with regret recorded at some times.
+
+    Attributes
+    ----------
+    environment, agent : Component
+        What is simulated.
+    steps : int
+        Length of a replication: episodes, or decisions of a bandit.
+    points : int
+        Number of recorded times.
+    geometric : bool
+        Whether the recorded times are spaced geometrically.
+    also : tuple of int
+        Further recorded times.
+    alphas : tuple of float
+        Risk levels at which BR-regret is measured.
+    episode_length : int
+        Steps in an episode; bandits have no episodes.
+    """
+
+    kind: ClassVar[str] = "simulation"
+    environment: Component
+    agent: Component
+    steps: int
+    points: int
+    geometric: bool = False
+    also: tuple[int, ...] = ()
+    alphas: tuple[float, ...] = ()
+    episode_length: int = 10
+
+    @property
+    def modules(self) -> set[str]:
+        """See :class:`Run`; the modules of the environment and of the agent count."""
+        return super().modules | {function_at(part.path).__module__ for part in (self.environment, self.agent)}
+
+    @property
+    def is_bandit(self) -> bool:
+        """Whether the environment is a bandit."""
+        return isinstance(self.environment.make(), BanditEnvironment)
+
+    @property
+    def along(self) -> str:
+        """Name of the dimension of the recorded times."""
+        return "time" if self.is_bandit else "episode"
+
+    @property
+    def times(self) -> IntArray:
+        """Recorded episodes or steps [T], counted from 1."""
+        return np.union1d(grid(self.steps, self.points, self.geometric), np.array(self.also, dtype=np.int64))
+
+    def identity(self) -> dict[str, Any]:
+        """See :class:`Run`; labels leave the numbers as they are."""
+        fields = super().identity()
+        return fields | {name: {**fields[name], "label": ""} for name in ("environment", "agent")}
+
+    @property
+    def seconds(self) -> float:
+        """See :class:`Run`."""
+        environment = self.environment.make()
+        if self.is_bandit:
+            return (8e-8 * environment.n_arms if isinstance(environment, LinearBanditEnv) else 5e-5) * self.steps
+        share = environment.model.entries.next_state.size / 200  # of the entries of Frozen Lake
+        return share * (2.5e-5 * self.steps + 0.02 * len(self.alphas) * self.points)
+
+    def compute(self, first: int, count: int) -> Arrays:
+        """Return regret and total_reward [R, T], and br_regret [R, L, T], as far as the environment knows them."""
+        from ...simulation.bandits import simulate_bandit
+        from ...simulation.tabular import simulate
+
+        environment, agent, times = self.environment.make(), self.agent.make(), self.times
+        common: dict[str, Any] = {
+            "replications": count,
+            "rng": self.seed,
+            "first_replication": first,
+            "threads": 1,
+            "alphas": self.alphas,
+        }
+        if self.is_bandit:
+            runs = simulate_bandit(environment, agent, horizon=self.steps, times=times, **common)
+            recorded = ["regret", "total_reward", *(["br_regret"] if self.alphas else [])]
+            return {name: runs[name].values[0] for name in recorded if name in runs}
+        if self.alphas:
+            common |= {"br_episodes": times - 1}
+        else:
+            del common["alphas"]
+        runs = simulate(environment, agent, episodes=self.steps, episode_length=self.episode_length, **common)
+        arrays: dict[str, FloatArray] = {
+            "regret": runs.regret.values[0][:, times - 1],
+            "total_reward": runs.reward.values[0].cumsum(axis=1)[:, times - 1],
+        }
+        if self.alphas:
+            arrays["br_regret"] = runs.br_regret.values[0].swapaxes(1, 2)
+        return {name: np.ascontiguousarray(array) for name, array in arrays.items()}

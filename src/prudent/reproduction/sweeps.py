@@ -1,0 +1,176 @@
+"""Sweeps: every agent on every environment with every seed, kept in chunks, as one dataset and one table.
+
+:mod:`prudent.reproduction.sweep_spec` says what a file of a sweep looks like. Chunks are those of
+:mod:`prudent.reproduction.runner`: a sweep that was killed continues where it was, more replications keep the old ones,
+and a cluster gives the same bytes as one machine.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .._support.output import write
+from .._support.versions import versions
+from ..types import PathLike
+from .claims import mean_interval
+from .runner import Progress, computed
+from .runs.base import Arrays
+from .runs.simulation import SimulationRun
+from .study import Coordinates, Quantity, labelled, stacked
+from .sweep_spec import SweepSpec, read_spec
+
+if TYPE_CHECKING:
+    import pandas
+    import xarray
+
+__all__ = ["compared", "sweep"]
+
+DIMS = ("environment", "agent", "seed")
+QUANTITIES = {
+    "regret": Quantity("cumulative regret", "reward"),
+    "br_regret": Quantity("cumulative BR-regret", "reward"),
+    "total_reward": Quantity("total reward", "reward"),
+    "environment": Quantity("environment"),
+    "agent": Quantity("algorithm"),
+    "seed": Quantity("seed"),
+    "replication": Quantity("replication"),
+    "level": Quantity("risk level of the metric"),
+    "episode": Quantity("episode"),
+    "time": Quantity("step"),
+}
+
+
+def sweep(
+    spec: PathLike | Mapping[str, Any] | SweepSpec,
+    out: PathLike = "sweep",
+    workers: int | None = None,
+    *,
+    chunk: int | None = None,
+    progress: Progress | None = None,
+    cluster: object = None,
+) -> xarray.Dataset:
+    """Run every agent on every environment with every seed.
+
+    Parameters
+    ----------
+    spec : path-like, mapping or SweepSpec
+        What to run: a TOML file, or a mapping with the same keys (see :mod:`prudent.reproduction.sweep_spec`).
+    out : path-like, default="sweep"
+        Folder for ``sweep.nc`` and ``sweep.csv``, the table of :func:`compared`.
+    workers, chunk, progress, cluster
+        See :func:`prudent.reproduction.run`.
+
+    Returns
+    -------
+    xarray.Dataset
+        ``total_reward`` and ``regret`` (environment, agent, seed, replication, episode or time), as far as the
+        environments know them, and ``br_regret`` with a dimension ``level`` if the spec has levels.
+
+    Raises
+    ------
+    ParameterError
+        If the spec has a mistake.
+    DataError
+        If the file cannot be read.
+    StoreError
+        If the folder cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> small = {"replications": 3, "episodes": 10, "points": 2, "environment": [{"kind": "frozen_lake"}],
+    ...          "agent": [{"kind": "brps_rl", "alpha": [0.0, 0.9]}]}
+    >>> with tempfile.TemporaryDirectory() as out:
+    ...     data = sweep(small, out)
+    >>> dict(data.regret.sizes)
+    {'environment': 1, 'agent': 2, 'seed': 1, 'replication': 3, 'episode': 2}
+    """
+    plan = spec if isinstance(spec, SweepSpec) else read_spec(spec)
+    folder = Path(out)
+    runs = plan.runs()
+    with computed(folder, list(runs.values()), workers, chunk, progress, cluster) as result_of:
+        data = _dataset(plan, runs, {place: result_of(run)[0] for place, run in runs.items()})
+        write(folder / "sweep.nc", bytes(data.to_netcdf(engine="scipy")))
+        write(folder / "sweep.csv", compared(data).to_csv(index=False).encode())
+    return data
+
+
+def compared(data: xarray.Dataset) -> pandas.DataFrame:
+    """Return the table of a sweep: the final regret of each agent in each environment, and its lead over the baseline.
+
+    Parameters
+    ----------
+    data : xarray.Dataset
+        What :func:`sweep` returned.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row for each environment and agent. ``mean``, ``low`` and ``high``: regret at the end (total reward where
+        no regret is known), over all replications of all seeds, with Student's interval for this mean alone.
+        ``difference``, ``difference_low`` and ``difference_high``: the same minus that of the baseline in the same
+        replications, with intervals that hold for all differences together (Bonferroni). ``runs``: number of
+        replications.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> small = {"replications": 4, "episodes": 10, "environment": [{"kind": "frozen_lake"}],
+    ...          "agent": [{"kind": "ts_rl"}, {"kind": "brps_rl", "alpha": 0.9}]}
+    >>> with tempfile.TemporaryDirectory() as out:
+    ...     table = compared(sweep(small, out))
+    >>> table[["agent", "runs"]].values.tolist()
+    [['TS-RL', 4], ['BRPS-RL 0.9', 4]]
+    """
+    import pandas
+
+    spec = json.loads(data.attrs["spec"])
+    confidence, baseline = spec["confidence"], spec["baseline"]
+    metric = "regret" if "regret" in data else "total_reward"
+    ends = data[metric].isel({data[metric].dims[-1]: -1})
+    comparisons = max(1, ends.sizes["environment"] * (ends.sizes["agent"] - 1))
+    rows = []
+    for environment in ends.environment.values:
+        there = ends.sel(environment=environment)
+        reference = there.sel(agent=baseline).values.ravel()
+        for agent in there.agent.values:
+            values = there.sel(agent=agent).values.ravel()
+            mean = mean_interval(metric, values, 1, confidence)
+            row = {"environment": str(environment), "agent": str(agent), "metric": metric, "mean": mean.estimate}
+            row |= {"low": mean.low, "high": mean.high}
+            if str(agent) != baseline:
+                difference = mean_interval(metric, values - reference, comparisons, confidence)
+                row |= {
+                    "difference": difference.estimate,
+                    "difference_low": difference.low,
+                    "difference_high": difference.high,
+                }
+            rows.append(row | {"runs": values.size})
+    columns = ["environment", "agent", "metric", "mean", "low", "high"]
+    columns += ["difference", "difference_low", "difference_high", "runs"]
+    return pandas.DataFrame(rows, columns=columns)
+
+
+def _dataset(
+    plan: SweepSpec, runs: Mapping[Coordinates, SimulationRun], results: Mapping[Coordinates, Arrays]
+) -> xarray.Dataset:
+    known = ("regret", "br_regret", "total_reward")
+    names = [name for name in known if all(name in arrays for arrays in results.values())]
+    values, coords = stacked(DIMS, runs, results, names)
+    coords["seed"] = np.array(plan.seeds, dtype=np.float64 if max(plan.seeds) >= 2**31 else np.int32)
+    along = next(iter(runs.values())).along
+    dims = {name: ("level", along) if name == "br_regret" else (along,) for name in names}
+    variables = {name: ((*DIMS, "replication", *dims[name]), values[name]) for name in names}
+    data = labelled(variables, coords, QUANTITIES)
+    data.attrs = {
+        "title": plan.title or "A sweep over agents and environments",
+        "spec": json.dumps(asdict(plan), sort_keys=True),
+        "versions": json.dumps(versions(), sort_keys=True),
+    }
+    return data
