@@ -86,7 +86,7 @@ def test_ragged_and_dense_input_give_the_same_model(seed):
     s, a, k = np.nonzero(there)
     order = rng.permutation(s.size)
     flat = (s * source.shape[1] + a, k, next_state[there], reward[there])
-    of_entries = UncertainMDP._of_entries(source, *(each[order] for each in flat), 0.9)
+    of_entries = UncertainMDP.from_entries(source, *(each[order] for each in flat), 0.9)
     np.testing.assert_array_equal(dense.next_state, np.where(source[:, :, None] >= 0, next_state, -1))
     np.testing.assert_array_equal(dense.reward, np.where(there, reward, 0.0))
     n = of_entries.n_outcomes  # trailing outcomes that nobody has are not in a list

@@ -15,7 +15,7 @@ import numpy as np
 from .._support.checks import FloatArray, IntArray, finite_array
 from .._support.state import Arrays
 from ..data.features import PLAIN, Names
-from ..data.rows import context_columns
+from ..data.source import context_columns
 from ..errors import DataError, ParameterError, PrudentWarning
 from ..posteriors.linear import LinearGaussianPosterior
 from ..schedules import Schedule
