@@ -17,11 +17,12 @@ from scipy.sparse.linalg import LinearOperator, bicgstab
 
 import prudent as pr
 from prudent._numerics.compile import default_threads
-from prudent._numerics.krylov import Chain, chain_values
 from prudent.exact import dirichlet_tail
+from prudent.planning.chain import Chain, chain_values
+from prudent.planning.execute.threads import Threads
 from prudent.planning.fixed_point import rough_guess, solve_operator
-from prudent.planning.operators import ExactOperator, ExpectedOperator
 from prudent.planning.options import SolverOptions
+from prudent.planning.row_risks import DirichletRows, MeanRows
 
 from ._problems import large_problem
 from ._timing import Row, median_times, tried
@@ -391,13 +392,10 @@ def mass_one_solve() -> list[Row]:
 def unscreened(problem: pr.BayesianRiskMDP) -> pr.planning.Solution:
     """Every action in every backup, from the values at the posterior mean, with all of q at the end."""
     assert problem.posterior is not None
-    operator = ExactOperator(
-        problem.model, problem.posterior.counts, problem.alpha or 0.0, default_threads(), screens=False
-    )
-    operator.puts_off_q = operator.costly = (
-        False  # q at once, and chains solved no further than cheap operators need them
-    )
-    mean = ExpectedOperator.of_outcomes(problem.model, problem.posterior.mean())
+    rows = DirichletRows(problem.model, problem.posterior.counts, problem.alpha or 0.0, screens=False)
+    operator = Threads(rows, default_threads())
+    operator.lazy_q = operator.costly = False  # q at once, and chains solved no further than cheap operators need them
+    mean = Threads(MeanRows.of_outcomes(problem.model, problem.posterior.mean()))
     options = SolverOptions()
     guess = rough_guess(mean, problem.model, None, options)
     return solve_operator(operator, problem.model, None, options, guess=guess)

@@ -18,8 +18,8 @@ from scipy import sparse
 import prudent as pr
 from prudent._numerics import gpu
 from prudent._numerics.gpu import Vector, allocate, cuda, upload
-from prudent.planning.gpu import on_gpu
-from prudent.planning.operators import ExpectedOperator
+from prudent.planning.execute.cuda import Cuda
+from prudent.planning.row_risks import MeanRows
 
 from ._problems import large_problem
 from ._timing import Row
@@ -90,9 +90,9 @@ def known(n_states: int, n_actions: int, limit: float) -> list[Row]:
         note = f"{solution.iterations} backups, error {digits:.1e} of the largest value; a T4 took 135 s at this size"
         name = f"known, {n_states:,} x {n_actions} x 5, {where}"
         rows.append(Row(f"{name}: within {limit:g} s", seconds, limit, "as said", met, note))
-        operator: Any = on_gpu(ExpectedOperator(mdp.transition, mdp.reward, mdp.discount, mdp.leaks))
-        value, best, actions = operator.vector(solution.value), allocate(n_states), allocate(n_states, np.int64)
-        sweep = min(timed(lambda o=operator, v=value, b=best, a=actions: o.sweep(v, b, a))[0] for _ in range(5))
+        operator: Any = Cuda(MeanRows(mdp.transition, mdp.reward, mdp.discount, mdp.leaks))
+        value = operator.vector(solution.value)
+        sweep = min(timed(lambda o=operator, v=value: o.device.sweep(v))[0] for _ in range(5))
         bytes_read = mdp.transition.nnz * 12 + n_states * n_actions * 8
         copy = copy_time(bytes_read // 2)
         rows.append(

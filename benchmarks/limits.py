@@ -19,7 +19,8 @@ from scipy import sparse
 from prudent.bandits import LinearBandit
 from prudent.exact import dirichlet_tail
 from prudent.journal import Journal
-from prudent.planning.operators import ExpectedOperator
+from prudent.planning.execute.threads import Threads
+from prudent.planning.row_risks import MeanRows
 
 from ._table import Limit
 from ._timing import median_times
@@ -66,7 +67,7 @@ def expected_backup(machine: dict[str, float]) -> list[Limit]:
         data = np.full(pairs * k, 1.0 / k)
         starts = np.arange(0, pairs * k + 1, k, dtype=np.int32)
         matrix = sparse.csr_array((data, columns.ravel(), starts), shape=(pairs, states))
-        operator = ExpectedOperator(matrix, rng.random((states, actions)), 0.99)
+        operator = Threads(MeanRows(matrix, rng.random((states, actions)), 0.99))
         value, every, q = rng.random(states), np.arange(pairs), np.empty(pairs)
         (seconds,) = median_times(lambda o=operator, v=value, e=every, q=q: o.backup(v, e, q), repeats=5)
         # reward, row pointer and number of the pair are read, q is written

@@ -22,7 +22,7 @@ from prudent.risk import ExactForm
 #
 # **A mixture of CVaRs**: levels, and a share for each. Half of the average, half of the worst tenth:
 
-half = pr.risk.Mixture(levels=[0.0, 0.9], shares=[0.5, 0.5])
+half = pr.risk.Mixture(alphas=[0.0, 0.9], shares=[0.5, 0.5])
 print(half.weights(10))
 
 # %%
@@ -42,7 +42,7 @@ print(smooth.weights(10).round(3), "gap", round(smooth.gap, 5))
 class Trimmed(pr.risk.RiskMeasure):
     """The mean of the worst half, without the worst twentieth."""
 
-    def _lowest(self, n):
+    def tail_weights(self, n):
         places = np.arange(n + 1) / n
         return np.trim_zeros(
             np.diff(np.clip((places - 0.05) / 0.45, 0.0, 1.0)), "b"

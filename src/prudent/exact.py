@@ -7,7 +7,7 @@ Bayesian risk-averse formulation):
 
 the maximum being at the (1 - alpha)-quantile. For a normal X both terms are elementary; for a normal clipped to [0,
 1] they are integrals of its cdf; for the mean w.v of values v under Dirichlet weights w they are contour integrals,
-which :mod:`prudent._numerics.dirichlet_tail` evaluates to about eleven digits of the tail. The paper calls this last
+which ``prudent._numerics.dirichlet_tail`` evaluates to about eleven digits of the tail. The paper calls this last
 one too hard to evaluate, and samples. VaR_alpha(X) is that quantile itself.
 
 A negative level is optimism, by symmetry: at -a the mean of the best 1 - a (or the a-quantile), which is minus CVaR
@@ -25,8 +25,10 @@ import numpy.typing as npt
 from ._numerics.compile import default_threads, kernel, over_rows
 from ._numerics.dirichlet_tail import SCRATCH, quantile_of_row, tail_of_row, tails_of
 from ._numerics.normal import clipped_normal_cvar, normal_tail
-from ._support.checks import FloatArray, finite_array, first_index, risk_levels
-from .errors import ConvergenceWarning, DataError, PosteriorError
+from ._support.checks import finite_array, first_index, first_place, refuse, risk_levels
+from .errors import ConvergenceWarning, PosteriorError
+from .risk import RiskMeasure
+from .types import ArrayLike, FloatArray
 
 __all__ = [
     "DirichletQuantile",
@@ -42,12 +44,35 @@ __all__ = [
     "var_normal",
 ]
 
-SHARP = 1e-10  # a bound on the error above this, in units of the range of the values, is warned of
+SHARP = 1e-10  # largest error bound without a warning, in units of the range of the values
 
 
-def cvar_normal(mean: Any, sd: Any, alpha: Any) -> FloatArray:
-    """Return CVaR_alpha of Normal(mean, sd^2); arguments broadcast.
+def cvar_normal(mean: ArrayLike, sd: ArrayLike, alpha: ArrayLike) -> FloatArray:
+    """Return CVaR of a normal variable.
 
+    Parameters
+    ----------
+    mean : array_like
+        Mean.
+    sd : array_like
+        Standard deviation, at least 0.
+    alpha : array_like
+        Risk level in (-1, 1). All arguments broadcast.
+
+    Returns
+    -------
+    float or ndarray
+        CVaR, in the broadcast shape.
+
+    Raises
+    ------
+    DataError
+        If `sd` is negative or a number is not finite.
+    ParameterError
+        If `alpha` is not in (-1, 1).
+
+    Examples
+    --------
     >>> cvar_normal(0.0, 1.0, [0.9, 0.0, -0.9]).round(6) + 0.0
     array([-1.754983,  0.      ,  1.754983])
     """
@@ -55,11 +80,34 @@ def cvar_normal(mean: Any, sd: Any, alpha: Any) -> FloatArray:
     return mean - sign * (sd * normal_tail(tail)[1] / tail)
 
 
-def var_normal(mean: Any, sd: Any, alpha: Any) -> FloatArray:
-    """Return VaR_alpha of Normal(mean, sd^2), its (1 - alpha)-quantile; arguments broadcast.
+def var_normal(mean: ArrayLike, sd: ArrayLike, alpha: ArrayLike) -> FloatArray:
+    """Return VaR of a normal variable: its (1 - alpha)-quantile.
 
     At a negative level it is the |alpha|-quantile. At level 0 it is the highest value, hence infinite if sd > 0.
 
+    Parameters
+    ----------
+    mean : array_like
+        Mean.
+    sd : array_like
+        Standard deviation, at least 0.
+    alpha : array_like
+        Risk level in (-1, 1). All arguments broadcast.
+
+    Returns
+    -------
+    float or ndarray
+        Quantile, in the broadcast shape.
+
+    Raises
+    ------
+    DataError
+        If `sd` is negative or a number is not finite.
+    ParameterError
+        If `alpha` is not in (-1, 1).
+
+    Examples
+    --------
     >>> var_normal(0.0, 1.0, [0.9, -0.9]).round(6)
     array([-1.281552,  1.281552])
     """
@@ -68,12 +116,35 @@ def var_normal(mean: Any, sd: Any, alpha: Any) -> FloatArray:
     return mean + sign * np.where(sd > 0.0, sd, 0.0 * sd) * np.where((sd > 0.0) | (tail < 1.0), quantile, 0.0)
 
 
-def cvar_clipped_normal(mean: Any, sd: Any, alpha: Any) -> FloatArray:
-    """Return CVaR_alpha of Normal(mean, sd^2) clipped to [0, 1]; arguments broadcast.
+def cvar_clipped_normal(mean: ArrayLike, sd: ArrayLike, alpha: ArrayLike) -> FloatArray:
+    """Return CVaR of a normal variable that is clipped to [0, 1].
 
     Clipping puts atoms at 0 and 1; it is the posterior of Assumption 6.2 of the regret analysis, whose
     "truncated" normal is min{1, max{Y, 0}}.
 
+    Parameters
+    ----------
+    mean : array_like
+        Mean.
+    sd : array_like
+        Standard deviation, at least 0.
+    alpha : array_like
+        Risk level in (-1, 1). All arguments broadcast.
+
+    Returns
+    -------
+    float or ndarray
+        CVaR, in the broadcast shape.
+
+    Raises
+    ------
+    DataError
+        If `sd` is negative or a number is not finite.
+    ParameterError
+        If `alpha` is not in (-1, 1).
+
+    Examples
+    --------
     >>> round(float(cvar_clipped_normal(0.5, 0.2, 0.9)), 6)
     0.153012
     >>> float(cvar_clipped_normal(-3.0, 1.0, 0.5))
@@ -94,38 +165,103 @@ def _clipped_cvars(mean, sd, tail, quantile, out):
 
 
 class DirichletTail(NamedTuple):
-    """The worst 1 - alpha of a Dirichlet mean, or the best 1 - |alpha|; leading axes are those of the arguments."""
+    """Worst 1 - alpha of a Dirichlet mean, or the best 1 - |alpha|; leading axes are those of the arguments.
 
-    cvar: FloatArray  # [...]
-    tail_means: FloatArray  # [..., K] E[w | tail]: sums to one, reproduces cvar, and is its gradient in the values
-    quantile: FloatArray  # [...] where the tail begins
-    start: FloatArray  # [...] give it to the next call with similar values
-    error: FloatArray  # [...] bound on the error of cvar
+    Attributes
+    ----------
+    cvar : ndarray of shape (...)
+        CVaR.
+    tail_means : ndarray of shape (..., K)
+        E[w | tail]. It sums to one, reproduces `cvar`, and is the gradient of `cvar` in the values.
+    quantile : ndarray of shape (...)
+        Where the tail begins.
+    start : ndarray of shape (...)
+        Starting point for the next call with similar values.
+    error : ndarray of shape (...)
+        Bound on the error of `cvar`.
+    """
+
+    cvar: FloatArray
+    tail_means: FloatArray
+    quantile: FloatArray
+    start: FloatArray
+    error: FloatArray
 
 
 class DirichletQuantile(NamedTuple):
-    """The quantile of a Dirichlet mean; leading axes are those of the arguments."""
+    """Quantile of a Dirichlet mean; leading axes are those of the arguments.
 
-    var: FloatArray  # [...]
-    means: FloatArray  # [..., K] E[w | w.values = var]: sums to one, reproduces var, and is its gradient in the values
-    start: FloatArray  # [...] give it to the next call with similar values
-    error: FloatArray  # [...] bound on the error of var
+    Attributes
+    ----------
+    var : ndarray of shape (...)
+        Quantile.
+    means : ndarray of shape (..., K)
+        E[w | w.values = var]. It sums to one, reproduces `var`, and is the gradient of `var` in the values.
+    start : ndarray of shape (...)
+        Starting point for the next call with similar values.
+    error : ndarray of shape (...)
+        Bound on the error of `var`.
+    """
+
+    var: FloatArray
+    means: FloatArray
+    start: FloatArray
+    error: FloatArray
 
 
 class DirichletRisk(NamedTuple):
-    """A measure of risk of a Dirichlet mean; leading axes are those of the arguments."""
+    """Risk of a Dirichlet mean; leading axes are those of the arguments.
 
-    value: FloatArray  # [...]
-    means: FloatArray  # [..., K] its gradient in the values, which sums to one
-    error: FloatArray  # [...] bound on the error of value
+    Attributes
+    ----------
+    value : ndarray of shape (...)
+        Risk.
+    means : ndarray of shape (..., K)
+        Gradient of `value` in the values; it sums to one.
+    error : ndarray of shape (...)
+        Bound on the error of `value`.
+    """
+
+    value: FloatArray
+    means: FloatArray
+    error: FloatArray
 
 
-def risk_dirichlet(values: Any, counts: Any, risk: Any, *, threads: int | None = None) -> DirichletRisk:
-    """Return a risk measure of w.values for w ~ Dirichlet(counts), without draws, and its gradient.
+def risk_dirichlet(
+    values: ArrayLike, counts: ArrayLike, risk: RiskMeasure, *, threads: int | None = None
+) -> DirichletRisk:
+    """Return a risk measure of a Dirichlet mean, without draws, and its gradient.
 
-    ``risk`` is CVaR, VaR or a mixture of CVaRs: see ``exact_form`` of the measures in :mod:`prudent.risk`. Shapes as
-    for :func:`cvar_dirichlet`.
+    Parameters
+    ----------
+    values : array_like of shape (..., K)
+        Values of the K outcomes.
+    counts : array_like of shape (..., K)
+        Dirichlet parameters, which broadcast against `values`. An outcome with count zero has probability zero.
+    risk : RiskMeasure
+        CVaR, VaR or a mixture of CVaRs: a measure with an ``exact_form``.
+    threads : int, optional
+        Number of threads that share the rows. The default is one for each core.
 
+    Returns
+    -------
+    DirichletRisk
+        Risk, gradient and error bound.
+
+    Raises
+    ------
+    PosteriorError
+        If a count is negative, or all counts of a row are zero.
+    ParameterError
+        If `risk` has no exact form.
+
+    Warns
+    -----
+    ConvergenceWarning
+        If a row has fewer than ten digits.
+
+    Examples
+    --------
     >>> from prudent.risk import MeanCVaR
     >>> risk_dirichlet([0.0, 1.0], [1.0, 1.0], MeanCVaR(0.9, weight=0.5)).value.round(10)
     np.float64(0.275)
@@ -142,27 +278,83 @@ def risk_dirichlet(values: Any, counts: Any, risk: Any, *, threads: int | None =
     return DirichletRisk(value, means, error)
 
 
-def cvar_dirichlet(values: Any, counts: Any, alpha: Any, *, threads: int | None = None) -> FloatArray:
-    """Return CVaR_alpha of w.values for w ~ Dirichlet(counts), good to ten digits of the range of the values.
+def cvar_dirichlet(values: ArrayLike, counts: ArrayLike, alpha: ArrayLike, *, threads: int | None = None) -> FloatArray:
+    """Return CVaR of a Dirichlet mean w.values, w ~ Dirichlet(counts), to ten digits of the range of the values.
 
-    ``values`` and ``counts`` are [..., K] and broadcast against each other, ``alpha`` against their leading axes.
-    An outcome with count zero cannot happen. Rows are shared out over ``threads``. Ten digits hold for counts from 1e-4
-    to 1e9 and levels to 0.9999; a row that is known less well, which happens beyond, is named by a
-    :class:`~prudent.errors.ConvergenceWarning`.
+    Ten digits hold for counts from 1e-4 to 1e9 and levels to 0.9999.
 
+    Parameters
+    ----------
+    values : array_like of shape (..., K)
+        Values of the K outcomes.
+    counts : array_like of shape (..., K)
+        Dirichlet parameters, which broadcast against `values`. An outcome with count zero has probability zero.
+    alpha : array_like
+        Risk level in (-1, 1). It broadcasts against the leading axes.
+    threads : int, optional
+        Number of threads that share the rows. The default is one for each core.
+
+    Returns
+    -------
+    float or ndarray
+        CVaR, in the broadcast shape of the leading axes.
+
+    Raises
+    ------
+    PosteriorError
+        If a count is negative, or all counts of a row are zero.
+    ParameterError
+        If `alpha` is not in (-1, 1).
+
+    Warns
+    -----
+    ConvergenceWarning
+        If a row has fewer than ten digits.
+
+    Examples
+    --------
     >>> round(float(cvar_dirichlet([0.0, 1.0], [1.0, 1.0], 0.9)), 10)  # uniform on [0, 1]
     0.05
     """
     return _dirichlet(values, counts, risk_levels(alpha), None, threads, False).cvar
 
 
-def var_dirichlet(values: Any, counts: Any, alpha: Any, *, threads: int | None = None) -> FloatArray:
-    """Return VaR_alpha of w.values for w ~ Dirichlet(counts): its (1 - alpha)-quantile, or |alpha|-quantile below zero.
+def var_dirichlet(values: ArrayLike, counts: ArrayLike, alpha: ArrayLike, *, threads: int | None = None) -> FloatArray:
+    """Return VaR of a Dirichlet mean w.values, w ~ Dirichlet(counts): its (1 - alpha)-quantile.
 
-    Shapes as for :func:`cvar_dirichlet`; at ``alpha = 0`` it is the highest value. A quantile is as sharp as the
-    distribution function is steep: to ten digits of the range of the values where it is not flat, and a row where it is
-    is named by a :class:`~prudent.errors.ConvergenceWarning`.
+    At a negative level it is the |alpha|-quantile, and at level 0 the highest value. It has ten digits of the range of
+    the values where the distribution function is not flat.
 
+    Parameters
+    ----------
+    values : array_like of shape (..., K)
+        Values of the K outcomes.
+    counts : array_like of shape (..., K)
+        Dirichlet parameters, which broadcast against `values`. An outcome with count zero has probability zero.
+    alpha : array_like
+        Risk level in (-1, 1). It broadcasts against the leading axes.
+    threads : int, optional
+        Number of threads that share the rows. The default is one for each core.
+
+    Returns
+    -------
+    float or ndarray
+        Quantile, in the broadcast shape of the leading axes.
+
+    Raises
+    ------
+    PosteriorError
+        If a count is negative, or all counts of a row are zero.
+    ParameterError
+        If `alpha` is not in (-1, 1).
+
+    Warns
+    -----
+    ConvergenceWarning
+        If a row has fewer than ten digits.
+
+    Examples
+    --------
     >>> round(float(var_dirichlet([0.0, 1.0], [1.0, 1.0], 0.9)), 10)  # uniform on [0, 1]
     0.1
     """
@@ -170,14 +362,48 @@ def var_dirichlet(values: Any, counts: Any, alpha: Any, *, threads: int | None =
 
 
 def dirichlet_tail(
-    values: Any, counts: Any, alpha: Any, *, start: Any = None, threads: int | None = None
+    values: ArrayLike,
+    counts: ArrayLike,
+    alpha: ArrayLike,
+    *,
+    start: ArrayLike | None = None,
+    threads: int | None = None,
 ) -> DirichletTail:
-    """Return CVaR_alpha of w.values for w ~ Dirichlet(counts) together with the tail means of w.
+    """Return CVaR of a Dirichlet mean w.values, w ~ Dirichlet(counts), with the tail means of w.
 
-    Shapes as for :func:`cvar_dirichlet`. ``start`` is the field of that name of an earlier result: a warm start
-    for the same rows with somewhat different values. ``error`` never exceeds the distance from the mean to the lowest
-    value, between which CVaR lies.
+    Parameters
+    ----------
+    values : array_like of shape (..., K)
+        Values of the K outcomes.
+    counts : array_like of shape (..., K)
+        Dirichlet parameters, which broadcast against `values`. An outcome with count zero has probability zero.
+    alpha : array_like
+        Risk level in (-1, 1). It broadcasts against the leading axes.
+    start : array_like, optional
+        Field ``start`` of an earlier result for the same rows with similar values.
+    threads : int, optional
+        Number of threads that share the rows. The default is one for each core.
 
+    Returns
+    -------
+    DirichletTail
+        CVaR, its gradient, the quantile and an error bound. The bound never exceeds the distance from the mean to the
+        lowest value, between which CVaR lies.
+
+    Raises
+    ------
+    PosteriorError
+        If a count is negative, or all counts of a row are zero.
+    ParameterError
+        If `alpha` is not in (-1, 1).
+
+    Warns
+    -----
+    ConvergenceWarning
+        If a row has fewer than ten digits.
+
+    Examples
+    --------
     >>> tail = dirichlet_tail([0.0, 1.0, 5.0], [2.0, 1.0, 3.0], 0.8)
     >>> bool(abs(tail.tail_means @ [0.0, 1.0, 5.0] - tail.cvar) < 1e-10)
     True
@@ -186,14 +412,49 @@ def dirichlet_tail(
 
 
 def dirichlet_quantile(
-    values: Any, counts: Any, alpha: Any, *, start: Any = None, threads: int | None = None
+    values: ArrayLike,
+    counts: ArrayLike,
+    alpha: ArrayLike,
+    *,
+    start: ArrayLike | None = None,
+    threads: int | None = None,
 ) -> DirichletQuantile:
-    """Return VaR_alpha of w.values for w ~ Dirichlet(counts) together with the means of w given that quantile.
+    """Return VaR of a Dirichlet mean w.values, w ~ Dirichlet(counts), with the means of w given that quantile.
 
-    Shapes as for :func:`cvar_dirichlet`, ``start`` as for :func:`dirichlet_tail`.
+    Parameters
+    ----------
+    values : array_like of shape (..., K)
+        Values of the K outcomes.
+    counts : array_like of shape (..., K)
+        Dirichlet parameters, which broadcast against `values`. An outcome with count zero has probability zero.
+    alpha : array_like
+        Risk level in (-1, 1). It broadcasts against the leading axes.
+    start : array_like, optional
+        Field ``start`` of an earlier result for the same rows with similar values.
+    threads : int, optional
+        Number of threads that share the rows. The default is one for each core.
 
-    >>> there = dirichlet_quantile([0.0, 1.0, 5.0], [2.0, 1.0, 3.0], 0.8)
-    >>> there.var.round(8), there.means.round(4)
+    Returns
+    -------
+    DirichletQuantile
+        Quantile, its gradient and an error bound.
+
+    Raises
+    ------
+    PosteriorError
+        If a count is negative, or all counts of a row are zero.
+    ParameterError
+        If `alpha` is not in (-1, 1).
+
+    Warns
+    -----
+    ConvergenceWarning
+        If a row has fewer than ten digits.
+
+    Examples
+    --------
+    >>> result = dirichlet_quantile([0.0, 1.0, 5.0], [2.0, 1.0, 3.0], 0.8)
+    >>> result.var.round(8), result.means.round(4)
     (np.float64(1.85624151), array([0.452 , 0.2209, 0.3271]))
     """
     found = _dirichlet(values, counts, risk_levels(alpha), start, threads, True)
@@ -201,20 +462,33 @@ def dirichlet_quantile(
 
 
 def _dirichlet(
-    values: Any, counts: Any, level: FloatArray, start: Any, threads: int | None, quantile: bool
+    values: ArrayLike,
+    counts: ArrayLike,
+    level: FloatArray,
+    start: ArrayLike | None,
+    threads: int | None,
+    quantile: bool,
 ) -> DirichletTail:
-    """Do the work of the functions above, whose callers are two frames up; VaR takes the place of CVaR if asked for."""
+    """Return the tail of Dirichlet means, with VaR in place of CVaR for ``quantile``; called by the functions above."""
     v = finite_array(values, "values")
     psi = finite_array(counts, "counts", error=PosteriorError)
     if v.ndim == 0 or psi.ndim == 0 or v.shape[-1] != psi.shape[-1]:
         raise PosteriorError(
-            f"values and counts must end in the same number of outcomes, got {v.shape} and {psi.shape}"
+            f"values and counts must end in the same number of outcomes, got {v.shape} and {psi.shape}",
+            code="wrong-shape",
+            argument="counts",
+            value=psi.shape,
+            expected=v.shape,
         )
-    if (psi < 0.0).any():
-        raise PosteriorError(f"counts{first_index(psi < 0.0)} is {psi[psi < 0.0][0]}, expected at least 0")
+    refuse(psi < 0.0, psi, "counts", "at least 0", error=PosteriorError, code="negative")
     empty = psi.sum(-1) <= 0.0
     if empty.any():
-        raise PosteriorError(f"counts{first_index(empty)} has total 0, expected at least one positive count")
+        raise PosteriorError(
+            f"counts{first_index(empty)} has total 0, expected at least one positive count",
+            code="sum-zero",
+            argument="counts",
+            index=first_place(empty),
+        )
     lead = np.broadcast_shapes(v.shape[:-1], psi.shape[:-1], level.shape)
     n_outcomes = v.shape[-1]
     rows = int(np.prod(lead, dtype=np.int64))
@@ -253,12 +527,12 @@ def _warn_of_coarse_rows(what: str, error: FloatArray, values: FloatArray, count
     coarse = error > SHARP * spread + 4.0 * np.spacing(np.maximum(abs(low), abs(high)))
     if coarse.any():
         worst = (error / np.where(coarse, spread, 1.0))[coarse][0]
-        warnings.warn(
+        message = (
             f"{what} of row{first_index(coarse)} is known to {worst:.1e} of the range of its values only; "
-            f"{int(coarse.sum())} of {coarse.size} rows are coarser than {SHARP:g}",
-            ConvergenceWarning,
-            stacklevel=4,
+            f"{int(coarse.sum())} of {coarse.size} rows are coarser than {SHARP:g}"
         )
+        fields = {"index": first_place(coarse), "value": float(worst), "rows": int(coarse.sum())}
+        warnings.warn(ConvergenceWarning(message, code="coarse-rows", **fields), stacklevel=4)
 
 
 @kernel
@@ -269,11 +543,12 @@ def _tails(first, last, values, counts, tail, quantile, start, found, means, bor
         found[i], border[i], start[i], error[i] = quantile_of_row(*row) if quantile else tail_of_row(*row)
 
 
-def _normal_arguments(mean: Any, sd: Any, alpha: Any) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
+def _normal_arguments(
+    mean: ArrayLike, sd: ArrayLike, alpha: ArrayLike
+) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
     """Return mean, sd, the mass of the tail and its side: 1 is below, -1 above."""
     mean = finite_array(mean, "mean")
     sd = finite_array(sd, "sd")
-    if (sd < 0.0).any():
-        raise DataError(f"sd{first_index(sd < 0.0)} is {sd[sd < 0.0][0]}, expected at least 0")
+    refuse(sd < 0.0, sd, "sd", "at least 0", code="negative")
     level = risk_levels(alpha)
     return mean, sd, 1.0 - abs(level), np.where(level < 0.0, -1.0, 1.0)

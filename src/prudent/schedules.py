@@ -1,19 +1,18 @@
 """Risk levels that change: with the episode, and with how often a source was observed.
 
-An agent that never changes its level pays for it in the end: caution keeps it from what it knows little of, so it never
-learns that it was good. A schedule lets the level go from caution to neutrality, or to optimism, as time and data come
-in. At each level the draw rule holds, n = ceil(1 / (1 - |level|)): CVaR is the lowest draw, or a mixture of the two
-lowest where 1 / (1 - |level|) is not whole. So a level that tends to zero without ever being it ends in the mean of two
-draws, which explores half as much as Thompson sampling, in terms of variance; at zero it is Thompson sampling.
+An agent with a fixed high level avoids actions that it knows little of, so it never learns that they are good. A
+schedule moves the level from caution to neutrality, or to optimism, as time passes and data comes in. At each level
+the draw rule holds, n = ceil(1 / (1 - |level|)): CVaR is the lowest draw, or a mixture of the two lowest where
+1 / (1 - |level|) is not whole. So a level that tends to zero without reaching it ends in the mean of two draws, which
+has half the variance of Thompson sampling; at level zero it is Thompson sampling.
 
 The *visits* of a pair (s, a) are the observations of its source: those of the pair itself where every pair has a source
-of its own, and those of all pairs that share it where they do. They say how much is known.
+of its own, and those of all pairs that share it where they do.
 
-**What is ours.** That caution suits the beginning, where nothing is known, and curiosity about the less visited what
-comes after is the idea of Song, Wang and Zhou, arXiv 2605.24345, of which we had the abstract and not the text. All
-else here is ours and not theirs: the schedules and their parameters, the draw rule at each level, the level of what is
-unseen, schedules of bandits. How they do on Frozen Lake and RiverSwim, with intervals, is the study ``schedules`` of
-``prudent reproduce``: our claims, kept apart from the paper's.
+**Source.** Caution at the beginning and curiosity about less visited pairs later is the idea of Song, Wang and Zhou,
+arXiv 2605.24345, of which only the abstract was available. The schedules and their parameters, the draw rule at each
+level, the level of unseen pairs and the schedules of bandits are our own. The study ``schedules`` of ``prudent
+reproduce`` measures them on Frozen Lake and RiverSwim; its claims are kept apart from the paper's.
 """
 
 from __future__ import annotations
@@ -26,9 +25,10 @@ from typing import Any
 
 import numpy as np
 
-from ._support.checks import FloatArray, IntArray, positive, risk_level
+from ._support.checks import positive, risk_level
 from ._support.state import LARGEST_COUNT
 from .errors import ParameterError
+from .types import ArrayLike, FloatArray, IntArray
 
 __all__ = [
     "Decay",
@@ -37,37 +37,109 @@ __all__ = [
     "Schedule",
 ]
 
-MOST_DRAWS = 1000  # of a schedule, at levels 0.999 and -0.999
+MOST_DRAWS = 1000  # largest number of draws of a schedule, at levels 0.999 and -0.999
 
 
 class Schedule(ABC):
-    """A risk level for each episode = 0, 1, ... and number of visits = 0, 1, ..."""
+    """Base class of schedules: a risk level for each episode and number of visits.
+
+    A subclass defines ``level``.
+
+    Examples
+    --------
+    >>> class Cautious(Schedule):
+    ...     def level(self, episode, visits=0):
+    ...         return np.where(np.asarray(visits) < 10, 0.5, 0.0)
+    >>> Cautious().level(0, [0, 20])
+    array([0.5, 0. ])
+    """
 
     @abstractmethod
-    def level(self, episode: Any, visits: Any = 0) -> FloatArray:
-        """Return the levels at these episodes and visits, which broadcast."""
+    def level(self, episode: ArrayLike, visits: ArrayLike = 0) -> FloatArray:
+        """Return the risk levels at episodes and visits.
+
+        Parameters
+        ----------
+        episode : array_like of int
+            Episodes, counted from 0.
+        visits : array_like of int, default=0
+            Observations of the source of a pair. It broadcasts against `episode`.
+
+        Returns
+        -------
+        ndarray of float
+            Levels in (-1, 1).
+        """
 
     def at(self, t: int) -> float:
-        """Return the level of a bandit at decision ``t`` = 1, 2, ..., which is episode t - 1.
+        """Return the level of a bandit at a decision.
 
-        It is rounded to one of the form 1 - 1/n, at which a score is the lowest of n draws, or the highest.
+        It is rounded to a level of the form 1 - 1/n, at which a score is the lowest of n draws, or the highest.
+
+        Parameters
+        ----------
+        t : int
+            Decision, counted from 1. Decision t is episode t - 1 of ``level``.
+
+        Returns
+        -------
+        float
+            Level in (-1, 1).
         """
         n = self.draws(t)
         return 0.0 if n == 1 else math.copysign(1.0 - 1.0 / n, float(self.level(t - 1)))
 
     def draws(self, t: int) -> int:
-        """Return the number n of draws of a bandit at decision ``t`` = 1, 2, ..."""
+        """Return the number of draws of a bandit at a decision.
+
+        Parameters
+        ----------
+        t : int
+            Decision, counted from 1.
+
+        Returns
+        -------
+        int
+            Number n of draws, at least 1.
+        """
         return max(1, round(1.0 / max(1.0 - abs(float(self.level(t - 1))), 1.0 / LARGEST_COUNT)))
 
     def signed_draws(self, t: int) -> int:
-        """Return the draws of a bandit at decision ``t``, below zero where the highest count."""
+        """Return the number of draws of a bandit at a decision, negative where the highest draw counts.
+
+        Parameters
+        ----------
+        t : int
+            Decision, counted from 1.
+
+        Returns
+        -------
+        int
+            Number of draws, or minus that number at a negative level.
+        """
         return -self.draws(t) if self.at(t) < 0.0 else self.draws(t)
 
-    def rule(self, episode: Any, visits: Any = 0) -> tuple[IntArray, FloatArray]:
-        """Return the number of draws of an agent, and the share of the lowest of them; the next one has the rest.
+    def rule(self, episode: ArrayLike, visits: ArrayLike = 0) -> tuple[IntArray, FloatArray]:
+        """Return the draw rule of an agent: numbers of draws and weights of the lowest draw.
 
-        Where the level is negative it is minus the number of draws, and the share is that of the highest.
+        The second lowest draw has the rest of the weight.
 
+        Parameters
+        ----------
+        episode : array_like of int
+            Episodes, counted from 0.
+        visits : array_like of int, default=0
+            Observations of the source of a pair. It broadcasts against `episode`.
+
+        Returns
+        -------
+        draws : ndarray of int
+            Number of draws, or minus that number where the level is negative.
+        share : ndarray of float
+            Weight of the lowest draw, or of the highest where the level is negative.
+
+        Examples
+        --------
         >>> Falling(0.9, scale=5).rule([0, 5, 100])
         (array([10,  2,  2]), array([1.    , 0.9091, 0.5224]))
         """
@@ -81,22 +153,31 @@ class Schedule(ABC):
 
     @property
     def most_draws(self) -> int:
-        """The most draws that a level asks for."""
+        """Largest number of draws that a level needs."""
         return MOST_DRAWS
 
     @property
     def label(self) -> str:
-        """How it is called in a plot."""
+        """Name in a figure."""
         return repr(self)
 
 
 @dataclass(frozen=True)
 class Decay(Schedule):
-    """A level that falls with the episode, or the decision of a bandit: half of ``start`` after ``half``, and on.
+    """Level that halves every `half` episodes of an agent, or decisions of a bandit.
 
     Levels of a bandit are rounded to those of the form 1 - 1/n, at which a score is the lowest of n draws: 0.9, 0.889,
     ... 0.5, 0. The first decision is t = 1.
 
+    Parameters
+    ----------
+    start : float
+        First level, in (-1, 1).
+    half : float
+        Number of episodes or decisions after which the level is half as high.
+
+    Examples
+    --------
     >>> level = Decay(0.9, half=1000)
     >>> [round(level.at(t), 3) for t in (1, 1001, 2001, 5001)]
     [0.9, 0.5, 0.0, 0.0]
@@ -109,7 +190,7 @@ class Decay(Schedule):
         object.__setattr__(self, "start", risk_level(self.start, "start"))
         object.__setattr__(self, "half", positive(self.half, "half"))
 
-    def level(self, episode: Any, visits: Any = 0) -> FloatArray:  # noqa: D102
+    def level(self, episode: ArrayLike, visits: ArrayLike = 0) -> FloatArray:  # noqa: D102
         level, _ = np.broadcast_arrays(self.start * 0.5 ** (np.asarray(episode) / self.half), visits)
         return level.copy()
 
@@ -130,12 +211,23 @@ class Decay(Schedule):
 
 @dataclass(frozen=True)
 class Falling(Schedule):
-    """The level ``start`` / (1 + episode / ``scale``): half of it after ``scale`` episodes, and on.
+    """Level ``start / (1 + episode / scale)``.
 
-    ``unseen`` is another level, for what was never observed: 0, neutrality, or one below zero, curiosity. Caution about
-    what nobody has tried is what keeps an agent from trying it; caution about what was seen to go wrong is what pays in
-    the first episodes.
+    Caution about pairs that were never observed keeps an agent from trying them. Caution about pairs with bad outcomes
+    pays in the first episodes. `unseen` separates the two.
 
+    Parameters
+    ----------
+    start : float
+        First level, in (-1, 1).
+    scale : float
+        Number of episodes after which the level is half as high.
+    unseen : float, optional
+        Level of pairs whose source was never observed: 0 is neutral, a negative level curious. By default they have
+        the level of all others.
+
+    Examples
+    --------
     >>> Falling(0.9, scale=5).level([0, 5, 45]).round(3)
     array([0.9 , 0.45, 0.09])
     >>> Falling(0.9, scale=5, unseen=0).level(0, [0, 1, 2])
@@ -152,7 +244,7 @@ class Falling(Schedule):
         if self.unseen is not None:
             object.__setattr__(self, "unseen", risk_level(self.unseen, "unseen"))
 
-    def level(self, episode: Any, visits: Any = 0) -> FloatArray:  # noqa: D102
+    def level(self, episode: ArrayLike, visits: ArrayLike = 0) -> FloatArray:  # noqa: D102
         level, seen = np.broadcast_arrays(self.start / (1.0 + np.asarray(episode) / self.scale), visits)
         return level.copy() if self.unseen is None else np.where(seen > 0, level, self.unseen)
 
@@ -167,29 +259,42 @@ class Falling(Schedule):
 
 @dataclass(frozen=True)
 class FunctionSchedule(Schedule):
-    """The level that a function of (episode, visits) returns; one that takes arrays is called once for many of them.
+    """Level that a function returns.
 
+    Parameters
+    ----------
+    function : callable
+        Function of (episode, visits) that returns a level in (-1, 1). A function of arrays is called once for many
+        pairs.
+
+    Examples
+    --------
     >>> FunctionSchedule(lambda episode, visits: 0.9 if visits < 3 else 0.0).level(0, [0, 3])
     array([0.9, 0. ])
     """
 
     function: Callable[[Any, Any], Any]
 
-    def level(self, episode: Any, visits: Any = 0) -> FloatArray:  # noqa: D102
-        episode, visits = np.broadcast_arrays(episode, visits)
+    def level(self, episode: ArrayLike, visits: ArrayLike = 0) -> FloatArray:  # noqa: D102
+        episodes, counts = np.broadcast_arrays(episode, visits)
         try:
-            levels = np.asarray(self.function(episode, visits), dtype=np.float64)
-            whole = levels.shape == episode.shape
-        except Exception:  # whatever a function of numbers says to arrays
-            whole = False
-        if not whole:
-            pairs = zip(episode.reshape(-1).tolist(), visits.reshape(-1).tolist(), strict=True)
-            levels = np.array([self._at(e, v) for e, v in pairs], dtype=np.float64).reshape(episode.shape)
+            levels = np.asarray(self.function(episodes, counts), dtype=np.float64)
+            takes_arrays = levels.shape == episodes.shape
+        except Exception:  # whatever a function of numbers raises for arrays
+            takes_arrays = False
+        if not takes_arrays:
+            pairs = zip(episodes.reshape(-1).tolist(), counts.reshape(-1).tolist(), strict=True)
+            levels = np.array([self._at(e, v) for e, v in pairs], dtype=np.float64).reshape(episodes.shape)
         wrong = ~(abs(levels) < 1.0)
         if wrong.any():
-            e, v = episode[wrong][0], visits[wrong][0]
+            e, v = episodes[wrong][0], counts[wrong][0]
             raise ParameterError(
-                f"alpha must return levels in (-1, 1), got {levels[wrong][0]} at episode {e} and {v} visits"
+                f"alpha must return levels in (-1, 1), got {levels[wrong][0]} at episode {e} and {v} visits",
+                code="alpha-range",
+                argument="alpha",
+                value=float(levels[wrong][0]),
+                episode=int(e),
+                visits=int(v),
             )
         return levels
 
@@ -198,7 +303,12 @@ class FunctionSchedule(Schedule):
         try:
             return float(value)
         except (TypeError, ValueError):
-            raise ParameterError(f"alpha({episode}, {visits}) must be a level in (-1, 1), got {value!r}") from None
+            raise ParameterError(
+                f"alpha({episode}, {visits}) must be a level in (-1, 1), got {value!r}",
+                code="not-a-number",
+                argument="alpha",
+                value=value,
+            ) from None
 
     @property
     def label(self) -> str:  # noqa: D102
@@ -217,9 +327,13 @@ NAMED: dict[str, type[Schedule]] = {each.__name__: each for each in (Decay, Fall
 
 
 def saved_schedule(schedule: Schedule) -> dict[str, Any]:
-    """Return the fields of a schedule, for :func:`named_schedule`."""
+    """Return the fields of a schedule, for ``named_schedule``."""
     if type(schedule) not in NAMED.values():
-        raise ParameterError(f"{schedule!r} cannot be saved: only named schedules, {', '.join(NAMED)}, can")
+        raise ParameterError(
+            f"{schedule!r} cannot be saved: only named schedules, {', '.join(NAMED)}, can",
+            code="not-savable",
+            value=schedule,
+        )
     return {name: getattr(schedule, name) for name in schedule.__dataclass_fields__}  # type: ignore[attr-defined]
 
 

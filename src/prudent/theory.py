@@ -26,13 +26,12 @@ In the bounds T is a number of steps, K of arms, d of features, S of states and 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from ._support.checks import (
     SUM_TOLERANCE,
-    FloatArray,
     discount_factor,
     distribution,
     finite_array,
@@ -48,6 +47,7 @@ from .errors import DataError, ModelError, ParameterError
 from .exact import cvar_normal, var_normal
 from .models.mdp import MDP
 from .risk import RiskMeasure, measure_of
+from .types import ArrayLike, FloatArray, PolicyLike
 
 __all__ = [
     "LimitLaw",
@@ -64,23 +64,63 @@ __all__ = [
 
 
 class LimitLaw(NamedTuple):
-    """A normal law: mean [S] and covariance [S, S]."""
+    """Normal law of the values of all states.
+
+    Attributes
+    ----------
+    mean : ndarray of shape (S,)
+        Mean.
+    cov : ndarray of shape (S, S)
+        Covariance matrix.
+    """
 
     mean: FloatArray
     cov: FloatArray
 
 
 def limit_law(
-    mdp: MDP, policy: Any, alpha: float | None = None, visits: Any = None, *, risk: RiskMeasure | None = None
+    mdp: MDP,
+    policy: PolicyLike,
+    alpha: float | None = None,
+    visits: ArrayLike | None = None,
+    *,
+    risk: RiskMeasure | None = None,
 ) -> LimitLaw:
-    """Return mean [S] and covariance [S, S] of the limit of sqrt(N) (V^{psi,pi} - V^pi): the weak-convergence theorem.
+    """Return the limit law of sqrt(N) (V^{psi,pi} - V^pi), by the weak-convergence theorem.
 
-    The risk is CVaR at level ``alpha``, or another measure such as ``VaR(0.9)`` or ``MeanCVaR(0.9, weight=0.5)``.
+    Parameters
+    ----------
+    mdp : MDP
+        True model, discounted and without steps that end.
+    policy : PolicyLike
+        Deterministic policy pi.
+    alpha : float, optional
+        Risk level of CVaR.
+    visits : array_like of shape (S,), optional
+        Fractions n_s of the N observations that fall on (s, policy[s]). The default is the stationary distribution
+        under the policy, as for one long trajectory. A state that is never visited has no limit, unless its next
+        value is certain.
+    risk : RiskMeasure, optional
+        Another measure in place of CVaR, such as ``VaR(0.9)``. Exactly one of `alpha` and `risk` must be given.
 
-    ``visits`` [S] are the fractions n_s of the N observations that fall on (s, policy[s]); by default the stationary
-    distribution under the policy, as for one long trajectory. A state that is never visited has no limit, unless
-    nothing about it is uncertain.
+    Returns
+    -------
+    LimitLaw
+        Mean (S,) and covariance (S, S).
 
+    Raises
+    ------
+    ModelError
+        If `mdp` is no MDP, has steps that end, or has no single stationary distribution.
+    ParameterError
+        If the limit is infinite or does not exist.
+
+    References
+    ----------
+    Wang and Zhou, *Online Bayesian Risk-Averse Reinforcement Learning*, Theorem 1.
+
+    Examples
+    --------
     >>> coin = MDP([[[0.5, 0.5]], [[0.5, 0.5]]], reward=[0.0, 1.0], discount=0.5)
     >>> mean, cov = limit_law(coin, [0, 0], alpha=0.5)
     >>> mean, cov
@@ -92,9 +132,14 @@ def limit_law(
     """
     unit = _normal_risk(measure_of(alpha, risk))
     if not isinstance(mdp, MDP):
-        raise ModelError(f"expected an MDP, got {type(mdp).__name__}; of an uncertain model: model.mdp(theta)")
+        raise ModelError(
+            f"mdp must be an MDP, got {type(mdp).__name__}; for an uncertain model use model.mdp(theta)",
+            code="wrong-type",
+            argument="mdp",
+            value=mdp,
+        )
     if mdp.termination is not None:
-        raise ModelError("the limit law is for models that go on for ever; this one has steps that end")
+        raise ModelError("the limit law needs a model without steps that end", code="ending-steps")
     mdp.require_discounted("the limit law")
     actions = mdp.policy_indices(policy)
     states = np.arange(mdp.n_states)
@@ -108,7 +153,13 @@ def limit_law(
     unseen = (fractions <= 1e-15) & ~certain
     if unseen.any():
         state = int(np.argmax(unseen))
-        raise ParameterError(f"visits[{state}] is {fractions[state]}: the value there has no limit")
+        raise ParameterError(
+            f"visits[{state}] is {fractions[state]}: the value there has no limit",
+            code="no-limit",
+            argument="visits",
+            index=(state,),
+            value=float(fractions[state]),
+        )
     variance = np.where(certain, 0.0, spread / np.where(certain, 1.0, fractions))  # sigma^2
     drift = mdp.discount * np.sqrt(variance) * unit
     return LimitLaw(inverse @ drift, (inverse * (mdp.discount**2 * variance)) @ inverse.T)
@@ -118,21 +169,45 @@ def _normal_risk(measure: RiskMeasure) -> float:
     """Return the risk of a standard normal."""
     levels, weights, quantile = measure.exact_form()
     if quantile and np.isin(levels, (0.0, 1.0)).any():
-        raise ParameterError(f"{measure!r} of a normal law is infinite, so there is no limit law")
+        raise ParameterError(
+            f"{measure!r} of a normal law is infinite, so there is no limit law", code="no-limit", value=measure
+        )
     return float(weights @ (var_normal if quantile else cvar_normal)(0.0, 1.0, levels))
 
 
-def _fractions(visits: Any, n_states: int) -> FloatArray:
+def _fractions(visits: ArrayLike, n_states: int) -> FloatArray:
     fractions = non_negative_array(visits, "visits", ndim=1, error=ParameterError)
     require_shape(fractions, "visits", (n_states,), "[S]", error=ParameterError)
     if fractions.sum() > 1.0 + SUM_TOLERANCE:
-        raise ParameterError(f"visits must be fractions of all observations, but they sum to {fractions.sum()}")
+        raise ParameterError(
+            f"visits must be fractions of all observations, but they sum to {fractions.sum()}",
+            code="sum-not-one",
+            argument="visits",
+            value=float(fractions.sum()),
+        )
     return fractions
 
 
-def stationary_distribution(chain: Any) -> FloatArray:
-    """Return the stationary distribution [S] of a transition matrix [S, S]; it must have only one.
+def stationary_distribution(chain: ArrayLike) -> FloatArray:
+    """Return the stationary distribution of a Markov chain.
 
+    Parameters
+    ----------
+    chain : array_like of shape (S, S)
+        Transition matrix with one recurrent class.
+
+    Returns
+    -------
+    ndarray of shape (S,)
+        Stationary distribution.
+
+    Raises
+    ------
+    ModelError
+        If a row is no distribution, or there are several recurrent classes.
+
+    Examples
+    --------
     >>> stationary_distribution([[0.9, 0.1], [0.3, 0.7]])
     array([0.75, 0.25])
     """
@@ -143,27 +218,61 @@ def stationary_distribution(chain: Any) -> FloatArray:
     equations = np.vstack([np.eye(n) - matrix.T, np.ones(n)])
     answer, _, rank, _ = np.linalg.lstsq(equations, np.concatenate([np.zeros(n), [1.0]]), rcond=1e-12)
     if rank < n:
-        raise ModelError("the chain has more than one recurrent class, hence no single stationary distribution")
+        raise ModelError(
+            "chain has more than one recurrent class, hence no single stationary distribution",
+            code="several-classes",
+            argument="chain",
+        )
     return np.maximum(np.where(abs(answer) < 1e-14, 0.0, answer), 0.0)
 
 
 # -- bounds on regret ----------------------------------------------------------------------------------------
 
 
-def br_regret_bound(T: Any, K: int, d: int, alpha: float, nu: float) -> Any:
-    """Return the bound on the expected BR-regret of Algorithm 2' after ``T`` steps (the BR-regret theorem).
+def br_regret_bound(T: ArrayLike, K: int, d: int, alpha: float, nu: float) -> FloatArray:
+    """Return the bound on the expected BR-regret of Algorithm 2' (the BR-regret theorem).
 
     (nu sqrt(2 (1-alpha) ln(K T^2)) + nu/(1-alpha) (1/sqrt(2 pi) + phi(Phi^-1(alpha)))) 5 sqrt(d K T ln T) + 1, for
-    K arms, d features and alpha >= 1/2. ``T`` may be an array. Lemma D.4, on which it rests, holds where 1/(1 - alpha)
-    is a whole number; elsewhere this is the bound as printed.
+    alpha >= 1/2. Lemma D.4, on which it rests, holds where 1/(1 - alpha) is a whole number; elsewhere this is the bound
+    as printed.
 
+    Parameters
+    ----------
+    T : array_like
+        Number of steps, at least 1.
+    K : int
+        Number of arms.
+    d : int
+        Number of features.
+    alpha : float
+        Risk level in [1/2, 1).
+    nu : float
+        Scale of the posterior that is drawn from.
+
+    Returns
+    -------
+    float or ndarray
+        Bound, in the shape of `T`.
+
+    Raises
+    ------
+    ParameterError
+        If an argument is out of its range.
+
+    Examples
+    --------
     >>> round(float(br_regret_bound(1000, K=10, d=3, alpha=0.5, nu=0.5)))
     6386
     """
     T, K, d = _sizes(T, K, d)
     level = risk_level(alpha, cautious=True)
     if level < 0.5:
-        raise ParameterError(f"alpha must be at least 1/2 for the BR-regret bound, got {level}")
+        raise ParameterError(
+            f"alpha must be at least 1/2 for the BR-regret bound, got {level}",
+            code="alpha-range",
+            argument="alpha",
+            value=level,
+        )
     nu, tail = positive(nu, "nu"), 1.0 - level
     # phi(Phi^-1(alpha)) / (1 - alpha) is minus CVaR of a standard normal
     width = nu * np.sqrt(2.0 * tail * np.log(K * T * T))
@@ -171,13 +280,38 @@ def br_regret_bound(T: Any, K: int, d: int, alpha: float, nu: float) -> Any:
     return width * 5.0 * np.sqrt(d * K * T * np.log(T)) + 1.0
 
 
-def regret_bound(T: Any, K: int, d: int, alpha: float, delta: float) -> Any:
-    """Return what the regret of Algorithm 2'' stays below with probability 1 - ``delta`` (conventional-regret theorem).
+def regret_bound(T: ArrayLike, K: int, d: int, alpha: float, delta: float) -> FloatArray:
+    """Return the high-probability bound on the regret of Algorithm 2'' (the conventional-regret theorem).
 
     (3/2) (4 sqrt(pi) e)^((2-alpha)/(1-alpha)) sqrt(d ln(4T/delta) ln(2T^2/(1-alpha)))
-    (15 sqrt(d K T ln T) + 6 sqrt(2 T ln(2/delta))), for K arms and d features. ``T`` may be an array. Near alpha = 1
-    the bound leaves the range of floating point and is infinite.
+    (15 sqrt(d K T ln T) + 6 sqrt(2 T ln(2/delta))). Near alpha = 1 the bound exceeds the range of floating point and is
+    infinite.
 
+    Parameters
+    ----------
+    T : array_like
+        Number of steps, at least 1.
+    K : int
+        Number of arms.
+    d : int
+        Number of features.
+    alpha : float
+        Risk level in [0, 1).
+    delta : float
+        Probability in (0, 1) that the regret exceeds the bound.
+
+    Returns
+    -------
+    float or ndarray
+        Bound, in the shape of `T`.
+
+    Raises
+    ------
+    ParameterError
+        If an argument is out of its range.
+
+    Examples
+    --------
     >>> f"{float(regret_bound(1000, K=10, d=3, alpha=0.0, delta=0.1)):.3g}"
     '8.73e+07'
     """
@@ -188,12 +322,34 @@ def regret_bound(T: Any, K: int, d: int, alpha: float, delta: float) -> Any:
     )
 
 
-def expected_regret_bound(T: Any, K: int, d: int, alpha: float) -> Any:
-    """Return the bound on the expected regret of Algorithm 2'' with delta = 1/T^2 (conventional-regret theorem).
+def expected_regret_bound(T: ArrayLike, K: int, d: int, alpha: float) -> FloatArray:
+    """Return the bound on the expected regret of Algorithm 2'' with delta = 1/T^2 (the conventional-regret theorem).
 
-    It is :func:`regret_bound` with ln(4T^3) and ln(2T^2) in place of ln(4T/delta) and ln(2/delta). ``T`` may be an
-    array.
+    It is ``regret_bound`` with ln(4T^3) and ln(2T^2) in place of ln(4T/delta) and ln(2/delta).
 
+    Parameters
+    ----------
+    T : array_like
+        Number of steps, at least 1.
+    K : int
+        Number of arms.
+    d : int
+        Number of features.
+    alpha : float
+        Risk level in [0, 1).
+
+    Returns
+    -------
+    float or ndarray
+        Bound, in the shape of `T`.
+
+    Raises
+    ------
+    ParameterError
+        If an argument is out of its range.
+
+    Examples
+    --------
     >>> bool(expected_regret_bound(1000, 10, 3, 0.5) > regret_bound(1000, 10, 3, 0.5, delta=0.01))
     True
     """
@@ -201,7 +357,10 @@ def expected_regret_bound(T: Any, K: int, d: int, alpha: float) -> Any:
     return _conventional_bound(T, K, d, risk_level(alpha, cautious=True), np.log(4.0 * T**3), np.log(2.0 * T * T))
 
 
-def _conventional_bound(T: FloatArray, K: int, d: int, alpha: float, log_width: FloatArray, log_chance: Any) -> Any:
+def _conventional_bound(
+    T: FloatArray, K: int, d: int, alpha: float, log_width: FloatArray, log_chance: float | FloatArray
+) -> FloatArray:
+    """Return the bound of the conventional-regret theorem from the logarithms of its two factors."""
     power = (2.0 - alpha) / (1.0 - alpha) * math.log(4.0 * math.sqrt(math.pi) * math.e)
     growth = np.sqrt(d * log_width * np.log(2.0 * T * T / (1.0 - alpha)))
     steps = 15.0 * np.sqrt(d * K * T * np.log(T)) + 6.0 * np.sqrt(2.0 * T * log_chance)
@@ -209,19 +368,48 @@ def _conventional_bound(T: FloatArray, K: int, d: int, alpha: float, log_width: 
         return 1.5 * np.exp(np.float64(power)) * growth * steps
 
 
-def optimistic_vi_regret_bound(T: Any, S: int, A: int, alpha: float, discount: float, delta: Any = None) -> Any:
-    """Return the paper's bound on the regret of Algorithm 3 (:class:`OptimisticVIAgent`) after ``T`` steps.
+def optimistic_vi_regret_bound(
+    T: ArrayLike, S: int, A: int, alpha: float, discount: float, delta: float | None = None
+) -> FloatArray:
+    """Return the paper's bound on the regret of Algorithm 3 (``OptimisticVIAgent``).
 
-    With ``delta`` it holds with probability 1 - delta; without, for the expected regret of the algorithm at
-    delta = 1/T. ``T`` may be an array. This is the bound as printed. It rests on Lemma E.3, which does not count the
+    This is the bound as printed. It rests on Lemma E.3, which does not count the
     actions and is false as it stands: for S = A = T = 1 its sum is 1 + 1/sqrt(2), its bound sqrt(2 ln 2). With
     2 sqrt(S A (T + 1)) in its place the proof goes through.
 
+    Parameters
+    ----------
+    T : array_like of int
+        Number of steps, at least 1.
+    S : int
+        Number of states.
+    A : int
+        Number of actions.
+    alpha : float
+        Risk level in [0, 1).
+    discount : float
+        Discount factor in [0, 1).
+    delta : float, optional
+        Probability in (0, 1) that the regret exceeds the bound. Without it the bound is on the expected regret of the
+        algorithm at delta = 1/T.
+
+    Returns
+    -------
+    float or ndarray
+        Bound, in the shape of `T`.
+
+    Raises
+    ------
+    ParameterError
+        If an argument is out of its range.
+
+    Examples
+    --------
     >>> float(optimistic_vi_regret_bound(10**6, S=2, A=2, alpha=0.0, discount=0.5, delta=0.1)) / 10**6
     0.1642
     """
     steps = _steps(T)
-    refuse(steps != np.floor(steps), steps, "T", "a whole number", error=ParameterError)
+    refuse(steps != np.floor(steps), steps, "T", "a whole number", error=ParameterError, code="not-an-integer")
     states, actions = whole_number(S, "S"), whole_number(A, "A")
     level, gamma = risk_level(alpha, cautious=True), discount_factor(discount)
     chance = 1.0 / steps if delta is None else open_probability(delta, "delta")
@@ -233,11 +421,11 @@ def optimistic_vi_regret_bound(T: Any, S: int, A: int, alpha: float, discount: f
     return bound + 1.0 / (1.0 - gamma) if delta is None else bound
 
 
-def _sizes(T: Any, K: Any, d: Any) -> tuple[FloatArray, int, int]:
+def _sizes(T: ArrayLike, K: int, d: int) -> tuple[FloatArray, int, int]:
     return _steps(T), whole_number(K, "K"), whole_number(d, "d")
 
 
-def _steps(T: Any) -> FloatArray:
+def _steps(T: ArrayLike) -> FloatArray:
     steps = finite_array(T, "T", error=ParameterError)
     refuse(steps < 1.0, steps, "T", "a number of at least 1", error=ParameterError)
     return steps
@@ -246,12 +434,36 @@ def _steps(T: Any) -> FloatArray:
 # -- the lemma they rest on ----------------------------------------------------------------------------------
 
 
-def expected_order_statistic(values: Any, k: int, n: int, weights: Any = None) -> float:
-    """Return the mean of the k-th lowest of ``n`` independent draws of a discrete X.
+def expected_order_statistic(values: ArrayLike, k: int, n: int, weights: ArrayLike | None = None) -> float:
+    """Return the mean of the k-th lowest of n independent draws of a discrete variable.
 
-    X takes ``values`` [N] with chances in proportion to ``weights`` [N] (equal ones if left out). The order-statistic
-    lemma: for k = 1 and k = 2 it is at least the mean of the worst k/n of X, ``cvar(values, 1 - k/n)``.
+    The order-statistic lemma: for k = 1 and k = 2 it is at least the mean of the worst k/n, ``cvar(values, 1 - k/n)``.
 
+    Parameters
+    ----------
+    values : array_like of shape (N,)
+        Values of the variable.
+    k : int
+        Rank, 1 for the lowest draw.
+    n : int
+        Number of draws, at least `k`.
+    weights : array_like of shape (N,), optional
+        Numbers in proportion to the probabilities of the values. By default all values are equally likely.
+
+    Returns
+    -------
+    float
+        Mean of the k-th lowest draw.
+
+    Raises
+    ------
+    DataError
+        If `values` and `weights` differ in length, or all weights are zero.
+    ParameterError
+        If `k` is above `n`.
+
+    Examples
+    --------
     >>> expected_order_statistic([0.0, 1.0], k=1, n=2)
     0.25
     """
@@ -260,13 +472,19 @@ def expected_order_statistic(values: Any, k: int, n: int, weights: Any = None) -
     x = finite_array(values, "values", ndim=1)
     chance = np.ones_like(x) if weights is None else non_negative_array(weights, "weights", ndim=1)
     if not x.size or chance.shape != x.shape:
-        raise DataError(f"values and weights must be of one length above 0, got {x.shape} and {chance.shape}")
+        raise DataError(
+            f"values and weights must have the same length above 0, got {x.shape} and {chance.shape}",
+            code="wrong-shape",
+            argument="weights",
+            value=chance.shape,
+            expected=x.shape,
+        )
     if not chance.any():
-        raise DataError("weights are all 0, expected a positive sum")
+        raise DataError("weights are all 0, expected a positive sum", code="sum-zero", argument="weights")
     n = whole_number(n, "n")
     k = whole_number(k, "k")
     if k > n:
-        raise ParameterError(f"k must be at most n = {n}, got {k}")
+        raise ParameterError(f"k must be at most n = {n}, got {k}", code="integer-range", argument="k", value=k)
     order = np.argsort(x)
     cdf = np.minimum(np.cumsum(chance[order]) / chance.sum(), 1.0)
     cdf[-1] = 1.0

@@ -181,7 +181,7 @@ def test_agrees_with_the_certified_solver(problem, n, weights):
     value, _, _ = solved(problem.model, counts, n, weights, seed=7)
 
     class Given(pr.risk.RiskMeasure):
-        def _lowest(self, size):
+        def tail_weights(self, size):
             return np.asarray(weights)
 
     brmdp = pr.BayesianRiskMDP(problem.model, counts, risk=Given())

@@ -17,7 +17,7 @@ from prudent.envs.inventory import inventory
 from prudent.envs.problem import Problem
 from prudent.envs.random_model import random_model
 from prudent.errors import DataError, ModelError, ParameterError
-from prudent.simulation.tabular import learn
+from prudent.simulation import learn
 
 register()
 

@@ -9,7 +9,7 @@ import pytest
 from scipy import sparse
 
 from prudent._numerics.compile import default_threads, each_row, over_rows
-from prudent._numerics.krylov import Chain, chain_values
+from prudent.planning.chain import Chain, chain_values
 
 # -- chains --------------------------------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ import pytest
 from _beta import beta_quantile
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refused
 from scipy import stats
 
 import prudent as pr
@@ -109,19 +110,19 @@ def test_pieces_take_the_place_of_a_smooth_distortion_within_the_stated_gap():
 
 
 @pytest.mark.parametrize(
-    ("call", "message"),
+    ("call", "code", "fields"),
     [
-        (lambda: Mixture((0.5, 0.9), (1.0,)), "levels and shares must be as many"),
-        (lambda: Mixture((0.5, 2.0), (0.5, 0.5)), r"levels\[1\] must be a risk level"),
-        (lambda: Mixture((0.5, 0.9), (1.5, -0.5)), r"shares\[1\] is -0.5, expected a number >= 0"),
-        (lambda: Mixture((0.5, 0.9), (0.5, 0.6)), "shares sum to 1.1, expected 1"),
-        (lambda: Mixture((), ()), "at least one"),
-        (lambda: Spectral(lambda u: u, pieces=0), "pieces must be at least 1"),
-        (lambda: ModifiedCVaR(0.5).exact_form(), "has no exact form; give draws"),
+        (lambda: Mixture((0.5, 0.9), (1.0,)), "wrong-shape", {"argument": "shares", "value": (1,)}),
+        (lambda: Mixture((0.5, 2.0), (0.5, 0.5)), "alpha-range", {"argument": "alphas[1]", "value": 2.0}),
+        (lambda: Mixture((0.5, 0.9), (1.5, -0.5)), "negative", {"argument": "shares", "index": (1,), "value": -0.5}),
+        (lambda: Mixture((0.5, 0.9), (0.5, 0.6)), "sum-not-one", {"argument": "shares", "value": 1.1}),
+        (lambda: Mixture((), ()), "wrong-shape", {"argument": "shares", "value": (0,)}),
+        (lambda: Spectral(lambda u: u, pieces=0), "integer-range", {"argument": "pieces", "value": 0}),
+        (lambda: ModifiedCVaR(0.5).exact_form(), "no-exact-form", {}),
     ],
 )
-def test_bad_measures_are_named(call, message):
-    with pytest.raises(ParameterError, match=message):
+def test_bad_measures_are_named(call, code, fields):
+    with refused(ParameterError, code, **fields):
         call()
 
 

@@ -19,9 +19,10 @@ from prudent._numerics.dirichlet_moments import (
     rough_tail_means,
     shape_of,
 )
+from prudent.planning.execute.threads import Threads
 from prudent.planning.fixed_point import solve_operator
-from prudent.planning.operators import ExactOperator
 from prudent.planning.options import SolverOptions
+from prudent.planning.row_risks import DirichletRows
 from prudent.planning.solution import DeferredQ
 
 END = -2
@@ -63,7 +64,7 @@ def random_problem(rng, *, outcomes=16, lowest=0.5, highest=1e6, alphas=(0.5, 0.
 
 def unscreened(problem):
     """The same problem from the values at the posterior mean, with every action evaluated in every backup."""
-    operator = ExactOperator(problem.model, problem.posterior.counts, problem.alpha, screens=False)
+    operator = Threads(DirichletRows(problem.model, problem.posterior.counts, problem.alpha, screens=False))
     mean = pr.solve(problem.mean_mdp()).value
     return solve_operator(operator, problem.model, None, SolverOptions(), initial_value=mean)
 
@@ -142,7 +143,9 @@ def test_only_the_greatest_of_a_state_is_q_and_the_others_bound_theirs(seed, ste
     rng = np.random.default_rng(seed)
     problem = random_problem(rng, outcomes=4, lowest=0.1, highest=100.0, odd=odd)
     model, counts = problem.model, problem.posterior.counts
-    screened, plain = (ExactOperator(model, counts, problem.alpha, screens=screens) for screens in (True, False))
+    screened, plain = (
+        Threads(DirichletRows(model, counts, problem.alpha, screens=screens)) for screens in (True, False)
+    )
     pairs = np.flatnonzero(model.admissible)
     value = rng.normal(size=model.n_states)
     for step in steps:
@@ -164,18 +167,18 @@ def test_few_actions_are_evaluated():
     rng = np.random.default_rng(35)
     reward = rng.random((30, 10)) - 50.0 * (np.arange(10) >= 5)
     model = pr.UncertainMDP(np.arange(300).reshape(30, 10), rng.integers(0, 30, (30, 10, 4)), reward, 0.9)
-    operator = ExactOperator(model, rng.uniform(0.5, 3.0, (300, 4)), 0.9)
+    operator = Threads(DirichletRows(model, rng.uniform(0.5, 3.0, (300, 4)), 0.9))
     q = np.empty((30, 10))
     value = rng.random(30)
     operator.back_up_best(value, np.arange(300), q.reshape(-1))
-    done = operator._memory.has_means.reshape(30, 10)
+    done = operator.rows.memory.has_means.reshape(30, 10)
     assert not done[:, 5:].any()
     assert done.any(axis=1).all()
     second = np.partition(q, -2, axis=1)[:, -2]
     clear = q.max(axis=1) - second > 1e-3
     assert clear.sum() > 20
     operator.back_up_best(value + 1e-6 * rng.random(30), np.arange(300), q.reshape(-1))
-    assert (operator._memory.has_means.reshape(30, 10).sum(axis=1)[clear] == 1).all()
+    assert (operator.rows.memory.has_means.reshape(30, 10).sum(axis=1)[clear] == 1).all()
 
 
 # -- q when it is read ---------------------------------------------------------------------------------------
@@ -201,7 +204,7 @@ def test_q_is_worked_out_when_it_is_read_and_is_that_of_the_solution():
     q = solution.q
     assert not waits(solution)
     assert solution.q is q
-    plain = ExactOperator(problem.model, problem.posterior.counts, 0.9, screens=False)
+    plain = Threads(DirichletRows(problem.model, problem.posterior.counts, 0.9, screens=False))
     expected = np.empty((5, 4))
     error = plain.backup(ahead.value, np.arange(20), expected.reshape(-1))
     np.testing.assert_allclose(q, expected + ahead.shift, rtol=0.0, atol=error + ahead.accuracy + 1e-14 * abs(q).max())
@@ -323,7 +326,7 @@ def test_the_approximation_is_close_where_there_is_data():
 
 def test_the_approximate_operator_has_the_gradient_that_it_says():
     problem = small()
-    operator = ExactOperator(problem.model, problem.posterior.counts, 0.5).approximation()
+    operator = Threads(DirichletRows(problem.model, problem.posterior.counts, 0.5)).approximation()
     value, pairs = np.random.default_rng(38).normal(size=5), np.arange(0, 20, 4)
     chain = operator.linearise(value, pairs)
 
@@ -363,7 +366,7 @@ def test_the_screen_changes_no_measure(risk):
             discount=0.9,
         )
         counts = np.exp(rng.uniform(np.log(0.3), np.log(100.0), (n_states * n_actions, n_outcomes)))
-        screened, plain = (ExactOperator(model, counts, form, screens=screens) for screens in (True, False))
+        screened, plain = (Threads(DirichletRows(model, counts, form, screens=screens)) for screens in (True, False))
         pairs = np.arange(n_states * n_actions)
         value = np.zeros(n_states)
         for _ in range(4):

@@ -16,14 +16,10 @@ from scipy import sparse, stats
 
 import prudent as pr
 from prudent.errors import ConvergenceWarning, ModelError, ParameterError, PosteriorError
-from prudent.planning.operators import (
-    ApproximateOperator,
-    ExactOperator,
-    ExpectedOperator,
-    GivenDraws,
-    SampledOperator,
-)
+from prudent.planning.draw_blocks import GivenDraws
+from prudent.planning.execute.threads import Threads
 from prudent.planning.options import SolverKeywords, SolverOptions
+from prudent.planning.row_risks import DirichletRows, DrawRows, MeanRows
 
 GAMMAS = [0.0, 0.5, 0.9, 0.99, 0.999, 0.9999]
 METHODS = ["newton", "value_iteration"]
@@ -365,10 +361,10 @@ def operators(rng):
     model, posterior = small_uncertain(rng)
     mdp = model.mdp(posterior.mean())
     return [
-        ExpectedOperator(mdp.transition, mdp.reward, mdp.discount),
-        SampledOperator(model, GivenDraws(model, posterior.sample(23, rng)), pr.CVaR(0.77)),
-        SampledOperator(model, GivenDraws(model, posterior.sample(23, rng)), pr.VaR(0.5)),
-        ExactOperator(model, posterior.counts, 0.85),
+        Threads(MeanRows(mdp.transition, mdp.reward, mdp.discount)),
+        Threads(DrawRows(model, GivenDraws(model, posterior.sample(23, rng)), pr.CVaR(0.77))),
+        Threads(DrawRows(model, GivenDraws(model, posterior.sample(23, rng)), pr.VaR(0.5))),
+        Threads(DirichletRows(model, posterior.counts, 0.85)),
     ]
 
 
@@ -453,10 +449,8 @@ def test_options_are_keywords_in_one_object():
 def test_iterations_count_every_backup(monkeypatch, draws):
     """Also those of the first guess; the last backup, of all actions for q, is the only one that is not counted."""
     done = []
-    kinds = [(kind, "backup") for kind in (ExpectedOperator, SampledOperator, ApproximateOperator, ExactOperator)]
-    for kind, name in [*kinds, (ExactOperator, "back_up_best")]:
-        plain = getattr(kind, name)
-        monkeypatch.setattr(kind, name, lambda self, *rest, plain=plain: (done.append(1), plain(self, *rest))[1])
+    plain = Threads._back_up
+    monkeypatch.setattr(Threads, "_back_up", lambda self, *rest: (done.append(1), plain(self, *rest))[1])
     model, posterior = small_uncertain(np.random.default_rng(12))
     problem = pr.BayesianRiskMDP(model, posterior, 0.9)
     rng = None if draws is None else 1

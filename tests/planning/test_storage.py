@@ -13,8 +13,10 @@ from scipy import sparse
 import prudent as pr
 from prudent import BayesianRiskMDP, DirichletPosterior, UncertainMDP
 from prudent.errors import ModelError
-from prudent.planning import operators
-from prudent.planning.operators import SlotDraws
+from prudent.planning import draw_blocks
+from prudent.planning.draw_blocks import GivenDraws, SlotDraws
+from prudent.planning.execute.threads import Threads
+from prudent.planning.row_risks import DrawRows
 
 WIDE = """
 import resource
@@ -101,7 +103,7 @@ def test_ragged_and_dense_input_give_the_same_model(seed):
     value = rng.normal(size=dense.n_states)
     later = np.where(dense.next_state >= 0, value[dense.next_state], 0.0)
     z = np.einsum("nsak,sak->nsa", theta[:, dense.source], dense.reward + 0.9 * later)
-    operator = operators.SampledOperator(dense, operators.GivenDraws(dense, theta), pr.CVaR(0.7))
+    operator = Threads(DrawRows(dense, GivenDraws(dense, theta), pr.CVaR(0.7)))
     q = np.full(dense.source.size, -np.inf)
     pairs = np.flatnonzero(dense.admissible)
     operator.backup(value, pairs, q)
@@ -153,8 +155,8 @@ def test_draws_by_blocks_are_the_draws_of_the_posterior(monkeypatch):
     packed = model.entries.pack(theta).T
     whole = BayesianRiskMDP(model, posterior, 0.8).solve(draws=30, rng=5)
     for most, block in ((2**29, 2**25), (0, 1), (500, 600), (4_000, 2_000)):
-        monkeypatch.setattr(operators, "BLOCK", block)
-        monkeypatch.setattr("prudent.planning.problem.KEPT", most)
+        monkeypatch.setattr(draw_blocks, "BLOCK_BYTES", block)
+        monkeypatch.setattr("prudent.planning.problem.KEPT_BYTES", most)
         draws = SlotDraws(model.entries, model.entries.pack(counts), 30, np.random.default_rng(5), most)
         for _ in range(2):
             blocks = np.concatenate([draws.block(i) for i in range(len(draws.edges))])

@@ -261,15 +261,16 @@ def test_dirichlet_from_a_model_and_its_log():
     def log(word):
         return [("h", 0, face) for face in word]
 
-    assert DirichletPosterior.for_model(coin(), 0.5) == DirichletPosterior([0.5, 0.5])
-    posterior = DirichletPosterior.from_log(coin(), log("hht"), prior=0.5)
+    assert DirichletPosterior.for_model(coin()) == DirichletPosterior([1.0, 1.0])
+    assert DirichletPosterior.for_model(coin(), 1) == DirichletPosterior([0.5, 0.5])  # mass of a pair
+    posterior = DirichletPosterior.from_log(coin(), log("hht"), prior=1)
     assert posterior == DirichletPosterior([2.5, 1.5], prior=[0.5, 0.5])
-    assert posterior == posterior_from_log(coin(), log("hht"), 0.5)
-    assert posterior == posterior_from_log(coin(), [(0, 0, 0), (1, 0, 0), (0, 0, 1)], 0.5, indices=True)
-    assert posterior == DirichletPosterior.for_model(coin(), 0.5).update([0, 0, 0], [0, 0, 1])
-    assert posterior.merge(posterior) == DirichletPosterior.from_log(coin(), log("hhthht"), prior=0.5)
-    given = posterior_from_log(coin(), log("h"), prior=[[2.0, 1.0]])
-    assert given == DirichletPosterior([3.0, 1.0], prior=[2.0, 1.0])
+    by_index = [(0, 0, 0), (1, 0, 0), (0, 0, 1)]
+    assert posterior == DirichletPosterior.from_log(coin(), by_index, 1, indices=True)
+    assert posterior == DirichletPosterior.for_model(coin(), 1).update([0, 0, 0], [0, 0, 1])
+    assert posterior.merge(posterior) == DirichletPosterior.from_log(coin(), log("hhthht"), prior=1)
+    array = DirichletPosterior.from_log(coin(), log("h"), prior=[[2.0, 1.0]])
+    assert array == DirichletPosterior([3.0, 1.0], prior=[2.0, 1.0])
 
 
 def test_dirichlet_reads_frames_and_broadcasts_numbers():

@@ -18,7 +18,7 @@ from prudent.bandits import (
     thompson_sampling,
     thompson_sampling_inflated,
 )
-from prudent.envs import LinearBanditEnv, bounded_bandit, gaussian_bandit, register_gymnasium
+from prudent.envs import LinearBanditEnv, LinearBanditGym, bounded_bandit, gaussian_bandit, register_gymnasium
 from prudent.envs.linear_bandit import draw_context, draw_noise, reward_of
 from prudent.errors import ModelError, ParameterError
 from prudent.exact import cvar_clipped_normal, cvar_normal

@@ -32,7 +32,11 @@ def members(room: ModuleType) -> dict[str, object]:
             continue
         if inspect.isclass(member):
             surface[name] = member
-            surface |= {f"{name}.{key}": value for key, value in vars(member).items() if _is_public_method(key, value)}
+            surface |= {
+                f"{name}.{key}": value
+                for key, value in vars(member).items()
+                if _is_public_method(key, value) and not _inherits_its_docstring(member, key, value)
+            }
         elif callable(member):
             surface[name] = member
     return surface
@@ -41,6 +45,10 @@ def members(room: ModuleType) -> dict[str, object]:
 def _is_public_method(name: str, value: object) -> bool:
     kinds = (property, functools.cached_property, classmethod, staticmethod)
     return not name.startswith("_") and (inspect.isfunction(value) or isinstance(value, kinds))
+
+
+def _inherits_its_docstring(member: type, name: str, value: object) -> bool:
+    return not value.__doc__ and any(getattr(vars(base).get(name), "__doc__", None) for base in member.__mro__[1:])
 
 
 def parameters(member: object) -> dict[str, inspect.Parameter]:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refused
 
 from prudent import cvar, sample_size
 from prudent.errors import DataError, ParameterError
@@ -101,21 +102,41 @@ def test_expected_order_statistic_by_enumeration(n):
 
 
 @pytest.mark.parametrize(
-    ("call", "error", "message"),
+    ("call", "error", "code", "fields"),
     [
-        (lambda: br_regret_bound(10, 2, 2, 0.4, 1.0), ParameterError, "alpha must be at least 1/2 .* got 0.4"),
-        (lambda: br_regret_bound([5, 0], 2, 2, 0.5, 1.0), ParameterError, r"T\[1\] is 0.0, expected a number"),
-        (lambda: br_regret_bound(10, 2, 2, 0.5, 0.0), ParameterError, "nu must be a positive number, got 0.0"),
-        (lambda: br_regret_bound(10, 0, 2, 0.5, 1.0), ParameterError, "K must be at least 1, got 0"),
-        (lambda: regret_bound(10, 2, 2, 1.0, 0.1), ParameterError, r"alpha must be a risk level in \[0, 1\), got 1.0"),
-        (lambda: regret_bound(10, 2, 2, 0.5, 1.0), ParameterError, r"delta must be a probability in \(0, 1\), got 1.0"),
-        (lambda: expected_regret_bound(10, 2, 0, 0.5), ParameterError, "d must be at least 1, got 0"),
-        (lambda: expected_order_statistic([1.0], 3, 2), ParameterError, "k must be at most n = 2, got 3"),
-        (lambda: expected_order_statistic([], 1, 2), DataError, r"of one length above 0, got \(0,\) and \(0,\)"),
-        (lambda: expected_order_statistic([1.0, 2.0], 1, 2, [1.0, -1.0]), DataError, r"weights\[1\] is -1.0"),
-        (lambda: expected_order_statistic([1.0], 1, 2, [0.0]), DataError, "weights are all 0"),
+        (
+            lambda: br_regret_bound(10, 2, 2, 0.4, 1.0),
+            ParameterError,
+            "alpha-range",
+            {"argument": "alpha", "value": 0.4},
+        ),
+        (
+            lambda: br_regret_bound([5, 0], 2, 2, 0.5, 1.0),
+            ParameterError,
+            "value-range",
+            {"argument": "T", "index": (1,), "value": 0.0},
+        ),
+        (lambda: br_regret_bound(10, 2, 2, 0.5, 0.0), ParameterError, "not-positive", {"argument": "nu", "value": 0.0}),
+        (lambda: br_regret_bound(10, 0, 2, 0.5, 1.0), ParameterError, "integer-range", {"argument": "K", "value": 0}),
+        (lambda: regret_bound(10, 2, 2, 1.0, 0.1), ParameterError, "alpha-range", {"argument": "alpha", "value": 1.0}),
+        (
+            lambda: regret_bound(10, 2, 2, 0.5, 1.0),
+            ParameterError,
+            "probability-range",
+            {"argument": "delta", "value": 1.0},
+        ),
+        (lambda: expected_regret_bound(10, 2, 0, 0.5), ParameterError, "integer-range", {"argument": "d", "value": 0}),
+        (lambda: expected_order_statistic([1.0], 3, 2), ParameterError, "integer-range", {"argument": "k", "value": 3}),
+        (lambda: expected_order_statistic([], 1, 2), DataError, "wrong-shape", {"argument": "weights", "value": (0,)}),
+        (
+            lambda: expected_order_statistic([1.0, 2.0], 1, 2, [1.0, -1.0]),
+            DataError,
+            "negative",
+            {"argument": "weights", "index": (1,), "value": -1.0},
+        ),
+        (lambda: expected_order_statistic([1.0], 1, 2, [0.0]), DataError, "sum-zero", {"argument": "weights"}),
     ],
 )
-def test_bad_arguments(call, error, message):
-    with pytest.raises(error, match=message):
+def test_bad_arguments(call, error, code, fields):
+    with refused(error, code, **fields):
         call()

@@ -27,7 +27,7 @@ from numba.core import caching, event
 
 from .._support.files import leave_turn, take_turn
 
-__all__ = ["default_threads", "each_row", "inlined", "kernel", "over_rows", "source_stamp", "summing", "unkept"]
+__all__ = ["default_threads", "each_row", "inlined", "kernel", "lean", "over_rows", "source_stamp", "summing", "unkept"]
 
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -69,13 +69,37 @@ def kernel(function: F) -> F:
 
 
 def lean(function: F) -> F:
-    """Compile a kernel that makes no arrays and returns none: references to those that it is given are not counted.
+    """Compile a kernel that makes no arrays and returns none: references to its arguments are not counted.
 
     Counting takes two calls for each array that is named, passed on or taken from a bundle, which is longer than much
-    of the work in small loops. Slices are fine; most functions of NumPy are not, which Numba says. Only other kernels
-    may give it a Generator: one that comes from Python would never be let go.
+    of the work in small loops. Slices are fine; Numba refuses most functions of NumPy, which allocate. A kernel that
+    returns an array, or calls a kernel that returns one, would free memory in use or never free it: compiling it raises
+    a TypeError. Only other kernels may pass a Generator: one that comes from Python would never be released.
     """
-    return _compiled(function, counted=False, inline="never")
+    compiled: Any = _compiled(function, counted=False, inline="never")
+    compile_plain = compiled._compiler.compile
+
+    def compile_guarded(args: Any, return_type: Any) -> Any:
+        result = compile_plain(args, return_type)
+        _refuse_references(function, result)
+        return result
+
+    compiled._compiler.compile = compile_guarded
+    return cast(F, compiled)
+
+
+def _refuse_references(function: Callable[..., Any], result: Any) -> None:
+    """Raise if a lean kernel, or a kernel that it calls, returns something with counted references."""
+    models, types = result.target_context.data_model_manager, result.type_annotation.typemap
+    returned = {f"{function.__qualname__} returns": result.signature.return_type}
+    for expression, signature in result.type_annotation.calltypes.items():
+        called = getattr(expression, "op", None) == "call" and types.get(expression.func.name)
+        if isinstance(called, numba.types.Dispatcher):
+            name = called.dispatcher.py_func.__qualname__
+            returned[f"{function.__qualname__} calls {name}, which returns"] = signature.return_type
+    for what, kind in returned.items():
+        if models[kind].contains_nrt_meminfo():
+            raise TypeError(f"lean kernel {what} {kind}: references are not counted there; use kernel instead of lean")
 
 
 def summing(function: F) -> F:

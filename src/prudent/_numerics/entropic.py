@@ -15,7 +15,6 @@ exp(-z) = 2^-k exp(-r) with |r| <= log(2)/2, so that the loop becomes vector cod
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
@@ -23,7 +22,7 @@ from .._support.checks import FloatArray
 from .compile import kernel
 from .logarithms import number_of_bits
 
-__all__ = ["entropic_each", "entropic_mean", "entropic_rows"]
+__all__ = ["entropic_each", "entropic_mean"]
 
 TINY = 1e-280  # beta times the spread, below which the mean cannot be told from it
 FARTHEST = 700.0  # exp(-z) of more than this is nothing
@@ -74,26 +73,6 @@ def entropic_mean(values: FloatArray, chances: FloatArray, beta: float, scratch:
     for j in range(n):
         lost -= chances[j] * scratch[j]
     return low - math.log1p(-lost / total) / beta
-
-
-@kernel
-def entropic_rows(
-    outcomes: Any, discount: float, beta: float, longest: int, value: FloatArray, pairs: Any, q: FloatArray
-) -> float:
-    """Write the entropic mean of r + gamma V(s') into ``q`` for ``pairs``; return the size of the largest sum."""
-    first, next_state, reward, chance = outcomes
-    y, scratch = np.empty(longest), np.empty(longest)
-    biggest = 0.0
-    for i in range(pairs.size):
-        p = pairs[i]
-        begin, n = first[p], first[p + 1] - first[p]
-        for j in range(n):
-            target = next_state[begin + j]
-            later = discount * value[target] if target >= 0 else 0.0
-            y[j] = reward[begin + j] + later
-            biggest = max(biggest, abs(reward[begin + j]) + abs(later))
-        q[p] = entropic_mean(y[:n], chance[begin : begin + n], beta, scratch)
-    return biggest
 
 
 @kernel

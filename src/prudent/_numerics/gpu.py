@@ -1,4 +1,4 @@
-"""Vectors on a GPU: sums, extremes, and the values of a Markov chain.
+"""Vectors on a GPU, with sums and extremes.
 
 Kernels here are those of CUDA through Numba. Reductions are done in two steps of fixed shape, so that the same numbers
 give the same result every time. Under Numba's simulator (``NUMBA_ENABLE_CUDASIM=1``) all of it runs without a GPU, very
@@ -12,7 +12,7 @@ import importlib
 import importlib.util
 import math
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numba
 import numpy as np
@@ -22,7 +22,6 @@ from numba import config
 from .._support.checks import FloatArray
 from ..errors import ParameterError
 from .compile import kernel, source_stamp
-from .krylov import CAP, FAST
 
 SIMULATED = bool(config.ENABLE_CUDASIM)
 
@@ -30,17 +29,28 @@ SIMULATED = bool(config.ENABLE_CUDASIM)
 def _load() -> Any:
     """Return Numba's CUDA, or say what is missing."""
     if not SIMULATED and importlib.util.find_spec("numba_cuda") is None:
-        raise ParameterError('device="gpu" needs numba-cuda, which is not installed: pip install "prudent[gpu]"')
+        raise ParameterError(
+            'device="gpu" needs numba-cuda, which is not installed: pip install "prudent[gpu]"',
+            code="missing-package",
+            package="numba-cuda",
+        )
     try:
         from numba import cuda
     except Exception as error:  # numba-cuda 0.30 uses what NumPy 2.5 no longer has
         raise ParameterError(
             f'device="gpu": numba-cuda does not load with NumPy {np.__version__} ({error}); pip install "prudent[gpu]" '
-            "chooses versions that work together"
+            "chooses versions that work together",
+            code="missing-package",
+            package="numba-cuda",
         ) from None
     if not cuda.is_available():
-        raise ParameterError(f'device="gpu" finds no GPU that CUDA can use: {_fault(cuda)}')
-    if not SIMULATED:  # small models leave most of a GPU idle, which is no news
+        raise ParameterError(
+            f'device="gpu" finds no GPU that CUDA can use: {_fault(cuda)}',
+            code="no-device",
+            argument="device",
+            value="gpu",
+        )
+    if not SIMULATED:  # small models leave most of a GPU idle, as expected
         settings: Any = importlib.import_module("numba.cuda.core.config")
         settings.CUDA_LOW_OCCUPANCY_WARNINGS = 0
     return cuda
@@ -76,16 +86,18 @@ BLOCKS = 1 if SIMULATED else 1056  # the most that share a reduction
 __all__ = [
     "BLOCKS",
     "SIMULATED",
-    "Rows",
     "Vector",
     "allocate",
-    "chain_values",
     "cuda",
     "download",
+    "extremes",
     "grid_for",
+    "higher",
+    "lower",
     "on_device",
     "range_in_block",
     "sum_in_block",
+    "sums",
     "upload",
 ]
 
@@ -162,8 +174,7 @@ class Vector:
             part = allocate((BLOCKS, 2))
             grid = grid_for(self.size)
             _ranges[grid]((self.data, part))
-            found = download(part)[: grid[0]]
-            self._extremes = float(found[:, 0].min()), float(found[:, 1].max())
+            self._extremes = extremes(part, grid)
         return self._extremes
 
     def __abs__(self) -> _Size:
@@ -194,13 +205,13 @@ def _combine(arrays: Any, factor: Any, shift: Any) -> None:
 
 
 @kernel
-def _lower(a: float, b: float) -> float:
+def lower(a: float, b: float) -> float:
     """Return the lower of two numbers; NaN goes through."""
     return a if a < b or a != a else b
 
 
 @kernel
-def _higher(a: float, b: float) -> float:
+def higher(a: float, b: float) -> float:
     """Return the higher of two numbers; NaN goes through."""
     return a if a > b or a != a else b
 
@@ -235,11 +246,23 @@ def range_in_block(low: Any, high: Any, part: Any) -> None:
     half = cuda.blockDim.x // 2
     while half > 0:
         if me < half:
-            lows[me], highs[me] = _lower(lows[me], lows[me + half]), _higher(highs[me], highs[me + half])
+            lows[me], highs[me] = lower(lows[me], lows[me + half]), higher(highs[me], highs[me + half])
         cuda.syncthreads()
         half //= 2
     if me == 0:
         part[cuda.blockIdx.x, 0], part[cuda.blockIdx.x, 1] = lows[0], highs[0]
+
+
+def sums(part: Any, grid: tuple[int, int]) -> tuple[float, float]:
+    """Return both sums over the blocks of a launch, see :func:`sum_in_block`."""
+    first, second = download(part)[: grid[0]].sum(axis=0).tolist()
+    return first, second
+
+
+def extremes(part: Any, grid: tuple[int, int]) -> tuple[float, float]:
+    """Return the least and the greatest over the blocks of a launch, see :func:`range_in_block`."""
+    blocks = download(part)[: grid[0]]
+    return float(blocks[:, 0].min()), float(blocks[:, 1].max())
 
 
 @on_device
@@ -248,158 +271,6 @@ def _ranges(arrays: Any) -> None:
     low, high = math.inf, -math.inf
     i = cuda.grid(1)
     while i < a.size:
-        low, high = _lower(low, a[i]), _higher(high, a[i])
+        low, high = lower(low, a[i]), higher(high, a[i])
         i += cuda.gridsize(1)
     range_in_block(low, high, part)
-
-
-# -- chains ------------------------------------------------------------------------------------------------
-
-
-class Rows(NamedTuple):
-    """The transition matrix of a chain, its rows padded to one length with probabilities of zero."""
-
-    indices: Any  # [L, S]
-    data: Any  # [L, S]
-    reward: Any  # [S]
-
-
-@kernel
-def _expect(indices: Any, data: Any, x: Any, s: Any) -> Any:
-    """Return entry s of P x."""
-    total = 0.0
-    for k in range(data.shape[0]):
-        total += data[k, s] * x[indices[k, s]]
-    return total
-
-
-@on_device
-def _sweep(arrays: Any, discount: Any) -> None:
-    """Write reward + gamma P x - x into r, and its extremes into ``part``."""
-    indices, data, reward, x, r, part = arrays
-    low, high = math.inf, -math.inf
-    s = cuda.grid(1)
-    while s < x.size:
-        r[s] = reward[s] + discount * _expect(indices, data, x, s) - x[s]
-        low, high = _lower(low, r[s]), _higher(high, r[s])
-        s += cuda.gridsize(1)
-    range_in_block(low, high, part)
-
-
-@on_device
-def _step(arrays: Any) -> None:
-    x, r = arrays
-    s = cuda.grid(1)
-    while s < x.size:
-        x[s] += r[s]
-        s += cuda.gridsize(1)
-
-
-@on_device
-def _aim(arrays: Any, beta: Any, omega: Any) -> None:
-    r, v, p = arrays
-    s = cuda.grid(1)
-    while s < p.size:
-        p[s] = r[s] + beta * (p[s] - omega * v[s])
-        s += cuda.gridsize(1)
-
-
-@on_device
-def _apply(arrays: Any, discount: Any) -> None:
-    """Write p - gamma P p into v, and the products of v with ``with_`` and with itself into ``part``."""
-    indices, data, p, with_, v, part = arrays
-    along, square = 0.0, 0.0
-    s = cuda.grid(1)
-    while s < p.size:
-        v[s] = p[s] - discount * _expect(indices, data, p, s)
-        along += with_[s] * v[s]
-        square += v[s] * v[s]
-        s += cuda.gridsize(1)
-    sum_in_block(along, square, part)
-
-
-@on_device
-def _take(arrays: Any, alpha: Any) -> None:
-    r, v = arrays
-    s = cuda.grid(1)
-    while s < r.size:
-        r[s] -= alpha * v[s]
-        s += cuda.gridsize(1)
-
-
-@on_device
-def _move(arrays: Any, alpha: Any, omega: Any) -> None:
-    """Take both steps of BiCGStab; the product of the new r with ``shadow``, and the extremes of r, go into parts."""
-    x, p, r, t, shadow, part, sizes = arrays
-    along = 0.0
-    low, high = math.inf, -math.inf
-    s = cuda.grid(1)
-    while s < x.size:
-        x[s] += alpha * p[s] + omega * r[s]
-        r[s] -= omega * t[s]
-        along += shadow[s] * r[s]
-        low, high = _lower(low, r[s]), _higher(high, r[s])
-        s += cuda.gridsize(1)
-    sum_in_block(along, 0.0, part)
-    cuda.syncthreads()
-    range_in_block(low, high, sizes)
-
-
-def chain_values(rows: Rows, discount: float, guess: Vector, target: float, conservative: bool) -> Vector:
-    """Return ``guess``, improved as :func:`prudent._numerics.krylov.chain_values` does on the CPU, step by step."""
-    n = guess.size
-    grid = grid_for(n)
-    x = guess.copy()
-    r, t, v, p = (allocate(n) for _ in range(4))
-    part, sizes = (allocate((BLOCKS, 2)) for _ in range(2))
-
-    def found(parts: Any) -> FloatArray:
-        return download(parts)[: grid[0]]
-
-    def extremes(parts: Any) -> tuple[float, float]:
-        rows = found(parts)
-        return float(rows[:, 0].min()), float(rows[:, 1].max())
-
-    products, spread = 0, math.inf
-    while True:
-        _sweep[grid]((*rows, x.data, r, part), discount)
-        products += 1
-        low, high = extremes(part)
-        if not conservative:
-            low, high = min(low, -high), max(high, -low)
-        slow = high - low > FAST * spread
-        spread = high - low
-        if spread <= 2.0 * target or products >= CAP or not math.isfinite(spread):
-            return x
-        if slow:
-            break
-        _step[grid]((x.data, r))
-
-    biggest = max(abs(low), abs(high))
-    shadow = Vector(r).copy().data
-    for start in (p, v):
-        _combine[grid]((r, r, start), -1.0, 0.0)  # zero
-    _apply[grid]((rows.indices, rows.data, r, shadow, t, part), 0.0)  # with gamma = 0: the square of r
-    new = float(found(part)[:, 0].sum())
-    rho, alpha, omega = 1.0, 1.0, 1.0
-    while biggest > target and products < CAP:
-        if new == 0.0 or omega == 0.0:
-            break
-        beta = (new / rho) * (alpha / omega)
-        rho = new
-        _aim[grid]((r, v, p), beta, omega)
-        _apply[grid]((rows.indices, rows.data, p, shadow, v, part), discount)
-        along = float(found(part)[:, 0].sum())
-        if along == 0.0:
-            break
-        alpha = rho / along
-        _take[grid]((r, v), alpha)
-        _apply[grid]((rows.indices, rows.data, r, r, t, part), discount)
-        products += 2
-        rt, tt = found(part).sum(axis=0).tolist()
-        omega = rt / tt if tt > 0.0 else 0.0
-        _move[grid]((x.data, p, r, t, shadow, part, sizes), alpha, omega)
-        new = float(found(part)[:, 0].sum())
-        low, high = extremes(sizes)
-        biggest = max(abs(low), abs(high))
-    return x

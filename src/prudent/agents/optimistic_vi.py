@@ -28,7 +28,7 @@ from .._support.state import LARGEST_COUNT, Arrays, State, require_counts, requi
 from ..errors import ModelError, ParameterError
 from ..models.uncertain import UncertainMDP
 from ..planning.inner import Known, Work, known_part, work_space
-from ..planning.operators import Draws, back_up_pair, greedy
+from ..planning.rows import Draws, back_up_pair, greedy
 from ..risk import CVaR, sample_size
 from ..types import ArrayLike, Label, RngLike
 from .tabular import TabularAgent

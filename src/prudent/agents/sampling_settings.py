@@ -41,7 +41,7 @@ class GivenWeights(RiskMeasure):
             raise ParameterError(text, code="sum-not-one", argument="lowest", value=self.lowest)
         object.__setattr__(self, "lowest", weights)
 
-    def _lowest(self, n: int) -> FloatArray:
+    def tail_weights(self, n: int) -> FloatArray:
         if n != self.n:
             text = f"these are weights of {self.n} draws, got {n}"
             raise ParameterError(text, code="wrong-shape", argument="n", value=n, expected=self.n)

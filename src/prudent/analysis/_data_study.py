@@ -12,9 +12,10 @@ from scipy.special import ndtr
 
 from .._support.checks import BoolArray, FloatArray, IntArray
 from ..exact import dirichlet_tail
-from ..planning.operators import ExactOperator
+from ..planning.execute.threads import Threads
 from ..planning.options import SolverOptions
 from ..planning.problem import BayesianRiskMDP
+from ..planning.row_risks import DirichletRows
 from ..planning.solve import evaluate
 from ._data_sets import data_sets
 from ._pinned import Curve, Held, Rows, between, derivatives
@@ -161,7 +162,9 @@ class Study:
         self.square = np.add.reduceat(self.weight * (self.worth - np.repeat(self.mu, np.diff(self.starts))) ** 2, first)
         self.price = np.zeros(self.pairs.size)
         if self.alpha > 0.0:
-            chain = ExactOperator(self.model, self.counts, self.alpha, threads).linearise(self.value, self.pairs)
+            chain = Threads(DirichletRows(self.model, self.counts, self.alpha), threads).linearise(
+                self.value, self.pairs
+            )
             self.rows = Rows(self._matrix(chain.data), chain.reward, self.state, value)
             self.price = np.maximum(self.mu - self.rows.lead - value[self.state], 0.0)
             self.cross = self._matrix(self.weight * self.worth)

@@ -19,8 +19,8 @@ from ..errors import ParameterError
 from ..models.mdp import MDP
 from ..models.uncertain import UncertainMDP
 from ..types import BoolArray, FloatArray, IntArray, RngLike
+from .execute.executor import Executor
 from .explain import Explanation
-from .operators import Operator
 from .options import SolverOptions
 
 __all__ = ["Ended", "Evidence", "PlanningProblem", "with_terminal_values"]
@@ -48,7 +48,7 @@ class Ended(NamedTuple):
     ----------
     model : MDP or UncertainMDP
         The model in which the states where the process is over are terminal.
-    operator : Operator
+    operator : Executor
         Its operator, with a leak that certifies its values.
     guess : ndarray of shape (S,)
         Values to start from.
@@ -57,7 +57,7 @@ class Ended(NamedTuple):
     """
 
     model: MDP | UncertainMDP
-    operator: Operator
+    operator: Executor
     guess: FloatArray
     left_out: BoolArray | None = None
 
@@ -77,7 +77,7 @@ class PlanningProblem(ABC):
     risk_name: str | None = None
 
     @abstractmethod
-    def operator(self, draws: npt.ArrayLike | None = None, rng: RngLike = None, threads: int | None = None) -> Operator:
+    def operator(self, draws: npt.ArrayLike | None = None, rng: RngLike = None, threads: int | None = None) -> Executor:
         """Return a new Bellman operator of the problem."""
 
     @abstractmethod
@@ -95,13 +95,13 @@ class PlanningProblem(ABC):
         ``q`` [A] are the values of its actions, where they are known already.
         """
 
-    def first_guess(self, operator: Operator) -> Operator | None:
+    def first_guess(self, operator: Executor) -> Executor | None:
         """Return a cheaper operator whose fixed point is close to that of ``operator``, or None."""
         return None
 
     def on_cluster(
         self, client: Any, options: SolverOptions, draws: Any, rng: Any, threads: Any
-    ) -> AbstractContextManager[Operator]:
+    ) -> AbstractContextManager[Executor]:
         """Return a context in which the workers of a cluster do the backups."""
         raise ParameterError(
             "client is only for exact solves of a BayesianRiskMDP; omit it for a known model",

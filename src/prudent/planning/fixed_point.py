@@ -14,8 +14,8 @@ from ..models.mdp import MDP
 from ..models.uncertain import UncertainMDP
 from ..types import FloatArray, PolicyLike
 from .base import PlanningProblem, with_terminal_values
+from .execute.executor import Executor
 from .newton import Iteration
-from .operators import Operator
 from .options import SolverOptions
 from .solution import DeferredQ, Solution
 
@@ -34,12 +34,12 @@ class Guess(NamedTuple):
 
 
 def rough_guess(
-    operator: Operator, model: MDP | UncertainMDP, policy: PolicyLike | None, options: SolverOptions
+    operator: Executor, model: MDP | UncertainMDP, policy: PolicyLike | None, options: SolverOptions
 ) -> Guess:
     """Return rough values of an operator that is cheaper than the one to solve, in fewer backups than the cap."""
     cap = options.cap
     tol: float | None = GUESS_TOLERANCE
-    if operator.rough:
+    if operator.approximate:
         tol, cap = None, min(cap, ROUGH_BACKUPS)
     if cap < 2:
         return Guess(np.zeros(model.n_states), 0)
@@ -49,17 +49,17 @@ def rough_guess(
     return Guess(np.asarray(end.point.moved(end.shift)), end.iterations)
 
 
-def on_device(operator: Operator, options: SolverOptions) -> Operator:
+def on_device(operator: Executor, options: SolverOptions) -> Executor:
     """Return the operator on the device of the options."""
     if options.device == "cpu":
         return operator
-    from .gpu import on_gpu
+    from .execute.cuda import Cuda
 
-    return on_gpu(operator)
+    return Cuda.of(operator)
 
 
 def solve_operator(
-    operator: Operator,
+    operator: Executor,
     model: MDP | UncertainMDP,
     policy: PolicyLike | None,
     options: SolverOptions,
@@ -100,7 +100,7 @@ def solve_operator(
     if model.terminal.any():  # known without solving
         value[model.terminal] = model.terminal_value[model.terminal]
     if defer_q is None:
-        defer_q = operator.puts_off_q and policy is None and problem is not None
+        defer_q = operator.lazy_q and policy is None and problem is not None
     if defer_q:
         q: Any = DeferredQ(np.asarray(at.value), end.shift, operator.accuracy, operator.threads)
     else:

@@ -23,7 +23,8 @@ from ..models.base import TabularModel, plural
 from ..models.timed_policy import TimedPolicy, final_values, read_timed
 from ..types import FloatArray, IntArray, PolicyLike, RngLike, TerminalValueLike
 from .base import PlanningProblem
-from .operators import Operator, greedy
+from .execute.executor import Executor
+from .rows import greedy
 from .solution import Solution
 
 __all__ = [
@@ -41,7 +42,7 @@ DIGITS = 1e-10  # default tolerance, relative to the largest value
 BACKUP_SHARE = 0.02  # share of the tolerance that all backups together may use
 MAX_BYTES = 2**33  # of values and policies
 
-Mix = Callable[[Operator, FloatArray, FloatArray], FloatArray]
+Mix = Callable[[Executor, FloatArray, FloatArray], FloatArray]
 
 
 class Induction(NamedTuple):
@@ -55,12 +56,12 @@ class Induction(NamedTuple):
     error: float
 
 
-def average(operator: Operator, shares: FloatArray, q: FloatArray) -> FloatArray:
+def average(operator: Executor, shares: FloatArray, q: FloatArray) -> FloatArray:
     """Return the mean over actions [S] of ``q`` [S, A], which may be anything where a share is zero."""
     return np.asarray((shares * np.where(shares > 0.0, q, 0.0)).sum(axis=1))
 
 
-def follow(operator: Operator, policy: npt.NDArray[Any], q: FloatArray, mix: Mix = average) -> tuple[FloatArray, float]:
+def follow(operator: Executor, policy: npt.NDArray[Any], q: FloatArray, mix: Mix = average) -> tuple[FloatArray, float]:
     """Return what a policy, [S] or [S, A], makes of ``q`` [S, A], and what rounding adds to its error."""
     if policy.ndim == 1:
         return q[np.arange(policy.size), policy], 0.0
@@ -69,7 +70,7 @@ def follow(operator: Operator, policy: npt.NDArray[Any], q: FloatArray, mix: Mix
 
 
 def backward_induction(
-    operator_at: Callable[[int], Operator],
+    operator_at: Callable[[int], Executor],
     model: TabularModel,
     horizon: int,
     final: FloatArray,
@@ -192,7 +193,7 @@ def solve_horizon(
     )
 
 
-def one_step(operator: Operator, model: TabularModel, value: FloatArray, time: int) -> FloatArray:
+def one_step(operator: Executor, model: TabularModel, value: FloatArray, time: int) -> FloatArray:
     """Return Q [S, A] one step ahead of ``value``; minus infinity where an action is not admissible."""
     q = np.full(model.admissible.shape, -np.inf)
     operator.backup(value, np.flatnonzero(model.admissible), q.reshape(-1))

@@ -1,6 +1,6 @@
 """Planning inside compiled loops: draw a posterior and solve its sampled model, thousands of times a second.
 
-The Bellman code is that of :mod:`prudent.planning.operators`, called pair by pair. What is added here is a Newton
+The Bellman code is that of :mod:`prudent.planning.rows`, called pair by pair. What is added here is a Newton
 solver that lives inside compiled loops: no certificate, no Python between the steps. Agents and the simulator call the
 same kernels, so both turn the same generators into the same decisions.
 
@@ -9,8 +9,8 @@ same kernels, so both turn the same generators into the same decisions.
 values: two of n for two outcomes, about ten of a hundred for three. If it is the mean, the mean draw stands for all.
 Newton works on these; the paper's sweeps, kept for comparison, on all draws.
 
-**Newton.** V and its backup TV bound the fixed point (MacQueen, see :mod:`prudent.planning.newton`). Each step solves
-the chain of the greedy actions and tail probabilities at V; it is taken if it shrinks the width of the bounds at
+**Newton.** V and its backup TV bound the fixed point (MacQueen, see :mod:`prudent.planning.certificate`). Each step
+solves the chain of the greedy actions and tail probabilities at V; it is taken if it shrinks the width of the bounds at
 least by gamma, and otherwise replaced by a sweep. It stops when the bounds are ``tolerance`` apart.
 
 Letters: P = S*A pairs, numbered s*A + a; S states, A actions, K outcomes, B sources, N draws, L steps, T episodes.
@@ -22,16 +22,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._numerics import krylov
 from .._numerics.compensated import EPS
 from .._numerics.compile import kernel, lean
 from .._numerics.copying import put
 from .._numerics.dirichlet_draws import draw_row
-from .._numerics.krylov import Chain, chain_values
 from .._support.checks import BoolArray, FloatArray, IntArray
 from ..models.entries import Entries
 from ..models.uncertain import UncertainMDP
-from .operators import Draws, back_up_pair, greedy, lowest_of_pair, tail_of_pair
+from .chain import DENSE, MAX_PRODUCTS, Chain, chain_values
+from .rows import Draws, back_up_pair, greedy, lowest_of_pair, tail_of_pair
 
 __all__ = [
     "Known",
@@ -115,7 +114,7 @@ def known_part(model: UncertainMDP) -> Known:
 
 def work_space(model: UncertainMDP, draws: int) -> Work:
     """Return arrays to work in with up to ``draws`` posterior draws."""
-    n_states, dense = model.n_states, model.n_states <= krylov.DENSE
+    n_states, dense = model.n_states, model.n_states <= DENSE
     return Work(
         theta=np.zeros((model.entries.outcome.size, draws)),
         counts=np.empty(model.n_outcomes),
@@ -450,7 +449,7 @@ def _solve_large_chain(known: Known, work: Work, policy: IntArray, x: FloatArray
             gain[s] += work.rows[s, j] * entries.reward[first + j]
     target = 0.1 * known.tolerance * (1.0 - entries.discount)
     put(x, work.swept)
-    chain_values(Chain(indptr, indices, chances, gain), entries.discount, x, target, False, krylov.CAP)
+    chain_values(Chain(indptr, indices, chances, gain), entries.discount, x, target, False, MAX_PRODUCTS)
 
 
 @lean

@@ -10,8 +10,9 @@ from ..models.mdp import MDP
 from ..models.uncertain import UncertainMDP
 from ..types import FloatArray, PolicyLike, RngLike
 from .base import Ended, PlanningProblem
+from .execute.threads import Threads
 from .explain import Explanation, explain_known
-from .operators import ExpectedOperator
+from .row_risks import MeanRows
 from .undiscounted import ended_mdp
 
 __all__ = ["KnownProblem"]
@@ -43,9 +44,7 @@ class KnownProblem(PlanningProblem):
             )
         self.model = mdp
 
-    def operator(
-        self, draws: npt.ArrayLike | None = None, rng: RngLike = None, threads: int | None = None
-    ) -> ExpectedOperator:
+    def operator(self, draws: npt.ArrayLike | None = None, rng: RngLike = None, threads: int | None = None) -> Threads:
         """Return the expected backup of the model."""
         for name, value in (("draws", draws), ("rng", rng)):
             if value is not None:
@@ -54,7 +53,7 @@ class KnownProblem(PlanningProblem):
                     code="conflicting-arguments",
                     argument=name,
                 )
-        return ExpectedOperator(self.model.transition, self.model.reward, self.model.discount, self.model.leaks)
+        return Threads(MeanRows(self.model.transition, self.model.reward, self.model.discount, self.model.leaks))
 
     def undiscounted(
         self, policy: PolicyLike | None, draws: npt.ArrayLike | None, rng: RngLike, threads: int | None

@@ -22,16 +22,14 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 from scipy.sparse import csgraph
-from scipy.sparse.linalg import splu
 
-from .._numerics import krylov
 from .._numerics.compensated import EPS
 from .._numerics.compile import kernel
 from .._numerics.copying import put
-from .._numerics.krylov import Chain, chain_values
 from .._support.checks import BoolArray, FloatArray, IntArray
 from ..models.uncertain import UncertainMDP
-from .operators import expected_rows, greedy, rows_of
+from .chain import MAX_PRODUCTS, Chain, chain_values, rows_of, sparse_elimination
+from .rows import expected_rows, greedy
 
 __all__ = ["Layout", "Rows", "Task", "drawn_returns", "eliminated_returns", "occupancy"]
 
@@ -136,7 +134,7 @@ def occupancy(rows: Rows, start: FloatArray, theta: FloatArray, discount: float)
     chain = Chain(back.indptr.astype(np.int64), back.indices.astype(np.int32), back.data, start)
     spent = start.copy()
     for _ in range(TRIES):
-        chain_values(chain, discount, spent, OCCUPIED / size, False, krylov.CAP)
+        chain_values(chain, discount, spent, OCCUPIED / size, False, MAX_PRODUCTS)
     spent = np.maximum(spent, 0.0)
     return np.asarray(spent / spent.sum())
 
@@ -187,12 +185,12 @@ def _settle(chain, discount, x, aim, direct, every, q):
             target = max(aim, FLOOR * size)
             if worst <= target or worst == np.inf:
                 break
-            products += chain_values(chain, discount, x, target, False, krylov.CAP)
+            products += chain_values(chain, discount, x, target, False, MAX_PRODUCTS)
         worst, size = _residual(chain, discount, x, every, q)
     if direct or (worst > 2.0 * max(aim, FLOOR * size) and x.size <= DENSE):
         _eliminate(chain, discount, x)
         worst, size = _residual(chain, discount, x, every, q)
-        products += krylov.CAP
+        products += MAX_PRODUCTS
     return worst, products
 
 
@@ -261,7 +259,6 @@ def eliminated_returns(
     row_of = np.repeat(np.arange(n_rows), np.diff(rows.indptr))
     barred = np.diff(rows.indptr) == 0
     first = np.arange(0, n_rows, n_rows // n_states)
-    one = sparse.eye_array(n_states, format="csc")
     residual, largest = 0.0, 0.0
     for i, draw in enumerate(theta):
         probability = draw[rows.place]
@@ -279,7 +276,7 @@ def eliminated_returns(
             if change <= max(aim, FLOOR * size):
                 break
             chosen = first + q.argmax(axis=1)
-            value = splu(one - discount * matrix[chosen].tocsc()).solve(gain[chosen])
+            value = sparse_elimination(matrix[chosen], gain[chosen], discount)
         residual, largest = max(residual, change), max(largest, size)
         returns[i] = start @ swept
         guess[:] = swept

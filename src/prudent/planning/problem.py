@@ -23,18 +23,13 @@ from ..posteriors.scalar import BetaPosterior, NormalPosterior
 from ..risk import CVaR, RiskMeasure, measure_of
 from ..types import FloatArray, IntArray, PolicyLike, RngLike, TableLike, TerminalLike
 from .base import Ended, Evidence, PlanningProblem
+from .draw_blocks import KEPT_BYTES, GivenDraws, SlotDraws
+from .execute.executor import Executor
+from .execute.threads import Threads
 from .explain import Explanation, draws_of_sources, explain_exact, explain_sampled
 from .from_draws import DrawsLike, check_draws, models_of_table, read_draws
-from .operators import (
-    KEPT,
-    ExactOperator,
-    ExpectedOperator,
-    GivenDraws,
-    Operator,
-    SampledOperator,
-    SlotDraws,
-)
 from .options import SolverOptions
+from .row_risks import DirichletRows, DrawRows, MeanRows
 from .solution import Solution
 from .solve import SolveKeywords, evaluate, solve
 from .undiscounted import ended_uncertain
@@ -318,7 +313,7 @@ class BayesianRiskMDP(PlanningProblem):
             )
         stream = generator(rng) if np.ndim(draws) == 0 and draws is not None else rng  # type: ignore[arg-type]
 
-        def operator_of(model: UncertainMDP, times: bool) -> Operator:
+        def operator_of(model: UncertainMDP, times: bool) -> Executor:
             twin = copy.copy(self)
             twin.model = model
             if times:
@@ -331,7 +326,7 @@ class BayesianRiskMDP(PlanningProblem):
 
     def on_cluster(
         self, client: Any, options: SolverOptions, draws: Any, rng: Any, threads: Any
-    ) -> AbstractContextManager[Operator]:
+    ) -> AbstractContextManager[Executor]:
         """See :meth:`PlanningProblem.on_cluster`."""
         from .cluster import cluster_operator
 
@@ -352,7 +347,7 @@ class BayesianRiskMDP(PlanningProblem):
         assert self.posterior is not None
         return cluster_operator(self.model, self.posterior.counts, self.alpha, client, options)
 
-    def first_guess(self, operator: Operator) -> Operator:
+    def first_guess(self, operator: Executor) -> Executor:
         """Return the approximation of the operator, or that of the posterior mean, which is cheap and close."""
         return operator.approximation() or self._mean_operator()
 
@@ -456,8 +451,8 @@ class BayesianRiskMDP(PlanningProblem):
         known.arrival_value = mean.arrival_value
         return known
 
-    def _mean_operator(self) -> ExpectedOperator:
-        return ExpectedOperator.of_outcomes(self.model, self._mean_theta())
+    def _mean_operator(self) -> Executor:
+        return Threads(MeanRows.of_outcomes(self.model, self._mean_theta()))
 
     def _mean_theta(self) -> FloatArray:
         if self.draws is not None:
@@ -466,7 +461,7 @@ class BayesianRiskMDP(PlanningProblem):
         assert self.posterior is not None
         return self.posterior.mean()
 
-    def operator(self, draws: npt.ArrayLike | None = None, rng: RngLike = None, threads: int | None = None) -> Operator:
+    def operator(self, draws: npt.ArrayLike | None = None, rng: RngLike = None, threads: int | None = None) -> Executor:
         """Return a new Bellman operator: exact, or of posterior draws."""
         model = self.model
         workers = default_threads() if threads is None else whole_number(threads, "threads")
@@ -494,7 +489,7 @@ class BayesianRiskMDP(PlanningProblem):
             form = self.risk.exact_form()  # which says so if there is none
             if not form.quantile and (form.levels == 0.0).all():
                 return self._mean_operator()
-            return ExactOperator(model, self.posterior.counts, form, workers)
+            return Threads(DirichletRows(model, self.posterior.counts, form), workers)
         random = generator(rng)
         made: GivenDraws | SlotDraws
         if self.posterior is None:
@@ -503,10 +498,10 @@ class BayesianRiskMDP(PlanningProblem):
             made, leaks = self._packed(read_draws(draws, model))
         else:
             counts = model.entries.pack(self.posterior.counts)
-            made = SlotDraws(model.entries, counts, whole_number(draws, "draws"), random, KEPT)
+            made = SlotDraws(model.entries, counts, whole_number(draws, "draws"), random, KEPT_BYTES)
             rounding = (model.n_outcomes + 4.0) * EPS  # of the division by the total
             leaks = (-rounding, rounding)
-        return SampledOperator(model, made, self.risk, self._reward_draws(made.n, random), workers, leaks)
+        return Threads(DrawRows(model, made, self.risk, self._reward_draws(made.n, random), leaks), workers)
 
     def _reward_draws(self, n: int, random: np.random.Generator) -> FloatArray | None:
         """Return what the posterior of the rewards adds to them, [N, S, A]."""

@@ -9,9 +9,9 @@ Ghavamzadeh, *Entropic Risk Optimization in Discounted MDPs* (AISTATS 2023):
 
       V_t(s) = max over a of ERM_{beta gamma^t}( r + gamma V_{t+1}(s') ),
 
-  one backup of :class:`EntropicOperator` for each step. The best policy depends on time and not on what happened
-  before. The recursion takes a reward as random where the model knows the rewards of single steps; a mean reward of a
-  pair counts as certain.
+  one backup of :class:`~prudent.planning.row_risks.EntropicRows` for each step. The best policy depends on time and
+  not on what happened before. The recursion takes a reward as random where the model knows the rewards of single
+  steps; a mean reward of a pair counts as certain.
 - **The tail.** From time T' on the mean is used in place of the risk, and the risk-neutral policy. By Hoeffding's lemma
   0 <= E[X] - ERM_b(X) <= b D^2 / 8 for a return that varies by at most D, so the values at time 0 are too high by at
   most beta gamma^(2 T') D^2 / 8, and the policy loses no more than that. T' is chosen for the tolerance.
@@ -33,26 +33,27 @@ import numpy as np
 import numpy.typing as npt
 
 from .._numerics.compensated import EPS
-from .._numerics.compile import default_threads, over_rows
-from .._numerics.entropic import entropic_each, entropic_rows
-from .._numerics.krylov import Chain
+from .._numerics.compile import default_threads
+from .._numerics.entropic import entropic_each
 from .._support.checks import positive, whole_number
 from .._support.notices import warn_caller
 from .._support.progress import Progress
 from ..errors import ConvergenceWarning, ParameterError
 from ..models.base import plural
-from ..models.entries import END
+from ..models.entries import END, Outcomes
 from ..models.mdp import MDP
 from ..models.timed_policy import TimedPolicy, final_values, read_timed
-from ..types import FloatArray, IntArray, PolicyLike, StartLike, TerminalValueLike
+from ..types import FloatArray, PolicyLike, StartLike, TerminalValueLike
+from .execute.executor import Executor
+from .execute.threads import Threads
 from .horizon import Induction, backward_induction, one_step, steps_worth
 from .known_problem import KnownProblem
 from .objectives import Entropic, EVaR, Objective, best_beta
-from .operators import Operator
+from .row_risks import EntropicRows
 from .solution import Solution
 from .stationary import solve_stationary
 
-__all__ = ["EntropicOperator", "solve_objective"]
+__all__ = ["solve_objective"]
 
 DIGITS = 1e-10  # default tolerance, relative to the range of the return
 TAIL_SHARE = 1e-12  # default share of the range that the tail may take, which costs only a few steps
@@ -61,38 +62,11 @@ MAX_BETAS = 5_000  # in one search
 MAX_POLISHES = 20
 
 
-class EntropicOperator(Operator):
-    """The entropic risk of one step of a known model, at a parameter ``beta`` that its user sets."""
-
-    def __init__(self, mdp: MDP, threads: int = 1) -> None:
-        self._outcomes = mdp.outcomes()
-        self.spread = _spread(mdp, self._outcomes.reward, self._outcomes.next_state)  # of the rewards of one step
-        self.n_states, self.n_actions = mdp.admissible.shape
-        self.discount = mdp.discount
-        self.beta = 0.0
-        self._longest = int(np.diff(self._outcomes.first).max(initial=1))
-        self._threads = threads
-
-    def backup(self, value: FloatArray, pairs: IntArray, q: FloatArray) -> float:
-        """See :meth:`Operator.backup`."""
-        rows = self._outcomes, self.discount, self.beta, self._longest, value
-        sizes = over_rows(
-            lambda i, j: entropic_rows(*rows, pairs[i:j], q),
-            pairs.size,
-            self._threads,
-            smallest=max(1, 20_000 // self._longest),
-        )
-        return (6.0 * self._longest + 64.0) * EPS * max(sizes)
-
-    def linearise(self, value: FloatArray, pairs: IntArray) -> Chain:
-        """Not there: nothing is solved for a fixed point."""
-        raise NotImplementedError
-
-    def mix(self, operator: Operator, shares: FloatArray, q: FloatArray) -> FloatArray:
-        """Return the entropic mean over random actions [S] of ``q`` [S, A]."""
-        mixed = np.empty(self.n_states)
-        entropic_each(q, shares, self.beta, mixed)
-        return mixed
+def _entropic_mixture(operator: Executor, shares: FloatArray, q: FloatArray) -> FloatArray:
+    """Return the entropic mean over random actions [S] of ``q`` [S, A]."""
+    mixed = np.empty(operator.n_states)
+    entropic_each(q, shares, operator.rows.beta, mixed)
+    return mixed
 
 
 class _Value(NamedTuple):
@@ -127,10 +101,10 @@ class _Problem:
         self.known, mdp = known, known.model
         self.mdp, self.tol = mdp, None if tol is None else positive(tol, "tol")
         self.start = mdp.start_distribution(start)
-        self.operator = EntropicOperator(mdp, default_threads())
+        self.operator = Threads(EntropicRows(mdp), default_threads())
         self.horizon = None if horizon is None else whole_number(horizon, "horizon")
         self.policy = None if policy is None else read_timed(mdp, policy, self.horizon)
-        self.spread = self.operator.spread
+        self.spread = _spread(mdp, self.operator.rows.outcomes)
         self.final_error = 0.0
         self.later: npt.NDArray[Any] | None = None
         self.progress = Progress("risk of the return")
@@ -197,8 +171,8 @@ class _Problem:
         if policy is not None and self.horizon is None:
             steps = max(steps, policy.steps.shape[0])
 
-        def operator_at(time: int) -> EntropicOperator:
-            self.operator.beta = beta * gamma**time
+        def operator_at(time: int) -> Executor:
+            self.operator.rows.beta = beta * gamma**time
             return self.operator
 
         found = backward_induction(
@@ -208,7 +182,7 @@ class _Problem:
             self.final,
             self.policy if policy is None else policy,
             keep=keep,
-            mix=self.operator.mix,
+            mix=_entropic_mixture,
             progress=self.progress,
             error=self.final_error,
         )
@@ -384,15 +358,15 @@ class _Search:
                 return
 
 
-def _spread(mdp: MDP, rewards: FloatArray, next_state: npt.NDArray[np.int32]) -> float:
-    """Return by how much the rewards of one step differ; after an end they are 0."""
-    low, high = float(rewards.min()), float(rewards.max())
-    if (next_state == END).any():
+def _spread(mdp: MDP, outcomes: Outcomes) -> float:
+    """Return by how much the outcomes.reward of one step differ; after an end they are 0."""
+    low, high = float(outcomes.reward.min()), float(outcomes.reward.max())
+    if (outcomes.next_state == END).any():
         low, high = min(low, 0.0), max(high, 0.0)
     return high - low
 
 
-def _one_step(operator: EntropicOperator, mdp: MDP, beta: float, value: FloatArray, time: int) -> FloatArray:
+def _one_step(operator: Executor, mdp: MDP, beta: float, value: FloatArray, time: int) -> FloatArray:
     """Return Q [S, A] at one time."""
-    operator.beta = beta * mdp.discount**time
+    operator.rows.beta = beta * mdp.discount**time
     return one_step(operator, mdp, value, time)

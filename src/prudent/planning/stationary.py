@@ -9,8 +9,8 @@ import numpy.typing as npt
 from ..errors import ParameterError
 from ..types import PolicyLike, RngLike
 from .base import PlanningProblem
+from .execute.executor import Executor
 from .fixed_point import Guess, on_device, rough_guess, solve_operator
-from .operators import Operator
 from .options import SolverOptions
 from .solution import Solution
 from .undiscounted import with_all_actions
@@ -52,7 +52,7 @@ def solve_stationary(
 
 def _discounted(
     problem: PlanningProblem,
-    operator: Operator,
+    operator: Executor,
     policy: PolicyLike | None,
     options: SolverOptions,
     initial_value: npt.ArrayLike | None,

@@ -28,7 +28,6 @@ action.
 from __future__ import annotations
 
 import copy
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -37,29 +36,33 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from .._numerics import krylov
 from .._numerics.compensated import EPS
-from .._numerics.krylov import Chain
 from .._support.checks import BoolArray, FloatArray, IntArray
-from ..errors import ConvergenceWarning, ModelError
+from ..errors import ModelError
 from ..models.base import TabularModel
 from ..models.builders import canonical
 from ..models.entries import END, Outcomes, likely_outcomes
 from ..models.mdp import MDP
 from ..models.uncertain import UncertainMDP
 from .base import Ended
-from .fixed_point import solve_operator
+from .chain import DENSE, MAX_PRODUCTS, Chain, chain_values, sparse_elimination
+from .execute.executor import Executor
+from .execute.threads import Threads
 from .horizon import follow, taken_pairs
-from .operators import ExpectedOperator, Operator, greedy
+from .newton import Iteration
 from .options import SolverOptions
+from .row_risks import MeanRows, NegatedRows
+from .rows import greedy
 from .solution import Solution
 
-__all__ = ["LongestOperator", "ended_mdp", "ended_uncertain", "find_over", "with_all_actions"]
+__all__ = ["ended_mdp", "ended_uncertain", "find_over", "with_all_actions"]
 
-ENOUGH = 0.5  # of a step, by which expected times must be seen to fall at every step
-ALMOST, NEAR = 1.0 - 1e-9, 1e-6  # a discount; of the largest value, by which actions differ that matter
-ROUGH, FINE = 0.1, 1e-10  # of the largest reward: residuals of expected times, and of values to start from
-MOST = 100  # policies that are tried
+LEAST_FALL = 0.5  # of a step, by which expected times must be seen to fall at every step
+NEAR_ONE = 1.0 - 1e-9  # discount at which actions are compared that may go on for ever
+NEAR_BEST = 1e-6  # of the largest value: actions no further below the best are tried
+TIME_RESIDUAL = 0.1  # of a step: residual to which expected times are solved
+GUESS_RESIDUAL = 1e-10  # of the largest reward: residual of the values to start from
+MAX_POLICIES = 100  # policies that are tried
 
 
 class _Graph(NamedTuple):
@@ -154,7 +157,9 @@ def find_over(
         whatever = "" if policy is not None else f" (with {action} there)"
         raise ModelError(
             f"at discount 1 the process may go on for ever from {model.state_labels.show(state)}{whatever}; give a "
-            "horizon, a discount below 1, or a model that ends whatever is done, or in which going on costs something"
+            "horizon, a discount below 1, or a model that ends whatever is done, or in which going on costs something",
+            code="endless-process",
+            state=state,
         )
     return over
 
@@ -168,31 +173,29 @@ class _Course(NamedTuple):
 
 
 def _policy_iteration(
-    operator: Operator, model: TabularModel, policy: npt.NDArray[Any] | None, over: BoolArray, digits: float
+    executor: Executor, model: TabularModel, policy: npt.NDArray[Any] | None, over: BoolArray, digits: float
 ) -> Iterator[_Course]:
-    """Yield better and better values, zero where it is ``over``: those of up to ``MOST`` policies."""
+    """Yield better and better values, zero where it is ``over``: those of up to ``MAX_POLICIES`` policies."""
     n_states, n_actions = model.admissible.shape
     pairs = np.flatnonzero(model.admissible) if policy is None else taken_pairs(policy, n_actions)
     q = np.full((n_states, n_actions), -np.inf)
     value, actions = np.zeros(n_states), np.empty(n_states, np.int64)
-    for _ in range(MOST):
-        after, error = np.empty(n_states), operator.backup(value, pairs, q.reshape(-1))
+    for _ in range(MAX_POLICIES):
+        after, error = np.empty(n_states), executor.backup(value, pairs, q.reshape(-1))
         if policy is None:
             greedy(q, after, actions)
         else:
-            after, more = follow(operator, policy, q)
+            after, more = follow(executor, policy, q)
             error += more
         yield _Course(value, after, error)
         followed = actions if policy is None else policy
-        chain = operator.linearise(value, taken_pairs(followed, n_actions))
+        chain = executor.linearise(value, taken_pairs(followed, n_actions))
         value = _chain_values(chain, followed, np.where(over, 0.0, after), digits)
         value[over] = 0.0
 
 
 def _chain_values(chain: Chain, policy: npt.NDArray[Any], guess: FloatArray, digits: float) -> FloatArray:
     """Return the values of a chain over the pairs of a policy, to a residual of ``digits`` of the largest reward."""
-    from scipy.sparse.linalg import splu
-
     size = guess.size
     matrix = sparse.csr_array((chain.data, chain.indices, chain.indptr), shape=(chain.reward.size, size))
     reward = chain.reward
@@ -200,49 +203,50 @@ def _chain_values(chain: Chain, policy: npt.NDArray[Any], guess: FloatArray, dig
         state, _ = np.nonzero(policy)
         shares = sparse.csr_array((policy[policy > 0.0], (state, np.arange(state.size))), shape=(size, state.size))
         matrix, reward = shares @ matrix, shares @ reward
-    if size > krylov.DENSE:
+    if size > DENSE:
         x, target = guess.copy(), digits * float(abs(reward).max())
         rows = matrix.indptr.astype(np.int64), matrix.indices.astype(np.int32), matrix.data, reward
-        krylov.chain_values(Chain(*rows), 1.0, x, target, False, krylov.CAP)
+        chain_values(Chain(*rows), 1.0, x, target, False, MAX_PRODUCTS)
         if abs(reward + matrix @ x - x).max() <= 2.0 * target:
             return x
     try:
-        if size <= krylov.DENSE:
+        if size <= DENSE:
             return np.asarray(np.linalg.solve(np.eye(size) - matrix.toarray(), reward))
-        # a walk that is too long for Krylov is narrow, and elimination hardly fills it
-        return np.asarray(splu(sparse.eye_array(size, format="csc") - matrix.tocsc()).solve(reward))
+        return sparse_elimination(matrix, reward)
     except (np.linalg.LinAlgError, RuntimeError):  # singular: within rounding of going on for ever
         return np.full(size, 1.0 / EPS)
 
 
 def ending_leaks(
-    times: Operator, model: TabularModel, policy: npt.NDArray[Any] | None, over: BoolArray
+    times: Executor, model: TabularModel, policy: npt.NDArray[Any] | None, over: BoolArray
 ) -> tuple[float, float]:
     """Return bounds on a leak that bound values as well as the expected time to the end does.
 
-    ``times`` is the operator that adds 1 for each step to the longest expected time after it, and 0 where it is over.
+    ``times`` is the backup that adds 1 for each step to the longest expected time after it, and 0 where it is over.
     """
     if over.all():
         return (1.0, 1.0)
     longest = 0.0
-    for xi, after, error in _policy_iteration(times, model, policy, over, ROUGH):
+    for xi, after, error in _policy_iteration(times, model, policy, over, TIME_RESIDUAL):
         falls = (xi - (after - 1.0))[~over]
         longest = max(longest, float(xi.max()))
         fall = float(falls.min()) - error - 4.0 * EPS * (longest + 1.0)
-        if fall >= ENOUGH and xi.min() >= 0.0:
+        if fall >= LEAST_FALL and xi.min() >= 0.0:
             return (fall / float(xi.max()) * (1.0 - 8.0 * EPS), 1.0)
     raise ModelError(
         f"at discount 1 the process takes so long to end (about {longest:.2g} steps) that 64-bit floats cannot bound "
-        "its values; give a horizon, or a discount below 1"
+        "its values; give a horizon, or a discount below 1",
+        code="endless-process",
+        steps=longest,
     )
 
 
 def guess_values(
-    operator: Operator, model: TabularModel, policy: npt.NDArray[Any] | None, over: BoolArray
+    executor: Executor, model: TabularModel, policy: npt.NDArray[Any] | None, over: BoolArray
 ) -> FloatArray:
     """Return values [S] to start a certified solver from."""
     best, least = np.zeros(over.size), np.inf
-    for value, after, error in _policy_iteration(operator, model, policy, over, FINE):
+    for value, after, error in _policy_iteration(executor, model, policy, over, GUESS_RESIDUAL):
         change = float(abs(after - value).max())
         if not change < least:
             break
@@ -279,66 +283,51 @@ def ended_mdp(mdp: MDP, policy: Any) -> Ended:
         twin.terminal = mdp.terminal | over
         twin.terminal_value = np.where(over, 0.0, mdp.terminal_value)
     live = ~over[:, np.newaxis] & twin.admissible
-    leaks = ending_leaks(ExpectedOperator(twin.transition, np.where(live, 1.0, 0.0), 1.0), twin, actions, over)
-    operator = ExpectedOperator(twin.transition, np.where(live, mdp.reward, 0.0), 1.0, leaks)
+    times = Threads(MeanRows(twin.transition, np.where(live, 1.0, 0.0), 1.0))
+    leaks = ending_leaks(times, twin, actions, over)
+    executor = Threads(MeanRows(twin.transition, np.where(live, mdp.reward, 0.0), 1.0, leaks))
     left_out = None if near is None else mdp.admissible & ~near
-    return Ended(twin, operator, guess_values(operator, twin, actions, over), left_out)
+    return Ended(twin, executor, guess_values(executor, twin, actions, over), left_out)
 
 
 def _near_optimal(mdp: MDP) -> BoolArray:
     """Return the actions [S, A] that are among the best, or nearly so, at a discount of almost 1."""
-    discounted = copy.copy(mdp)
-    discounted.discount = ALMOST
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # what is found is proved afterwards
-        operator = ExpectedOperator(mdp.transition, mdp.reward, ALMOST, mdp.leaks)
-        found = solve_operator(operator, discounted, None, SolverOptions())
-    lead = np.where(mdp.admissible, found.value[:, np.newaxis] - found.q, np.inf)
-    return np.asarray(lead <= NEAR * float(abs(found.value).max()))
+    iteration = Iteration(Threads(MeanRows(mdp.transition, mdp.reward, NEAR_ONE, mdp.leaks)), mdp.admissible, None)
+    # the result is proved afterwards, so it need not have converged
+    end = iteration.to_tolerance(np.zeros(mdp.n_states), None, SolverOptions().cap, newton=True)
+    value, q = end.point.moved(end.shift), iteration.q_at(end.point, end.shift)
+    lead = np.where(mdp.admissible & ~mdp.terminal[:, np.newaxis], value[:, np.newaxis] - q, np.inf)
+    lead[mdp.terminal[:, np.newaxis] & mdp.admissible] = 0.0  # their value is known
+    value = np.where(mdp.terminal, mdp.terminal_value, value)
+    return np.asarray(lead <= NEAR_BEST * float(abs(value).max()))
 
 
 def with_all_actions(mdp: MDP, solution: Solution, left_out: BoolArray) -> Solution:
     """Return the solution of the model without some actions as that of the whole: these must be worse for sure."""
-    operator = ExpectedOperator(mdp.transition, mdp.reward, 1.0, mdp.leaks)
+    executor = Threads(MeanRows(mdp.transition, mdp.reward, 1.0, mdp.leaks))
     q = np.full(mdp.admissible.shape, -np.inf)
-    error = operator.backup(solution.value, np.flatnonzero(mdp.admissible), q.reshape(-1))
+    error = executor.backup(solution.value, np.flatnonzero(mdp.admissible), q.reshape(-1))
     lead = (solution.value[:, np.newaxis] - q)[left_out]
     if not float(lead.min()) > 2.1 * solution.error_bound + error:
-        pair = mdp.pair_name(np.flatnonzero(left_out)[np.argmin(lead)])
-        raise ModelError(f"at discount 1 it cannot be decided whether {pair} is worth it; give a horizon")
+        pair = int(np.flatnonzero(left_out)[np.argmin(lead)])
+        raise ModelError(
+            f"at discount 1 it cannot be decided whether {mdp.pair_name(pair)} is worth it; give a horizon",
+            code="undecided-action",
+            state=pair // mdp.n_actions,
+            action=pair % mdp.n_actions,
+        )
     return replace(solution, q_source=np.where(solution.q > -np.inf, solution.q, q))
 
 
 # -- under a posterior -------------------------------------------------------------------------------------
 
 
-class LongestOperator(Operator):
-    """The upper risk of the same posterior: minus the risk of minus the values."""
-
-    def __init__(self, inner: Operator) -> None:
-        """``inner`` is the operator of a model that pays -1 for each step."""
-        self._inner = inner
-        self.n_states, self.n_actions, self.discount = inner.n_states, inner.n_actions, inner.discount
-
-    def backup(self, value: FloatArray, pairs: IntArray, q: FloatArray) -> float:
-        """See :meth:`Operator.backup`."""
-        lower = np.empty(q.size)
-        error = self._inner.backup(-value, pairs, lower)
-        q[pairs] = -lower[pairs]
-        return error
-
-    def linearise(self, value: FloatArray, pairs: IntArray) -> Chain:
-        """See :meth:`Operator.linearise`."""
-        chain = self._inner.linearise(-value, pairs)
-        return chain._replace(reward=-chain.reward)
-
-
 def ended_uncertain(
-    model: UncertainMDP, theta: FloatArray, policy: Any, operator_of: Callable[[UncertainMDP, bool], Operator]
+    model: UncertainMDP, theta: FloatArray, policy: Any, executor_of: Callable[[UncertainMDP, bool], Executor]
 ) -> Ended:
     """Do the same as :func:`ended_mdp` under a posterior with mean ``theta`` [B, K].
 
-    ``operator_of(model, times)`` makes an operator of the same posterior on a model with other rewards and ends; with
+    ``executor_of(model, times)`` returns the backup of the same posterior on a model with other rewards and ends; with
     ``times`` no rewards are added to those of the model.
     """
     entries = model.entries
@@ -347,13 +336,15 @@ def ended_uncertain(
     over_here = np.repeat(over, model.n_actions)[entries.pairs()]
     ends = np.where(over_here, np.int32(END), entries.next_state)
     counting = _with(model, next_state=ends, reward=np.where(over_here, 0.0, -1.0))
-    leaks = ending_leaks(LongestOperator(operator_of(counting, True)), model, actions, over)
-    operator = operator_of(_with(model, next_state=ends, reward=np.where(over_here, 0.0, entries.reward)), False)
-    operator.leaks, operator.refines = leaks, False
+    counted = executor_of(counting, True)
+    times = Threads(NegatedRows(counted.rows), counted.threads)
+    leaks = ending_leaks(times, model, actions, over)
+    executor = executor_of(_with(model, next_state=ends, reward=np.where(over_here, 0.0, entries.reward)), False)
+    executor.leaks, executor.refines = leaks, False
     twin = copy.copy(model)
     twin.terminal = model.terminal | over
     twin.terminal_value = np.where(over, 0.0, model.terminal_value)
-    return Ended(twin, operator, guess_values(operator, model, actions, over))
+    return Ended(twin, executor, guess_values(executor, model, actions, over))
 
 
 def _with(model: UncertainMDP, **changes: Any) -> UncertainMDP:

@@ -1,0 +1,216 @@
+"""Backups on a GPU: the model goes there once, iterations stay there, the solution comes back.
+
+The iteration is that of :mod:`prudent.planning.newton`, and rows are worth what :mod:`prudent.planning.rows` says: a
+thread has a state, or a pair, and calls the same compiled functions as the CPU. The launches for each row risk are in
+:mod:`prudent.planning.execute.cuda_rows`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..._numerics.gpu import BLOCKS, Vector, allocate, cuda, download, grid_for, on_device, range_in_block, upload
+from ..._support.checks import FloatArray, IntArray
+from ...errors import ParameterError
+from ..row_risks import RowRisk
+from .cuda_chain import GpuChain
+from .cuda_rows import Candidates, GpuActions, device_rows, fill, single_pairs
+from .executor import Executor
+
+__all__ = ["Cuda"]
+
+
+class Cuda(Executor):
+    """Backups on the GPU; Q of all pairs is an array [S*A] there.
+
+    Parameters
+    ----------
+    rows : RowRisk
+        The worth of single rows.
+    threads : int, default=1
+        Number of threads for what is computed on the host.
+    leaks : tuple of float, optional
+        Bounds on what rows lack to sum to one; by default those of ``rows``.
+    device : optional
+        ``rows`` on the GPU, if they are there already.
+    """
+
+    def __init__(
+        self, rows: RowRisk, threads: int = 1, leaks: tuple[float, float] | None = None, device: Any = None
+    ) -> None:
+        super().__init__(rows, threads)
+        self.refines = False
+        self.leaks = rows.leaks if leaks is None else leaks
+        self.device = device_rows(rows) if device is None else device
+        self.lazy_q = self.device.lazy_q
+
+    @classmethod
+    def of(cls, executor: Executor) -> Cuda:
+        """Return an executor with the same rows, leaks and threads on the GPU."""
+        return executor if isinstance(executor, cls) else cls(executor.rows, executor.threads, executor.leaks)
+
+    def vector(self, value: FloatArray) -> Vector:
+        """See :meth:`Executor.vector`."""
+        return value if isinstance(value, Vector) else Vector(upload(np.asarray(value, dtype=np.float64)))
+
+    def table(self, pairs: IntArray, control: bool) -> GpuTable:
+        """See :meth:`Executor.table`."""
+        if not control and pairs.size != self.n_states:
+            raise ParameterError(
+                'device="gpu" evaluates policies with one action for each state; this one mixes them',
+                code="gpu-stochastic-policy",
+                argument="policy",
+            )
+        return GpuTable(self, pairs, control)
+
+    def backup(self, value: Any, pairs: IntArray, q: FloatArray) -> float:
+        """See :meth:`Executor.backup`; ``q`` is an array of the host."""
+        there = allocate(self.n_states * self.n_actions)
+        error = self.device.back_up(self.vector(value), single_pairs(upload(pairs)), there, self.accuracy)
+        q[pairs] = download(there)[pairs]
+        return float(error)
+
+    def linearise(self, value: Any, pairs: IntArray) -> GpuChain:
+        """See :meth:`Executor.linearise`."""
+        return self.chain(self.vector(value), upload(pairs))
+
+    def chain(self, value: Vector, pairs: Any) -> GpuChain:
+        """As :meth:`linearise`, with value and pairs on the GPU."""
+        chain: GpuChain = self.device.chain(value, pairs, self.accuracy)
+        return chain
+
+    def approximation(self) -> Cuda | None:
+        """See :meth:`Executor.approximation`; it has the same model, which is there already."""
+        device = self.device.approximation()
+        return None if device is None else Cuda(device.rows, self.threads, device=device)
+
+
+class GpuTable:
+    """As :class:`~prudent.planning.execute.threads.Table`, on the GPU."""
+
+    def __init__(self, executor: Cuda, pairs: IntArray, control: bool) -> None:
+        self._executor, self._device = executor, executor.device
+        n_states, n_actions = executor.n_states, executor.n_actions
+        self._best: tuple[Vector, Any, float] | None = None
+        self._sweeps = control and self._device.sweeps
+        if self._sweeps:  # reading the model takes all the time: it keeps no Q and drops no pairs
+            self._device.bar(pairs)
+            return
+        self._q = allocate(n_states * n_actions)
+        fill(self._q, -math.inf)
+        self._control = control
+        self._pairs = upload(pairs)
+        self._candidates = single_pairs(self._pairs)
+        if control:
+            starts = upload(np.searchsorted(pairs, np.arange(n_states + 1) * n_actions))
+            self._candidates = Candidates(allocate((n_states, n_actions), np.int64), allocate(n_states, np.int64))
+            _spread[grid_for(n_states)]((self._pairs, starts), self._candidates)
+
+    def back_up(self, value: Vector) -> float:
+        """See :class:`Table`."""
+        if self._sweeps:
+            error, self._best = self._device.sweep(value)
+            return float(error)
+        return float(
+            self._device.back_up(value, self._candidates, self._q, self._executor.accuracy, best=self._control)
+        )
+
+    def of_pairs(self) -> Vector:
+        """See :class:`Table`."""
+        out = allocate(self._pairs.size)
+        _gather[grid_for(out.size)]((self._q, self._pairs, out))
+        return Vector(out)
+
+    def best(self) -> tuple[Vector, Any, float]:
+        """See :class:`Table`."""
+        if self._best is not None:
+            return self._best
+        n_states, n_actions = self._executor.n_states, self._executor.n_actions
+        best, actions, part = allocate(n_states), allocate(n_states, np.int64), allocate((BLOCKS, 2))
+        grid = grid_for(n_states)
+        _greedy[grid]((self._q, best, actions, part), n_actions)
+        return Vector(best), GpuActions(actions), float(download(part)[: grid[0], 1].max())
+
+    def drop(self, value: Vector, distance: float) -> None:
+        """See :class:`Table`."""
+        _drop[grid_for(value.size)]((self._q, value.data), self._candidates, distance)
+
+    def linearise(self, value: Vector, actions: Any) -> GpuChain:
+        """See :class:`Table`."""
+        pairs = allocate(self._executor.n_states, np.int64)
+        chosen = actions.data if isinstance(actions, GpuActions) else upload(actions)
+        _pair_of[grid_for(pairs.size)]((chosen, pairs), self._executor.n_actions)
+        return self._executor.chain(value, pairs)
+
+
+@on_device
+def _gather(arrays: Any) -> None:
+    q, pairs, out = arrays
+    i = cuda.grid(1)
+    while i < out.size:
+        out[i] = q[pairs[i]]
+        i += cuda.gridsize(1)
+
+
+@on_device
+def _pair_of(arrays: Any, n_actions: Any) -> None:
+    actions, pairs = arrays
+    s = cuda.grid(1)
+    while s < pairs.size:
+        pairs[s] = s * n_actions + actions[s]
+        s += cuda.gridsize(1)
+
+
+@on_device
+def _spread(arrays: Any, candidates: Any) -> None:
+    pairs, starts = arrays
+    rows, count = candidates
+    s = cuda.grid(1)
+    while s < count.size:
+        count[s] = starts[s + 1] - starts[s]
+        for i in range(count[s]):
+            rows[s, i] = pairs[starts[s] + i]
+        s += cuda.gridsize(1)
+
+
+@on_device
+def _greedy(arrays: Any, n_actions: Any) -> None:
+    """As ``greedy`` of :mod:`prudent.planning.rows`."""
+    q, value, actions, part = arrays
+    widest = 0.0
+    s = cuda.grid(1)
+    while s < value.size:
+        best, worst, place = q[s * n_actions], math.inf, 0
+        for a in range(n_actions):
+            here = q[s * n_actions + a]
+            if here > best:
+                best, place = here, a
+            if -math.inf < here < worst:
+                worst = here
+        value[s], actions[s] = best, place
+        if best - worst > widest:
+            widest = best - worst
+        s += cuda.gridsize(1)
+    range_in_block(0.0, widest, part)
+
+
+@on_device
+def _drop(arrays: Any, candidates: Any, distance: Any) -> None:
+    """As ``keep_close`` of :mod:`prudent.planning.rows`, state by state."""
+    q, value = arrays
+    rows, count = candidates
+    s = cuda.grid(1)
+    while s < value.size:
+        kept = 0
+        for i in range(count[s]):
+            p = rows[s, i]
+            if q[p] < value[s] - distance:
+                q[p] = -math.inf
+            else:
+                rows[s, kept] = p
+                kept += 1
+        count[s] = kept
+        s += cuda.gridsize(1)

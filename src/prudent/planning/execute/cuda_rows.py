@@ -1,0 +1,605 @@
+"""The rows of each row risk on the GPU: where their numbers are, and the launches that back them up.
+
+Kernels need room for one row in each thread, whose size Numba must know when it compiles, so they are made for each
+number of outcomes, rounded up.
+
+Known models are swept at the speed of memory. Rows are kept in slices of 32 states and one action, padded to the
+longest of them, so that the threads of a warp read neighbouring numbers; values, which are read in any order, stay in
+the cache of the GPU as long as they fit.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import Any, NamedTuple
+
+import numba
+import numpy as np
+
+from ..._numerics.compile import kernel
+from ..._numerics.dirichlet_moments import moments_of_row, rough_tail, rough_tail_means
+from ..._numerics.dirichlet_tail import SCRATCH
+from ..._numerics.gpu import (
+    SIMULATED,
+    Vector,
+    allocate,
+    cuda,
+    download,
+    grid_for,
+    on_device,
+    range_in_block,
+    sum_in_block,
+    upload,
+)
+from ..._support.checks import IntArray
+from ...errors import ParameterError
+from ..row_risks import DirichletRows, DrawRows, MeanRows, MomentRows, RowRisk
+from ..rows import Memory, Scratch, best_of_group, counts_of, later_value, outcome_values
+from .cuda_chain import GpuChain
+
+__all__ = ["Candidates", "GpuActions", "device_rows", "fill", "single_pairs"]
+
+WARP = 32
+NARROW = 128  # threads of a block whose threads need much room each
+ROW_SIZES = (
+    2,
+    4,
+    5,
+    6,
+    8,
+    12,
+    16,
+    24,
+    32,
+    48,
+    64,
+    96,
+    128,
+    192,
+    256,
+    512,
+)  # outcomes of a row that kernels are made for
+
+
+def device_rows(rows: RowRisk) -> Any:
+    """Return ``rows`` on the GPU."""
+    for kind, there in _THERE.items():
+        if isinstance(rows, kind):
+            return there(rows)
+    raise ParameterError(
+        f'device="gpu" does not support {type(rows).__name__}', code="unknown-option", argument="device", value="gpu"
+    )
+
+
+class Candidates(NamedTuple):
+    """The pairs of each state that may still be the best: the first ``count[s]`` of row s of ``pairs``."""
+
+    pairs: Any  # [S, A]
+    count: Any  # [S]
+
+
+class GpuActions:
+    """An action for each state, on the GPU."""
+
+    def __init__(self, data: Any) -> None:
+        self.data = data
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        return np.asarray(download(self.data), dtype=dtype)
+
+
+def fill(array: Any, number: float) -> None:
+    """Write a number everywhere into an array [n] on the GPU."""
+    _fill[grid_for(array.size)]((array,), number)
+
+
+def single_pairs(pairs: Any) -> Candidates:
+    """Return ``pairs`` on the GPU as candidates of their own, one in each group."""
+    ones = allocate(pairs.size, np.int64)
+    fill(ones, 1)
+    return Candidates(pairs.reshape(pairs.size, 1), ones)
+
+
+@on_device
+def _fill(arrays: Any, number: Any) -> None:
+    (a,) = arrays
+    i = cuda.grid(1)
+    while i < a.size:
+        a[i] = number
+        i += cuda.gridsize(1)
+
+
+class _DeviceRows:
+    """Base of row risks on the GPU."""
+
+    sweeps = False  # whether one kernel finds the best action of each state without keeping Q
+
+    def __init__(self, rows: Any) -> None:
+        self.rows = rows
+        self.n_states, self.n_actions, self.discount = rows.n_states, rows.n_actions, rows.discount
+        self.lazy_q = True
+
+    def approximation(self) -> _DeviceRows | None:
+        """See :meth:`RowRisk.approximation`."""
+        return None
+
+
+# -- known models ------------------------------------------------------------------------------------------
+
+
+class _Slices(NamedTuple):
+    """Rows by slices: entry k of the row of state s and action a is at first[s // 32 * A + a] + 32 k + s % 32."""
+
+    first: Any  # [slices + 1]
+    indices: Any
+    data: Any
+    reward: Any  # [slices * 32], -inf where there is no such pair
+
+
+class _DeviceMean(_DeviceRows):
+    """See :class:`~prudent.planning.row_risks.MeanRows`."""
+
+    sweeps = True
+
+    def __init__(self, rows: MeanRows) -> None:
+        super().__init__(rows)
+        blocks = -(-self.n_states // WARP)
+        n_slices = blocks * self.n_actions
+        uploaded = tuple(upload(array) for array in rows.rows)
+        lengths = allocate(n_slices, np.int64)
+        _measure[grid_for(n_slices)]((uploaded[0], lengths), self.n_states, self.n_actions)
+        first = np.zeros(n_slices + 1, dtype=np.int64)
+        np.cumsum(download(lengths), out=first[1:])
+        self._longest = int(np.diff(first).max()) // WARP
+        size = max(1, int(first[-1]))
+        self._slices = _Slices(upload(first), allocate(size, np.int32), allocate(size), allocate(n_slices * WARP))
+        _slice[grid_for(n_slices * WARP)](uploaded, self._slices, self.n_states, self.n_actions)
+        self._largest_reward = float(abs(rows.rows.reward).max(initial=0.0))
+
+    def bar(self, pairs: IntArray) -> None:
+        """Give all pairs but the admissible ``pairs`` a reward of minus infinity."""
+        if pairs.size < self.n_states * self.n_actions:
+            admissible = np.zeros(self.n_states * self.n_actions, dtype=np.bool_)
+            admissible[pairs] = True
+            _bar[grid_for(admissible.size)](self._slices, (upload(admissible),), self.n_actions)
+
+    def _rounding(self, value: Vector) -> float:
+        """Return a bound on the rounding error of a backup at ``value``."""
+        return float(self.rows.rounding(self._largest_reward, self.discount * abs(value).max()))
+
+    def sweep(self, value: Vector) -> tuple[float, tuple[Vector, GpuActions, float]]:
+        """Return the error of a backup, the best Q and its actions: one kernel, which reads the model once."""
+        best, actions = allocate(value.size), allocate(value.size, np.int64)
+        _sweep[grid_for(self.n_states)](self._slices, (value.data, best, actions), self.discount, self.n_actions)
+        return self._rounding(value), (Vector(best), GpuActions(actions), 0.0)
+
+    def back_up(self, value: Vector, candidates: Candidates, q: Any, accuracy: float, best: bool = False) -> float:
+        """Write Q of single pairs; return a bound on its error."""
+        pairs = candidates.pairs.reshape(candidates.pairs.size)
+        _expect_pairs[grid_for(pairs.size)](self._slices, (pairs, value.data, q), self.discount, self.n_actions)
+        return self._rounding(value)
+
+    def chain(self, value: Vector, pairs: Any, accuracy: float) -> GpuChain:
+        """Return the chain of ``pairs`` [S]."""
+        n = self.n_states
+        chain = GpuChain(
+            allocate((max(1, self._longest), n), np.int32), allocate((max(1, self._longest), n)), allocate(n)
+        )
+        _pick_rows[grid_for(n)](self._slices, (pairs,), chain, self.n_actions)
+        return chain
+
+
+@on_device
+def _bar(slices: Any, arrays: Any, n_actions: Any) -> None:
+    """Give pairs that are not admissible a reward of minus infinity."""
+    (admissible,) = arrays
+    p = cuda.grid(1)
+    while p < admissible.size:
+        s, a = p // n_actions, p % n_actions
+        if not admissible[p]:
+            slices.reward[(s // 32 * n_actions + a) * 32 + s % 32] = -math.inf
+        p += cuda.gridsize(1)
+
+
+@on_device
+def _measure(arrays: Any, n_states: Any, n_actions: Any) -> None:
+    """Write the number of entries of each slice."""
+    indptr, lengths = arrays
+    i = cuda.grid(1)
+    while i < lengths.size:
+        block, a = i // n_actions, i % n_actions
+        longest = 0
+        for s in range(block * 32, min(block * 32 + 32, n_states)):
+            longest = max(longest, indptr[s * n_actions + a + 1] - indptr[s * n_actions + a])
+        lengths[i] = 32 * longest
+        i += cuda.gridsize(1)
+
+
+@on_device
+def _slice(rows: Any, slices: Any, n_states: Any, n_actions: Any) -> None:
+    """Move rows into slices."""
+    indptr, indices, data, reward = rows
+    i = cuda.grid(1)
+    while i < slices.reward.size:
+        here, lane = i // 32, i % 32
+        s, a = here // n_actions * 32 + lane, here % n_actions
+        j = slices.first[here] + lane
+        slices.reward[i] = -math.inf
+        if s < n_states:
+            p = s * n_actions + a
+            slices.reward[i] = reward[p]
+            for k in range(indptr[p], indptr[p + 1]):
+                slices.indices[j], slices.data[j] = indices[k], data[k]
+                j += 32
+        while j < slices.first[here + 1]:
+            slices.indices[j], slices.data[j] = 0, 0.0
+            j += 32
+        i += cuda.gridsize(1)
+
+
+@kernel
+def _expected(slices, value, discount, n_actions, s, a):
+    """Return Q of a pair."""
+    here = s // 32 * n_actions + a
+    j, end = slices.first[here] + s % 32, slices.first[here + 1]
+    total = 0.0
+    while j < end:
+        total += slices.data[j] * value[slices.indices[j]]
+        j += 32
+    return slices.reward[here * 32 + s % 32] + discount * total
+
+
+@on_device
+def _sweep(slices: Any, arrays: Any, discount: Any, n_actions: Any) -> None:
+    value, best, actions = arrays
+    s = cuda.grid(1)
+    while s < value.size:
+        top, place = -math.inf, 0
+        for a in range(n_actions):
+            here = _expected(slices, value, discount, n_actions, s, a)
+            if here > top:
+                top, place = here, a
+        best[s], actions[s] = top, place
+        s += cuda.gridsize(1)
+
+
+@on_device
+def _expect_pairs(slices: Any, arrays: Any, discount: Any, n_actions: Any) -> None:
+    pairs, value, q = arrays
+    i = cuda.grid(1)
+    while i < pairs.size:
+        p = pairs[i]
+        q[p] = _expected(slices, value, discount, n_actions, p // n_actions, p % n_actions)
+        i += cuda.gridsize(1)
+
+
+@on_device
+def _pick_rows(slices: Any, arrays: Any, rows: Any, n_actions: Any) -> None:
+    (pairs,) = arrays
+    s = cuda.grid(1)
+    while s < rows.reward.size:
+        here = s // 32 * n_actions + pairs[s] % n_actions
+        j, end = slices.first[here] + s % 32, slices.first[here + 1]
+        rows.reward[s] = slices.reward[here * 32 + s % 32]
+        for k in range(rows.data.shape[0]):
+            if j < end:
+                rows.indices[k, s], rows.data[k, s] = slices.indices[j], slices.data[j]
+            else:
+                rows.indices[k, s], rows.data[k, s] = 0, 0.0
+            j += 32
+        s += cuda.gridsize(1)
+
+
+# -- unknown probabilities ---------------------------------------------------------------------------------
+
+
+class _DeviceOutcomes(_DeviceRows):
+    """Base of the risks under a posterior: the entries of an uncertain model."""
+
+    def __init__(self, rows: Any, entries: Any = None) -> None:
+        """``entries`` are those of ``rows`` if they are on the GPU already."""
+        super().__init__(rows)
+        if entries is None:
+            arrays = ("source", "first", "next_state", "reward", "begin", "outcome")
+            entries = rows.entries._replace(**{name: upload(getattr(rows.entries, name)) for name in arrays})
+        self.entries = entries
+        self._largest_reward = float(abs(rows.entries.reward).max(initial=0.0))
+
+    def _rounding(self, value: Vector) -> float:
+        """Return a bound on the error of a backup, by what no sum in it exceeds."""
+        return float(self.rows.rounding(self._largest_reward + self.discount * abs(value).max()))
+
+    def _row_size(self) -> int:
+        """Return the outcomes of a row that kernels make room for."""
+        for size in ROW_SIZES:
+            if size >= self.rows.longest:
+                return size
+        raise ParameterError(
+            f'device="gpu" has room for {ROW_SIZES[-1]} outcomes of a pair, this model has {self.rows.longest}',
+            code="gpu-row-size",
+            value=self.rows.longest,
+            expected=ROW_SIZES[-1],
+        )
+
+    def _chain(self, pairs: Any, means: Any, extra: Any) -> GpuChain:
+        """Return the chain with probabilities ``means`` by entries, and rewards on top."""
+        n, longest = self.n_states, self.rows.longest
+        chain = GpuChain(allocate((longest, n), np.int32), allocate((longest, n)), allocate(n))
+        _chain_rows[grid_for(n)](self.entries, (pairs, means, extra), chain)
+        return chain
+
+
+@on_device
+def _chain_rows(entries: Any, arrays: Any, rows: Any) -> None:
+    pairs, means, extra = arrays
+    s = cuda.grid(1)
+    while s < rows.reward.size:
+        first, last = entries.first[pairs[s]], entries.first[pairs[s] + 1]
+        gain = extra[s] if extra.size > 0 else 0.0
+        for k in range(rows.data.shape[0]):
+            rows.indices[k, s], rows.data[k, s] = 0, 0.0
+            j = first + k
+            if j < last:
+                gain += means[j] * entries.reward[j]
+                if entries.next_state[j] >= 0:
+                    rows.indices[k, s], rows.data[k, s] = entries.next_state[j], means[j]
+        rows.reward[s] = gain
+        s += cuda.gridsize(1)
+
+
+class _DeviceDirichlet(_DeviceOutcomes):
+    """See :class:`~prudent.planning.row_risks.DirichletRows`."""
+
+    def __init__(self, rows: DirichletRows) -> None:
+        super().__init__(rows)
+        n_pairs, levels = self.n_states * self.n_actions, rows.levels
+        self._counts = upload(rows.counts)
+        self._memory = Memory(
+            start=allocate((n_pairs, levels.tail.size)),
+            upper=allocate(n_pairs),
+            best=allocate(self.n_states, np.int64),
+            means=allocate(rows.entries.next_state.size),
+            has_means=allocate(n_pairs, np.bool_),
+        )
+        fill(self._memory.start.reshape(self._memory.start.size), math.nan)
+        fill(self._memory.upper, math.inf)
+        fill(self._memory.best, -1)
+        self._levels = levels._replace(
+            **{name: upload(getattr(levels, name)) for name in ("tail", "sign", "weight", "z")}
+        )
+        self._kernel = _exact_kernel(self._row_size(), self.n_actions)
+        self._bounds_at = Vector(upload(np.zeros(self.n_states)))
+        self._risen = 0.0
+        self._means_at: Vector | None = None
+
+    def approximation(self) -> _DeviceRows | None:
+        """See :meth:`RowRisk.approximation`; it has the same model, which is there already."""
+        rows = self.rows.approximation()
+        return None if rows is None else _DeviceMoments(rows, self.entries, self._counts)
+
+    def back_up(self, value: Vector, candidates: Candidates, q: Any, accuracy: float, best: bool = False) -> float:
+        """Do ``best_of_group`` for each group of pairs; return the largest error."""
+        if best:
+            self._risen = self.rows.risen(self._risen, self._bounds_at, value)
+            self._bounds_at = value
+        grid = grid_for(candidates.count.size, NARROW)
+        part = allocate((grid[0], 2))
+        level = (self.rows.shape, accuracy, self._risen)
+        arrays = (self._counts, value.data, q, part)
+        self._kernel[grid](candidates, self.entries, arrays, self._memory, self._levels, level)
+        self._means_at = value
+        return float(download(part)[:, 1].max())
+
+    def chain(self, value: Vector, pairs: Any, accuracy: float) -> GpuChain:
+        """Return the chain of ``pairs`` [S]; the tail means are those of the last backup, if it was at ``value``."""
+        if self._means_at is not value:
+            self.back_up(value, single_pairs(pairs), allocate(self.n_states * self.n_actions), accuracy)
+        return self._chain(pairs, self._memory.means, allocate(0))
+
+
+@functools.cache
+def _exact_kernel(room: int, n_actions: int) -> Any:
+    """Return the kernel for rows of up to ``room`` outcomes: a thread has a group of pairs."""
+
+    @on_device
+    def exact(candidates: Any, entries: Any, arrays: Any, memory: Any, levels: Any, level: Any) -> None:
+        counts, value, q, part = arrays
+        y = cuda.local.array(room, numba.float64)
+        work = cuda.local.array((SCRATCH, room), numba.float64)
+        guess = cuda.local.array(n_actions, numba.float64)
+        means = cuda.local.array(room, numba.float64)
+        scratch = Scratch(y, work, means, guess)
+        shape, accuracy, risen = level
+        worst = 0.0
+        i = cuda.grid(1)
+        while i < candidates.count.size:
+            pairs = candidates.pairs[i, : candidates.count[i]]
+            error = best_of_group(pairs, entries, counts, levels, shape, accuracy, value, memory, risen, scratch, q)
+            worst = max(worst, error)
+            i += cuda.gridsize(1)
+        range_in_block(0.0, worst, part)
+
+    return exact
+
+
+class _DeviceMoments(_DeviceOutcomes):
+    """See :class:`~prudent.planning.row_risks.MomentRows`."""
+
+    def __init__(self, rows: MomentRows, entries: Any = None, counts: Any = None) -> None:
+        """``entries`` and ``counts`` are those of ``rows`` if they are on the GPU already."""
+        super().__init__(rows, entries)
+        self._counts = upload(rows.counts) if counts is None else counts
+        self._kernels = _approximate_kernels(self._row_size())
+
+    def back_up(self, value: Vector, candidates: Candidates, q: Any, accuracy: float, best: bool = False) -> float:
+        """Write Q of the candidates; return a bound on its error."""
+        grid = grid_for(candidates.count.size, NARROW)
+        self._kernels[0][grid](candidates, self.entries, (self._counts, value.data, q), self.rows.shape)
+        return self._rounding(value)
+
+    def chain(self, value: Vector, pairs: Any, accuracy: float) -> GpuChain:
+        """Return the chain of ``pairs`` [S] that touches the backup at ``value``."""
+        means = allocate(self.rows.entries.next_state.size)
+        arrays = (self._counts, value.data, pairs, means)
+        self._kernels[1][grid_for(pairs.size, NARROW)](self.entries, arrays, self.rows.shape)
+        return self._chain(pairs, means, allocate(0))
+
+
+@functools.cache
+def _approximate_kernels(room: int) -> tuple[Any, Any]:
+    """Return the kernels for rows of up to ``room`` outcomes: for Q, and for its gradient."""
+
+    @on_device
+    def values(candidates: Any, entries: Any, arrays: Any, shape: Any) -> None:
+        counts, value, q = arrays
+        y = cuda.local.array(room, numba.float64)
+        s = cuda.grid(1)
+        while s < candidates.count.size:
+            for i in range(candidates.count[s]):
+                p = candidates.pairs[s, i]
+                outcome_values(p, entries, value, y)
+                row = counts_of(p, entries, counts)
+                low, mean, sd, skew, _ = moments_of_row(y[: row.size], row)
+                q[p] = rough_tail(low, mean, sd, skew, shape)
+            s += cuda.gridsize(1)
+
+    @on_device
+    def gradients(entries: Any, arrays: Any, shape: Any) -> None:
+        counts, value, pairs, means = arrays
+        y = cuda.local.array(room, numba.float64)
+        i = cuda.grid(1)
+        while i < pairs.size:
+            outcome_values(pairs[i], entries, value, y)
+            row = counts_of(pairs[i], entries, counts)
+            first = entries.first[pairs[i]]
+            rough_tail_means(y[: row.size], row, shape, means[first : first + row.size])
+            i += cuda.gridsize(1)
+
+    return values, gradients
+
+
+class _DeviceDraws(_DeviceOutcomes):
+    """See :class:`~prudent.planning.row_risks.DrawRows`: a block of threads has a pair, a thread some draws."""
+
+    def __init__(self, rows: DrawRows) -> None:
+        super().__init__(rows)
+        self.lazy_q = False  # a solution does not keep the draws that it would need
+        draws, begin = rows.theta, rows.entries.begin
+        theta = allocate((int(begin[-1]), draws.n))
+        for block, (first, last) in enumerate(draws.edges):
+            slots = slice(int(begin[first]), int(begin[last]))
+            if slots.stop > slots.start:
+                theta[slots] = upload(draws.block(block)) if SIMULATED else draws.block(block)
+        weights = rows.weights
+        if rows.signed_draws < 0:  # of the highest draws, but ranks count from the lowest
+            weights = np.concatenate([np.zeros(draws.n - weights.size), weights[::-1]])
+        self._largest_reward += float(abs(rows.rewards).max(initial=0.0))
+        blocks = grid_for(self.n_states * self.n_actions * NARROW, NARROW)[0]
+        self._grid = (blocks, 1 if SIMULATED else NARROW)
+        self._draws = (theta, upload(rows.rewards), upload(weights))
+        self._scratch = (allocate((blocks, draws.n)), allocate((blocks, draws.n)), allocate((blocks, 2)))
+
+    def back_up(self, value: Vector, candidates: Candidates, q: Any, accuracy: float, best: bool = False) -> float:
+        """Write Q of the candidates; return a bound on its error."""
+        arrays = (value.data, q)
+        _sampled[self._grid](candidates, self.entries, self._draws, self._scratch, arrays, self.rows.is_mean)
+        return self._rounding(value)
+
+    def chain(self, value: Vector, pairs: Any, accuracy: float) -> GpuChain:
+        """Return the chain of ``pairs`` [S] that touches the backup at ``value``."""
+        means, extra = allocate(self.rows.entries.next_state.size), allocate(self.n_states)
+        arrays = (value.data, pairs, means, extra)
+        _sampled_means[self._grid](self.entries, self._draws, self._scratch, arrays, self.rows.is_mean)
+        return self._chain(pairs, means, extra)
+
+
+@cuda.jit(device=True)
+def _weigh(p: Any, entries: Any, draws: Any, scratch: Any, value: Any, is_mean: Any) -> None:
+    """Write Z_1, ..., Z_N of pair p and their weights into this block's rows of the scratch."""
+    theta, rewards, weights = draws
+    z, weight, _ = scratch
+    mine, n = cuda.blockIdx.x, theta.shape[1]
+    first, slot = entries.first[p], entries.begin[entries.source[p]]
+    size = entries.first[p + 1] - first
+    i = cuda.threadIdx.x
+    while i < n:
+        total = rewards[p, i] if rewards.size > 0 else 0.0
+        for j in range(size):
+            later = later_value(entries.next_state[first + j], entries.discount, value)
+            total += theta[slot + j, i] * (entries.reward[first + j] + later)
+        z[mine, i] = total
+        i += cuda.blockDim.x
+    cuda.syncthreads()
+    i = cuda.threadIdx.x
+    while i < n:
+        own, rank = z[mine, i], 0
+        if is_mean:
+            weight[mine, i] = weights[0]
+        else:
+            for j in range(n):  # how many come before it
+                other = z[mine, j]
+                if other < own or (other == own and j < i):
+                    rank += 1
+            weight[mine, i] = weights[rank] if rank < weights.size else 0.0
+        i += cuda.blockDim.x
+    cuda.syncthreads()
+
+
+@on_device
+def _sampled(candidates: Any, entries: Any, draws: Any, scratch: Any, arrays: Any, is_mean: Any) -> None:
+    value, q = arrays
+    z, weight, part = scratch
+    n_actions = candidates.pairs.shape[1]
+    t = cuda.blockIdx.x
+    while t < candidates.pairs.size:
+        if t % n_actions < candidates.count[t // n_actions]:
+            p = candidates.pairs[t // n_actions, t % n_actions]
+            _weigh(p, entries, draws, scratch, value, is_mean)
+            total = 0.0
+            i = cuda.threadIdx.x
+            while i < z.shape[1]:
+                total += weight[cuda.blockIdx.x, i] * z[cuda.blockIdx.x, i]
+                i += cuda.blockDim.x
+            sum_in_block(total, 0.0, part)
+            if cuda.threadIdx.x == 0:
+                q[p] = part[cuda.blockIdx.x, 0]
+            cuda.syncthreads()
+        t += cuda.gridDim.x
+
+
+@on_device
+def _sampled_means(entries: Any, draws: Any, scratch: Any, arrays: Any, is_mean: Any) -> None:
+    value, pairs, means, extra = arrays
+    theta, rewards, _ = draws
+    _, weight, part = scratch
+    s = cuda.blockIdx.x
+    while s < pairs.size:
+        p = pairs[s]
+        _weigh(p, entries, draws, scratch, value, is_mean)
+        first, slot = entries.first[p], entries.begin[entries.source[p]]
+        for j in range(entries.first[p + 1] - first + 1):  # after the outcomes comes the reward that was drawn
+            total = 0.0
+            i = cuda.threadIdx.x
+            while i < theta.shape[1]:
+                if first + j < entries.first[p + 1]:
+                    total += weight[cuda.blockIdx.x, i] * theta[slot + j, i]
+                elif rewards.size > 0:
+                    total += weight[cuda.blockIdx.x, i] * rewards[p, i]
+                i += cuda.blockDim.x
+            sum_in_block(total, 0.0, part)
+            if cuda.threadIdx.x == 0:
+                if first + j < entries.first[p + 1]:
+                    means[first + j] = part[cuda.blockIdx.x, 0]
+                else:
+                    extra[s] = part[cuda.blockIdx.x, 0]
+            cuda.syncthreads()
+        s += cuda.gridDim.x
+
+
+_THERE: dict[type[RowRisk], Any] = {
+    DirichletRows: _DeviceDirichlet,
+    MomentRows: _DeviceMoments,
+    DrawRows: _DeviceDraws,
+    MeanRows: _DeviceMean,
+}

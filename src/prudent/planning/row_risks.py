@@ -1,0 +1,489 @@
+"""Row risks of whole models: the numbers behind the rows, the loops over pairs on the CPU, and the error of a backup.
+
+A :class:`RowRisk` holds one model (and posterior) and knows the worth of its rows; the scalar functions are those of
+:mod:`prudent.planning.rows`. An executor of :mod:`prudent.planning.execute` decides where and in what order rows are
+backed up, and keeps the tables of Q.
+
+The error that a backup returns bounds the distance between the computed Q and that of the equations of
+:mod:`prudent.planning.rows`, for the numbers as given: products, sums, and what was rounded before them (posterior
+means, weights of draws).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from .._numerics.compensated import EPS
+from .._numerics.compile import kernel
+from .._numerics.dirichlet_moments import Shape, moments_of_row, rough_tail, rough_tail_means
+from .._numerics.dirichlet_tail import SCRATCH
+from .._numerics.entropic import entropic_mean
+from .._support.checks import FloatArray, IntArray
+from ..models.entries import END, Entries, expected_model
+from ..models.mdp import MDP
+from ..models.uncertain import UncertainMDP
+from ..risk import CVaR, ExactForm, RiskMeasure
+from .chain import Chain, rows_of
+from .draw_blocks import GivenDraws, SlotDraws
+from .rows import (
+    Draws,
+    Levels,
+    Memory,
+    Scratch,
+    back_up_pair,
+    best_of_group,
+    counts_of,
+    expected_residuals,
+    expected_rows,
+    outcome_values,
+    tail_of_pair,
+)
+
+__all__ = ["DirichletRows", "DrawRows", "EntropicRows", "MeanRows", "MomentRows", "NegatedRows", "RowRisk", "leaks_of"]
+
+
+UNDERFLOW = 1e-310  # more than products of tiny numbers can lose
+
+
+class Task(NamedTuple):
+    """Rows of a backup that may be shared out between threads."""
+
+    run: Callable[[int, int], float]  # backs up rows i to before j and returns a bound on their error
+    rows: int
+    smallest: int  # fewer rows at once are not worth a thread
+
+
+class RowRisk(ABC):
+    """What the rows of a model with S states and A actions are worth, with their gradient and error."""
+
+    n_states: int
+    n_actions: int
+    discount: float
+    leaks: tuple[float, float] = (0.0, 0.0)  # bounds on 1 - row sum over the admissible pairs
+    refines = False  # whether ``residual`` exists: the iteration can go on in twice the precision
+    approximate = False  # an approximation: its fixed point is solved to a few digits only
+    costly = False  # backups take so long that products with the chain of a policy cost nothing beside them
+    lazy_q = False  # Q of all actions is computed when it is read, rather than with the solution
+    screens = False  # whether a backup of the best action leaves upper bounds for the others
+
+    @abstractmethod
+    def tasks(self, value: FloatArray, pairs: IntArray, q: FloatArray, accuracy: float, best: bool) -> Iterator[Task]:
+        """Yield the work that writes Q(s, a) at ``value`` into ``q`` [S*A] for ``pairs``.
+
+        ``accuracy`` is the error that may remain if that makes the backup cheaper. With ``best``, and only if the risk
+        screens, the greatest of each state is Q(s, a) and the others are upper bounds below it; ``pairs`` ascend, and
+        rows of a task are states.
+        """
+
+    @abstractmethod
+    def gradient(self, value: FloatArray, pairs: IntArray) -> Chain:
+        """Return the chain that follows ``pairs`` [S] and touches the backup at ``value``."""
+
+    def unknown_gradients(self, value: FloatArray, pairs: IntArray) -> IntArray:
+        """Return the pairs that must be backed up at ``value`` before :meth:`gradient` can answer for ``pairs``."""
+        return pairs[:0]
+
+    def approximation(self) -> RowRisk | None:
+        """Return a cheap risk with about the same fixed point, for a first guess; None if there is none."""
+        return None
+
+    def residual(self, value: FloatArray, rest: FloatArray, pairs: IntArray, out: FloatArray) -> float:
+        """Write Q(s, a) - V(s) at V = ``value`` + ``rest`` into ``out``, computed in twice the precision.
+
+        Returns a bound on the error but for the last rounding, which is in proportion to the residual and not to V.
+        """
+        raise NotImplementedError
+
+
+def _bound(relative: float, size: float) -> float:
+    """Return ``relative`` times ``size``, and at least what underflow can hide; zero stays zero."""
+    return relative * size + UNDERFLOW if size > 0.0 else 0.0
+
+
+def leaks_of(entries: Entries) -> tuple[float, float]:
+    """Return bounds on the probability of an end over the admissible pairs, whatever the outcome probabilities."""
+    return float((entries.next_state == END).all()), float((entries.next_state == END).any())
+
+
+class MeanRows(RowRisk):
+    """The mean: a known model, Bellman's equation of the paper's Section 2."""
+
+    refines = True
+
+    def __init__(
+        self,
+        transition: sparse.csr_array,
+        reward: FloatArray,
+        discount: float,
+        leaks: tuple[float, float] = (0.0, 0.0),
+    ) -> None:
+        """``transition`` (S*A) x S in CSR with 32-bit or 64-bit indices, ``reward`` [S, A], ``leaks`` of the rows."""
+        self.leaks = leaks
+        self.n_states, self.n_actions = reward.shape
+        self.discount = discount
+        # a "chain" with a row for each pair
+        self.rows = Chain(transition.indptr, transition.indices, transition.data, reward.reshape(-1))
+        self._longest = int(np.diff(transition.indptr).max(initial=0))
+        self._roundings = 0.5 * self._longest + 2.0  # EPS/2 for each product, sum, and the two steps after them
+        self._averaged = 0.0  # the size of the sums that were rounded into ``reward``
+
+    @classmethod
+    def of_outcomes(cls, model: UncertainMDP, theta: FloatArray) -> MeanRows:
+        """Return the rows of an uncertain model with outcome probabilities ``theta`` [B, K].
+
+        These stand for quotients of counts, whose rows sum to one before rounding.
+        """
+        transition, reward, ending = expected_model(model.entries, theta, model.n_states)
+        least, greatest = leaks_of(model.entries)
+        if greatest > 0.0:
+            rounding = (model.n_outcomes + 4.0) * EPS
+            chances = ending[model.admissible]
+            least, greatest = max(least, chances.min() - rounding), min(greatest, chances.max() + rounding)
+        rows = cls(transition, reward, model.discount, (least, greatest))
+        rows.refines = False  # the quotients were rounded, and so were the mean rewards
+        rows.add_rounding(0.5 * model.n_outcomes + 1.0, 2.0 * float(abs(model.entries.reward).max()))
+        return rows
+
+    def add_rounding(self, roundings: float, averaged: float) -> None:
+        """Count ``roundings`` more in each row, and sums of size ``averaged`` that were rounded into its reward."""
+        self._roundings += roundings
+        self._averaged = averaged
+
+    def tasks(self, value: FloatArray, pairs: IntArray, q: FloatArray, accuracy: float, best: bool) -> Iterator[Task]:
+        """See :meth:`RowRisk.tasks`."""
+        run = lambda i, j: self.rounding(*expected_rows(self.rows, self.discount, value, pairs[i:j], q))  # noqa: E731
+        yield Task(run, pairs.size, max(1, pairs.size))  # one thread: reading the model is most of the work
+
+    def rounding(self, reward: float, later: float) -> float:
+        """Return a bound on the rounding error of sums of these sizes."""
+        return _bound(self._roundings * EPS, reward + self._averaged + later)
+
+    def residual(self, value: FloatArray, rest: FloatArray, pairs: IntArray, out: FloatArray) -> float:
+        """See :meth:`RowRisk.residual`."""
+        size = expected_residuals(self.rows, self.discount, value, rest, self.n_actions, pairs, out)
+        return _bound(((self._longest + 8) * EPS) ** 2, size)
+
+    def gradient(self, value: FloatArray, pairs: IntArray) -> Chain:
+        """See :meth:`RowRisk.gradient`; the backup of a policy is linear, so ``value`` does not matter."""
+        return rows_of(self.rows, pairs)
+
+
+class OutcomeRows(RowRisk):
+    """Base of the risks under a posterior: outcomes with known consequences and unknown probabilities."""
+
+    def __init__(self, model: UncertainMDP) -> None:
+        self.entries = model.entries
+        self.leaks = leaks_of(model.entries)
+        self.n_states, self.n_actions = model.source.shape
+        self.discount = model.discount
+        self.longest = int(model.entries.sizes().max())
+
+    def _chain(
+        self, weights: FloatArray, entries: IntArray, starts: IntArray, extra_reward: FloatArray | float = 0.0
+    ) -> Chain:
+        """Return the chain whose rows are these entries with these probabilities; row i begins at ``starts[i]``."""
+        targets = self.entries.next_state[entries]
+        gain = np.add.reduceat(weights * self.entries.reward[entries], starts[:-1]) + extra_reward
+        if self.leaks[1] > 0.0:
+            weights, targets = np.where(targets >= 0, weights, 0.0), np.maximum(targets, 0)
+        return Chain(starts, targets, weights, gain)
+
+
+class DrawRows(OutcomeRows):
+    """A spectral risk of N posterior draws: the paper's approximate Bayesian-risk operator."""
+
+    def __init__(
+        self,
+        model: UncertainMDP,
+        theta: SlotDraws | GivenDraws,
+        risk: RiskMeasure,
+        reward_draws: FloatArray | None = None,
+        leaks: tuple[float, float] = (0.0, 0.0),
+    ) -> None:
+        """``theta`` has rows that lack ``leaks`` to sum to one; ``reward_draws`` [N, S, A] come on top."""
+        super().__init__(model)
+        # where an outcome ends the process, a row may lack anything beyond that
+        least, greatest = self.leaks
+        self.leaks = (least if least > 0.0 else leaks[0], max(greatest, leaks[1]))
+        outermost = risk.outermost(theta.n)
+        self.weights = np.ascontiguousarray(outermost.weights)
+        self.signed_draws = int(outermost.sign) * theta.n  # below zero: the weights are those of the highest draws
+        self.theta = theta
+        self.rewards = np.zeros((0, 0))
+        if reward_draws is not None:
+            self.rewards = np.ascontiguousarray(reward_draws.reshape(theta.n, -1).T)
+        self.is_mean = bool(self.weights.size == theta.n and (self.weights == self.weights[0]).all())
+
+    def _blocks(self, pairs: IntArray) -> Iterator[tuple[IntArray | slice, Draws]]:
+        """Yield which of ``pairs`` belong to a block of sources, with its draws."""
+        source = self.entries.source[pairs]
+        for block, (first, last) in enumerate(self.theta.edges):
+            mine: IntArray | slice = slice(None)
+            if len(self.theta.edges) > 1:
+                mine = np.flatnonzero((source >= first) & (source < last))
+                if not mine.size:
+                    continue
+            offset = int(self.entries.begin[first])
+            yield mine, Draws(self.theta.block(block), offset, self.rewards, self.weights, self.is_mean)
+
+    def tasks(self, value: FloatArray, pairs: IntArray, q: FloatArray, accuracy: float, best: bool) -> Iterator[Task]:
+        """See :meth:`RowRisk.tasks`: one task for each block of draws."""
+        for mine, draws in self._blocks(pairs):
+            some = pairs[mine]
+
+            def run(i: int, j: int, some: IntArray = some, draws: Draws = draws) -> float:
+                return self.rounding(_sampled(some[i:j], self.entries, draws, self.signed_draws, value, q))
+
+            yield Task(run, some.size, max(1, 200_000 // (self.longest * self.theta.n)))
+
+    def rounding(self, size: float) -> float:
+        """Return a bound on the rounding error of sums of this size."""
+        # K products and sums, M of each with the weights, and the M weights themselves were rounded
+        return _bound((0.5 * self.longest + self.weights.size + 8.0) * EPS, size)
+
+    def gradient(self, value: FloatArray, pairs: IntArray) -> Chain:
+        """See :meth:`RowRisk.gradient`: the mean over the tail draws, in their sorted order at ``value``."""
+        entries, starts = self.entries.of_pairs(pairs)
+        weights, extra = np.empty(entries.size), np.empty(pairs.size)
+        rows = np.arange(pairs.size)
+        for mine, draws in self._blocks(pairs):
+            _tail_draws(rows[mine], pairs, self.entries, draws, self.signed_draws, value, starts, weights, extra)
+        return self._chain(weights, entries, starts, extra)
+
+
+@kernel
+def _sampled(pairs, entries, draws, n, value, q):
+    z = np.empty(abs(n))
+    order = np.empty(abs(n), np.int64)
+    biggest = 0.0
+    for i in range(pairs.size):
+        q[pairs[i]], size = back_up_pair(pairs[i], entries, draws, n, 0.0, value, z, order)
+        biggest = max(biggest, size)
+    return biggest
+
+
+@kernel
+def _tail_draws(rows, pairs, entries, draws, n, value, starts, means, extra):
+    z = np.empty(abs(n))
+    order = np.empty(abs(n), np.int64)
+    for i in rows:
+        extra[i] = tail_of_pair(pairs[i], entries, draws, n, 0.0, value, z, order, means[starts[i] : starts[i + 1]])
+
+
+class MomentRows(OutcomeRows):
+    """About CVaR under Dirichlet posteriors, from three moments: a first guess for :class:`DirichletRows`.
+
+    It is neither monotone nor concave where it is far from CVaR. Its fixed point is a guess and certifies nothing.
+    """
+
+    approximate = True
+
+    def __init__(self, model: UncertainMDP, counts: FloatArray, shape: Shape) -> None:
+        """``counts`` [F] by slots, zero where an outcome cannot happen."""
+        super().__init__(model)
+        self.counts = counts
+        self.shape = shape
+
+    def tasks(self, value: FloatArray, pairs: IntArray, q: FloatArray, accuracy: float, best: bool) -> Iterator[Task]:
+        """See :meth:`RowRisk.tasks`."""
+        rows = self.entries, self.counts, self.shape, value, self.longest, q
+        yield Task(lambda i, j: self.rounding(_approximate(pairs[i:j], *rows)), pairs.size, 10_000)
+
+    def rounding(self, size: float) -> float:
+        """Return about the rounding error of sums of this size."""
+        return _bound(8.0 * EPS, size)
+
+    def gradient(self, value: FloatArray, pairs: IntArray) -> Chain:
+        """See :meth:`RowRisk.gradient`."""
+        entries, starts = self.entries.of_pairs(pairs)
+        means = np.empty(entries.size)
+        _approximate_means(pairs, self.entries, self.counts, self.shape, value, self.longest, starts, means)
+        return self._chain(means, entries, starts)
+
+
+@kernel
+def _approximate(pairs, entries, counts, shape, value, longest, q):
+    y = np.empty(longest)
+    biggest = 0.0
+    for p in pairs:
+        biggest = max(biggest, outcome_values(p, entries, value, y))
+        row = counts_of(p, entries, counts)
+        low, mean, sd, skew, _ = moments_of_row(y[: row.size], row)
+        q[p] = rough_tail(low, mean, sd, skew, shape)
+    return biggest
+
+
+@kernel
+def _approximate_means(pairs, entries, counts, shape, value, longest, starts, means):
+    y = np.empty(longest)
+    for i in range(pairs.size):
+        outcome_values(pairs[i], entries, value, y)
+        row = counts_of(pairs[i], entries, counts)
+        rough_tail_means(y[: row.size], row, shape, means[starts[i] : starts[i + 1]])
+
+
+class DirichletRows(OutcomeRows):
+    """Risk under Dirichlet posteriors without sampling: for CVaR it is the paper's operator T^psi itself.
+
+    The risk is a mixture of CVaRs of both tails, or of quantiles. All of these are monotone and shift with V, so the
+    certificate holds for each. At positive levels it is concave, at negative ones convex, and Newton then is policy
+    iteration over tails, which only rises; a quantile is neither, and Newton may lapse, where sweeps take over. The
+    gradient is that of the mixture: the weighted tail means, or for VaR the means E[w | w.y = VaR].
+    """
+
+    costly = True
+    lazy_q = True
+
+    def __init__(
+        self, model: UncertainMDP, counts: FloatArray, risk: ExactForm | float, *, screens: bool = True
+    ) -> None:
+        """``counts`` [B, K], zero where an outcome cannot happen; without ``screens`` every pair is evaluated.
+
+        ``risk`` is an exact form, or the level of CVaR.
+        """
+        super().__init__(model)
+        self._model = model
+        self.counts = self.entries.pack(counts)
+        self.levels = Levels.of(risk if isinstance(risk, ExactForm) else CVaR(risk).exact_form())
+        self.shape = self.levels.shape()
+        self.screens = screens
+        # a model may be some states of a larger one, whose values these are
+        self._means_at = np.full(model.n_states, np.nan)  # the values that the gradients are for
+        self._bounds_at = np.zeros(model.n_states)  # the values of the last screened backup
+        self._risen = 0.0  # how much Q can have risen up to then, since the first
+
+    @cached_property
+    def memory(self) -> Memory:
+        """What is kept of earlier backups, and the gradients of the last one."""
+        pairs = self.n_states * self.n_actions
+        # a backup computes the tail means on the way: they are kept for the chain at the same values
+        return Memory(
+            start=np.full((pairs, self.levels.tail.size), np.nan),
+            upper=np.full(pairs, np.inf),
+            best=np.full(self.n_states, -1),
+            means=np.zeros(self.entries.next_state.size),
+            has_means=np.zeros(pairs, dtype=np.bool_),
+        )
+
+    def approximation(self) -> MomentRows | None:
+        """See :meth:`RowRisk.approximation`; there is one for caution."""
+        return MomentRows(self._model, self.counts, self.shape) if self.shape.kappa > 0.0 else None
+
+    def risen(self, before: float, last: FloatArray, value: FloatArray) -> float:
+        """Return how much Q can have risen at ``value`` if it was ``before`` at the values ``last``."""
+        highest = float((value - last).max())
+        highest += EPS * (abs(highest) + float(abs(value).max()) + float(abs(last).max()))
+        rise = self.discount * (1.0 - self.leaks[0 if highest > 0.0 else 1]) * highest
+        return before + rise + 2.0 * EPS * (abs(rise) + abs(before))
+
+    def tasks(self, value: FloatArray, pairs: IntArray, q: FloatArray, accuracy: float, best: bool) -> Iterator[Task]:
+        """See :meth:`RowRisk.tasks`. Each pair starts from its own quantile of the last time."""
+        if best:
+            self._risen = self.risen(self._risen, self._bounds_at, value)
+            self._bounds_at[:] = value
+            first = np.searchsorted(pairs, np.arange(self.n_states + 1) * self.n_actions)
+        else:
+            first = np.arange(pairs.size + 1)  # each pair for itself
+        if not np.array_equal(value, self._means_at):
+            self._means_at[:] = value
+            self.memory.has_means[:] = False
+        rows = self.entries, self.counts, self.levels, self.shape, accuracy, value, self.longest, self.memory
+        run = lambda i, j: float(_exact(pairs, first[i : j + 1], *rows, self._risen, q))  # noqa: E731
+        yield Task(run, first.size - 1, 4 if best else 16)
+
+    def unknown_gradients(self, value: FloatArray, pairs: IntArray) -> IntArray:
+        """See :meth:`RowRisk.unknown_gradients`: those that the last backup did not compute at ``value``."""
+        return pairs[~(self.memory.has_means[pairs] & np.array_equal(value, self._means_at))]
+
+    def gradient(self, value: FloatArray, pairs: IntArray) -> Chain:
+        """See :meth:`RowRisk.gradient`: the tail means of the last backup."""
+        entries, starts = self.entries.of_pairs(pairs)
+        return self._chain(self.memory.means[entries], entries, starts)
+
+
+@kernel
+def _exact(pairs, first, entries, counts, levels, shape, accuracy, value, longest, memory, risen, q):
+    """Do :func:`best_of_group` for each group ``pairs[first[i] : first[i + 1]]``; return the largest error."""
+    scratch = Scratch(np.zeros(longest), np.empty((SCRATCH, longest)), np.empty(longest), np.empty(entries.n_actions))
+    worst = 0.0
+    for i in range(first.size - 1):
+        mine = pairs[first[i] : first[i + 1]]
+        error = best_of_group(mine, entries, counts, levels, shape, accuracy, value, memory, risen, scratch, q)
+        worst = max(worst, error)
+    return worst
+
+
+class _Steps(NamedTuple):
+    """The outcomes of a known model as :func:`outcome_values` reads them."""
+
+    first: IntArray
+    next_state: npt.NDArray[np.int32]
+    reward: FloatArray
+    chance: FloatArray
+    discount: float
+
+
+class EntropicRows(RowRisk):
+    """The entropic risk of one step of a known model, at a parameter ``beta`` that the caller sets."""
+
+    def __init__(self, mdp: MDP) -> None:
+        self.n_states, self.n_actions = mdp.admissible.shape
+        self.discount = mdp.discount
+        self.beta = 0.0
+        self.outcomes = mdp.outcomes()
+        self._longest = int(np.diff(self.outcomes.first).max(initial=1))
+
+    def tasks(self, value: FloatArray, pairs: IntArray, q: FloatArray, accuracy: float, best: bool) -> Iterator[Task]:
+        """See :meth:`RowRisk.tasks`."""
+        first, next_state, reward, chance = self.outcomes
+        steps = _Steps(first, next_state, reward, chance, self.discount)
+        relative = (6.0 * self._longest + 64.0) * EPS
+        run = lambda i, j: relative * _entropic(steps, self.beta, self._longest, value, pairs[i:j], q)  # noqa: E731
+        yield Task(run, pairs.size, max(1, 20_000 // self._longest))
+
+    def gradient(self, value: FloatArray, pairs: IntArray) -> Chain:
+        """Raise: nothing is solved for a fixed point."""
+        raise NotImplementedError
+
+
+@kernel
+def _entropic(steps, beta, longest, value, pairs, q):
+    """Write the entropic mean of r + gamma V(s') into ``q`` for ``pairs``; return the size of the largest sum."""
+    y, scratch = np.empty(longest), np.empty(longest)
+    biggest = 0.0
+    for i in range(pairs.size):
+        p = pairs[i]
+        begin, end = steps.first[p], steps.first[p + 1]
+        biggest = max(biggest, outcome_values(p, steps, value, y))
+        q[p] = entropic_mean(y[: end - begin], steps.chance[begin:end], beta, scratch)
+    return biggest
+
+
+class NegatedRows(RowRisk):
+    """The upper risk of the same posterior: minus the risk of minus the values."""
+
+    def __init__(self, inner: RowRisk) -> None:
+        """``inner`` is the risk of a model with the negated rewards."""
+        self._inner = inner
+        self.n_states, self.n_actions, self.discount = inner.n_states, inner.n_actions, inner.discount
+
+    def tasks(self, value: FloatArray, pairs: IntArray, q: FloatArray, accuracy: float, best: bool) -> Iterator[Task]:
+        """See :meth:`RowRisk.tasks`."""
+        yield from self._inner.tasks(-value, pairs, q, accuracy, False)
+        q[pairs] = -q[pairs]
+
+    def unknown_gradients(self, value: FloatArray, pairs: IntArray) -> IntArray:
+        """See :meth:`RowRisk.unknown_gradients`."""
+        return self._inner.unknown_gradients(-value, pairs)
+
+    def gradient(self, value: FloatArray, pairs: IntArray) -> Chain:
+        """See :meth:`RowRisk.gradient`."""
+        chain = self._inner.gradient(-value, pairs)
+        return chain._replace(reward=-chain.reward)

@@ -1,0 +1,460 @@
+"""Row risks: the worth of one state-action pair, as scalar functions that threads, the GPU and compiled loops share.
+
+For a value function V every admissible pair (s, a) has a number Q(s, a):
+
+    mean             r(s, a) + gamma sum_s' P(s' | s, a) V(s')
+    draws            rho of the N numbers Z_i = r_i(s, a) + sum_k theta_i[b, k] (r(s, a, k) + gamma V(next(s, a, k)))
+    Dirichlet        rho of the same Z under theta[b] ~ Dirichlet(psi[b]),      b = source(s, a)
+    entropic         -(1/beta) log E[exp(-beta (r + gamma V(s')))]
+
+The second is the approximate Bayesian-risk operator T-hat of the paper (with any spectral rho in place of CVaR), the
+third is T^psi itself. All are monotone, and shift with V: adding c to V adds gamma (1 - leak) c to Q, where the leak is
+what the row lacks to sum to one. Hence maximising over actions, or following a policy, gives a contraction with
+MacQueen's bounds (see :mod:`prudent.planning.certificate`). An outcome that ends the process has no V: its probability
+is a leak.
+
+All but the last are also piecewise smooth in V with a known gradient, and concave at levels from 0 on: probabilities of
+outcomes, which for CVaR are those of the tail. They make an ordinary Markov chain with rewards that touches the backup
+at V; solving that chain is the Newton step.
+
+Pairs are numbered s * A + a. :mod:`prudent.planning.row_risks` has the classes that hold a model and loop over
+pairs with these functions.
+
+**The screen.** Control needs Q of the best action of each state, and of the others only that they are no better. So a
+screened backup may leave an upper bound in place of Q, as long as the greatest number of each state is Q itself.
+Everything that compares actions stays right then: the greedy action is the same, and an action whose upper bound the
+certificate proves suboptimal is suboptimal. The Dirichlet risk has two bounds, each for a few additions:
+
+- CVaR of X, the mean of its lower tail, is at most the mean of X; other measures exceed it by a number of standard
+  deviations that is known (see :meth:`Levels.of`).
+- Q is monotone and shifts with V: where V rises by at most c since a pair was evaluated, its Q rises by at most
+  gamma c (by gamma (1 - leak) c, with the leak that makes it more). So what was once evaluated stays bounded.
+
+It evaluates the likeliest best action first, which is that of the last backup or else the best by the approximation of
+:mod:`prudent._numerics.dirichlet_moments`, and then only those actions whose bound is not below the best so far. Bounds
+are rounded upwards. Where Q itself has the error eta, so has the greatest of a state.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .._numerics.compensated import EPS, two_product, two_sum
+from .._numerics.compile import inlined, kernel, lean
+from .._numerics.dirichlet_moments import Shape, moments_of_row, rough_quantile, rough_tail, shape_of
+from .._numerics.dirichlet_tail import quantile_of_row, tail_of_row, tails_of
+from .._numerics.order_statistics import spectral, two_lowest, weighted_draws
+from .._support.checks import BoolArray, FloatArray, IntArray
+from ..risk import ExactForm
+
+__all__ = [
+    "Draws",
+    "Levels",
+    "Memory",
+    "Scratch",
+    "back_up_pair",
+    "best_of_group",
+    "counts_of",
+    "expected_residuals",
+    "expected_rows",
+    "greedy",
+    "keep_close",
+    "later_value",
+    "lowest_of_pair",
+    "outcome_values",
+    "tail_of_pair",
+]
+
+
+@inlined
+def later_value(target, discount, value):
+    """Return gamma V(s') of an outcome that leads to ``target``; 0 where that is below zero, the end of the process."""
+    # unsigned: no test for counting from the end, which takes a third of the time of a row
+    return discount * value[np.uint64(target)] if target >= 0 else 0.0
+
+
+@inlined
+def outcome_values(p, entries, value, y):
+    """Write r + gamma V(s') of each outcome of pair p into y; return the size of the largest sum in it.
+
+    ``entries`` has first, next_state, reward and discount.
+    """
+    size = 0.0
+    begin = entries.first[p]
+    for j in range(entries.first[p + 1] - begin):
+        later = later_value(entries.next_state[begin + j], entries.discount, value)
+        y[j] = entries.reward[begin + j] + later
+        size = max(size, abs(entries.reward[begin + j]) + abs(later))
+    return size
+
+
+# -- mean: known probabilities -----------------------------------------------------------------------------
+
+
+@kernel
+def expected_rows(rows, discount, value, pairs, q):
+    """Write r + gamma P V into ``q`` for the rows ``pairs``; return the largest reward and the size of the rest."""
+    indptr, indices, data, reward = rows
+    top = 0.0
+    for s in range(value.size):
+        top = max(top, abs(value[s]))
+    biggest = 0.0
+    for i in range(pairs.size):
+        p = np.uint64(pairs[i])  # unsigned: no test for counting from the end, which halves the time
+        total = 0.0
+        for j in range(np.uint64(indptr[p]), np.uint64(indptr[p + np.uint64(1)])):
+            total += data[j] * value[np.uint64(indices[j])]
+        q[p] = reward[p] + discount * total
+        biggest = max(biggest, abs(reward[p]))
+    return biggest, discount * top
+
+
+@kernel
+def expected_residuals(rows, discount, value, rest, n_actions, pairs, out):
+    """Write r + gamma P V - V for V = value + rest; return the size of what cancels."""
+    indptr, indices, data, reward = rows
+    top, size = 0.0, 0.0
+    for s in range(value.size):
+        top = max(top, abs(value[s]))
+    for p in pairs:
+        total, low = 0.0, 0.0
+        for j in range(indptr[p], indptr[p + 1]):
+            product, lost = two_product(data[j], value[indices[j]])
+            low += lost + data[j] * rest[indices[j]]
+            total, lost = two_sum(total, product)
+            low += lost
+        later, lost = two_product(discount, total)
+        low = lost + discount * low
+        total, lost = two_sum(reward[p], -value[p // n_actions])
+        low += lost - rest[p // n_actions]
+        total, lost = two_sum(total, later)
+        out[p] = total + (low + lost)
+        size = max(size, abs(reward[p]))
+    return size + 2.0 * top
+
+
+# -- draws of the posterior --------------------------------------------------------------------------------
+
+
+class Draws(NamedTuple):
+    """Posterior draws and the risk measure that weighs them."""
+
+    theta: FloatArray  # [F, N] by slots; draws last, so that the sum over outcomes runs over contiguous memory
+    offset: int  # the slot of the first row of theta, which may hold a block of sources only
+    rewards: FloatArray  # [S*A, N] added to the rewards of the model, or [0, 0]
+    weights: FloatArray  # [M] of the lowest draws in ascending order, or of the highest in descending order
+    is_mean: bool  # whether the weights are all equal, so that order does not matter
+
+
+@inlined
+def _draws_of_pair(p, entries, draws, n, sign, value, z):
+    """Write ``sign`` times Z_1, ..., Z_n of pair p at ``value`` into z; return the size of the largest sum in them."""
+    biggest = 0.0
+    if draws.rewards.size:
+        for i in range(n):
+            z[i] = sign * draws.rewards[p, i]
+            biggest = max(biggest, abs(z[i]))
+    else:
+        for i in range(n):
+            z[i] = 0.0
+    extra = biggest
+    first = entries.first[p]
+    slot = entries.begin[entries.source[p]] - draws.offset
+    for j in range(entries.first[p + 1] - first):
+        earned = entries.reward[first + j]
+        later = later_value(entries.next_state[first + j], entries.discount, value)
+        y = sign * (earned + later)
+        biggest = max(biggest, abs(earned) + abs(later) + extra)
+        row = draws.theta[slot + j]
+        for i in range(n):
+            z[i] += row[i] * y
+    return biggest
+
+
+@inlined
+def back_up_pair(p, entries, draws, n, share, value, z, order):
+    """Return Q of pair p at ``value``, and the size of the largest sum in it.
+
+    Of the draws the first ``n`` count; a single one stands for all. Below zero, ``n`` is minus their number and the
+    weights are those of the highest draws: of the lowest among the negated ones. A ``share`` above zero is the weight
+    of the outermost draw, the next one having the rest, whatever the weights are. z and order are scratch for n.
+    """
+    sign = 1.0 if n > 0 else -1.0
+    n = abs(n)
+    biggest = _draws_of_pair(p, entries, draws, n, sign, value, z)
+    if n == 1:
+        return sign * z[0], biggest
+    if share > 0.0:
+        return sign * two_lowest(z[:n], order, share), biggest
+    return sign * (z[:n].mean() if draws.is_mean else spectral(z[:n], order[:n], draws.weights)), biggest
+
+
+@inlined
+def tail_of_pair(p, entries, draws, n, share, value, z, order, means):
+    """Write the gradient of :func:`back_up_pair` into ``means``, in the order of the entries; return the reward drawn.
+
+    These are the outcome probabilities, and the mean reward, of the draws in the tail at ``value``.
+    """
+    slot = entries.begin[entries.source[p]] - draws.offset
+    size = entries.first[p + 1] - entries.first[p]
+    sign = 1.0 if n > 0 else -1.0
+    n = abs(n)
+    if n == 1:
+        for j in range(size):
+            means[j] = draws.theta[slot + j, 0]
+        return draws.rewards[p, 0] if draws.rewards.size else 0.0
+    if share > 0.0:
+        _draws_of_pair(p, entries, draws, n, sign, value, z)
+        two_lowest(z[:n], order, share)
+        for j in range(size):
+            row = draws.theta[slot + j]
+            means[j] = share * row[order[0]] + (1.0 - share) * row[order[1]]
+        return 0.0  # schedules have no reward draws
+    if draws.is_mean:
+        for i in range(n):
+            order[i] = i
+    else:
+        _draws_of_pair(p, entries, draws, n, sign, value, z)
+        spectral(z[:n], order[:n], draws.weights)
+    for j in range(size):
+        means[j] = weighted_draws(draws.theta[slot + j], order, draws.weights)
+    return weighted_draws(draws.rewards[p], order, draws.weights) if draws.rewards.size else 0.0
+
+
+@inlined
+def lowest_of_pair(p, slot, first, next_state, reward, discount, theta, n, sign, value, z):
+    """Return the lowest of ``sign`` times Z_1, ..., Z_n of pair p, whose outcomes begin at ``slot``, and its place.
+
+    As :func:`back_up_pair` where nothing else counts, for lean kernels that call it for every pair. ``p``, ``slot`` and
+    all places are unsigned: there is no test for counting from the end, which takes a third of the time.
+    """
+    none, one, two = np.uint64(0), np.uint64(1), np.uint64(2)
+    low = np.inf
+    place: Any = none
+    begin, end = np.uint64(first[p]), np.uint64(first[p + one])
+    if n == 1:
+        low = 0.0
+        for j in range(begin, end):
+            y = sign * (reward[j] + later_value(next_state[j], discount, value))
+            low += theta[slot + (j - begin), none] * y
+    elif end - begin <= 3:
+        # a draw at a time: loops over few draws take longer to begin than to end
+        y0, y1, y2 = 0.0, 0.0, 0.0
+        for j in range(begin, end):
+            y0, y1, y2 = y1, y2, sign * (reward[j] + later_value(next_state[j], discount, value))
+        last = slot + (end - begin) - one
+        r0, r1 = last - min(last, two), last - min(last, one)  # any rows where y is zero
+        for i in range(np.uint64(n)):
+            x = theta[r0, i] * y0 + theta[r1, i] * y1 + theta[last, i] * y2
+            place = i if x < low else place
+            low = min(low, x)
+    else:
+        for i in range(np.uint64(n)):
+            z[i] = 0.0
+        for j in range(begin, end):
+            y = sign * (reward[j] + later_value(next_state[j], discount, value))
+            row = theta[slot + (j - begin)]
+            for i in range(np.uint64(n)):
+                z[i] += row[i] * y
+        for i in range(np.uint64(n)):
+            place = i if z[i] < low else place
+            low = min(low, z[i])
+    return low, place
+
+
+# -- Dirichlet posteriors ---------------------------------------------------------------------------------
+
+
+class Levels(NamedTuple):
+    """The exact form of a measure as kernels read it: a mixture of J CVaRs or quantiles."""
+
+    tail: FloatArray  # [J] mass of the tail
+    sign: FloatArray  # [J] 1.0: of the lower tail, -1.0: of the upper one
+    weight: FloatArray  # [J]
+    z: FloatArray  # [J] quantile of a normal that leaves out the tail
+    quantile: bool  # whether it is of quantiles
+    reach: float  # how many standard deviations it may lie above the mean, at the most
+
+    @classmethod
+    def of(cls, form: ExactForm) -> Levels:
+        """Read an exact form.
+
+        CVaR of a lower tail is at most the mean. By Cantelli's inequality no more than p/(1 - p) lies further than the
+        root of that above the mean, so a quantile with mass p below is at most so many standard deviations above it;
+        and CVaR of an upper tail of mass p is at most the root of (1 - p)/p above it.
+        """
+        tail, sign = tails_of(form.levels, form.quantile)
+        below = np.where(sign > 0.0, tail, 1.0 - tail)  # mass below a quantile
+        with np.errstate(divide="ignore"):
+            reach = np.sqrt(below / (1.0 - below)) if form.quantile else np.sqrt((1.0 - tail) / tail) * (sign < 0.0)
+        z = [shape_of(1.0 - float(mass)).z if 0.0 < mass < 1.0 else np.nan for mass in tail]
+        used = form.weights > 0.0
+        most = float((form.weights[used] * reach[used]).sum()) if (form.weights >= 0.0).all() else np.inf
+        weight = np.ascontiguousarray(form.weights, dtype=np.float64)
+        return cls(tail, sign, weight, np.array(z), form.quantile, most * (1.0 + 16.0 * EPS))
+
+    def shape(self) -> Shape:
+        """Return the shape whose rough tail is about this measure: the skewness counts to first order."""
+        kappa, lean = 0.0, 0.0
+        for mass, sign, weight, z in zip(self.tail, self.sign, self.weight, self.z, strict=True):
+            if np.isnan(z):  # the mean, or one of the ends, of which moments say nothing
+                continue
+            own = -float(z) if self.quantile else shape_of(1.0 - float(mass)).kappa
+            kappa += weight * sign * own
+            lean += weight * ((1.0 - z * z) if self.quantile else own * z)
+        return Shape(float(lean / kappa) if kappa else 0.0, float(kappa))
+
+
+class Memory(NamedTuple):
+    """What the exact operator remembers of its pairs, P = S*A, and of their E entries."""
+
+    start: FloatArray  # [P, J] the quantiles in standard deviations from the mean, or NaN
+    upper: FloatArray  # [P] Q is at most this plus what it can have risen since the first backup; infinity if unknown
+    best: IntArray  # [S] the greedy pair of the last backup, or -1
+    means: FloatArray  # [E] tail means
+    has_means: BoolArray  # [P] whether they are those at the values of the last backup
+
+
+class Scratch(NamedTuple):
+    """Room for one state: what its outcomes are worth, the integrals of a row, tail means, how good actions seem."""
+
+    y: FloatArray  # [K]
+    work: FloatArray  # [SCRATCH, K]
+    means: FloatArray  # [K]
+    guess: FloatArray  # [A]
+
+
+@inlined
+def counts_of(p, entries, counts):
+    """Return the counts of the outcomes of pair p."""
+    slot = entries.begin[entries.source[p]]
+    return counts[slot : slot + entries.first[p + 1] - entries.first[p]]
+
+
+@kernel
+def best_of_group(pairs, entries, counts, levels, shape, accuracy, value, memory, risen, scratch, q):
+    """Write Q of the best of ``pairs``, which are of one state, and upper bounds of the others; return the error.
+
+    ``risen`` is what Q can have risen by since the first time; a group of one pair does not care.
+    """
+    y, work, means, guess = scratch
+    for i in range(pairs.size):
+        guess[i] = 0.0
+        if pairs.size > 1:
+            p = pairs[i]
+            size = outcome_values(p, entries, value, y)
+            row = counts_of(p, entries, counts)
+            low, mean, sd, skew, _ = moments_of_row(y[: row.size], row)
+            q[p] = mean + (3.0 * row.size + 16.0) * EPS * size
+            if levels.reach > 0.0:
+                q[p] += (1.0 + (4.0 * row.size + 32.0) * EPS) * levels.reach * (sd + EPS * size)
+            q[p] = min(q[p], memory.upper[p] + risen + EPS * (abs(memory.upper[p]) + abs(risen)))
+            guess[i] = rough_tail(low, mean, sd, skew, shape)
+            if p == memory.best[p // entries.n_actions]:
+                guess[i] = np.inf
+    best, worst = -np.inf, 0.0
+    while True:
+        # the likeliest of those that can still be the best
+        i = -1
+        for j in range(pairs.size):
+            if guess[j] > -np.inf and (pairs.size == 1 or q[pairs[j]] >= best) and (i < 0 or guess[j] > guess[i]):
+                i = j
+        if i < 0:
+            return worst
+        guess[i] = -np.inf
+        p = pairs[i]
+        size = outcome_values(p, entries, value, y)
+        row = counts_of(p, entries, counts)
+        gradient = memory.means[entries.first[p] : entries.first[p + 1]]
+        q[p], error = risk_of_row(y[: row.size], row, levels, memory.start[p], accuracy, work, means, gradient)
+        memory.has_means[p] = True
+        error += 2.0 * EPS * size
+        worst = max(worst, error)
+        if pairs.size > 1:
+            upper = q[p] + error - risen
+            memory.upper[p] = upper + 2.0 * EPS * (abs(upper) + abs(risen))
+            if q[p] > best:
+                memory.best[p // entries.n_actions] = p
+        best = max(best, q[p])
+
+
+@kernel
+def risk_of_row(y, counts, levels, start, accuracy, work, means, out):
+    """Return the risk of w.y for w ~ Dirichlet(counts), and a bound on its error; write its gradient into ``out``.
+
+    ``start`` [J] are the quantiles of the last time, and become those of this time; y, work and means are scratch.
+    """
+    n, size = y.size, 0.0
+    for k in range(n):
+        out[k] = 0.0
+        size = max(size, abs(y[k]))
+    if start[0] != start[0]:
+        _, _, _, skew, total = moments_of_row(y, counts)
+        for j in range(start.size):
+            start[j] = rough_quantile(levels.sign[j] * skew, total, Shape(levels.z[j], 0.0))
+    total, error, sign = 0.0, 0.0, 1.0
+    for j in range(levels.tail.size):
+        if levels.sign[j] != sign:
+            sign = -sign
+            for k in range(n):
+                y[k] = -y[k]
+        if levels.quantile:
+            risk, _, start[j], doubt = quantile_of_row(y, counts, levels.tail[j], start[j], accuracy, work, means[:n])
+        else:
+            risk, _, start[j], doubt = tail_of_row(y, counts, levels.tail[j], start[j], accuracy, work, means[:n])
+        total += sign * levels.weight[j] * risk
+        error += levels.weight[j] * doubt
+        for k in range(n):
+            out[k] += levels.weight[j] * means[k]
+    if levels.tail.size > 1:  # products and sums were rounded, and so were the weights
+        error += 3.0 * (levels.tail.size + 1.0) * EPS * size
+    return total, error
+
+
+# -- the best of each state --------------------------------------------------------------------------------
+
+
+@lean
+def greedy(q, value, policy):
+    """Write the best entry of each row of ``q`` [S, A] into ``value`` and its first place into ``policy``.
+
+    Returns the widest distance between the best entry of a row and another one that is finite.
+    """
+    widest = 0.0
+    for s in range(q.shape[0]):
+        # written without branches, which a processor cannot predict here
+        best, worst, place = q[s, 0], np.inf, 0
+        for a in range(q.shape[1]):
+            here = q[s, a]
+            place = a if here > best else place
+            best = max(best, here)
+            worst = min(worst, here if here > -np.inf else np.inf)
+        value[s] = best
+        policy[s] = place
+        widest = max(widest, best - worst)
+    return widest
+
+
+@kernel
+def keep_close(q, value, distance, pairs):
+    """Move to the front of ``pairs`` those with q within ``distance`` of ``value``; set q of the others to -inf.
+
+    ``q`` [S, A], ``value`` [S], ``pairs`` ascending. Returns how many are kept.
+    """
+    kept = 0
+    n_actions = q.shape[1]
+    flat = q.reshape(-1)
+    s, end = 0, n_actions
+    for i in range(pairs.size):
+        p = pairs[i]
+        while p >= end:
+            s += 1
+            end += n_actions
+        if flat[p] < value[s] - distance:
+            flat[p] = -np.inf
+        else:
+            pairs[kept] = p
+            kept += 1
+    return kept
