@@ -33,12 +33,12 @@ def test_a_level_is_checked_in_one_place_and_the_message_says_what_negative_ones
         for wrong in (-1.0, 1.0, math.inf):
             with pytest.raises(ParameterError):
                 call(wrong)
-    with pytest.raises(ParameterError, match=r"0\.9 the mean of the worst tenth, -0\.9 that of the best tenth"):
+    with refused(ParameterError, "alpha-range", argument="alpha"):
         CVaR(-1)
-    with pytest.raises(ParameterError, match=r"alpha\[1\] must be a risk level in \(-1, 1\), got -1.0; 0 is the mean"):
+    with refused(ParameterError, "alpha-range", argument="alpha[1]"):
         exact.cvar_dirichlet([0, 1], [1, 1], [0.5, -1.0])
     for bound in (lambda a: theory.regret_bound(10, 2, 2, a, 0.1), lambda a: pr.agents.optimistic_vi(a)):
-        with pytest.raises(ParameterError, match="there is no optimism here"):
+        with refused(ParameterError, "alpha-range", argument="alpha"):
             bound(-0.5)
 
 
