@@ -60,7 +60,7 @@ class TableSource:
         self._table: Any = table
         self.path = Path(table) if isinstance(table, str | os.PathLike) else None
         self.name = name if self.path is None else self.path.name
-        self._error = error
+        self._argument, self._error = name, error
 
     @property
     def column_names(self) -> list[Any] | None:
@@ -197,7 +197,8 @@ class TableSource:
         assert self.path is not None
         if not self.path.is_file():
             path = os.fspath(self.path)
-            raise self._error(f"there is no file {path!r}", code="no-file", path=path)
+            message = f"there is no file {path!r} ({self._argument})"
+            raise self._error(message, code="no-file", argument=self._argument, path=path)
 
     def _parquet(self) -> Any:
         import pandas

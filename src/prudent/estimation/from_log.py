@@ -23,7 +23,7 @@ from ..models.base import plural
 from ..models.builders import called_outcomes, own_sources, places_in
 from ..models.log_summary import LogSummary, SupportChange
 from ..models.uncertain import UncertainMDP
-from ..posteriors.dirichlet import DirichletPosterior
+from ..posteriors.dirichlet import DirichletPosterior, prior_counts
 from ..posteriors.scalar import NormalPosterior
 from ..types import ArrayLike, BoolArray, FloatArray, IntArray, Label, NamesLike, TableLike, TerminalLike
 from .counts import SUPPORTS, Outcomes, Transitions, often_tried, overlooked, refuse_dead_ends, supported
@@ -229,7 +229,9 @@ def _posterior(model: UncertainMDP, axes: _Axes, entries: Outcomes, prior: float
     if isinstance(prior, str | tuple) and any(isinstance(part, str) for part in prior):
         message = f"prior is {prior!r}, expected a number, the mass of each pair, or counts [B, K]"
         raise ParameterError(message, code="wrong-type", argument="prior", value=prior)
-    start = model.count([], prior) if np.ndim(prior) else model.prior(mass=prior)  # type: ignore[arg-type]
+    start = prior_counts(model, prior)
+    if model.terminal.any() and np.ndim(prior) == 0:
+        start[-1, 0] = 1.0  # the end of terminal states is certain
     counts = start.copy()
     b = model.source.reshape(-1)[axes.pairs(entries.pair)]
     counts[b, places_in(b)] += entries.times  # entries of a pair are adjacent, in the order of its outcomes

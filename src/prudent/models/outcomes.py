@@ -239,15 +239,13 @@ class OutcomeModel(TabularModel):
         leaves = np.bincount(state, weights=self.entries.next_state != state, minlength=self.n_states)
         return np.asarray(leaves == 0)
 
-    def prior(self, count: float = 1.0, *, mass: float | None = None) -> FloatArray:
+    def prior(self, count: float = 1.0) -> FloatArray:
         """Return the Dirichlet counts of a symmetric prior.
 
         Parameters
         ----------
         count : float, default=1
             Count of every outcome that a source has.
-        mass : float, optional
-            Total count of each source, spread evenly over its outcomes, in place of ``count``.
 
         Returns
         -------
@@ -260,17 +258,8 @@ class OutcomeModel(TabularModel):
         >>> UncertainMDP.direct([[1.0], [0.0]], discount=0.5).prior()
         array([[1., 1.],
                [1., 1.]])
-        >>> UncertainMDP.direct([[1.0], [0.0]], discount=0.5).prior(mass=1)
-        array([[0.5, 0.5],
-               [0.5, 0.5]])
         """
-        if mass is None:
-            return np.where(self.outcome_mask, positive(count, "count"), 0.0)
-        sizes = self.outcome_mask.sum(axis=1, keepdims=True)
-        counts = np.where(self.outcome_mask, positive(mass, "prior") / sizes, 0.0)
-        if self.terminal.any():
-            counts[-1, 0] = 1.0  # the end of terminal states is certain
-        return counts
+        return np.where(self.outcome_mask, positive(count, "count"), 0.0)
 
     def compatible(self, state: Label, action: Label, next_state: Label) -> IntArray:
         """Return the outcomes that lead from a state by an action to a next state; there may be none.
