@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from refusals import warned
 
 import prudent as pr
 from prudent._support.streams import replication_streams

@@ -143,7 +143,8 @@ class _ArmRecords:
         self, bandit: LinearBandit, context: Any, arms: Iterable[Arm] | None, top: int | None, time: Facts
     ) -> Decision:
         if top is not None:
-            raise ParameterError("top is for a SharedLinearBandit: this journal's bandit chooses one arm")
+            text = "top is for a SharedLinearBandit: the bandit of this journal chooses one arm"
+            raise ParameterError(text, code="no-slate", argument="top", value=top)
         decision = bandit.select(context, arms, **time)
         assert isinstance(decision, Decision)
         return decision
