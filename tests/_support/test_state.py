@@ -67,7 +67,7 @@ def run(bandit, rng, steps, tmp_path=None, chance=0.0):
 @pytest.mark.parametrize(("settings", "options"), KINDS, ids=[str(i) for i in range(len(KINDS))])
 def test_a_thousand_interruptions_leave_the_trajectory_identical(settings, options, tmp_path):
     steps = 300
-    make = lambda: LinearBandit(["a", "b", "c", 4], 3, settings=settings, seed=5, **options)  # noqa: E731
+    make = lambda: LinearBandit(["a", "b", "c", 4], 3, settings=settings, rng=5, **options)  # noqa: E731
     whole, undisturbed = run(make(), np.random.default_rng(1), steps)
     pieces, interrupted = run(make(), np.random.default_rng(1), steps, tmp_path, chance=0.55)  # 7 x 300 x 0.55 cycles
     assert undisturbed == interrupted
@@ -91,7 +91,7 @@ def test_loading_keeps_everything(tmp_path):
 
 
 def test_load_on_a_bandit_replaces_its_state(tmp_path):
-    old, new = LinearBandit(2, 1, seed=1), LinearBandit(["a"], 4, alpha=0.5, seed=2)
+    old, new = LinearBandit(2, 1, rng=1), LinearBandit(["a"], 4, alpha=0.5, rng=2)
     new.save(tmp_path / "s")
     assert old.load(tmp_path / "s") is old
     assert (old.arms, old.dim, old.alpha) == (("a",), 4, 0.5)
@@ -99,7 +99,7 @@ def test_load_on_a_bandit_replaces_its_state(tmp_path):
 
 @pytest.fixture
 def saved(tmp_path):
-    bandit = LinearBandit(2, 1, noise_sd=1.0, intercept=False, seed=1).update([1.0], 0, 2.0)
+    bandit = LinearBandit(2, 1, noise_sd=1.0, intercept=False, rng=1).update([1.0], 0, 2.0)
     bandit.save(tmp_path / "s")
     return bandit, tmp_path / "s"
 

@@ -25,7 +25,7 @@ from prudent.errors import DataError, ModelError, ParameterError
 
 def the_papers(settings):
     return lambda n_arms, dim, rng: pr.LinearBandit(
-        n_arms, dim, settings=settings, noise_sd=1.0, seed=rng, intercept=False
+        n_arms, dim, settings=settings, noise_sd=1.0, rng=rng, intercept=False
     )
 
 

@@ -29,7 +29,7 @@ from prudent.theory import br_regret_bound
 def step_by_step(env, settings, horizon, seed, replication, levels):
     """The simulation in Python: LinearBandit.select and update, regrets from prudent.exact."""
     environment, agent = replication_streams(seed, replication)
-    bandit = LinearBandit(env.n_arms, env.dim, noise_sd=env.noise_sd, intercept=False, settings=settings, seed=agent)
+    bandit = LinearBandit(env.n_arms, env.dim, noise_sd=env.noise_sd, intercept=False, settings=settings, rng=agent)
     context = np.empty(env.dim)
     regret, br_regret = 0.0, np.zeros(len(levels))
     measure = cvar_clipped_normal if settings.clip else cvar_normal
@@ -130,7 +130,7 @@ def test_regret_bounds_term_by_term(settings, rng):
     # - BR-regret: the score of the pulled arm exceeds its CVaR by at most the bracket times sqrt(s'V^-1 s). That an arm
     #   breaks this has a chance of at most 1 / (K T^2) at each step: below 1e-6 in all for T = 10^5 in the bracket.
     env, steps, alpha = bounded_bandit(), 3000, settings.alpha
-    bandit = LinearBandit(env.n_arms, env.dim, noise_sd=env.noise_sd, intercept=False, settings=settings, seed=rng)
+    bandit = LinearBandit(env.n_arms, env.dim, noise_sd=env.noise_sd, intercept=False, settings=settings, rng=rng)
     width, excess = np.empty(steps), np.empty(steps)
     for t, context in enumerate(env.contexts(steps, rng)):
         decision = bandit.select(context)
