@@ -56,7 +56,8 @@ class TabularAgent(ABC):
 
     See Also
     --------
-    PosteriorSamplingAgent, OptimisticVIAgent
+    PosteriorSamplingAgent : Plans with draws from the posterior.
+    OptimisticVIAgent : Explores by a bonus.
     """
 
     state_version: ClassVar[int] = 1

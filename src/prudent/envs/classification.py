@@ -47,7 +47,7 @@ class ClassificationEnv:
     labels: IntArray
     classes: tuple[Any, ...]
     shuffle: bool = True
-    _order: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64), repr=False)
+    _order: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64), repr=False, init=False)
 
     @property
     def n_arms(self) -> int:
@@ -77,7 +77,11 @@ class ClassificationEnv:
         ClassificationEnv
             The environment.
         """
-        return replace(self, _order=rng.permutation(self.steps)) if self.shuffle else self
+        if not self.shuffle:
+            return self
+        shuffled = replace(self)
+        object.__setattr__(shuffled, "_order", rng.permutation(self.steps))
+        return shuffled
 
     def _row(self, t: int) -> int:
         return int(self._order[t - 1]) if self._order.size else t - 1
