@@ -13,9 +13,8 @@ import numpy as np
 
 from .._support.checks import FloatArray, IntArray, finite_array
 from .._support.state import Arrays
-from ..data.features import PLAIN, Names
-from ..data.source import context_columns
-from ..errors import DataError, ParameterError, PrudentWarning
+from ..data.features import PLAIN
+from ..errors import DataError, ParameterError
 from ..posteriors.linear import LinearGaussianPosterior
 from ..schedules import Schedule
 from ..types import ArrayLike, ContextLike, RngLike, TableLike
