@@ -13,7 +13,11 @@ LISTED = re.compile(r"^::: prudent\.(\S+)$", re.MULTILINE)
 
 
 def exported(room: str) -> list[str]:
-    """Return the names in ``__all__`` of a room."""
+    """Return the names in ``__all__`` of a room, or in its stub if they are imported on first use."""
+    stub = SOURCE / room / "__init__.pyi"
+    if stub.exists():
+        imports = (node for node in ast.parse(stub.read_text()).body if isinstance(node, ast.ImportFrom))
+        return sorted(alias.name for node in imports for alias in node.names)
     file = SOURCE / room / "__init__.py" if (SOURCE / room).is_dir() else SOURCE / f"{room}.py"
     for node in ast.parse(file.read_text()).body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":

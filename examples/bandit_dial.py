@@ -191,7 +191,7 @@ plt.show()
 # - `pr.bandits.BanditSettings(0.9, min_propensity=0.005)`: a third cure. What does it cost in the long run, and what
 # does it
 #   buy when the log is evaluated?
-# - `pr.simulation.simulate_bandit(..., levels=(0.5, 0.9))` also records `br_regret`, the regret in Bayesian risk, in
+# - `pr.simulation.simulate_bandit(..., alphas=(0.5, 0.9))` also records `br_regret`, the regret in Bayesian risk, in
 # which the
 #   cautious agents are ahead: the paper's other measure.
 # - [How to choose alpha](../howto/choose-alpha.md), [propensities, derived](../mathematics/propensities.md), [the

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from .._support.checks import FloatArray, first_index, first_place
-from ..data.features import Told, read_named
-from ..data.rows import context_columns
+from ..data.features import NamedValues, read_named
+from ..data.source import context_columns
 from ..errors import DataError, ParameterError
 from ..posteriors.linear import LinearGaussianPosterior
 from .kernels.step import LARGEST
@@ -51,7 +51,7 @@ def refuse_unknown(rewards: Any, kinds: Sequence[str]) -> None:
         )
 
 
-def log_contexts(log: Any, features: Any, *names: str) -> tuple[Any, list[Any], Told | None]:
+def log_contexts(log: Any, features: Any, *names: str) -> tuple[Any, list[Any], NamedValues | None]:
     """Return contexts and further columns of a log, and the contexts read by name if they have names."""
     contexts, *columns = context_columns(log, features, *names)
     return contexts, columns, read_named(contexts, None, "context")

@@ -11,7 +11,7 @@ import numpy as np
 
 from .._support.checks import FloatArray, IntArray, finite_array
 from ..data.features import Names
-from ..data.rows import context_columns
+from ..data.source import context_columns
 from ..errors import DataError, ParameterError, PrudentError, PrudentWarning
 from ..types import ContextLike
 from .base import Bandit

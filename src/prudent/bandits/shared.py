@@ -13,7 +13,7 @@ import numpy as np
 from .._support.checks import FloatArray, IntArray, finite_array, flag, positive, whole_number
 from .._support.state import Arrays
 from ..data.features import Names, read_named
-from ..data.rows import context_columns, is_table
+from ..data.source import context_columns, is_table
 from ..errors import DataError, ParameterError
 from ..schedules import Schedule
 from ..types import ArrayLike, ContextLike, RngLike, TableLike
