@@ -106,7 +106,7 @@ PEERS = {
 
 
 def our_step(alpha: float, propensity: bool) -> Step:
-    bandit = LinearBandit(N_ARMS, DIM, alpha=alpha, noise_sd=1.0, intercept=False, seed=0)
+    bandit = LinearBandit(N_ARMS, DIM, alpha=alpha, noise_sd=1.0, intercept=False, rng=0)
 
     def step(context: np.ndarray, rewards: list[float]) -> None:
         decision = bandit.select(context)
@@ -195,7 +195,7 @@ def latency() -> list[Row]:
     rng, steps = np.random.default_rng(0), 20_000
     contexts = rng.random((steps, 20))
     rewards = (contexts[:, 0] + rng.standard_normal(steps)).tolist()
-    bandit = LinearBandit(20, 20, seed=0).update(contexts[:2000], rng.integers(0, 20, 2000), rewards[:2000])
+    bandit = LinearBandit(20, 20, rng=0).update(contexts[:2000], rng.integers(0, 20, 2000), rewards[:2000])
     took = np.empty(steps)
     for i, context in enumerate(contexts):
         began = time.thread_time()
@@ -222,7 +222,7 @@ def latency() -> list[Row]:
 def many_features() -> list[Row]:
     rng = np.random.default_rng(0)
     contexts = rng.standard_normal((32, 1000))
-    bandit = LinearBandit(10, 1000, seed=0).update(contexts[:20], np.arange(20) % 10, contexts[:20, 0])
+    bandit = LinearBandit(10, 1000, rng=0).update(contexts[:20], np.arange(20) % 10, contexts[:20, 0])
 
     def decide() -> None:
         for context in contexts:
@@ -235,7 +235,7 @@ def many_features() -> list[Row]:
 
 def many_arms() -> list[Row]:
     rng = np.random.default_rng(0)
-    bandit = LinearBandit(1000, 50, alpha=0.9, noise_sd=1.0, intercept=False, seed=0)
+    bandit = LinearBandit(1000, 50, alpha=0.9, noise_sd=1.0, intercept=False, rng=0)
     contexts = rng.random((20, 50))
     bandit.update(rng.random((5000, 50)), rng.integers(0, 1000, 5000), rng.random(5000))
 
@@ -250,7 +250,7 @@ def many_arms() -> list[Row]:
 
 def batch() -> list[Row]:
     rng = np.random.default_rng(0)
-    bandit = LinearBandit(10, 20, alpha=0.9, noise_sd=1.0, intercept=False, seed=0)
+    bandit = LinearBandit(10, 20, alpha=0.9, noise_sd=1.0, intercept=False, rng=0)
     contexts = rng.random((10_000, 20))
     bandit.update(contexts[:5000], rng.integers(0, 10, 5000), rng.random(5000))
     single, together = median_times(

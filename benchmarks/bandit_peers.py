@@ -147,7 +147,7 @@ def with_constant(x: np.ndarray) -> np.ndarray:
 
 
 def ours(**options: Any) -> Maker:
-    return lambda n_arms, dim, rng: pr.LinearBandit(n_arms, dim, seed=rng, **options)
+    return lambda n_arms, dim, rng: pr.LinearBandit(n_arms, dim, rng=rng, **options)
 
 
 # a name begins with the module that must be there

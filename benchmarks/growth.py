@@ -92,7 +92,7 @@ def horizon(steps: int) -> Callable[[], Any]:
 def bandit(arms: int = 10, features: int = 10) -> Callable[[], Any]:
     rng = np.random.default_rng(0)
     contexts, rewards = rng.random((20, features)), rng.random(20).tolist()
-    made = pr.LinearBandit(arms, features, alpha=0.5, seed=0)
+    made = pr.LinearBandit(arms, features, alpha=0.5, rng=0)
     made.update(rng.random((2 * arms, features)), np.arange(2 * arms) % arms, rng.random(2 * arms))
 
     def decide() -> None:

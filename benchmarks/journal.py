@@ -19,7 +19,7 @@ N_ARMS, DIM, STEPS, BURST = 20, 20, 2000, 100
 def trained() -> tuple[LinearBandit, np.ndarray]:
     rng = np.random.default_rng(0)
     contexts = rng.random((STEPS, DIM))
-    bandit = LinearBandit(N_ARMS, DIM, seed=0)
+    bandit = LinearBandit(N_ARMS, DIM, rng=0)
     return bandit.update(contexts, rng.integers(0, N_ARMS, STEPS), rng.random(STEPS)), contexts
 
 

@@ -115,7 +115,7 @@ def bandit_step(machine: dict[str, float]) -> list[Limit]:
     for arms, dim in ((10, 20), (10, 1000)):
         rng = np.random.default_rng(0)
         contexts = rng.random((10, dim))
-        bandit = LinearBandit(arms, dim, noise_sd=1.0, intercept=False, seed=0)
+        bandit = LinearBandit(arms, dim, noise_sd=1.0, intercept=False, rng=0)
         bandit.update(rng.random((2 * arms, dim)), np.arange(2 * arms) % arms, rng.random(2 * arms))
 
         def decide(bandit: LinearBandit = bandit, contexts: np.ndarray = contexts) -> None:
@@ -160,7 +160,7 @@ def journal() -> list[Limit]:
                 os.write(file, block)
 
         for mode, raw in (("FULL", synchronised), ("NORMAL", written)):
-            bandit = LinearBandit(20, 20, seed=0)
+            bandit = LinearBandit(20, 20, rng=0)
             with Journal(Path(folder) / mode, bandit, synchronous=mode) as live:
                 ours, least = median_times(
                     lambda j=live: [j.select(x) for x in contexts], raw, repeats=5, clock=time.perf_counter

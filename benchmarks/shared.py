@@ -19,7 +19,7 @@ def decision_rows(dim: int) -> list[Row]:
     rng = np.random.default_rng(0)
     past = rng.normal(size=(3000, dim))
     rewards = past @ rng.normal(size=dim) / math.sqrt(dim) + rng.normal(size=3000)
-    bandit = SharedLinearBandit(dim, seed=1).update(past, rewards)
+    bandit = SharedLinearBandit(dim, rng=1).update(past, None, rewards)
     features, names = rng.normal(size=(ITEMS, dim)), [f"item {i}" for i in range(ITEMS)]
     theta, covariance = np.linalg.solve(np.eye(dim) + past.T @ past, past.T @ rewards), np.linalg.inv(past.T @ past)
 
@@ -66,11 +66,11 @@ def decision_rows(dim: int) -> list[Row]:
 def wide_rows() -> list[Row]:
     rng = np.random.default_rng(2)
     features = rng.normal(size=(20, 1000))
-    bandit = SharedLinearBandit(1000, seed=1).update(features, features[:, 0])
+    bandit = SharedLinearBandit(1000, rng=1).update(features, None, features[:, 0])
 
     def decide() -> None:
         for _ in range(10):
-            bandit.update(bandit.select(features).chosen, rng.normal(size=1))
+            bandit.update(bandit.select(features).chosen, None, rng.normal(size=1))
 
     (ours,) = median_times(decide, repeats=3, clock=time.thread_time)
     return [Row("20 items, D = 1,000: select + update", ours / 10, 0.01, "under 10 ms", ours < 0.1, fixed=True)]
@@ -86,7 +86,7 @@ def click_rows() -> list[Row]:
     theta = np.append(-4.0, rng.normal(size=19) / math.sqrt(20))
     rewards = (rng.random(40_000) < 1.0 / (1.0 + np.exp(-contexts @ theta))).astype(float)
     online, exact, peer = median_times(
-        lambda: LogisticPosterior(20).update(contexts, rewards),
+        lambda: LogisticPosterior(20).update(contexts, None, rewards),
         lambda: LogisticPosterior(20).refit(contexts, rewards),
         lambda: LogisticRegression(C=1.0, fit_intercept=False, solver="newton-cholesky").fit(contexts, rewards),
         repeats=3,

@@ -258,7 +258,7 @@ def lockin() -> Figure:
 
 def ward(alpha: float) -> pr.LinearBandit:
     """Return a bandit that has learned from the trials of the three treatments."""
-    bandit = pr.LinearBandit(list(TRIALS), dim=0, rewards="bernoulli", alpha=alpha, seed=1)
+    bandit = pr.LinearBandit(list(TRIALS), dim=0, rewards="bernoulli", alpha=alpha, rng=1)
     for name, (successes, trials) in TRIALS.items():
         for i in range(trials):
             bandit.update(None, name, float(i < successes))

@@ -60,13 +60,13 @@ def play(kind, seed):
     """Return the regret of each decision, and the bandit as it is in the end."""
     shop = Shop(seed)
     if kind == "one by one":
-        bandit = pr.LinearBandit(NAMES[:20], dim=1, seed=seed)
+        bandit = pr.LinearBandit(NAMES[:20], dim=1, rng=seed)
     else:
         bandit = pr.SharedLinearBandit(
             dim=8,
             offsets=kind.endswith("offsets"),
             offset_precision=10,
-            seed=seed,
+            rng=seed,
         )
     regret = np.empty(STEPS)
     for t in range(STEPS):
@@ -151,10 +151,8 @@ plt.show()
 # deviation of what they earn. With offsets the bandit knows that it does not know what is special about a new item,
 # and its intervals are wider; that is what makes it try them.
 shop = Shop(seed=20)
-plain = pr.SharedLinearBandit(dim=8, seed=1)
-careful = pr.SharedLinearBandit(
-    dim=8, offsets=True, offset_precision=10, seed=1
-)
+plain = pr.SharedLinearBandit(dim=8, rng=1)
+careful = pr.SharedLinearBandit(dim=8, offsets=True, offset_precision=10, rng=1)
 for _ in range(JOIN):
     customer = shop.rng.uniform(-1, 1)
     rows = shop.rows(customer)

@@ -154,7 +154,7 @@ figure, grid = plt.subplots(
     1, 4, figsize=(8.6, 2.6), layout="constrained", sharey=True
 )
 for axes, (level, colour) in zip(grid, levels.items(), strict=True):
-    bandit = pr.LinearBandit(5, dim=3, alpha=float(level), seed=9).update(
+    bandit = pr.LinearBandit(5, dim=3, alpha=float(level), rng=9).update(
         seen, arms, rewards
     )
     exact = bandit.propensities(context)

@@ -105,7 +105,7 @@ bandit = pr.LinearBandit(
     rewards="bernoulli",
     half_life=500,
     min_propensity=0.05,
-    seed=1,
+    rng=1,
 )
 readers = np.random.default_rng(1)
 truth = np.empty(

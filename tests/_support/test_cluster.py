@@ -136,7 +136,7 @@ class Shouting:
 
 def test_any_bandit_on_any_environment_is_the_same(client):
     importlib.import_module("cloudpickle").register_pickle_by_value(sys.modules[__name__])
-    agents = {"own": lambda arms, dim, rng: pr.LinearBandit(arms, dim, seed=rng), "options": {"alpha": 0.5}}
+    agents = {"own": lambda arms, dim, rng: pr.LinearBandit(arms, dim, rng=rng), "options": {"alpha": 0.5}}
     options = {"horizon": 30, "replications": 3, "seed": 1}
     there = pr.simulation.simulate_bandit(Shouting(), agents, client=client, **options)
     assert there.identical(pr.simulation.simulate_bandit(Shouting(), agents, **options))

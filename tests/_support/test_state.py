@@ -67,7 +67,7 @@ def run(bandit, rng, steps, tmp_path=None, chance=0.0):
 @pytest.mark.parametrize(("settings", "options"), KINDS, ids=[str(i) for i in range(len(KINDS))])
 def test_a_thousand_interruptions_leave_the_trajectory_identical(settings, options, tmp_path):
     steps = 300
-    make = lambda: LinearBandit(["a", "b", "c", 4], 3, settings=settings, seed=5, **options)  # noqa: E731
+    make = lambda: LinearBandit(["a", "b", "c", 4], 3, settings=settings, rng=5, **options)  # noqa: E731
     whole, undisturbed = run(make(), np.random.default_rng(1), steps)
     pieces, interrupted = run(make(), np.random.default_rng(1), steps, tmp_path, chance=0.55)  # 7 x 300 x 0.55 cycles
     assert undisturbed == interrupted
@@ -91,7 +91,7 @@ def test_loading_keeps_everything(tmp_path):
 
 
 def test_load_on_a_bandit_replaces_its_state(tmp_path):
-    old, new = LinearBandit(2, 1, seed=1), LinearBandit(["a"], 4, alpha=0.5, seed=2)
+    old, new = LinearBandit(2, 1, rng=1), LinearBandit(["a"], 4, alpha=0.5, rng=2)
     new.save(tmp_path / "s")
     assert old.load(tmp_path / "s") is old
     assert (old.arms, old.dim, old.alpha) == (("a",), 4, 0.5)
@@ -99,7 +99,7 @@ def test_load_on_a_bandit_replaces_its_state(tmp_path):
 
 @pytest.fixture
 def saved(tmp_path):
-    bandit = LinearBandit(2, 1, noise_sd=1.0, intercept=False, seed=1).update([1.0], 0, 2.0)
+    bandit = LinearBandit(2, 1, noise_sd=1.0, intercept=False, rng=1).update([1.0], 0, 2.0)
     bandit.save(tmp_path / "s")
     return bandit, tmp_path / "s"
 
@@ -160,11 +160,11 @@ def test_foreign_files_are_refused(saved, tmp_path, content, message):
         ),
         (
             sealed({"kind": "LinearBandit", "version": 9, "values": {}, "arrays": []}),
-            "is LinearBandit state version 9, this prudent reads up to 5",
+            "is LinearBandit state version 9, this prudent reads version 5",
         ),
         (
             sealed({"kind": "LinearBandit", "version": 1, "values": {}, "arrays": []}),
-            "is not the state of a LinearBandit: 'settings'",
+            "is LinearBandit state version 1, this prudent reads version 5",
         ),
         (
             sealed({"kind": "LinearBandit", "version": 1, "values": {}, "arrays": []}, b"more"),
@@ -192,25 +192,6 @@ def test_sums_that_do_not_fit_the_arms_are_refused(saved, tmp_path):
     values["rng"]["bit_generator"] = "Evil"
     write_state(tmp_path / "odd", "LinearBandit", 5, values, arrays)
     refused(bandit, tmp_path / "odd", "unknown bit generator 'Evil'")
-
-
-def test_a_file_of_version_1_loads_as_what_it_was(saved, tmp_path):
-    bandit, path = saved
-    bandit.select([1.0])
-    bandit.save(path)
-    values, arrays = read_state(path, "LinearBandit", 5)
-    old = {name: values[name] for name in ("settings", "noise_sd", "arms", "decisions", "rng")}
-    for name in ("first_pulls", "min_propensity", "exploration"):
-        del old["settings"][name]
-    kept = {name: arrays[name] for name in ("gram", "pulls", "uniforms")}
-    kept["prior_precision"] = arrays["prior_precision"][0]
-    write_state(tmp_path / "old", "LinearBandit", 1, old, kept)
-    again = LinearBandit.load(tmp_path / "old")
-    assert (again.noise_sd, again.intercept, again.pulls) == (1.0, False, {0: 1, 1: 0})
-    assert again.posterior(0) == bandit.posterior(0)
-    assert again.select([1.0]).score == bandit.select([1.0]).score
-    write_state(tmp_path / "old", "LinearBandit", 1, old | {"half": 1}, kept)
-    refused(bandit, tmp_path / "old", "unknown field 'half'")
 
 
 # -- forged files: a valid checksum over contents that nobody saved ------------------------------------------
@@ -254,8 +235,8 @@ def entry(value, name, place=0):
         (valued("1.0", "noise_sd"), "noise_sd must be a positive number, got '1.0'"),
         (valued(True, "noise_sd"), "noise_sd must be a positive number, got True"),
         (valued(1, "noise_sd"), "noise_sd is 1, expected 1.0"),
-        (valued(float("inf"), "noise_sd"), "broken header: Infinity is no number"),
-        (valued(float("nan"), "settings", "alpha"), "broken header: NaN is no number"),
+        (valued(float("inf"), "noise_sd"), "broken header: Infinity is not a number"),
+        (valued(float("nan"), "settings", "alpha"), "broken header: NaN is not a number"),
         (valued(0, "settings", "clip"), "settings is .*expected"),
         (valued("hello", "settings", "new"), "unexpected keyword argument 'new'"),
         (valued(1, "new"), "unknown field 'new'"),
@@ -338,10 +319,10 @@ MODEL = pr.UncertainMDP.direct([[0.0, 0.1], [1.0, 0.0]], discount=0.9)
         (valued(10**18, "settings", "sweeps"), "sweeps must be at most"),
         (valued(1.0 - 1e-12, "settings", "alpha"), "GiB, more than there is"),
         (valued(1, "new"), "unknown field 'new'"),
-        (entry(np.inf, "value"), "value must be numbers of at most"),
+        (entry(np.inf, "value"), "value holds a number that is not finite"),
         (entry(5, "policy"), "policy.* is 5"),
         (entry(-1.0, "counts"), "counts.* is -1.0"),
-        (entry(0.5, "counts"), "below its prior"),
+        (entry(0.5, "counts"), "expected at least that of the prior"),
         (entry(9, "next_state"), "next_state.* is 9"),
         (entry(10**9, "source"), "source 1000000000"),
         (shaped("source", 2**62, 4), "has the size"),
@@ -364,7 +345,7 @@ def test_forged_agents_are_refused(tmp_path, change, message):
     ("change", "message"),
     [
         (entry(1e9, "q"), "q must be numbers from 0"),
-        (entry(np.nan, "q"), "q must be numbers from 0"),
+        (entry(np.nan, "q"), "q holds a number that is not finite"),
         (entry(1.0, "q", [0, 1]), "value is .*expected"),
         (entry(1, "policy"), "policy is .*expected"),
         (entry(-1, "visits"), "visits must be numbers of events"),

@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from refusals import refused
 
 import prudent as pr
 from prudent.agents.optimistic_vi import OptimisticSettings, OptimisticVIAgent, optimistic_vi
@@ -130,15 +131,15 @@ def test_bad_bounds(options, message):
 
 def test_bad_settings():
     model, _ = random_model(2, 2, rng=0)
-    with pytest.raises(ParameterError, match="horizon must be at least 1, got 0"):
+    with refused(ParameterError, "integer-range", argument="horizon", value=0):
         OptimisticVIAgent(model, horizon=0)
-    with pytest.raises(ParameterError, match="delta must be a probability in \\(0, 1\\), got 2"):
+    with refused(ParameterError, "probability-range", argument="delta", value=2.0):
         OptimisticVIAgent(model, horizon=10, delta=2)
-    with pytest.raises(ParameterError, match="horizon must be given"):
+    with refused(ParameterError, "missing-argument", argument="horizon"):
         OptimisticSettings().plan(model)
     large = pr.UncertainMDP.direct([[0.5], [3.0]], discount=0.5)
-    with pytest.raises(ModelError, match=r"reward\[1, 0, 0\] is 3.0, but optimism needs rewards in \[0, 1\]"):
+    with refused(ModelError, "reward-range", argument="reward", index=(1, 0, 0), value=3.0):
         OptimisticVIAgent(large, horizon=10)
     varied = pr.UncertainMDP([[0]], [[[0, 0]]], [[[0.0, 1.0]]], 0.5)
-    with pytest.raises(ModelError, match="the reward of state 0, action 0 depends on the outcome"):
+    with refused(ModelError, "reward-varies", argument="reward"):
         OptimisticVIAgent(varied, horizon=10)

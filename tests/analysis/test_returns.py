@@ -13,11 +13,14 @@ import xarray
 from _child import environment, on_a_terminal, python
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refused
 from scipy import integrate, sparse, stats
 from scipy.sparse.linalg import splu
 
 import prudent as pr
-from prudent.analysis import estimates, plot_returns, posterior_returns
+from prudent._support import intervals
+from prudent.analysis import ReturnDistribution, plot_returns, posterior_returns
+from prudent.analysis.return_distribution import cvar_terms
 
 returns_module = importlib.import_module("prudent.analysis.posterior_returns")  # the room has a function of that name
 Z = 5.5  # standard errors: a false alarm in 2.6e7 for a normal error
@@ -122,18 +125,18 @@ def test_standard_errors_are_those_of_repetitions():
     draws = law.rvs((1_000, 1_000), random_state=rng)
     tail = float(pr.exact.cvar_dirichlet([1.0, 0.0], [3.0, 5.0], 0.9))
     found = {
-        "mean": (estimates.mean(draws), law.mean()),
-        "sd": (estimates.standard_deviation(draws), law.std()),
-        "cvar": (estimates.cvar(draws, 0.9), tail),
+        "mean": (intervals.estimate_mean(draws), law.mean()),
+        "sd": (intervals.estimate_standard_deviation(draws), law.std()),
+        "cvar": (ReturnDistribution(draws, (), "").cvar(0.9), tail),
     }
     for i, level in enumerate(LEVELS):
-        value, error = estimates.quantiles(draws, LEVELS)
-        found[f"quantile {level}"] = (estimates.Estimate(value[i], error[i]), law.ppf(level))
+        value, error = intervals.estimate_quantiles(draws, LEVELS)
+        found[f"quantile {level}"] = (intervals.Estimate(value[i], error[i]), law.ppf(level))
     for name, (estimate, truth) in found.items():
         square = (((estimate.value - truth) / estimate.error) ** 2).mean()
         slack = 0.08 if name in ("mean", "sd") else 0.25  # Woodruff's half widths are noisy themselves
         assert abs(square - 1.0) < Z * np.sqrt(2 / 1_000) + slack, name
-    difference = estimates.mean(estimates.cvar_terms(draws, 0.9) - estimates.cvar_terms(draws, 0.9))
+    difference = intervals.estimate_mean(cvar_terms(draws, 0.9) - cvar_terms(draws, 0.9))
     assert (difference.value == 0.0).all()
 
 
@@ -266,7 +269,7 @@ def test_threads_further_draws_and_other_policies_change_nothing(monkeypatch):
     assert np.array_equal(again.returns.values, same.returns.values)
     assert "optimal" not in again
     assert "regret" not in again
-    monkeypatch.setattr(returns_module, "ROOM", 40)  # large models are drawn fewer at a time: the law stays
+    monkeypatch.setattr(returns_module, "MAX_NUMBERS", 40)  # large models are drawn fewer at a time: the law stays
     small = posterior_returns(model, posterior, [0, 0, 0, 0], draws=3_000, rng=3)
     law = posterior_returns(model, posterior.sample(3_000, 8), [0, 0, 0, 0])
     distance = 2 * np.sqrt(np.log(4e7) / (2 * 3_000))
@@ -411,8 +414,8 @@ def test_policies_as_people_have_them(ward):
         ([0, 0, 0], {"start": "home"}, pr.errors.ParameterError, "'home', which is terminal"),
         ([0, 0, 0], {"start": "hell"}, pr.errors.ParameterError, "start is 'hell'"),
         ([0, 0, 0], {"draws": 0}, pr.errors.ParameterError, "draws must be at least 1"),
-        ([0, 0, 0], {"alpha": 1}, pr.errors.ParameterError, "alpha must be a risk level"),
-        ([0, 0, 0], {"levels": [5]}, pr.errors.ParameterError, "levels must be a probability"),
+        ([0, 0, 0], {"tail_alpha": 1}, pr.errors.ParameterError, "tail_alpha must be a risk level"),
+        ([0, 0, 0], {"quantiles": [5]}, pr.errors.ParameterError, "quantiles must be a probability"),
         ([0, 0, 0], {"threads": 0}, pr.errors.ParameterError, "threads must be at least 1"),
         ([0, 0, 0], {"posterior": None}, pr.errors.PosteriorError, "got None"),
         ([0, 0, 0], {"posterior": np.ones((2, 3))}, pr.errors.PosteriorError, "counts of shape (2, 3)"),
@@ -437,9 +440,9 @@ def test_what_is_wrong_is_named(ward, policies, options, error, words):
 def test_draws_that_are_given_leave_nothing_to_draw(ward):
     model, posterior = ward
     theta = posterior.sample(4, 0)
-    with pytest.raises(pr.errors.ParameterError, match="given by its 4 draws"):
+    with refused(pr.errors.ParameterError, "conflicting-arguments", argument="draws", value=2):
         posterior_returns(model, theta, [0, 0, 0], draws=2)
-    with pytest.raises(pr.errors.ParameterError, match="rng has nothing to draw"):
+    with refused(pr.errors.ParameterError, "conflicting-arguments", argument="rng", value=2):
         posterior_returns(model, theta, [0, 0, 0], rng=2)
     chains = xarray.DataArray(theta.reshape(2, 2, *theta.shape[1:]), dims=("chain", "draw", "source", "outcome"))
     found = posterior_returns(model, chains, ["treat", "wait", "wait"]).returns.values
@@ -447,7 +450,7 @@ def test_draws_that_are_given_leave_nothing_to_draw(ward):
     with pytest.raises(pr.errors.ModelError, match="expected an UncertainMDP, got MDP"):
         posterior_returns(model.mdp(theta[0]), theta, [0, 0, 0])
     close = pr.UncertainMDP([[0]], [[[0, 0]]], [[1.0]], 1.0 - 1e-16)
-    with pytest.raises(pr.errors.ModelError, match="leaves no finite value"):
+    with refused(pr.errors.ModelError, "discount-range", value=1.0 - 1e-16):
         posterior_returns(close, close.prior(), [0], draws=2, rng=0)
 
 
@@ -477,7 +480,7 @@ def test_figure(ward, tmp_path):
     assert len(labels[2]) < 40
     flat = pr.UncertainMDP([[0]], [[[0]]], [[1.0]], 0.5)  # no spread at all
     plot_returns(posterior_returns(flat, flat.prior(), [0], draws=10, rng=0)).savefig(tmp_path / "flat.png")
-    with pytest.raises(pr.errors.DataError, match="posterior_returns"):
+    with refused(pr.errors.DataError, "missing-variable", column="quantile"):
         plot_returns(xarray.Dataset())
 
 

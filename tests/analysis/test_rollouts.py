@@ -5,6 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from refusals import refused
 from scipy import stats
 
 import prudent as pr
@@ -41,7 +42,7 @@ def test_means_are_values(policy):
 
 def test_policies_over_time_and_final_values():
     plan = pr.solve(MDP, horizon=6, terminal_value={"worn": 20.0})
-    drawn = pr.returns(MDP, plan, start="new", replications=20_000, terminal={"worn": 20.0}, rng=3)
+    drawn = pr.returns(MDP, plan, start="new", replications=20_000, terminal_value={"worn": 20.0}, rng=3)
     assert close(drawn, plan.value[0, 0])
     assert (drawn.steps == 6).all()
     assert drawn.truncation == 0.0
@@ -101,7 +102,7 @@ def test_returns_are_arrays_that_know_what_they_are():
     assert drawn[:3].truncation == drawn.truncation
     assert len(drawn.to_pandas()) == 500
     assert list(drawn.to_pandas().columns) == ["return", "steps"]
-    table = drawn.summary(alpha=0.5, levels=[0.1])
+    table = drawn.summary(tail_alpha=0.5, quantiles=[0.1])
     assert table.estimate["CVaR 0.5"] == drawn.cvar(0.5)
     assert table.estimate["quantile 0.1"] == drawn.quantile(0.1)
     assert (drawn.quantile([0.1, 0.9]) == np.quantile(np.asarray(drawn), [0.1, 0.9])).all()
@@ -121,7 +122,7 @@ def test_runs_stop_where_nothing_more_is_earned():
     drawn = pr.returns(mdp, [0, 0], start=0, replications=10, rng=0)
     assert (drawn.steps == 1).all()
     assert (drawn == 1.0).all()
-    whole = pr.returns(mdp, [0, 0], start=0, replications=10, horizon=5, terminal={1: 2.0}, rng=0)
+    whole = pr.returns(mdp, [0, 0], start=0, replications=10, horizon=5, terminal_value={1: 2.0}, rng=0)
     assert (whole == 1.0 + 2.0 * 0.999**5).all()
 
 
@@ -143,22 +144,24 @@ def test_terminal_states_pay_on_arrival():
 
 
 @pytest.mark.parametrize(
-    ("call", "error", "parts"),
+    ("code", "fields", "call"),
     [
-        (lambda: pr.returns(MDP, [0, 2]), ParameterError, "policy"),
-        (lambda: pr.returns(MDP, [0, 1], start="old"), ParameterError, "start"),
-        (lambda: pr.returns(MDP, [0, 1], replications=0), ParameterError, "replications must be at least 1"),
-        (lambda: pr.returns(MDP, [0, 1], horizon=0), ParameterError, "horizon must be at least 1"),
-        (lambda: pr.returns(MDP, [0, 1], horizon=3, tol=1.0), ParameterError, "tol is for runs that are cut"),
-        (lambda: pr.returns(MDP, [0, 1], tol=-1.0), ParameterError, "tol must be a positive"),
-        (lambda: pr.returns(MDP, [0, 1], terminal=[1, 1]), ParameterError, "give horizon"),
-        (lambda: pr.returns(MDP, [[0, 1], [1, 1], [0, 0]], horizon=9), ParameterError, "actions for 3 steps"),
-        (lambda: pr.returns(MDP, [0, 1], rng="x"), ParameterError, "rng must be"),
-        (lambda: pr.returns(pr.UncertainMDP.direct([[1.0]], 0.9), [0]), ModelError, r"model.mdp\(theta\)"),
-        (lambda: pr.returns(pr.MDP([[[1.0]]], [1.0], 1.0 - 1e-10), [0]), ParameterError, "give a horizon or"),
-        (lambda: pr.returns(MDP, [0, 1], replications=9).quantile(1.5), ParameterError, "level must be"),
+        ("index-range", {}, lambda: pr.returns(MDP, [0, 2])),
+        ("integer-range", {"argument": "replications"}, lambda: pr.returns(MDP, [0, 1], replications=0)),
+        ("integer-range", {"argument": "horizon"}, lambda: pr.returns(MDP, [0, 1], horizon=0)),
+        ("conflicting-arguments", {"argument": "tol"}, lambda: pr.returns(MDP, [0, 1], horizon=3, tol=1.0)),
+        ("not-positive", {"argument": "tol"}, lambda: pr.returns(MDP, [0, 1], tol=-1.0)),
+        ("missing-argument", {"argument": "horizon"}, lambda: pr.returns(MDP, [0, 1], terminal_value=[1, 1])),
+        ("not-an-rng", {"argument": "rng"}, lambda: pr.returns(MDP, [0, 1], rng="x")),
+        ("too-many-steps", {"argument": "tol"}, lambda: pr.returns(pr.MDP([[[1.0]]], [1.0], 1.0 - 1e-10), [0])),
+        ("probability-range", {"value": 1.5}, lambda: pr.returns(MDP, [0, 1], replications=9).quantile(1.5)),
     ],
 )
-def test_what_is_wrong_is_said(call, error, parts):
-    with pytest.raises(error, match=parts):
+def test_what_is_wrong_is_said(code, fields, call):
+    with refused(ParameterError, code, **fields):
         call()
+
+
+def test_an_uncertain_model_is_refused():
+    with refused(ModelError, "wrong-type", argument="mdp"):
+        pr.returns(pr.UncertainMDP.direct([[1.0]], 0.9), [0])

@@ -10,7 +10,7 @@ import prudent as pr
 
 def learned(**options):
     rng = np.random.default_rng(1)
-    bandit = pr.LinearBandit(["a", "b", "c"], 2, seed=1, **options)
+    bandit = pr.LinearBandit(["a", "b", "c"], 2, rng=1, **options)
     contexts, arms = rng.standard_normal((200, 2)), rng.integers(3, size=200)
     rewards = contexts[:, 0] * (arms - 1) + 0.3 * arms + 0.5 * rng.standard_normal(200)
     if bandit.reward_kind != "gaussian":
@@ -47,11 +47,10 @@ def test_names_of_features():
     why = bandit.explain(pandas.Series({"age": 1.0, "income": 2.0}), "b")
     assert why.features == ("intercept", "age", "income")
     assert why.arm == "b"
-    assert "age" in repr(bandit.explain([3.0, 0.1], features=["age", "income"]))
-    wrong_names = {"list of names": "ab", "1 names": ["x"], "taken": ["intercept", "x"]}
-    for said, wrong in wrong_names.items():
-        with pytest.raises(pr.errors.ParameterError, match=said):
-            bandit.explain([1.0, 2.0], features=wrong)
+    assert "age" in repr(bandit.name_features(["age", "income"]).explain([3.0, 0.1]))
+    for wrong in ("ab", ["x"], ["intercept", "x"]):
+        with pytest.raises(pr.errors.ParameterError):
+            bandit.name_features(wrong)
 
 
 def test_words():
@@ -81,7 +80,7 @@ def test_what_cannot_be_explained():
 @pytest.mark.parametrize("options", [{}, {"rewards": "poisson"}, {"intercept": False}])
 def test_dataset_is_the_posterior(options):
     bandit = learned(**options)
-    data = bandit.to_xarray(["age", "income"])
+    data = bandit.name_features(["age", "income"]).to_xarray()
     for arm in bandit.arms:
         posterior = bandit.posterior(arm)
         np.testing.assert_allclose(data["mean"].sel(arm=arm), posterior.mean(), rtol=1e-9, atol=1e-12)
@@ -95,23 +94,23 @@ def test_dataset_is_the_posterior(options):
 def test_figures():
     assert len(learned().plot().axes) >= 4  # intercepts, and three arms
     many = pr.LinearBandit(15, 30, noise_sd=1.0)
-    assert len([axes for axes in many.plot(level=0.5).axes if axes.axison]) == 13
+    assert len([axes for axes in many.plot(confidence=0.5).axes if axes.axison]) == 13
     assert pr.LinearBandit(2, 0, noise_sd=1.0).plot().axes
     with pytest.raises(pr.errors.ParameterError, match="nothing is known yet"):
         pr.LinearBandit(2, 1).plot()
-    with pytest.raises(pr.errors.ParameterError, match="level"):
-        learned().plot(level=1.0)
+    with pytest.raises(pr.errors.ParameterError, match="confidence"):
+        learned().plot(confidence=1.0)
 
 
 @pytest.mark.parametrize("offsets", [False, True])
 def test_shared_coefficients(offsets):
-    bandit = pr.SharedLinearBandit(dim=2, offsets=offsets, seed=1)
+    bandit = pr.SharedLinearBandit(dim=2, offsets=offsets, rng=1)
     with pytest.raises(pr.errors.ParameterError, match="nothing is known yet"):
         bandit.plot()
-    bandit.update([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], [1.0, 2.0, 4.0], arms=["a", "b", "a"] if offsets else None)
-    data = bandit.to_xarray(["price", "size"])
+    bandit.update([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]], ["a", "b", "a"] if offsets else None, [1.0, 2.0, 4.0])
+    data = bandit.name_features(["price", "size"]).to_xarray()
     mean, sd = bandit.coefficients()
     np.testing.assert_allclose(data["mean"], mean)
     np.testing.assert_allclose(np.sqrt(np.diagonal(data["covariance"])), sd, rtol=1e-9)
     assert ("pulls" in data) == offsets
-    assert len(bandit.plot(["price", "size"]).axes) == 2
+    assert len(bandit.plot().axes) == 2

@@ -15,7 +15,7 @@ CONTEXTS = RNG.normal(size=(60, 3))
 
 
 def learned(**options):
-    bandit = LinearBandit(["a", "b", "c"], dim=3, seed=1, **options)
+    bandit = LinearBandit(["a", "b", "c"], dim=3, rng=1, **options)
     return bandit.update(CONTEXTS, list("abc" * 20), CONTEXTS @ [1.0, -1.0, 0.5])
 
 
@@ -49,7 +49,7 @@ def test_a_copy_decides_with_arms_of_its_own(make, options):
     state = twin.to_bytes()
     del bandit
     gc.collect()
-    fill = [np.full(twin._arms.gram.size, 7.0) for _ in range(50)]  # where the arms of the first one were
+    fill = [np.full(twin.belief.table.gram.size, 7.0) for _ in range(50)]  # where the arms of the first one were
     assert twin.to_bytes() == state
     assert go_on(twin) == go_on(LinearBandit.from_bytes(state))
     assert all((part == 7.0).all() for part in fill)

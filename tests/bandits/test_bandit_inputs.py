@@ -14,7 +14,7 @@ ITEMS = {"tea": [1.0, 0.2], "coffee": [0.9, 0.8]}
 
 
 def test_items_by_name_in_a_dict(tmp_path):
-    bandit = SharedLinearBandit(2, offsets=True, noise_sd=1.0, seed=1)
+    bandit = SharedLinearBandit(2, offsets=True, noise_sd=1.0, rng=1)
     frame = pd.DataFrame.from_dict(ITEMS, orient="index", columns=["price", "age"])
     twin = bandit.copy()
     for _ in range(5):
@@ -34,7 +34,7 @@ def test_rewards_of_many_kinds_are_numbers(reward):
     bandit = LinearBandit(2, 2)
     bandit._stream.rng.bit_generator.state = LinearBandit.from_bytes(plain)._stream.rng.bit_generator.state
     assert bandit.update([1.0, 2.0], 0, reward).to_bytes() == plain
-    assert SharedLinearBandit(2).update([1.0, 2.0], reward).rewards == 1
+    assert SharedLinearBandit(2).update([1.0, 2.0], None, reward).n_rewards == 1
 
 
 HUGE = 10**400
@@ -49,7 +49,7 @@ HUGE = 10**400
         lambda live: LinearBandit(2, 1).propensities([[HUGE]]),
         lambda live: LinearBandit.from_log([([HUGE], 0, 1.0)]),
         lambda live: SharedLinearBandit(1).select([[1.0], [HUGE]]),
-        lambda live: SharedLinearBandit(1).update([HUGE], 1.0),
+        lambda live: SharedLinearBandit(1).update([HUGE], None, 1.0),
         lambda live: live.select([HUGE]),
         lambda live: live.select([[1.0], [HUGE]]),
         lambda live: live.reward(live.select([1.0]).id, HUGE),

@@ -22,7 +22,7 @@ from prudent._numerics.student import (
     student_survival,
 )
 from prudent.bandits import BanditSettings, Decay, LinearBandit, brps_cmab, thompson_sampling_inflated
-from prudent.bandits.score_law import score_law
+from prudent.bandits.law.score_law import score_law
 from prudent.errors import DataError, ParameterError
 
 FALSE_ALARM = 1e-7
@@ -33,10 +33,10 @@ def contents(bandit, tmp_path):
     return (tmp_path / "contents").read_bytes()
 
 
-def taught(rng, arms=4, dim=3, size=60, offset=0.0, **options):
+def taught(source, arms=4, dim=3, size=60, offset=0.0, **options):
     """A bandit that has seen rewards of arms that differ, in level and in noise."""
-    contexts, pulled = rng.normal(size=(size, dim)), rng.integers(0, arms, size)
-    noise = rng.normal(size=size) * (0.3 + 0.4 * pulled)
+    contexts, pulled = source.normal(size=(size, dim)), source.integers(0, arms, size)
+    noise = source.normal(size=size) * (0.3 + 0.4 * pulled)
     rewards = contexts[:, 0] * 0.2 + 0.3 * pulled + noise + offset
     bandit = LinearBandit(arms, dim, **options).update(contexts, pulled, rewards)
     return bandit, contexts, pulled, rewards
@@ -58,7 +58,7 @@ KINDS = [
 def played(options, factor, offset, tmp_path, steps=120):
     """Decisions, one by one and in batches, with a restart, and their scores."""
     rng = np.random.default_rng(3)
-    bandit, arms, scores = LinearBandit(5, 4, seed=8, **options), [], []
+    bandit, arms, scores = LinearBandit(5, 4, rng=8, **options), [], []
     for t in range(steps):
         context = rng.normal(size=4)
         decision = bandit.select(context)
@@ -172,7 +172,7 @@ LAWS = {
 @pytest.mark.parametrize("arms", [None, [3, 0, 2]], ids=["all", "some"])
 def test_choices_follow_the_propensities(name, arms):
     rng = np.random.default_rng()
-    bandit = taught(rng, size=40, seed=rng, **LAWS[name])[0]
+    bandit = taught(rng, size=40, rng=rng, **LAWS[name])[0]
     point = rng.normal(size=3)
     chances = bandit.propensities(point, arms=arms)
     names = list(range(4)) if arms is None else arms
@@ -233,7 +233,7 @@ def test_students_law_is_that_of_scipy():
 
 def test_scores_by_arm_are_the_lowest_of_students():
     rng = np.random.default_rng()
-    bandit, contexts, *_ = taught(rng, arms=1, size=9, noise="by arm", alpha=0.8, seed=rng)
+    bandit, contexts, *_ = taught(rng, arms=1, size=9, noise="by arm", alpha=0.8, rng=rng)
     freedom = 13.0  # nine rewards, and a prior worth four
     batch = bandit.select(np.tile(contexts[:1], (20_000, 1)))
     scale = batch.sd[0, 0] * np.sqrt(1.0 - 2.0 / freedom)
@@ -243,7 +243,7 @@ def test_scores_by_arm_are_the_lowest_of_students():
 
 def test_first_pulls_come_first_and_have_exact_chances():
     rng = np.random.default_rng()
-    bandit = taught(rng, arms=3, size=5, first_pulls=4, alpha=0.5, seed=rng)[0]
+    bandit = taught(rng, arms=3, size=5, first_pulls=4, alpha=0.5, rng=rng)[0]
     had = np.array(list(bandit.pulls.values()))
     context = np.ones(3)
     while (had < 4).any():
@@ -255,7 +255,7 @@ def test_first_pulls_come_first_and_have_exact_chances():
         had[decision.arm] += 1  # rewards may come later
     assert not np.isin(bandit.select(context).propensities, [0.0, 1 / 3, 0.5, 1.0]).any()
     # a batch does the same in one go
-    bandit = LinearBandit(3, 3, first_pulls=4, noise_sd=1.0, seed=rng)
+    bandit = LinearBandit(3, 3, first_pulls=4, noise_sd=1.0, rng=rng)
     batch = bandit.select(np.ones((40, 3)))
     assert sorted(batch.arm[:12].tolist()) == [0] * 4 + [1] * 4 + [2] * 4
     tried = np.zeros(3)
@@ -263,7 +263,7 @@ def test_first_pulls_come_first_and_have_exact_chances():
         np.testing.assert_array_equal(batch.propensities[t], (tried < 4) / (tried < 4).sum())
         tried[batch.arm[t]] += 1
     np.testing.assert_allclose(batch.propensities[12:], 1 / 3, atol=1e-12)
-    firsts = [LinearBandit(3, 1, first_pulls=1, seed=rng).select([1.0]).arm for _ in range(300)]
+    firsts = [LinearBandit(3, 1, first_pulls=1, rng=rng).select([1.0]).arm for _ in range(300)]
     assert stats.chisquare(np.bincount(firsts, minlength=3)).pvalue > FALSE_ALARM
 
 
@@ -280,7 +280,7 @@ def test_a_level_that_falls(tmp_path):
     for n in range(1, 3000):  # the level of n draws has n draws
         assert BanditSettings(1.0 - 1.0 / n).n == n
         assert BanditSettings(1.0 - 1.0 / n).weights.size == 1
-    bandit = LinearBandit(2, 1, alpha=level, noise_sd=1.0, seed=1)
+    bandit = LinearBandit(2, 1, alpha=level, noise_sd=1.0, rng=1)
     seen = []
     for _ in range(8):
         seen.append(bandit.alpha)
@@ -338,7 +338,7 @@ def test_a_learned_noise_forgets_too():
 
 def test_a_half_life_in_decisions():
     rng = np.random.default_rng()
-    bandit = LinearBandit(2, 3, noise_sd=0.5, prior_precision=2.0, half_life=10, seed=1)
+    bandit = LinearBandit(2, 3, noise_sd=0.5, prior_precision=2.0, half_life=10, rng=1)
     contexts, arms, rewards = rng.normal(size=(50, 3)), rng.integers(0, 2, 50), rng.normal(size=50)
     for t in range(50):
         bandit.update(contexts[t], arms[t], rewards[t])
@@ -377,7 +377,7 @@ def test_many_features_are_updated_as_if_solved_anew(tmp_path):
     rng = np.random.default_rng()
     dim = LARGE + 6
     contexts, rewards = rng.normal(size=(300, dim)) * 10.0 ** rng.uniform(-1, 1, dim), rng.normal(size=300)
-    bandit = LinearBandit(2, dim, seed=2)
+    bandit = LinearBandit(2, dim, rng=2)
     for t in range(300):
         bandit.select(contexts[t])
         bandit.update(contexts[t], t % 2, rewards[t])
@@ -397,12 +397,12 @@ def test_a_new_arm_leaves_the_others_solved():
     rng = np.random.default_rng()
     bandit, contexts, *_ = taught(rng)
     before = bandit.predict(contexts[:3])
-    roots = bandit._arms.root.copy()
-    bandit._arms.gram[:, :, 0, 1] += 1.0  # would show if anyone solved them again
+    roots = bandit.belief.table.root.copy()
+    bandit.belief.table.gram[:, :, 0, 1] += 1.0  # would show if anyone solved them again
     for i in range(20):
         bandit.add_arm(f"new {i}")
     bandit.select(contexts[0])
-    np.testing.assert_array_equal(bandit._arms.root[:4], roots)
+    np.testing.assert_array_equal(bandit.belief.table.root[:4], roots)
     after = bandit.predict(contexts[:3])
     np.testing.assert_allclose(after[0][:, :4], before[0], rtol=1e-12)
 
@@ -425,7 +425,7 @@ def test_a_new_arm_like_others():
         rtol=1e-10,
     )
     bandit.remove_arm("new")
-    assert bandit._priors.shape[0] == 1
+    assert bandit.belief.priors.shape[0] == 1
     with pytest.raises(ParameterError, match=r"like\[0\] is 'nobody'"):
         bandit.add_arm("last", like=["nobody"])
 
@@ -436,7 +436,7 @@ def test_a_new_arm_like_others():
 @pytest.mark.parametrize("options", KINDS, ids=[str(i) for i in range(len(KINDS))])
 def test_looking_changes_nothing(options, tmp_path):
     rng = np.random.default_rng()
-    bandit, contexts, *_ = taught(rng, seed=1, **options)
+    bandit, contexts, *_ = taught(rng, rng=1, **options)
     before = contents(bandit, tmp_path)
     mean, sd = bandit.predict(contexts[:6])
     score, chances = bandit.score(contexts[:6]), bandit.propensities(contexts[:6])
@@ -507,7 +507,7 @@ def test_check_finds_what_is_wrong_and_nothing_else():
 
 def hammer(threads, calls):
     """Threads that decide and learn; rewards and contexts are small integers, so their sums are exact in any order."""
-    bandit = LinearBandit(3, 2, alpha=0.5, noise_sd=1.0, seed=5)
+    bandit = LinearBandit(3, 2, alpha=0.5, noise_sd=1.0, rng=5)
     scores = [[] for _ in range(threads)]
     faults = []
     barrier = threading.Barrier(threads)
@@ -555,7 +555,7 @@ def test_threads_share_a_bandit_for_a_million_calls():
 
 
 def test_a_fork_while_another_thread_is_inside():
-    bandit = LinearBandit(3, 2, noise_sd=1.0, seed=1)
+    bandit = LinearBandit(3, 2, noise_sd=1.0, rng=1)
     done = threading.Event()
 
     def work():
@@ -581,7 +581,7 @@ def test_a_fork_while_another_thread_is_inside():
 
 
 def test_copies_learn_on_their_own():
-    bandit = LinearBandit(2, 1, seed=4).update([[1.0], [2.0]], [0, 1], [1.0, 0.0])
+    bandit = LinearBandit(2, 1, rng=4).update([[1.0], [2.0]], [0, 1], [1.0, 0.0])
     for twin in (copy.copy(bandit), copy.deepcopy(bandit), pickle.loads(pickle.dumps(bandit))):
         assert twin.select([1.0]).score == copy.copy(bandit).select([1.0]).score
         twin.update([1.0], 0, 5.0)
@@ -594,7 +594,7 @@ def test_copies_learn_on_their_own():
     [
         (lambda: LinearBandit(2, 1, noise="loud"), r"noise must be one of \['shared', 'by arm'\], got 'loud'"),
         (lambda: LinearBandit(2, 1, noise="by arm", noise_sd=1.0), "give noise_sd or noise='by arm', not both"),
-        (lambda: LinearBandit(2, 1, 0.7, noise="by arm"), "noise='by arm' takes levels of the form 1 - 1/n"),
+        (lambda: LinearBandit(2, 1, alpha=0.7, noise="by arm"), "noise='by arm' takes levels of the form 1 - 1/n"),
         (lambda: LinearBandit(2, 1, settings=thompson_sampling_inflated(sampling_sd=2.0)), "give noise_sd too"),
         (lambda: LinearBandit(2, 1, intercept=1), "intercept must be True or False, got 1"),
         (lambda: LinearBandit(2, 1, first_pulls=-1), "first_pulls must be at least 0, got -1"),

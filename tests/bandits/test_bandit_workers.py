@@ -15,7 +15,7 @@ from prudent.errors import ParameterError, StateFileError
 
 
 def fresh(arms=("a", "b", "c"), dim=3, alpha=0.5, seed=8, **options):
-    return LinearBandit(arms, dim, alpha, noise_sd=0.5, seed=seed, **options)
+    return LinearBandit(arms, dim, alpha=alpha, noise_sd=0.5, rng=seed, **options)
 
 
 def scores(bandit, n=50):
@@ -63,7 +63,7 @@ print(json.dumps([bandit.select([1.0, 1.0, 1.0]).score for _ in range(5)]))
 
 @pytest.mark.parametrize("bits", ["PCG64", "PCG64DXSM", "Philox", "SFC64", "MT19937"])
 def test_streams_of_every_generator(bits, tmp_path):
-    bandit = fresh(seed=np.random.Generator(getattr(np.random, bits)(3)))
+    bandit = fresh(rng=np.random.Generator(getattr(np.random, bits)(3)))
     worker = bandit.copy(stream=1)
     worker.save(tmp_path / "s")
     assert scores(worker) == scores(LinearBandit.load(tmp_path / "s"))
@@ -206,7 +206,7 @@ def test_many_rewards_do_not_drown_one():
     base.update(1e3 * rng.random((100_000, 1)), ["a"] * 100_000, 1e3 * rng.random(100_000))
     worker = base.copy(stream=0).update([1e-3], "a", 1e-3)
     merged = base.copy().merge(worker, since=base)
-    sums = [sum(Fraction(float(part)) for part in bandit._state()[1]["gram"][0, :, 0, 0]) for bandit in (merged, base)]
+    sums = [sum(Fraction(float(part)) for part in bandit.state()[1]["gram"][0, :, 0, 0]) for bandit in (merged, base)]
     assert float(sums[0] - sums[1]) == pytest.approx(1e-6, rel=1e-9)
 
 
@@ -232,7 +232,7 @@ def test_arms_that_came_and_went():
         (fresh(alpha=0.6), None, "other has other settings: its settings is"),
         (fresh(prior_precision=2.0), None, "its prior_precision is"),
         (fresh(), fresh(alpha=0.1), "since has other settings"),
-        (LinearBandit(3, 3, 0.5, noise_sd=2.0), None, r"its noise_sd is 2\.0, here it is 0\.5"),
+        (LinearBandit(3, 3, alpha=0.5, noise_sd=2.0), None, r"its noise_sd is 2\.0, here it is 0\.5"),
         (fresh(), fresh().update(*data(1)), "does not come from since: what they know of arm"),
         (fresh().update(*data(2)), fresh().update(*data(1)), "does not come from since: what they know of arm"),
     ],
@@ -259,7 +259,7 @@ def test_nobody_merges_with_himself_or_with_an_earlier_self():
 
 @pytest.mark.parametrize("options", [{}, {"noise": "by arm"}, {"intercept": False}, {"first_pulls": 3}], ids=str)
 def test_learned_noise_is_merged_too(options, tmp_path):
-    make = lambda: LinearBandit(["a", "b", "c"], 3, seed=1, **options)  # noqa: E731
+    make = lambda: LinearBandit(["a", "b", "c"], 3, rng=1, **options)  # noqa: E731
     base = make().update(*data(0))
     whole, workers = base.copy(), [base.copy(stream=k) for k in range(2)]
     for k, worker in enumerate(workers):
@@ -276,7 +276,7 @@ def test_learned_noise_is_merged_too(options, tmp_path):
 
 
 def test_an_arm_like_others_is_merged_with_its_prior():
-    base = LinearBandit(["a", "b"], 3, noise_sd=1.0, seed=1).update(*data(0, arms="ab"))
+    base = LinearBandit(["a", "b"], 3, noise_sd=1.0, rng=1).update(*data(0, arms="ab"))
     other = base.copy().add_arm("c", like=["a", "b"]).update(*data(1))
     merged = base.copy().merge(other, since=base)
     np.testing.assert_allclose(merged.posterior("c").mean(), other.posterior("c").mean(), rtol=1e-12)

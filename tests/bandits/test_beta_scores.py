@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy import special, stats
 
-from prudent.bandits.beta_scores import BetaScores, beta_scores
+from prudent.bandits.law.beta import BetaScores, beta_scores
 from prudent.errors import ParameterError
 
 FALSE_ALARM = 1e-6

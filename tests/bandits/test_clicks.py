@@ -11,7 +11,7 @@ from scipy.special import expit
 
 import prudent as pr
 from prudent._numerics.glm import mean_odds, sd_odds
-from prudent.bandits.clicks import _until_next
+from prudent.bandits.belief.glm import _until_next
 
 ARMS, DIM = 4, 3
 KINDS = {"bernoulli": pr.posteriors.LogisticPosterior, "poisson": pr.posteriors.PoissonPosterior}
@@ -20,7 +20,7 @@ KINDS = {"bernoulli": pr.posteriors.LogisticPosterior, "poisson": pr.posteriors.
 def played(kind, rows=400, seed=1, **options):
     """Return a bandit that has learned from random rows, and the rows."""
     rng = np.random.default_rng(seed)
-    bandit = pr.LinearBandit(ARMS, DIM, rewards=kind, seed=seed, **options)
+    bandit = pr.LinearBandit(ARMS, DIM, rewards=kind, rng=seed, **options)
     contexts, arms = rng.standard_normal((rows, DIM)), rng.integers(ARMS, size=rows)
     scores = -1.0 + 0.3 * arms + 0.5 * contexts[:, 0] * (arms - 1.5)
     rewards = (rng.random(rows) < expit(scores)).astype(float) if kind == "bernoulli" else rng.poisson(np.exp(scores))
@@ -134,7 +134,7 @@ def test_propensities_by_repeated_choices(options):
 
 
 def test_first_pulls_come_first():
-    bandit = pr.LinearBandit(3, 1, rewards="bernoulli", first_pulls=2, seed=1)
+    bandit = pr.LinearBandit(3, 1, rewards="bernoulli", first_pulls=2, rng=1)
     chosen = [bandit.select([1.0]).arm for _ in range(6)]
     assert sorted(chosen) == [0, 0, 1, 1, 2, 2]
 
@@ -241,11 +241,11 @@ def test_merging_adds_the_evidence():
 def test_sums_that_take_too_much_are_mended():
     """A direction that would cost the whole prior says nothing afterwards, and the mean stays."""
     bandit = pr.LinearBandit(1, 2, rewards="bernoulli", prior_precision=1.0, intercept=False).update([1.0, 0.5], 0, 1)
-    arms = bandit._arms
+    arms = bandit.belief.table
     mean = arms.mean[0].copy()
     arms.gram[0, 0, :2, :2] = [[5.0, 0.0], [0.0, -0.9]]
     arms.gram[0, 0, :2, 2] = arms.gram[0, 0, 2, :2] = mean + arms.gram[0, 0, :2, :2] @ mean  # of the same mean
-    bandit._clicks.solve(arms)
+    bandit.belief._solve()
     np.testing.assert_allclose(bandit.posterior(0).precision, np.diag([6.0, 1.0]), atol=1e-12)
     np.testing.assert_allclose(bandit.posterior(0).mean(), mean, rtol=1e-12)
 
@@ -253,7 +253,7 @@ def test_sums_that_take_too_much_are_mended():
 def test_a_journal_of_clicks(tmp_path):
     path = tmp_path / "journal"
     rng = np.random.default_rng(5)
-    with pr.Journal(path, pr.LinearBandit(["a", "b"], 2, rewards="bernoulli", seed=2), snapshot_every=60) as live:
+    with pr.Journal(path, pr.LinearBandit(["a", "b"], 2, rewards="bernoulli", rng=2), snapshot_every=60) as live:
         for _ in range(50):
             decision = live.select(rng.standard_normal(2))
             live.reward(decision.id, float(rng.random() < 0.3))
@@ -300,12 +300,12 @@ def test_chances_and_rates():
 
 
 def test_without_context():
-    bandit = pr.LinearBandit(["a", "b"], dim=0, rewards="poisson", seed=1)
+    bandit = pr.LinearBandit(["a", "b"], dim=0, rewards="poisson", rng=1)
     for _ in range(30):
         decision = bandit.select()
         bandit.update(None, decision.arm, 3 if decision.arm == "a" else 1)
     assert bandit.propensities().argmax() == 0
-    plain = pr.LinearBandit(2, dim=0, seed=1).update(np.empty((4, 0)), [0, 0, 1, 1], [1.0, 2.0, 5.0, 6.0])
+    plain = pr.LinearBandit(2, dim=0, rng=1).update(np.empty((4, 0)), [0, 0, 1, 1], [1.0, 2.0, 5.0, 6.0])
     assert plain.predict([])[0][1] > plain.predict(None)[0][0]
     with pytest.raises(pr.errors.ParameterError, match="dim"):
         pr.LinearBandit(2, dim=0, intercept=False)
@@ -324,7 +324,7 @@ def test_without_context():
     ],
 )
 def test_rewards_that_cannot_be(kind, reward, said):
-    bandit = pr.LinearBandit(2, 1, rewards=kind, seed=1)
+    bandit = pr.LinearBandit(2, 1, rewards=kind, rng=1)
     before = bandit.to_bytes()
     with pytest.raises(pr.errors.DataError, match=said):
         bandit.update([1.0], 0, reward)
@@ -351,7 +351,7 @@ def test_options_that_do_not_go_together(options, said):
 
 
 def test_a_context_too_large_for_the_sums_leaves_nothing_behind():
-    bandit = pr.LinearBandit(1, 1, rewards="bernoulli", seed=1)
+    bandit = pr.LinearBandit(1, 1, rewards="bernoulli", rng=1)
     before = bandit.to_bytes()
     with pytest.raises(pr.errors.DataError, match=r"context\[1\] is .*scale the features"):
         bandit.update([[1.0], [1e100]], [0, 0], [1, 0])
@@ -381,7 +381,7 @@ def test_the_prior_is_learned_ever_more_rarely():
 
 def test_state_files_that_were_forged():
     bandit, contexts, arms, rewards = played("bernoulli", rows=50)
-    meta, arrays = bandit.update(contexts, arms, rewards)._state()
+    meta, arrays = bandit.update(contexts, arms, rewards).state()
     for name, change in {
         "root": lambda a: a * 1.1,
         "mean": lambda a: a + 0.1,
@@ -392,10 +392,14 @@ def test_state_files_that_were_forged():
         with pytest.raises((ValueError, pr.errors.PrudentError)):
             pr.LinearBandit._restored(meta, {**{k: v.copy() for k, v in arrays.items()}, name: change(arrays[name])})
     for kind in ("poisson?", None, "gaussian"):
-        with pytest.raises((ValueError, pr.errors.PrudentError)):
-            pr.LinearBandit._restored({**meta, "rewards": kind}, {k: v.copy() for k, v in arrays.items()})
+        with pytest.raises((ValueError, KeyError, pr.errors.PrudentError)):
+            pr.LinearBandit._restored(
+                {**meta, "belief": {**meta["belief"], "rewards": kind}}, {k: v.copy() for k, v in arrays.items()}
+            )
     with pytest.raises(ValueError, match="prior is"):
-        pr.LinearBandit._restored({**meta, "prior": "other"}, {k: v.copy() for k, v in arrays.items()})
+        pr.LinearBandit._restored(
+            {**meta, "belief": {**meta["belief"], "prior": "other"}}, {k: v.copy() for k, v in arrays.items()}
+        )
 
 
 @pytest.mark.parametrize("kind", KINDS.values())

@@ -8,7 +8,7 @@ import prudent as pr
 
 
 def coins(seed=1, **options):
-    bandit = pr.LinearBandit(["a", "b", "c"], dim=0, rewards="bernoulli", seed=seed, **options)
+    bandit = pr.LinearBandit(["a", "b", "c"], dim=0, rewards="bernoulli", rng=seed, **options)
     arms = ["a"] * 10 + ["b"] * 6 + ["c"] * 2
     return bandit.update(np.empty((18, 0)), arms, [1, 0] * 5 + [1, 1, 1, 0, 0, 0] + [1, 0])
 
@@ -59,7 +59,7 @@ def test_propensities_by_repeated_choices(options):
 
 
 def test_first_pulls_and_their_chances():
-    bandit = pr.LinearBandit(3, dim=0, rewards="bernoulli", first_pulls=2, seed=3)
+    bandit = pr.LinearBandit(3, dim=0, rewards="bernoulli", first_pulls=2, rng=3)
     batch = bandit.copy().select(np.empty((8, 0)))
     single = [bandit.select() for _ in range(8)]
     assert sorted(decision.arm for decision in single[:6]) == [0, 0, 1, 1, 2, 2]
@@ -128,11 +128,14 @@ def test_it_explains_itself():
 
 
 def test_forged_files():
-    meta, arrays = coins()._state()
+    meta, arrays = coins().state()
     for name, change in {"gram": 0.5, "weights": 1.0}.items():
         forged = {key: value.copy() for key, value in arrays.items()} | {name: arrays[name] + change}
         with pytest.raises((ValueError, pr.errors.PrudentError)):
             pr.LinearBandit._restored(meta, forged)
     for kind in ("given", "learned", None):
         with pytest.raises((ValueError, KeyError, pr.errors.PrudentError)):
-            pr.LinearBandit._restored({**meta, "prior": kind}, {key: value.copy() for key, value in arrays.items()})
+            pr.LinearBandit._restored(
+                {**meta, "belief": {**meta["belief"], "prior": kind}},
+                {key: value.copy() for key, value in arrays.items()},
+            )

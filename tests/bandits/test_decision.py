@@ -14,7 +14,7 @@ KEYS = ["id", "time", "context", "arms", "arm", "propensity", "score", "version"
 
 @pytest.fixture
 def bandit():
-    return LinearBandit(["a", "b", 3], 2, 0.8, noise_sd=1.0, seed=4)
+    return LinearBandit(["a", "b", 3], 2, alpha=0.8, noise_sd=1.0, rng=4)
 
 
 def test_a_record_is_plain_and_whole(bandit):

@@ -12,7 +12,7 @@ ARMS, REWARDS = np.arange(40) % 3, ROWS[:, 0] + np.random.default_rng(1).normal(
 
 
 def learned(seed=0, **options):
-    return LinearBandit(3, 2, seed=seed, **options).update(ROWS, ARMS, REWARDS)
+    return LinearBandit(3, 2, rng=seed, **options).update(ROWS, ARMS, REWARDS)
 
 
 @pytest.mark.parametrize("options", [{}, {"alpha": 0.7}, {"noise_sd": 0.8}, {"noise": "by arm", "alpha": 0.5}])

@@ -20,7 +20,6 @@ from scipy import integrate, special, stats
 from prudent import cvar, sample_size
 from prudent.bandits import (
     BanditSettings,
-    BatchDecision,
     Decision,
     LinearBandit,
     brps_cmab,
@@ -29,9 +28,11 @@ from prudent.bandits import (
     thompson_sampling,
     thompson_sampling_inflated,
 )
-from prudent.bandits.batch import ROWS, decide_rows, fill_scores, learn_rows, single_screen
-from prudent.bandits.score_law import ScoreLaw, score_law
-from prudent.bandits.step import Uniforms, arms_of, best_score, decide_one, handle_of
+from prudent.bandits.kernels.batch import ROWS, decide_rows, fill_scores, learn_rows, single_screen
+from prudent.bandits.kernels.layout import arms_of, handle_of
+from prudent.bandits.kernels.step import best_score, decide_one
+from prudent.bandits.kernels.stream import Uniforms
+from prudent.bandits.law.score_law import ScoreLaw, score_law
 from prudent.errors import DataError, ParameterError
 from prudent.risk import modified_cvar
 
@@ -167,7 +168,7 @@ def test_rewards_may_come_late_in_any_order_or_never():
     rng = np.random.default_rng(5)
     contexts, arms, rewards = rng.random((50, 3)), rng.integers(0, 4, 50), rng.random(50)
     told = rng.permutation(50)[:30]
-    one, two = plain(4, 3, seed=1), plain(4, 3, seed=2)
+    one, two = plain(4, 3, rng=1), plain(4, 3, rng=2)
     for t in told:
         one.select(rng.random(3))  # decisions in between change nothing that is learned
         one.update(contexts[t], arms[t], rewards[t])
@@ -311,10 +312,10 @@ def cloud(kind, size, dim, rng):
     }[kind]
 
 
-def learned(learning, arms, dim, rng, **options):
-    contexts = cloud(learning, 300, dim, rng)
-    rewards = contexts @ rng.normal(size=dim) + 0.1 * rng.normal(size=300)  # nearly equal arms
-    return plain(arms, dim, **options).update(contexts, rng.integers(0, arms, 300), rewards)
+def learned(learning, arms, dim, source, **options):
+    contexts = cloud(learning, 300, dim, source)
+    rewards = contexts @ source.normal(size=dim) + 0.1 * source.normal(size=300)  # nearly equal arms
+    return plain(arms, dim, **options).update(contexts, source.integers(0, arms, 300), rewards)
 
 
 KINDS = ["round", "leaning", "flat", "tiny and huge", "uneven", "zeros"]
@@ -397,11 +398,11 @@ def test_screening_batches_in_single_precision_changes_nothing(learning, decidin
 def test_a_batch_is_read_as_it_was_decided(rows):
     rng = np.random.default_rng(12)
     contexts = rng.normal(size=(rows, 3))
-    now, later = (learned("round", 4, 3, np.random.default_rng(1), alpha=0.9, seed=5) for _ in range(2))
+    now, later = (learned("round", 4, 3, np.random.default_rng(1), alpha=0.9, rng=5) for _ in range(2))
     first = now.select(contexts, arms=[2, 0, 3])
     expected = [first.mean, first.sd, first.score, first.propensity]
     second = later.select(contexts, arms=[2, 0, 3])
-    assert repr(second) == f"BatchDecision({rows} contexts, arms=(2, 0, 3))"
+    assert repr(second) == f"Decision({rows} contexts, arms=(2, 0, 3))"
     later.update(contexts, rng.integers(0, 4, rows), rng.normal(size=rows))
     later.select(contexts)
     later.remove_arm(0)
@@ -411,7 +412,7 @@ def test_a_batch_is_read_as_it_was_decided(rows):
 
 
 def test_a_fault_late_in_a_batch_leaves_the_state_alone(tmp_path):
-    bandit = plain(3, 2, alpha=0.9, seed=1)
+    bandit = plain(3, 2, alpha=0.9, rng=1)
     before = contents(bandit, tmp_path)
     contexts = np.ones((5000, 2))
     contexts[4321, 1] = math.nan
@@ -421,7 +422,7 @@ def test_a_fault_late_in_a_batch_leaves_the_state_alone(tmp_path):
 
 
 def test_restricted_arms_share_the_whole_chance():
-    bandit = plain(["a", "b", "c", "d"], 2, alpha=0.8, seed=3).update(POINT, "c", 1.0)
+    bandit = plain(["a", "b", "c", "d"], 2, alpha=0.8, rng=3).update(POINT, "c", 1.0)
     for eligible in (["c", "a"], ["d"], ("b", "c", "d")):
         decision = bandit.select(POINT, arms=eligible)
         assert decision.arm in eligible
@@ -610,13 +611,13 @@ def test_a_zero_context_makes_all_arms_equal():
 
 
 def test_propensities_of_a_thousand_arms():
-    bandit = plain(1000, 3, alpha=0.9, seed=1)
+    bandit = plain(1000, 3, alpha=0.9, rng=1)
     decision = bandit.select([0.1, 0.2, 0.3])
     assert decision.propensity == pytest.approx(1e-3, abs=1e-12)
 
 
 def test_a_decision_keeps_its_chances_whatever_happens_to_the_bandit(tmp_path):
-    bandit = plain(3, 2, alpha=0.9, seed=1)
+    bandit = plain(3, 2, alpha=0.9, rng=1)
     decision, batch, twin = bandit.select(POINT), bandit.select([POINT] * 3), pickle.dumps(bandit.select(POINT))
     bandit.update([POINT] * 30, [0] * 30, np.ones(30))
     other = plain(2, 2, alpha=0.0)
@@ -629,11 +630,11 @@ def test_a_decision_keeps_its_chances_whatever_happens_to_the_bandit(tmp_path):
     assert len(twin) < 2000  # and carries no bandit
 
 
-def test_one_context_and_a_batch_give_their_own_kind_of_decision():
-    bandit = plain(["a", "b"], 1, seed=1)
+def test_one_context_and_a_batch_give_arrays_of_their_own_shape():
+    bandit = plain(["a", "b"], 1, rng=1)
     one, batch = bandit.select([1.0]), bandit.select([[1.0]])
     assert isinstance(one, Decision)
-    assert isinstance(batch, BatchDecision)
+    assert isinstance(batch, Decision)
     assert (one.mean.shape, one.propensities.shape) == ((2,), (2,))
     assert (batch.mean.shape, batch.propensities.shape, batch.score.shape) == ((1, 2), (1, 2), (1,))
 
@@ -697,7 +698,7 @@ def test_inflated_scores_have_the_inflated_sd(delta, tmp_path):
 
 
 def test_arms_come_and_go():
-    bandit = plain(["a", 7], 1, seed=1).update([1.0], 7, 3.0)
+    bandit = plain(["a", 7], 1, rng=1).update([1.0], 7, 3.0)
     bandit.add_arm("b")
     assert bandit.arms == ("a", 7, "b")
     assert bandit.posterior("b").mean() == [0.0]
@@ -738,7 +739,7 @@ def test_bandit_from_a_log():
 
 
 def test_contexts_of_any_kind():
-    bandit = plain(2, 2, seed=1)
+    bandit = plain(2, 2, rng=1)
     fixed = np.array([1.0, 2.0])
     fixed.flags.writeable = False
     for context in ([1, 2], (1.0, 2.0), fixed, np.array([1, 2], dtype=np.float32), pd.Series([1.0, 2.0])):
@@ -750,7 +751,7 @@ def test_contexts_of_any_kind():
 
 
 def test_same_seed_same_decisions():
-    one, two = (plain(5, 3, alpha=0.8, seed=11) for _ in range(2))
+    one, two = (plain(5, 3, alpha=0.8, rng=11) for _ in range(2))
     for context in np.random.default_rng(1).random((300, 3)):
         first, second = one.select(context), two.select(context)
         assert (first.arm, first.score) == (second.arm, second.score)
@@ -782,7 +783,7 @@ NAN = math.nan
         (
             lambda b: b.select([1.0, 2.0], arms="red"),
             ParameterError,
-            "arms must be a list of arms, got the string 'red'",
+            "arms must be a list of arms, got 'red'",
         ),
         (lambda b: b.select([1.0, 2.0], arms=3), ParameterError, "arms must be a list of arms, got 3"),
         (
@@ -818,7 +819,7 @@ NAN = math.nan
     ],
 )
 def test_bad_calls_name_the_fault_and_leave_the_state_alone(call, error, message, tmp_path):
-    bandit = plain(["red", "green"], 2, alpha=0.5, seed=1).update([1.0, 2.0], "red", 1.0)
+    bandit = plain(["red", "green"], 2, alpha=0.5, rng=1).update([1.0, 2.0], "red", 1.0)
     bandit.select([1.0, 1.0])
     before = contents(bandit, tmp_path)
     with pytest.raises(error, match=message):
@@ -834,14 +835,14 @@ def test_bad_calls_name_the_fault_and_leave_the_state_alone(call, error, message
         (lambda: plain(2, 2, noise_sd=0.0), "noise_sd must be a positive number, got 0.0"),
         (lambda: plain(2, 2, noise_sd=-1.0), "noise_sd must be a positive number, got -1.0"),
         (lambda: plain(2, 2, prior_precision=0.0), "prior_precision must be a positive number, got 0.0"),
-        (lambda: plain(0, 2), "n_arms must be at least 1, got 0"),
-        (lambda: plain([], 2), "n_arms is empty"),
-        (lambda: plain("red", 2), "n_arms must be a number of arms or a list of names, got 'red'"),
-        (lambda: plain(["a", "b", "a"], 2), r"n_arms\[2\] is 'a' for the second time"),
-        (lambda: plain(["a", True], 2), r"n_arms\[1\] is True, expected a string or an integer"),
+        (lambda: plain(0, 2), "arms must be at least 1, got 0"),
+        (lambda: plain([], 2), "arms is empty"),
+        (lambda: plain("red", 2), "arms must be a number of arms or a list of names, got 'red'"),
+        (lambda: plain(["a", "b", "a"], 2), r"arms\[2\] is 'a' for the second time"),
+        (lambda: plain(["a", True], 2), r"arms\[1\] is True, expected a string or an integer"),
         (lambda: plain(2, 0), "dim must be at least 1, got 0"),
-        (lambda: plain(2, 2, seed="x"), "seed must be a numpy Generator, a seed or None, got 'x'"),
-        (lambda: plain(2, 2, 0.5, settings=brps_cmab(0.5)), "give alpha or settings, not both"),
+        (lambda: plain(2, 2, rng="x"), "rng must be a numpy Generator, a seed or None, got 'x'"),
+        (lambda: plain(2, 2, alpha=0.5, settings=brps_cmab(0.5)), "give alpha or settings, not both"),
         (lambda: plain(2, 2, settings="ts"), "settings must be a BanditSettings, got 'ts'"),
         (lambda: plain(["a"], 2).remove_arm("a"), "arm 'a' is the only one"),
         (lambda: brps_cmab(0.5, draws=0), "draws must be at least 1, got 0"),
@@ -882,5 +883,5 @@ def test_bad_logs_are_data_errors(make, message):
 def test_messages_of_a_log_name_its_own_arguments():
     with pytest.raises(ParameterError, match=r"^arms\[1\] is 'a' for the second time"):
         LinearBandit.from_log([([1.0], "a", 1.0)], arms=["a", "a"])
-    with pytest.raises(ParameterError, match=r"^seed must be"):
-        LinearBandit.from_log([([1.0], "a", 1.0)], seed="x")
+    with pytest.raises(ParameterError, match=r"^rng must be"):
+        LinearBandit.from_log([([1.0], "a", 1.0)], rng="x")

@@ -7,8 +7,8 @@ from scipy import stats
 import prudent as pr
 from prudent._numerics.order_statistics import lowest_normals_into, lowest_students_into
 from prudent.bandits import BanditSettings, LinearBandit, SharedLinearBandit
-from prudent.bandits.beta_scores import beta_scores
-from prudent.bandits.score_law import score_law
+from prudent.bandits.law.beta import beta_scores
+from prudent.bandits.law.score_law import score_law
 from prudent.exact import cvar_normal
 from prudent.schedules import Decay, Falling
 
@@ -29,7 +29,7 @@ def agree(counts, chances, tests=1):
 
 
 def taught(alpha=None, seed=1, **options):
-    bandit = LinearBandit(4, dim=2, alpha=alpha, seed=seed, **options)
+    bandit = LinearBandit(4, dim=2, alpha=alpha, rng=seed, **options)
     rng = np.random.default_rng(5)
     for arm, pulls in enumerate((1, 3, 20, 6)):
         x = rng.uniform(0.0, 1.0, (pulls, 2))
@@ -106,7 +106,7 @@ def test_chances_at_negative_levels_are_those_of_decisions(name):
 
 @pytest.mark.parametrize("options", [{"noise": "by arm"}, {}, {"rewards": "poisson"}])
 def test_chances_with_learned_noise_and_counts(options):
-    bandit = LinearBandit(3, dim=1, alpha=-0.8, seed=1, **options)
+    bandit = LinearBandit(3, dim=1, alpha=-0.8, rng=1, **options)
     rng = np.random.default_rng(2)
     for arm in range(3):
         pulls = 3 + 5 * arm
@@ -117,7 +117,7 @@ def test_chances_with_learned_noise_and_counts(options):
 
 
 def test_coins_without_context():
-    bandit = LinearBandit(3, dim=0, alpha=-0.7, rewards="bernoulli", seed=1)
+    bandit = LinearBandit(3, dim=0, alpha=-0.7, rewards="bernoulli", rng=1)
     bandit.update(np.empty((6, 0)), [0, 0, 0, 1, 1, 2], [1, 0, 0, 1, 1, 0])
     chances = bandit.propensities()
     batch = bandit.copy(2).select(np.empty((40_000, 0)))
@@ -133,7 +133,7 @@ def test_coins_without_context():
 
 @pytest.mark.parametrize("draws", ["independent", "joint"])
 def test_shared_bandit_is_curious_at_negative_levels(draws):
-    bandit = SharedLinearBandit(dim=1, alpha=-0.9, noise_sd=1.0, intercept=False, draws=draws, seed=3)
+    bandit = SharedLinearBandit(dim=1, alpha=-0.9, noise_sd=1.0, intercept=False, draws=draws, rng=3)
     items = np.array([[1.0], [0.5], [2.0]])
     counts = np.zeros(3)
     for _ in range(2_000):

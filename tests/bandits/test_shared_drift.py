@@ -55,7 +55,7 @@ def test_what_has_faded_counts_less_and_the_priors_stay(offsets, intercept, nois
         bandit.forget(factor)
         weights = factor * weights
         fresh, paid, who = rng.normal(size=(6, 2)), rng.normal(size=6) + 3.0, rng.choice(ITEMS, 6).tolist()
-        bandit.update(fresh, paid, who)
+        bandit.update(fresh, who, paid)
         features, rewards = np.concatenate([features, fresh]), np.append(rewards, paid)
         arms, weights = arms + who, np.append(weights, np.ones(6))
         told = {"noise_sd": noise_sd, "q": 3.0 if offsets else 0.0, "intercept": intercept}
@@ -64,26 +64,26 @@ def test_what_has_faded_counts_less_and_the_priors_stay(offsets, intercept, nois
         np.testing.assert_allclose(found[0], mean, rtol=1e-12, atol=1e-12)
         np.testing.assert_allclose(found[1], sd, rtol=1e-12)
         assert bandit.noise_sd == pytest.approx(noise, rel=1e-12)
-    assert bandit.rewards == 30
-    assert sum(bandit.items.values()) == (30 if offsets else 0)
+    assert bandit.n_rewards == 30
+    assert sum(bandit.pulls.values()) == (30 if offsets else 0)
 
 
 def test_half_lives_in_decisions_and_in_time_are_steps_of_forgetting():
     rng = np.random.default_rng(2)
     rows, rewards = rng.normal(size=(100, 3, 2)), rng.normal(size=100)
-    fading, plain = (SharedLinearBandit(2, seed=1, offsets=True, **more) for more in ({"half_life": 64}, {}))
+    fading, plain = (SharedLinearBandit(2, rng=1, offsets=True, **more) for more in ({"half_life": 64}, {}))
     for t in range(100):
         one, two = (bandit.select(rows[t], arms=ITEMS[:3]) for bandit in (fading, plain))
         assert one.to_dict() | {"time": 0.0} == two.to_dict() | {"time": 0.0}
         if t % 2:  # two decisions are a 32nd of the half-life
             plain.forget(0.5 ** (2 / 64))
-        fading.update(one.context, rewards[t], [one.arm])
-        plain.update(one.context, rewards[t], [one.arm])
+        fading.update(one.context, [one.arm], rewards[t])
+        plain.update(one.context, [one.arm], rewards[t])
     hour = datetime.timedelta(hours=1)
     timed = SharedLinearBandit(1, noise_sd=1.0, intercept=False, half_life=hour)
     start = datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)
-    timed.update([1.0], 8.0, time=start)
-    timed.update([[1.0], [1.0]], [4.0, 4.0], time=[start + hour, start])  # one of them late by an hour
+    timed.update([1.0], None, 8.0, time=start)
+    timed.update([[1.0], [1.0]], None, [4.0, 4.0], time=[start + hour, start])  # one of them late by an hour
     assert timed.coefficients()[0][0] == pytest.approx((4.0 + 4.0 + 2.0) / (1.0 + 0.5 + 1.0 + 0.5), rel=1e-14)
     timed.select([[1.0]], time=start + 3 * hour)
     assert timed.coefficients()[0][0] == pytest.approx(0.25 * 10.0 / 1.5, rel=1e-14)
@@ -96,7 +96,7 @@ def test_half_lives_in_decisions_and_in_time_are_steps_of_forgetting():
 def test_forgetting_twice_is_forgetting_the_product(factors, offsets, seed):
     rng = np.random.default_rng(seed)
     rows, rewards, arms = rng.normal(size=(12, 2)), rng.normal(size=12), rng.choice(ITEMS, 12).tolist()
-    one, two = (SharedLinearBandit(2, offsets=offsets, noise_sd=1.0).update(rows, rewards, arms) for _ in range(2))
+    one, two = (SharedLinearBandit(2, offsets=offsets, noise_sd=1.0).update(rows, arms, rewards) for _ in range(2))
     for factor in factors:
         one.forget(factor)
     two.forget(float(np.prod(factors)))
@@ -107,7 +107,7 @@ def test_forgetting_twice_is_forgetting_the_product(factors, offsets, seed):
 @pytest.mark.parametrize("offsets", [False, True])
 def test_evidence_may_fade_altogether(offsets, tmp_path):
     rows = [[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]
-    bandit = SharedLinearBandit(2, offsets=offsets, seed=1).update(rows, [5.0, 6.0, 9.0], ITEMS[:3])
+    bandit = SharedLinearBandit(2, offsets=offsets, rng=1).update(rows, ITEMS[:3], [5.0, 6.0, 9.0])
     for _ in range(400):
         bandit.forget(0.1)
         bandit.save(tmp_path / "faded")
@@ -117,8 +117,8 @@ def test_evidence_may_fade_altogether(offsets, tmp_path):
         assert 0.0 <= decision.propensity <= 1.0
     assert bandit.noise_sd is None  # nothing is known any more: choices are uniform
     np.testing.assert_allclose(bandit.propensities(rows, ITEMS[:3]), 1.0 / 3.0)
-    bandit.update(rows, [5.0, 6.0, 9.0], ITEMS[:3])
-    again = SharedLinearBandit(2, offsets=offsets).update(rows, [5.0, 6.0, 9.0], ITEMS[:3])
+    bandit.update(rows, ITEMS[:3], [5.0, 6.0, 9.0])
+    again = SharedLinearBandit(2, offsets=offsets).update(rows, ITEMS[:3], [5.0, 6.0, 9.0])
     for found, known in zip(bandit.predict(rows, ITEMS[:3]), again.predict(rows, ITEMS[:3]), strict=True):
         np.testing.assert_allclose(found, known, rtol=1e-12)
 
@@ -126,7 +126,7 @@ def test_evidence_may_fade_altogether(offsets, tmp_path):
 def test_of_little_evidence_the_mean_reward_is_left():
     rows = np.random.default_rng(1).normal(size=(20, 2))
     for factor in (1e-6, 1e-12, 1e-16, 1e-30):
-        bandit = SharedLinearBandit(2).update(rows, 100.0 + rows[:, 0]).forget(factor)
+        bandit = SharedLinearBandit(2).update(rows, None, 100.0 + rows[:, 0]).forget(factor)
         np.testing.assert_allclose(bandit.predict(rows[:3])[0], 100.0 + np.mean(rows[:, 0]), atol=0.01)
 
 
@@ -134,11 +134,11 @@ def test_of_little_evidence_the_mean_reward_is_left():
 def test_the_unit_of_rewards_changes_no_decision(power):
     def run(unit):
         rng = np.random.default_rng(3)
-        bandit = SharedLinearBandit(2, alpha=0.5, offsets=True, half_life=20, seed=4)
+        bandit = SharedLinearBandit(2, alpha=0.5, offsets=True, half_life=20, rng=4)
         seen = []
         for _ in range(80):
             decision = bandit.select(rng.normal(size=(4, 2)), ITEMS, top=2)
-            bandit.update(decision.chosen, unit * rng.normal(size=2), decision.slate)
+            bandit.update(decision.chosen, decision.slate, unit * rng.normal(size=2))
             seen.append(decision.slate)
         return seen
 
@@ -155,11 +155,11 @@ def test_it_finds_the_new_best_item_after_a_change():
         hits = np.zeros(20)
         for seed in range(20):
             rng = np.random.default_rng(seed)
-            bandit = SharedLinearBandit(2, half_life=half, seed=seed)
+            bandit = SharedLinearBandit(2, half_life=half, rng=seed)
             for t in range(600):
                 decision = bandit.select(np.eye(2))
                 better = 0 if t < 300 else 1
-                bandit.update(decision.context, float(decision.arm == better) + rng.normal() * 0.5)
+                bandit.update(decision.context, None, float(decision.arm == better) + rng.normal() * 0.5)
                 hits[seed] += t >= 300 and decision.arm == better
         share[half] = hits.mean() / 300
     assert share[30] > 0.85
@@ -174,12 +174,16 @@ def test_it_finds_the_new_best_item_after_a_change():
         (lambda b: SharedLinearBandit(2, half_life=0), ParameterError, "half_life"),
         (lambda b: SharedLinearBandit(2, half_life="1h"), ParameterError, "half_life"),
         (lambda b: b.select([[1.0, 2.0]], time="noon"), ParameterError, "time must be seconds or a date"),
-        (lambda b: b.update([[1.0, 2.0]] * 2, [1.0, 2.0], time=[1.0]), DataError, "time has 1 entries, expected 2"),
+        (
+            lambda b: b.update([[1.0, 2.0]] * 2, None, [1.0, 2.0], time=[1.0]),
+            DataError,
+            "time has 1 entries, expected 2",
+        ),
     ],
 )
 def test_bad_calls_change_nothing(call, error, message):
-    bandit = SharedLinearBandit(2, half_life=datetime.timedelta(days=1), seed=1)
-    bandit.update([[1.0, 0.0], [0.0, 1.0]], [1.0, 2.0], time=1e9)
+    bandit = SharedLinearBandit(2, half_life=datetime.timedelta(days=1), rng=1)
+    bandit.update([[1.0, 0.0], [0.0, 1.0]], None, [1.0, 2.0], time=1e9)
     before = bandit.to_bytes()
     with pytest.raises(error, match=message):
         call(bandit)
@@ -187,7 +191,7 @@ def test_bad_calls_change_nothing(call, error, message):
 
 
 def test_workers_have_streams_of_their_own(tmp_path):
-    bandit = SharedLinearBandit(2, noise_sd=1.0, seed=1)
+    bandit = SharedLinearBandit(2, noise_sd=1.0, rng=1)
     bandit.save(tmp_path / "state")
     draws = [
         each.select([[1.0, 0.0]]).score

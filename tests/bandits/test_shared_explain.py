@@ -17,13 +17,13 @@ def learned(**options):
     rows = rng.normal(size=(60, 2))
     arms = rng.choice(["tea", "coffee"], 60).tolist()
     rewards = rows @ [1.0, -0.5] + 0.8 * (np.array(arms) == "tea") + rng.normal(size=60)
-    return SharedLinearBandit(2, seed=1, **options).update(rows, rewards, arms)
+    return SharedLinearBandit(2, rng=1, **options).update(rows, arms, rewards)
 
 
 @pytest.mark.parametrize("options", [{}, {"offsets": True}, {"intercept": False}, {"offsets": True, "draws": "joint"}])
 def test_parts_add_up_and_the_lead_is_that_of_one_theta(options):
     bandit = learned(**options)
-    why = bandit.explain(ROWS, NAMES, names=["price", "age"])
+    why = bandit.name_features(["price", "age"]).explain(ROWS, arms=NAMES)
     mean, sd = bandit.predict(ROWS, NAMES)
     table = why.to_pandas()
     first, second = NAMES.index(why.arm), NAMES.index(why.rival.arm)
@@ -46,12 +46,12 @@ def test_offsets_are_a_feature_of_their_own():
     rng = np.random.default_rng(2)
     rows, arms = rng.normal(size=(30, 2)), rng.choice(NAMES, 30).tolist()
     rewards = rng.normal(size=30)
-    bandit = SharedLinearBandit(2, noise_sd=0.5, offsets=True, offset_precision=2.0).update(rows, rewards, arms)
+    bandit = SharedLinearBandit(2, noise_sd=0.5, offsets=True, offset_precision=2.0).update(rows, arms, rewards)
     one = np.array([[float(arm == name) for name in NAMES] for arm in arms])
     whole = np.column_stack([np.ones(30), rows, one])
     covariance = 0.25 * np.linalg.inv(np.diag([1.0, 1.0, 1.0, 2.0, 2.0, 2.0]) + whole.T @ whole)
     mean = covariance @ whole.T @ rewards / 0.25
-    why = bandit.explain(ROWS, NAMES, arm="coffee")
+    why = bandit.explain(ROWS, "coffee", arms=NAMES)
     first, second = 1, NAMES.index(why.rival.arm)
     table = why.to_pandas()
     assert table.loc["offset", "coefficient"] == pytest.approx(mean[3 + first], rel=1e-10)
@@ -70,7 +70,7 @@ def test_words():
     assert "-0.0" not in told
     assert "price" in str(bandit.explain(frame, arm="coffee"))
     assert str(bandit.explain(frame, arm="juice")).startswith("'juice' would be chosen with the chance")
-    assert "only eligible arm" in str(bandit.explain(ROWS[:1], ["tea"]))
+    assert "only eligible arm" in str(bandit.explain(ROWS[:1], arms=["tea"]))
     before = bandit.to_bytes()
     bandit.explain(frame)
     assert bandit.to_bytes() == before
@@ -86,10 +86,10 @@ def test_words():
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda b: b.explain(ROWS, NAMES, arm="milk"), ParameterError, "arm is 'milk', which is not among"),
-        (lambda b: b.explain(ROWS[0], NAMES), DataError, "features has shape"),
-        (lambda b: b.explain(ROWS, NAMES, names=["price"]), ParameterError, "1 names, expected 2"),
-        (lambda b: b.explain(ROWS, NAMES, names=["price", "offset"]), ParameterError, "'offset'"),
+        (lambda b: b.explain(ROWS, "milk", arms=NAMES), ParameterError, "arm is 'milk', which is not among"),
+        (lambda b: b.explain(ROWS[0], arms=NAMES), DataError, "context has shape"),
+        (lambda b: b.name_features(["price"]), ParameterError, "1 names, expected 2"),
+        (lambda b: b.name_features(["price", "offset"]), ParameterError, "'offset'"),
         (lambda b: b.explain(ROWS), ParameterError, "arms is missing"),
     ],
 )

@@ -82,10 +82,10 @@ def test_json(call, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["reproduce", "nope"], "there is no experiment 'nope', expected some of bandit-four"),
-        (["reproduce", "--scale", "huge"], "scale must be one of quick, paper, got 'huge'"),
-        (["reproduce", "--workers", "0"], "workers must be at least 1, got 0"),
-        (["reproduce", "--seed", "-3"], "seed must be at least 0, got -3"),
+        (["reproduce", "nope"], "EXPERIMENT has 'nope', which is not an experiment; expected some of bandit-four"),
+        (["reproduce", "--scale", "huge"], "--scale must be one of quick, paper, got 'huge'"),
+        (["reproduce", "--workers", "0"], "--workers must be at least 1, got 0"),
+        (["reproduce", "--seed", "-3"], "--seed must be at least 0, got -3"),
         (["reproduce", "--workers", "many"], "Invalid value for '--workers'"),
         (["report", "nowhere"], "there are no results in nowhere"),
         (["bogus"], "No such command 'bogus'"),

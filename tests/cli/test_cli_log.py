@@ -195,8 +195,8 @@ def test_next_data_ranks_as_the_library_does(call, log):
 
 def test_a_large_model_is_screened_and_the_needle_is_found(call, tmp_path, monkeypatch):
     """One state of many has two actions that are hard to tell apart; in all others one is far better."""
-    monkeypatch.setattr(log_study, "MANY", 20)
-    monkeypatch.setattr(log_study, "MOST", 4)
+    monkeypatch.setattr(log_study, "MANY_SOURCES", 20)
+    monkeypatch.setattr(log_study, "EVALUATED_SOURCES", 4)
     rows = []
     for i in range(60):
         close = i == 37

@@ -18,7 +18,7 @@ NAMES = ["a", "b", "c", 7]
 
 
 def fresh(dim=2, seed=3, **options):
-    return SharedLinearBandit(dim, seed=seed, **options)
+    return SharedLinearBandit(dim, rng=seed, **options)
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def test_interruptions_leave_the_bandit_identical(path, options):
         rewards[id] = float(rng.normal())
         assert live.reward(id, rewards[id]) == "ok"
         assert live.reward(id, 5.0) == "duplicate"
-        plain.update(row, rewards[id], [arm], **when)
+        plain.update(row, [arm], rewards[id], **when)
         if i % 9 == 0:
             live.close()
             live = Journal(path, **FAST)
@@ -95,7 +95,7 @@ def test_two_open_journals_are_one(path):
             decision = live.select(rows, top=2)
             assert decision.slate == plain.select(rows, top=2).slate
             assert (two if live is one else one).reward(decision.ids, [1.0, 0.5]) == ["ok", "ok"]
-            plain.update(decision.chosen, [1.0, 0.5])
+            plain.update(decision.chosen, decision.slate, [1.0, 0.5])
     assert one.bandit.to_bytes() == two.bandit.to_bytes() == plain.to_bytes()
     one.close()
     two.close()
@@ -135,7 +135,7 @@ def test_slates_together_are_written_all_or_none(path):
         assert [each.slate for each in decisions] == [plain.select(each, ["a", "b", "c"], 2).slate for each in slates]
         before = live.bandit.to_bytes()
         slates[3, 1, 0] = np.nan
-        with pytest.raises(DataError, match="features"):
+        with pytest.raises(DataError, match="context"):
             live.select(slates)
         with pytest.raises(ParameterError, match="top"):
             live.select(np.ones((2, 3, 2)), top=4)
@@ -146,12 +146,12 @@ def test_slates_together_are_written_all_or_none(path):
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda live: live.select([1.0, 2.0]), DataError, r"features has shape \(2,\)"),
-        (lambda live: live.select([[1.0, 2.0, 3.0]]), DataError, "features has shape"),
+        (lambda live: live.select([1.0, 2.0]), DataError, r"context has shape \(2,\)"),
+        (lambda live: live.select([[1.0, 2.0, 3.0]]), DataError, "context has shape"),
         (lambda live: live.select([[1.0, 2.0]], arms=["a", "b"]), ParameterError, "arms has 2 names"),
         (lambda live: live.select([[1.0, 2.0]] * 2, arms=["a", "a"]), ParameterError, "second time"),
         (lambda live: live.select([[1.0, 2.0]], top=2), ParameterError, "top"),
-        (lambda live: live.select(), DataError, "features"),
+        (lambda live: live.select(), DataError, "context"),
         (lambda live: live.add_arm("z"), ParameterError, "add_arm is not for a SharedLinearBandit"),
         (lambda live: live.remove_arm("z"), ParameterError, "remove_arm is not for"),
         (lambda live: live.forget(2.0), ParameterError, "factor"),
@@ -203,7 +203,7 @@ def test_compaction_drops_decisions_and_keeps_what_was_learned(path):
         ("first", {"arms": '{"a": 1}'}, "candidates"),
         ("first", {"arms": '["a", "b", "c", "c"]'}, "second time"),
         ("first", {"context": b"12345"}, "buffer size"),
-        ("first", {"context": np.full(8, np.nan).tobytes()}, "features"),
+        ("first", {"context": np.full(8, np.nan).tobytes()}, "context"),
         ("first", {"context": np.ones(8).tobytes()}, "on record"),
         ("first", {"options": '{"slate": "ab"}'}, "its slate is"),
         ("first", {"options": "[1]"}, "its options are"),

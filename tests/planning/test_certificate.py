@@ -5,13 +5,13 @@ exact, so there are no false alarms.
 """
 
 import math
-import secrets
 import warnings
 from fractions import Fraction
 
 import mpmath as mp
 import numpy as np
 import pytest
+from refusals import refused
 from scipy import sparse
 from scipy.special import betaincinv
 
@@ -140,7 +140,7 @@ def random_model(rng):
     elif how == 3:
         keywords["sweeps"] = int(rng.integers(1, 30))
     if rng.random() < 0.2:
-        keywords["start"] = (scale * 10.0 ** rng.uniform(-9, 1) * rng.normal(size=S)).tolist()
+        keywords["initial_value"] = (scale * 10.0 ** rng.uniform(-9, 1) * rng.normal(size=S)).tolist()
     return model, policy, keywords
 
 
@@ -160,26 +160,24 @@ def check_known(model, policy, keywords):
     truth = exact.optimal_values(solution.policy.tolist(), mdp.admissible) if policy is None else exact.values(policy)
     error = exact.outside(solution.value, solution.error_bound, *truth)
     assert error is None, f"error {error}, bound {solution.error_bound}: {pasted(model, policy, keywords)}"
-    if set(keywords) <= {"start"}:  # ten digits of the largest value are always to be had
+    if set(keywords) <= {"initial_value"}:  # ten digits of the largest value are always to be had
         assert solution.converged, f"{solution.message}: {pasted(model, policy, keywords)}"
 
 
-def check_many(count):
-    seed = secrets.randbits(64)
-    rng = np.random.default_rng(seed)
+def check_many(count, rng):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # caps are asked for
         for _ in range(count):
             check_known(*random_model(rng))
 
 
-def test_known_models_against_integers():
-    check_many(2_000)
+def test_known_models_against_integers(rng):
+    check_many(2_000, rng)
 
 
 @pytest.mark.slow
-def test_many_known_models_against_integers():
-    check_many(200_000)
+def test_many_known_models_against_integers(rng):
+    check_many(200_000, rng)
 
 
 # -- the models that were found to break it ------------------------------------------------------------------
@@ -247,8 +245,7 @@ def test_refinement_leaves_only_the_rounding_of_the_answer():
         np.testing.assert_array_equal(np.max(solution.q, axis=1), solution.value)
 
 
-def test_high_discounts_meet_tight_tolerances():
-    rng = np.random.default_rng()
+def test_high_discounts_meet_tight_tolerances(rng):
     transition, reward = rng.dirichlet(np.ones(30), (30, 3)), rng.random((30, 3))
     for discount, tol in ((0.9995, 1e-8), (0.9995, 1e-11), (1.0 - 1e-7, None)):
         solution = pr.solve(pr.MDP(transition, reward, discount), tol=tol)
@@ -258,9 +255,8 @@ def test_high_discounts_meet_tight_tolerances():
 
 @pytest.mark.parametrize("n_states", [200, 500])  # by elimination, by BiCGStab
 @pytest.mark.parametrize("method", ["newton", "value_iteration"])
-def test_larger_models_with_a_known_answer(n_states, method):
+def test_larger_models_with_a_known_answer(n_states, method, rng):
     """Eighths as probabilities and whole values: the rewards that lead to them are exact."""
-    rng = np.random.default_rng()
     n_actions, discount = 3, 1.0 - 2.0**-13
     rows = np.repeat(np.arange(n_states * n_actions), 8)
     columns = rng.integers(0, n_states, rows.size)
@@ -293,14 +289,12 @@ def test_rare_ends_do_not_keep_newton_from_its_goal(n_states, discount):
 
 def test_rows_that_leave_no_finite_value_are_refused():
     mdp = pr.MDP([[[1.0 + 8e-10]]], [[1.0]], 1.0 - 5e-10)
-    message = r"rows sum to as much as 1 \+ 8e-10, and at discount 0.9999999995 more than 1 \+ 5e-10 leaves no finite"
     for call in (lambda: pr.solve(mdp), lambda: pr.evaluate(mdp, [0]), lambda: pr.solve(mdp, sweeps=3)):
-        with pytest.raises(ModelError, match=message):
+        with refused(ModelError, "row-sum-above-one"):
             call()
 
 
-def test_leaks_bound_the_sums_as_given():
-    rng = np.random.default_rng()
+def test_leaks_bound_the_sums_as_given(rng):
     for _ in range(500):
         n = int(rng.integers(1, 40))
         row = rng.random(n) * 10.0 ** rng.uniform(-20, 0, n)
@@ -313,8 +307,7 @@ def test_leaks_bound_the_sums_as_given():
         assert total[0] == math.fsum(row)
 
 
-def test_two_sums_and_products_are_exact():
-    rng = np.random.default_rng()
+def test_two_sums_and_products_are_exact(rng):
     for a, b in rng.normal(size=(500, 2)) * 10.0 ** rng.uniform(-30, 30, (500, 2)):
         for kernel, exact in ((two_sum, Fraction(a) + Fraction(b)), (two_product, Fraction(a) * Fraction(b))):
             high, low = kernel(a, b)
@@ -494,15 +487,13 @@ CHECKS = {"mean": check_mean, "draws": check_draws, "exact": check_exact}
 
 
 @pytest.mark.parametrize("kind", CHECKS)
-def test_posteriors_against_exact_arithmetic(kind):
-    rng = np.random.default_rng(secrets.randbits(64))
+def test_posteriors_against_exact_arithmetic(kind, rng):
     for _ in range(60 if kind == "exact" else 200):
         CHECKS[kind](rng)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", CHECKS)
-def test_many_posteriors_against_exact_arithmetic(kind):
-    rng = np.random.default_rng(secrets.randbits(64))
+def test_many_posteriors_against_exact_arithmetic(kind, rng):
     for _ in range(2_000 if kind == "exact" else 10_000):
         CHECKS[kind](rng)

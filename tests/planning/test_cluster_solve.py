@@ -382,7 +382,7 @@ def test_wrong_arguments(arguments, code, argument):
 
 def test_a_cluster_is_for_exact_solves(client):
     problem = here(*random_rows(3), 0.95, 0.9)
-    with pytest.raises(ParameterError, match="client is for exact solves of CVaR at levels from 0 on"):
+    with refused(ParameterError, "conflicting-arguments", argument="client"):
         problem.solve(draws=10, rng=1, client=client)
-    with pytest.raises(ParameterError, match="give client or threads, and not both"):
+    with refused(ParameterError, "conflicting-arguments", argument="threads"):
         problem.solve(threads=2, client=client)

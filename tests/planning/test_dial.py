@@ -15,7 +15,8 @@ from scipy import stats
 import prudent as pr
 from prudent import exact, theory
 from prudent.errors import ParameterError
-from prudent.risk import CVaR, MeanCVaR, Mixture, ModifiedCVaR, Spectral, VaR, WorstCase, lines_of, sample_size
+from prudent.risk import CVaR, MeanCVaR, Mixture, ModifiedCVaR, Spectral, VaR, WorstCase, sample_size
+from prudent.risk.spectral import lines_of
 
 LEVELS = st.floats(0.0, 0.999)
 VALUES = st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=6)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refused
 from scipy.optimize import brentq
 
 import prudent as pr
@@ -76,7 +77,7 @@ def test_a_policy_is_evaluated_exactly_if_it_ends(seed, sparse):
     policy = np.random.default_rng(seed).integers(mdp.n_actions, size=mdp.n_states)
     policy = mdp.policy_indices(policy)
     if not ends_under(mdp, policy):
-        with pytest.raises(ModelError, match="may go on for ever from state"):
+        with refused(ModelError, "endless-process"):
             pr.evaluate(mdp, policy)
         return
     found, exact = pr.evaluate(mdp, policy), values_of(mdp, policy)
@@ -107,10 +108,10 @@ def test_the_named_state_can_be_kept_for_ever():
         states=["in", "loop", "out"],
         actions=["wait", "leave"],
     )
-    with pytest.raises(ModelError, match=r"for ever from state 'in' \(with action|for ever from state 'loop' \(with"):
+    with refused(ModelError, "endless-process"):
         pr.solve(mdp)
     assert pr.evaluate(mdp, ["wait", "leave", "wait"]).value.tolist() == [3.0, 2.0, 0.0]
-    with pytest.raises(ModelError, match="go on for ever"):
+    with refused(ModelError, "endless-process"):
         pr.evaluate(mdp, ["wait", "wait", "wait"])
 
 
@@ -143,10 +144,10 @@ def test_a_long_walk_and_many_states():
 
 def test_hopeless_waits_are_refused():
     mdp = pr.MDP([[[1.0 - 2.0**-53]]], [[1.0]], 1.0, termination=[[1e-16]])
-    with pytest.raises(ModelError, match="64-bit floats cannot bound"):
+    with refused(ModelError, "endless-process"):
         pr.solve(mdp)
     rows = pr.MDP([[[1.0 + 1e-10]]], [[1.0]], 1.0, termination=[[1e-10]])
-    with pytest.raises(ModelError, match="64-bit floats cannot bound"):
+    with refused(ModelError, "endless-process"):
         pr.solve(rows)
 
 
@@ -189,18 +190,18 @@ def test_a_bayesian_risk_game_against_its_equation(alpha):
 
 def test_a_bayesian_risk_game_that_may_not_end_is_refused():
     model = pr.UncertainMDP.direct([[0.0, 0.1], [1.0, 0.0]], discount=1.0)
-    with pytest.raises(ModelError, match="may go on for ever"):
+    with refused(ModelError, "endless-process"):
         pr.BayesianRiskMDP(model, model.prior(), 0.5).solve()
-    with pytest.raises(ParameterError, match="not coherent"):
+    with refused(ParameterError, "missing-argument", argument="horizon"):
         pr.BayesianRiskMDP(game(), [[5.0, 4.0, 3.0]], risk=pr.VaR(0.5)).solve(100, rng=0)
     # an outcome that cannot happen ends nothing
-    with pytest.raises(ModelError, match="may go on for ever from state 'play'"):
+    with refused(ModelError, "endless-process"):
         pr.BayesianRiskMDP(game(), pr.DirichletPosterior([[1.0, 0.0, 0.0]]), 0.5).solve()
 
 
 def test_returns_of_a_process_that_never_ends_are_refused():
     mdp = pr.MDP([[[1.0]]], [[1.0]], 1.0)
-    with pytest.raises(ModelError, match="may go on for ever"):
+    with refused(ModelError, "endless-process"):
         pr.returns(mdp, [0])
     assert pr.returns(mdp, [0], horizon=5, replications=3).tolist() == [5.0] * 3
 
@@ -249,7 +250,7 @@ def test_going_on_for_nothing_or_for_profit_is_refused():
         mdp = grid(3, 0.0, step)
         reward = mdp.reward.copy()
         reward[[5, 7], [1, 0]] = 1.0  # the last step before the end
-        with pytest.raises(ModelError, match="may go on for ever from state 0"):
+        with refused(ModelError, "endless-process"):
             pr.solve(pr.MDP(mdp.transition, reward, 1.0))
 
 

@@ -19,11 +19,11 @@ from prudent._numerics.dirichlet_moments import (
     rough_tail_means,
     shape_of,
 )
+from prudent.planning.base import DeferredQ
 from prudent.planning.execute.threads import Threads
 from prudent.planning.fixed_point import solve_operator
 from prudent.planning.options import SolverOptions
 from prudent.planning.row_risks import DirichletRows
-from prudent.planning.solution import DeferredQ
 
 END = -2
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refused
 from scipy import sparse
 
 import prudent as pr
@@ -115,10 +116,9 @@ def test_ragged_and_dense_input_give_the_same_model(seed):
 
 def test_bad_entries_are_named():
     rest = {"action": [0, 0, 0], "next_state": [0, 1, 1], "reward": [0, 0, 0]}
-    said = r"outcome 1 of source 0 has a next state for state {}, action 0 but none for state {}, action 0"
-    with pytest.raises(ModelError, match=said.format(0, 1)):
+    with refused(ModelError, "@1"):
         UncertainMDP.from_table(rest | {"state": [0, 0, 1], "outcome": list("aba")}, 0.9)
-    with pytest.raises(ModelError, match=said.format(1, 0)):
+    with refused(ModelError, "@1"):
         UncertainMDP.from_table(rest | {"state": [1, 1, 0], "outcome": list("aba")}, 0.9)
 
 
@@ -133,13 +133,13 @@ def test_sparse_support_is_the_dense_one():
         dense = UncertainMDP.direct(earned, 0.9, support=support, terminal=[4])
         assert UncertainMDP.direct(earned, 0.9, support=matrix, terminal=[4]) == dense
         assert UncertainMDP.direct(earned, 0.9, support=sparse.coo_array(matrix), terminal=[4]) == dense
-    with pytest.raises(ModelError, match=r"sparse support must have shape \(S\*A, S\) = \(18, 6\)"):
+    with refused(ModelError, "wrong-shape", argument="support"):
         UncertainMDP.direct(reward, 0.9, support=matrix.T)
     reward[2, 1, 0] = np.nan
-    with pytest.raises(ModelError, match=r"reward\[2, 1, 0\] is nan"):
+    with refused(ModelError, "not-finite", argument="reward"):
         UncertainMDP.direct(reward, 0.9, support=support)
     support[3, 1] = False
-    with pytest.raises(ModelError, match="state 3, action 1 has no outcome"):
+    with refused(ModelError, "@2"):
         UncertainMDP.direct(reward[:, :, 1], 0.9, support=support)
 
 

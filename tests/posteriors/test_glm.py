@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refused
 from scipy import optimize, special, stats
 
 from prudent._numerics.glm import COUNTS, ODDS, absorb, learn_score, mean_odds
@@ -279,7 +280,7 @@ def test_merge_adds_what_both_have_learned(kind):
     merged, whole = one.merge(two), kind(2).refit(contexts, rewards)
     np.testing.assert_allclose(merged.precision, one.precision + two.precision - np.eye(2), rtol=1e-12)
     assert (np.abs(merged.mean() - whole.mean()) < 0.1 * np.sqrt(whole.variance())).all()
-    with pytest.raises(PosteriorError, match="cannot merge"):
+    with refused(PosteriorError, "prior-mismatch", argument="prior_precision"):
         one.merge(kind(2, prior_precision=2.0))
 
 

@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from refusals import refused
 from scipy import stats
 
 from prudent.errors import DataError, ParameterError, PosteriorError
@@ -144,9 +145,9 @@ def test_samples_follow_the_generator(make, data):
     posterior = make()
     np.testing.assert_array_equal(posterior.sample(4, 7), posterior.sample(4, np.random.default_rng(7)))
     assert not np.array_equal(posterior.sample(4), posterior.sample(4))
-    with pytest.raises(ParameterError, match=r"n must be at least 1, got 0"):
+    with refused(ParameterError, "integer-range", argument="n"):
         posterior.sample(0)
-    with pytest.raises(ParameterError, match=r"rng must be a numpy Generator, a seed or None, got 'x'"):
+    with refused(ParameterError, "not-an-rng", argument="rng"):
         posterior.sample(1, "x")
 
 
@@ -262,7 +263,7 @@ def test_dirichlet_from_a_model_and_its_log():
         return [("h", 0, face) for face in word]
 
     assert DirichletPosterior.for_model(coin()) == DirichletPosterior([1.0, 1.0])
-    assert DirichletPosterior.for_model(coin(), 1) == DirichletPosterior([0.5, 0.5])  # mass of a pair
+    assert DirichletPosterior.for_model(coin(), 1) == DirichletPosterior([0.5, 0.5])  # mass, spread evenly
     posterior = DirichletPosterior.from_log(coin(), log("hht"), prior=1)
     assert posterior == DirichletPosterior([2.5, 1.5], prior=[0.5, 0.5])
     by_index = [(0, 0, 0), (1, 0, 0), (0, 0, 1)]
@@ -524,7 +525,7 @@ def test_bad_observations_change_nothing(make, arguments, message):
         (
             lambda: DirichletPosterior([1, 2], prior=[1, 3]),
             PosteriorError,
-            "counts[0, 1] is 2.0, below its prior 3.0",
+            "counts[0, 1] is 2.0, expected at least that of the prior",
         ),
         (lambda: BetaPosterior([1, 0], 1), PosteriorError, "successes[1] is 0.0, expected a number > 0"),
         (
@@ -585,12 +586,12 @@ def test_bad_observations_change_nothing(make, arguments, message):
         (
             lambda: DirichletPosterior([1, 1]).merge(DirichletPosterior([1, 2])),
             PosteriorError,
-            "cannot merge: prior[0, 1] is 1.0 here, 2.0 there",
+            "cannot merge: prior[0, 1] is 1.0 here and 2.0 there",
         ),
         (
             lambda: NormalPosterior(0, 1, 1).merge(NormalPosterior(0, 1, 2)),
             PosteriorError,
-            "cannot merge: noise sd is 1.0 here, 2.0 there",
+            "cannot merge: noise_sd is 1.0 here and 2.0 there",
         ),
     ],
 )

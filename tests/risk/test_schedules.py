@@ -27,7 +27,7 @@ SHARED = pr.envs.river_swim(sources="shared")
 def test_an_optimistic_agent_values_actions_by_its_highest_draws(problem, alpha):
     """Its values are those of the same draws in the certified solver."""
     agent = pr.PosteriorSamplingAgent(problem.model, alpha=alpha, rng=5)
-    theta = draws_of(problem.model.prior(), pr.sample_size(alpha), seed=5)
+    theta = draws_of(problem.model.prior(), pr.sample_size(alpha), rng=5)
     solution = pr.BayesianRiskMDP(problem.model, draws=theta, alpha=alpha).solve(tol=1e-11)
     np.testing.assert_allclose(agent.value, solution.value, atol=1e-8)
     by_sweeps = pr.PosteriorSamplingAgent(problem.model, alpha=alpha, rng=5, sweeps=600)
@@ -39,7 +39,7 @@ def test_an_optimistic_agent_values_actions_by_its_highest_draws(problem, alpha)
 def test_other_measures_of_both_signs():
     for risk in (pr.MeanCVaR(-0.8, weight=0.5), pr.VaR(-0.8), pr.risk.Mixture((-0.5, 0.5), (0.5, 0.5))):
         agent = pr.PosteriorSamplingAgent(RIVER.model, risk=risk, draws=10, rng=2)
-        theta = draws_of(RIVER.model.prior(), 10, seed=2)
+        theta = draws_of(RIVER.model.prior(), 10, rng=2)
         solution = pr.BayesianRiskMDP(RIVER.model, draws=theta, risk=risk).solve(tol=1e-11)
         np.testing.assert_allclose(agent.value, solution.value, atol=1e-8)
 

@@ -29,7 +29,7 @@ from prudent.theory import br_regret_bound
 def step_by_step(env, settings, horizon, seed, replication, levels):
     """The simulation in Python: LinearBandit.select and update, regrets from prudent.exact."""
     environment, agent = replication_streams(seed, replication)
-    bandit = LinearBandit(env.n_arms, env.dim, noise_sd=env.noise_sd, intercept=False, settings=settings, seed=agent)
+    bandit = LinearBandit(env.n_arms, env.dim, noise_sd=env.noise_sd, intercept=False, settings=settings, rng=agent)
     context = np.empty(env.dim)
     regret, br_regret = 0.0, np.zeros(len(levels))
     measure = cvar_clipped_normal if settings.clip else cvar_normal
@@ -131,7 +131,7 @@ def test_regret_bounds_term_by_term(settings):
     #   breaks this has a chance of at most 1 / (K T^2) at each step: below 1e-6 in all for T = 10^5 in the bracket.
     env, steps, alpha = bounded_bandit(), 3000, settings.alpha
     rng = np.random.default_rng()
-    bandit = LinearBandit(env.n_arms, env.dim, noise_sd=env.noise_sd, intercept=False, settings=settings, seed=rng)
+    bandit = LinearBandit(env.n_arms, env.dim, noise_sd=env.noise_sd, intercept=False, settings=settings, rng=rng)
     width, excess = np.empty(steps), np.empty(steps)
     for t, context in enumerate(env.contexts(steps, rng)):
         decision = bandit.select(context)
@@ -260,13 +260,13 @@ def test_nothing_slow_is_imported_with_the_library():
         ),
         (lambda: gaussian_bandit(0), ParameterError, "n_arms must be at least 1, got 0"),
         (lambda: run(env="lake"), ParameterError, "env is 'lake', which has no n_arms"),
-        (lambda: run(agents=[]), ParameterError, r"agents must be some with different labels, got \[\]"),
+        (lambda: run(agents=[]), ParameterError, r"agents must have at least one"),
         (lambda: run(agents=[brps_cmab(0.5)] * 2), ParameterError, r"got \['BRPS\(0.5\)', 'BRPS\(0.5\)'\]"),
         (lambda: run(agents=["ts"]), ParameterError, r"agents\[0\] must be a BanditSettings, got 'ts'"),
         (lambda: run(horizon=0), ParameterError, "horizon must be at least 1, got 0"),
         (lambda: run(replications=0), ParameterError, "replications must be at least 1, got 0"),
-        (lambda: run(seed=-1), ParameterError, "seed must be at least 0, got -1"),
-        (lambda: run(levels=[0.5, 1.0]), ParameterError, r"levels\[1\] must be a risk level in \(-1, 1\), got 1.0"),
+        (lambda: run(rng=-1), ParameterError, "rng must be at least 0, got -1"),
+        (lambda: run(alphas=[0.5, 1.0]), ParameterError, r"alphas\[1\] must be a risk level in \(-1, 1\), got 1.0"),
         (lambda: run(times=[5, 11]), ParameterError, r"times\[1\] is 11, expected a whole number from 0 to 10"),
         (lambda: run(times=[5, 5]), ParameterError, r"times must be a rising list of steps from 1 to 10, got \[5, 5\]"),
         (lambda: run(times=[0, 5]), ParameterError, r"times must be a rising list of steps from 1 to 10, got \[0, 5\]"),

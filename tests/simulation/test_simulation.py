@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from refusals import warned
 
 import prudent as pr
 from prudent._support.streams import replication_streams
@@ -204,7 +205,7 @@ def test_a_prior_that_knows_the_truth_has_no_regret():
 
 def test_a_solver_at_its_cap_is_not_silent(monkeypatch):
     monkeypatch.setattr(simulation, "run_sampling", lambda *arguments: 2)
-    with pytest.warns(pr.errors.ConvergenceWarning, match="TS-RL: 6 of 15 policies stopped at the cap of backups"):
+    with warned(pr.errors.ConvergenceWarning, "policy-not-optimal", agent="TS-RL", value=6):
         simulate(LAKE, ts_rl(), episodes=5, replications=3)
 
 
@@ -220,15 +221,15 @@ def test_a_solver_at_its_cap_is_not_silent(monkeypatch):
         ),
         ({"episodes": 0}, ParameterError, "episodes must be at least 1, got 0"),
         ({"replications": 1.5}, ParameterError, "replications must be a whole number, got 1.5"),
-        ({"seed": -1}, ParameterError, "seed must be at least 0, got -1"),
+        ({"rng": -1}, ParameterError, "rng must be at least 0, got -1"),
         ({"start": 16}, ParameterError, "start is 16, expected a whole number from 0 to 15"),
         ({"br_episodes": [3]}, ParameterError, r"br_episodes\[0\] is 3, expected a whole number from 0 to 1"),
-        ({"br_episodes": [0], "levels": 1.0}, ParameterError, "levels must be a risk level"),
-        ({"levels": 0.9}, ParameterError, "levels are those of BR-regret; say of which episodes as br_episodes"),
+        ({"br_episodes": [0], "alphas": 1.0}, ParameterError, "alphas must be a risk level"),
+        ({"alphas": 0.9}, ParameterError, "alphas are those of BR-regret; give its episodes as br_episodes"),
         (
             {"br_episodes": [0], "agents": [ts_rl(), brps_rl([0.5, 0.1])]},
             ParameterError,
-            r"levels must be given: agents\[1\], BRPS-RL 0.5 to 0.1, has no single risk level",
+            r"alphas must be given: agents\[1\], BRPS-RL 0.5 to 0.1, has no single risk level",
         ),
         ({"record": ["colours"]}, ParameterError, "record has 'colours', expected some of 'states'"),
         (

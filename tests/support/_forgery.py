@@ -84,15 +84,13 @@ def originals(folder: Path) -> list[tuple[type, bytes]]:
         (pr.bandits.thompson_sampling_inflated(delta=0.1), {"first_pulls": 1}),
         (BanditSettings(Decay(0.9, half=2)), {"noise": "by arm"}),
     ):
-        bandit = pr.LinearBandit(["a", 7, "c"], 2, settings=settings, seed=1, **options)
+        bandit = pr.LinearBandit(["a", 7, "c"], 2, settings=settings, rng=1, **options)
         for _ in range(5):
             point = rng.normal(size=2)
             bandit.update(point, bandit.select(point).arm, rng.normal())
         made.append(bandit.add_arm("d", like=["a", "c"]))
     for bits in (np.random.Philox, np.random.MT19937, np.random.SFC64):
-        made.append(
-            pr.LinearBandit(2, 1, seed=np.random.Generator(bits(3)), settings=pr.bandits.brps_cmab_clipped(0.5))
-        )
+        made.append(pr.LinearBandit(2, 1, rng=np.random.Generator(bits(3)), settings=pr.bandits.brps_cmab_clipped(0.5)))
     model = pr.UncertainMDP.direct(
         [[0.0, 0.1], [1.0, 0.0]], discount=0.9, states=["dry", "wet"], actions=[("go", 1), "stay"]
     )

@@ -33,7 +33,7 @@ class Arms:
         self._own = []
 
     def fresh(self):
-        return LinearBandit(["a", "b", "c"], 3, alpha=0.5, noise_sd=1.0, seed=5)
+        return LinearBandit(["a", "b", "c"], 3, alpha=0.5, noise_sd=1.0, rng=5)
 
     def begin(self, live):
         live.reward(live.select([0.0, 0.0, 1.0]).id, 1.0)
@@ -66,7 +66,7 @@ class Items:
     """The same with slates of a SharedLinearBandit: items have offsets, and features get names on the way."""
 
     def fresh(self):
-        return SharedLinearBandit(3, 0.5, offsets=True, half_life=200, seed=5)
+        return SharedLinearBandit(3, alpha=0.5, offsets=True, half_life=200, rng=5)
 
     def begin(self, live):
         slate = live.select({"a": [0.0, 0.0, 1.0], "b": [1.0, 0.0, 0.0], "c": [0.0, 1.0, 0.0]}, top=2)
@@ -99,7 +99,7 @@ class Items:
     def learn(self, plain, event, reward):
         rows, arm = np.frombuffer(event["context"]).reshape(-1, 3), json.loads(event["arm"])
         row = rows[json.loads(event["arms"]).index(arm)] if event["arms"] else rows[0]
-        plain.update(row, reward, [arm])
+        plain.update(row, arm, reward)
 
 
 KINDS = {"arms": Arms, "items": Items}

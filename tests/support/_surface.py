@@ -94,7 +94,7 @@ def bandits():
     for env in (pr.envs.gaussian_bandit(), pr.envs.bounded_bandit()):
         pr.simulation.simulate_bandit(env, makers, horizon=20, replications=2, alphas=(0.0, 0.9))
     for settings in makers:
-        bandit = pr.LinearBandit(8, dim=5, settings=settings, noise_sd=1.0, seed=1)
+        bandit = pr.LinearBandit(8, dim=5, settings=settings, noise_sd=1.0, rng=1)
         for contexts in (rng.random(5), rng.random((1, 5)), rng.random((3, 5)), rng.random((100, 5))):
             for arms in (None, [1, 5, 7]):
                 decision = bandit.select(contexts, arms)
@@ -108,7 +108,7 @@ def bandits():
             bandit.save(Path(folder) / "state")
             pr.LinearBandit.load(Path(folder) / "state").select(rng.random(5))
     for options in ({}, {"rewards": "bernoulli"}, {"half_life": 50, "first_pulls": 1, "min_propensity": 0.01}):
-        learner = pr.LinearBandit(8, dim=5, seed=1, **options)
+        learner = pr.LinearBandit(8, dim=5, rng=1, **options)
         for contexts in (rng.random(5), rng.random((100, 5)), rng.random(5)):
             decision = learner.select(contexts)
             rewards = np.arange(100) % 2 if contexts.ndim == 2 else 1.0

@@ -195,10 +195,8 @@ class _Size:
 @on_device
 def _combine(arrays: Any, factor: Any, shift: Any) -> None:
     a, b, out = arrays
-    i = cuda.grid(1)
-    while i < out.size:
+    for i in range(cuda.grid(1), out.size, cuda.gridsize(1)):
         out[i] = a[i] + shift if factor == 0.0 else a[i] + factor * b[i] + shift
-        i += cuda.gridsize(1)
 
 
 # -- reductions --------------------------------------------------------------------------------------------
@@ -269,8 +267,6 @@ def extremes(part: Any, grid: tuple[int, int]) -> tuple[float, float]:
 def _ranges(arrays: Any) -> None:
     a, part = arrays
     low, high = math.inf, -math.inf
-    i = cuda.grid(1)
-    while i < a.size:
+    for i in range(cuda.grid(1), a.size, cuda.gridsize(1)):
         low, high = lower(low, a[i]), higher(high, a[i])
-        i += cuda.gridsize(1)
     range_in_block(low, high, part)

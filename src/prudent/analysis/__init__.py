@@ -1,14 +1,17 @@
-"""Questions about a policy: returns over the posterior, which alpha, what to measure next."""
+"""Analysis of policies: returns over the posterior, choice of the risk level, value of further data."""
 
 from __future__ import annotations
 
+from .log_study import LogStudy, study_log
 from .posterior_returns import posterior_returns
 from .profile import RiskProfile, risk_profile
-from .returns_figure import plot_returns
+from .return_distribution import ReturnDistribution, plot_returns
 from .simulated_returns import Returns, returns
 from .value_of_data import ValueOfData, value_of_data
 
 __all__ = [
+    "LogStudy",
+    "ReturnDistribution",
     "Returns",
     "RiskProfile",
     "ValueOfData",
@@ -16,5 +19,6 @@ __all__ = [
     "posterior_returns",
     "returns",
     "risk_profile",
+    "study_log",
     "value_of_data",
 ]

@@ -1,95 +1,77 @@
-"""Everything that `prudent solve` works out from one log: policies by level, what they earn, what to measure next.
+"""Everything that ``prudent solve`` computes from one log: policies by level, their returns, what to measure next.
 
-What to measure next is dear in large models, where it takes many solves for each source. With more than
-:data:`MANY` sources only the :data:`MOST` that promise most are looked at (:func:`value_of_data` says how), at level 0.
+The value of data is expensive in large models, where it takes many solves for each source. With more than
+``MANY_SOURCES`` sources only the ``EVALUATED_SOURCES`` with the largest guess of their gain are evaluated (see
+``value_of_data``), at level 0.
 """
 
 from __future__ import annotations
 
+import importlib.metadata as metadata
 import json
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._support.output import write
+from ..display.figures.base import Figure
+from ..display.pages.log_study import render
 from ..models.uncertain import UncertainMDP
 from ..planning.problem import BayesianRiskMDP
+from ..planning.solution import Solution
 from ..planning.solve import evaluate
 from ..posteriors.dirichlet import DirichletPosterior
+from ..types import PathLike, RngLike, StartLike
 from .profile import RiskProfile, risk_profile
+from .return_distribution import returns_figure
 from .value_of_data import ValueOfData, value_of_data
 
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["LogStudy", "NextData", "next_data", "study_log"]
+__all__ = ["LogStudy", "next_data", "study_log"]
 
-MANY = 300  # sources; of more, not all are looked at
-MOST = 12
-FEWER = 50  # data sets sampled for each source of a large model
-DRAWS = 2_000
-SHOWN = 20  # sources in a record
-
-
-@dataclass(frozen=True)
-class NextData:
-    """What to measure next, and how many sources were not looked at."""
-
-    model: UncertainMDP
-    posterior: DirichletPosterior
-    result: ValueOfData
-    left_out: int
-
-    def table(self) -> pandas.DataFrame:
-        """Return the pairs of state and action whose data can matter, most valuable first."""
-        import pandas
-
-        found, model = self.result, self.model
-        source, pair = np.unique(model.source, return_index=True)
-        at = np.minimum(np.searchsorted(source, found.source), source.size - 1)  # nothing draws from the last: ended
-        state, action = np.divmod(pair[at], model.n_actions)
-        names = ((model.state_labels, state), (model.action_labels, action))
-        states, actions = (labels.names_at(index) for labels, index in names)
-        table = pandas.DataFrame(
-            {
-                "state": states,
-                "action": actions,
-                "gain": found.gain,
-                "gain_error": found.gain_error,
-                "value_change": found.value_change,
-                "switch": found.switch,
-                "evidence": (self.posterior.counts - self.posterior.prior)[found.source].sum(axis=1),
-            }
-        )
-        table = table[(table["gain"] != 0.0) | (table["value_change"] != 0.0)]
-        return table.sort_values(["gain", "value_change"], ascending=False, kind="stable").reset_index(drop=True)
-
-    def record(self) -> dict[str, Any]:
-        """Return all of it as JSON can hold it."""
-        return {
-            "observations": self.result.observations,
-            "alpha": self.result.alpha,
-            "mean_return": self.result.mean_return,
-            "sources": self.result.source.size,
-            "left_out": self.left_out,
-            "ranking": self.table().head(SHOWN).to_dict("records"),
-        }
+MANY_SOURCES = 300
+EVALUATED_SOURCES = 12  # of a model with many sources
+FEWER_REPLICATIONS = 50  # data sets sampled for each source of a model with many sources
+DEFAULT_DRAWS = 2_000
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class LogStudy:
-    """The answers to an analyst's questions about one log."""
+    """Policies for one log at several risk levels, their returns and what to measure next.
+
+    Attributes
+    ----------
+    model : UncertainMDP
+        The model of the log, as ``from_log`` returns it.
+    posterior : DirichletPosterior
+        Its posterior.
+    profile : RiskProfile
+        Policies by level and their true returns.
+    next_data : ValueOfData
+        Value of more observations of each pair.
+    warnings : tuple of str
+        Messages of the warnings that were issued.
+
+    See Also
+    --------
+    study_log : Compute a study.
+    """
 
     model: UncertainMDP
     posterior: DirichletPosterior
     profile: RiskProfile
-    next: NextData | None
-    said: tuple[str, ...]  # warnings of the solver and of the profile
+    next_data: ValueOfData
+    warnings: tuple[str, ...]
 
-    def policies(self) -> pandas.DataFrame:
-        """Return a row for each state and level: that of :meth:`Solution.to_pandas`, its level, and the time there."""
+    @cached_property
+    def _policies(self) -> pandas.DataFrame:
         import pandas
 
         parts = []
@@ -103,53 +85,149 @@ class LogStudy:
             parts.append(table)
         return pandas.concat(parts, ignore_index=True)
 
-    def record(self) -> dict[str, Any]:
-        """Return all of it as JSON can hold it."""
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return a row for each state and level.
+
+        Returns
+        -------
+        DataFrame
+            The columns of ``Solution.to_pandas``, alpha, and time_share, the share of time spent in the state.
+        """
+        return self._policies.copy()
+
+    def record(self, name: str = "log") -> dict[str, Any]:
+        """Return all results as a dict for JSON.
+
+        Parameters
+        ----------
+        name : str, default="log"
+            Name of the log.
+
+        Returns
+        -------
+        dict
+            Keys log, prudent, numpy (versions), rows, summary, discount, start, draws, tail, alike, recommended, said,
+            levels and next_data.
+        """
         profile, summary = self.profile, self.model.summary
         rows = profile.to_pandas().reset_index().to_dict("records")
         for row in rows:
             row |= json.loads(profile.solutions[row["alpha"]].to_json())
         return {
+            "log": name,
+            "prudent": metadata.version("prudent"),
+            "numpy": np.__version__,
             "rows": {"read": summary.rows, "used": summary.used, "dropped": dict(summary.dropped)},
             "summary": [list(line) for line in summary.lines()],
             "discount": self.model.discount,
             "start": profile.returns.attrs["start"],
             "draws": profile.returns.attrs["draws"],
-            "tail": profile.tail,
+            "tail": profile.tail_alpha,
             "alike": profile.returns.attrs["same"],
             "recommended": profile.recommended,
-            "said": list(self.said),
+            "said": list(self.warnings),
             "levels": rows,
-            "next_data": None if self.next is None else self.next.record(),
+            "next_data": self.next_data.record(),
         }
+
+    def figures(self) -> dict[str, Figure]:
+        """Return the figures of the page.
+
+        Returns
+        -------
+        dict
+            The figures policy, returns and levels.
+        """
+        profile = self.profile
+        level = profile.recommended
+        title = f"Values and actions at risk level {level:g}"
+        return {
+            "policy": replace(profile.solutions[level].panels(), name="policy", title=title),
+            "returns": returns_figure(profile.returns),
+            "levels": profile.figure(),
+        }
+
+    def report(self, path: PathLike, *, name: str = "log", settings: Mapping[str, object] | None = None) -> Path:
+        """Write a page for readers without knowledge of the methods: what to do, how certain it is, what to measure.
+
+        Parameters
+        ----------
+        path : path
+            The HTML file to write. The page needs no other file.
+        name : str, default="log"
+            Name of the log in the headings.
+        settings : mapping, optional
+            Settings of the study, for the last section of the page.
+
+        Returns
+        -------
+        Path
+            The file.
+        """
+        page = render(self.record(name), self._policies, self.figures(), settings or {})
+        write(Path(path), page.encode())
+        return Path(path)
+
+    def __repr__(self) -> str:
+        return f"LogStudy({self.model.n_states:,} states)\n{self.profile!r}"
 
 
 def study_log(
     model: UncertainMDP,
     posterior: DirichletPosterior,
-    alphas: Sequence[float],
+    alphas: Sequence[float] = (0.0, 0.5, 0.9),
     *,
-    start: Any = None,
-    draws: int = DRAWS,
+    start: StartLike = None,
+    draws: int = DEFAULT_DRAWS,
     observations: int = 10,
-    seed: int = 1,
+    rng: RngLike = 1,
     threads: int | None = None,
 ) -> LogStudy:
-    """Return the policies of all levels, their returns over the posterior, and what to measure next.
+    """Compute the policies of several risk levels, their true returns, and what to measure next.
 
-    >>> from prudent.estimation import from_log
+    Parameters
+    ----------
+    model : UncertainMDP
+        The model of a log, as ``from_log`` returns it.
+    posterior : DirichletPosterior
+        Its posterior.
+    alphas : sequence of float, default=(0, 0.5, 0.9)
+        Risk levels in (-1, 1).
+    start : state, dict or array_like [S], optional
+        Where the process begins, as for ``posterior_returns``.
+    draws : int, default=2000
+        Number of posterior draws for the returns.
+    observations : int, default=10
+        Number of further observations of one pair, for what to measure next.
+    rng : int, Generator or None, default=1
+        Source of randomness.
+    threads : int, optional
+        Number of threads, by default all cores.
+
+    Returns
+    -------
+    LogStudy
+        All results, with a table, a record for JSON and a page.
+
+    Examples
+    --------
+    >>> from prudent import from_log
     >>> log = [("ill", "wait", "ill", 0, 60), ("ill", "wait", "dead", 0, 20), ("ill", "drug", "well", 1, 2),
     ...        ("ill", "drug", "dead", 0, 1), ("ill", "wait", "well", 1, 30)]
     >>> study = study_log(*from_log(log, 0.95, terminal=["well", "dead"]), (0, 0.9), draws=100)
-    >>> study.policies()[["state", "action", "alpha"]].dropna().values.tolist()
+    >>> study.to_pandas()[["state", "action", "alpha"]].dropna().values.tolist()
     [['ill', 'drug', 0.0], ['ill', 'wait', 0.9]]
     """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        profile = risk_profile(model, posterior, alphas, start, draws, seed, threads=threads)
-        level = max(profile.recommended, 0.0) if model.n_sources <= MANY else 0.0
-        found = next_data(model, posterior, level, observations, start=start, seed=seed, threads=threads)
-    return LogStudy(model, posterior, profile, found, tuple(dict.fromkeys(str(each.message) for each in caught)))
+        profile = risk_profile(model, posterior, alphas, start, draws, rng, threads=threads)
+        level = max(profile.recommended, 0.0) if model.n_sources <= MANY_SOURCES else 0.0
+        solution = profile.neutral if level == 0.0 else profile.solutions[level]
+        value = next_data(
+            model, posterior, level, observations, start=start, solution=solution, rng=rng, threads=threads
+        )
+    messages = dict.fromkeys(str(warning.message) for warning in caught)
+    return LogStudy(model, posterior, profile, value, tuple(messages))
 
 
 def next_data(
@@ -158,12 +236,26 @@ def next_data(
     alpha: float = 0.0,
     observations: int = 10,
     *,
-    start: Any = None,
-    seed: int = 1,
+    start: StartLike = None,
+    solution: Solution | None = None,
+    rng: RngLike = 1,
     threads: int | None = None,
-) -> NextData:
-    """Return what more observations of each source are worth; in a large model, of those likeliest to matter."""
-    large = model.n_sources > MANY
-    few: dict[str, Any] = {"limit": MOST, "replications": FEWER} if large else {}
-    result = value_of_data(model, posterior, alpha, observations, start=start, rng=seed, threads=threads, **few)
-    return NextData(model, posterior, result, int(np.count_nonzero(result.method == "not looked at")))
+) -> ValueOfData:
+    """Compute the value of more observations of each source; in a large model, of the most promising ones.
+
+    Parameters
+    ----------
+    model, posterior, alpha, observations, start, solution, rng, threads
+        As for ``value_of_data``.
+
+    Returns
+    -------
+    ValueOfData
+        The result of ``value_of_data``.
+    """
+    many: dict[str, Any] = {}
+    if model.n_sources > MANY_SOURCES:
+        many = {"limit": EVALUATED_SOURCES, "replications": FEWER_REPLICATIONS}
+    return value_of_data(
+        model, posterior, alpha, observations, start=start, solution=solution, rng=rng, threads=threads, **many
+    )

@@ -1,19 +1,18 @@
-"""Which alpha? Policies at several risk levels, and what each of them really earns over the posterior.
+"""Policies at several risk levels, and the true returns of each over the posterior.
 
-The level of a Bayesian risk MDP is a dial, and its value is no forecast (see
-:mod:`prudent.analysis.posterior_returns`).
-What the dial buys shows in the returns of the policies that it leads to: their mean, and their tail, the CVaR of the
-true return at one level ``tail`` that is the same for all of them. The policies face the same draws, so that the errors
-of differences are those of paired numbers.
+The value of a Bayesian risk MDP is not a forecast (see ``prudent.analysis.posterior_returns``). Risk levels are
+therefore compared by the true returns of their policies: the mean, and the tail, which is the CVaR of the return at one
+level ``tail_alpha`` for all policies. The policies face the same draws, so differences have paired standard errors.
 
-**Protects as well.** Level a protects as well as a higher level b unless the tail of b is significantly better: the
-difference of the two CVaRs, b less a, exceeds t times its standard error. t is the quantile of Student's law with as
-many degrees of freedom as there are draws in the tail, less one, at 1 - :data:`FALSE_ALARM` / M for the M pairs of
-levels. So, where draws are many, the probability that Monte Carlo error alone makes any of the comparisons significant
-is at most :data:`FALSE_ALARM`. The recommended level is the lowest that protects as well as every higher one. With few
-draws nothing is significant, and the lowest level is recommended: more draws see smaller differences.
+**Recommended level.** Level a protects as well as a higher level b unless the tail of b is significantly better: the
+difference of the two CVaRs, b minus a, exceeds t times its standard error. t is the quantile of Student's law with one
+degree of freedom less than there are draws in the tail, at 1 - ``FALSE_ALARM`` / M for the M pairs of levels. So,
+for many draws, the probability that Monte Carlo error alone makes any comparison significant is at most
+``FALSE_ALARM``. The recommended level is the lowest that protects as well as every higher one. With few draws
+nothing is significant, and the lowest level is recommended: more draws resolve smaller differences.
 
-**Worse.** Level b is worse than a lower one a if both its mean and its tail are lower, significantly in the same sense.
+**Worse level.** Level b is worse than a lower level a if both its mean and its tail are lower, significantly in the
+same sense.
 """
 
 from __future__ import annotations
@@ -27,61 +26,99 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from scipy.special import stdtrit
 
-from .._support.checks import BoolArray, FloatArray, generator, risk_level, whole_number
+from .._support.checks import generator, risk_level, whole_number
+from .._support.intervals import estimate_mean
+from ..display.figures import profile as figures
+from ..display.figures.base import Figure
 from ..errors import CautionWarning, ParameterError
 from ..models.uncertain import UncertainMDP
 from ..planning.model_draws import Layout, occupancy
 from ..planning.problem import BayesianRiskMDP
 from ..planning.solution import Solution
+from ..posteriors.dirichlet import DirichletPosterior
 from ..posteriors.scalar import BetaPosterior, NormalPosterior
 from ..risk import CVaR
-from .estimates import cvar_terms, mean
+from ..types import ArrayLike, BoolArray, FloatArray, IntArray, RngLike, StartLike
 from .posterior_returns import posterior_returns
 from .reading import Belief, problem_of, read_belief
+from .return_distribution import QUANTILES, TAIL_ALPHA, cvar_terms
 
 if TYPE_CHECKING:
     import pandas
     import xarray
-    from matplotlib.figure import Figure
+    from matplotlib.figure import Figure as Canvas
 
 __all__ = ["RiskProfile", "risk_profile"]
 
 
 FALSE_ALARM = 0.01
-DRAWS = 2_000
+DEFAULT_DRAWS = 2_000
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RiskProfile:
-    """Policies at several risk levels and what they earn, as :func:`risk_profile` returns it."""
+    """Policies at several risk levels and their true returns: the result of ``risk_profile``.
 
-    alphas: tuple[float, ...]  # ascending, L of them
-    solutions: dict[float, Solution]  # the policy and the Bayesian-risk value of each level
-    neutral: Solution  # at level 0, also if that is none of the levels
-    returns: xarray.Dataset  # of :func:`posterior_returns`, with the levels as policies
-    differs: BoolArray  # [L, S] where the policy of a level is not the neutral one
-    occupancy: FloatArray  # [L, S] shares of the discounted time that it spends in each state, in the mean model
-    recommended: float  # the lowest level that protects as well as every higher one
-    worse: tuple[tuple[float, float], ...]  # levels and lower ones that are better in mean and in tail
+    Attributes
+    ----------
+    alphas : tuple of float
+        The L risk levels, ascending.
+    solutions : dict
+        The ``Solution`` of each level. Where the action of level 0 is as good, it is kept.
+    neutral : Solution
+        The solution at level 0, also if 0 is none of the levels.
+    returns : xarray.Dataset
+        Result of ``posterior_returns`` with the levels as policies.
+    differs : ndarray [L, S]
+        Where the policy of a level differs from the neutral one.
+    occupancy : ndarray [L, S]
+        Share of the discounted time that each policy spends in each state, in the model at the posterior mean.
+    recommended : float
+        The lowest level that protects as well as every higher one.
+    worse : tuple of pairs
+        Pairs (level, lower level) where the lower level is significantly better in mean and in tail.
+
+    See Also
+    --------
+    risk_profile : Compute a risk profile.
+    """
+
+    alphas: tuple[float, ...]
+    solutions: dict[float, Solution]
+    neutral: Solution
+    returns: xarray.Dataset
+    differs: BoolArray
+    occupancy: FloatArray
+    recommended: float
+    worse: tuple[tuple[float, float], ...]
 
     @property
-    def tail(self) -> float:
-        """The level of the CVaR of the true return."""
-        return float(self.returns.attrs["alpha"])
+    def tail_alpha(self) -> float:
+        """Level of the CVaR of the true return."""
+        return float(self.returns.attrs["tail_alpha"])
+
+    @property
+    def cautions(self) -> list[str]:
+        """Sentences about the levels in ``worse``."""
+        return _cautions(self.worse, self.returns)
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return a table with a row for each level.
 
-        Columns: mean, sd, quantiles (as 5%) and cvar of the true return, standard errors of mean and cvar, how many
-        states have another action than at level 0 and the share of time spent in these, the Bayesian-risk value (which
-        is no forecast: its risk is taken anew at every step), and whether the level is recommended.
+        Returns
+        -------
+        DataFrame
+            Columns mean, cvar, their standard errors, sd and quantiles (such as ``5%``) of the true return;
+            probability_best and, if it was computed, regret; states_differ, the number of states with another action
+            than at level 0, and time_differs, the share of time spent in them; risk_value, the Bayesian-risk value,
+            which is not a forecast; and recommended.
         """
         import pandas
 
         returns = self.returns
         columns: dict[str, Any] = {name: returns[name].values for name in ("mean", "mean_se", "cvar", "cvar_se", "sd")}
-        for level in returns.level.values:
-            columns[f"{100 * level:g}%"] = returns["quantile"].sel(level=level).values
+        for q in returns.probability.values:
+            columns[f"{100 * q:g}%"] = returns["quantile"].sel(probability=q).values
         columns["probability_best"] = returns["probability_best"].values
         if "regret" in returns:
             columns["regret"] = returns["regret"].values
@@ -92,7 +129,13 @@ class RiskProfile:
         return pandas.DataFrame(columns, index=pandas.Index(self.alphas, name="alpha"))
 
     def to_xarray(self) -> xarray.Dataset:
-        """Return the returns by ``alpha``, with the action, ``differs`` and ``occupancy`` of each state."""
+        """Return the returns by level, and the policies by level and state.
+
+        Returns
+        -------
+        xarray.Dataset
+            ``returns`` with the dimension alpha in place of policy, and action, differs and occupancy [alpha, state].
+        """
         parts = [self.solutions[alpha].to_xarray() for alpha in self.alphas]
         data = self.returns.rename(policy="alpha")
         by_state = {
@@ -104,68 +147,125 @@ class RiskProfile:
         data = data.assign({name: (("alpha", "state"), values) for name, values in by_state.items()})
         return data.assign_attrs(recommended=self.recommended)
 
-    def plot(self) -> Figure:
-        """Return a figure: the mean against the tail of the return by level, and the actions that change with it."""
-        from .profile_figure import plot_profile
+    def figure(self) -> Figure:
+        """Return the figure of ``plot`` as panels for a page.
 
-        return plot_profile(self)
+        Returns
+        -------
+        prudent.display.figures.base.Figure
+            Figure with two panels.
+        """
+        changed = np.flatnonzero(self.differs.any(axis=0))
+        weight = self.occupancy.max(axis=0)
+        shown = changed[np.argsort(-weight[changed], kind="stable")][: figures.MAX_STATES].tolist()
+        states = self.neutral.states or range(self.differs.shape[1])
+        names = [self.solutions[alpha].policy_names for alpha in self.alphas]
+        return figures.draw(
+            self.to_pandas(),
+            tail_alpha=self.tail_alpha,
+            states=[states[s] for s in shown],
+            actions=[[policy[s] for s in shown] for policy in names],
+            differs=self.differs[:, shown],
+            changed=changed.size,
+        )
+
+    def plot(self) -> Canvas:
+        """Plot the mean against the tail of the return by level, and the actions that change with the level.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            The figure.
+        """
+        return self.figure().to_matplotlib()
 
     def __repr__(self) -> str:
-        table = self.to_pandas().rename(
-            columns={
-                "states_differ": "states that differ",
-                "time_differs": "time in them",
-                "probability_best": "P(best)",
-            }
-        )
-        table["recommended"] = ["<- recommended" if yes else "" for yes in table["recommended"]]
-        table = table.rename(columns={"recommended": ""}).drop(columns=["sd"])
-        about = self.returns.attrs
+        returns, attrs = self.returns, self.returns.attrs
         lines = [
-            f"RiskProfile: true returns over {about['draws']:,} draws from {about['start']}; CVaR at {self.tail:g}",
-            table.to_string(float_format=lambda number: f"{number:.4g}"),
+            f"RiskProfile: true returns over {attrs['draws']:,} draws from {attrs['start']}; "
+            f"CVaR at {self.tail_alpha:g}",
+            f"{'alpha':>8}{'mean':>12}{'cvar':>12}{'states that differ':>20}",
         ]
-        lines += [f"caution: {said}" for said in _upside_down(self.worse, self.returns)]
-        return "\n".join(lines)
+        columns = (self.alphas, returns["mean"].values, returns["cvar"].values, self.differs.sum(axis=1))
+        for alpha, mean, cvar, states in zip(*columns, strict=True):
+            mark = "  <- recommended" if alpha == self.recommended else ""
+            lines.append(f"{alpha:>8g}{mean:>12.4g}{cvar:>12.4g}{states:>20,}{mark}")
+        return "\n".join([*lines, *(f"caution: {sentence}" for sentence in self.cautions)])
 
 
 def risk_profile(
     model: UncertainMDP,
-    posterior: Any,
-    alphas: Sequence[float] = (0.0, 0.5, 0.8, 0.9, 0.99),
-    start: Any = None,
+    posterior: DirichletPosterior | ArrayLike,
+    alphas: Sequence[float] | float = (0.0, 0.5, 0.8, 0.9, 0.99),
+    start: StartLike = None,
     draws: int | None = None,
-    rng: Any = None,
+    rng: RngLike = None,
     *,
-    tail: float = 0.9,
-    levels: Sequence[float] = (0.05, 0.5, 0.95),
+    tail_alpha: float = TAIL_ALPHA,
+    quantiles: Sequence[float] = QUANTILES,
     regret: bool = False,
     solver_draws: int | None = None,
     reward_posterior: NormalPosterior | BetaPosterior | None = None,
     threads: int | None = None,
 ) -> RiskProfile:
-    """Return the policies of several risk levels, what each really earns, and which level to take.
+    """Solve a problem at several risk levels, compare the true returns of the policies and recommend a level.
 
-    Every level is solved exactly, warm-started from the one below, and its policy is judged by its true returns
-    over common posterior draws (:func:`posterior_returns`). Recommended is the lowest level that protects as well as
-    all higher ones: none of them has a significantly better CVaR of the true return. "Significantly" is by paired
-    standard errors; Monte Carlo error alone brings about any such difference with probability at most 0.01.
-
-    A :class:`CautionWarning` names the levels that are worse than a lower one, significantly, both in mean and
-    in tail: there caution has bought nothing.
+    Every level is solved once, warm-started from the one below, and its policy is judged by its true returns over
+    common posterior draws (``posterior_returns``). The recommended level is the lowest that protects as well as all
+    higher ones: none of them has a significantly better CVaR of the true return, by paired standard errors. Monte Carlo
+    error alone makes any difference significant with probability at most 0.01.
 
     Parameters
     ----------
-    model, posterior, start, rng, levels, regret, threads : as for :func:`posterior_returns`; ``regret`` costs most of
-        the time in large models.
-    alphas : risk levels in (-1, 1) to compare. Where the action of level 0 is as good as any at a level, it is kept.
-    draws : for the returns, by default 2,000, or all that were given.
-    tail : the level of the CVaR of the true return, one for all policies.
-    solver_draws : solve with so many posterior draws, the same for every level, instead of exactly. If the posterior
-        is given by draws, all of them are used.
-    reward_posterior : unknown mean rewards [S, A]; needs ``solver_draws``.
+    model : UncertainMDP
+        The known part of the model.
+    posterior : DirichletPosterior or array_like
+        The posterior, its counts [B, K], or draws [N, B, K].
+    alphas : float or sequence of float, default=(0, 0.5, 0.8, 0.9, 0.99)
+        Risk levels in (-1, 1) to compare.
+    start : state, dict or array_like [S], optional
+        Where the process begins, as for ``posterior_returns``.
+    draws : int, optional
+        Number of posterior draws for the returns, by default 2,000, or all draws if the posterior is given by draws.
+    rng : int or Generator, optional
+        Source of randomness.
+    tail_alpha : float, default=0.9
+        Level of the CVaR of the true return, the same for all policies.
+    quantiles : sequence of float, default=(0.05, 0.5, 0.95)
+        Probabilities of the quantiles of the true return.
+    regret : bool, default=False
+        Whether to solve every drawn model for its best policy, which takes most of the time in large models.
+    solver_draws : int, optional
+        Solve with this many posterior draws, the same for every level, instead of exactly. Not allowed if the
+        posterior is given by draws, which are then all used.
+    reward_posterior : NormalPosterior or BetaPosterior, optional
+        Unknown mean rewards [S, A]; needs `solver_draws`.
+    threads : int, optional
+        Number of threads, by default all cores.
 
-    In state 0, action 0 is well known and nothing is known of action 1. Caution prefers what is known:
+    Returns
+    -------
+    RiskProfile
+        Solutions, returns and the recommended level.
+
+    Raises
+    ------
+    ParameterError
+        If `alphas` is empty or a level is out of range, or arguments cannot be combined.
+
+    Warns
+    -----
+    CautionWarning
+        If a level is significantly worse than a lower one both in mean and in tail.
+
+    See Also
+    --------
+    posterior_returns : True returns of any policies.
+    value_of_data : What to measure next.
+
+    Examples
+    --------
+    In state 0, action 0 is well known and nothing is known of action 1. Risk-averse policies prefer action 0:
 
     >>> import prudent as pr
     >>> model = pr.UncertainMDP.direct([[0.0, 0.0], [1.0, 1.0]], discount=0.9)
@@ -180,18 +280,27 @@ def risk_profile(
     0.5     4.0   3.3              1         3.6
     0.9     4.0   3.3              1         3.1
     """
-    listed = sorted({risk_level(alpha, "alphas") for alpha in _numbers(alphas)})
-    if not listed:
-        raise ParameterError("alphas holds no risk level")
+    levels = sorted({risk_level(alpha, "alphas") for alpha in np.atleast_1d(np.asarray(alphas, dtype=object)).tolist()})
+    if not levels:
+        raise ParameterError("alphas is empty: give at least one risk level", code="empty", argument="alphas")
     belief = read_belief(model, posterior, reward_posterior)
     first = model.start_distribution(start)
     random = generator(rng)
     given = belief.theta is not None
     if given and solver_draws is not None:
-        raise ParameterError(f"solver_draws is {solver_draws!r}, but the posterior is given by its draws")
+        raise ParameterError(
+            "solver_draws cannot be set: the posterior is given by its draws",
+            code="conflicting-arguments",
+            argument="solver_draws",
+            value=solver_draws,
+        )
     if reward_posterior is not None and not given and solver_draws is None:
-        raise ParameterError("unknown rewards have no exact operator; give solver_draws, e.g. solver_draws=1000")
-    problems = (problem_of(model, posterior, alpha, reward_posterior) for alpha in sorted({0.0, *listed}, key=abs))
+        raise ParameterError(
+            "reward_posterior needs solver_draws, e.g. solver_draws=1000: unknown rewards have no exact operator",
+            code="missing-argument",
+            argument="solver_draws",
+        )
+    problems = (problem_of(model, posterior, alpha, reward_posterior) for alpha in sorted({0.0, *levels}, key=abs))
     drawn = solver_draws is not None or reward_posterior is not None
     seed = int(random.integers(2**63)) if drawn else None  # the same draws for every level
     count = None if solver_draws is None else whole_number(solver_draws, "solver_draws")
@@ -200,24 +309,25 @@ def risk_profile(
     returns = posterior_returns(
         model,
         posterior,
-        {alpha: solutions[alpha] for alpha in listed},
+        {alpha: solutions[alpha] for alpha in levels},
         first,
-        draws if given or draws is not None else DRAWS,
+        draws if given or draws is not None else DEFAULT_DRAWS,
         None if given and reward_posterior is None else random,
-        levels=levels,
-        alpha=tail,
+        quantiles=quantiles,
+        tail_alpha=tail_alpha,
         regret=regret,
         reward_posterior=reward_posterior,
         threads=threads,
     )
     recommended, worse = _verdict(returns)
     if worse:
-        said = "; ".join(_upside_down(worse, returns))
-        warnings.warn(f"more caution bought nothing: {said}", CautionWarning, stacklevel=2)
-    policies = np.stack([solutions[alpha].policy for alpha in listed])
+        sentences = "; ".join(_cautions(worse, returns))
+        message = f"higher risk levels earn less, on average and in the tail: {sentences}"
+        warnings.warn(CautionWarning(message, code="caution", value=worse), stacklevel=2)
+    policies = np.stack([solutions[alpha].policy for alpha in levels])
     return RiskProfile(
-        tuple(listed),
-        {alpha: solutions[alpha] for alpha in listed},
+        tuple(levels),
+        {alpha: solutions[alpha] for alpha in levels},
         neutral,
         returns,
         policies != neutral.policy,
@@ -227,40 +337,37 @@ def risk_profile(
     )
 
 
-def _numbers(alphas: Any) -> list[Any]:
-    return [alphas] if np.ndim(alphas) == 0 else list(alphas)
-
-
 def _solutions(
     problems: Iterable[BayesianRiskMDP], draws: int | None, seed: int | None, threads: int | None
 ) -> dict[float, Solution]:
-    """Return the solution of every level, each started from the one before; level 0 is the first."""
+    """Return the solution of every level, each warm-started from the one before; level 0 is the first."""
     solutions: dict[float, Solution] = {}
     value = None
     for problem in problems:
         assert problem.alpha is not None
         solution = problem.solve(draws, seed, initial_value=value, threads=threads)
-        solutions[problem.alpha] = _kept(solution, solutions.get(0.0, solution))
+        solutions[problem.alpha] = _keep_neutral(solution, solutions.get(0.0, solution))
         value = solution.value
     return solutions
 
 
-def _kept(solution: Solution, neutral: Solution) -> Solution:
-    """Return the solution with the neutral action wherever that is as good: levels differ only where they must."""
+def _keep_neutral(solution: Solution, neutral: Solution) -> Solution:
+    """Return the solution with the neutral action wherever that is as good."""
     best, other = solution.q_of(solution.policy), solution.q_of(neutral.policy)
     as_good = other >= best - 2.0 * solution.error_bound
     return solution.with_policy(np.where(as_good, neutral.policy, solution.policy))
 
 
 class _Verdict(NamedTuple):
-    """The recommended level, and the levels (higher, lower) that are upside down."""
+    """The recommended level, and pairs (higher, lower) where the lower level is better."""
 
     recommended: float
     worse: tuple[tuple[float, float], ...]
 
 
 def _verdict(returns: xarray.Dataset) -> _Verdict:
-    alphas, draws, tail = returns.policy.values.tolist(), returns.returns.values, float(returns.attrs["alpha"])
+    alphas, draws = returns.policy.values.tolist(), returns.returns.values
+    tail = float(returns.attrs["tail_alpha"])
     freedom = CVaR(tail).outermost(draws.shape[0]).weights.size - 1
     pairs = list(combinations(range(len(alphas)), 2))
     if freedom < 1 or not pairs:
@@ -270,7 +377,7 @@ def _verdict(returns: xarray.Dataset) -> _Verdict:
     rounding = 2.0 * float(returns.attrs["error_bound"])
 
     def exceeds(higher: FloatArray, lower: FloatArray) -> bool:
-        gain = mean(higher - lower)
+        gain = estimate_mean(higher - lower)
         return bool(gain.value > rounding and gain.value > width * gain.error)
 
     beaten = {low for low, high in pairs if exceeds(terms[:, high], terms[:, low])}
@@ -279,23 +386,22 @@ def _verdict(returns: xarray.Dataset) -> _Verdict:
         for low, high in pairs
         if exceeds(terms[:, low], terms[:, high]) and exceeds(draws[:, low], draws[:, high])
     )
-    return _Verdict(next(alpha for place, alpha in enumerate(alphas) if place not in beaten), worse)
+    return _Verdict(next(alpha for i, alpha in enumerate(alphas) if i not in beaten), worse)
 
 
-def _upside_down(worse: Sequence[tuple[float, float]], returns: xarray.Dataset) -> list[str]:
-    """Return words for every level that is worse than a lower one: than the best of these, if there are several."""
-    means, tails = (
-        dict(zip(returns.policy.values.tolist(), returns[name].values, strict=True)) for name in ("mean", "cvar")
-    )
-    best = {high: max((low for other, low in worse if other == high), key=lambda low: tails[low]) for high, _ in worse}
+def _cautions(worse: Sequence[tuple[float, float]], returns: xarray.Dataset) -> list[str]:
+    """Return a sentence for every level that is worse than a lower one, which compares it with the best of these."""
+    levels = returns.policy.values.tolist()
+    mean, cvar = (dict(zip(levels, returns[name].values, strict=True)) for name in ("mean", "cvar"))
+    best = {high: max((low for other, low in worse if other == high), key=lambda low: cvar[low]) for high, _ in worse}
     return [
-        f"level {high:g} is worse than {low:g}: mean return {means[high]:.4g} against {means[low]:.4g}, "
-        f"CVaR {tails[high]:.4g} against {tails[low]:.4g}"
+        f"level {high:g} is worse than {low:g}: mean return {mean[high]:.4g} against {mean[low]:.4g}, "
+        f"CVaR {cvar[high]:.4g} against {cvar[low]:.4g}"
         for high, low in sorted(best.items())
     ]
 
 
-def _occupancy(model: UncertainMDP, belief: Belief, policies: Any, start: FloatArray) -> FloatArray:
+def _occupancy(model: UncertainMDP, belief: Belief, policies: IntArray, start: FloatArray) -> FloatArray:
     """Return the shares of discounted time [L, S] that policies [L, S] spend in each state of the mean model."""
     mean_theta = belief.mean
     possible = mean_theta > 0.0

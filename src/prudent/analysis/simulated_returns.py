@@ -1,31 +1,24 @@
-"""The distribution of the return of a policy in a known model, by simulation.
+"""Distribution of the return of a policy in a known model, by simulation.
 
-A return is sum_t gamma^t r_t over one run of the process: to its end, to the horizon, or until what is left can no
-longer matter. Random streams belong to a seed and the number of a run: more runs begin with the same ones, and the
-number of threads does not matter.
+A return is sum_t gamma^t r_t over one run of the process: to its end, to the horizon, or until the remaining steps can
+change it by at most a tolerance. Random streams belong to a seed and the number of a run, so the first runs of a seed
+stay the same if more are asked for, and the number of threads does not matter.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from .._numerics.compile import default_threads, each_row, kernel, over_rows
-from .._support.checks import (
-    BoolArray,
-    FloatArray,
-    IntArray,
-    generator,
-    positive,
-    probability,
-    risk_level,
-    whole_number,
-)
+from .._support.checks import generator, positive, probability, risk_level, whole_number
 from .._support.progress import Progress
 from .._support.streams import replication_streams
 from ..data.policy import Policy
+from ..display.figures import simulated_returns as figures
 from ..errors import ModelError, ParameterError
 from ..models.entries import Outcomes
 from ..models.mdp import MDP
@@ -34,27 +27,54 @@ from ..models.uncertain import UncertainMDP
 from ..planning.objectives import Entropic, EVaR
 from ..planning.undiscounted import find_over
 from ..risk import CVaR
-from .estimates import cvar, mean, quantiles, standard_deviation
+from ..types import ArrayLike, BoolArray, FloatArray, IntArray, PolicyLike, RngLike, StartLike
 from .reading import start_in_words
+from .return_distribution import QUANTILES, TAIL_ALPHA, ReturnDistribution, read_quantiles
 
 if TYPE_CHECKING:
     import pandas
+    import xarray
     from matplotlib.figure import Figure
 
 __all__ = ["Returns", "returns"]
 
-UNIT = 256  # runs that share a random stream
-CUT = 1e-6  # of the largest return: what the steps after the last one simulated may add
-LONGEST = 10**9  # steps of one run
-SHORT = 16  # outcomes that are looked through one by one
+RUNS_PER_STREAM = 256  # runs that share a random stream
+DEFAULT_TOL = 1e-6  # bound on the steps that are not simulated, relative to the largest possible return
+MAX_STEPS = 10**9  # of one run
+LINEAR_SEARCH = 16  # number of outcomes up to which they are searched one by one
 
 
 class Returns(np.ndarray[Any, np.dtype[np.float64]]):
-    """Simulated returns of a policy: an array [N] that knows what it is.
+    """Simulated returns of a policy: an array [N] with risk measures, a table and a figure.
 
-    It has all that arrays have (``mean()``, ``std()``, ...), and quantiles, CVaR, EVaR and entropic risk, a table and a
-    figure. What is computed from it is an ordinary array.
+    It has all methods of arrays (``mean()``, ``std()``, ...). Results of computations are ordinary arrays.
 
+    Parameters
+    ----------
+    values : array_like [N]
+        Return of each run.
+    like : Returns, optional
+        Returns from which the attributes are copied.
+
+    Attributes
+    ----------
+    steps : ndarray [N]
+        Number of steps of each run.
+    truncation : float
+        Bound on what the steps after the last simulated one could have added to a return.
+    horizon : int or None
+        Maximum number of steps of a run; None if runs go on to the end.
+    start : str
+        Where the runs began, in words.
+    label : str
+        "return", or "discounted return" for a discount below 1.
+
+    See Also
+    --------
+    returns : Simulate returns.
+
+    Examples
+    --------
     >>> import prudent as pr
     >>> coin = pr.MDP([[[0.5, 0.5]], [[0.0, 1.0]]], reward=[[[1, 0]], [[0, 0]]], discount=1.0)
     >>> heads = pr.returns(coin, [0, 0], start=0, replications=10_000, rng=1)
@@ -64,13 +84,13 @@ class Returns(np.ndarray[Any, np.dtype[np.float64]]):
     True
     """
 
-    truncation: float  # what the steps after the last one simulated could still have added to a return, at most
-    steps: IntArray  # [N] how many each run took
-    horizon: int | None  # the most steps of a run; None: until the end
-    start: str  # where the runs began, in words
+    truncation: float
+    steps: IntArray
+    horizon: int | None
+    start: str
     label: str
 
-    def __new__(cls, values: FloatArray, like: Returns | None = None) -> Self:
+    def __new__(cls, values: ArrayLike, like: Returns | None = None) -> Self:
         """Return ``values`` [N] as returns."""
         made = np.asarray(values, dtype=np.float64).view(cls)
         made.__array_finalize__(like)
@@ -95,58 +115,152 @@ class Returns(np.ndarray[Any, np.dtype[np.float64]]):
         self.__dict__.update(state[1])
 
     def __array_wrap__(self, array: Any, context: Any = None, return_scalar: bool = False) -> Any:
-        """Return what is computed from returns as an ordinary array."""
+        """Return results of computations as ordinary arrays."""
         plain = np.asarray(array)
         return plain[()] if return_scalar or plain.ndim == 0 else plain
 
-    def quantile(self, level: Any) -> Any:
-        """Return the quantile at ``level`` in [0, 1], or those at several levels."""
-        at = np.asarray(level, dtype=object)
+    @property
+    def distribution(self) -> ReturnDistribution:
+        """Distribution of the return of the policy, with standard errors."""
+        return ReturnDistribution(np.asarray(self)[:, np.newaxis], ("policy",), self.start)
+
+    def quantile(self, quantiles: ArrayLike) -> Any:
+        """Return one quantile or several.
+
+        Parameters
+        ----------
+        quantiles : float or array_like
+            Probabilities in [0, 1].
+
+        Returns
+        -------
+        float or ndarray
+            The quantiles, in the shape of `quantiles`.
+        """
+        at = np.asarray(quantiles, dtype=object)
         for each in at.ravel().tolist():
-            probability(each, "level")
-        found = np.quantile(np.asarray(self), at.astype(np.float64))
-        return float(found) if at.ndim == 0 else found
+            probability(each, "quantiles")
+        values = np.quantile(np.asarray(self), at.astype(np.float64))
+        return float(values) if at.ndim == 0 else values
 
     def cvar(self, alpha: float) -> float:
-        """Return the mean of the worst ``1 - alpha`` of the returns."""
+        """Return the mean of the worst ``1 - alpha`` of the returns.
+
+        Parameters
+        ----------
+        alpha : float
+            Risk level in (-1, 1).
+
+        Returns
+        -------
+        float
+            The CVaR of the returns.
+        """
         return float(CVaR(alpha)(np.asarray(self)))
 
     def entropic(self, beta: float) -> float:
-        """Return the entropic risk; see :class:`prudent.Entropic`."""
+        """Return the entropic risk of the returns; see ``prudent.Entropic``.
+
+        Parameters
+        ----------
+        beta : float
+            Risk aversion.
+
+        Returns
+        -------
+        float
+            The entropic risk.
+        """
         return Entropic(beta)(np.asarray(self))
 
     def evar(self, alpha: float) -> float:
-        """Return the entropic value at risk; see :class:`prudent.EVaR`.
+        """Return the entropic value at risk of the returns; see ``prudent.EVaR``.
 
-        Of few draws it is far too high, as the worst that can happen is not among them.
+        It is far too high for few draws, because the worst outcomes are not among them.
+
+        Parameters
+        ----------
+        alpha : float
+            Risk level in [0, 1).
+
+        Returns
+        -------
+        float
+            The entropic value at risk.
         """
         return EVaR(alpha)(np.asarray(self))
 
-    def summary(self, alpha: float = 0.9, levels: Any = (0.05, 0.5, 0.95)) -> pandas.DataFrame:
-        """Return a table of the mean, the standard deviation, quantiles and CVaR, with Monte Carlo standard errors."""
+    def summary(self, tail_alpha: float = TAIL_ALPHA, quantiles: Sequence[float] = QUANTILES) -> pandas.DataFrame:
+        """Return the mean, the standard deviation, CVaR, quantiles and EVaR, with Monte Carlo standard errors.
+
+        Parameters
+        ----------
+        tail_alpha : float, default=0.9
+            Level of CVaR and EVaR in [0, 1).
+        quantiles : sequence of float, default=(0.05, 0.5, 0.95)
+            Probabilities of the quantiles.
+
+        Returns
+        -------
+        DataFrame
+            A row for each measure with columns estimate and standard_error, which is NaN for EVaR.
+        """
         import pandas
 
-        draws = np.asarray(self)
-        tail = risk_level(alpha, cautious=True)
-        at = [probability(level, "levels") for level in np.atleast_1d(levels).tolist()]
-        points = quantiles(draws, at)
-        rows = {"mean": mean(draws), "sd": standard_deviation(draws), f"CVaR {tail:g}": cvar(draws, tail)}
-        rows |= {f"quantile {q:g}": type(points)(points.value[i], points.error[i]) for i, q in enumerate(at)}
-        table = {name: (float(each.value), float(each.error)) for name, each in rows.items()}
-        table[f"EVaR {tail:g}"] = (self.evar(tail), np.nan)
+        alpha, law = risk_level(tail_alpha, "tail_alpha", cautious=True), self.distribution
+        rows = {"mean": law.mean(), "sd": law.standard_deviation(), f"CVaR {alpha:g}": law.cvar(alpha)}
+        table = {name: (part.value[0], part.error[0]) for name, part in rows.items()}
+        points = law.quantiles(quantiles)
+        for i, q in enumerate(read_quantiles(quantiles)):
+            table[f"quantile {q:g}"] = (points.value[i, 0], points.error[i, 0])
+        table[f"EVaR {alpha:g}"] = (self.evar(alpha), np.nan)
         return pandas.DataFrame.from_dict(table, orient="index", columns=["estimate", "standard_error"])
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Return a table with a row for each run: its return and the number of steps that it took."""
+        """Return a table with a row for each run.
+
+        Returns
+        -------
+        DataFrame
+            Columns return and steps.
+        """
         import pandas
 
         return pandas.DataFrame({"return": np.asarray(self), "steps": self.steps})
 
-    def plot(self, alpha: float = 0.9) -> Figure:
-        """Return a figure of matplotlib: the distribution, with its mean, CVaR, EVaR and 5% quantile."""
-        from .simulated_returns_figure import rollouts_figure
+    def to_xarray(self) -> xarray.Dataset:
+        """Return the runs as a dataset.
 
-        return rollouts_figure(self, risk_level(alpha, cautious=True))
+        Returns
+        -------
+        xarray.Dataset
+            Variables return and steps over the dimension run; truncation and start as attributes.
+        """
+        data = self.to_pandas().rename_axis("run").to_xarray()
+        return data.assign_attrs(truncation=self.truncation, start=self.start)
+
+    def plot(self, tail_alpha: float = TAIL_ALPHA) -> Figure:
+        """Plot a histogram of the returns with their mean, CVaR, EVaR and 5% quantile.
+
+        Parameters
+        ----------
+        tail_alpha : float, default=0.9
+            Level of CVaR and EVaR in [0, 1).
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            The figure.
+        """
+        alpha = risk_level(tail_alpha, "tail_alpha", cautious=True)
+        return figures.draw(
+            np.asarray(self),
+            quantile=self.quantile(0.05),
+            cvar=self.cvar(alpha),
+            evar=self.evar(alpha),
+            tail_alpha=alpha,
+            label=f"{self.label} from {self.start}",
+        ).to_matplotlib()
 
     def __repr__(self) -> str:
         if self.ndim != 1 or not self.size or not hasattr(self, "truncation"):
@@ -161,35 +275,62 @@ class Returns(np.ndarray[Any, np.dtype[np.float64]]):
 
 def returns(
     mdp: MDP,
-    policy: Any,
+    policy: PolicyLike,
     *,
-    start: Any = None,
+    start: StartLike = None,
     horizon: int | None = None,
     replications: int = 10_000,
-    rng: Any = None,
-    terminal: Any = None,
+    rng: RngLike = None,
+    terminal_value: ArrayLike | Mapping[Any, float] | None = None,
     tol: float | None = None,
     threads: int | None = None,
 ) -> Returns:
-    """Simulate the discounted return of ``policy`` in a known model, ``replications`` times.
+    """Simulate the discounted return of a policy in a known model.
 
     Parameters
     ----------
-    mdp : the model; of an uncertain one, ``model.mdp(theta)`` or ``problem.mean_mdp()``. Where it knows what single
-        transitions earn, rewards are random; a reward [S, A] is earned as it is.
-    policy : an action for each state, probabilities of actions [S, A], a :class:`Solution`; or one that depends on
-        time: a Solution with a horizon, actions [T, S], probabilities [T, S, A], a list of policies.
-    start : where runs begin: a state, a mapping {state: probability} or probabilities [S]; by default every state that
-        is not terminal is equally likely.
-    horizon : the number of steps. By default that of a policy that depends on time; else runs go on to the end of the
-        process or, with a discount below 1, until all further steps together could change the return by at most
-        ``tol``. The result says that bound as ``truncation``; with a horizon nothing comes after it.
-    replications : the number of runs.
-    rng : a seed or a Generator. The first runs of a seed stay the same if more are asked for; threads do not matter.
-    terminal : what states are worth after the horizon, as for :func:`solve`.
-    tol : see ``horizon``; by default a millionth of the largest return that is possible.
-    threads : how many to use, by default all cores.
+    mdp : MDP
+        The model; for an uncertain one, ``model.mdp(theta)`` or ``problem.mean_mdp()``. Rewards are random where the
+        model has rewards of single transitions.
+    policy : array_like, dict or Solution
+        An action for each state, probabilities of actions [S, A], a ``Solution``; or one that depends on time:
+        actions [T, S], probabilities [T, S, A], a list of policies, or a solution with a horizon.
+    start : state, dict or array_like [S], optional
+        Where runs begin: a state, a dict {state: probability} or probabilities. By default every state that is not
+        terminal is equally likely.
+    horizon : int, optional
+        Number of steps. The default is the horizon of a policy that depends on time; otherwise runs go on to the end
+        of the process or, with a discount below 1, until all further steps together could change the return by at most
+        `tol`.
+    replications : int, default=10000
+        Number of runs.
+    rng : int or Generator, optional
+        Source of randomness. The first runs of a seed stay the same if more are asked for; `threads` does not matter.
+    terminal_value : array_like or dict, optional
+        Value of the states after the horizon, as for ``solve``.
+    tol : float, optional
+        Bound on the steps that are not simulated, by default a millionth of the largest possible return.
+    threads : int, optional
+        Number of threads, by default all cores.
 
+    Returns
+    -------
+    Returns
+        An array [replications] of discounted returns.
+
+    Raises
+    ------
+    ModelError
+        If `mdp` is not an MDP, or a run without a horizon does not end.
+    ParameterError
+        If the policy does not fit the model, or arguments cannot be combined.
+
+    See Also
+    --------
+    posterior_returns : Returns of policies in an uncertain model.
+
+    Examples
+    --------
     The nested risk of the paper against the risk of the return:
 
     >>> import prudent as pr
@@ -200,20 +341,26 @@ def returns(
     (2000, True)
     """
     if not isinstance(mdp, MDP):
-        hint = "; of an uncertain model: model.mdp(theta)" if isinstance(mdp, UncertainMDP) else ""
-        raise ModelError(f"expected an MDP, got {type(mdp).__name__}{hint}")
+        hint = "; for an uncertain model give model.mdp(theta)" if isinstance(mdp, UncertainMDP) else ""
+        raise ModelError(
+            f"mdp must be an MDP, got {type(mdp).__name__}{hint}", code="wrong-type", argument="mdp", expected="MDP"
+        )
     steps = None if horizon is None else whole_number(horizon, "horizon")
     timed = Policy.read(policy, mdp, steps)
     if steps is None and timed.later is None:
         steps = timed.steps.shape[0]
     if steps is not None:
         timed.require(steps)
-    elif terminal is not None:
-        raise ParameterError("terminal is what states are worth after a horizon; give horizon as well")
+    elif terminal_value is not None:
+        raise ParameterError(
+            "terminal_value needs horizon: it is the value of states after a horizon",
+            code="missing-argument",
+            argument="horizon",
+        )
     runs = whole_number(replications, "replications")
     workers = default_threads() if threads is None else whole_number(threads, "threads")
     first = mdp.start_distribution(start)
-    walker = _Walker(mdp, timed, first, steps, mdp.final_values(terminal), tol)
+    walker = _Walker(mdp, timed, first, steps, mdp.final_values(terminal_value), tol)
     values, lengths = walker.run(runs, int(generator(rng).integers(2**63)), workers)
     made = Returns(values)
     made.truncation, made.horizon, made.steps = walker.truncation, steps, lengths
@@ -223,7 +370,7 @@ def returns(
 
 
 class _Walker:
-    """A policy in a model, ready to be run."""
+    """Simulator of one policy in one model."""
 
     def __init__(
         self,
@@ -241,25 +388,35 @@ class _Walker:
         self.plan = plan_of(*policy)
         self.final = final if horizon is not None else np.zeros(mdp.n_states)
         taken = _ever_taken(mdp, policy)
-        # where nothing more can be earned, a run may stop
+        # a run may stop where nothing more can be earned
         self.over = find_over(mdp, self.outcomes, taken, must_end=False) & (not self.final.any())
         self.truncation, self.horizon = 0.0, horizon
-        self.most = LONGEST if horizon is None else horizon
+        self.most = MAX_STEPS if horizon is None else horizon
         if horizon is None and mdp.discount < 1.0:
             self._cut(tol, max(1, policy.steps.shape[0]))
         elif horizon is None:
             find_over(mdp, self.outcomes, policy.later)
         if tol is not None and (horizon is not None or mdp.discount == 1.0):
-            raise ParameterError("tol is for runs that are cut: without a horizon, at a discount below 1")
+            raise ParameterError(
+                "tol needs a discount below 1 and no horizon: only such runs are truncated",
+                code="conflicting-arguments",
+                argument="tol",
+                value=tol,
+            )
 
     def _cut(self, tol: float | None, least: int) -> None:
-        """Choose after how many steps the rest is too small to matter."""
+        """Choose the number of steps after which the rest is below the tolerance."""
         most = float(abs(self.outcomes.reward).max()) / (1.0 - self.discount)
-        aim = CUT * most if tol is None else positive(tol, "tol")
+        aim = DEFAULT_TOL * most if tol is None else positive(tol, "tol")
         steps = 1 if most <= aim or self.discount == 0.0 else math.ceil(math.log(aim / most) / math.log(self.discount))
         self.most = max(steps, least)
-        if self.most > LONGEST:
-            raise ParameterError(f"tol {aim:.2g} needs {self.most:,} steps; give a horizon or a larger tol")
+        if self.most > MAX_STEPS:
+            raise ParameterError(
+                f"tol {aim:.2g} needs {self.most:,} steps; give a horizon or a larger tol",
+                code="too-many-steps",
+                argument="tol",
+                value=aim,
+            )
         self.truncation = most * self.discount**self.most
 
     def run(self, runs: int, seed: int, threads: int) -> tuple[FloatArray, IntArray]:
@@ -270,7 +427,7 @@ class _Walker:
         def work(i: int, j: int) -> None:
             nonlocal done
             for unit in each_row(i, j):
-                here = slice(unit * UNIT, min(runs, (unit + 1) * UNIT))
+                part = slice(unit * RUNS_PER_STREAM, min(runs, (unit + 1) * RUNS_PER_STREAM))
                 _walk(
                     replication_streams(seed, unit)[0],
                     self.outcomes,
@@ -281,16 +438,20 @@ class _Walker:
                     self.final,
                     self.discount,
                     self.most,
-                    values[here],
-                    lengths[here],
+                    values[part],
+                    lengths[part],
                 )
-                done += here.stop - here.start
+                done += part.stop - part.start
                 progress.show(f"{done:,} of {runs:,} runs")
 
-        over_rows(work, -(-runs // UNIT), threads, long=True)
+        over_rows(work, -(-runs // RUNS_PER_STREAM), threads, long=True)
         progress.close()
-        if self.horizon is None and self.discount == 1.0 and (lengths == LONGEST).any():
-            raise ModelError(f"run {int(np.argmax(lengths))} has not ended after {LONGEST:,} steps; give a horizon")
+        if self.horizon is None and self.discount == 1.0 and (lengths == MAX_STEPS).any():
+            raise ModelError(
+                f"run {int(np.argmax(lengths))} has not ended after {MAX_STEPS:,} steps; give a horizon",
+                code="endless-process",
+                index=int(np.argmax(lengths)),
+            )
         return values, lengths
 
 
@@ -350,7 +511,7 @@ def _walk(
             p = state * n_actions + action
             begin, end = outcomes.first[p], outcomes.first[p + 1]
             place, chance = begin, rng.random()
-            if end - begin > SHORT:
+            if end - begin > LINEAR_SEARCH:
                 place += draw(cumulative[begin:end], chance)
             else:
                 while cumulative[place] <= chance:

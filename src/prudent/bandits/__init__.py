@@ -16,16 +16,19 @@ Only the lowest draws count, and they are drawn directly (:mod:`prudent.risk`): 
 n = ceil(1/(1-alpha)) one or two for each arm at any alpha, where the algorithm as printed draws n.
 
 :class:`LinearBandit` decides and learns in a product, :func:`prudent.simulation.simulate_bandit` on an environment
-with known truth; both
-call the same kernels (``step``). :class:`SharedLinearBandit` has one theta for all arms, which it knows by their
-features (``shared``, ``slate``, ``items``). ``batch`` decides for many contexts, ``score_law`` gives exact
-propensities. :class:`prudent.Journal` writes decisions and rewards down before they count, for one process or many.
+with known truth; both call the same kernels (``kernels``). :class:`SharedLinearBandit` has one theta for all items,
+which it knows by their features. Both are a :class:`Bandit`: it checks what users give and holds a belief
+(:mod:`prudent.bandits.belief`), which learns and gives the law of the next scores (:mod:`prudent.bandits.law`), from
+which exact propensities follow. :class:`prudent.Journal` writes decisions and rewards down before they count.
 """
 
 from __future__ import annotations
 
 from .bandit import LinearBandit
-from .decision import BatchDecision, Decision
+from .base import Bandit
+from .belief import Belief
+from .decision import Decision
+from .law import Law
 from .settings import (
     BanditSettings,
     Decay,
@@ -36,15 +39,15 @@ from .settings import (
     thompson_sampling_inflated,
 )
 from .shared import SharedLinearBandit
-from .slate import SharedDecision
 
 __all__ = [
+    "Bandit",
     "BanditSettings",
-    "BatchDecision",
+    "Belief",
     "Decay",
     "Decision",
+    "Law",
     "LinearBandit",
-    "SharedDecision",
     "SharedLinearBandit",
     "brps_cmab",
     "brps_cmab_clipped",

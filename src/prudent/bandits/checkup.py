@@ -17,9 +17,9 @@ from typing import NamedTuple
 import numpy as np
 
 from .._support.checks import FloatArray, IntArray
-from .step import GAIN, PULLS, WEIGHT, Arms
+from .kernels.layout import GAIN, PULLS, WEIGHT, Arms
 
-__all__ = ["Checkup", "Finding", "checkup"]
+__all__ = ["Checkup", "Finding", "checkup", "item_checkup"]
 
 
 FALSE_ALARM = 1e-7
@@ -75,16 +75,25 @@ def checkup(
     """Return the findings; residuals are looked at if rewards are ``normal``. ``features`` are names."""
     pulls = arms.marks[:, PULLS]
     residuals = _residuals(arms, names) if normal else ()
-    found = [*_features(arms, intercept, features), *residuals, *_starved(names, pulls)]
-    return Checkup(tuple(found), int(pulls.sum()))
-
-
-def _features(arms: Arms, intercept: bool, features: Sequence[str] | None) -> Iterator[Finding]:
     dim = arms.mean.shape[1]
-    called: Sequence[str | int] = range(dim) if features is None else [repr(name) for name in features]
     sums = arms.gram[:, :, :dim, :dim].sum(axis=(0, 1))
     count = float(sums[0, 0] if intercept else arms.parts[:, WEIGHT].sum())  # clicks have weights other than 1
-    if not arms.marks[:, PULLS].sum() >= 10 or not count > 0.0 or dim == int(intercept):
+    about = _features(sums, count, int(pulls.sum()), intercept, features)
+    return Checkup((*about, *residuals, *_starved(names, pulls)), int(pulls.sum()))
+
+
+def item_checkup(sums: FloatArray, rewards: int, intercept: bool, features: Sequence[str] | None = None) -> Checkup:
+    """Return the findings on the features of items, given the sums [D,D] of their products over all rewards."""
+    count = float(sums[0, 0]) if intercept else float(rewards)
+    return Checkup(tuple(_features(sums, count, rewards, intercept, features)), rewards)
+
+
+def _features(
+    sums: FloatArray, count: float, rewards: int, intercept: bool, features: Sequence[str] | None
+) -> Iterator[Finding]:
+    dim = len(sums)
+    called: Sequence[str | int] = range(dim) if features is None else [repr(name) for name in features]
+    if not rewards >= 10 or not count > 0.0 or dim == int(intercept):
         return
     square = np.diagonal(sums)[int(intercept) :] / count
     centre = sums[0, 1:] / count if intercept else np.zeros_like(square)

@@ -1,4 +1,4 @@
-"""What a bandit decided, and with what chance: :class:`Decision` in one context, :class:`BatchDecision` in many."""
+"""What a bandit decided, and with what probability: in one context or in many, between arms or items."""
 
 from __future__ import annotations
 
@@ -9,246 +9,304 @@ from typing import Any
 
 import numpy as np
 
-from .._support.checks import FloatArray
+from .._support.checks import FloatArray, generator, whole_number
 from ..errors import ParameterError
-from .batch import Decided, fill_scores
-from .score_law import score_law
-from .step import Rule
+from ..types import RngLike
+from .law.base import Chances, Law
 
-__all__ = ["Arm", "BatchDecision", "Decision", "Law", "Record", "chances_of"]
+__all__ = ["Arm", "Decision"]
 
 
 Arm = str | int
-Law = tuple[float, int, tuple[float, ...], bool]  # the floor, and the arguments of score_law
 
 
-def chances_of(law: Law, means: FloatArray, sds: FloatArray, freedom: FloatArray) -> FloatArray:
-    """Return the chances [T,k] of arms with means and sds [T,k] of their draws, and degrees of freedom [k] or zeros.
+class Decision:
+    """What a bandit decided in one context, in many, or between items.
 
-    Where the choice is uniform by rule, sds are NaN for the arms that it is between.
-    """
-    floor, *key = law
-    among: Any = np.isnan(sds)
-    if among.any(axis=1).all():  # whatever the law of scores, known or not
-        return np.asarray(among / among.sum(axis=1, keepdims=True))
-    return score_law(*key).every_chance(means, sds, freedom, floor)
+    Made by ``select`` of :class:`LinearBandit` and :class:`SharedLinearBandit`. Of one context, arrays have no axis T.
+    Probabilities are exact (except for items with joint draws) and computed when they are read.
 
+    Attributes
+    ----------
+    arms : tuple of str or int
+        The k eligible arms or candidates.
+    context : ndarray of float, [D] or [T, D]
+        Context of the decision, or features of the chosen item: what ``update`` takes with the reward.
+    candidates : ndarray of float, [k, D] or None
+        Features of all candidates, if items were chosen.
+    version : tuple of int
+        Numbers of decisions and of rewards that the bandit had seen.
+    time : float
+        Seconds since 1970 (UTC).
+    id : str or None
+        Identifier of the decision, which a :class:`~prudent.Journal` gives.
+    ids : tuple of str or None
+        Identifiers of the places of a slate, which a journal gives.
 
-class Record:
-    """What decisions of all bandits have in common: the posterior moments of the arms, and what goes on record."""
+    See Also
+    --------
+    LinearBandit.select, SharedLinearBandit.select
 
-    __slots__ = ("_moments", "arm", "arms", "id", "score", "time", "version")
-
-    arm: Arm
-    arms: tuple[Arm, ...]
-    score: float
-    version: tuple[int, int]  # decisions and rewards that the model had seen
-    time: float
-    id: str | None
-    _moments: FloatArray
-
-    @property
-    def mean(self) -> FloatArray:
-        """The posterior mean of the score s'theta of every eligible arm, [k]."""
-        return self._moments[0]
-
-    @property
-    def sd(self) -> FloatArray:
-        """The posterior sd of the score s'theta of every eligible arm, [k]; infinite if the noise is not known yet."""
-        return self._moments[1]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the record as plain values."""
-        raise NotImplementedError
-
-    def to_json(self) -> str:
-        """Return :meth:`to_dict` as one line of JSON, for a log.
-
-        >>> import json
-        >>> import prudent as pr
-        >>> json.loads(pr.LinearBandit(2, dim=1, seed=1).select([0.5]).to_json())["context"]
-        [0.5]
-        """
-        return json.dumps(self.to_dict(), allow_nan=False)
-
-    def _versions(self) -> dict[str, int]:
-        return dict(zip(("decisions", "rewards"), self.version, strict=True))
-
-
-class Decision(Record):
-    """What :meth:`LinearBandit.select` decided in one context.
-
-    ``arm`` is the chosen arm, ``score`` its score, ``arms`` the k eligible arms; ``mean`` and ``sd`` [k] are those of
-    the posterior of s'theta for each of them. ``propensity`` is the exact chance with which the arm was chosen;
-    ``propensities`` [k] are the chances of all eligible arms. They are worked out when asked for, and None if
-    ``select`` was asked to leave them out. For the record: ``context`` [D], ``time`` in seconds since 1970 (UTC),
-    ``version``, the numbers of decisions and rewards that the model had seen, and ``id``, which a
-    :class:`~prudent.bandits.Journal` gives (None without one).
-
-    As long as a noise that is learned is not known (see :class:`LinearBandit`), ``sd`` is infinite, the choice uniform,
-    and ``score`` the mean of the chosen arm.
-
+    Examples
+    --------
     >>> import prudent as pr
-    >>> decision = pr.LinearBandit(2, dim=1, noise_sd=1.0, intercept=False, seed=1).select([1.0])
+    >>> decision = pr.LinearBandit(2, dim=1, noise_sd=1.0, intercept=False, rng=1).select([1.0])
     >>> decision.arms, decision.mean, decision.sd
     ((0, 1), array([0., 0.]), array([1., 1.]))
     >>> round(decision.propensity, 12)
     0.5
+    >>> pr.LinearBandit(2, dim=1, rng=1).select([[1.0], [2.0], [3.0]]).propensity
+    array([0.5, 0.5, 0.5])
     """
 
-    __slots__ = ("_law", "_place", "_propensity", "context")
-
-    context: FloatArray  # [D]
+    __slots__ = (
+        "_law",
+        "_places",
+        "_propensity",
+        "_score",
+        "_with_chances",
+        "arms",
+        "candidates",
+        "context",
+        "id",
+        "ids",
+        "time",
+        "version",
+    )
 
     def __init__(
         self,
         arms: tuple[Arm, ...],
-        place: int,
-        score: float,
-        moments: FloatArray,
-        law: Law | None,
+        places: Any,
+        score: Any,
+        law: Law,
         context: FloatArray,
         version: tuple[int, int],
+        with_chances: bool = True,
+        candidates: FloatArray | None = None,
     ) -> None:
-        self.arm = arms[place]
         self.arms = arms
-        self.score = score
-        self._place = place
-        self._moments = moments  # [4,k] as the kernel ``decide`` writes them
+        self._places = places  # int; [T] of many contexts; [top] of a slate
+        self._score = score  # of the places: a float, an array, or a function that computes it
         self._law = law
-        self._propensity: float | None = None
         self.context = context
         self.version = version
+        self._with_chances = with_chances
+        self._propensity: Any = None
+        self.candidates = candidates
         self.time = time()
-        self.id = None
+        self.id: str | None = None
+        self.ids: tuple[str, ...] | None = None
+
+    @property
+    def _many(self) -> bool:
+        return self.context.ndim == 2
+
+    @property
+    def _place(self) -> int:
+        """Position of the chosen arm of one decision."""
+        return self._places if self.candidates is None else int(self._places[0])
+
+    @property
+    def arm(self) -> Any:
+        """Chosen arm; names [T] of many contexts."""
+        places = self._places
+        if type(places) is int:
+            return self.arms[places]
+        return name_array(self.arms)[self._places] if self._many else self.arms[self._place]
+
+    @property
+    def score(self) -> Any:
+        """Score of ``arm``; scores [T] of many contexts."""
+        if callable(self._score):
+            self._score = self._score()
+        return self._score if self.candidates is None else float(self._score[0])
+
+    @property
+    def slate(self) -> tuple[Arm, ...]:
+        """Chosen arms of one decision, best score first."""
+        return tuple(self.arms[place] for place in self._slate())
+
+    @property
+    def scores(self) -> FloatArray:
+        """Scores [top] of the slate."""
+        return np.atleast_1d(self.score) if self.candidates is None else np.asarray(self._score)
+
+    @property
+    def chosen(self) -> FloatArray:
+        """Contexts or features [top, D] of the slate."""
+        return np.atleast_2d(self.context) if self.candidates is None else self.candidates[self._places]
+
+    def _slate(self) -> Sequence[int]:
+        if self._many:
+            raise ParameterError(
+                "a slate is that of one decision, and this is one of many contexts", code="many-contexts"
+            )
+        return [self._places] if self.candidates is None else self._places.tolist()
+
+    @property
+    def mean(self) -> FloatArray:
+        """Posterior means of the scores s'theta of the eligible arms, [k] or [T, k]."""
+        return self._law.mean
+
+    @property
+    def sd(self) -> FloatArray:
+        """Posterior sds of the scores s'theta, [k] or [T, k]; infinite while the noise is unknown."""
+        return self._law.sd
+
+    @property
+    def propensity(self) -> Any:
+        """Probability with which ``arm`` was chosen (came first); [T] of many contexts; None if left out."""
+        if self._propensity is None and self._with_chances:
+            law: Any = self._law
+            self._propensity = law.chance_rows(self._places) if self._many else law.chance(self._place)
+        return self._propensity
+
+    @property
+    def propensity_error(self) -> float | None:
+        """Standard error of ``propensity`` of one decision: 0 if it is exact."""
+        return self._law.error(self._place) if self._with_chances else None
+
+    @property
+    def propensities(self) -> FloatArray | None:
+        """Probabilities of all eligible arms, [k] or [T, k], which sum to one; None if left out."""
+        return self._law.chances() if self._with_chances else None
+
+    def inclusion(self, draws: int = 1000, rng: RngLike = 0) -> Chances:
+        """Return the probability of every candidate to be on a slate of this length.
+
+        It is sampled; the random stream of the bandit is not used. For independent draws only the scores of the others
+        are sampled, which makes errors small.
+
+        Parameters
+        ----------
+        draws : int, default=1000
+            Number of simulated decisions.
+        rng : RngLike, default=0
+            Seed or Generator.
+
+        Returns
+        -------
+        Chances
+            Probabilities [k] and their standard errors [k].
+
+        Raises
+        ------
+        ParameterError
+            If ``select`` was called with ``propensity=False``, or in many contexts.
+
+        Examples
+        --------
+        >>> from prudent.bandits import SharedLinearBandit
+        >>> bandit = SharedLinearBandit(dim=1, noise_sd=1.0, rng=1)
+        >>> chance, error = bandit.select([[1.0], [1.0], [1.0]], top=2).inclusion()
+        >>> bool((abs(chance - 2 / 3) < 6 * error + 1e-12).all())
+        True
+        """
+        if not self._with_chances:
+            raise ParameterError("select left probabilities out (propensity=False)", code="no-propensity")
+        top, size = len(self._slate()), len(self.arms)
+        draws = whole_number(draws, "draws")
+        if top == size:
+            return Chances(np.ones(size), np.zeros(size))
+        return self._law.included(top, draws, generator(rng))
+
+    def record(self) -> list[dict[str, Any]]:
+        """Return what a log needs to repeat the decision: one dict for each place of the slate.
+
+        The first holds ``arms`` and, as ``context``, the context or the features [k, D] of all candidates; the others
+        the features of their own item.
+
+        Returns
+        -------
+        list of dict
+            With the keys ``place``, ``arm``, ``arms``, ``context`` and ``score``.
+
+        Examples
+        --------
+        >>> import prudent as pr
+        >>> [sorted(entry) for entry in pr.LinearBandit(["a", "b"], dim=1, rng=1).select([1.0]).record()]
+        [['arm', 'arms', 'context', 'place', 'score']]
+        """
+        first = self.context if self.candidates is None else self.candidates
+        contexts = [first, *self.chosen[1:]]
+        scores = self.scores + 0.0  # no minus zero, which not every store can hold
+        return [
+            {
+                "place": i,
+                "arm": arm,
+                "arms": self.arms if i == 0 else None,
+                "context": contexts[i],
+                "score": float(score),
+            }
+            for i, (arm, score) in enumerate(zip(self.slate, scores, strict=True))
+        ]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the record of the decision as plain values, propensity included.
+        """Return the decision as plain values, propensity included.
 
+        Returns
+        -------
+        dict
+            With the keys ``id``, ``time``, ``context``, ``arms``, ``arm``, ``propensity``, ``score`` and ``version``;
+            of items also ``ids``, ``slate``, ``scores``, ``propensity_error`` and ``candidates``.
+
+        Examples
+        --------
         >>> import prudent as pr
-        >>> record = pr.LinearBandit(["a", "b"], dim=1, seed=1).select([1.0]).to_dict()
+        >>> record = pr.LinearBandit(["a", "b"], dim=1, rng=1).select([1.0]).to_dict()
         >>> list(record)
         ['id', 'time', 'context', 'arms', 'arm', 'propensity', 'score', 'version']
         >>> record["context"], record["arms"], record["version"]
         ([1.0], ['a', 'b'], {'decisions': 0, 'rewards': 0})
         """
-        return {
+        values: dict[str, Any] = {
             "id": self.id,
             "time": self.time,
-            "context": self.context.tolist(),
+            "context": self.context,
             "arms": list(self.arms),
             "arm": self.arm,
             "propensity": self.propensity,
             "score": self.score,
-            "version": self._versions(),
+            "version": dict(zip(("decisions", "rewards"), self.version, strict=True)),
         }
+        if self.candidates is not None:
+            values |= {
+                "ids": None if self.ids is None else list(self.ids),
+                "slate": list(self.slate),
+                "scores": self.scores,
+                "propensity_error": self.propensity_error,
+                "candidates": self.candidates,
+            }
+        return {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in values.items()}
 
-    @property
-    def propensity(self) -> float | None:
-        """The chance with which ``arm`` was chosen."""
-        if self._propensity is None and self._law is not None:
-            floor, n, weights, clip = self._law
-            try:
-                self._propensity = score_law(n, weights, clip).decision_chance(self._moments, self._place, floor)
-            except ParameterError:
-                self._propensity = float(self._uniform_chances(self._law)[self._place])
-        return self._propensity
+    def to_json(self) -> str:
+        """Return :meth:`to_dict` as one line of JSON.
 
-    @property
-    def propensities(self) -> FloatArray | None:
-        """The chances of all eligible arms, [k]; they sum to one."""
-        if self._law is None:
-            return None
-        floor, n, weights, clip = self._law
-        try:
-            return score_law(n, weights, clip).decision_chances(self._moments, floor)
-        except ParameterError:
-            return self._uniform_chances(self._law)
+        Returns
+        -------
+        str
+            One line.
 
-    def _uniform_chances(self, law: Law) -> FloatArray:
-        """Return the chances of a uniform choice; raise if scores decided, whose law is not known."""
-        means, _, sds, freedom = self._moments
-        return chances_of(law, means[np.newaxis], sds[np.newaxis], freedom)[0]
-
-    def __repr__(self) -> str:
-        return f"Decision(arm={self.arm!r}, score={self.score:.6g})"
-
-
-class BatchDecision:
-    """What :meth:`LinearBandit.select` decided in contexts [T,D], all from the same posterior.
-
-    ``arm`` [T] are the names of the chosen arms, ``score`` [T] their scores, ``arms`` the k eligible arms; ``mean`` and
-    ``sd`` [T,k] are those of the posterior of s'theta. ``propensity`` [T] and ``propensities`` [T,k] are exact chances
-    as in :class:`Decision`. Everything but ``arm`` is worked out when it is asked for, from the posterior as it was at
-    the time of the decision.
-
-    >>> import prudent as pr
-    >>> batch = pr.LinearBandit(2, dim=1, seed=1).select([[1.0], [2.0], [3.0]])  # nothing is known yet
-    >>> batch.arm.shape, batch.sd.shape
-    ((3,), (3, 2))
-    >>> batch.propensity
-    array([0.5, 0.5, 0.5])
-    """
-
-    arm: np.ndarray[Any, Any]
-    arms: tuple[Arm, ...]
-
-    def __init__(self, arms: tuple[Arm, ...], decided: Decided, rule: Rule, law: Law | None) -> None:
-        self.arm = _name_array(arms)[decided.choices.places]
-        self.arms = arms
-        self._decided = decided
-        self._rule = rule
-        self._law = law
-        self._propensity: FloatArray | None = None
-
-    @property
-    def score(self) -> FloatArray:
-        """The scores of ``arm``, [T]."""
-        choices, moments, scale, _ = self._decided
-        fill_scores(self._rule, moments.values, moments.freedom, scale, choices)
-        return choices.scores
-
-    @property
-    def mean(self) -> FloatArray:
-        """The posterior means of s'theta for every eligible arm, [T,k]."""
-        return self._decided.moments.values[0].T
-
-    @property
-    def sd(self) -> FloatArray:
-        """The posterior standard deviations of s'theta for every eligible arm, [T,k]."""
-        return self._decided.moments.sds.T
-
-    @property
-    def propensity(self) -> FloatArray | None:
-        """The chances with which ``arm`` was chosen, [T]."""
-        if self._propensity is None and self._law is not None:
-            choices, moments, _, among = self._decided
-            floor, *key = self._law
-            if len(among) or moments.freedom.any():
-                chances = chances_of(self._law, *self._draw_moments())
-                self._propensity = np.take_along_axis(chances, choices.places[:, np.newaxis], axis=1)[:, 0]
-            else:
-                scored = score_law(*key).chances(*self._draw_moments()[:2], choices.places)
-                self._propensity = floor + (1.0 - floor * len(self.arms)) * scored
-        return self._propensity
-
-    @property
-    def propensities(self) -> FloatArray | None:
-        """The chances of all eligible arms, [T,k]; they sum to one in every context."""
-        return None if self._law is None else chances_of(self._law, *self._draw_moments())
-
-    def _draw_moments(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return means and sds [T,k] of the draws, as :func:`chances_of` takes them."""
-        _, moments, scale, among = self._decided
-        sds = np.ascontiguousarray(scale[:, np.newaxis] * moments.values[1].T)
-        sds[: len(among)] = np.where(among, np.nan, 0.0)
-        return np.ascontiguousarray(self.mean), sds, moments.freedom
+        Examples
+        --------
+        >>> import json
+        >>> import prudent as pr
+        >>> json.loads(pr.LinearBandit(2, dim=1, rng=1).select([0.5]).to_json())["context"]
+        [0.5]
+        """
+        return json.dumps(self.to_dict(), allow_nan=False)
 
     def __repr__(self) -> str:
-        return f"BatchDecision({len(self.arm)} contexts, arms={self.arms})"
+        if self._many:
+            return f"Decision({len(self.context)} contexts, arms={self.arms})"
+        if self.candidates is None:
+            return f"Decision(arm={self.arm!r}, score={self.score:.6g})"
+        rest = f", {len(self._places)} chosen" if len(self._places) > 1 else ""
+        return f"Decision(arm={self.arm!r}, score={self.score:.6g}, {len(self.arms)} candidates{rest})"
 
 
-def _name_array(names: Sequence[Arm]) -> np.ndarray[Any, Any]:
+def name_array(names: Sequence[Arm]) -> np.ndarray[Any, Any]:
     """Return the names as an array of integers or of strings; of objects if both occur."""
     if all(isinstance(name, int) for name in names):
         return np.array(names)

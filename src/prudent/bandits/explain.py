@@ -10,17 +10,19 @@ what an arm pays is told as a chance or a rate, and the parts add up on the scal
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from .._support.checks import FloatArray
+from .._support.checks import FloatArray, IntArray
 from ..display.frame import Figure, Panel, drawn
 from ..display.style import Entry, hex_of
 from ..errors import ParameterError
-from .outlook import coefficients as coefficients_of
+from .decision import Arm
+from .law.base import Law
+from .settings import BanditSettings
 
 if TYPE_CHECKING:
     import pandas
@@ -28,19 +30,16 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
-    from .bandit import LinearBandit
-    from .decision import Arm
-    from .shared import SharedLinearBandit
 
 __all__ = [
     "ArmView",
     "Explanation",
+    "Parts",
+    "arms_dataset",
     "coefficients_figure",
-    "dataset",
-    "explain",
-    "explain_items",
+    "explained",
     "feature_names",
-    "shared_dataset",
+    "items_dataset",
 ]
 
 
@@ -137,74 +136,81 @@ class Explanation:
         return "\n".join(_words(self))
 
 
-def explain(
-    bandit: LinearBandit, context: Any, arm: Arm | None, arms: Iterable[Arm] | None, features: Any
-) -> Explanation:
-    """Return why a bandit would choose an arm; see :meth:`LinearBandit.explain`."""
-    with bandit._lock:
-        told = bandit._told(context, "context")
-        if told is not None:
-            context, features = told.values, told.names if features is None else features
-        names = _names_of(features, bandit)
-        eligible, places = bandit._names_and_places(arms)
-        chances = bandit.propensities(context, arms)
-        if chances.ndim != 1:
-            raise ParameterError(f"context has shape {np.shape(context)}, expected one context ({bandit.dim},)")
-        mean, sd = bandit.predict(context, arms)
-        pays, pays_sd = bandit.predict(context, arms, response=True)
-        scores = bandit.score(context, arms)
-        coefficients, covariances = coefficients_of(bandit)
-        pulls = bandit._arms.marks[places]
-        point = bandit._checked_rows(np.atleast_2d(bandit._points(context)))[0]
-    from .step import PULLS
+class Parts(NamedTuple):
+    """What the scores of an arm and of the runner-up are made of."""
 
-    if arm is not None:
-        arm = bandit.arms[bandit._arm_index(arm, error=ParameterError)]
+    contexts: FloatArray  # [2,D] features, with the constant
+    coefficients: FloatArray  # [2,D]
+    sds: FloatArray  # [2,D]
+    spread: float | None  # posterior sd of the lead; None if arms are independent
+
+
+class Explained(Protocol):
+    """What is asked of a bandit beside what it believes."""
+
+    @property
+    def alpha(self) -> float:
+        """Risk level."""
+
+    @property
+    def reward_kind(self) -> str:
+        """Kind of rewards."""
+
+    @property
+    def settings(self) -> BanditSettings:
+        """Settings."""
+
+    @property
+    def decisions(self) -> int:
+        """Number of decisions."""
+
+    @property
+    def noise_sd(self) -> float | None:
+        """Sd of the noise."""
+
+    @property
+    def features(self) -> tuple[str, ...] | None:
+        """Names of the features."""
+
+    @property
+    def dim(self) -> int:
+        """Number of features."""
+
+    @property
+    def intercept(self) -> bool:
+        """Whether there is an intercept."""
+
+
+def explained(
+    bandit: Explained,
+    law: Law,
+    eligible: Sequence[Arm],
+    pulls: IntArray,
+    features: tuple[str, ...],
+    arm: Arm | None,
+    parts_of: Callable[[list[int]], Parts],
+    shared: int | None = None,
+) -> Explanation:
+    """Return the explanation of an arm by the law of one decision; ``parts_of`` two positions says what adds up."""
+    size = len(eligible)
+    chances, mean, sd, scores = (
+        values.reshape(-1, size)[0] for values in (law.chances(), law.mean, law.sd, law.shortfall(bandit.alpha))
+    )
+    pays, pays_sd = (values.reshape(-1, size)[0] for values in law.response())
     order = _order(eligible, chances, mean, arm)
-    views = _views(order, eligible, chances, mean, sd, scores, pays, pays_sd, pulls[:, PULLS])
-    two = places[(order * 2)[:2]]
+    views = _views(order, eligible, chances, mean, sd, scores, pays, pays_sd, pulls)
+    parts = parts_of((order * 2)[:2])
     return Explanation(
         arms=views,
         alpha=bandit.alpha,
         kind=bandit.reward_kind,
-        features=names,
-        contexts=np.stack([point, point]),
-        coefficients=coefficients[two],
-        sds=np.sqrt(np.diagonal(covariances[two], axis1=1, axis2=2)),
+        features=features,
+        contexts=parts.contexts,
+        coefficients=parts.coefficients,
+        sds=parts.sds,
         lowest=bandit.settings.min_propensity,
-        spread=math.hypot(*(view.sd for view in views[:2])),
-    )
-
-
-def explain_items(
-    bandit: SharedLinearBandit, features: Any, arms: Iterable[Arm] | None, arm: Arm | None, names: Any
-) -> Explanation:
-    """Return why an item would come first; see :meth:`SharedLinearBandit.explain`."""
-    with bandit._lock:
-        rows, eligible, known = bandit._candidates(features, arms)
-        told = _names_of(known if names is None else names, bandit)
-        chances, (mean, sd) = bandit.propensities(rows, eligible), bandit.predict(rows, eligible)
-        scores, counts = bandit.score(rows, eligible), bandit.items
-        order = _order(eligible, chances, mean, arm)
-        two = (order * 2)[:2]
-        view = bandit._view(rows[two], tuple(eligible[i] for i in two))
-        alpha, lowest, rewards = bandit.alpha, bandit._floor, bandit.rewards
-    if view.coefficients.shape[1] > len(told):
-        if "offset" in told:
-            raise ParameterError("names holds 'offset', which is what items have of their own")
-        told = (*told, "offset")
-    pulls = [counts.get(name, 0) for name in eligible]
-    return Explanation(
-        arms=_views(order, eligible, chances, mean, sd, scores, mean, sd, pulls),
-        alpha=alpha,
-        kind="gaussian",
-        features=told,
-        contexts=view.rows,
-        coefficients=view.coefficients,
-        sds=view.sds,
-        lowest=lowest,
-        spread=view.spread,
-        shared=rewards,
+        spread=math.hypot(*(view.sd for view in views[:2])) if parts.spread is None else parts.spread,
+        shared=shared,
     )
 
 
@@ -223,11 +229,6 @@ def _views(order: list[int], eligible: Sequence[Arm], *columns: Any) -> tuple[Ar
     """Return what is known of the arms, in this order; ``columns`` [k] are the fields of :class:`ArmView`."""
     *numbers, pulls = columns
     return tuple(ArmView._make((eligible[i], *(float(each[i]) for each in numbers), int(pulls[i]))) for i in order)
-
-
-def _names_of(features: Any, bandit: LinearBandit | SharedLinearBandit) -> tuple[str, ...]:
-    """Return names of the features: these, or those of the bandit."""
-    return feature_names(bandit.features if features is None else features, bandit.dim, bandit.intercept)
 
 
 def feature_names(features: Any, dim: int, intercept: bool) -> tuple[str, ...]:
@@ -326,68 +327,60 @@ def _format(sds: Sequence[float]) -> Any:
 # -- tables and pictures -----------------------------------------------------------------------------------
 
 
-def dataset(bandit: LinearBandit, features: Any) -> xarray.Dataset:
+def arms_dataset(bandit: Explained, arms: tuple[Arm, ...], summary: dict[str, Any]) -> xarray.Dataset:
     """Return what is known of the arms; see :meth:`LinearBandit.to_xarray`."""
     import xarray
 
-    from .step import PULLS, TRIES
-
-    names = _names_of(features, bandit)
-    with bandit._lock:
-        mean, covariance = coefficients_of(bandit)
-        marks, arms = bandit._arms.marks.copy(), bandit.arms
-        attrs = {"rewards": bandit.reward_kind, "decisions": bandit.decisions, "alpha": bandit.alpha}
-        noise = bandit.noise_sd
-    if noise is not None:
-        attrs["noise_sd"] = noise
+    names = list(feature_names(bandit.features, bandit.dim, bandit.intercept))
+    covariance = summary["covariance"]
     label = np.empty(len(arms), dtype=object)
     label[:] = arms
-    kinds = {type(arm) for arm in arms}
     return xarray.Dataset(
         {
-            "mean": (("arm", "feature"), mean),
+            "mean": (("arm", "feature"), summary["mean"]),
             "sd": (("arm", "feature"), np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))),
             "covariance": (("arm", "feature", "feature2"), covariance),
-            "pulls": ("arm", marks[:, PULLS]),
-            "tries": ("arm", marks[:, TRIES]),
+            "pulls": ("arm", summary["pulls"].copy()),
+            "tries": ("arm", summary["tries"]),
         },
         coords={
-            "arm": np.array(arms) if len(kinds) == 1 else label,
-            "feature": list(names),
-            "feature2": list(names),
+            "arm": np.array(arms) if len({type(arm) for arm in arms}) == 1 else label,
+            "feature": names,
+            "feature2": names,
         },
-        attrs=attrs,
+        attrs=_attributes(bandit),
     )
 
 
-def shared_dataset(bandit: SharedLinearBandit, features: Any) -> xarray.Dataset:
+def items_dataset(
+    bandit: Explained, coefficients: tuple[FloatArray, FloatArray], covariance: FloatArray, pulls: dict[Arm, int]
+) -> xarray.Dataset:
     """Return what is known of the coefficients that items share; see :meth:`SharedLinearBandit.to_xarray`."""
     import xarray
 
-    names = list(_names_of(features, bandit))
-    with bandit._lock:
-        mean, sd = bandit.coefficients()
-        known = bool(np.isfinite(sd).all())
-        covariance = bandit.posterior.covariance() if known else np.full((len(names), len(names)), math.inf)
-        attrs: dict[str, Any] = {"rewards": bandit.rewards, "decisions": bandit.decisions, "alpha": bandit.alpha}
-        if known:
-            attrs["noise_sd"] = bandit.noise_sd
-        items = bandit.items
+    names = list(feature_names(bandit.features, bandit.dim, bandit.intercept))
+    mean, sd = coefficients
     data = xarray.Dataset(
         {"mean": ("feature", mean), "sd": ("feature", sd), "covariance": (("feature", "feature2"), covariance)},
         coords={"feature": names, "feature2": names},
-        attrs=attrs,
+        attrs=_attributes(bandit),
     )
-    return data if not items else data.assign(pulls=("arm", list(items.values()))).assign_coords(arm=list(items))
+    return data if not pulls else data.assign(pulls=("arm", list(pulls.values()))).assign_coords(arm=list(pulls))
 
 
-def coefficients_figure(data: xarray.Dataset, level: float, kind: str) -> Canvas:
-    """Draw the coefficients [arm, feature] with intervals at ``level``; arms with the most rewards first."""
+def _attributes(bandit: Explained) -> dict[str, Any]:
+    attributes = {"rewards": bandit.reward_kind, "decisions": bandit.decisions, "alpha": bandit.alpha}
+    noise = bandit.noise_sd
+    return attributes if noise is None else attributes | {"noise_sd": noise}
+
+
+def coefficients_figure(data: xarray.Dataset, confidence: float, kind: str) -> Canvas:
+    """Draw the coefficients [arm, feature] with intervals at ``confidence``; arms with the most rewards first."""
     from scipy.special import ndtri
 
     if not np.isfinite(data["sd"].values).all():
         raise ParameterError("nothing is known yet: two different rewards must have been seen")
-    z = float(ndtri(0.5 + 0.5 * level))
+    z = float(ndtri(0.5 + 0.5 * confidence))
     order = np.argsort(-data["pulls"].values, kind="stable")[:_MOST_ARMS] if "pulls" in data else np.arange(1)
     mean, sd = data["mean"].values[order], data["sd"].values[order]
     features = [_short(name) for name in data["feature"].values]
@@ -412,7 +405,7 @@ def coefficients_figure(data: xarray.Dataset, level: float, kind: str) -> Canvas
     tallest = max(len(arms) if first else 0, int(slopes.size))
     size = (3.6, max(1.7, 0.19 * tallest + 0.9))
     legend = (
-        Entry(f"{100 * level:g}% interval", "law"),
+        Entry(f"{100 * confidence:g}% interval", "law"),
         Entry("the interval holds zero", "neutral"),
     )
     return drawn(Figure("coefficients", "", tuple(panels), legend if slopes.size else legend[:1], columns, size))

@@ -10,14 +10,17 @@ import datetime
 import math
 import time as clocks
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from .._support.checks import FloatArray, positive
 from ..errors import DataError, ParameterError
 
-__all__ = ["Drift", "HalfLife", "seconds_of"]
+__all__ = ["Drift", "HalfLife", "HalfLifeLike", "TimeLike", "seconds_of"]
+
+TimeLike: TypeAlias = float | datetime.datetime | np.datetime64 | None
+"""Time: seconds since 1970 or a date with time; None is now."""
 
 
 _STEPS = 32  # of a half-life
@@ -33,7 +36,12 @@ class HalfLife:
     def __post_init__(self) -> None:
         object.__setattr__(self, "length", positive(self.length, "half_life"))
         if self.unit not in ("decisions", "seconds"):
-            raise ParameterError(f"half_life is in decisions or in seconds, not in {self.unit!r}")
+            raise ParameterError(
+                f"half_life is in decisions or in seconds, not in {self.unit!r}",
+                code="unknown-option",
+                argument="half_life",
+                value=self.unit,
+            )
 
     @classmethod
     def of(cls, value: Any) -> HalfLife | None:
@@ -60,6 +68,10 @@ class HalfLife:
         return float(0.5 ** (ticks * self.step / self.length)) if ticks > 0 else 1.0
 
 
+HalfLifeLike: TypeAlias = float | datetime.timedelta | np.timedelta64 | HalfLife | None
+"""Half-life of evidence: a number of decisions, or a time difference."""
+
+
 @dataclass
 class Drift:
     """A half-life, and the step up to which evidence has faded; None before the first."""
@@ -78,7 +90,13 @@ class Drift:
         else:
             times = [seconds_of(each) for each in time]
             if len(times) != rows:
-                raise DataError(f"time has {len(times)} entries, expected {rows}, one per reward")
+                raise DataError(
+                    f"time has {len(times)} entries, expected {rows}, one per reward",
+                    code="wrong-shape",
+                    argument="time",
+                    value=len(times),
+                    expected=rows,
+                )
         ticks = [self.half.tick(each) for each in times]
         left = self._to(max(ticks, default=0))
         now = self.tick or 0
@@ -107,5 +125,7 @@ def seconds_of(time: Any) -> float:
         except (TypeError, ValueError, OverflowError):
             seconds = math.nan
     if not abs(seconds) < 1e15:
-        raise ParameterError(f"time must be seconds or a date with time, got {time!r}")
+        raise ParameterError(
+            f"time must be seconds or a date with time, got {time!r}", code="not-a-time", argument="time", value=time
+        )
     return float(seconds)

@@ -11,9 +11,11 @@ import numpy as np
 from .._support.checks import FloatArray, positive, probability, risk_level, whole_number
 from .._support.state import LARGEST_COUNT
 from ..errors import ParameterError
-from ..risk import MOST_DRAWS, CVaR, ModifiedCVaR, sample_size
+from ..risk import CVaR, ModifiedCVaR, sample_size
+from ..risk.draw_rule import MOST_DRAWS
 from ..schedules import Decay, Schedule, schedule_of
-from .step import LARGEST, Rule, inflated_sd, rule_of
+from .kernels.layout import Rule, rule_of
+from .kernels.step import LARGEST, inflated_sd
 
 __all__ = [
     "BanditSettings",
@@ -92,7 +94,7 @@ class BanditSettings:
             if self.sampling_sd is not None:
                 raise ParameterError("give sampling_sd or delta, not both: delta is a schedule of sampling_sd")
         object.__setattr__(self, "alpha", fixed["alpha"])
-        fixed["label"] = str(self.label) or self._default_label()
+        fixed["label"] = str(self.label) or self.default_label()
         for field, value in fixed.items():
             object.__setattr__(self, field, value)
         counting = 1 if isinstance(self.alpha, Schedule) else math.ceil(self.n * (1.0 - abs(self.alpha)))
@@ -100,7 +102,14 @@ class BanditSettings:
             raise ParameterError(f"draws must leave at most 2**24 draws that count, got {counting}")
         _ = self.weights  # raises if the draws do not suit the estimator
 
-    def _default_label(self) -> str:
+    def default_label(self) -> str:
+        """Return the label that settings without one have.
+
+        Returns
+        -------
+        str
+            Label.
+        """
         inflated = self.sampling_sd is not None or self.delta is not None
         if isinstance(self.alpha, Schedule):
             kind = f"BRPS({self.alpha.label})"
@@ -126,6 +135,12 @@ class BanditSettings:
         if isinstance(self.alpha, Schedule):
             return np.ones(1)
         return _ESTIMATORS[self.estimator](self.alpha).outermost(self.n).weights
+
+    @property
+    def level(self) -> float:
+        """Risk level of settings in which it is a number, as :meth:`at` returns them."""
+        assert not isinstance(self.alpha, Schedule)
+        return self.alpha
 
     @property
     def signed_draws(self) -> int:

@@ -55,14 +55,14 @@ def _profiles() -> None:
 def _bandits() -> None:
     contexts = np.ones((16, 2))  # enough for the screen in single precision
     for settings in (pr.bandits.brps_cmab(0.8), pr.bandits.brps_cmab_clipped(0.8)):
-        bandit = pr.LinearBandit(3, dim=2, noise_sd=1.0, first_pulls=1, seed=0, settings=settings)
+        bandit = pr.LinearBandit(3, dim=2, noise_sd=1.0, first_pulls=1, rng=0, settings=settings)
         for points in (contexts[0], contexts, contexts):
             decision = bandit.select(points)
             bandit.update(points, decision.arm, decision.propensity)
             decision.propensities, decision.score  # noqa: B018  # worked out when read
         bandit.propensities(contexts), bandit.predict(contexts), bandit.noise_sd, bandit.posterior(0)
     for rewards in ("gaussian", "bernoulli"):
-        learner = pr.LinearBandit(3, dim=2, seed=0, rewards=rewards)
+        learner = pr.LinearBandit(3, dim=2, rng=0, rewards=rewards)
         for points in (contexts[0], contexts):
             decision = learner.select(points)
             learner.update(points, decision.arm, np.arange(np.size(decision.arm)) % 2 if points.ndim == 2 else 1.0)

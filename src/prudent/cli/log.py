@@ -1,7 +1,6 @@
 """`prudent solve`, `prudent explain` and `prudent next-data`: from a log to a decision, without Python.
 
-The options that say how a log is read are those of :class:`LogOptions`, for all three of them. Errors of the library
-name its arguments; :func:`in_options` translates them into options by their codes and fields.
+The options that say how a log is read are those of :class:`LogOptions`, for all three of them.
 """
 
 from __future__ import annotations
@@ -9,19 +8,18 @@ from __future__ import annotations
 import csv
 import inspect
 import json
-import shlex
 import sys
 import textwrap
 import warnings
-from collections.abc import Callable, Collection
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
 from ..display.words import plural
-from ..errors import DataError, ParameterError, PrudentError
+from ..errors import DataError, ParameterError
 
 if TYPE_CHECKING:
     from ..analysis.log_study import LogStudy
@@ -106,7 +104,7 @@ class LogOptions:
         """Return where the process starts, by the names of the model."""
         if not self.start:
             return model.summary.starts  # None without episodes
-        pairs = [_pair(item) for item in _items(self.start)]
+        pairs = [name_and_number(item) for item in items_of(self.start)]
         if all(chance is None for _, chance in pairs):
             return {label_of(model, name): 1.0 / len(pairs) for name, _ in pairs}
         if any(chance is None for _, chance in pairs):
@@ -139,13 +137,13 @@ def _number(text: str) -> float | None:
     return float(text) if _reads_as(float, text) else None
 
 
-def _items(values: list[str]) -> list[str]:
+def items_of(values: list[str]) -> list[str]:
     """Return the items of comma-separated texts; an item in double quotes may hold commas."""
     items = [item.strip() for text in values for item in next(csv.reader([text], skipinitialspace=True), [])]
     return [item for item in items if item]
 
 
-def _pair(item: str) -> tuple[str, float | None]:
+def name_and_number(item: str) -> tuple[str, float | None]:
     """Return the two parts of ``name=number``; an item that does not end in a number is a name."""
     name, sign, value = item.rpartition("=")
     amount = _number(value) if sign and name else None
@@ -155,7 +153,7 @@ def _pair(item: str) -> tuple[str, float | None]:
 def _values(values: list[str] | None) -> dict[str, float]:
     """Return names and their numbers, 0 by default; later numbers replace earlier ones."""
     numbers: dict[str, float] = {}
-    for name, value in map(_pair, _items(values or [])):
+    for name, value in map(name_and_number, items_of(values or [])):
         if value is not None or name not in numbers:  # --terminal a,b --terminal b=-1 is one list
             numbers[name] = 0.0 if value is None else value
     return numbers
@@ -170,7 +168,7 @@ def _prior(text: str) -> float:
 
 def _column_names(values: list[str] | None) -> dict[str, str | None] | None:
     names: dict[str, str | None] = {}
-    for item in _items(values or []):
+    for item in items_of(values or []):
         name, sign, theirs = item.partition("=")
         if not sign:
             raise _mistake("--columns", item, "NAME=COLUMN, for example state=patient_state")
@@ -182,59 +180,13 @@ def levels_of(text: str) -> list[float]:
     """Return risk levels with commas between them, ascending."""
     from .._support.checks import risk_level
 
-    levels = [_number(item) for item in _items([text])]
+    levels = [_number(item) for item in items_of([text])]
     if not levels or any(level is None for level in levels):
         raise _mistake("--alpha", text, "risk levels in (-1, 1), for example 0,0.5,0.9")
     return sorted({risk_level(level, "--alpha") for level in levels})
 
 
 # -- one set of options for all commands -------------------------------------------------------------------
-
-
-def _names(states: Any) -> str:
-    """Return names of states as the value of an option, quoted for a shell."""
-    texts = [f"{name}=0" if _pair(str(name))[1] is not None else str(name) for name in states]
-    return shlex.quote(",".join(f'"{text}"' if "," in text else text for text in texts))
-
-
-def in_options(error: PrudentError, options: Collection[str]) -> str:
-    """Return the message of an error in terms of the command line, by the code and the fields of the error.
-
-    Parameters
-    ----------
-    error : PrudentError
-        An error of the library, which names its arguments.
-    options : collection of str
-        Arguments that are options of the command.
-
-    Returns
-    -------
-    str
-        The message with the option in place of the argument, and the options that would help.
-
-    Examples
-    --------
-    >>> in_options(ParameterError("min_count must be positive", argument="min_count"), ["min_count"])
-    '--min-count must be positive'
-    >>> in_options(DataError("log.csv has no column 'action'", code="missing-column", column="action"), [])
-    "log.csv has no column 'action' (on the command line: --columns action=NAME)"
-    """
-    message, fields = str(error), error.fields
-    argument, column = str(fields.get("argument", "")), fields.get("column")
-    if argument in options and message.startswith(argument):
-        message = f"--{argument.replace('_', '-')}{message[len(argument) :]}"
-    hint = ""
-    if error.code == "missing-column" and column == "reward":
-        hint = "--rewards 0, --rewards FILE or --columns reward=NAME"
-    elif error.code == "missing-column" and argument != "rewards":
-        hint = f"--columns {column}=NAME"
-    elif error.code == "missing-value" and column == "next_state":
-        hint = "--end NAME"
-    elif error.code == "dead-end":
-        names = _names(fields["states"])
-        hint = f"--terminal {names} if the process ends there, or --absorbing {names} if it stays; STATE=VALUE adds "
-        hint += "what that is worth"
-    return f"{message} (on the command line: {hint})" if hint else message
 
 
 def takes_a_log(command: Callable[..., None]) -> Callable[..., None]:
@@ -253,16 +205,12 @@ def takes_a_log(command: Callable[..., None]) -> Callable[..., None]:
     ]
     # required arguments come first: LOG, then the command's own
     parameters = [shared[0], *(parameter.replace(kind=keyword) for parameter in own), *shared[1:]]
-    names = {parameter.name for parameter in parameters}
 
     def run(**values: Any) -> None:
         options = LogOptions(**{field.name: values.pop(field.name) for field in fields(LogOptions)})
-        try:
-            with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", message="Glyph .* missing from")  # names in other scripts
-                command(options, **values)
-        except PrudentError as error:
-            raise type(error)(in_options(error, names), code=error.code, **error.fields) from error
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Glyph .* missing from")  # names in other scripts
+            command(options, **values)
 
     run.__name__, run.__doc__ = command.__name__, command.__doc__
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
@@ -300,12 +248,15 @@ def solve(
         start=start,
         draws=draws,
         observations=observations,
-        seed=options.seed,
+        rng=options.seed,
         threads=options.threads,
     )
-    policies = study.policies()
-    record = {"log": Path(options.log).name, **_versions(), **study.record()}
-    page = _write_page(study, policies, record, options, out)
+    policies = study.to_pandas()
+    name = Path(options.log).name
+    record = study.record(name)
+    for figure in study.figures().values():
+        figure.save(out / "figures")
+    page = study.report(out / "report.html", name=name, settings=_settings(options))
     write(out / "policy.csv", policies.to_csv(index=False).encode())
     text = json.dumps(_finite(record), allow_nan=False, ensure_ascii=False, indent=1, default=str)
     write(out / "policy.json", text.encode())
@@ -360,7 +311,7 @@ def next_data(
         level,
         observations,
         start=options.begins(model),
-        seed=options.seed,
+        rng=options.seed,
         threads=options.threads,
     )
     record = found.record()
@@ -460,7 +411,7 @@ def _show(study: LogStudy, policies: Any, record: dict[str, Any]) -> None:
         f"From {record['start']}; bad cases: the mean of the worst {1.0 - record['tail']:.0%} that the data "
         "leaves possible."
     )
-    for said in study.said:
+    for said in study.warnings:
         print(f"Caution: {said}.")
 
 
@@ -476,40 +427,13 @@ def _say_left_out(record: dict[str, Any]) -> None:
 # -- files -------------------------------------------------------------------------------------------------
 
 
-def _write_page(study: LogStudy, policies: Any, record: dict[str, Any], options: LogOptions, out: Path) -> Path:
-    from .._support.output import write
-    from ..analysis.profile_figure import profile_figure
-    from ..analysis.returns_figure import returns_figure
-    from ..display.pages.log_study import render
-
-    profile = study.profile
-    figures = {
-        "policy": replace(
-            profile.solutions[profile.recommended].panels(),
-            name="policy",
-            title=f"Values and actions at risk level {profile.recommended:g}",
-        ),
-        "returns": returns_figure(profile.returns),
-        "levels": profile_figure(profile),
-    }
-    settings = {
+def _settings(options: LogOptions) -> dict[str, Any]:
+    """Return the options of the command that the page lists."""
+    return {
         each.name.replace("_", "-"): getattr(options, each.name)
         for each in fields(LogOptions)
         if each.name not in ("log", "as_json", "threads")
     }
-    page = render(record, policies, figures, settings)
-    for figure in figures.values():
-        figure.save(out / "figures")
-    write(out / "report.html", page.encode())
-    return out / "report.html"
-
-
-def _versions() -> dict[str, str]:
-    import numpy
-
-    import prudent
-
-    return {"prudent": prudent.__version__, "numpy": numpy.__version__}
 
 
 def _finite(value: Any) -> Any:

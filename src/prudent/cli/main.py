@@ -19,6 +19,7 @@ import typer.core
 
 from . import log as cli_log
 from . import sweep as cli_sweep
+from .errors import in_options
 from .screen import Bar, Chunk, Cluster, Workers, console
 
 if TYPE_CHECKING:
@@ -235,7 +236,7 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stdout.flush()
     except PrudentError as error:
         code = FAILED if isinstance(error, StoreError | ClusterError) else MISTAKE
-        print(f"prudent: {error}", file=sys.stderr)
+        print(f"prudent: {in_options(error)}", file=sys.stderr)
     except OSError as error:  # a disk, a folder or the place of the output that fails
         code = FAILED
         _forget_output()

@@ -1,13 +1,9 @@
-"""What a logged policy says about another one: off-policy evaluation, replay, tuning.
-
-:func:`off_policy` weights the rows of a log to judge a fixed policy, :func:`replay` judges a bandit that learns on the
-way, :func:`tune` compares settings of one. Logs are read by ``logs``, in blocks and in bounded memory; ``policies``
-reads targets, ``reward_models`` predicts what an arm would have paid, ``moments`` holds the sums and intervals.
-"""
+"""Evaluation of policies from logs of bandits: off-policy estimates, replay of learners, choice of settings."""
 
 from __future__ import annotations
 
-from .off_policy import OffPolicyEstimates, off_policy
+from .estimates import OffPolicyEstimates
+from .off_policy import off_policy
 from .replay import Replay, replay
 from .tune import Tuning, tune
 

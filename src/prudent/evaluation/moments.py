@@ -1,4 +1,4 @@
-"""Means and covariances of a stream of rows, in one pass, and the intervals that follow from them."""
+"""Means and covariances of a stream of rows, in one pass."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import math
 from typing import Self
 
 import numpy as np
-from scipy.special import ndtri
 
-from .._support.checks import FloatArray, IntArray
+from .._support.intervals import normal_half_width
+from ..types import FloatArray, IntArray
 
-__all__ = ["Moments", "bernstein", "half_width", "marks_of"]
+__all__ = ["Moments", "curve_marks"]
 
 
 class Moments:
-    """The number of rows seen, their mean [M] and their scatter [M,M] around it; blocks are merged after Chan.
+    """Number of rows, their mean [M] and their scatter matrix [M,M]; blocks are merged by Chan's formula.
 
-    >>> seen = Moments(1).add(np.array([[1.0], [2.0]])).add(np.array([[6.0]]))
-    >>> seen.count, seen.mean, seen.covariance()
+    >>> moments = Moments(1).add(np.array([[1.0], [2.0]])).add(np.array([[6.0]]))
+    >>> moments.count, moments.mean, moments.covariance()
     (3, array([3.]), array([[7.]]))
     """
 
@@ -35,7 +35,8 @@ class Moments:
             centred = values - mean
             step = mean - self.mean
             total = self.count + number
-            self._scatter += centred.T @ centred + np.outer(step, step) * (self.count * number / total)
+            # new arrays, so that a shallow copy stays as it is
+            self._scatter = self._scatter + (centred.T @ centred + np.outer(step, step) * (self.count * number / total))
             self.mean = self.mean + step * (number / total)
             self.count = total
         return self
@@ -46,40 +47,21 @@ class Moments:
 
     def copy(self) -> Self:
         """Return the moments as they are now."""
-        twin = copy.copy(self)
-        twin._scatter = self._scatter.copy()  # the mean is replaced, never changed
-        return twin
+        return copy.copy(self)
+
+    def interval(self, confidence: float) -> tuple[float, float, float]:
+        """Return the mean of the first column with its normal interval; NaN between infinities without rows."""
+        if not self.count:
+            return math.nan, -math.inf, math.inf
+        mean = float(self.mean[0])
+        half = normal_half_width(float(self.covariance()[0, 0]), self.count, confidence)
+        return mean, mean - half, mean + half
 
 
-def marks_of(count: int) -> IntArray:
-    """Return the numbers of rows, rising to ``count``, at which a curve is drawn: at most 200, ten rows apart or more.
+def curve_marks(count: int) -> IntArray:
+    """Return the numbers of rows, rising to ``count``, at which a curve has points: at most 200, ten rows apart.
 
-    >>> marks_of(45)
+    >>> curve_marks(45)
     array([11, 22, 33, 45])
     """
     return np.unique(np.linspace(0, count, min(200, max(count // 10, 1)) + 1).astype(np.int64)[1:])
-
-
-def half_width(variance: float, count: int, level: float) -> float:
-    """Return half the normal interval of a mean of ``count`` rows; infinite for a single row.
-
-    >>> round(half_width(4.0, 100, 0.95), 3)
-    0.392
-    """
-    if count < 2 or math.isnan(variance):
-        return math.inf
-    return float(ndtri(0.5 + 0.5 * level)) * math.sqrt(max(variance, 0.0) / count)
-
-
-def bernstein(variance: float, span: float, count: int, level: float) -> float:
-    """Return half the empirical-Bernstein interval of a mean of rows whose values lie within ``span`` of each other.
-
-    Maurer and Pontil (2009), Theorem 4, on both sides: it holds for every number of rows.
-
-    >>> round(bernstein(0.25, 1.0, 1000, 0.95), 4)
-    0.057
-    """
-    if count < 2:
-        return math.inf
-    log = math.log(4.0 / (1.0 - level))
-    return math.sqrt(2.0 * variance * log / count) + 7.0 * span * log / (3.0 * (count - 1))

@@ -1,124 +1,190 @@
-"""How a bandit that learns would have done: rejection replay of a log whose propensities are known.
+"""Rejection replay: what a bandit that learns would have earned, from a log with known propensities.
 
-A learner cannot be weighted row by row, because what it does depends on what it saw before. Replay (Li et al., 2011)
-goes through the log, lets the bandit choose in every row, and keeps the row only if it chose what was logged; it then
-learns that reward. If the log was made by a uniform choice, the rows that are kept look exactly like a run of the
-bandit in the world: its mean reward is unbiased. For other propensities p a matching row is kept with chance p_min / p,
-which makes the log uniform in effect. A log of n rows and k arms gives a run of about n / k decisions.
+The decisions of a bandit that learns depend on earlier rows, so rows cannot be weighted one by one. Replay (Li et al.,
+2011) lets the bandit choose in every row and keeps the row only if the choice is the logged arm; the bandit then learns
+that reward. If the arms of the log were chosen uniformly, the kept rows are distributed like a run of the bandit, and
+their mean reward is unbiased. For other propensities p a matching row is kept with probability p_min / p, which has the
+same effect. A log of n rows and k arms gives a run of about n / k decisions.
 """
 
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy.special import chdtrc
 
-from .._support.checks import FloatArray, generator, open_probability, probability
+from .._support.checks import generator, open_probability, probability
 from .._support.progress import Progress
+from ..display.figures import off_policy as figures
 from ..errors import DataError, ParameterError
+from ..types import ArmLike, FloatArray, RngLike, TableLike
 from .logs import BLOCK, BanditLog, Block, Layout
-from .moments import Moments, half_width, marks_of
+from .moments import Moments, curve_marks
 from .policies import Chances, contexts_for, known_features, policy_of
+from .protocols import Learner, TargetLike
 
 if TYPE_CHECKING:
     import pandas
+    import xarray
     from matplotlib.figure import Figure
 
-__all__ = ["Replay", "Run", "lottery", "replay"]
+__all__ = ["KeepRates", "Replay", "Run", "replay", "require_logged", "thresholds_of"]
 
-NOT_UNIFORM = 1e-6  # chance to refuse a log that is uniform
+FALSE_REFUSAL = 1e-6  # probability of refusing a log that is uniform
 
 
 def replay(
-    log: Any,
-    bandit: Any,
+    log: TableLike,
+    bandit: Learner,
     *,
     learn: bool = True,
-    level: float = 0.95,
-    logging_policy: Any = None,
+    confidence: float = 0.95,
+    rng: RngLike = 0,
+    logging_policy: TargetLike | None = None,
     min_propensity: float | None = None,
-    seed: Any = 0,
     context: str | Sequence[str] | None = None,
-    arms: Iterable[Any] | None = None,
+    arms: Iterable[ArmLike] | None = None,
     columns: Mapping[str, str] | None = None,
     missing_reward: float | str | None = None,
     block: int = BLOCK,
 ) -> Replay:
-    """Replay a ``log`` to a copy of ``bandit`` and return what it would have earned while it learned.
+    """Replay a log to a copy of a bandit and return what it would have earned while it learned.
 
-    ``bandit`` is any object with ``arms``, ``select(context, arms)`` and ``update(context, arm, reward)``; it is copied
-    and stays as it is. With ``learn=False`` the copy does not learn. The log is as in :func:`off_policy`; one without
-    propensities is taken for uniform over the eligible arms, unless it plainly is not, or for that of
-    ``logging_policy``. ``min_propensity`` is the lowest chance that an eligible arm had, by default the lowest seen;
-    ``seed`` decides which rows are kept. Features that have names, in the log and in the bandit, are matched by name.
-    A bandit whose half-life is a time needs a column ``time``.
+    The parameters are, in this order: log and bandit, the run, the propensities, and the format of the log.
 
-    The interval at ``level`` is that of this run: it knows the noise of rewards, and not how another run might learn.
+    Parameters
+    ----------
+    log : DataFrame, dict of columns, path, pyarrow table, Journal or rows
+        The decisions, as for ``off_policy``. A log without propensities is taken for uniform over the eligible
+        arms, unless a test refutes that, or for that of `logging_policy`. A bandit whose half-life is a time needs a
+        column ``time``.
+    bandit : bandit
+        Any object with ``arms``, ``select(context, arms)`` and ``update(context, arm, reward)``. It is copied and stays
+        as it is.
+    learn : bool, default=True
+        Whether the copy learns.
+    confidence : float, default=0.95
+        Confidence of the intervals, in (0, 1). They cover the noise of rewards in this run, not how another run might
+        learn.
+    rng : int, Generator or None, default=0
+        Source of randomness, which decides which rows are kept.
+    logging_policy : bandit, array_like, callable, str or dict, optional
+        The policy that acted, for a log without propensities; as for ``off_policy``.
+    min_propensity : float, optional
+        Lowest propensity of an eligible arm, by default the lowest in the log.
+    context, arms, columns, missing_reward, block
+        Format of the log, as for ``off_policy``.
 
+    Returns
+    -------
+    Replay
+        Mean reward of the kept rows with its interval, and the bandit after the run.
+
+    Raises
+    ------
+    DataError
+        If the log is malformed or not uniform, or an arm of the bandit was never logged.
+    ParameterError
+        If `bandit` cannot decide or learn, or `min_propensity` is above the lowest in the log.
+
+    See Also
+    --------
+    off_policy : Evaluate a fixed policy with all rows.
+    tune : Compare settings of a bandit.
+
+    References
+    ----------
+    Li, Chu, Langford, Wang (2011), Unbiased offline evaluation of contextual-bandit-based news article recommendation
+    algorithms.
+
+    Examples
+    --------
     >>> import prudent as pr
     >>> rng = np.random.default_rng(1)
     >>> log = [([1.0], arm, float(arm == "b"), 0.5) for arm in rng.choice(["a", "b"], 1000).tolist()]
-    >>> found = replay(log, pr.LinearBandit(["a", "b"], dim=1, seed=1))
-    >>> found.rows, 400 < found.matched < 600, found.mean > 0.8
+    >>> run = replay(log, pr.LinearBandit(["a", "b"], dim=1, rng=1))
+    >>> run.rows, 400 < run.matched < 600, run.mean > 0.8
     (1000, True, True)
     """
-    level = open_probability(level, "level")
+    confidence = open_probability(confidence, "confidence")
     _require_bandit(bandit)
-    rng = generator(seed, "seed")
+    random = generator(rng)
     timed = fades_with_time(bandit)
     layout = Layout(context, columns, arms, missing_reward, block, timed, known_features(bandit))
     with BanditLog(log, layout, bandit.arms) as read:
         read.require_contexts("bandit")
         run = Run(copy.deepcopy(bandit), learn)
-        kept = Lots(read, logging_policy, min_propensity)
+        rates = KeepRates(read, logging_policy, min_propensity)
         require_logged(bandit.arms, read)
-        marks = marks_of(read.n)
-        logged, snapshots, begin = Moments(1), [], 0
+        marks = curve_marks(read.n)
+        logged, points, begin = Moments(1), list[Point](), 0
         line = Progress("replay")
         try:
-            for part, chances in lottery(read, kept, rng):
+            for part, thresholds in thresholds_of(read, rates, random):
                 cuts = marks[(marks > begin) & (marks <= begin + len(part))] - begin
                 at = 0
                 for cut in [*cuts.tolist(), len(part)]:
                     piece = part.part(slice(at, cut))
-                    run.go(piece, chances[at:cut], read)
+                    run.go(piece, thresholds[at:cut], read)
                     logged.add(piece.rewards[:, np.newaxis])
                     if cut in cuts:
-                        snapshots.append((begin + cut, run.paid.copy(), logged.copy()))
+                        points.append(Point(begin + cut, run.paid.copy(), logged.copy()))
                     at = cut
                 begin += len(part)
                 line.show(f"{begin:,} of {read.n:,} rows, {run.paid.count:,} matched")
         finally:
             line.close()
-    return Replay(read, run, snapshots, kept.floor, level)
+    mean, low, high = run.paid.interval(confidence)
+    return Replay(
+        read.n,
+        run.paid.count,
+        mean,
+        low,
+        high,
+        *logged.interval(confidence),
+        confidence,
+        rates.floor,
+        run.bandit,
+        points,
+    )
 
 
-def _require_bandit(bandit: Any) -> None:
+def _require_bandit(bandit: object) -> None:
     for name in ("arms", "select", "update"):
         if not hasattr(bandit, name):
-            raise ParameterError(f"bandit is {bandit!r}, which has no {name}; replay needs one that decides and learns")
+            raise ParameterError(
+                f"bandit must have arms, select and update, got {bandit!r}, which has no {name}",
+                code="wrong-type",
+                argument="bandit",
+                value=bandit,
+                expected=name,
+            )
 
 
-def fades_with_time(bandit: Any) -> bool:
-    """Return whether evidence of a bandit fades with the clock, so that it must be told the time."""
+def fades_with_time(bandit: object) -> bool:
+    """Return whether evidence of a bandit fades with time, so that decisions need times."""
     return getattr(getattr(bandit, "half_life", None), "unit", "") == "seconds"
 
 
-def require_logged(arms: Iterable[Any], log: BanditLog) -> None:
+def require_logged(arms: Iterable[ArmLike], log: BanditLog) -> None:
     """Raise if an arm was never logged: a row in which it is chosen can never match."""
     for arm in arms:
         if not log.counts[log.index(arm)]:
-            raise DataError(f"arm {arm!r} of the bandit was never logged, so that a replay cannot judge it; remove it")
+            raise DataError(
+                f"arm {arm!r} of the bandit was never logged, so no row can match it; remove the arm",
+                code="never-logged",
+                arm=arm,
+            )
 
 
-class Lots:
-    """The chance with which a matching row is kept: lowest propensity over that of the row."""
+class KeepRates:
+    """Probability of keeping a matching row: the lowest propensity over that of the row."""
 
-    def __init__(self, log: BanditLog, logging_policy: Any, min_propensity: float | None) -> None:
+    def __init__(self, log: BanditLog, logging_policy: TargetLike | None, min_propensity: float | None) -> None:
         self._policy: Chances | None = None
         if logging_policy is not None:
             self._policy = policy_of(logging_policy, log, "logging_policy")
@@ -127,10 +193,18 @@ class Lots:
             _require_uniform(log, self._policy)
         lowest = min(float(self.of(block).min()) for block in log.blocks())
         if lowest <= 0.0:
-            raise DataError("logging_policy gives no chance to an arm that was logged")
+            raise DataError(
+                "logging_policy gives a logged arm probability 0", code="zero-propensity", argument="logging_policy"
+            )
         self.floor = lowest if min_propensity is None else probability(min_propensity, "min_propensity")
         if not 0.0 < self.floor <= lowest * (1.0 + 1e-9):
-            raise ParameterError(f"min_propensity is {self.floor}, expected at most the lowest in log, {lowest}")
+            raise ParameterError(
+                f"min_propensity is {self.floor}, expected at most the lowest in log, {lowest}",
+                code="probability-range",
+                argument="min_propensity",
+                value=self.floor,
+                expected=lowest,
+            )
 
     def of(self, block: Block) -> FloatArray:
         """Return the propensities [T] of the logged arms."""
@@ -138,7 +212,7 @@ class Lots:
 
 
 def _require_uniform(log: BanditLog, uniform: Chances) -> None:
-    """Raise if the arms of a log without propensities are plainly not chosen uniformly (chi-square)."""
+    """Raise if a chi-square test refutes that the arms of a log without propensities were chosen uniformly."""
     expected, variance = np.zeros(len(log.arms)), np.zeros(len(log.arms))
     for block in log.blocks():
         chances = uniform(block)
@@ -148,25 +222,29 @@ def _require_uniform(log: BanditLog, uniform: Chances) -> None:
     # each term has mean one; with equal chances k/(k-1) times their sum is Pearson's statistic
     k = int(free.sum())
     score = float((((log.counts - expected)[free]) ** 2 / variance[free]).sum()) * (k - 1) / max(k, 1)
-    if k > 1 and expected.min() >= 5.0 and chdtrc(k - 1, score) < NOT_UNIFORM:
+    if k > 1 and expected.min() >= 5.0 and chdtrc(k - 1, score) < FALSE_REFUSAL:
         a = int(np.argmax(np.abs(log.counts - expected)))
         raise DataError(
             f"log has no column 'propensity' and is not uniform: arm {log.arms[a]!r} was chosen {log.counts[a]} times, "
-            f"expected about {expected[a]:.0f}; give the policy that acted as logging_policy"
+            f"expected about {expected[a]:.0f}; give the policy that acted as logging_policy",
+            code="not-uniform",
+            arm=log.arms[a],
+            value=int(log.counts[a]),
+            expected=float(expected[a]),
         )
 
 
-def lottery(log: BanditLog, lots: Lots, rng: np.random.Generator) -> Iterator[tuple[Block, FloatArray]]:
-    """Yield the blocks of a log, each with thresholds [T]: a row is kept if its arm's chance is above the threshold.
+def thresholds_of(log: BanditLog, rates: KeepRates, rng: np.random.Generator) -> Iterator[tuple[Block, FloatArray]]:
+    """Yield the blocks of a log, each with thresholds [T]: a row is kept if its arm's probability is above.
 
-    A threshold is u p / p_min with u uniform, so that an arm of chance pi is kept with chance pi p_min / p.
+    A threshold is u p / p_min with u uniform, so an arm of probability pi is kept with probability pi p_min / p.
     """
     for block in log.blocks():
-        yield block, rng.random(len(block)) * (lots.of(block) / lots.floor)
+        yield block, rng.random(len(block)) * (rates.of(block) / rates.floor)
 
 
 class Run:
-    """One bandit on its way through a log, and what it was paid."""
+    """One bandit that is replayed a log, and the rewards of the rows that matched."""
 
     def __init__(self, bandit: Any, learn: bool = True) -> None:
         self.bandit = bandit
@@ -179,7 +257,7 @@ class Run:
         self._asks = hasattr(bandit, "propensities") and not self._timed
 
     def go(self, block: Block, thresholds: FloatArray, log: BanditLog) -> None:
-        """Go through some rows, with their ``thresholds`` [T] of :func:`lottery`."""
+        """Go through some rows, with their ``thresholds`` [T] of ``lottery``."""
         names: dict[int, Any] = {}
         for members, rows in block.sets():
             able = log.arms if members is None else [log.arms[i] for i in members]
@@ -212,71 +290,131 @@ class Run:
         return True
 
 
-class _Point(NamedTuple):
+class Point(NamedTuple):
+    """A point of the curve."""
+
     rows: int
     paid: Moments
     logged: Moments
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class Replay:
-    """What :func:`replay` found: ``matched`` of ``rows`` rows were kept, and paid ``mean``, from ``low`` to ``high``.
+    """Outcome of a replay: the result of ``replay``.
 
-    ``logged`` is the mean reward of the log, ``bandit`` the copy after the run, ``curve()`` follows the means.
+    Attributes
+    ----------
+    rows : int
+        Number of rows of the log.
+    matched : int
+        Number of rows that were kept.
+    mean, low, high : float
+        Mean reward of the kept rows with its interval.
+    logged, logged_low, logged_high : float
+        Mean reward of the log with its interval.
+    confidence : float
+        Confidence of the intervals.
+    min_propensity : float
+        Lowest propensity, as given or as in the log.
+    bandit : bandit
+        The copy of the bandit after the run.
+    points : sequence of Point
+        Sums at the points of the curve.
+
+    See Also
+    --------
+    replay : Replay a log.
     """
 
-    def __init__(
-        self, log: BanditLog, run: Run, points: Iterable[tuple[int, Moments, Moments]], floor: float, level: float
-    ) -> None:
-        self.rows = log.n
-        self.matched = run.paid.count
-        self.level = level
-        self.bandit = run.bandit
-        self.min_propensity = floor
-        self._points = [_Point(*point) for point in points]
-        self.mean, self.low, self.high = _interval(run.paid, level)
-        self.logged, self.logged_low, self.logged_high = _interval(self._points[-1].logged, level)
+    rows: int
+    matched: int
+    mean: float
+    low: float
+    high: float
+    logged: float
+    logged_low: float
+    logged_high: float
+    confidence: float
+    min_propensity: float
+    bandit: Any
+    points: Sequence[Point]
 
     def curve(self) -> pandas.DataFrame:
-        """Return the mean reward so far at up to 200 points of the run, with intervals, and that of the log.
+        """Return the mean reward so far at up to 200 points of the run, beside that of the log.
 
+        Returns
+        -------
+        DataFrame
+            Columns matched, cumulative, estimate, low, high, logged, logged_low and logged_high, indexed by the number
+            of rows.
+
+        Examples
+        --------
         >>> import prudent as pr
         >>> log = [([1.0], arm, 1.0, 0.5) for arm in "ab" * 50]
-        >>> replay(log, pr.LinearBandit(["a", "b"], dim=1, seed=1)).curve().columns.tolist()
+        >>> replay(log, pr.LinearBandit(["a", "b"], dim=1, rng=1)).curve().columns.tolist()
         ['matched', 'cumulative', 'estimate', 'low', 'high', 'logged', 'logged_low', 'logged_high']
         """
         import pandas
 
-        rows = []
-        for point in self._points:
-            mean, low, high = _interval(point.paid, self.level)
-            total = point.paid.count * point.paid.mean[0]
-            rows.append([point.paid.count, total, mean, low, high, *_interval(point.logged, self.level)])
+        rows = [
+            [
+                point.paid.count,
+                point.paid.count * point.paid.mean[0],
+                *point.paid.interval(self.confidence),
+                *point.logged.interval(self.confidence),
+            ]
+            for point in self.points
+        ]
         names = ["matched", "cumulative", "estimate", "low", "high", "logged", "logged_low", "logged_high"]
-        index = pandas.Index([point.rows for point in self._points], name="rows")
+        index = pandas.Index([point.rows for point in self.points], name="rows")
         return pandas.DataFrame(rows, columns=names, index=index)
 
-    def plot(self) -> Figure:
-        """Return a figure of matplotlib: the mean reward so far, with its interval, against that of the log.
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return the mean rewards with their intervals.
 
+        Returns
+        -------
+        DataFrame
+            Rows replay and log; columns mean, low, high and decisions.
+        """
+        import pandas
+
+        rows = {
+            "replay": [self.mean, self.low, self.high, self.matched],
+            "log": [self.logged, self.logged_low, self.logged_high, self.rows],
+        }
+        return pandas.DataFrame.from_dict(rows, orient="index", columns=["mean", "low", "high", "decisions"])
+
+    def to_xarray(self) -> xarray.Dataset:
+        """Return the curve as a dataset over ``rows``.
+
+        Returns
+        -------
+        xarray.Dataset
+            The columns of ``curve``; confidence as an attribute.
+        """
+        return self.curve().to_xarray().assign_attrs(confidence=self.confidence)
+
+    def plot(self) -> Figure:
+        """Plot the mean reward so far, with its interval, against that of the log.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            The figure.
+
+        Examples
+        --------
         >>> import prudent as pr
         >>> log = [([1.0], arm, float(i % 3), 0.5) for i, arm in enumerate("ab" * 50)]
-        >>> len(replay(log, pr.LinearBandit(["a", "b"], dim=1, seed=1)).plot().axes)
+        >>> len(replay(log, pr.LinearBandit(["a", "b"], dim=1, rng=1)).plot().axes)
         1
         """
-        from . import figures
-
-        return figures.reward(self.curve(), "replay", self.level)
+        return figures.draw_reward(self.curve(), "replay", self.confidence).to_matplotlib()
 
     def __repr__(self) -> str:
         return (
             f"Replay({self.matched:,} of {self.rows:,} rows matched, mean reward {self.mean:.6g} "
-            f"[{self.low:.6g}, {self.high:.6g}] at {self.level:g}; log {self.logged:.6g})"
+            f"[{self.low:.6g}, {self.high:.6g}] at {self.confidence:g}; log {self.logged:.6g})"
         )
-
-
-def _interval(moments: Moments, level: float) -> tuple[float, float, float]:
-    if not moments.count:
-        return math.nan, -math.inf, math.inf
-    mean = float(moments.mean[0])
-    half = half_width(float(moments.covariance()[0, 0]), moments.count, level)
-    return mean, mean - half, mean + half

@@ -1,4 +1,4 @@
-"""What an arm would have paid: the reward models of the direct method and the doubly robust estimators.
+"""Reward models of the direct method and the doubly robust estimators: predicted rewards of all arms.
 
 A model must not have seen the reward that it is compared with. Rows are dealt into F folds (row i belongs to fold
 i mod F), and the rewards of a fold are predicted by a model that was fitted to the other folds. Given the contexts,
@@ -18,17 +18,18 @@ from typing import Any
 
 import numpy as np
 
-from .._support.checks import FloatArray, IntArray
 from ..errors import DataError, ParameterError
 from ..posteriors.linear import LinearGaussianPosterior
+from ..types import FloatArray, IntArray
 from .logs import BanditLog, Block
 from .policies import table_reader
+from .protocols import RewardModelLike
 
 __all__ = ["RewardModel", "fitted"]
 
 
 class RewardModel:
-    """Predicts the rewards of all arms in the rows of a log."""
+    """Predictions of the rewards of all arms in the rows of a log."""
 
     name = ""
 
@@ -41,17 +42,22 @@ class RewardModel:
         return 0.0
 
     def observe(self, block: Block, predictions: FloatArray, chances: FloatArray) -> None:
-        """Note what :meth:`spread` needs."""
+        """Add a block to the sums that ``spread`` needs."""
 
 
-def fitted(given: Any, log: BanditLog, folds: int) -> RewardModel:
-    """Return the reward model that was asked for, fitted to ``log``."""
+def fitted(given: RewardModelLike, log: BanditLog, folds: int) -> RewardModel:
+    """Return the reward model of an argument, fitted to ``log``."""
     if given is None:
         return _Ridge(log, folds)
     if hasattr(given, "fit") and hasattr(given, "predict") and not isinstance(given, type):
         return _Estimator(given, log, folds)
     if isinstance(given, (str, bytes)) or callable(given):
-        raise ParameterError(f"reward_model must be None, an object with fit and predict, or a table, got {given!r}")
+        raise ParameterError(
+            f"reward_model must be None, an object with fit and predict, or a table, got {given!r}",
+            code="wrong-type",
+            argument="reward_model",
+            value=given,
+        )
     return _Table(given, log)
 
 
@@ -62,11 +68,22 @@ class _Table(RewardModel):
         self._rows = table_reader(given, log, "reward_model")
 
     def predict(self, block: Block) -> FloatArray:
-        predictions = self._rows(block)
-        if not np.isfinite(predictions).all():
-            t, a = np.argwhere(~np.isfinite(predictions))[0]
-            raise DataError(f"reward_model[{block.rows[t]}, {a}] is {predictions[t, a]}, expected a finite number")
-        return predictions
+        return _require_finite(self._rows(block), block)
+
+
+def _require_finite(predictions: FloatArray, block: Block) -> FloatArray:
+    """Return predictions [T,A] if all are finite."""
+    if not np.isfinite(predictions).all():
+        t, a = np.argwhere(~np.isfinite(predictions))[0].tolist()
+        row, value = int(block.rows[t]), float(predictions[t, a])
+        raise DataError(
+            f"reward_model predicts {value} for arm {a} in log row {row}, expected a finite number",
+            code="not-finite",
+            argument="reward_model",
+            index=(row, a),
+            value=value,
+        )
+    return predictions
 
 
 def _fold_means(log: BanditLog, folds: int) -> FloatArray:
@@ -123,10 +140,10 @@ class _Ridge(RewardModel):
     def observe(self, block: Block, predictions: FloatArray, chances: FloatArray) -> None:
         points = _with_intercept(block.contexts)
         self._load += chances.T @ points
-        left = block.rewards - np.take_along_axis(predictions, block.arms[:, np.newaxis], axis=1)[:, 0]
+        residual = block.rewards - np.take_along_axis(predictions, block.arms[:, np.newaxis], axis=1)[:, 0]
         for arm in np.unique(block.arms).tolist():
-            mine = points[block.arms == arm] * left[block.arms == arm, np.newaxis]
-            self._noise[arm] += mine.T @ mine
+            score = points[block.arms == arm] * residual[block.arms == arm, np.newaxis]
+            self._noise[arm] += score.T @ score
 
     def spread(self) -> float:
         """Return g'V^-1 (sum e^2 x x') V^-1 g summed over the arms, g the target's mean features.
@@ -181,10 +198,7 @@ class _Estimator(RewardModel):
                 model = self._models.get((fold, arm))
                 if model is not None:
                     predictions[rows, arm] = _expected(model, block.contexts[rows])
-        if not np.isfinite(predictions).all():
-            t, a = np.argwhere(~np.isfinite(predictions))[0]
-            raise DataError(f"reward_model predicts {predictions[t, a]} in log row {block.rows[t]}")
-        return predictions
+        return _require_finite(predictions, block)
 
 
 def _expected(model: Any, contexts: FloatArray) -> Any:

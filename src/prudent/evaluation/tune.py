@@ -1,74 +1,113 @@
-"""Which settings of a bandit to take, as far as a log can tell.
+"""Choice between settings of a bandit, by replay of a log.
 
-The log is dealt into R parts (row i goes to part i mod R), and every setting is replayed on every part from nothing
-(:mod:`~prudent.evaluation.replay`). So each setting has R independent runs, and luck in learning counts as what it is.
+The log is dealt into R parts (row i goes to part i mod R), and every setting is replayed on every part from the start
+(``prudent.evaluation.replay``). So each setting has R independent runs, which include the variation of learning.
 Settings are compared within parts, which show all of them the same rows: Student intervals of the paired differences to
-the setting with the highest mean, together at the level asked for (Bonferroni). A setting is chosen only if all these
-intervals lie above zero. To choose one that is not the best, it must be found better than the best one, which it is
-not: that happens with chance at most (1 - level) / 2, over all settings together.
+the setting with the highest mean, together at the given confidence (Bonferroni). A setting is chosen only if all these
+intervals lie above zero. A setting that is not the best is chosen with probability at most (1 - confidence) / 2, over
+all settings together.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .._support.checks import FloatArray, open_probability, whole_number
+from .._support.checks import generator, open_probability, whole_number
 from .._support.intervals import mean_and_half_width
 from .._support.progress import Progress
 from ..bandits.bandit import LinearBandit
 from ..bandits.fading import HalfLife
 from ..bandits.settings import BanditSettings
+from ..display.figures import off_policy as figures
 from ..errors import DataError, ParameterError
+from ..types import ArmLike, FloatArray, IntArray, RngLike, TableLike
 from .logs import BLOCK, BanditLog, Layout
-from .replay import Lots, Run, lottery, require_logged
+from .protocols import TargetLike
+from .replay import KeepRates, Run, require_logged, thresholds_of
 
 if TYPE_CHECKING:
     import pandas
+    import xarray
     from matplotlib.figure import Figure
 
-__all__ = ["Tuning", "compare", "tune"]
+__all__ = ["Comparison", "Tuning", "compare", "tune"]
+
+SHOWN = 20  # settings in a repr
 
 
 def tune(
-    log: Any,
-    settings: Any,
+    log: TableLike,
+    settings: Mapping[str, Iterable[Any]] | Iterable[Mapping[str, Any] | BanditSettings],
     *,
     make: Callable[..., Any] = LinearBandit,
     runs: int = 10,
-    level: float = 0.95,
-    seed: int = 0,
-    logging_policy: Any = None,
+    confidence: float = 0.95,
+    rng: RngLike = 0,
+    logging_policy: TargetLike | None = None,
     min_propensity: float | None = None,
     context: str | Sequence[str] | None = None,
-    arms: Iterable[Any] | None = None,
+    arms: Iterable[ArmLike] | None = None,
     columns: Mapping[str, str] | None = None,
     missing_reward: float | str | None = None,
     block: int = BLOCK,
 ) -> Tuning:
-    """Compare settings of a bandit on a log, and choose one if the data can tell.
+    """Compare settings of a bandit on a log, and choose one if the log has enough data.
 
-    ``settings`` is a dict of lists, of which every combination is tried (``{"alpha": [0, 0.5], "noise_sd": [1, 2]}``),
-    or a list of dicts or :class:`BanditSettings`. Each is handed to ``make(arms, dim, seed=..., **options)``, by
-    default :class:`LinearBandit`. The log and the other arguments are as in :func:`replay`; it is dealt into ``runs``
-    parts.
+    What is compared is the mean reward of a run from the start, over as many decisions as a part has matching rows:
+    about n / (arms runs). The parameters are, in this order: log and settings, the runs, the propensities, and the
+    format of the log.
 
-    The chance to choose a setting that is not the best is at most (1 - level) / 2. What is compared is the mean reward
-    of a run from nothing, as long as a part has matching rows: about n / (arms runs) decisions.
+    Parameters
+    ----------
+    log : DataFrame, dict of columns, path, pyarrow table, Journal or rows
+        The decisions, as for ``replay``. It is dealt into `runs` parts.
+    settings : dict of lists, or list of dicts or BanditSettings
+        The settings to compare. Of a dict of lists every combination is tried:
+        ``{"alpha": [0, 0.5], "noise_sd": [1, 2]}``.
+    make : callable, default=LinearBandit
+        Called as ``make(arms, dim, rng=..., **options)`` for every run.
+    runs : int, default=10
+        Number of parts of the log, and of runs of each setting.
+    confidence : float, default=0.95
+        Confidence of the intervals. A setting that is not the best is chosen with probability at most
+        (1 - confidence) / 2.
+    rng : int, Generator or None, default=0
+        Source of randomness.
+    logging_policy, min_propensity, context, arms, columns, missing_reward, block
+        Propensities and format of the log, as for ``replay``.
 
+    Returns
+    -------
+    Tuning
+        Mean rewards of the settings, and the chosen one.
+
+    Raises
+    ------
+    DataError
+        If the log is malformed or too short for so many runs.
+    ParameterError
+        If `settings` are fewer than two, or do not suit `make`.
+
+    See Also
+    --------
+    replay : Replay a log to one bandit.
+
+    Examples
+    --------
     >>> rng = np.random.default_rng(1)
     >>> rows = [(rng.random(2), arm) for arm in rng.integers(0, 2, 4000).tolist()]
     >>> log = [(x, arm, float(x[arm]), 0.5) for x, arm in rows]
-    >>> found = tune(log, {"noise_sd": [0.1, 30.0]})
-    >>> found.best
+    >>> tune(log, {"noise_sd": [0.1, 30.0]}).best
     {'noise_sd': 0.1}
     """
-    level = open_probability(level, "level")
+    confidence = open_probability(confidence, "confidence")
     runs = whole_number(runs, "runs", minimum=2)
-    seed = whole_number(seed, "seed", minimum=0)
+    seed = _seed(rng)
     tried = _options(settings)
     lives = (HalfLife.of(options.get("half_life")) for options in tried)
     timed = any(life is not None and life.unit == "seconds" for life in lives)
@@ -77,16 +116,16 @@ def tune(
         read.require_contexts("a bandit")
         if arms is not None:
             require_logged(read.arms, read)
-        lots = Lots(read, logging_policy, min_propensity)
+        rates = KeepRates(read, logging_policy, min_propensity)
         table = [[Run(_made(make, options, read, seed, part)) for part in range(runs)] for options in tried]
         line, done = Progress("tuning"), 0
         try:
-            for rows, thresholds in lottery(read, lots, np.random.default_rng(seed)):
+            for rows, thresholds in thresholds_of(read, rates, np.random.default_rng(seed)):
                 for part in range(runs):
-                    mine = np.flatnonzero((rows.rows % runs == part) & (thresholds < 1.0))
-                    piece = rows.part(mine)
+                    chosen = np.flatnonzero((rows.rows % runs == part) & (thresholds < 1.0))
+                    piece = rows.part(chosen)
                     for row in table:
-                        row[part].go(piece, thresholds[mine], read)
+                        row[part].go(piece, thresholds[chosen], read)
                 done += len(rows)
                 line.show(f"{done:,} of {read.n:,} rows, {len(tried)} settings")
         finally:
@@ -94,31 +133,52 @@ def tune(
         matched = np.array([[run.paid.count for run in row] for row in table])
         if matched.min() < 2:
             raise DataError(
-                f"only {matched.min()} rows of a part matched: the log of {read.n} rows is too short for {runs} runs"
+                f"only {matched.min()} rows of a part matched: the log of {read.n} rows is too short for {runs} runs",
+                code="too-few-rows",
+                argument="runs",
+                value=runs,
             )
         means = np.array([[float(run.paid.mean[0]) for run in row] for row in table])
-    return Tuning(tried, means, matched, level)
+    return _tuning(tried, means, matched, confidence)
+
+
+def _seed(rng: RngLike) -> int:
+    """Return the seed of the runs: ``rng`` itself if it is an int, else one that is drawn from it."""
+    if isinstance(rng, int | np.integer):
+        return whole_number(rng, "rng", minimum=0)
+    return int(generator(rng).integers(2**63))
 
 
 def _options(settings: Any) -> list[dict[str, Any]]:
     if isinstance(settings, Mapping):
         for name, values in settings.items():
             if isinstance(values, str) or not isinstance(values, Iterable):
-                raise ParameterError(f"settings[{name!r}] is {values!r}, expected a list of values to try")
+                raise _wrong_settings(f"settings[{name!r}] is {values!r}, expected a list of values", values, name)
         grids = {name: list(values) for name, values in settings.items()}
         tried = [dict(zip(grids, values, strict=True)) for values in itertools.product(*grids.values())]
     elif isinstance(settings, Iterable) and not isinstance(settings, str):
         tried = []
-        for i, each in enumerate(settings):
-            if not isinstance(each, (Mapping, BanditSettings)):
-                raise ParameterError(f"settings[{i}] is {each!r}, expected a dict of options or BanditSettings")
-            tried.append({"settings": each} if isinstance(each, BanditSettings) else dict(each))
+        for i, options in enumerate(settings):
+            if not isinstance(options, (Mapping, BanditSettings)):
+                raise _wrong_settings(
+                    f"settings[{i}] is {options!r}, expected a dict of options or BanditSettings", options, i
+                )
+            tried.append({"settings": options} if isinstance(options, BanditSettings) else dict(options))
     else:
-        raise ParameterError(f"settings must be a dict of lists or a list of dicts, got {settings!r}")
+        raise _wrong_settings(f"settings must be a dict of lists or a list of dicts, got {settings!r}", settings)
     labels = [_label(options) for options in tried]
     if len(set(labels)) < max(len(labels), 2):
-        raise ParameterError(f"settings must be at least two different ones, got {labels}")
+        raise ParameterError(
+            f"settings must be at least two different ones, got {labels}",
+            code="too-few-settings",
+            argument="settings",
+            value=labels,
+        )
     return tried
+
+
+def _wrong_settings(message: str, value: object, index: object = None) -> ParameterError:
+    return ParameterError(message, code="wrong-type", argument="settings", index=index, value=value)
 
 
 def _label(options: Mapping[str, Any]) -> str:
@@ -129,15 +189,18 @@ def _label(options: Mapping[str, Any]) -> str:
 def _made(make: Callable[..., Any], options: dict[str, Any], log: BanditLog, seed: int, part: int) -> Any:
     rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(part,)))  # the same for all settings
     try:
-        return make(list(log.arms), log.dim, seed=rng, **options)
+        return make(list(log.arms), log.dim, rng=rng, **options)
     except TypeError as error:
         raise ParameterError(
-            f"settings {_label(options)!r} do not suit {getattr(make, '__name__', make)}: {error}"
+            f"settings {_label(options)!r} do not suit {getattr(make, '__name__', make)}: {error}",
+            code="unknown-option",
+            argument="settings",
+            value=options,
         ) from None
 
 
 class Comparison(NamedTuple):
-    """Settings against the one with the highest mean."""
+    """Comparison of settings with the one of highest mean."""
 
     leader: int
     difference: FloatArray  # [S] leader minus each
@@ -145,81 +208,130 @@ class Comparison(NamedTuple):
     decided: bool
 
 
-def compare(means: FloatArray, level: float) -> Comparison:
+def compare(means: FloatArray, confidence: float) -> Comparison:
     """Compare settings by their mean rewards [S,R] in R runs each; runs with the same number are paired.
 
     >>> compare(np.array([[1.0, 2.0, 3.0], [0.9, 2.0, 2.8]]), 0.95).decided
     False
     """
     leader = int(np.argmax(means.mean(axis=1)))
-    difference, half = mean_and_half_width(means[leader] - means, level, max(len(means) - 1, 1), axis=1)
+    difference, half = mean_and_half_width(means[leader] - means, confidence, max(len(means) - 1, 1), axis=1)
     others = np.arange(len(means)) != leader
     return Comparison(leader, difference, half, bool((difference - half > 0.0)[others].all()))
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class Tuning:
-    """What :func:`tune` found: ``best`` is the setting chosen, None if the log cannot tell.
+    """Comparison of settings of a bandit: the result of ``tune``.
 
-    ``candidates`` are those that may be the best. ``means`` [S,R] are the mean rewards of the runs, ``matched`` [S,R]
-    their lengths; ``to_pandas()`` is a table of the settings, the highest mean first.
+    Attributes
+    ----------
+    best : dict or None
+        The chosen setting; None if the log cannot tell which is best.
+    candidates : list of dict
+        Settings that may be the best.
+    settings : list of dict
+        All settings, S of them.
+    means : ndarray [S, R]
+        Mean reward of each run.
+    matched : ndarray [S, R]
+        Number of decisions of each run.
+    confidence : float
+        Confidence of the intervals.
+    comparison : Comparison
+        Differences to the setting with the highest mean.
+
+    See Also
+    --------
+    tune : Compare settings on a log.
     """
 
-    def __init__(self, tried: list[dict[str, Any]], means: FloatArray, matched: Any, level: float) -> None:
-        found = compare(means, level)
-        self.level = level
-        self.settings = tried
-        self.means = means
-        self.matched = matched
-        self.best: dict[str, Any] | None = dict(tried[found.leader]) if found.decided else None
-        self.candidates = [dict(tried[i]) for i in np.flatnonzero(found.difference - found.half <= 0.0)]
-        self._found = found
+    best: dict[str, Any] | None
+    candidates: list[dict[str, Any]]
+    settings: list[dict[str, Any]]
+    means: FloatArray
+    matched: IntArray
+    confidence: float
+    comparison: Comparison
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Return a row for each setting: mean with its own interval, and how far the first is ahead of it.
+        """Return a table of the settings, highest mean first.
 
-        The intervals of ``behind`` hold together at the level, those of ``mean`` each for itself.
+        Returns
+        -------
+        DataFrame
+            Columns mean, low, high (an interval for each setting by itself), behind, behind_low, behind_high (the
+            difference to the first, with intervals that hold together) and matched.
 
+        Examples
+        --------
         >>> log = [([1.0], i % 2, float(i % 3), 0.5) for i in range(400)]
         >>> list(tune(log, {"alpha": [0.0, 0.9]}, runs=4).to_pandas().columns)
         ['mean', 'low', 'high', 'behind', 'behind_low', 'behind_high', 'matched']
         """
         import pandas
 
-        mean, half = mean_and_half_width(self.means, self.level, axis=1)
-        found = self._found
+        mean, half = mean_and_half_width(self.means, self.confidence, axis=1)
+        behind, width = self.comparison.difference, self.comparison.half
         columns = {
             "mean": mean,
             "low": mean - half,
             "high": mean + half,
-            "behind": found.difference,
-            "behind_low": found.difference - found.half,
-            "behind_high": found.difference + found.half,
+            "behind": behind,
+            "behind_low": behind - width,
+            "behind_high": behind + width,
             "matched": self.matched.sum(axis=1),
         }
-        frame = pandas.DataFrame(columns, index=pandas.Index([_label(each) for each in self.settings], name="setting"))
+        frame = pandas.DataFrame(columns, index=pandas.Index(list(map(_label, self.settings)), name="setting"))
         return frame.sort_values("mean", ascending=False, kind="stable")
 
-    def plot(self) -> Figure:
-        """Return a figure of matplotlib: the mean rewards of the settings with their intervals.
+    def to_xarray(self) -> xarray.Dataset:
+        """Return the runs as a dataset.
 
+        Returns
+        -------
+        xarray.Dataset
+            Variables mean and matched [setting, run]; confidence as an attribute.
+        """
+        import xarray
+
+        return xarray.Dataset(
+            {"mean": (("setting", "run"), self.means), "matched": (("setting", "run"), self.matched)},
+            coords={"setting": list(map(_label, self.settings))},
+            attrs={"confidence": self.confidence},
+        )
+
+    def plot(self) -> Figure:
+        """Plot the mean rewards of the settings with their intervals.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            The figure.
+
+        Examples
+        --------
         >>> log = [([1.0], i % 2, float(i % 3), 0.5) for i in range(400)]
         >>> len(tune(log, {"alpha": [0.0, 0.9]}, runs=4).plot().axes)
         1
         """
-        from . import figures
-
-        table = self.to_pandas()
-        return figures.intervals(list(table.index), table, "Settings replayed", "mean reward per decision", self.level)
+        return figures.draw_settings(self.to_pandas(), self.confidence).to_matplotlib()
 
     def __repr__(self) -> str:
-        runs = self.means.shape[1]
         if self.best is not None:
             verdict = f"chosen: {_label(self.best)}"
         else:
-            shown = "; ".join(_label(each) for each in self.candidates)
-            verdict = f"none is chosen: the log cannot tell these apart: {shown}"
-        table = self.to_pandas().to_string(float_format=lambda x: f"{x:.6g}")
-        return (
-            f"{len(self.settings)} settings, {runs} runs each of about {self.matched.mean():.0f} decisions\n{table}\n"
-            f"{verdict} (false choice at most {(1.0 - self.level) / 2.0:.3g})"
-        )
+            verdict = f"no setting is chosen; these may be the best: {'; '.join(map(_label, self.candidates))}"
+        means = self.means.mean(axis=1)
+        rows = [f"{_label(self.settings[i])}: mean {means[i]:.6g}" for i in np.argsort(-means, kind="stable")]
+        shown = rows[:SHOWN] + [f"and {len(rows) - SHOWN} more"] * (len(rows) > SHOWN)
+        head = f"{len(rows)} settings, {self.means.shape[1]} runs each of about {self.matched.mean():.0f} decisions"
+        chance = (1.0 - self.confidence) / 2.0
+        return "\n".join([head, *shown, f"{verdict} (probability of a wrong choice at most {chance:.3g})"])
+
+
+def _tuning(tried: list[dict[str, Any]], means: FloatArray, matched: IntArray, confidence: float) -> Tuning:
+    comparison = compare(means, confidence)
+    best = dict(tried[comparison.leader]) if comparison.decided else None
+    candidates = [dict(tried[i]) for i in np.flatnonzero(comparison.difference - comparison.half <= 0.0)]
+    return Tuning(best, candidates, tried, means, matched, confidence, comparison)

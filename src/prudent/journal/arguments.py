@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from ..bandits.kernels.step import LARGEST
 from ..bandits.shared import SharedLinearBandit
-from ..bandits.step import LARGEST
 from ..errors import DataError, ParameterError, PrudentError
 from .codec import AnyBandit, AnyDecision
 
@@ -58,10 +58,7 @@ def warm_up(twin: AnyBandit) -> None:
         for reward in (0.0, 1.0, 0.0):  # before and after the first data
             decision: Any = twin.select(point, [0, 1] if shared else None)
             propensity_of(decision)
-            if isinstance(twin, SharedLinearBandit):
-                twin.update(decision.context, reward, [decision.arm])
-            else:
-                twin.update(decision.context, decision.arm, reward)
+            twin.update(decision.context, decision.arm, reward)
 
 
 def propensity_of(decision: AnyDecision) -> float | None:

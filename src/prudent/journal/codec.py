@@ -14,13 +14,11 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from .._support.checks import FloatArray, whole_number
+from .._support.checks import FloatArray
 from .._support.state import saved_kind
 from ..bandits.bandit import LinearBandit
 from ..bandits.decision import Arm, Decision
 from ..bandits.shared import SharedLinearBandit
-from ..bandits.slate import SharedDecision
-from ..data.features import Names
 from ..errors import ParameterError
 from .export import COLUMNS, SHARED_COLUMNS, Row
 from .file import Event
@@ -29,7 +27,7 @@ __all__ = ["AnyBandit", "AnyDecision", "Records", "arm_of", "bandit_of", "record
 
 
 AnyBandit = LinearBandit | SharedLinearBandit
-AnyDecision = Decision | SharedDecision
+AnyDecision = Decision
 Facts = dict[str, Any]  # fields of an event
 
 
@@ -130,23 +128,14 @@ class _ArmRecords:
         return list(bandit.arms)
 
     def together(self, bandit: LinearBandit, context: Any, arms: Any, top: int | None) -> list[Any] | None:
-        told = bandit._told(context, "context")
-        points = _array(context) if told is None else told.values
-        if points is None or points.ndim != 2:
-            return None
-        bandit._check_floor(len(bandit._names_and_places(arms)[0]))
-        bandit._checked_rows(points)
-        _learn_names(bandit, None if told is None else told.names)
-        return list(points)
+        return bandit.checked_contexts(context, arms)
 
     def select(
         self, bandit: LinearBandit, context: Any, arms: Iterable[Arm] | None, top: int | None, time: Facts
     ) -> Decision:
         if top is not None:
             raise ParameterError("top is for a SharedLinearBandit: this journal's bandit chooses one arm")
-        decision = bandit.select(context, arms, **time)
-        assert isinstance(decision, Decision)
-        return decision
+        return bandit.select(context, arms, **time)
 
     def facts(self, decision: Decision, arms: Iterable[Arm] | None, seq: int) -> list[Facts]:
         told = None if arms is None else json.dumps(decision.arms)
@@ -158,7 +147,7 @@ class _ArmRecords:
         return self.select(bandit, _numbers(event), arms, None, time)
 
     def require_rewards(self, bandit: LinearBandit, reward: Any, values: FloatArray) -> None:
-        bandit._require_rewards(reward, values)
+        bandit.require_rewards(reward, values)
 
     def learn(self, bandit: LinearBandit, decision: Event, reward: Any, time: Facts) -> bool:
         arm = arm_of(decision)
@@ -193,27 +182,18 @@ class _ItemRecords:
         return []
 
     def together(self, bandit: SharedLinearBandit, context: Any, arms: Any, top: int | None) -> list[Any] | None:
-        tables = isinstance(context, (list, tuple)) and any(hasattr(type(each), "columns") for each in context)
-        slates = context if tables else _array(context)
-        if slates is None or not (tables or slates.ndim == 3):
-            return None
-        for rows in slates:
-            _, names, features = bandit._candidates(rows, arms)
-            bandit._check_floor(len(names))
-            whole_number(1 if top is None else top, "top", maximum=len(names))
-            _learn_names(bandit, features)
-        return list(slates)
+        return bandit.checked_contexts(context, arms, top)
 
     def select(
         self, bandit: SharedLinearBandit, context: Any, arms: Iterable[Arm] | None, top: int | None, time: Facts
-    ) -> SharedDecision:
+    ) -> Decision:
         return bandit.select(context, arms, 1 if top is None else top, **time)
 
-    def facts(self, decision: SharedDecision, arms: Iterable[Arm] | None, seq: int) -> list[Facts]:
+    def facts(self, decision: Decision, arms: Iterable[Arm] | None, seq: int) -> list[Facts]:
         names, slate, scores = decision.arms, decision.slate, decision.scores + 0.0
         first: Facts = {
             "arms": None if names == tuple(range(len(names))) else json.dumps(names),
-            "context": decision.features.astype("<f8", copy=False).tobytes(),
+            "context": np.asarray(decision.candidates).astype("<f8", copy=False).tobytes(),
             "score": float(scores[0]),
         }
         if len(slate) > 1:
@@ -230,7 +210,7 @@ class _ItemRecords:
         ]
         return [first, *further]
 
-    def repeat(self, bandit: SharedLinearBandit, event: Event, time: Facts) -> SharedDecision | None:
+    def repeat(self, bandit: SharedLinearBandit, event: Event, time: Facts) -> Decision | None:
         told = _told(event)
         if "of" in told:
             return None
@@ -238,17 +218,17 @@ class _ItemRecords:
         return bandit.select(rows, names, len(_slate(event, told)), **time)
 
     def require_rewards(self, bandit: SharedLinearBandit, reward: Any, values: FloatArray) -> None:
-        pass  # any number is one
+        bandit.require_rewards(reward, values)
 
     def learn(self, bandit: SharedLinearBandit, decision: Event, reward: Any, time: Facts) -> bool:
         arm, row = arm_of(decision), _numbers(decision)
         if "of" not in _told(decision):
             names, rows = self._candidates(decision)
             row = rows[names.index(arm)]
-        bandit.update(row, reward, [arm], **time)
+        bandit.update(row, arm, reward, **time)
         return True
 
-    def again(self, event: Event, decision: SharedDecision) -> tuple[bool, Arm, float]:
+    def again(self, event: Event, decision: Decision) -> tuple[bool, Arm, float]:
         told, slate = _told(event), decision.slate
         place = _place(told)
         if "of" not in told:
@@ -293,17 +273,3 @@ def _place(told: Facts) -> int:
     if type(place) is not int:
         raise ValueError(f"it is on place {place!r}")
     return place
-
-
-def _learn_names(bandit: AnyBandit, features: Names | None) -> None:
-    """Let a bandit know what its features are called, if it does not yet."""
-    if features is not None and bandit.features is None:
-        bandit.name_features(features)
-
-
-def _array(context: Any) -> Any:
-    """Return a context or contexts as an array; None if the bandit has to say what is wrong with it."""
-    try:
-        return np.asarray(context, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        return None

@@ -27,7 +27,6 @@ from .._support.progress import Progress
 from ..bandits.bandit import LinearBandit
 from ..bandits.decision import Arm
 from ..bandits.shared import SharedLinearBandit
-from ..bandits.slate import SharedDecision
 from ..errors import DataError, ParameterError, PrudentError, StateFileError
 from ..types import ContextLike, PathLike
 from .arguments import checked_path, propensity_of, reward_number, seconds_of, warm_up
@@ -87,7 +86,7 @@ class Journal:
     >>> import prudent as pr
     >>> folder = tempfile.TemporaryDirectory()
     >>> path = f"{folder.name}/decisions.db"
-    >>> with Journal(path, pr.LinearBandit(["red", "blue"], dim=2, seed=7)) as live:
+    >>> with Journal(path, pr.LinearBandit(["red", "blue"], dim=2, rng=7)) as live:
     ...     decision = live.select([1.0, 0.5])
     ...     live.reward(decision.id, 12.5), live.reward(decision.id, 12.5), live.reward("1-00000000", 3.0)
     ('ok', 'duplicate', 'unknown')
@@ -213,7 +212,7 @@ class Journal:
             self._write(bandit, event)
             ids.append(event.id)
         decision.time, decision.id = at, ids[0]
-        if isinstance(decision, SharedDecision):
+        if decision.candidates is not None:
             decision.ids = tuple(ids)
         return decision
 

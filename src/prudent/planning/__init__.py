@@ -1,7 +1,7 @@
 """Planning: problems, solvers with a certificate, and solutions.
 
-A problem (:class:`prudent.MDP` or :class:`BayesianRiskMDP`) is solved by :func:`solve`, which asks it for a Bellman
-operator, iterates that to a certified tolerance and returns a :class:`Solution`.
+A problem (``prudent.MDP`` or ``BayesianRiskMDP``) is solved by ``solve``, which asks it for a Bellman
+operator, iterates that to a certified tolerance and returns a ``Solution``.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The interface between solvers and the problems that they solve.
 
-A :class:`PlanningProblem` is a tabular model together with the Bellman operator that values it. Solvers ask it for
+A ``PlanningProblem`` is a tabular model together with the Bellman operator that values it. Solvers ask it for
 operators and know nothing else of it, so that known models and models with a posterior share one way: problem, solver,
 operator, rows. Nothing here imports a solver.
 """
@@ -23,7 +23,7 @@ from .execute.executor import Executor
 from .explain import Explanation
 from .options import SolverOptions
 
-__all__ = ["Ended", "Evidence", "PlanningProblem", "with_terminal_values"]
+__all__ = ["DeferredQ", "Ended", "Evidence", "PlanningProblem", "RunnersUp", "with_terminal_values"]
 
 
 class Evidence(NamedTuple):
@@ -39,6 +39,42 @@ class Evidence(NamedTuple):
 
     observed: FloatArray
     total: FloatArray
+
+
+class DeferredQ(NamedTuple):
+    """Where a solver stopped, from which Q is computed on first access.
+
+    Attributes
+    ----------
+    value : ndarray of shape (S,)
+        Values of the next states.
+    shift : float
+        Difference between the solution and a backup of ``value``.
+    accuracy : float
+        Error that an entry of Q may have.
+    threads : int
+        Number of threads of the backup.
+    """
+
+    value: FloatArray
+    shift: float
+    accuracy: float
+    threads: int
+
+
+class RunnersUp(NamedTuple):
+    """The best other action of each state.
+
+    Attributes
+    ----------
+    action : ndarray of int of shape (S,)
+        Index of the best action that is not chosen.
+    gap : ndarray of shape (S,)
+        How much less it is worth one step ahead; NaN where there is no other action.
+    """
+
+    action: IntArray
+    gap: FloatArray
 
 
 class Ended(NamedTuple):
@@ -78,31 +114,118 @@ class PlanningProblem(ABC):
 
     @abstractmethod
     def operator(self, draws: npt.ArrayLike | None = None, rng: RngLike = None, threads: int | None = None) -> Executor:
-        """Return a new Bellman operator of the problem."""
+        """Return a new Bellman operator of the problem.
+
+        Parameters
+        ----------
+        draws : int or array_like of shape (N, B, K), optional
+            Posterior draws; None evaluates the risk exactly.
+        rng : int or numpy.random.Generator, optional
+            Seed or generator for draws.
+        threads : int, optional
+            Number of threads. By default all cores.
+
+        Returns
+        -------
+        Executor
+            The operator that a solver iterates.
+        """
 
     @abstractmethod
     def undiscounted(self, policy: Any, draws: npt.ArrayLike | None, rng: RngLike, threads: int | None) -> Ended:
-        """Return the model and the operator of a process that is not discounted but ends."""
+        """Return the model and the operator of a process that is not discounted but ends.
+
+        Parameters
+        ----------
+        policy : array_like, mapping or Solution, optional
+            Policy to evaluate; None for the best one.
+        draws : int or array_like of shape (N, B, K), optional
+            Posterior draws; None evaluates the risk exactly.
+        rng : int or numpy.random.Generator, optional
+            Seed or generator for draws.
+        threads : int, optional
+            Number of threads. By default all cores.
+
+        Returns
+        -------
+        Ended
+            Model, operator and first guess.
+        """
 
     @abstractmethod
     def mean_mdp(self) -> MDP:
-        """Return the known model at the posterior mean; a known model returns itself."""
+        """Return the known model at the posterior mean; a known model returns itself.
+
+        Returns
+        -------
+        MDP
+            The model.
+        """
 
     @abstractmethod
     def explain_state(self, value: FloatArray, state: int, chosen: int, q: FloatArray | None = None) -> Explanation:
-        """Return why action ``chosen`` is taken in one state, one step ahead of ``value`` [S].
+        """Return why an action is taken in one state.
 
-        ``q`` [A] are the values of its actions, where they are known already.
+        Parameters
+        ----------
+        value : ndarray of shape (S,)
+            Values of the next states.
+        state : int
+            Index of the state.
+        chosen : int
+            Index of the action that is taken.
+        q : ndarray of shape (A,), optional
+            Values of the actions, where they are known already.
+
+        Returns
+        -------
+        Explanation
+            The explanation.
         """
 
     def first_guess(self, operator: Executor) -> Executor | None:
-        """Return a cheaper operator whose fixed point is close to that of ``operator``, or None."""
+        """Return a cheaper operator whose fixed point is close to that of another.
+
+        Parameters
+        ----------
+        operator : Executor
+            The operator to solve.
+
+        Returns
+        -------
+        Executor or None
+            None if there is no such operator.
+        """
         return None
 
     def on_cluster(
         self, client: Any, options: SolverOptions, draws: Any, rng: Any, threads: Any
     ) -> AbstractContextManager[Executor]:
-        """Return a context in which the workers of a cluster do the backups."""
+        """Return a context in which the workers of a cluster do the backups.
+
+        Parameters
+        ----------
+        client : dask.distributed.Client, cluster object or str
+            The cluster, or the address of its scheduler.
+        options : SolverOptions
+            Settings of the solver.
+        draws : int or array_like, optional
+            Not allowed with a cluster.
+        rng : int or numpy.random.Generator, optional
+            Not allowed with a cluster.
+        threads : int, optional
+            Not allowed with a cluster.
+
+        Returns
+        -------
+        context manager of Executor
+            The operator, while the cluster is in use.
+
+        Raises
+        ------
+        ParameterError
+            If the problem cannot be solved on a cluster.
+        """
         raise ParameterError(
             "client is only for exact solves of a BayesianRiskMDP; omit it for a known model",
             code="conflicting-arguments",
@@ -110,7 +233,18 @@ class PlanningProblem(ABC):
         )
 
     def snapshot(self, draws: Any = None) -> Self:
-        """Return the problem as it is now: later updates of a posterior do not change it."""
+        """Return the problem as it is now: later updates of a posterior do not change it.
+
+        Parameters
+        ----------
+        draws : array_like of shape (N, B, K), optional
+            Draws that a solve was given, which the copy holds.
+
+        Returns
+        -------
+        PlanningProblem
+            A copy.
+        """
         return self
 
     @property
@@ -119,7 +253,18 @@ class PlanningProblem(ABC):
         return None
 
     def evidence(self, actions: IntArray) -> Evidence | None:
-        """Return the data behind one action of each state [S]; None where it is not known."""
+        """Return the data behind one action of each state.
+
+        Parameters
+        ----------
+        actions : ndarray of int of shape (S,)
+            Indices of actions.
+
+        Returns
+        -------
+        Evidence or None
+            None where it is not known.
+        """
         return None
 
     def q_values(

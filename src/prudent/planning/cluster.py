@@ -39,6 +39,7 @@ from ..models.base import TabularModel
 from ..models.entries import END, NONE, Entries
 from ..models.uncertain import UncertainMDP
 from ..posteriors.dirichlet import DirichletPosterior
+from ..types import PolicyLike
 from .execute.blocks import EXACT, MEAN, MOMENTS, Block, BlockModel, Blocks, BlockSet, Job, prepare, seats
 from .fixed_point import rough_guess, solve_operator
 from .options import SolverKeywords, SolverOptions
@@ -205,25 +206,43 @@ def cluster_operator(
 
 
 class ClusterModel:
-    """A Bayesian risk MDP that is too large for one machine: its workers build it, in blocks of states, and keep it.
+    """A Bayesian risk MDP that is too large for one machine: workers build it in blocks of states and keep it.
+
+    Each pair has a source of its own. The calling process holds a few numbers for each pair, and the outcomes of one
+    action for each state while it solves. For a model that fits into one process, use ``client`` of
+    :func:`prudent.solve`.
 
     Parameters
     ----------
-    build : a function of (first, last) that returns (next_state, reward, counts) of the states first, ..., last - 1.
-        It is called on the workers, again if one of them is lost, and must return the same every time: from a formula,
-        or from files that all workers can read. With n = last - first:
+    build : callable
+        A function of (first, last) that returns (next_state, reward, counts) of the states first, ..., last - 1. It is
+        called on the workers, again if one of them is lost, and must return the same every time: from a formula, or
+        from files that all workers can read. With n = last - first:
 
         - next_state : int [n, A, K], any states of the model; -1 where there is no such outcome, -2 where it ends the
           process. A pair without outcomes is not admissible.
         - reward : [n, A, K], or [n, A] if it does not depend on the outcome.
         - counts : [n, A, K], Dirichlet counts of the posterior; 0 where there is no such outcome.
-    n_states, n_actions : S and A.
-    discount : in [0, 1).
-    blocks : how many blocks, by default one for each thread of the cluster.
+    n_states : int
+        Number of states S.
+    n_actions : int
+        Number of actions A.
+    discount : float
+        Discount factor in [0, 1).
+    blocks : int, optional
+        Number of blocks, by default one for each thread of the cluster.
 
-    Each pair has a source of its own. This process holds a few numbers for each pair, and the outcomes of one action
-    for each state while it solves. :meth:`BayesianRiskMDP.solve` with a ``client`` is for models that fit in here.
+    Raises
+    ------
+    ParameterError
+        If an argument is out of range.
 
+    See Also
+    --------
+    prudent.solve : Solves a model in this process, also on a cluster.
+
+    Examples
+    --------
     >>> def build(first, last):  # a walk on a ring: to the left or to the right, with unknown chances
     ...     s = np.arange(first, last)
     ...     steps = np.stack([(s - 1) % 1000, (s + 1) % 1000], axis=-1)
@@ -231,7 +250,7 @@ class ClusterModel:
     ...     counts = np.broadcast_to([[2.0, 1.0], [1.0, 3.0]], next_state.shape)
     ...     return next_state, np.repeat((s == 0.0)[:, None], 2, axis=1), counts
     >>> ring = ClusterModel(build, n_states=1000, n_actions=2, discount=0.9, blocks=3)
-    >>> careful = ring.solve(alpha=0.9)                       # here; on a cluster: ring.solve(alpha=0.9, client=client)
+    >>> careful = ring.solve(alpha=0.9)                       # or ring.solve(alpha=0.9, client=client)
     >>> careful.converged, careful.policy[[1, 999]].tolist()
     (True, [0, 1])
     """
@@ -262,17 +281,41 @@ class ClusterModel:
         options: SolverOptions | None = None,
         **keywords: Unpack[SolverKeywords],
     ) -> Solution:
-        """Return the optimal Bayesian-risk values and policy at level ``alpha``, certified to ``tol``.
+        """Return the optimal Bayesian-risk values and policy, certified to ``tol``.
 
-        ``client`` is a Client of dask.distributed, a cluster object or the address of a scheduler; without one the
-        blocks are built and solved here. ``tol``, ``initial_value``, ``method``, ``sweeps``, ``max_iterations`` and
-        ``options`` are those of :func:`prudent.solve`. ``Solution.q`` has the chosen actions, and NaN for the others.
+        Parameters
+        ----------
+        alpha : float
+            Risk level in [0, 1).
+        client : dask.distributed.Client, cluster or str, optional
+            A client, a cluster object or the address of a scheduler. By default the blocks are built and solved in this
+            process.
+        tol : float, optional
+            Bound on the error of every value; by default ten digits of the largest one.
+        initial_value : array_like of shape (S,), optional
+            First guess of the values.
+        options : SolverOptions, optional
+            Settings of the iteration as one object.
+        **keywords : object
+            Settings of the iteration: ``method``, ``sweeps``, ``max_iterations``, see :class:`SolverOptions`.
+
+        Returns
+        -------
+        Solution
+            Its ``q`` has the chosen actions, and NaN for the others.
+
+        Raises
+        ------
+        ModelError
+            If the answer of ``build`` is no model.
+        ClusterError
+            If the cluster is lost.
         """
         return self._solved(None, alpha, client, SolverOptions.chosen(options, tol, keywords), initial_value)
 
     def evaluate(
         self,
-        policy: Any,
+        policy: PolicyLike,
         alpha: float,
         *,
         client: Any = None,
@@ -281,13 +324,48 @@ class ClusterModel:
         options: SolverOptions | None = None,
         **keywords: Unpack[SolverKeywords],
     ) -> Solution:
-        """Return the Bayesian-risk values of ``policy``: an action for each state [S], or chances of actions [S, A].
+        """Return the Bayesian-risk values of a policy, certified to ``tol``.
 
-        Everything else as for :meth:`solve`.
+        Parameters
+        ----------
+        policy : PolicyLike
+            An action for each state [S], or probabilities of actions [S, A].
+        alpha : float
+            Risk level in [0, 1).
+        client : dask.distributed.Client, cluster or str, optional
+            A client, a cluster object or the address of a scheduler. By default the blocks are built and solved in this
+            process.
+        tol : float, optional
+            Bound on the error of every value; by default ten digits of the largest one.
+        initial_value : array_like of shape (S,), optional
+            First guess of the values.
+        options : SolverOptions, optional
+            Settings of the iteration as one object.
+        **keywords : object
+            Settings of the iteration: ``method``, ``sweeps``, ``max_iterations``, see :class:`SolverOptions`.
+
+        Returns
+        -------
+        Solution
+            Its ``q`` has the actions of the policy.
+
+        Raises
+        ------
+        ModelError
+            If the answer of ``build`` is no model.
+        ClusterError
+            If the cluster is lost.
         """
         return self._solved(policy, alpha, client, SolverOptions.chosen(options, tol, keywords), initial_value)
 
-    def _solved(self, policy: Any, alpha: Any, client: Any, options: SolverOptions, initial_value: Any) -> Solution:
+    def _solved(
+        self,
+        policy: PolicyLike | None,
+        alpha: float,
+        client: Any,
+        options: SolverOptions,
+        initial_value: npt.ArrayLike | None,
+    ) -> Solution:
         level = risk_level(alpha)
         _require_cpu(options)
         kind = EXACT if level > 0.0 else MEAN

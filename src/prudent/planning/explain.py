@@ -6,7 +6,7 @@ posterior is what the solver compares. With theta[b] ~ Dirichlet(psi), total n, 
 
     mean          mu = sum_k p_k y_k
     variance      sum_k p_k (y_k - mu)^2 / (n + 1)
-    quantiles     and CVaR_alpha with its tail means t_k = E[theta_k | tail], without sampling (:mod:`prudent.exact`)
+    quantiles     and CVaR_alpha with its tail means t_k = E[theta_k | tail], without sampling (``prudent.exact``)
     drivers       mu - CVaR = sum_k (t_k - p_k)(mu - y_k): what outcome k adds to the price of caution
 
 **What would change the choice**, all at the V of the solution:
@@ -70,7 +70,7 @@ DENSITY_EDGES = np.concatenate(([0.001, 0.003], np.linspace(0.01, 0.99, 79), [0.
 class Explanation:
     """Why a policy takes its action in one state; prints as words.
 
-    Made by :meth:`prudent.planning.Solution.explain`.
+    Made by ``prudent.planning.Solution.explain``.
 
     Attributes
     ----------
@@ -173,7 +173,7 @@ class Explanation:
         Returns
         -------
         pandas.DataFrame
-            One row for each outcome, with the fields of :class:`OutcomeView`.
+            One row for each outcome, with the fields of ``OutcomeView``.
 
         Raises
         ------

@@ -13,11 +13,11 @@ from ..errors import ConvergenceWarning, ParameterError
 from ..models.mdp import MDP
 from ..models.uncertain import UncertainMDP
 from ..types import FloatArray, PolicyLike
-from .base import PlanningProblem, with_terminal_values
+from .base import DeferredQ, PlanningProblem, with_terminal_values
 from .execute.executor import Executor
 from .newton import Iteration
 from .options import SolverOptions
-from .solution import DeferredQ, Solution
+from .solution import Solution
 
 __all__ = ["Guess", "on_device", "rough_guess", "solve_operator"]
 
@@ -72,7 +72,7 @@ def solve_operator(
     """Return the fixed point of ``operator`` on ``model``, for control or, with a ``policy``, for evaluation.
 
     The iteration starts from ``initial_value`` [S] of the caller, else from ``guess``, else from zero. ``problem`` is
-    stored for :meth:`Solution.explain`. By default Q is deferred where the operator says so and a problem can compute
+    stored for ``Solution.explain``. By default Q is deferred where the operator says so and a problem can compute
     it; otherwise it is computed here.
     """
     operator = on_device(operator, options)

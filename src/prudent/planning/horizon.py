@@ -48,12 +48,14 @@ Mix = Callable[[Executor, FloatArray, FloatArray], FloatArray]
 class Induction(NamedTuple):
     """The result of backward induction: all times, or (``value`` [1, S] and no policy) the first one only.
 
-    ``value`` is [T + 1, S], ``policy`` [T, S] or [T, S, A], and no value is further than ``error`` from the truth.
+    ``value`` is [T + 1, S] and ``policy`` [T, S] or [T, S, A]. No value at time 0 is further than ``error`` from the
+    truth, and none at any time further than ``largest_error``: discounting may shrink the error of later times.
     """
 
     value: FloatArray
     policy: npt.NDArray[Any]
     error: float
+    largest_error: float
 
 
 def average(operator: Executor, shares: FloatArray, q: FloatArray) -> FloatArray:
@@ -97,6 +99,7 @@ def backward_induction(
     q = np.full((n_states, n_actions), -np.inf)
     every, chosen = np.flatnonzero(model.admissible), np.empty(n_states, np.int64)
     values[-1] = value = final
+    largest = error
     shown = Progress("backward induction") if progress is None else progress
     for time in range(horizon - 1, -1, -1):
         operator = operator_at(time)
@@ -112,6 +115,7 @@ def backward_induction(
         else:
             value, more = follow(operator, actions, q, mix)
             error += more
+        largest = max(largest, error)
         if keep:
             values[time] = value
             steps[time] = actions
@@ -120,7 +124,7 @@ def backward_induction(
         shown.close()
     values[0] = value
     _require_finite(value)
-    return Induction(values, steps, error)
+    return Induction(values, steps, error, largest)
 
 
 def taken_pairs(policy: npt.NDArray[Any], n_actions: int) -> IntArray:
@@ -174,15 +178,16 @@ def solve_horizon(
         timed.require(steps)
     induction = backward_induction(lambda _: operator, model, steps, final, timed, tol=aim)
     enough = DIGITS * float(abs(induction.value).max()) if aim is None else aim
-    converged = induction.error <= enough
+    error = induction.largest_error
+    converged = error <= enough
     relation = "<=" if converged else "is as small as rounding allows;"
-    message = f"error bound {induction.error:.2g} {relation} {enough:.2g} after {plural(steps, 'step')}"
+    message = f"error bound {error:.2g} {relation} {enough:.2g} after {plural(steps, 'step')}"
     return Solution(
         value=induction.value,
         policy=induction.policy,
         q_source=partial(one_step, operator, model),
         residual=0.0,
-        error_bound=induction.error,
+        error_bound=error,
         iterations=steps,
         converged=converged,
         message=message + ("" if converged else " would need more than 64-bit floats"),

@@ -44,8 +44,9 @@ class KnownProblem(PlanningProblem):
             )
         self.model = mdp
 
-    def operator(self, draws: npt.ArrayLike | None = None, rng: RngLike = None, threads: int | None = None) -> Threads:
-        """Return the expected backup of the model."""
+    def operator(  # noqa: D102
+        self, draws: npt.ArrayLike | None = None, rng: RngLike = None, threads: int | None = None
+    ) -> Threads:
         for name, value in (("draws", draws), ("rng", rng)):
             if value is not None:
                 raise ParameterError(
@@ -55,19 +56,16 @@ class KnownProblem(PlanningProblem):
                 )
         return Threads(MeanRows(self.model.transition, self.model.reward, self.model.discount, self.model.leaks))
 
-    def undiscounted(
+    def undiscounted(  # noqa: D102
         self, policy: PolicyLike | None, draws: npt.ArrayLike | None, rng: RngLike, threads: int | None
     ) -> Ended:
-        """See :meth:`PlanningProblem.undiscounted`."""
         self.operator(draws, rng, threads)  # which refuses draws
         return ended_mdp(self.model, policy)
 
-    def mean_mdp(self) -> MDP:
-        """Return the model itself."""
+    def mean_mdp(self) -> MDP:  # noqa: D102
         return self.model
 
-    def explain_state(self, value: FloatArray, state: int, chosen: int, q: FloatArray | None = None) -> Explanation:
-        """See :meth:`PlanningProblem.explain_state`."""
+    def explain_state(self, value: FloatArray, state: int, chosen: int, q: FloatArray | None = None) -> Explanation:  # noqa: D102
         if q is None:
             pairs = np.zeros(self.model.admissible.shape, dtype=np.bool_)
             pairs[state] = self.model.admissible[state]

@@ -123,8 +123,7 @@ class Entropic(Objective):
             )
         object.__setattr__(self, "beta", float(beta))
 
-    def of(self, values: FloatArray, chances: FloatArray) -> float:
-        """See :meth:`Objective.of`."""
+    def of(self, values: FloatArray, chances: FloatArray) -> float:  # noqa: D102
         return float(entropic_mean(values, chances, self.beta, np.empty(values.size)))
 
 
@@ -170,8 +169,7 @@ class EVaR(Objective):
         """Whether it is the mean but for rounding: it is below it by at most sqrt(price / 2) of the spread."""
         return self.price < 1e-33
 
-    def of(self, values: FloatArray, chances: FloatArray) -> float:
-        """See :meth:`Objective.of`."""
+    def of(self, values: FloatArray, chances: FloatArray) -> float:  # noqa: D102
         low, spread = float(values.min()), float(np.ptp(values))
         if self.is_mean or spread == 0.0:
             return Entropic(0.0).of(values, chances)

@@ -15,7 +15,7 @@ DEVICES = ("cpu", "gpu")
 
 
 class SolverKeywords(TypedDict, total=False):
-    """The fields of :class:`SolverOptions` that solvers take as keywords, next to ``tol``."""
+    """The fields of ``SolverOptions`` that solvers take as keywords, next to ``tol``."""
 
     method: str
     sweeps: int | None

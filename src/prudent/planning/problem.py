@@ -57,7 +57,7 @@ class BayesianRiskMDP(PlanningProblem):
     risk : RiskMeasure, optional
         Another measure instead of CVaR, e.g. ``VaR(0.9)`` or ``MeanCVaR(0.9, weight=0.5)``. Quantiles and mixtures of
         CVaRs are evaluated exactly; a distortion that bends everywhere needs ``draws`` (see
-        :class:`prudent.risk.Spectral`).
+        ``prudent.risk.Spectral``).
     reward_posterior : NormalPosterior or BetaPosterior, optional
         Unknown mean rewards [S, A], which are added to the rewards of the model; needs ``draws``. Terminal and
         absorbing states (never left, whatever the action) earn no such reward, unless there are no others.
@@ -221,10 +221,14 @@ class BayesianRiskMDP(PlanningProblem):
             reward) that occur for it in any sample.
         discount : float
             Discount factor in [0, 1].
-        alpha, risk
+        alpha : float, optional
             As for the class.
-        states, actions, terminal
-            As for :meth:`prudent.UncertainMDP.from_table`.
+        risk : RiskMeasure, optional
+            As for the class.
+        states, actions : sequence of hashable, optional
+            As for ``prudent.UncertainMDP.from_table``.
+        terminal : iterable or mapping, optional
+            As for ``prudent.UncertainMDP.from_table``.
         columns : mapping of str to str, optional
             Names of these columns in the table.
 
@@ -258,12 +262,12 @@ class BayesianRiskMDP(PlanningProblem):
             Seed or generator for ``draws``.
         **keywords : dict
             ``tol``, ``horizon``, ``terminal_value``, ``initial_value``, ``threads``, ``client``, ``options``,
-            ``method``, ``sweeps``, ``max_iterations`` and ``device`` of :func:`prudent.solve`.
+            ``method``, ``sweeps``, ``max_iterations`` and ``device`` of ``prudent.solve``.
 
         Returns
         -------
         Solution
-            As :func:`prudent.solve` returns it.
+            As ``prudent.solve`` returns it.
         """
         return solve(self, draws=draws, rng=rng, **keywords)
 
@@ -279,14 +283,18 @@ class BayesianRiskMDP(PlanningProblem):
         Parameters
         ----------
         policy : array_like, mapping, DataFrame or Solution
-            As for :func:`prudent.evaluate`.
-        draws, rng, **keywords
-            As for :meth:`solve`.
+            As for ``prudent.evaluate``.
+        draws : int or array_like of shape (N, B, K), optional
+            As for ``solve``.
+        rng : int or numpy.random.Generator, optional
+            As for ``solve``.
+        **keywords : dict
+            As for ``solve``.
 
         Returns
         -------
         Solution
-            As :func:`prudent.evaluate` returns it.
+            As ``prudent.evaluate`` returns it.
 
         Examples
         --------
@@ -300,10 +308,9 @@ class BayesianRiskMDP(PlanningProblem):
 
     # -- what solvers ask for ------------------------------------------------------------------------------
 
-    def undiscounted(
+    def undiscounted(  # noqa: D102
         self, policy: PolicyLike | None, draws: npt.ArrayLike | None, rng: RngLike, threads: int | None
     ) -> Ended:
-        """See :meth:`PlanningProblem.undiscounted`."""
         weights = self.risk.lowest_weights(1_000)
         if (np.diff(weights) > 1e-12).any():
             raise ParameterError(
@@ -324,10 +331,9 @@ class BayesianRiskMDP(PlanningProblem):
 
         return ended_uncertain(self.model, self._mean_theta(), policy, operator_of)
 
-    def on_cluster(
+    def on_cluster(  # noqa: D102
         self, client: Any, options: SolverOptions, draws: Any, rng: Any, threads: Any
     ) -> AbstractContextManager[Executor]:
-        """See :meth:`PlanningProblem.on_cluster`."""
         from .cluster import cluster_operator
 
         if draws is not None or rng is not None or not self.is_exact or self.alpha is None or self.alpha < 0.0:
@@ -347,12 +353,11 @@ class BayesianRiskMDP(PlanningProblem):
         assert self.posterior is not None
         return cluster_operator(self.model, self.posterior.counts, self.alpha, client, options)
 
-    def first_guess(self, operator: Executor) -> Executor:
-        """Return the approximation of the operator, or that of the posterior mean, which is cheap and close."""
+    def first_guess(self, operator: Executor) -> Executor:  # noqa: D102
+        # without an approximation the values under the posterior mean are cheap, and close at a rough tolerance
         return operator.approximation() or self._mean_operator()
 
-    def snapshot(self, draws: npt.ArrayLike | None = None) -> Self:
-        """See :meth:`PlanningProblem.snapshot`; the copy holds draws that were given as an array."""
+    def snapshot(self, draws: npt.ArrayLike | None = None) -> Self:  # noqa: D102
         twin = copy.copy(self)
         twin.posterior = None if self.posterior is None else self.posterior.copy()
         twin.reward_posterior = None if self.reward_posterior is None else self.reward_posterior.copy()
@@ -361,20 +366,17 @@ class BayesianRiskMDP(PlanningProblem):
         return twin
 
     @property
-    def solved_draws(self) -> FloatArray | None:
-        """See :meth:`PlanningProblem.solved_draws`."""
+    def solved_draws(self) -> FloatArray | None:  # noqa: D102
         return None if self.posterior is None else self.draws
 
-    def evidence(self, actions: IntArray) -> Evidence | None:
-        """See :meth:`PlanningProblem.evidence`."""
+    def evidence(self, actions: IntArray) -> Evidence | None:  # noqa: D102
         if self.posterior is None:
             return None
         sources = self.model.source[np.arange(actions.size), actions]
         counts, prior = self.posterior.counts, self.posterior.prior
         return Evidence((counts - prior).sum(axis=1)[sources], counts.sum(axis=1)[sources])
 
-    def explain_state(self, value: FloatArray, state: int, chosen: int, q: FloatArray | None = None) -> Explanation:
-        """See :meth:`PlanningProblem.explain_state`."""
+    def explain_state(self, value: FloatArray, state: int, chosen: int, q: FloatArray | None = None) -> Explanation:  # noqa: D102
         if self.draws is None and self.is_exact and self.alpha is not None:
             assert self.posterior is not None
             return explain_exact(self.model, self.posterior, self.alpha, value, state, chosen)
@@ -461,8 +463,7 @@ class BayesianRiskMDP(PlanningProblem):
         assert self.posterior is not None
         return self.posterior.mean()
 
-    def operator(self, draws: npt.ArrayLike | None = None, rng: RngLike = None, threads: int | None = None) -> Executor:
-        """Return a new Bellman operator: exact, or of posterior draws."""
+    def operator(self, draws: npt.ArrayLike | None = None, rng: RngLike = None, threads: int | None = None) -> Executor:  # noqa: D102
         model = self.model
         workers = default_threads() if threads is None else whole_number(threads, "threads")
         if self.posterior is None and draws is not None:
@@ -510,7 +511,18 @@ class BayesianRiskMDP(PlanningProblem):
         return self.quieted(self.reward_posterior.sample(n, random))
 
     def quieted(self, rewards: FloatArray) -> FloatArray:
-        """Return rewards [..., S, A] of a posterior, zero where nothing is earned by deciding: see the class."""
+        """Return rewards of a reward posterior, zero where nothing is earned by deciding.
+
+        Parameters
+        ----------
+        rewards : ndarray of shape (..., S, A)
+            Rewards of all pairs.
+
+        Returns
+        -------
+        ndarray of shape (..., S, A)
+            Zero in terminal and absorbing states, see the class.
+        """
         quiet = self.model.terminal | self.model.absorbing
         quiet = self.model.terminal if quiet.all() else quiet  # a bandit is all absorbing states
         return np.where(quiet[:, np.newaxis], 0.0, rewards)

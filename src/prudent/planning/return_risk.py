@@ -1,6 +1,6 @@
 """Entropic risk and EVaR of the discounted return, in a known model.
 
-The Bellman-nested risk of :class:`BayesianRiskMDP` is about the model, and taken anew at every step. Here the model is
+The Bellman-nested risk of ``BayesianRiskMDP`` is about the model, and taken anew at every step. Here the model is
 known, and the risk is that of the whole return R = sum_t gamma^t r_t, which chance makes random. After Hau, Petrik and
 Ghavamzadeh, *Entropic Risk Optimization in Discounted MDPs* (AISTATS 2023):
 
@@ -9,7 +9,7 @@ Ghavamzadeh, *Entropic Risk Optimization in Discounted MDPs* (AISTATS 2023):
 
       V_t(s) = max over a of ERM_{beta gamma^t}( r + gamma V_{t+1}(s') ),
 
-  one backup of :class:`~prudent.planning.row_risks.EntropicRows` for each step. The best policy depends on time and
+  one backup of ``EntropicRows`` for each step. The best policy depends on time and
   not on what happened before. The recursion takes a reward as random where the model knows the rewards of single
   steps; a mean reward of a pair counts as certain.
 - **The tail.** From time T' on the mean is used in place of the risk, and the risk-neutral policy. By Hoeffding's lemma

@@ -8,21 +8,22 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from .._support.checks import index_array, require_shape, whole_number
 from .._support.output import write
+from ..data.label_arrays import label_array, plain_name
 from ..data.labels import is_numbered
 from ..errors import ParameterError
 from ..models.base import plural
 from ..types import BoolArray, FloatArray, IntArray, PathLike
-from .base import PlanningProblem
+from .base import DeferredQ, PlanningProblem, RunnersUp
 from .explain import Explanation
 from .objectives import Objective
 
@@ -33,48 +34,12 @@ if TYPE_CHECKING:
 
     from ..display.figures.base import Figure as Panels
 
-__all__ = ["DeferredQ", "RunnersUp", "Solution"]
-
-
-class DeferredQ(NamedTuple):
-    """Where a solver stopped, from which Q is computed on first access.
-
-    Attributes
-    ----------
-    value : ndarray of shape (S,)
-        Values of the next states.
-    shift : float
-        Difference between the solution and a backup of ``value``.
-    accuracy : float
-        Error that an entry of Q may have.
-    threads : int
-        Number of threads of the backup.
-    """
-
-    value: FloatArray
-    shift: float
-    accuracy: float
-    threads: int
-
-
-class RunnersUp(NamedTuple):
-    """The best other action of each state.
-
-    Attributes
-    ----------
-    action : ndarray of int of shape (S,)
-        Index of the best action that is not chosen.
-    gap : ndarray of shape (S,)
-        How much less it is worth one step ahead; NaN where there is no other action.
-    """
-
-    action: IntArray
-    gap: FloatArray
+__all__ = ["Solution"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Solution:
-    """Values and a policy with a certificate, as :func:`prudent.solve` and :func:`prudent.evaluate` return them.
+    """Values and a policy with a certificate, as ``prudent.solve`` and ``prudent.evaluate`` return them.
 
     Shapes are those without a horizon. With a horizon of T steps ``value`` is [T + 1, S], ``policy`` [T, S] (or
     [T, S, A]) and ``q`` [T, S, A]: ``value[t, s]`` is what the remaining T - t steps are worth in state s, discounted
@@ -88,7 +53,7 @@ class Solution:
     policy : ndarray of shape (S,), (S, A), (T, S) or (T, S, A)
         The best action of each state, by index; or the policy that was evaluated, also as probabilities.
     q_source : ndarray, DeferredQ or callable
-        Where :attr:`q` comes from. Use :attr:`q` instead.
+        Where ``q`` comes from. Use ``q`` instead.
     residual : float
         Largest ``|TV - V|`` where the solver stopped, V shifted to the middle of its bounds; 0 with a horizon.
     error_bound : float
@@ -153,7 +118,7 @@ class Solution:
     objective: Objective | None = None
     objective_value: float = np.nan
     beta: float = 0.0
-    start: FloatArray | None = field(default=None)
+    start: FloatArray | None = None
 
     # -- time ----------------------------------------------------------------------------------------------
 
@@ -235,10 +200,10 @@ class Solution:
         """Values of actions one step ahead, [S, A] or [T, S, A]; minus infinity where an action is not admissible.
 
         Of an exact solution under a posterior, and of a horizon, Q is computed by backups when it is first read, and
-        kept. For one action of each state see :meth:`q_of`.
+        kept. For one action of each state see ``q_of``.
         """
         if isinstance(self.q_source, DeferredQ):
-            return self._q_where(self.q_source, self._model.admissible)
+            return self._q_where(self.q_source, self._problem.model.admissible)
         if callable(self.q_source):
             return np.stack([self.q_source(self.value[t + 1], t) for t in range(self.policy.shape[0])])
         return self.q_source
@@ -254,7 +219,7 @@ class Solution:
         Returns
         -------
         ndarray of shape (S,)
-            Those entries of :attr:`q`.
+            Those entries of ``q``.
 
         Raises
         ------
@@ -274,7 +239,7 @@ class Solution:
         if isinstance(q, DeferredQ):
             asked = np.zeros((self.value.size, self._n_actions), dtype=np.bool_)
             asked[rows, chosen] = True
-            q = self._q_where(q, asked & self._model.admissible)
+            q = self._q_where(q, asked & self._problem.model.admissible)
         return np.asarray(q[rows, chosen])
 
     def runners_up(self) -> RunnersUp:
@@ -300,7 +265,7 @@ class Solution:
         self._require_no_time("runners_up")
         rows, q = np.arange(self.value.size), self._stored_q()
         if isinstance(q, DeferredQ):
-            asked = self._model.admissible.copy()
+            asked = self._problem.model.admissible.copy()
             asked[rows, self.chosen] = False
             others, worth = self._q_where(q, asked, best_only=True), self.q_of(self.chosen)
         else:
@@ -406,7 +371,7 @@ class Solution:
               far below what the policy returns on average;
             - ``posterior_mean_value``: what the policy returns in the model at the posterior mean;
             - ``runner_up`` and ``gap``: the best other action, and how much less it is worth one step ahead, see
-              :meth:`runners_up`;
+              ``runners_up``;
             - ``evidence``: observations of the source behind the chosen action, beyond the prior. A posterior made
               from counts alone does not tell data from prior, and has none;
             - ``total_count``: the same with the prior;
@@ -431,8 +396,8 @@ class Solution:
         columns: dict[str, Any] = {}
         if self.horizon is not None:
             columns["time"] = np.repeat(np.arange(self.horizon), self._n_states)
-        columns["state"] = np.tile(_labels(self.states, self._n_states), self.horizon or 1)
-        columns["action"] = _labels([name for step in np.atleast_2d(chosen) for name in self._names_of(step)])
+        columns["state"] = np.tile(label_array(self.states, self._n_states), self.horizon or 1)
+        columns["action"] = label_array([name for step in np.atleast_2d(chosen) for name in self._names_of(step)])
         if self._is_random:
             columns["probability"] = self.policy.max(axis=-1).ravel()
         if self.horizon is not None:
@@ -442,7 +407,7 @@ class Solution:
         if at_mean is not None:
             columns["posterior_mean_value"] = at_mean.value
         second, gap = self.runners_up()
-        columns["runner_up"] = _labels(
+        columns["runner_up"] = label_array(
             [None if np.isnan(lead) else name for name, lead in zip(self._names_of(second), gap, strict=True)]
         )
         columns["gap"] = gap
@@ -485,13 +450,13 @@ class Solution:
         """
         import xarray
 
-        actions = _labels(self.actions, self._n_actions)
+        actions = label_array(self.actions, self._n_actions)
         axes = ("state",) if self.horizon is None else ("step", "state")
         data: dict[str, Any] = {
             "value": (axes if self.horizon is None else ("time", "state"), self.value),
             "policy": ((*axes, "action"), self.policy) if self._is_random else (axes, actions[self.policy]),
         }
-        coords: dict[str, Any] = {"state": _labels(self.states, self._n_states)}
+        coords: dict[str, Any] = {"state": label_array(self.states, self._n_states)}
         if self.horizon is None:
             data["q"] = (("state", "action"), self.q)
         else:
@@ -501,14 +466,14 @@ class Solution:
         return xarray.Dataset(data, coords=coords, attrs=self._certificate() | {"converged": int(self.converged)})
 
     def to_csv(self, path: PathLike, *, neutral: Solution | None = None, at_mean: Solution | None = None) -> None:
-        """Write :meth:`to_pandas` as CSV, atomically and with numbers in full precision.
+        """Write ``to_pandas`` as CSV, atomically and with numbers in full precision.
 
         Parameters
         ----------
         path : str or PathLike
             File to write.
         neutral, at_mean : Solution, optional
-            As for :meth:`to_pandas`.
+            As for ``to_pandas``.
         """
         table = self.to_pandas(neutral=neutral, at_mean=at_mean)
         write(Path(path), table.to_csv(index=False).encode())
@@ -535,18 +500,18 @@ class Solution:
         >>> json.loads(text)["policy"]
         [{'state': 0, 'action': 'go', 'value': 4.0}]
         """
-        states = [_plain(name) for name in _labels(self.states, self._n_states)]
+        states = [plain_name(name) for name in label_array(self.states, self._n_states)]
         rows: list[dict[str, Any]] = []
         for time, step in enumerate(np.atleast_2d(self.chosen)):
             values = self.value if self.horizon is None else self.value[time]
             for state, action, value in zip(states, self._names_of(step), values, strict=True):
                 row: dict[str, Any] = {} if self.horizon is None else {"time": time}
-                rows.append(row | {"state": state, "action": _plain(action), "value": float(value)})
+                rows.append(row | {"state": state, "action": plain_name(action), "value": float(value)})
         if self._is_random:
             for row, chances in zip(rows, self.policy.reshape(-1, self.policy.shape[-1]).tolist(), strict=True):
                 row["probabilities"] = chances
         record: dict[str, Any] = {
-            "actions": [_plain(name) for name in _labels(self.actions, self._n_actions)],
+            "actions": [plain_name(name) for name in label_array(self.actions, self._n_actions)],
             "policy": rows,
             "certificate": self._certificate(),
         }
@@ -573,7 +538,7 @@ class Solution:
         return self.panels().to_matplotlib()
 
     def panels(self) -> Panels:
-        """Return the panels of :meth:`plot`, for a page.
+        """Return the panels of ``plot``, for a page.
 
         Returns
         -------
@@ -633,10 +598,6 @@ class Solution:
         return self.problem
 
     @property
-    def _model(self) -> Any:
-        return self._problem.model
-
-    @property
     def _is_random(self) -> bool:
         """Whether the policy has probabilities of actions."""
         return self.policy.ndim > self.value.ndim
@@ -692,23 +653,3 @@ class Solution:
         if self.objective is not None:
             parts = [f"{self.objective!r} = {self.objective_value:.8g}", *parts[:-1]]
         return f"Solution({', '.join(parts)}, {self.message})"
-
-
-def _labels(names: Any, size: int = 0) -> npt.NDArray[Any]:
-    """Return names as a one-dimensional array, also where each name is a tuple; numbers if there are none."""
-    if names is None or (size and names == tuple(range(size))):
-        return np.arange(size)
-    array = np.empty(len(names), dtype=object)
-    array[:] = names
-    return array
-
-
-def _plain(name: Any) -> Any:
-    """Return a name as JSON can hold it."""
-    if isinstance(name, np.generic):
-        name = name.item()
-    if isinstance(name, tuple | list | frozenset):
-        return [_plain(part) for part in name]
-    if isinstance(name, float) and not np.isfinite(name):
-        return str(name)
-    return name if name is None or isinstance(name, bool | int | float | str) else str(name)

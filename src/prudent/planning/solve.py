@@ -25,7 +25,7 @@ __all__ = ["SolveKeywords", "evaluate", "solve"]
 
 
 class SolveKeywords(SolverKeywords, total=False):
-    """Keywords of :func:`solve` and :func:`evaluate`, which the methods of a problem take as well."""
+    """Keywords of ``solve`` and ``evaluate``, which the methods of a problem take as well."""
 
     tol: float | None
     horizon: int | None
@@ -94,11 +94,11 @@ def solve(
     client : dask.distributed.Client, cluster object or str, optional
         Cluster, or the address of its scheduler, whose workers do the backups of an exact solve of CVaR under a
         posterior, each for some of the states. For models that do not fit into one machine there is
-        :class:`prudent.planning.ClusterModel`.
+        ``prudent.planning.ClusterModel``.
     options : SolverOptions, optional
         ``tol`` and the keywords below as one object.
     **keywords : dict
-        ``method``, ``sweeps``, ``max_iterations`` and ``device``, see :class:`prudent.planning.SolverOptions`.
+        ``method``, ``sweeps``, ``max_iterations`` and ``device``, see ``prudent.planning.SolverOptions``.
 
     Returns
     -------
@@ -174,14 +174,32 @@ def evaluate(
         Where to evaluate the policy.
     policy : array_like, mapping, DataFrame or Solution
         One action for each state, or probabilities of actions [S, A], also as a DataFrame or a nested mapping (see
-        :meth:`prudent.MDP.policy_matrix`); ``Solution.policy`` is then [S, A]. With a horizon or an objective it may
+        ``prudent.MDP.policy_matrix``); ``Solution.policy`` is then [S, A]. With a horizon or an objective it may
         depend on time: a Solution with a time axis, actions [T, S], probabilities [T, S, A], or a list of policies.
     tol : float, optional
         Bound on the error of every value. By default ten digits of the largest one.
-    horizon, terminal_value, objective, start, initial_value, draws, rng, threads, client, options
-        As for :func:`solve`.
+    horizon : int, optional
+        As for ``solve``.
+    terminal_value : array_like of shape (S,), float or mapping, optional
+        As for ``solve``.
+    objective : Entropic or EVaR, optional
+        As for ``solve``.
+    start : hashable, mapping or array_like of shape (S,), optional
+        As for ``solve``.
+    initial_value : array_like of shape (S,), optional
+        As for ``solve``.
+    draws : int or array_like of shape (N, B, K), optional
+        As for ``solve``.
+    rng : int or numpy.random.Generator, optional
+        As for ``solve``.
+    threads : int, optional
+        As for ``solve``.
+    client : dask.distributed.Client, cluster object or str, optional
+        As for ``solve``.
+    options : SolverOptions, optional
+        As for ``solve``.
     **keywords : dict
-        As for :func:`solve`.
+        As for ``solve``.
 
     Returns
     -------
@@ -212,7 +230,7 @@ def evaluate(
 
 
 class SolveArguments(NamedTuple):
-    """The arguments of :func:`solve` that say what to compute."""
+    """The arguments of ``solve`` that say what to compute."""
 
     horizon: int | None
     terminal_value: TerminalValueLike

@@ -28,7 +28,7 @@ def solve_stationary(
     threads: int | None = None,
     client: Any = None,
 ) -> Solution:
-    """Return the optimal values, or those of ``policy``; arguments as for :func:`prudent.solve`."""
+    """Return the optimal values, or those of ``policy``; arguments as for ``prudent.solve``."""
     options = SolverOptions() if options is None else options
     if client is not None:
         if problem.model.discount == 1.0:

@@ -23,8 +23,10 @@ from .._numerics.normal import clipped_normal_cvar, normal_tail
 from .._support.checks import FloatArray, IntArray, positive, risk_level, whole_number
 from .._support.cluster import replicated
 from .._support.streams import replication_streams, seed_of
+from ..bandits.kernels.layout import PULLS, Arms, Rule, arms_at, arms_of, handle_of, rule_at
+from ..bandits.kernels.step import decide, learn
+from ..bandits.kernels.stream import BLOCK, refill
 from ..bandits.settings import BanditSettings
-from ..bandits.step import BLOCK, PULLS, Arms, Rule, arms_at, arms_of, decide, handle_of, learn, refill, rule_at
 from ..envs.bandits import BanditEnvironment
 from ..envs.linear_bandit import LinearBanditEnv, draw_context, draw_noise, reward_of
 from ..errors import ParameterError

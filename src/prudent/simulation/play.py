@@ -69,7 +69,7 @@ def makers(agents: Any, options: dict[str, Any]) -> dict[str, Maker]:
     """Return by label the function that makes each bandit; ``options`` go to every LinearBandit."""
 
     def linear(chosen: dict[str, Any]) -> Maker:
-        return lambda n_arms, dim, rng: LinearBandit(n_arms, dim, seed=rng, **options | chosen)
+        return lambda n_arms, dim, rng: LinearBandit(n_arms, dim, rng=rng, **options | chosen)
 
     if isinstance(agents, Mapping):
         named = list(agents.items())

@@ -149,31 +149,25 @@ class GpuTable:
 @on_device
 def _gather(arrays: Any) -> None:
     q, pairs, out = arrays
-    i = cuda.grid(1)
-    while i < out.size:
+    for i in range(cuda.grid(1), out.size, cuda.gridsize(1)):
         out[i] = q[pairs[i]]
-        i += cuda.gridsize(1)
 
 
 @on_device
 def _pair_of(arrays: Any, n_actions: Any) -> None:
     actions, pairs = arrays
-    s = cuda.grid(1)
-    while s < pairs.size:
+    for s in range(cuda.grid(1), pairs.size, cuda.gridsize(1)):
         pairs[s] = s * n_actions + actions[s]
-        s += cuda.gridsize(1)
 
 
 @on_device
 def _spread(arrays: Any, candidates: Any) -> None:
     pairs, starts = arrays
     rows, count = candidates
-    s = cuda.grid(1)
-    while s < count.size:
+    for s in range(cuda.grid(1), count.size, cuda.gridsize(1)):
         count[s] = starts[s + 1] - starts[s]
         for i in range(count[s]):
             rows[s, i] = pairs[starts[s] + i]
-        s += cuda.gridsize(1)
 
 
 @on_device
@@ -181,8 +175,7 @@ def _greedy(arrays: Any, n_actions: Any) -> None:
     """As ``greedy`` of :mod:`prudent.planning.rows`."""
     q, value, actions, part = arrays
     widest = 0.0
-    s = cuda.grid(1)
-    while s < value.size:
+    for s in range(cuda.grid(1), value.size, cuda.gridsize(1)):
         best, worst, place = q[s * n_actions], math.inf, 0
         for a in range(n_actions):
             here = q[s * n_actions + a]
@@ -193,7 +186,6 @@ def _greedy(arrays: Any, n_actions: Any) -> None:
         value[s], actions[s] = best, place
         if best - worst > widest:
             widest = best - worst
-        s += cuda.gridsize(1)
     range_in_block(0.0, widest, part)
 
 
@@ -202,8 +194,7 @@ def _drop(arrays: Any, candidates: Any, distance: Any) -> None:
     """As ``keep_close`` of :mod:`prudent.planning.rows`, state by state."""
     q, value = arrays
     rows, count = candidates
-    s = cuda.grid(1)
-    while s < value.size:
+    for s in range(cuda.grid(1), value.size, cuda.gridsize(1)):
         kept = 0
         for i in range(count[s]):
             p = rows[s, i]
@@ -213,4 +204,3 @@ def _drop(arrays: Any, candidates: Any, distance: Any) -> None:
                 rows[s, kept] = p
                 kept += 1
         count[s] = kept
-        s += cuda.gridsize(1)

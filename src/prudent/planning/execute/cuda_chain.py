@@ -105,11 +105,9 @@ def _write_residual(arrays: Any, discount: Any) -> None:
     """Write reward + gamma P x - x into r, and its extremes into ``part``."""
     indices, data, reward, x, r, part = arrays
     low, high = math.inf, -math.inf
-    s = cuda.grid(1)
-    while s < x.size:
+    for s in range(cuda.grid(1), x.size, cuda.gridsize(1)):
         r[s] = reward[s] + discount * _expect(indices, data, x, s) - x[s]
         low, high = lower(low, r[s]), higher(high, r[s])
-        s += cuda.gridsize(1)
     range_in_block(low, high, part)
 
 
@@ -117,10 +115,8 @@ def _write_residual(arrays: Any, discount: Any) -> None:
 def _add(arrays: Any, factor: Any) -> None:
     """Add ``factor`` times r to x."""
     x, r = arrays
-    s = cuda.grid(1)
-    while s < x.size:
+    for s in range(cuda.grid(1), x.size, cuda.gridsize(1)):
         x[s] += factor * r[s]
-        s += cuda.gridsize(1)
 
 
 @on_device
@@ -128,22 +124,18 @@ def _clear(arrays: Any) -> None:
     """Copy r into ``shadow``, set p and v to zero; the product of r with itself goes into ``part``."""
     r, shadow, p, v, part = arrays
     square = 0.0
-    s = cuda.grid(1)
-    while s < r.size:
+    for s in range(cuda.grid(1), r.size, cuda.gridsize(1)):
         shadow[s] = r[s]
         p[s], v[s] = 0.0, 0.0
         square += r[s] * r[s]
-        s += cuda.gridsize(1)
     sum_in_block(square, 0.0, part)
 
 
 @on_device
 def _turn(arrays: Any, beta: Any, omega: Any) -> None:
     r, v, p = arrays
-    s = cuda.grid(1)
-    while s < p.size:
+    for s in range(cuda.grid(1), p.size, cuda.gridsize(1)):
         p[s] = r[s] + beta * (p[s] - omega * v[s])
-        s += cuda.gridsize(1)
 
 
 @on_device
@@ -151,12 +143,10 @@ def _product(arrays: Any, discount: Any) -> None:
     """Write p - gamma P p into v, and the products of v with ``other`` and with itself into ``part``."""
     indices, data, p, other, v, part = arrays
     along, square = 0.0, 0.0
-    s = cuda.grid(1)
-    while s < p.size:
+    for s in range(cuda.grid(1), p.size, cuda.gridsize(1)):
         v[s] = p[s] - discount * _expect(indices, data, p, s)
         along += other[s] * v[s]
         square += v[s] * v[s]
-        s += cuda.gridsize(1)
     sum_in_block(along, square, part)
 
 
@@ -166,13 +156,11 @@ def _both_steps(arrays: Any, alpha: Any, omega: Any) -> None:
     x, p, r, t, shadow, part, sizes = arrays
     along = 0.0
     low, high = math.inf, -math.inf
-    s = cuda.grid(1)
-    while s < x.size:
+    for s in range(cuda.grid(1), x.size, cuda.gridsize(1)):
         x[s] += alpha * p[s] + omega * r[s]
         r[s] -= omega * t[s]
         along += shadow[s] * r[s]
         low, high = lower(low, r[s]), higher(high, r[s])
-        s += cuda.gridsize(1)
     sum_in_block(along, 0.0, part)
     cuda.syncthreads()
     range_in_block(low, high, sizes)

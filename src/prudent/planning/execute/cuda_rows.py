@@ -104,10 +104,8 @@ def single_pairs(pairs: Any) -> Candidates:
 @on_device
 def _fill(arrays: Any, number: Any) -> None:
     (a,) = arrays
-    i = cuda.grid(1)
-    while i < a.size:
+    for i in range(cuda.grid(1), a.size, cuda.gridsize(1)):
         a[i] = number
-        i += cuda.gridsize(1)
 
 
 class _DeviceRows:
@@ -194,34 +192,29 @@ class _DeviceMean(_DeviceRows):
 def _bar(slices: Any, arrays: Any, n_actions: Any) -> None:
     """Give pairs that are not admissible a reward of minus infinity."""
     (admissible,) = arrays
-    p = cuda.grid(1)
-    while p < admissible.size:
+    for p in range(cuda.grid(1), admissible.size, cuda.gridsize(1)):
         s, a = p // n_actions, p % n_actions
         if not admissible[p]:
             slices.reward[(s // 32 * n_actions + a) * 32 + s % 32] = -math.inf
-        p += cuda.gridsize(1)
 
 
 @on_device
 def _measure(arrays: Any, n_states: Any, n_actions: Any) -> None:
     """Write the number of entries of each slice."""
     indptr, lengths = arrays
-    i = cuda.grid(1)
-    while i < lengths.size:
+    for i in range(cuda.grid(1), lengths.size, cuda.gridsize(1)):
         block, a = i // n_actions, i % n_actions
         longest = 0
         for s in range(block * 32, min(block * 32 + 32, n_states)):
             longest = max(longest, indptr[s * n_actions + a + 1] - indptr[s * n_actions + a])
         lengths[i] = 32 * longest
-        i += cuda.gridsize(1)
 
 
 @on_device
 def _slice(rows: Any, slices: Any, n_states: Any, n_actions: Any) -> None:
     """Move rows into slices."""
     indptr, indices, data, reward = rows
-    i = cuda.grid(1)
-    while i < slices.reward.size:
+    for i in range(cuda.grid(1), slices.reward.size, cuda.gridsize(1)):
         here, lane = i // 32, i % 32
         s, a = here // n_actions * 32 + lane, here % n_actions
         j = slices.first[here] + lane
@@ -235,7 +228,6 @@ def _slice(rows: Any, slices: Any, n_states: Any, n_actions: Any) -> None:
         while j < slices.first[here + 1]:
             slices.indices[j], slices.data[j] = 0, 0.0
             j += 32
-        i += cuda.gridsize(1)
 
 
 @kernel
@@ -253,32 +245,27 @@ def _expected(slices, value, discount, n_actions, s, a):
 @on_device
 def _sweep(slices: Any, arrays: Any, discount: Any, n_actions: Any) -> None:
     value, best, actions = arrays
-    s = cuda.grid(1)
-    while s < value.size:
+    for s in range(cuda.grid(1), value.size, cuda.gridsize(1)):
         top, place = -math.inf, 0
         for a in range(n_actions):
             here = _expected(slices, value, discount, n_actions, s, a)
             if here > top:
                 top, place = here, a
         best[s], actions[s] = top, place
-        s += cuda.gridsize(1)
 
 
 @on_device
 def _expect_pairs(slices: Any, arrays: Any, discount: Any, n_actions: Any) -> None:
     pairs, value, q = arrays
-    i = cuda.grid(1)
-    while i < pairs.size:
+    for i in range(cuda.grid(1), pairs.size, cuda.gridsize(1)):
         p = pairs[i]
         q[p] = _expected(slices, value, discount, n_actions, p // n_actions, p % n_actions)
-        i += cuda.gridsize(1)
 
 
 @on_device
 def _pick_rows(slices: Any, arrays: Any, rows: Any, n_actions: Any) -> None:
     (pairs,) = arrays
-    s = cuda.grid(1)
-    while s < rows.reward.size:
+    for s in range(cuda.grid(1), rows.reward.size, cuda.gridsize(1)):
         here = s // 32 * n_actions + pairs[s] % n_actions
         j, end = slices.first[here] + s % 32, slices.first[here + 1]
         rows.reward[s] = slices.reward[here * 32 + s % 32]
@@ -288,7 +275,6 @@ def _pick_rows(slices: Any, arrays: Any, rows: Any, n_actions: Any) -> None:
             else:
                 rows.indices[k, s], rows.data[k, s] = 0, 0.0
             j += 32
-        s += cuda.gridsize(1)
 
 
 # -- unknown probabilities ---------------------------------------------------------------------------------
@@ -333,8 +319,7 @@ class _DeviceOutcomes(_DeviceRows):
 @on_device
 def _chain_rows(entries: Any, arrays: Any, rows: Any) -> None:
     pairs, means, extra = arrays
-    s = cuda.grid(1)
-    while s < rows.reward.size:
+    for s in range(cuda.grid(1), rows.reward.size, cuda.gridsize(1)):
         first, last = entries.first[pairs[s]], entries.first[pairs[s] + 1]
         gain = extra[s] if extra.size > 0 else 0.0
         for k in range(rows.data.shape[0]):
@@ -345,7 +330,6 @@ def _chain_rows(entries: Any, arrays: Any, rows: Any) -> None:
                 if entries.next_state[j] >= 0:
                     rows.indices[k, s], rows.data[k, s] = entries.next_state[j], means[j]
         rows.reward[s] = gain
-        s += cuda.gridsize(1)
 
 
 class _DeviceDirichlet(_DeviceOutcomes):
@@ -412,12 +396,10 @@ def _exact_kernel(room: int, n_actions: int) -> Any:
         scratch = Scratch(y, work, means, guess)
         shape, accuracy, risen = level
         worst = 0.0
-        i = cuda.grid(1)
-        while i < candidates.count.size:
+        for i in range(cuda.grid(1), candidates.count.size, cuda.gridsize(1)):
             pairs = candidates.pairs[i, : candidates.count[i]]
             error = best_of_group(pairs, entries, counts, levels, shape, accuracy, value, memory, risen, scratch, q)
             worst = max(worst, error)
-            i += cuda.gridsize(1)
         range_in_block(0.0, worst, part)
 
     return exact
@@ -454,27 +436,23 @@ def _approximate_kernels(room: int) -> tuple[Any, Any]:
     def values(candidates: Any, entries: Any, arrays: Any, shape: Any) -> None:
         counts, value, q = arrays
         y = cuda.local.array(room, numba.float64)
-        s = cuda.grid(1)
-        while s < candidates.count.size:
+        for s in range(cuda.grid(1), candidates.count.size, cuda.gridsize(1)):
             for i in range(candidates.count[s]):
                 p = candidates.pairs[s, i]
                 outcome_values(p, entries, value, y)
                 row = counts_of(p, entries, counts)
                 low, mean, sd, skew, _ = moments_of_row(y[: row.size], row)
                 q[p] = rough_tail(low, mean, sd, skew, shape)
-            s += cuda.gridsize(1)
 
     @on_device
     def gradients(entries: Any, arrays: Any, shape: Any) -> None:
         counts, value, pairs, means = arrays
         y = cuda.local.array(room, numba.float64)
-        i = cuda.grid(1)
-        while i < pairs.size:
+        for i in range(cuda.grid(1), pairs.size, cuda.gridsize(1)):
             outcome_values(pairs[i], entries, value, y)
             row = counts_of(pairs[i], entries, counts)
             first = entries.first[pairs[i]]
             rough_tail_means(y[: row.size], row, shape, means[first : first + row.size])
-            i += cuda.gridsize(1)
 
     return values, gradients
 
@@ -522,17 +500,14 @@ def _weigh(p: Any, entries: Any, draws: Any, scratch: Any, value: Any, is_mean: 
     mine, n = cuda.blockIdx.x, theta.shape[1]
     first, slot = entries.first[p], entries.begin[entries.source[p]]
     size = entries.first[p + 1] - first
-    i = cuda.threadIdx.x
-    while i < n:
+    for i in range(cuda.threadIdx.x, n, cuda.blockDim.x):
         total = rewards[p, i] if rewards.size > 0 else 0.0
         for j in range(size):
             later = later_value(entries.next_state[first + j], entries.discount, value)
             total += theta[slot + j, i] * (entries.reward[first + j] + later)
         z[mine, i] = total
-        i += cuda.blockDim.x
     cuda.syncthreads()
-    i = cuda.threadIdx.x
-    while i < n:
+    for i in range(cuda.threadIdx.x, n, cuda.blockDim.x):
         own, rank = z[mine, i], 0
         if is_mean:
             weight[mine, i] = weights[0]
@@ -542,7 +517,6 @@ def _weigh(p: Any, entries: Any, draws: Any, scratch: Any, value: Any, is_mean: 
                 if other < own or (other == own and j < i):
                     rank += 1
             weight[mine, i] = weights[rank] if rank < weights.size else 0.0
-        i += cuda.blockDim.x
     cuda.syncthreads()
 
 
@@ -551,21 +525,17 @@ def _sampled(candidates: Any, entries: Any, draws: Any, scratch: Any, arrays: An
     value, q = arrays
     z, weight, part = scratch
     n_actions = candidates.pairs.shape[1]
-    t = cuda.blockIdx.x
-    while t < candidates.pairs.size:
+    for t in range(cuda.blockIdx.x, candidates.pairs.size, cuda.gridDim.x):
         if t % n_actions < candidates.count[t // n_actions]:
             p = candidates.pairs[t // n_actions, t % n_actions]
             _weigh(p, entries, draws, scratch, value, is_mean)
             total = 0.0
-            i = cuda.threadIdx.x
-            while i < z.shape[1]:
+            for i in range(cuda.threadIdx.x, z.shape[1], cuda.blockDim.x):
                 total += weight[cuda.blockIdx.x, i] * z[cuda.blockIdx.x, i]
-                i += cuda.blockDim.x
             sum_in_block(total, 0.0, part)
             if cuda.threadIdx.x == 0:
                 q[p] = part[cuda.blockIdx.x, 0]
             cuda.syncthreads()
-        t += cuda.gridDim.x
 
 
 @on_device
@@ -573,20 +543,17 @@ def _sampled_means(entries: Any, draws: Any, scratch: Any, arrays: Any, is_mean:
     value, pairs, means, extra = arrays
     theta, rewards, _ = draws
     _, weight, part = scratch
-    s = cuda.blockIdx.x
-    while s < pairs.size:
+    for s in range(cuda.blockIdx.x, pairs.size, cuda.gridDim.x):
         p = pairs[s]
         _weigh(p, entries, draws, scratch, value, is_mean)
         first, slot = entries.first[p], entries.begin[entries.source[p]]
         for j in range(entries.first[p + 1] - first + 1):  # after the outcomes comes the reward that was drawn
             total = 0.0
-            i = cuda.threadIdx.x
-            while i < theta.shape[1]:
+            for i in range(cuda.threadIdx.x, theta.shape[1], cuda.blockDim.x):
                 if first + j < entries.first[p + 1]:
                     total += weight[cuda.blockIdx.x, i] * theta[slot + j, i]
                 elif rewards.size > 0:
                     total += weight[cuda.blockIdx.x, i] * rewards[p, i]
-                i += cuda.blockDim.x
             sum_in_block(total, 0.0, part)
             if cuda.threadIdx.x == 0:
                 if first + j < entries.first[p + 1]:
@@ -594,7 +561,6 @@ def _sampled_means(entries: Any, draws: Any, scratch: Any, arrays: Any, is_mean:
                 else:
                     extra[s] = part[cuda.blockIdx.x, 0]
             cuda.syncthreads()
-        s += cuda.gridDim.x
 
 
 _THERE: dict[type[RowRisk], Any] = {

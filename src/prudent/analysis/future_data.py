@@ -1,0 +1,85 @@
+"""Future data sets: the counts of m more observations of one source, and their probabilities.
+
+The counts c are Dirichlet-multinomial: theta from the posterior, then c from theta. All c are enumerated if they are
+few. Otherwise c is sampled, half of them from a posterior that is twice as wide, with weights, because the data that
+changes a policy may be rare.
+"""
+
+from __future__ import annotations
+
+import math
+from itertools import combinations
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import betaln
+
+from ..posteriors.dirichlet import DirichletPosterior
+from ..types import FloatArray, IntArray
+
+__all__ = ["DataSets", "data_sets"]
+
+MAX_ENUMERATED = 300  # data sets; more are sampled
+
+
+class DataSets(NamedTuple):
+    """Possible data sets, and weights for averages over them."""
+
+    counts: FloatArray  # [U, K] distinct data sets
+    drawn: IntArray  # [R] data set of each replication
+    weight: FloatArray  # [R] sums to one
+    halves: tuple[slice, ...]  # strata of R; none if all data sets are enumerated
+
+    def mean_and_error(self, values: FloatArray) -> tuple[float, float]:
+        """Return the mean of ``values`` [U] and its standard error."""
+        sample = values[self.drawn]
+        mean = float(self.weight @ sample)
+        deviation = self.weight * (sample - mean)
+        return mean, math.sqrt(sum(deviation[half].size * float(deviation[half].var(ddof=1)) for half in self.halves))
+
+
+def data_sets(psi: FloatArray, m: int, replications: int, rng: np.random.Generator) -> DataSets:
+    """Return all data sets of m observations if they are few, or else a sample.
+
+    Half of a sample has counts psi, half psi / 4, which is twice as wide and contains more of the rare data sets that
+    change a policy; the weights correct for it.
+    """
+    outcomes = np.flatnonzero(psi > 0.0)
+    n = outcomes.size
+    halves: tuple[slice, ...] = ()
+    if math.comb(m + n - 1, n - 1) <= max(MAX_ENUMERATED, replications):
+        distinct = _every_count(n, m)
+        index = np.arange(len(distinct))
+        log_weight = _log_probability(psi[outcomes], distinct)
+    else:
+        halves = (slice(0, replications // 2), slice(replications // 2, replications))
+        drawn = []
+        for half, wide in zip(halves, (1.0, 4.0), strict=True):
+            theta = DirichletPosterior(psi[outcomes] / wide).sample(half.stop - half.start, rng)[:, 0]
+            drawn.append(rng.multinomial(m, theta))
+        distinct, index = np.unique(np.concatenate(drawn), axis=0, return_inverse=True)
+        wider = _log_probability(psi[outcomes] / 4.0, distinct) - _log_probability(psi[outcomes], distinct)
+        log_weight = -np.logaddexp(0.0, wider)[index]
+    weight = np.exp(log_weight - log_weight.max())
+    counts = np.zeros((len(distinct), psi.size))
+    counts[:, outcomes] = distinct
+    return DataSets(counts, index.reshape(-1), weight / weight.sum(), halves)
+
+
+def _every_count(n: int, m: int) -> IntArray:
+    """Return all ways [R, K] in which m observations can fall on n outcomes."""
+    bars = np.array(list(combinations(range(m + n - 1), n - 1))).reshape(-1, n - 1)
+    edges = np.hstack([np.full((len(bars), 1), -1), bars, np.full((len(bars), 1), m + n - 1)])
+    return np.diff(edges, axis=1) - 1
+
+
+def _log_probability(psi: FloatArray, counts: IntArray) -> FloatArray:
+    """Return the logarithm of the Dirichlet-multinomial probability of ``counts`` [R, K]."""
+
+    def rising(base: Any, steps: Any) -> FloatArray:  # of base (base + 1) ... (base + steps - 1) / steps!
+        log = np.zeros(steps.shape)
+        some = steps > 0
+        log[some] = -betaln(np.broadcast_to(base, steps.shape)[some], steps[some]) - np.log(steps[some])
+        return log
+
+    return rising(psi, counts).sum(axis=1) - rising(psi.sum(), counts.sum(axis=1))

@@ -1,0 +1,36 @@
+"""Beliefs: what a bandit has learned, behind one interface.
+
+A :class:`Belief` learns, forgets, merges, gives the law of the next scores, and goes to and from a state file. A bandit
+checks what users give and knows names; the belief does the rest. :data:`BELIEFS` lists the members.
+"""
+
+from __future__ import annotations
+
+from .arms import ArmBelief
+from .base import Belief, Match
+from .beta import BetaArms
+from .gaussian import GaussianArms
+from .glm import GlmArms
+from .items import GaussianItems, GlmItems, ItemBelief
+
+__all__ = [
+    "BELIEFS",
+    "ArmBelief",
+    "Belief",
+    "BetaArms",
+    "GaussianArms",
+    "GaussianItems",
+    "GlmArms",
+    "GlmItems",
+    "ItemBelief",
+    "Match",
+]
+
+BELIEFS: dict[str, type[Belief]] = {
+    "gaussian arms": GaussianArms,
+    "glm arms": GlmArms,
+    "beta arms": BetaArms,
+    "gaussian items": GaussianItems,
+    "glm items": GlmItems,
+}
+"""Beliefs by name."""

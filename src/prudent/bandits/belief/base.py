@@ -1,0 +1,304 @@
+"""The base of beliefs: what a bandit has learned of its arms or items, and what it says of the next decision."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+
+from ..._support.checks import FloatArray, IntArray
+from ..._support.state import Arrays
+from ...errors import ParameterError
+from ..law.base import Law
+from ..law.normal import ScoreRule
+from ..settings import BanditSettings
+
+__all__ = ["NEW", "Belief", "Match", "require_arrays"]
+
+
+NEW = -1  # as ``here`` of a match
+
+
+class Match(NamedTuple):
+    """One row of another belief to merge: where it is there, where it was since, and where it goes.
+
+    Attributes
+    ----------
+    there : int
+        Row of the other belief.
+    was : int or None
+        Row of the common ancestor, None if it had none.
+    here : int or None
+        Row of this belief; -1 to add one, None to leave it out.
+    """
+
+    there: int
+    was: int | None
+    here: int | None
+
+
+class Belief(ABC):
+    """What is known of arms or items: sums of their rewards, and the posterior that follows from them.
+
+    A belief knows its arms by row, 0, 1, ...; the bandit knows their names. It trusts its input, which the bandit has
+    checked. It has no random state. Beliefs are copied with :func:`copy.deepcopy`.
+
+    Attributes
+    ----------
+    reward_kind : {"gaussian", "bernoulli", "poisson"}
+        What rewards are.
+    intercept : bool
+        Whether contexts start with a constant feature.
+    """
+
+    any_reward: ClassVar[bool] = True  # every finite number is a reward
+    reward_kind: str = "gaussian"
+    intercept: bool
+
+    # -- what is learned -----------------------------------------------------------------------------------
+
+    @abstractmethod
+    def learn(self, contexts: FloatArray, rows: IntArray, rewards: FloatArray, weights: FloatArray) -> None:
+        """Learn rewards, all of them or none.
+
+        Parameters
+        ----------
+        contexts : ndarray of float, [T, D]
+            Contexts, constant feature included.
+        rows : ndarray of int, [T]
+            Rows of the arms.
+        rewards, weights : ndarray of float, [T]
+            Rewards, and how often each counts.
+        """
+
+    @abstractmethod
+    def forget(self, factor: float) -> None:
+        """Multiply all evidence by a factor; the prior stays.
+
+        Parameters
+        ----------
+        factor : float
+            Number from 0 to 1.
+        """
+
+    def fit(self, contexts: FloatArray, rows: IntArray, rewards: FloatArray, weights: FloatArray) -> None:
+        """Replace what was learned by the exact posterior of a log.
+
+        Parameters
+        ----------
+        contexts : ndarray of float, [T, D]
+            Contexts, constant feature included.
+        rows : ndarray of int, [T]
+            Rows of the arms.
+        rewards, weights : ndarray of float, [T]
+            Rewards, and how often each counts.
+        """
+        raise ParameterError(
+            "refit is for clicks and counts: what is learned of normal rewards is exact already", code="refit-exact"
+        )
+
+    @abstractmethod
+    def contradiction(self, other: Self, since: Self | None, matches: Sequence[Match]) -> Match | None:
+        """Return the first row by which ``other`` does not come from ``since``, or None.
+
+        Parameters
+        ----------
+        other, since : Belief
+            What is to be merged, and the common ancestor.
+        matches : sequence of Match
+            The rows of ``other``.
+
+        Returns
+        -------
+        Match or None
+            The row that contradicts it.
+        """
+
+    @abstractmethod
+    def merge(self, other: Self, since: Self | None, matches: Sequence[Match]) -> None:
+        """Add what another belief has learned since a common ancestor.
+
+        Parameters
+        ----------
+        other, since : Belief
+            What is to be merged, and the common ancestor; None if ``other`` began without data.
+        matches : sequence of Match
+            The rows of ``other``.
+        """
+
+    def require(self, reward: Any, values: FloatArray) -> None:  # noqa: B027
+        """Raise an error unless these can be rewards.
+
+        Parameters
+        ----------
+        reward : object
+            What the user gave.
+        values : ndarray of float, [T]
+            The same as numbers.
+
+        Raises
+        ------
+        DataError
+            If one is not of the kind of rewards.
+        """
+
+    def check(self, settings: BanditSettings) -> None:  # noqa: B027
+        """Raise an error if settings do not suit this belief.
+
+        Parameters
+        ----------
+        settings : BanditSettings
+            Settings of a bandit.
+
+        Raises
+        ------
+        ParameterError
+            If they do not.
+        """
+
+    # -- what it says --------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def law(self, contexts: FloatArray, rows: IntArray, settings: BanditSettings, t: int) -> Law:
+        """Return the law of the scores of decision ``t`` = 1, 2, ...
+
+        Parameters
+        ----------
+        contexts : ndarray of float
+            Contexts [T, D] of arms, or features [k, D] of items; without the constant feature for items.
+        rows : ndarray of int, [k]
+            Rows of the eligible arms; -1 for an item that is not known.
+        settings : BanditSettings
+            Settings of that decision.
+        t : int
+            Number of the decision.
+
+        Returns
+        -------
+        Law
+            Law of the scores.
+        """
+
+    @abstractmethod
+    def coefficients(self) -> tuple[FloatArray, FloatArray]:
+        """Return means [A, D] and covariances [A, D, D] of theta; infinite while the noise is unknown.
+
+        Returns
+        -------
+        tuple of ndarray of float
+            Means and covariances.
+        """
+
+    @abstractmethod
+    def posterior(self, row: int) -> Any:
+        """Return a copy of the posterior of theta.
+
+        Parameters
+        ----------
+        row : int
+            Row of the arm.
+
+        Returns
+        -------
+        Posterior
+            Of the kind that suits the rewards.
+        """
+
+    @property
+    @abstractmethod
+    def pulls(self) -> IntArray:
+        """Number of rewards of every row, [A]."""
+
+    @property
+    @abstractmethod
+    def n_rewards(self) -> int:
+        """Number of rewards seen."""
+
+    @property
+    @abstractmethod
+    def noise_sd(self) -> float | None:
+        """Sd of the noise, given or learned; None while it is unknown, and for clicks and counts."""
+
+    @property
+    @abstractmethod
+    def faded(self) -> bool:
+        """Whether evidence has been forgotten, so that beliefs cannot be merged."""
+
+    def summary(self) -> dict[str, Any]:
+        """Return what is known, as plain arrays.
+
+        Returns
+        -------
+        dict
+            ``mean`` [A, D], ``covariance`` [A, D, D], ``pulls`` [A] and ``noise_sd``.
+        """
+        mean, covariance = self.coefficients()
+        return {"mean": mean, "covariance": covariance, "pulls": self.pulls, "noise_sd": self.noise_sd}
+
+    # -- state ---------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def options(self) -> dict[str, Any]:
+        """Return what was given when the belief was made: beliefs with equal options can be merged.
+
+        Returns
+        -------
+        dict
+            Values that JSON can hold.
+        """
+
+    @abstractmethod
+    def values(self) -> dict[str, Any]:
+        """Return the numbers of a state file that are not arrays.
+
+        Returns
+        -------
+        dict
+            Values that JSON can hold.
+        """
+
+    @abstractmethod
+    def arrays(self) -> Arrays:
+        """Return the arrays of a state file.
+
+        Returns
+        -------
+        dict of str to ndarray
+            Arrays by name.
+        """
+
+    @abstractmethod
+    def restore(self, values: dict[str, Any], arrays: Arrays) -> None:
+        """Take the state of a file.
+
+        Parameters
+        ----------
+        values : dict
+            What :meth:`values` returned.
+        arrays : dict of str to ndarray
+            What :meth:`arrays` returned.
+
+        Raises
+        ------
+        ValueError
+            If it cannot be the state of such a belief.
+        """
+
+
+def require_arrays(arrays: Arrays, schema: dict[str, str], sizes: dict[str, int]) -> None:
+    """Raise unless arrays are as a schema declares them: a type and sizes, such as ``"float64 A D+1"``."""
+    for name, declared in schema.items():
+        kind, *parts = declared.split()
+        split = [part.partition("+") for part in parts]
+        shape = tuple(sizes[size] + int(more or 0) if size in sizes else int(size) for size, _, more in split)
+        array = arrays[name]
+        if array.shape != shape or array.dtype != np.dtype(kind):
+            raise ValueError(f"{name} is an array {array.shape} of {array.dtype}, expected {kind} {shape}")
+
+
+def score_rule(settings: BanditSettings, link: int | None) -> ScoreRule:
+    """Return how scores are made of draws by settings of one decision."""
+    weights = tuple(settings.weights.tolist())
+    return ScoreRule(settings.min_propensity, settings.signed_draws, weights, settings.clip, link)

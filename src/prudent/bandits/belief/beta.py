@@ -1,0 +1,170 @@
+"""Arms without context that pay 0 or 1: clicks with no features, without approximation.
+
+Before data the chance of every arm is uniform on [0, 1]; after s ones and f zeros it is Beta(1 + s, 1 + f). The sums of
+normal rewards hold both numbers: of the constant feature and the reward they are s + f and s. Scores are log odds, and
+their law is in :mod:`~prudent.bandits.law.beta`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ..._support.checks import FloatArray, IntArray
+from ..._support.state import Arrays
+from ...errors import ParameterError
+from ...posteriors.linear import require_sums
+from ...posteriors.scalar import BetaPosterior
+from ..kernels.batch import learn_rows
+from ..kernels.layout import COUNT, HIGH, LOW, PULLS, TRIES, WEIGHT
+from ..kernels.step import forced_place, lacking
+from ..kernels.stream import Uniforms
+from ..law.base import Law
+from ..law.beta import BetaLaw
+from ..settings import BanditSettings
+from .arms import ArmBelief
+from .glm import refuse_clip, require_rewards
+
+__all__ = ["BetaArms"]
+
+
+class BetaArms(ArmBelief):
+    """Belief about A arms without context that pay 0 or 1, with uniform priors.
+
+    Parameters
+    ----------
+    count : int
+        Number of arms.
+    """
+
+    any_reward = False
+    reward_kind = "bernoulli"
+    prior_origin = "uniform"
+
+    def __init__(self, count: int) -> None:
+        super().__init__(count, np.ones((1, 1)), True, 1.0)
+
+    def require(self, reward: object, values: FloatArray) -> None:
+        """Raise an error unless these are 0 or 1; see :meth:`Belief.require`."""
+        require_rewards(self.reward_kind, reward, values)
+
+    def check(self, settings: BanditSettings) -> None:
+        """Raise an error if settings do not suit this belief; see :meth:`Belief.check`."""
+        for name in ("draws", "sampling_sd", "delta", "exploration"):
+            if getattr(settings, name) not in (None, 1.0):
+                raise ParameterError(
+                    f"{name} is not for clicks without context, whose law is known: leave it out",
+                    code="conflicting-arguments",
+                    argument=name,
+                )
+        refuse_clip(self.reward_kind, settings)
+
+    def use(self, settings: BanditSettings) -> None:
+        """Take the settings of the next decision; see :meth:`ArmBelief.use`."""
+        self._settings = settings
+        super().use(settings)
+
+    def counts(self, rows: IntArray) -> tuple[FloatArray, FloatArray]:
+        """Return the parameters of the Beta laws of some arms.
+
+        Parameters
+        ----------
+        rows : ndarray of int, [k]
+            Rows of the arms.
+
+        Returns
+        -------
+        tuple of ndarray of float, [k]
+            Successes and failures, each plus one.
+        """
+        gram = self.table.gram[rows].sum(axis=1)
+        return 1.0 + gram[:, 0, 1], 1.0 + np.maximum(gram[:, 0, 0] - gram[:, 0, 1], 0.0)
+
+    # -- decisions -----------------------------------------------------------------------------------------
+
+    def decide(self, t: int, point: FloatArray, rows: IntArray, stream: Uniforms) -> tuple[int, float, Law] | None:
+        """Take one decision; see :meth:`ArmBelief.decide`."""
+        if point.size:
+            return None
+        places, scores, law = self._decided(rows, 1, stream, None)
+        return int(places[0]), float(scores[0]), law
+
+    def decide_rows(
+        self, t: int, contexts: FloatArray, rows: IntArray, stream: Uniforms
+    ) -> tuple[IntArray, FloatArray | Callable[[], FloatArray], Law]:
+        """Take several decisions; see :meth:`ArmBelief.decide_rows`."""
+        return self._decided(rows, len(contexts), stream, len(contexts))
+
+    def _decided(
+        self, rows: IntArray, count: int, stream: Uniforms, many: int | None
+    ) -> tuple[IntArray, FloatArray, BetaLaw]:
+        marks, settings = self.table.marks, self._settings
+        k, first, floor = len(rows), settings.first_pulls, settings.min_propensity
+        mixed = first > 0 or floor > 0.0
+        stream.reserve(count * (k + mixed))
+        block = stream.block[stream.next : stream.next + count * (k + mixed)]
+        stream.next += block.size
+        own, drawn = block[: count * mixed], np.maximum(block[count * mixed :].reshape(count, k), 2.0**-54)
+        parameters = self.counts(rows)
+        scores = BetaLaw(*parameters, settings.level).draw(drawn)
+        chosen = scores.argmax(axis=1)
+        among = []
+        for t in range(count if mixed else 0):
+            if lacking(marks, first, rows) > 0:
+                among.append(marks[rows, TRIES] < first)
+            place = forced_place(marks, first, floor, True, rows, float(own[t]))
+            chosen[t] = place if place >= 0 else chosen[t]
+            marks[rows[chosen[t]], TRIES] += 1
+        if not mixed:
+            marks[:, TRIES] += np.bincount(rows[chosen], minlength=len(marks))
+        law = BetaLaw(*parameters, settings.level, floor, np.array(among, dtype=np.bool_).reshape(-1, k), many)
+        return chosen, scores[np.arange(count), chosen], law
+
+    def law(self, contexts: FloatArray, rows: IntArray, settings: BanditSettings, t: int) -> Law:
+        """Return the law of the scores, the same in all contexts; see :meth:`Belief.law`."""
+        lacks = self.table.marks[rows, TRIES] < settings.first_pulls
+        among = np.tile(lacks, (len(contexts) if lacks.any() else 0, 1))
+        return BetaLaw(*self.counts(rows), settings.level, settings.min_propensity, among, len(contexts))
+
+    # -- rewards -------------------------------------------------------------------------------------------
+
+    def learn(self, contexts: FloatArray, rows: IntArray, rewards: FloatArray, weights: FloatArray) -> None:
+        """Count ones and zeros; see :meth:`Belief.learn`."""
+        learn_rows(self.table, contexts, rows, rewards, weights)
+
+    def forget(self, factor: float) -> None:
+        """Multiply all evidence by a factor; see :meth:`Belief.forget`."""
+        for sums in (self.table.gram, self.table.extra):
+            sums *= factor
+        self.table.parts[:, WEIGHT] *= factor
+
+    def fit(self, contexts: FloatArray, rows: IntArray, rewards: FloatArray, weights: FloatArray) -> None:
+        """Replace what was learned by a log; see :meth:`Belief.fit`."""
+        arms = self.table
+        for sums in (arms.gram, arms.extra):
+            sums[:] = 0.0
+        arms.parts[:, WEIGHT], arms.marks[:, PULLS], arms.pool[COUNT] = 0.0, 0, 0.0
+        arms.pool[LOW], arms.pool[HIGH] = np.inf, -np.inf
+        learn_rows(arms, contexts, rows, rewards, weights)
+
+    # -- what it says --------------------------------------------------------------------------------------
+
+    def coefficients(self) -> tuple[FloatArray, FloatArray]:
+        """Return means [A, 1] and variances [A, 1, 1] of the log odds; see :meth:`Belief.coefficients`."""
+        law = BetaLaw(*self.counts(np.arange(len(self.table.mean))), 0.0)
+        return law.mean[:, np.newaxis], law.sd[:, np.newaxis, np.newaxis] ** 2
+
+    def posterior(self, row: int) -> BetaPosterior:
+        """Return a copy of the posterior of the chance of a 1; see :meth:`Belief.posterior`."""
+        return BetaPosterior(*(float(count[0]) for count in self.counts(np.array([row]))))
+
+    def _require_sums(self, arrays: Arrays) -> None:
+        gram = arrays["gram"]
+        require_sums(gram, arrays["pulls"])
+        total = gram.sum(axis=1)
+        ones, count = total[:, 0, 1], total[:, 0, 0]
+        slack = 1e-9 * (1.0 + count)
+        near = np.abs(count - arrays["weights"]) <= slack
+        if not (near & (np.abs(ones - total[:, 1, 1]) <= slack) & (ones >= -slack) & (ones <= count + slack)).all():
+            raise ValueError("sums that are not those of ones and zeros")

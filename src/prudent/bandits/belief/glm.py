@@ -1,0 +1,516 @@
+"""Clicks and counts: arms whose rewards are 0 or 1, or counts, and the prior that they share.
+
+Arm a pays 1 with the chance 1 / (1 + exp(-s'theta_a)), or a count with the rate exp(s'theta_a). Its posterior is the
+Laplace posterior of ``_numerics.glm``: a normal one on the scale of scores s'theta_a, in the same sums as those of
+normal rewards with a noise of sd 1. The link is monotone, so decisions, levels of risk and chances are what they are
+there. Root and mean are brought up to date with every reward, in O(D^2).
+
+**The prior is learned**, unless it is given. Clicks are few: with ten arms and twenty features a click in a hundred
+tells next to nothing of an arm by itself, and a bandit that takes coefficients of size 1 to be likely tries everything
+for long. Before data theta_a ~ Normal((c, 0, ..., 0), diag(u^2, v^2, ..., v^2)): the arms have a common level c, differ
+from it by u, and coefficients of features have the size v. Given the posteriors of the arms with means m_a and
+variances w_a, the evidence of all rewards is stationary at (MacKay, Neural Computation 4, 1992)
+
+    u^2 = sum_a (m_a0 - c)^2 / sum_a g_a0,    v^2 = sum_aj m_aj^2 / sum_aj g_aj,    sum_a g_a0 (h_a - c) = 0,
+
+where g = 1 - w / (its variance before data) is the share of a coefficient that data has determined, from 0 to 1, and
+h_a what data alone says of the level of arm a, m_a0 = g_a0 h_a + (1 - g_a0) c. One such step is taken each time the
+number of rewards has grown by a quarter, and then all arms are solved again. Until data tells, c ~ Normal(0, 5^2), and
+u = 1 and v = 0.3, over the size of a typical feature, have the weight of four coefficients. Arms without rewards say
+nothing and start from what others say.
+
+**When the prior moves, or evidence fades**, the mean of an arm moves, and what its rewards say is worth more or less
+there: a thousand zeros say much at odds of one to one, next to nothing at one to a million. As in ``_numerics.glm``,
+the rewards are taken to be so many in one context, here the average one, whose mean put the mode where it was. If the
+score of that context moves by d from f, the slope of what data says changes by tau(d) times what the sums say, and
+their precision is rho(d) times what it was, with tau(d) = (mu(f + d) - mu(f)) / (d mu'(f)) and
+rho(d) = mu'(f + d) / mu'(f).
+
+The weights of rewards may be negative (see ``_numerics.glm``), so that the sums of an arm could, with another prior or
+added to those of another bandit, give a precision that is not positive. Directions in which the sums would take more
+than a tenth of the prior's precision are then taken to say nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Self
+
+import numpy as np
+
+from ..._numerics.compile import kernel
+from ..._numerics.glm import COUNTS, ODDS, laplace_sums, learn_reward, seen_before
+from ..._support.checks import FloatArray, IntArray, first_index
+from ..._support.state import Arrays
+from ...errors import DataError, ParameterError
+from ...posteriors.glm import LogisticPosterior, PoissonPosterior
+from ...posteriors.linear import LinearGaussianPosterior
+from ..kernels.layout import COUNT, HIGH, LOW, PULLS, STALE, TRIES, WEIGHT, WHICH, Arms
+from ..kernels.step import usable
+from ..settings import BanditSettings
+from .arms import ArmBelief
+from .base import Match
+
+__all__ = ["LINKS", "GlmArms", "refuse_clip", "require_rewards"]
+
+
+LINKS = {"bernoulli": ODDS, "poisson": COUNTS}
+_POSTERIORS: dict[str, type[LogisticPosterior] | type[PoissonPosterior]] = {
+    "bernoulli": LogisticPosterior,
+    "poisson": PoissonPosterior,
+}
+_GROWTH = 1.25  # of the number of rewards, after which the prior is learned again
+_FIRST = 16  # rewards, after which it is for the first time
+_LEVEL_SD = 5.0  # of the common level before data
+_OWN_SD, _SLOPE_SD = 1.0, 0.3  # of an arm's level and of a coefficient before data
+_WEIGHT = 4.0  # coefficients that these two are worth
+_LEAST, _MOST = 1e-4, 1e4  # of them, sds that are learned
+_CHUNK = 256  # arms solved at a time
+_FARTHEST = 30.0  # that a score moves at a time
+_LEAST_MOVE = 1e-7  # for which weights change
+_FAR = 0.01  # beyond which tau is worked out
+_SAME_STRETCH = 1e-3
+_TRIES = 20
+_LARGE = 64  # features, from which triangles are inverted as such
+_LARGE_FEATURES = 10.0
+_LARGEST_DEBT = 0.1  # of the precision of the prior
+_ROUNDS = 40  # of fitting arms and learning their prior
+_SAME_PRIOR = 1e-6
+
+
+class GlmArms(ArmBelief):
+    """Belief about A arms whose rewards are clicks or counts: Laplace posteriors, and the prior that arms share.
+
+    Parameters
+    ----------
+    count : int
+        Number of arms.
+    rewards : {"bernoulli", "poisson"}
+        Kind of rewards.
+    dim : int
+        Number of features D, constant feature included.
+    prior : ndarray of float, [D, D], optional
+        Prior precision; None to learn the prior.
+    intercept : bool, default=True
+        Whether the first feature is constant.
+    """
+
+    any_reward = False
+    link: int
+    schema: ClassVar[dict[str, str]] = {"root": "float64 A D D", "mean": "float64 A D"}
+
+    def __init__(
+        self, count: int, rewards: str, dim: int, prior: FloatArray | None = None, intercept: bool = True
+    ) -> None:
+        self.reward_kind, self.link = rewards, LINKS[rewards]
+        self.prior_origin = "learned" if prior is None else "given"
+        self._roots = np.empty((0, 0, 0))  # [J,D,D] of the priors
+        precision = self.first_prior(dim, intercept) if prior is None else prior
+        super().__init__(count, LinearGaussianPosterior(dim, precision).prior, intercept, 1.0)
+        self._renew()
+
+    @property
+    def learned(self) -> bool:
+        """Whether the prior is learned."""
+        return self.prior_origin == "learned"
+
+    @staticmethod
+    def first_prior(size: int, intercept: bool) -> FloatArray:
+        """Return the prior precision before it is learned.
+
+        Parameters
+        ----------
+        size : int
+            Number of features D.
+        intercept : bool
+            Whether the first is constant.
+
+        Returns
+        -------
+        ndarray of float, [D, D]
+            Precision.
+        """
+        sds = np.full(size, _SLOPE_SD)
+        sds[: int(intercept)] = _OWN_SD
+        return np.diag(sds**-2.0)
+
+    # -- rewards -------------------------------------------------------------------------------------------
+
+    def require(self, reward: Any, values: FloatArray) -> None:
+        """Raise an error unless these can be rewards; see :meth:`Belief.require`."""
+        require_rewards(self.reward_kind, reward, values)
+
+    def check(self, settings: BanditSettings) -> None:
+        """Raise an error if settings do not suit this belief; see :meth:`Belief.check`."""
+        refuse_clip(self.reward_kind, settings)
+
+    def learn_one(self, point: FloatArray, row: int, reward: float, weight: float) -> bool:
+        """Learn one reward in a context without the constant feature; see :meth:`ArmBelief.learn_one`."""
+        context = np.concatenate([np.ones(int(self.intercept)), point])[np.newaxis]
+        self.learn(context, np.array([row], dtype=np.int64), np.array([reward]), np.array([weight]))
+        return True
+
+    def learn(self, contexts: FloatArray, rows: IntArray, rewards: FloatArray, weights: FloatArray) -> None:
+        """Learn rewards; see :meth:`Belief.learn`."""
+        arms = self.table
+        begins = arms.pool[COUNT] == 0.0
+        several = len(contexts) > 1 or begins
+        own = np.unique(rows) if several else rows[:0]
+        kept = [field[own].copy() for field in (arms.gram, arms.root, arms.mean)]
+        whole = (arms.prior, arms.start, arms.parts, arms.pool, arms.marks) if several else ()
+        were = [field.copy() for field in whole]
+        first = 0
+        if self.learned and begins and len(contexts):
+            self._meet(contexts[0, int(self.intercept) :])
+        while first < len(contexts):
+            last = min(len(contexts), first + _until_next(int(arms.pool[COUNT]), contexts.shape[1]))
+            done = _learn_rows(self.link, self._roots, arms[:], contexts, rows, rewards, weights, first, last)
+            if done < last:
+                for field, was in zip(whole, were, strict=True):
+                    field[:] = was
+                if first > 0 or begins:  # the prior was learned meanwhile
+                    self._set_prior()
+                    self._solve()
+                arms.gram[own], arms.root[own], arms.mean[own] = kept
+                where = f"[{done}]" if len(contexts) > 1 else ""
+                raise DataError(
+                    f"context{where} is {contexts[done]}, too large for the sums: scale the features",
+                    code="too-large",
+                    argument="context",
+                    value=contexts[done],
+                )
+            first = last
+            if _until_next(int(arms.pool[COUNT]) - 1, contexts.shape[1]) == 1:
+                if self.learned:
+                    self._learn_prior()
+                else:
+                    self._solve()  # without the rounding of many updates
+
+    def forget(self, factor: float) -> None:
+        """Multiply all evidence by a factor; see :meth:`Belief.forget`."""
+        self.table.parts[:, WEIGHT] *= factor
+        self._solve(factor=factor)
+
+    def fit(self, contexts: FloatArray, rows: IntArray, rewards: FloatArray, weights: FloatArray) -> None:
+        """Replace what was learned by the exact Laplace posteriors of a log, and by their prior."""
+        arms = self.table
+        own = [np.flatnonzero(rows == arm) for arm in range(len(arms.mean))]
+        kept = [field.copy() for field in (arms.prior, arms.start, *_of_arms(arms))]
+        try:
+            for arm, at in enumerate(own):
+                arms.marks[arm, PULLS] = at.size
+                arms.marks[arm, TRIES] = max(at.size, arms.marks[arm, TRIES])
+                arms.parts[arm, WEIGHT] = weights[at].sum()
+            arms.pool[COUNT] = len(contexts)
+            arms.pool[[LOW, HIGH]] = (rewards.min(), rewards.max()) if len(contexts) else (np.inf, -np.inf)
+            for _ in range(_ROUNDS if self.learned else 1):
+                for arm, at in enumerate(own):
+                    which = arms.marks[arm, WHICH]
+                    data = contexts[at], rewards[at], weights[at]
+                    prior = arms.prior[which], arms.start[which]
+                    arms.gram[arm] = laplace_sums(self.link, *prior, *data, arms.mean[arm]) if at.size else 0.0
+                self._solve(anchored=True)
+                before = np.append(np.diagonal(arms.prior[0]), arms.start[0])
+                if not self.learned or not self._learn_prior():
+                    break
+                after = np.append(np.diagonal(arms.prior[0]), arms.start[0])
+                if (np.abs(after - before) <= _SAME_PRIOR * (1.0 + np.abs(after))).all():
+                    break
+        except BaseException:
+            for field, was in zip((arms.prior, arms.start, *_of_arms(arms)), kept, strict=True):
+                field[:] = was
+            self._set_prior()
+            raise
+        self.priors = arms.prior.copy()
+
+    # -- the prior -----------------------------------------------------------------------------------------
+
+    def _set_prior(self) -> None:
+        """Compute the roots of the priors, after one of them has changed."""
+        self._roots = _lower_root(self.table.prior)
+
+    def _renew(self) -> None:
+        """Bring everything up to date after the sums of arms were changed."""
+        self._set_prior()
+        self._solve()
+        if self.learned:
+            self._learn_prior()
+
+    def merge(self, other: Self, since: Self | None, matches: Sequence[Match]) -> None:
+        """Add what another belief has learned since a common ancestor; see :meth:`Belief.merge`."""
+        super().merge(other, since, matches)
+        self._renew()
+
+    def _impossible(self, gram: FloatArray) -> bool:
+        return False  # weights of clicks may be negative
+
+    def same_prior(self, row: int, other: ArmBelief, there: int) -> bool:
+        """Return whether an arm has the same prior here and there; see :meth:`ArmBelief.same_prior`."""
+        if self.table.marks[row, WHICH] == other.table.marks[there, WHICH] == 0:
+            return True  # it is learned, or given and compared as such
+        return super().same_prior(row, other, there)
+
+    def add_row(self, prior: tuple[FloatArray, FloatArray] | None = None) -> None:
+        """Add an arm without data; see :meth:`ArmBelief.add_row`."""
+        super().add_row(prior)
+        self._set_prior()
+        self._solve([len(self.table.mean) - 1])
+
+    def remove_row(self, row: int) -> None:
+        """Remove an arm, and a prior of its own; see :meth:`ArmBelief.remove_row`."""
+        super().remove_row(row)
+        self._set_prior()
+
+    def _meet(self, features: FloatArray) -> None:
+        """Make the first prior one for large features, if the first ones are: scores would be far out of range."""
+        arms = self.table
+        there = features[features != 0.0]
+        size = float(np.sqrt(np.mean((there / np.abs(there).max()) ** 2)) * np.abs(there).max()) if there.size else 0.0
+        if size > _LARGE_FEATURES:
+            sds = np.diagonal(arms.prior[0]).copy() ** -0.5
+            sds[int(self.intercept) :] = _SLOPE_SD / size
+            arms.prior[0] = np.diag(sds**-2.0)
+            self._set_prior()
+            self._solve()
+
+    def _learn_prior(self) -> bool:
+        """Take one step of the learning of the prior; return whether there was anything to learn from."""
+        arms = self.table
+        mine = np.flatnonzero((arms.marks[:, WHICH] == 0) & (arms.marks[:, PULLS] > 0))
+        if not mine.size:
+            return False
+        precision, level = np.diagonal(arms.prior[0]).copy(), arms.start[0].copy()
+        means = arms.mean[mine]
+        variances = (arms.root[mine] ** 2).sum(axis=1)
+        shares = np.clip(1.0 - variances * precision, 0.0, 1.0)  # [A',D]
+        slopes = np.arange(means.shape[1]) >= int(self.intercept)
+        size = 1.0  # of the features
+        if self.intercept:
+            told = precision[0] * (means[:, 0] - (1.0 - shares[:, 0]) * level[0]).sum()
+            level[0] = told / (_LEVEL_SD**-2.0 + precision[0] * shares[:, 0].sum())
+            squares = np.diagonal(arms.gram[mine, 0], axis1=1, axis2=2).sum(axis=0)
+            typical = float(np.median(squares[1:-1])) if slopes.any() else 0.0
+            size = np.sqrt(typical / squares[0]) if typical > 0.0 and squares[0] > 0.0 else 1.0
+        for part, guess in ((~slopes, _OWN_SD), (slopes, _SLOPE_SD / size)):
+            square = _WEIGHT * guess**2 + ((means - level)[:, part] ** 2).sum()
+            sd = np.sqrt(square / (_WEIGHT + shares[:, part].sum()))
+            precision[part] = np.clip(sd / guess, _LEAST, _MOST) ** -2.0 / guess**2
+        arms.prior[0] = np.diag(precision)
+        arms.start[0] = level
+        self._set_prior()
+        self._solve()
+        return True
+
+    def _solve(self, places: Any = None, *, factor: float = 1.0, anchored: bool = False) -> None:
+        """Solve roots and means of the arms at ``places``, by default all, from ``factor`` times their sums.
+
+        Weights are changed to what they are at the new means, unless sums are ``anchored`` there already.
+        """
+        arms = self.table
+        at = np.arange(len(arms.mean)) if places is None else np.asarray(places, dtype=np.int64)
+        seen = at[arms.marks[at, PULLS] > 0]
+        blank = at[arms.marks[at, PULLS] == 0]
+        arms.root[blank], arms.mean[blank] = self._roots[arms.marks[blank, WHICH]], arms.start[arms.marks[blank, WHICH]]
+        arms.marks[at, STALE] = 0
+        if factor != 1.0:
+            arms.gram[at] *= factor
+        for first in range(0, seen.size, _CHUNK):
+            self._follow(seen[first : first + _CHUNK], anchored)
+
+    def _follow(self, at: IntArray, anchored: bool) -> None:
+        """Move k arms to where prior and sums put them."""
+        arms = self.table
+        size = arms.mean.shape[1]
+        which = arms.marks[at, WHICH]
+        prior, start, old = arms.prior[which], arms.start[which], arms.mean[at]
+        total = arms.gram[at].sum(axis=1)
+        sums, target = total[:, :size, :size], total[:, :size, size]
+        mended = False
+        try:
+            np.linalg.cholesky(_LARGEST_DEBT * prior + sums)
+        except np.linalg.LinAlgError:
+            slope = target - np.einsum("aij,aj->ai", sums, old)
+            sums = np.stack([_positive(one, two) for one, two in zip(prior, sums, strict=True)])
+            target, mended = slope + np.einsum("aij,aj->ai", sums, old), True
+        slope = target - np.einsum("aij,aj->ai", sums, old) - np.einsum("aij,aj->ai", prior, old - start)
+        root = _lower_root(prior + sums)
+        step = np.einsum("aji,aj->ai", root, np.einsum("aij,aj->ai", root, slope))
+        move, ratio = np.zeros(len(at)), np.ones(len(at))
+        if self.intercept and not anchored:
+            weight = sums[:, 0, 0]
+            context = np.where(weight[:, np.newaxis] > 0.0, sums[:, 0] / np.maximum(weight, 1e-300)[:, np.newaxis], 0.0)
+            centre = (context * old).sum(axis=1)
+            stretch = np.ones(len(at))
+            move = np.clip((context * step).sum(axis=1), -_FARTHEST, _FARTHEST)
+            far = np.flatnonzero(np.abs(move) > _FAR)
+            for _ in range(_TRIES):
+                following = _shift(self.link, centre[far], move[far])[0]
+                off = np.abs(following - stretch[far]) > _SAME_STRETCH * stretch[far]
+                far, following = far[off], following[off]
+                if not far.size:
+                    break
+                # downwards this goes one way; upwards it would swing
+                stretch[far] = np.where(move[far] < 0.0, following, np.sqrt(stretch[far] * following))
+                precision = prior[far] + stretch[far, np.newaxis, np.newaxis] * sums[far]
+                step[far] = np.linalg.solve(precision, slope[far, :, np.newaxis])[:, :, 0]
+                move[far] = np.clip((context[far] * step[far]).sum(axis=1), -_FARTHEST, _FARTHEST)
+            ratio = _shift(self.link, centre, move)[1]
+        mean = old + step
+        moved = np.abs(move) > (_LEAST_MOVE if size < _LARGE else _FAR)
+        if moved.any() or mended:
+            sums = np.where(moved, ratio, 1.0)[:, np.newaxis, np.newaxis] * sums
+            target = np.einsum("aij,aj->ai", prior, mean - start) + np.einsum("aij,aj->ai", sums, mean)
+            arms.gram[at] = 0.0
+            arms.gram[at, 0, :size, :size] = sums
+            arms.gram[at, 0, :size, size] = arms.gram[at, 0, size, :size] = target
+            root[moved] = _lower_root((prior + sums)[moved])
+        arms.root[at], arms.mean[at] = root, mean
+
+    # -- what it says --------------------------------------------------------------------------------------
+
+    def posterior(self, row: int) -> LogisticPosterior | PoissonPosterior:
+        """Return a copy of the posterior of theta of one arm; see :meth:`Belief.posterior`."""
+        arms = self.table
+        which = arms.marks[row, WHICH]
+        prior, start = arms.prior[which].copy(), arms.start[which].copy()
+        return _POSTERIORS[self.reward_kind].of_sums(prior, 1.0, arms.gram[row].copy(), start)
+
+    def arrays(self) -> Arrays:
+        """Return the arrays of a state file; see :meth:`Belief.arrays`."""
+        arms = self.table  # root and mean were updated with the rewards
+        return super().arrays() | {"prior_precision": arms.prior, "root": arms.root, "mean": arms.mean}
+
+    def _restore_solved(self, arrays: Arrays) -> None:
+        self._set_prior()
+        self.table.root[:], self.table.mean[:] = arrays["root"], arrays["mean"]
+        self.table.marks[:, STALE] = 0
+
+    def _moved(self, start: FloatArray) -> FloatArray:
+        return start[int(self.intercept) :] if self.learned else start  # only a level is learned
+
+    def _require_sums(self, arrays: Arrays) -> None:
+        gram, pulls, root, mean = (arrays[name] for name in ("gram", "pulls", "root", "mean"))
+        priors, starts, which = (arrays[name] for name in ("prior_precision", "prior_mean", "prior"))
+        for name in self.schema:
+            if not usable(arrays[name].reshape(-1)):
+                raise ValueError(f"{name} holds a number that is too large")
+        if not usable(gram.reshape(-1)) or not np.array_equal(gram, gram.swapaxes(2, 3)):
+            raise ValueError("gram is not symmetric, or too large")
+        if gram[pulls == 0].any():
+            raise ValueError("sums of an arm without rewards")
+        if self.learned and (np.diag(np.diagonal(priors[0])) != priors[0]).any():
+            raise ValueError("a prior that was not learned")
+        total = gram.sum(axis=1)
+        size = mean.shape[1]
+        precision = priors[which] + total[:, :size, :size]
+        off = np.abs(root @ precision @ root.swapaxes(1, 2) - np.eye(size)).max(axis=(1, 2))
+        if np.triu(root, 1).any() or (np.diagonal(root, axis1=1, axis2=2) <= 0.0).any() or not (off < 1e-6).all():
+            raise ValueError("a root that is not that of the sums")
+        target = np.einsum("aij,aj->ai", priors[which], starts[which]) + total[:, :size, size]
+        gap = np.einsum("aij,aj->ai", root, np.einsum("aij,aj->ai", precision, mean) - target)  # in sds
+        scale = 1.0 + np.abs(np.einsum("aij,aj->ai", root, target)).max(axis=1, keepdims=True)
+        if not (np.abs(gap) <= 1e-6 * scale).all():
+            raise ValueError("a mean that is not that of the sums")
+
+
+def require_rewards(reward_kind: str, reward: Any, values: FloatArray) -> None:
+    """Raise, with the place, unless ``values`` [T] can be rewards of this kind; ``reward`` is what the user gave."""
+    kind = _POSTERIORS[reward_kind]
+    strange = kind.strange(values)
+    if strange.any():
+        place = first_index(strange) if np.ndim(reward) else ""
+        wanted = kind.wanted
+        raise DataError(
+            f"reward{place} is {values[strange][0]:.17g}, expected {wanted} (rewards={reward_kind!r})",
+            code="wrong-reward",
+            argument="reward",
+            value=float(values[strange][0]),
+            expected=wanted,
+        )
+
+
+def refuse_clip(reward_kind: str, settings: BanditSettings) -> None:
+    """Raise if draws are to be clipped to [0, 1], which scores on a link scale cannot be."""
+    if settings.clip:
+        raise ParameterError(
+            f"clip does not go with rewards={reward_kind!r}: scores are log odds or log rates",
+            code="conflicting-arguments",
+            argument="clip",
+        )
+
+
+def _of_arms(arms: Arms) -> tuple[np.ndarray[Any, Any], ...]:
+    """Return what a reward changes."""
+    return arms.gram, arms.root, arms.mean, arms.parts, arms.pool, arms.marks
+
+
+def _until_next(count: int, size: int) -> int:
+    """Return how many rewards after the first ``count`` the prior of ``size`` coefficients is learned again."""
+    step = max(_FIRST, size // 4)
+    while step <= count:
+        step = int(step * _GROWTH)
+    return step - count
+
+
+def _positive(prior: FloatArray, sums: FloatArray) -> FloatArray:
+    """Return sums [D,D] without what would cost more of the precision than a tenth of the prior's."""
+    factor = np.linalg.cholesky(prior)
+    inner = np.linalg.solve(factor, np.linalg.solve(factor, sums).T)
+    values, vectors = np.linalg.eigh(0.5 * (inner + inner.T))
+    if values[0] >= -_LARGEST_DEBT:
+        return sums
+    turned = factor @ vectors
+    mended = (turned * np.maximum(values, 0.0)) @ turned.T
+    return np.asarray(0.5 * (mended + mended.T))
+
+
+def _shift(link: int, centre: FloatArray, move: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return tau and rho (see above) of scores [k] that move from ``centre`` by ``move``."""
+    told, ratio = np.empty_like(move), np.empty_like(move)
+    for i in range(move.size):
+        told[i], ratio[i] = seen_before(link, centre[i], move[i])
+    still = np.abs(move) < 1e-9
+    return np.where(still, 1.0, told / np.where(still, 1.0, move)), ratio
+
+
+def _lower_root(precision: FloatArray) -> FloatArray:
+    """Return lower triangles [k,D,D] with V^-1 = root' root."""
+    factor = np.linalg.cholesky(precision)
+    if factor.shape[-1] < _LARGE:
+        return np.tril(np.linalg.inv(factor))
+    from scipy.linalg.lapack import dtrtri
+
+    return np.stack([dtrtri(one, lower=1)[0] for one in factor])
+
+
+# -- kernels -----------------------------------------------------------------------------------------------
+
+
+@kernel
+def _learn_rows(
+    link: int,
+    roots: FloatArray,
+    arms_fields: tuple[Any, ...],
+    contexts: FloatArray,
+    places: IntArray,
+    rewards: FloatArray,
+    weights: FloatArray,
+    first: int,
+    last: int,
+) -> int:
+    """Learn the rewards from ``first`` on; return the place of one that cannot be learned, or ``last``."""
+    arms = Arms(*arms_fields)
+    gram, root, mean = arms.gram, arms.root, arms.mean
+    parts, pool, marks = arms.parts, arms.pool, arms.marks
+    scratch = np.empty((2, mean.shape[1]))
+    for t in range(first, last):
+        arm, reward = places[t], rewards[t]
+        own = roots[marks[arm, WHICH]]
+        if not learn_reward(link, own, gram[arm], root[arm], mean[arm], contexts[t], reward, weights[t], scratch):
+            return t
+        parts[arm, WEIGHT] += weights[t]
+        marks[arm, PULLS] += 1
+        marks[arm, TRIES] = max(marks[arm, TRIES], marks[arm, PULLS])
+        pool[LOW], pool[HIGH] = min(pool[LOW], reward), max(pool[HIGH], reward)
+        pool[COUNT] += 1.0
+    return last

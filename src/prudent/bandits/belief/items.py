@@ -1,0 +1,669 @@
+"""Beliefs about items that share one theta and are known by their features.
+
+The mathematics is in :mod:`~prudent.bandits.kernels.items`. Clicks and counts of items are those of one arm
+(:class:`~prudent.bandits.belief.glm.GlmArms`) whose context is that of the item.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+
+from ..._numerics.compensated import two_sums
+from ..._numerics.least_squares import LARGE, add_observations, add_to_root, solve_posterior
+from ..._support.checks import FloatArray, IntArray, whole_number
+from ..._support.state import LARGEST_COUNT, Arrays, require_counts
+from ...errors import ParameterError, PosteriorError
+from ...posteriors.linear import LinearGaussianPosterior, require_sums
+from ..kernels.items import centre_on_items, fade_sums, item_moments, solve_level
+from ..kernels.step import LARGEST, free_rewards, usable
+from ..law.base import Law
+from ..law.joint import Design, JointLaw
+from ..law.normal import NormalLaw
+from ..settings import BanditSettings
+from .arms import LEAST_WEIGHT
+from .base import NEW, Belief, Match, require_arrays, score_rule
+from .glm import GlmArms
+
+__all__ = ["GaussianItems", "GlmItems", "ItemBelief"]
+
+
+_MOST_ABSORBED = 1000  # rewards after which the root of many features is solved again
+_LEAST_SPREAD = 1e-13  # of the largest sd or mean: the least sd of a draw, so that no two scores are tied
+_NO_ITEMS = np.empty(0, dtype=np.int64)
+
+
+class Theta(NamedTuple):
+    """Posterior of theta: Normal(mean, noise^2 root' root)."""
+
+    mean: FloatArray  # [D]
+    root: FloatArray  # [D,D]
+    noise: float  # 0 while it is unknown
+
+
+class ItemSums(NamedTuple):
+    """Sums over the rewards z = (x, r) of items."""
+
+    raw: FloatArray  # [2,D+1,D+1] of z z'
+    z: FloatArray  # [I,D+1] of the z of every item with an offset
+    weights: FloatArray  # [I] of their rewards
+    counts: IntArray  # [I] of their rewards
+    bounds: tuple[float, float] | None  # the lowest and the highest reward
+    weight: float  # of all rewards
+
+
+class ItemBelief(Belief):
+    """Belief about items that share one theta; a base class.
+
+    Rows are those of items with offsets, something of their own beside what their features say.
+
+    Parameters
+    ----------
+    intercept : bool
+        Whether a constant feature is put before those of an item.
+    draws : {"independent", "joint"}
+        Whether every item draws its score from its own marginal, or all from common draws of theta.
+    """
+
+    link: int | None = None
+    offsets: bool = False
+
+    def __init__(self, intercept: bool, draws: str) -> None:
+        if draws not in ("independent", "joint"):
+            raise ParameterError(
+                f"draws must be 'independent' or 'joint', got {draws!r}",
+                code="unknown-option",
+                argument="draws",
+                value=draws,
+                expected=["independent", "joint"],
+            )
+        self.intercept, self.draws = intercept, draws
+
+    @abstractmethod
+    def theta(self) -> Theta:
+        """Return the posterior of theta.
+
+        Returns
+        -------
+        Theta
+            Mean, root and noise.
+        """
+
+    @abstractmethod
+    def moments(self, features: FloatArray, rows: IntArray) -> FloatArray:
+        """Return posterior means and sds of the scores of items.
+
+        Parameters
+        ----------
+        features : ndarray of float, [k, dim]
+            Features, without the constant.
+        rows : ndarray of int, [k]
+            Rows of the items, -1 for those without.
+
+        Returns
+        -------
+        ndarray of float, [2, k]
+            Means and sds.
+        """
+
+    def design(self, features: FloatArray, rows: IntArray) -> Design:
+        """Return what the scores of items are made of; spreads are in units of the noise.
+
+        Parameters
+        ----------
+        features : ndarray of float, [k, dim]
+            Features, without the constant.
+        rows : ndarray of int, [k]
+            Rows of the items, -1 for those without.
+
+        Returns
+        -------
+        Design
+            Rows that theta meets, and shifts and spreads of the offsets.
+        """
+        return Design(self.with_constant(features), np.zeros(len(features)), np.zeros(len(features)))
+
+    @abstractmethod
+    def design_sums(self) -> FloatArray:
+        """Return the sums of s s' over the contexts of all rewards, constant feature included.
+
+        Returns
+        -------
+        ndarray of float, [D, D]
+            Sums.
+        """
+
+    def with_constant(self, features: FloatArray) -> FloatArray:
+        """Return features with the constant before them, if there is one.
+
+        Parameters
+        ----------
+        features : ndarray of float, [k, dim]
+            Features.
+
+        Returns
+        -------
+        ndarray of float, [k, D]
+            A new array.
+        """
+        return np.concatenate([np.ones((len(features), int(self.intercept))), features], axis=1)
+
+    def check(self, settings: BanditSettings) -> None:
+        """Raise an error if settings do not suit this belief; see :meth:`Belief.check`."""
+        for name in ("clip", "sampling_sd", "delta", "first_pulls"):
+            if getattr(settings, name):
+                raise ParameterError(
+                    f"{name} is not for items that share their coefficients",
+                    code="conflicting-arguments",
+                    argument=name,
+                )
+
+    def law(self, contexts: FloatArray, rows: IntArray, settings: BanditSettings, t: int) -> Law:
+        """Return the law of the scores of items with features [k, dim]; see :meth:`Belief.law`."""
+        moments, rule = self.moments(contexts, rows), score_rule(settings, self.link)
+        theta, scale = self.theta(), settings.exploration
+        size = moments.shape[1]
+        if theta.noise == 0.0:
+            return NormalLaw(np.vstack([moments, np.full(size, np.nan), np.zeros(size)]), rule, sort=True)
+        if self.draws == "independent":
+            least = max(_LEAST_SPREAD * float(np.abs(moments).max()), 1e-300)
+            spread = scale * np.maximum(moments[1], least)
+            return NormalLaw(np.vstack([moments, spread, np.zeros(size)]), rule, sort=True)
+        design = self.design(contexts, rows)
+        design = design._replace(spreads=scale * theta.noise * design.spreads)
+        return JointLaw(moments, design, theta.mean.copy(), scale * theta.noise * theta.root, rule)
+
+    def coefficients(self) -> tuple[FloatArray, FloatArray]:
+        """Return the mean [1, D] and the covariance [1, D, D] of theta; see :meth:`Belief.coefficients`."""
+        theta = self.theta()
+        if theta.noise == 0.0:
+            return theta.mean[np.newaxis].copy(), np.full((1, *theta.root.shape), math.inf)
+        return theta.mean[np.newaxis].copy(), self.posterior(0).covariance()[np.newaxis]
+
+    def add_rows(self, count: int) -> None:
+        """Add items with offsets.
+
+        Parameters
+        ----------
+        count : int
+            How many.
+        """
+
+
+class GaussianItems(ItemBelief):
+    """Belief about items with normal rewards: x'theta plus noise, and an offset of the item if it has one.
+
+    Parameters
+    ----------
+    prior : ndarray of float, [D, D]
+        Prior precision of theta, constant feature included, in units of the noise.
+    intercept : bool
+        Whether a constant feature is put before those of an item.
+    noise_sd : float or None
+        Sd of the noise; None to learn it.
+    draws : {"independent", "joint"}, default="independent"
+        How scores are drawn.
+    offset_precision : float, optional
+        Prior precision of the offsets, in units of the noise; None for items without offsets.
+    """
+
+    schema: ClassVar[dict[str, str]] = {
+        "prior_precision": "float64 D D",
+        "gram": "float64 2 D+1 D+1",
+        "item_means": "float64 I D+1",
+        "item_weights": "float64 I",
+        "item_counts": "int64 I",
+    }
+
+    def __init__(
+        self,
+        prior: FloatArray,
+        intercept: bool,
+        noise_sd: float | None,
+        draws: str = "independent",
+        offset_precision: float | None = None,
+    ) -> None:
+        super().__init__(intercept, draws)
+        self.offsets = offset_precision is not None
+        self._prior, self._noise_sd, self._offset_precision = prior, noise_sd, offset_precision or 0.0
+        size = len(prior)
+        self._rewards = 0
+        self._weight = 0.0  # of the rewards: their number, less what has faded
+        self._range: tuple[float, float] | None = None  # the lowest and the highest reward
+        self._gram = np.zeros((2, size + 1, size + 1))
+        self._root, self._mean, self._noise = np.empty((size, size)), np.empty(size), 0.0
+        self._level = 0.0  # the learned prior mean of the intercept
+        self._stale = True  # root does not know the latest rewards
+        self._unsolved = True  # nor do mean and noise
+        self._absorbed = 0
+        self._items = 0  # with offsets
+        self._item_means = np.zeros((0, size + 1))  # with room for more
+        self._item_weights = np.zeros(0)
+        self._item_counts = np.zeros(0, dtype=np.int64)
+
+    # -- what is learned -----------------------------------------------------------------------------------
+
+    def add_rows(self, count: int) -> None:
+        """Add items with offsets; see :meth:`ItemBelief.add_rows`."""
+        self._items += count
+        short = self._items - len(self._item_counts)
+        if short > 0:
+            room = short + len(self._item_counts) // 2
+            self._item_means = np.concatenate([self._item_means, np.zeros((room, self._item_means.shape[1]))])
+            self._item_weights = np.concatenate([self._item_weights, np.zeros(room)])
+            self._item_counts = np.concatenate([self._item_counts, np.zeros(room, dtype=np.int64)])
+
+    def learn(self, contexts: FloatArray, rows: IntArray, rewards: FloatArray, weights: FloatArray) -> None:
+        """Learn rewards; see :meth:`Belief.learn`. ``rows`` of items without offsets is not read."""
+        if not rewards.size:
+            return
+        self._extend_range(float(rewards.min()), float(rewards.max()))
+        contexts, rewards = contexts.copy(), rewards.copy()
+        if self.offsets:
+            items = (rows, self._item_means, self._item_weights, self._offset_precision)
+            centre_on_items(contexts, rewards, weights, *items)
+            np.add.at(self._item_counts, rows, 1)
+        elif (weights != 1.0).any():
+            contexts, rewards = np.sqrt(weights)[:, np.newaxis] * contexts, np.sqrt(weights) * rewards
+        add_observations(self._gram, contexts, rewards)
+        if len(self._prior) >= LARGE and not self._stale and self._absorbed + len(contexts) <= _MOST_ABSORBED:
+            for row in contexts:
+                add_to_root(self._root, row, 1.0)
+            self._absorbed += len(contexts)
+        else:
+            self._stale = True
+        self._unsolved = True
+        self._rewards += len(rewards)
+        self._weight += float(weights.sum())
+
+    def _extend_range(self, low: float, high: float) -> None:
+        if self._range is not None:
+            low, high = min(low, self._range[0]), max(high, self._range[1])
+        self._range = low, high
+
+    def forget(self, factor: float) -> None:
+        """Multiply all evidence by a factor; see :meth:`Belief.forget`."""
+        if factor * self._weight < LEAST_WEIGHT:
+            factor = 0.0
+        fade_sums(self._gram, factor)
+        if self.offsets and factor > 0.0:
+            q = self._offset_precision
+            means, totals = self._item_means[: self._items], self._item_weights[: self._items]
+            growth = (q + totals) / (q + factor * totals)
+            back = (math.sqrt(factor * (1.0 - factor) * q) * np.sqrt(growth))[:, np.newaxis] * means
+            add_observations(self._gram, np.ascontiguousarray(back[:, :-1]), np.ascontiguousarray(back[:, -1]))
+            means *= (factor * growth)[:, np.newaxis]
+        elif self.offsets:
+            self._item_means[:] = 0.0
+        self._item_weights *= factor
+        self._weight *= factor
+        self._stale = self._unsolved = True
+
+    def sums(self) -> ItemSums:
+        """Return the sums over all rewards z = (x, r), which those of two beliefs add up to.
+
+        Returns
+        -------
+        ItemSums
+            Copies.
+        """
+        means, weights = self._item_means[: self._items], self._item_weights[: self._items]
+        a = self._offset_precision + weights
+        raw = np.stack(two_sums(self._gram[0], self._gram[1] + (a[:, np.newaxis] * means).T @ means))
+        return ItemSums(raw, a[:, np.newaxis] * means, weights.copy(), self.pulls.copy(), self._range, self._weight)
+
+    def contradiction(self, other: Self, since: Self | None, matches: Sequence[Match]) -> Match | None:
+        """Return the first row by which ``other`` does not come from ``since``; see :meth:`Belief.contradiction`."""
+        if since is None:
+            return None
+        now, past = other.sums(), since.sums()
+        for match in matches:
+            if match.was is not None and now.counts[match.there] < past.counts[match.was]:
+                return match
+        news, slack = now.raw[0] - past.raw[0], 1e-9 * np.diagonal(now.raw[0]) + 1e-300
+        torn = now.weight < past.weight or (np.diagonal(news) < -slack).any()
+        return Match(-1, None, None) if torn or (now.weight == past.weight and np.any(news != 0.0)) else None
+
+    def merge(self, other: Self, since: Self | None, matches: Sequence[Match]) -> None:
+        """Add what another belief has learned since a common ancestor; see :meth:`Belief.merge`.
+
+        Sums of z z' over all rewards z = (x, r) add up, and so do the sums of the z of every item. What the items take
+        from the former, a m m' with a = q + weight and m = (sum of z) / a, is taken out again with the new a and m.
+        """
+        mine, theirs, past = self.sums(), other.sums(), None if since is None else since.sums()
+        rows = []
+        for match in matches:
+            if match.here == NEW:
+                self.add_rows(1)
+            rows.append(self._items - 1 if match.here == NEW else match.here)
+        size = self._items - len(mine.weights)
+        z = np.concatenate([mine.z, np.zeros((size, mine.z.shape[1]))])
+        raw = mine.raw
+        for sign, sums in ((1.0, theirs), (-1.0, past)):
+            if sums is None:
+                continue
+            total, lost = two_sums(raw[0], sign * sums.raw[0])
+            raw = np.stack(two_sums(total, raw[1] + sign * sums.raw[1] + lost))
+            for match, row in zip(matches, rows, strict=True):
+                place = match.there if sign > 0.0 else match.was
+                if place is not None and row is not None:
+                    z[row] += sign * sums.z[place]
+                    self._item_weights[row] += sign * sums.weights[place]
+                    self._item_counts[row] += int(sign) * sums.counts[place]
+            self._weight += sign * sums.weight
+        self._rewards = round(self._weight)  # nothing has faded
+        a = self._offset_precision + self._item_weights[: self._items]
+        if self._items:
+            self._item_means[: self._items] = means = z / a[:, np.newaxis]
+            raw = np.stack(two_sums(raw[0], raw[1] - (a[:, np.newaxis] * means).T @ means))
+        self._gram = np.ascontiguousarray(raw)
+        if theirs.bounds is not None:
+            self._extend_range(*theirs.bounds)
+        self._stale = self._unsolved = True
+
+    # -- what it says --------------------------------------------------------------------------------------
+
+    def _solve(self) -> None:
+        """Bring root, mean and noise up to date with the sums."""
+        if not self._unsolved:
+            return
+        if self._stale:
+            solve_posterior(self._gram, self._prior, self._root, self._mean)
+            self._stale, self._absorbed = False, 0
+        learned = self._noise_sd is None
+        square, self._level = solve_level(self._gram, self._prior, self._root, learned and self.intercept, self._mean)
+        if not learned:
+            self._noise = self._noise_sd or 0.0
+        elif self._range is not None and self._range[0] < self._range[1]:
+            free = free_rewards(self._weight, self.intercept)
+            self._noise = math.sqrt(square / free) if free > 0.0 else 0.0
+        self._unsolved = False
+
+    def theta(self) -> Theta:
+        """Return the posterior of theta; see :meth:`ItemBelief.theta`."""
+        self._solve()
+        return Theta(self._mean, self._root, self._noise)
+
+    def moments(self, features: FloatArray, rows: IntArray) -> FloatArray:
+        """Return posterior means and sds of the scores of items; see :meth:`ItemBelief.moments`."""
+        self._solve()
+        moments = np.empty((2, len(features)))
+        items = (rows if self.offsets else _NO_ITEMS, self._item_means, self._item_weights, self._offset_precision)
+        item_moments(features, self.intercept, *items, self._root, self._mean, moments)
+        moments[1] = self._noise * moments[1] if self._noise > 0.0 else np.inf
+        return moments
+
+    def design(self, features: FloatArray, rows: IntArray) -> Design:
+        """Return what the scores of items are made of; see :meth:`ItemBelief.design`."""
+        if not self.offsets:
+            return super().design(features, rows)
+        design, count = self.with_constant(features), len(features)
+        old = rows >= 0
+        means = np.where(old[:, np.newaxis], self._item_means[rows], 0.0) if old.any() else 0.0
+        totals = np.where(old, self._item_weights[rows], 0.0) if old.any() else 0.0
+        own = np.broadcast_to(means, (count, design.shape[1] + 1))
+        spread = np.broadcast_to(1.0 / np.sqrt(self._offset_precision + totals), count)
+        return Design(design - own[:, :-1], own[:, -1].copy(), spread.copy())
+
+    def design_sums(self) -> FloatArray:
+        """Return the sums of s s' over the contexts of all rewards; see :meth:`ItemBelief.design_sums`."""
+        return np.asarray(self.sums().raw.sum(axis=0)[:-1, :-1])
+
+    def posterior(self, row: int) -> LinearGaussianPosterior:
+        """Return a copy of the posterior of theta; see :meth:`Belief.posterior`.
+
+        It has the moments that decisions are taken from, given the noise. What was learned of the prior mean of the
+        intercept is put among the data, since the prior of the copy has mean zero.
+        """
+        noise = self.theta().noise
+        if noise == 0.0:
+            raise PosteriorError(
+                "the noise is unknown before two different rewards were seen; give noise_sd", code="unknown-noise"
+            )
+        gram = self._gram.copy()
+        gram[0, :-1, -1] += self._level * self._prior[:, 0]
+        gram[0, -1, :-1] = gram[0, :-1, -1]
+        return LinearGaussianPosterior.of_sums(self._prior, noise, gram)
+
+    @property
+    def pulls(self) -> IntArray:
+        """Number of rewards of every item with an offset, [I]."""
+        return self._item_counts[: self._items]
+
+    @property
+    def n_rewards(self) -> int:
+        """Number of rewards seen."""
+        return self._rewards
+
+    @property
+    def noise_sd(self) -> float | None:
+        """Sd of the noise, given or learned; None while it is unknown."""
+        return self.theta().noise or None
+
+    @property
+    def faded(self) -> bool:
+        """Whether evidence has been forgotten."""
+        return self._weight != self._rewards
+
+    # -- state ---------------------------------------------------------------------------------------------
+
+    def options(self) -> dict[str, Any]:
+        """Return what was given when the belief was made; see :meth:`Belief.options`."""
+        given = {"noise_sd": self._noise_sd, "draws": self.draws, "offset_precision": self._offset_precision}
+        return given | {"rewards": "gaussian", "prior_precision": self._prior.tolist()}
+
+    def values(self) -> dict[str, Any]:
+        """Return the numbers of a state file that are not arrays; see :meth:`Belief.values`."""
+        kept = len(self._prior) >= LARGE and not self._stale  # else it is solved from the sums
+        return {
+            "rewards": "gaussian",
+            "prior": "given",
+            "noise_sd": self._noise_sd,
+            "draws": self.draws,
+            "offset_precision": self._offset_precision if self.offsets else None,
+            "count": self._rewards,
+            "weight": self._weight,
+            "range": None if self._range is None else list(self._range),
+            "absorbed": self._absorbed if kept else 0,
+        }
+
+    def arrays(self) -> Arrays:
+        """Return the arrays of a state file; see :meth:`Belief.arrays`."""
+        kept = len(self._prior) >= LARGE and not self._stale
+        return {
+            "prior_precision": self._prior,
+            "gram": self._gram,
+            "root": self._root if kept else np.empty((0, 0)),
+            "item_means": self._item_means[: self._items],
+            "item_weights": self._item_weights[: self._items],
+            "item_counts": self._item_counts[: self._items],
+        }
+
+    def restore(self, values: dict[str, Any], arrays: Arrays) -> None:
+        """Take the state of a file; see :meth:`Belief.restore`."""
+        counts, root = arrays["item_counts"], arrays["root"]
+        require_arrays(arrays, self.schema, {"D": len(self._prior), "I": len(counts)})
+        if root.ndim != 2 or root.dtype != np.float64:
+            raise ValueError(f"root is an array {root.shape} of {root.dtype}")
+        self._rewards = whole_number(values["count"], "count", 0, LARGEST_COUNT)
+        self._gram = arrays["gram"]
+        require_sums(self._gram[np.newaxis], np.array([self._rewards]))
+        self._restore_range(values["range"])
+        self._restore_items(arrays["item_means"], arrays["item_weights"], counts)
+        self._restore_weight(values["weight"])
+        self._restore_root(root, values["absorbed"])
+        stale = self._stale
+        self._solve()
+        solved = [self._root, 1.0 / np.diagonal(self._root), self._mean, np.array([self._noise])]
+        solved.append((self._noise or 1.0) * self._root)
+        if not all(usable(np.ascontiguousarray(part).reshape(-1)) for part in solved):
+            raise ValueError("the moments of the posterior are too large or too small to square")
+        self._stale = self._unsolved = stale
+
+    def _restore_range(self, bounds: Any) -> None:
+        if (bounds is None) != (self._rewards == 0):
+            raise ValueError(f"the range of {self._rewards} rewards is {bounds!r}")
+        if bounds is not None:
+            low, high = bounds
+            if not -LARGEST <= low <= high <= LARGEST or (low < high and self._rewards < 2):
+                raise ValueError(f"the range of {self._rewards} rewards is {bounds!r}")
+            self._range = low, high
+
+    def _restore_weight(self, weight: Any) -> None:
+        """Take the weight of the rewards, if it can be that of the sums."""
+        totals = self._item_weights.sum() if self.offsets else weight
+        totals = self._gram[0, 0, 0] if self.intercept and not self.offsets else totals
+        if not 0.0 <= weight <= 1.000001 * self._rewards or not abs(totals - weight) <= 1e-6 * weight:
+            raise ValueError(f"{self._rewards} rewards of the weight {weight!r}, which is not that of the sums")
+        self._weight = weight
+
+    def _restore_items(self, means: FloatArray, weights: FloatArray, counts: IntArray) -> None:
+        require_counts(counts, "item_counts")
+        if not usable(means.reshape(-1)):
+            raise ValueError("a mean that is no number")
+        if self.offsets and (int(counts.sum()) != self._rewards or (counts == 0).any()):
+            raise ValueError(f"items with {counts.tolist()} rewards, expected {self._rewards} in all")
+        if counts.size and not self.offsets:
+            raise ValueError("items of a bandit without offsets")
+        if not ((weights >= 0.0) & (weights <= 1.000001 * counts)).all():
+            raise ValueError(f"items with {counts.tolist()} rewards and the weights {weights.tolist()}")
+        self._item_means, self._item_weights, self._item_counts = means, weights, counts
+        self._items = len(counts)
+
+    def _restore_root(self, root: FloatArray, absorbed: Any) -> None:
+        """Take the root of many features as it was, if it is one of the sums; else it is solved from them."""
+        size = len(self._prior)
+        self._absorbed = whole_number(absorbed, "absorbed", 0, _MOST_ABSORBED)
+        if root.shape == (0, 0) and absorbed == 0:
+            return
+        if root.shape != (size, size) or size < LARGE:
+            raise ValueError(f"a root of shape {root.shape} for {size} features")
+        precision = (self._prior + self._gram[0, :-1, :-1]) + self._gram[1, :-1, :-1]
+        away = np.abs(root @ precision @ root.T - np.eye(size)).max()
+        if np.triu(root, 1).any() or not away < 1e-6:
+            raise ValueError(f"the root is not that of the sums: it is off by {away}")
+        self._root, self._stale = root, False
+
+
+class GlmItems(ItemBelief):
+    """Belief about items whose rewards are clicks or counts: the belief about one arm, in contexts of the items.
+
+    Parameters
+    ----------
+    rewards : {"bernoulli", "poisson"}
+        Kind of rewards.
+    dim : int
+        Number of features D, constant feature included.
+    prior : ndarray of float, [D, D], optional
+        Prior precision; None to learn the prior.
+    intercept : bool, default=True
+        Whether a constant feature is put before those of an item.
+    draws : {"independent", "joint"}, default="independent"
+        How scores are drawn.
+    """
+
+    any_reward = False
+
+    def __init__(
+        self,
+        rewards: str,
+        dim: int,
+        prior: FloatArray | None = None,
+        intercept: bool = True,
+        draws: str = "independent",
+    ) -> None:
+        super().__init__(intercept, draws)
+        self.arm = GlmArms(1, rewards, dim, prior, intercept)
+        self.reward_kind, self.link = rewards, self.arm.link
+
+    def check(self, settings: BanditSettings) -> None:
+        """Raise an error if settings do not suit this belief; see :meth:`Belief.check`."""
+        super().check(settings)
+        self.arm.check(settings)
+
+    def require(self, reward: Any, values: FloatArray) -> None:
+        """Raise an error unless these can be rewards; see :meth:`Belief.require`."""
+        self.arm.require(reward, values)
+
+    def learn(self, contexts: FloatArray, rows: IntArray, rewards: FloatArray, weights: FloatArray) -> None:
+        """Learn rewards; see :meth:`Belief.learn`. ``rows`` is not read."""
+        self.arm.learn(contexts, np.zeros(len(contexts), dtype=np.int64), rewards, weights)
+
+    def fit(self, contexts: FloatArray, rows: IntArray, rewards: FloatArray, weights: FloatArray) -> None:
+        """Replace what was learned by the exact Laplace posterior of a log; see :meth:`Belief.fit`."""
+        self.arm.fit(contexts, np.zeros(len(contexts), dtype=np.int64), rewards, weights)
+
+    def forget(self, factor: float) -> None:
+        """Multiply all evidence by a factor; see :meth:`Belief.forget`."""
+        self.arm.forget(factor)
+
+    def contradiction(self, other: Self, since: Self | None, matches: Sequence[Match]) -> Match | None:
+        """Return the first row by which ``other`` does not come from ``since``; see :meth:`Belief.contradiction`."""
+        return self.arm.contradiction(other.arm, None if since is None else since.arm, [self._match(since)])
+
+    def merge(self, other: Self, since: Self | None, matches: Sequence[Match]) -> None:
+        """Add what another belief has learned since a common ancestor; see :meth:`Belief.merge`."""
+        self.arm.merge(other.arm, None if since is None else since.arm, [self._match(since)])
+
+    @staticmethod
+    def _match(since: Any) -> Match:
+        return Match(0, None if since is None else 0, 0)
+
+    def theta(self) -> Theta:
+        """Return the posterior of theta; see :meth:`ItemBelief.theta`."""
+        return Theta(self.arm.table.mean[0], self.arm.table.root[0], 1.0)
+
+    def moments(self, features: FloatArray, rows: IntArray) -> FloatArray:
+        """Return posterior means and sds of the scores of items; see :meth:`ItemBelief.moments`."""
+        theta, moments = self.theta(), np.empty((2, len(features)))
+        nothing = (_NO_ITEMS, np.zeros((0, theta.mean.size + 1)), np.zeros(0), 0.0)
+        item_moments(features, self.intercept, *nothing, theta.root, theta.mean, moments)
+        return moments
+
+    def design_sums(self) -> FloatArray:
+        """Return the weighted sums of s s' over the contexts of all rewards; see :meth:`ItemBelief.design_sums`."""
+        return np.asarray(self.arm.table.gram[0].sum(axis=0)[:-1, :-1])
+
+    def posterior(self, row: int) -> Any:
+        """Return a copy of the posterior of theta; see :meth:`Belief.posterior`."""
+        return self.arm.posterior(0)
+
+    @property
+    def pulls(self) -> IntArray:
+        """Number of rewards of every item with an offset: there is none."""
+        return _NO_ITEMS
+
+    @property
+    def n_rewards(self) -> int:
+        """Number of rewards seen."""
+        return self.arm.n_rewards
+
+    @property
+    def noise_sd(self) -> float | None:
+        """None: such rewards have no noise to be known."""
+        return None
+
+    @property
+    def faded(self) -> bool:
+        """Whether evidence has been forgotten."""
+        return self.arm.faded
+
+    def options(self) -> dict[str, Any]:
+        """Return what was given when the belief was made; see :meth:`Belief.options`."""
+        return self.arm.options() | {"draws": self.draws}
+
+    def values(self) -> dict[str, Any]:
+        """Return the numbers of a state file that are not arrays; see :meth:`Belief.values`."""
+        return self.arm.values() | {"draws": self.draws}
+
+    def arrays(self) -> Arrays:
+        """Return the arrays of a state file; see :meth:`Belief.arrays`."""
+        return self.arm.arrays()
+
+    def restore(self, values: dict[str, Any], arrays: Arrays) -> None:
+        """Take the state of a file; see :meth:`Belief.restore`."""
+        self.arm.restore(values, arrays)

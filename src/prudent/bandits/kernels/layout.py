@@ -1,0 +1,269 @@
+"""Layout of the state that kernels of bandits read: the arms, the rule of a decision, and the handle of both.
+
+Columns of the state arrays are declared here and nowhere else. From Python into a kernel every array takes about a
+tenth of a microsecond, and a NamedTuple one more: longer than the work of a decision. So kernels that Python calls for
+every decision take a *handle* (:func:`handle_of`), one array of integers with the addresses and shapes of all the
+others. :data:`SHAPES` and :data:`SCALARS` declare what a handle holds. Writer and readers are generated from them and
+from the fields of :class:`Arms` and :class:`Rule`, so that a field without a declaration raises an error on import.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..._numerics.addresses import address_of, bits_of, float_array, float_of_bits, int_array
+from ..._numerics.compile import inlined
+from ..._numerics.copying import put
+from ..._numerics.order_statistics import lowest_normals_into
+from ..._support.checks import FloatArray, IntArray
+
+__all__ = [
+    "BY_ARM",
+    "CENTRE",
+    "COUNT",
+    "DIRTY",
+    "EXTRAS",
+    "FIXED",
+    "FORMED",
+    "FREEDOM",
+    "GAIN",
+    "HIGH",
+    "LAST",
+    "LEVEL",
+    "LOW",
+    "MARKS",
+    "NOISE",
+    "ORIGIN",
+    "OWN_NOISE",
+    "PARTS",
+    "POOL",
+    "PULLS",
+    "Q0",
+    "Q1",
+    "Q2",
+    "SAVED",
+    "SHARED",
+    "STALE",
+    "TRIES",
+    "UPDATES",
+    "WEIGHT",
+    "WHICH",
+    "Arms",
+    "Rule",
+    "arms_at",
+    "arms_of",
+    "handle_of",
+    "in_one_piece",
+    "rule_at",
+    "rule_of",
+    "with_intercept",
+]
+
+
+_BINS = 512
+
+
+# How the noise is known
+FIXED, SHARED, BY_ARM = range(3)
+
+
+# Columns of Arms.marks, integers of an arm: what is to be solved (1 root and mean, 2 the mean only), which prior it
+# has, its decisions and its rewards.
+MARKS = 4
+STALE, WHICH, TRIES, PULLS = range(MARKS)
+
+
+# Columns of Arms.parts, numbers of an arm: the weight of its rewards in units of the sums; its mean reward and the
+# coefficients of q_a; the c of its present mean; sd of the noise and degrees of freedom if they are its own; how often
+# its root was updated since it was factored (minus infinity: it took twice the precision, and cannot be).
+PARTS = 9
+WEIGHT, LEVEL, Q0, Q1, Q2, FORMED, OWN_NOISE, FREEDOM, UPDATES = range(PARTS)
+
+
+# Entries of Arms.pool, numbers of all arms: the lowest and the highest reward; the gain; the first reward, the last
+# one, and how many there were; then what is computed, c and nu (0: unknown), and whether there were rewards since.
+POOL = 9
+LOW, HIGH, GAIN, ORIGIN, LAST, COUNT, CENTRE, NOISE, DIRTY = range(POOL)
+SAVED = slice(LOW, CENTRE)
+
+
+EXTRAS = 3  # numbers z of a reward beside its features, see ``checkup``
+
+
+class Rule(NamedTuple):
+    """How scores are drawn: settings as kernels read them."""
+
+    n: int  # draws for each score
+    weights: FloatArray  # [M] of the M lowest draws
+    clip: bool  # draws to [0, 1]
+    scale: float  # the sd of a draw over the posterior sd, if it is fixed
+    delta: float  # of the schedule nu_t that it follows otherwise; 0 if it is fixed
+    screen: FloatArray  # [bins + 1] bounds on the lowest draw if M = 1
+    per_arm: int  # uniforms that a decision uses up at most for each eligible arm: M, and one for a tie
+    floor: float  # the least chance of an eligible arm
+    first: int  # decisions that every arm gets before its score counts
+
+
+class Arms(NamedTuple):
+    """State of A arms: the sums of their data (``_numerics.least_squares``), and what is solved from them."""
+
+    prior: FloatArray  # [J,D,D] prior precisions over the gain
+    start: FloatArray  # [J,D] prior means; the first is zero, and c e_0 is added to it
+    gram: FloatArray  # [A,2,D+1,D+1]
+    root: FloatArray  # [A,D,D] with V^-1 = root' root
+    mean: FloatArray  # [A,D]
+    lines: FloatArray  # [A,2,D] m and t, if the noise is learned
+    parts: FloatArray  # [A,PARTS]
+    pool: FloatArray  # [POOL]
+    marks: IntArray  # [A,MARKS]
+    kind: int  # FIXED, SHARED or BY_ARM
+    centred: bool  # the first feature is constant, and c is learned
+    extra: FloatArray  # [A,EXTRAS,D+2] sums of z s, z r and z^2; [0,EXTRAS,D+2] if nobody asks
+
+
+# Shapes of the arrays, in sizes that a handle holds: A arms, D features, J priors, L rows of lines, E rows of extra,
+# M weights, B entries of the screen.
+SHAPES = {
+    "prior": ("J", "D", "D"),
+    "start": ("J", "D"),
+    "gram": ("A", "2", "D+1", "D+1"),
+    "root": ("A", "D", "D"),
+    "mean": ("A", "D"),
+    "lines": ("L", "2", "D"),
+    "parts": ("A", str(PARTS)),
+    "pool": (str(POOL),),
+    "marks": ("A", str(MARKS)),
+    "extra": ("E", str(EXTRAS), "D+2"),
+    "weights": ("M",),
+    "screen": ("B",),
+}
+# Types of the other fields
+SCALARS = {
+    "kind": int,
+    "centred": bool,
+    "n": int,
+    "clip": bool,
+    "scale": float,
+    "delta": float,
+    "per_arm": int,
+    "floor": float,
+    "first": int,
+}
+_SIZES = ("A", "D", "J", "L", "E", "M", "B")
+_SLOTS = {name: place for place, name in enumerate((*_SIZES, "intercept", *Arms._fields, *Rule._fields))}
+_INTERCEPT = _SLOTS["intercept"]
+
+
+def _reader(name: str, kind: type[Any]) -> Any:
+    """Return the kernel that reads a bundle from a handle."""
+
+    def read(field: str) -> str:
+        slot = f"handle[{_SLOTS[field]}]"
+        if field in SCALARS:
+            return {int: slot, bool: f"{slot} != 0", float: f"float_of_bits({slot})"}[SCALARS[field]]
+        sizes = (re.sub("[A-Z]", lambda size: f"handle[{_SLOTS[size[0]]}]", part) for part in SHAPES[field])
+        return f"{'int' if field == 'marks' else 'float'}_array({slot}, ({', '.join(sizes)},))"
+
+    fields = ", ".join(map(read, kind._fields))
+    space: dict[str, Any] = {
+        "kind": kind,
+        "float_array": float_array,
+        "int_array": int_array,
+        "float_of_bits": float_of_bits,
+        "__name__": __name__,
+    }
+    exec(compile(f"def {name}(handle):\n    return kind({fields})\n", __file__, "exec"), space)
+    return inlined(space[name])
+
+
+arms_at = _reader("arms_at", Arms)  # the arms of a handle
+rule_at = _reader("rule_at", Rule)  # its rule
+
+
+def handle_of(arms: Arms, rule: Rule, intercept: bool) -> IntArray:
+    """Return the handle of arms and rule: it holds as long as both are kept, and their arrays are not replaced.
+
+    With ``intercept``, contexts come without the constant feature.
+    """
+    fields: dict[str, Any] = arms._asdict() | rule._asdict()
+    sizes = {"A": len(arms.mean), "D": arms.mean.shape[1], "J": len(arms.prior), "L": len(arms.lines)}
+    sizes |= {"E": len(arms.extra), "M": rule.weights.size, "B": rule.screen.size}
+    values: dict[str, int] = sizes | {"intercept": int(intercept)}
+    for name, field in fields.items():
+        if name in SCALARS:
+            values[name] = bits_of(field) if SCALARS[name] is float else int(field)
+            continue
+        expected = tuple(_size(part, sizes) for part in SHAPES[name])
+        if field.shape != expected or field.dtype != (np.int64 if name == "marks" else np.float64):
+            raise TypeError(f"{name} is an array {field.shape} of {field.dtype}, expected {expected}")
+        values[name] = address_of(field)
+    return np.array([values[name] for name in _SLOTS], dtype=np.int64)
+
+
+def _size(part: str, sizes: dict[str, int]) -> int:
+    letter, _, more = part.partition("+")
+    return int(letter) if letter.isdigit() else sizes[letter] + int(more or 0)
+
+
+@inlined
+def with_intercept(handle: IntArray, context: FloatArray) -> FloatArray:
+    """Return a context with the constant feature, if there is one."""
+    if handle[_INTERCEPT] == 0:
+        return context
+    whole = np.empty(context.shape[0] + 1)
+    whole[0] = 1.0
+    put(whole[1:], context)
+    return whole
+
+
+def arms_of(prior: FloatArray, noise_sd: float | None, gram: FloatArray, **options: Any) -> Arms:
+    """Return arms with these sums, of which nothing is solved yet, and ``options``: other fields of :class:`Arms`."""
+    size, dim = len(gram), len(prior)
+    pool = np.array([math.inf, -math.inf, 1.0, 0.0, 0.0, 0.0, 0.0, noise_sd or 0.0, 1.0])
+    marks = np.zeros((size, MARKS), dtype=np.int64)
+    marks[:, STALE] = 1
+    arms = Arms(
+        prior=prior[np.newaxis].copy(),
+        start=np.zeros((1, dim)),
+        gram=gram,
+        root=np.empty((size, dim, dim)),
+        mean=np.empty((size, dim)),
+        lines=np.empty((size if noise_sd is None else 0, 2, dim)),
+        parts=np.zeros((size, PARTS)),
+        pool=pool,
+        marks=marks,
+        kind=FIXED if noise_sd is not None else SHARED,
+        centred=False,
+        extra=np.zeros((0, EXTRAS, dim + 2)),
+    )
+    return arms._replace(**options)
+
+
+def in_one_piece(arms: Arms) -> Arms:
+    """Return the arms with arrays that have an address, their own where they have one."""
+    fields: dict[str, Any] = {name: field for name, field in arms._asdict().items() if name in SHAPES}
+    return arms._replace(**{name: np.require(field, requirements=["C", "A", "W"]) for name, field in fields.items()})
+
+
+def rule_of(
+    n: int, weights: FloatArray, clip: bool, scale: float, delta: float | None, floor: float = 0.0, first: int = 0
+) -> Rule:
+    """Return the rule; the schedule of ``delta``, if there is one, takes the place of ``scale``."""
+    screen = _screen_of(n) if weights.size == 1 else np.zeros(2)
+    return Rule(n, weights, clip, scale, delta or 0.0, screen, weights.size + 1, floor, first)
+
+
+@lru_cache(maxsize=64)
+def _screen_of(n: int) -> FloatArray:
+    """Return the lowest of ``n`` normals as a function of its uniform, at the edges of equal bins."""
+    edges = np.arange(_BINS + 1) / _BINS
+    edges[-1] = np.nextafter(1.0, 0.0)
+    screen = np.empty(_BINS + 1)
+    for i in range(_BINS + 1):
+        lowest_normals_into(screen[i : i + 1], n, edges[i : i + 1])
+    return screen

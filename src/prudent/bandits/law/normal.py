@@ -1,0 +1,327 @@
+"""Laws of independent normal or Student's t scores: of one context, and of many.
+
+A score weighs the lowest (or highest) of n posterior draws; ``score_law`` has the mathematics and the kernels.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..._numerics.glm import COUNTS, mean_odds, sd_odds
+from ..._numerics.student import student_shortfall
+from ..._support.checks import BoolArray, FloatArray, IntArray
+from ...errors import ParameterError
+from ...exact import cvar_clipped_normal, cvar_normal
+from ..kernels.batch import Choices, Moments, fill_scores
+from ..kernels.items import draw_scores
+from ..kernels.layout import Rule
+from .base import Chances, Law, outer_mean
+from .score_law import score_law
+
+__all__ = ["NormalLaw", "NormalRows", "ScoreRule"]
+
+
+_ENTRIES = 2**20  # numbers of a sample held at a time
+
+
+class ScoreRule(NamedTuple):
+    """How scores are made of draws, and choices of scores."""
+
+    floor: float  # smallest probability of an arm
+    n: int  # draws for each score; below zero, the highest count
+    weights: tuple[float, ...]  # of the outermost draws
+    clip: bool  # draws to [0, 1]
+    link: int | None  # of clicks (ODDS) or counts (COUNTS); None for normal rewards
+
+    def response(self, mean: FloatArray, sd: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return mean and sd of the expected reward, given those of the score."""
+        if self.link is None:
+            return mean, sd
+        if self.link != COUNTS:
+            return mean_odds(mean, sd), sd_odds(mean, sd)
+        with np.errstate(over="ignore", invalid="ignore"):
+            rate = np.exp(mean + 0.5 * sd * sd)
+            return rate, rate * np.sqrt(np.expm1(sd * sd))
+
+    def shortfall(self, mean: FloatArray, sd: FloatArray, freedom: FloatArray, alpha: float) -> FloatArray:
+        """Return CVaR_alpha of scores with these posterior moments; ``freedom`` [k] is 0 for normal ones."""
+        if alpha == 0.0 and not self.clip:
+            return mean
+        if not np.isfinite(sd).all():
+            return np.full_like(mean, -np.copysign(np.inf, alpha))
+        if freedom.any():
+            below = np.copysign(student_shortfall(abs(alpha), freedom), alpha)
+            return np.asarray(mean - sd * np.sqrt(1.0 - 2.0 / freedom) * below)
+        return np.asarray((cvar_clipped_normal if self.clip else cvar_normal)(mean, sd, alpha))
+
+    def chances(self, means: FloatArray, sds: FloatArray, freedom: FloatArray) -> FloatArray:
+        """Return the probabilities [T,k] of arms with means and sds [T,k] of draws, and degrees of freedom [k] or 0.
+
+        Where the choice is uniform by rule, sds are NaN for the arms that it is between.
+        """
+        among: Any = np.isnan(sds)
+        if among.any(axis=1).all():  # whatever the law of scores
+            return np.asarray(among / among.sum(axis=1, keepdims=True))
+        return score_law(self.n, self.weights, self.clip).every_chance(means, sds, freedom, self.floor)
+
+
+class NormalLaw(Law):
+    """Law of independent scores in one context: the weighted lowest of n normal or Student's t draws of each arm.
+
+    Parameters
+    ----------
+    moments : ndarray of float, [4, k]
+        Posterior means, posterior sds, sds of the draws (NaN for arms between which the choice is uniform by rule) and
+        degrees of freedom (0 for normal draws).
+    rule : ScoreRule
+        How scores are made of draws.
+    sort : bool, default=False
+        Integrate over the likeliest arms first, which is faster for many arms.
+    """
+
+    __slots__ = ("_moments", "_rule", "_sort")
+
+    def __init__(self, moments: FloatArray, rule: ScoreRule, sort: bool = False) -> None:
+        self._moments, self._rule, self._sort = moments, rule, sort
+
+    @property
+    def floor(self) -> float:  # type: ignore[override]
+        """Smallest probability of an arm."""
+        return self._rule.floor
+
+    @property
+    def mean(self) -> FloatArray:
+        """Posterior means of the scores, [k]."""
+        return self._moments[0]
+
+    @property
+    def sd(self) -> FloatArray:
+        """Posterior standard deviations of the scores, [k]."""
+        return self._moments[1]
+
+    def _sorted(self) -> tuple[FloatArray, IntArray]:
+        """Return moments in the order of integration, and the rank of every arm."""
+        if not self._sort:
+            return self._moments, np.arange(self._moments.shape[1])
+        # The likeliest rivals first: the product of their cdfs is then soon known to be zero where it is.
+        order = np.argsort(-(self._moments[0] + self._moments[2]))
+        rank = np.empty_like(order)
+        rank[order] = np.arange(order.size)
+        return np.take(self._moments, order, axis=1), rank
+
+    def chance(self, place: int) -> float:
+        """Return the exact probability that one arm is chosen."""
+        rule = self._rule
+        try:
+            law = score_law(rule.n, rule.weights, rule.clip)
+        except ParameterError:
+            return float(self._uniform_chances()[place])
+        if not self._sort:
+            return law.decision_chance(self._moments, place, rule.floor)
+        moments, rank = self._sorted()
+        return law.decision_chance(moments, int(rank[place]), rule.floor)
+
+    def chances(self) -> FloatArray:
+        """Return the exact probability of every arm to be chosen, [k]."""
+        rule = self._rule
+        try:
+            law = score_law(rule.n, rule.weights, rule.clip)
+        except ParameterError:
+            return self._uniform_chances()
+        moments, rank = self._sorted()
+        return law.decision_chances(moments, rule.floor)[rank]
+
+    def _uniform_chances(self) -> FloatArray:
+        """Return the probabilities of a uniform choice; raise if scores decided, whose law is not tabulated."""
+        means, _, sds, freedom = self._moments
+        return self._rule.chances(means[np.newaxis], sds[np.newaxis], freedom)[0]
+
+    def response(self) -> tuple[FloatArray, FloatArray]:
+        """Return posterior mean and sd of the expected reward, [k] each."""
+        return self._rule.response(self.mean.copy(), self.sd.copy())
+
+    def shortfall(self, alpha: float) -> FloatArray:
+        """Return CVaR of s'theta at a risk level, [k]."""
+        return self._rule.shortfall(self.mean.copy(), self.sd, self._moments[3], alpha)
+
+    def uniform(self) -> IntArray | None:
+        """Return the positions of the arms between which the choice is uniform by rule; None if scores decide."""
+        among = np.flatnonzero(np.isnan(self._moments[2]))
+        return among if among.size else None
+
+    @property
+    def uniforms_needed(self) -> int:
+        """Number of uniforms that :meth:`draw` takes."""
+        return self._moments.shape[1] * len(self._rule.weights)
+
+    def draw(self, uniforms: FloatArray) -> FloatArray:
+        """Return normal scores made of uniforms, which are used up.
+
+        Parameters
+        ----------
+        uniforms : ndarray of float
+            Numbers in [0, 1), one for each outermost draw of each arm.
+
+        Returns
+        -------
+        ndarray of float, [k]
+            Scores.
+        """
+        scores = np.empty(self._moments.shape[1])
+        weights = np.array(self._rule.weights)
+        draw_scores(self._moments[0], self._moments[2], self._rule.n, weights, uniforms, scores)
+        return scores
+
+    def sample(self, count: int, rng: np.random.Generator) -> FloatArray:
+        """Return simulated scores [N, k]."""
+        mean, _, sd, freedom = self._moments
+        n, weights = self._rule.n, np.array(self._rule.weights)
+        shape = (count, abs(n), mean.size)
+        draws = rng.standard_t(freedom, shape) if freedom[0] > 0.0 else rng.standard_normal(shape)
+        if not self._rule.clip:
+            return np.asarray(mean + sd * outer_mean(draws, weights, n))
+        return outer_mean(np.clip(mean + sd * draws, 0.0, 1.0), weights, n)
+
+    @property
+    def sample_entries(self) -> int:
+        """Numbers that one simulated decision takes in memory."""
+        return self._moments.shape[1] * abs(self._rule.n)
+
+    def included(self, top: int, draws: int, rng: np.random.Generator) -> Chances:
+        """Return the probability of every arm to be among the ``top`` highest, by conditional sampling.
+
+        Given the scores of the others, an arm is among the first if its score exceeds the ``top``-th highest of them:
+        a probability that its own law gives. It is averaged over sampled scores of the others.
+        """
+        mean, _, sd, freedom = self._moments
+        size = mean.size
+        if self.uniform() is not None:
+            return self.mixed(Chances(np.full(size, top / size), np.zeros(size)), top)
+        if freedom[0] > 0.0 or self._rule.clip:
+            return super().included(top, draws, rng)
+        law = score_law(self._rule.n, self._rule.weights, False)
+        # between its nodes the law is known to 1e-6, much better than samples can tell
+        nodes = np.linspace(-12.0, 9.0, 8401) if self._rule.n > 0 else np.linspace(-9.0, 12.0, 8401)
+        cdf = np.array([law.cdf(x) for x in nodes])
+        totals = np.zeros((2, size))
+        rows = max(1, _ENTRIES // self.sample_entries)
+        for done in range(0, draws, rows):
+            scores = self.sample(min(rows, draws - done), rng)
+            ranked = -np.partition(-scores, (top - 1, top), axis=1)[:, top - 1 : top + 1]
+            hurdle = np.where(scores >= ranked[:, :1], ranked[:, 1:], ranked[:, :1])
+            chance = 1.0 - np.interp((hurdle - mean) / sd, nodes, cdf)
+            totals += chance.sum(axis=0), (chance * chance).sum(axis=0)
+        average = totals[0] / draws
+        errors = np.sqrt(np.maximum(totals[1] / draws - average * average, 0.0) / draws)
+        return self.mixed(Chances(average, errors), top)
+
+
+class NormalRows(Law):
+    """Law of independent normal or Student's t scores in T contexts, computed when it is read.
+
+    Parameters
+    ----------
+    moments : Moments
+        Posterior moments of k arms in the contexts.
+    scale : ndarray of float, [T]
+        Sds of draws over posterior sds.
+    among : ndarray of bool, [L, k]
+        The arms between which the first L choices are uniform by rule.
+    rule : ScoreRule
+        How scores are made of draws.
+    """
+
+    def __init__(self, moments: Moments, scale: FloatArray, among: BoolArray, rule: ScoreRule) -> None:
+        self._moments, self._scale, self._among, self._rule = moments, scale, among, rule
+        self.floor = rule.floor
+
+    @property
+    def mean(self) -> FloatArray:
+        """Posterior means of the scores, [T, k]."""
+        return self._moments.values[0].T
+
+    @property
+    def sd(self) -> FloatArray:
+        """Posterior standard deviations of the scores, [T, k]."""
+        return self._moments.sds.T
+
+    def chance_rows(self, places: IntArray) -> FloatArray:
+        """Return the probability [T] of one arm for each context.
+
+        Parameters
+        ----------
+        places : ndarray of int, [T]
+            Positions of the arms.
+
+        Returns
+        -------
+        ndarray of float, [T]
+            Their probabilities.
+        """
+        rule = self._rule
+        if len(self._among) or self._moments.freedom.any():
+            return np.asarray(np.take_along_axis(self.chances(), places[:, np.newaxis], axis=1)[:, 0])
+        scored = score_law(rule.n, rule.weights, rule.clip).chances(*self._draws()[:2], places)
+        return np.asarray(rule.floor + (1.0 - rule.floor * self.mean.shape[1]) * scored)
+
+    def chances(self) -> FloatArray:
+        """Return the exact probability of every arm to be chosen, [T, k]."""
+        return self._rule.chances(*self._draws())
+
+    def scores(self, rule: Rule, choices: Choices) -> FloatArray:
+        """Return the scores [T] of the chosen arms, computed from their uniforms where that was not needed to decide.
+
+        Parameters
+        ----------
+        rule : Rule
+            The rule of the decisions as kernels read it.
+        choices : Choices
+            What was decided.
+
+        Returns
+        -------
+        ndarray of float, [T]
+            Scores.
+        """
+        fill_scores(rule, self._moments.values, self._moments.freedom, self._scale, choices)
+        return choices.scores
+
+    def _draws(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return means and sds [T,k] of the draws, and degrees of freedom [k]."""
+        sds = np.ascontiguousarray(self._scale[:, np.newaxis] * self._moments.values[1].T)
+        sds[: len(self._among)] = np.where(self._among, np.nan, 0.0)
+        return np.ascontiguousarray(self.mean), sds, self._moments.freedom
+
+    def response(self) -> tuple[FloatArray, FloatArray]:
+        """Return posterior mean and sd of the expected reward, [T, k] each."""
+        return self._rule.response(self.mean.copy(), self.sd.copy())
+
+    def shortfall(self, alpha: float) -> FloatArray:
+        """Return CVaR of s'theta at a risk level, [T, k]."""
+        return self._rule.shortfall(self.mean.copy(), self.sd.copy(), self._moments.freedom, alpha)
+
+    def row(self, t: int) -> NormalLaw:
+        """Return the law of one of the contexts.
+
+        Parameters
+        ----------
+        t : int
+            Its position.
+
+        Returns
+        -------
+        NormalLaw
+            Law of the scores in that context.
+        """
+        means, sds, freedom = self._draws()
+        return NormalLaw(np.stack([means[t], self.sd[t], sds[t], freedom]), self._rule)
+
+    def sample(self, count: int, rng: np.random.Generator) -> FloatArray:
+        """Return simulated scores [N, k] of the first context."""
+        return self.row(0).sample(count, rng)
+
+    def uniform(self) -> IntArray | None:
+        """Return the positions of the arms between which the first choice is uniform by rule."""
+        return self.row(0).uniform()

@@ -1,0 +1,608 @@
+"""The law of a score, and the chance that an arm's score is the highest.
+
+An arm's score is S = m + s W, where W weighs the lowest of n standard normals: the same W for every arm. At negative
+levels it weighs the highest, which is -W in law; then n is below zero here, and everything is mirrored. The cdf G of W
+is tabulated once for all arms, as a piecewise quintic through exact values of G, G' and G'', good to about 1e-12:
+
+- one order statistic (the lowest draw, or the modified estimator): G is an incomplete beta function of Phi;
+- CVaR of more draws: given the highest draw Z_(M) that counts, the M - 1 below it are independent truncated normals,
+  so the characteristic function of W is a one-dimensional integral, and G its Fourier inverse.
+
+Scores are independent, so P(arm a is chosen) = integral of g_a times the product of the other arms' cdfs: it is
+evaluated by adaptive Gauss-Kronrod quadrature. The density of a is smooth on its own scale and the product is
+monotone, so what is sharp in the integrand is a step as wide as the range of one arm. No panel is much wider than the
+ranges that it meets, so no step can hide between its nodes; then the error estimate decides. Every chance is right to
+about 1e-12 for the law of the table, whatever the sds.
+
+All chances at once share their nodes: at each, the cdfs of all arms and their products without one. That takes arms
+whose sds are not too far apart, or the sharpest would be blurred where another is the origin; else arms go one by one.
+
+With a noise of its own for every arm W is the lowest of n variables of Student's t, with other degrees of freedom for
+every arm: no common table. Cdf and density come from ``_numerics.student``, and panels widen with their distance
+from the means, as the tails are long.
+
+Clipping each draw to [0, 1] (Algorithm 2') puts atoms at 0 and 1; with two draws of weights w_1 and w_2 there is a
+third at w_2 (one draw at 0, one at 1). Arms tie at an atom. A uniform choice among the tied is the same as ordering
+them by independent uniforms, hence the chance that a wins at an atom x of masses p is
+p_a * integral over u in [0, 1] of the product over b of P(S_b < x) + u p_b: one more integral of the same kind.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..._numerics.compile import kernel
+from ..._numerics.normal import normal_cdf
+from ..._numerics.student import student_from_log_survival, student_log_constant, student_pdf, student_survival
+from ..._support.checks import FloatArray, IntArray
+from ...errors import ParameterError
+from .clipped import clipped_pair, lowest_pair, third_atom
+from .tables import LEAST, TableLaw, cvar_table, mirrored, order_statistic_table, quintics
+
+__all__ = ["ScoreLaw", "score_law"]
+
+
+_TOLERANCE = 1e-16  # on the square of the difference of the 7- and the 15-point rule, over the integral
+_JOINT_TOLERANCE = 1e-15  # the same for all chances at once
+_NEGLIGIBLE = 1e-16  # a difference that needs no further look
+_SHARE = 0.3  # of the range of an arm: the widest panel that may meet it
+_MOST_PANELS = 2000
+_SHARPEST = 1e-3  # sd of the sharpest arm over the distance of arms, for all chances at once
+
+
+_NODES = np.array(
+    [
+        0.991455371120812639206854697526329,
+        0.949107912342758524526189684047851,
+        0.864864423359769072789712788640926,
+        0.741531185599394439863864773280788,
+        0.586087235467691130294144691693132,
+        0.405845151377397166906606412076961,
+        0.207784955007898467600689403773245,
+        0.000000000000000000000000000000000,
+    ]
+)
+
+
+_KRONROD = np.array(
+    [
+        0.022935322010529224963732008058970,
+        0.063092092629978553290700663189204,
+        0.104790010322250183839876322541518,
+        0.140653259715525918745189590510238,
+        0.169004726639267902826583426598550,
+        0.190350578064785409913256402421014,
+        0.204432940075298892414161999234649,
+        0.209482141084727828012999174891714,
+    ]
+)
+
+
+_GAUSS = np.array(
+    [
+        0.129484966168869693270611432679082,
+        0.279705391489276667901467771423780,
+        0.381830050505118944950369775488975,
+        0.417959183673469387755102040816327,
+    ]
+)
+
+
+_PLAIN, _CLIPPED, _CLIPPED_PAIR = 0, 1, 2
+
+
+class _Rivals(NamedTuple):
+    """The other arms, as far as they count."""
+
+    size: int
+    moments: FloatArray  # [5,k] means and sds; chances to be below an atom, and at it; cells of the table per unit
+
+
+@lru_cache(maxsize=64)
+def score_law(n: int, weights: tuple[float, ...], clip: bool) -> ScoreLaw:
+    """Return the law of scores that put ``weights`` on the lowest of ``n`` draws, or on the highest of -n."""
+    return ScoreLaw(n, np.array(weights), clip)
+
+
+class ScoreLaw:
+    """The law of a score; gives the chance that one of several arms scores highest."""
+
+    def __init__(self, n: int, weights: FloatArray, clip: bool) -> None:
+        from scipy import special
+
+        places = np.flatnonzero(weights)
+        if clip and places.size > 2:
+            raise ParameterError(
+                "propensities of clipped scores are known for at most 2 lowest draws, "
+                f"these settings weigh {places.size}",
+                code="no-propensity",
+                argument="settings",
+                value=places.size,
+            )
+        kind = _PLAIN if not clip else _CLIPPED if places.size == 1 else _CLIPPED_PAIR
+        if kind == _CLIPPED_PAIR:  # no common table: the law depends on where the arm's mean and sd put 0 and 1
+            low = float(special.ndtri(LEAST / abs(n)))
+            table = low, -2.0 * low, np.zeros((1, 6))
+        else:
+            single = places.size == 1
+            values = order_statistic_table(abs(n), int(places[0]) + 1) if single else cvar_table(abs(n), weights)
+            table = quintics(*(values if n > 0 else mirrored(*values)))
+        self._law = TableLaw(kind, n, float(weights[0]), *table)
+        self._fields = tuple(self._law)  # sooner in a kernel than the bundle
+
+    def cdf(self, x: float) -> float:
+        """Return P(W <= x)."""
+        return _cdf(x, self._law)
+
+    def chance(self, means: FloatArray, sds: FloatArray, place: int) -> float:
+        """Return the chance that arm ``place`` scores highest among those with means and sds [k]."""
+        return _one_chance(means, sds, place, self._law)
+
+    def chances(self, means: FloatArray, sds: FloatArray, places: IntArray) -> FloatArray:
+        """Return the chance [T] that arm ``places`` [T] scores highest among those with means and sds [T,k]."""
+        chances = np.empty(places.size)
+        _chances(means, sds, places, self._law, chances)
+        return chances
+
+    def every_chance(
+        self, means: FloatArray, sds: FloatArray, freedom: FloatArray | None = None, floor: float = 0.0
+    ) -> FloatArray:
+        """Return the chances [T,k] of all arms with means and sds [T,k]; those of a row sum to one.
+
+        Scores are Student's t of scales ``sds`` if degrees of freedom [k] are given; they must weigh the lowest draw
+        alone. Where the choice is uniform by rule, sds are NaN for the arms that it is between. ``floor`` is the least
+        chance of an arm elsewhere.
+        """
+        chances = np.empty(means.shape)
+        given = np.zeros(means.shape[1]) if freedom is None else freedom
+        _every_chance(means, sds, given, floor, self._fields, chances)
+        return chances
+
+    def decision_chance(self, moments: FloatArray, place: int, floor: float) -> float:
+        """Return the chance of arm ``place`` of a decision with ``moments`` [4,k] as ``step.decide`` writes them."""
+        return _decision_chance(moments, place, floor, self._fields)
+
+    def decision_chances(self, moments: FloatArray, floor: float) -> FloatArray:
+        """Return the chances [k] of all arms of such a decision."""
+        chances = np.empty(moments.shape[1])
+        _decision_chances(moments, floor, self._fields, chances)
+        return chances
+
+
+@kernel
+def _cdf(x: float, law: TableLaw) -> float:
+    return _table_cdf((x - law.low) / law.step, law.cells)
+
+
+@kernel
+def _table_cdf(place: float, cells: FloatArray) -> float:
+    """Return the cdf at a place of the table, in cells from its start."""
+    if not place > 0.0:
+        return 0.0
+    if place >= cells.shape[0]:
+        return 1.0
+    i = np.uint64(place)  # an unsigned index needs no look at its sign
+    t = place - i
+    return cells[i, 0] + t * (cells[i, 1] + t * (cells[i, 2] + t * (cells[i, 3] + t * (cells[i, 4] + t * cells[i, 5]))))
+
+
+@kernel
+def _table_pdf(place: float, cells: FloatArray) -> float:
+    """Return the density at a place of the table, for one cell."""
+    if not place > 0.0 or place >= cells.shape[0]:
+        return 0.0
+    i = np.uint64(place)
+    t = place - i
+    return cells[i, 1] + t * (
+        2.0 * cells[i, 2] + t * (3.0 * cells[i, 3] + t * (4.0 * cells[i, 4] + t * 5.0 * cells[i, 5]))
+    )
+
+
+# -- the integral ------------------------------------------------------------------------------------------
+
+
+@kernel
+def _product(x: float, rivals: _Rivals, law: TableLaw) -> float:
+    """Return the chance that every other arm scores at most ``x``."""
+    moments = rivals.moments
+    chance = 1.0
+    start = law.low / law.step
+    for b in range(rivals.size):
+        if law.kind == _CLIPPED_PAIR:
+            chance *= clipped_pair(x, moments[0, b], moments[1, b], law, False)[0]
+        else:
+            chance *= _table_cdf((x - moments[0, b]) * moments[4, b] - start, law.cells)
+        if chance < 1e-18:
+            return 0.0
+    return chance
+
+
+@kernel
+def _integrand(x: float, m: float, s: float, rivals: _Rivals, atoms: bool, law: TableLaw) -> float:
+    if atoms:  # the others' chances to be below the atom, and at it
+        chance = 1.0
+        for b in range(rivals.size):
+            chance *= rivals.moments[2, b] + x * rivals.moments[3, b]
+        return chance
+    if law.kind == _CLIPPED_PAIR:
+        density = clipped_pair(x, m, s, law, False)[1]
+    else:
+        density = _table_pdf(((x - m) / s - law.low) / law.step, law.cells) / (s * law.step)
+    if density == 0.0:
+        return 0.0
+    return density * _product(x, rivals, law)
+
+
+@kernel
+def _integral(edges: FloatArray, pieces: int, m: float, s: float, rivals: _Rivals, atoms: bool, law: TableLaw) -> float:
+    """Return the integral between the first and the last of ``pieces`` + 1 edges, by bisection of every piece."""
+    starts = np.empty(64)
+    ends = np.empty(64)
+    total = 0.0
+    panels = 0
+    for piece in range(pieces):
+        starts[0], ends[0] = edges[piece], edges[piece + 1]
+        depth = 1 if ends[0] > starts[0] else 0
+        while depth > 0:
+            depth -= 1
+            a, b = starts[depth], ends[depth]
+            half = 0.5 * (b - a)
+            centre = 0.5 * (a + b)
+            if not atoms and b - a > _widest(a, b, s, rivals, law) and depth < 62 and panels < _MOST_PANELS:
+                starts[depth], ends[depth] = a, centre
+                starts[depth + 1], ends[depth + 1] = centre, b
+                depth += 2
+                continue
+            middle = _integrand(centre, m, s, rivals, atoms, law)
+            fine = _KRONROD[7] * middle
+            coarse = _GAUSS[3] * middle
+            for i in range(7):
+                shift = half * _NODES[i]
+                pair = _integrand(centre - shift, m, s, rivals, atoms, law)
+                pair += _integrand(centre + shift, m, s, rivals, atoms, law)
+                fine += _KRONROD[i] * pair
+                if i % 2 == 1:
+                    coarse += _GAUSS[i // 2] * pair
+            panels += 1
+            # The error of the finer rule is about gap**1.6 / area**0.6. A step that is not resolved has a gap like the
+            # area, and is bisected down to an area of no account.
+            gap, area = half * abs(fine - coarse), half * fine
+            vague = gap > _NEGLIGIBLE and gap * gap > _TOLERANCE * area
+            if vague and depth < 62 and panels < _MOST_PANELS:
+                starts[depth], ends[depth] = a, centre
+                starts[depth + 1], ends[depth + 1] = centre, b
+                depth += 2
+            else:
+                total += half * fine
+    return total
+
+
+@kernel
+def _widest(a: float, b: float, s: float, rivals: _Rivals, law: TableLaw) -> float:
+    """Return how wide a panel from ``a`` to ``b`` may be: a share of the narrowest range of an arm that it meets."""
+    low, high = law.low, _high(law)
+    narrowest = s
+    for i in range(rivals.size):
+        mean, sd = rivals.moments[0, i], rivals.moments[1, i]
+        if sd < narrowest and mean + low * sd < b and mean + high * sd > a:
+            narrowest = sd
+    return _SHARE * (high - low) * narrowest
+
+
+@kernel
+def _high(law: TableLaw) -> float:
+    """Return where the table ends."""
+    return law.low + law.step * law.cells.shape[0]
+
+
+@kernel
+def _pieces(left: float, right: float, cut: float, rivals: _Rivals, law: TableLaw, edges: FloatArray) -> int:
+    """Write rising edges from ``left`` to ``right``, with ``cut`` if it is inside; return the number of pieces.
+
+    A step much narrower than a panel hides if it is nearer to the panel's end than the outermost node. So the ranges of
+    arms that are that narrow get panels of their own.
+    """
+    edges[0] = left
+    edges[1] = right
+    size = 2
+    narrow = (right - left) / 8.0
+    low, high = law.low, _high(law)
+    for b in range(-1, rivals.size):
+        for end in range(2):
+            if b < 0:
+                x = cut if end == 0 else 0.5 * (left + right)
+            elif rivals.moments[1, b] * (high - low) < narrow:
+                x = rivals.moments[0, b] + rivals.moments[1, b] * (low if end == 0 else high)
+            else:
+                continue
+            if not left < x < right:
+                continue
+            place = size
+            while edges[place - 1] > x:
+                edges[place] = edges[place - 1]
+                place -= 1
+            edges[place] = x
+            size += 1
+    return size - 1
+
+
+@kernel
+def _atom_masses(atom: int, x: float, m: float, s: float, law: TableLaw) -> tuple[float, float]:
+    """Return P(S < x) and P(S = x) at an atom: number 0 is at 0, number 1 at 1, number 2 between them."""
+    n = abs(law.n)
+    if law.kind == _CLIPPED:
+        upto = _cdf((x - m) / s, law)
+        return (0.0, upto) if atom == 0 else (upto, 1.0 - upto)
+    if atom == 0:
+        return 0.0, clipped_pair(0.0, m, s, law, False)[0]
+    if atom == 1:
+        if law.n < 0:
+            mass = lowest_pair(0.0, 1.0 - m, s, n, law.first, law.low, False)[0]
+        else:
+            mass = normal_cdf((m - 1.0) / s) ** n
+        return 1.0 - mass, mass
+    if law.n < 0:
+        mass = n * normal_cdf((m - 1.0) / s) * normal_cdf(-m / s) ** (n - 1)
+    else:
+        mass = n * normal_cdf(-m / s) * normal_cdf((m - 1.0) / s) ** (n - 1)
+    return clipped_pair(x, m, s, law, True)[0], mass
+
+
+@kernel
+def _chance(means: FloatArray, sds: FloatArray, place: int, law: TableLaw, others: FloatArray) -> float:
+    """Return the chance that arm ``place`` scores highest; ``others`` [5,k] is scratch."""
+    arms = means.shape[0]
+    if not sds[place] > 0.0:  # the context is zero: all scores are equal
+        return 1.0 / arms
+    s = sds[place]
+    kind, low, high = law.kind, law.low, _high(law)
+    # Seen from its mean, an arm is as sharp as its sd, however far it is from zero. (Not so where 0 and 1 have to be
+    # exact: the law of a clipped pair.)
+    origin = 0.0 if kind == _CLIPPED_PAIR else means[place]
+    m = means[place] - origin
+    # Below the highest lower end of a score's range the product of cdfs is zero; arms that end below it do not count.
+    left = -math.inf
+    for b in range(arms):
+        left = max(left, (means[b] - origin) + low * sds[b])
+    right = m + high * s
+    if kind != _PLAIN:
+        left = min(max(left, -origin), 1.0 - origin)
+        right = min(right, 1.0 - origin)
+    count = 0
+    for b in range(arms):
+        if b != place and ((means[b] - origin) + high * sds[b] > left or kind != _PLAIN):
+            others[0, count] = means[b] - origin
+            others[1, count] = sds[b]
+            others[4, count] = 1.0 / (sds[b] * law.step)
+            count += 1
+    rivals = _Rivals(count, others)
+    total = 0.0
+    second = third_atom(law)
+    edges = np.empty(2 * count + 4)
+    if left < right:
+        pieces = _pieces(left, right, second if kind == _CLIPPED_PAIR else right, rivals, law, edges)
+        total = _integral(edges, pieces, m, s, rivals, False, law)
+    if kind == _PLAIN:
+        return total
+    edges[0], edges[1] = 0.0, 1.0
+    for i in range(3 if kind == _CLIPPED_PAIR else 2):
+        atom = (second if i == 2 else float(i)) - origin
+        _, mass = _atom_masses(i, atom, m, s, law)
+        if mass < 1e-17:
+            continue
+        chance = 1.0
+        for b in range(count):
+            below, at = _atom_masses(i, atom, others[0, b], others[1, b], law)
+            others[2, b], others[3, b] = below, at
+            chance *= below + at
+        if chance > 1e-17:
+            total += mass * _integral(edges, 1, m, s, rivals, True, law)
+    return total
+
+
+@kernel
+def _one_chance(means: FloatArray, sds: FloatArray, place: int, law: TableLaw) -> float:
+    others = np.empty((5, means.shape[0]))
+    return min(1.0, max(0.0, _chance(means, sds, place, law, others)))
+
+
+@kernel
+def _chances(means: FloatArray, sds: FloatArray, places: IntArray, law: TableLaw, out: FloatArray) -> None:
+    for t in range(places.shape[0]):
+        out[t] = _one_chance(means[t], sds[t], places[t], law)
+
+
+# -- all chances at once -----------------------------------------------------------------------------------
+
+
+@kernel
+def _decision_chance(moments: FloatArray, place: int, floor: float, law_fields: tuple[Any, ...]) -> float:
+    """Return the chance of one arm with moments [4,k], see :func:`_every_chance`."""
+    arms, among = moments.shape[1], 0
+    for i in range(arms):
+        among += math.isnan(moments[2, i])
+    if among > 0:
+        return 1.0 / among if math.isnan(moments[2, place]) else 0.0
+    if moments[3, 0] > 0.0:
+        every = np.empty(arms)
+        _decision_chances(moments, floor, law_fields, every)
+        return every[place]
+    return floor + (1.0 - floor * arms) * _one_chance(moments[0], moments[2], place, TableLaw(*law_fields))
+
+
+@kernel
+def _decision_chances(moments: FloatArray, floor: float, law_fields: tuple[Any, ...], out: FloatArray) -> None:
+    """Write the chances [k] of all arms with moments [4,k], see :func:`_every_chance`."""
+    row = (1, moments.shape[1])
+    means, sds = moments[0].reshape(row), moments[2].reshape(row)
+    _every_chance(means, sds, moments[3], floor, law_fields, out.reshape(row))
+
+
+@kernel
+def _every_chance(
+    means: FloatArray,
+    sds: FloatArray,
+    freedom: FloatArray,
+    floor: float,
+    law_fields: tuple[Any, ...],
+    out: FloatArray,
+) -> None:
+    """Write the chances [T,k] of all arms, see :meth:`ScoreLaw.every_chance`."""
+    law = TableLaw(*law_fields)
+    rows, arms = means.shape
+    # means, sds, ends of the ranges; degrees of freedom; the constant, or the start of the table in cells; 1 / sd, or
+    # cells of the table for each unit
+    shape = np.zeros((7, arms))
+    for i in range(arms):
+        shape[2, i], shape[3, i], shape[5, i] = law.low, _high(law), law.low / law.step
+        if freedom[i] > 0.0:
+            shape[2, i] = student_from_log_survival(math.log1p(-LEAST / abs(law.n)), freedom[i])
+            shape[3, i] = student_from_log_survival(math.log(LEAST) / abs(law.n), freedom[i])
+            if law.n < 0:
+                shape[2, i], shape[3, i] = -shape[3, i], -shape[2, i]
+            shape[4, i], shape[5, i] = freedom[i], student_log_constant(freedom[i])
+    for t in range(rows):
+        among = 0
+        for i in range(arms):
+            among += math.isnan(sds[t, i])
+        if among > 0:
+            for i in range(arms):
+                out[t, i] = 1.0 / among if math.isnan(sds[t, i]) else 0.0
+            continue
+        least, widest = math.inf, 0.0
+        for i in range(arms):
+            least = min(least, sds[t, i])
+            widest = max(widest, abs(means[t, i] - means[t, 0]) + sds[t, i])
+        if not least > 0.0:
+            out[t] = 1.0 / arms
+        elif freedom[0] > 0.0 or (law.kind == _PLAIN and least > _SHARPEST * widest):
+            for i in range(arms):
+                shape[0, i], shape[1, i] = means[t, i] - means[t, 0], sds[t, i]
+                shape[6, i] = 1.0 / sds[t, i] if shape[4, i] > 0.0 else 1.0 / (sds[t, i] * law.step)
+            _joint_chances(shape, law, out[t])
+        else:
+            for i in range(arms):
+                out[t, i] = _one_chance(means[t], sds[t], i, law)
+        total = 0.0
+        for i in range(arms):
+            total += out[t, i]
+        for i in range(arms):
+            out[t, i] = floor + (1.0 - floor * arms) * (out[t, i] / total)
+
+
+@kernel
+def _joint_chances(shape: FloatArray, law: TableLaw, out: FloatArray) -> None:
+    """Write the chances of all arms, of which ``shape`` [7,k] holds the laws, see :func:`_every_chance`."""
+    arms = shape.shape[1]
+    left, right = -math.inf, -math.inf
+    for i in range(arms):
+        left = max(left, shape[0, i] + shape[1, i] * shape[2, i])
+        right = max(right, shape[0, i] + shape[1, i] * shape[3, i])
+    starts, ends = np.empty(64), np.empty(64)
+    values = np.empty((2, arms))  # of cdfs and densities
+    fine, coarse = np.empty(arms), np.empty(arms)
+    out[:] = 0.0
+    # Below where the highest score is with a chance of no account there is nothing to integrate.
+    above = right
+    for _ in range(7):
+        middle = 0.5 * (left + above)
+        fine[:] = 0.0
+        _add_products(middle, shape, law, values, 0.0, 0.0, fine, coarse)
+        chance = 1.0
+        for i in range(arms):
+            chance *= values[0, i]
+        if chance < _NEGLIGIBLE:
+            left = middle
+        else:
+            above = middle
+    starts[0], ends[0] = left, right
+    depth, panels = 1, 0
+    while depth > 0:
+        depth -= 1
+        a, b = starts[depth], ends[depth]
+        half, centre = 0.5 * (b - a), 0.5 * (a + b)
+        more = depth < 62 and panels < _MOST_PANELS
+        if not (more and b - a > _joint_width(a, b, shape)):
+            fine[:] = 0.0
+            coarse[:] = 0.0
+            for i in range(15):
+                place = 7 - abs(i - 7)
+                shift = half * _NODES[place] * (1.0 if i > 7 else -1.0)
+                outer = _GAUSS[place // 2] if place % 2 == 1 else 0.0
+                _add_products(centre + shift, shape, law, values, _KRONROD[place], outer, fine, coarse)
+            panels += 1
+            vague = False
+            for i in range(arms):
+                gap, area = half * abs(fine[i] - coarse[i]), half * fine[i]
+                vague = vague or (gap > _NEGLIGIBLE and gap * gap > _JOINT_TOLERANCE * area)
+            if not (vague and more):
+                for i in range(arms):
+                    out[i] += half * fine[i]
+                continue
+        starts[depth], ends[depth] = a, centre
+        starts[depth + 1], ends[depth + 1] = centre, b
+        depth += 2
+
+
+@kernel
+def _joint_width(a: float, b: float, shape: FloatArray) -> float:
+    """Return how wide a panel from ``a`` to ``b`` may be."""
+    width = math.inf
+    for i in range(shape.shape[1]):
+        mean, sd = shape[0, i], shape[1, i]
+        if shape[4, i] > 0.0:
+            width = min(width, 2.0 * sd + 0.5 * max(a - mean, mean - b, 0.0))
+        elif mean + shape[2, i] * sd < b and mean + shape[3, i] * sd > a:
+            width = min(width, _SHARE * (shape[3, i] - shape[2, i]) * sd)
+    return width
+
+
+@kernel
+def _add_products(
+    x: float,
+    shape: FloatArray,
+    law: TableLaw,
+    values: FloatArray,
+    weight: float,
+    outer: float,
+    fine: FloatArray,
+    coarse: FloatArray,
+) -> None:
+    """Add, for every arm, its density at ``x`` times the cdfs of the others, with the weights of two rules."""
+    arms = shape.shape[1]
+    cells = law.cells
+    size = cells.shape[0]
+    before = 1.0
+    for i in range(arms):
+        inverse = shape[6, i]
+        if shape[4, i] > 0.0:
+            y = (x - shape[0, i]) * inverse
+            survival = student_survival(y if law.n > 0 else -y, shape[4, i], shape[5, i])
+            power = survival ** (abs(law.n) - 1)
+            values[0, i] = 1.0 - power * survival if law.n > 0 else power * survival
+            values[1, i] = abs(law.n) * power * student_pdf(y, shape[4, i], shape[5, i]) * inverse
+        else:
+            place = (x - shape[0, i]) * inverse - shape[5, i]
+            if place >= size:
+                values[0, i], values[1, i] = 1.0, 0.0
+                continue
+            if not place > 0.0:
+                values[0, i], values[1, i] = 0.0, 0.0
+            else:  # _table_cdf and _table_pdf
+                c = cells[np.uint64(place)]
+                t = place - np.uint64(place)
+                values[0, i] = c[0] + t * (c[1] + t * (c[2] + t * (c[3] + t * (c[4] + t * c[5]))))
+                slope = c[1] + t * (2.0 * c[2] + t * (3.0 * c[3] + t * (4.0 * c[4] + t * 5.0 * c[5])))
+                values[1, i] = slope * inverse
+        values[1, i] *= before  # the cdfs of those before it; of those behind it below
+        before *= values[0, i]
+    behind = 1.0
+    for i in range(arms - 1, -1, -1):
+        value = values[1, i] * behind
+        fine[i] += weight * value
+        coarse[i] += outer * value
+        behind *= values[0, i]

@@ -1,0 +1,176 @@
+"""Off-policy estimates: intervals of the estimators, reward over time, chances of the arms over time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..style import Entry, hex_of
+from ..words import percent
+from .base import Figure, Panel, count_axis, intervals, row_axis
+
+if TYPE_CHECKING:
+    import pandas
+    from matplotlib.axes import Axes
+
+__all__ = ["draw_estimates", "draw_propensities", "draw_reward", "draw_settings"]
+
+COLOURS = ("law", "brps-0.9", "brps-0.8", "optimistic", "brps-0.5", "brps-0.99", "other")
+MAX_SPANS = 50  # in a figure of shares
+
+
+def draw_estimates(table: pandas.DataFrame, logged: float, confidence: float) -> Figure:
+    """Return the figure of off-policy estimates against the mean reward of the log.
+
+    Parameters
+    ----------
+    table : DataFrame
+        A row for each estimator with columns estimate, low, high, low_eb and high_eb.
+    logged : float
+        Mean reward of the log.
+    confidence : float
+        Confidence of the intervals.
+
+    Returns
+    -------
+    Figure
+        One panel.
+    """
+    legend = (
+        Entry("estimate", "law", mark="dot"),
+        Entry(f"{percent(confidence)} normal", "law"),
+        Entry(f"{percent(confidence)} empirical Bernstein", "brps-0.5", "--"),
+        Entry("mean reward of the log", "neutral", ":"),
+    )
+
+    def onto(axes: Axes) -> None:
+        rows = np.arange(len(table))
+        axes.axvline(logged, color=hex_of("neutral"), linestyle=":")
+        axes.hlines(rows, table["low_eb"], table["high_eb"], color=hex_of("brps-0.5"), linestyle="--", linewidth=1)
+        finite = table[["low", "high"]].replace([np.inf, -np.inf], np.nan)
+        intervals(axes, table["estimate"].to_numpy(), finite["low"].to_numpy(), finite["high"].to_numpy())
+        row_axis(axes, list(table.index))
+        axes.set_xlabel("mean reward per decision")
+        # a wide bound must not squeeze the others: the normal intervals get at least a third of the width
+        low, high = np.nanmin([finite["low"].min(), logged]), np.nanmax([finite["high"].max(), logged])
+        width = max(high - low, 1e-12)
+        axes.set_xlim(
+            max(low - width, np.nanmin([table["low_eb"].min(), low]) - 0.05 * width),
+            min(high + width, np.nanmax([table["high_eb"].max(), high]) + 0.05 * width),
+        )
+
+    return Figure("off-policy", "", (Panel("What the target would have earned", onto),), legend, 1, (6.4, 3.2))
+
+
+def draw_reward(curve: pandas.DataFrame, name: str, confidence: float) -> Figure:
+    """Return the figure of an estimate over the rows of the log beside the mean reward of the log.
+
+    Parameters
+    ----------
+    curve : DataFrame
+        A row for each point, indexed by the number of rows, with columns estimate, low, high, logged, logged_low and
+        logged_high.
+    name : str
+        Name of the estimate.
+    confidence : float
+        Confidence of the intervals.
+
+    Returns
+    -------
+    Figure
+        One panel.
+    """
+    legend = (
+        Entry(f"target ({name})", "law"),
+        Entry("log", "neutral"),
+        Entry(f"{percent(confidence)} interval", "neutral", mark="area"),
+    )
+
+    def onto(axes: Axes) -> None:
+        late = curve.iloc[len(curve) // 20 :]  # the intervals of the first rows are too wide to show
+        x = np.asarray(late.index, dtype=np.float64)
+        for middle, low, high, colour in (
+            ("estimate", "low", "high", "law"),
+            ("logged", "logged_low", "logged_high", "neutral"),
+        ):
+            axes.plot(x, late[middle], color=hex_of(colour))
+            axes.fill_between(x, late[low], late[high], color=hex_of(colour), alpha=0.16, linewidth=0)
+        count_axis(axes, str(curve.index.name or "rows"))
+        axes.set_ylabel("mean reward so far")
+
+    return Figure("reward", "", (Panel("Mean reward so far", onto),), legend, 1, (6.4, 3.4))
+
+
+def draw_propensities(target: pandas.DataFrame, logged: pandas.DataFrame) -> Figure:
+    """Return the figure of the arms' chances over the rows of the log.
+
+    Parameters
+    ----------
+    target, logged : DataFrame
+        Mean chance of each arm (a column) in the rows up to each point (the index): under the target policy, and as
+        chosen in the log.
+
+    Returns
+    -------
+    Figure
+        Two panels.
+    """
+    target, logged = _coarse(target), _coarse(logged)
+    likeliest = target.mean().sort_values(ascending=False, kind="stable").index[: len(COLOURS)]
+    colours = dict(zip(likeliest, COLOURS, strict=False))
+    legend = [Entry(str(arm), colour) for arm, colour in colours.items()]
+    others = [arm for arm in target.columns if arm not in colours]
+    if others:
+        legend.append(Entry(f"{len(others)} other arms together", "neutral"))
+
+    def lines(shares: pandas.DataFrame) -> list[tuple[Any, str]]:
+        pairs: list[tuple[Any, str]] = [(shares[arm], colour) for arm, colour in colours.items()]
+        return [*pairs, (shares[others].sum(axis=1), "neutral")] if others else pairs
+
+    top = max(float(line.max()) for shares in (target, logged) for line, _ in lines(shares))
+
+    def panel(title: str, shares: pandas.DataFrame) -> Panel:
+        def onto(axes: Axes) -> None:
+            for line, colour in lines(shares):
+                axes.plot(np.asarray(shares.index, dtype=np.float64), line, color=hex_of(colour))
+            axes.set_ylim(0.0, min(1.02, 1.1 * top))
+            axes.set_ylabel("chance")
+            count_axis(axes, str(shares.index.name or "rows"))
+
+        return Panel(title, onto)
+
+    return Figure("propensities", "", (panel("Target", target), panel("Log", logged)), tuple(legend))
+
+
+def draw_settings(table: pandas.DataFrame, confidence: float) -> Figure:
+    """Return the figure of mean rewards of settings with their intervals.
+
+    Parameters
+    ----------
+    table : DataFrame
+        A row for each setting, in order, with columns mean, low and high.
+    confidence : float
+        Confidence of the intervals.
+
+    Returns
+    -------
+    Figure
+        One panel.
+    """
+    legend = (Entry("mean", "law", mark="dot"), Entry(f"{percent(confidence)} interval", "law"))
+
+    def onto(axes: Axes) -> None:
+        intervals(axes, table["mean"].to_numpy(), table["low"].to_numpy(), table["high"].to_numpy())
+        row_axis(axes, list(table.index))
+        axes.set_xlabel("mean reward per decision")
+
+    return Figure("settings", "", (Panel("Settings replayed", onto),), legend, 1, (6.4, 1.0 + 0.35 * len(table)))
+
+
+def _coarse(shares: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the shares averaged over at most MAX_SPANS spans: shares of few rows are noisy."""
+    step = -(-len(shares) // MAX_SPANS)
+    spans = np.arange(len(shares)) // step
+    ends = shares.index[np.minimum(np.arange(spans[-1] + 1) * step + step, len(shares)) - 1]
+    return shares.groupby(spans).mean().set_axis(ends, axis=0)

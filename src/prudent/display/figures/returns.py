@@ -1,0 +1,99 @@
+"""Distributions of the true return of policies over the posterior, one row for each policy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...types import FloatArray
+from ..style import Entry, hex_of
+from ..words import percent
+from .base import Figure, Panel, kernel_density, label, row_axis
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["draw"]
+
+HEIGHT = 0.8  # of a density, in rows
+
+
+def draw(
+    draws: FloatArray,
+    names: Sequence[object],
+    *,
+    mean: FloatArray,
+    cvar: FloatArray,
+    quantile: FloatArray,
+    risk_value: FloatArray,
+    tail_alpha: float,
+    probability: float,
+    start: str,
+) -> Figure:
+    """Return the figure of returns over the posterior.
+
+    Parameters
+    ----------
+    draws : ndarray [N, J]
+        Return of each policy under each posterior draw.
+    names : sequence
+        Names of the J policies; a float is a risk level.
+    mean, cvar, quantile, risk_value : ndarray [J]
+        Points to mark for each policy. NaN marks nothing.
+    tail_alpha : float
+        Level of the CVaR.
+    probability : float
+        Probability of the quantile.
+    start : str
+        Start of the process in words.
+
+    Returns
+    -------
+    Figure
+        One panel.
+    """
+    labels = [label(f"α = {name:g}" if isinstance(name, float) else name, 32) for name in names]
+    marks = [
+        (mean, "o", Entry("mean", "ink", mark="dot")),
+        (cvar, "o", Entry(f"CVaR, α = {tail_alpha:g}", "brps-0.99", mark="ring")),
+        (quantile, "s", Entry(f"{percent(probability)} quantile", "brps-0.9", mark="square")),
+    ]
+    if np.isfinite(risk_value).any():
+        marks.append((risk_value, "D", Entry("Bayesian-risk value (not a forecast)", "neutral", mark="diamond")))
+
+    def onto(axes: Axes) -> None:
+        for row, sample in enumerate(draws.T):
+            _draw_density(axes, sample, row)
+        rows = np.arange(len(labels))
+        for values, marker, entry in marks:
+            colour = hex_of(entry.colour)
+            look: Any = {"markerfacecolor": colour if entry.mark == "dot" else "none", "markersize": 5.5, "zorder": 4}
+            axes.plot(values, rows, marker=marker, color=colour, linestyle="none", **look)
+        row_axis(axes, labels)
+        axes.set_ylim(len(labels) - 1 + 0.35, -0.95)
+        axes.set_xlabel(f"discounted return from {start}")
+        axes.margins(x=0.03)
+        low, high = axes.get_xlim()
+        size = max(abs(low), abs(high))
+        if high - low < 1e-6 * size:  # all the same: do not magnify rounding
+            axes.set_xlim(low - 0.01 * size, high + 0.01 * size)
+
+    size = (6.4, max(2.4, 0.75 + 0.6 * len(labels)))  # readable on a narrow page too
+    legend = (Entry("true return over the posterior", "law", mark="area"), *(entry for *_, entry in marks))
+    panel = Panel("True returns over the posterior", onto)
+    return Figure("returns", "Returns over the posterior", (panel,), legend, 1, size)
+
+
+def _draw_density(axes: Axes, sample: FloatArray, row: int) -> None:
+    """Draw a kernel density above the line ``row``; a sample without spread is a vertical stroke."""
+    colour = hex_of("law")
+    x, height = kernel_density(sample)
+    if not x.size:
+        axes.plot([sample[0], sample[0]], [row, row - HEIGHT], color=colour)
+        return
+    top = row - HEIGHT * height
+    axes.fill_between(x, row, top, color=colour, alpha=0.25, linewidth=0)
+    axes.plot(x, top, color=colour, linewidth=1.2)
+    axes.plot(x[[0, -1]], [row, row], color=colour, linewidth=0.8)

@@ -1,0 +1,319 @@
+"""Off-policy estimates as functions of the means of a few columns, and the table that holds them.
+
+The columns are those of ``prudent.evaluation.off_policy``, which also has the formulas.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from .._support.intervals import normal_half_width
+from ..display.figures import off_policy as figures
+from ..types import ArmLike, FloatArray, IntArray
+from .moments import Moments
+from .protocols import require_choice
+
+if TYPE_CHECKING:
+    import pandas
+    import xarray
+    from matplotlib.figure import Figure
+
+__all__ = ["Estimate", "OffPolicyEstimates", "R", "Trace", "W", "estimates_at"]
+
+ESTIMATORS = ("ips", "snips", "clipped_ips", "dm", "dr", "sndr", "switch_dr")
+# columns whose means are kept: w, w r; both with w clipped; q(x, pi); w (r - q), the same switched, w switched; r
+W, WR, C, CR, Q, E, S, V, R = range(9)
+
+
+class Estimate(NamedTuple):
+    """An estimate as a function of the means of the columns: its value, its gradient, and the column of its weights."""
+
+    value: float
+    gradient: FloatArray
+    weight: int | None
+
+
+def estimates_at(mean: FloatArray, centre: float) -> dict[str, Estimate]:
+    """Return every estimate at these means [9]; NaN where no weight is above zero."""
+
+    def linear(weight: int | None, shift: float, factors: dict[int, float]) -> Estimate:
+        gradient = np.zeros(9)
+        gradient[list(factors)] = list(factors.values())
+        return Estimate(shift + float(gradient @ mean), gradient, weight)
+
+    def ratio(top: int, shift: float, base: int | None) -> Estimate:
+        """Return shift + mean[top] / mean[W], with mean[base] added."""
+        gradient = np.zeros(9)
+        share = mean[top] / mean[W] if mean[W] > 0.0 else math.nan
+        gradient[top] = 1.0 / mean[W] if mean[W] > 0.0 else math.nan
+        gradient[W] = -share * gradient[top]
+        if base is not None:
+            gradient[base] = 1.0
+            shift += mean[base]
+        return Estimate(float(shift + share), gradient, W)
+
+    return {
+        "ips": linear(W, 0.0, {WR: 1.0, W: centre}),
+        "snips": ratio(WR, centre, None),
+        "clipped_ips": linear(C, 0.0, {CR: 1.0, C: centre}),
+        "dm": linear(None, centre, {Q: 1.0}),
+        "dr": linear(W, centre, {Q: 1.0, E: 1.0}),
+        "sndr": ratio(E, centre, Q),
+        "switch_dr": linear(V, centre, {Q: 1.0, S: 1.0}),
+    }
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """Sums at the points of a curve."""
+
+    centre: float
+    marks: IntArray  # [G] numbers of rows
+    snapshots: Sequence[Moments]  # [G]
+    chosen: FloatArray  # [G,A] chances of the target, summed between marks
+    logged: FloatArray  # [G,A] how often each arm was logged
+
+    def index(self) -> pandas.Index[int]:
+        """Return the numbers of rows as an index."""
+        import pandas
+
+        return pandas.Index(self.marks, name="rows")
+
+    def shares(self, sums: FloatArray, arms: Sequence[ArmLike]) -> pandas.DataFrame:
+        """Return sums [G,A] between marks as means per row."""
+        import pandas
+
+        width = np.diff(self.marks, prepend=0)[:, np.newaxis]
+        return pandas.DataFrame(sums / width, columns=list(arms), index=self.index())
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class OffPolicyEstimates:
+    """Table of off-policy estimates: the result of ``off_policy``.
+
+    It reads like a DataFrame: ``estimates.loc["dr", "low"]``, ``estimates["estimate"]``, ``estimates["dr"]``.
+
+    Attributes
+    ----------
+    table : DataFrame
+        A row for each estimator with columns estimate, low, high, low_eb, high_eb and ess.
+    confidence : float
+        Confidence of the intervals.
+    n : int
+        Number of rows that count.
+    left_out : int
+        Number of rows that were skipped because they have no reward.
+    arms : tuple
+        Names of the arms.
+    value, value_half_width : float
+        Mean reward of the log, and the half width of its interval.
+    reward_model : str
+        Description of the reward model.
+    clip, switch : float
+        Bounds on the weights of ``clipped_ips`` and ``switch_dr``.
+    reward_range : tuple of float
+        Range of the rewards that the empirical-Bernstein intervals assume.
+    max_weight : float
+        Largest weight that they assume.
+    observed : tuple of str
+        Which of "rewards" and "weights" were bounded by what the log shows.
+    warnings : tuple of str
+        Reasons to doubt the estimates, in words.
+    warning_codes : tuple of str
+        Their codes: skipped-rows, no-overlap, never-logged, uncovered, mean-weight, poor-overlap, dominant-row,
+        constant-reward.
+    trace : Trace
+        Sums at the points of the curves.
+
+    See Also
+    --------
+    off_policy : Estimate the value of a policy.
+
+    Examples
+    --------
+    >>> from prudent import off_policy
+    >>> log = [([1.0], arm, float(arm == "b"), 0.5) for arm in "ab" * 200]
+    >>> estimates = off_policy(log, {"a": 0.25, "b": 0.75})
+    >>> float(estimates.loc["ips", "estimate"]), estimates.value, estimates.warnings
+    (0.75, 0.5, ())
+    """
+
+    table: pandas.DataFrame
+    confidence: float
+    n: int
+    left_out: int
+    arms: tuple[ArmLike, ...]
+    value: float
+    value_half_width: float
+    reward_model: str
+    clip: float
+    switch: float
+    reward_range: tuple[float, float]
+    max_weight: float
+    observed: tuple[str, ...]
+    warnings: tuple[str, ...]
+    warning_codes: tuple[str, ...]
+    trace: Trace
+
+    # -- as a table ----------------------------------------------------------------------------------------
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return the table as a DataFrame with a row for each estimator.
+
+        Returns
+        -------
+        DataFrame
+            A copy of ``table``.
+
+        Examples
+        --------
+        >>> from prudent import off_policy
+        >>> log = [([1.0], arm, float(arm == "b"), 0.5) for arm in "ab" * 200]
+        >>> list(off_policy(log, "b").to_pandas().columns)
+        ['estimate', 'low', 'high', 'low_eb', 'high_eb', 'ess']
+        """
+        return self.table.copy()
+
+    def to_xarray(self) -> xarray.Dataset:
+        """Return the table as a dataset over ``estimator``.
+
+        Returns
+        -------
+        xarray.Dataset
+            The columns of the table; value, confidence and n as attributes.
+        """
+        return self.table.to_xarray().assign_attrs(value=self.value, confidence=self.confidence, n=self.n)
+
+    @property
+    def loc(self) -> Any:
+        """Rows and columns by name, as for a DataFrame."""
+        return self.table.loc
+
+    @property
+    def index(self) -> Any:
+        """Names of the estimators."""
+        return self.table.index
+
+    @property
+    def columns(self) -> Any:
+        """Names of the columns."""
+        return self.table.columns
+
+    def __getitem__(self, name: str) -> Any:
+        """Return the row of an estimator, or a column."""
+        return self.table.loc[name] if name in self.table.index else self.table[name]
+
+    def __len__(self) -> int:
+        return len(self.table)
+
+    def __repr__(self) -> str:
+        ranges = f"rewards in [{self.reward_range[0]:g}, {self.reward_range[1]:g}], weights up to {self.max_weight:.4g}"
+        seen = f" ({' and '.join(self.observed)} as seen)" if self.observed else ""
+        lines = [
+            f"Off-policy estimates from {self.n:,} rows, intervals at {self.confidence:g}",
+            self.table.to_string(float_format=lambda x: f"{x:.6g}"),
+            f"log itself: {self.value:.6g} ± {self.value_half_width:.3g}; reward model: {self.reward_model}",
+            f"low_eb, high_eb for {ranges}{seen}; clip {self.clip:.4g}, switch {self.switch:.4g}",
+        ]
+        return "\n".join([*lines, *(f"warning: {sentence}" for sentence in self.warnings)])
+
+    # -- over time -----------------------------------------------------------------------------------------
+
+    def curve(self, estimator: str = "dr") -> pandas.DataFrame:
+        """Return an estimate from the rows up to each of at most 200 points, beside the mean reward of the log.
+
+        Parameters
+        ----------
+        estimator : str, default="dr"
+            Name of a row of the table.
+
+        Returns
+        -------
+        DataFrame
+            Columns estimate, low, high, logged, logged_low and logged_high, indexed by the number of rows.
+
+        Raises
+        ------
+        ParameterError
+            If there is no such estimator.
+
+        Examples
+        --------
+        >>> from prudent import off_policy
+        >>> log = [([1.0], arm, float(arm == "b"), 0.5) for arm in "ab" * 200]
+        >>> off_policy(log, "b").curve("ips").loc[400].round(3).tolist()
+        [1.0, 0.902, 1.098, 0.5, 0.451, 0.549]
+        """
+        import pandas
+
+        require_choice(estimator, ESTIMATORS, "estimator")
+        rows = []
+        for moments in self.trace.snapshots:
+            estimate, covariance = estimates_at(moments.mean, self.trace.centre)[estimator], moments.covariance()
+            variance = float(estimate.gradient @ covariance @ estimate.gradient)
+            half = normal_half_width(variance, moments.count, self.confidence)
+            logged = self.trace.centre + float(moments.mean[R])
+            width = normal_half_width(float(covariance[R, R]), moments.count, self.confidence)
+            value = estimate.value
+            rows.append([value, value - half, value + half, logged, logged - width, logged + width])
+        names = ["estimate", "low", "high", "logged", "logged_low", "logged_high"]
+        return pandas.DataFrame(rows, columns=names, index=self.trace.index())
+
+    def propensities(self) -> pandas.DataFrame:
+        """Return the target's mean probability of each arm in the rows between points of the curve.
+
+        Returns
+        -------
+        DataFrame
+            A column for each arm, indexed by the number of rows.
+
+        Examples
+        --------
+        >>> from prudent import off_policy
+        >>> log = [([1.0], arm, float(arm == "b"), 0.5) for arm in "ab" * 200]
+        >>> off_policy(log, {"a": 0.25, "b": 0.75}).propensities().loc[400].tolist()
+        [0.25, 0.75]
+        """
+        return self.trace.shares(self.trace.chosen, self.arms)
+
+    def plot(self, kind: str = "estimates", estimator: str = "dr") -> Figure:
+        """Plot the estimates, or how they develop over the rows of the log.
+
+        Parameters
+        ----------
+        kind : {"estimates", "reward", "propensities"}, default="estimates"
+            The table with its intervals; an estimate over the rows; or the arms' probabilities over the rows.
+        estimator : str, default="dr"
+            Estimator of ``kind="reward"``.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            The figure.
+
+        Raises
+        ------
+        ParameterError
+            If there is no such kind or estimator.
+
+        Examples
+        --------
+        >>> from prudent import off_policy
+        >>> log = [([1.0], arm, float(arm == "b"), 0.5) for arm in "ab" * 200]
+        >>> len(off_policy(log, "b").plot().axes)
+        1
+        """
+        require_choice(kind, ("estimates", "reward", "propensities"), "kind")
+        if kind == "estimates":
+            figure = figures.draw_estimates(self.table, self.value, self.confidence)
+        elif kind == "reward":
+            figure = figures.draw_reward(self.curve(estimator), estimator, self.confidence)
+        else:
+            logged = self.trace.shares(self.trace.logged, self.arms)
+            figure = figures.draw_propensities(self.propensities(), logged)
+        return figure.to_matplotlib()
