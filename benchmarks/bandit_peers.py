@@ -31,7 +31,7 @@ import numpy as np
 import prudent as pr
 from prudent._support.intervals import mean_and_half_width
 from prudent.envs import LinearBanditEnv, classification, drifting, logistic_bandit
-from prudent.simulation.play import play
+from prudent.simulation import simulate_bandit
 
 from ._timing import Row, absent, show
 
@@ -210,13 +210,13 @@ def one_job(place: str, maker: Maker, size: Size, limit: float = math.inf) -> np
         run = len(found)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            played = play(
+            played = simulate_bandit(
                 environment(place, run),
                 {"it": maker},
                 horizon=size.horizon,
                 replications=1,
                 first_replication=run,
-                seed=1,
+                rng=1,
             )
         steps = float(played.time[-1])
         value = played.reward[0, 0, -1] if place in REQUIRED else -played.regret[0, 0, -1] / steps

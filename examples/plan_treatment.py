@@ -46,7 +46,7 @@ print(model.summary)
 
 # %%
 # !!! warning "Say what can happen"
-#     Nobody has died on the new drug, yet. With `support="action"`, the default, nobody ever would: only next states
+#     Nobody has died on the new drug, yet. With `support="action"` nobody ever would: only next states
 #     seen after this action count as possible. `support="state"` takes all that were seen after any action in this
 #     state. Where zero of five may mean anything, that is the line that matters most in the whole script.
 #

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -17,6 +17,7 @@ import numpy.typing as npt
 if TYPE_CHECKING:
     import pandas
     import pyarrow
+    from scipy import sparse
 
 __all__ = [
     "ArmLike",
@@ -27,9 +28,11 @@ __all__ = [
     "HasPolicy",
     "IntArray",
     "Label",
+    "NamesLike",
     "PathLike",
     "PolicyLike",
     "RngLike",
+    "SparseLike",
     "StartLike",
     "TableLike",
     "TerminalLike",
@@ -44,25 +47,43 @@ BoolArray: TypeAlias = npt.NDArray[np.bool_]
 """Array of bool."""
 ArrayLike: TypeAlias = npt.ArrayLike
 """A number, nested sequences of numbers or an array."""
+SparseLike: TypeAlias = "sparse.sparray | sparse.spmatrix"
+"""Sparse array or matrix of SciPy."""
 PathLike: TypeAlias = str | os.PathLike[str]
 """Path of a file or folder."""
 RngLike: TypeAlias = int | np.random.Generator | np.random.SeedSequence | None
 """Source of randomness (SPEC 7): a seed, a Generator, which is advanced, or None for fresh entropy."""
 Label: TypeAlias = Hashable
 """Name of a state, action, outcome or arm."""
+NamesLike: TypeAlias = Iterable[Label] | None
+"""Names of states or actions in the order of their indices; None for 0, 1, ..., n-1."""
 ArmLike: TypeAlias = Label
 """Name of an arm."""
 
 
+@runtime_checkable
 class HasPolicy(Protocol):
-    """An object with a ``policy``, such as a :class:`prudent.planning.Solution`."""
+    """An object with a policy and the names that it is about, such as a :class:`prudent.planning.Solution`.
+
+    An object whose policy depends on time may also have ``later``, the policy after the last step.
+    """
 
     @property
-    def policy(self) -> Any:
-        """Policy [S], [S, A], [T, S] or [T, S, A]."""
+    def policy(self) -> npt.NDArray[Any]:
+        """Actions int [S] or [T, S], or probabilities of actions float [S, A] or [T, S, A]."""
+
+    @property
+    def states(self) -> Sequence[Label]:
+        """Names of the states."""
+
+    @property
+    def actions(self) -> Sequence[Label]:
+        """Names of the actions."""
 
 
-PolicyLike: TypeAlias = "npt.ArrayLike | Sequence[Label] | Mapping[Label, Any] | HasPolicy"
+PolicyLike: TypeAlias = (
+    "npt.ArrayLike | Sequence[Any] | Mapping[Label, Any] | pandas.DataFrame | Callable[[Any], Any] | HasPolicy"
+)
 """Policy of a tabular model.
 
 Actions [S] by index or name, probabilities [S, A], a dict from states to actions or to dicts of probabilities, a

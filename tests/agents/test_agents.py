@@ -555,9 +555,15 @@ def test_a_file_that_contradicts_itself(tmp_path):
     [
         (lambda: SamplingSettings(alpha=0.9, draws="mean"), "give alpha or draws='mean', not both"),
         (lambda: SamplingSettings(risk=VaR(0.7), draws="mean"), "give risk or draws='mean'"),
-        (lambda: pr.planning.SolverOptions(tol=1e-3, sweeps=10), "give sweeps or tol"),
-        (lambda: pr.planning.SolverOptions(max_iterations=9, sweeps=10), "give sweeps or max_iterations"),
-        (lambda: pr.BayesianRiskMDP(LAKE.model, LAKE.model.prior(), 0.5).solve(rng=1), "rng has nothing to draw"),
+        (lambda: pr.planning.SolverOptions(tol=1e-3, sweeps=10), "sweeps cannot be combined with tol"),
+        (
+            lambda: pr.planning.SolverOptions(max_iterations=9, sweeps=10),
+            "sweeps cannot be combined with max_iterations",
+        ),
+        (
+            lambda: pr.BayesianRiskMDP(LAKE.model, LAKE.model.prior(), 0.5).solve(rng=1),
+            "rng is only used with a number of draws",
+        ),
         (lambda: SamplingSettings(alpha=True), "alpha must be a risk level"),
         (lambda: SamplingSettings(alpha="0.9"), "alpha must be a risk level"),
         (lambda: SamplingSettings(alpha=0.9, draws=True), "draws must be a whole number, got True"),

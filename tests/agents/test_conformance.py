@@ -186,10 +186,10 @@ def test_a_problem_can_be_solved_and_caution_costs(name):
 
 
 @every_problem
-def test_the_environment_follows_the_law_of_the_model(name):
+def test_the_environment_follows_the_law_of_the_model(name, rng):
     """Frequencies of next states: binomial tests at 1e-10 each, exact, fewer than 5,000 in all (false alarm 5e-7)."""
     problem, n = PROBLEMS[name], 1000
-    env, rng = TabularEnv(problem), np.random.default_rng()
+    env = TabularEnv(problem)
     chance = problem.mdp().dense()
     pairs = np.argwhere(problem.model.admissible)
     for s, a in rng.permutation(pairs)[:4]:

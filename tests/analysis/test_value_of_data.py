@@ -220,7 +220,7 @@ def test_wrong_arguments_are_named():
     other = pr.solve(pr.MDP([[[1.0]]], [[1.0]], 0.5))
     with refused(pr.errors.ParameterError, "wrong-shape", argument="solution"):
         value_of_data(model, counts, solution=other)
-    with pytest.raises(pr.errors.ModelError):
+    with refused(pr.errors.ModelError, "wrong-type", argument="model"):
         value_of_data(model.mdp(counts / 2.0), counts)
 
 

@@ -7,10 +7,12 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refused
 
 import prudent as pr
 from prudent.errors import DataError, ModelError, ParameterError, PosteriorError
 from prudent.estimation import LogSummary, from_log
+from prudent.posteriors.dirichlet import prior_counts
 
 WARD = [
     ("ill", "wait", "ill", -1.0),
@@ -97,7 +99,7 @@ def test_model_and_posterior_are_those_of_the_slow_reference(rows, min_count, su
 
 
 def test_a_small_ward_by_hand():
-    model, posterior = from_log(WARD, 0.9, terminal=ENDS)
+    model, posterior = from_log(WARD, 0.9, terminal=ENDS, support="action")
     assert model.states == ("dead", "home", "ill", "well")
     assert model.sources == (("ill", "drug"), ("ill", "wait"), ("well", "wait"), "terminal")
     assert model.outcomes == (("ill", "well"), ("dead", "ill"), ("home", "well"), (None,))
@@ -164,7 +166,7 @@ def test_parquet_and_decimal_commas(tmp_path):
     (tmp_path / "log.csv").write_text("s;a;sp;r\r\nx;go;x;0,5\r\nx;go;y;-1,25\r\ny;go;x;2\r\n")
     assert from_log(tmp_path / "log.csv", 0.9)[0].reward[0, 0].tolist() == [0.5, -1.25]
     (tmp_path / "no.parquet").write_bytes(b"PAR1 not")
-    with pytest.raises(DataError, match=r"no.parquet is no Parquet file"):
+    with refused(DataError, "damaged-file"):
         from_log(tmp_path / "no.parquet", 0.9)
 
 
@@ -174,7 +176,7 @@ def test_labels_of_files_are_one_kind(tmp_path):
     path.write_text("state,action,next_state,reward\n1,0,2,0\n2,0,1,0\n2,1,died,-1\n")
     model, _ = from_log(path, 0.9, terminal=["died"])
     assert model.states == ("1", "2", "died")
-    assert model.actions is None  # numbers 0, 1
+    assert model.actions == (0, 1)
     path.write_text("state,action,next_state,reward\n1,1,2,0\n2,1,3,0\n3,2,1,0\n")
     assert from_log(path, 0.9)[0].states == (1, 2, 3)
     path.write_text("state,action,next_state,reward\n1,1,2,0\n2,1,4,0\n")  # names of a command line are texts
@@ -188,41 +190,41 @@ def test_labels_of_files_are_one_kind(tmp_path):
     path.write_text("state,action,next_state,reward\nNA,1,None,0\nNone,1,NA,0\n")  # names like any other
     assert from_log(path, 0.9)[0].states == ("NA", "None")
     mixed = pd.DataFrame({"state": [1, 2], "action": [0, 0], "next_state": ["2", "1"], "reward": [0, 0]})
-    with pytest.raises(DataError, match=r"state is 2 in some rows and '2' in others, a number and a text"):
+    with refused(DataError, "mixed-types", column="state"):
         from_log(mixed, 0.9)
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "code", "line"),
     [
-        ("", r"log.csv is empty, or its first line is"),
-        ("\n", r"log.csv is empty, or its first line is"),
-        ("state,action,next_state,reward\n", r"log.csv has no rows|names of columns and no rows"),
-        ("state,action,next_state\n1,2,1\n", r"log.csv has no rewards; give them: rewards=0"),
-        ("state,action,reward\n1,2,1\n", r"log.csv has no column 'next_state', and none of episodes"),
-        ("place,action,next_state,reward\n1,2,1,1\n", r"log.csv has no column 'state'; its columns are \['place'"),
-        ("state,action,next_state,reward\n1,2,1,1\n1,2,1,x\n", r"log.csv line 3: reward is 'x', expected a finite"),
-        ("state,action,next_state,reward\n1,2,1,1\n\n1,2,1,\n", r"log.csv line 4: reward is nan, expected a finite"),
-        ("state,action,next_state,reward\n1,2,1,1\n1,,1,1\n", r"log.csv line 3: action is None, expected"),
-        ("state,action,next_state,reward\n1,2,1,1\n1,2\n", r"log.csv line 3: next_state is missing"),
-        ("state,action,next_state,reward\n1,2,1,1\n1,2,1,1,7\n", r"log.csv line 3 has 5 values, but there are 4 col"),
-        ("state,action,next_state,reward\n1,2,1,1\n1,2,1,1,7,8,9\n", r"log.csv: Expected .* fields in line 3, saw 7"),
-        ("state,action,next_state,reward\n1,2,1,1,7\n1,2,1,1\n", r"log.csv line 2 has 5 values"),
-        ("state,state,action,next_state,reward\n1,1,2,1,1\n", r"log.csv has 2 columns called 'state'"),
-        ("s,idstatefrom,action,next_state,reward\n1,1,2,1,1\n", r"log.csv has 's' and 'idstatefrom', each of which"),
+        ("", "no-header", None),
+        ("\n", "no-header", None),
+        ("state,action,next_state,reward\n", "no-rows", None),
+        ("state,action,next_state\n1,2,1\n", "missing-column", None),
+        ("state,action,reward\n1,2,1\n", "missing-column", None),
+        ("place,action,next_state,reward\n1,2,1,1\n", "missing-column", None),
+        ("state,action,next_state,reward\n1,2,1,1\n1,2,1,x\n", "not-finite", 3),
+        ("state,action,next_state,reward\n1,2,1,1\n\n1,2,1,\n", "not-finite", 4),
+        ("state,action,next_state,reward\n1,2,1,1\n1,,1,1\n", "unknown-action", 3),
+        ("state,action,next_state,reward\n1,2,1,1\n1,2\n", "missing-value", 3),
+        ("state,action,next_state,reward\n1,2,1,1\n1,2,1,1,7\n", "row-width", 3),
+        ("state,action,next_state,reward\n1,2,1,1\n1,2,1,1,7,8,9\n", "wrong-format", None),
+        ("state,action,next_state,reward\n1,2,1,1,7\n1,2,1,1\n", "row-width", 2),
+        ("state,state,action,next_state,reward\n1,1,2,1,1\n", "duplicate-column", None),
+        ("s,idstatefrom,action,next_state,reward\n1,1,2,1,1\n", "ambiguous-column", None),
     ],
 )
-def test_bad_files_are_refused_by_line(tmp_path, text, message):
+def test_bad_files_are_refused_by_line(tmp_path, text, code, line):
     (tmp_path / "log.csv").write_text(text)
-    with pytest.raises(DataError, match=message):
+    with refused(DataError, code, **({} if line is None else {"line": line})):
         from_log(tmp_path / "log.csv", 0.9)
 
 
 def test_files_that_are_not_there_or_no_text(tmp_path):
-    with pytest.raises(DataError, match="there is no file"):
+    with refused(DataError, "no-file"):
         from_log(tmp_path / "none.csv", 0.9)
     (tmp_path / "log.csv").write_bytes(b"\xff\xfe\x00\x01\x9c")
-    with pytest.raises(DataError, match=r"log.csv is no text in UTF-8"):
+    with refused(DataError, "wrong-format"):
         from_log(tmp_path / "log.csv", 0.9)
 
 
@@ -238,7 +240,7 @@ def test_dead_ends_are_all_in_one_error():
         "absorbing=['dead', 'home'] if it stays"
     )
     many = [(0, 0, f"end {i}", 0) for i in range(100)]
-    with pytest.raises(DataError, match=r"100 states that it never leaves: .* and 80 more"):
+    with refused(DataError, "dead-end", argument="log"):
         from_log(many, 0.9, states=[0, *[f"end {i}" for i in range(100)]])
 
 
@@ -248,21 +250,19 @@ def test_absorbing_states_stay():
     value = pr.BayesianRiskMDP(model, posterior, alpha=0.5).solve().value
     assert value[model.state_index("home")] == pytest.approx(20.0)
     assert model.summary.dropped == {"that stay in an absorbing state": 1}
-    with pytest.raises(DataError, match=r"log row 7: reward is 2, but a step in the absorbing state 'home' earns 0"):
+    with refused(DataError, "absorbing-reward", row=7, state="home"):
         from_log(rows, 0.9, terminal=["dead"], absorbing=["home"])
-    with pytest.raises(DataError, match=r"log row 6: state 'well' is declared absorbing, but this row goes on"):
+    with refused(DataError, "absorbing-state", row=6, state="well"):
         from_log(WARD, 0.9, terminal=ENDS, absorbing=["well"])
-    with pytest.raises(ParameterError, match="state 'dead' cannot be terminal and absorbing"):
+    with refused(ParameterError, "conflicting-arguments", state="dead"):
         from_log(WARD, 0.9, terminal=ENDS, absorbing=["dead"])
 
 
 def test_a_terminal_state_with_rows_of_its_own_is_refused():
     frame = pd.DataFrame([*WARD, ("dead", "wait", "dead", 0)], columns=["state", "action", "next_state", "reward"])
-    with pytest.raises(
-        DataError, match=r"log row 7 \(index 17\): state 'dead' is declared terminal, but this row goes on"
-    ):
+    with refused(DataError, "terminal-state", row=7, state="dead"):
         from_log(frame.set_axis(range(10, 18)), 0.9, terminal=ENDS)
-    with pytest.raises(ModelError, match=r"terminal is 'ded', expected one of"):
+    with refused(ModelError, "unknown-state", argument="terminal"):
         from_log(WARD, 0.9, terminal=["ded", "home"])
 
 
@@ -270,7 +270,7 @@ def test_a_terminal_state_with_rows_of_its_own_is_refused():
 
 
 def test_actions_tried_too_seldom():
-    model, posterior = from_log(WARD, 0.9, terminal=["home"], min_count=3)
+    model, posterior = from_log(WARD, 0.9, terminal=["home"], min_count=3, support="action")
     # waiting when ill goes, and with it the only way to 'dead'; waiting when well stays, there is nothing else
     assert model.states == ("home", "ill", "well")
     assert model.sources == (("ill", "drug"), ("well", "wait"), "terminal")
@@ -279,14 +279,14 @@ def test_actions_tried_too_seldom():
     assert (summary.rows, summary.used, summary.pairs_below, summary.pairs_spared) == (7, 5, 1, 1)
     assert summary.dropped == {"of actions tried too seldom in their state": 2}
     assert model.notes == (
-        "on few observations, action 'drug' in state 'ill' is taken as unable to lead to state 'dead', as other "
-        "actions there do; support='state' allows it",
+        "action 'drug' was tried 3 times in state 'ill' and never led to state 'dead', as other actions there did; "
+        "support='action' gives that probability 0, support='state' allows it",
         "1 state left out, which nothing leads to: 'dead'",
         "1 pair tried fewer than 3 times stay admissible: nothing was tried more often in their states",
     )
     kept, _ = from_log(WARD, 0.9, terminal=ENDS, min_count=3)  # declared, so kept
     assert kept.states == ("dead", "home", "ill", "well")
-    with pytest.raises(ParameterError, match="min_count must be a positive number, got 0"):
+    with refused(ParameterError, "not-positive", argument="min_count"):
         from_log(WARD, 0.9, terminal=ENDS, min_count=0)
 
 
@@ -313,11 +313,11 @@ def test_names_that_look_the_same_are_noted():
 def test_what_few_observations_leave_out_is_noted():
     common = [("x", "a", "x", 0, 700), ("x", "a", "y", 0, 300), ("y", "a", "x", 0, 1)]
     for times, noted in ((1, True), (8, True), (9, False), (500, False)):  # 0.7^8 is above 5%, 0.7^9 below
-        model, _ = from_log([*common, ("x", "b", "x", 0, times)], 0.9)
+        model, _ = from_log([*common, ("x", "b", "x", 0, times)], 0.9, support="action")
         rate = 300 / (1000 + times)  # all that was done in x
         assert noted == ((1 - rate) ** times >= 0.05)
         assert bool(model.notes) is noted
-        assert not from_log([*common, ("x", "b", "x", 0, times)], 0.9, support="state")[0].notes
+        assert not from_log([*common, ("x", "b", "x", 0, times)], 0.9)[0].notes  # the default is "state"
 
 
 def test_supports():
@@ -334,16 +334,32 @@ def test_supports():
     assert given["well", "wait"] == ("home", "ill", "well")
     every = np.ones((4, 2, 4), dtype=bool)
     assert outcomes(every) == outcomes("all")
-    with pytest.raises(
-        DataError, match=r"log row 3: state 'ill', action 'drug' led to state 'ill', which support does"
-    ):
+    with refused(DataError, "outside-support", row=3, state="ill", action="drug"):
         outcomes({("ill", "drug"): ["well"]})
-    with pytest.raises(ParameterError, match=r"support is 'actions', expected one of 'action', 'state', 'all'"):
+    with refused(ParameterError, "unknown-option", argument="support"):
         outcomes("actions")
-    with pytest.raises(ParameterError, match=r"support has 'hill', expected a state or a pair"):
+    with refused(ParameterError, "unknown-state", argument="support"):
         outcomes({"hill": ["well"]})
-    with pytest.raises(ParameterError, match=r"support\['well'\] is 'hell', expected one of"):
+    with refused(ParameterError, "unknown-state", argument="support['well']"):
         outcomes({"well": ["hell"]})
+
+
+def test_the_summary_names_the_choices_that_depend_on_the_support():
+    """Two trials of a drug without a death: by "action" it is safe, by "state" it may kill as waiting does."""
+    rows = [("ill", "wait", "well", 0, 80), ("ill", "wait", "dead", 0, 20), ("ill", "drug", "well", 0, 2)]
+    ends = {"well": 1.0, "dead": -20.0}
+    for support in ("state", "action"):
+        model, posterior = from_log(rows, 0.9, terminal=ends, support=support, prior=2.0)
+        (change,) = model.summary.support_matters
+        assert change == ("ill", "drug", "wait")
+        chosen = pr.BayesianRiskMDP(model, posterior, alpha=0.0).solve().policy_names[model.state_index("ill")]
+        assert chosen == (change.by_state if support == "state" else change.by_action)
+        assert "'ill': 'drug' by 'action', 'wait' by 'state'" in str(model.summary)
+    safe, _ = from_log([*rows, ("ill", "drug", "dead", 0, 1)], 0.9, terminal=ends)
+    assert safe.summary.support_matters == ()
+    assert from_log(rows, 1.0, terminal=ends)[0].summary.support_matters == ()  # not compared
+    with refused(ModelError, "no-summary"):
+        _ = pr.UncertainMDP.direct([[0.0]], 0.9).summary
 
 
 def test_priors():
@@ -351,18 +367,15 @@ def test_priors():
         return from_log(WARD, 0.9, terminal=ENDS, support=support, prior=given)[1].prior
 
     np.testing.assert_allclose(prior(1.0)[:3].sum(axis=1), 1.0)
-    np.testing.assert_allclose(prior(0.5), prior(("pair", 0.5)))
-    np.testing.assert_allclose(prior(("outcome", 0.5))[:3], [[0.5] * 3, [0.5] * 3, [0.5, 0.5, 0]])
+    np.testing.assert_allclose(prior(0.5)[:3], [[1 / 6] * 3, [1 / 6] * 3, [0.25, 0.25, 0]])
+    model, _ = from_log(WARD, 0.9, terminal=ENDS)
+    np.testing.assert_allclose(prior(model.prior(0.5))[:3], [[0.5] * 3, [0.5] * 3, [0.5, 0.5, 0]])
+    np.testing.assert_array_equal(prior_counts(model, 0.5)[:3], prior(0.5)[:3])
     np.testing.assert_allclose(prior(prior(2.0)), prior(2.0))
-    for bad, message in [
-        (("each", 1), "expected a number, "),
-        (0.0, "prior must be a positive"),
-        ("flat", "prior must be a positive number"),
-        (("outcome", -1), r"prior\[1\] must be a positive number"),
-    ]:
-        with pytest.raises(ParameterError, match=message):
+    for bad, code in [(("outcome", 1), "wrong-type"), (0.0, "not-positive"), ("flat", "not-a-number")]:
+        with refused(ParameterError, code, argument="prior"):
             prior(bad)
-    with pytest.raises(PosteriorError, match=r"prior has shape \(1, 1\)"):
+    with refused(PosteriorError, "wrong-shape", argument="prior", value=(1, 1)):
         prior([[1.0]])
 
 
@@ -409,7 +422,8 @@ def test_rewards_as_outcomes():
         ("x", "go", "x", 2.0),
         ("y", "go", "x", 0),
     ]
-    model, posterior = from_log(rows, 0.9, rewards="outcomes", prior=("outcome", 1))
+    first, _ = from_log(rows, 0.9, rewards="outcomes")
+    model, posterior = from_log(rows, 0.9, rewards="outcomes", prior=first.prior(1))
     assert model.outcomes == ((("x", 1.0), ("x", 2.0), "y"), ("x",))
     np.testing.assert_array_equal(posterior.counts, [[2, 3, 2], [2, 0, 0]])
     posterior.update(("x", "go"), ("x", 2.0))
@@ -428,18 +442,18 @@ def test_rewards_as_given(tmp_path):
     four, _ = from_log(bare, 0.9, terminal=ENDS, rewards=np.array([[0, 0], [0, 0], [-1, -1], [1, 1]]))
     assert one == two == three == four
     assert not from_log(bare, 0.9, terminal=ENDS, rewards=0)[0].reward[2:].any()
-    with pytest.raises(ModelError, match=r"rewards has no row for state 'well'"):
+    with refused(ModelError, "missing-row", argument="rewards"):
         from_log(bare, 0.9, terminal=ENDS, rewards=table[:1])
-    with pytest.raises(ModelError, match=r"rewards\('ill', 'drug', 'ill'\) is None, expected a finite number"):
+    with refused(ModelError, "not-finite", argument="rewards", value=None):
         from_log(bare, 0.9, terminal=ENDS, rewards=lambda s, a, t: None)
     for odd in ("max", True):
-        with pytest.raises(ParameterError, match=f"rewards is {odd!r}, expected 'mean', 'outcomes', a number"):
+        with refused(ParameterError, "unknown-option", argument="rewards", value=odd):
             from_log(bare, 0.9, terminal=ENDS, rewards=odd)
-    with pytest.raises(DataError, match="log has no rewards; give them: rewards=0"):
+    with refused(DataError, "missing-column", column="reward"):
         from_log(bare, 0.9, terminal=ENDS)
     for missing in (None, np.nan):
         rows = [*WARD[:2], ("ill", "drug", "well", missing)]
-        with pytest.raises(DataError, match=r"log row 2: reward is (None|nan), expected a finite number"):
+        with refused(DataError, "not-finite", row=2, column="reward"):
             from_log(rows, 0.9, terminal=["dead", "well"])
 
 
@@ -470,11 +484,11 @@ def test_episodes_without_next_states():
     assert ended.states == ("home", "ill", "out", "well")
     assert ended.terminal.tolist() == [True, False, True, False]
     assert ended.reward[3, 1].tolist() == [5.0, 3.0]
-    with pytest.raises(DataError, match=r"step is 0, which this episode has already"):
+    with refused(DataError, "duplicate-row", column="step", row=2):
         from_log(frame.assign(step=0), 0.9, terminal=["home"])
     gaps = frame.assign(next_state=[None, None, None, "home", "home", None])
     assert from_log(gaps, 0.9, terminal=["home"])[0].summary.used == 5
-    with pytest.raises(DataError, match=r"log row 0: next_state is missing; if the process ends there"):
+    with refused(DataError, "missing-value", column="next_state", row=0):
         from_log(gaps.drop(columns="episode"), 0.9, terminal=["home"])
 
 
@@ -504,7 +518,7 @@ def test_labels_stay_what_they_are(names, framed):
     rows = [(one, "go", two, 1.0), (two, "go", one, 2.0), (two, "go", two, 3.0)]
     log = pd.DataFrame(rows, columns=["state", "action", "next_state", "reward"]) if framed else rows
     model, posterior = from_log(log, 0.9)
-    assert (model.states or (0, 1)) == names
+    assert model.states == names
     assert model.reward[1, 0].tolist() == [2.0, 3.0]
     posterior.update((two, "go"), one)
     assert posterior.counts[1].tolist() == [2.5, 1.5]
@@ -512,28 +526,28 @@ def test_labels_stay_what_they_are(names, framed):
 
 
 @pytest.mark.parametrize(
-    ("log", "message"),
+    ("log", "code"),
     [
-        ([], "log has no rows"),
-        (pd.DataFrame({"state": [], "action": [], "next_state": [], "reward": []}), "log has no rows"),
-        (pd.DataFrame({"a": [1]}), "log has no column 'state'"),
-        (5, "log must hold rows of 3 to 5 values, got 5"),
-        (None, "log must hold rows of 3 to 5 values, got None"),
-        ([(1, 2)], r"log row 0 is \(1, 2\), expected 3 to 5 values"),
-        ([(1, 2, np.nan, 0)], "log row 0: next_state is missing"),
-        ([(1, 2, 1, 0), (np.nan, 2, 1, 0)], "log row 1: state is nan, expected"),
-        ([(1, 2, 1, 0), (1, None, 1, 0)], "log row 1: action is None, expected"),
-        ([(1, 2, 1, 0, -1)], "log row 0: count is -1, expected a number >= 0"),
-        ([(1, 2, 1, 0, np.nan)], "log row 0: count is nan, expected a finite number"),
-        ([(1, 2, 1, 0, 1e300)], "log row 0: count is 1e.300, expected at most"),
-        ([(1, 2, 1, 1e200)], "log row 0: reward is 1e.200, too large to square"),
-        ([(1, 2, 1, 0, 0)], "log has 1 row, none of which can be used: 1 with a count of 0"),
-        ([([1], 2, 1, 0)], "cannot be a name"),
-        ([(1, 2, 1, np.inf)], "log row 0: reward is inf, expected a finite number"),
+        ([], "no-rows"),
+        (pd.DataFrame({"state": [], "action": [], "next_state": [], "reward": []}), "no-rows"),
+        (pd.DataFrame({"a": [1]}), "missing-column"),
+        (5, "wrong-type"),
+        (None, "wrong-type"),
+        ([(1, 2)], "row-width"),
+        ([(1, 2, np.nan, 0)], "missing-value"),
+        ([(1, 2, 1, 0), (np.nan, 2, 1, 0)], "unknown-state"),
+        ([(1, 2, 1, 0), (1, None, 1, 0)], "unknown-action"),
+        ([(1, 2, 1, 0, -1)], "negative"),
+        ([(1, 2, 1, 0, np.nan)], "not-finite"),
+        ([(1, 2, 1, 0, 1e300)], "value-range"),
+        ([(1, 2, 1, 1e200)], "value-range"),
+        ([(1, 2, 1, 0, 0)], "no-rows"),
+        ([([1], 2, 1, 0)], "not-hashable"),
+        ([(1, 2, 1, np.inf)], "not-finite"),
     ],
 )
-def test_logs_that_cannot_be_read(log, message):
-    with pytest.raises(DataError, match=message):
+def test_logs_that_cannot_be_read(log, code):
+    with refused(DataError, code):
         from_log(log, 0.9)
 
 
@@ -547,14 +561,14 @@ def test_columns_say_which_is_which():
     told = {"state": "count", "action": "n", "next_state": "weight", "reward": "state", "count": None}
     model, _ = from_log(frame, 0.9, terminal=ENDS, columns=told)
     assert model == from_log(WARD, 0.9, terminal=ENDS)[0]
-    with pytest.raises(DataError, match=r"log has no column 'place' \(for state\); its columns are"):
+    with refused(DataError, "missing-column", column="place"):
         from_log(frame, 0.9, columns={"state": "place"})
-    with pytest.raises(DataError, match=r"columns names 'stat', expected some of state, action"):
+    with refused(DataError, "unknown-option", argument="columns"):
         from_log(frame, 0.9, columns={"stat": "n"})
-    with pytest.raises(DataError, match=r"columns has names, but log has none"):
+    with refused(DataError, "conflicting-arguments", argument="columns"):
         from_log(WARD, 0.9, columns={"state": "n"})
     double = pd.DataFrame([row[:1] + row for row in WARD], columns=["state", "state", "action", "next_state", "reward"])
-    with pytest.raises(DataError, match=r"log has 2 columns called 'state'"):
+    with refused(DataError, "duplicate-column", column="state"):
         from_log(double, 0.9)
 
 
@@ -563,7 +577,7 @@ def test_columns_say_which_is_which():
 
 def test_the_summary_speaks():
     frame = pd.DataFrame(WARD, columns=["s", "a", "next", "r"]).assign(patient=1, weight=2)
-    model, _ = from_log(frame, 0.9, terminal=ENDS, min_count=5)
+    model, _ = from_log(frame, 0.9, terminal=ENDS, min_count=5, support="action")
     summary = model.summary
     assert isinstance(summary, LogSummary)
     assert str(summary).splitlines() == [
@@ -577,8 +591,8 @@ def test_the_summary_speaks():
         "visits    4 to 6 per admissible pair (quartiles 4.5, 5, 5.5)",
         "support   seen after the action: 2 to 2 next states per pair, 4 transitions",
         "rewards   by transition",
-        "note      on few observations, action 'drug' in state 'ill' is taken as unable to lead to state 'dead', as "
-        "other actions there do; support='state' allows it",
+        "note      action 'drug' was tried 6 times in state 'ill' and never led to state 'dead', as other actions "
+        "there did; support='action' gives that probability 0, support='state' allows it",
         "note      1 pair tried fewer than 5 times stay admissible: nothing was tried more often in their states",
     ]
     table = summary.to_pandas()

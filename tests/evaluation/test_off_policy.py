@@ -359,7 +359,7 @@ LOG["propensity"] = [0.5] * 4
     [
         ({"reward": [0.0, 1.0, math.inf, 3.0]}, "log row 2: reward is inf, expected a number"),
         ({"reward": [0.0, 1.0, "much", 3.0]}, "log row 2: reward is 'much'"),
-        ({"reward": [0.0, None, 2.0, 3.0]}, "log row 1 has no reward; give missing_reward"),
+        ({"reward": [0.0, None, 2.0, 3.0]}, "log row 1: there is no reward; give missing_reward"),
         ({"propensity": [0.5, 0.5, 0.0, 0.5]}, "log row 2: propensity is 0.0, expected a chance above 0"),
         ({"propensity": [0.5, 1.5, 0.5, 0.5]}, "log row 1: propensity is 1.5"),
         ({"propensity": [0.5, math.nan, 0.5, 0.5]}, "log row 1: propensity is nan"),

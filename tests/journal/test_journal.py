@@ -22,9 +22,10 @@ import pytest
 from _child import environment
 from _disk import Disk
 from _rewrite import rewrite
+from refusals import refused, warned
 
 from prudent.bandits import BanditSettings, Decay, LinearBandit, brps_cmab, brps_cmab_clipped
-from prudent.errors import DataError, JournalError, ParameterError, PrudentError, StateFileError
+from prudent.errors import DataError, JournalError, ParameterError, PrudentError, PrudentWarning, StateFileError
 from prudent.journal import Journal
 
 FAST = {"synchronous": "NORMAL"}
@@ -173,11 +174,11 @@ def test_rewards_come_in_lists(path):
         assert live.reward(np.array(ids), np.zeros(4)) == ["duplicate", "ok", "duplicate", "ok"]
         before = live.bandit.to_bytes()
         more = [live.select([1.0, 0.0]).id for _ in range(2)]
-        with pytest.raises(DataError, match=r"reward\[1\] is nan"):
+        with refused(DataError, "not-finite", argument="reward"):
             live.reward(more, [1.0, np.nan])
-        with pytest.raises(ParameterError, match="id must be the id of a decision, a string, got 7"):
+        with refused(ParameterError, "wrong-type", argument="id", value=7):
             live.reward([more[0], 7], [1.0, 1.0])
-        with pytest.raises(DataError, match="one number for each of the 2 ids"):
+        with refused(DataError, "wrong-shape", argument="reward", expected=2):
             live.reward(more, [1.0])
         assert sum(live.bandit.pulls.values()) == 4
         assert live.bandit.to_bytes() != before  # the decisions
@@ -286,10 +287,10 @@ def test_an_existing_journal_needs_no_bandit_and_accepts_the_one_it_began_with(p
         (fresh(arms=("a", "c", "b")), "its arms is"),
         (fresh(dim=3), "it has 3 features, the journal's has 2"),
         (fresh(alpha=0.6), "its settings is .*0.6"),
-        (fresh(prior_precision=2.0), "its prior_precision is not the journal's"),
+        (fresh(prior_precision=2.0), "it differs from the journal's in `prior_precision`"),
         (
             fresh().update([1.0, 1.0], "a", 1.0),
-            "its gram is not the journal's: .*has learned other rewards",
+            "it differs from the journal's in `gram`: different construction or other rewards",
         ),
     ],
 )
@@ -313,19 +314,19 @@ def test_a_journal_goes_on_from_what_a_bandit_knows_and_leaves_it_alone(path):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "code"),
     [
-        ({"synchronous": "OFF"}, "synchronous must be 'FULL' or 'NORMAL', got 'OFF'"),
-        ({"snapshot_every": 0}, "snapshot_every must be at least 1"),
-        ({"timeout": -1}, "timeout must be a positive number"),
-        ({"bandit": "x"}, "bandit must be a LinearBandit or a SharedLinearBandit, got 'x'"),
-        ({"path": ":memory:"}, "path must be the path of a file"),
-        ({"path": ""}, "path must be the path of a file"),
-        ({"path": 3.5}, "path must be the path of a file"),
+        ({"synchronous": "OFF"}, "unknown-option"),
+        ({"snapshot_every": 0}, "integer-range"),
+        ({"timeout": -1}, "not-positive"),
+        ({"bandit": "x"}, "wrong-type"),
+        ({"path": ":memory:"}, "wrong-type"),
+        ({"path": ""}, "wrong-type"),
+        ({"path": 3.5}, "wrong-type"),
     ],
 )
-def test_wrong_arguments(path, arguments, message):
-    with pytest.raises(ParameterError, match=message):
+def test_wrong_arguments(path, arguments, code):
+    with refused(ParameterError, code):
         Journal(**({"path": path, "bandit": fresh()} | arguments))
 
 
@@ -344,15 +345,15 @@ def test_odd_names_of_files_and_arms(tmp_path):
 
 
 def test_a_missing_folder_and_a_missing_file(tmp_path):
-    with pytest.raises(JournalError, match="cannot be opened: no such folder"):
+    with refused(JournalError, "not-readable"):
         Journal(tmp_path / "no" / "j.db", fresh())
-    with pytest.raises(JournalError, match="cannot be opened"):
+    with refused(JournalError, "not-readable"):
         Journal(tmp_path, fresh())
-    with pytest.raises(FileNotFoundError, match="no bandit to start one with"):
+    with pytest.raises(FileNotFoundError, match="no bandit to start one"):
         Journal(tmp_path / "j.db")
     assert not list(tmp_path.iterdir())
     (tmp_path / "j.db").touch()
-    with pytest.raises(StateFileError, match="is empty: it holds no journal"):
+    with refused(StateFileError, "wrong-format"):
         Journal(tmp_path / "j.db")
     with Journal(tmp_path / "j.db", fresh()) as live:
         assert live.bandit.decisions == 0
@@ -371,7 +372,7 @@ def test_a_closed_journal_says_so(path):
         live.compact,
         live.verify,
     ):
-        with pytest.raises(JournalError, match="is closed"):
+        with refused(JournalError, "closed"):
             call()
 
 
@@ -399,7 +400,7 @@ def test_foreign_files_are_refused_and_not_touched(path, tmp_path, bandit):
         path.unlink(missing_ok=True)
         make()
         before = path.read_bytes()
-        with pytest.raises(StateFileError, match=r"no journal|not a journal"):
+        with pytest.raises(StateFileError, match=r"not a journal"):
             Journal(path, bandit)
         assert path.read_bytes() == before
         assert [file.name for file in tmp_path.iterdir()] == [path.name]
@@ -408,7 +409,7 @@ def test_foreign_files_are_refused_and_not_touched(path, tmp_path, bandit):
 @pytest.mark.parametrize(
     ("statement", "message"),
     [
-        ("PRAGMA user_version = 2", "is a journal of version 2, this prudent reads up to 1"),
+        ("PRAGMA user_version = 2", "is a journal of version 2, this prudent reads version 1"),
         ("PRAGMA user_version = -1", "is a journal of version -1"),
         ("CREATE TRIGGER t AFTER INSERT ON event BEGIN DELETE FROM event; END", "holds the trigger 't'"),
         ("DROP INDEX reward_of", "'reward_of' is not that of a journal"),
@@ -431,25 +432,25 @@ def test_files_that_were_changed_are_refused(path, statement, message):
 @pytest.mark.parametrize(
     ("seq", "fields", "message"),
     [
-        (3, {"kind": "evil"}, "event 3, a evil, cannot be: unknown kind"),
+        (3, {"kind": "evil"}, "event 3, a evil, is invalid: unknown kind"),
         (3, {"kind": "load"}, "unknown kind 'load'"),
-        (3, {"context": b"123"}, "event 3, a decision, cannot be"),
+        (3, {"context": b"123"}, "event 3, a decision, is invalid"),
         (3, {"context": np.array([np.nan, 1.0]).tobytes()}, r"context\[0\] is nan"),
         (3, {"context": np.zeros(3).tobytes()}, "context has shape"),
         (3, {"context": None}, "context has shape"),
-        (3, {"arms": "["}, "cannot be"),
+        (3, {"arms": "["}, "is invalid"),
         (3, {"arms": '["z"]'}, "is 'z', which is not one of the arms"),
         (3, {"arms": "3"}, "arms must be a list"),
-        (3, {"arm": "{"}, "cannot be"),
-        (3, {"arms": "[" * 100_000}, "cannot be"),
+        (3, {"arm": "{"}, "is invalid"),
+        (3, {"arms": "[" * 100_000}, "is invalid"),
         (35, {"reward": None}, "reward must be a number"),
         (35, {"reward": np.inf}, "reward is inf"),
         (35, {"decision": 34}, "decision 34 is missing"),
         (35, {"decision": 777}, "decision 777 is missing"),
         (35, {"kind": "add_arm", "decision": None, "options": '{"arm": "a"}'}, "already there"),
         (35, {"kind": "add_arm", "decision": None, "options": '{"arm": "z", "x": 1}'}, "unexpected keyword"),
-        (35, {"kind": "add_arm", "decision": None, "options": "[]"}, "cannot be"),
-        (35, {"kind": "add_arm", "decision": None}, "cannot be"),
+        (35, {"kind": "add_arm", "decision": None, "options": "[]"}, "is invalid"),
+        (35, {"kind": "add_arm", "decision": None}, "is invalid"),
         (45, {"seq": 46}, "event after event 44 is missing"),
         (45, {"seq": 2**62}, "latest event has the number"),
         (45, {"seq": -3}, "latest|missing|checksum"),
@@ -478,9 +479,9 @@ def test_a_choice_that_was_changed_is_noticed(path):
     used(path)
     recorded = rows_of(path)[4]["arm"]
     rewrite(path, 5, arm=json.dumps(next(arm for arm in "abc" if arm != recorded)))
-    with pytest.warns(UserWarning, match="decision 5 is on record for arm"):
+    with warned(PrudentWarning, "decision-differs", event=5):
         live = Journal(path)
-    with pytest.raises(StateFileError, match=r"decision 5 is on record as arm .* but the bandit decides for"):
+    with refused(StateFileError, "decision-differs", event=5):
         live.verify()
     live.close()
 
@@ -629,7 +630,7 @@ def test_a_file_that_is_locked_for_long(path):
     live = Journal(path, timeout=0.1)
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    with pytest.raises(JournalError, match=r"was locked by another process for more than 0.1 s; nothing was written"):
+    with refused(JournalError, "lock-timeout"):
         live.select([1.0, 0.0])
     assert len(list(live.rows())) == 30  # reading goes on
     other.execute("ROLLBACK")
@@ -677,10 +678,10 @@ def test_a_file_that_was_taken_away_is_noticed(path, tmp_path):
     live = Journal(path)
     path.rename(tmp_path / "elsewhere.db")
     for call in (lambda: live.select([1.0, 0.0]), lambda: list(live.rows()), live.compact):
-        with pytest.raises(JournalError, match="was moved, deleted or replaced while it was open"):
+        with refused(JournalError, "file-moved"):
             call()
     used(path)
-    with pytest.raises(JournalError, match="was moved, deleted or replaced"):
+    with refused(JournalError, "file-moved"):
         live.select([1.0, 0.0])
     path.unlink()
     (tmp_path / "elsewhere.db").rename(path)
@@ -793,7 +794,7 @@ def test_exports_hold_what_rows_hold(path, tmp_path):
         frame = live.to_pandas()
         for suffix in ("parquet", "csv", "jsonl"):
             assert live.export(tmp_path / f"log.{suffix}") == 50
-        with pytest.raises(ParameterError, match=r"path must end in .parquet, .csv, .jsonl"):
+        with refused(ParameterError, "unknown-option", argument="path"):
             live.export(tmp_path / "log.xlsx")
     assert list(frame.columns) == list(rows[0]) == columns
     assert [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()] == rows
@@ -842,7 +843,7 @@ def test_compaction_keeps_the_bandit_and_drops_what_it_is_told(path):
     ids = used(path, steps=600)
     with Journal(path, **FAST) as live:
         now = live.bandit.to_bytes()
-        with pytest.raises(ParameterError, match="before must be a datetime"):
+        with refused(ParameterError, "wrong-type", argument="before"):
             live.compact("yesterday")
         assert live.compact() == 0
         assert len(list(live.rows())) == 600
@@ -862,7 +863,7 @@ def test_compaction_keeps_the_bandit_and_drops_what_it_is_told(path):
         then = live.bandit.to_bytes()
         assert behind.bandit.to_bytes() == then  # a process that had not seen what was dropped
         behind.close()
-        with pytest.raises(StateFileError, match="event 1 is missing"):
+        with refused(StateFileError, "missing-event", event=1):
             live.verify()
     with Journal(path, fresh()) as live:
         assert live.bandit.to_bytes() == then

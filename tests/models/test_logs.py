@@ -8,9 +8,11 @@ import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refused
 
 from prudent.errors import DataError, ModelError, ParameterError, PosteriorError
-from prudent.models.transitions import LogReader, add_log
+from prudent.models.log_reader import LogReader
+from prudent.models.transitions import add_log
 from prudent.models.uncertain import UncertainMDP
 
 
@@ -159,7 +161,7 @@ def test_a_trajectory_is_counted_by_index():
     log = model.trajectory([[0.25, 0.25, 0.5]], [0, 0, 0], 50, state=1, rng=2)
     expected = model.prior() + np.bincount(log[:, 3], minlength=3)
     np.testing.assert_array_equal(model.count(log, model.prior(), indices=True), expected)
-    with pytest.raises(DataError, match=r"log row 0: state is 1, expected one of 'low', 'mid', 'top'"):
+    with refused(DataError, "unknown-state", column="state", row=0):
         model.count(log, model.prior())
 
 
@@ -208,34 +210,34 @@ GOOD = [(0, 0, 1), (0, 1, 2, 1)]
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ((3, 0, 1), "log row 2: state is 3, expected a whole number from 0 to 2"),
-        ((-1, 0, 1), "log row 2: state is -1, expected"),
-        ((0.5, 0, 1), "log row 2: state is 0.5, expected"),
-        ((np.nan, 0, 1), "log row 2: state is nan, expected"),
-        ((None, 0, 1), "log row 2: state is None, expected"),
-        (("a", 0, 1), "log row 2: state is 'a', expected"),
-        (([0], 0, 1), r"log row 2: state is \[0\], expected"),
-        ((0, 2, 1), "log row 2: action is 2, expected a whole number from 0 to 1"),
-        ((0, 0, 9), "log row 2: next_state is 9, expected a whole number from 0 to 2"),
-        ((0, 0, np.nan), "log row 2: next_state is nan, expected"),
-        ((0, 0, np.inf), "log row 2: next_state is inf, expected"),
-        ((1, 1, 0), "log row 2: state 1, action 1 is not admissible"),
-        ((0, 0, 2), "log row 2: state 0, action 0 never leads to state 2"),
-        ((0, 0, 1, 3), "log row 2: outcome is 3, expected a whole number from 0 to 2"),
-        ((0, 0, 1, -2), "log row 2: outcome is -2, expected"),
-        ((0, 0, 1, "slip"), "log row 2: outcome is 'slip', expected"),
-        ((0, 0, 1, 0), "log row 2: state 0, action 0 leads by outcome 0 to state 0, not to state 1"),
-        ((0, 1, 2, 2), "log row 2: state 0, action 1 has no outcome 2"),
-        ((0, 0), r"log row 2 is \(0, 0\), expected 3 to 4 values"),
-        ((0, 0, 1, 1, 1), r"log row 2 is \(0, 0, 1, 1, 1\), expected 3 to 4 values"),
-        ("abc", "log row 2 is 'abc', expected 3 to 4 values"),
-        (5, "log row 2 is 5, expected 3 to 4 values"),
+        ((3, 0, 1), "unknown-state"),
+        ((-1, 0, 1), "unknown-state"),
+        ((0.5, 0, 1), "unknown-state"),
+        ((np.nan, 0, 1), "unknown-state"),
+        ((None, 0, 1), "unknown-state"),
+        (("a", 0, 1), "unknown-state"),
+        (([0], 0, 1), "unknown-state"),
+        ((0, 2, 1), "unknown-action"),
+        ((0, 0, 9), "unknown-state"),
+        ((0, 0, np.nan), "unknown-state"),
+        ((0, 0, np.inf), "unknown-state"),
+        ((1, 1, 0), "inadmissible-action"),
+        ((0, 0, 2), "impossible-transition"),
+        ((0, 0, 1, 3), "unknown-outcome"),
+        ((0, 0, 1, -2), "unknown-outcome"),
+        ((0, 0, 1, "slip"), "unknown-outcome"),
+        ((0, 0, 1, 0), "impossible-transition"),
+        ((0, 1, 2, 2), "impossible-transition"),
+        ((0, 0), "row-width"),
+        ((0, 0, 1, 1, 1), "row-width"),
+        ("abc", "row-width"),
+        (5, "row-width"),
     ],
 )
 def test_impossible_rows_are_named_and_nothing_is_counted(row, message):
     model = lake()
     prior = model.prior()
-    with pytest.raises(DataError, match=message):
+    with refused(DataError, message):
         model.count([*GOOD, row], prior)
     np.testing.assert_array_equal(prior, model.prior())
 
@@ -243,32 +245,32 @@ def test_impossible_rows_are_named_and_nothing_is_counted(row, message):
 @pytest.mark.parametrize(
     ("log", "message"),
     [
-        (np.zeros((2, 5)), r"log has shape \(2, 5\), expected rows of 3 to 4 values"),
-        (np.zeros(3), r"log has shape \(3,\), expected rows of 3 to 4 values"),
-        ((0, 0, 1), "log row 0 is 0, expected 3 to 4 values"),
-        (5, "log must hold rows of 3 to 4 values, got 5"),
-        (None, "log must hold rows of 3 to 4 values, got None"),
+        (np.zeros((2, 5)), "wrong-shape"),
+        (np.zeros(3), "wrong-shape"),
+        ((0, 0, 1), "row-width"),
+        (5, "wrong-type"),
+        (None, "wrong-type"),
         (
             {"state": [0], "action": [0]},
-            r"log has no column 'next_state'; its columns are \['state', 'action'\]",
+            "missing-column",
         ),
-        (pd.DataFrame({"place": [0]}), r"log has no column 'state'; its columns are \['place'\]; if it is called"),
-        ({"state": [0, 0], "action": [0], "next_state": [1, 1]}, r"column 'action' of log has shape \(1,\)"),
-        (np.array([[0, 0, 1], [0, np.nan, 1]]), "log row 1: action is nan"),
-        (np.array([[0, 0, 1], [0, 0, -1]]), "log row 1: next_state is -1"),
+        (pd.DataFrame({"place": [0]}), "missing-column"),
+        ({"state": [0, 0], "action": [0], "next_state": [1, 1]}, "wrong-shape"),
+        (np.array([[0, 0, 1], [0, np.nan, 1]]), "unknown-action"),
+        (np.array([[0, 0, 1], [0, 0, -1]]), "unknown-state"),
     ],
 )
 def test_logs_that_are_no_logs(log, message):
-    with pytest.raises(DataError, match=message):
+    with refused(DataError, message):
         lake().count(log, lake().prior())
 
 
 def test_a_prior_of_zero_makes_an_outcome_impossible():
     model = lake()
     prior = np.array([[1.0, 0.0, 0.0], [1.0, 1.0, 0.0]])
-    with pytest.raises(DataError, match="log row 1: state 0, action 0 leads to state 1 only by outcomes whose prior"):
+    with refused(DataError, "impossible-transition", row=1, state=0, action=0):
         model.count([(0, 0, 0), (0, 0, 1)], prior)
-    with pytest.raises(DataError, match="log row 0: state 0, action 0 leads to state 1 by outcome 2, whose prior"):
+    with refused(DataError, "impossible-transition", row=0, state=0, action=0):
         model.count([(0, 0, 1, 2)], prior)
     prior[0, 2] = 1.0  # then outcome 1 still gets nothing
     np.testing.assert_array_equal(model.count([(0, 0, 1)], prior), [[1, 0, 2], [1, 1, 0]])
@@ -277,26 +279,26 @@ def test_a_prior_of_zero_makes_an_outcome_impossible():
 @pytest.mark.parametrize(
     ("prior", "message"),
     [
-        ([[1, 1, 1], [1, -1, 0]], r"prior\[1, 1\] is -1.0, expected a number >= 0"),
-        ([[1, np.nan, 1], [1, 1, 0]], r"prior\[0, 1\] is nan"),
-        ([[1, 1, 1]], r"prior has shape \(1, 3\), expected \[B, K\] = \(2, 3\)"),
-        ("flat", "prior must be an array of numbers, got str"),
+        ([[1, 1, 1], [1, -1, 0]], "negative"),
+        ([[1, np.nan, 1], [1, 1, 0]], "not-finite"),
+        ([[1, 1, 1]], "wrong-shape"),
+        ("flat", "not-numbers"),
     ],
 )
 def test_bad_priors_are_refused(prior, message):
-    with pytest.raises(PosteriorError, match=message):
+    with refused(PosteriorError, message):
         lake().count(GOOD, prior)
 
 
 def test_named_models_name_what_is_wrong():
     model = named_walk()
     for row, message in [
-        (("low", "go", "top"), "log row 0: state 'low', action 'go' never leads to state 'top'"),
-        (("mid", "go", "top", 0), "leads by outcome 0 to state 'mid', not to state 'top'"),
-        (("mid", "go", "top", 5), "log row 0: outcome is 5, expected one of -1, 0, 1"),
-        (("mid", "fly", "top"), "log row 0: action is 'fly', expected one of 'go'"),
+        (("low", "go", "top"), "impossible-transition"),
+        (("mid", "go", "top", 0), "impossible-transition"),
+        (("mid", "go", "top", 5), "unknown-outcome"),
+        (("mid", "fly", "top"), "unknown-action"),
     ]:
-        with pytest.raises(DataError, match=message):
+        with refused(DataError, message):
             model.count([row], model.prior())
 
 
@@ -304,9 +306,9 @@ def test_compatible_wants_an_admissible_pair():
     model = lake()
     assert model.compatible(0, 0, 1).tolist() == [1, 2]
     assert model.compatible(0, 0, 2).tolist() == []
-    with pytest.raises(ParameterError, match="state 1, action 1 is not admissible"):
+    with refused(ParameterError, "inadmissible-action", state=1, action=1):
         model.compatible(1, 1, 0)
-    with pytest.raises(ParameterError, match="next_state is 5, expected a whole number from 0 to 2"):
+    with refused(ParameterError, "unknown-state", argument="next_state"):
         model.compatible(0, 0, 5)
 
 
@@ -331,7 +333,7 @@ def test_a_trajectory_obeys_the_dynamics():
     assert model.trajectory(THETA, policy, 3).shape == (3, 4)
 
 
-def test_drawn_outcomes_have_the_probabilities_of_theta():
+def test_drawn_outcomes_have_the_probabilities_of_theta(rng):
     """Hoeffding: each of 3 frequencies of n draws is off by more than eps with probability 2 exp(-2 n eps^2).
 
     With n = 100,000 and eps = 0.0095 the false-alarm probability of the test is below 1e-7; probabilities
@@ -339,7 +341,7 @@ def test_drawn_outcomes_have_the_probabilities_of_theta():
     """
     theta = np.array([[0.5, 0.2, 0.3]])
     model = UncertainMDP([[0]], [[[0, 0, 0]]], [[0.0]], 0.9)
-    log = model.trajectory(theta, [0], 100_000, rng=np.random.default_rng())
+    log = model.trajectory(theta, [0], 100_000, rng=rng)
     frequency = np.bincount(log[:, 3], minlength=3) / len(log)
     assert np.abs(frequency - theta[0]).max() < 0.0095
 
@@ -368,35 +370,35 @@ def test_rounding_never_draws_an_impossible_outcome():
         (
             {"policy": [0, 1, 0]},
             ParameterError,
-            r"policy\[1\] is 1, expected an admissible action of state 1",
+            "inadmissible-action",
         ),
         (
             {"policy": [0, 0, 2]},
             ParameterError,
-            r"policy\[2\] is 2, expected a whole number from 0 to 1",
+            "index-range",
         ),
         (
             {"policy": [-1, 0, 0]},
             ParameterError,
-            r"policy\[0\] is -1, expected a whole number from 0 to 1",
+            "index-range",
         ),
-        ({"policy": [0, 0]}, ParameterError, "policy has 2 actions, the model has 3 states"),
+        ({"policy": [0, 0]}, ParameterError, "wrong-shape"),
         (
             {"policy": [0.0, 0.0, 0.0]},
             ParameterError,
-            "policy must hold whole numbers, got float64 values",
+            "not-an-integer",
         ),
-        ({"state": 3}, ParameterError, "state is 3, expected a whole number from 0 to 2"),
-        ({"state": "a"}, ParameterError, "state is 'a', expected a whole number from 0 to 2"),
-        ({"steps": -1}, ParameterError, "steps must be at least 0, got -1"),
-        ({"policy": 0}, ParameterError, "policy must hold an action for each state, got 0"),
-        ({"policy": [[0], [0], [0]]}, ParameterError, r"policy has shape \(3, 1\), expected \[S, A\] = \(3, 2\)"),
-        ({"policy": [[0], [0, 1], [0]]}, ParameterError, "policy must hold whole numbers, got list"),
-        ({"rng": "x"}, ParameterError, "rng must be a numpy Generator, a seed or None, got 'x'"),
-        ({"steps": 1.5}, ParameterError, "steps must be a whole number, got 1.5"),
-        ({"theta": [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]}, ModelError, r"theta\[1, 2\] is 1.0, expected 0"),
+        ({"state": 3}, ParameterError, "unknown-state"),
+        ({"state": "a"}, ParameterError, "unknown-state"),
+        ({"steps": -1}, ParameterError, "integer-range"),
+        ({"policy": 0}, ParameterError, "wrong-type"),
+        ({"policy": [[0], [0], [0]]}, ParameterError, "wrong-shape"),
+        ({"policy": [[0], [0, 1], [0]]}, ParameterError, "not-an-integer"),
+        ({"rng": "x"}, ParameterError, "not-an-rng"),
+        ({"steps": 1.5}, ParameterError, "not-an-integer"),
+        ({"theta": [[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]}, ModelError, "no-such-outcome"),
     ],
 )
 def test_bad_trajectories_are_refused(arguments, error, message):
-    with pytest.raises(error, match=message):
+    with refused(error, message):
         lake().trajectory(**({"theta": THETA, "policy": [0, 0, 0], "steps": 5} | arguments))

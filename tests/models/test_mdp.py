@@ -1,7 +1,6 @@
 """Builders of MDP and UncertainMDP, against the arrays they should give and the errors they should raise."""
 
 import contextlib
-import re
 import subprocess
 import sys
 import tracemalloc
@@ -15,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from refusals import refused
 from scipy import sparse
 
 from prudent.errors import ModelError, ParameterError, PosteriorError, PrudentError
@@ -27,11 +27,6 @@ def random_mdp(seed, S=4, A=3):
     P = rng.dirichlet(np.ones(S), size=(S, A)) * (rng.random((S, A, S)) < 0.6)
     P[..., 0] += 1.0 - P.sum(axis=-1)
     return P, rng.normal(size=(S, A))
-
-
-def says(*parts):
-    """A pattern that the parts match in this order, whatever stands between them."""
-    return ".*".join(map(re.escape, parts))
 
 
 # --- MDP: forms of input ---------------------------------------------------------------------------------
@@ -103,7 +98,7 @@ def test_what_a_row_lacks_may_be_a_rounding_below_zero():
     rows = np.array([[[0.1, 0.2, 0.7 + 2.3e-16]], [[0.5, 0.25, 0.0]], [[1.0, 0.0, 0.0]]])
     mdp = MDP(rows, [[1.0], [0.0], [0.0]], 0.9, termination=1.0 - rows.sum(axis=2))
     assert mdp.termination.tolist() == [[0.0], [0.25], [0.0]]
-    with pytest.raises(ModelError, match="-1e-09"):
+    with refused(ModelError, "probability-range", argument="termination", state=0, action=0):
         MDP(rows, [[1.0], [0.0], [0.0]], 0.9, termination=[[-1e-9], [0.25], [0.0]])
 
 
@@ -146,7 +141,7 @@ def test_names_find_their_index():
     assert mdp.actions == ("x", "y", "z")
     assert mdp.action_index("z") == 2
     plain = MDP(P, r, 0.9, states=range(4))
-    assert plain.states is None
+    assert plain.states == (0, 1, 2, 3)
     assert plain == MDP(P, r, 0.9)
     assert plain.state_index(3) == 3
 
@@ -154,9 +149,9 @@ def test_names_find_their_index():
 @pytest.mark.parametrize("label", [4, -1, "a", 1.5, None, [1]])
 def test_unknown_names_are_refused(label):
     P, r = random_mdp(8)
-    with pytest.raises(ParameterError, match=says("state is", repr(label), "expected a whole number from 0 to 3")):
+    with refused(ParameterError, "unknown-state", argument="state", value=label):
         MDP(P, r, 0.9).state_index(label)
-    with pytest.raises(ParameterError, match=says("action is", repr(label), "expected one of 'x', 'y', 'z'")):
+    with refused(ParameterError, "unknown-action", argument="action", value=label):
         MDP(P, r, 0.9, actions="xyz").action_index(label)
 
 
@@ -175,22 +170,22 @@ def test_a_policy_by_name_or_by_index():
 
 
 @pytest.mark.parametrize(
-    ("policy", "parts"),
+    ("policy", "code"),
     [
-        ([0, 1, 2], ["policy has 3 actions, the model has 4 states"]),
-        ([0, 1, 2, 3], ["policy[3] is 3, expected a whole number from 0 to 2"]),
-        ([0, 1, -1, 0], ["policy[2] is -1"]),
-        ([0, 2, 1, 0], ["policy[1] is 2, expected an admissible action of state 1"]),
-        (["x", "fly", "x", "x"], ["policy[1] is 'fly', expected one of 'x', 'y', 'z'"]),
-        ([0.5, 0, 0, 0], ["policy must hold whole numbers"]),
-        (None, ["policy must hold an action for each state, got None"]),
+        ([0, 1, 2], "wrong-shape"),
+        ([0, 1, 2, 3], "index-range"),
+        ([0, 1, -1, 0], "index-range"),
+        ([0, 2, 1, 0], "inadmissible-action"),
+        (["x", "fly", "x", "x"], "unknown-action"),
+        ([0.5, 0, 0, 0], "not-an-integer"),
+        (None, "wrong-type"),
     ],
 )
-def test_bad_policies_are_refused(policy, parts):
+def test_bad_policies_are_refused(policy, code):
     P, r = random_mdp(16)
     allowed = np.ones((4, 3), dtype=bool)
     allowed[1, 2] = False
-    with pytest.raises(ParameterError, match=says(*parts)):
+    with refused(ParameterError, code):
         MDP(P, r, 0.9, actions="xyz", admissible=allowed).policy_indices(policy)
 
 
@@ -258,91 +253,92 @@ P0, R0 = random_mdp(12)
 
 
 @pytest.mark.parametrize(
-    ("changes", "parts"),
+    ("changes", "code"),
     [
-        ({"transition": changed(P0, (1, 2, 3), np.nan)}, ["state 1, action 2 to state 3 is nan"]),
-        ({"transition": changed(P0, (1, 2, 3), -0.25)}, ["state 1, action 2 to state 3 is -0.25", "[0, 1]"]),
-        ({"transition": changed(P0, (1, 2, 3), np.inf)}, ["state 1, action 2 to state 3 is inf"]),
-        ({"transition": changed(P0, (3, 1), 0.2)}, ["state 3, action 1 sum to 0.8", "expected 1"]),
-        ({"transition": changed(P0, (3, 1), 0)}, ["state 3, action 1 sum to 0.0", "is the pair admissible?"]),
-        ({"transition": P0[:3]}, ["[S, A, S], got shape (3, 3, 4)"]),
-        ({"transition": P0.swapaxes(0, 1)}, ["[S, A, S], got shape (3, 4, 4)", "actions_first=True"]),
-        ({"actions_first": True}, ["[A, S, S], got shape (4, 3, 4)"]),
-        ({"transition": P0[0]}, ["[S, A, S], got shape (3, 4)"]),
-        ({"transition": "P"}, ["transition must be an array of numbers, got str"]),
-        ({"transition": [[[1.0, 0.0]], [[1.0]]]}, ["transition must be an array of numbers, got list"]),
-        ({"transition": np.ones((0, 3, 0))}, ["a model needs states and actions, got 0 and 3"]),
-        ({"transition": np.ones((4, 0, 4))}, ["a model needs states and actions, got 4 and 0"]),
-        ({"transition": sparse.eye_array(3, 2)}, ["shape (S*A, S), got (3, 2)"]),
+        ({"transition": changed(P0, (1, 2, 3), np.nan)}, "probability-range"),
+        ({"transition": changed(P0, (1, 2, 3), -0.25)}, "probability-range"),
+        ({"transition": changed(P0, (1, 2, 3), np.inf)}, "probability-range"),
+        ({"transition": changed(P0, (3, 1), 0.2)}, "sum-not-one"),
+        ({"transition": changed(P0, (3, 1), 0)}, "sum-not-one"),
+        ({"transition": P0[:3]}, "wrong-shape"),
+        ({"transition": P0.swapaxes(0, 1)}, "wrong-shape"),
+        ({"actions_first": True}, "wrong-shape"),
+        ({"transition": P0[0]}, "wrong-shape"),
+        ({"transition": "P"}, "not-numbers"),
+        ({"transition": [[[1.0, 0.0]], [[1.0]]]}, "not-numbers"),
+        ({"transition": np.ones((0, 3, 0))}, "empty"),
+        ({"transition": np.ones((4, 0, 4))}, "empty"),
+        ({"transition": sparse.eye_array(3, 2)}, "wrong-shape"),
         (
             {"transition": sparse.csr_array(P0.reshape(12, 4)), "actions_first": True},
-            ["actions_first is for arrays", "s*A + a"],
+            "conflicting-arguments",
         ),
         (
             {"transition": [sparse.eye_array(3), sparse.eye_array(4)]},
-            ["action 1", "shape (3, 3), got shape (4, 4)"],
+            "wrong-shape",
         ),
         (
             {"transition": [sparse.eye_array(2), np.eye(2)]},
-            ["action 1", "sparse with shape (2, 2), got ndarray"],
+            "wrong-shape",
         ),
         (
             {"transition": sparse.csr_array(([1.0] * 12, [9] * 12, range(13)), shape=(12, 4))},
-            ["the sparse transition is corrupt"],
+            "wrong-format",
         ),
-        ({"reward": changed(R0, (2, 1), np.nan)}, ["the reward of state 2, action 1 is nan"]),
-        ({"reward": R0[:, :2]}, ["reward has shape (4, 2), expected [S, A] = (4, 3)"]),
-        ({"reward": R0[:2, 0]}, ["reward has shape (2,), expected [S] = (4,)"]),
-        ({"reward": P0[:, :2]}, ["reward has shape (4, 2, 4), expected [S, A, S] = (4, 3, 4)"]),
-        ({"reward": 1.0}, ["reward has shape (), expected [S, A] = (4, 3)"]),
-        ({"reward": [["x"]]}, ["reward must be an array of numbers, got list"]),
-        ({"reward": P0, "transition": P0 / 2, "termination": np.full((4, 3), 0.5)}, ["give means [S, A]"]),
+        ({"reward": changed(R0, (2, 1), np.nan)}, "not-finite"),
+        ({"reward": R0[:, :2]}, "wrong-shape"),
+        ({"reward": R0[:2, 0]}, "wrong-shape"),
+        ({"reward": P0[:, :2]}, "wrong-shape"),
+        ({"reward": 1.0}, "wrong-shape"),
+        ({"reward": [["x"]]}, "not-numbers"),
+        ({"reward": P0, "transition": P0 / 2, "termination": np.full((4, 3), 0.5)}, "conflicting-arguments"),
         (
             {"termination": np.full((4, 3), 0.5)},
-            ["probabilities and termination of state 0, action 0 sum to 1.5"],
+            "sum-not-one",
         ),
         (
             {"termination": changed(np.zeros((4, 3)), (1, 1), -0.5)},
-            ["termination of state 1, action 1 is -0.5"],
+            "probability-range",
         ),
         (
             {"termination": changed(np.zeros((4, 3)), (1, 1), 1.5)},
-            ["termination of state 1, action 1 is 1.5"],
+            "probability-range",
         ),
         (
             {"termination": changed(np.zeros((4, 3)), (1, 1), np.nan)},
-            ["termination of state 1, action 1 is nan"],
+            "not-finite",
         ),
-        ({"termination": [0.0]}, ["termination has shape (1,), expected [S, A] = (4, 3)"]),
-        ({"admissible": [[1, 1, 1]] * 2 + [[0, 0, 0], [1, 1, 1]]}, ["state 2 has no admissible action"]),
-        ({"admissible": [[1, 0, 1]] * 4, "actions": "xyz"}, ["action 'y' is admissible in no state"]),
-        ({"admissible": [[1, 1, 1]]}, ["admissible has shape (1, 3), expected [S, A] = (4, 3)"]),
+        ({"termination": [0.0]}, "wrong-shape"),
+        ({"admissible": [[1, 1, 1]] * 2 + [[0, 0, 0], [1, 1, 1]]}, "no-action"),
+        ({"admissible": [[1, 0, 1]] * 4, "actions": "xyz"}, "unused-action"),
+        ({"admissible": [[1, 1, 1]]}, "wrong-shape"),
         (
             {"admissible": changed(np.ones((4, 3)), (1, 1), 0.5)},
-            ["admissible[1, 1] is 0.5, expected True or False"],
+            "not-a-bool",
         ),
-        ({"admissible": [["yes"] * 3] * 4}, ["admissible[0, 0] is 'yes', expected True or False"]),
-        ({"admissible": [[1], [1, 2]]}, ["admissible must be an array of bools, got list"]),
-        ({"states": "abc"}, ["state: 3 names were given, expected 4"]),
-        ({"states": "abca"}, ["the names of state 0 and state 3 are the same, 'a'"]),
-        ({"actions": ["x", [1], "z"]}, ["the name of action 1 is [1], which is not hashable"]),
+        ({"admissible": [["yes"] * 3] * 4}, "not-a-bool"),
+        ({"admissible": [[1], [1, 2]]}, "not-a-bool"),
+        ({"states": "abc"}, "name-count"),
+        ({"states": "abca"}, "duplicate-name"),
+        ({"actions": ["x", [1], "z"]}, "not-hashable"),
     ],
 )
-def test_bad_models_are_refused_with_place_and_value(changes, parts):
-    with pytest.raises(ModelError, match=says(*parts)):
+def test_bad_models_are_refused_with_place_and_value(changes, code):
+    with refused(ModelError, code):
         bad_mdp(**changes)
 
 
 @pytest.mark.parametrize("discount", [1.1, -0.1, np.nan, "x"])
 def test_bad_discounts_are_refused(discount):
-    with pytest.raises(ParameterError, match=says("discount", repr(discount))):
+    code = "discount-range" if discount in (1.1, -0.1) else "not-a-number"
+    with refused(ParameterError, code, argument="discount"):
         bad_mdp(discount=discount)
-    with pytest.raises(ParameterError, match=says("discount", repr(discount))):
+    with refused(ParameterError, code, argument="discount"):
         UncertainMDP.direct(R0, discount)
 
 
 def test_messages_use_names_where_there_are_some():
-    with pytest.raises(ModelError, match=says("state 'b', action 'z' to state 'd' is nan")):
+    with refused(ModelError, "probability-range", argument="transition"):
         bad_mdp(transition=changed(P0, (1, 2, 3), np.nan), states="abcd", actions="xyz")
 
 
@@ -376,7 +372,7 @@ def test_every_make_of_table_gives_back_the_model():
         mdp = MDP.from_table(form, 0.9)
         np.testing.assert_allclose(mdp.dense(), P, atol=1e-15)
         np.testing.assert_allclose(mdp.reward, expected.reward, atol=1e-15)
-        assert (mdp.states, mdp.actions, mdp.termination) == (None, None, None)
+        assert (mdp.states, mdp.actions, mdp.termination) == ((0, 1, 2, 3), (0, 1, 2), None)
 
 
 def test_labels_of_a_table():
@@ -386,8 +382,7 @@ def test_labels_of_a_table():
 
     assert states("b", "c", "a") == ("a", "b", "c")
     assert states(3, 1, 2) == (1, 2, 3)
-    assert states(2, 1, 0) is None
-    assert states(2.0, 1.0, 0.0) is None
+    assert states(2, 1, 0) == states(2.0, 1.0, 0.0) == (0, 1, 2)
     assert states("b", 3, "a") == ("b", 3, "a")  # cannot be compared: as first seen
     assert states((1, 0), (0, 1)) == ((0, 1), (1, 0))
     assert states("b", "a", states=["b", "a"]) == ("b", "a")
@@ -410,45 +405,45 @@ GOOD = [(0, 0, 1, 1.0, 5.0), (1, 0, 0, 1.0, 4.0)]
 
 
 @pytest.mark.parametrize(
-    ("table", "parts"),
+    ("table", "code"),
     [
-        ([], ["table has no rows"]),
-        (np.empty((0, 5)), ["table has no rows"]),
-        (7, ["table must hold rows of 5 values, got 7"]),
-        ([*GOOD, (1, 2)], ["table row 2 is (1, 2), expected 5 values"]),
-        (["abcde"], ["table row 0 is 'abcde', expected 5 values"]),
-        (np.ones((2, 4)), ["table has shape (2, 4), expected rows of 5 values"]),
-        (np.ones(5), ["table has shape (5,), expected rows of 5 values"]),
-        (dict.fromkeys(COLUMNS[:4], (0,)), ["table has no column 'reward'", "probability"]),
+        ([], "no-rows"),
+        (np.empty((0, 5)), "no-rows"),
+        (7, "wrong-type"),
+        ([*GOOD, (1, 2)], "row-width"),
+        (["abcde"], "row-width"),
+        (np.ones((2, 4)), "wrong-shape"),
+        (np.ones(5), "wrong-shape"),
+        (dict.fromkeys(COLUMNS[:4], (0,)), "missing-column"),
         (
             dict.fromkeys(COLUMNS[:4], (0,)) | {"reward": [1, 2]},
-            ["column 'reward'", "(2,)", "'state' has (1,)"],
+            "wrong-shape",
         ),
-        ([*GOOD, (1, 0, 0, np.nan, 4.0)], ["table row 2: probability is nan"]),
-        ([*GOOD, (1, 0, 0, 0.5, "much")], ["table row 2: reward is 'much', expected a finite number"]),
-        ([*GOOD, (None, 0, 0, 0.5, 1.0)], ["table row 2: state is None"]),
-        ([*GOOD, (0, 0, np.nan, 0.5, 1.0)], ["table row 2: next_state is nan"]),
-        ([*GOOD, (0, [1], 0, 0.5, 1.0)], ["table has a label of action that cannot be a name", "unhashable"]),
-        ([*GOOD, (0, 1, 1, 0.5, 1.0)], ["state 0, action 1 sum to 0.5"]),
-        ([*GOOD, (0, 1, 2, 1.0, 1.0)], ["state 2 has no admissible action", "a loop to itself"]),
+        ([*GOOD, (1, 0, 0, np.nan, 4.0)], "not-finite"),
+        ([*GOOD, (1, 0, 0, 0.5, "much")], "not-finite"),
+        ([*GOOD, (None, 0, 0, 0.5, 1.0)], "unknown-state"),
+        ([*GOOD, (0, 0, np.nan, 0.5, 1.0)], "unknown-state"),
+        ([*GOOD, (0, [1], 0, 0.5, 1.0)], "not-hashable"),
+        ([*GOOD, (0, 1, 1, 0.5, 1.0)], "sum-not-one"),
+        ([*GOOD, (0, 1, 2, 1.0, 1.0)], "no-action"),
         (
             [*GOOD, (0, 1, 1, -1.0, 1.0), (0, 1, 1, 2.0, 1.0)],
-            ["table row 2: probability is -1.0, expected one in [0, 1]"],
+            "negative",
         ),
     ],
 )
-def test_bad_tables_are_refused_with_row_and_value(table, parts):
-    with pytest.raises(ModelError, match=says(*parts)):
+def test_bad_tables_are_refused_with_row_and_value(table, code):
+    with refused(ModelError, code):
         MDP.from_table(table, 0.9)
 
 
 def test_tables_must_keep_to_the_names_given():
-    with pytest.raises(ModelError, match=says("table row 1: state is 1, expected a whole number from 0 to 0")):
+    with refused(ModelError, "unknown-state"):
         MDP.from_table(GOOD, 0.9, states=[0])
-    with pytest.raises(ModelError, match=says("table row 0: next_state is 'b', expected one of 'a', 'c'")):
+    with refused(ModelError, "unknown-state"):
         MDP.from_table([("a", 0, "b", 1.0, 0.0)], 0.9, states="ac")
     many = [(i, 0, i, 1.0, 0.0) for i in range(9)]
-    with pytest.raises(ModelError, match=says("state is 0, expected one of 'a', 'b', 'c', 'd', 'e', ... (6 in all)")):
+    with refused(ModelError, "unknown-state"):
         MDP.from_table(many, 0.9, states="abcdef")
 
 
@@ -497,39 +492,39 @@ def test_reading_an_environment_needs_no_gymnasium():
 
 
 @pytest.mark.parametrize(
-    ("env", "parts"),
+    ("env", "code"),
     [
-        (fake_env(None), ["has no table of transition probabilities env.unwrapped.P"]),
+        (fake_env(None), "missing-column"),
         (
             fake_env({0: {0: [(1.0, 0)]}}),
-            ["env.unwrapped.P must have the form {state: {action: [(probability"],
+            "wrong-format",
         ),
-        (fake_env({}), ["env.unwrapped.P must have the form"]),
-        (fake_env({0: [[(1.0, 0, 0.0, False)]]}), ["env.unwrapped.P must have the form"]),
-        (fake_env({0: {0: [(1.0, 2, 0.0, False)]}}), ["has the next state 2, expected one from 0 to 1"]),
-        (fake_env({5: {0: [(1.0, 1, 0.0, False)]}}), ["has the state 5, expected one from 0 to 1"]),
-        (fake_env({0: {1: [(1.0, 1, 0.0, False)]}}), ["has the action 1, expected one from 0 to 0"]),
+        (fake_env({}), "wrong-format"),
+        (fake_env({0: [[(1.0, 0, 0.0, False)]]}), "wrong-format"),
+        (fake_env({0: {0: [(1.0, 2, 0.0, False)]}}), "index-range"),
+        (fake_env({5: {0: [(1.0, 1, 0.0, False)]}}), "index-range"),
+        (fake_env({0: {1: [(1.0, 1, 0.0, False)]}}), "index-range"),
         (
             fake_env({0: {0: [(0.5, 1, 0.0, False)]}, 1: {0: [(1.0, 1, 0.0, True)]}}),
-            ["state 0, action 0 sum to 0.5"],
+            "sum-not-one",
         ),
-        (fake_env({0: {0: [(1.0, 1, 0.0, False)]}}), ["state 1 has no admissible action"]),
-        (object(), ["the observation space of", "is None, expected a Discrete one"]),
+        (fake_env({0: {0: [(1.0, 1, 0.0, False)]}}), "no-action"),
+        (object(), "wrong-type"),
     ],
 )
-def test_environments_we_cannot_read_say_so(env, parts):
-    with pytest.raises(ModelError, match=says(*parts)):
+def test_environments_we_cannot_read_say_so(env, code):
+    with refused(ModelError, code):
         MDP.from_gymnasium(env, 0.9)
 
 
 @pytest.mark.parametrize("name", ["CartPole-v1", "Blackjack-v1", "Pendulum-v1"])
 def test_environments_with_other_spaces_say_so(name):
-    with pytest.raises(ModelError, match=says("observation space", "expected a Discrete one")):
+    with refused(ModelError, "wrong-type"):
         MDP.from_gymnasium(gymnasium.make(name), 0.9)
 
 
 def test_an_unknown_id_is_named():
-    with pytest.raises(ModelError, match=says("gymnasium cannot make 'NoSuchLake-v0'", "doesn't exist")):
+    with refused(ModelError, "unknown-environment"):
         MDP.from_gymnasium("NoSuchLake-v0", 0.9)
 
 
@@ -672,7 +667,7 @@ def test_from_dynamics_tabulates_the_function():
     model = UncertainMDP.from_dynamics(
         stock, range(5), range(3), [0, 2, 3], 0.9, admissible=lambda level, order: level + order <= 4
     )
-    assert (model.states, model.actions, model.outcomes) == (None, None, ((0, 2, 3),))
+    assert (model.states, model.actions, model.outcomes) == (tuple(range(5)), (0, 1, 2), ((0, 2, 3),))
     for s, a in np.ndindex(5, 3):
         assert model.admissible[s, a] == (s + a <= 4)
         assert model.source[s, a] == (0 if s + a <= 4 else -1)
@@ -712,36 +707,36 @@ def dynamic(function=stock, states=(0, 1), actions=(0,), noise=(0, 1), **options
 
 
 @pytest.mark.parametrize(
-    ("build", "parts"),
+    ("build", "code"),
     [
         (
             lambda: dynamic(actions=[0, 1]),
-            ["dynamics(1, 1, 0) leads to 2, expected a whole number from 0 to 1"],
+            "unknown-state",
         ),
-        (lambda: dynamic(lambda s, a, k: 5), ["dynamics(0, 0, 0) is 5, expected (next_state, reward)"]),
-        (lambda: dynamic(lambda s, a, k: (0, "x")), ["dynamics(0, 0, 0) is (0, 'x')"]),
+        (lambda: dynamic(lambda s, a, k: 5), "wrong-type"),
+        (lambda: dynamic(lambda s, a, k: (0, "x")), "wrong-type"),
         (
             lambda: dynamic(lambda s, a, k: (0, np.nan)),
-            ["dynamics(0, 0, 0) earns nan, expected a finite number"],
+            "not-finite",
         ),
-        (lambda: dynamic(noise={"a": [0], "b": [1]}), ["noise has 2 sources", "must say which one acts"]),
-        (lambda: dynamic(noise={}), ["noise has 0 sources"]),
+        (lambda: dynamic(noise={"a": [0], "b": [1]}), "missing-argument"),
+        (lambda: dynamic(noise={}), "missing-argument"),
         (
             lambda: dynamic(noise={"a": [0], "b": [0]}, source=lambda s, a: "a"),
-            ["no admissible pair uses", "'b'"],
+            "unused-source",
         ),
         (
             lambda: dynamic(noise={"a": [0], "b": [0]}, source=lambda s, a: "c"),
-            ["source(0, 0) is 'c', expected one of 'a', 'b'"],
+            "unknown-source",
         ),
-        (lambda: dynamic(noise=[]), ["state 0, action 0 has no outcome"]),
-        (lambda: dynamic(noise=[0, 0]), ["the names of outcome 0 and outcome 1 are the same, 0"]),
-        (lambda: dynamic(admissible=lambda s, a: s == 0), ["state 1 has no admissible action"]),
-        (lambda: dynamic(states=[]), ["a model needs states and actions, got 0 and 1"]),
+        (lambda: dynamic(noise=[]), "no-outcome"),
+        (lambda: dynamic(noise=[0, 0]), "duplicate-name"),
+        (lambda: dynamic(admissible=lambda s, a: s == 0), "no-action"),
+        (lambda: dynamic(states=[]), "empty"),
     ],
 )
-def test_bad_dynamics_are_refused_with_the_call(build, parts):
-    with pytest.raises(ModelError, match=says(*parts)):
+def test_bad_dynamics_are_refused_with_the_call(build, code):
+    with refused(ModelError, code):
         build()
 
 
@@ -777,26 +772,26 @@ def test_without_sources_a_table_has_one():
 
 
 @pytest.mark.parametrize(
-    ("change", "parts"),
+    ("change", "code"),
     [
-        (lambda rows: [*rows, rows[1]], ["table row 13: outcome is 1, which this pair has already"]),
+        (lambda rows: [*rows, rows[1]], "duplicate-row"),
         (
             lambda rows: [*rows[:-1], (*rows[-1][:5], 0)],
-            ["table row 12: source is 0, unlike in the first row"],
+            "conflicting-rows",
         ),
         (
             lambda rows: rows[1:],
-            ["outcome 0 of source 0 has a next state for state 0, action 1 but none for state 0, action 0"],
+            "unequal-outcomes",
         ),
-        (lambda rows: [(*rows[0][:2], None, *rows[0][3:]), *rows[1:]], ["table row 0: outcome is None"]),
-        (lambda rows: [(*rows[0][:5], None), *rows[1:]], ["table row 0: source is None"]),
-        (lambda rows: [(*rows[0][:4], "x", 0), *rows[1:]], ["table row 0: reward is 'x'"]),
-        (lambda rows: [], ["table has no rows"]),
-        (lambda rows: [(1, 2, 3)], ["table row 0 is (1, 2, 3), expected 5 to 6 values"]),
+        (lambda rows: [(*rows[0][:2], None, *rows[0][3:]), *rows[1:]], "unknown-outcome"),
+        (lambda rows: [(*rows[0][:5], None), *rows[1:]], "unknown-source"),
+        (lambda rows: [(*rows[0][:4], "x", 0), *rows[1:]], "not-finite"),
+        (lambda rows: [], "no-rows"),
+        (lambda rows: [(1, 2, 3)], "row-width"),
     ],
 )
-def test_bad_tables_of_dynamics_are_refused(change, parts):
-    with pytest.raises(ModelError, match=says(*parts)):
+def test_bad_tables_of_dynamics_are_refused(change, code):
+    with refused(ModelError, code):
         UncertainMDP.from_table(change(rows_of(slippery())), 0.9)
 
 
@@ -818,98 +813,98 @@ def bad_uncertain(place=None, value=None, field="next_state", **changes):
 
 
 @pytest.mark.parametrize(
-    ("changes", "parts"),
+    ("changes", "code"),
     [
-        ({"place": (0, 0), "value": -2, "field": "source"}, ["source[0, 0] is -2", "-1 if inadmissible"]),
+        ({"place": (0, 0), "value": -2, "field": "source"}, "index-range"),
         (
             {"place": (0, 0), "value": 10**12, "field": "source"},
-            ["no pair uses source 2, but there is a source 10000"],
+            "unused-source",
         ),
-        ({"place": 1, "value": -1, "field": "source"}, ["state 1 has no admissible action"]),
+        ({"place": 1, "value": -1, "field": "source"}, "no-action"),
         (
             {"source": [[0, 0], [0, 0], [0, 1]]},
-            ["outcome 0 of source 0", "for state 0, action 0 but none for state 1, action 1"],
+            "unequal-outcomes",
         ),
-        ({"place": (0, 1, 2), "value": 3}, ["next_state[0, 1, 2] is 3, expected a state from 0 to 2, or -1"]),
-        ({"place": (0, 1, 2), "value": -3}, ["next_state[0, 1, 2] is -3"]),
+        ({"place": (0, 1, 2), "value": 3}, "index-range"),
+        ({"place": (0, 1, 2), "value": -3}, "index-range"),
         (
             {"place": (2, 1, 2), "value": 0},
-            ["outcome 2 of source 1", "for state 2, action 1 but none for state 2, action 0"],
+            "unequal-outcomes",
         ),
         (
             {"place": (0, 1, 2), "value": -1},
-            ["outcome 2 of source 0", "for state 0, action 0 but none for state 0, action 1"],
+            "unequal-outcomes",
         ),
-        ({"place": 2, "value": -1}, ["state 2, action 0 has no outcome (source 1)"]),
+        ({"place": 2, "value": -1}, "no-outcome"),
         (
             {"next_state": np.zeros((3, 2, 3))},
-            ["next_state must be an array of whole numbers, got dtype float64"],
+            "not-an-integer",
         ),
-        ({"next_state": np.zeros((3, 2), int)}, ["next_state must have 3 axes, got shape (3, 2)"]),
+        ({"next_state": np.zeros((3, 2), int)}, "wrong-shape"),
         (
             {"next_state": np.zeros((3, 3, 1), int)},
-            ["next_state has shape (3, 3, 1), expected [S, A, K] = (3, 2, 1)"],
+            "wrong-shape",
         ),
-        ({"next_state": np.zeros((3, 2, 0), int)}, ["state 0, action 0 has no outcome"]),
-        ({"source": [[0], [1, 2]]}, ["source must be an array of whole numbers, got list"]),
-        ({"source": np.zeros((0, 2), int)}, ["a model needs states and actions, got 0 and 2"]),
-        ({"place": (2, 1, 1), "value": np.nan, "field": "reward"}, ["reward[2, 1, 1] is nan"]),
-        ({"reward": np.zeros((2, 2))}, ["reward has shape (2, 2), expected [S, A] = (3, 2)"]),
-        ({"reward": np.zeros(3)}, ["reward has shape (3,), expected [S, A, K] = (3, 2, 3)"]),
-        ({"outcomes": ["abc"]}, ["outcomes has names for 1 sources, expected 2"]),
-        ({"outcomes": ["abc", "abc"]}, ["outcome of source 1: 3 names were given, expected 2"]),
-        ({"outcomes": ["aba", "ab"]}, ["outcome of source 0", "the same, 'a'"]),
+        ({"next_state": np.zeros((3, 2, 0), int), "reward": np.zeros((3, 2))}, "no-outcome"),
+        ({"source": [[0], [1, 2]]}, "not-an-integer"),
+        ({"source": np.zeros((0, 2), int)}, "empty"),
+        ({"place": (2, 1, 1), "value": np.nan, "field": "reward"}, "not-finite"),
+        ({"reward": np.zeros((2, 2))}, "wrong-shape"),
+        ({"reward": np.zeros(3)}, "wrong-shape"),
+        ({"outcomes": ["abc"]}, "name-count"),
+        ({"outcomes": ["abc", "abc"]}, "name-count"),
+        ({"outcomes": ["aba", "ab"]}, "duplicate-name"),
     ],
 )
-def test_bad_uncertain_models_are_refused(changes, parts):
-    with pytest.raises(ModelError, match=says(*parts)):
+def test_bad_uncertain_models_are_refused(changes, code):
+    with refused(ModelError, code):
         bad_uncertain(**changes)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "parts"),
+    ("arguments", "code"),
     [
-        ({"reward": [1.0]}, ["[S, A] or [S, A, S], got shape (1,)"]),
-        ({"reward": np.zeros((2, 3, 4))}, ["reward has shape (2, 3, 4), expected [S, A, S] = (2, 3, 2)"]),
-        ({"reward": [[1.0], [np.inf]]}, ["reward[1, 0, 0] is inf"]),
-        ({"reward": [[1.0], [1.0]], "support": [[[1, 1]], [[0, 0]]]}, ["state 1, action 0 has no outcome"]),
-        ({"reward": [[1.0]], "support": [[[0]]]}, ["state 0, action 0 has no outcome"]),
-        ({"reward": [[1.0]], "support": [[1]]}, ["support has shape (1, 1), expected [S, A, S] = (1, 1, 1)"]),
-        ({"reward": [[1.0]], "admissible": [[False]]}, ["state 0 has no admissible action"]),
-        ({"reward": np.zeros((0, 2))}, ["a model needs states and actions, got 0 and 2"]),
+        ({"reward": [1.0]}, "wrong-shape"),
+        ({"reward": np.zeros((2, 3, 4))}, "wrong-shape"),
+        ({"reward": [[1.0], [np.inf]]}, "not-finite"),
+        ({"reward": [[1.0], [1.0]], "support": [[[1, 1]], [[0, 0]]]}, "no-outcome"),
+        ({"reward": [[1.0]], "support": [[[0]]]}, "no-outcome"),
+        ({"reward": [[1.0]], "support": [[1]]}, "wrong-shape"),
+        ({"reward": [[1.0]], "admissible": [[False]]}, "no-action"),
+        ({"reward": np.zeros((0, 2))}, "empty"),
     ],
 )
-def test_bad_direct_models_are_refused(arguments, parts):
-    with pytest.raises(ModelError, match=says(*parts)):
+def test_bad_direct_models_are_refused(arguments, code):
+    with refused(ModelError, code):
         UncertainMDP.direct(discount=0.9, **arguments)
 
 
 @pytest.mark.parametrize(
-    ("place", "value", "parts"),
+    ("place", "value", "code"),
     [
-        ((0, 1), 0.5, ["theta[0] sums to 1.25, expected 1"]),
-        ((1, 0), -0.5, ["theta[1, 0] is -0.5, expected a number >= 0"]),
-        ((1, 2), 0.5, ["theta[1, 2] is 0.5, expected 0: this source has no such outcome"]),
-        ((1, 1), np.nan, ["theta[1, 1] is nan"]),
+        ((0, 1), 0.5, "sum-not-one"),
+        ((1, 0), -0.5, "negative"),
+        ((1, 2), 0.5, "no-such-outcome"),
+        ((1, 1), np.nan, "not-finite"),
     ],
 )
-def test_bad_theta_is_refused(place, value, parts):
+def test_bad_theta_is_refused(place, value, code):
     theta = changed(THETA, place, value)
-    with pytest.raises(ModelError, match=says(*parts)):
+    with refused(ModelError, code):
         slippery().mdp(theta)
-    with pytest.raises(ModelError, match=says(*parts)):
+    with refused(ModelError, code):
         slippery().trajectory(theta, [0, 0, 0], 5)
 
 
 def test_theta_and_prior_must_have_the_shape_of_the_model():
-    with pytest.raises(ModelError, match=says("theta has shape (1, 3), expected [B, K] = (2, 3)")):
+    with refused(ModelError, "wrong-shape", argument="theta"):
         slippery().mdp(THETA[:1])
-    with pytest.raises(ModelError, match=says("theta must have 2 axes, got shape (3,)")):
+    with refused(ModelError, "wrong-shape", argument="theta"):
         slippery().mdp(THETA[0])
-    with pytest.raises(PosteriorError, match=says("prior[1, 2] is 1.0, expected 0")):
+    with refused(PosteriorError, "no-such-outcome", argument="prior"):
         slippery().count([], np.ones((2, 3)))
     for count in (0, -1.0, np.inf, "x"):
-        with pytest.raises(ParameterError, match=says("count must be a positive number", repr(count))):
+        with refused(ParameterError, "not-a-number" if count == "x" else "not-positive", argument="count"):
             slippery().prior(count)
 
 

@@ -5,6 +5,7 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
+from refusals import refused
 
 import prudent as pr
 from prudent.errors import DataError, ModelError, ParameterError, PosteriorError
@@ -78,7 +79,7 @@ def test_packed_next_states_are_labels_even_without_names():
         posterior.update((0, 0), 0)
     rows = [(0, 0, 2, 2), (2, 0, 1, 1)]
     np.testing.assert_array_equal(model.count(rows, model.prior()), [[1, 2, 0], [1, 0, 0], [1, 2, 1]])
-    with pytest.raises(DataError, match=r"log row 0: outcome is 0, expected one of 1, 2"):
+    with refused(DataError, "unknown-outcome", column="outcome", row=0):
         model.count([(0, 0, 1, 0)], model.prior())
 
 
@@ -103,11 +104,11 @@ def test_posteriors_with_names_of_their_own():
     other = pr.DirichletPosterior([[1, 1, 0], [1, 1, 1]], sources=["a", "c"], outcomes=["xy", "xyz"])
     with pytest.raises(PosteriorError, match="cannot merge: the sources or outcomes have other names"):
         posterior.merge(other)
-    with pytest.raises(PosteriorError, match=r"outcomes\[1\] has 2 names, but source 1 has 3 outcomes"):
+    with refused(PosteriorError, "name-count", argument="outcomes"):
         pr.DirichletPosterior([[1, 1, 0], [1, 1, 1]], outcomes=["xy", "xy"])
-    with pytest.raises(PosteriorError, match="outcomes has names for 1 sources, expected 2"):
+    with refused(PosteriorError, "name-count", argument="outcomes"):
         pr.DirichletPosterior([[1, 1], [1, 1]], outcomes=["xy"])
-    with pytest.raises(ModelError, match="are the same"):
+    with refused(ModelError, "duplicate-name"):
         pr.DirichletPosterior([[1, 1]], outcomes=[["x", "x"]])
 
 
@@ -178,31 +179,31 @@ def test_solutions_are_policies():
     assert turned.policy_indices(solution).tolist() == [1 - a for a in solution.policy[::-1].tolist()]
     plain = pr.MDP(np.full((3, 2, 3), 1 / 3), np.zeros((3, 2)), 0.9)
     assert plain.policy_indices(pr.solve(plain)).tolist() == [0, 0, 0]
-    with pytest.raises(ParameterError, match="a state of policy is 'a', expected a whole number from 0 to 2"):
+    with refused(ParameterError, "unknown-state", argument="a state of policy"):
         plain.policy_indices(solution)
 
 
 @pytest.mark.parametrize(
-    ("policy", "message"),
+    ("policy", "code"),
     [
-        ({"a": "go", "b": "go"}, "policy has no action for state 'c'"),
-        ({"a": "go", "b": "go", "c": "go", "d": "go"}, "a state of policy is 'd', expected one of 'a', 'b', 'c'"),
-        ({0: "go", 1: "go", 2: "go"}, "a state of policy is 0, expected one of 'a'"),
-        ({"a": "go", "b": 1, "c": "go"}, r"policy\['b'\] is 1, expected one of 'stay', 'go'"),
-        (pd.Series(["go"] * 4, index=list("abca")), "policy has state 'a' twice"),
-        (pd.Series(["go"] * 3), "a state of policy is 0, expected one of 'a'"),
-        ({}, "policy has no action for state 'a', state 'b', state 'c'"),
+        ({"a": "go", "b": "go"}, "missing-state"),
+        ({"a": "go", "b": "go", "c": "go", "d": "go"}, "unknown-state"),
+        ({0: "go", 1: "go", 2: "go"}, "unknown-state"),
+        ({"a": "go", "b": 1, "c": "go"}, "unknown-action"),
+        (pd.Series(["go"] * 4, index=list("abca")), "duplicate-name"),
+        (pd.Series(["go"] * 3), "unknown-state"),
+        ({}, "missing-state"),
     ],
 )
-def test_policies_that_miss_or_add_states_are_refused(policy, message):
-    with pytest.raises(ParameterError, match=message):
+def test_policies_that_miss_or_add_states_are_refused(policy, code):
+    with refused(ParameterError, code):
         named_mdp().policy_indices(policy)
 
 
 def test_a_list_does_not_mix_numbers_that_are_names_with_positions():
     mdp = pr.MDP(np.full((2, 3, 2), 0.5), np.zeros((2, 3)), 0.9, actions=[1, 2, 3])
     assert mdp.policy_indices([1, 3]).tolist() == [0, 2]
-    with pytest.raises(ParameterError, match=r"policy\[0\] is 0, expected one of 1, 2, 3"):
+    with refused(ParameterError, "unknown-action", argument="policy[0]"):
         mdp.policy_indices([0, 1])
 
 
@@ -223,10 +224,10 @@ def test_a_count_column_is_a_row_that_often():
     np.testing.assert_array_equal(
         model.count(frame.assign(weight=70.0), prior, columns={"count": None}), model.count(rows, prior)
     )
-    with pytest.raises(DataError, match="log has 'weight' and 'n', each of which may be the count; say which"):
+    with refused(DataError, "ambiguous-column", column="count"):
         model.count(frame.assign(weight=70.0, n=times), prior)
     for bad in (-1, np.nan, None, "many"):
-        with pytest.raises(DataError, match=r"log row 2: count is .*, expected a"):
+        with refused(DataError, "negative" if bad == -1 else "not-finite", row=2, column="count"):
             model.count(frame.assign(count=[1, 1, bad, 1]), prior)
     series = pd.Series(times, index=pd.MultiIndex.from_tuples(rows, names=["state", "action", "next_state"]))
     np.testing.assert_allclose(model.count(series, prior), model.count(long, prior))
@@ -239,11 +240,11 @@ def test_errors_name_the_index_label_besides_the_row():
     log = pd.DataFrame(
         {"state": ["ill", "ill"], "action": ["wait", "fly"], "next_state": ["well", "ill"]}, index=["mon", "tue"]
     )
-    with pytest.raises(DataError, match=r"log row 1 \(index 'tue'\): action is 'fly', expected one of"):
+    with refused(DataError, "unknown-action", column="action", row=1):
         ward().count(log, ward().prior())
-    with pytest.raises(DataError, match=r"log row 1 \(index 7\): action is 'fly'"):
+    with refused(DataError, "unknown-action", column="action", row=1):
         ward().count(log.set_axis([3, 7]), ward().prior())
-    with pytest.raises(DataError, match=r"log row 1: action is 'fly'"):
+    with refused(DataError, "unknown-action", column="action", row=1):
         ward().count(log.reset_index(drop=True), ward().prior())
-    with pytest.raises(DataError, match=r"log row 1 \(index \(1, 'b'\)\): action is 'fly'"):
+    with refused(DataError, "unknown-action", column="action", row=1):
         ward().count(log.set_axis(pd.MultiIndex.from_tuples([(0, "a"), (1, "b")])), ward().prior())

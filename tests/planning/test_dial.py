@@ -9,7 +9,7 @@ import pytest
 from _beta import beta_quantile
 from hypothesis import given
 from hypothesis import strategies as st
-from refusals import refused
+from refusals import refused, warned
 from scipy import stats
 
 import prudent as pr
@@ -34,12 +34,12 @@ def test_a_level_is_checked_in_one_place_and_the_message_says_what_negative_ones
         for wrong in (-1.0, 1.0, math.inf):
             with pytest.raises(ParameterError):
                 call(wrong)
-    with pytest.raises(ParameterError, match=r"0\.9 the mean of the worst tenth, -0\.9 that of the best tenth"):
+    with refused(ParameterError, "alpha-range", argument="alpha"):
         CVaR(-1)
-    with pytest.raises(ParameterError, match=r"alpha\[1\] must be a risk level in \(-1, 1\), got -1.0; 0 is the mean"):
+    with refused(ParameterError, "alpha-range", argument="alpha[1]"):
         exact.cvar_dirichlet([0, 1], [1, 1], [0.5, -1.0])
     for bound in (lambda a: theory.regret_bound(10, 2, 2, a, 0.1), lambda a: pr.agents.optimistic_vi(a)):
-        with pytest.raises(ParameterError, match="there is no optimism here"):
+        with refused(ParameterError, "alpha-range", argument="alpha"):
             bound(-0.5)
 
 
@@ -90,11 +90,11 @@ def test_lines_of_distortions():
     assert sum(w * exact.cvar_dirichlet(v, psi, a) for a, w in zip(convex.levels, convex.weights, strict=True)) == (
         pytest.approx(float(direct), abs=1e-10)
     )
-    with pytest.raises(ParameterError, match=r"bends everywhere.*pieces=50"):
+    with refused(ParameterError, "no-exact-form"):
         Spectral(lambda u: 1 - (1 - u) ** 2).exact_form()
-    with pytest.raises(ParameterError, match="jumps"):
+    with refused(ParameterError, "no-exact-form"):
         Spectral(lambda u: 0.0 if u == 0 else 0.5 + 0.5 * u).exact_form()
-    with pytest.raises(ParameterError, match="jumps"):
+    with refused(ParameterError, "no-exact-form"):
         Spectral(lambda u: 0.5 * u if u < 0.3 else 0.5 + 0.5 * u).exact_form()
 
 
@@ -220,7 +220,7 @@ def test_ends_and_degenerate_rows():
 
 
 def test_a_flat_distribution_function_has_a_wide_bound():
-    with pytest.warns(pr.errors.ConvergenceWarning, match="VaR of row"):
+    with warned(pr.errors.ConvergenceWarning, "coarse-rows"):
         found = exact.dirichlet_quantile([0.0, 1.0], [1e-9, 1e-9], 0.5 + 1e-13)
     assert abs(float(found.var - beta_quantile(1e-9, 1e-9, 0.5 + 1e-13))) <= found.error
 
@@ -256,9 +256,9 @@ def test_limit_laws_of_other_measures():
         law = theory.limit_law(coin, [0, 0], **other)
         np.testing.assert_allclose(law.mean, ratio * base.mean, rtol=1e-12)
         np.testing.assert_allclose(law.cov, base.cov)
-    with pytest.raises(ParameterError, match="infinite"):
+    with refused(ParameterError, "no-limit"):
         theory.limit_law(coin, [0, 0], risk=VaR(0.0))
-    with pytest.raises(ParameterError, match="either a risk level alpha or a risk measure"):
+    with refused(ParameterError, "missing-argument"):
         theory.limit_law(coin, [0, 0])
 
 

@@ -502,7 +502,7 @@ def test_bad_input_is_named():
         pr.BayesianRiskMDP(mdp, posterior, 0.5)
     with refused(ParameterError, "alpha-range", argument="alpha"):
         pr.BayesianRiskMDP(model, posterior, 1)
-    with refused(ParameterError, "missing-argument"):
+    with pytest.raises(ParameterError, match="alpha"):
         pr.BayesianRiskMDP(model, posterior)
     with refused(ParameterError, "no-exact-form"):
         pr.BayesianRiskMDP(model, posterior, risk=pr.risk.ModifiedCVaR(0.5)).solve()
@@ -510,9 +510,9 @@ def test_bad_input_is_named():
         pr.BayesianRiskMDP(model, [[1, 1], [1, 1]], 0.5)
     with refused(PosteriorError, "wrong-shape", argument="reward_posterior"):
         pr.BayesianRiskMDP(model, posterior, 0.5, reward_posterior=pr.posteriors.BetaPosterior([1, 1], [1, 1]))
-    with refused(ParameterError, "wrong-shape", argument="policy"):
+    with pytest.raises(ParameterError, match="policy has 2 actions"):
         pr.evaluate(mdp, [0, 0])
-    with refused(ParameterError, "index-range", argument="policy"):
+    with pytest.raises(ParameterError, match=r"policy\[1\] is 2"):
         pr.evaluate(mdp, [0, 2, 0])
     problem = pr.BayesianRiskMDP(model, posterior, 0.5)
     with refused(ParameterError, "integer-range", argument="draws", value=0):

@@ -88,9 +88,8 @@ def test_other_files_are_refused(tmp_path):
         pr.posteriors.BetaPosterior.load(tmp_path / "beta")
 
 
-def test_forged_files_are_refused_or_work(tmp_path):
+def test_forged_files_are_refused_or_work(tmp_path, rng):
     """Every field and every number changed at random, with a valid checksum: refused, or a posterior like any other."""
-    rng = np.random.default_rng()
     good, path = made(), tmp_path / "forged"
     contents = []
     for posterior in good:

@@ -55,7 +55,8 @@ def test_what_shows_results_leaves_the_key(folder: Path, modules: set[str]) -> N
     ("modules", "file"),
     [
         (LAKE, "planning/newton.py"),
-        (LAKE, "agents/posterior_sampling.py"),
+        (LAKE, "agents/sampling_settings.py"),
+        (LAKE, "agents/optimistic_vi.py"),
         (LAKE, "envs/frozen_lake.py"),
         (LAKE, "simulation/loops.py"),
         (LAKE, "reproduction/runs/simulation.py"),

@@ -124,13 +124,12 @@ def test_replications_have_streams_of_their_own():
     [brps_cmab_clipped(0.5), brps_cmab_clipped(0.7), brps_cmab_clipped(0.9), brps_cmab_inflated(0.5, delta=0.05)],
     ids=lambda settings: settings.label,
 )
-def test_regret_bounds_term_by_term(settings):
+def test_regret_bounds_term_by_term(settings, rng):
     # A whole bound is hundreds of times the regret, and no agent could break it. Its terms are within reach:
     # - the sum of sqrt(s'V^-1 s) over the pulled arms is at most 5 sqrt(d K T ln T), in both theorems, for certain;
     # - BR-regret: the score of the pulled arm exceeds its CVaR by at most the bracket times sqrt(s'V^-1 s). That an arm
     #   breaks this has a chance of at most 1 / (K T^2) at each step: below 1e-6 in all for T = 10^5 in the bracket.
     env, steps, alpha = bounded_bandit(), 3000, settings.alpha
-    rng = np.random.default_rng()
     bandit = LinearBandit(env.n_arms, env.dim, noise_sd=env.noise_sd, intercept=False, settings=settings, rng=rng)
     width, excess = np.empty(steps), np.empty(steps)
     for t, context in enumerate(env.contexts(steps, rng)):
@@ -171,11 +170,10 @@ def test_risk_aversion_lowers_br_regret_and_all_agents_learn():
 # -- the environments --------------------------------------------------------------------------------------
 
 
-def test_gaussian_bandit_is_that_of_the_study():
+def test_gaussian_bandit_is_that_of_the_study(rng):
     env = gaussian_bandit()
     i = 7
     np.testing.assert_allclose(env.theta[i - 1], [0.5, 0.5 + np.sin(i), 0.5 + np.cos(i)])
-    rng = np.random.default_rng()
     contexts = env.contexts(100_000, rng)
     assert contexts.shape == (100_000, 3)
     for column in contexts.T:
@@ -185,9 +183,8 @@ def test_gaussian_bandit_is_that_of_the_study():
     assert reward_of(0.25, 2.0, False, 0.5) == 1.25
 
 
-def test_bounded_bandit_is_within_the_assumption():
+def test_bounded_bandit_is_within_the_assumption(rng):
     env = bounded_bandit(50)
-    rng = np.random.default_rng()
     contexts = env.contexts(20_000, rng)
     assert (contexts >= 0).all()
     assert np.linalg.norm(contexts, axis=1).max() <= 1

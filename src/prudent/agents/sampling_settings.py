@@ -86,7 +86,10 @@ class SamplingSettings:
 
     See Also
     --------
-    brps_rl, ts_rl, certainty_equivalence, worst_case
+    brps_rl : BRPS-RL at a risk level.
+    ts_rl : Thompson sampling.
+    certainty_equivalence : The posterior mean in place of draws.
+    worst_case : The lowest of several draws.
 
     Examples
     --------

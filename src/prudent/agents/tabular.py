@@ -12,8 +12,9 @@ from .._support.checks import FloatArray, IntArray, generator
 from .._support.state import Arrays, Load, State, generator_from_state, generator_state, restore, write_state
 from ..data.naming import names_of_plain, plain_names
 from ..errors import ModelError, ParameterError
+from ..models.log_reader import LogReader
 from ..models.mdp import MDP
-from ..models.transitions import LogReader, add_log
+from ..models.transitions import add_log
 from ..models.uncertain import UncertainMDP
 from ..posteriors.dirichlet import DirichletPosterior, prior_counts
 from ..types import ArrayLike, Label, PathLike, RngLike
@@ -55,7 +56,8 @@ class TabularAgent(ABC):
 
     See Also
     --------
-    PosteriorSamplingAgent, OptimisticVIAgent
+    PosteriorSamplingAgent : Plans with draws from the posterior.
+    OptimisticVIAgent : Explores by a bonus.
     """
 
     state_version: ClassVar[int] = 1
@@ -80,7 +82,7 @@ class TabularAgent(ABC):
         self._reader = LogReader(model, self._indices)
         self._set_posterior(DirichletPosterior(prior_counts(model, prior)))  # refuses sources with only zeros
         self.rng = generator(rng)
-        self._actions = list(self._reader.actions.names or range(model.n_actions))
+        self._actions = list(self._reader.actions.names)
 
     def _set_posterior(self, posterior: DirichletPosterior) -> None:
         posterior.naming = self._model.naming

@@ -32,7 +32,7 @@ from ..planning.model_draws import DENSE, FLOOR, Layout, Rows, Task, drawn_retur
 from ..posteriors.dirichlet import DirichletPosterior
 from ..posteriors.scalar import BetaPosterior, NormalPosterior
 from ..types import ArrayLike, BoolArray, FloatArray, IntArray, PolicyLike, RngLike, StartLike
-from .reading import Belief, NamedPolicy, named_policies, read_belief, start_in_words
+from .reading import Belief, NamedPolicy, read_belief, read_policies, start_in_words
 from .return_distribution import QUANTILES, TAIL_ALPHA, ReturnDistribution, read_quantiles
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ def posterior_returns(
     careful   3.9   3.3               0.4         3.1
     """
     belief = read_belief(model, posterior, reward_posterior)
-    named = named_policies(model, policies)
+    named = read_policies(model, policies)
     first = model.start_distribution(start)
     probabilities = sorted(set(read_quantiles(quantiles)))
     alpha = risk_level(tail_alpha, "tail_alpha")

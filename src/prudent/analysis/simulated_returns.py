@@ -17,12 +17,12 @@ from .._numerics.compile import default_threads, each_row, kernel, over_rows
 from .._support.checks import generator, positive, probability, risk_level, whole_number
 from .._support.progress import Progress
 from .._support.streams import replication_streams
+from ..data.policy import Policy
 from ..display.figures import simulated_returns as figures
 from ..errors import ModelError, ParameterError
 from ..models.entries import Outcomes
 from ..models.mdp import MDP
-from ..models.timed_policy import TimedPolicy, final_values, read_timed
-from ..models.transitions import Plan, cumulative_rows, draw
+from ..models.transitions import Plan, cumulative_rows, draw, plan_of
 from ..models.uncertain import UncertainMDP
 from ..planning.objectives import Entropic, EVaR
 from ..planning.undiscounted import find_over
@@ -346,7 +346,7 @@ def returns(
             f"mdp must be an MDP, got {type(mdp).__name__}{hint}", code="wrong-type", argument="mdp", expected="MDP"
         )
     steps = None if horizon is None else whole_number(horizon, "horizon")
-    timed = read_timed(mdp, policy, steps)
+    timed = Policy.read(policy, mdp, steps)
     if steps is None and timed.later is None:
         steps = timed.steps.shape[0]
     if steps is not None:
@@ -360,7 +360,7 @@ def returns(
     runs = whole_number(replications, "replications")
     workers = default_threads() if threads is None else whole_number(threads, "threads")
     first = mdp.start_distribution(start)
-    walker = _Walker(mdp, timed, first, steps, final_values(mdp, terminal_value), tol)
+    walker = _Walker(mdp, timed, first, steps, mdp.final_values(terminal_value), tol)
     values, lengths = walker.run(runs, int(generator(rng).integers(2**63)), workers)
     made = Returns(values)
     made.truncation, made.horizon, made.steps = walker.truncation, steps, lengths
@@ -375,7 +375,7 @@ class _Walker:
     def __init__(
         self,
         mdp: MDP,
-        policy: TimedPolicy,
+        policy: Policy,
         start: FloatArray,
         horizon: int | None,
         final: FloatArray,
@@ -385,7 +385,7 @@ class _Walker:
         self.discount = mdp.discount
         self.start = cumulative_rows(start[np.newaxis])[0]
         self.cumulative = _ragged_cumulative(self.outcomes)
-        self.plan = policy.plan()
+        self.plan = plan_of(*policy)
         self.final = final if horizon is not None else np.zeros(mdp.n_states)
         taken = _ever_taken(mdp, policy)
         # a run may stop where nothing more can be earned
@@ -462,7 +462,7 @@ def _ragged_cumulative(outcomes: Outcomes) -> FloatArray:
     return cumulative
 
 
-def _ever_taken(mdp: MDP, policy: TimedPolicy) -> BoolArray:
+def _ever_taken(mdp: MDP, policy: Policy) -> BoolArray:
     """Return the pairs [S, A] that a policy takes at some time."""
     taken = np.zeros(mdp.admissible.shape, dtype=np.bool_)
     for rows in (policy.steps, *([] if policy.later is None else [policy.later[np.newaxis]])):

@@ -6,7 +6,6 @@ gives and knows names; a belief decides and learns.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -14,9 +13,8 @@ import numpy as np
 
 from .._support.checks import FloatArray, IntArray, finite_array
 from .._support.state import Arrays
-from ..data.features import PLAIN, Names
-from ..data.rows import context_columns
-from ..errors import DataError, ParameterError, PrudentWarning
+from ..data.features import PLAIN
+from ..errors import DataError, ParameterError
 from ..posteriors.linear import LinearGaussianPosterior
 from ..schedules import Schedule
 from ..types import ArrayLike, ContextLike, RngLike, TableLike
@@ -30,7 +28,6 @@ from .checkup import Checkup, checkup
 from .decision import Arm, Decision
 from .fading import HalfLifeLike, TimeLike
 from .kernels.step import usable
-from .law.base import Law
 from .named_arms import NamedArms
 from .settings import BanditSettings, checked_sd
 
@@ -38,7 +35,6 @@ if TYPE_CHECKING:
     import xarray
     from matplotlib.figure import Figure
 
-    from .explain import Explanation
 
 __all__ = ["LinearBandit"]
 
@@ -436,78 +432,6 @@ class LinearBandit(NamedArms):
             self._belief.use(self._settings.at(t))
         super()._move(time)
 
-    def checked_contexts(self, context: ContextLike, arms: Iterable[Arm] | None = None) -> list[FloatArray] | None:
-        """Return contexts one by one, all of them checked, without deciding.
-
-        If they name features, the bandit knows their names afterwards.
-
-        Parameters
-        ----------
-        context : ContextLike
-            Contexts [T, D].
-        arms : iterable of str or int, optional
-            The eligible arms, which are checked too.
-
-        Returns
-        -------
-        list of ndarray of float or None
-            Contexts [D] each; None if it is one context.
-        """
-        named = self._named(context)
-        try:
-            points = np.asarray(context, dtype=np.float64) if named is None else named.values
-        except (TypeError, ValueError, OverflowError):
-            return None
-        if points.ndim != 2:
-            return None
-        self._check_floor(len(self._names_and_rows(arms)[0]))
-        self._checked_rows(points)
-        if named is not None and named.names is not None and self.features is None:
-            self.name_features(named.names)
-        return list(points)
-
-    def _next_law(self, context: Any, arms: Any, check_floor: bool) -> tuple[Law, bool]:
-        points = self._points(context)
-        with self._lock:
-            _, rows = self._names_and_rows(arms)
-            if check_floor:
-                self._check_floor(rows.size)
-            t = self._decisions + 1
-            law = self._belief.law(self._checked_rows(np.atleast_2d(points)), rows, self._settings.at(t), t)
-            _ = law.mean  # computed under the lock
-        return law, points.ndim == 1
-
-    def _explained(self, context: Any, arm: Arm | None, arms: Any) -> Explanation:
-        from .explain import Parts, explained, feature_names
-
-        with self._lock:
-            named = self._named(context)
-            names = self.features
-            if named is not None:
-                context, names = named
-            eligible, rows = self._names_and_rows(arms)
-            law, first = self._next_law(context, arms, True)
-            if not first:
-                raise ParameterError(
-                    f"context has shape {np.shape(context)}, expected one context ({self.dim},)",
-                    code="wrong-shape",
-                    argument="context",
-                    value=np.shape(context),
-                )
-            coefficients, covariances = self._belief.coefficients()
-            pulls = self._belief.pulls[rows]
-            point = self._checked_rows(np.atleast_2d(self._points(context)))[0]
-        if arm is not None:
-            arm = self.arms[self._arm_index(arm, error=ParameterError)]
-
-        def parts(two: list[int]) -> Parts:
-            at = rows[two]
-            sds = np.sqrt(np.diagonal(covariances[at], axis1=1, axis2=2))
-            return Parts(np.stack([point, point]), coefficients[at], sds, None)
-
-        labels = feature_names(names, self.dim, self.intercept)
-        return explained(self, law, eligible, pulls, labels, arm, parts)
-
     def to_xarray(self) -> xarray.Dataset:
         """Return what is known of the arms as an xarray.Dataset.
 
@@ -679,14 +603,6 @@ class LinearBandit(NamedArms):
             self._names_of_features = named.names
             return True
 
-    def _log_rows(self, log: Any) -> tuple[FloatArray, IntArray, FloatArray, Names | None]:
-        contexts, pulled, rewards = context_columns(log, self.features, "arm", "reward")
-        named = self._named(contexts)
-        points = self._checked_rows(self._points(contexts) if named is None else named.values)
-        values = self._checked_rewards(rewards, (len(points),))
-        rows = [self._arm_index(arm, f"arm[{t}]") for t, arm in enumerate(pulled)]
-        return points, np.array(rows, dtype=np.int64), values, self.features if named is None else named.names
-
     def _update_rows(self, points: FloatArray, arms: Any, reward: Any, time: Any, unknown: str) -> Self:
         points = self._checked_rows(points)
         shape = np.asarray(arms, dtype=object).shape
@@ -709,11 +625,6 @@ class LinearBandit(NamedArms):
         self._belief.learn(points, np.array(rows, dtype=np.int64), values, weights)
         self._rewards += len(points)
         return self
-
-    def _skip(self, arms: list[Any], count: int) -> None:
-        self._skipped += len(arms)
-        text = f"{len(arms)} of {count} rewards are of arms that are not there, {arms[0]!r} first, and were left out"
-        warnings.warn(PrudentWarning(text, code="unknown-arm", arm=arms[0], count=len(arms)), stacklevel=4)
 
     def __repr__(self) -> str:
         return (

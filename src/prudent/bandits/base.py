@@ -302,31 +302,6 @@ class Bandit(SavedBandit):
         """
         return self._explained(context, arm, arms)
 
-    @abstractmethod
-    def to_xarray(self) -> xarray.Dataset:
-        """Return what is known of the coefficients as an xarray.Dataset.
-
-        Returns
-        -------
-        xarray.Dataset
-            ``mean``, ``sd`` and ``covariance`` by feature, the intercept first.
-        """
-
-    @abstractmethod
-    def plot(self, *, confidence: float = 0.95) -> Figure:
-        """Return a figure of the coefficients with intervals.
-
-        Parameters
-        ----------
-        confidence : float, default=0.95
-            Probability of an interval.
-
-        Returns
-        -------
-        matplotlib.figure.Figure
-            Figure of matplotlib.
-        """
-
     def _figure(self, data: xarray.Dataset, confidence: float) -> Figure:
         from .explain import coefficients_figure
 

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 
 from .._support.checks import FloatArray, first_index, first_place
-from ..data.features import Told, read_named
-from ..data.rows import context_columns
+from ..data.features import NamedValues, read_named
+from ..data.source import context_columns
 from ..errors import DataError, ParameterError
+from ..posteriors.linear import LinearGaussianPosterior
 from .kernels.step import LARGEST
 from .settings import BanditSettings
 
-__all__ = ["check_floor", "log_contexts", "refuse_noise", "refuse_unknown", "settings_of", "too_large"]
+__all__ = ["check_floor", "item_prior", "log_contexts", "refuse_noise", "refuse_unknown", "settings_of", "too_large"]
 
 
 def settings_of(settings: Any, alpha: Any, options: dict[str, Any]) -> BanditSettings:
@@ -50,7 +51,7 @@ def refuse_unknown(rewards: Any, kinds: Sequence[str]) -> None:
         )
 
 
-def log_contexts(log: Any, features: Any, *names: str) -> tuple[Any, list[Any], Told | None]:
+def log_contexts(log: Any, features: Any, *names: str) -> tuple[Any, list[Any], NamedValues | None]:
     """Return contexts and further columns of a log, and the contexts read by name if they have names."""
     contexts, *columns = context_columns(log, features, *names)
     return contexts, columns, read_named(contexts, None, "context")
@@ -88,3 +89,13 @@ def too_large(points: FloatArray, label: str) -> DataError:
         index=first_place(huge),
         value=float(points[huge][0]),
     )
+
+
+def item_prior(precision: Any, dim: int, intercept: bool) -> FloatArray:
+    """Return the prior precision of theta, intercept included: that of a matrix of features alone is 1."""
+    size = dim + int(intercept)
+    if intercept and np.shape(precision) == (dim, dim):
+        prior = np.eye(size)
+        prior[1:, 1:] = LinearGaussianPosterior(dim, precision).prior
+        return prior
+    return LinearGaussianPosterior(size, precision).prior

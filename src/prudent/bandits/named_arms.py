@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .._support.checks import FloatArray, IntArray, finite_array
-from ..errors import DataError, ParameterError, PrudentError
+from ..data.features import Names
+from ..data.source import context_columns
+from ..errors import DataError, ParameterError, PrudentError, PrudentWarning
+from ..types import ContextLike
 from .base import Bandit
+from .belief.arms import ArmBelief
 from .checks import check_floor, too_large
 from .decision import Arm
 from .kernels.step import LARGEST, usable
+from .law.base import Law
+
+if TYPE_CHECKING:
+    from .explain import Explanation
 
 __all__ = ["NamedArms"]
 
@@ -23,6 +32,9 @@ _FLOAT = np.dtype(np.float64)
 
 class NamedArms(Bandit):
     """Base class of bandits whose arms have names and are all there, in contexts of ``dim`` features."""
+
+    _belief: ArmBelief
+    _skipped: int
 
     def _set_names(self, names: Sequence[Arm]) -> None:
         self._names = tuple(names)
@@ -122,3 +134,88 @@ class NamedArms(Bandit):
             code = "too-large" if math.isfinite(value) else "not-finite"
             text = f"reward is {value}, expected a finite number{limit}"
             raise DataError(text, code=code, argument="reward", value=value)
+
+    def checked_contexts(self, context: ContextLike, arms: Iterable[Arm] | None = None) -> list[FloatArray] | None:
+        """Return contexts one by one, all of them checked, without deciding.
+
+        If they name features, the bandit knows their names afterwards.
+
+        Parameters
+        ----------
+        context : ContextLike
+            Contexts [T, D].
+        arms : iterable of str or int, optional
+            The eligible arms, which are checked too.
+
+        Returns
+        -------
+        list of ndarray of float or None
+            Contexts [D] each; None if it is one context.
+        """
+        named = self._named(context)
+        try:
+            points = np.asarray(context, dtype=np.float64) if named is None else named.values
+        except (TypeError, ValueError, OverflowError):
+            return None
+        if points.ndim != 2:
+            return None
+        self._check_floor(len(self._names_and_rows(arms)[0]))
+        self._checked_rows(points)
+        if named is not None and named.names is not None and self.features is None:
+            self.name_features(named.names)
+        return list(points)
+
+    def _next_law(self, context: Any, arms: Any, check_floor: bool) -> tuple[Law, bool]:
+        points = self._points(context)
+        with self._lock:
+            _, rows = self._names_and_rows(arms)
+            if check_floor:
+                self._check_floor(rows.size)
+            t = self._decisions + 1
+            law = self._belief.law(self._checked_rows(np.atleast_2d(points)), rows, self._settings.at(t), t)
+            _ = law.mean  # computed under the lock
+        return law, points.ndim == 1
+
+    def _explained(self, context: Any, arm: Arm | None, arms: Any) -> Explanation:
+        from .explain import Parts, explained, feature_names
+
+        with self._lock:
+            named = self._named(context)
+            names = self.features
+            if named is not None:
+                context, names = named
+            eligible, rows = self._names_and_rows(arms)
+            law, first = self._next_law(context, arms, True)
+            if not first:
+                raise ParameterError(
+                    f"context has shape {np.shape(context)}, expected one context ({self.dim},)",
+                    code="wrong-shape",
+                    argument="context",
+                    value=np.shape(context),
+                )
+            coefficients, covariances = self._belief.coefficients()
+            pulls = self._belief.pulls[rows]
+            point = self._checked_rows(np.atleast_2d(self._points(context)))[0]
+        if arm is not None:
+            arm = self.arms[self._arm_index(arm, error=ParameterError)]
+
+        def parts(two: list[int]) -> Parts:
+            at = rows[two]
+            sds = np.sqrt(np.diagonal(covariances[at], axis1=1, axis2=2))
+            return Parts(np.stack([point, point]), coefficients[at], sds, None)
+
+        labels = feature_names(names, self.dim, self.intercept)
+        return explained(self, law, eligible, pulls, labels, arm, parts)
+
+    def _log_rows(self, log: Any) -> tuple[FloatArray, IntArray, FloatArray, Names | None]:
+        contexts, pulled, rewards = context_columns(log, self.features, "arm", "reward")
+        named = self._named(contexts)
+        points = self._checked_rows(self._points(contexts) if named is None else named.values)
+        values = self._checked_rewards(rewards, (len(points),))
+        rows = [self._arm_index(arm, f"arm[{t}]") for t, arm in enumerate(pulled)]
+        return points, np.array(rows, dtype=np.int64), values, self.features if named is None else named.names
+
+    def _skip(self, arms: list[Any], count: int) -> None:
+        self._skipped += len(arms)
+        text = f"{len(arms)} of {count} rewards are of arms that are not there, {arms[0]!r} first, and were left out"
+        warnings.warn(PrudentWarning(text, code="unknown-arm", arm=arms[0], count=len(arms)), stacklevel=4)

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from .._support.checks import flag, whole_number
 from .._support.locks import Guarded
-from ..data.features import Names, Told, checked_names, read_named
+from ..data.features import NamedValues, Names, checked_names, read_named
 from ..errors import ParameterError
 
 __all__ = ["NamedFeatures"]
@@ -107,6 +107,6 @@ class NamedFeatures(Guarded):
             self._names_of_features = names
         return self
 
-    def _named(self, context: Any) -> Told | None:
+    def _named(self, context: Any) -> NamedValues | None:
         """Return the numbers of what has names, in the order of the features; None if nothing in it has a name."""
         return read_named(context, self._names_of_features, "context", self._taken)

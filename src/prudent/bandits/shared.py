@@ -13,16 +13,16 @@ import numpy as np
 from .._support.checks import FloatArray, IntArray, finite_array, flag, positive, whole_number
 from .._support.state import Arrays
 from ..data.features import Names, read_named
-from ..data.rows import context_columns, is_table
+from ..data.source import context_columns, is_table
 from ..errors import DataError, ParameterError
-from ..posteriors.linear import LinearGaussianPosterior
 from ..schedules import Schedule
 from ..types import ArrayLike, ContextLike, RngLike, TableLike
 from .arm_names import arm_names, listed_names
 from .base import Bandit
 from .belief.glm import LINKS
-from .belief.items import GaussianItems, GlmItems, ItemBelief
-from .checks import check_floor, refuse_noise, refuse_unknown, settings_of, too_large
+from .belief.glm_items import GlmItems
+from .belief.items import GaussianItems, ItemBelief
+from .checks import check_floor, item_prior, refuse_noise, refuse_unknown, settings_of, too_large
 from .checkup import Checkup, item_checkup
 from .decision import Arm, Decision
 from .fading import HalfLifeLike, TimeLike
@@ -140,7 +140,7 @@ class SharedLinearBandit(Bandit):
         sd = None if noise_sd is None else checked_sd(noise_sd, "noise_sd")
         precision = positive(offset_precision, "offset_precision")
         size = self._dim + self._intercept
-        prior = None if prior_precision is None else _prior_of(prior_precision, self._dim, self._intercept)
+        prior = None if prior_precision is None else item_prior(prior_precision, self._dim, self._intercept)
         belief: ItemBelief
         if rewards == "gaussian":
             blank = np.eye(size) if prior is None else prior
@@ -639,13 +639,3 @@ def _log_columns(log: Any, features: Any) -> tuple[Any, Any, Any]:
         named = isinstance(log, list) and bool(log) and isinstance(log[0], Sequence) and len(log[0]) == 3
     contexts, *arms, rewards = context_columns(log, features, *(["arm"] if named else []), "reward")
     return contexts, arms[0] if arms else None, rewards
-
-
-def _prior_of(precision: Any, dim: int, intercept: bool) -> FloatArray:
-    """Return the prior precision of theta, intercept included: that of a matrix of features alone is 1."""
-    size = dim + int(intercept)
-    if intercept and np.shape(precision) == (dim, dim):
-        prior = np.eye(size)
-        prior[1:, 1:] = LinearGaussianPosterior(dim, precision).prior
-        return prior
-    return LinearGaussianPosterior(size, precision).prior

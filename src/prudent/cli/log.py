@@ -53,12 +53,12 @@ class LogOptions:
     min_count: Annotated[float, typer.Option(help="Actions tried fewer times in a state are not considered there.")] = 1
     prior: Annotated[
         str,
-        typer.Option(help="Observations that the prior is worth for each pair; outcome=X: for each next state."),
+        typer.Option(help="Number of observations that the prior is worth for each pair of state and action."),
     ] = "1"
     support: Annotated[
         str,
         typer.Option(help="Next states that are possible: seen after the action, after any action of the state, all."),
-    ] = "action"
+    ] = "state"
     rewards: Annotated[
         str,
         typer.Option(help="mean: of each transition; outcomes: each reward seen is possible; a number; a CSV file."),
@@ -159,12 +159,11 @@ def _values(values: list[str] | None) -> dict[str, float]:
     return numbers
 
 
-def _prior(text: str) -> Any:
-    kind, _, amount = text.rpartition("=")
-    mass = _number(amount)
-    if mass is None or kind not in ("", "outcome", "pair"):
-        raise _mistake("--prior", text, "a number, or outcome=NUMBER")
-    return (kind, mass) if kind else mass
+def _prior(text: str) -> float:
+    mass = _number(text)
+    if mass is None:
+        raise _mistake("--prior", text, "a number")
+    return mass
 
 
 def _column_names(values: list[str] | None) -> dict[str, str | None] | None:

@@ -15,7 +15,7 @@ import numpy as np
 from .._support.checks import FloatArray, first_index
 from ..errors import DataError, ParameterError
 
-__all__ = ["PLAIN", "Names", "Told", "checked_names", "order_of", "read_named", "shown"]
+__all__ = ["PLAIN", "NamedValues", "Names", "checked_names", "order_of", "read_named", "shown"]
 
 
 PLAIN = frozenset({np.ndarray, list, tuple, type(None)})  # what has no names of its own, though its rows may
@@ -24,10 +24,18 @@ _SHOWN = 8
 Names = tuple[str, ...]
 
 
-class Told(NamedTuple):
-    """Numbers in order, and the names that they are known by from now on."""
+class NamedValues(NamedTuple):
+    """Values of features in one order, and the names of that order.
 
-    values: FloatArray  # [D] or [T,D]
+    Attributes
+    ----------
+    values : float64 [D] or [T, D]
+        Values.
+    names : tuple of str or None
+        Names of the features.
+    """
+
+    values: FloatArray
     names: Names | None
 
 
@@ -51,7 +59,9 @@ def checked_names(names: Any, label: str, taken: Iterable[str] = ()) -> Names:
     return told
 
 
-def read_named(given: Any, known: Names | None, label: str, taken: Iterable[str] = (), first: int = 0) -> Told | None:
+def read_named(
+    given: Any, known: Names | None, label: str, taken: Iterable[str] = (), first: int = 0
+) -> NamedValues | None:
     """Return the numbers of what has names, in the order of ``known`` names; None if nothing in it has a name.
 
     If none are known, the order is that of ``given``, or of its first row, and its names are to be known from now on.
@@ -59,7 +69,7 @@ def read_named(given: Any, known: Names | None, label: str, taken: Iterable[str]
     ``first`` on.
 
     >>> read_named({"price": 2.0, "age": 30.0}, ("age", "price"), "context")
-    Told(values=array([30.,  2.]), names=('age', 'price'))
+    NamedValues(values=array([30.,  2.]), names=('age', 'price'))
     >>> read_named([2.0, 30.0], ("age", "price"), "context") is None
     True
     """
@@ -67,7 +77,7 @@ def read_named(given: Any, known: Names | None, label: str, taken: Iterable[str]
     if part is not None:
         names = tuple(map(str, part.labels))
         order, known = order_of(names, known, label, taken)
-        return Told(_ordered(_numbers(part, names, label), order), known)
+        return NamedValues(_ordered(_numbers(part, names, label), order), known)
     rows = _rows(given)
     if rows is None:
         return None
@@ -86,7 +96,7 @@ def read_named(given: Any, known: Names | None, label: str, taken: Iterable[str]
             raise DataError(
                 f"{label}[{first + i}] has shape {point.shape}, expected {values[0].shape[:1]} like the first"
             )
-    return Told(np.stack(values), known)
+    return NamedValues(np.stack(values), known)
 
 
 def shown(names: Sequence[str]) -> str:

@@ -1,15 +1,16 @@
-"""Names of states, actions and outcomes, and how they become indices.
+"""Names of states, actions, sources and outcomes, and the indices that they stand for.
 
-A user who names things is asked for names and told names. Without names, the labels of n things are 0, 1, ..., n-1.
-What cannot be found is a ``ParameterError`` where it is an argument, a ``DataError`` where it is in a log, and a
-``ModelError`` where it is in a table that defines a model: the caller says which.
+A user who names things is asked for names and shown names. Without names, the labels of n things are the integers
+0, 1, ..., n-1, which are their own indices. The caller says which error reports a label that does not exist:
+``ParameterError`` for an argument, ``DataError`` for a log, ``ModelError`` for a table that defines a model.
 """
 
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from contextlib import suppress
+from functools import cached_property
 from itertools import chain, repeat
 from typing import Any
 
@@ -18,140 +19,172 @@ import numpy.typing as npt
 
 from .._support.checks import IntArray, index_array
 from ..errors import ModelError, ParameterError, PrudentError
+from ..types import BoolArray
+
+__all__ = ["Column", "Labels", "Names", "cell", "is_gap", "is_missing", "is_numbered", "label_cells"]
 
 Column = npt.NDArray[Any]
 Names = Iterable[Hashable] | None
-Place = Callable[[int], str]  # how a message calls a row: ``log row 3``
 
 
 class Labels:
-    """The labels of one axis. Labels that are just 0, 1, ..., n-1 are their own indices and need no names."""
+    """Labels of one axis.
 
-    def __init__(self, what: str, names: Names, size: int) -> None:
+    Parameters
+    ----------
+    what : str
+        What is labelled, for messages: ``"state"``.
+    names : iterable of hashable, optional
+        The labels in the order of their indices. By default they are 0, 1, ..., size-1.
+    size : int
+        Number of labels.
+    error : type of PrudentError, default=ModelError
+        Raised if names are not distinct and hashable, or not as many as ``size``.
+
+    Attributes
+    ----------
+    numbered : bool
+        Whether the labels are 0, 1, ..., size-1.
+    """
+
+    def __init__(self, what: str, names: Names, size: int, error: type[PrudentError] = ModelError) -> None:
         self.what = what
         self.size = size
-        self.names: tuple[Hashable, ...] | None = None
+        self.numbered = True
         self._index: dict[Hashable, int] = {}
         if names is None:
             return
         given = tuple(name.item() if isinstance(name, np.generic) else name for name in names)
         if len(given) != size:
-            raise ModelError(f"{what}: {len(given)} names were given, expected {size}")
+            raise error(f"{what}: {len(given)} names were given, expected {size}", code="name-count", value=len(given))
         for i, name in enumerate(given):
             try:
                 first = self._index.setdefault(name, i)
             except TypeError:
-                raise ModelError(f"the name of {what} {i} is {name!r}, which is not hashable") from None
+                message = f"the name of {what} {i} is {name!r}, which is not hashable"
+                raise error(message, code="not-hashable", value=name, index=i) from None
             if first != i:
-                raise ModelError(f"the names of {what} {first} and {what} {i} are the same, {name!r}")
-        if given != tuple(range(size)) or any(isinstance(name, bool) for name in given):  # False and True equal 0, 1
-            self.names = given
+                message = f"the names of {what} {first} and {what} {i} are the same, {name!r}"
+                raise error(message, code="duplicate-name", value=name, index=i)
+        if not is_numbered(given):
+            self.numbered, self.names = False, given
 
     @classmethod
-    def learn(cls, what: str, *columns: Iterable[Hashable]) -> Labels:
-        """Return the labels that occur: sorted, or as first seen if they cannot be compared.
+    def of(
+        cls, what: str, names: Names, *columns: Iterable[Hashable], error: type[PrudentError] = ModelError
+    ) -> Labels:
+        """Return the labels ``names``, or without them those that occur in ``columns``.
 
-        The number 1 and the text '1' are refused side by side: they are one thing, read from two files.
+        Labels that occur are sorted, or in the order of their first occurrence if they cannot be compared. The number 1
+        and the text '1' are refused side by side: they are one label that was read from two files.
         """
+        if names is not None:
+            given = tuple(names)
+            return cls(what, given, len(given), error)
         try:
             values = dict.fromkeys(chain.from_iterable(_distinct(column) for column in columns))
-            names: list[Any] = list(dict.fromkeys(_whole(value) for value in values if not _is_missing(value)))
+            learned: list[Any] = list(dict.fromkeys(_integral(value) for value in values if not _is_missing(value)))
         except TypeError as fault:
-            raise ModelError(f"table has a label of {what} that cannot be a name: {fault}") from None
-        numbers = {str(name): name for name in names if isinstance(name, int | float)}
-        for name in names:
+            message = f"table has a label of {what} that cannot be a name: {fault}"
+            raise error(message, code="not-hashable") from None
+        numbers = {str(name): name for name in learned if isinstance(name, int | float)}
+        for name in learned:
             if isinstance(name, str) and name in numbers:
-                raise ModelError(
-                    f"{what} is {numbers[name]!r} in some rows and {name!r} in others, a number and a text; make it one"
+                raise error(
+                    f"{what} is the number {numbers[name]!r} in some rows and the text {name!r} in others; use one",
+                    code="mixed-types",
+                    column=what,
+                    value=name,
                 )
         with suppress(TypeError):
-            names.sort()
-        return cls(what, names, len(names))
+            learned.sort()
+        return cls(what, learned, len(learned), error)
+
+    @cached_property
+    def names(self) -> tuple[Hashable, ...]:
+        """The labels, in the order of their indices."""
+        return tuple(range(self.size))
+
+    def some(self, which: BoolArray) -> Labels:
+        """Return the labels for which ``which`` [size] is True."""
+        return self if which.all() else Labels(self.what, self.names_at(np.flatnonzero(which)), int(which.sum()))
+
+    def names_at(self, indices: IntArray) -> list[Hashable]:
+        """Return the labels of some indices."""
+        names = self.names
+        return [names[i] for i in indices.tolist()]
 
     def find(self, label: Any) -> int:
         """Return the index of a label, or -1 if there is no such label."""
         with suppress(TypeError):  # from labels that cannot be hashed, or are no numbers
-            if self.names is not None:
+            if not self.numbered:
                 return self._index.get(label, -1)
-            index = operator.index(_whole(label))
+            index = operator.index(_integral(label))
             return index if 0 <= index < self.size else -1
         return -1
 
-    def index(self, label: Any, name: str | None = None, error: type[PrudentError] = ParameterError) -> int:
-        """Return the index of a label, or raise; ``name`` is what the caller wrote it for, by default ``what``."""
-        if type(label) is int and self.names is None and 0 <= label < self.size:
-            return label  # a short cut for agents, which look up plain numbers at every step
+    def index(self, label: Any, argument: str | None = None, error: type[PrudentError] = ParameterError) -> int:
+        """Return the index of a label, or raise; ``argument`` is what the caller gave it as, by default ``what``."""
+        if type(label) is int and self.numbered and 0 <= label < self.size:
+            return label  # fast path for agents, which look up plain numbers at every step
         index = self.find(label)
         if index < 0:
-            raise error(f"{name or self.what} is {label!r}, expected {self.expected()}")
+            raise self.unknown(label, argument or self.what, error)
         return index
 
-    def indices(self, labels: Any, name: str, error: type[PrudentError]) -> IntArray:
-        """Return the index of a label, or the indices [T] of a list or an array of labels."""
-        if self.names is None:
-            return index_array(labels, name, self.size, error)
-        cells = label_cells(labels, self)
-        found = np.fromiter(map(self.find, cells.ravel().tolist()), np.int64, cells.size).reshape(cells.shape)
-        if (found < 0).any():
-            place = int(np.argmax(found < 0))
-            where = f"{name}[{place}]" if cells.ndim else name
-            raise error(f"{where} is {cells.ravel()[place]!r}, expected {self.expected()}")
-        return found
+    def unknown(self, label: Any, argument: str, error: type[PrudentError]) -> PrudentError:
+        """Return the error for a label that does not exist."""
+        expected = self.expected()
+        message = f"{argument} is {label!r}, expected {expected}"
+        return error(message, code=self.unknown_code, argument=argument, value=label, expected=expected)
 
-    def encode(
-        self, column: Column, what: str, *, place: Place, error: type[PrudentError], gaps: bool = False
-    ) -> IntArray:
-        """Return the indices of a column of labels; with ``gaps`` an empty cell or -1 becomes -1."""
-        if self.names is None and column.dtype.kind in "iuf":
+    @property
+    def unknown_code(self) -> str:
+        """Code of the error for a label that does not exist: ``unknown-state``."""
+        return f"unknown-{self.what.split()[0]}"
+
+    def indices(self, labels: Any, argument: str, error: type[PrudentError]) -> IntArray:
+        """Return the index of a label, or the indices [T] of a list or an array of labels."""
+        if self.numbered:
+            return index_array(labels, argument, self.size, error)
+        cells = label_cells(labels, self)
+        places = self.find_all(cells.ravel()).reshape(cells.shape)
+        if (places < 0).any():
+            i = int(np.argmax(places < 0))
+            raise self.unknown(cells.ravel()[i], f"{argument}[{i}]" if cells.ndim else argument, error)
+        return places
+
+    def find_all(self, column: Column) -> IntArray:
+        """Return the indices of a column of labels [M], -1 where there is no such label."""
+        if self.numbered and column.dtype.kind in "iuf":
             within = (column >= 0) & (column < self.size)
             indices = np.where(within, column, -1).astype(np.int64)
-            bad = ~within | (indices != column)
-            if gaps:
-                bad &= ~((column == -1) | np.isnan(column))
-        else:
-            values = column.tolist()
-            try:  # a long log has millions of cells, and this way no line of Python is run for each
-                found = map(self._index.get, values, repeat(-1)) if self.names is not None else map(self.find, values)
-                indices = np.fromiter(found, dtype=np.int64, count=len(values))
-            except TypeError:  # from cells that cannot be hashed
-                indices = np.fromiter(map(self.find, values), dtype=np.int64, count=len(values))
-            bad = indices < 0
-            if gaps:
-                bad &= np.fromiter((not is_gap(value) for value in values), dtype=np.bool_, count=len(values))
-        if bad.any():
-            row = int(np.argmax(bad))
-            raise error(f"{place(row)}: {what} is {cell(column, row)!r}, expected {self.expected()}")
-        return indices
+            return np.where(indices == column, indices, -1)
+        values = column.tolist()
+        try:  # a log has millions of cells: no line of Python is run for each
+            places = map(self.find, values) if self.numbered else map(self._index.get, values, repeat(-1))
+            return np.fromiter(places, dtype=np.int64, count=len(values))
+        except TypeError:  # from cells that cannot be hashed
+            return np.fromiter(map(self.find, values), dtype=np.int64, count=len(values))
 
     def expected(self) -> str:
         """Return what a valid label looks like: ``one of 'red', 'green'``."""
-        if self.names is None:
+        if self.numbered:
             return f"a whole number from 0 to {self.size - 1}"
         shown = ", ".join(map(repr, self.names[:5]))
         return f"one of {shown}" + (f", ... ({self.size} in all)" if self.size > 5 else "")
 
     def show(self, index: int) -> str:
-        """Return how to call the member with this index in a message: ``state 'red'``."""
-        return f"{self.what} {index if self.names is None else repr(self.names[index])}"
+        """Format a member for messages: ``state 'red'``."""
+        return f"{self.what} {index if self.numbered else repr(self.names[index])}"
 
 
-def encode_each(
-    labels: Sequence[Labels],
-    which: IntArray,
-    column: Column,
-    what: str,
-    *,
-    place: Place,
-    error: type[PrudentError],
-    gaps: bool = False,
-) -> IntArray:
-    """Return the indices of a column in which row i is a label of ``labels[which[i]]``."""
-    indices = np.empty(column.size, dtype=np.int64)
-    for row, (one, value) in enumerate(zip(which.tolist(), column.tolist(), strict=True)):
-        indices[row] = labels[one].find(value)
-        if indices[row] < 0 and not (gaps and is_gap(value)):
-            raise error(f"{place(row)}: {what} is {value!r}, expected {labels[one].expected()}")
-    return indices
+def is_numbered(names: Sequence[Hashable] | None) -> bool:
+    """Return whether names are just 0, 1, ..., n-1, or missing."""
+    if names is None:
+        return True
+    # False and True equal 0 and 1
+    return tuple(names) == tuple(range(len(names))) and not any(isinstance(name, bool) for name in names)
 
 
 def label_cells(values: Any, labels: Labels) -> Column:
@@ -161,7 +194,7 @@ def label_cells(values: Any, labels: Labels) -> Column:
     """
     several = isinstance(values, list | range) or (hasattr(values, "__array__") and np.ndim(values) > 0)
     if isinstance(values, tuple):
-        several = not any(isinstance(name, tuple) for name in labels.names or ())
+        several = labels.numbered or not any(isinstance(name, tuple) for name in labels.names)
     if not several:
         alone = np.empty((), dtype=object)
         alone[()] = values.item() if isinstance(values, np.generic) else values
@@ -176,7 +209,7 @@ def _distinct(column: Iterable[Hashable]) -> Iterable[Any]:
     return (np.unique(column) if column.dtype.kind in "iuf" else column).tolist()
 
 
-def _whole(value: Any) -> Any:
+def _integral(value: Any) -> Any:
     """Return 3 for 3.0: tables of numbers often hold their labels as floats."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
@@ -186,7 +219,7 @@ def _is_missing(value: Any) -> bool:
     return value is None or (isinstance(value, float) and value != value) or type(value).__name__ == "NAType"
 
 
-def is_missing(column: Column) -> npt.NDArray[np.bool_]:
+def is_missing(column: Column) -> BoolArray:
     """Return which cells of a column are empty."""
     if column.dtype.kind in "iuf":
         return np.asarray(column != column)
@@ -199,5 +232,5 @@ def is_gap(value: Any) -> bool:
 
 
 def cell(column: Column, row: int) -> Any:
-    """Return one cell as a plain Python value; a tuple stays whole."""
+    """Return one cell as a plain Python value; a tuple stays a tuple."""
     return column[row : row + 1].tolist()[0]

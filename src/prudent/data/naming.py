@@ -1,7 +1,7 @@
-"""How the sources of a model and their outcomes are called.
+"""Names of the sources of a model and of their outcomes.
 
 A model, its posterior and a saved posterior share one ``Naming``. A model of a thousand states may have a million
-outcomes, so names are worked out when they are asked for, source by source.
+outcomes, so names are made on request, source by source.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from weakref import WeakSet
 import numpy as np
 
 from .._support.checks import FloatArray, IntArray
-from ..errors import ParameterError, PosteriorError
+from ..errors import ModelError, ParameterError, PosteriorError
 from .labels import Labels
 
 Listed = tuple[tuple[Hashable, ...], ...]
@@ -38,11 +38,10 @@ class OutcomeLabels(Sequence[Labels]):
     @classmethod
     def of_lists(cls, listed: Sequence[Labels]) -> OutcomeLabels:
         """Return the same labels, each name kept once."""
-        rows = [each.names or tuple(range(each.size)) for each in listed]
-        known: dict[Any, int] = {}
-        codes = [known.setdefault((type(name), name), len(known)) for row in rows for name in row]
-        first = np.concatenate(([0], np.cumsum([len(row) for row in rows])))
-        return cls(tuple(name for _, name in known), np.array(codes, dtype=np.int64), first.astype(np.int64))
+        distinct: dict[Any, int] = {}
+        codes = [distinct.setdefault((type(name), name), len(distinct)) for labels in listed for name in labels.names]
+        first = np.concatenate(([0], np.cumsum([labels.size for labels in listed])))
+        return cls(tuple(name for _, name in distinct), np.array(codes, dtype=np.int64), first.astype(np.int64))
 
     def __len__(self) -> int:
         return self._first.size - 1
@@ -70,17 +69,19 @@ class OutcomeLabels(Sequence[Labels]):
         B, K = counts.shape
         first, codes = self._first, self._codes
         if first.shape != (B + 1,):
-            raise PosteriorError(f"outcomes has names for {first.size - 1} sources, expected {B}")
+            message = f"outcomes has names for {first.size - 1} sources, expected {B}"
+            raise PosteriorError(message, code="name-count", argument="outcomes", value=first.size - 1)
         sizes = np.diff(first)
         if first[0] != 0 or first[-1] != codes.size or (sizes < 0).any():
-            raise PosteriorError("the names of outcomes do not fit together")
+            raise PosteriorError("the names of outcomes are inconsistent", code="damaged-file")
         named = np.arange(K) < sizes[:, np.newaxis]
         lacking = ((counts > 0.0) & ~named).any(axis=1) | (sizes > K)
         if lacking.any():
             b = int(np.argmax(lacking))
-            raise PosteriorError(f"outcomes[{b}] has {sizes[b]} names, but source {b} has {K} outcomes")
+            message = f"outcomes[{b}] has {sizes[b]} names, but source {b} has {K} outcomes"
+            raise PosteriorError(message, code="name-count", argument="outcomes", value=int(sizes[b]))
         if codes.size and (codes.min() < -1 or (self._names is not None and codes.max() >= len(self._names))):
-            raise PosteriorError("the names of outcomes do not fit together")
+            raise PosteriorError("the names of outcomes are inconsistent", code="damaged-file")
         row = np.repeat(np.arange(B), sizes)
         twice = np.unique(np.stack([row, codes]), axis=1).shape[1] < codes.size
         names = self._names or ()
@@ -115,14 +116,14 @@ class Naming:
     @property
     def source_names(self) -> tuple[Hashable, ...] | None:
         """The names of the sources, or None."""
-        return None if self.sources is None else self.sources.names
+        return None if self.sources is None or self.sources.numbered else self.sources.names
 
     @property
     def outcome_names(self) -> Listed | None:
         """The names of the outcomes of each source, or None."""
         if self.outcomes is None:
             return None
-        return tuple(each.names or tuple(range(each.size)) for each in self.outcomes)
+        return tuple(labels.names for labels in self.outcomes)
 
     @property
     def given(self) -> tuple[Any, Any]:
@@ -174,8 +175,7 @@ class PairNaming(Naming):
 
     @cached_property
     def _source_labels(self) -> Labels:
-        states = self._states.names or range(self._states.size)
-        actions = self._actions.names or range(self._actions.size)
+        states, actions = self._states.names, self._actions.names
         names: list[Hashable] = [
             (states[pair // len(actions)], actions[pair % len(actions)]) for pair in self._pairs.tolist()
         ]
@@ -190,9 +190,10 @@ class PairNaming(Naming):
         begin = np.concatenate(([0], np.cumsum(sizes)))
         place = np.arange(begin[-1]) - np.repeat(begin[:-1], sizes)
         codes = self._entries.next_state[np.repeat(first[pairs], sizes) + place]
-        if self._states.names is None and np.array_equal(np.where(codes < 0, place, codes), place):
+        if self._states.numbered and np.array_equal(np.where(codes < 0, place, codes), place):
             return None  # all of them are numbers already
-        return OutcomeLabels(self._states.names, np.maximum(codes, -1).astype(np.int64), begin.astype(np.int64))
+        names = None if self._states.numbered else self._states.names
+        return OutcomeLabels(names, np.maximum(codes, -1).astype(np.int64), begin.astype(np.int64))
 
     @property
     def given(self) -> tuple[Any, Any]:
@@ -201,6 +202,53 @@ class PairNaming(Naming):
 
 
 UNNAMED = Naming(None, None)
+
+
+def make_naming(
+    sources: Any,
+    outcomes: Any,
+    states: Labels,
+    actions: Labels,
+    pairs: IntArray,  # [B] the first pair that uses each source
+    entries: Any,
+    own: bool,  # whether each pair has its own source
+    ended: int,  # 1 if the last source is the one that terminal states share
+) -> Naming:
+    """Return the labels of sources and outcomes, by the arguments of an ``UncertainMDP``."""
+    by_pair, by_next_state = (
+        isinstance(names, str) and names == word for names, word in ((sources, PAIRS), (outcomes, NEXT_STATES))
+    )
+    if by_next_state and not by_pair:
+        message = "outcomes can be called by their next states only if sources are called by their pairs"
+        raise ModelError(message, code="conflicting-arguments", argument="outcomes")
+    if by_pair and not own:
+        message = "sources can be called by their pairs only if each pair has its own"
+        raise ModelError(message, code="conflicting-arguments", argument="sources")
+    size = pairs.size
+    labels = None if outcomes is None or by_next_state else _outcome_labels(outcomes, entries, size, ended)
+    if by_pair:
+        return PairNaming(states, actions, pairs, bool(ended), entries, labels, by_next_state)
+    if sources is None:
+        return Naming(None, labels)
+    names = tuple(sources)
+    if ended and len(names) == size - 1:
+        names = (*names, TERMINAL)
+    return Naming(Labels("source", names, size), labels)
+
+
+def _outcome_labels(outcomes: Any, entries: Any, size: int, ended: int) -> list[Labels] | None:
+    """Return the labels of listed names of outcomes, None if all of them are numbers."""
+    if ended and len(outcomes) == size - 1:
+        outcomes = [*outcomes, range(1)]
+    if len(outcomes) != size:
+        message = f"outcomes has names for {len(outcomes)} sources, expected {size - ended}"
+        raise ModelError(message, code="name-count", argument="outcomes", value=len(outcomes))
+    sizes = 1 + entries.outcome[entries.begin[1:] - 1]
+    labels = [
+        Labels(f"outcome of source {b}" if size > 1 else "outcome", names, int(count))
+        for b, (names, count) in enumerate(zip(outcomes, sizes, strict=True))
+    ]
+    return None if all(axis.numbered for axis in labels) else labels
 
 
 # -- in files ----------------------------------------------------------------------------------------------
@@ -212,7 +260,8 @@ def plain_names(names: Any, what: str) -> Any:
         return [plain_names(name, what) for name in names]
     if names is None or isinstance(names, str | int) or (isinstance(names, float) and math.isfinite(names)):
         return names
-    raise ParameterError(f"one of the {what} has the name {names!r}; a state file can hold strings and numbers only")
+    message = f"one of the {what} has the name {names!r}; a state file can hold strings and numbers only"
+    raise ParameterError(message, code="unsaved-name", value=names)
 
 
 def names_of_plain(names: Any) -> Any:

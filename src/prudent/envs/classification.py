@@ -47,7 +47,7 @@ class ClassificationEnv:
     labels: IntArray
     classes: tuple[Any, ...]
     shuffle: bool = True
-    _order: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64), repr=False)
+    _order: IntArray = field(default_factory=lambda: np.empty(0, dtype=np.int64), repr=False, init=False)
 
     @property
     def n_arms(self) -> int:
@@ -77,7 +77,11 @@ class ClassificationEnv:
         ClassificationEnv
             The environment.
         """
-        return replace(self, _order=rng.permutation(self.steps)) if self.shuffle else self
+        if not self.shuffle:
+            return self
+        shuffled = replace(self)
+        object.__setattr__(shuffled, "_order", rng.permutation(self.steps))
+        return shuffled
 
     def _row(self, t: int) -> int:
         return int(self._order[t - 1]) if self._order.size else t - 1
@@ -179,9 +183,12 @@ def classification(X: ArrayLike, y: ArrayLike | Sequence[Label], *, shuffle: boo
     if not points.size:
         text = f"X has shape {points.shape}, expected at least one row and one feature"
         raise DataError(text, code="wrong-shape", argument="X", value=points.shape)
-    classes = Labels.learn("class", column)
+    classes = Labels.of("class", None, column)
     if classes.size < 2:
         text = f"y holds {classes.size} class, expected at least two"
         raise DataError(text, code="too-few-classes", argument="y", value=classes.size)
-    codes = classes.encode(column, "y", place="y row {}".format, error=DataError)
-    return ClassificationEnv(points, codes, classes.names or tuple(range(classes.size)), bool(shuffle))
+    codes = classes.find_all(column)
+    if (codes < 0).any():
+        row = int(np.argmin(codes))
+        raise DataError(f"y row {row}: y is {column[row]!r}, expected a class", code="missing-value", row=row)
+    return ClassificationEnv(points, codes, classes.names, bool(shuffle))

@@ -188,15 +188,15 @@ class TabularEnv(gymnasium.Env):  # type: ignore[misc]
     def _text(self) -> str:
         model, layout = self.problem.model, self.problem.layout
         if layout is None:
-            name = self._state if model.states is None else model.states[self._state]
-            return f"state {name} ({self._state + 1} of {model.n_states})"
+            return f"state {model.states[self._state]} ({self._state + 1} of {model.n_states})"
         width = len(layout[0])
         lines = []
         for i, row in enumerate(layout):
             marked = [f"[{c}]" if i * width + j == self._state else f" {c} " for j, c in enumerate(row)]
             lines.append("".join(marked).replace("  ", " ").replace("] ", "]").replace(" [", "[").rstrip())
         if self._last is not None:
-            names = model.actions or (ACTIONS if model.n_actions == len(ACTIONS) else range(model.n_actions))
+            plain = model.action_labels.numbered and model.n_actions == len(ACTIONS)
+            names = ACTIONS if plain else model.actions
             lines.append(f"({names[self._last]})")
         return "\n".join(lines)
 

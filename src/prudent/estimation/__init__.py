@@ -1,8 +1,8 @@
-"""From a log of transitions to a model and its posterior."""
+"""Estimation of a model and its posterior from a log of transitions."""
 
 from __future__ import annotations
 
+from ..models.log_summary import LogSummary, SupportChange
 from .from_log import from_log
-from .summary import LogSummary
 
-__all__ = ["LogSummary", "from_log"]
+__all__ = ["LogSummary", "SupportChange", "from_log"]

@@ -1,4 +1,4 @@
-"""The distinct transitions of a log, which pairs were tried often enough, and which outcomes are possible."""
+"""Distinct transitions of a log, pairs that were tried often enough, and outcomes that are possible."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._support.checks import BoolArray, FloatArray, IntArray, mask_array
+from .._support.checks import mask_array
 from ..errors import DataError, ParameterError
 from ..models.base import plural
-from .rows import LogRows, names_of
+from ..types import BoolArray, FloatArray, IntArray
+from .rows import LogRows
 
 DOUBT = 0.05  # the chance that a next state was not seen by accident
 SUPPORTS = {
@@ -82,7 +83,8 @@ def supported(read: LogRows, seen: Transitions, kept: BoolArray, support: Any) -
     key = seen.pair[of_kept] * S + seen.target[of_kept]
     if isinstance(support, str):
         if support not in SUPPORTS:
-            raise ParameterError(f"support is {support!r}, expected one of {', '.join(map(repr, SUPPORTS))}")
+            message = f"support is {support!r}, expected one of {', '.join(map(repr, SUPPORTS))}"
+            raise ParameterError(message, code="unknown-option", argument="support", value=support)
         possible = _named_support(support, read, seen, kept, key)
     else:
         possible = _given_support(support, read, kept, key)
@@ -91,15 +93,19 @@ def supported(read: LogRows, seen: Transitions, kept: BoolArray, support: Any) -
             pair, target = divmod(int(key[outside][0]), S)
             i = int(np.argmax((read.state * A + read.action == pair) & (read.target == target)))
             state, action, arrival = pair // A, pair % A, read.by_state.show(target)
-            raise DataError(
-                f"{read.held.place(int(read.row[i]))}: {read.by_state.show(state)}, {read.by_action.show(action)} led "
-                f"to {arrival}, which support does not allow"
+            raise read.held.fault(
+                int(read.row[i]),
+                f"{read.by_state.show(state)}, {read.by_action.show(action)} led to {arrival}, which support does not "
+                "allow",
+                "outside-support",
+                state=read.by_state.names[state],
+                action=read.by_action.names[action],
             )
-    found = np.flatnonzero(of_kept)
+    shown = np.flatnonzero(of_kept)
     unseen = np.setdiff1d(possible, key)
     every = np.concatenate((key, unseen))
     order = np.argsort(every, kind="stable")
-    which = np.concatenate((found, np.full(unseen.size, -1)))[order]
+    which = np.concatenate((shown, np.full(unseen.size, -1)))[order]
     times = np.where(which >= 0, seen.times[which], 0.0)
     return Outcomes(every[order] // S, every[order] % S, times, which)
 
@@ -148,14 +154,14 @@ def _given_support(support: Any, read: LogRows, kept: BoolArray, key: IntArray) 
         allowed &= kept[:, :, np.newaxis]
         return np.flatnonzero(allowed)
     listed = np.zeros(S * A, dtype=np.bool_)
-    found = []
+    keys = []
     for name, targets in support.items():
         s = read.by_state.find(name)
         pairs = s * A + np.flatnonzero(kept[s]) if s >= 0 else _pair_of(name, read)
         ends = [read.by_state.index(target, f"support[{name!r}]", ParameterError) for target in targets]
         listed[pairs] = True
-        found += [pair * S + target for pair in pairs.tolist() if kept.flat[pair] for target in ends]
-    return np.unique(np.concatenate((np.array(found, dtype=np.int64), key[~listed[key // S]])))
+        keys += [pair * S + target for pair in pairs.tolist() if kept.flat[pair] for target in ends]
+    return np.unique(np.concatenate((np.array(keys, dtype=np.int64), key[~listed[key // S]])))
 
 
 def _pair_of(name: Any, read: LogRows) -> IntArray:
@@ -163,7 +169,8 @@ def _pair_of(name: Any, read: LogRows) -> IntArray:
         s, a = read.by_state.find(name[0]), read.by_action.find(name[1])
         if s >= 0 and a >= 0:
             return np.array([s * read.by_action.size + a])
-    raise ParameterError(f"support has {name!r}, expected a state or a pair (state, action) of the log")
+    message = f"support has {name!r}, expected a state or a pair (state, action) of the log"
+    raise ParameterError(message, code="unknown-state", argument="support", value=name)
 
 
 def refuse_dead_ends(read: LogRows, kept: BoolArray, entries: Outcomes) -> None:
@@ -171,12 +178,13 @@ def refuse_dead_ends(read: LogRows, kept: BoolArray, entries: Outcomes) -> None:
     arrived = np.bincount(entries.target, minlength=read.by_state.size) > 0
     dead = arrived & ~kept.any(axis=1) & ~read.terminal & ~read.absorbing
     if dead.any():
-        raise DataError(_dead_ends(np.flatnonzero(dead), read))
+        names = tuple(read.by_state.names_at(np.flatnonzero(dead)))
+        raise DataError(_dead_ends(np.flatnonzero(dead), read), code="dead-end", argument="log", states=names)
 
 
 def _dead_ends(dead: IntArray, read: LogRows) -> str:
     arrivals = np.bincount(read.target, read.times, read.by_state.size)
-    names = [names_of(read.by_state)[s] for s in dead.tolist()]
+    names = read.by_state.names_at(dead)
     shown = ", ".join(
         f"{name!r} ({arrivals[s]:g} arrival{'' if arrivals[s] == 1 else 's'})"
         for name, s in zip(names[:20], dead.tolist(), strict=False)

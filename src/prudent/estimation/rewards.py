@@ -1,4 +1,4 @@
-"""What each outcome of a model made from a log earns."""
+"""Rewards of the outcomes of a model that is estimated from a log."""
 
 from __future__ import annotations
 
@@ -8,24 +8,25 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._support.checks import FloatArray, IntArray, finite_array
-from ..data.tables import has_names, read_columns, read_numbers
+from .._support.checks import finite_array
+from ..data.source import TableSource
 from ..errors import DataError, ModelError, ParameterError
+from ..types import FloatArray, IntArray, TableLike
 from .counts import Outcomes, Transitions, sums
-from .rows import LogRows, names_of
+from .rows import LogRows
 
 
-class Told(NamedTuple):
-    """What there is to say of rewards."""
+class RewardFacts(NamedTuple):
+    """Facts about rewards for the summary."""
 
     text: str
-    varying: int = 0
-    sd: float = 0.0
-    guessed: int = 0
-    wide: float = 0.0  # the sd of all rewards
+    varying: int = 0  # transitions with several rewards
+    sd: float = 0.0  # around the mean of their transition, pooled
+    guessed: int = 0  # transitions that were never seen
+    total_sd: float = 0.0  # of all rewards
 
 
-def rewards_of(rewards: Any, read: LogRows, seen: Transitions, entries: Outcomes) -> tuple[FloatArray, Told]:
+def rewards_of(rewards: Any, read: LogRows, seen: Transitions, entries: Outcomes) -> tuple[FloatArray, RewardFacts]:
     """Return the reward of each outcome of the model."""
     if isinstance(rewards, str) and rewards in ("mean", "outcomes"):
         if seen.reward is None or seen.spread is None:
@@ -33,29 +34,36 @@ def rewards_of(rewards: Any, read: LogRows, seen: Transitions, entries: Outcomes
             called = f"; if one of the columns {others} holds them: columns={{'reward': ...}}" if others else ""
             raise DataError(
                 f"{read.held.table} has no rewards; give them: rewards=0, a function of (state, action, next_state), "
-                f"or a table{called}"
+                f"or a table{called}",
+                code="missing-column",
+                column="reward",
             )
         return _seen_rewards(rewards, read, seen, entries)
     S, A = read.shape
     if isinstance(rewards, bool) or (isinstance(rewards, str) and not Path(rewards).exists()):
         raise ParameterError(
             f"rewards is {rewards!r}, expected 'mean', 'outcomes', a number, a function of (state, action, "
-            "next_state), or a table or its file"
+            "next_state), or a table or its file",
+            code="unknown-option",
+            argument="rewards",
+            value=rewards,
         )
     if callable(rewards):
-        return _called_rewards(rewards, read, entries), Told("by a function of the caller")
-    if np.ndim(rewards) == 0 and not isinstance(rewards, str | Mapping) and not has_names(rewards):
+        return _called_rewards(rewards, read, entries), RewardFacts("by a function of the caller")
+    named = isinstance(rewards, str | Mapping) or TableSource(rewards, "rewards", ModelError).named
+    if np.ndim(rewards) == 0 and not named:
         amount = finite_array(rewards, "rewards", ndim=0, error=ParameterError)
-        return np.full(entries.pair.size, float(amount)), Told(f"{float(amount):g} for every step")
-    if not has_names(rewards):
+        return np.full(entries.pair.size, float(amount)), RewardFacts(f"{float(amount):g} for every step")
+    if not named:
         given = finite_array(rewards, "rewards", error=ParameterError)
         if given.shape == (S, A):
-            return given.reshape(-1)[entries.pair], Told("as given for each pair")
-        raise ParameterError(f"rewards has shape {given.shape}, expected [S, A] = {(S, A)}, a table, or a function")
-    return _table_rewards(rewards, read, entries), Told("by a table")
+            return given.reshape(-1)[entries.pair], RewardFacts("as given for each pair")
+        message = f"rewards has shape {given.shape}, expected [S, A] = {(S, A)}, a table, or a function"
+        raise ParameterError(message, code="wrong-shape", argument="rewards", value=given.shape)
+    return _table_rewards(rewards, read, entries), RewardFacts("by a table")
 
 
-def _seen_rewards(how: str, read: LogRows, seen: Transitions, entries: Outcomes) -> tuple[FloatArray, Told]:
+def _seen_rewards(how: str, read: LogRows, seen: Transitions, entries: Outcomes) -> tuple[FloatArray, RewardFacts]:
     assert seen.reward is not None
     assert seen.spread is not None
     reward = np.where(entries.seen >= 0, seen.reward[entries.seen], 0.0)
@@ -70,15 +78,15 @@ def _seen_rewards(how: str, read: LogRows, seen: Transitions, entries: Outcomes)
         key = seen.pair * read.by_state.size + seen.target
         varying = int(np.count_nonzero(np.unique(key, return_counts=True)[1] > 1))
         text = f"by transition, each reward of the {varying:,} that vary an outcome of its own"
-        return reward, Told(text + rest, varying, guessed=unseen.size)
+        return reward, RewardFacts(text + rest, varying, guessed=unseen.size)
     if not varying:
-        return reward, Told("by transition" + rest, guessed=unseen.size)
+        return reward, RewardFacts("by transition" + rest, guessed=unseen.size)
     assert read.reward is not None
     spare = read.times.sum() - seen.times.size
     sd = float(np.sqrt(seen.spread.sum() / max(spare, 1.0)))
     middle = np.average(read.reward, weights=read.times)
     wide = float(np.sqrt(np.average((read.reward - middle) ** 2, weights=read.times)))
-    return reward, Told(
+    return reward, RewardFacts(
         f"by transition, the means of the {varying:,} that vary (sd {sd:.3g}){rest}",
         varying,
         sd,
@@ -88,7 +96,7 @@ def _seen_rewards(how: str, read: LogRows, seen: Transitions, entries: Outcomes)
 
 
 def _guessed(seen: Transitions, pair: IntArray, target: IntArray, shape: tuple[int, int]) -> tuple[FloatArray, str]:
-    """Return rewards for transitions that nobody has seen, and by which law."""
+    """Return rewards for transitions that were never seen, and where they come from."""
     S, A = shape
     assert seen.reward is not None
     earned = seen.times * seen.reward
@@ -111,46 +119,49 @@ def _guessed(seen: Transitions, pair: IntArray, target: IntArray, shape: tuple[i
 
 def _called_rewards(rewards: Callable[..., Any], read: LogRows, entries: Outcomes) -> FloatArray:
     A = read.shape[1]
-    states, actions = names_of(read.by_state), names_of(read.by_action)
-    found = np.empty(entries.pair.size)
+    states, actions = read.by_state.names, read.by_action.names
+    earned = np.empty(entries.pair.size)
     for i, (pair, target) in enumerate(zip(entries.pair.tolist(), entries.target.tolist(), strict=True)):
         call = states[pair // A], actions[pair % A], states[target]
         value = rewards(*call)
         try:
-            found[i] = float(value)
+            earned[i] = float(value)
         except (TypeError, ValueError):
-            found[i] = np.nan
-        if not np.isfinite(found[i]):
-            raise ModelError(f"rewards{call!r} is {value!r}, expected a finite number")
-    return found
+            earned[i] = np.nan
+        if not np.isfinite(earned[i]):
+            message = f"rewards{call!r} is {value!r}, expected a finite number"
+            raise ModelError(message, code="not-finite", argument="rewards", value=value)
+    return earned
 
 
-def _table_rewards(rewards: Any, read: LogRows, entries: Outcomes) -> FloatArray:
+def _table_rewards(rewards: TableLike, read: LogRows, entries: Outcomes) -> FloatArray:
     keys = ("state", "action", "next_state")
-    held = read_columns(rewards, ("reward",), table="rewards", error=ModelError, named=keys)
-    amounts = read_numbers(held, "reward", error=ModelError)
+    held = TableSource(rewards, "rewards", ModelError).read(("reward",), named=keys)
+    amounts = held.numbers("reward")
     A = read.by_action.size
     axes = {"state": (read.by_state, entries.pair // A), "action": (read.by_action, entries.pair % A)}
     axes["next_state"] = (read.by_state, entries.target)
     used = [name for name in keys if name in held]
     if not used:
-        raise ModelError("rewards has a column reward, but none of state, action, next_state that says what for")
+        message = "rewards has a column reward, but none of state, action, next_state that says what for"
+        raise ModelError(message, code="missing-column", argument="rewards", column="state")
     listed, wanted = np.zeros(amounts.size, dtype=np.int64), np.zeros(entries.pair.size, dtype=np.int64)
-    known = np.ones(amounts.size, dtype=np.bool_)
+    valid = np.ones(amounts.size, dtype=np.bool_)
     for name in used:
         labels, index = axes[name]
-        found = np.fromiter(map(labels.find, held[name].tolist()), np.int64, amounts.size)  # it may list others too
-        known &= found >= 0
-        listed, wanted = listed * labels.size + found, wanted * labels.size + index
-    distinct, first = np.unique(listed[known], return_index=True)
-    odd = amounts[known][first][np.searchsorted(distinct, listed[known])] != amounts[known]
+        places = labels.find_all(held[name])  # a table may also list other names
+        valid &= places >= 0
+        listed, wanted = listed * labels.size + places, wanted * labels.size + index
+    distinct, first = np.unique(listed[valid], return_index=True)
+    odd = amounts[valid][first][np.searchsorted(distinct, listed[valid])] != amounts[valid]
     if odd.any():
-        row = int(np.flatnonzero(known)[odd][0])
-        raise ModelError(f"{held.place(row)}: reward is {amounts[row]:g}, unlike in an earlier row for the same")
+        row = int(np.flatnonzero(valid)[odd][0])
+        message = f"reward is {amounts[row]:g}, unlike in an earlier row for the same"
+        raise held.fault(row, message, "conflicting-rows", column="reward", value=amounts[row])
     at = np.minimum(np.searchsorted(distinct, wanted), max(distinct.size - 1, 0))
     lacking = np.ones(wanted.size, dtype=np.bool_) if not distinct.size else distinct[at] != wanted
     if lacking.any():
         i = int(np.argmax(lacking))
-        what = ", ".join(f"{name} {names_of(axes[name][0])[int(axes[name][1][i])]!r}" for name in used)
-        raise ModelError(f"rewards has no row for {what}")
-    return amounts[known][first][at]
+        what = ", ".join(f"{name} {axes[name][0].names[int(axes[name][1][i])]!r}" for name in used)
+        raise ModelError(f"rewards has no row for {what}", code="missing-row", argument="rewards")
+    return amounts[valid][first][at]

@@ -134,7 +134,8 @@ class _ArmRecords:
         self, bandit: LinearBandit, context: Any, arms: Iterable[Arm] | None, top: int | None, time: Facts
     ) -> Decision:
         if top is not None:
-            raise ParameterError("top is for a SharedLinearBandit: this journal's bandit chooses one arm")
+            text = "top is for a SharedLinearBandit: the bandit of this journal chooses one arm"
+            raise ParameterError(text, code="no-slate", argument="top", value=top)
         return bandit.select(context, arms, **time)
 
     def facts(self, decision: Decision, arms: Iterable[Arm] | None, seq: int) -> list[Facts]:

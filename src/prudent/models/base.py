@@ -1,62 +1,79 @@
-"""What known and uncertain models share: sizes, names, admissible actions, and how a policy is read."""
+"""Properties that known and uncertain models share: sizes, names, admissible actions, policies and starts."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
-from typing import Any, ClassVar, Self, SupportsInt
+from collections.abc import Hashable, Iterator, Mapping
+from typing import Any, ClassVar, SupportsInt
 
 import numpy as np
 from scipy import sparse
 
 from .._support.checks import (
-    BoolArray,
-    FloatArray,
-    IntArray,
     discount_factor,
     finite_array,
-    index_array,
     mask_array,
     non_negative_array,
-    number_array,
     refuse,
     require_shape,
     require_sum_of_one,
 )
-from ..data.labels import Labels, Names
+from ..data.labels import Labels
+from ..data.policy import Policy
 from ..errors import ModelError, ParameterError
+from ..types import ArrayLike, BoolArray, FloatArray, IntArray, Label, NamesLike, PolicyLike, StartLike, TerminalLike
+from .log_summary import LogSummary
+
+__all__ = ["Shape", "TabularModel", "admissible_mask", "held", "plural", "read_terminal"]
 
 Shape = tuple[int, int]  # (S, A)
 
 
 class TabularModel:
-    """States, actions, which actions a state admits, and the discount."""
+    """Base of the models with finitely many states and actions.
 
-    _compared: ClassVar[tuple[str, ...]]  # what two equal models have in common
+    Attributes
+    ----------
+    discount : float
+        Discount factor in [0, 1].
+    n_states, n_actions : int
+        Numbers of states and actions.
+    admissible : bool [S, A]
+        Actions that a state admits.
+    terminal : bool [S]
+        States in which the process ends, so that there is no decision.
+    terminal_value : float64 [S]
+        What these states are worth, 0 elsewhere.
+    arrival_value : float64 [S]
+        What arriving in a state is worth when no step is left: the value of states that were declared terminal.
+    state_labels, action_labels : Labels
+        Labels of states and actions, which find the index of a name.
+    notes : tuple of str
+        What a builder did without being asked, such as dropping an action that is never used.
+    """
+
+    _compared: ClassVar[tuple[str, ...]]  # attributes that two equal models have in common
 
     discount: float
     n_states: int
     n_actions: int
-    admissible: BoolArray  # [S, A]
-    terminal: BoolArray  # [S] True where there is nothing to decide: the process ends there
-    terminal_value: FloatArray  # [S] what that is worth, 0 elsewhere
-    arrival_value: FloatArray  # [S] what arriving is worth with no step left: of states that were said to be terminal
-    state_labels: Labels  # how logs and messages call the states; for users there is ``states``
+    admissible: BoolArray
+    terminal: BoolArray
+    terminal_value: FloatArray
+    arrival_value: FloatArray
+    state_labels: Labels
     action_labels: Labels
-    notes: tuple[str, ...] = ()  # what a builder did unasked, such as dropping an action that is never used
-    summary: Any = None  # the LogSummary of a model made by ``from_log``
-
-    @classmethod
-    def _noted(cls, arguments: dict[str, Any], discount: Any, make: Callable[..., Self] | None = None) -> Self:
-        """Return the model of a builder's arguments, with its notes; ``make`` is by default the constructor."""
-        notes = arguments.pop("notes", ())
-        build: Any = make or cls
-        model: Self = build(**arguments, discount=discount)
-        model.notes = notes
-        return model
+    notes: tuple[str, ...] = ()
+    _summary: LogSummary | None = None
 
     def _frame(
-        self, admissible: BoolArray, discount: Any, states: Names, actions: Names, terminal: BoolArray | None = None
+        self,
+        admissible: BoolArray,
+        discount: float,
+        states: NamesLike,
+        actions: NamesLike,
+        terminal: BoolArray | None = None,
     ) -> None:
+        """Check and store what all models have."""
         self.discount = discount_factor(discount, one=True)
         self.arrival_value = np.zeros(admissible.shape[0])
         self.n_states, self.n_actions = admissible.shape
@@ -64,118 +81,207 @@ class TabularModel:
         self.state_labels = Labels("state", states, self.n_states)
         self.action_labels = Labels("action", actions, self.n_actions)
         if not admissible.size:
-            raise ModelError(f"a model needs states and actions, got {self.n_states} and {self.n_actions}")
+            message = f"a model needs states and actions, got {self.n_states} and {self.n_actions}"
+            raise ModelError(message, code="empty")
         idle = ~admissible.any(axis=1)
         if terminal is not None:
             idle &= ~terminal
             admissible = admissible & ~terminal[:, None]
         if idle.any():
-            state = self.state_labels.show(int(np.argmax(idle)))
-            hint = "" if terminal is None else ", one that ends the process is terminal"
-            raise ModelError(f"{state} has no admissible action; a state that absorbs needs a loop to itself{hint}")
+            s = int(np.argmax(idle))
+            hint = "" if terminal is None else ", and a state that ends the process is declared terminal"
+            raise ModelError(
+                f"{self.state_labels.show(s)} has no admissible action; one that absorbs needs a loop to itself{hint}",
+                code="no-action",
+                state=self.states[s],
+            )
         if not admissible.any():
-            raise ModelError("every state is terminal; a model needs one to act in")
+            raise ModelError("every state is terminal; a model needs one to act in", code="all-terminal")
         idle = ~admissible.any(axis=0)
         if idle.any():
-            raise ModelError(f"{self.action_labels.show(int(np.argmax(idle)))} is admissible in no state")
+            a = int(np.argmax(idle))
+            message = f"{self.action_labels.show(a)} is admissible in no state"
+            raise ModelError(message, code="unused-action", action=self.actions[a])
 
     @property
-    def states(self) -> tuple[Hashable, ...] | None:
-        """The names of the states, or None where they are just 0, 1, ..., S-1."""
+    def summary(self) -> LogSummary:
+        """Summary of the log of a model that :func:`prudent.from_log` made; other models have none and raise."""
+        if self._summary is None:
+            raise ModelError("the model has no summary: it was not made by from_log", code="no-summary")
+        return self._summary
+
+    @property
+    def states(self) -> tuple[Hashable, ...]:
+        """Names of the states, by default 0, 1, ..., S-1."""
         return self.state_labels.names
 
     @property
-    def actions(self) -> tuple[Hashable, ...] | None:
-        """The names of the actions, or None where they are just 0, 1, ..., A-1."""
+    def actions(self) -> tuple[Hashable, ...]:
+        """Names of the actions, by default 0, 1, ..., A-1."""
         return self.action_labels.names
 
-    def state_index(self, name: Hashable) -> int:
-        """Return the index of a state by its name (by its number, if states have no names).
+    def state_index(self, name: Label) -> int:
+        """Return the index of a state.
 
+        Parameters
+        ----------
+        name : hashable
+            Name of the state.
+
+        Returns
+        -------
+        int
+            Its index.
+
+        Raises
+        ------
+        ParameterError
+            If no state has this name.
+
+        Examples
+        --------
         >>> import prudent as pr
         >>> pr.MDP([[[1, 0]], [[0, 1]]], reward=[1, 2], discount=0.5, states=["dry", "wet"]).state_index("wet")
         1
         """
         return self.state_labels.index(name)
 
-    def action_index(self, name: Hashable) -> int:
-        """Return the index of an action by its name (by its number, if actions have no names).
+    def action_index(self, name: Label) -> int:
+        """Return the index of an action.
 
+        Parameters
+        ----------
+        name : hashable
+            Name of the action.
+
+        Returns
+        -------
+        int
+            Its index.
+
+        Raises
+        ------
+        ParameterError
+            If no action has this name.
+
+        Examples
+        --------
         >>> import prudent as pr
         >>> pr.MDP([[[1], [1]]], reward=[[1, 2]], discount=0.5, actions=["wait", "go"]).action_index("go")
         1
         """
         return self.action_labels.index(name)
 
-    def policy_indices(self, policy: Any) -> IntArray:
-        """Return a policy, one admissible action for each state, as action indices int64 [S].
+    def read_policy(self, policy: PolicyLike) -> Any:
+        """Return a policy as actions, or as probabilities of actions if it is given by such.
 
-        A mapping or a pandas Series goes by the names of states and actions (by numbers, where they have none), and
-        needs all states but the terminal ones, and no others. A ``Solution`` stands for its policy. A list goes by the
-        order of the states; it may give actions by name, and numbers are indices if no action has a number for a name.
-        Every number in an array is an index.
+        Parameters
+        ----------
+        policy : PolicyLike
+            A policy that does not depend on time; :class:`prudent.data.policy.Policy` lists the forms. A mapping or
+            Series must name all states that are not terminal, and no others. A list may give actions by name, and its
+            numbers are indices unless some actions are named by numbers. Every number of an array is an index. What is
+            said of terminal states is ignored.
 
+        Returns
+        -------
+        int64 [S] or float64 [S, A]
+            Indices of actions, or probabilities that sum to one.
+
+        Raises
+        ------
+        ParameterError
+            If it is no policy, names an unknown state or action, or takes an inadmissible action.
+
+        Examples
+        --------
+        >>> import prudent as pr
+        >>> pr.MDP([[[1], [1]]], reward=[[1, 2]], discount=0.5).read_policy([[0.5, 0.5]])
+        array([[0.5, 0.5]])
+        """
+        return Policy.read(policy, self).stationary
+
+    def policy_indices(self, policy: PolicyLike) -> IntArray:
+        """Return a deterministic policy as indices of actions.
+
+        Parameters
+        ----------
+        policy : PolicyLike
+            One admissible action for each state; see :meth:`read_policy`.
+
+        Returns
+        -------
+        int64 [S]
+            Indices of actions.
+
+        Raises
+        ------
+        ParameterError
+            If it is no such policy.
+
+        Examples
+        --------
         >>> import prudent as pr
         >>> stay_or_go, names = [[[1, 0], [0, 1]]] * 2, {"states": ["dry", "wet"], "actions": ["wait", "go"]}
         >>> mdp = pr.MDP(stay_or_go, reward=[1, 2], discount=0.5, **names)
         >>> mdp.policy_indices({"wet": "go", "dry": "wait"})
         array([0, 1])
         """
-        given: Any = self._by_state(policy)
-        if given is None:
-            try:
-                given = policy if isinstance(policy, np.ndarray) else list(policy)
-                size = len(given)
-            except TypeError:
-                raise ParameterError(f"policy must hold an action for each state, got {policy!r}") from None
-            if size != self.n_states:
-                raise ParameterError(f"policy has {size} actions, the model has {self.n_states} states")
-            if self.actions is not None and not (isinstance(given, np.ndarray) and given.dtype.kind in "iu"):
-                given = [self._named_action(action, f"policy[{s}]") for s, action in enumerate(given)]
-        actions = index_array(given, "policy", self.n_actions, ParameterError)
-        require_shape(actions, "policy", (self.n_states,), "[S]", error=ParameterError)
-        actions = np.where(self.terminal, self.admissible.argmax(axis=1), actions)  # there is nothing to decide
-        barred = ~self.admissible[np.arange(self.n_states), actions]
-        if barred.any():
-            s = int(np.argmax(barred))
-            state = self.state_labels.show(s)
-            called = "" if self.actions is None else f", which {self.actions[actions[s]]!r} is not"
-            raise ParameterError(f"policy[{s}] is {actions[s]}, expected an admissible action of {state}{called}")
+        actions: IntArray = self.read_policy(policy)
+        if actions.ndim != 1:
+            message = f"policy has probabilities of actions {actions.shape}, expected an action for each state"
+            raise ParameterError(message, code="stochastic-policy", argument="policy", value=actions.shape)
         return actions
 
-    def _by_state(self, policy: Any) -> list[int] | None:
-        """Return the action indices of a policy that names its states, or None if it does not."""
-        if _is_solution(policy):
-            if policy.states == self.states and policy.actions == self.actions:
-                return list(policy.policy)
-            states = range(len(policy.policy)) if policy.states is None else policy.states
-            items: Any = zip(states, policy.policy_names, strict=True)
-        elif hasattr(policy, "to_series"):  # a DataArray, such as the policy of Solution.to_xarray
-            items = policy.to_series().items()
-        elif hasattr(policy, "keys") and hasattr(policy, "items") and np.ndim(policy) < 2:  # a mapping or a Series
-            items = policy.items()
-        else:
-            return None
-        found = [-1] * self.n_states
-        for state, action in items:
-            s = self.state_labels.index(state, "a state of policy")
-            if found[s] >= 0:
-                raise ParameterError(f"policy has {self.state_labels.show(s)} twice")
-            if not self.terminal[s]:
-                found[s] = self.action_labels.index(action, f"policy[{state!r}]")
-        found = [0 if a < 0 and self.terminal[s] else a for s, a in enumerate(found)]  # there is nothing to decide
-        missing = [self.state_labels.show(s) for s, a in enumerate(found) if a < 0]
-        if missing:
-            more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
-            raise ParameterError(f"policy has no action for {', '.join(missing[:5])}{more}")
-        return found
+    def policy_matrix(self, policy: PolicyLike) -> FloatArray:
+        """Return a policy as probabilities of actions.
 
-    def start_distribution(self, start: Any = None) -> FloatArray:
-        """Return where the process starts, as probabilities float64 [S].
+        Parameters
+        ----------
+        policy : PolicyLike
+            An action for each state, or probabilities of actions; see :meth:`read_policy`. In a mapping or DataFrame,
+            actions that are missing (or NaN) have probability zero.
 
-        ``start`` is the name of a state (its number, if states have no names), a mapping from names to probabilities,
-        or probabilities [S]. None is uniform over the states that are not terminal. No start is terminal.
+        Returns
+        -------
+        float64 [S, A]
+            Probabilities, rows that sum to one.
 
+        Raises
+        ------
+        ParameterError
+            If it is no policy of this model.
+
+        Examples
+        --------
+        >>> import prudent as pr
+        >>> mdp = pr.MDP([[[1], [1]]], reward=[[1, 2]], discount=0.5, actions=["wait", "go"])
+        >>> mdp.policy_matrix({0: {"wait": 0.25, "go": 0.75}}), mdp.policy_matrix(["go"])
+        (array([[0.25, 0.75]]), array([[0., 1.]]))
+        """
+        return Policy.read(policy, self).weights(self.n_actions)
+
+    def start_distribution(self, start: StartLike = None) -> FloatArray:
+        """Return the distribution of the first state.
+
+        Parameters
+        ----------
+        start : StartLike
+            The name of a state, a mapping from names to probabilities, or probabilities [S]. None is uniform over the
+            states that are not terminal.
+
+        Returns
+        -------
+        float64 [S]
+            Probabilities.
+
+        Raises
+        ------
+        ParameterError
+            If a state is unknown or terminal, or the probabilities do not sum to one.
+
+        Examples
+        --------
         >>> import prudent as pr
         >>> mdp = pr.MDP([[[1, 0]], [[0, 1]]], reward=[1, 2], discount=0.5, states=["dry", "wet"])
         >>> mdp.start_distribution("wet"), mdp.start_distribution({"dry": 0.25, "wet": 0.75})
@@ -183,7 +289,9 @@ class TabularModel:
         """
         if start is None:
             if self.terminal.all():
-                raise ParameterError("start must be given: every state is terminal")
+                raise ParameterError(
+                    "start must be given: every state is terminal", code="missing-argument", argument="start"
+                )
             return np.where(self.terminal, 0.0, 1.0 / np.count_nonzero(~self.terminal))
         chances = np.zeros(self.n_states)
         if hasattr(start, "items"):  # a mapping or a pandas Series
@@ -191,125 +299,66 @@ class TabularModel:
                 chances[self.state_labels.index(name, "start")] = finite_array(
                     chance, f"start[{name!r}]", ndim=0, error=ParameterError
                 )
-        elif self.state_labels.find(start) >= 0 or np.ndim(start) == 0:
+        elif self.state_labels.find(start) >= 0 or np.ndim(start) == 0:  # type: ignore[arg-type]
             chances[self.state_labels.index(start, "start")] = 1.0
         else:
             chances = non_negative_array(start, "start", ndim=1, error=ParameterError).copy()
             require_shape(chances, "start", (self.n_states,), "[S]", error=ParameterError)
-        refuse(chances < 0.0, chances, "start", "a probability", error=ParameterError)
+        refuse(chances < 0.0, chances, "start", "a probability", error=ParameterError, code="negative")
         require_sum_of_one(chances, "start", error=ParameterError)
         ended = self.terminal & (chances > 0.0)
         if ended.any():
-            state = self.state_labels.show(int(np.argmax(ended)))
-            raise ParameterError(f"start has {state}, which is terminal: nothing happens there")
+            s = int(np.argmax(ended))
+            message = f"start has {self.state_labels.show(s)}, which is terminal: nothing happens there"
+            raise ParameterError(message, code="terminal-start", argument="start", state=self.states[s])
         return chances
 
-    def _named_action(self, action: Any, name: str) -> Any:
-        """Return the index of a name; a number is left to be read as an index, unless some names are numbers."""
-        index = self.action_labels.find(action)
-        numbered = any(isinstance(each, int | float) for each in self.actions or ())
-        if index < 0 and (numbered or isinstance(action, str)):
-            return self.action_labels.index(action, name)
-        return action if index < 0 else index
+    def final_values(self, terminal_value: ArrayLike | Mapping[Label, float] | None) -> FloatArray:
+        """Return what each state is worth when no step is left.
 
-    def policy_matrix(self, policy: Any) -> FloatArray:
-        """Return a policy as probabilities of actions, float64 [S, A], rows that sum to one.
+        Parameters
+        ----------
+        terminal_value : array_like or mapping, optional
+            A number for all states, values [S], or a mapping (or Series) from states to values. States that a mapping
+            does not name keep :attr:`arrival_value`, which is also the default.
 
-        A stochastic policy is an array [S, A], a DataFrame with a row for each state and a column for each action, or a
-        mapping {state: {action: probability}}, by name; what is not mentioned (or NaN, in a DataFrame) has probability
-        zero. Any other policy is one action for each state, see :meth:`policy_indices`. What is said of terminal states
-        is not looked at.
-
-        >>> import prudent as pr
-        >>> mdp = pr.MDP([[[1], [1]]], reward=[[1, 2]], discount=0.5, actions=["wait", "go"])
-        >>> mdp.policy_matrix({0: {"wait": 0.25, "go": 0.75}}), mdp.policy_matrix(["go"])
-        (array([[0.25, 0.75]]), array([[0., 1.]]))
+        Returns
+        -------
+        float64 [S]
+            Values.
         """
-        read = self.read_policy(policy)
-        if read.ndim == 2:
-            return read
-        matrix = np.zeros(self.admissible.shape)
-        matrix[np.arange(self.n_states), read] = 1.0
-        return matrix
-
-    def read_policy(self, policy: Any) -> Any:
-        """Return a policy as action indices int64 [S], or probabilities float64 [S, A] if it is given by such.
-
-        >>> import prudent as pr
-        >>> pr.MDP([[[1], [1]]], reward=[[1, 2]], discount=0.5).read_policy([[0.5, 0.5]])
-        array([[0.5, 0.5]])
-        """
-        if _is_solution(policy) and policy.policy.ndim == 2:
-            states, actions = (
-                range(size) if names is None else names
-                for names, size in zip((policy.states, policy.actions), policy.policy.shape, strict=True)
-            )
-            policy = {
-                s: dict(zip(actions, row, strict=True)) for s, row in zip(states, policy.policy.tolist(), strict=True)
-            }
-        only = self.admissible.argmax(axis=1)  # action of a terminal state
-        if not self._is_stochastic(policy):
-            if isinstance(policy, list | tuple) and len(policy) == self.n_states and self.terminal.any():
-                policy = [int(only[s]) if self.terminal[s] else action for s, action in enumerate(policy)]
-            return self.policy_indices(policy)
-        if hasattr(policy, "columns"):  # a DataFrame
-            rows = zip(policy.index.tolist(), policy.fillna(0.0).to_numpy().tolist(), strict=True)
-            policy = {state: dict(zip(policy.columns, row, strict=True)) for state, row in rows}
-        if hasattr(policy, "items"):
-            matrix = self._named_chances(policy)
-        else:
-            matrix = np.array(number_array(policy, "policy", error=ParameterError))
-            require_shape(matrix, "policy", self.admissible.shape, "[S, A]", error=ParameterError)
-        matrix[self.terminal] = 0.0
-        matrix[self.terminal, only[self.terminal]] = 1.0
-        matrix = non_negative_array(matrix, "policy", ndim=2, error=ParameterError)
-        barred = (matrix > 0.0) & ~self.admissible
-        if barred.any():
-            pair = self.pair_name(np.argmax(barred))
-            raise ParameterError(f"policy gives {pair} the probability {matrix[barred][0]}, but it is not admissible")
-        require_sum_of_one(matrix, "policy", error=ParameterError)
-        return matrix / matrix.sum(axis=1, keepdims=True)
-
-    def _named_chances(self, policy: Any) -> FloatArray:
-        """Return {state: {action: probability}} as [S, A]."""
-        matrix = np.zeros(self.admissible.shape)
-        missing = ~self.terminal
-        for state, row in policy.items():
-            s = self.state_labels.index(state, "policy")
-            missing[s] = False
-            if self.terminal[s]:
-                continue
-            if not hasattr(row, "items"):
-                raise ParameterError(f"policy[{state!r}] is {row!r}, expected probabilities of actions")
-            for action, chance in row.items():
-                a = self.action_labels.index(action, f"policy[{state!r}]")
-                name = f"policy[{state!r}][{action!r}]"
-                matrix[s, a] = finite_array(chance, name, ndim=0, error=ParameterError)
-        if missing.any():
-            raise ParameterError(f"policy says nothing about {self.state_labels.show(int(np.argmax(missing)))}")
-        return matrix
-
-    def _is_stochastic(self, policy: Any) -> bool:
-        if hasattr(policy, "columns"):
-            return True
-        if isinstance(policy, Mapping):
-            return any(isinstance(row, Mapping) for row in policy.values())
-        if isinstance(policy, list | tuple) and all(self.action_labels.find(action) >= 0 for action in policy):
-            return False  # actions whose names are tuples
-        try:
-            return not hasattr(policy, "items") and np.ndim(policy) == 2
-        except ValueError:  # rows of unequal length
-            return False
+        final = self.arrival_value.copy()
+        if terminal_value is None:
+            return final
+        if hasattr(terminal_value, "items"):
+            for state, value in terminal_value.items():
+                s = self.state_labels.index(state, "terminal_value")
+                final[s] = finite_array(value, f"terminal_value[{state!r}]", ndim=0, error=ParameterError)
+            return final
+        given = finite_array(terminal_value, "terminal_value", error=ParameterError)
+        if given.ndim:
+            require_shape(given, "terminal_value", (self.n_states,), "[S]", error=ParameterError)
+        return np.broadcast_to(given, final.shape).copy()
 
     def require_discounted(self, who: str) -> None:
-        """Raise if nothing is discounted, which ``who`` (in a message, "agents") cannot do with."""
+        """Raise if the discount is 1, which ``who`` (in the message: "agents") cannot handle."""
         if self.discount == 1.0:
-            raise ParameterError(f"discount must be below 1 for {who}, the model has discount 1.0")
+            raise ParameterError(
+                f"discount must be below 1 for {who}, the model has discount 1.0",
+                code="discount-range",
+                argument="discount",
+                value=1.0,
+            )
 
     def pair_name(self, pair: SupportsInt) -> str:
-        """Return how messages call the pair s*A + a: ``state 3, action 'go'``."""
+        """Format the pair s*A + a for messages: ``state 3, action 'go'``."""
         s, a = divmod(int(pair), self.n_actions)
         return f"{self.state_labels.show(s)}, {self.action_labels.show(a)}"
+
+    def pair_fields(self, pair: SupportsInt) -> dict[str, Hashable]:
+        """Return the names of the pair s*A + a as fields of an error."""
+        s, a = divmod(int(pair), self.n_actions)
+        return {"state": self.states[s], "action": self.actions[a]}
 
     def _sizes(self) -> list[str]:
         """Return the parts of a repr that both models have."""
@@ -329,12 +378,7 @@ class TabularModel:
     __hash__ = None  # type: ignore[assignment]  # arrays can change
 
 
-def _is_solution(policy: Any) -> bool:
-    """Return whether this is a ``Solution``, which models know nothing of."""
-    return hasattr(policy, "policy_names") and hasattr(policy, "states")
-
-
-def admissible_mask(admissible: Any, shape: Shape) -> BoolArray:
+def admissible_mask(admissible: ArrayLike | None, shape: Shape) -> BoolArray:
     """Return the admissible pairs as bool [S, A]; None stands for all."""
     if admissible is None:
         return np.ones(shape, dtype=np.bool_)
@@ -342,11 +386,11 @@ def admissible_mask(admissible: Any, shape: Shape) -> BoolArray:
 
 
 def held(values: Any) -> Any:
-    """Return ``values``, an iterator as a list: what is read twice must not be used up."""
+    """Return ``values``, an iterator as a list, so that it can be read twice."""
     return list(values) if isinstance(values, Iterator) else values
 
 
-def read_terminal(terminal: Any, labels: Labels, name: str = "terminal") -> tuple[BoolArray, FloatArray]:
+def read_terminal(terminal: TerminalLike, labels: Labels, name: str = "terminal") -> tuple[BoolArray, FloatArray]:
     """Return which states are terminal, bool [S], and what they are worth [S], 0 elsewhere.
 
     ``terminal`` is a mapping from states to values, a list of states, or a mask bool [S]; None is no state at all.
@@ -356,10 +400,10 @@ def read_terminal(terminal: Any, labels: Labels, name: str = "terminal") -> tupl
         return mask, values
     if isinstance(terminal, np.ndarray) and terminal.dtype == np.bool_:
         return mask_array(terminal, name, mask.shape, "[S]", error=ModelError), values
-    if isinstance(terminal, str) or (np.ndim(terminal) == 0 and not isinstance(terminal, Mapping | set | frozenset)):
-        terminal = [terminal]  # one state
-    given = terminal.items() if hasattr(terminal, "items") else ((state, 0.0) for state in terminal)
-    for state, value in given:
+    given: Any = terminal
+    if isinstance(terminal, str) or (np.ndim(given) == 0 and not isinstance(terminal, Mapping | set | frozenset)):
+        given = [terminal]  # one state
+    for state, value in given.items() if hasattr(given, "items") else ((state, 0.0) for state in given):
         s = labels.index(state, name, ModelError)
         mask[s], values[s] = True, finite_array(value, f"{name}[{state!r}]", ndim=0, error=ModelError)
     return mask, values

@@ -1,8 +1,8 @@
-"""How other people's things become models: matrices, tables, functions, Gymnasium environments.
+"""Builders of models from matrices, tables, functions and Gymnasium environments.
 
-A builder reads one of them and returns ``Arguments``, the keyword arguments of the constructor: of ``MDP`` for the
-names in ``known_``, of ``UncertainMDP`` for those in ``uncertain_``. The constructor then checks the model as a whole;
-a builder checks only what can no longer be named afterwards, such as the row of a table or the call of a function.
+Builders called ``known_`` return the arguments of ``MDP``, those called ``uncertain_`` the arguments of
+``UncertainMDP.from_entries``. The constructor then checks the complete model; a builder checks only what can no longer
+be named afterwards, such as the row of a table or the call of a function.
 """
 
 from __future__ import annotations
@@ -14,11 +14,23 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from .._support.checks import BoolArray, FloatArray, IntArray, mask_array, number_array, require_shape
-from ..data.labels import Column, Labels, Names, encode_each, is_missing
+from .._support.checks import mask_array, number_array, require_shape
+from ..data.columns import TableColumns
+from ..data.labels import Labels, is_missing
 from ..data.naming import NEXT_STATES, PAIRS
-from ..data.tables import Columns, has_names, read_columns, read_numbers
+from ..data.source import TableSource
+from ..data.transitions import TransitionTable
 from ..errors import ModelError
+from ..types import (
+    ArrayLike,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    NamesLike,
+    SparseLike,
+    TableLike,
+    TerminalLike,
+)
 from .base import Shape, admissible_mask, plural, read_terminal
 from .entries import END, Outcomes
 
@@ -35,23 +47,27 @@ def read_transitions(transition: Any, actions_first: bool) -> tuple[sparse.csr_a
         S, A = np.shape(transition[0])[0], len(transition)
         for a, matrix in enumerate(transition):
             if not _is_sparse(matrix) or matrix.shape != (S, S):
-                found = f"shape {matrix.shape}" if _is_sparse(matrix) else type(matrix).__name__
-                raise ModelError(f"the transition matrix of action {a} must be sparse with shape {(S, S)}, got {found}")
+                got = f"shape {matrix.shape}" if _is_sparse(matrix) else type(matrix).__name__
+                message = f"the transition matrix of action {a} must be sparse with shape {(S, S)}, got {got}"
+                raise ModelError(message, code="wrong-shape", argument="transition", action=a)
         by_action = _csr(sparse.vstack(transition, format="csr"))
         return canonical(by_action[np.arange(S * A).reshape(A, S).T.ravel()]), (S, A)
     if _is_sparse(transition):
         if actions_first:
-            raise ModelError("actions_first is for arrays [A, S, S]; row s*A + a of a sparse matrix is (s, a)")
+            message = "actions_first is for arrays [A, S, S]; row s*A + a of a sparse matrix is (s, a)"
+            raise ModelError(message, code="conflicting-arguments", argument="actions_first")
         rows, S = transition.shape
         if S == 0 or rows == 0 or rows % S:
-            raise ModelError(f"a sparse transition must have shape (S*A, S), got {transition.shape}")
+            message = f"a sparse transition must have shape (S*A, S), got {transition.shape}"
+            raise ModelError(message, code="wrong-shape", argument="transition", value=transition.shape)
         return canonical(_csr(transition)), (S, rows // S)
     dense = number_array(transition, "transition", error=ModelError)
     order = "[A, S, S]" if actions_first else "[S, A, S]"
     if dense.ndim != 3 or dense.shape[2] != dense.shape[1 if actions_first else 0]:
         swapped = not actions_first and dense.ndim == 3 and dense.shape[1] == dense.shape[2]
         hint = "; for [A, S, S] pass actions_first=True" if swapped else ""
-        raise ModelError(f"transition must have the axes {order}, got shape {dense.shape}{hint}")
+        message = f"transition must have the axes {order}, got shape {dense.shape}{hint}"
+        raise ModelError(message, code="wrong-shape", argument="transition", value=dense.shape)
     if actions_first:
         dense = dense.swapaxes(0, 1)
     S, A, _ = dense.shape
@@ -67,7 +83,8 @@ def _csr(matrix: Any) -> sparse.csr_array:
     try:
         rows.check_format(full_check=True)
     except ValueError as fault:  # an index beyond the shape would be read blindly by every kernel
-        raise ModelError(f"the sparse transition is corrupt: {fault}") from None
+        message = f"the sparse transition is corrupt: {fault}"
+        raise ModelError(message, code="wrong-format", argument="transition") from None
     return rows
 
 
@@ -102,11 +119,18 @@ def own_sources(admissible: BoolArray) -> IntArray:
     return np.where(admissible, np.cumsum(admissible).reshape(admissible.shape) - 1, -1)
 
 
-def uncertain_direct(reward: Any, support: Any, admissible: Any, states: Names, terminal: Any) -> Arguments:
+def uncertain_direct(
+    reward: ArrayLike,
+    support: ArrayLike | SparseLike | None,
+    admissible: ArrayLike | None,
+    states: NamesLike,
+    terminal: TerminalLike,
+) -> Arguments:
     """Read the direct parametrisation: a source for each pair, whose outcomes are its (possible) next states."""
     given = number_array(reward, "reward", error=ModelError)
     if given.ndim not in (2, 3):
-        raise ModelError(f"reward must have the axes [S, A] or [S, A, S], got shape {given.shape}")
+        message = f"reward must have the axes [S, A] or [S, A, S], got shape {given.shape}"
+        raise ModelError(message, code="wrong-shape", argument="reward", value=given.shape)
     S, A = given.shape[:2]
     if given.ndim == 3:
         require_shape(given, "reward", (S, A, S), "[S, A, S]", error=ModelError)
@@ -117,10 +141,12 @@ def uncertain_direct(reward: Any, support: Any, admissible: Any, states: Names, 
     if support is None:
         next_state = np.broadcast_to(np.arange(S, dtype=np.int32), (S, A, S))
         return {"source": source, "next_state": next_state, "reward": given, **_BY_PAIR}
-    if _is_sparse(support):
-        if support.shape != (S * A, S):
-            raise ModelError(f"a sparse support must have shape (S*A, S) = {(S * A, S)}, got {support.shape}")
-        pairs, targets = np.nonzero(support)
+    if sparse.issparse(support):
+        matrix: Any = support
+        if matrix.shape != (S * A, S):
+            message = f"a sparse support must have shape (S*A, S) = {(S * A, S)}, got {matrix.shape}"
+            raise ModelError(message, code="wrong-shape", argument="support", value=matrix.shape)
+        pairs, targets = matrix.nonzero()
     else:
         possible = mask_array(support, "support", (S, A, S), "[S, A, S]", error=ModelError)
         pairs, targets = np.nonzero(possible.reshape(S * A, S))
@@ -132,7 +158,8 @@ def uncertain_direct(reward: Any, support: Any, admissible: Any, states: Names, 
     if not finite.all():
         e = int(np.argmin(finite))
         place = [*divmod(int(pairs[e]), A), *[int(targets[e])] * (given.ndim == 3)]
-        raise ModelError(f"reward{place} is {earned[e]}, expected a finite number")
+        message = f"reward{place} is {earned[e]}, expected a finite number"
+        raise ModelError(message, code="not-finite", argument="reward", index=tuple(place), value=earned[e])
     return {
         "source": source,
         "pair": pairs,
@@ -146,90 +173,85 @@ def uncertain_direct(reward: Any, support: Any, admissible: Any, states: Names, 
 # -- tables ------------------------------------------------------------------------------------------------
 
 
-def known_table(table: Any, states: Names, actions: Names, columns: Mapping[str, Any] | None) -> Arguments:
+def known_table(
+    table: TableLike, states: NamesLike, actions: NamesLike, columns: Mapping[str, Any] | None
+) -> KnownParts:
     """Read a long table: state, action, next_state, probability, reward."""
     needed = ("state", "action", "next_state", "probability", "reward")
-    held = read_columns(table, needed, table="table", error=ModelError, named=("sample",), columns=columns)
-    read = _read_pairs(held, states, actions)
-    probability = read_numbers(held, "probability", error=ModelError)
-    if (probability < 0.0).any():  # before it can hide in the sum with another row
-        row = int(np.argmax(probability < 0.0))
-        raise ModelError(f"{held.place(row)}: probability is {probability[row]}, expected one in [0, 1]")
-    reward = read_numbers(held, "reward", error=ModelError)
-    steps = _Steps(read.state, read.action, read.next_state, probability, reward, np.zeros(reward.size, dtype=np.bool_))
-    return _add_up(steps, read.shape) | read.names()
+    held = TableSource(table, error=ModelError).read(needed, named=("sample",), columns=columns)
+    read, notes = _transitions(held, states, actions)
+    chances, reward = held.probabilities(), held.numbers("reward")
+    steps = _Steps(read.state, read.action, read.next_state, chances, reward, np.zeros(reward.size, dtype=np.bool_))
+    return _add_up(steps, read.shape, {"states": read.states.names, "actions": read.actions.names}, notes)
 
 
-def uncertain_table(table: Any, states: Names, actions: Names, columns: Mapping[str, Any] | None) -> Arguments:
+def uncertain_table(
+    table: TableLike, states: NamesLike, actions: NamesLike, columns: Mapping[str, Any] | None
+) -> Arguments:
     """Read a long table of known dynamics: state, action, outcome, next_state, reward and perhaps source.
 
     Without outcomes, every pair has its own source, and its outcomes are the next states (and rewards) that are listed.
     """
-    told: Arguments = {"table": "table", "error": ModelError, "columns": columns}
-    if has_names(table):
+    source = TableSource(table, error=ModelError)
+    if source.named:
         needed: tuple[str, ...] = ("state", "action", "next_state", "reward")
-        held = read_columns(table, needed, named=("outcome", "source", "probability", "sample"), **told)
+        held = source.read(needed, named=("outcome", "source", "probability", "sample"), columns=columns)
     else:
         needed = ("state", "action", "outcome", "next_state", "reward")
-        held = read_columns(table, needed, ("source",), **told)
-    read = _read_pairs(held, states, actions, ends=True)
-    reward = read_numbers(held, "reward", error=ModelError)
+        held = source.read(needed, ("source",), columns=columns)
+    read, notes = _transitions(held, states, actions, ends=True)
+    reward, pair = held.numbers("reward"), read.pair
+    names = {"states": read.states.names, "actions": read.actions.names}
     if "outcome" not in held:
-        return _listed_steps(held, read, reward)
-    (s, a), S, A = read[:2], *read.shape
-    b, by_source = np.zeros_like(s), Labels("source", None, 1)
+        if "probability" in held:
+            notes = (*notes, "the probabilities of the table were not used: they are what a posterior is about")
+        return names | {"notes": notes} | _listed_steps(read, reward)
+    b, by_source = np.zeros_like(pair), Labels("source", None, 1)
     if "source" in held:
-        by_source = Labels.learn("source", held["source"])
-        b = by_source.encode(held["source"], "source", place=held.place, error=ModelError)
+        by_source = Labels.of("source", None, held["source"])
+        b = held.indices("source", by_source)
     seen: list[list[Hashable]] = [[] for _ in range(int(b.max()) + 1)]
     for number, outcome in zip(b.tolist(), held["outcome"].tolist(), strict=True):
         seen[number].append(outcome)
-    labels = [Labels.learn("outcome", outcomes) for outcomes in seen]
-    k = encode_each(labels, b, held["outcome"], "outcome", place=held.place, error=ModelError)
-
-    shape = (S, A, max(each.size for each in labels))
-    pair = s * A + a
+    labels = [Labels.of("outcome", None, outcomes) for outcomes in seen]
+    k = held.outcomes("outcome", labels, b)
     _, first, of_pair = np.unique(pair, return_index=True, return_inverse=True)
     mixed = b[first][of_pair] != b
     if mixed.any():
         row = int(np.argmax(mixed))
-        value = held["source"].tolist()[row]
-        raise ModelError(f"{held.place(row)}: source is {value!r}, unlike in the first row of the same pair")
-    _, once = np.unique(pair * shape[2] + k, return_index=True)
+        message = f"source is {held['source'].tolist()[row]!r}, unlike in the first row of the same pair"
+        raise held.fault(row, message, "conflicting-rows", column="source")
+    _, once = np.unique(pair * max(axis.size for axis in labels) + k, return_index=True)
     if once.size < k.size:
         row = int(np.setdiff1d(np.arange(k.size), once)[0])
-        value = held["outcome"].tolist()[row]
-        raise ModelError(f"{held.place(row)}: outcome is {value!r}, which this pair has already")
-    source = np.full(shape[:2], -1, dtype=np.int64)
-    source[s, a] = b
-    arrays = {"source": source, "pair": pair, "outcome": k, "next_state": read.next_state, "reward": reward}
-    names = {"sources": by_source.names, "outcomes": [each.names or range(each.size) for each in labels]}
-    return arrays | names | read.names()
+        message = f"outcome is {held['outcome'].tolist()[row]!r}, which this pair has already"
+        raise held.fault(row, message, "duplicate-row", column="outcome")
+    sources = np.full(read.shape, -1, dtype=np.int64)
+    sources[read.state, read.action] = b
+    arrays: Arguments = {"source": sources, "pair": pair, "outcome": k, "next_state": read.next_state, "reward": reward}
+    arrays |= {"sources": None if by_source.numbered else by_source.names, "outcomes": [axis.names for axis in labels]}
+    return arrays | names | {"notes": notes}
 
 
-def _listed_steps(held: Columns, read: _Pairs, reward: FloatArray) -> Arguments:
+def _listed_steps(read: TransitionTable, reward: FloatArray) -> Arguments:
     """Give every pair its own source: an outcome is a next state, or a next state with one of its rewards."""
-    pair = read.state * read.shape[1] + read.action
     which_reward = np.unique(reward, return_inverse=True)[1].reshape(-1)
-    once = np.unique(np.stack([pair, read.next_state, which_reward]), axis=1, return_index=True)[1]
-    pair, target, earned = pair[once], read.next_state[once], reward[once]
+    once = np.unique(np.stack([read.pair, read.next_state, which_reward]), axis=1, return_index=True)[1]
+    pair, target, earned = read.pair[once], read.next_state[once], reward[once]
     admissible = np.bincount(pair, minlength=read.shape[0] * read.shape[1]).reshape(read.shape) > 0
     _, sizes = np.unique(np.stack([pair, target]), axis=1, return_counts=True)
     arrays: Arguments = {"source": own_sources(admissible), "pair": pair, "outcome": places_in(pair)}
     arrays |= {"next_state": target, "reward": earned, **_BY_PAIR}
     if (sizes > 1).any():
-        arrays["outcomes"] = called_outcomes(pair, target, earned, read.by_state)
-    if "probability" in held:
-        note = "the probabilities of the table were not used: they are what a posterior is about"
-        return arrays | read.names(note)
-    return arrays | read.names()
+        arrays["outcomes"] = called_outcomes(pair, target, earned, read.states)
+    return arrays
 
 
 def called_outcomes(pair: IntArray, target: IntArray, reward: FloatArray, states: Labels) -> list[list[Hashable]]:
     """Name outcomes, sorted by pair and target: by next state, or (next_state, reward) if it has several rewards."""
     alike = (np.diff(pair) == 0) & (np.diff(target) == 0)
     several = np.append(alike, False) | np.append(False, alike)
-    names = states.names or range(states.size)
+    names = states.names
     called: list[Any] = [None if t < 0 else names[t] for t in target.tolist()]
     for e in np.flatnonzero(several):
         called[e] = (called[e], float(reward[e]))
@@ -237,67 +259,36 @@ def called_outcomes(pair: IntArray, target: IntArray, reward: FloatArray, states
     return [called[i:j] for i, j in zip([0, *ends], ends, strict=False)]
 
 
-class _Pairs(NamedTuple):
-    """The states, actions and next states of a table as indices [M], and their labels."""
-
-    state: IntArray
-    action: IntArray
-    next_state: IntArray
-    by_state: Labels
-    by_action: Labels
-    notes: tuple[str, ...]
-
-    @property
-    def shape(self) -> Shape:
-        """The numbers of states and actions."""
-        return self.by_state.size, self.by_action.size
-
-    def names(self, *notes: str) -> Arguments:
-        """Return the names and notes as arguments."""
-        names = {"states": self.by_state.names, "actions": self.by_action.names}
-        return names | {"notes": (*self.notes, *notes)}
-
-
-def _read_pairs(columns: Columns, states: Names, actions: Names, ends: bool = False) -> _Pairs:
-    """Return what every table has; with ``ends`` a missing next state is the end of the process."""
-    if not columns["state"].size:
-        raise ModelError(f"{columns.table} has no rows")
-    if "sample" in columns and len(set(columns["sample"].tolist())) > 1:
-        models, called = len(set(columns["sample"].tolist())), columns.used["sample"]
+def _transitions(
+    columns: TableColumns, states: NamesLike, actions: NamesLike, ends: bool = False
+) -> tuple[TransitionTable, tuple[str, ...]]:
+    """Return the transitions of a table and notes; with ``ends`` a missing next state is the end of the process."""
+    if not columns.size:
+        raise ModelError(f"{columns.table} has no rows", code="no-rows", argument=columns.table)
+    models = len(set(columns["sample"].tolist())) if "sample" in columns else 1
+    if models > 1:
         raise ModelError(
-            f"{columns.table} holds {models} models, one for each {called!r}; as draws of one model: "
-            "BayesianRiskMDP.from_table"
+            f"{columns.table} holds {models} models, one for each {columns.used['sample']!r}; as draws of one model: "
+            "BayesianRiskMDP.from_table",
+            code="several-models",
+            argument=columns.table,
+            value=models,
         )
-    by_state = _given_or_learned("state", states, columns["state"], columns["next_state"])
-    by_action = _given_or_learned("action", actions, columns["action"])
-    over = is_missing(columns["next_state"]) if ends else np.zeros(columns["next_state"].size, dtype=np.bool_)
-    if over.any():  # any state will do until the others are read
-        columns["next_state"] = np.where(over, columns["state"], columns["next_state"])
-    s, a, target = (
-        labels.encode(columns[what], what, place=columns.place, error=ModelError)
-        for what, labels in (("state", by_state), ("action", by_action), ("next_state", by_state))
-    )
-    target[over] = END
-    a, by_action, notes = _without_idle(a, by_action)
-    return _Pairs(s, a, target, by_state, by_action, notes)
+    ended = is_missing(columns["next_state"]) if ends else None
+    read = TransitionTable.of(columns, states, actions, error=ModelError, ended=ended)
+    action, by_action, notes = _without_idle(read.action, read.actions)
+    return read._replace(action=action, actions=by_action), notes
 
 
 def _without_idle(action: IntArray, by_action: Labels) -> tuple[IntArray, Labels, tuple[str, ...]]:
-    """Drop the names of actions that no state admits."""
+    """Drop the labels of actions that no state admits."""
     used = np.unique(action)
-    idle = sorted(set(range(by_action.size)) - set(used.tolist()))
-    if not idle:
+    idle = np.setdiff1d(np.arange(by_action.size), used)
+    if not idle.size:
         return action, by_action, ()
-    names = by_action.names or tuple(range(by_action.size))
-    note = f"no state admits {plural(len(idle), 'action')}, dropped: {', '.join(repr(names[i]) for i in idle)}"
-    return np.searchsorted(used, action), Labels("action", [names[i] for i in used], used.size), (note,)
-
-
-def _given_or_learned(what: str, given: Names, *columns: Column) -> Labels:
-    if given is None:
-        return Labels.learn(what, *columns)
-    names = tuple(given)
-    return Labels(what, names, len(names))
+    shown = ", ".join(map(repr, by_action.names_at(idle)))
+    note = f"no state admits {plural(idle.size, 'action')}, dropped: {shown}"
+    return np.searchsorted(used, action), Labels("action", by_action.names_at(used), used.size), (note,)
 
 
 class _Steps(NamedTuple):
@@ -312,12 +303,20 @@ class _Steps(NamedTuple):
 
 
 class Earned(NamedTuple):
-    """What single steps earn, times their probability."""
+    """Rewards of single steps, times their probability."""
 
     places: IntArray  # [M] (s*A + a)*S + s' of those that go on
     amounts: FloatArray  # [M]
     last: FloatArray  # [S, A] of those that end the process
     outcomes: Outcomes | None  # steps one by one, where some share a next state and differ in what they earn
+
+
+class KnownParts(NamedTuple):
+    """What a builder of a known model has read."""
+
+    arguments: Arguments  # of ``MDP``
+    earned: Earned
+    notes: tuple[str, ...] = ()
 
 
 def _one_by_one(pair: IntArray, steps: _Steps, n_pairs: int) -> Outcomes | None:
@@ -332,24 +331,25 @@ def _one_by_one(pair: IntArray, steps: _Steps, n_pairs: int) -> Outcomes | None:
     return Outcomes(first, target.astype(np.int32), reward, steps.probability[order])
 
 
-def _add_up(steps: _Steps, shape: Shape) -> Arguments:
+def _add_up(steps: _Steps, shape: Shape, names: Arguments, notes: tuple[str, ...] = ()) -> KnownParts:
     """Add up the steps of each pair, those that end the process apart; pairs without any are inadmissible."""
     S, A = shape
     pair, goes_on = steps.state * A + steps.action, ~steps.ends
     earned = steps.probability * steps.reward
     entries = (steps.probability[goes_on], (pair[goes_on], steps.next_state[goes_on]))
-    return {
+    arguments = {
         "transition": sparse.coo_array(entries, shape=(S * A, S)),
         "reward": pair_sums(pair, earned, shape),
-        "_earned": Earned(
-            pair[goes_on] * S + steps.next_state[goes_on],
-            earned[goes_on],
-            pair_sums(pair, earned * steps.ends, shape),
-            _one_by_one(pair, steps, S * A),
-        ),
         "termination": pair_sums(pair, steps.probability * steps.ends, shape),
         "admissible": np.bincount(pair, minlength=S * A).reshape(shape) > 0,
     }
+    of_steps = Earned(
+        pair[goes_on] * S + steps.next_state[goes_on],
+        earned[goes_on],
+        pair_sums(pair, earned * steps.ends, shape),
+        _one_by_one(pair, steps, S * A),
+    )
+    return KnownParts(arguments | names, of_steps, notes)
 
 
 # -- functions ---------------------------------------------------------------------------------------------
@@ -362,12 +362,13 @@ def uncertain_dynamics(
     noise: Iterable[Hashable] | Mapping[Hashable, Iterable[Hashable]],
     source: Callable[[Any, Any], Hashable] | None,
     admissible: Callable[[Any, Any], bool] | None,
-    terminal: Any = None,
+    terminal: TerminalLike = None,
 ) -> Arguments:
     """Call ``dynamics`` on every admissible pair and outcome."""
     named = dict(noise) if isinstance(noise, Mapping) else {"noise": noise}
     if not named or (len(named) > 1 and source is None):
-        raise ModelError(f"noise has {len(named)} sources; source(state, action) must say which one acts")
+        message = f"noise has {len(named)} sources; source(state, action) must say which one acts"
+        raise ModelError(message, code="missing-argument", argument="source")
     outcomes = [tuple(values) for values in named.values()]
     places, moves = tuple(states), tuple(actions)
     by_source, by_state = Labels("source", named, len(named)), Labels("state", places, len(places))
@@ -381,13 +382,13 @@ def uncertain_dynamics(
             name = next(iter(named)) if source is None else source(state, action)
             b = sources[s, a] = by_source.find(name)
             if b < 0:
-                raise ModelError(f"source({state!r}, {action!r}) is {name!r}, expected {by_source.expected()}")
+                raise by_source.unknown(name, f"source({state!r}, {action!r})", ModelError)
             for k, drawn in enumerate(outcomes[b]):
                 call = f"dynamics({state!r}, {action!r}, {drawn!r})"
                 steps.append((s * len(moves) + a, k, *_read_step(dynamics(state, action, drawn), call, by_state)))
     for b, name in enumerate(named):
         if sources.size and b not in sources:
-            raise ModelError(f"no admissible pair uses the source {name!r}")
+            raise ModelError(f"no admissible pair uses the source {name!r}", code="unused-source", value=name)
     columns = np.array(steps, dtype=[("pair", "i8"), ("outcome", "i8"), ("next_state", "i8"), ("reward", "f8")])
     by_action = Labels("action", moves, len(moves))
     used, by_action, notes = _without_idle(np.nonzero(sources >= 0)[1], by_action)
@@ -414,14 +415,17 @@ def _read_step(step: Any, call: str, by_state: Labels) -> tuple[int, float]:
         target, earned = step
         reward = float(earned)
     except (TypeError, ValueError):
-        raise ModelError(f"{call} is {step!r}, expected (next_state, reward)") from None
+        message = f"{call} is {step!r}, expected (next_state, reward)"
+        raise ModelError(message, code="wrong-type", argument="dynamics", value=step) from None
     index = by_state.find(target)
     if index < 0 and target is None:
         index = END
     elif index < 0:
-        raise ModelError(f"{call} leads to {target!r}, expected {by_state.expected()}")
+        message = f"{call} leads to {target!r}, expected {by_state.expected()}"
+        raise ModelError(message, code="unknown-state", argument="dynamics", value=target)
     if not np.isfinite(reward):
-        raise ModelError(f"{call} earns {earned!r}, expected a finite number")
+        message = f"{call} earns {earned!r}, expected a finite number"
+        raise ModelError(message, code="not-finite", argument="dynamics", value=earned)
     return index, reward
 
 
@@ -436,20 +440,23 @@ def discrete_environment(env: Any) -> Any:
         try:
             env = gymnasium.make(env)
         except gymnasium.error.Error as fault:
-            raise ModelError(f"gymnasium cannot make {env!r}: {fault}") from fault
+            message = f"gymnasium cannot make {env!r}: {fault}"
+            raise ModelError(message, code="unknown-environment", value=env) from fault
     for kind in ("observation", "action"):
         space = getattr(env, f"{kind}_space", None)
         if not (hasattr(space, "n") and hasattr(space, "start")):  # only Discrete has both
-            raise ModelError(f"the {kind} space of {env} is {space}, expected a Discrete one")
+            message = f"the {kind} space of {env} is {space}, expected a Discrete one"
+            raise ModelError(message, code="wrong-type", value=space)
     return env
 
 
-def known_gymnasium(env: Any) -> Arguments:
+def known_gymnasium(env: Any) -> KnownParts:
     """Read the table ``env.unwrapped.P`` of an environment, or of the one with this id."""
     env = discrete_environment(env)
     table = getattr(getattr(env, "unwrapped", env), "P", None)
     if not isinstance(table, Mapping):
-        raise ModelError(f"{env} has no table of transition probabilities env.unwrapped.P")
+        message = f"{env} has no table of transition probabilities env.unwrapped.P"
+        raise ModelError(message, code="missing-column", column="env.unwrapped.P")
     try:
         rows = [
             (s, a, target, probability, reward, bool(ends))
@@ -460,11 +467,12 @@ def known_gymnasium(env: Any) -> Arguments:
         listed = _Steps(*map(np.array, zip(*rows, strict=True)))
     except (AttributeError, TypeError, ValueError):
         form = "{state: {action: [(probability, next_state, reward, terminated), ...]}}"
-        raise ModelError(f"env.unwrapped.P must have the form {form}") from None
+        raise ModelError(f"env.unwrapped.P must have the form {form}", code="wrong-format") from None
     S, A = int(env.observation_space.n), int(env.action_space.n)
     for what, indices, size in zip(("state", "action", "next state"), listed[:3], (S, A, S), strict=True):
         outside = (indices < 0) | (indices >= size)
         if outside.any():
             value = indices[outside][0]
-            raise ModelError(f"env.unwrapped.P has the {what} {value}, expected one from 0 to {size - 1}")
-    return _add_up(listed, (S, A))
+            message = f"env.unwrapped.P has the {what} {value}, expected one from 0 to {size - 1}"
+            raise ModelError(message, code="index-range", value=int(value))
+    return _add_up(listed, (S, A), {})

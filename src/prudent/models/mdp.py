@@ -5,20 +5,30 @@ Row s*A + a of the matrix belongs to the pair (s, a). With the probability that 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, SupportsInt
 
 import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
 from .._numerics.compensated import sums_and_leaks
-from .._support.checks import SUM_TOLERANCE, FloatArray, IntArray, number_array, require_shape
-from ..data.labels import Names
+from .._support.checks import SUM_TOLERANCE, number_array, require_shape
 from ..errors import ModelError
+from ..types import ArrayLike, FloatArray, IntArray, NamesLike, SparseLike, TableLike
 from .base import TabularModel, admissible_mask, plural
-from .builders import Earned, Indices, canonical, known_gymnasium, known_table, pair_sums, read_transitions, row_numbers
+from .builders import (
+    Earned,
+    Indices,
+    KnownParts,
+    canonical,
+    known_gymnasium,
+    known_table,
+    pair_sums,
+    read_transitions,
+    row_numbers,
+)
 from .entries import END, Entries, Outcomes, likely_outcomes
 
 __all__ = ["MDP"]
@@ -29,31 +39,57 @@ class MDP(TabularModel):
 
     Parameters
     ----------
-    transition : P(s' | s, a) as an array [S, A, S]; or [A, S, S] with ``actions_first=True``; or a SciPy
-        sparse matrix (S*A) x S whose row s*A + a belongs to the pair (s, a); or a list of A sparse S x S
-        matrices (stored duplicates add up). Each row, with ``termination``, must sum to 1 within 1e-9.
-        Rows are used as given and never renormalised: a sum that is off by 1e-10 stays off by 1e-10, and where
-        that makes values infinite (sums above 1/discount) the solvers refuse the model.
-    reward : mean reward [S, A]; or [S], the same for every action; or one for each transition, [S, A, S]
-        ([A, S, S] with ``actions_first``), which is averaged over the next state. The model keeps them as
-        ``transition_reward`` as well, for :meth:`UncertainMDP.from_mdp`.
-    discount : in [0, 1]. At 1, solvers need a horizon, or a process that ends for certain.
-    termination : [S, A], the probability that this step is the last one; nothing is earned after it.
-    admissible : bool [S, A], by default all; what is given for the other pairs is not looked at.
-    states, actions : names, unique and hashable. Names 0, 1, ..., n-1 are the same as no names.
+    transition : array_like or sparse matrix
+        P(s' | s, a) as an array [S, A, S], or [A, S, S] with ``actions_first``; a SciPy sparse matrix (S*A) x S whose
+        row s*A + a belongs to the pair (s, a); or a list of A sparse S x S matrices (stored duplicates add up). Each
+        row, with ``termination``, must sum to 1 within 1e-9. Rows are used as given and never renormalised: a sum that
+        is off by 1e-10 stays off by 1e-10, and where that makes values infinite (sums above 1/discount) the solvers
+        refuse the model.
+    reward : array_like
+        Mean reward [S, A]; [S], the same for every action; or one for each transition, [S, A, S] ([A, S, S] with
+        ``actions_first``), which is averaged over the next state and kept as ``transition_reward``.
+    discount : float
+        Discount factor in [0, 1]. At 1, solvers need a horizon, or a process that ends for certain.
+    actions_first : bool, default=False
+        Whether dense arrays have the axes [A, S, S].
+    termination : array_like [S, A], optional
+        Probability that this step is the last one; nothing is earned after it.
+    admissible : array_like of bool [S, A], optional
+        Admissible pairs, by default all. What is given for the other pairs is ignored.
+    states, actions : iterable of hashable, optional
+        Names, unique and hashable. By default 0, 1, ..., n-1.
 
     Attributes
     ----------
-    Certificates are about these numbers exactly; averaged rewards and added duplicates were rounded once.
+    transition : scipy.sparse.csr_array (S*A) x S
+        Row s*A + a; sorted, no duplicates, no stored zeros. Rows of inadmissible pairs are empty.
+    reward : float64 [S, A]
+        Mean rewards, zero for inadmissible pairs.
+    termination : float64 [S, A] or None
+        Probability of a last step; None if the process never ends.
+    admissible : bool [S, A]
+        Admissible pairs.
+    terminal : bool [S]
+        States where every step ends the process and pays the same, so that there is no decision.
+    terminal_value : float64 [S]
+        What these states pay, 0 elsewhere.
+    transition_reward : scipy.sparse.csr_array (S*A) x S or None
+        Rewards of single transitions; None where they say no more than ``reward``.
+    leaks : tuple of float
+        Bounds on 1 - (sum of a row of ``transition``) over the admissible pairs.
 
-    transition : ``scipy.sparse.csr_array`` (S*A) x S, row s*A + a; sorted, no duplicates, no stored zeros.
-        Rows of inadmissible pairs are empty.
-    reward : float64 [S, A], zero for inadmissible pairs.
-    termination : float64 [S, A], or None if the process never ends.
-    admissible : bool [S, A].
-    terminal : bool [S], True where every step ends the process and pays the same: there is nothing to decide.
-    terminal_value : float64 [S], what these states pay, 0 elsewhere.
-    transition_reward : rewards of single transitions, as ``transition``; None where they say no more than ``reward``.
+    Raises
+    ------
+    ModelError
+        If shapes disagree, a row does not sum to one, or a state has no admissible action.
+
+    See Also
+    --------
+    UncertainMDP : A model whose probabilities are unknown.
+
+    Notes
+    -----
+    Certificates of solvers are about these numbers exactly; averaged rewards and added duplicates were rounded once.
 
     Examples
     --------
@@ -67,24 +103,23 @@ class MDP(TabularModel):
 
     _compared = ("discount", "states", "actions", "admissible", "reward", "termination", "transition")
 
-    transition: sparse.csr_array  # (S*A) x S
-    reward: FloatArray  # [S, A]
-    termination: FloatArray | None  # [S, A]
-    transition_reward: sparse.csr_array | None  # (S*A) x S
-    leaks: tuple[float, float]  # bounds on 1 - (sum of a row of ``transition``) over the admissible pairs
+    transition: sparse.csr_array
+    reward: FloatArray
+    termination: FloatArray | None
+    transition_reward: sparse.csr_array | None
+    leaks: tuple[float, float]
 
     def __init__(
         self,
-        transition: Any,
-        reward: Any,
+        transition: ArrayLike | SparseLike | Sequence[SparseLike],
+        reward: ArrayLike,
         discount: float,
         *,
         actions_first: bool = False,
-        termination: Any = None,
-        admissible: Any = None,
-        states: Names = None,
-        actions: Names = None,
-        _earned: Earned | None = None,
+        termination: ArrayLike | None = None,
+        admissible: ArrayLike | None = None,
+        states: NamesLike = None,
+        actions: NamesLike = None,
     ) -> None:
         self.transition, shape = read_transitions(transition, actions_first)
         self._frame(admissible_mask(admissible, shape), discount, states, actions)
@@ -97,14 +132,21 @@ class MDP(TabularModel):
         self._last_reward: FloatArray | None = None  # [S, A] of steps that end the process, if they have their own
         self._finer: Callable[[], Outcomes] | None = None  # of which the transitions are sums
         self.reward = self._mean_reward(reward, actions_first)
-        if _earned is not None:  # builders know the rewards of single steps
-            self._keep_earned(_earned)
         ended = np.zeros(shape, np.bool_) if self.termination is None else self.termination == 1.0
         worth = self.reward[np.arange(shape[0]), self.admissible.argmax(axis=1)]
         self.terminal = ((ended & (self.reward == worth[:, None])) | ~self.admissible).all(axis=1)
         self.terminal_value = np.where(self.terminal, worth, 0.0)
 
+    @classmethod
+    def _built(cls, parts: KnownParts, discount: float) -> MDP:
+        """Return the model of what a builder read; it keeps the rewards of single steps."""
+        mdp = cls(**parts.arguments, discount=discount)
+        mdp._keep_earned(parts.earned)
+        mdp.notes = parts.notes
+        return mdp
+
     def _keep_earned(self, earned: Earned) -> None:
+        """Keep the rewards of single steps."""
         stored = self._pairs() * self.n_states + self.transition.indices  # ascending
         at = np.searchsorted(stored, earned.places)
         known = np.append(stored, -1)[at] == earned.places  # transitions of probability zero are not stored
@@ -124,10 +166,21 @@ class MDP(TabularModel):
             self.transition_reward = sparse.csr_array(parts, shape=self.transition.shape)
 
     def steps(self) -> tuple[IntArray, npt.NDArray[np.int32], FloatArray]:
-        """Return the steps that are possible, by pair: pair s*A + a, next state (-2 for an end), and reward, [M] each.
+        """Return the steps that are possible.
 
         Where only the mean reward of a pair is known, each of its steps earns that.
 
+        Returns
+        -------
+        pair : int64 [M]
+            Pair s*A + a, ascending.
+        next_state : int32 [M]
+            Next state, -2 for the end of the process.
+        reward : float64 [M]
+            Reward.
+
+        Examples
+        --------
         >>> MDP([[[0.5, 0.5]], [[0.0, 1.0]]], reward=[0.0, 1.0], discount=0.9).steps()
         (array([0, 0, 1]), array([0, 1, 1], dtype=int32), array([0., 0., 1.]))
         """
@@ -148,12 +201,19 @@ class MDP(TabularModel):
         return pairs.astype(np.int64), targets.astype(np.int32), rewards, chances
 
     def keep_outcomes(self, entries: Entries, theta: FloatArray) -> None:
-        """Remember the outcomes, with probabilities ``theta`` [B, K], of which the transitions are sums."""
+        """Keep the outcomes, with probabilities ``theta`` [B, K], of which the transitions are sums."""
         self._finer = partial(likely_outcomes, entries, theta)
 
     def outcomes(self) -> Outcomes:
-        """Return all that can happen in one step, finer than :meth:`steps` where the model knows more.
+        """Return the outcomes of one step, finer than :meth:`steps` where the model knows more.
 
+        Returns
+        -------
+        Outcomes
+            Next states, rewards and probabilities of each pair.
+
+        Examples
+        --------
         >>> MDP([[[0.5, 0.5]], [[0.0, 1.0]]], reward=[0.0, 1.0], discount=0.9).outcomes().chance
         array([0.5, 0.5, 1. ])
         """
@@ -179,8 +239,7 @@ class MDP(TabularModel):
         ending[(ending < 0.0) & (ending > -1e-12)] = 0.0  # what 1 minus the sum of a row leaves
         bad = (ending < 0.0) | (ending > 1.0)
         if bad.any():
-            value, pair = ending[bad][0], self.pair_name(np.argmax(bad))
-            raise ModelError(f"the termination of {pair} is {value}, expected a number in [0, 1]")
+            self._refuse_pair(np.argmax(bad), "termination", ending[bad][0], "a number in [0, 1]", "probability-range")
         return ending if ending.any() else None
 
     def _of_pairs(self, values: Any, what: str) -> FloatArray:
@@ -190,18 +249,29 @@ class MDP(TabularModel):
         numbers = np.ascontiguousarray(np.where(self.admissible, given, 0.0))
         bad = ~np.isfinite(numbers)
         if bad.any():
-            value, pair = numbers[bad][0], self.pair_name(np.argmax(bad))
-            raise ModelError(f"the {what} of {pair} is {value}, expected a finite number")
+            self._refuse_pair(np.argmax(bad), what, numbers[bad][0], "a finite number", "not-finite")
         return numbers
+
+    def _refuse_pair(self, pair: SupportsInt, what: str, value: float, expected: str, code: str) -> None:
+        """Raise for a number of a pair."""
+        message = f"the {what} of {self.pair_name(pair)} is {value}, expected {expected}"
+        raise ModelError(message, code=code, argument=what, value=value, expected=expected, **self.pair_fields(pair))
 
     def _check_rows(self) -> None:
         probabilities = self.transition.data
         bad = ~((probabilities >= 0.0) & (probabilities < np.inf))  # written so that NaN is bad
         if bad.any():
             i = int(np.argmax(bad))
-            pair, value = self.pair_name(self._pairs()[i]), probabilities[i]
-            target = self.state_labels.show(int(self.transition.indices[i]))
-            raise ModelError(f"the transition probability of {pair} to {target} is {value}, expected one in [0, 1]")
+            pair, value, target = self._pairs()[i], probabilities[i], int(self.transition.indices[i])
+            to = f"{self.pair_name(pair)} to {self.state_labels.show(target)}"
+            raise ModelError(
+                f"the transition probability of {to} is {value}, expected one in [0, 1]",
+                code="probability-range",
+                argument="transition",
+                value=value,
+                next_state=self.states[target],
+                **self.pair_fields(pair),
+            )
         total = np.empty(self.admissible.shape)
         counted = np.ascontiguousarray(self.admissible).reshape(-1)
         self.leaks = sums_and_leaks(self.transition.indptr, probabilities, counted, total.reshape(-1))
@@ -211,9 +281,11 @@ class MDP(TabularModel):
             what += " and termination"
         off = self.admissible & (np.abs(total - 1.0) > SUM_TOLERANCE)
         if off.any():
-            value, pair = float(total[off][0]), self.pair_name(np.argmax(off))
+            value, pair = float(total[off][0]), np.argmax(off)
             hint = "; is the pair admissible?" if value == 0.0 else ""
-            raise ModelError(f"the {what} of {pair} sum to {value!r}, expected 1{hint}")
+            message = f"the {what} of {self.pair_name(pair)} sum to {value!r}, expected 1{hint}"
+            fields = self.pair_fields(pair)
+            raise ModelError(message, code="sum-not-one", argument="transition", value=value, **fields)
 
     def _mean_reward(self, reward: Any, actions_first: bool) -> FloatArray:
         given, earned = number_array(reward, "reward", error=ModelError), None
@@ -223,7 +295,11 @@ class MDP(TabularModel):
             given = np.broadcast_to(given[:, None], (S, A))
         if given.ndim == 3:
             if self.termination is not None:
-                raise ModelError("reward [S, A, S] is silent on steps that end the process; give means [S, A]")
+                raise ModelError(
+                    "reward [S, A, S] has no rewards of steps that end the process; give means [S, A]",
+                    code="conflicting-arguments",
+                    argument="reward",
+                )
             given = given.swapaxes(0, 1) if actions_first else given
             require_shape(given, "reward", (S, A, S), "[S, A, S]", error=ModelError)
             pairs = self._pairs()
@@ -237,23 +313,43 @@ class MDP(TabularModel):
     @classmethod
     def from_table(
         cls,
-        table: Any,
+        table: TableLike,
         discount: float,
         *,
-        states: Names = None,
-        actions: Names = None,
+        states: NamesLike = None,
+        actions: NamesLike = None,
         columns: Mapping[str, Any] | None = None,
     ) -> MDP:
-        """Return the model of a long table: state, action, next_state, probability, reward.
+        """Return the model of a table of transitions.
 
-        The table is a DataFrame, the path of a CSV or Parquet file, a dict of columns, a structured array, or rows of
-        five values in that order. Columns may have other usual names, such as ``idstatefrom``, ``idaction`` and
-        ``idstateto``; ``columns={"state": "where"}`` says which is which. Rows with the same (state, action,
-        next_state) add up their probability; the reward of a pair is the mean over its rows. Pairs that are not listed
-        are inadmissible. ``states`` and ``actions`` list the labels in the order of their indices; an action that no
-        row has is dropped with a word in ``notes``. By default, labels 0, 1, ..., n-1 are kept as indices, and any
-        others, also 1, ..., n, become names in sorted order (or as first seen, if they cannot be compared).
+        Rows with the same (state, action, next_state) add up their probability; the reward of a pair is the mean over
+        its rows. Pairs that are not listed are inadmissible.
 
+        Parameters
+        ----------
+        table : TableLike
+            A table with the columns state, action, next_state, probability, reward, or rows of five values in that
+            order. Columns may have other usual names, such as ``idstatefrom``, ``idaction`` and ``idstateto``.
+        discount : float
+            Discount factor in [0, 1].
+        states, actions : iterable of hashable, optional
+            Labels in the order of their indices; an action that no row has is dropped, which ``notes`` says. By
+            default the labels that occur, sorted (or in the order of their occurrence if they cannot be compared).
+        columns : mapping, optional
+            Names of columns: ``{"state": "where"}``.
+
+        Returns
+        -------
+        MDP
+            The model.
+
+        Raises
+        ------
+        ModelError
+            If the table cannot be read, or is no model.
+
+        Examples
+        --------
         >>> rows = [("dry", "wait", "dry", 0.8, 0.0), ("dry", "wait", "wet", 0.2, -1.0),
         ...         ("wet", "wait", "dry", 1.0, 0.0)]
         >>> mdp = MDP.from_table(rows, discount=0.9)
@@ -262,23 +358,48 @@ class MDP(TabularModel):
         >>> mdp.reward.ravel()
         array([-0.2, 0. ])
         """
-        return cls._noted(known_table(table, states, actions, columns), discount)
+        return cls._built(known_table(table, states, actions, columns), discount)
 
     @classmethod
     def from_gymnasium(cls, env: Any, discount: float) -> MDP:
         """Return the model of a Gymnasium environment that has a table ``env.unwrapped.P``, as FrozenLake-v1.
 
         Transitions flagged as terminated go into ``termination``; values have one entry for each observation.
-        ``env`` may also be the id of a registered environment.
 
+        Parameters
+        ----------
+        env : gymnasium.Env or str
+            The environment, or the id of a registered one.
+        discount : float
+            Discount factor in [0, 1].
+
+        Returns
+        -------
+        MDP
+            The model.
+
+        Raises
+        ------
+        ModelError
+            If the environment has no such table.
+
+        Examples
+        --------
         >>> MDP.from_gymnasium("FrozenLake-v1", discount=0.99).n_states
         16
         """
-        return cls(**known_gymnasium(env), discount=discount)
+        return cls._built(known_gymnasium(env), discount)
 
     def dense(self) -> FloatArray:
-        """Return the transition probabilities as an array [S, A, S].
+        """Return the transition probabilities as an array.
 
+        Returns
+        -------
+        float64 [S, A, S]
+            P(s' | s, a).
+
+        Examples
+        --------
         >>> MDP([[[0.5, 0.5]], [[0.0, 1.0]]], reward=[0.0, 1.0], discount=0.9).dense()[0]
         array([[0.5, 0.5]])
         """

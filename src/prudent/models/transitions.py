@@ -1,155 +1,22 @@
-"""Logs of transitions of an ``UncertainMDP``: reading them, counting them, and drawing them.
+"""Compiled loops over transitions of an uncertain model: counting a log, and drawing a trajectory.
 
-Inside, a log is int64 [M, 4] with rows (state, action, next_state, outcome), all indices; the outcome is -1 where it
-was not observed, the next state -2 where the process ended. ``LogReader`` makes one from what people have, and refuses
-rows that cannot have happened. Kernels trust it. They read the entries of the model; counts are [B, K].
+A log is int64 [M, 4] with rows (state, action, next_state, outcome), all indices; the outcome is -1 where it was not
+observed, the next state -2 where the process ended. Kernels trust it. They read the entries of the model; counts are
+[B, K].
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from .._numerics.compile import kernel
-from .._support.checks import BoolArray, FloatArray, IntArray
-from ..data.labels import Column, Labels, encode_each, is_gap
-from ..data.tables import read_columns, read_counts
-from ..errors import DataError
-from .entries import END, NONE, Entries
+from ..types import BoolArray, FloatArray, IntArray
+from .entries import Entries
 
-if TYPE_CHECKING:
-    from .uncertain import UncertainMDP
-
-# -- read --------------------------------------------------------------------------------------------------
-
-
-class LogReader:
-    """Reads transitions of one model by the names it has, or with ``indices`` by numbers only.
-
-    What is wrong with them is a ``DataError``, whether they come as a log or one by one.
-    """
-
-    def __init__(self, model: UncertainMDP, indices: bool) -> None:
-        self.model = model
-        self._indices = indices
-        self.states, self.actions = model.state_labels, model.action_labels
-        if indices:
-            self.states, self.actions = (Labels(each.what, None, each.size) for each in (self.states, self.actions))
-        self._source, self._entries = model.source, model.entries
-        self._any_outcome = Labels("outcome", None, model.n_outcomes)
-        self._row = np.empty((1, 4), dtype=np.int64)
-
-    @cached_property
-    def _outcomes(self) -> Sequence[Labels] | None:
-        """The labels of the outcomes of each source, which only a log with outcomes needs."""
-        return None if self._indices else self.model.naming.outcomes
-
-    def rows(
-        self, log: Any, counts: FloatArray, columns: Mapping[str, Any] | None = None
-    ) -> tuple[IntArray, FloatArray]:
-        """Return a whole log [M, 4], every row of which is possible where ``counts`` [B, K] are positive.
-
-        With it come numbers [M]: how often each row was seen.
-        """
-        needed = ("state", "action", "next_state")
-        held = read_columns(log, needed, ("outcome",), table="log", error=DataError, named=("count",), columns=columns)
-        rows = np.full((held.size, 4), -1, dtype=np.int64)
-        ended = self._ended(held["next_state"])
-        if ended.any():  # any name will do until the others are read
-            held["next_state"] = held["next_state"].copy()
-            held["next_state"][ended] = 0 if self.states.names is None else self.states.names[0]
-        for i, (what, labels) in enumerate(zip(needed, (self.states, self.actions, self.states), strict=True)):
-            rows[:, i] = labels.encode(held[what], what, place=held.place, error=DataError)
-        rows[ended, 2] = END
-        over = self.model.terminal[rows[:, 0]]
-        if over.any():
-            row = int(np.argmax(over))
-            raise DataError(f"{held.place(row)}: {self._over(rows[row])}")
-        b = self._source[rows[:, 0], rows[:, 1]]
-        if (b < 0).any():
-            row = int(np.argmax(b < 0))
-            raise DataError(f"{held.place(row)}: {self._inadmissible(rows[row])}")
-        if "outcome" in held:
-            told: dict[str, Any] = {"place": held.place, "error": DataError, "gaps": True}
-            if self._outcomes is None:
-                rows[:, 3] = self._any_outcome.encode(held["outcome"], "outcome", **told)
-            else:
-                rows[:, 3] = encode_each(self._outcomes, b, held["outcome"], "outcome", **told)
-        impossible = first_impossible(self._entries, counts, rows)
-        if impossible >= 0:
-            raise DataError(f"{held.place(impossible)}: {self._why_impossible(rows[impossible])}")
-        times = read_counts(held, error=DataError)
-        return rows, np.ones(len(rows)) if times is None else times
-
-    def row(self, state: Any, action: Any, next_state: Any, outcome: Any, counts: FloatArray) -> IntArray:
-        """Return one transition as a log [1, 4]; the array is overwritten by the next call.
-
-        This is :meth:`rows` without its tables, which would cost an agent more than its decision.
-        """
-        row = self._row[0]
-        s = row[0] = self.states.index(state, "state", DataError)
-        a = row[1] = self.actions.index(action, "action", DataError)
-        over = self.model.ends and self.states.find(next_state) < 0 and _is_end(next_state)
-        row[2] = END if over else self.states.index(next_state, "next_state", DataError)
-        row[3] = -1
-        if self.model.terminal[s]:
-            raise DataError(self._over(row))
-        b = self._source[s, a]
-        if b < 0:
-            raise DataError(self._inadmissible(row))
-        if outcome is not None:
-            names = self._outcomes
-            labels = self._any_outcome if names is None else names[b]
-            try:
-                row[3] = labels.index(outcome, "outcome", DataError)
-            except DataError:
-                if not is_gap(outcome):
-                    raise
-        if first_impossible(self._entries, counts, self._row) >= 0:
-            raise DataError(self._why_impossible(row))
-        return self._row
-
-    def _ended(self, column: Column) -> BoolArray:
-        """Return which next states say that the process ended: empty cells and -2, unless a state has that name."""
-        if not self.model.ends:
-            return np.zeros(column.size, dtype=np.bool_)
-        if self.states.names is None and column.dtype.kind in "iuf":
-            return (column == END) | (column != column)
-        return np.fromiter((self.states.find(v) < 0 and _is_end(v) for v in column.tolist()), np.bool_, column.size)
-
-    def _over(self, row: IntArray) -> str:
-        return f"{self.model.state_labels.show(int(row[0]))} is terminal, nothing follows it"
-
-    def _inadmissible(self, row: IntArray) -> str:
-        return f"{self.model.pair_name(row[0] * self.model.n_actions + row[1])} is not admissible"
-
-    def _why_impossible(self, row: IntArray) -> str:
-        model = self.model
-        s, a, target, k = row.tolist()
-        pair, arrival = model.pair_name(s * model.n_actions + a), self._arrival(target)
-        b, leads = int(model.source[s, a]), model.leads(s * model.n_actions + a)
-        if k < 0:
-            if (leads == target).any():
-                return f"{pair} leads to {arrival} only by outcomes whose prior count is 0"
-            return f"{pair} never leads to {arrival}"
-        names = model.naming.outcomes
-        outcome = f"outcome {k}" if names is None else names[b].show(k)
-        if leads[k] == NONE:
-            return f"{pair} has no {outcome}"
-        if leads[k] != target:
-            return f"{pair} leads by {outcome} to {self._arrival(int(leads[k]))}, not to {arrival}"
-        return f"{pair} leads to {arrival} by {outcome}, whose prior count is 0"
-
-    def _arrival(self, target: int) -> str:
-        return "the end of the process" if target == END else self.model.state_labels.show(target)
-
-
-def _is_end(value: Any) -> bool:
-    return is_gap(value) if not isinstance(value, (int, float)) or value != value else value == END
-
+__all__ = ["Course", "Plan", "add_log", "cumulative_rows", "draw", "earned", "first_impossible", "plan_of", "walk"]
 
 # -- count -------------------------------------------------------------------------------------------------
 
@@ -218,7 +85,7 @@ def earned(entries: Entries, s: int, a: int, outcome: int) -> float:
 
 
 class Course(NamedTuple):
-    """What happens to a policy: the model with its true probabilities."""
+    """A model with its true probabilities."""
 
     entries: Entries
     terminal: BoolArray  # [S]
@@ -227,11 +94,21 @@ class Course(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What to do at each time after a start; the last row holds for ever."""
+    """A policy at each time after a start; the last row holds for all later times."""
 
     actions: IntArray  # [T, S], or [0, 0]
     choices: FloatArray  # [T, S, A] cumulative probabilities of actions instead, or [0, 0, 0]
     length: int  # steps after which the process starts anew; 0: never
+
+
+def plan_of(steps: npt.NDArray[Any], later: npt.NDArray[Any] | None) -> Plan:
+    """Return the parts of a :class:`prudent.data.policy.Policy` as kernels read them."""
+    rows = steps if later is None else np.concatenate((steps, later[np.newaxis]))
+    length = steps.shape[0] if later is None else 0
+    if steps.ndim == 2:
+        return Plan(np.ascontiguousarray(rows), np.empty((0, 0, 0)), length)
+    flat = cumulative_rows(rows.reshape(-1, rows.shape[2]))
+    return Plan(np.empty((0, 0), np.int64), np.ascontiguousarray(flat.reshape(rows.shape)), length)
 
 
 @kernel

@@ -13,7 +13,8 @@ import numpy.typing as npt
 
 from .._support.checks import finite_array, first_index, first_place
 from ..data.labels import Labels, Names
-from ..data.tables import read_columns, read_numbers
+from ..data.source import TableSource
+from ..data.transitions import TransitionTable
 from ..errors import ModelError, ParameterError, PosteriorError
 from ..models.builders import own_sources, places_in
 from ..models.uncertain import UncertainMDP
@@ -116,42 +117,27 @@ def models_of_table(
     Every pair is a source, whose outcomes are the (next state, reward) that any sample has for it.
     """
     names = ("state", "action", "next_state", "probability", "reward", "sample")
-    found = read_columns(table, names, table="table", error=ModelError, columns=columns)
-    if not found.size:
-        raise ModelError(f"{found.table} has no rows", code="no-rows")
-    by_state = _labels("state", states, found["state"], found["next_state"])
-    by_action = _labels("action", actions, found["action"])
-    by_sample = Labels.learn("sample", found["sample"])
-    s, a, target, n = (
-        labels.encode(found[what], what, place=found.place, error=ModelError)
-        for what, labels in zip(
-            ("state", "action", "next_state", "sample"), (by_state, by_action, by_state, by_sample), strict=True
-        )
-    )
-    chance, reward = (read_numbers(found, what, error=ModelError) for what in ("probability", "reward"))
-    if (chance < 0.0).any():
-        row = int(np.argmax(chance < 0.0))
-        raise ModelError(
-            f"{found.place(row)}: probability is {chance[row]}, expected one in [0, 1]",
-            code="probability-range",
-            column="probability",
-            index=row,
-            value=float(chance[row]),
-        )
-    pair = s * by_action.size + a
+    held = TableSource(table, error=ModelError).read(names, columns=columns)
+    if not held.size:
+        raise ModelError(f"{held.table} has no rows", code="no-rows")
+    read = TransitionTable.of(held, states, actions, error=ModelError)
+    by_sample = Labels.of("sample", None, held["sample"])
+    n = held.indices("sample", by_sample)
+    s, target, pair = read.state, read.next_state, read.pair
+    chance, reward = held.probabilities(), held.numbers("reward")
     # an outcome of a pair is a next state with a reward; rows that agree in both add up
     steps, which = np.unique(np.stack((pair, target, (reward + 0.0).view(np.int64))), axis=1, return_inverse=True)
-    source = own_sources((np.bincount(pair, minlength=by_state.size * by_action.size) > 0).reshape(by_state.size, -1))
+    source = own_sources((np.bincount(pair, minlength=read.shape[0] * read.shape[1]) > 0).reshape(read.shape))
     place = places_in(steps[0])
-    model = UncertainMDP._of_entries(
+    model = UncertainMDP.from_entries(
         source,
         steps[0],
         place,
         steps[1],
         np.ascontiguousarray(steps[2]).view(np.float64),
         discount,
-        states=by_state.names,
-        actions=by_action.names,
+        states=read.states.names,
+        actions=read.actions.names,
         terminal=terminal,
     )
     theta = np.zeros((by_sample.size, model.n_sources, model.n_outcomes))
@@ -181,13 +167,6 @@ def _require_rows(theta: FloatArray, model: UncertainMDP, by_sample: Labels) -> 
             index=(n, b),
             value=total,
         )
-
-
-def _labels(what: str, given: Names, *columns: Any) -> Labels:
-    if given is None:
-        return Labels.learn(what, *columns)
-    names = tuple(given)
-    return Labels(what, names, len(names))
 
 
 def check_draws(theta: FloatArray, model: UncertainMDP, rounding: float) -> tuple[float, float]:

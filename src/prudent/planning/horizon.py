@@ -18,9 +18,9 @@ import numpy.typing as npt
 from .._numerics.compensated import EPS
 from .._support.checks import positive, whole_number
 from .._support.progress import Progress
+from ..data.policy import Policy
 from ..errors import ParameterError
 from ..models.base import TabularModel, plural
-from ..models.timed_policy import TimedPolicy, final_values, read_timed
 from ..types import FloatArray, IntArray, PolicyLike, RngLike, TerminalValueLike
 from .base import PlanningProblem
 from .execute.executor import Executor
@@ -76,7 +76,7 @@ def backward_induction(
     model: TabularModel,
     horizon: int,
     final: FloatArray,
-    policy: TimedPolicy | None = None,
+    policy: Policy | None = None,
     *,
     keep: bool = True,
     tol: float | None = None,
@@ -172,8 +172,8 @@ def solve_horizon(
     operator, model = problem.operator(draws, rng, threads), problem.model
     steps = whole_number(horizon, "horizon")
     aim = None if tol is None else positive(tol, "tol")
-    final = final_values(model, terminal_value)
-    timed = None if policy is None else read_timed(model, policy, steps)
+    final = model.final_values(terminal_value)
+    timed = None if policy is None else Policy.read(policy, model, steps)
     if timed is not None:
         timed.require(steps)
     induction = backward_induction(lambda _: operator, model, steps, final, timed, tol=aim)

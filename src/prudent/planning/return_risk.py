@@ -38,11 +38,11 @@ from .._numerics.entropic import entropic_each
 from .._support.checks import positive, whole_number
 from .._support.notices import warn_caller
 from .._support.progress import Progress
+from ..data.policy import Policy
 from ..errors import ConvergenceWarning, ParameterError
 from ..models.base import plural
 from ..models.entries import END, Outcomes
 from ..models.mdp import MDP
-from ..models.timed_policy import TimedPolicy, final_values, read_timed
 from ..types import FloatArray, PolicyLike, StartLike, TerminalValueLike
 from .execute.executor import Executor
 from .execute.threads import Threads
@@ -103,13 +103,13 @@ class _Problem:
         self.start = mdp.start_distribution(start)
         self.operator = Threads(EntropicRows(mdp), default_threads())
         self.horizon = None if horizon is None else whole_number(horizon, "horizon")
-        self.policy = None if policy is None else read_timed(mdp, policy, self.horizon)
+        self.policy = None if policy is None else Policy.read(policy, mdp, self.horizon)
         self.spread = _spread(mdp, self.operator.rows.outcomes)
         self.final_error = 0.0
         self.later: npt.NDArray[Any] | None = None
         self.progress = Progress("risk of the return")
         if self.horizon is not None:
-            self.final = final_values(mdp, terminal_value)
+            self.final = mdp.final_values(terminal_value)
             self.spread = self.spread * steps_worth(mdp.discount, self.horizon) + float(
                 np.ptp(np.append(self.final, 0.0))
             )
@@ -165,7 +165,7 @@ class _Problem:
             return 0.0
         return math.exp(min(self._hoeffding(beta) + 2 * steps * math.log(self.mdp.discount), 700.0))
 
-    def induct(self, beta: float, keep: bool, policy: TimedPolicy | None = None) -> tuple[Induction, _Value]:
+    def induct(self, beta: float, keep: bool, policy: Policy | None = None) -> tuple[Induction, _Value]:
         """Return the values for ``beta``, those of ``policy`` if one is given, and what they say about the start."""
         steps, gamma = self.steps(beta), self.mdp.discount
         if policy is not None and self.horizon is None:
@@ -345,12 +345,12 @@ class _Search:
         for _ in range(times):
             assert self.best is not None
             beta, before = self.best.beta, self.worth
-            policy = TimedPolicy(problem.induct(beta, keep=True)[0].policy, problem.later)
+            policy = Policy(problem.induct(beta, keep=True)[0].policy, problem.later)
             if last is not None and np.array_equal(policy.steps, last):
                 return
             last = policy.steps
 
-            def entropic(beta: float, policy: TimedPolicy = policy) -> float:
+            def entropic(beta: float, policy: Policy = policy) -> float:
                 return problem.induct(beta, keep=False, policy=policy)[1].worth
 
             self.at(best_beta(entropic, self.price, problem.spread, near=beta, xtol=xtol)[0])

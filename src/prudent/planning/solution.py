@@ -19,6 +19,7 @@ import numpy.typing as npt
 from .._support.checks import index_array, require_shape, whole_number
 from .._support.output import write
 from ..data.label_arrays import label_array, plain_name
+from ..data.labels import is_numbered
 from ..errors import ParameterError
 from ..models.base import plural
 from ..types import BoolArray, FloatArray, IntArray, PathLike
@@ -548,8 +549,8 @@ class Solution:
 
         actions = np.where(self._terminal, policy.TERMINAL, self.chosen)
         if self.horizon is not None:
-            return plan.draw(self.value, actions, self.states, self.actions, likeliest=self._is_random)
-        return policy.draw(self.value, actions, self.runners_up().gap, self.states, self.actions, self.policy_names)
+            return plan.draw(self.value, actions, *self._shown_names(), likeliest=self._is_random)
+        return policy.draw(self.value, actions, self.runners_up().gap, *self._shown_names(), self.policy_names)
 
     def explain(self, state: Hashable) -> Explanation:
         """Return why the policy takes its action in one state: in words, as a table and as a figure.
@@ -600,6 +601,11 @@ class Solution:
     def _is_random(self) -> bool:
         """Whether the policy has probabilities of actions."""
         return self.policy.ndim > self.value.ndim
+
+    def _shown_names(self) -> tuple[tuple[Any, ...] | None, tuple[Any, ...] | None]:
+        """Return the names of states and of actions, None where they are just numbers."""
+        states, actions = (None if is_numbered(names) else names for names in (self.states, self.actions))
+        return states, actions
 
     @property
     def _n_states(self) -> int:

@@ -37,7 +37,10 @@ class Posterior(ABC):
 
     See Also
     --------
-    DirichletPosterior, BetaPosterior, NormalPosterior, LinearGaussianPosterior
+    DirichletPosterior : Unknown categorical distributions.
+    BetaPosterior : Unknown success probabilities.
+    NormalPosterior : Unknown means with known noise.
+    LinearGaussianPosterior : Unknown coefficients of a linear reward.
 
     Examples
     --------

@@ -513,7 +513,7 @@ def _indices(labels: Labels, members: Any, name: str) -> IntArray:
     try:
         return labels.indices(members, name, DataError)
     except DataError as fault:
-        hint = "" if labels.names is None else _BY_NAME
+        hint = "" if labels.numbered else _BY_NAME
         raise DataError(f"{fault}{hint}", code=fault.code, **fault.fields) from None
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from .._numerics.glm import COUNTS, ODDS, laplace_sums, learn_rewards, mean_odds
 from .._support.checks import BoolArray, FloatArray, non_negative_array, probability, refuse
-from ..data.rows import log_columns
+from ..data.source import log_columns
 from ..errors import DataError, PosteriorError
 from ..types import ArrayLike, TableLike
 from .base import writable

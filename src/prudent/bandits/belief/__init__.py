@@ -11,7 +11,8 @@ from .base import Belief, Match
 from .beta import BetaArms
 from .gaussian import GaussianArms
 from .glm import GlmArms
-from .items import GaussianItems, GlmItems, ItemBelief
+from .glm_items import GlmItems
+from .items import GaussianItems, ItemBelief
 
 __all__ = [
     "BELIEFS",

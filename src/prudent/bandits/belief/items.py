@@ -1,7 +1,6 @@
 """Beliefs about items that share one theta and are known by their features.
 
-The mathematics is in :mod:`~prudent.bandits.kernels.items`. Clicks and counts of items are those of one arm
-(:class:`~prudent.bandits.belief.glm.GlmArms`) whose context is that of the item.
+The mathematics is in :mod:`~prudent.bandits.kernels.items`.
 """
 
 from __future__ import annotations
@@ -27,14 +26,13 @@ from ..law.normal import NormalLaw
 from ..settings import BanditSettings
 from .arms import LEAST_WEIGHT
 from .base import NEW, Belief, Match, require_arrays, score_rule
-from .glm import GlmArms
 
-__all__ = ["GaussianItems", "GlmItems", "ItemBelief"]
+__all__ = ["NO_ITEMS", "GaussianItems", "ItemBelief", "Theta"]
 
 
 _MOST_ABSORBED = 1000  # rewards after which the root of many features is solved again
 _LEAST_SPREAD = 1e-13  # of the largest sd or mean: the least sd of a draw, so that no two scores are tied
-_NO_ITEMS = np.empty(0, dtype=np.int64)
+NO_ITEMS = np.empty(0, dtype=np.int64)
 
 
 class Theta(NamedTuple):
@@ -392,7 +390,7 @@ class GaussianItems(ItemBelief):
         """Return posterior means and sds of the scores of items; see :meth:`ItemBelief.moments`."""
         self._solve()
         moments = np.empty((2, len(features)))
-        items = (rows if self.offsets else _NO_ITEMS, self._item_means, self._item_weights, self._offset_precision)
+        items = (rows if self.offsets else NO_ITEMS, self._item_means, self._item_weights, self._offset_precision)
         item_moments(features, self.intercept, *items, self._root, self._mean, moments)
         moments[1] = self._noise * moments[1] if self._noise > 0.0 else np.inf
         return moments
@@ -547,123 +545,3 @@ class GaussianItems(ItemBelief):
         if np.triu(root, 1).any() or not away < 1e-6:
             raise ValueError(f"the root is not that of the sums: it is off by {away}")
         self._root, self._stale = root, False
-
-
-class GlmItems(ItemBelief):
-    """Belief about items whose rewards are clicks or counts: the belief about one arm, in contexts of the items.
-
-    Parameters
-    ----------
-    rewards : {"bernoulli", "poisson"}
-        Kind of rewards.
-    dim : int
-        Number of features D, constant feature included.
-    prior : ndarray of float, [D, D], optional
-        Prior precision; None to learn the prior.
-    intercept : bool, default=True
-        Whether a constant feature is put before those of an item.
-    draws : {"independent", "joint"}, default="independent"
-        How scores are drawn.
-    """
-
-    any_reward = False
-
-    def __init__(
-        self,
-        rewards: str,
-        dim: int,
-        prior: FloatArray | None = None,
-        intercept: bool = True,
-        draws: str = "independent",
-    ) -> None:
-        super().__init__(intercept, draws)
-        self.arm = GlmArms(1, rewards, dim, prior, intercept)
-        self.reward_kind, self.link = rewards, self.arm.link
-
-    def check(self, settings: BanditSettings) -> None:
-        """Raise an error if settings do not suit this belief; see :meth:`Belief.check`."""
-        super().check(settings)
-        self.arm.check(settings)
-
-    def require(self, reward: Any, values: FloatArray) -> None:
-        """Raise an error unless these can be rewards; see :meth:`Belief.require`."""
-        self.arm.require(reward, values)
-
-    def learn(self, contexts: FloatArray, rows: IntArray, rewards: FloatArray, weights: FloatArray) -> None:
-        """Learn rewards; see :meth:`Belief.learn`. ``rows`` is not read."""
-        self.arm.learn(contexts, np.zeros(len(contexts), dtype=np.int64), rewards, weights)
-
-    def fit(self, contexts: FloatArray, rows: IntArray, rewards: FloatArray, weights: FloatArray) -> None:
-        """Replace what was learned by the exact Laplace posterior of a log; see :meth:`Belief.fit`."""
-        self.arm.fit(contexts, np.zeros(len(contexts), dtype=np.int64), rewards, weights)
-
-    def forget(self, factor: float) -> None:
-        """Multiply all evidence by a factor; see :meth:`Belief.forget`."""
-        self.arm.forget(factor)
-
-    def contradiction(self, other: Self, since: Self | None, matches: Sequence[Match]) -> Match | None:
-        """Return the first row by which ``other`` does not come from ``since``; see :meth:`Belief.contradiction`."""
-        return self.arm.contradiction(other.arm, None if since is None else since.arm, [self._match(since)])
-
-    def merge(self, other: Self, since: Self | None, matches: Sequence[Match]) -> None:
-        """Add what another belief has learned since a common ancestor; see :meth:`Belief.merge`."""
-        self.arm.merge(other.arm, None if since is None else since.arm, [self._match(since)])
-
-    @staticmethod
-    def _match(since: Any) -> Match:
-        return Match(0, None if since is None else 0, 0)
-
-    def theta(self) -> Theta:
-        """Return the posterior of theta; see :meth:`ItemBelief.theta`."""
-        return Theta(self.arm.table.mean[0], self.arm.table.root[0], 1.0)
-
-    def moments(self, features: FloatArray, rows: IntArray) -> FloatArray:
-        """Return posterior means and sds of the scores of items; see :meth:`ItemBelief.moments`."""
-        theta, moments = self.theta(), np.empty((2, len(features)))
-        nothing = (_NO_ITEMS, np.zeros((0, theta.mean.size + 1)), np.zeros(0), 0.0)
-        item_moments(features, self.intercept, *nothing, theta.root, theta.mean, moments)
-        return moments
-
-    def design_sums(self) -> FloatArray:
-        """Return the weighted sums of s s' over the contexts of all rewards; see :meth:`ItemBelief.design_sums`."""
-        return np.asarray(self.arm.table.gram[0].sum(axis=0)[:-1, :-1])
-
-    def posterior(self, row: int) -> Any:
-        """Return a copy of the posterior of theta; see :meth:`Belief.posterior`."""
-        return self.arm.posterior(0)
-
-    @property
-    def pulls(self) -> IntArray:
-        """Number of rewards of every item with an offset: there is none."""
-        return _NO_ITEMS
-
-    @property
-    def n_rewards(self) -> int:
-        """Number of rewards seen."""
-        return self.arm.n_rewards
-
-    @property
-    def noise_sd(self) -> float | None:
-        """None: such rewards have no noise to be known."""
-        return None
-
-    @property
-    def faded(self) -> bool:
-        """Whether evidence has been forgotten."""
-        return self.arm.faded
-
-    def options(self) -> dict[str, Any]:
-        """Return what was given when the belief was made; see :meth:`Belief.options`."""
-        return self.arm.options() | {"draws": self.draws}
-
-    def values(self) -> dict[str, Any]:
-        """Return the numbers of a state file that are not arrays; see :meth:`Belief.values`."""
-        return self.arm.values() | {"draws": self.draws}
-
-    def arrays(self) -> Arrays:
-        """Return the arrays of a state file; see :meth:`Belief.arrays`."""
-        return self.arm.arrays()
-
-    def restore(self, values: dict[str, Any], arrays: Arrays) -> None:
-        """Take the state of a file; see :meth:`Belief.restore`."""
-        self.arm.restore(values, arrays)

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..style import Entry, hex_of
 from ..words import percent
-from .base import Figure, Panel, count_axis, intervals, row_axis
+from .base import PALETTE, Figure, Panel, count_axis, intervals, row_axis
 
 if TYPE_CHECKING:
     import pandas
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 __all__ = ["draw_estimates", "draw_propensities", "draw_reward", "draw_settings"]
 
-COLOURS = ("law", "brps-0.9", "brps-0.8", "optimistic", "brps-0.5", "brps-0.99", "other")
 MAX_SPANS = 50  # in a figure of shares
 
 
@@ -117,8 +116,8 @@ def draw_propensities(target: pandas.DataFrame, logged: pandas.DataFrame) -> Fig
         Two panels.
     """
     target, logged = _coarse(target), _coarse(logged)
-    likeliest = target.mean().sort_values(ascending=False, kind="stable").index[: len(COLOURS)]
-    colours = dict(zip(likeliest, COLOURS, strict=False))
+    likeliest = target.mean().sort_values(ascending=False, kind="stable").index[: len(PALETTE)]
+    colours = dict(zip(likeliest, PALETTE, strict=False))
     legend = [Entry(str(arm), colour) for arm, colour in colours.items()]
     others = [arm for arm in target.columns if arm not in colours]
     if others:

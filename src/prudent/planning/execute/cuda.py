@@ -60,7 +60,7 @@ class Cuda(Executor):
         """See :meth:`Executor.table`."""
         if not control and pairs.size != self.n_states:
             raise ParameterError(
-                'device="gpu" evaluates policies with one action for each state; this one mixes them',
+                'policy mixes actions; device="gpu" evaluates policies with one action for each state',
                 code="gpu-stochastic-policy",
                 argument="policy",
             )

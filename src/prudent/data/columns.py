@@ -1,0 +1,214 @@
+"""Columns of a table by our names, and the errors that name a row or a line of it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..errors import DataError, PrudentError
+from ..types import BoolArray, FloatArray, IntArray
+from .labels import Column, Labels, cell, is_gap
+
+__all__ = ["SYNONYMS", "Cells", "TableBlock", "TableColumns", "as_column", "synonym"]
+
+# Other usual names of columns, in lower case and with _ for blanks, dots and dashes. No name stands for two columns.
+SYNONYMS: dict[str, frozenset[str]] = {
+    name: frozenset([name, *others.split()])
+    for name, others in {
+        "state": "s states current_state state_from statefrom from_state idstatefrom id_state_from idstate from",
+        "action": "a actions act idaction id_action",
+        "next_state": "s' sp s_prime sprime s_next snext next nextstate next_states new_state newstate state_next "
+        "state_to stateto to_state idstateto id_state_to to",
+        "reward": "r rewards rew",
+        "probability": "p prob probabilities probs",
+        "count": "counts n weight weights freq frequency",
+        "outcome": "outcomes",
+        "source": "sources",
+        "sample": "idoutcome id_outcome idsample sample_id draw",
+        "episode": "episodes episode_id idepisode ep trajectory trajectory_id traj",
+        "step": "steps t time time_step timestep",
+    }.items()
+}
+Cells = Any  # of one column: an array [M], an array [M, D] or a list
+_LARGEST_COUNT = 2.0**53  # up to which floats count exactly
+
+
+class TableColumns(dict[str, Column]):
+    """Columns of a table by our names, with the errors that name a place in it.
+
+    Attributes
+    ----------
+    table : str
+        What messages call the table: the name of the argument, or of the file.
+    used : dict
+        Our name of each column that was read, and the name that the table has for it. Empty where columns go by
+        position.
+    ignored : tuple
+        Names of the columns that were not read.
+    """
+
+    def __init__(
+        self, table: str, error: type[PrudentError], index: Sequence[Any] | None = None, lines: IntArray | None = None
+    ) -> None:
+        super().__init__()
+        self.table, self._error = table, error
+        self.used: dict[str, Any] = {}
+        self.ignored: tuple[Any, ...] = ()
+        self._row_names, self._lines = index, lines
+
+    @property
+    def size(self) -> int:
+        """Number of rows."""
+        return len(next(iter(self.values())))
+
+    @property
+    def from_text(self) -> bool:
+        """Whether the table is a text file, whose labels are numbers if all of them look like numbers."""
+        return self._lines is not None
+
+    def place(self, row: int) -> str:
+        """Format a row for messages: ``log row 3``, ``log row 3 (index 'b')``, ``log.csv line 5``."""
+        if self._lines is not None:
+            return f"{self.table} line {self._lines[row]}"
+        label = "" if self._row_names is None else f" (index {_plain(self._row_names[row])!r})"
+        return f"{self.table} row {row}{label}"
+
+    def fault(self, row: int, message: str, code: str, **fields: Any) -> PrudentError:
+        """Return an error about a row; its fields have the row, or the line of a text file."""
+        where = {"row": row} if self._lines is None else {"line": int(self._lines[row])}
+        return self._error(f"{self.place(row)}: {message}", code=code, **where, **fields)
+
+    def wrong_cell(self, row: int, name: str, expected: str, code: str) -> PrudentError:
+        """Return the error about one cell: ``log row 3: reward (column 'r') is 'x', expected a finite number``."""
+        value, theirs = cell(self[name], row), self.used.get(name, name)
+        shown = name if theirs == name else f"{name} (column {theirs!r})"
+        return self.fault(
+            row, f"{shown} is {value!r}, expected {expected}", code, column=name, value=value, expected=expected
+        )
+
+    def refuse(self, bad: BoolArray, name: str, expected: str, code: str) -> None:
+        """Raise for the first row where ``bad`` is True."""
+        if bad.any():
+            raise self.wrong_cell(int(np.argmax(bad)), name, expected, code)
+
+    def numbers(self, name: str, where: BoolArray | bool = True) -> FloatArray:
+        """Return a column of finite numbers; rows that are not in the mask ``where`` are not checked."""
+        column = self[name]
+        try:
+            numbers = column.astype(np.float64)
+        except (TypeError, ValueError, OverflowError):
+            numbers = np.array([_number(value) for value in column.tolist()])
+        self.refuse(np.asarray(~np.isfinite(numbers) & where), name, "a finite number", "not-finite")
+        return numbers
+
+    def probabilities(self) -> FloatArray:
+        """Return the column ``probability``, in which no number is negative."""
+        chances = self.numbers("probability")
+        self.refuse(chances < 0.0, "probability", "one in [0, 1]", "negative")
+        return chances
+
+    def counts(self) -> FloatArray:
+        """Return how often each row was seen [M], numbers >= 0; all one if the table has no column ``count``."""
+        if "count" not in self:
+            return np.ones(self.size)
+        counts = self.numbers("count")
+        self.refuse(counts < 0.0, "count", "a number >= 0", "negative")
+        self.refuse(counts > _LARGEST_COUNT, "count", f"at most {_LARGEST_COUNT:g}", "value-range")
+        return counts
+
+    def indices(
+        self, name: str, labels: Labels, *, column: Column | None = None, rows: IntArray | None = None
+    ) -> IntArray:
+        """Return the indices of a column of labels; ``column`` replaces its cells by others, those of ``rows``."""
+        cells = self[name] if column is None else column
+        indices = labels.find_all(cells)
+        if (indices < 0).any():
+            i = int(np.argmin(indices))
+            raise self._unknown(i if rows is None else int(rows[i]), name, cell(cells, i), labels)
+        return indices
+
+    def outcomes(self, name: str, labels: Sequence[Labels], which: IntArray, gaps: bool = False) -> IntArray:
+        """Return the indices of a column in which row i has a label of ``labels[which[i]]``.
+
+        With ``gaps``, an empty cell or -1 becomes -1.
+        """
+        cells = self[name]
+        if len(labels) == 1:
+            indices = labels[0].find_all(cells)
+        else:
+            members = zip(which.tolist(), cells.tolist(), strict=True)
+            indices = np.fromiter((labels[b].find(value) for b, value in members), np.int64, cells.size)
+        for row in np.flatnonzero(indices < 0).tolist():
+            if not (gaps and is_gap(cell(cells, row))):
+                raise self._unknown(row, name, cell(cells, row), labels[which[row] if len(labels) > 1 else 0])
+        return indices
+
+    def _unknown(self, row: int, name: str, value: Any, labels: Labels) -> PrudentError:
+        expected = labels.expected()
+        message = f"{name} is {value!r}, expected {expected}"
+        return self.fault(row, message, labels.unknown_code, column=name, value=value, expected=expected)
+
+
+class TableBlock(NamedTuple):
+    """Some consecutive rows of a table.
+
+    Attributes
+    ----------
+    columns : dict
+        Cells of each column, by the names of the table.
+    first : int
+        Number of rows before these.
+    table : str
+        What messages call the table.
+    lines : int64 [T] or None
+        Line of each row in a text file.
+    """
+
+    columns: dict[Any, Cells]
+    first: int
+    table: str
+    lines: IntArray | None = None
+
+    @property
+    def size(self) -> int:
+        """Number of rows."""
+        return len(next(iter(self.columns.values()), ()))
+
+    def fault(self, row: int, message: str, code: str, **fields: Any) -> DataError:
+        """Return an error about one of the rows."""
+        if self.lines is None:
+            return DataError(f"log row {self.first + row}: {message}", code=code, row=self.first + row, **fields)
+        line = int(self.lines[row])
+        return DataError(f"{self.table} line {line}: {message}", code=code, line=line, **fields)
+
+
+def synonym(theirs: Any, name: str) -> bool:
+    """Return whether a column called ``theirs`` usually is what we call ``name``."""
+    return isinstance(theirs, str) and re.sub(r"[\s.\-]+", "_", theirs.strip().lower()) in SYNONYMS[name]
+
+
+def _plain(label: Any) -> Any:
+    if isinstance(label, tuple):
+        return tuple(map(_plain, label))
+    return label.item() if isinstance(label, np.generic) else label
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError, OverflowError):
+        return np.nan
+
+
+def as_column(values: Any) -> Column:
+    """Return an array of cells in which every label stays as it is, even a tuple."""
+    if hasattr(values, "dtype") and getattr(values.dtype, "kind", "O") not in "mM":  # NumPy would number dates
+        return np.asarray(values)
+    cells = list(values)
+    kinds = set(map(type, cells))
+    if bool not in kinds and all(issubclass(kind, (int, float, np.integer, np.floating)) for kind in kinds):
+        return np.asarray(cells)
+    return np.fromiter(cells, dtype=object, count=len(cells))

@@ -1,0 +1,242 @@
+"""Summary of a log that a model was estimated from, as text and as a table."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Hashable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from ..posteriors.scalar import NormalPosterior
+from ..types import FloatArray
+
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = ["LogSummary", "SupportChange"]
+
+_SHOWN = 5  # names in a line
+
+
+class SupportChange(NamedTuple):
+    """A state in which the best action depends on which next states are taken as possible.
+
+    Attributes
+    ----------
+    state : hashable
+        The state.
+    by_action, by_state : hashable
+        Best action under ``support="action"`` and under ``support="state"``, at the posterior means.
+    """
+
+    state: Hashable
+    by_action: Hashable
+    by_state: Hashable
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LogSummary:
+    """Summary of the log that :func:`prudent.from_log` read: ``model.summary`` of the model it made.
+
+    It prints as a few lines. :meth:`to_pandas` has the visits of every pair that was tried.
+
+    Attributes
+    ----------
+    rows, used : int
+        Rows that were read, and those that were used.
+    dropped : dict of str to int
+        Reasons why rows were not used, and how many.
+    observations : float
+        Rows used, each as often as its count says.
+    columns : dict of str to hashable
+        Our names of columns and those of the log; empty where columns go by position.
+    ignored : tuple
+        Columns that were not read.
+    episodes : int or None
+        Number of episodes.
+    starts : dict or None
+        Share of the episodes that begin in each state: a ``start`` for other functions.
+    states, actions : tuple
+        Names of the states and actions of the model.
+    terminal, absorbing : tuple
+        States that were declared terminal or absorbing.
+    dead_ends : tuple
+        States that are reached and never left; all of them are terminal or absorbing.
+    never_reached : tuple
+        States that no row leads to.
+    pairs_seen, pairs_unseen : int
+        Pairs (state, action) that were tried, and pairs of a state to act in that were never tried.
+    pairs_below : int
+        Pairs tried fewer than ``min_count`` times, which are not admissible.
+    pairs_spared : int
+        Pairs tried too seldom that stay admissible, because nothing in their state was tried more often.
+    min_count : float
+        The argument.
+    support : str
+        Next states that are possible.
+    support_sizes : tuple of int
+        Smallest and largest number of next states of a pair.
+    transitions : int
+        Transitions of the model.
+    rewards : str
+        Where rewards come from.
+    rewards_varying : int
+        Transitions (s, a, s') that were seen with several rewards.
+    rewards_sd : float
+        Standard deviation of rewards around the mean of their transition, pooled.
+    rewards_guessed : int
+        Transitions that the support allows and the log does not show.
+    reward_posterior : NormalPosterior or None
+        Posterior [S, A] of what varying rewards leave unknown; see :func:`prudent.from_log`.
+    support_matters : tuple of SupportChange
+        States in which ``support="action"`` and ``support="state"`` lead to different choices, at the posterior means.
+    notes : tuple of str
+        Remarks.
+
+    Examples
+    --------
+    >>> from prudent import from_log
+    >>> rows = [("ill", "wait", "ill", 0), ("ill", "treat", "well", 1)]
+    >>> model, _ = from_log(rows, 0.9, terminal=["well"])
+    >>> print(model.summary)
+    rows      2 read, 2 used
+    states    2: 1 to act in, 1 terminal ('well'); 1 is never left
+    actions   2
+    pairs     2 possible: 2 tried, 0 never tried; 2 admissible
+    visits    1 to 1 per admissible pair (quartiles 1, 1, 1)
+    support   seen after any action in the state: 2 to 2 next states per pair, 4 transitions
+    rewards   by transition; 2 transitions never seen earn what others of the same pair do
+    """
+
+    rows: int
+    used: int
+    dropped: Mapping[str, int]
+    observations: float
+    columns: Mapping[str, Any]
+    ignored: tuple[Any, ...]
+    episodes: int | None
+    starts: Mapping[Hashable, float] | None
+    states: tuple[Hashable, ...]
+    actions: tuple[Hashable, ...]
+    terminal: tuple[Hashable, ...]
+    absorbing: tuple[Hashable, ...]
+    dead_ends: tuple[Hashable, ...]
+    never_reached: tuple[Hashable, ...]
+    pairs_seen: int
+    pairs_unseen: int
+    pairs_below: int
+    pairs_spared: int
+    min_count: float
+    support: str
+    support_sizes: tuple[int, int]
+    transitions: int
+    rewards: str
+    rewards_varying: int
+    rewards_sd: float
+    rewards_guessed: int
+    reward_posterior: NormalPosterior | None
+    support_matters: tuple[SupportChange, ...] = ()
+    notes: tuple[str, ...] = ()
+    _visits: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def visits(self) -> FloatArray:
+        """Number of times that each admissible pair was tried [number of pairs]."""
+        return np.asarray(self._visits["visits"])[np.asarray(self._visits["admissible"])]
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return a table of the pairs that were tried.
+
+        Returns
+        -------
+        pandas.DataFrame
+            A row for every pair: visits, number of next states seen, whether it is admissible, mean reward.
+
+        Examples
+        --------
+        >>> from prudent import from_log
+        >>> rows = [("ill", "wait", "ill", 0), ("ill", "treat", "well", 1), ("ill", "treat", "ill", 0)]
+        >>> from_log(rows, 0.9, terminal=["well"])[0].summary.to_pandas()
+          state action  visits  next_states  admissible  reward
+        0   ill  treat     2.0            2        True     0.5
+        1   ill   wait     1.0            1        True     0.0
+        """
+        import pandas
+
+        return pandas.DataFrame(dict(self._visits))
+
+    def lines(self) -> list[tuple[str, str]]:
+        """Return the titles and texts that are printed."""
+        lost = sum(self.dropped.values())
+        counted = "" if self.observations == self.used else f" ({self.observations:,.6g} observations by their counts)"
+        lines = [("rows", f"{self.rows:,} read, {self.used:,} used{counted}")]
+        if lost:
+            lines.append(("dropped", f"{lost:,}: " + ", ".join(f"{n:,} {why}" for why, n in self.dropped.items())))
+        others = {name: theirs for name, theirs in self.columns.items() if name != theirs}
+        if others or self.ignored:
+            used = ", ".join(f"{name} is {theirs!r}" for name, theirs in others.items()) or "as named"
+            unread = f"; not read: {_listed(self.ignored)}" if self.ignored else ""
+            lines.append(("columns", used + unread))
+        if self.episodes is not None:
+            lines.append(("episodes", f"{self.episodes:,}{self._starts()}"))
+        lines.append(("states", self._states()))
+        lines.append(("actions", f"{len(self.actions):,}"))
+        possible = self.pairs_seen + self.pairs_unseen
+        text = f"{possible:,} possible: {self.pairs_seen:,} tried, {self.pairs_unseen:,} never tried; "
+        text += f"{self.visits.size:,} admissible"
+        if self.pairs_below:
+            text += f", {self.pairs_below:,} not (tried fewer than {self.min_count:g} times)"
+        lines.append(("pairs", text))
+        least, low, middle, high, most = np.quantile(self.visits, [0, 0.25, 0.5, 0.75, 1])
+        lines.append(("visits", f"{least:g} to {most:g} per admissible pair (quartiles {low:g}, {middle:g}, {high:g})"))
+        fewest, largest = self.support_sizes
+        sizes = f"{fewest:,} to {largest:,} next states per pair, {self.transitions:,} transitions"
+        lines.append(("support", f"{self.support}: {sizes}"))
+        lines.append(("rewards", self.rewards))
+        if self.support_matters:
+            shown = "; ".join(
+                f"{change.state!r}: {change.by_action!r} by 'action', {change.by_state!r} by 'state'"
+                for change in self.support_matters[:_SHOWN]
+            )
+            more = f"; ... ({len(self.support_matters):,} states in all)" if len(self.support_matters) > _SHOWN else ""
+            lines.append(("choices", f"the best action depends on support: {shown}{more}"))
+        return lines + [("note", note) for note in self.notes]
+
+    def _starts(self) -> str:
+        if not self.starts:
+            return ""
+        usual = sorted(self.starts, key=lambda state: -self.starts[state])  # type: ignore[index]
+        shown = ", ".join(f"{state!r} {self.starts[state]:.0%}" for state in usual[:_SHOWN])
+        return f", which begin in {shown}" + (f", ... ({len(usual):,} states in all)" if len(usual) > _SHOWN else "")
+
+    def _states(self) -> str:
+        acting = len(self.states) - len(self.terminal) - len(self.absorbing)
+        text = f"{len(self.states):,}: {acting:,} to act in"
+        for word, names in (("terminal", self.terminal), ("absorbing", self.absorbing)):
+            if names:
+                text += f", {len(names):,} {word} ({_listed(names)})"
+        if self.dead_ends:
+            text += f"; {len(self.dead_ends):,} {'is' if len(self.dead_ends) == 1 else 'are'} never left"
+        starts = len(self.never_reached)
+        return text + (f"; {starts:,} {'is' if starts == 1 else 'are'} never arrived at" if starts else "")
+
+    def __str__(self) -> str:
+        return "\n".join(f"{title:<10}{text}" for title, text in self.lines())
+
+    def __repr__(self) -> str:
+        return f"LogSummary(\n{self}\n)"
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><th style='text-align:left'>{html.escape(title)}</th>"
+            f"<td style='text-align:left'>{html.escape(text)}</td></tr>"
+            for title, text in self.lines()
+        )
+        return f"<table>{rows}</table>"
+
+
+def _listed(names: tuple[Any, ...]) -> str:
+    more = f", ... ({len(names):,} in all)" if len(names) > _SHOWN else ""
+    return ", ".join(map(repr, names[:_SHOWN])) + more
