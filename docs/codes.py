@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ CLASSES = {node.name for node in ERRORS.body if isinstance(node, ast.ClassDef) a
 FIELDS_FIRST = ("argument", "value", "index", "expected")
 INTERNAL = {"error", "name", "label", "hint", "stacklevel", "where"}  # parameters of our own checks, not fields
 MARK = "<!-- codes -->"
+KEBAB = re.compile(r"[a-z]+(-[a-z]+)*")
 
 
 class Site(NamedTuple):
@@ -47,6 +49,8 @@ def sites(source: Path = SOURCE) -> Iterator[Site]:
             if name in makers and code is None:
                 index = makers[name][0] - makers[name][1]
                 code = call.args[index] if 0 <= index < len(call.args) else None
+                if isinstance(code, ast.Constant) and not KEBAB.fullmatch(str(code.value)):
+                    code = None  # another function of this name
             ours = name in CLASSES or name == "error"
             if isinstance(code, ast.Constant):
                 yield Site(path, call.lineno, name, code.value, tuple(words))

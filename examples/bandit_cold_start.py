@@ -86,7 +86,7 @@ def play(kind, seed):
         if kind == "one by one":
             bandit.update([customer], arm, means[item] + noise)
         else:
-            bandit.update(rows[item], means[item] + noise, arms=arm)
+            bandit.update(rows[item], arm, means[item] + noise)
         regret[t] = means.max() - means[item]
     return regret, bandit
 
@@ -160,8 +160,8 @@ for _ in range(JOIN):
         careful.select(rows[:20], arms=NAMES[:20], propensity=False).arm
     )
     reward = shop.means(customer)[item] + shop.rng.normal(0, NOISE)
-    careful.update(rows[item], reward, arms=NAMES[item])
-    plain.update(rows[item], reward)
+    careful.update(rows[item], NAMES[item], reward)
+    plain.update(rows[item], None, reward)
 
 today = 0.5  # a customer
 figure, axes = plt.subplots(figsize=(6.4, 3.0), layout="constrained")
@@ -212,7 +212,7 @@ print(
     "on the page with chance:",
     ", ".join(f"{NAMES[i]} {inclusion.chance[i]:.2f}" for i in likely),
 )
-careful.update(decision.chosen, [0.4, 0.1, -0.2], arms=decision.slate)
+careful.update(decision.chosen, decision.slate, [0.4, 0.1, -0.2])
 print(careful)
 
 # %%
