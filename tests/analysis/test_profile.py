@@ -234,6 +234,7 @@ def test_sampled_operators_and_draws_that_are_given():
         ("not-a-number", {"alphas": "0.9"}),
         ("alpha-range", {"tail_alpha": 1.5}),
         ("integer-range", {"draws": 0}),
+        ("unknown-state", {"start": "nowhere"}),
         ("integer-range", {"solver_draws": 0}),
     ],
 )

@@ -147,11 +147,13 @@ def test_terminal_states_pay_on_arrival():
     ("code", "fields", "call"),
     [
         ("index-range", {}, lambda: pr.returns(MDP, [0, 2])),
+        ("unknown-state", {"argument": "start"}, lambda: pr.returns(MDP, [0, 1], start="old")),
         ("integer-range", {"argument": "replications"}, lambda: pr.returns(MDP, [0, 1], replications=0)),
         ("integer-range", {"argument": "horizon"}, lambda: pr.returns(MDP, [0, 1], horizon=0)),
         ("conflicting-arguments", {"argument": "tol"}, lambda: pr.returns(MDP, [0, 1], horizon=3, tol=1.0)),
         ("not-positive", {"argument": "tol"}, lambda: pr.returns(MDP, [0, 1], tol=-1.0)),
         ("missing-argument", {"argument": "horizon"}, lambda: pr.returns(MDP, [0, 1], terminal_value=[1, 1])),
+        ("policy-too-short", {"value": 3}, lambda: pr.returns(MDP, [[0, 1], [1, 1], [0, 0]], horizon=9)),
         ("not-an-rng", {"argument": "rng"}, lambda: pr.returns(MDP, [0, 1], rng="x")),
         ("too-many-steps", {"argument": "tol"}, lambda: pr.returns(pr.MDP([[[1.0]]], [1.0], 1.0 - 1e-10), [0])),
         ("probability-range", {"value": 1.5}, lambda: pr.returns(MDP, [0, 1], replications=9).quantile(1.5)),
