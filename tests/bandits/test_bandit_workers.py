@@ -63,7 +63,7 @@ print(json.dumps([bandit.select([1.0, 1.0, 1.0]).score for _ in range(5)]))
 
 @pytest.mark.parametrize("bits", ["PCG64", "PCG64DXSM", "Philox", "SFC64", "MT19937"])
 def test_streams_of_every_generator(bits, tmp_path):
-    bandit = fresh(rng=np.random.Generator(getattr(np.random, bits)(3)))
+    bandit = fresh(seed=np.random.Generator(getattr(np.random, bits)(3)))
     worker = bandit.copy(stream=1)
     worker.save(tmp_path / "s")
     assert scores(worker) == scores(LinearBandit.load(tmp_path / "s"))

@@ -118,7 +118,11 @@ class NamedArms(Bandit):
         """Return the error that says what is wrong with a context that was refused."""
         expected = f"expected ({self._dim},) or (T, {self._dim})"
         if context is None:
-            return DataError(f"context is None, {expected}", code="missing-argument", argument="context")
+            return DataError(
+                f"context is None, expected shape ({self._dim},) or (T, {self._dim})",
+                code="missing-argument",
+                argument="context",
+            )
         try:
             points = finite_array(context, "context")
         except PrudentError as error:
