@@ -121,7 +121,7 @@ def stall() -> tuple[pr.UncertainMDP, pr.DirichletPosterior]:
     model = pr.UncertainMDP.from_dynamics(
         lambda _, order, demand: (None, 3.0 * min(order, demand) - order), ["morning"], range(9), range(9), discount=0.0
     )
-    return model, pr.DirichletPosterior.for_model(model, count=1 / 9).update(source=0, outcome=[3, 5, 2, 4])
+    return model, pr.DirichletPosterior.for_model(model, prior=1).update(source=0, outcome=[3, 5, 2, 4])
 
 
 def order() -> Figure:
