@@ -376,7 +376,7 @@ def named(text: str) -> Maker:
     options = {each.arg or "": ast.literal_eval(each.value) for each in getattr(call, "keywords", [])}
     module, _, name = ast.unparse(getattr(call, "func", call)).rpartition(".")
     made = getattr(importlib.import_module(module), name)
-    return lambda n_arms, dim, rng: made(n_arms, dim, seed=rng, **options)
+    return lambda n_arms, dim, rng: made(n_arms, dim, rng=rng, **options)
 
 
 if __name__ == "__main__":

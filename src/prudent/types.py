@@ -82,18 +82,18 @@ class HasPolicy(Protocol):
 
 
 PolicyLike: TypeAlias = (
-    "npt.ArrayLike | Sequence[Any] | Mapping[Label, Any] | pandas.DataFrame | Callable[[Any], Any] | HasPolicy"
+    "npt.ArrayLike | Sequence[Any] | Mapping[Any, Any] | pandas.DataFrame | Callable[[Any], Any] | HasPolicy"
 )
 """Policy of a tabular model.
 
 Actions [S] by index or name, probabilities [S, A], a dict from states to actions or to dicts of probabilities, a
 time-dependent policy [T, S] or [T, S, A], or an object with a ``policy``, such as a Solution.
 """
-StartLike: TypeAlias = "Label | npt.ArrayLike | Mapping[Label, float] | None"
+StartLike: TypeAlias = "Label | npt.ArrayLike | Mapping[Any, float] | None"
 """Where a process begins: a state, probabilities [S], or a dict from states to probabilities."""
-TerminalLike: TypeAlias = "Iterable[Label] | Mapping[Label, float] | None"
+TerminalLike: TypeAlias = "Iterable[Label] | Mapping[Any, float] | None"
 """Terminal states: their names, or a dict from names to the values that they pay."""
-TerminalValueLike: TypeAlias = "npt.ArrayLike | Mapping[Label, float] | None"
+TerminalValueLike: TypeAlias = "npt.ArrayLike | Mapping[Any, float] | None"
 """What states are worth after a horizon: values [S], one number for all, or a dict from states to values."""
 TableLike: TypeAlias = (
     "str | os.PathLike[str] | pandas.DataFrame | pyarrow.Table | Mapping[str, Any] | npt.NDArray[Any] | Iterable[Any]"

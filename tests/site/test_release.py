@@ -29,14 +29,14 @@ solved = [pr.BayesianRiskMDP(model, posterior, alpha).solve() for alpha in (0, 0
 names = [each.policy_names[model.state_index("ill")] for each in solved]
 assert names == ["new", "old"], names
 assert abs(pr.exact.cvar_dirichlet([0.0, 1.0], [1.0, 1.0], 0.5) - 0.25) < 1e-9  # uniform: the mean of the lower half
-bandit = pr.LinearBandit(["red", "blue"], dim=2, seed=1)
+bandit = pr.LinearBandit(["red", "blue"], dim=2, rng=1)
 for _ in range(20):
     decision = bandit.select([1.0, 0.5])
     assert 0.0 < decision.propensity <= 1.0
     bandit.update([1.0, 0.5], decision.arm, 1.0 if decision.arm == "red" else 0.0)
 bandit.save("bandit.state")
 assert sum(pr.LinearBandit.load("bandit.state").pulls.values()) == 20
-runs = pr.simulate(pr.envs.frozen_lake(0.2), [pr.agents.ts_rl(), pr.brps_rl(0.9)], episodes=5, replications=2, seed=1)
+runs = pr.simulate(pr.envs.frozen_lake(0.2), [pr.agents.ts_rl(), pr.brps_rl(0.9)], episodes=5, replications=2, rng=1)
 assert np.isfinite(runs.regret.values).all()
 solution = pr.solve(pr.MDP.from_gymnasium("FrozenLake-v1", discount=0.95))
 assert solution.converged
@@ -60,7 +60,7 @@ solution: pr.planning.Solution = pr.BayesianRiskMDP(model, posterior, alpha=0.9)
 worth: float = float(solution.value[0])
 for policy in (solution, {"a": "go", "b": "go"}, np.array([0, 0]), ["go", "go"]):
     earned(policy, "a")
-bandit = pr.LinearBandit(["red", "blue"], dim=2, seed=1)
+bandit = pr.LinearBandit(["red", "blue"], dim=2, rng=1)
 chance: float | None = bandit.select([1.0, 0.5]).propensity
 measures = [pr.CVaR(0.9), pr.VaR(0.5), pr.risk.WorstCase()]
 values: list[float] = [float(measure([1.0, 2.0, 3.0])) for measure in measures]
