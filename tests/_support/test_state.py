@@ -218,6 +218,10 @@ def valued(value, *path):
     return change
 
 
+def both(*changes):
+    return lambda *parts: [change(*parts) for change in changes]
+
+
 def entry(value, name, place=0):
     return lambda values, arrays, table: arrays[name].put(place, value)
 
@@ -232,10 +236,10 @@ def entry(value, name, place=0):
         (valued(1e300, "decisions"), "decisions must be a whole number"),
         (valued(10**18, "decisions"), "decisions must be at most"),
         (valued(True, "decisions"), "decisions must be a whole number"),
-        (valued("1.0", "noise_sd"), "noise_sd must be a positive number, got '1.0'"),
-        (valued(True, "noise_sd"), "noise_sd must be a positive number, got True"),
-        (valued(1, "noise_sd"), "noise_sd is 1, expected 1.0"),
-        (valued(float("inf"), "noise_sd"), "broken header: Infinity is not a number"),
+        (valued("1.0", "belief", "noise_sd"), "noise_sd must be a positive number, got '1.0'"),
+        (valued(True, "belief", "noise_sd"), "noise_sd must be a positive number, got True"),
+        (valued(1, "belief", "noise_sd"), r"belief is .*'noise_sd': 1, .*, expected .*'noise_sd': 1\.0"),
+        (valued(float("inf"), "belief", "noise_sd"), "broken header: Infinity is not a number"),
         (valued(float("nan"), "settings", "alpha"), "broken header: NaN is not a number"),
         (valued(0, "settings", "clip"), "settings is .*expected"),
         (valued("hello", "settings", "new"), "unexpected keyword argument 'new'"),
@@ -270,12 +274,13 @@ def entry(value, name, place=0):
         (entry(0.0, "pool", 2), "the gain is 0.0"),
         (entry(1.5, "pool", 2), "the gain is 1.5"),
         (entry(0.5, "pool", 5), "numbers of rewards that cannot be"),
-        (valued("by arm", "noise"), "give noise_sd or noise='by arm', not both"),
-        (valued("loud", "noise"), "noise must be one of"),
+        (valued("by arm", "belief", "noise"), "give noise_sd or noise='by arm', not both"),
+        (valued("loud", "belief", "noise"), "noise must be one of"),
         (valued(1, "intercept"), "is not the state"),
         (valued({"length": -1.0, "unit": "decisions"}, "half_life"), "half_life must be a positive number"),
         (valued({"length": 1.0, "unit": "moons"}, "half_life"), "not in 'moons'"),
-        (valued(0.5, "tick"), "tick must be a whole number"),
+        (valued(0.5, "tick"), "tick is 0.5, expected None"),
+        (both(valued({"length": 5.0, "unit": "decisions"}, "half_life"), valued(0.5, "tick")), "tick must be a whole"),
         (valued({"start": 1.0, "half": 1.0}, "settings", "alpha"), "start must be a risk level"),
         (valued({"start": 0.5}, "settings", "alpha"), "half"),
         (valued(-1, "settings", "first_pulls"), "first_pulls must be at least 0"),
@@ -285,7 +290,7 @@ def entry(value, name, place=0):
         (shaped("gram", 2**30, 2**30, 2**30), "is longer than the file"),
         (shaped("gram", True, 2, 2, 2), "array 'gram' has the size True"),
         (shaped("gram", "2", 2, 2, 2), "array 'gram' has the size '2'"),
-        (shaped("gram", 16), "sums of shape"),
+        (shaped("gram", 16), r"gram is an array \(16,\) of float64, expected float64 \(2, 2, 2, 2\)"),
     ],
 )
 def test_forged_contents_are_refused(saved, change, message):
@@ -436,7 +441,7 @@ def test_arrays_of_any_shape_survive(tmp_path):
         "d": np.array([np.nan, -0.0]),
     }
     write_state(tmp_path / "s", "thing", 3, {"x": [1, "two", None]}, arrays)
-    values, again = read_state(tmp_path / "s", "thing", 4)
+    values, again = read_state(tmp_path / "s", "thing", 3)
     assert values == {"x": [1, "two", None]}
     for name, array in arrays.items():
         assert again[name].shape == array.shape

@@ -205,20 +205,20 @@ def test_compaction_drops_decisions_and_keeps_what_was_learned(path):
         ("first", {"arms": '["a", "b", "c", "c"]'}, "second time"),
         ("first", {"context": b"12345"}, "buffer size"),
         ("first", {"context": np.full(8, np.nan).tobytes()}, "context"),
-        ("first", {"context": np.ones(8).tobytes()}, "recorded"),
+        ("first", {"context": np.ones(8).tobytes()}, "recorded with arm and features"),
         ("first", {"options": '{"slate": "ab"}'}, "its slate is"),
         ("first", {"options": "[1]"}, "its options are"),
         ("first", {"options": "[" * 100_000}, "is invalid"),
         ("first", {"score": 9.0}, "recorded"),
         ("further", {"arm": '"zzz"'}, "not in list"),
-        ("further", {"context": np.ones(2).tobytes()}, "recorded"),
+        ("further", {"context": np.ones(2).tobytes()}, "recorded with arm and features"),
         ("further", {"score": 9.0}, "recorded"),
         ("further", {"options": '{"of": 1, "place": 0}'}, "it is on place 0"),
         ("further", {"options": '{"of": 1, "place": "x"}'}, "place 'x'"),
         ("reward", {"reward": None}, "reward"),
     ],
 )
-@pytest.mark.filterwarnings("ignore:.*is recorded with arm")
+@pytest.mark.filterwarnings("ignore:.*is recorded with slate")
 def test_forged_events_with_the_right_checksum_are_refused(path, pick, fields, message):
     used(path)
     db = sqlite3.connect(path)

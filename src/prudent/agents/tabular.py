@@ -171,7 +171,8 @@ class TabularAgent(ABC):
         ValueError
             If no agent has this state.
         """
-        counts, prior = (self._model.count([], arrays[name]) for name in ("counts", "prior"))
+        saved = DirichletPosterior(arrays["counts"], prior=arrays["prior"])  # its errors name the array
+        counts, prior = (self._model.count([], rows) for rows in (saved.counts, saved.prior))  # require its outcomes
         self._set_posterior(DirichletPosterior(counts, prior=prior))
         self.rng = generator_from_state(values["rng"])
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -23,11 +23,33 @@ from ..errors import ParameterError
 from .export import COLUMNS, SHARED_COLUMNS, Row
 from .file import Event
 
-__all__ = ["AnyBandit", "AnyDecision", "Records", "arm_of", "bandit_of", "records_of"]
+__all__ = ["AnyBandit", "AnyDecision", "Comparison", "Records", "arm_of", "bandit_of", "records_of"]
 
 
 AnyBandit = LinearBandit | SharedLinearBandit
 AnyDecision = Decision
+
+
+class Comparison(NamedTuple):
+    """What an event records of a decision, and what the bandit decides when the event is replayed."""
+
+    what: str  # noun for what is compared
+    recorded: Any
+    replayed: Any
+    arm: Arm  # of the replayed decision
+    score: float
+
+    @property
+    def same(self) -> bool:
+        """Whether both agree, scores aside."""
+        return bool(self.recorded == self.replayed)
+
+    def text(self, score: str = "", replayed_score: str = "") -> str:
+        """Return both in words, each followed by its score, if any."""
+        recorded, replayed = json.dumps(self.recorded), json.dumps(self.replayed)
+        return f"recorded with {self.what} {recorded}{score}, but replaying it gives {replayed}{replayed_score}"
+
+
 Facts = dict[str, Any]  # fields of an event
 
 
@@ -66,8 +88,8 @@ class Records(Protocol):
     def learn(self, bandit: Any, decision: Event, reward: Any, time: Facts) -> bool:
         """Learn a reward of the decision of an event; return whether the bandit still could."""
 
-    def again(self, event: Event, decision: Any) -> tuple[bool, Arm, float]:
-        """Return whether an event is that of a decision, score aside, and what the decision says: arm and score."""
+    def compare(self, event: Event, decision: Any) -> Comparison:
+        """Return what an event records and what a decision gives for it."""
 
     def rows(self, events: Iterable[tuple[Event, Event | None]]) -> Iterator[Row]:
         """Go through events but rewards, each with its reward, as rows of a table."""
@@ -157,8 +179,8 @@ class _ArmRecords:
         bandit.update(_numbers(decision), arm, reward, **time)
         return True
 
-    def again(self, event: Event, decision: Decision) -> tuple[bool, Arm, float]:
-        return arm_of(event) == decision.arm, decision.arm, decision.score
+    def compare(self, event: Event, decision: Decision) -> Comparison:
+        return Comparison("arm", arm_of(event), decision.arm, decision.arm, decision.score)
 
     def rows(self, events: Iterable[tuple[Event, Event | None]]) -> Iterator[Row]:
         arms: list[Arm] = []
@@ -229,16 +251,19 @@ class _ItemRecords:
         bandit.update(row, arm, reward, **time)
         return True
 
-    def again(self, event: Event, decision: Decision) -> tuple[bool, Arm, float]:
+    def compare(self, event: Event, decision: Decision) -> Comparison:
         told, slate = _told(event), decision.slate
         place = _place(told)
+        recorded: list[Any]
+        replayed: list[Any]
         if "of" not in told:
-            same = tuple(_slate(event, told)) == slate
+            what, recorded, replayed = "slate", list(_slate(event, told)), list(slate)
         elif not 0 < place < len(slate) or told["of"] != event.seq - place:
             raise ValueError(f"it is on place {place!r} of decision {told['of']!r}")
         else:
-            same = arm_of(event) == slate[place] and np.array_equal(_numbers(event), decision.chosen[place])
-        return same, slate[place], float(decision.scores[place])
+            what, recorded = "arm and features", [arm_of(event), _numbers(event).tolist()]
+            replayed = [slate[place], decision.chosen[place].tolist()]
+        return Comparison(what, recorded, replayed, slate[place], float(decision.scores[place]))
 
     def rows(self, events: Iterable[tuple[Event, Event | None]]) -> Iterator[Row]:
         seq, names, rows = -1, list[Arm](), np.empty((0, self._dim))  # of the decision that further places belong to

@@ -9,9 +9,8 @@ from typing import Any
 import numpy as np
 
 from .._support.progress import Progress
-from ..bandits.decision import Arm
 from ..errors import JournalError, ParameterError, PrudentWarning, StateFileError
-from .codec import AnyBandit, AnyDecision, Records, bandit_of, records_of
+from .codec import AnyBandit, AnyDecision, Comparison, Records, bandit_of, records_of
 from .file import Event, JournalFile
 
 __all__ = ["CHUNK", "Replica", "timed"]
@@ -41,21 +40,18 @@ class Replica:
 
     def require_same(self, event: Event, decision: AnyDecision | None) -> None:
         """Raise unless a decision is the recorded one, score included."""
-        same, arm, score = self._again(event, decision)
-        recorded = event.score if event.score is not None else np.nan
-        if not same or not abs(recorded - score) <= 1e-9 * abs(score):
-            text = (
-                f"decision {event.seq} is recorded as arm {event.arm} with score {recorded}, "
-                f"but the bandit decides for {json.dumps(arm)} with score {score}"
-            )
-            raise self._file.damaged(text, code="decision-differs", event=event.seq, arm=arm)
+        comparison = self._compare(event, decision)
+        score, replayed = event.score if event.score is not None else np.nan, comparison.score
+        if not comparison.same or not abs(score - replayed) <= 1e-9 * abs(replayed):
+            text = f"decision {event.seq} is {comparison.text(f' and score {score}', f' and score {replayed}')}"
+            raise self._file.damaged(text, code="decision-differs", event=event.seq, arm=comparison.arm)
 
-    def _again(self, event: Event, decision: AnyDecision | None) -> tuple[bool, Arm, float]:
-        """Return whether a decision is the recorded one, and its arm and score."""
+    def _compare(self, event: Event, decision: AnyDecision | None) -> Comparison:
+        """Return what an event records and what a decision gives for it."""
         try:
             if decision is None:
                 raise ValueError("it belongs to no decision")
-            return self.records.again(event, decision)
+            return self.records.compare(event, decision)
         except (TypeError, ValueError, RecursionError) as error:
             raise self.broken([event], error) from error
 
@@ -96,21 +92,22 @@ class Replica:
                 if event.seq != self.seq + 1:
                     return False
                 again = self.apply(bandit, event)
-                if not isinstance(again, bool) and differs is None and not self._again(event, again)[0]:
-                    differs = event, again
+                if not isinstance(again, bool) and differs is None:
+                    comparison = self._compare(event, again)
+                    differs = None if comparison.same else (event, comparison)
                 self.seq = event.seq
             if not events:
                 return False
             progress.show(f"event {self.seq} of {last}")
         progress.close()
         if differs is not None:
-            event, again = differs
+            event, comparison = differs
             text = (
-                f"{self.path}: decision {event.seq} is recorded with arm {event.arm}, but replaying it gives "
-                f"{again.arm!r}. Rewards are learned as recorded. The file was changed or written by another version."
+                f"{self.path}: decision {event.seq} is {comparison.text()}. Rewards are learned as recorded. "
+                "The file was changed or written by another version."
             )
             warnings.warn(
-                PrudentWarning(text, code="decision-differs", path=self.path, event=event.seq, arm=again.arm),
+                PrudentWarning(text, code="decision-differs", path=self.path, event=event.seq, arm=comparison.arm),
                 stacklevel=2,
             )
         return True
