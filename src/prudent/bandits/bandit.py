@@ -396,7 +396,8 @@ class LinearBandit(NamedArms):
             if decided is None:
                 raise self._context_error(context)
             self._decisions = decisions + 1
-            return Decision(names, *decided, point, (decisions, self._rewards), propensity)
+            place, score, law = decided
+            return Decision(names, place, score, law, point, (decisions, self._rewards), propensity)
 
     def _select_rows(
         self, context: Any, points: FloatArray, names: tuple[Arm, ...], rows: IntArray, propensity: bool, time: Any

@@ -13,6 +13,7 @@ from .._support.checks import FloatArray, generator, whole_number
 from ..errors import ParameterError
 from ..types import RngLike
 from .law.base import Chances, Law
+from .law.normal import NormalLaw, ScoreRule
 
 __all__ = ["Arm", "Decision"]
 
@@ -60,7 +61,7 @@ class Decision:
     """
 
     __slots__ = (
-        "_law",
+        "_law_or_parts",
         "_places",
         "_propensity",
         "_score",
@@ -79,7 +80,7 @@ class Decision:
         arms: tuple[Arm, ...],
         places: Any,
         score: Any,
-        law: Law,
+        law: Law | tuple[FloatArray, ScoreRule],
         context: FloatArray,
         version: tuple[int, int],
         with_chances: bool = True,
@@ -88,7 +89,7 @@ class Decision:
         self.arms = arms
         self._places = places  # int; [T] of many contexts; [top] of a slate
         self._score = score  # of the places: a float, an array, or a function that computes it
-        self._law = law
+        self._law_or_parts = law  # parts of a NormalLaw, which is made when it is read: decisions take microseconds
         self.context = context
         self.version = version
         self._with_chances = with_chances
@@ -97,6 +98,14 @@ class Decision:
         self.time = time()
         self.id: str | None = None
         self.ids: tuple[str, ...] | None = None
+
+    @property
+    def _law(self) -> Law:
+        """Law of the scores."""
+        law = self._law_or_parts
+        if isinstance(law, tuple):
+            law = self._law_or_parts = NormalLaw(*law)
+        return law
 
     @property
     def _many(self) -> bool:
