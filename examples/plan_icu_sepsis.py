@@ -97,7 +97,7 @@ plans = {}
 value = None
 for alpha in (0, 0.9):
     plans[alpha] = pr.BayesianRiskMDP(model, posterior, alpha).solve(
-        tol=1e-3, start=value
+        tol=1e-3, initial_value=value
     )
     value = plans[alpha].value  # a warm start for the next one
 

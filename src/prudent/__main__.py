@@ -1,4 +1,4 @@
-"""``python -m prudent`` is the command ``prudent``; see :mod:`prudent.cli.main`."""
+"""``python -m prudent`` is the command ``prudent``; see ``prudent.cli.main``."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Type aliases of the arguments that public functions accept.
 
 They name what can be given, so that an editor and ``mypy --strict`` show it: a function that takes a ``TableLike``
-reads everything that :class:`TableLike` lists. Axis letters in shapes: S states, A actions, K outcomes, B sources,
+reads everything that ``TableLike`` lists. Axis letters in shapes: S states, A actions, K outcomes, B sources,
 N draws, D features, R replications, T time.
 """
 
@@ -63,7 +63,7 @@ ArmLike: TypeAlias = Label
 
 @runtime_checkable
 class HasPolicy(Protocol):
-    """An object with a policy and the names that it is about, such as a :class:`prudent.planning.Solution`.
+    """An object with a policy and the names that it is about, such as a ``prudent.planning.Solution``.
 
     An object whose policy depends on time may also have ``later``, the policy after the last step.
     """

@@ -103,7 +103,7 @@ def client(cluster):
 
 def test_simulations_are_the_same_to_the_last_bit(client):
     lake = pr.envs.frozen_lake(0.2)
-    options = {"episodes": 12, "replications": 5, "seed": 4, "br_episodes": [3], "levels": [0.5, 0.9]}
+    options = {"episodes": 12, "replications": 5, "rng": 4, "br_episodes": [3], "alphas": [0.5, 0.9]}
     agents = [pr.agents.ts_rl(), pr.brps_rl(0.9), pr.agents.optimistic_vi(0.5)]
     options |= {"record": ["states", "rewards", "policies"], "first_replication": 7}
     there = pr.simulate(lake, agents, client=client, **options)
@@ -114,7 +114,7 @@ def test_simulations_are_the_same_to_the_last_bit(client):
 
 def test_bandits_are_the_same_to_the_last_bit(client):
     env, agents = pr.envs.gaussian_bandit(), [pr.bandits.thompson_sampling(), pr.bandits.brps_cmab(0.8)]
-    options = {"horizon": 300, "replications": 7, "seed": 2, "first_replication": 3}
+    options = {"horizon": 300, "replications": 7, "rng": 2, "first_replication": 3}
     there = pr.simulation.simulate_bandit(env, agents, client=client, **options)
     assert there.identical(pr.simulation.simulate_bandit(env, agents, **options))
 
@@ -137,7 +137,7 @@ class Shouting:
 def test_any_bandit_on_any_environment_is_the_same(client):
     importlib.import_module("cloudpickle").register_pickle_by_value(sys.modules[__name__])
     agents = {"own": lambda arms, dim, rng: pr.LinearBandit(arms, dim, rng=rng), "options": {"alpha": 0.5}}
-    options = {"horizon": 30, "replications": 3, "seed": 1}
+    options = {"horizon": 30, "replications": 3, "rng": 1}
     there = pr.simulation.simulate_bandit(Shouting(), agents, client=client, **options)
     assert there.identical(pr.simulation.simulate_bandit(Shouting(), agents, **options))
 
@@ -205,7 +205,7 @@ def test_a_killed_scheduler_is_a_clear_error_and_nothing_is_lost(here, tmp_path)
     out = tmp_path / "out"
     with Loopback(tmp_path / "cluster", workers=1) as cluster:
         Meanwhile(out, (5, cluster.scheduler.kill))
-        with pytest.raises(ClusterError, match=r"scheduler of the cluster was lost; what was finished is kept"):
+        with pytest.raises(ClusterError, match="scheduler of the cluster was lost"):
             go(out, cluster=cluster.address)
     kept = chunks(out)
     assert kept >= 5

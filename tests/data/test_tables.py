@@ -96,7 +96,7 @@ def test_files_name_the_line(tmp_path):
     with refused(ModelError, "not-finite", column="probability", line=2):
         pr.MDP.from_table(tmp_path / "mdp.csv", 0.9)
     CRAAM.assign(probability=[0.5, 0.6, 1.0, -1.0]).to_csv(tmp_path / "mdp.csv", index=False)
-    with refused(ModelError, "negative", column="probability", line=5):
+    with refused(ModelError, "probability-range", column="probability", line=5):
         pr.MDP.from_table(tmp_path / "mdp.csv", 0.9)
 
 

@@ -209,7 +209,7 @@ def test_tables_with_a_column_of_samples():
     for bad, code, fields in (
         (frame.query("not (sample == 3 and state == 1)"), "missing-row", {"index": (2, 2)}),
         (frame.assign(probability=0.5), "sum-not-one", {"value": 1.5}),
-        (frame.assign(probability=-0.1), "probability-range", {"index": 0, "value": -0.1}),
+        (frame.assign(probability=-0.1), "probability-range", {"row": 0, "value": -0.1}),
         (frame.iloc[:0], "no-rows", {}),
     ):
         with refused(ModelError, code, **fields):

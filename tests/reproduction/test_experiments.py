@@ -196,7 +196,7 @@ def test_datasets_are_those_of_the_simulators(results):
 
 def test_first_replication_continues():
     agents = [brps_rl(0.5), brps_rl(0.9)]
-    options = {"episodes": 6, "seed": 2, "br_episodes": [1, 5]}
+    options = {"episodes": 6, "rng": 2, "br_episodes": [1, 5]}
     whole = simulate(frozen_lake(0.2), agents, replications=5, **options)
     rest = simulate(frozen_lake(0.2), agents, replications=2, first_replication=3, **options)
     assert rest.replication.values.tolist() == [3, 4]

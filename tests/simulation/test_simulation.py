@@ -105,7 +105,7 @@ def test_optimistic_agent_gives_the_same_trajectory():
 
 @pytest.mark.parametrize("problem", [LAKE, inventory(), random_model(400, 2, branching=3, rng=0)], ids=str)
 def test_regret_is_that_of_separate_exact_solves(problem, monkeypatch):
-    monkeypatch.setattr(simulation, "CACHE", 1)  # the smallest cache, so that policies push each other out
+    monkeypatch.setattr(simulation, "CACHED_NUMBERS", 1)  # the smallest cache, so that policies push each other out
     runs = simulate(problem, [ts_rl(), brps_rl(0.9)], episodes=15, replications=2, record=("states", "policies"))
     mdp = problem.mdp()
     scale = abs(problem.model.reward).max() / (1 - problem.model.discount)

@@ -39,7 +39,7 @@ class Study:
         for i in range(size):
             seen = np.array([rng.multinomial(n, p / p.sum()) for n, p in zip(visits, self.chain, strict=True)])
             brmdp = pr.BayesianRiskMDP(self.model, 1.0 + seen, alpha)
-            own = brmdp.evaluate(np.zeros(self.S, dtype=int), start=self.value, tol=1e-13, threads=1).value
+            own = brmdp.evaluate(np.zeros(self.S, dtype=int), initial_value=self.value, tol=1e-13, threads=1).value
             found[i] = np.sqrt(N) * (own - self.value)
             off = seen / visits[:, None] - self.chain
             linear[i] = np.sqrt(N) * self.J @ (self.mdp.discount * off @ self.value)

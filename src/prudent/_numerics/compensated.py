@@ -42,7 +42,7 @@ def two_product(a: float, b: float) -> tuple[float, float]:
 
 
 def two_sums(a: FloatArray, b: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Return :func:`two_sum` of each entry."""
+    """Return ``two_sum`` of each entry."""
     total = a + b
     back = total - a
     return total, (a - (total - back)) + (b - back)

@@ -284,7 +284,7 @@ def over_rows(
 
     Ctrl-C takes effect at once where threads do the work: their ranges are given up, and what is inside a kernel is
     left to end by itself. Alone, the calling thread notices it between two ranges. With ``long``, for rows that may
-    take seconds each, a thread does the work even if it is the only one; such work goes through :func:`each_row`.
+    take seconds each, a thread does the work even if it is the only one; such work goes through ``each_row``.
     """
     threads = min(threads, max(1, rows // smallest))
     alone = threads == 1 and not (long and threading.current_thread() is threading.main_thread())
@@ -302,7 +302,7 @@ _thread = threading.local()  # given_up: the event that tells this thread that i
 
 
 def each_row(start: int, stop: int) -> Iterator[int]:
-    """Yield the rows of a range of :func:`over_rows` until its caller is interrupted."""
+    """Yield the rows of a range of ``over_rows`` until its caller is interrupted."""
     given_up = getattr(_thread, "given_up", None)
     for row in range(start, stop):
         if given_up is not None and given_up.is_set():

@@ -84,7 +84,7 @@ def rough_quantile(skew, total, shape):
 
 @kernel
 def rough_tail_means(values, counts, shape, weights):
-    """Write the gradient of :func:`rough_tail` into ``weights``, made probabilities that still give its value."""
+    """Write the gradient of ``rough_tail`` into ``weights``, made probabilities that still give its value."""
     n = values.size
     low, mean, sd, skew, total = moments_of_row(values, counts)
     lowest = 0

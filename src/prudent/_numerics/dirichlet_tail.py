@@ -1,6 +1,6 @@
-"""The tail of a Dirichlet mean: CVaR, VaR and their gradients, the kernels behind :mod:`prudent.exact`.
+"""The tail of a Dirichlet mean: CVaR, VaR and their gradients, the kernels behind ``prudent.exact``.
 
-G, F, Q and D are those of :mod:`prudent._numerics.dirichlet_contour`. With F(x*) = p, CVaR is x* - G(x*)/p and
+G, F, Q and D are those of ``prudent._numerics.dirichlet_contour``. With F(x*) = p, CVaR is x* - G(x*)/p and
 q = Q(x*)/p are the tail means E[w | X <= x*]; VaR is x* itself, and D(x*)/f(x*) are the means E[w | X = x*].
 
 **The quantile.** x - G(x)/p is concave with maximum CVaR, so tangents at a point on either side of the maximum
@@ -425,7 +425,7 @@ def _sorted(values, counts, value, order):
 
 @kernel
 def _merged(values, counts, given, total, reference, spread, work):
-    """Return the row in which outcomes of equal value are one, given the order of :func:`_sorted`; mean and sd of X."""
+    """Return the row in which outcomes of equal value are one, given the order of ``_sorted``; mean and sd of X."""
     value, count, order = work[0], work[1], work[6]
     n = 0
     for i in range(given):
@@ -524,7 +524,7 @@ def tails_of(level: FloatArray, quantile: bool) -> tuple[FloatArray, FloatArray]
 def quantile_of_row(values, counts, p, start, accuracy, work, q):
     """The p-quantile of w.values for w ~ Dirichlet(counts): VaR at level 1 - p.
 
-    Arguments and results as for :func:`tail_of_row`, but that ``q`` are the means of w at the quantile, which comes
+    Arguments and results as for ``tail_of_row``, but that ``q`` are the means of w at the quantile, which comes
     first as well as second. At p = 0 and 1 it is the lowest and the highest value that can happen.
     """
     given, total, reference = _sorted(values, counts, work[0], work[6])

@@ -252,13 +252,13 @@ def range_in_block(low: Any, high: Any, part: Any) -> None:
 
 
 def sums(part: Any, grid: tuple[int, int]) -> tuple[float, float]:
-    """Return both sums over the blocks of a launch, see :func:`sum_in_block`."""
+    """Return both sums over the blocks of a launch, see ``sum_in_block``."""
     first, second = download(part)[: grid[0]].sum(axis=0).tolist()
     return first, second
 
 
 def extremes(part: Any, grid: tuple[int, int]) -> tuple[float, float]:
-    """Return the least and the greatest over the blocks of a launch, see :func:`range_in_block`."""
+    """Return the least and the greatest over the blocks of a launch, see ``range_in_block``."""
     blocks = download(part)[: grid[0]]
     return float(blocks[:, 0].min()), float(blocks[:, 1].max())
 

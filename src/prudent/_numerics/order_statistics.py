@@ -45,7 +45,7 @@ def lowest_normals_into(out: FloatArray, n: int, uniforms: FloatArray) -> None:
 
 @lean
 def lowest_students_into(out: FloatArray, n: int, uniforms: FloatArray, freedom: float) -> None:
-    """Write the lowest M of ``n`` draws of Student's t into ``out``, as :func:`lowest_normals_into` does."""
+    """Write the lowest M of ``n`` draws of Student's t into ``out``, as ``lowest_normals_into`` does."""
     log_survival = 0.0
     highest = -math.inf
     if n < 0:

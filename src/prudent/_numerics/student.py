@@ -41,7 +41,7 @@ def student_log_constant(freedom: float) -> float:
 
 @kernel
 def student_pdf(x: float, freedom: float, log_constant: float) -> float:
-    """Return the density at ``x``, given :func:`student_log_constant`."""
+    """Return the density at ``x``, given ``student_log_constant``."""
     return math.exp(log_constant - 0.5 * (freedom + 1.0) * math.log1p(x * x / freedom))
 
 

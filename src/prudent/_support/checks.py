@@ -29,7 +29,7 @@ SUM_TOLERANCE = 1e-9  # how far the sum of a distribution may be from one
 def risk_level(alpha: Any, name: str = "alpha", *, cautious: bool = False) -> float:
     """Return ``alpha`` as a float in (-1, 1), where minus zero is zero; or in [0, 1), if it must be ``cautious``.
 
-    This and :func:`risk_levels` are the only places that know what a level may be.
+    This and ``risk_levels`` are the only places that know what a level may be.
     """
     if cautious:
         hint = "; there is no optimism here"

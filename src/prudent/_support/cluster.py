@@ -99,7 +99,7 @@ class Seat:
 
 
 class Cluster:
-    """A pool (see :class:`prudent._support.pool.Pool`) of the workers that a dask client has."""
+    """A pool (see ``prudent._support.pool.Pool``) of the workers that a dask client has."""
 
     def __init__(self, client: Any, say: Callable[[str], None] | None = None) -> None:
         self.client = client
@@ -135,7 +135,7 @@ class Cluster:
 
     @property
     def width(self) -> int:
-        """See :class:`prudent._support.pool.Pool`."""
+        """See ``prudent._support.pool.Pool``."""
         return max(LEAST_WIDTH, 4 * self.threads)
 
     def send(self, function: Callable[..., Any], /, *arguments: Any, place: int | None = None) -> Any:
@@ -153,7 +153,7 @@ class Cluster:
         return self._begin(self._compute, name, home, self._stamp, *self._packed(function, own), *futures)
 
     def seat(self, value: Any) -> Seat:
-        """Return what :meth:`send` returned with a seat; see :class:`prudent._support.pool.Pool`."""
+        """Return what ``send`` returned with a seat; see ``prudent._support.pool.Pool``."""
         home = self._homes.get(value.key)
         seat = Seat(value, self._begin(self._actor, f"seat-{value.key}", home, value, actor=True))
         seat.actor.add_done_callback(lambda _: self._find(seat))
@@ -188,11 +188,11 @@ class Cluster:
         return payload, [np.frombuffer(each.raw(), dtype=np.uint8) for each in buffers]
 
     def share(self, what: Any) -> Any:
-        """See :class:`prudent._support.pool.Pool`."""
+        """See ``prudent._support.pool.Pool``."""
         return self.send(_as_it_is, what)
 
     def submit(self, function: Callable[..., Any], /, *arguments: Any) -> Future[Any]:
-        """See :class:`prudent._support.pool.Pool`."""
+        """See ``prudent._support.pool.Pool``."""
         ours: Future[Any] = Future()
         ours.set_running_or_notify_cancel()
         seat: Any = arguments[-1] if arguments else None
@@ -301,7 +301,7 @@ class Cluster:
         )
 
     def forgive(self, error: BaseException, tries: int) -> None:
-        """See :class:`prudent._support.pool.Pool`."""
+        """See ``prudent._support.pool.Pool``."""
         if isinstance(error, self._dask.KilledWorker):
             if tries <= RETRIES:
                 return
@@ -325,7 +325,7 @@ class Cluster:
         raise error
 
     def watch(self) -> None:
-        """See :class:`prudent._support.pool.Pool`."""
+        """See ``prudent._support.pool.Pool``."""
         if self.client.status != "running":
             raise self._gone()
         if self.threads == 0 and self._say is not None:

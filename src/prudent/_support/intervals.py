@@ -1,7 +1,7 @@
 """Standard errors and confidence intervals: one function for each.
 
 Draws or replications are the first axis, [N, ...], unless a function has ``axis``. Standard errors of an
-:class:`Estimate` are those of large samples, and NaN for a single draw:
+``Estimate`` are those of large samples, and NaN for a single draw:
 
     mean                    sd / sqrt(N)
     standard deviation      sd sqrt((m4 - 1) / (4 N)), m4 the fourth moment of the standardised draws

@@ -27,7 +27,7 @@ class Pool(Protocol):
         """Return what to give to several pieces, as the last of their arguments, in the place of ``what``."""
 
     def send(self, function: Callable[..., Any], /, *arguments: Any, place: int | None = None) -> Any:
-        """As :meth:`share` for what ``function(*arguments)`` returns, which stays where it was computed.
+        """As ``share`` for what ``function(*arguments)`` returns, which stays where it was computed.
 
         Things with places 0, 1, ... are spread evenly, and pieces that have one as their last argument go there.
         """

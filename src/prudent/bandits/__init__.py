@@ -6,20 +6,20 @@ V_a as a covariance, its proofs have the inverse). To decide, Algorithm 2 (BRPS-
 every arm from Normal(s'V_a^-1 b_a, nu^2 s'V_a^-1 s), estimates CVaR_alpha from them, and pulls the arm with the
 highest estimate. Its relatives are settings of the same engine:
 
-- :func:`brps_cmab`: Algorithm 2 at a risk level alpha;
-- :func:`brps_cmab_clipped`: Algorithm 2', draws clipped to [0, 1] (the paper says truncated);
-- :func:`brps_cmab_inflated`: Algorithm 2'', nu replaced by nu_t = (3/4) sqrt(d ln(4t/delta)) or by a number;
-- :func:`thompson_sampling`: alpha = 0 and one draw;
-- :func:`thompson_sampling_inflated`: the same with nu replaced.
+- ``brps_cmab``: Algorithm 2 at a risk level alpha;
+- ``brps_cmab_clipped``: Algorithm 2', draws clipped to [0, 1] (the paper says truncated);
+- ``brps_cmab_inflated``: Algorithm 2'', nu replaced by nu_t = (3/4) sqrt(d ln(4t/delta)) or by a number;
+- ``thompson_sampling``: alpha = 0 and one draw;
+- ``thompson_sampling_inflated``: the same with nu replaced.
 
-Only the lowest draws count, and they are drawn directly (:mod:`prudent.risk`): under the draw rule
+Only the lowest draws count, and they are drawn directly (``prudent.risk``): under the draw rule
 n = ceil(1/(1-alpha)) one or two for each arm at any alpha, where the algorithm as printed draws n.
 
-:class:`LinearBandit` decides and learns in a product, :func:`prudent.simulation.simulate_bandit` on an environment
-with known truth; both call the same kernels (``kernels``). :class:`SharedLinearBandit` has one theta for all items,
-which it knows by their features. Both are a :class:`Bandit`: it checks what users give and holds a belief
-(:mod:`prudent.bandits.belief`), which learns and gives the law of the next scores (:mod:`prudent.bandits.law`), from
-which exact propensities follow. :class:`prudent.Journal` writes decisions and rewards down before they count.
+``LinearBandit`` decides and learns in a product, ``prudent.simulation.simulate_bandit`` on an environment
+with known truth; both call the same kernels (``kernels``). ``SharedLinearBandit`` has one theta for all items,
+which it knows by their features. Both are a ``Bandit``: it checks what users give and holds a belief
+(``prudent.bandits.belief``), which learns and gives the law of the next scores (``prudent.bandits.law``), from
+which exact propensities follow. ``prudent.Journal`` writes decisions and rewards down before they count.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """LinearBandit: arms with coefficients of their own, which decides, learns and says with what probability.
 
-The mathematics is in :mod:`prudent.bandits` and :mod:`~prudent.bandits.kernels.step`. This file checks what the user
+The mathematics is in ``prudent.bandits`` and ``prudent.bandits.kernels.step``. This file checks what the user
 gives and knows names; a belief decides and learns.
 """
 
@@ -54,10 +54,10 @@ class LinearBandit(NamedArms):
     arms : int or iterable of str or int
         Number of arms (named 0, 1, ...) or their names.
     dim : int, optional
-        Number of features of a context. Features should be on one scale (see :meth:`check`). 0 is for arms without
+        Number of features of a context. Features should be on one scale (see ``check``). 0 is for arms without
         context. The default is the number of `features`.
     alpha : float or Schedule, optional
-        Risk level in (-1, 1), or a schedule of it such as :class:`Decay`. 0 is Thompson sampling, positive values are
+        Risk level in (-1, 1), or a schedule of it such as ``Decay``. 0 is Thompson sampling, positive values are
         averse to uncertainty about the mean reward, negative values seek it. Online, 0 to 0.5 is recommended. The
         default is 0, and 0.5 for clicks and counts.
     noise_sd : float, optional
@@ -87,7 +87,7 @@ class LinearBandit(NamedArms):
     half_life : float or timedelta, optional
         Half-life of evidence, in decisions or in time; with time, ``select`` and ``update`` take ``time=``.
     settings : BanditSettings, optional
-        All settings at once, in place of `alpha`; see :class:`BanditSettings`.
+        All settings at once, in place of `alpha`; see ``BanditSettings``.
 
     Raises
     ------
@@ -523,7 +523,7 @@ class LinearBandit(NamedArms):
         time : float or datetime, or sequence of them, optional
             Time of the decision, one or [T], for a half-life in time. A late reward enters as faded as it is old.
         unknown : {"raise", "skip"}, default="raise"
-            What to do with rewards of arms that are not there. Skipped ones are counted in :attr:`skipped`.
+            What to do with rewards of arms that are not there. Skipped ones are counted in ``skipped``.
 
         Returns
         -------

@@ -52,7 +52,7 @@ __all__ = ["Bandit"]
 
 
 class Bandit(SavedBandit):
-    """Base class of :class:`LinearBandit` and :class:`SharedLinearBandit`.
+    """Base class of ``LinearBandit`` and ``SharedLinearBandit``.
 
     It holds a belief (what was learned), settings (how scores are drawn), a random stream, and names. Subclasses say
     which arms there are and what a context is. Threads may share a bandit: it has a lock. A forked process draws from
@@ -114,7 +114,7 @@ class Bandit(SavedBandit):
     def noise_sd(self) -> float | None:
         """Sd of a reward around its mean, given or as learned so far; None while unknown, and for clicks and counts.
 
-        With ``noise="by arm"`` it is the typical one; those of the arms are in :meth:`LinearBandit.posterior`.
+        With ``noise="by arm"`` it is the typical one; those of the arms are in ``LinearBandit.posterior``.
 
         Examples
         --------
@@ -148,7 +148,7 @@ class Bandit(SavedBandit):
         Parameters
         ----------
         context : ContextLike, optional
-            Context [D] or contexts [T, D]; of a :class:`SharedLinearBandit`, features [k, D] of the candidates.
+            Context [D] or contexts [T, D]; of a ``SharedLinearBandit``, features [k, D] of the candidates.
         arms : iterable of str or int, optional
             The k eligible arms, or names of the candidates. The default is all arms.
 
@@ -186,7 +186,7 @@ class Bandit(SavedBandit):
         Parameters
         ----------
         context : ContextLike, optional
-            Context [D] or contexts [T, D]; of a :class:`SharedLinearBandit`, features [k, D] of the candidates.
+            Context [D] or contexts [T, D]; of a ``SharedLinearBandit``, features [k, D] of the candidates.
         arms : iterable of str or int, optional
             The k eligible arms, or names of the candidates. The default is all arms.
         response : bool, default=False
@@ -228,7 +228,7 @@ class Bandit(SavedBandit):
         Parameters
         ----------
         context : ContextLike, optional
-            Context [D] or contexts [T, D]; of a :class:`SharedLinearBandit`, features [k, D] of the candidates.
+            Context [D] or contexts [T, D]; of a ``SharedLinearBandit``, features [k, D] of the candidates.
         arms : iterable of str or int, optional
             The k eligible arms, or names of the candidates. The default is all arms.
         alpha : float, optional
@@ -272,7 +272,7 @@ class Bandit(SavedBandit):
         Parameters
         ----------
         context : ContextLike, optional
-            Context [D]; of a :class:`SharedLinearBandit`, features [k, D] of the candidates.
+            Context [D]; of a ``SharedLinearBandit``, features [k, D] of the candidates.
         arm : str or int, optional
             The arm to explain. The default is the likeliest.
         arms : iterable of str or int, optional

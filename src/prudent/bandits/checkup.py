@@ -39,7 +39,7 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True)
 class Checkup:
-    """Findings of :meth:`LinearBandit.check`: as good as a list of them, and printable.
+    """Findings of ``LinearBandit.check``: as good as a list of them, and printable.
 
     ``kind`` of a finding is ``"scales"``, ``"constant"`` (a feature that never changes), ``"curvature"`` (rewards are
     not linear in the context), ``"autocorrelation"``, ``"drift"``, ``"noise"`` (arms differ in it) or ``"starved"``.

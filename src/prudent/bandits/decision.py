@@ -24,7 +24,7 @@ Arm = str | int
 class Decision:
     """What a bandit decided in one context, in many, or between items.
 
-    Made by ``select`` of :class:`LinearBandit` and :class:`SharedLinearBandit`. Of one context, arrays have no axis T.
+    Made by ``select`` of ``LinearBandit`` and ``SharedLinearBandit``. Of one context, arrays have no axis T.
     Probabilities are exact (except for items with joint draws) and computed when they are read.
 
     Attributes
@@ -40,7 +40,7 @@ class Decision:
     time : float
         Seconds since 1970 (UTC).
     id : str or None
-        Identifier of the decision, which a :class:`~prudent.Journal` gives.
+        Identifier of the decision, which a ``prudent.Journal`` gives.
     ids : tuple of str or None
         Identifiers of the places of a slate, which a journal gives.
 
@@ -290,7 +290,7 @@ class Decision:
         return {name: value.tolist() if isinstance(value, np.ndarray) else value for name, value in values.items()}
 
     def to_json(self) -> str:
-        """Return :meth:`to_dict` as one line of JSON.
+        """Return ``to_dict`` as one line of JSON.
 
         Returns
         -------

@@ -67,7 +67,7 @@ class ArmView(NamedTuple):
 class Explanation:
     """Why an arm would be chosen in a context, or would not; prints as words.
 
-    Made by :meth:`LinearBandit.explain` and :meth:`SharedLinearBandit.explain`. ``arms`` holds the arm first, then the
+    Made by ``LinearBandit.explain`` and ``SharedLinearBandit.explain``. ``arms`` holds the arm first, then the
     others, likeliest first.
     """
 
@@ -226,7 +226,7 @@ def _order(eligible: Sequence[Arm], chances: FloatArray, mean: FloatArray, arm: 
 
 
 def _views(order: list[int], eligible: Sequence[Arm], *columns: Any) -> tuple[ArmView, ...]:
-    """Return what is known of the arms, in this order; ``columns`` [k] are the fields of :class:`ArmView`."""
+    """Return what is known of the arms, in this order; ``columns`` [k] are the fields of ``ArmView``."""
     *numbers, pulls = columns
     return tuple(ArmView._make((eligible[i], *(float(each[i]) for each in numbers), int(pulls[i]))) for i in order)
 
@@ -328,7 +328,7 @@ def _format(sds: Sequence[float]) -> Any:
 
 
 def arms_dataset(bandit: Explained, arms: tuple[Arm, ...], summary: dict[str, Any]) -> xarray.Dataset:
-    """Return what is known of the arms; see :meth:`LinearBandit.to_xarray`."""
+    """Return what is known of the arms; see ``LinearBandit.to_xarray``."""
     import xarray
 
     names = list(feature_names(bandit.features, bandit.dim, bandit.intercept))
@@ -355,7 +355,7 @@ def arms_dataset(bandit: Explained, arms: tuple[Arm, ...], summary: dict[str, An
 def items_dataset(
     bandit: Explained, coefficients: tuple[FloatArray, FloatArray], covariance: FloatArray, pulls: dict[Arm, int]
 ) -> xarray.Dataset:
-    """Return what is known of the coefficients that items share; see :meth:`SharedLinearBandit.to_xarray`."""
+    """Return what is known of the coefficients that items share; see ``SharedLinearBandit.to_xarray``."""
     import xarray
 
     names = list(feature_names(bandit.features, bandit.dim, bandit.intercept))

@@ -97,12 +97,12 @@ class SavedBandit(NamedFeatures):
         write_state(path, self._KIND, self._VERSION, values, arrays)
 
     def to_bytes(self) -> bytes:
-        """Return what :meth:`save` writes, for a store of your own.
+        """Return what ``save`` writes, for a store of your own.
 
         Returns
         -------
         bytes
-            What :meth:`from_bytes` reads.
+            What ``from_bytes`` reads.
 
         Examples
         --------
@@ -115,7 +115,7 @@ class SavedBandit(NamedFeatures):
 
     @classmethod
     def from_bytes(cls, content: bytes, name: str = "content") -> Self:
-        """Return the bandit that :meth:`to_bytes` was called on.
+        """Return the bandit that ``to_bytes`` was called on.
 
         Parameters
         ----------
@@ -143,9 +143,9 @@ class SavedBandit(NamedFeatures):
         Parameters
         ----------
         path : path-like
-            File that :meth:`save` wrote.
+            File that ``save`` wrote.
         stream : int, optional
-            Number of a worker, whose random stream the bandit gets; see :meth:`copy`.
+            Number of a worker, whose random stream the bandit gets; see ``copy``.
 
         Returns
         -------

@@ -37,7 +37,7 @@ class BanditSettings:
     """How a linear bandit turns its posterior into a decision.
 
     ``alpha`` is the risk level in (-1, 1), below zero optimism, or a schedule of it over the decisions, such as
-    :class:`~prudent.schedules.Decay`; ``draws`` the number n of posterior draws (by default the draw
+    ``prudent.schedules.Decay``; ``draws`` the number n of posterior draws (by default the draw
     rule); ``estimator`` is ``"cvar"`` or ``"modified"``, the paper's estimator for proofs; ``clip`` clips draws to [0,
     1]. The draws have sd nu sqrt(s'V^-1 s), where nu is the sd of the noise, or ``sampling_sd``, or the schedule nu_t =
     (3/4) sqrt(d ln(4t/delta)) over decisions t = 1, 2, ... when ``delta`` is given (times the sd of the noise, if that
@@ -138,7 +138,7 @@ class BanditSettings:
 
     @property
     def level(self) -> float:
-        """Risk level of settings in which it is a number, as :meth:`at` returns them."""
+        """Risk level of settings in which it is a number, as ``at`` returns them."""
         assert not isinstance(self.alpha, Schedule)
         return self.alpha
 

@@ -1,6 +1,6 @@
 """SharedLinearBandit: many items that share one theta; it ranks by features, so items may come and go.
 
-The mathematics is in :mod:`~prudent.bandits.kernels.items`, the law of scores in :mod:`prudent.bandits.law`.
+The mathematics is in ``prudent.bandits.kernels.items``, the law of scores in ``prudent.bandits.law``.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class SharedLinearBandit(Bandit):
     dim : int, optional
         Number of features of an item. The default is the number of `features`.
     alpha : float or Schedule, optional
-        Risk level in (-1, 1), or a schedule of it such as :class:`Decay`. 0 is Thompson sampling; 0 to 0.5 is
+        Risk level in (-1, 1), or a schedule of it such as ``Decay``. 0 is Thompson sampling; 0 to 0.5 is
         recommended online. The default is 0, and 0.5 for clicks and counts.
     noise_sd : float, optional
         Sd of the noise of rewards. By default it is learned, so that the unit of rewards does not matter; until two

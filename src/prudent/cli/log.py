@@ -1,6 +1,6 @@
 """`prudent solve`, `prudent explain` and `prudent next-data`: from a log to a decision, without Python.
 
-The options that say how a log is read are those of :class:`LogOptions`, for all three of them.
+The options that say how a log is read are those of ``LogOptions``, for all three of them.
 """
 
 from __future__ import annotations
@@ -190,7 +190,7 @@ def levels_of(text: str) -> list[float]:
 
 
 def takes_a_log(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command that has the options of :class:`LogOptions`, its first argument, as options of its own."""
+    """Return a command that has the options of ``LogOptions``, its first argument, as options of its own."""
     hints = get_type_hints(LogOptions, include_extras=True)
     own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
     keyword = inspect.Parameter.KEYWORD_ONLY

@@ -53,17 +53,17 @@ class Bar:
         self._progress.stop()
 
     def begin(self, total: float, done: float) -> None:
-        """See :class:`prudent.reproduction.runner.Progress`."""
+        """See ``prudent.reproduction.runner.Progress``."""
         self._task = self._progress.add_task(self._what, total=total)
         self._progress.update(self._task, completed=done)
         if 0.005 * total < done < total:
             self.say(f"taking up an earlier run, {done / total:.0%} of the work is there")
 
     def advance(self, what: str, amount: float) -> None:
-        """See :class:`prudent.reproduction.runner.Progress`."""
+        """See ``prudent.reproduction.runner.Progress``."""
         shown = self._what if what == self._what else f"{self._what} ({what})"
         self._progress.update(self._task, advance=amount, description=shown)
 
     def say(self, message: str) -> None:
-        """See :class:`prudent.reproduction.runner.Progress`."""
+        """See ``prudent.reproduction.runner.Progress``."""
         self._console.print(f"prudent: {message}", markup=False, soft_wrap=True)

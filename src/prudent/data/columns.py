@@ -107,7 +107,7 @@ class TableColumns(dict[str, Column]):
     def probabilities(self) -> FloatArray:
         """Return the column ``probability``, in which no number is negative."""
         chances = self.numbers("probability")
-        self.refuse(chances < 0.0, "probability", "one in [0, 1]", "negative")
+        self.refuse(chances < 0.0, "probability", "one in [0, 1]", "probability-range")
         return chances
 
     def counts(self) -> FloatArray:

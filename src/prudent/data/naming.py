@@ -265,5 +265,5 @@ def plain_names(names: Any, what: str) -> Any:
 
 
 def names_of_plain(names: Any) -> Any:
-    """Return the names that :func:`plain_names` wrote."""
+    """Return the names that ``plain_names`` wrote."""
     return tuple(names_of_plain(name) for name in names) if isinstance(names, list) else names

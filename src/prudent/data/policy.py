@@ -1,14 +1,14 @@
 """The one reader of policies of tabular models.
 
-A policy says what to do in every state, perhaps depending on the time. :meth:`Policy.read` accepts
+A policy says what to do in every state, perhaps depending on the time. ``Policy.read`` accepts
 
 - actions [S], by index or by name, and probabilities of actions [S, A];
 - a mapping or a Series from states to actions, a mapping from states to mappings from actions to probabilities, a
   DataFrame with a row for each state and a column for each action, a DataArray, and a function of the state;
 - actions [T, S] or probabilities [T, S, A] for T steps, a DataArray with a dimension ``step``, and a list of policies;
-- an object that has a policy, such as a Solution (:class:`prudent.types.HasPolicy`).
+- an object that has a policy, such as a Solution (``prudent.types.HasPolicy``).
 
-One rule tells the entry of a sequence or mapping apart (:func:`entry_kind`): it is an *action*, a *row* of numbers, or
+One rule tells the entry of a sequence or mapping apart (``entry_kind``): it is an *action*, a *row* of numbers, or
 a *policy* on its own. A sequence of actions is a policy, a sequence of policies is one that depends on time, and rows
 of numbers are probabilities [S, A] if they have fractions or are rows of zeros with a one, else actions [T, S].
 """

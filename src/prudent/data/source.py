@@ -1,11 +1,11 @@
 """The one reader of tables: files, frames, columns and rows that users bring.
 
-A :class:`TableSource` reads text files with a header (CSV, TSV, other separators, also gzipped), Parquet files, files
+A ``TableSource`` reads text files with a header (CSV, TSV, other separators, also gzipped), Parquet files, files
 of JSON lines, DataFrames and named Series, tables, datasets and record batches of pyarrow, Datasets of xarray, dicts of
 columns, structured arrays, rows (tuples, dicts, named tuples), and generators of rows or of DataFrames.
 
-:meth:`TableSource.read` returns complete columns by our names, :meth:`TableSource.blocks` streams them in bounded
-memory. Columns go by our names, by the usual other ones (:data:`prudent.data.columns.SYNONYMS`), or as ``columns=``
+``TableSource.read`` returns complete columns by our names, ``TableSource.blocks`` streams them in bounded
+memory. Columns go by our names, by the usual other ones (``prudent.data.columns.SYNONYMS``), or as ``columns=``
 says. A label stays as it is, even a tuple. Messages name the row, or the line of a text file.
 """
 

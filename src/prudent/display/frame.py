@@ -1,4 +1,4 @@
-"""Old names of :mod:`prudent.display.figures.base`, until all figures have moved there."""
+"""Old names of ``prudent.display.figures.base``, until all figures have moved there."""
 
 from __future__ import annotations
 

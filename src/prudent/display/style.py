@@ -54,7 +54,7 @@ RC: Any = {
 
 
 class Entry(NamedTuple):
-    """A line of a legend: what, in which colour of :data:`COLOURS`, and the mark: line, area, dot, ring, ..."""
+    """A line of a legend: what, in which colour of ``COLOURS``, and the mark: line, area, dot, ring, ..."""
 
     label: str
     colour: str

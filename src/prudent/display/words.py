@@ -1,7 +1,7 @@
 """Numbers, counts and names as text: one function for each format.
 
-Text for figures goes through :func:`prudent.display.figures.base.label`, text for pages through
-:func:`prudent.display.pages.tables.rich`, which escape what their medium would read as markup.
+Text for figures goes through ``prudent.display.figures.base.label``, text for pages through
+``prudent.display.pages.tables.rich``, which escape what their medium would read as markup.
 """
 
 from __future__ import annotations

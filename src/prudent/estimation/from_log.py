@@ -96,7 +96,7 @@ def from_log(
     -------
     model : UncertainMDP
         Its sources are called (state, action), its outcomes by next state, or (next_state, reward) where several
-        rewards of one transition are kept apart. ``model.summary`` is a :class:`LogSummary`; ``model.summary.starts``
+        rewards of one transition are kept apart. ``model.summary`` is a ``LogSummary``; ``model.summary.starts``
         says where episodes begin, and can be passed as ``start`` to other functions.
     posterior : DirichletPosterior
         The posterior, with the same names.
@@ -115,7 +115,7 @@ def from_log(
     Notes
     -----
     If rewards of the same transition vary, their mean is uncertain too: ``model.summary.reward_posterior`` is a
-    :class:`NormalPosterior` [S, A] of what is to be added to the rewards of the model. Its noise is the pooled spread
+    ``NormalPosterior`` [S, A] of what is to be added to the rewards of the model. Its noise is the pooled spread
     around the means, its prior has the spread of all rewards. ``BayesianRiskMDP(..., reward_posterior=...)`` takes it.
 
     Examples

@@ -1,6 +1,6 @@
 """Logs of decisions of bandits, read once and kept in blocks of arrays.
 
-A log is any table (:class:`prudent.data.source.TableSource`), a Journal, or rows: dicts, as a Decision gives them with
+A log is any table (``prudent.data.source.TableSource``), a Journal, or rows: dicts, as a Decision gives them with
 a reward added, or tuples (context, arm, reward, propensity). It is read once, in blocks. A binary copy is kept in
 memory while it is small, and else in a temporary file, about 8 (D + 5) bytes a row, so that every log can be read
 again in bounded memory, even one that comes from a generator.
@@ -131,7 +131,7 @@ class Block:
 
 
 class BanditLog:
-    """A log that was read; :meth:`blocks` goes through it as often as needed, until it is closed.
+    """A log that was read; ``blocks`` goes through it as often as needed, until it is closed.
 
     Parameters
     ----------

@@ -105,7 +105,7 @@ class TabularModel:
 
     @property
     def summary(self) -> LogSummary:
-        """Summary of the log of a model that :func:`prudent.from_log` made; other models have none and raise."""
+        """Summary of the log of a model that ``prudent.from_log`` made; other models have none and raise."""
         if self._summary is None:
             raise ModelError("the model has no summary: it was not made by from_log", code="no-summary")
         return self._summary
@@ -178,7 +178,7 @@ class TabularModel:
         Parameters
         ----------
         policy : PolicyLike
-            A policy that does not depend on time; :class:`prudent.data.policy.Policy` lists the forms. A mapping or
+            A policy that does not depend on time; ``prudent.data.policy.Policy`` lists the forms. A mapping or
             Series must name all states that are not terminal, and no others. A list may give actions by name, and its
             numbers are indices unless some actions are named by numbers. Every number of an array is an index. What is
             said of terminal states is ignored.
@@ -207,7 +207,7 @@ class TabularModel:
         Parameters
         ----------
         policy : PolicyLike
-            One admissible action for each state; see :meth:`read_policy`.
+            One admissible action for each state; see ``read_policy``.
 
         Returns
         -------
@@ -239,7 +239,7 @@ class TabularModel:
         Parameters
         ----------
         policy : PolicyLike
-            An action for each state, or probabilities of actions; see :meth:`read_policy`. In a mapping or DataFrame,
+            An action for each state, or probabilities of actions; see ``read_policy``. In a mapping or DataFrame,
             actions that are missing (or NaN) have probability zero.
 
         Returns
@@ -320,7 +320,7 @@ class TabularModel:
         ----------
         terminal_value : array_like or mapping, optional
             A number for all states, values [S], or a mapping (or Series) from states to values. States that a mapping
-            does not name keep :attr:`arrival_value`, which is also the default.
+            does not name keep ``arrival_value``, which is also the default.
 
         Returns
         -------

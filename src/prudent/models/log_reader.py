@@ -72,7 +72,7 @@ class LogReader:
     ) -> IntArray:
         """Return one transition as a log [1, 4]; the array is overwritten by the next call.
 
-        This does the same as :meth:`rows` without its tables, which would take longer than the decision of an agent.
+        This does the same as ``rows`` without its tables, which would take longer than the decision of an agent.
         """
         row = self._row[0]
         s = row[0] = self.states.index(state, "state", DataError)

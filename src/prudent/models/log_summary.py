@@ -38,9 +38,9 @@ class SupportChange(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LogSummary:
-    """Summary of the log that :func:`prudent.from_log` read: ``model.summary`` of the model it made.
+    """Summary of the log that ``prudent.from_log`` read: ``model.summary`` of the model it made.
 
-    It prints as a few lines. :meth:`to_pandas` has the visits of every pair that was tried.
+    It prints as a few lines. ``to_pandas`` has the visits of every pair that was tried.
 
     Attributes
     ----------
@@ -89,7 +89,7 @@ class LogSummary:
     rewards_guessed : int
         Transitions that the support allows and the log does not show.
     reward_posterior : NormalPosterior or None
-        Posterior [S, A] of what varying rewards leave unknown; see :func:`prudent.from_log`.
+        Posterior [S, A] of what varying rewards leave unknown; see ``prudent.from_log``.
     support_matters : tuple of SupportChange
         States in which ``support="action"`` and ``support="state"`` lead to different choices, at the posterior means.
     notes : tuple of str

@@ -187,7 +187,7 @@ class MDP(TabularModel):
         return self._steps()[:3]
 
     def _steps(self) -> tuple[IntArray, npt.NDArray[np.int32], FloatArray, FloatArray]:
-        """Return :meth:`steps` and their probabilities."""
+        """Return ``steps`` and their probabilities."""
         pairs, targets, means = self._pairs(), self.transition.indices, self.reward.reshape(-1)
         rewards = means[pairs] if self.transition_reward is None else self.transition_reward.data
         chances = self.transition.data
@@ -205,7 +205,7 @@ class MDP(TabularModel):
         self._finer = partial(likely_outcomes, entries, theta)
 
     def outcomes(self) -> Outcomes:
-        """Return the outcomes of one step, finer than :meth:`steps` where the model knows more.
+        """Return the outcomes of one step, finer than ``steps`` where the model knows more.
 
         Returns
         -------
@@ -225,7 +225,7 @@ class MDP(TabularModel):
 
     @property
     def knows_single_rewards(self) -> bool:
-        """Whether :meth:`outcomes` has rewards of single steps that say more than the means of their pairs."""
+        """Whether ``outcomes`` has rewards of single steps that say more than the means of their pairs."""
         return self.transition_reward is not None or self._finer is not None
 
     def _pairs(self) -> Indices:

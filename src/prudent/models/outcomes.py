@@ -21,7 +21,7 @@ __all__ = ["OutcomeModel"]
 
 
 class OutcomeModel(TabularModel):
-    """Base of :class:`prudent.UncertainMDP`: checks sources and outcomes, stores them, and shows them as arrays."""
+    """Base of ``prudent.UncertainMDP``: checks sources and outcomes, stores them, and shows them as arrays."""
 
     n_sources: int
     n_outcomes: int

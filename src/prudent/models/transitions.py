@@ -102,7 +102,7 @@ class Plan(NamedTuple):
 
 
 def plan_of(steps: npt.NDArray[Any], later: npt.NDArray[Any] | None) -> Plan:
-    """Return the parts of a :class:`prudent.data.policy.Policy` as kernels read them."""
+    """Return the parts of a ``prudent.data.policy.Policy`` as kernels read them."""
     rows = steps if later is None else np.concatenate((steps, later[np.newaxis]))
     length = steps.shape[0] if later is None else 0
     if steps.ndim == 2:

@@ -293,7 +293,7 @@ class UncertainMDP(OutcomeModel):
         Parameters
         ----------
         mdp : MDP
-            The known model. If it has rewards of single transitions (:attr:`MDP.transition_reward`), they enter the
+            The known model. If it has rewards of single transitions (``MDP.transition_reward``), they enter the
             risk. Otherwise a pair earns its mean reward whatever the outcome, so that rewards are certain.
 
         Returns
@@ -433,7 +433,7 @@ class UncertainMDP(OutcomeModel):
 
         Outcomes that lead to the same state add up; the reward is the mean over the outcomes. Those that end the
         process add up to ``termination``, which is 1 in terminal states. Rewards of single outcomes are kept for
-        simulated returns and for objectives such as :class:`prudent.EVaR`, which depend on more than means.
+        simulated returns and for objectives such as ``prudent.EVaR``, which depend on more than means.
 
         Parameters
         ----------
@@ -497,7 +497,7 @@ class UncertainMDP(OutcomeModel):
         prior : array_like [B, K]
             Counts before the log.
         indices : bool, default=False
-            Whether the log goes by indices, as one made by :meth:`trajectory`, and not by names.
+            Whether the log goes by indices, as one made by ``trajectory``, and not by names.
         columns : mapping, optional
             Names of columns: ``{"state": "where", "count": None}``; None says that there is none.
 

@@ -1,6 +1,6 @@
 """The certificate of a solution: MacQueen's bounds on the fixed point, and the floor that rounding sets.
 
-Let T be a Bellman backup of :mod:`prudent.planning.rows`, for control or for a fixed policy: monotone, and shifted by
+Let T be a Bellman backup of ``prudent.planning.rows``, for control or for a fixed policy: monotone, and shifted by
 g c when c is added to V. Here g = gamma (1 - leak), and the leak, what a row lacks to sum to one, lies in a known
 interval (exactly zero under a posterior, unless outcomes end the process). With lo, hi the extremes of TV - V the fixed
 point obeys MacQueen's bounds

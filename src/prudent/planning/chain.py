@@ -1,14 +1,14 @@
 """The value of a Markov chain with rewards, V = r + gamma P V: elimination for small chains, BiCGStab for large ones.
 
-There is one iterative driver, :func:`bicgstab`. It is written over six vector operations and made twice: compiled with
+There is one iterative driver, ``bicgstab``. It is written over six vector operations and made twice: compiled with
 loops over arrays for the CPU, where compiled loops call it too, and in Python with kernel launches for the GPU (see
-:mod:`prudent.planning.execute.cuda_chain`). SciPy's own BiCGStab spends most of its time between its vector operations
+``prudent.planning.execute.cuda_chain``). SciPy's own BiCGStab spends most of its time between its vector operations
 at the sizes that matter here (the row "inner solver" of ``benchmarks/core.py`` measures it) and stops in the 2-norm,
 where callers need the largest entry of the residual. The method is van der Vorst's (SIAM J. Sci. Stat. Comput. 13,
 1992).
 
 Elimination has three forms, each for its callers: LAPACK for chains of up to ``DENSE`` states, sparse elimination for
-long and narrow chains on which BiCGStab fails, and in :mod:`prudent.planning.inner` a loop without pivots for the tiny
+long and narrow chains on which BiCGStab fails, and in ``prudent.planning.inner`` a loop without pivots for the tiny
 chains of compiled simulations, where a call of LAPACK takes longer than the work itself.
 """
 
@@ -50,7 +50,7 @@ class Chain(NamedTuple):
     def values(self, discount: float, guess: FloatArray, target: float, conservative: bool) -> FloatArray:
         """Return the values of the chain, or ``guess`` where they are not finite.
 
-        Up to ``DENSE`` states by elimination, beyond that from ``guess`` on to ``target``, see :func:`chain_values`.
+        Up to ``DENSE`` states by elimination, beyond that from ``guess`` on to ``target``, see ``chain_values``.
         """
         if guess.size <= DENSE:
             matrix = self.dense()
@@ -264,7 +264,7 @@ _drive = kernel(bicgstab(_sweep, _step, _begin, _aim, _apply, _move))
 
 @kernel
 def chain_values(chain, discount, x, target, conservative, most):
-    """Improve ``x`` [S] to the values of ``chain`` on the CPU, see :func:`bicgstab`; return the products with P."""
+    """Improve ``x`` [S] to the values of ``chain`` on the CPU, see ``bicgstab``; return the products with P."""
     n = x.size
     work = _Work(np.empty(n), np.empty(n), np.empty(n), np.empty(n), np.empty(n))
     return _drive(chain, discount, x, target, conservative, most, work)

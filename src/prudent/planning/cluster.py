@@ -1,6 +1,6 @@
 """Solves on a cluster: a model in this process that is sent out in blocks, or one that its workers build.
 
-The executor is :mod:`prudent.planning.execute.blocks`. The blocks of a model in this process stay on the workers
+The executor is ``prudent.planning.execute.blocks``. The blocks of a model in this process stay on the workers
 until the client sends those of another: the next level or policy finds them there.
 """
 
@@ -53,7 +53,7 @@ Build = Callable[[int, int], tuple[Any, Any, Any]]
 
 
 def read_block(build: Build, first: int, last: int, n_states: int, n_actions: int, discount: float) -> BlockModel:
-    """Return the states that ``build`` describes; see :class:`ClusterModel`."""
+    """Return the states that ``build`` describes; see ``ClusterModel``."""
     answer = build(first, last)
     try:
         next_state, reward, counts = answer
@@ -210,7 +210,7 @@ class ClusterModel:
 
     Each pair has a source of its own. The calling process holds a few numbers for each pair, and the outcomes of one
     action for each state while it solves. For a model that fits into one process, use ``client`` of
-    :func:`prudent.solve`.
+    ``prudent.solve``.
 
     Parameters
     ----------
@@ -297,7 +297,7 @@ class ClusterModel:
         options : SolverOptions, optional
             Settings of the iteration as one object.
         **keywords : object
-            Settings of the iteration: ``method``, ``sweeps``, ``max_iterations``, see :class:`SolverOptions`.
+            Settings of the iteration: ``method``, ``sweeps``, ``max_iterations``, see ``SolverOptions``.
 
         Returns
         -------
@@ -342,7 +342,7 @@ class ClusterModel:
         options : SolverOptions, optional
             Settings of the iteration as one object.
         **keywords : object
-            Settings of the iteration: ``method``, ``sweeps``, ``max_iterations``, see :class:`SolverOptions`.
+            Settings of the iteration: ``method``, ``sweeps``, ``max_iterations``, see ``SolverOptions``.
 
         Returns
         -------

@@ -1,6 +1,6 @@
 """Planning inside compiled loops: draw a posterior and solve its sampled model, thousands of times a second.
 
-The Bellman code is that of :mod:`prudent.planning.rows`, called pair by pair. What is added here is a Newton
+The Bellman code is that of ``prudent.planning.rows``, called pair by pair. What is added here is a Newton
 solver that lives inside compiled loops: no certificate, no Python between the steps. Agents and the simulator call the
 same kernels, so both turn the same generators into the same decisions.
 
@@ -9,7 +9,7 @@ same kernels, so both turn the same generators into the same decisions.
 values: two of n for two outcomes, about ten of a hundred for three. If it is the mean, the mean draw stands for all.
 Newton works on these; the paper's sweeps, kept for comparison, on all draws.
 
-**Newton.** V and its backup TV bound the fixed point (MacQueen, see :mod:`prudent.planning.certificate`). Each step
+**Newton.** V and its backup TV bound the fixed point (MacQueen, see ``prudent.planning.certificate``). Each step
 solves the chain of the greedy actions and tail probabilities at V; it is taken if it shrinks the width of the bounds at
 least by gamma, and otherwise replaced by a sweep. It stops when the bounds are ``tolerance`` apart.
 
@@ -65,7 +65,7 @@ class Plan(NamedTuple):
     """How many draws to take in each of E episodes and how to weigh them; the last entry serves all later episodes.
 
     A schedule is a table of draws instead, and of the share of the lowest of them, or of the highest, the next one
-    having the rest: by the episode and by how often a source was observed, both at the places of :func:`grid_place`.
+    having the rest: by the episode and by how often a source was observed, both at the places of ``grid_place``.
     """
 
     n: IntArray  # [E] draws; 0 puts the posterior mean in their place, below zero the highest count
@@ -260,7 +260,7 @@ def grid_place(i: int) -> int:
 
 
 def grid(last: int) -> IntArray:
-    """Return the numbers of the grid of :func:`grid_place` up to the place of ``last``."""
+    """Return the numbers of the grid of ``grid_place`` up to the place of ``last``."""
     low = np.arange(1000)
     decades = [low[100:] * 10**shift for shift in range(1, 19)]
     return np.concatenate([low, *decades])[: grid_place(last) + 1]
@@ -302,7 +302,7 @@ def _lowest_q(
     z: FloatArray,
     table: FloatArray,
 ) -> None:
-    """Write Q at V into ``table`` [S, A] where the outermost draws are all that counts; see :class:`Work`."""
+    """Write Q at V into ``table`` [S, A] where the outermost draws are all that counts; see ``Work``."""
     source, first, next_state, reward, begin, _, discount, _ = entries
     q = table.reshape(-1)
     for p in range(np.uint64(q.size)):
@@ -364,7 +364,7 @@ def _lowest_rows(
     z: FloatArray,
     rows: FloatArray,
 ) -> None:
-    """As :func:`_tail_rows` into ``rows`` [S, K] where the outermost draws are all that counts."""
+    """As ``_tail_rows`` into ``rows`` [S, K] where the outermost draws are all that counts."""
     source, first, next_state, reward, begin, _, discount, n_actions = entries
     for s in range(np.uint64(value.size)):
         p = s * np.uint64(n_actions) + np.uint64(policy[s])

@@ -2,7 +2,7 @@
 
 With theta drawn, an uncertain model is an ordinary one, and a policy in it a Markov chain with values
 V = r + gamma P V. The structure of the chain is the same in every draw; only its probabilities, weight[j] times
-theta[place[j]], change. So it is laid out once (:class:`Rows`), on the states that the start leads to, and filled for
+theta[place[j]], change. So it is laid out once (``Rows``), on the states that the start leads to, and filled for
 each draw.
 
 **Policy iteration**, started from the values under the posterior mean. (Draws are independent: the mean is closer to
@@ -249,7 +249,7 @@ def drawn_returns(
 def eliminated_returns(
     task: Task, theta: FloatArray, extra: FloatArray, guess: FloatArray, returns: FloatArray
 ) -> tuple[int, float, float]:
-    """Do the same as :func:`drawn_returns` by sparse elimination.
+    """Do the same as ``drawn_returns`` by sparse elimination.
 
     For large chains on which BiCGStab fails: they are long and narrow, and elimination hardly fills them. The products
     are -1.

@@ -1,7 +1,7 @@
 """The outer iteration: value iteration and safeguarded Newton, stopped by the certificate.
 
 The same iteration serves known models, posteriors, policies and control, on threads, a GPU or a cluster: an executor of
-:mod:`prudent.planning.execute` backs V up, and :mod:`prudent.planning.certificate` bounds the fixed point.
+``prudent.planning.execute`` backs V up, and ``prudent.planning.certificate`` bounds the fixed point.
 
 An iteration that meets the floor of the certificate goes on in twice the precision where the rows can (a known model):
 V is then a pair of numbers, its residual a compensated sum, and each step a correction (I - gamma P)^-1 (TV - V), which
@@ -14,16 +14,16 @@ Newton solves the chain that touches T at V (greedy actions and, under CVaR, the
 a known model that is policy iteration, which always ends. A max-min problem has no such guarantee, so there Newton may
 fail to improve a few times in a row, never far above the best point so far; then sweeps from that point, which always
 contract, take over for a while. Actions that the bounds prove suboptimal are dropped along the way. Chains are solved
-by :mod:`prudent.planning.chain`, started from V, to a fraction of the current distance: a small one where backups cost
+by ``prudent.planning.chain``, started from V, to a fraction of the current distance: a small one where backups cost
 far more than products with the chain.
 
 For control a backup may give upper bounds in place of Q for actions that are not the best of their state (see "the
-screen" in :mod:`prudent.planning.rows`). All of the above reads Q in three ways only: the greatest of a state and its
+screen" in ``prudent.planning.rows``). All of the above reads Q in three ways only: the greatest of a state and its
 place, which are exact, and Q < TV - distance, which an upper bound proves as well. Nothing else of Q enters, so the
 certificate is the same. ``Solution.q`` does not show such bounds: it is computed when it is read.
 
-Two other loops take Newton steps, and stay separate: that of :mod:`prudent.planning.inner` runs inside compiled
-simulations, without a certificate and without Python between the steps; that of :mod:`prudent.planning.model_draws`
+Two other loops take Newton steps, and stay separate: that of ``prudent.planning.inner`` runs inside compiled
+simulations, without a certificate and without Python between the steps; that of ``prudent.planning.model_draws``
 solves thousands of drawn models in compiled code.
 """
 
@@ -152,7 +152,7 @@ class Iteration:
         return point
 
     def at_pair(self, value: FloatArray, rest: FloatArray) -> Point:
-        """As :meth:`at` for V = ``value`` + ``rest``, in twice the precision."""
+        """As ``at`` for V = ``value`` + ``rest``, in twice the precision."""
         eta = self.table.residual(value, rest)
         change, actions, _ = self._best()
         lower, upper, noise, residual = self.certificate.bounds(change, eta)

@@ -1,11 +1,11 @@
 """Row risks of whole models: the numbers behind the rows, the loops over pairs on the CPU, and the error of a backup.
 
-A :class:`RowRisk` holds one model (and posterior) and knows the worth of its rows; the scalar functions are those of
-:mod:`prudent.planning.rows`. An executor of :mod:`prudent.planning.execute` decides where and in what order rows are
+A ``RowRisk`` holds one model (and posterior) and knows the worth of its rows; the scalar functions are those of
+``prudent.planning.rows``. An executor of ``prudent.planning.execute`` decides where and in what order rows are
 backed up, and keeps the tables of Q.
 
 The error that a backup returns bounds the distance between the computed Q and that of the equations of
-:mod:`prudent.planning.rows`, for the numbers as given: products, sums, and what was rounded before them (posterior
+``prudent.planning.rows``, for the numbers as given: products, sums, and what was rounded before them (posterior
 means, weights of draws).
 """
 
@@ -87,7 +87,7 @@ class RowRisk(ABC):
         """Return the chain that follows ``pairs`` [S] and touches the backup at ``value``."""
 
     def unknown_gradients(self, value: FloatArray, pairs: IntArray) -> IntArray:
-        """Return the pairs that must be backed up at ``value`` before :meth:`gradient` can answer for ``pairs``."""
+        """Return the pairs that must be backed up at ``value`` before ``gradient`` can answer for ``pairs``."""
         return pairs[:0]
 
     def approximation(self) -> RowRisk | None:
@@ -157,7 +157,7 @@ class MeanRows(RowRisk):
         self._averaged = averaged
 
     def tasks(self, value: FloatArray, pairs: IntArray, q: FloatArray, accuracy: float, best: bool) -> Iterator[Task]:
-        """See :meth:`RowRisk.tasks`."""
+        """See ``RowRisk.tasks``."""
         run = lambda i, j: self.rounding(*expected_rows(self.rows, self.discount, value, pairs[i:j], q))  # noqa: E731
         yield Task(run, pairs.size, max(1, pairs.size))  # one thread: reading the model is most of the work
 
@@ -166,12 +166,12 @@ class MeanRows(RowRisk):
         return _bound(self._roundings * EPS, reward + self._averaged + later)
 
     def residual(self, value: FloatArray, rest: FloatArray, pairs: IntArray, out: FloatArray) -> float:
-        """See :meth:`RowRisk.residual`."""
+        """See ``RowRisk.residual``."""
         size = expected_residuals(self.rows, self.discount, value, rest, self.n_actions, pairs, out)
         return _bound(((self._longest + 8) * EPS) ** 2, size)
 
     def gradient(self, value: FloatArray, pairs: IntArray) -> Chain:
-        """See :meth:`RowRisk.gradient`; the backup of a policy is linear, so ``value`` does not matter."""
+        """See ``RowRisk.gradient``; the backup of a policy is linear, so ``value`` does not matter."""
         return rows_of(self.rows, pairs)
 
 
@@ -234,7 +234,7 @@ class DrawRows(OutcomeRows):
             yield mine, Draws(self.theta.block(block), offset, self.rewards, self.weights, self.is_mean)
 
     def tasks(self, value: FloatArray, pairs: IntArray, q: FloatArray, accuracy: float, best: bool) -> Iterator[Task]:
-        """See :meth:`RowRisk.tasks`: one task for each block of draws."""
+        """See ``RowRisk.tasks``: one task for each block of draws."""
         for mine, draws in self._blocks(pairs):
             some = pairs[mine]
 
@@ -249,7 +249,7 @@ class DrawRows(OutcomeRows):
         return _bound((0.5 * self.longest + self.weights.size + 8.0) * EPS, size)
 
     def gradient(self, value: FloatArray, pairs: IntArray) -> Chain:
-        """See :meth:`RowRisk.gradient`: the mean over the tail draws, in their sorted order at ``value``."""
+        """See ``RowRisk.gradient``: the mean over the tail draws, in their sorted order at ``value``."""
         entries, starts = self.entries.of_pairs(pairs)
         weights, extra = np.empty(entries.size), np.empty(pairs.size)
         rows = np.arange(pairs.size)
@@ -278,7 +278,7 @@ def _tail_draws(rows, pairs, entries, draws, n, value, starts, means, extra):
 
 
 class MomentRows(OutcomeRows):
-    """About CVaR under Dirichlet posteriors, from three moments: a first guess for :class:`DirichletRows`.
+    """About CVaR under Dirichlet posteriors, from three moments: a first guess for ``DirichletRows``.
 
     It is neither monotone nor concave where it is far from CVaR. Its fixed point is a guess and certifies nothing.
     """
@@ -292,7 +292,7 @@ class MomentRows(OutcomeRows):
         self.shape = shape
 
     def tasks(self, value: FloatArray, pairs: IntArray, q: FloatArray, accuracy: float, best: bool) -> Iterator[Task]:
-        """See :meth:`RowRisk.tasks`."""
+        """See ``RowRisk.tasks``."""
         rows = self.entries, self.counts, self.shape, value, self.longest, q
         yield Task(lambda i, j: self.rounding(_approximate(pairs[i:j], *rows)), pairs.size, 10_000)
 
@@ -301,7 +301,7 @@ class MomentRows(OutcomeRows):
         return _bound(8.0 * EPS, size)
 
     def gradient(self, value: FloatArray, pairs: IntArray) -> Chain:
-        """See :meth:`RowRisk.gradient`."""
+        """See ``RowRisk.gradient``."""
         entries, starts = self.entries.of_pairs(pairs)
         means = np.empty(entries.size)
         _approximate_means(pairs, self.entries, self.counts, self.shape, value, self.longest, starts, means)
@@ -373,7 +373,7 @@ class DirichletRows(OutcomeRows):
         )
 
     def approximation(self) -> MomentRows | None:
-        """See :meth:`RowRisk.approximation`; there is one for caution."""
+        """See ``RowRisk.approximation``; there is one for caution."""
         return MomentRows(self._model, self.counts, self.shape) if self.shape.kappa > 0.0 else None
 
     def risen(self, before: float, last: FloatArray, value: FloatArray) -> float:
@@ -384,7 +384,7 @@ class DirichletRows(OutcomeRows):
         return before + rise + 2.0 * EPS * (abs(rise) + abs(before))
 
     def tasks(self, value: FloatArray, pairs: IntArray, q: FloatArray, accuracy: float, best: bool) -> Iterator[Task]:
-        """See :meth:`RowRisk.tasks`. Each pair starts from its own quantile of the last time."""
+        """See ``RowRisk.tasks``. Each pair starts from its own quantile of the last time."""
         if best:
             self._risen = self.risen(self._risen, self._bounds_at, value)
             self._bounds_at[:] = value
@@ -399,18 +399,18 @@ class DirichletRows(OutcomeRows):
         yield Task(run, first.size - 1, 4 if best else 16)
 
     def unknown_gradients(self, value: FloatArray, pairs: IntArray) -> IntArray:
-        """See :meth:`RowRisk.unknown_gradients`: those that the last backup did not compute at ``value``."""
+        """See ``RowRisk.unknown_gradients``: those that the last backup did not compute at ``value``."""
         return pairs[~(self.memory.has_means[pairs] & np.array_equal(value, self._means_at))]
 
     def gradient(self, value: FloatArray, pairs: IntArray) -> Chain:
-        """See :meth:`RowRisk.gradient`: the tail means of the last backup."""
+        """See ``RowRisk.gradient``: the tail means of the last backup."""
         entries, starts = self.entries.of_pairs(pairs)
         return self._chain(self.memory.means[entries], entries, starts)
 
 
 @kernel
 def _exact(pairs, first, entries, counts, levels, shape, accuracy, value, longest, memory, risen, q):
-    """Do :func:`best_of_group` for each group ``pairs[first[i] : first[i + 1]]``; return the largest error."""
+    """Do ``best_of_group`` for each group ``pairs[first[i] : first[i + 1]]``; return the largest error."""
     scratch = Scratch(np.zeros(longest), np.empty((SCRATCH, longest)), np.empty(longest), np.empty(entries.n_actions))
     worst = 0.0
     for i in range(first.size - 1):
@@ -421,7 +421,7 @@ def _exact(pairs, first, entries, counts, levels, shape, accuracy, value, longes
 
 
 class _Steps(NamedTuple):
-    """The outcomes of a known model as :func:`outcome_values` reads them."""
+    """The outcomes of a known model as ``outcome_values`` reads them."""
 
     first: IntArray
     next_state: npt.NDArray[np.int32]
@@ -441,7 +441,7 @@ class EntropicRows(RowRisk):
         self._longest = int(np.diff(self.outcomes.first).max(initial=1))
 
     def tasks(self, value: FloatArray, pairs: IntArray, q: FloatArray, accuracy: float, best: bool) -> Iterator[Task]:
-        """See :meth:`RowRisk.tasks`."""
+        """See ``RowRisk.tasks``."""
         first, next_state, reward, chance = self.outcomes
         steps = _Steps(first, next_state, reward, chance, self.discount)
         relative = (6.0 * self._longest + 64.0) * EPS
@@ -475,15 +475,15 @@ class NegatedRows(RowRisk):
         self.n_states, self.n_actions, self.discount = inner.n_states, inner.n_actions, inner.discount
 
     def tasks(self, value: FloatArray, pairs: IntArray, q: FloatArray, accuracy: float, best: bool) -> Iterator[Task]:
-        """See :meth:`RowRisk.tasks`."""
+        """See ``RowRisk.tasks``."""
         yield from self._inner.tasks(-value, pairs, q, accuracy, False)
         q[pairs] = -q[pairs]
 
     def unknown_gradients(self, value: FloatArray, pairs: IntArray) -> IntArray:
-        """See :meth:`RowRisk.unknown_gradients`."""
+        """See ``RowRisk.unknown_gradients``."""
         return self._inner.unknown_gradients(-value, pairs)
 
     def gradient(self, value: FloatArray, pairs: IntArray) -> Chain:
-        """See :meth:`RowRisk.gradient`."""
+        """See ``RowRisk.gradient``."""
         chain = self._inner.gradient(-value, pairs)
         return chain._replace(reward=-chain.reward)

@@ -10,14 +10,14 @@ For a value function V every admissible pair (s, a) has a number Q(s, a):
 The second is the approximate Bayesian-risk operator T-hat of the paper (with any spectral rho in place of CVaR), the
 third is T^psi itself. All are monotone, and shift with V: adding c to V adds gamma (1 - leak) c to Q, where the leak is
 what the row lacks to sum to one. Hence maximising over actions, or following a policy, gives a contraction with
-MacQueen's bounds (see :mod:`prudent.planning.certificate`). An outcome that ends the process has no V: its probability
+MacQueen's bounds (see ``prudent.planning.certificate``). An outcome that ends the process has no V: its probability
 is a leak.
 
 All but the last are also piecewise smooth in V with a known gradient, and concave at levels from 0 on: probabilities of
 outcomes, which for CVaR are those of the tail. They make an ordinary Markov chain with rewards that touches the backup
 at V; solving that chain is the Newton step.
 
-Pairs are numbered s * A + a. :mod:`prudent.planning.row_risks` has the classes that hold a model and loop over
+Pairs are numbered s * A + a. ``prudent.planning.row_risks`` has the classes that hold a model and loop over
 pairs with these functions.
 
 **The screen.** Control needs Q of the best action of each state, and of the others only that they are no better. So a
@@ -26,12 +26,12 @@ Everything that compares actions stays right then: the greedy action is the same
 certificate proves suboptimal is suboptimal. The Dirichlet risk has two bounds, each for a few additions:
 
 - CVaR of X, the mean of its lower tail, is at most the mean of X; other measures exceed it by a number of standard
-  deviations that is known (see :meth:`Levels.of`).
+  deviations that is known (see ``Levels.of``).
 - Q is monotone and shifts with V: where V rises by at most c since a pair was evaluated, its Q rises by at most
   gamma c (by gamma (1 - leak) c, with the leak that makes it more). So what was once evaluated stays bounded.
 
 It evaluates the likeliest best action first, which is that of the last backup or else the best by the approximation of
-:mod:`prudent._numerics.dirichlet_moments`, and then only those actions whose bound is not below the best so far. Bounds
+``prudent._numerics.dirichlet_moments``, and then only those actions whose bound is not below the best so far. Bounds
 are rounded upwards. Where Q itself has the error eta, so has the greatest of a state.
 """
 
@@ -193,7 +193,7 @@ def back_up_pair(p, entries, draws, n, share, value, z, order):
 
 @inlined
 def tail_of_pair(p, entries, draws, n, share, value, z, order, means):
-    """Write the gradient of :func:`back_up_pair` into ``means``, in the order of the entries; return the reward drawn.
+    """Write the gradient of ``back_up_pair`` into ``means``, in the order of the entries; return the reward drawn.
 
     These are the outcome probabilities, and the mean reward, of the draws in the tail at ``value``.
     """
@@ -227,7 +227,7 @@ def tail_of_pair(p, entries, draws, n, share, value, z, order, means):
 def lowest_of_pair(p, slot, first, next_state, reward, discount, theta, n, sign, value, z):
     """Return the lowest of ``sign`` times Z_1, ..., Z_n of pair p, whose outcomes begin at ``slot``, and its place.
 
-    As :func:`back_up_pair` where nothing else counts, for lean kernels that call it for every pair. ``p``, ``slot`` and
+    As ``back_up_pair`` where nothing else counts, for lean kernels that call it for every pair. ``p``, ``slot`` and
     all places are unsigned: there is no test for counting from the end, which takes a third of the time.
     """
     none, one, two = np.uint64(0), np.uint64(1), np.uint64(2)

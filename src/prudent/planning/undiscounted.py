@@ -11,7 +11,7 @@ raises, hence
 
     |V* - V| <= d xi,         TV - d (xi - 1) <= V* <= TV + d (xi - 1).
 
-These are MacQueen's bounds of :mod:`prudent.planning.newton` for a leak of 1/max(xi) at every step, which is all that
+These are MacQueen's bounds of ``prudent.planning.newton`` for a leak of 1/max(xi) at every step, which is all that
 the solver is told. The longest expected times are found by policy iteration, roughly, and then proved: xi is accepted
 if one backup shows that it falls by half a step at every step, rounding included, and scaled so that it falls by one.
 
@@ -325,7 +325,7 @@ def with_all_actions(mdp: MDP, solution: Solution, left_out: BoolArray) -> Solut
 def ended_uncertain(
     model: UncertainMDP, theta: FloatArray, policy: Any, executor_of: Callable[[UncertainMDP, bool], Executor]
 ) -> Ended:
-    """Do the same as :func:`ended_mdp` under a posterior with mean ``theta`` [B, K].
+    """Do the same as ``ended_mdp`` under a posterior with mean ``theta`` [B, K].
 
     ``executor_of(model, times)`` returns the backup of the same posterior on a model with other rewards and ends; with
     ``times`` no rewards are added to those of the model.

@@ -187,7 +187,7 @@ class Statement:
     Attributes
     ----------
     id, statement, source : str
-        See :class:`Claim`.
+        See ``Claim``.
     find : callable
         Function of the dataset (of one reading) and of the number of readings that share the confidence; it returns
         a Finding.

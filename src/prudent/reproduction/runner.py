@@ -63,13 +63,13 @@ class Silent:
     """Progress that shows messages only, on stderr."""
 
     def begin(self, total: float, done: float) -> None:
-        """See :class:`Progress`."""
+        """See ``Progress``."""
 
     def advance(self, kind: str, amount: float) -> None:
-        """See :class:`Progress`."""
+        """See ``Progress``."""
 
     def say(self, message: str) -> None:
-        """See :class:`Progress`."""
+        """See ``Progress``."""
         print(f"prudent: {message}", file=sys.stderr, flush=True)
 
 
@@ -94,7 +94,7 @@ def run(
     names : sequence of str, optional
         Studies to run; the default is all.
     scale : str or Scale, default="quick"
-        Size of the studies: ``"quick"``, ``"paper"`` or a :class:`Scale`.
+        Size of the studies: ``"quick"``, ``"paper"`` or a ``Scale``.
     out : path-like, default="reproduction"
         Folder for the datasets.
     workers : int, optional
@@ -158,7 +158,7 @@ def load(out: PathLike) -> dict[str, xarray.Dataset]:
     Parameters
     ----------
     out : path-like
-        Folder that :func:`run` wrote.
+        Folder that ``run`` wrote.
 
     Returns
     -------
@@ -213,7 +213,7 @@ def conclude(out: PathLike, datasets: Mapping[str, xarray.Dataset] | None = None
     Parameters
     ----------
     out : path-like
-        Folder that :func:`run` wrote.
+        Folder that ``run`` wrote.
     datasets : mapping of str to xarray.Dataset, optional
         The datasets, if they have been loaded.
 
@@ -292,7 +292,7 @@ def computed(
     """Compute the chunks of ``runs`` that ``folder`` lacks, and yield a function that reads the result of a run.
 
     The function returns the arrays of all replications and the processor seconds that they took. The folder is locked
-    until the block ends. ``workers``, ``chunk``, ``progress`` and ``cluster`` are those of :func:`run`.
+    until the block ends. ``workers``, ``chunk``, ``progress`` and ``cluster`` are those of ``run``.
     """
     workers = default_threads() if workers is None else whole_number(workers, "workers")
     chunk = None if chunk is None else whole_number(chunk, "chunk")

@@ -1,6 +1,6 @@
 """What a study is: its runs, the dataset that they make, its claims, and how the report shows it.
 
-Each study is one file in :mod:`prudent.reproduction.studies`. What the report has to know travels with the dataset, as
+Each study is one file in ``prudent.reproduction.studies``. What the report has to know travels with the dataset, as
 JSON in its attributes: ``report`` (setting, dimensions, figures, tables) and ``studies`` (the titles of all studies,
 in order, so that a page can say which were not run).
 """
@@ -94,7 +94,7 @@ class Table:
 
 
 def curves(name: str, title: str, says: str, panels: Sequence[Any], **options: Any) -> Figure:
-    """Return a figure of curves: means over replications with their bands, in panels made by :func:`curve`."""
+    """Return a figure of curves: means over replications with their bands, in panels made by ``curve``."""
     return Figure("curves", name, title, says, {"panels": panels, **options})
 
 
@@ -138,7 +138,7 @@ class Study:
     tables : tuple of Table
         Tables of the report.
     readings : mapping of str to str
-        Readings of the paper along the dimension ``reading``; see :meth:`Statement.judge`.
+        Readings of the paper along the dimension ``reading``; see ``Statement.judge``.
 
     Examples
     --------

@@ -29,9 +29,9 @@ Keys of the file:
     confidence       of all intervals (0.95)
     title            a line for the dataset and the figure
 
-Keys of ``[[environment]]``: ``kind``, the options of that function of :mod:`prudent.envs` (frozen_lake, inventory,
+Keys of ``[[environment]]``: ``kind``, the options of that function of ``prudent.envs`` (frozen_lake, inventory,
 random_model, river_swim; gaussian_bandit, bounded_bandit, logistic_bandit), and perhaps ``label``. Environments are
-all bandits or all with states. Keys of ``[[agent]]``: ``kind``, the options of that function of :mod:`prudent`
+all bandits or all with states. Keys of ``[[agent]]``: ``kind``, the options of that function of ``prudent``
 (brps_rl, ts_rl, certainty_equivalence, worst_case, optimistic_vi; for bandits brps_cmab, brps_cmab_clipped,
 brps_cmab_inflated, thompson_sampling, thompson_sampling_inflated), and perhaps ``label``.
 
@@ -94,7 +94,7 @@ LARGEST_VARIABLE = 2**31 - 2**20  # bytes, in NetCDF-3
 
 @dataclass(frozen=True)
 class SweepSpec:
-    """What to sweep over, read and checked by :func:`read_spec`.
+    """What to sweep over, read and checked by ``read_spec``.
 
     Attributes
     ----------

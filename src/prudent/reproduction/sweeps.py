@@ -1,7 +1,7 @@
 """Sweeps: every agent on every environment with every seed, kept in chunks, as one dataset and one table.
 
-:mod:`prudent.reproduction.sweep_spec` says what a file of a sweep looks like. Chunks are those of
-:mod:`prudent.reproduction.runner`: a sweep that was killed continues where it was, more replications keep the old ones,
+``prudent.reproduction.sweep_spec`` says what a file of a sweep looks like. Chunks are those of
+``prudent.reproduction.runner``: a sweep that was killed continues where it was, more replications keep the old ones,
 and a cluster gives the same bytes as one machine.
 """
 
@@ -60,11 +60,11 @@ def sweep(
     Parameters
     ----------
     spec : path-like, mapping or SweepSpec
-        What to run: a TOML file, or a mapping with the same keys (see :mod:`prudent.reproduction.sweep_spec`).
+        What to run: a TOML file, or a mapping with the same keys (see ``prudent.reproduction.sweep_spec``).
     out : path-like, default="sweep"
-        Folder for ``sweep.nc`` and ``sweep.csv``, the table of :func:`compared`.
+        Folder for ``sweep.nc`` and ``sweep.csv``, the table of ``compared``.
     workers, chunk, progress, cluster
-        See :func:`prudent.reproduction.run`.
+        See ``prudent.reproduction.run``.
 
     Returns
     -------
@@ -107,7 +107,7 @@ def compared(data: xarray.Dataset) -> pandas.DataFrame:
     Parameters
     ----------
     data : xarray.Dataset
-        What :func:`sweep` returned.
+        What ``sweep`` returned.
 
     Returns
     -------

@@ -1,7 +1,7 @@
 """Beliefs: what a bandit has learned, behind one interface.
 
-A :class:`Belief` learns, forgets, merges, gives the law of the next scores, and goes to and from a state file. A bandit
-checks what users give and knows names; the belief does the rest. :data:`BELIEFS` lists the members.
+A ``Belief`` learns, forgets, merges, gives the law of the next scores, and goes to and from a state file. A bandit
+checks what users give and knows names; the belief does the rest. ``BELIEFS`` lists the members.
 """
 
 from __future__ import annotations

@@ -160,7 +160,7 @@ class ArmBelief(Belief):
         -------
         tuple or None
             Position of the chosen arm, its score and the law of the scores, or moments and rule of a
-            :class:`~prudent.bandits.law.NormalLaw`; None if the context is not usable.
+            ``prudent.bandits.law.NormalLaw``; None if the context is not usable.
         """
         k = len(rows)
         need = k * self._per_arm + 1
@@ -199,7 +199,7 @@ class ArmBelief(Belief):
         return choices.places, partial(law.scores, rule, choices), law
 
     def law(self, contexts: FloatArray, rows: IntArray, settings: BanditSettings, t: int) -> Law:
-        """Return the law of the scores in contexts [T, D]; see :meth:`Belief.law`."""
+        """Return the law of the scores in contexts [T, D]; see ``Belief.law``."""
         moments = moments_of(self.table, contexts, rows)
         count = len(contexts)
         scale = np.broadcast_to(scales(self.table, self.rule, t, 1, contexts.shape[1]), count)
@@ -231,7 +231,7 @@ class ArmBelief(Belief):
         return learn_one(self._handle, point, row, reward, weight)
 
     def contradiction(self, other: Self, since: Self | None, matches: Sequence[Match]) -> Match | None:
-        """Return the first row by which ``other`` does not come from ``since``; see :meth:`Belief.contradiction`."""
+        """Return the first row by which ``other`` does not come from ``since``; see ``Belief.contradiction``."""
         for match in matches:
             here = match.here
             old = here is not None and here != NEW and not self.same_prior(here, other, match.there)
@@ -240,7 +240,7 @@ class ArmBelief(Belief):
         return None
 
     def merge(self, other: Self, since: Self | None, matches: Sequence[Match]) -> None:
-        """Add what another belief has learned since a common ancestor; see :meth:`Belief.merge`."""
+        """Add what another belief has learned since a common ancestor; see ``Belief.merge``."""
         for match in matches:
             news, here = self._news(other, since, match), match.here
             if here == NEW:
@@ -413,7 +413,7 @@ class ArmBelief(Belief):
         return bool(self.table.pool[GAIN] != 1.0)
 
     def coefficients(self) -> tuple[FloatArray, FloatArray]:
-        """Return means [A, D] and covariances [A, D, D] of theta; see :meth:`Belief.coefficients`."""
+        """Return means [A, D] and covariances [A, D, D] of theta; see ``Belief.coefficients``."""
         arms, every = self.table, np.arange(len(self.table.mean))
         refresh(arms, every)
         noise = np.array([float(noise_of(arms, int(row))) for row in every])
@@ -427,16 +427,16 @@ class ArmBelief(Belief):
     # -- state ---------------------------------------------------------------------------------------------
 
     def options(self) -> dict[str, Any]:
-        """Return what was given when the belief was made; see :meth:`Belief.options`."""
+        """Return what was given when the belief was made; see ``Belief.options``."""
         prior = self.priors[0].tolist() if self.prior_origin == "given" else self.prior_origin
         return {"rewards": self.reward_kind, "prior_precision": prior}
 
     def values(self) -> dict[str, Any]:
-        """Return the numbers of a state file that are not arrays; see :meth:`Belief.values`."""
+        """Return the numbers of a state file that are not arrays; see ``Belief.values``."""
         return {"rewards": self.reward_kind, "prior": self.prior_origin}
 
     def arrays(self) -> Arrays:
-        """Return the arrays of a state file; see :meth:`Belief.arrays`."""
+        """Return the arrays of a state file; see ``Belief.arrays``."""
         arms = self.table
         return {
             "prior_precision": self.priors,
@@ -451,7 +451,7 @@ class ArmBelief(Belief):
         }
 
     def restore(self, values: dict[str, Any], arrays: Arrays) -> None:
-        """Take the state of a file; see :meth:`Belief.restore`."""
+        """Take the state of a file; see ``Belief.restore``."""
         self._require(arrays)
         arms, gram = self.table, arrays["gram"]
         arms.pool[SAVED] = arrays["pool"]

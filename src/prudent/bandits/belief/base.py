@@ -43,7 +43,7 @@ class Belief(ABC):
     """What is known of arms or items: sums of their rewards, and the posterior that follows from them.
 
     A belief knows its arms by row, 0, 1, ...; the bandit knows their names. It trusts its input, which the bandit has
-    checked. It has no random state. Beliefs are copied with :func:`copy.deepcopy`.
+    checked. It has no random state. Beliefs are copied with ``copy.deepcopy``.
 
     Attributes
     ----------
@@ -276,9 +276,9 @@ class Belief(ABC):
         Parameters
         ----------
         values : dict
-            What :meth:`values` returned.
+            What ``values`` returned.
         arrays : dict of str to ndarray
-            What :meth:`arrays` returned.
+            What ``arrays`` returned.
 
         Raises
         ------

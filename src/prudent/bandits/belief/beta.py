@@ -2,7 +2,7 @@
 
 Before data the chance of every arm is uniform on [0, 1]; after s ones and f zeros it is Beta(1 + s, 1 + f). The sums of
 normal rewards hold both numbers: of the constant feature and the reward they are s + f and s. Scores are log odds, and
-their law is in :mod:`~prudent.bandits.law.beta`.
+their law is in ``prudent.bandits.law.beta``.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ class BetaArms(ArmBelief):
         super().__init__(count, np.ones((1, 1)), True, 1.0)
 
     def require(self, reward: object, values: FloatArray) -> None:
-        """Raise an error unless these are 0 or 1; see :meth:`Belief.require`."""
+        """Raise an error unless these are 0 or 1; see ``Belief.require``."""
         require_rewards(self.reward_kind, reward, values)
 
     def check(self, settings: BanditSettings) -> None:
-        """Raise an error if settings do not suit this belief; see :meth:`Belief.check`."""
+        """Raise an error if settings do not suit this belief; see ``Belief.check``."""
         for name in ("draws", "sampling_sd", "delta", "exploration"):
             if getattr(settings, name) not in (None, 1.0):
                 raise ParameterError(
@@ -61,7 +61,7 @@ class BetaArms(ArmBelief):
         refuse_clip(self.reward_kind, settings)
 
     def use(self, settings: BanditSettings) -> None:
-        """Take the settings of the next decision; see :meth:`ArmBelief.use`."""
+        """Take the settings of the next decision; see ``ArmBelief.use``."""
         self._settings = settings
         super().use(settings)
 
@@ -84,7 +84,7 @@ class BetaArms(ArmBelief):
     # -- decisions -----------------------------------------------------------------------------------------
 
     def decide(self, t: int, point: FloatArray, rows: IntArray, stream: Uniforms) -> tuple[int, float, Law] | None:
-        """Take one decision; see :meth:`ArmBelief.decide`."""
+        """Take one decision; see ``ArmBelief.decide``."""
         if point.size:
             return None
         places, scores, law = self._decided(rows, 1, stream, None)
@@ -93,7 +93,7 @@ class BetaArms(ArmBelief):
     def decide_rows(
         self, t: int, contexts: FloatArray, rows: IntArray, stream: Uniforms
     ) -> tuple[IntArray, FloatArray | Callable[[], FloatArray], Law]:
-        """Take several decisions; see :meth:`ArmBelief.decide_rows`."""
+        """Take several decisions; see ``ArmBelief.decide_rows``."""
         return self._decided(rows, len(contexts), stream, len(contexts))
 
     def _decided(
@@ -122,7 +122,7 @@ class BetaArms(ArmBelief):
         return chosen, scores[np.arange(count), chosen], law
 
     def law(self, contexts: FloatArray, rows: IntArray, settings: BanditSettings, t: int) -> Law:
-        """Return the law of the scores, the same in all contexts; see :meth:`Belief.law`."""
+        """Return the law of the scores, the same in all contexts; see ``Belief.law``."""
         lacks = self.table.marks[rows, TRIES] < settings.first_pulls
         among = np.tile(lacks, (len(contexts) if lacks.any() else 0, 1))
         return BetaLaw(*self.counts(rows), settings.level, settings.min_propensity, among, len(contexts))
@@ -130,17 +130,17 @@ class BetaArms(ArmBelief):
     # -- rewards -------------------------------------------------------------------------------------------
 
     def learn(self, contexts: FloatArray, rows: IntArray, rewards: FloatArray, weights: FloatArray) -> None:
-        """Count ones and zeros; see :meth:`Belief.learn`."""
+        """Count ones and zeros; see ``Belief.learn``."""
         learn_rows(self.table, contexts, rows, rewards, weights)
 
     def forget(self, factor: float) -> None:
-        """Multiply all evidence by a factor; see :meth:`Belief.forget`."""
+        """Multiply all evidence by a factor; see ``Belief.forget``."""
         for sums in (self.table.gram, self.table.extra):
             sums *= factor
         self.table.parts[:, WEIGHT] *= factor
 
     def fit(self, contexts: FloatArray, rows: IntArray, rewards: FloatArray, weights: FloatArray) -> None:
-        """Replace what was learned by a log; see :meth:`Belief.fit`."""
+        """Replace what was learned by a log; see ``Belief.fit``."""
         arms = self.table
         for sums in (arms.gram, arms.extra):
             sums[:] = 0.0
@@ -151,12 +151,12 @@ class BetaArms(ArmBelief):
     # -- what it says --------------------------------------------------------------------------------------
 
     def coefficients(self) -> tuple[FloatArray, FloatArray]:
-        """Return means [A, 1] and variances [A, 1, 1] of the log odds; see :meth:`Belief.coefficients`."""
+        """Return means [A, 1] and variances [A, 1, 1] of the log odds; see ``Belief.coefficients``."""
         law = BetaLaw(*self.counts(np.arange(len(self.table.mean))), 0.0)
         return law.mean[:, np.newaxis], law.sd[:, np.newaxis, np.newaxis] ** 2
 
     def posterior(self, row: int) -> BetaPosterior:
-        """Return a copy of the posterior of the chance of a 1; see :meth:`Belief.posterior`."""
+        """Return a copy of the posterior of the chance of a 1; see ``Belief.posterior``."""
         return BetaPosterior(*(float(count[0]) for count in self.counts(np.array([row]))))
 
     def _require_sums(self, arrays: Arrays) -> None:

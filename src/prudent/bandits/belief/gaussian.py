@@ -61,7 +61,7 @@ class GaussianArms(ArmBelief):
         super().__init__(count, prior, intercept, noise_sd, _NOISES[noise])
 
     def check(self, settings: BanditSettings) -> None:
-        """Raise an error if settings do not suit this belief; see :meth:`Belief.check`."""
+        """Raise an error if settings do not suit this belief; see ``Belief.check``."""
         if self._unit_sd is None and settings.sampling_sd is not None:
             raise ParameterError(
                 "sampling_sd is in units of the reward: give noise_sd too, or leave both out",
@@ -76,11 +76,11 @@ class GaussianArms(ArmBelief):
             )
 
     def learn(self, contexts: FloatArray, rows: IntArray, rewards: FloatArray, weights: FloatArray) -> None:
-        """Learn rewards; see :meth:`Belief.learn`."""
+        """Learn rewards; see ``Belief.learn``."""
         learn_rows(self.table, contexts, rows, rewards, weights)
 
     def forget(self, factor: float) -> None:
-        """Multiply all evidence by a factor; see :meth:`Belief.forget`."""
+        """Multiply all evidence by a factor; see ``Belief.forget``."""
         arms = self.table
         pool, weights = arms.pool, arms.parts[:, WEIGHT]
         pool[GAIN] *= factor
@@ -103,7 +103,7 @@ class GaussianArms(ArmBelief):
         return sd if sd > 0.0 else None
 
     def posterior(self, row: int) -> LinearGaussianPosterior:
-        """Return a copy of the posterior of theta of one arm; see :meth:`Belief.posterior`."""
+        """Return a copy of the posterior of theta of one arm; see ``Belief.posterior``."""
         arms = self.table
         refresh(arms, np.empty(0, dtype=np.int64))
         noise = float(noise_of(arms, row))
@@ -117,15 +117,15 @@ class GaussianArms(ArmBelief):
         return LinearGaussianPosterior.of_sums(self.priors[which].copy(), noise, gram, start)
 
     def options(self) -> dict[str, Any]:
-        """Return what was given when the belief was made; see :meth:`Belief.options`."""
+        """Return what was given when the belief was made; see ``Belief.options``."""
         return super().options() | {"noise_sd": self._unit_sd, "noise": self.noise}
 
     def values(self) -> dict[str, Any]:
-        """Return the numbers of a state file that are not arrays; see :meth:`Belief.values`."""
+        """Return the numbers of a state file that are not arrays; see ``Belief.values``."""
         return super().values() | {"noise_sd": self._unit_sd, "noise": self.noise}
 
     def arrays(self) -> Arrays:
-        """Return the arrays of a state file; see :meth:`Belief.arrays`."""
+        """Return the arrays of a state file; see ``Belief.arrays``."""
         # A root that was updated with rewards is in no file. What goes on must be what a load would go on with.
         updated = self.table.parts[:, UPDATES] > 0.0
         if updated.any():

@@ -137,21 +137,21 @@ class GlmArms(ArmBelief):
     # -- rewards -------------------------------------------------------------------------------------------
 
     def require(self, reward: Any, values: FloatArray) -> None:
-        """Raise an error unless these can be rewards; see :meth:`Belief.require`."""
+        """Raise an error unless these can be rewards; see ``Belief.require``."""
         require_rewards(self.reward_kind, reward, values)
 
     def check(self, settings: BanditSettings) -> None:
-        """Raise an error if settings do not suit this belief; see :meth:`Belief.check`."""
+        """Raise an error if settings do not suit this belief; see ``Belief.check``."""
         refuse_clip(self.reward_kind, settings)
 
     def learn_one(self, point: FloatArray, row: int, reward: float, weight: float) -> bool:
-        """Learn one reward in a context without the constant feature; see :meth:`ArmBelief.learn_one`."""
+        """Learn one reward in a context without the constant feature; see ``ArmBelief.learn_one``."""
         context = np.concatenate([np.ones(int(self.intercept)), point])[np.newaxis]
         self.learn(context, np.array([row], dtype=np.int64), np.array([reward]), np.array([weight]))
         return True
 
     def learn(self, contexts: FloatArray, rows: IntArray, rewards: FloatArray, weights: FloatArray) -> None:
-        """Learn rewards; see :meth:`Belief.learn`."""
+        """Learn rewards; see ``Belief.learn``."""
         arms = self.table
         begins = arms.pool[COUNT] == 0.0
         several = len(contexts) > 1 or begins
@@ -187,7 +187,7 @@ class GlmArms(ArmBelief):
                     self._solve()  # without the rounding of many updates
 
     def forget(self, factor: float) -> None:
-        """Multiply all evidence by a factor; see :meth:`Belief.forget`."""
+        """Multiply all evidence by a factor; see ``Belief.forget``."""
         self.table.parts[:, WEIGHT] *= factor
         self._solve(factor=factor)
 
@@ -237,7 +237,7 @@ class GlmArms(ArmBelief):
             self._learn_prior()
 
     def merge(self, other: Self, since: Self | None, matches: Sequence[Match]) -> None:
-        """Add what another belief has learned since a common ancestor; see :meth:`Belief.merge`."""
+        """Add what another belief has learned since a common ancestor; see ``Belief.merge``."""
         super().merge(other, since, matches)
         self._renew()
 
@@ -245,19 +245,19 @@ class GlmArms(ArmBelief):
         return False  # weights of clicks may be negative
 
     def same_prior(self, row: int, other: ArmBelief, there: int) -> bool:
-        """Return whether an arm has the same prior here and there; see :meth:`ArmBelief.same_prior`."""
+        """Return whether an arm has the same prior here and there; see ``ArmBelief.same_prior``."""
         if self.table.marks[row, WHICH] == other.table.marks[there, WHICH] == 0:
             return True  # it is learned, or given and compared as such
         return super().same_prior(row, other, there)
 
     def add_row(self, prior: tuple[FloatArray, FloatArray] | None = None) -> None:
-        """Add an arm without data; see :meth:`ArmBelief.add_row`."""
+        """Add an arm without data; see ``ArmBelief.add_row``."""
         super().add_row(prior)
         self._set_prior()
         self._solve([len(self.table.mean) - 1])
 
     def remove_row(self, row: int) -> None:
-        """Remove an arm, and a prior of its own; see :meth:`ArmBelief.remove_row`."""
+        """Remove an arm, and a prior of its own; see ``ArmBelief.remove_row``."""
         super().remove_row(row)
         self._set_prior()
 
@@ -369,14 +369,14 @@ class GlmArms(ArmBelief):
     # -- what it says --------------------------------------------------------------------------------------
 
     def posterior(self, row: int) -> LogisticPosterior | PoissonPosterior:
-        """Return a copy of the posterior of theta of one arm; see :meth:`Belief.posterior`."""
+        """Return a copy of the posterior of theta of one arm; see ``Belief.posterior``."""
         arms = self.table
         which = arms.marks[row, WHICH]
         prior, start = arms.prior[which].copy(), arms.start[which].copy()
         return _POSTERIORS[self.reward_kind].of_sums(prior, 1.0, arms.gram[row].copy(), start)
 
     def arrays(self) -> Arrays:
-        """Return the arrays of a state file; see :meth:`Belief.arrays`."""
+        """Return the arrays of a state file; see ``Belief.arrays``."""
         arms = self.table  # root and mean were updated with the rewards
         return super().arrays() | {"prior_precision": arms.prior, "root": arms.root, "mean": arms.mean}
 

@@ -50,32 +50,32 @@ class GlmItems(ItemBelief):
         self.reward_kind, self.link = rewards, self.arm.link
 
     def check(self, settings: BanditSettings) -> None:
-        """Raise an error if settings do not suit this belief; see :meth:`Belief.check`."""
+        """Raise an error if settings do not suit this belief; see ``Belief.check``."""
         super().check(settings)
         self.arm.check(settings)
 
     def require(self, reward: Any, values: FloatArray) -> None:
-        """Raise an error unless these can be rewards; see :meth:`Belief.require`."""
+        """Raise an error unless these can be rewards; see ``Belief.require``."""
         self.arm.require(reward, values)
 
     def learn(self, contexts: FloatArray, rows: IntArray, rewards: FloatArray, weights: FloatArray) -> None:
-        """Learn rewards; see :meth:`Belief.learn`. ``rows`` is not read."""
+        """Learn rewards; see ``Belief.learn``. ``rows`` is not read."""
         self.arm.learn(contexts, np.zeros(len(contexts), dtype=np.int64), rewards, weights)
 
     def fit(self, contexts: FloatArray, rows: IntArray, rewards: FloatArray, weights: FloatArray) -> None:
-        """Replace what was learned by the exact Laplace posterior of a log; see :meth:`Belief.fit`."""
+        """Replace what was learned by the exact Laplace posterior of a log; see ``Belief.fit``."""
         self.arm.fit(contexts, np.zeros(len(contexts), dtype=np.int64), rewards, weights)
 
     def forget(self, factor: float) -> None:
-        """Multiply all evidence by a factor; see :meth:`Belief.forget`."""
+        """Multiply all evidence by a factor; see ``Belief.forget``."""
         self.arm.forget(factor)
 
     def contradiction(self, other: Self, since: Self | None, matches: Sequence[Match]) -> Match | None:
-        """Return the first row by which ``other`` does not come from ``since``; see :meth:`Belief.contradiction`."""
+        """Return the first row by which ``other`` does not come from ``since``; see ``Belief.contradiction``."""
         return self.arm.contradiction(other.arm, None if since is None else since.arm, [self._match(since)])
 
     def merge(self, other: Self, since: Self | None, matches: Sequence[Match]) -> None:
-        """Add what another belief has learned since a common ancestor; see :meth:`Belief.merge`."""
+        """Add what another belief has learned since a common ancestor; see ``Belief.merge``."""
         self.arm.merge(other.arm, None if since is None else since.arm, [self._match(since)])
 
     @staticmethod
@@ -83,22 +83,22 @@ class GlmItems(ItemBelief):
         return Match(0, None if since is None else 0, 0)
 
     def theta(self) -> Theta:
-        """Return the posterior of theta; see :meth:`ItemBelief.theta`."""
+        """Return the posterior of theta; see ``ItemBelief.theta``."""
         return Theta(self.arm.table.mean[0], self.arm.table.root[0], 1.0)
 
     def moments(self, features: FloatArray, rows: IntArray) -> FloatArray:
-        """Return posterior means and sds of the scores of items; see :meth:`ItemBelief.moments`."""
+        """Return posterior means and sds of the scores of items; see ``ItemBelief.moments``."""
         theta, moments = self.theta(), np.empty((2, len(features)))
         nothing = (NO_ITEMS, np.zeros((0, theta.mean.size + 1)), np.zeros(0), 0.0)
         item_moments(features, self.intercept, *nothing, theta.root, theta.mean, moments)
         return moments
 
     def design_sums(self) -> FloatArray:
-        """Return the weighted sums of s s' over the contexts of all rewards; see :meth:`ItemBelief.design_sums`."""
+        """Return the weighted sums of s s' over the contexts of all rewards; see ``ItemBelief.design_sums``."""
         return np.asarray(self.arm.table.gram[0].sum(axis=0)[:-1, :-1])
 
     def posterior(self, row: int) -> Any:
-        """Return a copy of the posterior of theta; see :meth:`Belief.posterior`."""
+        """Return a copy of the posterior of theta; see ``Belief.posterior``."""
         return self.arm.posterior(0)
 
     @property
@@ -122,17 +122,17 @@ class GlmItems(ItemBelief):
         return self.arm.faded
 
     def options(self) -> dict[str, Any]:
-        """Return what was given when the belief was made; see :meth:`Belief.options`."""
+        """Return what was given when the belief was made; see ``Belief.options``."""
         return self.arm.options() | {"draws": self.draws}
 
     def values(self) -> dict[str, Any]:
-        """Return the numbers of a state file that are not arrays; see :meth:`Belief.values`."""
+        """Return the numbers of a state file that are not arrays; see ``Belief.values``."""
         return self.arm.values() | {"draws": self.draws}
 
     def arrays(self) -> Arrays:
-        """Return the arrays of a state file; see :meth:`Belief.arrays`."""
+        """Return the arrays of a state file; see ``Belief.arrays``."""
         return self.arm.arrays()
 
     def restore(self, values: dict[str, Any], arrays: Arrays) -> None:
-        """Take the state of a file; see :meth:`Belief.restore`."""
+        """Take the state of a file; see ``Belief.restore``."""
         self.arm.restore(values, arrays)

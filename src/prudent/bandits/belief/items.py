@@ -1,6 +1,6 @@
 """Beliefs about items that share one theta and are known by their features.
 
-The mathematics is in :mod:`~prudent.bandits.kernels.items`.
+The mathematics is in ``prudent.bandits.kernels.items``.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class ItemBelief(Belief):
         return np.concatenate([np.ones((len(features), int(self.intercept))), features], axis=1)
 
     def check(self, settings: BanditSettings) -> None:
-        """Raise an error if settings do not suit this belief; see :meth:`Belief.check`."""
+        """Raise an error if settings do not suit this belief; see ``Belief.check``."""
         for name in ("clip", "sampling_sd", "delta", "first_pulls"):
             if getattr(settings, name):
                 raise ParameterError(
@@ -161,7 +161,7 @@ class ItemBelief(Belief):
                 )
 
     def law(self, contexts: FloatArray, rows: IntArray, settings: BanditSettings, t: int) -> Law:
-        """Return the law of the scores of items with features [k, dim]; see :meth:`Belief.law`."""
+        """Return the law of the scores of items with features [k, dim]; see ``Belief.law``."""
         moments, rule = self.moments(contexts, rows), score_rule(settings, self.link)
         theta, scale = self.theta(), settings.exploration
         size = moments.shape[1]
@@ -176,7 +176,7 @@ class ItemBelief(Belief):
         return JointLaw(moments, design, theta.mean.copy(), scale * theta.noise * theta.root, rule)
 
     def coefficients(self) -> tuple[FloatArray, FloatArray]:
-        """Return the mean [1, D] and the covariance [1, D, D] of theta; see :meth:`Belief.coefficients`."""
+        """Return the mean [1, D] and the covariance [1, D, D] of theta; see ``Belief.coefficients``."""
         theta = self.theta()
         if theta.noise == 0.0:
             return theta.mean[np.newaxis].copy(), np.full((1, *theta.root.shape), math.inf)
@@ -246,7 +246,7 @@ class GaussianItems(ItemBelief):
     # -- what is learned -----------------------------------------------------------------------------------
 
     def add_rows(self, count: int) -> None:
-        """Add items with offsets; see :meth:`ItemBelief.add_rows`."""
+        """Add items with offsets; see ``ItemBelief.add_rows``."""
         self._items += count
         short = self._items - len(self._item_counts)
         if short > 0:
@@ -256,7 +256,7 @@ class GaussianItems(ItemBelief):
             self._item_counts = np.concatenate([self._item_counts, np.zeros(room, dtype=np.int64)])
 
     def learn(self, contexts: FloatArray, rows: IntArray, rewards: FloatArray, weights: FloatArray) -> None:
-        """Learn rewards; see :meth:`Belief.learn`. ``rows`` of items without offsets is not read."""
+        """Learn rewards; see ``Belief.learn``. ``rows`` of items without offsets is not read."""
         if not rewards.size:
             return
         self._extend_range(float(rewards.min()), float(rewards.max()))
@@ -284,7 +284,7 @@ class GaussianItems(ItemBelief):
         self._range = low, high
 
     def forget(self, factor: float) -> None:
-        """Multiply all evidence by a factor; see :meth:`Belief.forget`."""
+        """Multiply all evidence by a factor; see ``Belief.forget``."""
         if factor * self._weight < LEAST_WEIGHT:
             factor = 0.0
         fade_sums(self._gram, factor)
@@ -315,7 +315,7 @@ class GaussianItems(ItemBelief):
         return ItemSums(raw, a[:, np.newaxis] * means, weights.copy(), self.pulls.copy(), self._range, self._weight)
 
     def contradiction(self, other: Self, since: Self | None, matches: Sequence[Match]) -> Match | None:
-        """Return the first row by which ``other`` does not come from ``since``; see :meth:`Belief.contradiction`."""
+        """Return the first row by which ``other`` does not come from ``since``; see ``Belief.contradiction``."""
         if since is None:
             return None
         now, past = other.sums(), since.sums()
@@ -327,7 +327,7 @@ class GaussianItems(ItemBelief):
         return Match(-1, None, None) if torn or (now.weight == past.weight and np.any(news != 0.0)) else None
 
     def merge(self, other: Self, since: Self | None, matches: Sequence[Match]) -> None:
-        """Add what another belief has learned since a common ancestor; see :meth:`Belief.merge`.
+        """Add what another belief has learned since a common ancestor; see ``Belief.merge``.
 
         Sums of z z' over all rewards z = (x, r) add up, and so do the sums of the z of every item. What the items take
         from the former, a m m' with a = q + weight and m = (sum of z) / a, is taken out again with the new a and m.
@@ -382,12 +382,12 @@ class GaussianItems(ItemBelief):
         self._unsolved = False
 
     def theta(self) -> Theta:
-        """Return the posterior of theta; see :meth:`ItemBelief.theta`."""
+        """Return the posterior of theta; see ``ItemBelief.theta``."""
         self._solve()
         return Theta(self._mean, self._root, self._noise)
 
     def moments(self, features: FloatArray, rows: IntArray) -> FloatArray:
-        """Return posterior means and sds of the scores of items; see :meth:`ItemBelief.moments`."""
+        """Return posterior means and sds of the scores of items; see ``ItemBelief.moments``."""
         self._solve()
         moments = np.empty((2, len(features)))
         items = (rows if self.offsets else NO_ITEMS, self._item_means, self._item_weights, self._offset_precision)
@@ -396,7 +396,7 @@ class GaussianItems(ItemBelief):
         return moments
 
     def design(self, features: FloatArray, rows: IntArray) -> Design:
-        """Return what the scores of items are made of; see :meth:`ItemBelief.design`."""
+        """Return what the scores of items are made of; see ``ItemBelief.design``."""
         if not self.offsets:
             return super().design(features, rows)
         design, count = self.with_constant(features), len(features)
@@ -408,11 +408,11 @@ class GaussianItems(ItemBelief):
         return Design(design - own[:, :-1], own[:, -1].copy(), spread.copy())
 
     def design_sums(self) -> FloatArray:
-        """Return the sums of s s' over the contexts of all rewards; see :meth:`ItemBelief.design_sums`."""
+        """Return the sums of s s' over the contexts of all rewards; see ``ItemBelief.design_sums``."""
         return np.asarray(self.sums().raw.sum(axis=0)[:-1, :-1])
 
     def posterior(self, row: int) -> LinearGaussianPosterior:
-        """Return a copy of the posterior of theta; see :meth:`Belief.posterior`.
+        """Return a copy of the posterior of theta; see ``Belief.posterior``.
 
         It has the moments that decisions are taken from, given the noise. What was learned of the prior mean of the
         intercept is put among the data, since the prior of the copy has mean zero.
@@ -450,12 +450,12 @@ class GaussianItems(ItemBelief):
     # -- state ---------------------------------------------------------------------------------------------
 
     def options(self) -> dict[str, Any]:
-        """Return what was given when the belief was made; see :meth:`Belief.options`."""
+        """Return what was given when the belief was made; see ``Belief.options``."""
         given = {"noise_sd": self._noise_sd, "draws": self.draws, "offset_precision": self._offset_precision}
         return given | {"rewards": "gaussian", "prior_precision": self._prior.tolist()}
 
     def values(self) -> dict[str, Any]:
-        """Return the numbers of a state file that are not arrays; see :meth:`Belief.values`."""
+        """Return the numbers of a state file that are not arrays; see ``Belief.values``."""
         kept = len(self._prior) >= LARGE and not self._stale  # else it is solved from the sums
         return {
             "rewards": "gaussian",
@@ -470,7 +470,7 @@ class GaussianItems(ItemBelief):
         }
 
     def arrays(self) -> Arrays:
-        """Return the arrays of a state file; see :meth:`Belief.arrays`."""
+        """Return the arrays of a state file; see ``Belief.arrays``."""
         kept = len(self._prior) >= LARGE and not self._stale
         return {
             "prior_precision": self._prior,
@@ -482,7 +482,7 @@ class GaussianItems(ItemBelief):
         }
 
     def restore(self, values: dict[str, Any], arrays: Arrays) -> None:
-        """Take the state of a file; see :meth:`Belief.restore`."""
+        """Take the state of a file; see ``Belief.restore``."""
         counts, root = arrays["item_counts"], arrays["root"]
         require_arrays(arrays, self.schema, {"D": len(self._prior), "I": len(counts)})
         if root.ndim != 2 or root.dtype != np.float64:

@@ -50,7 +50,7 @@ class Choices(NamedTuple):
 
     places: IntArray  # [T] of the chosen arms
     scores: FloatArray  # [T]
-    marks: FloatArray  # [T] the uniforms from which :func:`fill_scores` works out the scores that are NaN
+    marks: FloatArray  # [T] the uniforms from which ``fill_scores`` works out the scores that are NaN
 
 
 class SingleScreen(NamedTuple):
@@ -109,7 +109,7 @@ class Moments:
 
 
 class Decided(NamedTuple):
-    """What :func:`decide_rows` returns."""
+    """What ``decide_rows`` returns."""
 
     choices: Choices
     moments: Moments
@@ -322,7 +322,7 @@ def _screen_rows(
     uniforms: FloatArray,
     clip: bool,
 ) -> Bounds:
-    """Bound scores as :func:`best_score` does, arm by arm over T contexts, which becomes vector code.
+    """Bound scores as ``best_score`` does, arm by arm over T contexts, which becomes vector code.
 
     A score of mean means[k,t], sd factor[t] sds[k,t] and uniform [k,t] in bin b lies between mean + sd below[k,b] and
     mean + sd above[k,b].
@@ -430,7 +430,7 @@ def _choose_rows(
 def _prepare_screen(
     arms: Arms, eligible: IntArray, least_scale: float, screen: FloatArray
 ) -> tuple[bool, SingleScreen]:
-    """Prepare :func:`_choose_screened`; return False, and nothing of use, if single precision would lose too much.
+    """Prepare ``_choose_screened``; return False, and nothing of use, if single precision would lose too much.
 
     The bounds of the screen's bins are moved apart so far that they bound the score in spite of rounding. With u the
     unit roundoff and m = D(D+1)/2:
@@ -514,10 +514,10 @@ def _choose_screened(
     first: int,
     choices_fields: tuple[Any, ...],
 ) -> int:
-    """Decide as :func:`_choose_rows` does for one lowest draw and no clipping, but from contexts [T,D].
+    """Decide as ``_choose_rows`` does for one lowest draw and no clipping, but from contexts [T,D].
 
     Scores are bounded in single precision; ``factor`` [T] is scale over the least scale. Where more than one arm may
-    win, the arms that may are compared exactly as :func:`decide` would. Places may be ``forced`` as there.
+    win, the arms that may are compared exactly as ``decide`` would. Places may be ``forced`` as there.
     """
     arms, rule, screen = Arms(*arms_fields), Rule(*rule_fields), SingleScreen(*screen_fields)
     choices = Choices(*choices_fields)

@@ -2,9 +2,9 @@
 
 Columns of the state arrays are declared here and nowhere else. From Python into a kernel every array takes about a
 tenth of a microsecond, and a NamedTuple one more: longer than the work of a decision. So kernels that Python calls for
-every decision take a *handle* (:func:`handle_of`), one array of integers with the addresses and shapes of all the
-others. :data:`SHAPES` and :data:`SCALARS` declare what a handle holds. Writer and readers are generated from them and
-from the fields of :class:`Arms` and :class:`Rule`, so that a field without a declaration raises an error on import.
+every decision take a *handle* (``handle_of``), one array of integers with the addresses and shapes of all the
+others. ``SHAPES`` and ``SCALARS`` declare what a handle holds. Writer and readers are generated from them and
+from the fields of ``Arms`` and ``Rule``, so that a field without a declaration raises an error on import.
 """
 
 from __future__ import annotations
@@ -222,7 +222,7 @@ def with_intercept(handle: IntArray, context: FloatArray) -> FloatArray:
 
 
 def arms_of(prior: FloatArray, noise_sd: float | None, gram: FloatArray, **options: Any) -> Arms:
-    """Return arms with these sums, of which nothing is solved yet, and ``options``: other fields of :class:`Arms`."""
+    """Return arms with these sums, of which nothing is solved yet, and ``options``: other fields of ``Arms``."""
     size, dim = len(gram), len(prior)
     pool = np.array([math.inf, -math.inf, 1.0, 0.0, 0.0, 0.0, 0.0, noise_sd or 0.0, 1.0])
     marks = np.zeros((size, MARKS), dtype=np.int64)

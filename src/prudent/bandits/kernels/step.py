@@ -20,7 +20,7 @@ are Student's t with n_a + PRIOR_FREEDOM degrees of freedom and squared scale (P
 stay, the prior that is added to them grows, and a root is divided by sqrt(gain). A new reward is added with weight
 1 / gain.
 
-The layout of the state and the handle by which kernels find it are in :mod:`~prudent.bandits.kernels.layout`.
+The layout of the state and the handle by which kernels find it are in ``prudent.bandits.kernels.layout``.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def inflated_sd(t: float, dim: int, delta: float) -> float:
 
 @kernel
 def scale_at(scale: float, delta: float, t: int, dim: int, unit: float) -> float:
-    """Return the sd of a draw over the posterior sd at decision ``t`` = 1, 2, ..., see :class:`Rule`."""
+    """Return the sd of a draw over the posterior sd at decision ``t`` = 1, 2, ..., see ``Rule``."""
     return inflated_sd(float(t), dim, delta) / unit if delta > 0.0 else scale
 
 
@@ -263,13 +263,13 @@ def _solve_shifted(arms: Arms, arm: int) -> None:
 
 @kernel
 def refresh(arms: Arms, eligible: IntArray) -> None:
-    """Bring the eligible arms up to date, see :func:`_solve_stale`."""
+    """Bring the eligible arms up to date, see ``_solve_stale``."""
     _solve_stale(arms, eligible)
 
 
 @kernel
 def _predict_large(root: FloatArray, mean: FloatArray, context: FloatArray) -> tuple[float, float]:
-    """Return the same sums as :func:`predict`, for many features."""
+    """Return the same sums as ``predict``, for many features."""
     centre, square = 0.0, 0.0
     parts = np.empty(context.shape[0])
     lower_products(root, context, parts)
@@ -425,7 +425,7 @@ def decide(
 
     Writes posterior means, posterior sds, the sds of draws and degrees of freedom to ``moments`` [4,k]. Where the
     choice was uniform by rule, the sd of a draw is NaN for the arms that it was between, and 0 for the others. As long
-    as the noise is not known posterior sds are infinite. Returns as :func:`best_score` does, or the place -1 if the
+    as the noise is not known posterior sds are infinite. Returns as ``best_score`` does, or the place -1 if the
     context is not D finite numbers.
     """
     root, mean, marks, parts = arms.root, arms.mean, arms.marks, arms.parts
@@ -480,7 +480,7 @@ def decide_one(
     start: int,
     moments: FloatArray,
 ) -> tuple[int, float, int]:
-    """Call :func:`decide` with the arms and the rule of a handle."""
+    """Call ``decide`` with the arms and the rule of a handle."""
     point = with_intercept(handle, context)
     return decide(arms_at(handle), rule_at(handle), t, point, eligible, uniforms, start, moments, True)
 
@@ -501,7 +501,7 @@ def learn(
     reward: float,
     weight: float,
 ) -> bool:
-    """Add a reward to fields of :class:`Arms`; its weight is 1 unless it comes late to a bandit that forgets.
+    """Add a reward to fields of ``Arms``; its weight is 1 unless it comes late to a bandit that forgets.
 
     Returns False, and does nothing, if the context is not D finite numbers or the reward not finite.
     """
@@ -526,7 +526,7 @@ def learn(
 
 @kernel
 def learn_one(handle: IntArray, context: FloatArray, arm: int, reward: float, weight: float) -> bool:
-    """Call :func:`learn` with the arms of a handle."""
+    """Call ``learn`` with the arms of a handle."""
     arms = arms_at(handle)
     sums = (arms.gram, arms.root, arms.parts, arms.pool, arms.marks, arms.extra)
     return learn(*sums, with_intercept(handle, context), arm, reward, weight)

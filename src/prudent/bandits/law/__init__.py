@@ -1,6 +1,6 @@
 """Laws of the scores that decide: what they draw, and the exact probability of every arm.
 
-A :class:`~prudent.bandits.belief.Belief` gives the law of the next decision. :data:`LAWS` lists the members.
+A ``prudent.bandits.belief.Belief`` gives the law of the next decision. ``LAWS`` lists the members.
 """
 
 from __future__ import annotations

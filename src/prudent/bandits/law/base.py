@@ -34,7 +34,7 @@ class Law(ABC):
     """Joint law of the scores of k arms, in one context or in T contexts.
 
     The arm with the highest score is chosen, except that a floor mixes in uniform choices. A law is what a
-    :class:`~prudent.bandits.belief.Belief` says of the next decision: it has no random state and does not change.
+    ``prudent.bandits.belief.Belief`` says of the next decision: it has no random state and does not change.
 
     Attributes
     ----------
@@ -80,7 +80,7 @@ class Law(ABC):
         return float(self.chances()[place])
 
     def error(self, place: int) -> float:
-        """Return the standard error of :meth:`chance`.
+        """Return the standard error of ``chance``.
 
         Parameters
         ----------

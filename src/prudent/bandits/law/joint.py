@@ -90,7 +90,7 @@ class JointLaw(Law):
 
     @property
     def uniforms_needed(self) -> int:
-        """Number of uniforms that :meth:`draw` takes."""
+        """Number of uniforms that ``draw`` takes."""
         return self.normals
 
     def draw(self, uniforms: FloatArray) -> FloatArray:
@@ -122,7 +122,7 @@ class JointLaw(Law):
         return self._first().chance
 
     def error(self, place: int) -> float:
-        """Return the standard error of :meth:`chance`."""
+        """Return the standard error of ``chance``."""
         return float(self._first().error[place])
 
     def response(self) -> tuple[FloatArray, FloatArray]:

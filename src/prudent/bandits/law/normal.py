@@ -153,7 +153,7 @@ class NormalLaw(Law):
 
     @property
     def uniforms_needed(self) -> int:
-        """Number of uniforms that :meth:`draw` takes."""
+        """Number of uniforms that ``draw`` takes."""
         return self._moments.shape[1] * len(self._rule.weights)
 
     def draw(self, uniforms: FloatArray) -> FloatArray:

@@ -421,7 +421,7 @@ def _chances(means: FloatArray, sds: FloatArray, places: IntArray, law: TableLaw
 
 @kernel
 def _decision_chance(moments: FloatArray, place: int, floor: float, law_fields: tuple[Any, ...]) -> float:
-    """Return the chance of one arm with moments [4,k], see :func:`_every_chance`."""
+    """Return the chance of one arm with moments [4,k], see ``_every_chance``."""
     arms, among = moments.shape[1], 0
     for i in range(arms):
         among += math.isnan(moments[2, i])
@@ -436,7 +436,7 @@ def _decision_chance(moments: FloatArray, place: int, floor: float, law_fields: 
 
 @kernel
 def _decision_chances(moments: FloatArray, floor: float, law_fields: tuple[Any, ...], out: FloatArray) -> None:
-    """Write the chances [k] of all arms with moments [4,k], see :func:`_every_chance`."""
+    """Write the chances [k] of all arms with moments [4,k], see ``_every_chance``."""
     row = (1, moments.shape[1])
     means, sds = moments[0].reshape(row), moments[2].reshape(row)
     _every_chance(means, sds, moments[3], floor, law_fields, out.reshape(row))
@@ -451,7 +451,7 @@ def _every_chance(
     law_fields: tuple[Any, ...],
     out: FloatArray,
 ) -> None:
-    """Write the chances [T,k] of all arms, see :meth:`ScoreLaw.every_chance`."""
+    """Write the chances [T,k] of all arms, see ``ScoreLaw.every_chance``."""
     law = TableLaw(*law_fields)
     rows, arms = means.shape
     # means, sds, ends of the ranges; degrees of freedom; the constant, or the start of the table in cells; 1 / sd, or
@@ -496,7 +496,7 @@ def _every_chance(
 
 @kernel
 def _joint_chances(shape: FloatArray, law: TableLaw, out: FloatArray) -> None:
-    """Write the chances of all arms, of which ``shape`` [7,k] holds the laws, see :func:`_every_chance`."""
+    """Write the chances of all arms, of which ``shape`` [7,k] holds the laws, see ``_every_chance``."""
     arms = shape.shape[1]
     left, right = -math.inf, -math.inf
     for i in range(arms):

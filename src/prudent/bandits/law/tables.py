@@ -1,6 +1,6 @@
 """Tables of the law of W, the weighted lowest of n standard normals, as piecewise quintics.
 
-See :mod:`~prudent.bandits.law.score_law` for the mathematics.
+See ``prudent.bandits.law.score_law`` for the mathematics.
 """
 
 from __future__ import annotations

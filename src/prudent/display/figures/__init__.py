@@ -1,1 +1,1 @@
-"""Figures: one module for each kind, over the helpers of :mod:`prudent.display.figures.base`."""
+"""Figures: one module for each kind, over the helpers of ``prudent.display.figures.base``."""

@@ -5,7 +5,7 @@ panels wrap on a narrow screen; their colours are CSS variables, so that they su
 depend on the data alone: no dates, and a fixed salt for the ids in SVG.
 
 A module of this room draws one kind of figure. Its function ``draw`` takes arrays, labels and data frames and returns a
-:class:`Figure`; ``draw(...).to_matplotlib()`` is what the ``plot`` methods of results return.
+``Figure``; ``draw(...).to_matplotlib()`` is what the ``plot`` methods of results return.
 """
 
 from __future__ import annotations

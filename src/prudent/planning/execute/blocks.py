@@ -253,13 +253,13 @@ class Blocks(Executor):
         return places, own
 
     def approximation(self) -> Executor | None:
-        """See :meth:`Executor.approximation`."""
+        """See ``Executor.approximation``."""
         if self._counts is None:
             return None
         return Threads(_rows_of_kind(self._model, self._counts, MOMENTS, self._blocks.job.alpha), self.threads)
 
     def backup(self, value: FloatArray, pairs: IntArray, q: FloatArray) -> float:
-        """See :meth:`Executor.backup`."""
+        """See ``Executor.backup``."""
         worst, chains = 0.0, {}
         places, own = self._by_block(pairs)
 
@@ -273,11 +273,11 @@ class Blocks(Executor):
         return worst
 
     def note(self, value: FloatArray, pairs: IntArray, chains: dict[int, Chain]) -> None:
-        """Keep the chains of the blocks for :meth:`linearise`."""
+        """Keep the chains of the blocks for ``linearise``."""
         self._last = value.copy(), pairs, _joined([chains[i] for i in sorted(chains)])
 
     def linearise(self, value: FloatArray, pairs: IntArray) -> Chain:
-        """See :meth:`Executor.linearise`."""
+        """See ``Executor.linearise``."""
         if self._last is None or not all(map(np.array_equal, (value, pairs), self._last[:2])):
             chains: dict[int, Chain] = {}
             self.ask(_linearise, value, self._by_block(pairs)[1], chains.__setitem__)
@@ -286,12 +286,12 @@ class Blocks(Executor):
         return self._last[2]
 
     def table(self, pairs: IntArray, control: bool) -> Any:
-        """See :meth:`Executor.table`."""
+        """See ``Executor.table``."""
         return BlockTable(self) if control else Table(self, pairs, control)
 
 
 class BlockTable:
-    """As :class:`~prudent.planning.execute.threads.Table` for control, whose parts are with the blocks.
+    """As ``prudent.planning.execute.threads.Table`` for control, whose parts are with the blocks.
 
     V goes out, and what is best comes back, with its chain; pairs and Q stay there.
     """
@@ -302,7 +302,7 @@ class BlockTable:
         self._distance = np.inf
 
     def back_up(self, value: FloatArray) -> float:
-        """See :class:`Table`."""
+        """See ``Table``."""
         self._turn += 1
         blocks = range(self._executor.edges.size - 1)
         answers: dict[int, tuple[float, FloatArray, IntArray, float, Chain]] = {}
@@ -318,15 +318,15 @@ class BlockTable:
         return np.arange(actions.size) * self._executor.n_actions + actions
 
     def best(self) -> tuple[FloatArray, IntArray, float]:
-        """See :class:`Table`."""
+        """See ``Table``."""
         return self._best
 
     def drop(self, value: FloatArray, distance: float) -> None:
-        """See :class:`Table`; ``value`` is the best of the last backup, and what follows happens before the next."""
+        """See ``Table``; ``value`` is the best of the last backup, and what follows happens before the next."""
         self._distance = distance
 
     def linearise(self, value: FloatArray, actions: IntArray) -> Chain:
-        """See :class:`Table`."""
+        """See ``Table``."""
         return self._executor.linearise(value, self._pairs(actions))
 
 

@@ -1,8 +1,8 @@
 """Backups on a GPU: the model goes there once, iterations stay there, the solution comes back.
 
-The iteration is that of :mod:`prudent.planning.newton`, and rows are worth what :mod:`prudent.planning.rows` says: a
+The iteration is that of ``prudent.planning.newton``, and rows are worth what ``prudent.planning.rows`` says: a
 thread has a state, or a pair, and calls the same compiled functions as the CPU. The launches for each row risk are in
-:mod:`prudent.planning.execute.cuda_rows`.
+``prudent.planning.execute.cuda_rows``.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ class Cuda(Executor):
         return executor if isinstance(executor, cls) else cls(executor.rows, executor.threads, executor.leaks)
 
     def vector(self, value: FloatArray) -> Vector:
-        """See :meth:`Executor.vector`."""
+        """See ``Executor.vector``."""
         return value if isinstance(value, Vector) else Vector(upload(np.asarray(value, dtype=np.float64)))
 
     def table(self, pairs: IntArray, control: bool) -> GpuTable:
-        """See :meth:`Executor.table`."""
+        """See ``Executor.table``."""
         if not control and pairs.size != self.n_states:
             raise ParameterError(
                 'policy mixes actions; device="gpu" evaluates policies with one action for each state',
@@ -67,29 +67,29 @@ class Cuda(Executor):
         return GpuTable(self, pairs, control)
 
     def backup(self, value: Any, pairs: IntArray, q: FloatArray) -> float:
-        """See :meth:`Executor.backup`; ``q`` is an array of the host."""
+        """See ``Executor.backup``; ``q`` is an array of the host."""
         there = allocate(self.n_states * self.n_actions)
         error = self.device.back_up(self.vector(value), single_pairs(upload(pairs)), there, self.accuracy)
         q[pairs] = download(there)[pairs]
         return float(error)
 
     def linearise(self, value: Any, pairs: IntArray) -> GpuChain:
-        """See :meth:`Executor.linearise`."""
+        """See ``Executor.linearise``."""
         return self.chain(self.vector(value), upload(pairs))
 
     def chain(self, value: Vector, pairs: Any) -> GpuChain:
-        """As :meth:`linearise`, with value and pairs on the GPU."""
+        """As ``linearise``, with value and pairs on the GPU."""
         chain: GpuChain = self.device.chain(value, pairs, self.accuracy)
         return chain
 
     def approximation(self) -> Cuda | None:
-        """See :meth:`Executor.approximation`; it has the same model, which is there already."""
+        """See ``Executor.approximation``; it has the same model, which is there already."""
         device = self.device.approximation()
         return None if device is None else Cuda(device.rows, self.threads, device=device)
 
 
 class GpuTable:
-    """As :class:`~prudent.planning.execute.threads.Table`, on the GPU."""
+    """As ``prudent.planning.execute.threads.Table``, on the GPU."""
 
     def __init__(self, executor: Cuda, pairs: IntArray, control: bool) -> None:
         self._executor, self._device = executor, executor.device
@@ -110,7 +110,7 @@ class GpuTable:
             _spread[grid_for(n_states)]((self._pairs, starts), self._candidates)
 
     def back_up(self, value: Vector) -> float:
-        """See :class:`Table`."""
+        """See ``Table``."""
         if self._sweeps:
             error, self._best = self._device.sweep(value)
             return float(error)
@@ -119,13 +119,13 @@ class GpuTable:
         )
 
     def of_pairs(self) -> Vector:
-        """See :class:`Table`."""
+        """See ``Table``."""
         out = allocate(self._pairs.size)
         _gather[grid_for(out.size)]((self._q, self._pairs, out))
         return Vector(out)
 
     def best(self) -> tuple[Vector, Any, float]:
-        """See :class:`Table`."""
+        """See ``Table``."""
         if self._best is not None:
             return self._best
         n_states, n_actions = self._executor.n_states, self._executor.n_actions
@@ -135,11 +135,11 @@ class GpuTable:
         return Vector(best), GpuActions(actions), float(download(part)[: grid[0], 1].max())
 
     def drop(self, value: Vector, distance: float) -> None:
-        """See :class:`Table`."""
+        """See ``Table``."""
         _drop[grid_for(value.size)]((self._q, value.data), self._candidates, distance)
 
     def linearise(self, value: Vector, actions: Any) -> GpuChain:
-        """See :class:`Table`."""
+        """See ``Table``."""
         pairs = allocate(self._executor.n_states, np.int64)
         chosen = actions.data if isinstance(actions, GpuActions) else upload(actions)
         _pair_of[grid_for(pairs.size)]((chosen, pairs), self._executor.n_actions)
@@ -172,7 +172,7 @@ def _spread(arrays: Any, candidates: Any) -> None:
 
 @on_device
 def _greedy(arrays: Any, n_actions: Any) -> None:
-    """As ``greedy`` of :mod:`prudent.planning.rows`."""
+    """As ``greedy`` of ``prudent.planning.rows``."""
     q, value, actions, part = arrays
     widest = 0.0
     for s in range(cuda.grid(1), value.size, cuda.gridsize(1)):
@@ -191,7 +191,7 @@ def _greedy(arrays: Any, n_actions: Any) -> None:
 
 @on_device
 def _drop(arrays: Any, candidates: Any, distance: Any) -> None:
-    """As ``keep_close`` of :mod:`prudent.planning.rows`, state by state."""
+    """As ``keep_close`` of ``prudent.planning.rows``, state by state."""
     q, value = arrays
     rows, count = candidates
     for s in range(cuda.grid(1), value.size, cuda.gridsize(1)):

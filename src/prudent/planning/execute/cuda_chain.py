@@ -1,6 +1,6 @@
-"""The value of a Markov chain on the GPU: the driver of :mod:`prudent.planning.chain` over kernel launches.
+"""The value of a Markov chain on the GPU: the driver of ``prudent.planning.chain`` over kernel launches.
 
-Kernels take arrays in tuples, see :mod:`prudent._numerics.gpu`.
+Kernels take arrays in tuples, see ``prudent._numerics.gpu``.
 """
 
 from __future__ import annotations

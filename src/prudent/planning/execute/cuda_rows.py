@@ -119,7 +119,7 @@ class _DeviceRows:
         self.lazy_q = True
 
     def approximation(self) -> _DeviceRows | None:
-        """See :meth:`RowRisk.approximation`."""
+        """See ``RowRisk.approximation``."""
         return None
 
 
@@ -136,7 +136,7 @@ class _Slices(NamedTuple):
 
 
 class _DeviceMean(_DeviceRows):
-    """See :class:`~prudent.planning.row_risks.MeanRows`."""
+    """See ``prudent.planning.row_risks.MeanRows``."""
 
     sweeps = True
 
@@ -333,7 +333,7 @@ def _chain_rows(entries: Any, arrays: Any, rows: Any) -> None:
 
 
 class _DeviceDirichlet(_DeviceOutcomes):
-    """See :class:`~prudent.planning.row_risks.DirichletRows`."""
+    """See ``prudent.planning.row_risks.DirichletRows``."""
 
     def __init__(self, rows: DirichletRows) -> None:
         super().__init__(rows)
@@ -358,7 +358,7 @@ class _DeviceDirichlet(_DeviceOutcomes):
         self._means_at: Vector | None = None
 
     def approximation(self) -> _DeviceRows | None:
-        """See :meth:`RowRisk.approximation`; it has the same model, which is there already."""
+        """See ``RowRisk.approximation``; it has the same model, which is there already."""
         rows = self.rows.approximation()
         return None if rows is None else _DeviceMoments(rows, self.entries, self._counts)
 
@@ -406,7 +406,7 @@ def _exact_kernel(room: int, n_actions: int) -> Any:
 
 
 class _DeviceMoments(_DeviceOutcomes):
-    """See :class:`~prudent.planning.row_risks.MomentRows`."""
+    """See ``prudent.planning.row_risks.MomentRows``."""
 
     def __init__(self, rows: MomentRows, entries: Any = None, counts: Any = None) -> None:
         """``entries`` and ``counts`` are those of ``rows`` if they are on the GPU already."""
@@ -458,7 +458,7 @@ def _approximate_kernels(room: int) -> tuple[Any, Any]:
 
 
 class _DeviceDraws(_DeviceOutcomes):
-    """See :class:`~prudent.planning.row_risks.DrawRows`: a block of threads has a pair, a thread some draws."""
+    """See ``prudent.planning.row_risks.DrawRows``: a block of threads has a pair, a thread some draws."""
 
     def __init__(self, rows: DrawRows) -> None:
         super().__init__(rows)

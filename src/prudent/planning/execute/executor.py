@@ -1,4 +1,4 @@
-"""The interface of executors: what the outer iteration of :mod:`prudent.planning.newton` asks for."""
+"""The interface of executors: what the outer iteration of ``prudent.planning.newton`` asks for."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Executor(ABC):
         """Write Q(s, a) into ``q`` [S*A] for ``pairs`` and return a bound on the rounding error of these numbers."""
 
     def back_up_best(self, value: FloatArray, pairs: IntArray, q: FloatArray) -> float:
-        """As :meth:`backup` of ascending ``pairs``, but only the greatest of each state need be Q(s, a).
+        """As ``backup`` of ascending ``pairs``, but only the greatest of each state need be Q(s, a).
 
         The others are below it, and are upper bounds on their Q(s, a).
         """
@@ -61,5 +61,5 @@ class Executor(ABC):
     def table(self, pairs: IntArray, control: bool) -> Any:
         """Return the table of Q for ``pairs``: all that are admissible (``control``), or those of a policy.
 
-        See :class:`prudent.planning.execute.threads.Table` for its methods.
+        See ``prudent.planning.execute.threads.Table`` for its methods.
         """

@@ -14,14 +14,14 @@ __all__ = ["Table", "Threads"]
 
 
 class Threads(Executor):
-    """Back up the rows of a :class:`~prudent.planning.row_risks.RowRisk` on threads."""
+    """Back up the rows of a ``prudent.planning.row_risks.RowRisk`` on threads."""
 
     def backup(self, value: FloatArray, pairs: IntArray, q: FloatArray) -> float:
-        """See :meth:`Executor.backup`."""
+        """See ``Executor.backup``."""
         return self._back_up(value, pairs, q, False, pairs.size)
 
     def back_up_best(self, value: FloatArray, pairs: IntArray, q: FloatArray) -> float:
-        """See :meth:`Executor.back_up_best` and "the screen" in :mod:`prudent.planning.rows`."""
+        """See ``Executor.back_up_best`` and "the screen" in ``prudent.planning.rows``."""
         if not self.rows.screens:
             return self.backup(value, pairs, q)
         return self._back_up(value, pairs, q, True, self.n_states)
@@ -43,12 +43,12 @@ class Threads(Executor):
         return worst
 
     def approximation(self) -> Threads | None:
-        """See :meth:`Executor.approximation`."""
+        """See ``Executor.approximation``."""
         rows = self.rows.approximation()
         return None if rows is None else Threads(rows, self.threads)
 
     def linearise(self, value: FloatArray, pairs: IntArray) -> Chain:
-        """See :meth:`Executor.linearise`."""
+        """See ``Executor.linearise``."""
         unknown = self.rows.unknown_gradients(value, pairs)
         if unknown.size:
             self.backup(value, unknown, np.empty(self.n_states * self.n_actions))
@@ -56,7 +56,7 @@ class Threads(Executor):
         return chain
 
     def table(self, pairs: IntArray, control: bool, rows: int | None = None) -> Table:
-        """See :meth:`Executor.table`; ``rows`` is the number of states of a block, if it is not the whole model."""
+        """See ``Executor.table``; ``rows`` is the number of states of a block, if it is not the whole model."""
         return Table(self, pairs, control, rows)
 
 
@@ -89,7 +89,7 @@ class Table:
         return back_up(value, self.pairs, self.q.reshape(-1))
 
     def residual(self, value: FloatArray, rest: FloatArray) -> float:
-        """Write Q - V at V = ``value`` + ``rest``; see :meth:`RowRisk.residual`."""
+        """Write Q - V at V = ``value`` + ``rest``; see ``RowRisk.residual``."""
         return float(self._executor.rows.residual(value, rest, self.pairs, self.q.reshape(-1)))
 
     def of_pairs(self) -> FloatArray:

@@ -42,7 +42,7 @@ class LimitRun(Run):
 
     @property
     def seconds(self) -> float:
-        """See :class:`Run`."""
+        """See ``Run``."""
         return 2e-8 * self.sizes[-1] + len(self.sizes) * (0.004 + 1.2e-5 * self.draws)
 
     def compute(self, first: int, count: int) -> Arrays:

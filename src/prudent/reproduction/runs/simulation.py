@@ -110,7 +110,7 @@ class SimulationRun(Run):
 
     @property
     def modules(self) -> set[str]:
-        """See :class:`Run`; the modules of the environment and of the agent count."""
+        """See ``Run``; the modules of the environment and of the agent count."""
         return super().modules | {function_at(part.path).__module__ for part in (self.environment, self.agent)}
 
     @property
@@ -129,13 +129,13 @@ class SimulationRun(Run):
         return np.union1d(grid(self.steps, self.points, self.geometric), np.array(self.also, dtype=np.int64))
 
     def identity(self) -> dict[str, Any]:
-        """See :class:`Run`; labels leave the numbers as they are."""
+        """See ``Run``; labels leave the numbers as they are."""
         fields = super().identity()
         return fields | {name: {**fields[name], "label": ""} for name in ("environment", "agent")}
 
     @property
     def seconds(self) -> float:
-        """See :class:`Run`."""
+        """See ``Run``."""
         environment = self.environment.make()
         if self.is_bandit:
             return (8e-8 * environment.n_arms if isinstance(environment, LinearBanditEnv) else 5e-5) * self.steps

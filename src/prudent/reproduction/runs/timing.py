@@ -50,7 +50,7 @@ class TimeRun(Run):
 
     @property
     def seconds(self) -> float:
-        """See :class:`Run`."""
+        """See ``Run``."""
         plain = 2e-3 + 6e-4 * sample_size(self.alpha)
         return {"sweeps": 4e-4, "newton": 3e-5, "loop": plain}[self.method] * self.episodes
 

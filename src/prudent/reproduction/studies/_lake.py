@@ -1,4 +1,4 @@
-"""Frozen Lake as in :mod:`prudent.envs.frozen_lake`, in episodes of ten steps: what its studies share.
+"""Frozen Lake as in ``prudent.envs.frozen_lake``, in episodes of ten steps: what its studies share.
 
 The paper leaves open what an agent takes to be the same: one probability of leaving any hole, as it is written, or one
 for each hole; one slip, or one for each action, or nothing shared at all. Every claim is judged under all these

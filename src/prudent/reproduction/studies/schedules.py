@@ -1,7 +1,7 @@
 """Beyond the paper: levels that change with the episode and with what was observed, on Frozen Lake and RiverSwim.
 
 Caution pays on the lakes, where holes hold whoever falls into them, and costs on RiverSwim, where the reward is behind
-steps that look bad at first. The claims here are ours, about :mod:`prudent.schedules`; the paper keeps its level.
+steps that look bad at first. The claims here are ours, about ``prudent.schedules``; the paper keeps its level.
 
 How fast regret grows is measured over the last decade of a long run: the exponent x for which mean regret grows like
 T^x between a tenth of the run and its end, with an interval over replications by the delta method.
