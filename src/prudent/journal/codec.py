@@ -23,14 +23,14 @@ from ..errors import ParameterError
 from .export import COLUMNS, SHARED_COLUMNS, Row
 from .file import Event
 
-__all__ = ["AnyBandit", "AnyDecision", "Comparison", "Records", "arm_of", "bandit_of", "records_of"]
+__all__ = ["AnyBandit", "AnyDecision", "Records", "ReplayedDecision", "arm_of", "bandit_of", "records_of"]
 
 
 AnyBandit = LinearBandit | SharedLinearBandit
 AnyDecision = Decision
 
 
-class Comparison(NamedTuple):
+class ReplayedDecision(NamedTuple):
     """What an event records of a decision, and what the bandit decides when the event is replayed."""
 
     what: str  # noun for what is compared
@@ -88,7 +88,7 @@ class Records(Protocol):
     def learn(self, bandit: Any, decision: Event, reward: Any, time: Facts) -> bool:
         """Learn a reward of the decision of an event; return whether the bandit still could."""
 
-    def compare(self, event: Event, decision: Any) -> Comparison:
+    def compare(self, event: Event, decision: Any) -> ReplayedDecision:
         """Return what an event records and what a decision gives for it."""
 
     def rows(self, events: Iterable[tuple[Event, Event | None]]) -> Iterator[Row]:
@@ -179,8 +179,8 @@ class _ArmRecords:
         bandit.update(_numbers(decision), arm, reward, **time)
         return True
 
-    def compare(self, event: Event, decision: Decision) -> Comparison:
-        return Comparison("arm", arm_of(event), decision.arm, decision.arm, decision.score)
+    def compare(self, event: Event, decision: Decision) -> ReplayedDecision:
+        return ReplayedDecision("arm", arm_of(event), decision.arm, decision.arm, decision.score)
 
     def rows(self, events: Iterable[tuple[Event, Event | None]]) -> Iterator[Row]:
         arms: list[Arm] = []
@@ -251,7 +251,7 @@ class _ItemRecords:
         bandit.update(row, arm, reward, **time)
         return True
 
-    def compare(self, event: Event, decision: Decision) -> Comparison:
+    def compare(self, event: Event, decision: Decision) -> ReplayedDecision:
         told, slate = _told(event), decision.slate
         place = _place(told)
         recorded: list[Any]
@@ -263,7 +263,7 @@ class _ItemRecords:
         else:
             what, recorded = "arm and features", [arm_of(event), _numbers(event).tolist()]
             replayed = [slate[place], decision.chosen[place].tolist()]
-        return Comparison(what, recorded, replayed, slate[place], float(decision.scores[place]))
+        return ReplayedDecision(what, recorded, replayed, slate[place], float(decision.scores[place]))
 
     def rows(self, events: Iterable[tuple[Event, Event | None]]) -> Iterator[Row]:
         seq, names, rows = -1, list[Arm](), np.empty((0, self._dim))  # of the decision that further places belong to

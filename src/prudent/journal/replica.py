@@ -10,7 +10,7 @@ import numpy as np
 
 from .._support.progress import Progress
 from ..errors import JournalError, ParameterError, PrudentWarning, StateFileError
-from .codec import AnyBandit, AnyDecision, Comparison, Records, bandit_of, records_of
+from .codec import AnyBandit, AnyDecision, Records, ReplayedDecision, bandit_of, records_of
 from .file import Event, JournalFile
 
 __all__ = ["CHUNK", "Replica", "timed"]
@@ -40,13 +40,13 @@ class Replica:
 
     def require_same(self, event: Event, decision: AnyDecision | None) -> None:
         """Raise unless a decision is the recorded one, score included."""
-        comparison = self._compare(event, decision)
-        score, replayed = event.score if event.score is not None else np.nan, comparison.score
-        if not comparison.same or not abs(score - replayed) <= 1e-9 * abs(replayed):
-            text = f"decision {event.seq} is {comparison.text(f' and score {score}', f' and score {replayed}')}"
-            raise self._file.damaged(text, code="decision-differs", event=event.seq, arm=comparison.arm)
+        replay = self._compare(event, decision)
+        score, replayed = event.score if event.score is not None else np.nan, replay.score
+        if not replay.same or not abs(score - replayed) <= 1e-9 * abs(replayed):
+            text = f"decision {event.seq} is {replay.text(f' and score {score}', f' and score {replayed}')}"
+            raise self._file.damaged(text, code="decision-differs", event=event.seq, arm=replay.arm)
 
-    def _compare(self, event: Event, decision: AnyDecision | None) -> Comparison:
+    def _compare(self, event: Event, decision: AnyDecision | None) -> ReplayedDecision:
         """Return what an event records and what a decision gives for it."""
         try:
             if decision is None:
@@ -93,21 +93,21 @@ class Replica:
                     return False
                 again = self.apply(bandit, event)
                 if not isinstance(again, bool) and differs is None:
-                    comparison = self._compare(event, again)
-                    differs = None if comparison.same else (event, comparison)
+                    replay = self._compare(event, again)
+                    differs = None if replay.same else (event, replay)
                 self.seq = event.seq
             if not events:
                 return False
             progress.show(f"event {self.seq} of {last}")
         progress.close()
         if differs is not None:
-            event, comparison = differs
+            event, replay = differs
             text = (
-                f"{self.path}: decision {event.seq} is {comparison.text()}. Rewards are learned as recorded. "
+                f"{self.path}: decision {event.seq} is {replay.text()}. Rewards are learned as recorded. "
                 "The file was changed or written by another version."
             )
             warnings.warn(
-                PrudentWarning(text, code="decision-differs", path=self.path, event=event.seq, arm=comparison.arm),
+                PrudentWarning(text, code="decision-differs", path=self.path, event=event.seq, arm=replay.arm),
                 stacklevel=2,
             )
         return True
