@@ -204,6 +204,8 @@ def test_starts_in_all_forms(start):
 def test_wrong_arguments_are_named():
     model = pr.UncertainMDP.direct([[0.0, 0.1], [1.0, 0.9]], 0.9, states=["a", "b"])
     counts = model.prior()
+    with refused(pr.errors.ParameterError, "unknown-source", argument="sources[0]", value=7):
+        value_of_data(model, counts, 0.9, 3, sources=[7])
     for code, wrong in (
         ("integer-range", {"observations": 0}),
         ("not-an-integer", {"observations": 2.5}),
@@ -211,7 +213,6 @@ def test_wrong_arguments_are_named():
         ("unknown-state", {"start": "c"}),
         ("sum-not-one", {"start": {"a": 0.4}}),
         ("wrong-shape", {"start": [1.0]}),
-        ("unknown-source", {"sources": [7]}),
         ("index-range", {"sources": [7], "indices": True}),
         ("integer-range", {"limit": 0}),
         ("empty", {"sources": []}),
