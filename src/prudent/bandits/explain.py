@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from .._support.checks import FloatArray, IntArray
-from ..display.frame import Figure, Panel, drawn
+from ..display.figures.base import Figure, Panel
 from ..display.style import Entry, hex_of
 from ..errors import ParameterError
 from .decision import Arm
@@ -408,7 +408,8 @@ def coefficients_figure(data: xarray.Dataset, confidence: float, kind: str) -> C
         Entry(f"{100 * confidence:g}% interval", "law"),
         Entry("the interval holds zero", "neutral"),
     )
-    return drawn(Figure("coefficients", "", tuple(panels), legend if slopes.size else legend[:1], columns, size))
+    figure = Figure("coefficients", "", tuple(panels), legend if slopes.size else legend[:1], columns, size)
+    return figure.to_matplotlib()
 
 
 def _panel(
