@@ -51,7 +51,7 @@ def sites(source: Path = SOURCE) -> Iterator[Site]:
                 code = call.args[index] if 0 <= index < len(call.args) else None
                 if isinstance(code, ast.Constant) and not KEBAB.fullmatch(str(code.value)):
                     code = None  # another function of this name
-            ours = name in CLASSES or name == "error"
+            ours = name in CLASSES or (name == "error" and isinstance(call.func, ast.Name))
             if isinstance(code, ast.Constant):
                 yield Site(path, call.lineno, name, code.value, tuple(words))
             elif isinstance(code, ast.IfExp):

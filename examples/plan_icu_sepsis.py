@@ -3,7 +3,7 @@
 
 Clinicians have treated 10,000 patients with sepsis. From the log alone, can a policy be found that saves more of
 them, and does caution help? In a hospital nobody could tell. Here the truth is a public benchmark, hidden from the
-planner and used only to judge: [ICU-Sepsis](https://pypi.org/project/icu-sepsis/), 716 states and 25 actions,
+planner and used only to judge: [ICU-Sepsis](https://arxiv.org/abs/2406.05646), 716 states and 25 actions,
 estimated from MIMIC-III.
 
 It says nothing about patients. It says something about planning from logs. `pip install icu-sepsis` brings the data.

@@ -473,22 +473,13 @@ def _dirichlet(
     v = finite_array(values, "values")
     psi = finite_array(counts, "counts", error=PosteriorError)
     if v.ndim == 0 or psi.ndim == 0 or v.shape[-1] != psi.shape[-1]:
-        raise PosteriorError(
-            f"values and counts must end in the same number of outcomes, got {v.shape} and {psi.shape}",
-            code="wrong-shape",
-            argument="counts",
-            value=psi.shape,
-            expected=v.shape,
-        )
+        message = f"values and counts must end in the same number of outcomes, got {v.shape} and {psi.shape}"
+        raise PosteriorError(message, code="wrong-shape", argument="counts", value=psi.shape, expected=v.shape)
     refuse(psi < 0.0, psi, "counts", "at least 0", error=PosteriorError, code="negative")
     empty = psi.sum(-1) <= 0.0
     if empty.any():
-        raise PosteriorError(
-            f"counts{first_index(empty)} has total 0, expected at least one positive count",
-            code="sum-zero",
-            argument="counts",
-            index=first_place(empty),
-        )
+        message = f"counts{first_index(empty)} has total 0, expected at least one positive count"
+        raise PosteriorError(message, code="sum-zero", argument="counts", index=first_place(empty))
     lead = np.broadcast_shapes(v.shape[:-1], psi.shape[:-1], level.shape)
     n_outcomes = v.shape[-1]
     rows = int(np.prod(lead, dtype=np.int64))

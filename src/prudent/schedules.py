@@ -145,9 +145,9 @@ class Schedule(ABC):
         """
         level = np.asarray(self.level(np.asarray(episode), np.asarray(visits)), dtype=np.float64)
         tail = np.maximum(1.0 - abs(level), 1.0 / MOST_DRAWS)
-        whole = np.rint(1.0 / tail)
-        exact = abs(whole * tail - 1.0) <= whole * 2.0**-52  # as in prudent.risk
-        n = np.where(exact, whole, np.ceil(1.0 / tail))
+        nearest = np.rint(1.0 / tail)
+        exact = abs(nearest * tail - 1.0) <= nearest * 2.0**-52  # as in prudent.risk
+        n = np.where(exact, nearest, np.ceil(1.0 / tail))
         share = np.where(exact, 1.0, np.minimum(1.0 / (n * tail), 1.0))
         return np.where(level < 0.0, -n, n).astype(np.int64), share
 
@@ -287,15 +287,9 @@ class FunctionSchedule(Schedule):
             levels = np.array([self._at(e, v) for e, v in pairs], dtype=np.float64).reshape(episodes.shape)
         wrong = ~(abs(levels) < 1.0)
         if wrong.any():
-            e, v = episodes[wrong][0], counts[wrong][0]
-            raise ParameterError(
-                f"alpha must return levels in (-1, 1), got {levels[wrong][0]} at episode {e} and {v} visits",
-                code="alpha-range",
-                argument="alpha",
-                value=float(levels[wrong][0]),
-                episode=int(e),
-                visits=int(v),
-            )
+            level, e, v = float(levels[wrong][0]), int(episodes[wrong][0]), int(counts[wrong][0])
+            message = f"alpha must return levels in (-1, 1), got {level} at episode {e} and {v} visits"
+            raise ParameterError(message, code="alpha-range", argument="alpha", value=level, episode=e, visits=v)
         return levels
 
     def _at(self, episode: int, visits: int) -> float:
@@ -303,12 +297,8 @@ class FunctionSchedule(Schedule):
         try:
             return float(value)
         except (TypeError, ValueError):
-            raise ParameterError(
-                f"alpha({episode}, {visits}) must be a level in (-1, 1), got {value!r}",
-                code="not-a-number",
-                argument="alpha",
-                value=value,
-            ) from None
+            message = f"alpha({episode}, {visits}) must be a level in (-1, 1), got {value!r}"
+            raise ParameterError(message, code="not-a-number", argument="alpha", value=value) from None
 
     @property
     def label(self) -> str:  # noqa: D102
@@ -322,22 +312,18 @@ def schedule_of(alpha: Any) -> Schedule | None:
     return FunctionSchedule(alpha) if callable(alpha) else None
 
 
-NAMED: dict[str, type[Schedule]] = {each.__name__: each for each in (Decay, Falling)}
+NAMED: dict[str, type[Schedule]] = {kind.__name__: kind for kind in (Decay, Falling)}
 """The schedules that a state file can hold."""
 
 
 def saved_schedule(schedule: Schedule) -> dict[str, Any]:
     """Return the fields of a schedule, for ``named_schedule``."""
     if type(schedule) not in NAMED.values():
-        raise ParameterError(
-            f"{schedule!r} cannot be saved: only named schedules, {', '.join(NAMED)}, can",
-            code="not-savable",
-            value=schedule,
-        )
+        message = f"{schedule!r} cannot be saved: only named schedules, {', '.join(NAMED)}, can"
+        raise ParameterError(message, code="not-savable", value=schedule)
     return {name: getattr(schedule, name) for name in schedule.__dataclass_fields__}  # type: ignore[attr-defined]
 
 
 def named_schedule(values: dict[str, Any]) -> Schedule:
     """Return the schedule with these fields, as a state file has them."""
-    kind = Falling if "scale" in values else Decay
-    return kind(**values)
+    return (Falling if "scale" in values else Decay)(**values)

@@ -35,6 +35,7 @@ from ._support.checks import (
     discount_factor,
     distribution,
     finite_array,
+    instance_of,
     non_negative_array,
     open_probability,
     positive,
@@ -131,13 +132,7 @@ def limit_law(
     array([-0.9062, -0.9062])
     """
     unit = _normal_risk(measure_of(alpha, risk))
-    if not isinstance(mdp, MDP):
-        raise ModelError(
-            f"mdp must be an MDP, got {type(mdp).__name__}; for an uncertain model use model.mdp(theta)",
-            code="wrong-type",
-            argument="mdp",
-            value=mdp,
-        )
+    instance_of(mdp, "mdp", MDP, "; for an uncertain model use model.mdp(theta)", error=ModelError)
     if mdp.termination is not None:
         raise ModelError("the limit law needs a model without steps that end", code="ending-steps")
     mdp.require_discounted("the limit law")
@@ -153,13 +148,8 @@ def limit_law(
     unseen = (fractions <= 1e-15) & ~certain
     if unseen.any():
         state = int(np.argmax(unseen))
-        raise ParameterError(
-            f"visits[{state}] is {fractions[state]}: the value there has no limit",
-            code="no-limit",
-            argument="visits",
-            index=(state,),
-            value=float(fractions[state]),
-        )
+        message = f"visits[{state}] is {fractions[state]}: the value there has no limit"
+        raise ParameterError(message, code="no-limit", argument="visits", index=(state,), value=float(fractions[state]))
     variance = np.where(certain, 0.0, spread / np.where(certain, 1.0, fractions))  # sigma^2
     drift = mdp.discount * np.sqrt(variance) * unit
     return LimitLaw(inverse @ drift, (inverse * (mdp.discount**2 * variance)) @ inverse.T)
@@ -169,9 +159,8 @@ def _normal_risk(measure: RiskMeasure) -> float:
     """Return the risk of a standard normal."""
     levels, weights, quantile = measure.exact_form()
     if quantile and np.isin(levels, (0.0, 1.0)).any():
-        raise ParameterError(
-            f"{measure!r} of a normal law is infinite, so there is no limit law", code="no-limit", value=measure
-        )
+        message = f"{measure!r} of a normal law is infinite, so there is no limit law"
+        raise ParameterError(message, code="no-limit", value=measure)
     return float(weights @ (var_normal if quantile else cvar_normal)(0.0, 1.0, levels))
 
 
@@ -179,12 +168,8 @@ def _fractions(visits: ArrayLike, n_states: int) -> FloatArray:
     fractions = non_negative_array(visits, "visits", ndim=1, error=ParameterError)
     require_shape(fractions, "visits", (n_states,), "[S]", error=ParameterError)
     if fractions.sum() > 1.0 + SUM_TOLERANCE:
-        raise ParameterError(
-            f"visits must be fractions of all observations, but they sum to {fractions.sum()}",
-            code="sum-not-one",
-            argument="visits",
-            value=float(fractions.sum()),
-        )
+        message = f"visits must be fractions of all observations, but they sum to {fractions.sum()}"
+        raise ParameterError(message, code="sum-not-one", argument="visits", value=float(fractions.sum()))
     return fractions
 
 
@@ -218,11 +203,8 @@ def stationary_distribution(chain: ArrayLike) -> FloatArray:
     equations = np.vstack([np.eye(n) - matrix.T, np.ones(n)])
     answer, _, rank, _ = np.linalg.lstsq(equations, np.concatenate([np.zeros(n), [1.0]]), rcond=1e-12)
     if rank < n:
-        raise ModelError(
-            "chain has more than one recurrent class, hence no single stationary distribution",
-            code="several-classes",
-            argument="chain",
-        )
+        message = "chain has more than one recurrent class, hence no single stationary distribution"
+        raise ModelError(message, code="several-classes", argument="chain")
     return np.maximum(np.where(abs(answer) < 1e-14, 0.0, answer), 0.0)
 
 
@@ -267,12 +249,8 @@ def br_regret_bound(T: ArrayLike, K: int, d: int, alpha: float, nu: float) -> Fl
     T, K, d = _sizes(T, K, d)
     level = risk_level(alpha, cautious=True)
     if level < 0.5:
-        raise ParameterError(
-            f"alpha must be at least 1/2 for the BR-regret bound, got {level}",
-            code="alpha-range",
-            argument="alpha",
-            value=level,
-        )
+        message = f"alpha must be at least 1/2 for the BR-regret bound, got {level}"
+        raise ParameterError(message, code="alpha-range", argument="alpha", value=level)
     nu, tail = positive(nu, "nu"), 1.0 - level
     # phi(Phi^-1(alpha)) / (1 - alpha) is minus CVaR of a standard normal
     width = nu * np.sqrt(2.0 * tail * np.log(K * T * T))
@@ -472,19 +450,12 @@ def expected_order_statistic(values: ArrayLike, k: int, n: int, weights: ArrayLi
     x = finite_array(values, "values", ndim=1)
     chance = np.ones_like(x) if weights is None else non_negative_array(weights, "weights", ndim=1)
     if not x.size or chance.shape != x.shape:
-        raise DataError(
-            f"values and weights must have the same length above 0, got {x.shape} and {chance.shape}",
-            code="wrong-shape",
-            argument="weights",
-            value=chance.shape,
-            expected=x.shape,
-        )
+        message = f"values and weights must have the same length above 0, got {x.shape} and {chance.shape}"
+        raise DataError(message, code="wrong-shape", argument="weights", value=chance.shape, expected=x.shape)
     if not chance.any():
         raise DataError("weights are all 0, expected a positive sum", code="sum-zero", argument="weights")
     n = whole_number(n, "n")
-    k = whole_number(k, "k")
-    if k > n:
-        raise ParameterError(f"k must be at most n = {n}, got {k}", code="integer-range", argument="k", value=k)
+    k = whole_number(k, "k", maximum=n)
     order = np.argsort(x)
     cdf = np.minimum(np.cumsum(chance[order]) / chance.sum(), 1.0)
     cdf[-1] = 1.0

@@ -4,9 +4,11 @@ import copy
 import json
 import os
 import pickle
+import re
 import struct
 import subprocess
 import sys
+from contextlib import contextmanager
 from datetime import timedelta
 from pathlib import Path
 
@@ -14,6 +16,7 @@ import _forgery
 import numpy as np
 import pytest
 from _forgery import sealed
+from refusals import refused
 
 import prudent as pr
 from prudent._support import state as _state
@@ -104,13 +107,20 @@ def saved(tmp_path):
     return bandit, tmp_path / "s"
 
 
-def refused(bandit, path, message):
-    """Loading fails with ``message``, from the class and in place, and the bandit stays what it was."""
+@contextmanager
+def not_loaded(path, reason, code="damaged-file"):
+    """Check that a file is refused with this code, for this reason: a pattern, as one check may hide another."""
+    with refused(StateFileError, code, path=str(path)) as caught:
+        yield
+    assert re.search(reason, str(caught.value)), caught.value
+
+
+def stays(bandit, path, reason, code="damaged-file"):
+    """Loading fails for this reason, from the class and in place, and the bandit stays what it was."""
     twin = pickle.dumps(bandit)
-    with pytest.raises(StateFileError, match=message):
-        LinearBandit.load(path)
-    with pytest.raises(StateFileError, match=message):
-        bandit.load(path)
+    for load in (LinearBandit.load, bandit.load):
+        with not_loaded(path, reason, code):
+            load(path)
     assert pickle.dumps(bandit) == twin
 
 
@@ -120,78 +130,83 @@ def test_every_truncation_and_every_flipped_byte_is_noticed(saved, tmp_path):
     broken = tmp_path / "broken"
     for length in range(len(content)):
         broken.write_bytes(content[:length])
-        with pytest.raises(StateFileError, match=r"truncated|not a prudent state file"):
+        with refused(StateFileError, "damaged-file" if length else "wrong-format"):
             LinearBandit.load(broken)
     for place in range(len(content)):
         flipped = bytearray(content)
         flipped[place] ^= 1 << (place % 8)
         broken.write_bytes(flipped)
-        with pytest.raises(StateFileError, match=r"damaged|not a prudent state file"):
+        with refused(StateFileError, "damaged-file" if place >= 8 else "wrong-format"):
             LinearBandit.load(broken)
     broken.write_bytes(content + b"x")
-    refused(bandit, broken, "damaged or truncated: the checksum")
+    stays(bandit, broken, "damaged or truncated: the checksum")
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("content", "code"),
     [
-        (b"", r"is not a prudent state file: it starts with b''"),
-        (b"PRUD", "is truncated: it has only 4 bytes"),
-        (pickle.dumps({"a": 1} | {i: i for i in range(99)}), r"is not a prudent state file: it starts with b'\\x80"),
-        (b"PK\x03\x04" + bytes(100), r"is not a prudent state file: it starts with b'PK"),
+        (b"", "wrong-format"),
+        (b"PRUD", "damaged-file"),
+        (pickle.dumps({"a": 1} | {i: i for i in range(99)}), "wrong-format"),
+        (b"PK\x03\x04" + bytes(100), "wrong-format"),
     ],
 )
-def test_foreign_files_are_refused(saved, tmp_path, content, message):
+def test_foreign_files_are_refused(saved, tmp_path, content, code):
     bandit, _ = saved
     (tmp_path / "foreign").write_bytes(content)
-    refused(bandit, tmp_path / "foreign", message)
+    stays(bandit, tmp_path / "foreign", "", code)
 
 
 @pytest.mark.parametrize(
-    ("content", "message"),
+    ("content", "reason", "code"),
     [
-        (sealed({}, layout=2), "has layout version 2, this prudent reads version 1"),
-        (sealed(b"{"), "has a broken header"),
-        (sealed({}), "has a broken header: 'kind'"),
-        (sealed(b"[" * 200_000 + b"]" * 200_000), "has a broken header: .*recursion"),
+        (sealed({}, layout=2), "layout version 2", "wrong-version"),
+        (sealed(b"{"), "header", "damaged-file"),
+        (sealed({}), "fields", "damaged-file"),
+        (sealed(b"[" * 200_000 + b"]" * 200_000), "recursion", "damaged-file"),
         (
             sealed({"kind": "Other", "version": 1, "values": {}, "arrays": []}),
-            "holds a Other, expected a LinearBandit",
+            "Other",
+            "wrong-kind",
         ),
         (
             sealed({"kind": "LinearBandit", "version": 9, "values": {}, "arrays": []}),
-            "is LinearBandit state version 9, this prudent reads version 1",
+            "version 9",
+            "wrong-version",
         ),
         (
             sealed({"kind": "LinearBandit", "version": 1, "values": {}, "arrays": []}),
-            "is not the state of a LinearBandit: '",
+            "not the state of a LinearBandit",
+            "damaged-file",
         ),
         (
             sealed({"kind": "LinearBandit", "version": 1, "values": {}, "arrays": []}, b"more"),
-            "has a broken header: 4 bytes are left over",
+            "4 bytes are left over",
+            "damaged-file",
         ),
         (
             sealed(
                 {"kind": "x", "version": 1, "values": {}, "arrays": [{"name": "a", "type": "object", "shape": [1]}]}
             ),
-            "has a broken header: 'object'",
+            "'object'",
+            "damaged-file",
         ),
     ],
 )
-def test_files_that_are_whole_but_wrong_are_refused(saved, tmp_path, content, message):
+def test_files_that_are_whole_but_wrong_are_refused(saved, tmp_path, content, reason, code):
     bandit, _ = saved
     (tmp_path / "wrong").write_bytes(content)
-    refused(bandit, tmp_path / "wrong", message)
+    stays(bandit, tmp_path / "wrong", reason, code)
 
 
 def test_sums_that_do_not_fit_the_arms_are_refused(saved, tmp_path):
     bandit, path = saved
     values, arrays = read_state(path, "LinearBandit", 1)
     write_state(tmp_path / "odd", "LinearBandit", 1, values | {"arms": ["a", "b", "c"]}, arrays)
-    refused(bandit, tmp_path / "odd", r"is an array \(2,\) .*, expected int64 \(3,\)")
+    stays(bandit, tmp_path / "odd", r"is an array \(2,\) .*, expected int64 \(3,\)")
     values["rng"]["bit_generator"] = "Evil"
     write_state(tmp_path / "odd", "LinearBandit", 1, values, arrays)
-    refused(bandit, tmp_path / "odd", "unknown bit generator 'Evil'")
+    stays(bandit, tmp_path / "odd", "unknown bit generator 'Evil'")
 
 
 # -- forged files: a valid checksum over contents that nobody saved ------------------------------------------
@@ -227,7 +242,7 @@ def entry(value, name, place=0):
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "reason"),
     [
         (valued(10**9, "arms"), "arms must be a list of names"),
         (valued(10**18, "settings", "draws"), "draws must be at most"),
@@ -248,8 +263,8 @@ def entry(value, name, place=0):
         (lambda values, arrays, table: values["settings"].pop("label"), "settings is .*expected"),
         (valued(2**128, "rng", "state", "state"), "is not the state"),
         (valued(-1, "rng", "state", "state"), "is not the state"),
-        (valued(4, "rng", "state", "inc"), "an even number"),
-        (valued(7, "rng", "has_uint32"), "has_uint32 of the bit generator is 7"),
+        (valued(4, "rng", "state", "inc"), "inc of the bit generator"),
+        (valued(7, "rng", "has_uint32"), "has_uint32 of the bit generator"),
         (valued(2**32, "rng", "uinteger"), "is not the state"),
         (valued("Evil", "rng", "bit_generator"), "unknown bit generator 'Evil'"),
         (entry(-1, "pulls"), "pulls must be numbers of events"),
@@ -278,7 +293,7 @@ def entry(value, name, place=0):
         (valued("loud", "belief", "noise"), "noise must be one of"),
         (valued(1, "intercept"), "is not the state"),
         (valued({"length": -1.0, "unit": "decisions"}, "half_life"), "half_life must be a positive number"),
-        (valued({"length": 1.0, "unit": "moons"}, "half_life"), "not in 'moons'"),
+        (valued({"length": 1.0, "unit": "moons"}, "half_life"), "got 'moons'"),
         (valued(0.5, "tick"), "tick is 0.5, expected None"),
         (both(valued({"length": 5.0, "unit": "decisions"}, "half_life"), valued(0.5, "tick")), "tick must be a whole"),
         (valued({"start": 1.0, "half": 1.0}, "settings", "alpha"), "start must be a risk level"),
@@ -293,11 +308,11 @@ def entry(value, name, place=0):
         (shaped("gram", 16), r"gram is an array \(16,\) of float64, expected float64 \(2, 2, 2, 2\)"),
     ],
 )
-def test_forged_contents_are_refused(saved, change, message):
+def test_forged_contents_are_refused(saved, change, reason):
     bandit, path = saved
     bandit.select([1.0])
     bandit.save(path)
-    refused(bandit, forge(path, change), message)
+    stays(bandit, forge(path, change), reason)
 
 
 def test_a_key_that_occurs_twice_is_refused(saved):
@@ -305,14 +320,14 @@ def test_a_key_that_occurs_twice_is_refused(saved):
     header, arrays = _forgery.opened(path.read_bytes())
     text = json.dumps(header).replace('"decisions": 0', '"decisions": 0, "decisions": 1').encode()
     path.write_bytes(sealed(text, _forgery.joined(arrays)))
-    refused(bandit, path, "a key occurs twice")
+    stays(bandit, path, "a key occurs twice")
 
 
 MODEL = pr.UncertainMDP.direct([[0.0, 0.1], [1.0, 0.0]], discount=0.9)
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "reason"),
     [
         (valued(True, "discount"), "discount must be a discount factor"),
         (valued(1, "indices"), "indices is 1, expected True"),
@@ -333,21 +348,21 @@ MODEL = pr.UncertainMDP.direct([[0.0, 0.1], [1.0, 0.0]], discount=0.9)
         (shaped("source", 2**62, 4), "has the size"),
     ],
 )
-def test_forged_agents_are_refused(tmp_path, change, message):
+def test_forged_agents_are_refused(tmp_path, change, reason):
     agent = pr.PosteriorSamplingAgent(MODEL, alpha=0.9, rng=1, indices=True)
     agent.observe(0, agent.act(0), 1)
     agent.save(tmp_path / "s")
     forged = forge(tmp_path / "s", change)
     before = agent.state()
     for load in (pr.PosteriorSamplingAgent.load, agent.load):
-        with pytest.raises(StateFileError, match=message):
+        with not_loaded(forged, reason):
             load(forged)
     _state.require_same(before[0], agent.state()[0])
     _state.require_same(before[1], agent.state()[1])
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "reason"),
     [
         (entry(1e9, "q"), "q must be numbers from 0"),
         (entry(np.nan, "q"), "q holds a number that is not finite"),
@@ -358,38 +373,39 @@ def test_forged_agents_are_refused(tmp_path, change, message):
         (valued(10**400, "settings", "horizon"), "horizon must be at most"),
     ],
 )
-def test_forged_optimists_are_refused(tmp_path, change, message):
+def test_forged_optimists_are_refused(tmp_path, change, reason):
     agent = pr.OptimisticVIAgent(MODEL, alpha=0.9, horizon=100, rng=1)
     agent.observe(0, agent.act(0), 1)
     agent.save(tmp_path / "s")
-    with pytest.raises(StateFileError, match=message):
-        pr.OptimisticVIAgent.load(forge(tmp_path / "s", change))
+    forged = forge(tmp_path / "s", change)
+    with not_loaded(forged, reason):
+        pr.OptimisticVIAgent.load(forged)
 
 
 @pytest.mark.parametrize(("bits", "path"), [("MT19937", ("state", "pos")), ("Philox", ("buffer_pos",))])
 def test_a_generator_that_would_read_beyond_its_end_is_refused(bits, path):
     state = generator_state(np.random.Generator(getattr(np.random, bits)(3)))
     valued(10**6, *path)(state, None, None)
-    with pytest.raises(ValueError, match="of the bit generator is 1000000"):
+    with pytest.raises(ValueError) as caught:
         generator_from_state(state)
+    assert path[-1] in str(caught.value)
 
 
-def forge_many(folder, cases):
+def forge_many(folder, cases, seed):
     """Forge files in a process of its own, whose memory is watched; see _forgery.py."""
-    seed = int(np.random.SeedSequence().generate_state(1)[0])
     script = [sys.executable, str(Path(_forgery.__file__)), str(folder), str(seed), str(cases)]
     done = subprocess.run(script, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert f"{cases} cases" in done.stdout
 
 
-def test_forged_files_are_refused_or_work(tmp_path):
-    forge_many(tmp_path, 2_000)
+def test_forged_files_are_refused_or_work(tmp_path, seed):
+    forge_many(tmp_path, 2_000, seed)
 
 
 @pytest.mark.slow
-def test_a_hundred_thousand_forged_files_are_refused_or_work(tmp_path):
-    forge_many(tmp_path, 100_000)
+def test_a_hundred_thousand_forged_files_are_refused_or_work(tmp_path, seed):
+    forge_many(tmp_path, 100_000, seed)
 
 
 def test_a_missing_file_is_the_usual_error(tmp_path):

@@ -8,6 +8,7 @@ from __future__ import annotations
 import gymnasium
 import numpy as np
 import pytest
+from refusals import refused
 from scipy import stats
 
 import prudent as pr
@@ -136,16 +137,16 @@ def test_an_agent_refuses_what_the_model_does_not_have(kind, name):
     problem = PROBLEMS[name]
     agent, size = agent_for(kind, problem), problem.model.n_states
     before = agent.posterior
-    with pytest.raises(ParameterError, match=f"state is {size}, expected"):
+    with refused(ParameterError, "unknown-state", argument="state", value=size):
         agent.act(size)
     action = agent.act(problem.start)
-    for row, what in (
-        ((size, action, 0), "state"),
-        ((problem.start, problem.model.n_actions, 0), "action"),
-        ((problem.start, action, "nowhere"), "next_state"),
-        ((problem.start, action, 0, 99), "outcome"),
+    for row, what, code in (
+        ((size, action, 0), "state", "unknown-state"),
+        ((problem.start, problem.model.n_actions, 0), "action", "unknown-action"),
+        ((problem.start, action, "nowhere"), "next_state", "unknown-state"),
+        ((problem.start, action, 0, 99), "outcome", "unknown-outcome"),
     ):
-        with pytest.raises(DataError, match=f"^{what} is .*, expected"):
+        with refused(DataError, code, argument=what):
             agent.observe(*row)
     assert agent.posterior == before
 

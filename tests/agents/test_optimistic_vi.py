@@ -112,20 +112,20 @@ def test_bound_by_hand():
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "code", "fields"),
     [
-        ({"delta": 0.0}, "delta must be a probability in \\(0, 1\\), got 0.0"),
-        ({"delta": 1.0}, "delta must be a probability in \\(0, 1\\), got 1.0"),
-        ({"T": [5, 0]}, r"T\[1\] is 0.0, expected a number of at least 1"),
-        ({"T": 2.5}, "T is 2.5, expected"),
-        ({"S": 2.5}, "S must be a whole number, got 2.5"),
-        ({"alpha": 1.0}, "alpha must be a risk level"),
-        ({"discount": 1.0}, "discount must be a discount factor"),
+        ({"delta": 0.0}, "probability-range", {"value": 0.0}),
+        ({"delta": 1.0}, "probability-range", {"value": 1.0}),
+        ({"T": [5, 0]}, "value-range", {"index": (1,), "value": 0.0}),
+        ({"T": 2.5}, "not-an-integer", {"value": 2.5}),
+        ({"S": 2.5}, "not-an-integer", {"value": 2.5}),
+        ({"alpha": 1.0}, "alpha-range", {"value": 1.0}),
+        ({"discount": 1.0}, "discount-range", {"value": 1.0}),
     ],
 )
-def test_bad_bounds(options, message):
+def test_bad_bounds(options, code, fields):
     given = {"T": 10, "S": 2, "A": 2, "alpha": 0.5, "discount": 0.5, "delta": 0.1} | options
-    with pytest.raises(ParameterError, match=message):
+    with refused(ParameterError, code, argument=next(iter(options)), **fields):
         optimistic_vi_regret_bound(**given)
 
 

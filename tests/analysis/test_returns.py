@@ -382,59 +382,69 @@ def test_policies_as_people_have_them(ward):
 
 
 @pytest.mark.parametrize(
-    ("policies", "options", "error", "words"),
+    ("policies", "code", "fields"),
     [
-        ({"ill": "treat"}, {}, pr.errors.ParameterError, "policy has no action for state 'better'"),
+        ({"ill": "treat"}, "missing-state", {"argument": "policy", "state": "better"}),
+        ({"ill": "treat", "better": "rest"}, "unknown-action", {"argument": "policy['better']", "value": "rest"}),
+        ({"ill": "treat", "well": "wait"}, "unknown-state", {"argument": "a state of policy", "value": "well"}),
+        ({"a": ["treat", "wait"]}, "wrong-shape", {"argument": "policy", "value": 2, "expected": 3}),
+        (["treat", "rest", "wait"], "unknown-action", {"argument": "policy[1]", "value": "rest"}),
+        (np.full((3, 2), 0.6), "sum-not-one", {"argument": "policy", "index": (0,), "value": 1.2}),
+        (np.array([[1.5, -0.5]] * 3), "negative", {"argument": "policy", "index": (0, 1), "value": -0.5}),
+        (np.array([[np.nan, 1.0]] * 3), "not-finite", {"argument": "policy", "index": (0, 0)}),
+        ({}, "empty", {"argument": "policies"}),
+        ([], "empty", {"argument": "policies"}),
+        (None, "wrong-type", {"argument": "policies", "value": None}),
+        ("wait", "wrong-type", {"argument": "policies", "value": "wait"}),
+    ],
+)
+def test_a_faulty_policy_is_refused(ward, policies, code, fields):
+    with refused(pr.errors.ParameterError, code, **fields):
+        posterior_returns(*ward, policies)
+
+
+def test_a_faulty_policy_is_named(ward):
+    with refused(pr.errors.ParameterError, "wrong-shape") as caught:
+        posterior_returns(*ward, {"a": ["treat", "wait"]})
+    assert str(caught.value).startswith("policies['a']: policy has 2")
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "fields"),
+    [
+        ({"start": "home"}, "terminal-start", {"state": "home"}),
+        ({"start": "hell"}, "unknown-state", {"value": "hell"}),
+        ({"draws": 0}, "integer-range", {"value": 0}),
+        ({"tail_alpha": 1}, "alpha-range", {"value": 1.0}),
+        ({"quantiles": [5]}, "probability-range", {"value": 5.0}),
+        ({"threads": 0}, "integer-range", {"value": 0}),
+    ],
+)
+def test_a_faulty_argument_is_refused(ward, options, code, fields):
+    with refused(pr.errors.ParameterError, code, argument=next(iter(options)), **fields):
+        posterior_returns(*ward, [0, 0, 0], **options)
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "fields"),
+    [
+        ({"posterior": None}, "wrong-type", {"argument": "posterior", "value": None}),
+        ({"posterior": np.ones((2, 3))}, "wrong-shape", {"argument": "posterior", "value": (2, 3)}),
+        ({"posterior": np.full((4, 5, 3), 0.5)}, "sum-not-one", {"argument": "draws", "index": (0, 0), "value": 1.5}),
+        ({"posterior": np.full((4, 5, 2), 0.5)}, "wrong-shape", {"argument": "draws", "value": (4, 5, 2)}),
+        ({"posterior": np.zeros((0, 5, 3))}, "wrong-shape", {"argument": "draws", "value": (0, 5, 3)}),
+        ({"posterior": np.zeros((1, 1, 1, 1))}, "wrong-shape", {"argument": "draws", "value": (1, 1, 1, 1)}),
         (
-            {"ill": "treat", "better": "rest"},
-            {},
-            pr.errors.ParameterError,
-            "policy['better'] is 'rest', expected one of",
-        ),
-        (
-            {"ill": "treat", "well": "wait"},
-            {},
-            pr.errors.ParameterError,
-            "a state of policy is 'well', expected one of",
-        ),
-        (
-            {"a": ["treat", "wait"]},
-            {},
-            pr.errors.ParameterError,
-            "policies['a']: policy has 2 actions, the model has 3",
-        ),
-        (["treat", "rest", "wait"], {}, pr.errors.ParameterError, "policy[1] is 'rest'"),
-        (np.full((3, 2), 0.6), {}, pr.errors.ParameterError, "policy[0] sums to 1.2"),
-        (np.array([[1.5, -0.5]] * 3), {}, pr.errors.ParameterError, "-0.5"),
-        (np.array([[np.nan, 1.0]] * 3), {}, pr.errors.ParameterError, "policy[0, 0] is nan"),
-        ({}, {}, pr.errors.ParameterError, "policies holds no policy"),
-        ([], {}, pr.errors.ParameterError, "policies holds no policy"),
-        (None, {}, pr.errors.ParameterError, "got None"),
-        ("wait", {}, pr.errors.ParameterError, "got 'wait'"),
-        ([0, 0, 0], {"start": "home"}, pr.errors.ParameterError, "'home', which is terminal"),
-        ([0, 0, 0], {"start": "hell"}, pr.errors.ParameterError, "start is 'hell'"),
-        ([0, 0, 0], {"draws": 0}, pr.errors.ParameterError, "draws must be at least 1"),
-        ([0, 0, 0], {"tail_alpha": 1}, pr.errors.ParameterError, "tail_alpha must be a risk level"),
-        ([0, 0, 0], {"quantiles": [5]}, pr.errors.ParameterError, "quantiles must be a probability"),
-        ([0, 0, 0], {"threads": 0}, pr.errors.ParameterError, "threads must be at least 1"),
-        ([0, 0, 0], {"posterior": None}, pr.errors.PosteriorError, "got None"),
-        ([0, 0, 0], {"posterior": np.ones((2, 3))}, pr.errors.PosteriorError, "counts of shape (2, 3)"),
-        ([0, 0, 0], {"posterior": np.full((4, 5, 3), 0.5)}, pr.errors.PosteriorError, "draws[0, 0] sums to 1.5"),
-        ([0, 0, 0], {"posterior": np.full((4, 5, 2), 0.5)}, pr.errors.PosteriorError, "expected [N, B, K] = (N, 5, 3)"),
-        ([0, 0, 0], {"posterior": np.zeros((0, 5, 3))}, pr.errors.PosteriorError, "draws has shape (0, 5, 3)"),
-        ([0, 0, 0], {"posterior": np.zeros((1, 1, 1, 1))}, pr.errors.PosteriorError, "3 axes"),
-        (
-            [0, 0, 0],
             {"reward_posterior": pr.posteriors.NormalPosterior([1.0], 1.0, 1.0)},
-            pr.errors.PosteriorError,
-            "[S, A] = (3, 2)",
+            "wrong-shape",
+            {"argument": "reward_posterior", "value": (1,), "expected": (3, 2)},
         ),
     ],
 )
-def test_what_is_wrong_is_named(ward, policies, options, error, words):
+def test_a_faulty_posterior_is_refused(ward, options, code, fields):
     model, posterior = ward
-    with pytest.raises(error, match=re.escape(words)):
-        posterior_returns(model, **({"posterior": posterior, "policies": policies, "rng": None} | options))
+    with refused(pr.errors.PosteriorError, code, **fields):
+        posterior_returns(model, **({"posterior": posterior, "policies": [0, 0, 0]} | options))
 
 
 def test_draws_that_are_given_leave_nothing_to_draw(ward):
@@ -447,7 +457,7 @@ def test_draws_that_are_given_leave_nothing_to_draw(ward):
     chains = xarray.DataArray(theta.reshape(2, 2, *theta.shape[1:]), dims=("chain", "draw", "source", "outcome"))
     found = posterior_returns(model, chains, ["treat", "wait", "wait"]).returns.values
     assert np.array_equal(found, posterior_returns(model, theta, ["treat", "wait", "wait"]).returns.values)
-    with pytest.raises(pr.errors.ModelError, match="expected an UncertainMDP, got MDP"):
+    with refused(pr.errors.ModelError, "wrong-type", argument="model", expected="UncertainMDP"):
         posterior_returns(model.mdp(theta[0]), theta, [0, 0, 0])
     close = pr.UncertainMDP([[0]], [[[0, 0]]], [[1.0]], 1.0 - 1e-16)
     with refused(pr.errors.ModelError, "discount-range", value=1.0 - 1e-16):

@@ -6,6 +6,7 @@ import pickle
 
 import numpy as np
 import pytest
+from refusals import refused
 
 from prudent.bandits import Decay, LinearBandit
 from prudent.errors import DataError
@@ -72,7 +73,7 @@ def test_arms_that_come_and_go_and_levels_that_fall_are_seen_by_kernels():
 def test_a_context_of_another_length_is_refused_and_changes_nothing(dim, intercept):
     bandit, undisturbed = learned(intercept=intercept), learned(intercept=intercept)
     for call in (bandit.select, lambda context: bandit.update(context, "a", 1.0)):
-        with pytest.raises(DataError, match="context has shape"):
+        with refused(DataError, "wrong-shape", argument="context"):
             call(np.ones(dim))
     assert go_on(bandit) == go_on(undisturbed)
 

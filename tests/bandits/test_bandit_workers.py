@@ -9,6 +9,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from _child import python
+from refusals import refused
 
 from prudent.bandits import LinearBandit
 from prudent.errors import ParameterError, StateFileError
@@ -224,34 +225,34 @@ def test_arms_that_came_and_went():
 
 
 @pytest.mark.parametrize(
-    ("other", "since", "message"),
+    ("other", "since", "code"),
     [
-        ("x", None, "other must be a LinearBandit, got 'x'"),
-        (fresh(), "x", "since must be a LinearBandit, got 'x'"),
-        (fresh(dim=2), None, "other has other settings: its dim is 2, here it is 3"),
-        (fresh(alpha=0.6), None, "other has other settings: its settings is"),
-        (fresh(prior_precision=2.0), None, "its prior_precision is"),
-        (fresh(), fresh(alpha=0.1), "since has other settings"),
-        (LinearBandit(3, 3, alpha=0.5, noise_sd=2.0), None, r"its noise_sd is 2\.0, here it is 0\.5"),
-        (fresh(), fresh().update(*data(1)), "does not come from since: what they know of arm"),
-        (fresh().update(*data(2)), fresh().update(*data(1)), "does not come from since: what they know of arm"),
+        ("x", None, "wrong-type"),
+        (fresh(), "x", "wrong-type"),
+        (fresh(dim=2), None, "different-settings"),
+        (fresh(alpha=0.6), None, "different-settings"),
+        (fresh(prior_precision=2.0), None, "different-settings"),
+        (fresh(), fresh(alpha=0.1), "different-settings"),
+        (LinearBandit(3, 3, alpha=0.5, noise_sd=2.0), None, "different-settings"),
+        (fresh(), fresh().update(*data(1)), "not-an-ancestor"),
+        (fresh().update(*data(2)), fresh().update(*data(1)), "not-an-ancestor"),
     ],
 )
-def test_what_cannot_be_merged_is_refused(other, since, message):
+def test_what_cannot_be_merged_is_refused(other, since, code):
     bandit = fresh().update(*data(5))
     before = bandit.to_bytes()
-    with pytest.raises(ParameterError, match=message):
+    with refused(ParameterError, code):
         bandit.merge(other, since=since)
     assert bandit.to_bytes() == before
 
 
 def test_nobody_merges_with_himself_or_with_an_earlier_self():
     bandit = fresh()
-    with pytest.raises(ParameterError, match="other is the bandit itself"):
+    with refused(ParameterError, "conflicting-arguments", argument="other"):
         bandit.merge(bandit, since=None)
     earlier = bandit.copy()
     bandit.select([1.0, 1.0, 1.0])
-    with pytest.raises(ParameterError, match="1 decisions fewer than since"):
+    with refused(ParameterError, "not-an-ancestor", argument="since"):
         fresh().merge(earlier, since=bandit)
     with pytest.raises(TypeError, match="since"):
         bandit.merge(earlier)
@@ -281,12 +282,12 @@ def test_an_arm_like_others_is_merged_with_its_prior():
     merged = base.copy().merge(other, since=base)
     np.testing.assert_allclose(merged.posterior("c").mean(), other.posterior("c").mean(), rtol=1e-12)
     np.testing.assert_array_equal(merged.posterior("c").prior, other.posterior("c").prior)
-    with pytest.raises(ParameterError, match="does not come from since: what they know of arm 'c'"):
+    with refused(ParameterError, "not-an-ancestor", argument="since"):
         base.copy().add_arm("c").merge(other, since=base)
 
 
 def test_evidence_that_fades_is_not_merged():
     for options, factor in (({"half_life": 10.0}, 1.0), ({}, 0.5)):
         one, two = (LinearBandit(["a"], 3, noise_sd=1.0, **options).update(*data(k, arms="a")) for k in (0, 1))
-        with pytest.raises(ParameterError, match="fades, or has faded"):
+        with refused(ParameterError, "faded-evidence", argument="other"):
             one.merge(two.forget(factor), since=None)

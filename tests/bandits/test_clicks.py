@@ -6,6 +6,7 @@ import threading
 
 import numpy as np
 import pytest
+from refusals import refused
 from scipy import stats
 from scipy.special import expit
 
@@ -234,7 +235,7 @@ def test_merging_adds_the_evidence():
         assert (np.abs(merged.mean() - learned.mean()) < 0.5 * np.sqrt(learned.variance())).all()
         np.testing.assert_allclose(np.sqrt(merged.variance() / learned.variance()), 1.0, atol=0.25)
     other = pr.LinearBandit(ARMS, DIM, rewards="poisson")
-    with pytest.raises(pr.errors.ParameterError, match="rewards is 'poisson'"):
+    with refused(pr.errors.ParameterError, "different-settings", argument="other"):
         one.merge(other, since=None)
 
 
@@ -257,9 +258,9 @@ def test_a_journal_of_clicks(tmp_path):
         for _ in range(50):
             decision = live.select(rng.standard_normal(2))
             live.reward(decision.id, float(rng.random() < 0.3))
-        with pytest.raises(pr.errors.DataError, match="expected 0 or 1"):
+        with refused(pr.errors.DataError, "wrong-reward", argument="reward"):
             live.reward(live.select([1.0, 2.0]).id, 0.5)
-        with pytest.raises(pr.errors.DataError, match=r"reward\[1\] is 2"):
+        with refused(pr.errors.DataError, "wrong-reward", argument="reward"):
             live.reward([decision.id, decision.id], [1, 2])
         state = live.bandit.to_bytes()
         live.verify()
@@ -307,7 +308,7 @@ def test_without_context():
     assert bandit.propensities().argmax() == 0
     plain = pr.LinearBandit(2, dim=0, rng=1).update(np.empty((4, 0)), [0, 0, 1, 1], [1.0, 2.0, 5.0, 6.0])
     assert plain.predict([])[0][1] > plain.predict(None)[0][0]
-    with pytest.raises(pr.errors.ParameterError, match="dim"):
+    with refused(pr.errors.ParameterError, "integer-range", argument="dim"):
         pr.LinearBandit(2, dim=0, intercept=False)
 
 
@@ -353,15 +354,15 @@ def test_options_that_do_not_go_together(options, said):
 def test_a_context_too_large_for_the_sums_leaves_nothing_behind():
     bandit = pr.LinearBandit(1, 1, rewards="bernoulli", rng=1)
     before = bandit.to_bytes()
-    with pytest.raises(pr.errors.DataError, match=r"context\[1\] is .*scale the features"):
+    with refused(pr.errors.DataError, "too-large", argument="context"):
         bandit.update([[1.0], [1e100]], [0, 0], [1, 0])
-    with pytest.raises(pr.errors.DataError, match=r"context is .*scale the features"):
+    with refused(pr.errors.DataError, "too-large", argument="context"):
         bandit.update([1e100], 0, 0)
     assert bandit.to_bytes() == before
 
 
 def test_only_clicks_are_refitted():
-    with pytest.raises(pr.errors.ParameterError, match="refit is for clicks"):
+    with refused(pr.errors.ParameterError, "refit-exact"):
         pr.LinearBandit(1, 1).refit([([1.0], 0, 1.0)])
 
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refused
 
 import prudent as pr
 from prudent._support.state import state_parts
@@ -111,17 +112,17 @@ def test_names_are_those_first_seen_by_a_call_that_worked():
             bandit.select(wrong)
         with pytest.raises(DataError):
             bandit.update(wrong, 0, 1.0)
-    with pytest.raises(ParameterError, match="not one of the arms"):
+    with refused(ParameterError, "unknown-arm", argument="arms[0]"):
         bandit.select(POINT, arms=[7])
-    with pytest.raises(DataError, match="reward"):
+    with refused(DataError, "not-a-number", argument="reward"):
         bandit.update(POINT, 0, "much")
     assert bandit.features is None
     assert bandit.select(POINT).context.tolist() == [3.0, -1.0, 0.5]
     assert bandit.features == NAMES
     shared = SharedLinearBandit(3)
-    with pytest.raises(DataError, match="reward"):
+    with refused(DataError, "wrong-shape", argument="reward"):
         shared.update(POINT, None, [1.0, 2.0])
-    with pytest.raises(ParameterError, match="top"):
+    with refused(ParameterError, "integer-range", argument="top"):
         shared.select([POINT], top=2)
     assert shared.features is None
     assert shared.update(POINT, None, 1.0).features == NAMES
@@ -159,24 +160,24 @@ def test_what_is_wrong_is_told_by_name(context, message):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "message"),
+    ("arguments", "code"),
     [
-        ({"features": ["a", "b", "a"]}, r"features\[2\] is 'a' for the second time"),
-        ({"features": "ab"}, "features must be a list of names, got 'ab'"),
-        ({"features": 3}, "features must be a list of names"),
-        ({"features": ["a", "intercept"]}, "'intercept', which the bandit adds by itself"),
-        ({"dim": 3, "features": ["a"]}, "features has 1 names, but dim is 3"),
-        ({}, "give dim, the number of features, or features"),
+        ({"features": ["a", "b", "a"]}, "duplicate-name"),
+        ({"features": "ab"}, "wrong-type"),
+        ({"features": 3}, "wrong-type"),
+        ({"features": ["a", "intercept"]}, "duplicate-name"),
+        ({"dim": 3, "features": ["a"]}, "wrong-shape"),
+        ({}, "missing-argument"),
     ],
 )
-def test_wrong_names(arguments, message):
+def test_wrong_names(arguments, code):
     for make in (lambda **options: LinearBandit(2, **options), SharedLinearBandit):
-        with pytest.raises(ParameterError, match=message):
+        with refused(ParameterError, code):
             make(**arguments)
-    with pytest.raises(ParameterError, match="offset"):
+    with refused(ParameterError, "duplicate-name"):
         SharedLinearBandit(features=["offset"], offsets=True)
     assert LinearBandit(2, features=["intercept"], intercept=False).dim == 1
-    with pytest.raises(ParameterError, match="features has 1 names, expected 2"):
+    with refused(ParameterError, "wrong-shape", argument="features"):
         LinearBandit(2, 2).name_features(["a"])
 
 
@@ -198,9 +199,9 @@ def test_items_are_put_into_order(items, offsets):
     np.testing.assert_array_equal(named.propensities(items), plain.propensities(rows, ["tea", "jam"]))
     assert named.to_bytes() == plain.name_features(["price", "size"]).to_bytes()
     assert named.explain(items).features[1:3] == ("price", "size")
-    with pytest.raises(DataError, match=r"context\[1\] lacks 'size'"):
+    with refused(DataError, "different-features"):
         named.select({"tea": ITEMS["tea"], "jam": {"price": 1.0}})
-    with pytest.raises(DataError, match="a dict of lists"):
+    with refused(DataError, "ambiguous-table", argument="context"):
         SharedLinearBandit(2).update({"tea": [1.0, 2.0], "jam": [2.0, 3.0]}, None, [1.0, 2.0])
 
 
@@ -218,7 +219,7 @@ def test_names_survive_copies_and_files(bandit, tmp_path):
         kind.from_bytes(bandit.to_bytes()),
     ):
         assert again.features == NAMES
-        with pytest.raises(DataError, match="lacks 'age'"):
+        with refused(DataError, "different-features"):
             again.update({"price": 1.0, "size": 2.0}, 0, 1.0)
     values, arrays = bandit.state()
     for forged in (["a", "b"], ["a", "a", "b"], ["a", "b", 3], "abc", ["a", "b", "intercept"], 5):
@@ -234,7 +235,7 @@ def test_names_survive_a_merge_and_contradictions_are_refused():
     three.update(turned(["size", "price", "age"]), 0, 1.0)
     assert one.merge(two, since=base).features == NAMES
     before = one.to_bytes()
-    with pytest.raises(ParameterError, match="other has the features 'size', 'price', 'age' in this order"):
+    with refused(ParameterError, "different-features", argument="other"):
         one.merge(three, since=base)
     assert one.to_bytes() == before
 
@@ -269,7 +270,7 @@ def test_logs_with_names():
     rows = [({"age": 3.0, "price": 1.0}, "a", 1.0), ({"price": 2.0, "age": 4.0}, "b", 2.0)]
     for given_log, options in ((log, {"features": ["age", "price"]}), (rows, {})):
         assert LinearBandit.from_log(given_log, rng=1, **options).to_bytes() == plain.to_bytes()
-    with pytest.raises(DataError, match="log has no column 'prize'"):
+    with refused(DataError, "missing-column"):
         LinearBandit.from_log(log, features=["age", "prize"])
     shared = SharedLinearBandit.from_log(log, features=["age", "price"], rng=1)
     again = SharedLinearBandit.from_log([(context, reward) for context, _, reward in rows], rng=1)
@@ -294,7 +295,7 @@ def test_a_journal_remembers_names(tmp_path):
         assert decision.context.tolist() == [3.0, -1.0, 0.5]
         live.reward(decision.id, 2.0)
         assert [each.context.tolist() for each in live.select(FRAME)] == ROWS
-        with pytest.raises(DataError, match="lacks 'size'"):
+        with refused(DataError, "different-features"):
             live.select({"age": 1.0, "price": 1.0})
         with Journal(path) as other:
             assert other.bandit.features == NAMES
@@ -305,7 +306,7 @@ def test_a_journal_remembers_names(tmp_path):
             assert live.bandit.to_bytes() == before
             assert live.verify() == 4
             assert [row["context"] for row in live.rows()][1:] == [ROWS[0], *ROWS]
-    with pytest.raises(ParameterError, match=r"its features is \['price', 'age', 'size'\]"):
+    with refused(ParameterError, "bandit-mismatch", argument="bandit"):
         Journal(path, LinearBandit(["a", "b"], features=["price", "age", "size"]))
     with Journal(path) as live:
         live.name_features(["u", "v", "w"])
@@ -318,7 +319,7 @@ def test_a_journal_of_items_remembers_names(tmp_path):
     path = tmp_path / "j"
     tables = [TABLE, TABLE[["price", "size"]].rename(index={"tea": "rum"})]
     with Journal(path, SharedLinearBandit(2, offsets=True, rng=5), synchronous="NORMAL") as live:
-        with pytest.raises(DataError, match="lacks 'price'"):
+        with refused(DataError, "different-features"):
             live.select([TABLE, TABLE.rename(columns={"price": "prize"})])
         assert live.bandit.features is None
         slates = live.select(tables, top=2)
@@ -368,13 +369,13 @@ def test_evaluation_matches_features_by_name(tmp_path):
     ]
     assert runs[0] == runs[1] == runs[2]
     for call in (pr.off_policy, pr.evaluation.replay):
-        with pytest.raises(DataError, match="context of log lacks 'price' and has 'reward' besides"):
+        with refused(DataError, "different-features"):
             call(table, bandit, context=["age", "reward"])
-        with pytest.raises(DataError, match="'price'"):
+        with refused(DataError, "missing-column", argument="log"):
             call(table.drop(columns="price"), bandit)
-        with pytest.raises(ParameterError, match="needs contexts"):
+        with refused(ParameterError, "missing-column", argument="log"):
             call(table.drop(columns=["price", "age"]), bandit)
-    with pytest.raises(DataError, match=r"log.context\[11\] lacks 'age'"):
+    with refused(DataError, "different-features"):
         pr.off_policy([*nested[:11], nested[11] | {"context": {"price": 1.0}}], bandit, block=4)
     grid = {"noise_sd": [1.0, 2.0], "features": [("age", "price")]}
     one, two = (

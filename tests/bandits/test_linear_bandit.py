@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import settings as effort
 from hypothesis import strategies as st
+from refusals import refused
 from scipy import integrate, special, stats
 
 from prudent import cvar, sample_size
@@ -92,9 +93,8 @@ def exact_dot(x, y):
 
 
 @pytest.mark.parametrize("tilt", [1e-2, 1e-4])
-def test_a_million_nearly_collinear_contexts_to_1e_9(tilt):
+def test_a_million_nearly_collinear_contexts_to_1e_9(tilt, rng):
     # Contexts and rewards are multiples of a power of two, so their sums are exact; solved in 50 digits.
-    rng = np.random.default_rng()
     size, dim, unit = 10**6, 4, 2**22
     contexts = np.rint((1 + tilt * rng.standard_normal((size, dim))) * unit).astype(np.int64)
     rewards = np.rint((contexts / unit @ [1, -1, 0.5, 2] + rng.standard_normal(size)) * unit).astype(np.int64)
@@ -206,7 +206,7 @@ def brute_force(settings, means, sds, size, rng):
     return counts
 
 
-def check_law(settings, size, brute_size, noise_sd=1.0):
+def check_law(rng, settings, size, brute_size, noise_sd=1.0):
     bandit = uneven_bandit(settings=settings, noise_sd=noise_sd)
     batch = bandit.select(np.broadcast_to(POINT, (size, 2)))
     single = bandit.select(POINT)
@@ -217,24 +217,23 @@ def check_law(settings, size, brute_size, noise_sd=1.0):
     np.testing.assert_allclose(few.propensity, chances[few.arm], rtol=0, atol=1e-12)
     counts = np.bincount(batch.arm, minlength=3)
     assert stats.chisquare(counts, size * chances).pvalue > FALSE_ALARM
-    rng = np.random.default_rng()
     brute = brute_force(settings, single.mean, single.sd, brute_size, rng)
     assert stats.chisquare(brute, brute_size * chances / chances.sum()).pvalue > FALSE_ALARM
     assert stats.chi2_contingency([counts, brute]).pvalue > FALSE_ALARM
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.5, 0.7, 0.8, 0.9])
-def test_law_of_the_choice_is_that_of_n_draws_per_arm(alpha):
-    check_law(brps_cmab(alpha), 10**6, 10**6)
+def test_law_of_the_choice_is_that_of_n_draws_per_arm(alpha, rng):
+    check_law(rng, brps_cmab(alpha), 10**6, 10**6)
 
 
-def test_law_of_the_choice_at_high_risk_levels():
-    check_law(brps_cmab(0.99), 10**6, 20_000)
+def test_law_of_the_choice_at_high_risk_levels(rng):
+    check_law(rng, brps_cmab(0.99), 10**6, 20_000)
 
 
 @pytest.mark.slow
-def test_law_of_the_choice_at_high_risk_levels_with_a_million_brute_force_decisions():
-    check_law(brps_cmab(0.99), 10**6, 10**6)
+def test_law_of_the_choice_at_high_risk_levels_with_a_million_brute_force_decisions(rng):
+    check_law(rng, brps_cmab(0.99), 10**6, 10**6)
 
 
 @pytest.mark.parametrize(
@@ -251,13 +250,13 @@ def test_law_of_the_choice_at_high_risk_levels_with_a_million_brute_force_decisi
     ],
     ids=lambda settings: f"{settings.label}-{settings.estimator}-{settings.draws}",
 )
-def test_law_of_the_choice_for_other_estimators_and_clipping(settings):
-    check_law(settings, 300_000, 300_000)
+def test_law_of_the_choice_for_other_estimators_and_clipping(settings, rng):
+    check_law(rng, settings, 300_000, 300_000)
 
 
-def test_wide_clipped_scores_tie_often_and_ties_are_broken_uniformly():
+def test_wide_clipped_scores_tie_often_and_ties_are_broken_uniformly(rng):
     # sd 40: nearly all scores are 0 or 1
-    check_law(brps_cmab_clipped(0.7, estimator="cvar"), 200_000, 200_000, noise_sd=40.0)
+    check_law(rng, brps_cmab_clipped(0.7, estimator="cvar"), 200_000, 200_000, noise_sd=40.0)
     bandit = plain(4, 1, noise_sd=100.0, settings=brps_cmab_clipped(0.5))
     decision = bandit.select(np.ones((100_000, 1)))
     assert (decision.score == 0.0).mean() > 0.2
@@ -332,10 +331,9 @@ def learned_arms(learning, size, dim, rng):
 
 @pytest.mark.parametrize("deciding", KINDS)
 @pytest.mark.parametrize("learning", ["round", "leaning", "flat"])
-def test_scores_next_to_each_other_are_told_apart_as_in_single_decisions(learning, deciding):
+def test_scores_next_to_each_other_are_told_apart_as_in_single_decisions(learning, deciding, rng):
     # Uniforms at the edges of bins, where the bounds of the screen are reached, such that the lower bound of one arm
     # and the upper bound of the other are as near to each other as any: single precision alone would confuse them.
-    rng = np.random.default_rng()
     dim, swap, both = 5, rng.integers(0, 2), np.arange(2)
     rule = brps_cmab(0.8).rule(dim, 1.0)
     arms, contexts = learned_arms(learning, 2, dim, rng), cloud(deciding, ROWS, dim, rng)
@@ -371,8 +369,7 @@ def test_scores_next_to_each_other_are_told_apart_as_in_single_decisions(learnin
 @pytest.mark.parametrize("deciding", KINDS)
 @pytest.mark.parametrize("learning", ["round", "leaning", "flat", "tiny and huge", "uneven"])
 @pytest.mark.parametrize("settings", [thompson_sampling(), brps_cmab(0.9), thompson_sampling_inflated(delta=0.1)])
-def test_screening_batches_in_single_precision_changes_nothing(learning, deciding, settings):
-    rng = np.random.default_rng()
+def test_screening_batches_in_single_precision_changes_nothing(learning, deciding, settings, rng):
     contexts, rule = cloud(deciding, 2500, 6, rng), settings.rule(6, 1.0)
     arms = learned_arms(learning, 7, 6, rng)
     streams = [Uniforms(np.random.default_rng(seed), np.empty(0)) for seed in [rng.integers(2**32)] * 2]
@@ -416,7 +413,7 @@ def test_a_fault_late_in_a_batch_leaves_the_state_alone(tmp_path):
     before = contents(bandit, tmp_path)
     contexts = np.ones((5000, 2))
     contexts[4321, 1] = math.nan
-    with pytest.raises(DataError, match=r"context\[4321, 1\] is nan"):
+    with refused(DataError, "not-finite", argument="context"):
         bandit.select(contexts)
     assert contents(bandit, tmp_path) == before
 
@@ -526,9 +523,9 @@ def check_chances(settings, reference, means, sds):
     np.testing.assert_allclose(found, dense_chances(reference, means, sds, settings.clip), rtol=0, atol=1e-10)
 
 
-def check_order_statistic(alpha, draws, clip, most):
+def check_order_statistic(rng, alpha, draws, clip, most):
     settings = BanditSettings(alpha, draws, "modified", clip=clip)
-    arms = random_arms(np.random.default_rng(), most)
+    arms = random_arms(rng, most)
     check_chances(settings, lambda x: order_statistic(x, draws, settings.weights.size), *arms)
 
 
@@ -537,22 +534,21 @@ ORDER_STATISTICS = [(0.0, 1), (0.5, 2), (0.7, 4), (0.9, 10), (0.99, 100), (0.999
 
 @pytest.mark.parametrize("clip", [False, True])
 @pytest.mark.parametrize(("alpha", "draws"), ORDER_STATISTICS)
-def test_propensities_are_those_of_a_dense_quadrature(alpha, draws, clip):
-    check_order_statistic(alpha, draws, clip, most=8)
+def test_propensities_are_those_of_a_dense_quadrature(alpha, draws, clip, rng):
+    check_order_statistic(rng, alpha, draws, clip, most=8)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("clip", [False, True])
 @pytest.mark.parametrize(("alpha", "draws"), ORDER_STATISTICS)
-def test_propensities_of_many_arms_are_those_of_a_dense_quadrature(alpha, draws, clip):
+def test_propensities_of_many_arms_are_those_of_a_dense_quadrature(alpha, draws, clip, rng):
     for _ in range(5):
-        check_order_statistic(alpha, draws, clip, most=40)
+        check_order_statistic(rng, alpha, draws, clip, most=40)
 
 
 @pytest.mark.parametrize(("alpha", "draws"), [(0.7, 4), (0.3, 2), (0.9985, 1000)])
-def test_propensities_of_two_weighted_draws_are_those_of_a_dense_quadrature(alpha, draws):
+def test_propensities_of_two_weighted_draws_are_those_of_a_dense_quadrature(alpha, draws, rng):
     settings = brps_cmab(alpha, draws=draws)
-    rng = np.random.default_rng()
     means, sds = rng.normal(0.4, 0.5, 3), 10.0 ** rng.uniform(-4, 1, 3)
     check_chances(settings, lambda x: two_weighted(x, draws, settings.weights[0]), means, sds)
 
@@ -576,8 +572,7 @@ def test_law_of_three_weighted_draws(n, alpha):
         assert law.cdf(x) == pytest.approx(expected, abs=1e-11)
 
 
-def test_thirty_arms_that_were_off_by_seven_billionths():
-    rng = np.random.default_rng()
+def test_thirty_arms_that_were_off_by_seven_billionths(rng):
     settings = brps_cmab(0.7, draws=7)
     law = score_law(settings.n, tuple(settings.weights), False)
     for _ in range(20):
@@ -648,7 +643,7 @@ def test_propensity_can_be_left_out():
 def test_propensities_that_are_not_known_say_so():
     bandit = plain(2, 1, settings=brps_cmab_clipped(0.5, draws=8, estimator="cvar"))
     decision = bandit.select([1.0])  # deciding works
-    with pytest.raises(ParameterError, match="at most 2 lowest draws, these settings weigh 4"):
+    with refused(ParameterError, "no-propensity", argument="settings"):
         _ = decision.propensity
 
 
@@ -765,123 +760,123 @@ NAN = math.nan
 
 
 @pytest.mark.parametrize(
-    ("call", "error", "message"),
+    ("call", "error", "code"),
     [
-        (lambda b: b.select([1.0, NAN]), DataError, r"context\[1\] is nan, expected a finite number"),
-        (lambda b: b.select([1.0]), DataError, r"context has shape \(1,\), expected \(2,\) or \(T, 2\)"),
-        (lambda b: b.select(1.0), DataError, r"context has shape \(\), expected \(2,\) or \(T, 2\)"),
-        (lambda b: b.select([[1.0, 2.0, 3.0]]), DataError, r"context has shape \(1, 3\), expected \(2,\)"),
-        (lambda b: b.select([[1.0, 2.0], [math.inf, 0.0]]), DataError, r"context\[1, 0\] is inf"),
-        (lambda b: b.select([1e200, 0.0]), DataError, r"context\[0\] is 1e\+200, too large to square"),
-        (lambda b: b.select(["x", "y"]), DataError, "context must be an array of numbers, got list"),
+        (lambda b: b.select([1.0, NAN]), DataError, "not-finite"),
+        (lambda b: b.select([1.0]), DataError, "wrong-shape"),
+        (lambda b: b.select(1.0), DataError, "wrong-shape"),
+        (lambda b: b.select([[1.0, 2.0, 3.0]]), DataError, "wrong-shape"),
+        (lambda b: b.select([[1.0, 2.0], [math.inf, 0.0]]), DataError, "not-finite"),
+        (lambda b: b.select([1e200, 0.0]), DataError, "too-large"),
+        (lambda b: b.select(["x", "y"]), DataError, "not-numbers"),
         (
             lambda b: b.select([1.0, 2.0], arms=["red", "pink"]),
             ParameterError,
-            r"arms\[1\] is 'pink', which is not",
+            "unknown-arm",
         ),
-        (lambda b: b.select([1.0, 2.0], arms=[]), ParameterError, "arms is empty: no arm is eligible"),
+        (lambda b: b.select([1.0, 2.0], arms=[]), ParameterError, "empty"),
         (
             lambda b: b.select([1.0, 2.0], arms="red"),
             ParameterError,
-            "arms must be a list of arms, got 'red'",
+            "wrong-type",
         ),
-        (lambda b: b.select([1.0, 2.0], arms=3), ParameterError, "arms must be a list of arms, got 3"),
+        (lambda b: b.select([1.0, 2.0], arms=3), ParameterError, "wrong-type"),
         (
             lambda b: b.select([1.0, 2.0], arms=["red", "red"]),
             ParameterError,
-            r"arms\[1\] is 'red' for the second time",
+            "duplicate-name",
         ),
-        (lambda b: b.update([NAN, 0.0], "red", 1.0), DataError, r"context\[0\] is nan"),
-        (lambda b: b.update([1.0, 0.0, 2.0], "red", 1.0), DataError, r"context has shape \(3,\)"),
-        (lambda b: b.update([1.0, 0.0], "pink", 1.0), DataError, r"arm is 'pink', which is not one of the arms"),
-        (lambda b: b.update([1.0, 0.0], ["red"], 1.0), DataError, r"arm is \['red'\], which is not one of the arms"),
-        (lambda b: b.update([1.0, 0.0], "red", NAN), DataError, "reward is nan, expected a finite number$"),
-        (lambda b: b.update([1.0, 0.0], "red", 1e200), DataError, r"reward is 1e\+200, .* of at most 1e150"),
-        (lambda b: b.update([1.0, 0.0], "red", "much"), DataError, "reward must be a number, got 'much'"),
+        (lambda b: b.update([NAN, 0.0], "red", 1.0), DataError, "not-finite"),
+        (lambda b: b.update([1.0, 0.0, 2.0], "red", 1.0), DataError, "wrong-shape"),
+        (lambda b: b.update([1.0, 0.0], "pink", 1.0), DataError, "unknown-arm"),
+        (lambda b: b.update([1.0, 0.0], ["red"], 1.0), DataError, "unknown-arm"),
+        (lambda b: b.update([1.0, 0.0], "red", NAN), DataError, "not-finite"),
+        (lambda b: b.update([1.0, 0.0], "red", 1e200), DataError, "too-large"),
+        (lambda b: b.update([1.0, 0.0], "red", "much"), DataError, "not-a-number"),
         (
             lambda b: b.update([[1.0, 0.0]] * 2, ["red", "pink"], [1.0, 1.0]),
             DataError,
-            r"arm\[1\] is 'pink', which is not one of the arms \('red', 'green'\)",
+            "unknown-arm",
         ),
-        (lambda b: b.update([[1.0, 0.0]] * 2, ["red"] * 2, [1.0, NAN]), DataError, r"reward\[1\] is nan"),
+        (lambda b: b.update([[1.0, 0.0]] * 2, ["red"] * 2, [1.0, NAN]), DataError, "not-finite"),
         (
             lambda b: b.update([[1.0, 0.0]] * 2, ["red"] * 2, [1.0]),
             DataError,
-            r"reward has shape \(1,\), expected \(2,\)",
+            "wrong-shape",
         ),
-        (lambda b: b.update([[1.0, 0.0]] * 2, "red", [1.0, 1.0]), DataError, r"arm has shape \(\), expected \(2,\)"),
-        (lambda b: b.update([[1.0, 0.0], [NAN, 1.0]], ["red"] * 2, [1, 1]), DataError, r"context\[1, 0\] is nan"),
-        (lambda b: b.update([[1.0, 0.0]], ["red"], [1e200]), DataError, r"reward\[0\] is 1e\+200, too large to square"),
-        (lambda b: b.add_arm("red"), ParameterError, "arm 'red' is already there"),
-        (lambda b: b.add_arm(1.5), ParameterError, "arm is 1.5, expected a string or an integer"),
-        (lambda b: b.remove_arm("pink"), ParameterError, "arm is 'pink'"),
-        (lambda b: b.posterior("pink"), ParameterError, "arm is 'pink'"),
+        (lambda b: b.update([[1.0, 0.0]] * 2, "red", [1.0, 1.0]), DataError, "wrong-shape"),
+        (lambda b: b.update([[1.0, 0.0], [NAN, 1.0]], ["red"] * 2, [1, 1]), DataError, "not-finite"),
+        (lambda b: b.update([[1.0, 0.0]], ["red"], [1e200]), DataError, "too-large"),
+        (lambda b: b.add_arm("red"), ParameterError, "duplicate-name"),
+        (lambda b: b.add_arm(1.5), ParameterError, "wrong-type"),
+        (lambda b: b.remove_arm("pink"), ParameterError, "unknown-arm"),
+        (lambda b: b.posterior("pink"), ParameterError, "unknown-arm"),
     ],
 )
-def test_bad_calls_name_the_fault_and_leave_the_state_alone(call, error, message, tmp_path):
+def test_bad_calls_name_the_fault_and_leave_the_state_alone(call, error, code, tmp_path):
     bandit = plain(["red", "green"], 2, alpha=0.5, rng=1).update([1.0, 2.0], "red", 1.0)
     bandit.select([1.0, 1.0])
     before = contents(bandit, tmp_path)
-    with pytest.raises(error, match=message):
+    with refused(error, code):
         call(bandit)
     assert contents(bandit, tmp_path) == before
 
 
 @pytest.mark.parametrize(
-    ("make", "message"),
+    ("make", "code"),
     [
-        (lambda: plain(2, 2, alpha=1.0), r"alpha must be a risk level in \(-1, 1\), got 1.0"),
-        (lambda: plain(2, 2, alpha=-1.0), r"alpha must be a risk level in \(-1, 1\), got -1.0"),
-        (lambda: plain(2, 2, noise_sd=0.0), "noise_sd must be a positive number, got 0.0"),
-        (lambda: plain(2, 2, noise_sd=-1.0), "noise_sd must be a positive number, got -1.0"),
-        (lambda: plain(2, 2, prior_precision=0.0), "prior_precision must be a positive number, got 0.0"),
-        (lambda: plain(0, 2), "arms must be at least 1, got 0"),
-        (lambda: plain([], 2), "arms is empty"),
-        (lambda: plain("red", 2), "arms must be a number of arms or a list of names, got 'red'"),
-        (lambda: plain(["a", "b", "a"], 2), r"arms\[2\] is 'a' for the second time"),
-        (lambda: plain(["a", True], 2), r"arms\[1\] is True, expected a string or an integer"),
-        (lambda: plain(2, 0), "dim must be at least 1, got 0"),
-        (lambda: plain(2, 2, rng="x"), "rng must be a numpy Generator, a seed or None, got 'x'"),
-        (lambda: plain(2, 2, alpha=0.5, settings=brps_cmab(0.5)), "give alpha or settings, not both"),
-        (lambda: plain(2, 2, settings="ts"), "settings must be a BanditSettings, got 'ts'"),
-        (lambda: plain(["a"], 2).remove_arm("a"), "arm 'a' is the only one"),
-        (lambda: brps_cmab(0.5, draws=0), "draws must be at least 1, got 0"),
-        (lambda: brps_cmab(0.5, estimator="median"), r"estimator must be one of \['cvar', 'modified'\], got 'median'"),
-        (lambda: brps_cmab(0.7, estimator="modified", draws=1), "n must be at least 2"),
-        (lambda: brps_cmab_inflated(0.5), "brps_cmab_inflated needs delta or sampling_sd"),
-        (lambda: thompson_sampling_inflated(), "thompson_sampling_inflated needs sampling_sd or delta"),
-        (lambda: BanditSettings(delta=1.5), r"delta must be a probability in \(0, 1\], got 1.5"),
-        (lambda: BanditSettings(delta=1e-320), "delta must be at least 1e-290, got 1e-320"),
-        (lambda: BanditSettings(delta=0.1, sampling_sd=1.0), "give sampling_sd or delta, not both"),
-        (lambda: BanditSettings(sampling_sd=0), "sampling_sd must be a positive number, got 0.0"),
-        (lambda: BanditSettings(draws=2**25), r"draws must leave at most 2\*\*24 draws that count, got 33554432"),
+        (lambda: plain(2, 2, alpha=1.0), "alpha-range"),
+        (lambda: plain(2, 2, alpha=-1.0), "alpha-range"),
+        (lambda: plain(2, 2, noise_sd=0.0), "not-positive"),
+        (lambda: plain(2, 2, noise_sd=-1.0), "not-positive"),
+        (lambda: plain(2, 2, prior_precision=0.0), "not-positive"),
+        (lambda: plain(0, 2), "integer-range"),
+        (lambda: plain([], 2), "empty"),
+        (lambda: plain("red", 2), "wrong-type"),
+        (lambda: plain(["a", "b", "a"], 2), "duplicate-name"),
+        (lambda: plain(["a", True], 2), "wrong-type"),
+        (lambda: plain(2, 0), "integer-range"),
+        (lambda: plain(2, 2, rng="x"), "not-an-rng"),
+        (lambda: plain(2, 2, alpha=0.5, settings=brps_cmab(0.5)), "conflicting-arguments"),
+        (lambda: plain(2, 2, settings="ts"), "wrong-type"),
+        (lambda: plain(["a"], 2).remove_arm("a"), "last-arm"),
+        (lambda: brps_cmab(0.5, draws=0), "integer-range"),
+        (lambda: brps_cmab(0.5, estimator="median"), "unknown-option"),
+        (lambda: brps_cmab(0.7, estimator="modified", draws=1), "integer-range"),
+        (lambda: brps_cmab_inflated(0.5), "missing-argument"),
+        (lambda: thompson_sampling_inflated(), "missing-argument"),
+        (lambda: BanditSettings(delta=1.5), "probability-range"),
+        (lambda: BanditSettings(delta=1e-320), "probability-range"),
+        (lambda: BanditSettings(delta=0.1, sampling_sd=1.0), "conflicting-arguments"),
+        (lambda: BanditSettings(sampling_sd=0), "not-positive"),
+        (lambda: BanditSettings(draws=2**25), "integer-range"),
     ],
 )
-def test_bad_settings_are_refused(make, message):
-    with pytest.raises(ParameterError, match=message):
+def test_bad_settings_are_refused(make, code):
+    with refused(ParameterError, code):
         make()
 
 
 @pytest.mark.parametrize(
-    ("make", "message"),
+    ("make", "code"),
     [
-        (lambda: LinearBandit.from_log([]), "log is empty"),
+        (lambda: LinearBandit.from_log([]), "no-rows"),
         (
             lambda: LinearBandit.from_log([([1.0], "a")]),
-            r"log\[0\] is \(\[1.0\], 'a'\), expected \(context, arm, reward\)",
+            "row-width",
         ),
-        (lambda: LinearBandit.from_log(pd.DataFrame({"context": [], "arm": []})), "log has no column 'reward'"),
-        (lambda: LinearBandit.from_log([([1.0], 1.5, 1.0)]), r"arm\[0\] is 1.5, expected a string or an integer"),
-        (lambda: LinearBandit.from_log([([1.0], "a", 1.0)], arms=["b"]), r"arm\[0\] is 'a', which is not one of"),
+        (lambda: LinearBandit.from_log(pd.DataFrame({"context": [], "arm": []})), "missing-column"),
+        (lambda: LinearBandit.from_log([([1.0], 1.5, 1.0)]), "wrong-type"),
+        (lambda: LinearBandit.from_log([([1.0], "a", 1.0)], arms=["b"]), "unknown-arm"),
     ],
 )
-def test_bad_logs_are_data_errors(make, message):
-    with pytest.raises(DataError, match=message):
+def test_bad_logs_are_data_errors(make, code):
+    with refused(DataError, code):
         make()
 
 
 def test_messages_of_a_log_name_its_own_arguments():
-    with pytest.raises(ParameterError, match=r"^arms\[1\] is 'a' for the second time"):
+    with refused(ParameterError, "duplicate-name", argument="arms"):
         LinearBandit.from_log([([1.0], "a", 1.0)], arms=["a", "a"])
-    with pytest.raises(ParameterError, match=r"^rng must be"):
+    with refused(ParameterError, "not-an-rng", argument="rng"):
         LinearBandit.from_log([([1.0], "a", 1.0)], rng="x")

@@ -12,6 +12,7 @@ import pytest
 from _forgery import forged, opened
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refused
 from scipy import stats
 
 from prudent.bandits import SharedLinearBandit
@@ -201,7 +202,7 @@ def test_before_two_different_rewards_all_are_equal():
         assert np.isinf(decision.sd).all()
         assert bandit.noise_sd is None
         bandit.update(decision.context, None, 5.0)
-    with pytest.raises(PosteriorError, match="two different rewards"):
+    with refused(PosteriorError, "unknown-noise"):
         _ = bandit.posterior
     assert bandit.update([1.0, 0.0], None, 4.0).noise_sd > 0.0
     assert np.isfinite(bandit.select(rows).sd).all()
@@ -401,53 +402,53 @@ def test_bandit_from_a_log():
 
 ROWS = [[1.0, 2.0], [3.0, 4.0]]
 BAD = [
-    (lambda b: b.select([1.0, 2.0]), DataError, r"context has shape \(2,\), expected \(k, 2\)"),
-    (lambda b: b.select([[1.0], [2.0]]), DataError, r"context has shape \(2, 1\)"),
-    (lambda b: b.select([[1.0, np.nan]]), DataError, r"context\[0, 1\] is nan"),
-    (lambda b: b.select([[1.0, 1e200]]), DataError, r"context\[0, 1\] is 1e\+200, too large"),
-    (lambda b: b.select([["a", "b"]]), DataError, "context must be an array of numbers"),
-    (lambda b: b.select(np.empty((0, 2))), ParameterError, "no candidate"),
-    (lambda b: b.select(ROWS, arms=["a"]), ParameterError, "arms has 1 names, expected 2"),
-    (lambda b: b.select(ROWS, arms=["a", "a"]), ParameterError, r"arms\[1\] is 'a' for the second time"),
-    (lambda b: b.select(ROWS, arms="ab"), ParameterError, "list of names"),
-    (lambda b: b.select(ROWS, arms=["a", 1.5]), ParameterError, r"arms\[1\] is 1.5"),
-    (lambda b: b.select(ROWS, arms=["a", True]), ParameterError, r"arms\[1\] is True"),
-    (lambda b: b.select(ROWS, top=3), ParameterError, "top must be at most 2"),
-    (lambda b: b.select(ROWS, top=0), ParameterError, "top must be at least 1"),
-    (lambda b: b.select([[1.0, 2.0]] * 30), ParameterError, "min_propensity is 0.05, but 30 arms"),
-    (lambda b: b.update([1.0, 2.0], None, np.inf), DataError, "reward is inf"),
-    (lambda b: b.update([1.0, 2.0], None, 1e200), DataError, "too large to square"),
-    (lambda b: b.update([1.0, 2.0], None, "much"), DataError, "reward"),
-    (lambda b: b.update(ROWS, None, [1.0]), DataError, "one per context"),
-    (lambda b: b.update([1.0], None, 1.0), DataError, r"expected \(2,\) or \(k, 2\)"),
-    (lambda b: b.select(ROWS, propensity=False).inclusion(), ParameterError, "left probabilities out"),
-    (lambda b: SharedLinearBandit(0), ParameterError, "dim"),
-    (lambda b: SharedLinearBandit(2, alpha=1.0), ParameterError, "alpha"),
-    (lambda b: SharedLinearBandit(2, draws="both"), ParameterError, "draws must be"),
-    (lambda b: SharedLinearBandit(2, noise_sd=0.0), ParameterError, "noise_sd"),
-    (lambda b: SharedLinearBandit(2, min_propensity=1.5), ParameterError, "min_propensity"),
-    (lambda b: SharedLinearBandit(2, min_propensity="x"), ParameterError, "min_propensity"),
-    (lambda b: SharedLinearBandit(2, intercept=1), ParameterError, "intercept must be True or False"),
-    (lambda b: SharedLinearBandit(2, offset_precision=-1.0), ParameterError, "offset_precision"),
-    (lambda b: SharedLinearBandit(2, prior_precision=np.eye(5)), PosteriorError, "prior_precision has shape"),
-    (lambda b: SharedLinearBandit(2, offsets=True).select(ROWS), ParameterError, "arms is missing"),
-    (lambda b: SharedLinearBandit(2, offsets=True).update(ROWS, None, [1.0, 2.0]), DataError, "arm is missing"),
-    (lambda b: SharedLinearBandit(2, offsets=True).update(ROWS, ["a"], [1, 2]), DataError, "arm has 1 names"),
-    (lambda b: SharedLinearBandit.from_log([]), DataError, "log is empty"),
-    (lambda b: SharedLinearBandit.from_log([([1.0], 1.0), ([1.0], "a", 1.0)]), DataError, r"log\[1\] is .* expected"),
-    (lambda b: SharedLinearBandit.from_log(5), DataError, "log must be rows"),
-    (lambda b: SharedLinearBandit.from_log([([1.0],)]), DataError, r"log\[0\]"),
-    (lambda b: SharedLinearBandit.from_log({"context": [[1.0]]}), DataError, "no column 'reward'"),
+    (lambda b: b.select([1.0, 2.0]), DataError, "wrong-shape"),
+    (lambda b: b.select([[1.0], [2.0]]), DataError, "wrong-shape"),
+    (lambda b: b.select([[1.0, np.nan]]), DataError, "not-finite"),
+    (lambda b: b.select([[1.0, 1e200]]), DataError, "too-large"),
+    (lambda b: b.select([["a", "b"]]), DataError, "not-numbers"),
+    (lambda b: b.select(np.empty((0, 2))), ParameterError, "empty"),
+    (lambda b: b.select(ROWS, arms=["a"]), ParameterError, "wrong-shape"),
+    (lambda b: b.select(ROWS, arms=["a", "a"]), ParameterError, "duplicate-name"),
+    (lambda b: b.select(ROWS, arms="ab"), ParameterError, "wrong-type"),
+    (lambda b: b.select(ROWS, arms=["a", 1.5]), ParameterError, "wrong-type"),
+    (lambda b: b.select(ROWS, arms=["a", True]), ParameterError, "wrong-type"),
+    (lambda b: b.select(ROWS, top=3), ParameterError, "integer-range"),
+    (lambda b: b.select(ROWS, top=0), ParameterError, "integer-range"),
+    (lambda b: b.select([[1.0, 2.0]] * 30), ParameterError, "probability-range"),
+    (lambda b: b.update([1.0, 2.0], None, np.inf), DataError, "not-finite"),
+    (lambda b: b.update([1.0, 2.0], None, 1e200), DataError, "too-large"),
+    (lambda b: b.update([1.0, 2.0], None, "much"), DataError, "not-numbers"),
+    (lambda b: b.update(ROWS, None, [1.0]), DataError, "wrong-shape"),
+    (lambda b: b.update([1.0], None, 1.0), DataError, "wrong-shape"),
+    (lambda b: b.select(ROWS, propensity=False).inclusion(), ParameterError, "no-propensity"),
+    (lambda b: SharedLinearBandit(0), ParameterError, "integer-range"),
+    (lambda b: SharedLinearBandit(2, alpha=1.0), ParameterError, "alpha-range"),
+    (lambda b: SharedLinearBandit(2, draws="both"), ParameterError, "unknown-option"),
+    (lambda b: SharedLinearBandit(2, noise_sd=0.0), ParameterError, "not-positive"),
+    (lambda b: SharedLinearBandit(2, min_propensity=1.5), ParameterError, "probability-range"),
+    (lambda b: SharedLinearBandit(2, min_propensity="x"), ParameterError, "not-a-number"),
+    (lambda b: SharedLinearBandit(2, intercept=1), ParameterError, "not-a-bool"),
+    (lambda b: SharedLinearBandit(2, offset_precision=-1.0), ParameterError, "not-positive"),
+    (lambda b: SharedLinearBandit(2, prior_precision=np.eye(5)), PosteriorError, "wrong-shape"),
+    (lambda b: SharedLinearBandit(2, offsets=True).select(ROWS), ParameterError, "missing-argument"),
+    (lambda b: SharedLinearBandit(2, offsets=True).update(ROWS, None, [1.0, 2.0]), DataError, "missing-argument"),
+    (lambda b: SharedLinearBandit(2, offsets=True).update(ROWS, ["a"], [1, 2]), DataError, "wrong-shape"),
+    (lambda b: SharedLinearBandit.from_log([]), DataError, "no-rows"),
+    (lambda b: SharedLinearBandit.from_log([([1.0], 1.0), ([1.0], "a", 1.0)]), DataError, "row-width"),
+    (lambda b: SharedLinearBandit.from_log(5), DataError, "wrong-type"),
+    (lambda b: SharedLinearBandit.from_log([([1.0],)]), DataError, "row-width"),
+    (lambda b: SharedLinearBandit.from_log({"context": [[1.0]]}), DataError, "missing-column"),
 ]
 
 
-@pytest.mark.parametrize(("call", "error", "message"), BAD)
-def test_bad_calls_name_the_fault_and_leave_the_state_alone(call, error, message, tmp_path):
+@pytest.mark.parametrize(("call", "error", "code"), BAD)
+def test_bad_calls_name_the_fault_and_leave_the_state_alone(call, error, code, tmp_path):
     bandit = learned(min_propensity=0.05)
     before = contents(bandit, tmp_path)
-    with pytest.raises(error, match=message):
+    with refused(error, code):
         call(bandit)
-    if "inclusion" not in message and "left prob" not in message:
+    if code != "no-propensity":
         assert contents(bandit, tmp_path) == before
 
 
@@ -533,9 +534,9 @@ def test_states_that_contradict_themselves_are_refused(tmp_path):
     good = learned(offsets=True, size=6)
     cases = [
         ("_rewards", 7, "items with"),
-        ("_range", None, "range"),
+        ("_range", (0.0, 1e200), "range"),
         ("_range", (2.0, 1.0), "range"),
-        ("_item_means", np.full((5, 4), np.nan), "no number"),
+        ("_item_means", np.full((3, 4), np.nan), "no number"),
     ]
     for name, value, message in cases:
         bandit = copy.deepcopy(good)
@@ -547,7 +548,7 @@ def test_states_that_contradict_themselves_are_refused(tmp_path):
     large.select(np.ones((2, 70)))
     large.belief._root[3, 2] += 0.1
     large.save(tmp_path / "bad")
-    with pytest.raises(StateFileError, match="root is not that of the sums"):
+    with refused(StateFileError, "damaged-file"):
         SharedLinearBandit.load(tmp_path / "bad")
 
 

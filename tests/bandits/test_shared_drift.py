@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refused
 
 from prudent.bandits import SharedLinearBandit
 from prudent.errors import DataError, ParameterError
@@ -167,25 +168,25 @@ def test_it_finds_the_new_best_item_after_a_change():
 
 
 @pytest.mark.parametrize(
-    ("call", "error", "message"),
+    ("call", "error", "code"),
     [
-        (lambda b: b.forget(1.5), ParameterError, "factor"),
-        (lambda b: b.forget(None), ParameterError, "factor"),
-        (lambda b: SharedLinearBandit(2, half_life=0), ParameterError, "half_life"),
-        (lambda b: SharedLinearBandit(2, half_life="1h"), ParameterError, "half_life"),
-        (lambda b: b.select([[1.0, 2.0]], time="noon"), ParameterError, "time must be seconds or a date"),
+        (lambda b: b.forget(1.5), ParameterError, "probability-range"),
+        (lambda b: b.forget(None), ParameterError, "not-a-number"),
+        (lambda b: SharedLinearBandit(2, half_life=0), ParameterError, "not-positive"),
+        (lambda b: SharedLinearBandit(2, half_life="1h"), ParameterError, "not-a-number"),
+        (lambda b: b.select([[1.0, 2.0]], time="noon"), ParameterError, "not-a-time"),
         (
             lambda b: b.update([[1.0, 2.0]] * 2, None, [1.0, 2.0], time=[1.0]),
             DataError,
-            "time has 1 entries, expected 2",
+            "wrong-shape",
         ),
     ],
 )
-def test_bad_calls_change_nothing(call, error, message):
+def test_bad_calls_change_nothing(call, error, code):
     bandit = SharedLinearBandit(2, half_life=datetime.timedelta(days=1), rng=1)
     bandit.update([[1.0, 0.0], [0.0, 1.0]], None, [1.0, 2.0], time=1e9)
     before = bandit.to_bytes()
-    with pytest.raises(error, match=message):
+    with refused(error, code):
         call(bandit)
     assert bandit.to_bytes() == before
 

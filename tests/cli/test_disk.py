@@ -14,6 +14,7 @@ import pytest
 from _child import PATIENCE, environment, python
 from _disk import Disk
 from _tiny import TINY, digests
+from refusals import refused
 
 import prudent
 from prudent._numerics import compile as compiling
@@ -183,7 +184,7 @@ def test_a_read_only_disk(call, disks):
 def test_a_folder_that_disappears(tmp_path):
     out = tmp_path / "out"
     options = {"scale": TINY, "out": out, "workers": 2, "chunk": 1}
-    with pytest.raises(StoreError, match="a chunk was lost or damaged after it had been written; run again"):
+    with refused(StoreError, "damaged-file", path=str(out)):
         run(["bandit-br"], progress=Meddling(3, lambda: shutil.rmtree(out)), **options)
     assert run(["bandit-br"], **options)["bandit-br"].exists()
 
@@ -195,7 +196,7 @@ def test_a_folder_that_becomes_a_file(tmp_path):
         shutil.rmtree(out)
         out.write_text("")
 
-    with pytest.raises(StoreError, match=r"cannot write .*: (File exists|Not a directory)"):
+    with refused(StoreError, "not-writable"):
         run(["bandit-br"], TINY, out, 2, chunk=1, progress=Meddling(3, replace))
 
 

@@ -66,7 +66,8 @@ def test_a_wrong_action_is_refused_and_nothing_happens(name):
     env.reset(seed=1)
     twin.reset(seed=1)
     for wrong in (-1, env.action_space.n, "left", None, 0.5):
-        with pytest.raises(ParameterError, match="action is"):
+        code = "inadmissible-action" if isinstance(env, TabularEnv) else "unknown-arm"
+        with refused(ParameterError, code, argument="action", value=wrong):
             env.step(wrong)
     np.testing.assert_equal(env.step(0), twin.step(0))
 
@@ -184,19 +185,19 @@ def test_stock_out_hides_demand():
 
 
 @pytest.mark.parametrize(
-    ("options", "error", "message"),
+    ("options", "code"),
     [
-        ({"demand": [0.5, 0.6]}, ParameterError, "demand sums to 1.1"),
-        ({"demand": [1.5, -0.5]}, ParameterError, r"demand\[1\] is -0.5, expected a number >= 0"),
-        ({"capacity": 0}, ParameterError, "capacity must be at least 1, got 0"),
-        ({"backlog": -1}, ParameterError, "backlog must be at least 0, got -1"),
-        ({"start": 11}, ParameterError, "start is 11, expected a whole number from 0 to 10"),
-        ({"start": -2, "backlog": 1, "capacity": 2}, ParameterError, "start is -2, expected one of -1, 0, 1, 2"),
-        ({"price": float("nan")}, ParameterError, "price is nan"),
+        ({"demand": [0.5, 0.6]}, "sum-not-one"),
+        ({"demand": [1.5, -0.5]}, "negative"),
+        ({"capacity": 0}, "integer-range"),
+        ({"backlog": -1}, "integer-range"),
+        ({"start": 11}, "unknown-state"),
+        ({"start": -2, "backlog": 1, "capacity": 2}, "unknown-state"),
+        ({"price": float("nan")}, "not-finite"),
     ],
 )
-def test_bad_inventory(options, error, message):
-    with pytest.raises(error, match=message):
+def test_bad_inventory(options, code):
+    with refused(ParameterError, code, argument=next(iter(options))):
         inventory(**options)
 
 
@@ -216,9 +217,9 @@ def test_random_models():
 
 def test_problem_checks_itself():
     model = pr.UncertainMDP.direct([[0.0], [1.0]], discount=0.9)
-    with pytest.raises(ModelError, match=r"theta\[1\] sums to 0.9"):
+    with refused(ModelError, "sum-not-one", argument="theta", index=(1,)):
         Problem(model, [[0.5, 0.5], [0.4, 0.5]])
-    with pytest.raises(ParameterError, match="start is 2, expected a whole number from 0 to 1"):
+    with refused(ParameterError, "unknown-start", argument="start", value=2):
         Problem(model, np.full((2, 2), 0.5), start=2)
     with refused(ParameterError, "wrong-shape", argument="layout", expected=2):
         Problem(model, np.full((2, 2), 0.5), layout=["SF", "F"])
@@ -266,11 +267,11 @@ def test_learns_in_our_own_environment():
 
 
 def test_refuses_what_it_cannot_learn():
-    with pytest.raises(ModelError, match=r"the observation space of .* expected a Discrete one"):
+    with refused(ModelError, "wrong-type"):
         GymnasiumModel("CartPole-v1", discount=0.9)
-    with pytest.raises(ModelError, match=r"the action space of .* expected a Discrete one"):
+    with refused(ModelError, "wrong-type"):
         GymnasiumModel(_Continuous(), discount=0.9)
-    with pytest.raises(ModelError, match="gymnasium cannot make 'NoSuchEnv-v7'"):
+    with refused(ModelError, "unknown-environment", value="NoSuchEnv-v7"):
         GymnasiumModel("NoSuchEnv-v7", discount=0.9)
     with refused(ParameterError, "empty", argument="rewards"):
         GymnasiumModel("FrozenLake-v1", discount=0.9, rewards=[])

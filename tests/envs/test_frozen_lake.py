@@ -171,28 +171,29 @@ def test_slip_may_differ_by_side():
 
 
 @pytest.mark.parametrize(
-    ("options", "error", "message"),
+    ("options", "error", "code"),
     [
-        ({"p_h": 1.5}, ParameterError, r"p_h must be a probability in \[0, 1\], got 1.5"),
-        ({"p_h": "x"}, ParameterError, r"p_h must be a probability in \[0, 1\], got 'x'"),
-        ({"sources": "hole"}, ParameterError, "sources must be one of 'shared', 'by hole', .*, got 'hole'"),
-        ({"sources": None}, ParameterError, "got None"),
-        ({"sources": ["by hole"]}, ParameterError, r"got \['by hole'\]"),
-        ({"slip": 0.6}, ParameterError, "got 0.6 \\+ 0.6 > 1"),
-        ({"slip": (0.1, 0.1, 0.1)}, ParameterError, "slip must be a number or two of them, got 3"),
-        ({"layout": ("SF", "F")}, ModelError, "layout\\[1\\] is 'F', expected 2 letters"),
-        ({"layout": ("SX",)}, ModelError, "layout\\[0\\]\\[1\\] is 'X', expected one of S, F, H, G"),
-        ({"layout": ("SS",)}, ModelError, "layout has 2 starts"),
-        ({"layout": ("HG",)}, ModelError, "layout has no ice"),
-        ({"layout": ()}, ModelError, "layout must be rows of letters"),
-        ({"relocation": [1.0]}, ParameterError, "relocation has 1 probabilities, the map has 11 ice cells"),
-        ({"relocation": np.full(11, 0.1)}, ParameterError, "relocation sums to 1.1"),
-        ({"relocation": [1.5, -0.5, *[0.0] * 9]}, ParameterError, r"relocation\[1\] is -0.5, expected a number >= 0"),
-        ({"discount": 1.0}, ParameterError, "discount must be"),
+        ({"p_h": 1.5}, ParameterError, "probability-range"),
+        ({"p_h": "x"}, ParameterError, "not-a-number"),
+        ({"sources": "hole"}, ParameterError, "unknown-option"),
+        ({"sources": None}, ParameterError, "unknown-option"),
+        ({"sources": ["by hole"]}, ParameterError, "unknown-option"),
+        ({"slip": 0.6}, ParameterError, "probability-range"),
+        ({"slip": (0.1, 0.1, 0.1)}, ParameterError, "wrong-shape"),
+        ({"layout": ("SF", "F")}, ModelError, "wrong-shape"),
+        ({"layout": ("SX",)}, ModelError, "unknown-option"),
+        ({"layout": ("SS",)}, ModelError, "several-starts"),
+        ({"layout": ("HG",)}, ModelError, "no-ice"),
+        ({"layout": ()}, ModelError, "wrong-type"),
+        ({"relocation": [1.0]}, ParameterError, "wrong-shape"),
+        ({"relocation": np.full(11, 0.1)}, ParameterError, "sum-not-one"),
+        ({"relocation": [1.5, -0.5, *[0.0] * 9]}, ParameterError, "negative"),
+        ({"discount": 1.0}, ParameterError, "discount-range"),
     ],
 )
-def test_bad_input(options, error, message):
-    with pytest.raises(error, match=message):
+def test_bad_input(options, error, code):
+    (argument,) = options
+    with refused(error, code, argument=argument):
         frozen_lake(**options)
 
 

@@ -17,7 +17,7 @@ from refusals import refused, warned
 from scipy import stats
 
 import prudent as pr
-from prudent.errors import DataError, OverlapWarning, ParameterError
+from prudent.errors import DataError, OverlapWarning, ParameterError, PrudentError
 from prudent.evaluation import off_policy
 
 OBP = json.loads((Path(__file__).parents[1] / "golden" / "obp.json").read_text())
@@ -250,7 +250,7 @@ def test_eligible_arms():
         [{k: v for k, v in row.items() if k != "propensity"} for row in rows], "uniform", logging_policy="uniform"
     )
     assert estimates(without) == pytest.approx(estimates(found))
-    with pytest.raises(DataError, match=r"arm 'a' a chance in log row \d+, where it is not eligible"):
+    with refused(DataError, "ineligible-arm", argument="target", value=1.0):
         off_policy(rows, "a")
     bandit = pr.LinearBandit(["c", "b", "a"], dim=1, noise_sd=1.0, rng=0).update(
         [[1.0]] * 3, ["c", "b", "a"], [9, 0, 0]
@@ -355,60 +355,86 @@ LOG["propensity"] = [0.5] * 4
 
 
 @pytest.mark.parametrize(
-    ("change", "words"),
+    ("change", "code", "fields"),
     [
-        ({"reward": [0.0, 1.0, math.inf, 3.0]}, "log row 2: reward is inf, expected a number"),
-        ({"reward": [0.0, 1.0, "much", 3.0]}, "log row 2: reward is 'much'"),
-        ({"reward": [0.0, None, 2.0, 3.0]}, "log row 1: there is no reward; give missing_reward"),
-        ({"propensity": [0.5, 0.5, 0.0, 0.5]}, "log row 2: propensity is 0.0, expected a chance above 0"),
-        ({"propensity": [0.5, 1.5, 0.5, 0.5]}, "log row 1: propensity is 1.5"),
-        ({"propensity": [0.5, math.nan, 0.5, 0.5]}, "log row 1: propensity is nan"),
-        ({"arm": ["a", None, "a", "b"]}, "log row 1: arm is None"),
-        ({"arm": ["a", "b", 2.5, "b"]}, "log row 2: arm is 2.5, expected a string or a whole number"),
-        ({"context": [[1.0], [2.0, 3.0], [3.0], [4.0]]}, r"log row 1: context is \[2.0, 3.0\], expected 1 numbers"),
-        ({"context": [[1.0], [math.nan], [3.0], [4.0]]}, "log row 1: context is"),
-        ({"context": [[1.0], ["x"], [3.0], [4.0]]}, "log row 1"),
-        ({"context": ["[1.0]", "[2.0", "[3.0]", "[4.0]"]}, r"log row 1: context is '\[2.0'"),
-        (
-            {"arms": [["a", "b"], ["a"], ["a"], ["b"]]},
-            r"log row 1: the logged arm is not among the eligible arms \['a'\]",
-        ),
-        ({"arms": [["a", "a"], ["b"], ["a"], ["b"]]}, "log row 0: arms is"),
-        ({"arms": [3, 3, 3, 3]}, "log row 0: arms is 3, expected a list of arms"),
-        ({"reward": [0.0, 1.0, 1e101, 3.0]}, r"log row 2: reward is 1e\+101"),
-        ({"reward": [0.0, 1.0]}, "the columns of log differ in length"),
-        ({"n_rounds": 4}, r"log\['n_rounds'\] is 4, expected a column: a cell for each row"),
-        ({"position": None}, r"log\['position'\] is None, expected a column"),
+        ({"reward": [0.0, 1.0, math.inf, 3.0]}, "value-range", {"row": 2, "column": "reward", "value": math.inf}),
+        ({"reward": [0.0, 1.0, "much", 3.0]}, "value-range", {"row": 2, "column": "reward", "value": "much"}),
+        ({"reward": [0.0, 1.0, 1e101, 3.0]}, "value-range", {"row": 2, "column": "reward", "value": 1e101}),
+        ({"reward": [0.0, None, 2.0, 3.0]}, "missing-value", {"row": 1, "column": "reward"}),
+        ({"propensity": [0.5, 0.5, 0.0, 0.5]}, "value-range", {"row": 2, "column": "propensity", "value": 0.0}),
+        ({"propensity": [0.5, 1.5, 0.5, 0.5]}, "value-range", {"row": 1, "column": "propensity", "value": 1.5}),
+        ({"propensity": [0.5, math.nan, 0.5, 0.5]}, "value-range", {"row": 1, "column": "propensity"}),
+        ({"arm": ["a", None, "a", "b"]}, "value-range", {"row": 1, "column": "arm", "value": None}),
+        ({"arm": ["a", "b", 2.5, "b"]}, "wrong-type", {"row": 2, "column": "arm", "value": 2.5}),
+        ({"context": [[1.0], [2.0, 3.0], [3.0], [4.0]]}, "wrong-shape", {"row": 1, "value": [2.0, 3.0]}),
+        ({"context": [[1.0], [math.nan], [3.0], [4.0]]}, "value-range", {"row": 1, "column": "context"}),
+        ({"context": [[1.0], ["x"], [3.0], [4.0]]}, "not-finite", {"row": 1, "column": "context", "value": "x"}),
+        ({"context": ["[1.0]", "[2.0", "[3.0]", "[4.0]"]}, "wrong-format", {"row": 1, "value": "[2.0"}),
+        ({"arms": [["a", "b"], ["a"], ["a"], ["b"]]}, "ineligible-arm", {"row": 1, "value": ["a"]}),
+        ({"arms": [["a", "a"], ["b"], ["a"], ["b"]]}, "duplicate-name", {"row": 0, "value": ["a", "a"]}),
+        ({"arms": [3, 3, 3, 3]}, "wrong-type", {"row": 0, "column": "arms", "value": 3}),
+        ({"reward": [0.0, 1.0]}, "wrong-shape", {"argument": "log"}),
+        ({"n_rounds": 4}, "wrong-type", {"argument": "log", "column": "n_rounds"}),
+        ({"position": None}, "wrong-type", {"argument": "log", "column": "position"}),
     ],
 )
-def test_what_is_wrong_with_a_log_is_said(change, words):
-    with pytest.raises(DataError, match=words):
+def test_a_faulty_log_is_refused_with_its_row(change, code, fields):
+    with refused(DataError, code, **fields):
         off_policy(LOG | change, "b", block=2)
 
 
 @pytest.mark.parametrize(
-    ("options", "error", "words"),
+    ("error", "code", "options", "fields"),
     [
-        ({"target": "z"}, ParameterError, "target is 'z', expected one of the arms"),
-        ({"target": {"a": 0.5, "z": 0.5}, "arms": ["a", "b"]}, ParameterError, "target names the arm 'z'"),
-        ({"target": {"a": 0.5, "b": 0.6}}, DataError, r"target gives chances that sum to 1.1 in log row 0"),
-        ({"target": {"a": 1.5, "b": -0.5}}, DataError, "target gives arm 'a' the chance 1.5 in log row 0"),
-        ({"target": np.ones((3, 2))}, ParameterError, r"target is shape \(3, 2\), expected a row for each of the 4"),
-        ({"target": np.ones((4, 3))}, ParameterError, "target has 3 columns, expected the arms"),
-        ({"target": lambda x: np.ones((len(x), 3))}, DataError, r"target returned shape \(4, 3\) for 4 contexts"),
-        ({"target": lambda x: np.full(len(x), "z")}, DataError, "target chooses 'z' in log row 0"),
-        ({"target": "a", "context": ["size"]}, DataError, "log has no column 'size'"),
-        ({"target": "a", "columns": {"action": "arm"}}, ParameterError, "columns names 'action'"),
-        ({"target": "a", "columns": {"arm": "action"}}, DataError, "log has no column 'action'"),
-        ({"target": "a", "arms": ["a"]}, DataError, "log row 1: arm is 'b', which is not one of arms"),
-        ({"target": "a", "missing_reward": "no"}, ParameterError, "missing_reward"),
-        ({"target": pr.LinearBandit(["x"], 1)}, DataError, "no arm of log is one of the arms of target"),
-        ({"target": pr.LinearBandit(["a", "b"], 3)}, DataError, "target cannot decide in the contexts of log"),
+        (ParameterError, "unknown-arm", {"target": "z"}, {"argument": "target", "arm": "z"}),
+        (ParameterError, "unknown-arm", {"target": {"a": 0.5, "z": 0.5}, "arms": ["a", "b"]}, {"arm": "z"}),
+        (
+            ParameterError,
+            "unknown-arm",
+            {"target": pd.DataFrame({"a": [1.0] * 4, "c": 0.0}), "arms": ["a", "b"]},
+            {"arm": "c"},
+        ),
+        (ParameterError, "not-numbers", {"target": {"a": "half"}}, {"argument": "target['a']"}),
+        (
+            ParameterError,
+            "ambiguous-policy",
+            {"target": "uniform", "arms": ["a", "b", "uniform"]},
+            {"value": "uniform"},
+        ),
+        (DataError, "sum-not-one", {"target": {"a": 0.5, "b": 0.6}}, {"row": 0, "value": 1.1}),
+        (DataError, "probability-range", {"target": {"a": 1.5, "b": -0.5}}, {"row": 0, "value": 1.5}),
+        (DataError, "not-numbers", {"target": np.full((4, 2), "x")}, {"argument": "target"}),
+        (ParameterError, "wrong-shape", {"target": np.ones((3, 2))}, {"value": (3, 2), "expected": (4, 2)}),
+        (ParameterError, "wrong-shape", {"target": np.ones((4, 3))}, {"value": (4, 3), "expected": (4, 2)}),
+        (ParameterError, "wrong-shape", {"target": [[1.0], [0.5, 0.5]]}, {"argument": "target"}),
+        (DataError, "wrong-shape", {"target": lambda x: np.ones((len(x), 3))}, {"value": (4, 3)}),
+        (DataError, "unknown-arm", {"target": lambda x: np.full(len(x), "z")}, {"row": 0, "arm": "z"}),
+        (DataError, "missing-column", {"target": "a", "context": ["size"]}, {"column": "size"}),
+        (ParameterError, "unknown-option", {"target": "a", "columns": {"action": "arm"}}, {"value": "action"}),
+        (DataError, "missing-column", {"target": "a", "columns": {"arm": "action"}}, {"column": "action"}),
+        (DataError, "unknown-arm", {"target": "a", "arms": ["a"]}, {"row": 1, "arm": "b"}),
+        (ParameterError, "unknown-option", {"target": "a", "missing_reward": "no"}, {"argument": "missing_reward"}),
+        (DataError, "unknown-arm", {"target": pr.LinearBandit(["x"], 1)}, {"value": ("x",)}),
+        (DataError, "wrong-shape", {"target": pr.LinearBandit(["a", "b"], 3)}, {}),
     ],
 )
-def test_what_is_wrong_with_an_argument_is_said(options, error, words):
-    with pytest.raises(error, match=words):
+def test_an_argument_is_refused_with_its_fields(error, code, options, fields):
+    with refused(error, code, **fields):
         off_policy(LOG, **options)
+
+
+def test_a_bandit_without_propensities_is_refused():
+    class Chooser:
+        arms = ("a", "b")
+
+        def select(self, context, arms=None):
+            return "a"
+
+    with refused(ParameterError, "wrong-type", argument="target", expected="propensities"):
+        off_policy(LOG, Chooser())
+    rows = [dict(zip(LOG, row, strict=True)) | {"arms": [row[1]]} for row in zip(*LOG.values(), strict=True)]
+    with refused(DataError, "no-arms", argument="target", row=1):
+        off_policy(rows, pr.LinearBandit(["a"], 1))
 
 
 @pytest.mark.parametrize(
@@ -434,24 +460,34 @@ def test_a_propensity_that_gives_an_enormous_weight_is_refused():
         off_policy(LOG | {"propensity": [0.5, 1e-200, 0.5, 0.5]}, "b")
 
 
-@pytest.mark.parametrize("log", [[], {"arm": [], "reward": [], "propensity": []}, 3, "nowhere.csv", "log.xlsx", [1, 2]])
-def test_what_is_no_log_is_refused(log):
-    with pytest.raises((DataError, ParameterError), match="log"):
+@pytest.mark.parametrize(
+    ("log", "code"),
+    [
+        ([], "no-rows"),
+        ({"arm": [], "reward": [], "propensity": []}, "no-rows"),
+        (3, "wrong-type"),
+        ("nowhere.csv", "no-file"),
+        ("log.xlsx", "no-file"),
+        ([1, 2], "row-width"),
+    ],
+)
+def test_what_is_no_log_is_refused(log, code):
+    with refused(PrudentError, code):
         off_policy(log, "a")
 
 
 def test_contexts_are_asked_for_where_they_are_needed():
     wide = pd.DataFrame({"age": [1.0, 2.0], "arm": ["a", "b"], "reward": [0.0, 1.0], "propensity": 0.5})
-    with pytest.raises(ParameterError, match=r"a bandit, needs contexts.*\['age', 'arm', 'reward', 'propensity'\]"):
+    with refused(ParameterError, "missing-column", argument="log", column="context"):
         off_policy(wide, pr.LinearBandit(["a", "b"], 1))
     with refused(DataError, "missing-column", column="propensity"):
         off_policy(wide.drop(columns="propensity"), "a")
 
 
 def test_a_file_that_is_not_what_it_says(tmp_path):
-    for name in ("log.parquet", "log.jsonl"):
+    for name, code in (("log.parquet", "damaged-file"), ("log.jsonl", "wrong-format")):
         (tmp_path / name).write_bytes(b"\x00nonsense")
-        with pytest.raises(DataError, match=name):
+        with refused(DataError, code):
             off_policy(tmp_path / name, "a")
 
 

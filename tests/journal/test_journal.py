@@ -191,7 +191,7 @@ def test_rewards_come_in_lists(path):
 def test_what_is_no_reward_is_not_stored(path, wrong):
     with Journal(path, fresh(), **FAST) as live:
         which = live.select([1.0, 0.0]).id
-        with pytest.raises(DataError, match=r"^reward is "):
+        with refused(DataError, "not-finite", argument="reward"):
             live.reward(which, wrong)
         assert live.reward(which, np.float32(1.0)) == "ok"
     (row,) = rows_of(path)
@@ -199,31 +199,31 @@ def test_what_is_no_reward_is_not_stored(path, wrong):
 
 
 @pytest.mark.parametrize(
-    ("context", "arms", "error", "message"),
+    ("context", "arms", "error", "code"),
     [
-        ([1.0], None, DataError, r"context has shape \(1,\), expected \(2,\)"),
-        ([[[1.0, 2.0]]], None, DataError, r"context has shape \(1, 1, 2\)"),
-        ([[1.0, 2.0], [3.0]], None, DataError, "context"),
-        ([[1.0, 2.0], [3.0, np.inf]], None, DataError, r"context\[1, 1\] is inf"),
-        ([[1.0, 2.0, 3.0]], None, DataError, r"context has shape \(1, 3\)"),
-        ([[1.0, 2.0]], ["a", "a"], ParameterError, "for the second time"),
-        ([[1.0, 2.0]], "a", ParameterError, "got 'a'"),
-        ([[1.0, 2.0]], 7, ParameterError, "arms must be a list"),
-        ([1.0, np.nan], None, DataError, r"context\[1\] is nan"),
-        ([1.0, "x"], None, DataError, "context must be an array of numbers"),
-        (3.0, None, DataError, "context has shape"),
-        ([1.0, 2.0], ["z"], ParameterError, r"arms\[0\] is 'z'"),
-        ([1.0, 2.0], [], ParameterError, "arms is empty"),
+        ([1.0], None, DataError, "wrong-shape"),
+        ([[[1.0, 2.0]]], None, DataError, "wrong-shape"),
+        ([[1.0, 2.0], [3.0]], None, DataError, "not-numbers"),
+        ([[1.0, 2.0], [3.0, np.inf]], None, DataError, "not-finite"),
+        ([[1.0, 2.0, 3.0]], None, DataError, "wrong-shape"),
+        ([[1.0, 2.0]], ["a", "a"], ParameterError, "duplicate-name"),
+        ([[1.0, 2.0]], "a", ParameterError, "wrong-type"),
+        ([[1.0, 2.0]], 7, ParameterError, "wrong-type"),
+        ([1.0, np.nan], None, DataError, "not-finite"),
+        ([1.0, "x"], None, DataError, "not-numbers"),
+        (3.0, None, DataError, "wrong-shape"),
+        ([1.0, 2.0], ["z"], ParameterError, "unknown-arm"),
+        ([1.0, 2.0], [], ParameterError, "empty"),
     ],
 )
-def test_what_is_no_decision_is_not_stored(path, context, arms, error, message):
+def test_what_is_no_decision_is_not_stored(path, context, arms, error, code):
     plain = fresh()
     with Journal(path, fresh(), **FAST) as live:
-        with pytest.raises(error, match=message):
+        with refused(error, code):
             live.select(context, arms)
-        with pytest.raises(ParameterError, match="already there"):
+        with refused(ParameterError, "duplicate-name", argument="arm"):
             live.add_arm("a")
-        with pytest.raises(ParameterError, match=r"is 1\.5"):
+        with refused(ParameterError, "wrong-type", argument="arm"):
             live.add_arm(1.5)
         assert live.select([1.0, 2.0]).score == plain.select([1.0, 2.0]).score
         assert live.select([1.0, 2.0]).id.startswith("2-")
@@ -297,7 +297,7 @@ def test_an_existing_journal_needs_no_bandit_and_accepts_the_one_it_began_with(p
 def test_a_bandit_that_does_not_fit_is_refused(path, bandit, message):
     used(path)
     before = path.read_bytes()
-    with pytest.raises(ParameterError, match=rf"does not fit the journal .*journal.db: {message}"):
+    with refused(ParameterError, "bandit-mismatch", argument="bandit"):
         Journal(path, bandit)
     assert path.read_bytes() == before
 
@@ -407,25 +407,25 @@ def test_foreign_files_are_refused_and_not_touched(path, tmp_path, bandit):
 
 
 @pytest.mark.parametrize(
-    ("statement", "message"),
+    ("statement", "code"),
     [
-        ("PRAGMA user_version = 2", "is a journal of version 2, this prudent reads version 1"),
-        ("PRAGMA user_version = -1", "is a journal of version -1"),
-        ("CREATE TRIGGER t AFTER INSERT ON event BEGIN DELETE FROM event; END", "holds the trigger 't'"),
-        ("DROP INDEX reward_of", "'reward_of' is not that of a journal"),
-        ("ALTER TABLE event ADD COLUMN more", "'event' is not that of a journal"),
-        ("DROP TABLE snapshot", "'snapshot' is not that of a journal"),
-        ("DELETE FROM event", "latest event has the number None"),
-        ("DELETE FROM event WHERE seq > 0", "ends with event 0, before its snapshot 45"),
-        ("DELETE FROM snapshot", "holds no snapshot"),
-        ("UPDATE snapshot SET state = x'00'", "not a prudent state file"),
-        ("UPDATE snapshot SET state = 'text'", "holds no bytes"),
+        ("PRAGMA user_version = 2", "wrong-version"),
+        ("PRAGMA user_version = -1", "wrong-version"),
+        ("CREATE TRIGGER t AFTER INSERT ON event BEGIN DELETE FROM event; END", "damaged-file"),
+        ("DROP INDEX reward_of", "damaged-file"),
+        ("ALTER TABLE event ADD COLUMN more", "damaged-file"),
+        ("DROP TABLE snapshot", "damaged-file"),
+        ("DELETE FROM event", "damaged-file"),
+        ("DELETE FROM event WHERE seq > 0", "damaged-file"),
+        ("DELETE FROM snapshot", "damaged-file"),
+        ("UPDATE snapshot SET state = x'00'", "wrong-format"),
+        ("UPDATE snapshot SET state = 'text'", "damaged-file"),
     ],
 )
-def test_files_that_were_changed_are_refused(path, statement, message):
+def test_files_that_were_changed_are_refused(path, statement, code):
     used(path, snapshot_every=10)
     foreign(path, statement)
-    with pytest.raises(StateFileError, match=message):
+    with refused(StateFileError, code):
         Journal(path)
 
 
@@ -451,7 +451,7 @@ def test_files_that_were_changed_are_refused(path, statement, message):
         (35, {"kind": "add_arm", "decision": None, "options": '{"arm": "z", "x": 1}'}, "unexpected keyword"),
         (35, {"kind": "add_arm", "decision": None, "options": "[]"}, "is invalid"),
         (35, {"kind": "add_arm", "decision": None}, "is invalid"),
-        (45, {"seq": 46}, "event after event 44 is missing"),
+        (45, {"seq": 46}, "event 45 is missing"),
         (45, {"seq": 2**62}, "latest event has the number"),
         (45, {"seq": -3}, "latest|missing|checksum"),
     ],
@@ -468,7 +468,7 @@ def test_forged_events_with_the_right_checksum_are_refused(path, seq, fields, me
     else:
         rewrite(path, seq, **fields)
     if fields.get("seq") == -3:  # then it is merely not there
-        with pytest.raises(StateFileError, match=r"checksum|missing"), Journal(path) as live:
+        with refused(StateFileError, "damaged-file"), Journal(path) as live:
             list(live.rows())
         return
     with pytest.raises(StateFileError, match=message):
@@ -725,7 +725,8 @@ def test_interrupts_at_random_moments_leave_the_bandit_right(path):
     try:
         while caught < 60 and time.monotonic() < deadline:
             try:
-                signal.setitimer(signal.ITIMER_REAL, dice.uniform(1e-5, 2e-3))
+                # again after half a second: Python drops what a handler raises in a weakref callback or destructor
+                signal.setitimer(signal.ITIMER_REAL, dice.uniform(1e-5, 2e-3), 0.5)
                 while True:
                     decision = live.select([1.0, 0.5])
                     told.append(decision.id)
@@ -824,7 +825,7 @@ def test_an_export_that_fails_leaves_the_old_file(path, tmp_path):
     db.execute("INSERT INTO snapshot VALUES (45, 0.0, ?)", (state,))  # so that nobody replays event 20
     db.commit()
     db.close()
-    with Journal(path) as live, pytest.raises(StateFileError, match="event 20"):
+    with Journal(path) as live, refused(StateFileError, "damaged-file"):
         live.export(target)
     assert target.read_text() == "old"
     assert not list(tmp_path.glob(".*"))
@@ -843,7 +844,7 @@ def test_compaction_keeps_the_bandit_and_drops_what_it_is_told(path):
     ids = used(path, steps=600)
     with Journal(path, **FAST) as live:
         now = live.bandit.to_bytes()
-        with refused(ParameterError, "wrong-type", argument="before"):
+        with refused(ParameterError, "not-a-time", argument="before"):
             live.compact("yesterday")
         assert live.compact() == 0
         assert len(list(live.rows())) == 600

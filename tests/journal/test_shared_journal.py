@@ -136,33 +136,33 @@ def test_slates_together_are_written_all_or_none(path):
         assert [each.slate for each in decisions] == [plain.select(each, ["a", "b", "c"], 2).slate for each in slates]
         before = live.bandit.to_bytes()
         slates[3, 1, 0] = np.nan
-        with pytest.raises(DataError, match="context"):
+        with refused(DataError, "not-finite", argument="context"):
             live.select(slates)
-        with pytest.raises(ParameterError, match="top"):
+        with refused(ParameterError, "integer-range", argument="top"):
             live.select(np.ones((2, 3, 2)), top=4)
         assert live.bandit.to_bytes() == before
         assert len(list(live.rows())) == 10
 
 
 @pytest.mark.parametrize(
-    ("call", "error", "message"),
+    ("call", "error", "code"),
     [
-        (lambda live: live.select([1.0, 2.0]), DataError, r"context has shape \(2,\)"),
-        (lambda live: live.select([[1.0, 2.0, 3.0]]), DataError, "context has shape"),
-        (lambda live: live.select([[1.0, 2.0]], arms=["a", "b"]), ParameterError, "arms has 2 names"),
-        (lambda live: live.select([[1.0, 2.0]] * 2, arms=["a", "a"]), ParameterError, "second time"),
-        (lambda live: live.select([[1.0, 2.0]], top=2), ParameterError, "top"),
-        (lambda live: live.select(), DataError, "context"),
-        (lambda live: live.add_arm("z"), ParameterError, "add_arm is not for a SharedLinearBandit"),
-        (lambda live: live.remove_arm("z"), ParameterError, "remove_arm is not for"),
-        (lambda live: live.forget(2.0), ParameterError, "factor"),
+        (lambda live: live.select([1.0, 2.0]), DataError, "wrong-shape"),
+        (lambda live: live.select([[1.0, 2.0, 3.0]]), DataError, "wrong-shape"),
+        (lambda live: live.select([[1.0, 2.0]], arms=["a", "b"]), ParameterError, "wrong-shape"),
+        (lambda live: live.select([[1.0, 2.0]] * 2, arms=["a", "a"]), ParameterError, "duplicate-name"),
+        (lambda live: live.select([[1.0, 2.0]], top=2), ParameterError, "integer-range"),
+        (lambda live: live.select(), DataError, "missing-argument"),
+        (lambda live: live.add_arm("z"), ParameterError, "no-arms"),
+        (lambda live: live.remove_arm("z"), ParameterError, "no-arms"),
+        (lambda live: live.forget(2.0), ParameterError, "probability-range"),
     ],
 )
-def test_what_cannot_be_is_not_stored(path, call, error, message):
+def test_what_cannot_be_is_not_stored(path, call, error, code):
     with Journal(path, fresh(), **FAST) as live:
         live.select([[1.0, 2.0]])
         before = live.bandit.to_bytes()
-        with pytest.raises(error, match=message):
+        with refused(error, code):
             call(live)
         assert live.bandit.to_bytes() == before
         assert len(list(live.rows())) == 1
@@ -175,9 +175,9 @@ def test_journals_of_one_kind_refuse_bandits_of_the_other(tmp_path):
         Journal(tmp_path / "items", LinearBandit(2, 2))
     with refused(ParameterError, "bandit-mismatch", argument="bandit"):
         Journal(tmp_path / "arms", fresh())
-    with pytest.raises(ParameterError, match="its settings"):
+    with refused(ParameterError, "bandit-mismatch", argument="bandit"):
         Journal(tmp_path / "items", fresh(alpha=0.5))
-    with Journal(tmp_path / "arms") as live, pytest.raises(ParameterError, match="top is for a SharedLinearBandit"):
+    with Journal(tmp_path / "arms") as live, refused(ParameterError, "no-slate", argument="top"):
         live.select([1.0, 2.0], top=2)
 
 
@@ -196,30 +196,32 @@ def test_compaction_drops_decisions_and_keeps_what_was_learned(path):
 
 
 @pytest.mark.parametrize(
-    ("pick", "fields", "message"),
+    ("pick", "fields", "code"),
     [
-        ("first", {"arm": '"b"'}, "slate|recorded"),
-        ("first", {"arm": "null"}, "its arm is None"),
-        ("first", {"arms": '["a", "b"]'}, "its 4 candidates are"),
-        ("first", {"arms": '{"a": 1}'}, "candidates"),
-        ("first", {"arms": '["a", "b", "c", "c"]'}, "second time"),
-        ("first", {"context": b"12345"}, "buffer size"),
-        ("first", {"context": np.full(8, np.nan).tobytes()}, "context"),
-        ("first", {"context": np.ones(8).tobytes()}, "recorded with arm and features"),
-        ("first", {"options": '{"slate": "ab"}'}, "its slate is"),
-        ("first", {"options": "[1]"}, "its options are"),
-        ("first", {"options": "[" * 100_000}, "is invalid"),
-        ("first", {"score": 9.0}, "recorded"),
-        ("further", {"arm": '"zzz"'}, "not in list"),
-        ("further", {"context": np.ones(2).tobytes()}, "recorded with arm and features"),
-        ("further", {"score": 9.0}, "recorded"),
-        ("further", {"options": '{"of": 1, "place": 0}'}, "it is on place 0"),
-        ("further", {"options": '{"of": 1, "place": "x"}'}, "place 'x'"),
-        ("reward", {"reward": None}, "reward"),
+        ("first", {"arm": '"b"'}, "decision-differs"),
+        ("first", {"arm": "null"}, "damaged-file"),
+        ("first", {"arms": '["a", "b"]'}, "damaged-file"),
+        ("first", {"arms": '{"a": 1}'}, "damaged-file"),
+        ("first", {"arms": '["a", "b", "c", "c"]'}, "damaged-file"),
+        ("first", {"context": b"12345"}, "damaged-file"),
+        ("first", {"context": np.full(8, np.nan).tobytes()}, "damaged-file"),
+        ("first", {"context": np.ones(8).tobytes()}, "decision-differs"),
+        ("first", {"options": '{"slate": "ab"}'}, "damaged-file"),
+        ("first", {"options": "[1]"}, "damaged-file"),
+        ("first", {"options": "[" * 100_000}, "damaged-file"),
+        ("first", {"score": 9.0}, "decision-differs"),
+        ("further", {"arm": '"zzz"'}, "decision-differs"),
+        ("further", {"context": np.ones(2).tobytes()}, "decision-differs"),
+        ("further", {"score": 9.0}, "decision-differs"),
+        ("further", {"score": None}, "decision-differs"),
+        ("further", {"options": '{"of": 1, "place": 0}'}, "damaged-file"),
+        ("further", {"options": '{"of": 1, "place": 7}'}, "decision-differs"),
+        ("further", {"options": '{"of": 1, "place": "x"}'}, "damaged-file"),
+        ("reward", {"reward": None}, "damaged-file"),
     ],
 )
-@pytest.mark.filterwarnings("ignore:.*is recorded with slate")
-def test_forged_events_with_the_right_checksum_are_refused(path, pick, fields, message):
+@pytest.mark.filterwarnings("ignore:.*is recorded with")
+def test_forged_events_with_the_right_checksum_are_refused(path, pick, fields, code):
     used(path)
     db = sqlite3.connect(path)
     where = {
@@ -230,7 +232,7 @@ def test_forged_events_with_the_right_checksum_are_refused(path, pick, fields, m
     (seq,) = db.execute(f"SELECT min(seq) FROM event WHERE {where}").fetchone()
     db.close()
     rewrite(path, seq, **fields)
-    with pytest.raises(StateFileError, match=message), Journal(path) as live:
+    with refused(StateFileError, code), Journal(path) as live:
         _ = list(live.rows()), live.verify()
 
 

@@ -30,9 +30,9 @@ def test_outcomes_are_labels_and_not_positions(many):
     posterior = pr.DirichletPosterior.for_model(dice())
     posterior.update(source=0, outcome=many([1, 2, 3]))
     np.testing.assert_array_equal(posterior.counts, [[2, 2, 2, 1]])
-    with pytest.raises(DataError, match=r"outcome\[1\] is 0, expected one of 1, 2, 3, 4; positions go with indices="):
+    with refused(DataError, "unknown-outcome", value=0, index=(1,)):
         posterior.update(0, many([1, 0]))
-    with pytest.raises(DataError, match=r"outcome is 0, expected one of 1, 2, 3, 4"):
+    with refused(DataError, "unknown-outcome", value=0, index=(0,)):
         posterior.update(0, 0)
     np.testing.assert_array_equal(posterior.counts, [[2, 2, 2, 1]])
     posterior.update(0, many([0, 3]), indices=True)
@@ -63,9 +63,9 @@ def test_a_direct_model_calls_sources_by_pair_and_outcomes_by_next_state():
     np.testing.assert_array_equal(posterior.counts, [[1.5, 1], [2, 0], [1, 4], [1, 0]])
     log = [("ill", "treat", "well"), *[("well", "wait", "well")] * 3]
     np.testing.assert_array_equal(posterior.counts[1:], pr.DirichletPosterior.from_log(model, log).counts[1:])
-    with pytest.raises(DataError, match=r"source is 3, expected one of \('ill', 'wait'\).*indices=True"):
+    with refused(DataError, "unknown-source", value=3):
         posterior.update(3, "well")
-    with pytest.raises(DataError, match=r"outcome is 'ill', expected one of 'well'"):
+    with refused(DataError, "unknown-outcome", value="ill"):
         posterior.update(("ill", "treat"), "ill")
     assert posterior.sources == model.sources
 
@@ -75,7 +75,7 @@ def test_packed_next_states_are_labels_even_without_names():
     model = pr.UncertainMDP.direct(np.zeros((3, 1)), 0.9, support=[[[0, 1, 1]], [[1, 0, 0]], [[1, 1, 1]]])
     posterior = pr.DirichletPosterior.for_model(model).update((0, 0), [2, 2, 1])
     np.testing.assert_array_equal(posterior.counts[0], [2, 3, 0])
-    with pytest.raises(DataError, match="outcome is 0, expected one of 1, 2"):
+    with refused(DataError, "unknown-outcome", value=0):
         posterior.update((0, 0), 0)
     rows = [(0, 0, 2, 2), (2, 0, 1, 1)]
     np.testing.assert_array_equal(model.count(rows, model.prior()), [[1, 2, 0], [1, 0, 0], [1, 2, 1]])
@@ -102,7 +102,7 @@ def test_posteriors_with_names_of_their_own():
     np.testing.assert_array_equal(posterior.counts, [[1, 2, 0], [1, 2, 1]])
     assert posterior.merge(posterior.copy()).outcomes == (("x", "y"), ("x", "y", "z"))
     other = pr.DirichletPosterior([[1, 1, 0], [1, 1, 1]], sources=["a", "c"], outcomes=["xy", "xyz"])
-    with pytest.raises(PosteriorError, match="cannot merge"):
+    with refused(PosteriorError, "name-mismatch"):
         posterior.merge(other)
     with refused(PosteriorError, "name-count", argument="outcomes"):
         pr.DirichletPosterior([[1, 1, 0], [1, 1, 1]], outcomes=["xy", "xy"])
@@ -117,7 +117,7 @@ def test_a_posterior_of_another_model_is_refused(tmp_path):
     model = ward()
     turned = pr.UncertainMDP.direct([[0.0, 0.1], [1.0, 0.9]], 0.9, states=["well", "ill"], actions=["wait", "treat"])
     posterior = pr.DirichletPosterior.for_model(model).update(("ill", "treat"), "well", 5)
-    with pytest.raises(PosteriorError, match="posterior has sources or outcomes with other names than the model"):
+    with refused(PosteriorError, "other-names"):
         pr.BayesianRiskMDP(turned, posterior, alpha=0.5)
     posterior.save(tmp_path / "p")
     again = pr.DirichletPosterior.load(tmp_path / "p")

@@ -1,4 +1,4 @@
-"""The machinery below the library: Markov chains by Krylov, threads."""
+"""Markov chains by BiCGStab, threads, and the Laplace approximation."""
 
 from __future__ import annotations
 
@@ -6,9 +6,12 @@ import threading
 
 import numpy as np
 import pytest
+from refusals import refused
 from scipy import sparse
 
 from prudent._numerics.compile import default_threads, each_row, over_rows
+from prudent._numerics.glm import ODDS, laplace_sums
+from prudent.errors import PosteriorError
 from prudent.planning.chain import Chain, chain_values
 
 # -- chains --------------------------------------------------------------------------------------------------
@@ -116,3 +119,12 @@ def test_an_error_in_a_range_comes_out_and_the_rest_is_dropped():
 def test_one_thread_is_ours_unless_rows_are_long(long):
     (where,) = set(over_rows(lambda *_: threading.current_thread(), 1, 1, long=long))
     assert (where is threading.main_thread()) != long
+
+
+# -- Laplace approximation -----------------------------------------------------------------------------------
+
+
+def test_a_mode_beyond_double_precision_is_refused():
+    contexts = np.full((3, 1), 1e200)
+    with refused(PosteriorError, "no-mode", value=3, steps=1):
+        laplace_sums(ODDS, np.eye(1), np.zeros(1), contexts, np.ones(3), np.ones(3), np.zeros(1))

@@ -264,8 +264,9 @@ def test_short_pieces_are_no_tasks(client, monkeypatch):
         work(pool, whole, [(i, seat) for i in range(20)], lambda piece, answer: found.append((piece[0], *answer)))
         at = client.run(os.getpid, workers=[seat.home])[seat.home]
         assert sorted(found) == [(i, i + 5, at) for i in range(20)]
-        with pytest.raises(ValueError, match="not with 5"):
+        with pytest.raises(ValueError) as caught:
             pool.submit(failing, seat).result(60)
+        assert caught.value.args == ("not with 5",)
 
 
 def test_an_actor_that_came_late_is_found_by_the_next_pool(client):
@@ -287,8 +288,10 @@ def test_a_solve_goes_the_short_way(client, monkeypatch):
     while not all(block.home for block in blocks) and time.monotonic() < deadline:
         problem.solve(client=client)  # a solve may end before the actors are there
     monkeypatch.setattr(Cluster, "_ask_dask", None)
-    again = problem.solve(client=client)
-    assert again.value.tobytes() == expected.value.tobytes()
+    again, repeated = problem.solve(client=client), problem.solve(client=client)
+    assert again.value.tobytes() == repeated.value.tobytes()
+    # an actor may take over a block in the middle of the first solve, without the starting points of earlier backups
+    assert np.max(np.abs(again.value - expected.value)) <= again.error_bound + expected.error_bound
     assert problem.evaluate(again.policy, client=client).error_bound < 1e-8
 
 

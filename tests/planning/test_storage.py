@@ -5,9 +5,9 @@ import subprocess
 import sys
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from refusals import refused
 from scipy import sparse
 
 import prudent as pr
@@ -95,8 +95,7 @@ def test_ragged_and_dense_input_give_the_same_model(seed):
     np.testing.assert_array_equal(of_entries.outcome_mask, dense.outcome_mask[:, :n])
     for pair in np.flatnonzero(dense.admissible):
         np.testing.assert_array_equal(dense.leads(pair), dense.next_state.reshape(-1, dense.n_outcomes)[pair])
-    with pytest.raises(ValueError, match="read-only"):
-        dense.reward[0] = 1.0
+    assert not dense.reward.flags.writeable
     # one step ahead, against NumPy
     counts = dense.prior() * rng.integers(1, 5, dense.outcome_mask.shape)
     theta = DirichletPosterior(counts).sample(7, seed)
@@ -115,10 +114,9 @@ def test_ragged_and_dense_input_give_the_same_model(seed):
 
 def test_bad_entries_are_named():
     rest = {"action": [0, 0, 0], "next_state": [0, 1, 1], "reward": [0, 0, 0]}
-    said = r"outcome 1 of source 0 has a next state for state {}, action 0 but none for state {}, action 0"
-    with pytest.raises(ModelError, match=said.format(0, 1)):
+    with refused(ModelError, "unequal-outcomes", source=0, outcome=1, state=1, action=0):
         UncertainMDP.from_table(rest | {"state": [0, 0, 1], "outcome": list("aba")}, 0.9)
-    with pytest.raises(ModelError, match=said.format(1, 0)):
+    with refused(ModelError, "unequal-outcomes", source=0, outcome=1, state=0, action=0):
         UncertainMDP.from_table(rest | {"state": [1, 1, 0], "outcome": list("aba")}, 0.9)
 
 
@@ -133,13 +131,13 @@ def test_sparse_support_is_the_dense_one():
         dense = UncertainMDP.direct(earned, 0.9, support=support, terminal=[4])
         assert UncertainMDP.direct(earned, 0.9, support=matrix, terminal=[4]) == dense
         assert UncertainMDP.direct(earned, 0.9, support=sparse.coo_array(matrix), terminal=[4]) == dense
-    with pytest.raises(ModelError, match=r"sparse support must have shape \(S\*A, S\) = \(18, 6\)"):
+    with refused(ModelError, "wrong-shape", argument="support", value=(6, 18)):
         UncertainMDP.direct(reward, 0.9, support=matrix.T)
     reward[2, 1, 0] = np.nan
-    with pytest.raises(ModelError, match=r"reward\[2, 1, 0\] is nan"):
+    with refused(ModelError, "not-finite", argument="reward", index=(2, 1, 0)):
         UncertainMDP.direct(reward, 0.9, support=support)
     support[3, 1] = False
-    with pytest.raises(ModelError, match="state 3, action 1 has no outcome"):
+    with refused(ModelError, "no-outcome", state=3, action=1):
         UncertainMDP.direct(reward[:, :, 1], 0.9, support=support)
 
 

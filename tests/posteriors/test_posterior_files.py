@@ -63,7 +63,7 @@ def test_names_still_work_after_loading(tmp_path):
     expected = ward().update([("ill", True), (("well", 2), "wait")], [7, "ill"])
     assert again.update([("ill", True), (("well", 2), "wait")], [7, "ill"]) == expected
     odd = pr.DirichletPosterior([[1.0]], sources=[frozenset({1})])
-    with pytest.raises(ParameterError, match="a state file can hold strings and numbers only"):
+    with refused(ParameterError, "unsaved-name"):
         odd.save(tmp_path / "q")
     assert not (tmp_path / "q").exists()
 

@@ -66,7 +66,7 @@ def test_other_readings_share_their_confidence():
     )
 
     def find(one, readings):
-        return Finding(differences([("x", one.x.values), ("y", 2.0 * one.x.values)], readings))
+        return Finding(differences({"x": one.x.values, "y": 2.0 * one.x.values}, readings))
 
     words = {"plain": "", "wide": "it is wide", "few": "it is few", "absent": "it is absent"}
     found = Statement("x", "x is positive", "nowhere", find).judge(data, words)
@@ -86,7 +86,7 @@ def test_readings_that_are_all_noise_reproduce_nothing():
     rng = np.random.default_rng(7)
     wrong = 0
     for _ in range(2_000):
-        others = {f"{k}": Finding(differences([("x", rng.normal(size=12))], 5)) for k in range(5)}
+        others = {f"{k}": Finding(differences({"x": rng.normal(size=12)}, 5)) for k in range(5)}
         wrong += claim(Finding([Interval("x", -1.0)]), others).kind is Verdict.REPRODUCED_WHEN
     assert wrong <= stats.binom.isf(1e-8, 2_000, 0.01)
 

@@ -421,11 +421,10 @@ CASES = [(1, 1), (2, 2), (5, 1), (5, 2), (7, 7), (100, 3)]
 
 
 @pytest.mark.parametrize(("n", "m"), CASES)
-def test_lowest_normals_have_the_law_of_sorted_normals(n, m):
+def test_lowest_normals_have_the_law_of_sorted_normals(n, m, rng):
     # Two-sample Kolmogorov-Smirnov on every order statistic and on every gap (the joint law), Bonferroni.
     # With 20,000 draws each, a shift of 0.1 sd is found with probability above 0.9.
     size = 20_000
-    rng = np.random.default_rng()
     direct = lowest_normals(n, m, size=size, rng=rng)
     brute = np.sort(rng.standard_normal((size, n)), axis=1)[:, :m]
     assert (np.diff(direct, axis=1) >= 0).all()

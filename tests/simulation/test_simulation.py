@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from refusals import warned
+from refusals import refused, warned
 
 import prudent as pr
 from prudent._support.streams import replication_streams
@@ -210,39 +210,37 @@ def test_a_solver_at_its_cap_is_not_silent(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("options", "error", "message"),
+    ("options", "error", "code", "fields"),
     [
-        ({"agents": []}, ParameterError, "agents must have at least one"),
-        ({"agents": [0.9]}, ParameterError, r"agents\[0\] is 0.9, expected settings such as brps_rl\(0.9\)"),
-        (
-            {"agents": [ts_rl(), brps_rl(0)]},
-            ParameterError,
-            r"agents\[0\] and agents\[1\] have the same label",
-        ),
-        ({"episodes": 0}, ParameterError, "episodes must be at least 1, got 0"),
-        ({"replications": 1.5}, ParameterError, "replications must be a whole number, got 1.5"),
-        ({"rng": -1}, ParameterError, "rng must be at least 0, got -1"),
-        ({"start": 16}, ParameterError, "start is 16, expected a whole number from 0 to 15"),
-        ({"br_episodes": [3]}, ParameterError, r"br_episodes\[0\] is 3, expected a whole number from 0 to 1"),
-        ({"br_episodes": [0], "alphas": 1.0}, ParameterError, "alphas must be a risk level"),
-        ({"alphas": 0.9}, ParameterError, "alphas are those of BR-regret; give its episodes as br_episodes"),
+        ({"agents": []}, ParameterError, "empty", {"argument": "agents"}),
+        ({"agents": [0.9]}, ParameterError, "wrong-type", {"argument": "agents", "index": (0,), "value": 0.9}),
+        ({"agents": [ts_rl(), brps_rl(0)]}, ParameterError, "duplicate-label", {"argument": "agents"}),
+        ({"episodes": 0}, ParameterError, "integer-range", {"argument": "episodes", "value": 0}),
+        ({"replications": 1.5}, ParameterError, "not-an-integer", {"argument": "replications", "value": 1.5}),
+        ({"rng": -1}, ParameterError, "integer-range", {"argument": "rng", "value": -1}),
+        ({"start": 16}, ParameterError, "index-range", {"argument": "start", "value": 16}),
+        ({"br_episodes": [3]}, ParameterError, "index-range", {"argument": "br_episodes", "index": (0,), "value": 3}),
+        ({"br_episodes": [0], "alphas": 1.0}, ParameterError, "alpha-range", {"argument": "alphas", "value": 1.0}),
+        ({"alphas": 0.9}, ParameterError, "missing-argument", {"argument": "br_episodes"}),
         (
             {"br_episodes": [0], "agents": [ts_rl(), brps_rl([0.5, 0.1])]},
             ParameterError,
-            r"alphas must be given: agents\[1\], BRPS-RL 0.5 to 0.1, has no single risk level",
+            "missing-argument",
+            {"argument": "alphas", "index": (1,)},
         ),
-        ({"record": ["colours"]}, ParameterError, "record has 'colours', expected some of 'states'"),
+        ({"record": ["colours"]}, ParameterError, "unknown-option", {"argument": "record", "value": "colours"}),
         (
             {"prior": LAKE.model.prior() * (np.arange(11) > 0)},
             PosteriorError,
-            r"prior\[0, 0\] is 0, but this outcome happens with probability 0.5",
+            "impossible-outcome",
+            {"argument": "prior", "index": (0, 0)},
         ),
-        ({"agents": [optimistic_vi()], "problem": inventory()}, ModelError, r"but optimism needs rewards in \[0, 1\]"),
+        ({"agents": [optimistic_vi()], "problem": inventory()}, ModelError, "reward-range", {}),
     ],
 )
-def test_bad_input(options, error, message):
+def test_bad_input(options, error, code, fields):
     given = {"problem": LAKE, "agents": [ts_rl()], "episodes": 2, "replications": 1} | options
-    with pytest.raises(error, match=message):
+    with refused(error, code, **fields):
         simulate(**given)
 
 

@@ -8,7 +8,6 @@ used, and never copies them to another process.
 
 from __future__ import annotations
 
-import struct
 from typing import Any
 
 import numpy as np
@@ -17,8 +16,6 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from .compile import inlined
-
-__all__ = ["address_of", "bits_of", "float_array", "float_of_bits", "int_array"]
 
 
 def address_of(array: np.ndarray[Any, Any]) -> int:
@@ -30,7 +27,7 @@ def address_of(array: np.ndarray[Any, Any]) -> int:
 
 def bits_of(value: float) -> int:
     """Return the bits of a float as an integer."""
-    return int(struct.unpack("<q", struct.pack("<d", value))[0])
+    return int(np.float64(value).view(np.int64))
 
 
 @intrinsic
@@ -41,14 +38,10 @@ def _pointer(typing: Any, address: Any) -> Any:
     return types.voidptr(types.int64), generate
 
 
-@intrinsic
-def float_of_bits(typing: Any, bits: Any) -> Any:
+@inlined
+def float_of_bits(bits: Any) -> Any:
     """Return the float that has these bits, in a kernel."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.bitcast(arguments[0], context.get_value_type(types.float64))
-
-    return types.float64(types.int64), generate
+    return np.int64(bits).view(np.float64)
 
 
 @inlined

@@ -13,9 +13,6 @@ import numpy as np
 from .._support.checks import BoolArray, FloatArray
 from .compile import kernel
 
-__all__ = ["EPS", "sums_and_leaks", "two_product", "two_sum", "two_sums"]
-
-
 EPS = float(np.finfo(np.float64).eps)
 _SPLIT = 134217729.0  # 2**27 + 1
 

@@ -27,9 +27,6 @@ from numba.core import caching, event
 
 from .._support.files import leave_turn, take_turn
 
-__all__ = ["default_threads", "each_row", "inlined", "kernel", "lean", "over_rows", "source_stamp", "summing", "unkept"]
-
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -45,22 +42,19 @@ def _imported(file: Path) -> tuple[bytes, list[Path]]:
     content = file.read_bytes()
     names = {(len(dots), name.decode()) for dots, name in _IMPORT.findall(content)}
     modules = [file.parents[up - 1].joinpath(*name.split(".")) for up, name in names]
-    places = [place for module in modules for place in (module.with_suffix(".py"), module / "__init__.py")]
-    return content, sorted(place for place in places if place.is_file())
+    paths = [path for module in modules for path in (module.with_suffix(".py"), module / "__init__.py")]
+    return content, sorted(path for path in paths if path.is_file())
 
 
 @cache
 def source_stamp(file: Path) -> str:
     """Return a digest of ``file`` and of everything of ours that it imports, at first or second hand."""
-    found, todo = {file}, [file]
+    files, todo = {file}, [file]
     while todo:
-        new = set(_imported(todo.pop())[1]) - found
-        found |= new
+        new = set(_imported(todo.pop())[1]) - files
+        files |= new
         todo += new
-    digest = hashlib.sha256()
-    for each in sorted(found):
-        digest.update(_imported(each)[0])
-    return digest.hexdigest()
+    return hashlib.sha256(b"".join(_imported(source)[0] for source in sorted(files))).hexdigest()
 
 
 def kernel(function: F) -> F:
@@ -77,14 +71,15 @@ def lean(function: F) -> F:
     a TypeError. Only other kernels may pass a Generator: one that comes from Python would never be released.
     """
     compiled: Any = _compiled(function, counted=False, inline="never")
-    compile_plain = compiled._compiler.compile
+    compiler = compiled._compiler
+    compile_plain = compiler.compile
 
     def compile_guarded(args: Any, return_type: Any) -> Any:
         result = compile_plain(args, return_type)
         _refuse_references(function, result)
         return result
 
-    compiled._compiler.compile = compile_guarded
+    compiler.compile = compile_guarded
     return cast(F, compiled)
 
 
@@ -121,11 +116,10 @@ def _compiled(function: F, counted: bool = True, **options: Any) -> F:
     # nobody calls kernels through pointers, and each wrapper for that takes time to compile
     compiled: Any = numba.njit(nogil=True, error_model="numpy", no_cfunc_wrapper=True, **options)(function)
     try:
-        compiled._cache = _Cache(function)
-        written = not isinstance(compiled._cache._impl.locator, _Readable)
+        compiled._cache = cache = _Cache(function)
     except RuntimeError:  # Numba found no folder at all
-        written = False
-    if not written:
+        cache = None
+    if cache is None or not cache.writable:
         _NOTICE.unkept = "no folder to keep them in can be written"
     return cast(F, compiled)
 
@@ -144,7 +138,7 @@ class _Places(caching.CompileResultCacheImpl):  # type: ignore[misc]
     """Where kernels may be kept: folders that can be written come first, but for the one that the user names."""
 
     _given, *_others = caching.CompileResultCacheImpl._locator_classes
-    _read, *_rest = (type(each.__name__, (_Readable, each), {}) for each in (_given, *_others))
+    _read, *_rest = (type(kind.__name__, (_Readable, kind), {}) for kind in (_given, *_others))
     _locator_classes: ClassVar[list[Any]] = [_given, _read, *_others, *_rest]
 
 
@@ -187,18 +181,19 @@ class _Cache(caching.FunctionCache):  # type: ignore[misc]
         self._cache_file = _CacheFile(self._cache_path, self._impl.filename_base, stamp)
         self._turn_file = Path(self._cache_path) / f"{self._impl.filename_base}.compiling"
         self._turn: int | None = None
+        self.writable = not isinstance(self._impl.locator, _Readable)
 
     def load_overload(self, sig: Any, target_context: Any) -> Any:
         """Return the machine code of a signature, or None if it is our turn to compile it."""
-        found = self._loaded(sig, target_context)
-        if found is None and self._turn is None:
+        code = self._loaded(sig, target_context)
+        if code is None and self._turn is None:
             with suppress(OSError):
                 self._turn_file.parent.mkdir(parents=True, exist_ok=True)
             self._turn = take_turn(self._turn_file, WAIT)
-            found = self._loaded(sig, target_context)  # another process may have compiled it in the meantime
-            if found is not None:
+            code = self._loaded(sig, target_context)  # another process may have compiled it in the meantime
+            if code is not None:
                 self.end_turn()
-        return found
+        return code
 
     def _loaded(self, sig: Any, target_context: Any) -> Any:
         """Return the machine code that is kept; a file that cannot be read is one that is not there."""
@@ -235,12 +230,8 @@ class _CompilationNotice(event.Listener):  # type: ignore[misc]
         module = getattr(getattr(dispatcher, "py_func", None), "__module__", "") or ""
         if not self._said and module.startswith("prudent"):
             self._said = True
-            often = (
-                f"for this process only ({self.unkept}; set NUMBA_CACHE_DIR)"
-                if self.unkept
-                else "once per installation"
-            )
-            self._say(f"compiling kernels, {often} ...")
+            only = f"for this process only ({self.unkept}; set NUMBA_CACHE_DIR)"
+            self._say(f"compiling kernels, {only if self.unkept else 'once per installation'} ...")
 
     def on_end(self, event: Any) -> None:
         cache = getattr((event.data or {}).get("dispatcher"), "_cache", None)
@@ -269,9 +260,9 @@ def unkept() -> str:
 
 def default_threads() -> int:
     """Return the number of threads kernels use by default: ``PRUDENT_THREADS`` or the cores we may use."""
-    told = os.environ.get("PRUDENT_THREADS", "")
-    if told.isdigit() and int(told) > 0:
-        return int(told)
+    setting = os.environ.get("PRUDENT_THREADS", "")
+    if setting.isdigit() and int(setting) > 0:
+        return int(setting)
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -289,9 +280,8 @@ def over_rows(
     threads = min(threads, max(1, rows // smallest))
     alone = threads == 1 and not (long and threading.current_thread() is threading.main_thread())
     pieces = 1 if threads == 1 and long else min(64 if alone else 8 * threads, max(threads, rows // smallest))
-    edges = [rows * i // pieces for i in range(pieces + 1)]
-    ranges = list(pairwise(edges))
-    return [work(*each) for each in ranges] if alone else _on_threads(work, ranges, threads)
+    ranges = list(pairwise(rows * i // pieces for i in range(pieces + 1)))
+    return [work(*ends) for ends in ranges] if alone else _on_threads(work, ranges, threads)
 
 
 class _GivenUp(BaseException):
@@ -321,10 +311,10 @@ def _on_threads(work: Callable[[int, int], Any], ranges: list[tuple[int, int]], 
         try:
             while left:
                 try:
-                    i, each = left.popleft()
+                    i, ends = left.popleft()
                 except IndexError:  # another thread was faster
                     return
-                results[i] = work(*each)
+                results[i] = work(*ends)
         except _GivenUp:
             pass
         except BaseException as error:

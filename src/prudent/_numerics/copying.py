@@ -10,8 +10,6 @@ from typing import Any
 
 from .compile import lean
 
-__all__ = ["put", "put_rows"]
-
 
 @lean
 def put(target: Any, source: Any) -> None:

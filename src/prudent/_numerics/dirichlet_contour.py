@@ -42,17 +42,6 @@ from .compensated import EPS
 from .compile import kernel, summing
 from .logarithms import sum_logs_and_angles
 
-__all__ = [
-    "LUCKY_DEFECT",
-    "NEAR_QUANTILE",
-    "SEARCH_ACCURACY",
-    "SPIKE_COUNTS",
-    "Row",
-    "integrals",
-    "rough_log_cdf",
-    "slack",
-]
-
 LUCKY_DEFECT = 1e-8  # a defect that passes through zero looks small; F, less well known, then tells
 ROUNDING_DEFECT = 2e-20  # defect that may remain for each count where rounding stands in the way
 SEARCH_ACCURACY = 1e-5  # accuracy of G, relative to G, while the quantile is being looked for
@@ -177,7 +166,7 @@ def _turn_and_fall(y, n, e, psi):
 def _bend(c, h, curl, row):
     """Return the bend of the path through c with width h; ``curl`` is that of steepest descent at c."""
     least, most, bend, cap = -1.0, 1.0, curl, OPEN_SPACING
-    found = False
+    turning = False
     y, height = 0.5 * h, 0.0
     for _ in range(60):
         turn, fall = _turn_and_fall(y, row.n, row.e, row.psi)
@@ -188,12 +177,12 @@ def _bend(c, h, curl, row):
         elif turn < -1.0:
             most = min(most, -0.5 * fall / turn)
         far = math.asinh(y / (PATH_WIDTH * h))
-        if not found and abs(turn) * STEP * math.sqrt(0.25 * math.pi**2 + far * far) > 1.0:  # per node
-            found = True
+        if not turning and abs(turn) * STEP * math.sqrt(0.25 * math.pi**2 + far * far) > 1.0:  # per node
+            turning = True
             bend = turn / fall
             if far > CAPPED_SPACING:
                 cap = CAPPED_SPACING
-        elif found and turn * bend > 0.0 and abs(turn) > fall * abs(bend):
+        elif turning and turn * bend > 0.0 and abs(turn) > fall * abs(bend):
             bend = turn / fall  # the turn goes on
         y *= 4.0
         height -= 2.0 * math.log(2.0) * (fall - 2.0)  # of M, which F needs
@@ -208,15 +197,15 @@ def _sum_nodes(v, step, path, row):
     c, h, b, cap, log_M = path
     n, psi, e, r, Q, D = row.n, row.psi, row.e, row.r, row.Q, row.D
     G, flat, flatter, P, F, f, bulk, bulk_G = 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0
-    place, stride = -1, round(3.0 * step / STEP)
+    node, stride = -1, round(3.0 * step / STEP)
     if cap == OPEN_SPACING and step >= STEP:
-        place = int(3.0 * v / STEP)
+        node = int(3.0 * v / STEP)
     while True:
-        if place >= 0:
-            if place >= TABLE.shape[0]:
+        if node >= 0:
+            if node >= TABLE.shape[0]:
                 break
-            sinh, cosh, spacing = TABLE[place, 0], TABLE[place, 1], TABLE[place, 2]
-            place += stride
+            sinh, cosh, spacing = TABLE[node, 0], TABLE[node, 1], TABLE[node, 2]
+            node += stride
         else:
             s = 0.5 * math.pi * math.sinh(v)
             spacing = 0.5 * math.pi * math.cosh(v) / math.sqrt(1.0 + (s / cap) ** 2)
@@ -360,22 +349,14 @@ def integrals(x, p, sharp, relative, width, row):
             off = abs(p - F * here / total)
             enough = max(0.3 * sharp * p, relative * G * here / row.total)
             rounded = step < 0.01 and defect > 0.5 * before and doubt > 0.5 * doubt_before  # nothing else is left
-            if (
-                step < SMALLEST_STEP
-                or rounded
-                or (
-                    (defect <= enough or (step < 0.01 and defect > 0.5 * before))
-                    and doubt
-                    <= max(
-                        0.2 * off,
-                        0.2 * width * f * here / total if width > 0.0 else 0.1 * NEAR_QUANTILE * p * (1.0 - p),
-                        0.0
-                        if on >= 0 or width > 0.0
-                        else slack(sharp * p, f * here / total, np.inf if row.fades else closest),
-                    )
-                    and (step < 0.9 * STEP or relative == SEARCH_ACCURACY or doubt <= LUCKY_DEFECT)
-                )
-            ):
+            allowed = 0.2 * width * f * here / total if width > 0.0 else 0.1 * NEAR_QUANTILE * p * (1.0 - p)
+            smooth = 0.0
+            if on < 0 and not width > 0.0:
+                smooth = slack(sharp * p, f * here / total, np.inf if row.fades else closest)
+            settled = defect <= enough or (step < 0.01 and defect > 0.5 * before)
+            decided = doubt <= max(0.2 * off, allowed, smooth)
+            trusted = step < 0.9 * STEP or relative == SEARCH_ACCURACY or doubt <= LUCKY_DEFECT
+            if step < SMALLEST_STEP or rounded or (settled and decided and trusted):
                 failed = defect > max(enough, 100.0 * noise * G * here / row.total)
                 if rounded:  # another path is not worth its time
                     failed = failed and defect > ROUNDING_DEFECT * p * row.total

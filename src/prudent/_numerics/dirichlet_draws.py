@@ -14,9 +14,6 @@ import numpy as np
 from .._support.checks import FloatArray, IntArray
 from .compile import kernel, lean
 
-__all__ = ["draw_row", "draw_slots", "draw_theta"]
-
-
 LEAST = 1e-300  # smaller counts count as this one: their reciprocal must be finite
 
 

@@ -20,8 +20,6 @@ from .compensated import EPS
 from .compile import kernel
 from .normal import normal_pdf, normal_quantile
 
-__all__ = ["Shape", "moments_of_row", "rough_quantile", "rough_tail", "rough_tail_means", "shape_of"]
-
 MOST = 3.0  # kappa differs from that of a normal by no more than this power of e
 LOPSIDED = 1.5  # no quantile is guessed for a skewness beyond this,
 FEW = 2.0  # nor for fewer counts than this

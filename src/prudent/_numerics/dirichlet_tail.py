@@ -41,8 +41,6 @@ from .dirichlet_contour import (
 )
 from .normal import normal_pdf, normal_quantile
 
-__all__ = ["SCRATCH", "quantile_of_row", "tail_of_row", "tails_of"]
-
 SCRATCH = 7  # rows of the scratch array of tail_of_row
 FINEST_ACCURACY = 1e-12  # of CVaR, in units of the range of the values: always aimed at
 COARSEST_ACCURACY = 1e-4  # less would not be cheaper
@@ -225,8 +223,8 @@ def _search(row, p, x, warm, sharp, mean):
                     elif row.total - row.psi[k] < SPIKE_COUNTS and row.value[k] == hi and not lo < new < hi:
                         new = hi - beside
         power = row.total - row.psi[nearest]
-        known = row.value[nearest] == spike and (p - F_spike) * (F - F_spike) > 0.0
-        if not lo < new < hi and power < SPIKE_COUNTS and known and abs(apart) <= 2.0 * beside:
+        same_side = row.value[nearest] == spike and (p - F_spike) * (F - F_spike) > 0.0
+        if not lo < new < hi and power < SPIKE_COUNTS and same_side and abs(apart) <= 2.0 * beside:
             # this close to a spike F moves like that power of the distance
             new = spike + apart * math.exp(min(max(math.log((p - F_spike) / (F - F_spike)) / power, -9.0), 9.0))
         if not lo < new < hi and f > 0.0 and 1e-12 < F < 1.0 - 1e-12:
@@ -244,9 +242,8 @@ def _search(row, p, x, warm, sharp, mean):
             if turns > MAX_HALVINGS:
                 return at
             new = cut if turns % 2 and lo < cut < hi else 0.5 * (lo + hi)
-            if (
-                turns % 2 == 0 and row.spiky and (lo - spike) * (hi - spike) > 0.0
-            ):  # half-way in the log of the distance
+            if turns % 2 == 0 and row.spiky and (lo - spike) * (hi - spike) > 0.0:
+                # half-way in the logarithm of the distance
                 new = spike + math.copysign(math.sqrt((lo - spike) * (hi - spike)), lo - spike)
             turns += 1
             narrowest, slow = hi - lo, 0
@@ -347,11 +344,11 @@ def _conditional_means(row, x):
                 nearest = k
         Q[nearest], norm, reached = 1.0, 1.0, value[nearest]
     reached /= norm
-    place = 0 if reached > x else n - 1
-    share = min((x - reached) / (value[place] - reached), 1.0) if reached != x else 0.0
+    end = 0 if reached > x else n - 1
+    share = min((x - reached) / (value[end] - reached), 1.0) if reached != x else 0.0
     for k in range(n):
         Q[k] *= (1.0 - share) / norm
-    Q[place] += share
+    Q[end] += share
 
 
 @kernel

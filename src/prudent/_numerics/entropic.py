@@ -20,9 +20,6 @@ import numpy as np
 
 from .._support.checks import FloatArray
 from .compile import kernel
-from .logarithms import number_of_bits
-
-__all__ = ["entropic_each", "entropic_mean"]
 
 TINY = 1e-280  # beta times the spread, below which the mean cannot be told from it
 FARTHEST = 700.0  # exp(-z) of more than this is nothing
@@ -41,7 +38,7 @@ def _exponentials(values: FloatArray, low: float, beta: float, minus: float, out
         r = turns * _LN2_HIGH - z + turns * _LN2_LOW
         tail = _C8 + r * (_C9 + r * (_C10 + r * (_C11 + r * (_C12 + r * (_C13 + r * _C14)))))
         e = r + r * r * (_C2 + r * (_C3 + r * (_C4 + r * (_C5 + r * (_C6 + r * (_C7 + r * tail))))))
-        scale = number_of_bits((np.int64(1023) - np.int64(k)) << np.int64(52))  # 2^-k
+        scale = np.int64((np.int64(1023) - np.int64(k)) << np.int64(52)).view(np.float64)  # 2^-k
         out[j] = scale * e + (scale - minus)
 
 

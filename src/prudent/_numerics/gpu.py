@@ -1,9 +1,9 @@
 """Vectors on a GPU, with sums and extremes.
 
-Kernels here are those of CUDA through Numba. Reductions are done in two steps of fixed shape, so that the same numbers
-give the same result every time. Under Numba's simulator (``NUMBA_ENABLE_CUDASIM=1``) all of it runs without a GPU, very
-slowly: that is for tests. There "on the GPU" are NumPy arrays, and kernels take arrays in tuples, which the simulator
-leaves alone: compiled functions of ours can then be called from kernels as they are on a GPU.
+Kernels are CUDA kernels compiled by Numba. Reductions take two steps of fixed shape, so the same numbers always give
+the same result. Numba's simulator (``NUMBA_ENABLE_CUDASIM=1``) runs all of this without a GPU, slowly, for tests.
+Arrays "on the GPU" are then NumPy arrays. Kernels take their arrays in tuples, because the simulator does not wrap
+those: kernels can then call the compiled functions of the CPU, as they do on a GPU.
 """
 
 from __future__ import annotations
@@ -27,30 +27,22 @@ SIMULATED = bool(config.ENABLE_CUDASIM)
 
 
 def _load() -> Any:
-    """Return Numba's CUDA, or say what is missing."""
+    """Return ``numba.cuda``, or raise with what is missing."""
     if not SIMULATED and importlib.util.find_spec("numba_cuda") is None:
-        raise ParameterError(
-            'device="gpu" needs numba-cuda, which is not installed: pip install "prudent[gpu]"',
-            code="missing-package",
-            package="numba-cuda",
-        )
+        message = 'device="gpu" needs numba-cuda, which is not installed: pip install "prudent[gpu]"'
+        raise ParameterError(message, code="missing-package", package="numba-cuda")
     try:
         from numba import cuda
     except Exception as error:  # numba-cuda 0.30 uses what NumPy 2.5 no longer has
-        raise ParameterError(
+        message = (
             f'device="gpu": numba-cuda does not load with NumPy {np.__version__} ({error}); pip install "prudent[gpu]" '
-            "chooses versions that work together",
-            code="missing-package",
-            package="numba-cuda",
-        ) from None
-    if not cuda.is_available():
-        raise ParameterError(
-            f'device="gpu" finds no GPU that CUDA can use: {_fault(cuda)}',
-            code="no-device",
-            argument="device",
-            value="gpu",
+            "chooses versions that work together"
         )
-    if not SIMULATED:  # small models leave most of a GPU idle, as expected
+        raise ParameterError(message, code="missing-package", package="numba-cuda") from None
+    if not cuda.is_available():
+        message = f'device="gpu" finds no GPU that CUDA can use: {_fault(cuda)}'
+        raise ParameterError(message, code="no-device", argument="device", value="gpu")
+    if not SIMULATED:  # no warnings that a small model leaves most of the GPU idle
         settings: Any = importlib.import_module("numba.cuda.core.config")
         settings.CUDA_LOW_OCCUPANCY_WARNINGS = 0
     return cuda
@@ -68,38 +60,20 @@ cuda = _load()
 
 
 def on_device(function: Any) -> Any:
-    """Compile a kernel of the GPU on first launch; keep it on disk as long as nothing that it is made of changes."""
+    """Compile a GPU kernel on first launch; cache it on disk until one of its source files changes."""
     compiled = cuda.jit(function)
     if not SIMULATED:
         try:
             compiled.enable_caching()
-            # Numba looks only at the file of the kernel itself, and most of it comes from others
+            # Numba checks only the file of the kernel itself, and kernels call functions of other files
             compiled._cache._cache_file._source_stamp = source_stamp(Path(function.__code__.co_filename))
-        except (AttributeError, RuntimeError):  # another Numba, or no folder that may be written
+        except (AttributeError, RuntimeError):  # another version of Numba, or no writable folder
             compiled = cuda.jit(function)
     return compiled
 
 
-THREADS = 1 if SIMULATED else 256  # in a block; the simulator is not safe with more across modules
-BLOCKS = 1 if SIMULATED else 1056  # the most that share a reduction
-
-__all__ = [
-    "BLOCKS",
-    "SIMULATED",
-    "Vector",
-    "allocate",
-    "cuda",
-    "download",
-    "extremes",
-    "grid_for",
-    "higher",
-    "lower",
-    "on_device",
-    "range_in_block",
-    "sum_in_block",
-    "sums",
-    "upload",
-]
+THREADS = 1 if SIMULATED else 256  # threads of a block; the simulator is not safe with more across modules
+BLOCKS = 1 if SIMULATED else 1056  # maximum number of blocks of a reduction
 
 
 def upload(array: npt.NDArray[Any]) -> Any:
@@ -108,22 +82,22 @@ def upload(array: npt.NDArray[Any]) -> Any:
 
 
 def download(array: Any) -> npt.NDArray[Any]:
-    """Return a copy of an array on the GPU here."""
+    """Return a copy on the host of an array on the GPU."""
     return np.array(array) if SIMULATED else array.copy_to_host()
 
 
 def allocate(shape: int | tuple[int, ...], dtype: Any = np.float64) -> Any:
-    """Return an array on the GPU with nothing in it yet."""
+    """Return an uninitialised array on the GPU."""
     return np.empty(shape, dtype) if SIMULATED else cuda.device_array(shape, dtype)
 
 
 def grid_for(n: int, threads: int = THREADS) -> tuple[int, int]:
-    """Return the blocks and threads of a launch whose threads share n things between them, see ``cuda.gridsize``."""
+    """Return the numbers of blocks and threads of a launch for n elements, see ``cuda.gridsize``."""
     return (BLOCKS, THREADS) if SIMULATED else (max(1, min(BLOCKS * THREADS // threads, -(-n // threads))), threads)
 
 
 class Vector:
-    """A vector [n] on the GPU, with the few operations that solvers use; ``np.asarray`` brings it back."""
+    """A vector [n] on the GPU with the operations that solvers use; ``np.asarray`` downloads it."""
 
     __slots__ = ("_extremes", "data")
 
@@ -132,21 +106,16 @@ class Vector:
         self.data = data
         self._extremes: tuple[float, float] | None = None
 
-    @classmethod
-    def empty(cls, n: int) -> Vector:
-        """Return a vector with nothing in it yet."""
-        return cls(allocate(n))
-
     @property
     def size(self) -> int:
-        """How many numbers it has."""
+        """Number of elements."""
         return int(self.data.size)
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> FloatArray:
         return np.asarray(download(self.data), dtype=dtype)
 
     def _with(self, factor: float, other: Vector | None, shift: float) -> Vector:
-        out = Vector.empty(self.size)
+        out = Vector(allocate(self.size))
         added = self.data if other is None else other.data
         _combine[grid_for(self.size)]((self.data, added, out.data), factor, shift)
         return out
@@ -158,38 +127,28 @@ class Vector:
         return self._with(-1.0, other, 0.0)
 
     def copy(self) -> Vector:
-        """Return another vector with the same numbers."""
+        """Return a copy."""
         return self._with(0.0, None, 0.0)
 
     def min(self) -> float:
-        """Return the least."""
+        """Return the lowest element."""
         return self._range()[0]
 
     def max(self) -> float:
-        """Return the greatest."""
+        """Return the highest element."""
         return self._range()[1]
 
     def _range(self) -> tuple[float, float]:
-        if self._extremes is None:  # vectors are not written to once they are read
+        if self._extremes is None:  # a vector does not change once it has been read
             part = allocate((BLOCKS, 2))
             grid = grid_for(self.size)
             _ranges[grid]((self.data, part))
             self._extremes = extremes(part, grid)
         return self._extremes
 
-    def __abs__(self) -> _Size:
-        return _Size(self)
-
-
-class _Size:
-    """The absolute values of a vector, of which only the greatest is ever asked for."""
-
-    def __init__(self, vector: Vector) -> None:
-        self._vector = vector
-
-    def max(self) -> float:
-        low, high = self._vector._range()
-        return max(abs(low), abs(high))
+    def __abs__(self) -> FloatArray:
+        """Return the sizes of the extremes: solvers need only the largest of the absolute values."""
+        return np.abs(self._range())
 
 
 @on_device
@@ -214,41 +173,38 @@ def higher(a: float, b: float) -> float:
     return a if a > b or a != a else b
 
 
-@cuda.jit(device=True)
-def sum_in_block(x: Any, y: Any, part: Any) -> None:
-    """Write the sums of x and of y over the threads of a block into its row of ``part``."""
-    xs = cuda.shared.array(THREADS, numba.float64)
-    ys = cuda.shared.array(THREADS, numba.float64)
-    me = cuda.threadIdx.x
-    xs[me], ys[me] = x, y
-    cuda.syncthreads()
-    half = cuda.blockDim.x // 2
-    while half > 0:
-        if me < half:
-            xs[me] += xs[me + half]
-            ys[me] += ys[me + half]
-        cuda.syncthreads()
-        half //= 2
-    if me == 0:
-        part[cuda.blockIdx.x, 0], part[cuda.blockIdx.x, 1] = xs[0], ys[0]
+@kernel
+def _plus(a: float, b: float) -> float:
+    return a + b
 
 
-@cuda.jit(device=True)
-def range_in_block(low: Any, high: Any, part: Any) -> None:
-    """Write the least and the greatest over the threads of a block into its row of ``part``; NaN goes through."""
-    lows = cuda.shared.array(THREADS, numba.float64)
-    highs = cuda.shared.array(THREADS, numba.float64)
-    me = cuda.threadIdx.x
-    lows[me], highs[me] = low, high
-    cuda.syncthreads()
-    half = cuda.blockDim.x // 2
-    while half > 0:
-        if me < half:
-            lows[me], highs[me] = lower(lows[me], lows[me + half]), higher(highs[me], highs[me + half])
+def _in_block(first: Any, second: Any) -> Any:
+    """Return the device function that reduces x by ``first`` and y by ``second`` over the threads of a block.
+
+    It writes both results into the row of the block in ``part``.
+    """
+
+    @cuda.jit(device=True)
+    def reduce(x: Any, y: Any, part: Any) -> None:
+        xs = cuda.shared.array(THREADS, numba.float64)
+        ys = cuda.shared.array(THREADS, numba.float64)
+        me = cuda.threadIdx.x
+        xs[me], ys[me] = x, y
         cuda.syncthreads()
-        half //= 2
-    if me == 0:
-        part[cuda.blockIdx.x, 0], part[cuda.blockIdx.x, 1] = lows[0], highs[0]
+        half = cuda.blockDim.x // 2
+        while half > 0:
+            if me < half:
+                xs[me], ys[me] = first(xs[me], xs[me + half]), second(ys[me], ys[me + half])
+            cuda.syncthreads()
+            half //= 2
+        if me == 0:
+            part[cuda.blockIdx.x, 0], part[cuda.blockIdx.x, 1] = xs[0], ys[0]
+
+    return reduce
+
+
+sum_in_block = _in_block(_plus, _plus)  # sums of x and of y
+range_in_block = _in_block(lower, higher)  # the lowest x and the highest y; NaN goes through
 
 
 def sums(part: Any, grid: tuple[int, int]) -> tuple[float, float]:

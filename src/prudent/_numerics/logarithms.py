@@ -10,38 +10,16 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from llvmlite import ir
+import numpy as np
 from numba import types
 from numba.extending import intrinsic
 
 from .compile import summing
 
-__all__ = ["log_and_angle", "number_of_bits", "sum_logs_and_angles"]
-
 _ONE, _ROOT_HALF, _FRACTION = 0x3FF0000000000000, 0x3FE6A09E667F3BCD, 0x000FFFFFFFFFFFFF
 _MAGIC = 0x4330000000000000  # of 2^52, whose last bits count units
 _LN2_HIGH, _LN2_LOW = 6.93147180369123816490e-01, 1.90821492927058770002e-10
 _EIGHTH = math.tan(math.pi / 8.0)
-
-
-@intrinsic
-def _bits(_context: Any, _number: Any) -> Any:
-    """Return the 64 bits of a float64 as an integer."""
-
-    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        return builder.bitcast(arguments[0], ir.IntType(64))
-
-    return types.int64(types.float64), generate
-
-
-@intrinsic
-def number_of_bits(_context: Any, _integer: Any) -> Any:
-    """Return the float64 with these 64 bits."""
-
-    def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-        return builder.bitcast(arguments[0], ir.DoubleType())
-
-    return types.float64(types.int64), generate
 
 
 @intrinsic
@@ -58,10 +36,10 @@ def _either(_context: Any, _condition: Any, _one: Any, _other: Any) -> Any:
 def log_and_angle(more, A, B):
     """Return log(1 + more) and atan2(B, A); more > -1 is finite, and A and B are not both zero."""
     # 1 + more = 2^k (1 + f) with 1 + f between the roots of 1/2 and of 2; f is exact where k = 0
-    shifted = _bits(1.0 + more) + (_ONE - _ROOT_HALF)
+    shifted = np.float64(1.0 + more).view(np.int64) + (_ONE - _ROOT_HALF)
     exponent = shifted >> 52
-    k = number_of_bits(exponent | _MAGIC) - 4503599627370496.0 - 1023.0
-    reduced = number_of_bits((shifted & _FRACTION) + _ROOT_HALF) - 1.0
+    k = np.int64(exponent | _MAGIC).view(np.float64) - 4503599627370496.0 - 1023.0
+    reduced = np.int64((shifted & _FRACTION) + _ROOT_HALF).view(np.float64) - 1.0
     f = _either(exponent == 1023, more, reduced)
     s = f / (2.0 + f)
     z = s * s

@@ -12,13 +12,26 @@ from .copying import put
 from .normal import normal_from_log_survival
 from .student import student_from_log_survival
 
-__all__ = ["lowest_normals_into", "lowest_students_into", "spectral", "two_lowest", "weighted_draws"]
-
-
 _LEAST_UNIFORM = 2.0**-54  # stands for a uniform that came out as 0: the middle of what was rounded to 0
 
 
 # -- order statistics --------------------------------------------------------------------------------------
+
+
+@lean
+def _lowest_into(out: FloatArray, n: int, uniforms: FloatArray, freedom: float) -> None:
+    """Write the lowest draws of Student's t, or of the normal if ``freedom`` is infinite."""
+    log_survival, highest = 0.0, -math.inf
+    for j in range(out.shape[0]):
+        uniform = max(uniforms[j], _LEAST_UNIFORM)
+        # the survival of a negated draw is the cdf
+        log_survival += (math.log1p(-uniform) if n > 0 else math.log(uniform)) / (abs(n) - j)
+        if freedom == math.inf:
+            draw = normal_from_log_survival(log_survival)
+        else:
+            draw = student_from_log_survival(log_survival, freedom)
+        highest = max(highest, draw)  # rounding may swap two neighbours
+        out[j] = highest if n > 0 else -highest
 
 
 @lean
@@ -28,40 +41,18 @@ def lowest_normals_into(out: FloatArray, n: int, uniforms: FloatArray) -> None:
     ``uniforms`` [M] are independent uniforms in [0, 1), used up in order; ``out`` may be the same array. If ``n`` is
     below zero, the highest of -n draws are written, descending. Both rise with the first uniform.
     """
-    log_survival = 0.0
-    highest = -math.inf
-    if n < 0:
-        for j in range(out.shape[0]):  # the survival of a negated draw is the cdf
-            log_survival += math.log(max(uniforms[j], _LEAST_UNIFORM)) / (-n - j)
-            highest = max(highest, normal_from_log_survival(log_survival))
-            out[j] = -highest
-        return
-    for j in range(out.shape[0]):
-        log_survival += math.log1p(-max(uniforms[j], _LEAST_UNIFORM)) / (n - j)
-        # Two neighbours closer than rounding could swap, hence the maximum.
-        highest = max(highest, normal_from_log_survival(log_survival))
-        out[j] = highest
+    _lowest_into(out, n, uniforms, math.inf)
 
 
 @lean
 def lowest_students_into(out: FloatArray, n: int, uniforms: FloatArray, freedom: float) -> None:
     """Write the lowest M of ``n`` draws of Student's t into ``out``, as ``lowest_normals_into`` does."""
-    log_survival = 0.0
-    highest = -math.inf
-    if n < 0:
-        for j in range(out.shape[0]):
-            log_survival += math.log(max(uniforms[j], _LEAST_UNIFORM)) / (-n - j)
-            highest = max(highest, student_from_log_survival(log_survival, freedom))
-            out[j] = -highest
-        return
-    for j in range(out.shape[0]):
-        log_survival += math.log1p(-max(uniforms[j], _LEAST_UNIFORM)) / (n - j)
-        highest = max(highest, student_from_log_survival(log_survival, freedom))
-        out[j] = highest
+    _lowest_into(out, n, uniforms, freedom)
 
 
 @lean
-def _lowest_normals_rows(rows: FloatArray, n: int) -> None:
+def lowest_normals_rows(rows: FloatArray, n: int) -> None:
+    """Replace each row of uniforms by the lowest draws, see ``lowest_normals_into``."""
     for i in range(rows.shape[0]):
         lowest_normals_into(rows[i], n, rows[i])
 

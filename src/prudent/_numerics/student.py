@@ -20,9 +20,6 @@ import numpy as np
 from .compile import kernel
 from .normal import normal_cdf, normal_from_log_survival
 
-__all__ = ["student_from_log_survival", "student_log_constant", "student_pdf", "student_shortfall", "student_survival"]
-
-
 _MANY = 200.0  # degrees of freedom from which Hill's deviate is as good as the rest
 _TINY = 1e-300
 _LOG_HALF = math.log(0.5)

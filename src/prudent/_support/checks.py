@@ -1,7 +1,7 @@
 """Checks at the edge of the library. Kernels trust what has passed here.
 
 Every function returns its argument in the form that the library works with, or raises one of our errors. The message
-names the argument (``name``), the place in it and the value there. ``error`` says whose fault it is: ``ParameterError``
+names the argument (``name``), the index in it and the value there. ``error`` says whose fault it is: ``ParameterError``
 for a setting, ``DataError`` for data, ``ModelError`` and ``PosteriorError`` for what defines a model or a belief.
 """
 
@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable
-from typing import Any
+import reprlib
+from collections.abc import Callable, Collection, Hashable, Sized
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,7 @@ from ..errors import DataError, ParameterError, PrudentError
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
+Kind = TypeVar("Kind")
 SUM_TOLERANCE = 1e-9  # how far the sum of a distribution may be from one
 
 
@@ -29,14 +31,14 @@ SUM_TOLERANCE = 1e-9  # how far the sum of a distribution may be from one
 def risk_level(alpha: Any, name: str = "alpha", *, cautious: bool = False) -> float:
     """Return ``alpha`` as a float in (-1, 1), where minus zero is zero; or in [0, 1), if it must be ``cautious``.
 
-    This and ``risk_levels`` are the only places that know what a level may be.
+    This and ``risk_levels`` are the only functions that know what a level may be.
     """
-    if cautious:
-        hint = "; there is no optimism here"
-        return (
-            _number(alpha, name, "a risk level in [0, 1)", lambda level: 0.0 <= level < 1.0, "alpha-range", hint) + 0.0
-        )
-    return _number(alpha, name, "a risk level in (-1, 1)", lambda level: -1.0 < level < 1.0, "alpha-range", _DIAL) + 0.0
+    within, hint = ("[0, 1)", _NO_OPTIMISM) if cautious else ("(-1, 1)", _DIAL)
+
+    def fits(level: float) -> bool:
+        return -1.0 < level < 1.0 and not (cautious and level < 0.0)
+
+    return _number(alpha, name, f"a risk level in {within}", fits, "alpha-range", hint) + 0.0
 
 
 def risk_levels(alpha: Any, name: str = "alpha") -> FloatArray:
@@ -48,19 +50,14 @@ def risk_levels(alpha: Any, name: str = "alpha") -> FloatArray:
     return levels + 0.0
 
 
+_NO_OPTIMISM = "; there is no optimism here"
 _DIAL = "; 0 is the mean, 0.9 the mean of the worst tenth, -0.9 that of the best tenth"
 
 
 def discount_factor(discount: Any, *, one: bool = False) -> float:
     """Return ``discount`` as a float in [0, 1), or in [0, 1] if it may be ``one``."""
-    within = "[0, 1]" if one else "[0, 1)"
-    return _number(
-        discount,
-        "discount",
-        f"a discount factor in {within}",
-        lambda number: 0.0 <= number < 1.0 or (one and number == 1.0),
-        "discount-range",
-    )
+    meaning = f"a discount factor in [0, 1{']' if one else ')'}"
+    return _number(discount, "discount", meaning, lambda x: 0.0 <= x < 1.0 or (one and x == 1.0), "discount-range")
 
 
 def probability(value: Any, name: str) -> float:
@@ -85,9 +82,8 @@ def _number(value: Any, name: str, meaning: str, fits: Callable[[float], bool], 
     except (TypeError, ValueError, OverflowError):
         number = math.nan
     if math.isnan(number):
-        raise ParameterError(
-            f"{name} must be {meaning}, got {value!r}{hint}", code="not-a-number", argument=name, value=value
-        )
+        message = f"{name} must be {meaning}, got {value!r}{hint}"
+        raise ParameterError(message, code="not-a-number", argument=name, value=value)
     if not fits(number):
         raise ParameterError(f"{name} must be {meaning}, got {number!r}{hint}", code=code, argument=name, value=number)
     return number
@@ -96,9 +92,8 @@ def _number(value: Any, name: str, meaning: str, fits: Callable[[float], bool], 
 def flag(value: Any, name: str) -> bool:
     """Return a truth value."""
     if not isinstance(value, (bool, np.bool_)):
-        raise ParameterError(
-            f"{name} must be True or False, got {value!r}", code="not-a-bool", argument=name, value=value
-        )
+        message = f"{name} must be True or False, got {value!r}"
+        raise ParameterError(message, code="not-a-bool", argument=name, value=value)
     return bool(value)
 
 
@@ -109,18 +104,31 @@ def whole_number(value: Any, name: str, minimum: int = 1, maximum: int | None = 
     except TypeError:
         number = None
     if number is None:
-        raise ParameterError(
-            f"{name} must be a whole number, got {value!r}", code="not-an-integer", argument=name, value=value
-        )
-    if number < minimum:
-        raise ParameterError(
-            f"{name} must be at least {minimum}, got {number}", code="integer-range", argument=name, value=number
-        )
-    if maximum is not None and number > maximum:
-        raise ParameterError(
-            f"{name} must be at most {maximum}, got {number}", code="integer-range", argument=name, value=number
-        )
+        message = f"{name} must be a whole number, got {value!r}"
+        raise ParameterError(message, code="not-an-integer", argument=name, value=value)
+    if number < minimum or (maximum is not None and number > maximum):
+        bound = f"at least {minimum}" if number < minimum else f"at most {maximum}"
+        message = f"{name} must be {bound}, got {number}"
+        raise ParameterError(message, code="integer-range", argument=name, value=number)
     return number
+
+
+def one_of(value: Any, name: str, options: Collection[Any], *, error: type[PrudentError] = ParameterError) -> Any:
+    """Return ``value`` if it is one of ``options``."""
+    if not isinstance(value, Hashable) or value not in options:
+        message = f"{name} must be one of {', '.join(map(repr, options))}, got {reprlib.repr(value)}"
+        raise error(message, code="unknown-option", argument=name, value=value, expected=list(options))
+    return value
+
+
+def instance_of(
+    value: Any, name: str, kind: type[Kind], hint: str = "", *, error: type[PrudentError] = ParameterError
+) -> Kind:
+    """Return ``value`` if it is a ``kind``. ``hint`` ends the message with what to do otherwise."""
+    if not isinstance(value, kind):
+        message = f"{name} must be of type {kind.__name__}, got {reprlib.repr(value)}{hint}"
+        raise error(message, code="wrong-type", argument=name, value=value, expected=kind.__name__)
+    return value
 
 
 # -- arrays ------------------------------------------------------------------------------------------------
@@ -130,27 +138,9 @@ def finite_array(
     values: Any, name: str, *, ndim: int | None = None, error: type[PrudentError] = DataError
 ) -> FloatArray:
     """Return ``values`` as a contiguous float64 array with no NaN or infinity."""
-    try:
-        array = np.ascontiguousarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise error(
-            f"{name} must be an array of numbers, got {type(values).__name__}", code="not-numbers", argument=name
-        ) from None
-    except OverflowError:
-        raise error(
-            f"{name} holds a whole number too large for a float, expected finite numbers",
-            code="not-finite",
-            argument=name,
-        ) from None
-    if np.ndim(values) == 0:  # ascontiguousarray makes a scalar one-dimensional
-        array = array.reshape(())
-    if ndim is not None and array.ndim != ndim:
-        raise error(
-            f"{name} must have {ndim} axes, got shape {array.shape}",
-            code="wrong-shape",
-            argument=name,
-            value=array.shape,
-        )
+    array = np.asarray(number_array(values, name, error=error), order="C")
+    if ndim is not None:
+        _require_axes(array, name, ndim, error)
     finite = np.isfinite(array)
     if not finite.all():
         refuse(~finite, array, name, "a finite number", error=error, code="not-finite")
@@ -180,24 +170,19 @@ def require_sum_of_one(array: FloatArray, name: str, *, error: type[PrudentError
     total = np.asarray(array.sum(axis=-1))
     off = np.abs(total - 1.0) > SUM_TOLERANCE
     if off.any():
-        value, place = float(total[off][0]), first_place(off)
+        value = float(total[off][0])
         message = f"{name}{first_index(off)} sums to {value!r}, expected 1"
-        raise error(message, code="sum-not-one", argument=name, index=place, value=value)
+        raise error(message, code="sum-not-one", argument=name, index=first_place(off), value=value)
 
 
 def index_array(values: Any, name: str, size: int, error: type[PrudentError] = DataError) -> IntArray:
     """Return ``values`` as an int64 array of indices in ``range(size)``; negative ones are refused."""
-    try:
-        array = np.asarray(values)
-    except ValueError:
-        raise error(
-            f"{name} must hold whole numbers, got {type(values).__name__}", code="not-an-integer", argument=name
-        ) from None
-    if array.dtype.kind not in "iu" and array.size:
-        raise error(f"{name} must hold whole numbers, got {array.dtype} values", code="not-an-integer", argument=name)
+    array = _array_of("whole numbers", values, name, error, code="not-an-integer")
+    if array.size:
+        _require_integers(array, name, error)
     outside = (array < 0) | (array >= size)
     refuse(outside, array, name, f"a whole number from 0 to {size - 1}", error=error, code="index-range")
-    return np.ascontiguousarray(array, dtype=np.int64).reshape(array.shape)
+    return np.asarray(array, dtype=np.int64, order="C")
 
 
 def generator(rng: Any, name: str = "rng") -> np.random.Generator:
@@ -205,12 +190,8 @@ def generator(rng: Any, name: str = "rng") -> np.random.Generator:
     try:
         return np.random.default_rng(rng)
     except (TypeError, ValueError):
-        raise ParameterError(
-            f"{name} must be a numpy Generator, a seed or None, got {rng!r}",
-            code="not-an-rng",
-            argument=name,
-            value=rng,
-        ) from None
+        message = f"{name} must be a numpy Generator, a seed or None, got {rng!r}"
+        raise ParameterError(message, code="not-an-rng", argument=name, value=rng) from None
 
 
 def refuse(
@@ -230,8 +211,15 @@ def refuse(
         raise error(message, code=code, argument=name, index=first_place(mask), value=value, expected=expected)
 
 
+def require_length(values: Sized, name: str, expected: int, per: str, *, error: type[PrudentError] = DataError) -> None:
+    """Raise unless ``values`` has the expected length; ``per`` says one per what."""
+    if len(values) != expected:
+        message = f"{name} has {len(values)} entries, expected {expected}, one per {per}"
+        raise error(message, code="wrong-shape", argument=name, value=len(values), expected=expected)
+
+
 def first_index(mask: BoolArray) -> str:
-    """Return the place of the first True, written as an index: ``[3, 1]`` (empty for a scalar)."""
+    """Return the index of the first True as text: ``[3, 1]`` (empty for a scalar)."""
     return str(list(first_place(mask))) if mask.ndim else ""
 
 
@@ -243,11 +231,7 @@ def first_place(mask: BoolArray) -> tuple[int, ...]:
 def number_array(values: Any, name: str, *, error: type[PrudentError] = DataError) -> FloatArray:
     """Return ``values`` as a float64 array; NaN passes, for callers that do not look at every entry."""
     try:
-        return np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise error(
-            f"{name} must be an array of numbers, got {type(values).__name__}", code="not-numbers", argument=name
-        ) from None
+        return _array_of("numbers", values, name, error, np.float64, code="not-numbers")
     except OverflowError:
         raise error(f"{name} holds a whole number too large for a float", code="not-finite", argument=name) from None
 
@@ -256,25 +240,9 @@ def integer_array(
     values: Any, name: str, *, ndim: int, error: type[PrudentError] = DataError
 ) -> npt.NDArray[np.integer[Any]]:
     """Return ``values`` as an array of some integer type; floats are refused."""
-    try:
-        array = np.asarray(values)
-    except ValueError:
-        raise error(
-            f"{name} must be an array of whole numbers, got {type(values).__name__}",
-            code="not-an-integer",
-            argument=name,
-        ) from None
-    if array.dtype.kind not in "iu":
-        raise error(
-            f"{name} must be an array of whole numbers, got dtype {array.dtype}", code="not-an-integer", argument=name
-        )
-    if array.ndim != ndim:
-        raise error(
-            f"{name} must have {ndim} axes, got shape {array.shape}",
-            code="wrong-shape",
-            argument=name,
-            value=array.shape,
-        )
+    array = _array_of("whole numbers", values, name, error, code="not-an-integer")
+    _require_integers(array, name, error)
+    _require_axes(array, name, ndim, error)
     return array
 
 
@@ -282,20 +250,37 @@ def mask_array(
     values: Any, name: str, shape: tuple[int, ...], letters: str, *, error: type[PrudentError] = DataError
 ) -> BoolArray:
     """Return a copy of ``values`` as a bool array of this shape; 0 and 1 pass for False and True."""
-    try:
-        array = np.array(values)
-    except ValueError:
-        raise error(
-            f"{name} must be an array of bools, got {type(values).__name__}", code="not-a-bool", argument=name
-        ) from None
-    if array.dtype != np.bool_:
-        strange = ~np.isin(array, (0, 1))
-        if array.dtype.kind not in "iuf" or strange.any():
-            found = repr(array[strange].tolist()[0]) if strange.any() else f"dtype {array.dtype}"
-            message = f"{name}{first_index(strange)} is {found}, expected True or False"
-            raise error(message, code="not-a-bool", argument=name, index=first_place(strange))
+    array = _array_of("bools", values, name, error, code="not-a-bool")
+    strange = ~np.isin(array, (0, 1))
+    if array.dtype.kind not in "biuf" or strange.any():
+        value = repr(array[strange].tolist()[0]) if strange.any() else f"dtype {array.dtype}"
+        message = f"{name}{first_index(strange)} is {value}, expected True or False"
+        raise error(message, code="not-a-bool", argument=name, index=first_place(strange))
     require_shape(array, name, shape, letters, error=error)
     return array.astype(np.bool_)
+
+
+def _array_of(
+    what: str, values: Any, name: str, error: type[PrudentError], dtype: type | None = None, *, code: str
+) -> npt.NDArray[Any]:
+    """Return ``values`` as an array, or raise an error that says what it should hold."""
+    try:
+        return np.asarray(values, dtype=dtype)
+    except (TypeError, ValueError):
+        message = f"{name} must be an array of {what}, got {type(values).__name__}"
+        raise error(message, code=code, argument=name) from None
+
+
+def _require_integers(array: npt.NDArray[Any], name: str, error: type[PrudentError]) -> None:
+    if array.dtype.kind not in "iu":
+        message = f"{name} must hold whole numbers, got {array.dtype} values"
+        raise error(message, code="not-an-integer", argument=name)
+
+
+def _require_axes(array: npt.NDArray[Any], name: str, ndim: int, error: type[PrudentError]) -> None:
+    if array.ndim != ndim:
+        message = f"{name} must have {ndim} axes, got shape {array.shape}"
+        raise error(message, code="wrong-shape", argument=name, value=array.shape)
 
 
 def require_shape(

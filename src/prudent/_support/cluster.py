@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import math
 import pickle
 import threading
 import time
@@ -27,17 +28,15 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from itertools import compress
 from typing import Any
 
 import numpy as np
 
 from ..errors import ClusterError, ParameterError
+from .checks import instance_of
 from .pool import work
 from .progress import Progress
 from .versions import stamp
-
-__all__ = ["Cluster", "Seat", "on_cluster", "replicated"]
 
 ANSWER = 10.0  # seconds in which a scheduler must answer
 FETCH = 600.0  # seconds in which a result must arrive
@@ -52,16 +51,12 @@ def _on_worker() -> tuple[Callable[..., Any], type]:
     """Return what runs on a worker. It travels by value, so that it also runs where another version is installed."""
 
     def compute(expected: dict[str, str], payload: bytes, arrays: list[Any], *more: Any) -> Any:
-        import contextlib
-        import importlib
-        import pickle
-
-        found: dict[str, str] = {}
+        software: dict[str, str] = {}
         with contextlib.suppress(ImportError):
-            found = {"prudent": str(importlib.import_module("prudent").__version__)}
-            found = importlib.import_module("prudent._support.versions").stamp()
-        if found != expected:
-            return False, (importlib.import_module("distributed").get_worker().address, found)
+            software = {"prudent": str(importlib.import_module("prudent").__version__)}
+            software = importlib.import_module("prudent._support.versions").stamp()
+        if software != expected:
+            return False, (importlib.import_module("distributed").get_worker().address, software)
         for fits, refusal in more:
             if not fits:
                 return False, refusal
@@ -113,25 +108,18 @@ class Cluster:
         # several: a result may be on a worker that was stopped, and others must not wait behind it
         self._fetchers = ThreadPoolExecutor(FETCHERS, thread_name_prefix="prudent-fetch")
         self._workers: dict[str, int] = {}
-        self._threads, self._looked = 0, -1.0
+        self._looked = -math.inf
         self._homes: dict[str, str] = {}  # the worker that should have a value, by the key of its future
-
-    @property
-    def address(self) -> str:
-        """Where the scheduler is."""
-        scheduler = getattr(self.client, "scheduler", None)
-        return str(getattr(scheduler, "address", "") or "a scheduler that is gone")
 
     @property
     def threads(self) -> int:
         """How many threads all workers have together; workers may come and go."""
         now = time.monotonic()
-        if self._looked < 0.0 or now - self._looked > 5.0:
+        if now - self._looked > 5.0:
             with self._lost():
                 self._workers = dict(self.client.ncores())
-            self._threads = sum(self._workers.values())
             self._looked = now
-        return self._threads
+        return sum(self._workers.values())
 
     @property
     def width(self) -> int:
@@ -177,15 +165,15 @@ class Cluster:
     @staticmethod
     def _split(arguments: tuple[Any, ...]) -> tuple[list[Any], list[Any]]:
         """Return the arguments that are here, and dask's futures of the others."""
-        futures = [getattr(each, "future", each) for each in arguments]
-        there = [hasattr(each, "add_done_callback") for each in futures]
-        return [each for each, away in zip(arguments, there, strict=True) if not away], list(compress(futures, there))
+        values = [getattr(argument, "future", argument) for argument in arguments]
+        there = [value for value in values if hasattr(value, "add_done_callback")]
+        return [value for value in values if not hasattr(value, "add_done_callback")], there
 
     def _packed(self, function: Callable[..., Any], arguments: list[Any]) -> tuple[bytes, list[Any]]:
         """Return what travels: arrays beside the rest of it, so that dask need not copy them once more."""
         buffers: list[pickle.PickleBuffer] = []
         payload = self._dumps((function, arguments), protocol=5, buffer_callback=buffers.append)
-        return payload, [np.frombuffer(each.raw(), dtype=np.uint8) for each in buffers]
+        return payload, [np.frombuffer(buffer.raw(), dtype=np.uint8) for buffer in buffers]
 
     def share(self, what: Any) -> Any:
         """See ``prudent._support.pool.Pool``."""
@@ -197,15 +185,13 @@ class Cluster:
         ours.set_running_or_notify_cancel()
         seat: Any = arguments[-1] if arguments else None
         own, futures = self._split(arguments)
-        near = (
-            isinstance(seat, Seat) and not seat.lost and len(futures) == 1
-        )  # an actor has its own value, and no other
+        near = isinstance(seat, Seat) and not seat.lost and len(futures) == 1  # an actor has no value but its own
         if near and seat.home:
             self._ask_actor(ours, seat, function, own)
-            return ours
-        if near and seat.actor.status == "finished":
-            self._find(seat)
-        self._ask_dask(ours, function, *arguments)
+        else:
+            if near and seat.actor.status == "finished":
+                self._find(seat)
+            self._ask_dask(ours, function, *arguments)
         return ours
 
     def _ask_dask(self, ours: Future[Any], function: Callable[..., Any], *arguments: Any) -> None:
@@ -223,7 +209,7 @@ class Cluster:
         async def follow() -> None:
             answer: Any = None, None
             with contextlib.suppress(Exception):
-                message = {"actor": seat.actor.key, "function": "compute", "args": [pack(each) for each in packed]}
+                message = {"actor": seat.actor.key, "function": "compute", "args": [pack(part) for part in packed]}
                 if client.direct_to_workers:
                     reply = await client.rpc(seat.home).actor_execute(**message)
                 else:
@@ -273,44 +259,27 @@ class Cluster:
         fits, result = answer
         if fits:
             return result
-        worker, found = result
-        if not found:
-            raise ClusterError(
-                f"worker {worker} has no prudent: install {self._stamp['prudent']} there",
-                code="worker-software",
-                worker=worker,
-                expected=self._stamp["prudent"],
-            )
-        odd = [name for name, version in self._stamp.items() if found.get(name) != version]
-        name = "prudent" if "prudent" in odd else odd[0]
-        if name == "source":
-            raise ClusterError(
-                f"worker {worker} has prudent {found['prudent']} with other source code; install the same version"
-                " everywhere and restart the worker",
-                code="worker-software",
-                worker=worker,
-                value=found["prudent"],
-            )
-        raise ClusterError(
-            f"worker {worker} has {name} {found.get(name, 'of another kind')}, here it is {self._stamp[name]}; results "
-            "would depend on the worker: install the same version everywhere",
-            code="worker-software",
-            worker=worker,
-            value=found.get(name),
-            expected=self._stamp[name],
-        )
+        worker, software = result
+        differ = [name for name, version in self._stamp.items() if software.get(name) != version]
+        name = "prudent" if "prudent" in differ or differ == ["source"] else differ[0]
+        theirs, ours = software.get(name), self._stamp[name]
+        if not software:
+            fault = f"has no prudent: install {ours} there"
+        elif differ == ["source"]:
+            fault = f"has prudent {theirs} with other source code; install the same and restart it"
+        else:
+            fault = f"has {name} {theirs or 'of another kind'}, here it is {ours}; install the same version everywhere"
+        message = f"worker {worker} {fault}"
+        raise ClusterError(message, code="worker-software", worker=worker, value=theirs, expected=ours)
 
     def forgive(self, error: BaseException, tries: int) -> None:
         """See ``prudent._support.pool.Pool``."""
         if isinstance(error, self._dask.KilledWorker):
             if tries <= RETRIES:
                 return
-            raise ClusterError(
-                f"every worker that ran one of the tasks died, the last at {error.last_worker.address}; "
-                "give workers more memory, or put fewer replications into a task",
-                code="worker-died",
-                worker=error.last_worker.address,
-            ) from error
+            last = error.last_worker.address
+            message = f"every worker that ran one of the tasks died, the last at {last}; give workers more memory"
+            raise ClusterError(message, code="worker-died", worker=last) from error
         if isinstance(error, self._dask.comm.CommClosedError):  # of a result on its way; the client may not know yet
             time.sleep(0.5)
             if self.client.status == "running" and tries <= RETRIES:
@@ -319,9 +288,8 @@ class Cluster:
         if isinstance(error, CancelledError) or self.client.status not in ("running", "connecting"):
             raise self._gone() from error
         if isinstance(error, ImportError):
-            raise ClusterError(
-                f"a worker cannot import what the task needs: {error}", code="worker-software"
-            ) from error
+            message = f"a worker cannot import what the task needs: {error}"
+            raise ClusterError(message, code="worker-software") from error
         raise error
 
     def watch(self) -> None:
@@ -329,7 +297,8 @@ class Cluster:
         if self.client.status != "running":
             raise self._gone()
         if self.threads == 0 and self._say is not None:
-            self._say(f"the cluster at {self.address} has no workers; waiting for some")
+            address = getattr(self.client.scheduler, "address", "") or "a scheduler that is gone"
+            self._say(f"the cluster at {address} has no workers; waiting for some")
             self._say = None
         with self._lock:
             asked = list(self._seated.items())
@@ -364,49 +333,30 @@ def on_cluster(client: Any, say: Callable[[str], None] | None = None) -> Iterato
     try:
         distributed = importlib.import_module("distributed")
     except ImportError:
-        raise ParameterError(
-            "client needs dask.distributed, which is not installed: pip install distributed",
-            code="missing-package",
-            argument="client",
-            expected="distributed",
-        ) from None
-    own = None
-    if isinstance(client, str) or hasattr(client, "scheduler_address"):
+        message = "client needs dask.distributed, which is not installed: pip install distributed"
+        raise ParameterError(message, code="missing-package", argument="client", expected="distributed") from None
+    own = isinstance(client, str) or hasattr(client, "scheduler_address")
+    if own:
         try:
-            own = client = distributed.Client(client, timeout=ANSWER, set_as_default=False)
+            client = distributed.Client(client, timeout=ANSWER, set_as_default=False)
         except (OSError, ValueError, TimeoutError) as error:
-            raise ParameterError(
-                f"client is {client!r}, where no dask cluster answers: {error}",
-                code="no-cluster",
-                argument="client",
-                value=client,
-            ) from None
-    if not isinstance(client, distributed.Client):
-        raise ParameterError(
-            f"client must be a Client of dask.distributed, a cluster, or the address of a scheduler, got {client!r}",
-            code="wrong-type",
-            argument="client",
-            value=client,
-        )
+            message = f"client is {client!r}, where no dask cluster answers: {error}"
+            raise ParameterError(message, code="no-cluster", argument="client", value=client) from None
+    instance_of(client, "client", distributed.Client, "; a dask cluster or the address of its scheduler works, too")
     if client.asynchronous:
-        raise ParameterError(
-            "client is asynchronous; pass a synchronous one: Client(...)", code="wrong-type", argument="client"
-        )
+        message = "client is asynchronous; pass a synchronous one: Client(...)"
+        raise ParameterError(message, code="wrong-type", argument="client")
     if client.status != "running":
-        raise ParameterError(
-            f"client is {client.status}, expected one with a connection to a scheduler",
-            code="no-cluster",
-            argument="client",
-            value=client.status,
-        )
+        message = f"client is {client.status}, expected one with a connection to a scheduler"
+        raise ParameterError(message, code="no-cluster", argument="client", value=client.status)
     pool = Cluster(client, say)
     try:
         yield pool
     finally:
         pool.close()
-        if own is not None:
+        if own:
             with contextlib.suppress(Exception):
-                own.close(timeout=5)
+                client.close(timeout=5)
 
 
 def replicated(
@@ -421,28 +371,27 @@ def replicated(
 
     For each of ``agents``, tuples of arguments, there are the results of ranges of replications, in their order.
     """
-    each = list(agents)
-    found: list[dict[int, Any]] = [{} for _ in each]
+    listed = list(agents)
+    total = replications * len(listed)
+    results: dict[tuple[int, int], Any] = {}
     progress = Progress(what)
     done = 0
 
     def keep(piece: tuple[int, int, int, Any], result: Any) -> None:
         nonlocal done
         i, start, count, _ = piece
-        found[i][start] = result
-        done += count
-        progress.show(f"run {done} of {replications * len(each)}")
+        results[i, start], done = result, done + count
+        progress.show(f"run {done} of {total}")
 
     with on_cluster(client, progress.say) as pool:
-        size = max(1, min(MOST, -(-replications * len(each) // (SHARE * max(1, pool.threads)))))
-        ranges = [(start, min(size, replications - start)) for start in range(0, replications, size)]
-        shared = pool.share(importlib.import_module("cloudpickle").dumps((compute, each)))
+        size = max(1, min(MOST, -(-total // (SHARE * max(1, pool.threads)))))
+        ranges = [(first + start, min(size, replications - start)) for start in range(0, replications, size)]
+        shared = pool.share(importlib.import_module("cloudpickle").dumps((compute, listed)))
         try:
-            pieces = [(i, first + start, count, shared) for i in range(len(each)) for start, count in ranges]
-            work(pool, _replications, pieces, keep)
+            work(pool, _replications, [(i, *part, shared) for i in range(len(listed)) for part in ranges], keep)
         finally:
             progress.close()
-    return [[parts[start] for start in sorted(parts)] for parts in found]
+    return [[results[i, start] for start, _ in ranges] for i in range(len(listed))]
 
 
 def _as_it_is(what: Any) -> Any:
@@ -450,7 +399,5 @@ def _as_it_is(what: Any) -> Any:
 
 
 def _replications(i: int, first: int, count: int, shared: bytes) -> Any:
-    compute, agents = pickle.loads(
-        shared
-    )  # here: arrays that dask moves are read-only, and kernels know the difference
+    compute, agents = pickle.loads(shared)  # here: arrays that dask moves are read-only, and kernels see that
     return compute(*agents[i], first, count)

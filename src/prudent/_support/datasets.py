@@ -10,8 +10,6 @@ from ..errors import DataError
 if TYPE_CHECKING:
     import xarray
 
-__all__ = ["read_dataset"]
-
 
 def read_dataset(file: Path) -> xarray.Dataset:
     """Return the dataset in a NetCDF-3 file, loaded into memory."""

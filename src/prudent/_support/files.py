@@ -16,10 +16,8 @@ try:
 except ImportError:  # Windows, where an open file cannot be removed anyway
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["leave_turn", "replacing", "take_turn", "write_atomically"]
 
-
-_TOKEN = "[a-z0-9_]{8}"  # what tempfile puts in the place of the star in ".NAME.*.tmp"
+_TOKEN = "[a-z0-9_]{8}"  # what tempfile puts for the star in ".NAME.*.tmp"
 
 
 def write_atomically(path: Path, *parts: bytes) -> None:
@@ -84,12 +82,9 @@ def _remove_abandoned(path: Path) -> None:
 
 
 def _remove_unless_locked(draft: Path) -> None:
-    handle = os.open(draft, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
-    try:
-        if fcntl is not None and _lock(handle):
+    with draft.open("rb") as file:
+        if fcntl is not None and _lock(file.fileno()):
             os.unlink(draft)
-    finally:
-        os.close(handle)
     if fcntl is None:
         os.unlink(draft)  # fails if its writer has it open
 

@@ -19,16 +19,6 @@ from scipy.special import ndtri, stdtrit
 
 from ..types import ArrayLike, FloatArray
 
-__all__ = [
-    "Estimate",
-    "bernstein_half_width",
-    "estimate_mean",
-    "estimate_quantiles",
-    "estimate_standard_deviation",
-    "mean_and_half_width",
-    "normal_half_width",
-]
-
 
 class Estimate(NamedTuple):
     """Estimates and their Monte Carlo standard errors, arrays of one shape."""

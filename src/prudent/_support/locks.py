@@ -12,11 +12,9 @@ import threading
 from typing import Any, Protocol, Self
 from weakref import WeakSet
 
-__all__ = ["ForkAware", "Guarded", "register_fork"]
-
 
 class ForkAware(Protocol):
-    """An object that is told about forks, see `register_fork`.
+    """An object with methods that run at a fork, see `register_fork`.
 
     ``fork_order`` is the order in which locks are taken: an object that takes the lock of another object while it
     holds its own has the lower number.
@@ -40,8 +38,17 @@ def register_fork(member: ForkAware) -> None:
     _registered.add(member)
 
 
+def _members() -> list[Any]:
+    """Return the registered objects in the order of their locks."""
+    while True:
+        try:
+            return sorted(_registered, key=lambda member: (member.fork_order, id(member)))
+        except RuntimeError:  # another thread has registered an object during the iteration
+            continue
+
+
 def _before_fork() -> None:
-    for member in sorted(_registered, key=lambda member: (member.fork_order, id(member))):
+    for member in _members():
         member.before_fork()
         _prepared.append(member)
 

@@ -7,8 +7,6 @@ from pathlib import Path
 from ..errors import StoreError
 from .files import write_atomically
 
-__all__ = ["prepare", "write"]
-
 
 def prepare(folder: Path) -> None:
     """Create ``folder`` if needed and check that it can be written to."""
@@ -17,9 +15,8 @@ def prepare(folder: Path) -> None:
         write_atomically(folder / ".writable", b"")
         (folder / ".writable").unlink()
     except OSError as error:
-        raise StoreError(
-            f"cannot write to the folder {folder}: {error.strerror or error}", code="not-writable", path=str(folder)
-        ) from error
+        message = f"cannot write to the folder {folder}: {error.strerror or error}"
+        raise StoreError(message, code="not-writable", path=str(folder)) from error
 
 
 def write(path: Path, data: bytes) -> None:
@@ -28,8 +25,5 @@ def write(path: Path, data: bytes) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, data)
     except OSError as error:
-        raise StoreError(
-            f"cannot write {path}: {error.strerror or error}; finished work is stored: run again to continue",
-            code="not-writable",
-            path=str(path),
-        ) from error
+        message = f"cannot write {path}: {error.strerror or error}; finished work is stored: run again to continue"
+        raise StoreError(message, code="not-writable", path=str(path)) from error

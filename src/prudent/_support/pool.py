@@ -1,4 +1,4 @@
-"""Work in pieces, on threads here or on a cluster: the one place where pieces become futures."""
+"""Work in pieces, on threads here or on a cluster: the only module in which pieces become futures."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from typing import Any, NoReturn, Protocol, TypeVar
-
-__all__ = ["Pool", "on_threads", "work"]
 
 Piece = TypeVar("Piece", bound=tuple[Any, ...])
 WATCH = 2.0  # seconds between two looks at a pool from which nothing comes
@@ -93,15 +91,12 @@ def work(
         raise
 
 
-class _Threads:
+class _Threads(ThreadPoolExecutor):
     """A pool of threads."""
 
     def __init__(self, count: int) -> None:
-        self._executor = ThreadPoolExecutor(count, thread_name_prefix="prudent")
+        super().__init__(count, thread_name_prefix="prudent")
         self.width = count + 1  # one in waiting, so that no thread ever does
-
-    def submit(self, function: Callable[..., Any], /, *arguments: Any) -> Future[Any]:
-        return self._executor.submit(function, *arguments)
 
     def share(self, what: Any) -> Any:
         return what
@@ -118,23 +113,20 @@ class _Threads:
     def watch(self) -> None:
         pass
 
-    def close(self) -> None:
-        # a second Ctrl-C must not wait for threads; the rest has been waited for already
-        self._executor.shutdown(wait=False, cancel_futures=True)
-
 
 @contextmanager
 def on_threads(count: int) -> Iterator[Pool]:
     """Give a pool of ``count`` threads.
 
-    >>> found = []
+    >>> powers = []
     >>> with on_threads(2) as pool:
-    ...     work(pool, pow, [(2, 3), (2, 4)], lambda piece, power: found.append((*piece, power)))
-    >>> sorted(found)
+    ...     work(pool, pow, [(2, 3), (2, 4)], lambda piece, power: powers.append((*piece, power)))
+    >>> sorted(powers)
     [(2, 3, 8), (2, 4, 16)]
     """
     threads = _Threads(count)
     try:
         yield threads
     finally:
-        threads.close()
+        # a second Ctrl-C must not wait for threads; the rest has been waited for already
+        threads.shutdown(wait=False, cancel_futures=True)

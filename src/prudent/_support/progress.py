@@ -6,9 +6,6 @@ import sys
 import threading
 import time
 
-__all__ = ["Progress"]
-
-
 PATIENCE = 2.0  # seconds before anything is shown
 INTERVAL = 0.5
 
@@ -30,14 +27,9 @@ class Progress:
         now = time.perf_counter()
         if self._silent or now - self._began < PATIENCE or now - self._shown < INTERVAL or not sys.stderr.isatty():
             return
-        self._shown = now
-        self._live = True
-        print(
-            f"\r\x1b[Kprudent: {self._what}, {state}, {now - self._began:.0f} s",
-            end="",
-            file=sys.stderr,
-            flush=True,
-        )
+        self._shown, self._live = now, True
+        line = f"\r\x1b[Kprudent: {self._what}, {state}, {now - self._began:.0f} s"
+        print(line, end="", file=sys.stderr, flush=True)
 
     def say(self, message: str) -> None:
         """Say something at once, on a line of its own."""

@@ -14,8 +14,6 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
-__all__ = ["imported_files", "source_digest"]
-
 PACKAGE = "prudent"
 FOLDER = Path(__file__).parents[1]
 NOT_FOLLOWED = tuple(f"{PACKAGE}.{room}." for room in ("cli", "display", "journal"))
@@ -81,7 +79,7 @@ def imported_files(modules: Iterable[str], folder: Path = FOLDER) -> dict[str, P
         files[name] = file
         imports = _imports(file, name, file.stat().st_mtime_ns)
         if PACKAGE in imports and not name.startswith(PACKAGE):
-            waiting += [each for each in _all_modules(folder) if not each.startswith(f"{PACKAGE}.reproduction")]
+            waiting += [module for module in _all_modules(folder) if not module.startswith(f"{PACKAGE}.reproduction")]
         waiting += imports
     return files
 
@@ -119,6 +117,5 @@ def _imported_names(tree: ast.Module, package: list[str]) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom):
             parents = package[: len(package) - node.level + 1] if node.level else []
             module = ".".join([*parents, *([node.module] if node.module else [])])
-            submodules = [f"{module}.{alias.name}" for alias in node.names]
             yield module
-            yield from submodules
+            yield from (f"{module}.{alias.name}" for alias in node.names)

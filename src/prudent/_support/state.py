@@ -24,6 +24,7 @@ import os
 import struct
 from collections.abc import Callable
 from contextlib import nullcontext
+from itertools import compress
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -31,22 +32,6 @@ import numpy as np
 
 from ..errors import StateFileError
 from .files import write_atomically
-
-__all__ = [
-    "Load",
-    "Saved",
-    "generator_from_state",
-    "generator_state",
-    "read_state",
-    "require_counts",
-    "require_like",
-    "restore",
-    "restore_bytes",
-    "saved_kind",
-    "state_parts",
-    "write_state",
-]
-
 
 _MAGIC = b"PRUDENT\x1a"
 _LAYOUT = 1
@@ -123,11 +108,9 @@ def _read_header(body: bytes, length: int) -> State:
         raise ValueError(f"it should have {length} bytes")
     text = body[_HEAD.size : _HEAD.size + length]
     header = json.loads(text, object_pairs_hook=_distinct, parse_constant=_no_number)
-    for key, expected in (("kind", str), ("version", int), ("values", dict), ("arrays", list)):
-        if type(header[key]) is not expected:
-            raise ValueError(f"{key} is a {type(header[key]).__name__}")
-    if len(header) > 4:
-        raise ValueError(f"unknown field {(set(header) - {'kind', 'version', 'values', 'arrays'}).pop()!r}")
+    types = {key: type(field) for key, field in header.items()}
+    if types != {"kind": str, "version": int, "values": dict, "arrays": list}:
+        raise ValueError(f"its fields are {', '.join(f'{key} ({kind.__name__})' for key, kind in types.items())}")
     return header, _read_arrays(header["arrays"], memoryview(body)[_HEAD.size + length :])
 
 
@@ -260,17 +243,15 @@ def generator_from_state(state: dict[str, Any]) -> np.random.Generator:
     bits = getattr(np.random, name)(0)
     # NumPy does not check these; a position out of range would be read from beyond the end
     inner = state["state"]
-    positions = {"MT19937": (inner, "pos", 624), "Philox": (state, "buffer_pos", 4)}
-    if name in positions:
-        holder, key, last = positions[name]
-        if not 0 <= holder[key] <= last:
-            raise ValueError(f"{key} of the bit generator is {holder[key]!r}")
-    if state.get("has_uint32", 0) not in (0, 1):
-        raise ValueError(f"has_uint32 of the bit generator is {state['has_uint32']!r}")
-    if name.startswith("PCG") and inner["inc"] % 2 == 0:
-        raise ValueError(f"inc of the bit generator is {inner['inc']!r}, an even number")
-    if name == "MT19937" and not any(inner["key"]):
-        raise ValueError("the key of the bit generator is zero")
+    faults = {
+        "pos": name == "MT19937" and not 0 <= inner["pos"] <= 624,
+        "key": name == "MT19937" and not any(inner["key"]),
+        "buffer_pos": name == "Philox" and not 0 <= state["buffer_pos"] <= 4,
+        "has_uint32": state.get("has_uint32", 0) not in (0, 1),
+        "inc": name.startswith("PCG") and inner["inc"] % 2 == 0,
+    }
+    if any(faults.values()):
+        raise ValueError(f"{', '.join(compress(faults, faults.values()))} of the bit generator is out of range")
     bits.state = _arrays(state)
     if json.dumps(_plain(bits.state), sort_keys=True) != json.dumps(state, sort_keys=True):
         raise ValueError(f"the state of the bit generator {name} is out of range")

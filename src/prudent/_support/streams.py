@@ -18,8 +18,6 @@ from ..types import RngLike
 from .checks import generator, whole_number
 from .state import generator_state
 
-__all__ = ["replication_streams", "seed_of", "spawned"]
-
 
 def seed_of(rng: RngLike, name: str = "rng") -> int:
     """Return an int seed: an int is returned as it is, a Generator or None gives one by one draw below 2**63.
@@ -41,8 +39,8 @@ def replication_streams(seed: int, replication: int) -> tuple[np.random.Generato
     """
     seed = whole_number(seed, "seed", minimum=0)
     replication = whole_number(replication, "replication", minimum=0)
-    keys = [np.random.SeedSequence(seed, spawn_key=(replication, part)) for part in (0, 1)]
-    return np.random.default_rng(keys[0]), np.random.default_rng(keys[1])
+    first, second = (np.random.SeedSequence(seed, spawn_key=(replication, part)) for part in (0, 1))
+    return np.random.default_rng(first), np.random.default_rng(second)
 
 
 def spawned(rng: np.random.Generator, key: tuple[int, ...], more: bytes = b"") -> np.random.Generator:

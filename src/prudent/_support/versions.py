@@ -8,8 +8,6 @@ import platform
 from functools import cache
 from pathlib import Path
 
-__all__ = ["stamp", "versions"]
-
 PACKAGES = ("numba", "numpy", "prudent", "scipy")
 
 
@@ -19,8 +17,8 @@ def versions() -> dict[str, str]:
     >>> sorted(versions())
     ['numba', 'numpy', 'prudent', 'python', 'scipy']
     """
-    found = {name: str(importlib.import_module(name).__version__) for name in PACKAGES}
-    return found | {"python": platform.python_version()}
+    packages = {name: str(importlib.import_module(name).__version__) for name in PACKAGES}
+    return packages | {"python": platform.python_version()}
 
 
 def stamp() -> dict[str, str]:

@@ -19,7 +19,7 @@ from ..errors import ConvergenceWarning, ParameterError
 from ..models.uncertain import UncertainMDP
 from ..planning.inner import grid, known_part, refresh, work_space
 from ..risk import RiskMeasure
-from ..types import ArrayLike, Label, PathLike, RngLike, TableLike
+from ..types import ArrayLike, Label, RngLike, TableLike
 from .sampling_settings import Levels, SamplingSettings
 from .tabular import TabularAgent
 
@@ -202,28 +202,6 @@ class PosteriorSamplingAgent(TabularAgent):
     def episode(self) -> int:
         """Number of the current episode, counting from 0; -1 before the first."""
         return self._episode
-
-    def save(self, path: PathLike) -> None:
-        """Write the whole state to a file, model and random stream included.
-
-        The file is replaced atomically. `load` reads it.
-
-        Parameters
-        ----------
-        path : path-like
-            Where to write.
-
-        Examples
-        --------
-        >>> import tempfile
-        >>> agent = PosteriorSamplingAgent(UncertainMDP.direct([[0.0, 1.0]], discount=0.9), alpha=0.5, rng=3)
-        >>> with tempfile.TemporaryDirectory() as folder:
-        ...     agent.save(f"{folder}/agent.state")
-        ...     again = PosteriorSamplingAgent.load(f"{folder}/agent.state")
-        >>> bool((again.value == agent.value).all())
-        True
-        """
-        super().save(path)
 
     def own_state(self) -> State:
         """Return settings, episode, value and policy.

@@ -14,10 +14,10 @@ from typing import Any, Self
 
 import numpy as np
 
-from .._support.checks import SUM_TOLERANCE, FloatArray, IntArray, risk_level, whole_number
+from .._support.checks import SUM_TOLERANCE, FloatArray, IntArray, one_of, risk_level, whole_number
 from ..errors import ParameterError
 from ..planning.inner import Plan, grid
-from ..risk import CVaR, Mean, MeanCVaR, Mixture, ModifiedCVaR, RiskMeasure, VaR, WorstCase, sample_size
+from ..risk import CVaR, Mean, MeanCVaR, Mixture, ModifiedCVaR, RiskMeasure, VaR, WorstCase, measure_of, sample_size
 from ..schedules import Schedule, named_schedule, saved_schedule, schedule_of
 
 __all__ = ["Levels", "SamplingSettings", "brps_rl", "certainty_equivalence", "ts_rl", "worst_case"]
@@ -108,29 +108,22 @@ class SamplingSettings:
         if self.alpha is not None and self.risk is not None:
             text = "give either a risk level alpha or a risk measure, not both"
             raise ParameterError(text, code="conflicting-arguments", argument="risk")
-        if self.alpha is None and self.risk is None:
-            object.__setattr__(self, "alpha", 0.0)
-        if self.alpha is not None:
-            object.__setattr__(self, "alpha", _levels(self.alpha))
-            if self.schedule is not None and (self.draws is not None or self.estimator != "cvar"):
-                text = "draws and estimator cannot be set when alpha is a Schedule"
-                raise ParameterError(text, code="conflicting-arguments", argument="alpha")
-        elif not isinstance(self.risk, RiskMeasure):
-            text = f"risk must be a risk measure such as CVaR(0.9), got {self.risk!r}"
-            raise ParameterError(text, code="wrong-type", argument="risk", value=self.risk)
+        if self.risk is None:
+            object.__setattr__(self, "alpha", _levels(0.0 if self.alpha is None else self.alpha))
+        else:
+            measure_of(None, self.risk)
+        if self.schedule is not None and (self.draws is not None or self.estimator != "cvar"):
+            text = "draws and estimator cannot be set when alpha is a Schedule"
+            raise ParameterError(text, code="conflicting-arguments", argument="alpha")
         if isinstance(self.draws, str):
-            if self.draws != "mean":
-                text = f"draws must be a whole number, 'mean' or None, got {self.draws!r}"
-                raise ParameterError(text, code="unknown-option", argument="draws", value=self.draws)
-            for name, conflicts in (("risk", self.risk is not None), ("alpha", self.alpha not in (None, 0.0))):
-                if conflicts:
-                    text = f"give {name} or draws='mean', not both: the mean has no draws"
-                    raise ParameterError(text, code="conflicting-arguments", argument=name)
+            one_of(self.draws, "draws", ("mean",))
+            if self.risk is not None or self.alpha != 0.0:
+                name = "alpha" if self.risk is None else "risk"
+                text = f"give {name} or draws='mean', not both: the mean has no draws"
+                raise ParameterError(text, code="conflicting-arguments", argument=name)
         elif self.draws is not None:
             object.__setattr__(self, "draws", whole_number(self.draws, "draws", maximum=2**24))
-        if self.estimator not in ESTIMATORS:
-            text = f"estimator must be one of {list(ESTIMATORS)}, got {self.estimator!r}"
-            raise ParameterError(text, code="unknown-option", argument="estimator", value=self.estimator)
+        one_of(self.estimator, "estimator", ESTIMATORS)
         if self.estimator != "cvar" and self.alpha is None:
             text = f"estimator {self.estimator!r} is one of CVaR; give a risk level alpha"
             raise ParameterError(text, code="conflicting-arguments", argument="estimator")
@@ -176,19 +169,16 @@ class SamplingSettings:
             tables = np.array(np.broadcast_to(counted, size)), np.array(np.broadcast_to(share, size))
             before = np.zeros(0) if prior is None else prior.sum(axis=1)
             return Plan(np.ones(1, np.int64), np.ones((1, 1)), np.ones(1, np.int64), sweeps, *tables, before)
-        measures: list[RiskMeasure] = []
-        if self.risk is not None:
-            measures.append(self.risk)
-        else:
-            measures += [ESTIMATORS[self.estimator](level) for level in self._alphas]
-        n = [self._draws(measure) for measure in measures]
-        outermost = [measure.outermost(size) for measure, size in zip(measures, n, strict=True)]
-        weights = np.zeros((len(n), max(row.weights.size for row in outermost)))
-        for i, row in enumerate(outermost):
-            weights[i, : row.weights.size] = row.weights
-        signed = [size if row.sign > 0.0 else -size for size, row in zip(n, outermost, strict=True)]
+        estimators = [ESTIMATORS[self.estimator](level) for level in self._alphas]
+        measures = estimators if self.risk is None else [self.risk]
+        n = np.array([self._draws(measure) for measure in measures], np.int64)
+        outermost = [measure.outermost(size) for measure, size in zip(measures, n.tolist(), strict=True)]
         lengths = np.array([row.weights.size for row in outermost], np.int64)
-        return Plan(np.array(signed, np.int64), weights, lengths, sweeps)
+        weights = np.zeros((n.size, lengths.max()))
+        for i, row in enumerate(outermost):
+            weights[i, : lengths[i]] = row.weights
+            n[i] *= int(row.sign)
+        return Plan(n, weights, lengths, sweeps)
 
     @property
     def most_draws(self) -> int:
@@ -216,13 +206,12 @@ class SamplingSettings:
         if self.risk is not None:
             return f"{self.risk!r} of {self._draws(self.risk)} draws"
         if self.schedule is not None:
-            return f"BRPS-RL {self.schedule.label}" + (f", {self.sweeps} sweeps" if self.sweeps else "")
-        first, last = f"{self._alphas[0]:g}", f"{self._alphas[-1]:g}"
-        label = f"BRPS-RL {first}" if first == last else f"BRPS-RL {first} to {last}"
-        if len(self._alphas) == 1:
-            label = "TS-RL" if self.alpha == 0.0 and self.draws in (None, 1) else label
-        if self.draws is not None and label != "TS-RL":
-            label += f", {self.draws} draws"
+            label = f"BRPS-RL {self.schedule.label}"
+        elif self.alpha == 0.0 and self.draws in (None, 1):
+            label = "TS-RL"
+        else:
+            ends = dict.fromkeys(f"{level:g}" for level in (self._alphas[0], self._alphas[-1]))
+            label = f"BRPS-RL {' to '.join(ends)}" + ("" if self.draws is None else f", {self.draws} draws")
         if self.estimator != "cvar":
             label += f", {self.estimator}"
         return label + (f", {self.sweeps} sweeps" if self.sweeps else "")

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from .._support.checks import FloatArray, IntArray, generator
+from .._support.checks import FloatArray, IntArray, generator, instance_of
 from .._support.state import Arrays, Load, State, generator_from_state, generator_state, restore, write_state
 from ..data.naming import names_of_plain, plain_names
 from ..errors import ModelError, ParameterError
@@ -66,18 +66,11 @@ class TabularAgent(ABC):
     counts: FloatArray
 
     def __init__(
-        self,
-        model: UncertainMDP,
-        prior: ArrayLike | None = None,
-        rng: RngLike = None,
-        indices: bool = False,
+        self, model: UncertainMDP, prior: ArrayLike | None = None, rng: RngLike = None, indices: bool = False
     ) -> None:
-        if not isinstance(model, UncertainMDP):
-            hint = "; a known model needs no agent, use prudent.solve" if isinstance(model, MDP) else ""
-            text = f"model must be an UncertainMDP, got {type(model).__name__}{hint}"
-            raise ModelError(text, code="wrong-type", argument="model", value=type(model).__name__)
+        hint = "; a known model needs no agent, use prudent.solve" if isinstance(model, MDP) else ""
+        self._model = instance_of(model, "model", UncertainMDP, hint, error=ModelError)
         model.require_discounted("agents")
-        self._model = model
         self._indices = bool(indices)
         self._reader = LogReader(model, self._indices)
         self._set_posterior(DirichletPosterior(prior_counts(model, prior)))  # refuses sources with only zeros
@@ -294,6 +287,17 @@ class TabularAgent(ABC):
         ----------
         path : path-like
             Where to write.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from prudent import PosteriorSamplingAgent
+        >>> agent = PosteriorSamplingAgent(UncertainMDP.direct([[0.0, 1.0]], discount=0.9), alpha=0.5, rng=3)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     agent.save(f"{folder}/agent.state")
+        ...     again = PosteriorSamplingAgent.load(f"{folder}/agent.state")
+        >>> bool((again.value == agent.value).all())
+        True
         """
         write_state(path, type(self).__name__, self.state_version, *self.state())
 
@@ -373,7 +377,7 @@ class TabularAgent(ABC):
 
 
 def _terminal(states: Any, arrays: Arrays) -> dict[Any, float] | None:
-    """Return the terminal states of a state file and what they pay."""
+    """Return the terminal states of a state file and what they are worth."""
     if "terminal" not in arrays:
         return None
     indices, pay = arrays["terminal"].tolist(), arrays["terminal_value"].tolist()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,6 +11,7 @@ from scipy.special import ndtr
 
 from ..exact import dirichlet_tail
 from ..planning.execute.threads import Threads
+from ..planning.model_draws import Layout
 from ..planning.options import SolverOptions
 from ..planning.problem import BayesianRiskMDP
 from ..planning.row_risks import DirichletRows
@@ -75,7 +75,7 @@ class _Pivot:
 
     def __init__(self, study: DataEffects, users: IntArray, possible: BoolArray) -> None:
         self.s = int(study.state[users[0]])
-        self.users, self.outside = users, np.setdiff1d(study.pairs_of(self.s), users)
+        self.users, self.outside = users, np.setdiff1d(np.flatnonzero(study.state == self.s), users)
         entries = study.starts[users][:, np.newaxis] + np.flatnonzero(possible)
         self.target = study.target[entries]  # [U, K], below 0: the process ends
         self.worth, self.mean_worth = study.worth[entries], study.mean_worth[entries]  # [U, K]
@@ -99,66 +99,47 @@ class DataEffects:
     """
 
     def __init__(
-        self,
-        problem: BayesianRiskMDP,
-        solution: Solution,
-        m: int,
-        replications: int,
-        start: FloatArray,
-        threads: int,
+        self, problem: BayesianRiskMDP, solution: Solution, m: int, replications: int, start: FloatArray, threads: int
     ) -> None:
         assert problem.posterior is not None
         self.m, self.replications, self.alpha = m, replications, float(problem.alpha or 0.0)
         self.model, self.full_start, self.counts = problem.model, start, problem.posterior.counts.copy()
-        self.now = solution
-        self.value = self.now.value
-        mean = problem.mean_mdp()
-        self.mean_value = evaluate(mean, solution.policy, initial_value=self.value).value  # [S]
-        self._take_pairs(mean.transition)
+        self.now, self.value = solution, solution.value
+        self.mean_value = evaluate(problem.mean_mdp(), solution.policy, initial_value=self.value).value  # [S]
+        self._take_pairs()
         self._take_rows(threads)
 
-    def _take_pairs(self, mean: sparse.csr_array) -> None:
-        """Number states and pairs; ``mean`` is the transition matrix (S*A) x S at the posterior mean."""
+    def _take_pairs(self) -> None:
+        """Number states and pairs."""
         model, entries = self.model, self.model.entries
         n_states, n_actions = model.admissible.shape
-        at = mean.tocoo()
-        steps = sparse.csr_array((at.data, (at.row // n_actions, at.col)), (n_states, n_states))
-        self.states = np.flatnonzero(_reached(steps, self.full_start))
-        visited = _reached(mean[np.arange(0, mean.shape[0], n_actions) + self.now.chosen], self.full_start)
-        self.visited, self.start = visited[self.states], self.full_start[self.states]
+        packed = entries.pack(self.counts)
+        layout = Layout.of(model, packed > 0.0)
+        self.states = layout.reached(self.full_start, model.admissible.astype(np.float64))
+        self.visited = np.isin(self.states, layout.reached(self.full_start, np.eye(n_actions)[self.now.chosen]))
+        self.start = self.full_start[self.states]
         present = self.states * n_actions + self.now.chosen[self.states]
         admissible = model.admissible & np.isin(np.arange(n_states), self.states)[:, np.newaxis]
         self.pairs = np.concatenate([present, np.setdiff1d(np.flatnonzero(admissible), present)])
         local = np.full(n_states, -1)
         local[self.states] = np.arange(self.states.size)
         self.state = local[self.pairs // n_actions]
-        self._by_state = np.argsort(self.state, kind="stable")
-        self._state_begins = np.searchsorted(self.state[self._by_state], np.arange(self.states.size + 1))
         self.source = entries.source[self.pairs]
-        order = np.argsort(self.source, kind="stable")
-        edges = np.searchsorted(self.source[order], np.arange(model.n_sources + 1))
-        self.users = [order[i:j] for i, j in pairwise(edges)]  # [B] of each source
         # entries of the pairs, one after the other
         entry, self.starts = entries.of_pairs(self.pairs)
-        self.psi = entries.pack(self.counts)[entries.slots()[entry]]
+        self.psi = packed[entries.slots()[entry]]
         self.gain = entries.reward[entry]
         to = entries.next_state[entry]
         self.target = np.where((to >= 0) & (self.psi > 0.0), local[np.maximum(to, 0)], -1)
         self.total = np.add.reduceat(self.psi, self.starts[:-1])
         self.weight = self.psi / np.repeat(self.total, np.diff(self.starts))
 
-    def pairs_of(self, s: int) -> IntArray:
-        """Return the pairs of a state."""
-        return self._by_state[self._state_begins[s] : self._state_begins[s + 1]]
-
     def _take_rows(self, threads: int) -> None:
         """Linearise the rows around the present values, at the risk level and at the mean."""
         value, mean_value = self.value[self.states], self.mean_value[self.states]
         self.worth, self.mean_worth = self._worth(value), self._worth(mean_value)
-        possible = self.psi > 0.0
-        size = float(np.max(abs(self.worth), where=possible, initial=0.0))
-        high, low = (f(self.worth, where=possible, initial=i) for f, i in ((np.max, -np.inf), (np.min, np.inf)))
-        self.slack = TIE * float(high - low) + 1e-12 * size
+        worth = self.worth[self.psi > 0.0]
+        self.slack = TIE * float(np.ptp(worth)) + 1e-12 * float(abs(worth).max())
         self.options = SolverOptions(tol=0.1 * self.slack or 1.0)
         first = self.starts[:-1]
         self.mean = Rows(
@@ -181,8 +162,7 @@ class DataEffects:
 
     def _worth(self, value: FloatArray) -> FloatArray:
         later = np.where(self.target >= 0, value[np.maximum(self.target, 0)], 0.0)
-        worth: FloatArray = self.gain + self.model.discount * later
-        return worth
+        return np.asarray(self.gain + self.model.discount * later)
 
     def _matrix(self, weight: FloatArray) -> sparse.csr_array:
         """Return discounted weights of entries as a matrix [P, S]."""
@@ -212,13 +192,11 @@ class DataEffects:
                 top = np.argmax(np.where(possible[part], self.worth[part], -np.inf))
                 after = self.psi[part] + self.m * (np.arange(part.stop - part.start) == top)
                 lucky[p] = self._tail(self.worth[part][np.newaxis], after[np.newaxis])[0][0] > threshold[p]
-        differ, attract = np.zeros(n, dtype=np.bool_), np.zeros(n, dtype=np.bool_)
-        np.logical_or.at(differ, self.source, ~same)
-        np.logical_or.at(attract, self.source, lucky)
-        reached = np.isin(np.arange(n), self.source)
+        differ, attract = (np.bincount(self.source, weights=mask, minlength=n) > 0.0 for mask in (~same, lucky))
+        reached = np.bincount(self.source, minlength=n) > 0
         several = (self.counts > 0.0).sum(axis=1) > 1
-        kinds = np.select([~several, ~reached, ~differ, ~attract], list(SKIPPED), default="")
-        return [str(kind) for kind in kinds]
+        kinds: list[str] = np.select([~several, ~reached, ~differ, ~attract], list(SKIPPED), default="").tolist()
+        return kinds
 
     def promise(self) -> FloatArray:
         """Return a guess of the gain for each source [B], to first order and as if everything were normal.
@@ -258,20 +236,19 @@ class DataEffects:
 
     def effect_of(self, b: int, rng: np.random.Generator) -> Effect:
         """Return the effect of m more observations of source b."""
-        users, psi = self.users[b], self.counts[b]
+        users, psi = np.flatnonzero(self.source == b), self.counts[b]
+        outcome = self.model.entries.outcome[slice(*self.model.entries.begin[b : b + 2])]  # of each entry of a user
         data = data_sets(psi, self.m, self.replications, rng)
         after = psi + data.counts
         try:
             if np.ptp(self.state[users]):
                 raise _NoCurve
-            possible = psi[self.model.entries.outcome[slice(*self.model.entries.begin[b : b + 2])]] > 0.0
-            gain, change, switch = self._along_a_curve(_Pivot(self, users, possible), after[:, psi > 0.0])
+            gain, change, switch = self._along_a_curve(_Pivot(self, users, psi[outcome] > 0.0), after[:, psi > 0.0])
         except _NoCurve:
             gain, change, switch = np.array([self._solved(b, row) for row in after]).T
         if data.halves:
             # what the shift of the mean does to the value has expectation zero, and most of the noise
-            slots = slice(*self.model.entries.begin[b : b + 2])
-            shift = (after / after.sum(axis=1, keepdims=True) - psi / psi.sum())[:, self.model.entries.outcome[slots]]
+            shift = (after / after.sum(axis=1, keepdims=True) - psi / psi.sum())[:, outcome]
             for p in users[users < self.states.size]:
                 change = change - self.visits[p] * (shift @ self.worth[self.starts[p] : self.starts[p + 1]])
         return Effect(
@@ -284,7 +261,7 @@ class DataEffects:
     def _along_a_curve(self, pivot: _Pivot, after: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return gain, change of the value, and 1 where the policy changes [R], for the counts ``after`` [R, K]."""
         n = after.shape[0]
-        gain, change, switch = np.zeros(n), np.zeros(n), np.zeros(n)
+        gain, change, switch = np.zeros((3, n))
         flat = np.zeros((n, pivot.users.size, after.shape[1]))
         follow = self.rows.follow(pivot.s)
         lead, slope = self._one_step(pivot, after, flat, flat + pivot.seen(follow))
@@ -304,13 +281,12 @@ class DataEffects:
         theta = after[live] / after[live].sum(axis=1, keepdims=True)
         before = self._returns(pivot, courses[0], pivot.present, theta)
         for c, piece in enumerate(courses):
-            for action in np.unique(chosen[course == c]):
-                rows = np.flatnonzero((course == c) & (chosen == action))
-                new = piece.differs or (action != pivot.present and self.visited[pivot.s])
-                if new:
-                    more = self._returns(pivot, piece, int(action), theta[rows]) - before[rows]
+            for action in np.unique(chosen[course == c]).tolist():
+                if piece.differs or (action != pivot.present and self.visited[pivot.s]):
+                    rows = np.flatnonzero((course == c) & (chosen == action))
                     switch[live[rows]] = 1.0
-                    gain[live[rows]] = np.where(abs(more) > self.slack, more, 0.0)
+                    more = self._returns(pivot, piece, action, theta[rows]) - before[rows]
+                    gain[live[rows]] = self._beyond_rounding(more)
         if self.alpha == 0.0:
             gain = np.maximum(gain, 0.0)
         return gain, change, switch
@@ -393,34 +369,33 @@ class DataEffects:
 
     def _curve(self, pivot: _Pivot, low: float, high: float, wanted: FloatArray) -> tuple[Curve, list[_Course]]:
         """Return the curve of the best values of the other states, with state s held ``low`` to ``high`` above now."""
-        curve, courses = Curve(), list[_Course]()
+        pieces: list[tuple[FloatArray, FloatArray, int]] = []
+        courses: list[_Course] = []
         for end in (high, low):
             held = Held(self.rows, pivot.s)
             mean = held if self.rows is self.mean else Held(self.mean, pivot.s)
-            t, course, differs = 0.0, 0, False
+            t, course = 0.0, 0
             if not courses:
-                courses.append(self._course(pivot, mean, differs))
+                courses.append(self._course(pivot, mean, False))
             while t != end:
                 nodes, d, y = self._stretch(pivot, held, t, end, wanted)
                 turn, p = self._next_lead(held, nodes, d)
                 if turn != t:
                     if turn != end:
                         kept = np.append(nodes[abs(nodes - t) < abs(turn - t)], turn)
-                        y = between(kept, nodes, y, derivatives(nodes, y))
-                        nodes = kept
-                    curve.add(nodes, y, course)
+                        nodes, y = kept, between(kept, nodes, y, derivatives(nodes, y))
+                    pieces.append((nodes, y, course))
                 if p < 0:
                     break
                 held.switch(p)
                 if mean is not held:
                     mean.switch(p)
                 differs = bool((held.pairs != np.arange(held.pairs.size))[self.visited].any())
+                course, t = len(courses), turn
                 courses.append(self._course(pivot, mean, differs))
-                course = len(courses) - 1
                 if course > MAX_PIECES:
                     raise _NoCurve
-                t = turn
-        return curve.done(), courses
+        return Curve(pieces), courses
 
     def _stretch(
         self, pivot: _Pivot, held: Held, t: float, end: float, wanted: FloatArray
@@ -489,10 +464,10 @@ class DataEffects:
         second = np.maximum(self.model.discount * (self.mean.slope[pairs] @ d**2) - first**2, 0.0)
         common = self.cross[pairs] @ d - self.mu[pairs] * first
         square = self.square[pairs]
-        known = square > 4.0 * second  # beyond, outcomes may change places, and nothing local is known
-        own = np.maximum(second - common**2 / np.where(known, square, np.inf), 0.0)
+        local = square > 4.0 * second  # elsewhere outcomes may change their order, and derivatives say nothing
+        own = np.maximum(second - common**2 / np.where(local, square, np.inf), 0.0)
         most = 2.0 * np.sqrt(self.alpha / (1.0 - self.alpha) * second / total)
-        return np.minimum(most, np.where(known, self.price[pairs] * own / np.where(known, square, 1.0), np.inf))
+        return np.minimum(most, np.where(local, self.price[pairs] * own / np.where(local, square, 1.0), np.inf))
 
     def _shortfall(self, pairs: IntArray, d: FloatArray) -> FloatArray:
         """Return by how much the worth of ``pairs`` at ``d`` [S, N] lies above what is linear, [len(pairs), N]."""
@@ -514,8 +489,8 @@ class DataEffects:
         if t.size <= 3 or not pairs.size:
             return self._shortfall(pairs, d)
         at = [0, t.size // 2, t.size - 1]
-        known = self._shortfall(pairs, d[:, at])
-        return np.asarray(known @ np.array([_weight_of(i, t[at], t) for i in range(3)]))
+        bends = self._shortfall(pairs, d[:, at])
+        return np.asarray(bends @ np.array([_weight_of(i, t[at], t) for i in range(3)]))
 
     def _next_lead(self, held: Held, nodes: FloatArray, d: FloatArray) -> tuple[float, int]:
         """Return where on the way along ``nodes`` another action takes the lead elsewhere, and its pair; or -1."""
@@ -523,7 +498,7 @@ class DataEffects:
         steps = [self.rows.slope @ np.ascontiguousarray(column) for column in d.T]
         lead = self.rows.lead[:, np.newaxis] + np.stack(steps, axis=1) - d[self.state]
         lead[held.pairs] = -np.inf
-        lead[self.pairs_of(held.s)] = -np.inf
+        lead[self.state == held.s] = -np.inf
         rivals = np.flatnonzero((lead > self.slack).any(axis=1))
         if not rivals.size:
             return float(nodes[-1]), -1
@@ -595,30 +570,19 @@ class DataEffects:
         after = neutral.evaluate(then.policy, initial_value=before, threads=1, options=self.options).value
         return self._beyond_rounding(start @ (after - before)), change, 1.0
 
-    def _beyond_rounding(self, size: Any) -> float:
+    def _beyond_rounding(self, difference: Any) -> Any:
         """Return a difference of values from the start, zero where it is no more than their tolerance."""
-        return float(size) if abs(size) > self.slack else 0.0
-
-
-def _reached(step: sparse.csr_array, start: FloatArray) -> BoolArray:
-    """Return the states [S] that steps of positive probability [S, S] lead to from the start."""
-    reached = start > 0.0
-    front = reached
-    while front.any():
-        front = ((front.astype(np.float64) @ step) > 0.0) & ~reached
-        reached = reached | front
-    return reached
+        return np.where(abs(difference) > self.slack, difference, 0.0)
 
 
 def _weight_of(i: int, nodes: FloatArray, t: FloatArray) -> FloatArray:
     """Return the weights [N] of node i in the polynomial through the nodes, at ``t`` [N]."""
     others = np.delete(nodes, i)
-    weights: FloatArray = np.prod((t - others[:, np.newaxis]) / (nodes[i] - others)[:, np.newaxis], axis=0)
-    return weights
+    return np.asarray(np.prod((t - others[:, np.newaxis]) / (nodes[i] - others)[:, np.newaxis], axis=0))
 
 
 def _pay(gap: FloatArray, sd: FloatArray, pays: FloatArray) -> FloatArray:
     """Return E[(pays + X) 1{X > gap}] for a normal X with mean 0."""
-    known = sd > 0.0
-    x = np.clip(np.divide(gap, sd, out=np.full(gap.shape, np.inf), where=known), -1e3, 1e3)
-    return np.where(known, pays * ndtr(-x) + sd * np.exp(-0.5 * x**2) / np.sqrt(2.0 * np.pi), 0.0)
+    moves = sd > 0.0
+    x = np.clip(np.divide(gap, sd, out=np.full(gap.shape, np.inf), where=moves), -1e3, 1e3)
+    return np.where(moves, pays * ndtr(-x) + sd * np.exp(-0.5 * x**2) / np.sqrt(2.0 * np.pi), 0.0)

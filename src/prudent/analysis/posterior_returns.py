@@ -20,19 +20,19 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from .._numerics.compensated import EPS
-from .._numerics.compile import default_threads, each_row, over_rows
+from .._numerics.compile import default_threads
 from .._numerics.dirichlet_draws import draw_slots
 from .._support.checks import generator, risk_level, whole_number
 from .._support.intervals import Estimate, estimate_mean
-from .._support.progress import Progress
 from .._support.streams import replication_streams
+from ..data.columns import as_column
 from ..errors import ConvergenceWarning, ModelError, ParameterError
 from ..models.uncertain import UncertainMDP
 from ..planning.model_draws import DENSE, FLOOR, Layout, Rows, Task, drawn_returns, eliminated_returns
 from ..posteriors.dirichlet import DirichletPosterior
 from ..posteriors.scalar import BetaPosterior, NormalPosterior
 from ..types import ArrayLike, BoolArray, FloatArray, IntArray, PolicyLike, RngLike, StartLike
-from .reading import Belief, NamedPolicy, read_belief, read_policies, start_in_words
+from .reading import Belief, NamedPolicy, over_units, read_belief, read_policies, start_in_words
 from .return_distribution import QUANTILES, TAIL_ALPHA, ReturnDistribution, read_quantiles
 
 if TYPE_CHECKING:
@@ -153,17 +153,12 @@ def posterior_returns(
         count = belief.theta.shape[0]
         for name, value in (("draws", draws), ("rng", None if reward_posterior is not None else rng)):
             if value is not None:
-                raise ParameterError(
-                    f"{name} cannot be set: the posterior is given by its {count} draws",
-                    code="conflicting-arguments",
-                    argument=name,
-                    value=value,
-                )
+                message = f"{name} cannot be set: the posterior is given by its {count} draws"
+                raise ParameterError(message, code="conflicting-arguments", argument=name, value=value)
     workers = default_threads() if threads is None else whole_number(threads, "threads")
     problem = _Problem(model, belief, named, first, regret, reward_posterior)
-    seed = int(generator(rng).integers(2**63))
-    drawn = problem.run(count, seed, workers)
-    return _dataset(model, named, first, drawn, probabilities, alpha, problem.same)
+    drawn = problem.run(count, int(generator(rng).integers(2**63)), workers)
+    return _dataset(problem, drawn, probabilities, alpha)
 
 
 class _Returns(NamedTuple):
@@ -195,8 +190,7 @@ class _Problem:
         regret: bool,
         reward_posterior: NormalPosterior | BetaPosterior | None,
     ) -> None:
-        self.model = model
-        self.reward_posterior = reward_posterior
+        self.model, self.named, self.start, self.reward_posterior = model, named, start, reward_posterior
         possible = belief.mean > 0.0
         layout = Layout.of(model, possible)
         self.max_reward = float(np.abs(layout.reward).max())
@@ -240,8 +234,7 @@ class _Problem:
         sizes = np.bincount(source[kept], minlength=used.size)[used]
         self.first = np.concatenate(([0], np.cumsum(sizes)))
         self.counts = None if belief.counts is None else belief.counts[self.slot]
-        self.given = belief.theta
-        self.surplus = belief.surplus
+        self.given, self.surplus = belief.theta, belief.surplus
         self.mean = belief.mean[self.slot]
         self.unit = max(1, min(DRAWS_PER_STREAM, MAX_NUMBERS // max(self.slot.size, 1)))
 
@@ -273,39 +266,30 @@ class _Problem:
     def run(self, count: int, seed: int, threads: int) -> _Returns:
         """Return the returns under ``count`` draws."""
         results = np.empty((len(self.questions), count))
-        solvers = [self._solver(question) for question in self.questions]
-        units = -(-count // self.unit)
-        progress, done = Progress("returns over the posterior"), 0
+        mean, rewards = self.mean[np.newaxis], self._reward_draws(1, None)
+        solvers = [
+            _Solver(question, self.model.discount, self.max_reward, mean, self._extra(question, rewards))
+            for question in self.questions
+        ]
 
-        def work(i: int, j: int) -> None:
-            nonlocal done
-            for unit in each_row(i, j):
-                begin, stop = unit * self.unit, min(count, (unit + 1) * self.unit)
-                for_theta, for_rewards = replication_streams(seed, unit)
-                theta = self._theta(unit, stop, for_theta)
-                rewards = self._reward_draws(self.unit, for_rewards)
-                for question, solver, row in zip(self.questions, solvers, results, strict=True):
-                    extra = self._extra(question, None if rewards is None else rewards[: stop - begin])
-                    solver(theta, extra, row[begin:stop])
-                done += stop - begin
-                progress.show(f"{done:,} of {count:,} draws")
+        def work(unit: int) -> int:
+            begin, stop = unit * self.unit, min(count, (unit + 1) * self.unit)
+            for_theta, for_rewards = replication_streams(seed, unit)
+            theta = self._theta(unit, stop, for_theta)
+            rewards = self._reward_draws(self.unit, for_rewards)
+            for question, solver, row in zip(self.questions, solvers, results, strict=True):
+                extra = self._extra(question, None if rewards is None else rewards[: stop - begin])
+                solver(theta, extra, row[begin:stop])
+            return stop - begin
 
-        over_rows(work, units, threads, long=True)
-        progress.close()
-        self._warn_if_unsettled(solvers)
-        error = max(solver.error_bound(self.surplus) for solver in solvers)
-        return _Returns(results[self.column].T, results[-1] if self.regret else None, error)
-
-    def _warn_if_unsettled(self, solvers: Sequence[_Solver]) -> None:
+        progress = f"{{:,}} of {count:,} draws"
+        over_units(work, -(-count // self.unit), threads, "returns over the posterior", progress)
         residual = max(solver.unsettled for solver in solvers)
         if residual > 0.0:
             message = f"the values of some draws have a residual of {residual:.2g}; see attrs['error_bound']"
-            warnings.warn(ConvergenceWarning(message, code="residual", value=residual), stacklevel=4)
-
-    def _solver(self, question: _Question) -> _Solver:
-        theta = self.mean[np.newaxis]
-        rewards = self._reward_draws(1, None)
-        return _Solver(question, self.model.discount, self.max_reward, theta, self._extra(question, rewards))
+            warnings.warn(ConvergenceWarning(message, code="residual", value=residual), stacklevel=3)
+        error = max(solver.error_bound(self.surplus) for solver in solvers)
+        return _Returns(results[self.column].T, results[-1] if self.regret else None, error)
 
 
 class _Solver:
@@ -364,26 +348,16 @@ class _Solver:
 
 
 def _no_value(discount: float) -> ModelError:
-    return ModelError(
-        f"at discount {discount!r} the rounding of probabilities leaves no finite value; lower it",
-        code="discount-range",
-        value=discount,
-    )
+    message = f"at discount {discount!r} the rounding of probabilities leaves no finite value; lower it"
+    return ModelError(message, code="discount-range", value=discount)
 
 
-def _dataset(
-    model: UncertainMDP,
-    named: Sequence[NamedPolicy],
-    start: FloatArray,
-    drawn: _Returns,
-    probabilities: Sequence[float],
-    alpha: float,
-    same: Sequence[Sequence[Any]],
-) -> xarray.Dataset:
+def _dataset(problem: _Problem, drawn: _Returns, probabilities: Sequence[float], alpha: float) -> xarray.Dataset:
     import xarray
 
-    returns, error = drawn.policies, drawn.error
-    law = ReturnDistribution(returns, tuple(policy.name for policy in named), start_in_words(model, start))
+    returns, error, named, same = drawn.policies, drawn.error, problem.named, problem.same
+    start = start_in_words(problem.model, problem.start)
+    law = ReturnDistribution(returns, tuple(policy.name for policy in named), start)
     top = returns.max(axis=1, keepdims=True)
     ties = returns >= top - 2.0 * error  # within the error of each other
     shares = ties / ties.sum(axis=1, keepdims=True)
@@ -393,6 +367,7 @@ def _dataset(
         "cvar": (law.cvar(alpha), f"mean return in the worst {1.0 - alpha:.4g} of the posterior"),
         "probability_best": (estimate_mean(shares), "probability of being the best of these"),
         "regret_given": (estimate_mean(top - returns), "mean loss against the best of these in each draw"),
+        "quantile": (law.quantiles(probabilities), "quantile of the return"),
     }
     variables: dict[str, Any] = {"returns": (("draw", "policy"), returns, {"long_name": "true return"})}
     if drawn.optimal is not None:
@@ -401,42 +376,29 @@ def _dataset(
         regret = estimate_mean(best[:, np.newaxis] - returns)
         measures["regret"] = (regret, "mean loss against the best policy of each draw")
     for name, (estimate, label) in measures.items():
-        variables[name] = ("policy", estimate.value, {"long_name": label})
-        variables[f"{name}_se"] = ("policy", estimate.error, {"long_name": f"standard error of: {label}"})
-    for name, values, label in zip(
-        ("quantile", "quantile_se"),
-        law.quantiles(probabilities),
-        ("quantile of the return", "standard error of the quantile"),
-        strict=True,
-    ):
-        variables[name] = (("policy", "probability"), values.T, {"long_name": label})
-    risk_values = [np.nan if policy.value is None else float(start @ policy.value) for policy in named]
+        dims = ("policy", "probability")[: estimate.value.ndim]
+        variables[name] = (dims, estimate.value.T, {"long_name": label})
+        variables[f"{name}_se"] = (dims, estimate.error.T, {"long_name": f"standard error of: {label}"})
+    risk_values = [np.nan if policy.value is None else float(problem.start @ policy.value) for policy in named]
     label = "value of the Solution from the start: a Bayesian risk MDP takes the risk again at every step"
     variables["risk_value"] = ("policy", np.array(risk_values), {"long_name": label})
-    names = np.empty(len(named), dtype=object)  # names may be tuples
-    names[:] = [policy.name for policy in named]
-    for kind in (str, float):
-        if all(type(policy.name) is kind for policy in named):
-            names = names.astype(kind)
+    names = as_column([policy.name for policy in named])
+    if all(type(policy.name) is str for policy in named):
+        names = names.astype(str)
+    groups, where = "; ".join(", ".join(map(str, group)) for group in same), "in every state that the start leads to"
+    alike = f"act alike {where}: {groups}" if same else ""
+    if same and len(same[0]) == len(named):
+        alike = f"all policies act alike {where}"
     return xarray.Dataset(
         variables,
         coords={"policy": names, "probability": np.asarray(probabilities), "draw": np.arange(returns.shape[0])},
         attrs={
             "title": "true discounted returns of policies over the posterior",
-            "start": law.start,
-            "discount": model.discount,
+            "start": start,
+            "discount": problem.model.discount,
             "draws": returns.shape[0],
             "tail_alpha": alpha,
             "error_bound": error,
-            "same": _same_text(same, len(named)),
+            "same": alike,
         },
     )
-
-
-def _same_text(same: Sequence[Sequence[Any]], count: int) -> str:
-    if not same:
-        return ""
-    if len(same[0]) == count:
-        return "all policies act alike in every state that the start leads to"
-    alike = "; ".join(", ".join(map(str, names)) for names in same)
-    return f"act alike in every state that the start leads to: {alike}"

@@ -18,7 +18,7 @@ same sense.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -33,7 +33,6 @@ from ..display.figures.base import Figure
 from ..errors import CautionWarning, ParameterError
 from ..models.uncertain import UncertainMDP
 from ..planning.model_draws import Layout, occupancy
-from ..planning.problem import BayesianRiskMDP
 from ..planning.solution import Solution
 from ..posteriors.dirichlet import DirichletPosterior
 from ..posteriors.scalar import BetaPosterior, NormalPosterior
@@ -119,9 +118,7 @@ class RiskProfile:
         columns: dict[str, Any] = {name: returns[name].values for name in ("mean", "mean_se", "cvar", "cvar_se", "sd")}
         for q in returns.probability.values:
             columns[f"{100 * q:g}%"] = returns["quantile"].sel(probability=q).values
-        columns["probability_best"] = returns["probability_best"].values
-        if "regret" in returns:
-            columns["regret"] = returns["regret"].values
+        columns |= {name: returns[name].values for name in ("probability_best", "regret") if name in returns}
         columns["states_differ"] = self.differs.sum(axis=1)
         columns["time_differs"] = (self.occupancy * self.differs).sum(axis=1)
         columns["risk_value"] = returns["risk_value"].values
@@ -137,13 +134,9 @@ class RiskProfile:
             ``returns`` with the dimension alpha in place of policy, and action, differs and occupancy [alpha, state].
         """
         parts = [self.solutions[alpha].to_xarray() for alpha in self.alphas]
-        data = self.returns.rename(policy="alpha")
-        by_state = {
-            "action": np.stack([part.policy.values for part in parts]),
-            "differs": self.differs,
-            "occupancy": self.occupancy,
-        }
-        data = data.assign_coords(state=parts[0].state.values)
+        actions = np.stack([part.policy.values for part in parts])
+        by_state = {"action": actions, "differs": self.differs, "occupancy": self.occupancy}
+        data = self.returns.rename(policy="alpha").assign_coords(state=parts[0].state.values)
         data = data.assign({name: (("alpha", "state"), values) for name, values in by_state.items()})
         return data.assign_attrs(recommended=self.recommended)
 
@@ -288,28 +281,26 @@ def risk_profile(
     random = generator(rng)
     given = belief.theta is not None
     if given and solver_draws is not None:
-        raise ParameterError(
-            "solver_draws cannot be set: the posterior is given by its draws",
-            code="conflicting-arguments",
-            argument="solver_draws",
-            value=solver_draws,
-        )
+        message = "solver_draws cannot be set: the posterior is given by its draws"
+        raise ParameterError(message, code="conflicting-arguments", argument="solver_draws", value=solver_draws)
     if reward_posterior is not None and not given and solver_draws is None:
-        raise ParameterError(
-            "reward_posterior needs solver_draws, e.g. solver_draws=1000: unknown rewards have no exact operator",
-            code="missing-argument",
-            argument="solver_draws",
-        )
-    problems = (problem_of(model, posterior, alpha, reward_posterior) for alpha in sorted({0.0, *levels}, key=abs))
+        message = "reward_posterior needs solver_draws, e.g. solver_draws=1000: unknown rewards have no exact operator"
+        raise ParameterError(message, code="missing-argument", argument="solver_draws")
     drawn = solver_draws is not None or reward_posterior is not None
     seed = int(random.integers(2**63)) if drawn else None  # the same draws for every level
     count = None if solver_draws is None else whole_number(solver_draws, "solver_draws")
-    solutions = _solutions(problems, count, seed, threads)
-    neutral = solutions[0.0]
+    solutions: dict[float, Solution] = {}
+    value = None
+    for alpha in sorted({0.0, *levels}, key=abs):  # each warm-started from the one before; level 0 is the first
+        problem = problem_of(model, posterior, alpha, reward_posterior)
+        solution = problem.solve(count, seed, initial_value=value, threads=threads)
+        solutions[alpha] = _keep_neutral(solution, solutions.get(0.0, solution))
+        value = solution.value
+    neutral, chosen = solutions[0.0], {alpha: solutions[alpha] for alpha in levels}
     returns = posterior_returns(
         model,
         posterior,
-        {alpha: solutions[alpha] for alpha in levels},
+        chosen,
         first,
         draws if given or draws is not None else DEFAULT_DRAWS,
         None if given and reward_posterior is None else random,
@@ -324,31 +315,9 @@ def risk_profile(
         sentences = "; ".join(_cautions(worse, returns))
         message = f"higher risk levels earn less, on average and in the tail: {sentences}"
         warnings.warn(CautionWarning(message, code="caution", value=worse), stacklevel=2)
-    policies = np.stack([solutions[alpha].policy for alpha in levels])
-    return RiskProfile(
-        tuple(levels),
-        {alpha: solutions[alpha] for alpha in levels},
-        neutral,
-        returns,
-        policies != neutral.policy,
-        _occupancy(model, belief, policies, first),
-        recommended,
-        worse,
-    )
-
-
-def _solutions(
-    problems: Iterable[BayesianRiskMDP], draws: int | None, seed: int | None, threads: int | None
-) -> dict[float, Solution]:
-    """Return the solution of every level, each warm-started from the one before; level 0 is the first."""
-    solutions: dict[float, Solution] = {}
-    value = None
-    for problem in problems:
-        assert problem.alpha is not None
-        solution = problem.solve(draws, seed, initial_value=value, threads=threads)
-        solutions[problem.alpha] = _keep_neutral(solution, solutions.get(0.0, solution))
-        value = solution.value
-    return solutions
+    policies = np.stack([solution.policy for solution in chosen.values()])
+    shares = _occupancy(model, belief, policies, first)
+    return RiskProfile(tuple(levels), chosen, neutral, returns, policies != neutral.policy, shares, recommended, worse)
 
 
 def _keep_neutral(solution: Solution, neutral: Solution) -> Solution:

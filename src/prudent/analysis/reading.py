@@ -1,23 +1,24 @@
-"""Reads the arguments of analyses: several policies at once, a posterior or its draws."""
+"""What the analyses share: they read policies, a posterior or its draws, and do work in units on threads."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._numerics.compile import each_row, over_rows
+from .._support.progress import Progress
 from ..data.policy import named_policies
-from ..errors import ModelError, ParameterError, PosteriorError
+from ..errors import ParameterError, PosteriorError
 from ..models.base import TabularModel
-from ..models.mdp import MDP
 from ..models.uncertain import UncertainMDP
 from ..planning.problem import BayesianRiskMDP
 from ..planning.solution import Solution
 from ..posteriors.scalar import BetaPosterior, NormalPosterior
 from ..types import FloatArray, IntArray, PolicyLike
 
-__all__ = ["Belief", "NamedPolicy", "problem_of", "read_belief", "read_policies", "start_in_words"]
+__all__ = ["Belief", "NamedPolicy", "over_units", "problem_of", "read_belief", "read_policies", "start_in_words"]
 
 
 class NamedPolicy(NamedTuple):
@@ -52,24 +53,18 @@ class Belief(NamedTuple):
 
 
 def problem_of(
-    model: UncertainMDP,
-    posterior: Any,
-    alpha: float,
-    reward_posterior: NormalPosterior | BetaPosterior | None,
+    model: UncertainMDP, posterior: Any, alpha: float, reward_posterior: NormalPosterior | BetaPosterior | None
 ) -> BayesianRiskMDP:
     """Return the Bayesian risk MDP of a posterior: an object, counts [B, K], or draws [N, B, K]."""
-    if not isinstance(model, UncertainMDP):
-        hint = "; for a known model use prudent.evaluate" if isinstance(model, MDP) else ""
-        message = f"expected an UncertainMDP, got {type(model).__name__}{hint}"
-        raise ModelError(message, code="wrong-type", argument="UncertainMDP")
-    model.require_discounted("questions about returns over the posterior")
     if posterior is None or isinstance(posterior, (str, bytes)):
         kinds = "a DirichletPosterior, its counts [B, K], or draws [N, B, K]"
         message = f"posterior must be {kinds}, got {posterior!r}"
         raise PosteriorError(message, code="wrong-type", argument="posterior", value=posterior)
     drawn = isinstance(posterior, (np.ndarray, list, tuple)) and np.ndim(posterior) > 2
     given: dict[str, Any] = {"draws" if drawn else "posterior": posterior}
-    return BayesianRiskMDP(model, **given, alpha=alpha, reward_posterior=reward_posterior)
+    problem = BayesianRiskMDP(model, **given, alpha=alpha, reward_posterior=reward_posterior)
+    model.require_discounted("questions about returns over the posterior")
+    return problem
 
 
 def read_belief(
@@ -83,17 +78,15 @@ def read_belief(
 
 def read_policies(model: UncertainMDP, policies: PolicyLike | Mapping[Hashable, PolicyLike]) -> list[NamedPolicy]:
     """Return the policies of a mapping {name: policy}, of a list of policies, or of one policy."""
-    given = named_policies(policies, model)
-    return [_named(model, name, policy, alone=len(given) == 1) for name, policy in given]
-
-
-def _named(model: UncertainMDP, name: Hashable, policy: Any, alone: bool) -> NamedPolicy:
-    try:
-        return NamedPolicy(name, model.policy_matrix(policy), _values(model, policy))
-    except ParameterError as error:
-        if alone and name == "policy":
-            raise
-        raise ParameterError(f"policies[{name!r}]: {error}", code=error.code, **error.fields) from None
+    given, named = named_policies(policies, model), []
+    for name, policy in given:
+        try:
+            named.append(NamedPolicy(name, model.policy_matrix(policy), _values(model, policy)))
+        except ParameterError as error:
+            if len(given) == 1 and name == "policy":
+                raise
+            raise type(error)(f"policies[{name!r}]: {error}", code=error.code, **error.fields) from None
+    return named
 
 
 def _values(model: UncertainMDP, policy: Any) -> FloatArray | None:
@@ -111,3 +104,29 @@ def start_in_words(model: TabularModel, start: FloatArray) -> str:
         return model.state_labels.show(int(states[0]))
     even = "evenly" if np.ptp(start[states]) == 0.0 else "with given chances"
     return f"{states.size} states, {even}"
+
+
+def over_units(work: Callable[[int], int], units: int, threads: int, what: str, progress: str) -> None:
+    """Call ``work(unit)`` for each unit, on threads, and show how much is done.
+
+    Parameters
+    ----------
+    work : callable
+        Does a unit and returns how much that is.
+    units, threads : int
+        Numbers of units and of threads.
+    what : str
+        Title of the line of progress.
+    progress : str
+        Its text, a format with a field for how much is done.
+    """
+    line, done = Progress(what), 0
+
+    def part(begin: int, end: int) -> None:
+        nonlocal done
+        for unit in each_row(begin, end):
+            done += work(unit)
+            line.show(progress.format(done))
+
+    over_rows(part, units, threads, long=True)
+    line.close()

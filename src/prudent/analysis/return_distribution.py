@@ -20,7 +20,7 @@ from ..display.figures import returns as figures
 from ..display.figures.base import Figure
 from ..errors import DataError
 from ..risk import CVaR
-from ..types import FloatArray, Label
+from ..types import ArrayLike, FloatArray, Label
 
 if TYPE_CHECKING:
     import pandas
@@ -89,11 +89,8 @@ class ReturnDistribution:
         """
         missing = sorted({"returns", "quantile", "risk_value"} - set(getattr(data, "data_vars", ())))
         if missing:
-            raise DataError(
-                f"expected a dataset of posterior_returns; it has no variable {missing[0]!r}",
-                code="missing-variable",
-                column=missing[0],
-            )
+            message = f"expected a dataset of posterior_returns; it has no variable {missing[0]!r}"
+            raise DataError(message, code="missing-variable", column=missing[0])
         names = tuple(data.policy.values.tolist())
         return cls(np.asarray(data.returns.values), names, data.attrs["start"], np.asarray(data.risk_value.values))
 
@@ -281,10 +278,9 @@ def returns_figure(data: xarray.Dataset) -> Figure:
     return distribution.figure(float(data.probability.values[0]), float(data.attrs["tail_alpha"]))
 
 
-def read_quantiles(quantiles: Sequence[float] | float) -> list[float]:
+def read_quantiles(quantiles: ArrayLike) -> list[float]:
     """Return probabilities of quantiles as floats in [0, 1]."""
-    listed = np.atleast_1d(np.asarray(quantiles, dtype=object)).tolist()
-    return [probability(each, "quantiles") for each in listed]
+    return [probability(quantile, "quantiles") for quantile in np.asarray(quantiles, dtype=object).ravel().tolist()]
 
 
 def cvar_terms(draws: FloatArray, alpha: float) -> FloatArray:

@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from .._numerics.compile import default_threads, each_row, kernel, over_rows
-from .._support.checks import generator, positive, probability, risk_level, whole_number
-from .._support.progress import Progress
+from .._numerics.compile import default_threads, kernel
+from .._support.checks import generator, positive, risk_level, whole_number
 from .._support.streams import replication_streams
 from ..data.policy import Policy
-from ..display.figures import simulated_returns as figures
+from ..display.figures import returns as figures
 from ..errors import ModelError, ParameterError
 from ..models.entries import Outcomes
 from ..models.mdp import MDP
@@ -28,7 +27,7 @@ from ..planning.objectives import Entropic, EVaR
 from ..planning.undiscounted import find_over
 from ..risk import CVaR
 from ..types import ArrayLike, BoolArray, FloatArray, IntArray, PolicyLike, RngLike, StartLike
-from .reading import start_in_words
+from .reading import over_units, start_in_words
 from .return_distribution import QUANTILES, TAIL_ALPHA, ReturnDistribution, read_quantiles
 
 if TYPE_CHECKING:
@@ -137,11 +136,8 @@ class Returns(np.ndarray[Any, np.dtype[np.float64]]):
         float or ndarray
             The quantiles, in the shape of `quantiles`.
         """
-        at = np.asarray(quantiles, dtype=object)
-        for each in at.ravel().tolist():
-            probability(each, "quantiles")
-        values = np.quantile(np.asarray(self), at.astype(np.float64))
-        return float(values) if at.ndim == 0 else values
+        values = np.quantile(np.asarray(self), np.array(read_quantiles(quantiles)).reshape(np.shape(quantiles)))
+        return float(values) if values.ndim == 0 else values
 
     def cvar(self, alpha: float) -> float:
         """Return the mean of the worst ``1 - alpha`` of the returns.
@@ -253,13 +249,13 @@ class Returns(np.ndarray[Any, np.dtype[np.float64]]):
             The figure.
         """
         alpha = risk_level(tail_alpha, "tail_alpha", cautious=True)
-        return figures.draw(
+        return figures.draw_simulated(
             np.asarray(self),
             quantile=self.quantile(0.05),
             cvar=self.cvar(alpha),
             evar=self.evar(alpha),
             tail_alpha=alpha,
-            label=f"{self.label} from {self.start}",
+            x_label=f"{self.label} from {self.start}",
         ).to_matplotlib()
 
     def __repr__(self) -> str:
@@ -342,9 +338,8 @@ def returns(
     """
     if not isinstance(mdp, MDP):
         hint = "; for an uncertain model give model.mdp(theta)" if isinstance(mdp, UncertainMDP) else ""
-        raise ModelError(
-            f"mdp must be an MDP, got {type(mdp).__name__}{hint}", code="wrong-type", argument="mdp", expected="MDP"
-        )
+        message = f"mdp must be an MDP, got {type(mdp).__name__}{hint}"
+        raise ModelError(message, code="wrong-type", argument="mdp", expected="MDP")
     steps = None if horizon is None else whole_number(horizon, "horizon")
     timed = Policy.read(policy, mdp, steps)
     if steps is None and timed.later is None:
@@ -352,140 +347,97 @@ def returns(
     if steps is not None:
         timed.require(steps)
     elif terminal_value is not None:
-        raise ParameterError(
-            "terminal_value needs horizon: it is the value of states after a horizon",
-            code="missing-argument",
-            argument="horizon",
-        )
+        message = "terminal_value needs horizon: it is the value of states after a horizon"
+        raise ParameterError(message, code="missing-argument", argument="horizon")
     runs = whole_number(replications, "replications")
     workers = default_threads() if threads is None else whole_number(threads, "threads")
     first = mdp.start_distribution(start)
-    walker = _Walker(mdp, timed, first, steps, mdp.final_values(terminal_value), tol)
-    values, lengths = walker.run(runs, int(generator(rng).integers(2**63)), workers)
+    if tol is not None and (steps is not None or mdp.discount == 1.0):
+        message = "tol needs a discount below 1 and no horizon: only such runs are truncated"
+        raise ParameterError(message, code="conflicting-arguments", argument="tol", value=tol)
+    simulator = _Simulator(mdp, timed, first, steps, mdp.final_values(terminal_value), tol)
+    values, lengths = simulator.run(runs, int(generator(rng).integers(2**63)), workers)
     made = Returns(values)
-    made.truncation, made.horizon, made.steps = walker.truncation, steps, lengths
+    made.truncation, made.horizon, made.steps = simulator.truncation, steps, lengths
     made.start = start_in_words(mdp, first)
     made.label = "return" if mdp.discount == 1.0 else "discounted return"
     return made
 
 
-class _Walker:
+class _Simulator:
     """Simulator of one policy in one model."""
 
     def __init__(
-        self,
-        mdp: MDP,
-        policy: Policy,
-        start: FloatArray,
-        horizon: int | None,
-        final: FloatArray,
-        tol: float | None,
+        self, mdp: MDP, policy: Policy, start: FloatArray, horizon: int | None, final: FloatArray, tol: float | None
     ) -> None:
-        self.outcomes = mdp.outcomes()
-        self.discount = mdp.discount
-        self.start = cumulative_rows(start[np.newaxis])[0]
-        self.cumulative = _ragged_cumulative(self.outcomes)
-        self.plan = plan_of(*policy)
-        self.final = final if horizon is not None else np.zeros(mdp.n_states)
-        taken = _ever_taken(mdp, policy)
+        outcomes = mdp.outcomes()
+        final = final if horizon is not None else np.zeros(mdp.n_states)
         # a run may stop where nothing more can be earned
-        self.over = find_over(mdp, self.outcomes, taken, must_end=False) & (not self.final.any())
-        self.truncation, self.horizon = 0.0, horizon
-        self.most = MAX_STEPS if horizon is None else horizon
-        if horizon is None and mdp.discount < 1.0:
-            self._cut(tol, max(1, policy.steps.shape[0]))
+        over = find_over(mdp, outcomes, _ever_taken(mdp, policy), must_end=False) & (not final.any())
+        self.truncation, most = 0.0, MAX_STEPS if horizon is None else horizon
+        self.must_end = horizon is None and mdp.discount == 1.0
+        if self.must_end:
+            find_over(mdp, outcomes, policy.later)
         elif horizon is None:
-            find_over(mdp, self.outcomes, policy.later)
-        if tol is not None and (horizon is not None or mdp.discount == 1.0):
-            raise ParameterError(
-                "tol needs a discount below 1 and no horizon: only such runs are truncated",
-                code="conflicting-arguments",
-                argument="tol",
-                value=tol,
-            )
-
-    def _cut(self, tol: float | None, least: int) -> None:
-        """Choose the number of steps after which the rest is below the tolerance."""
-        most = float(abs(self.outcomes.reward).max()) / (1.0 - self.discount)
-        aim = DEFAULT_TOL * most if tol is None else positive(tol, "tol")
-        steps = 1 if most <= aim or self.discount == 0.0 else math.ceil(math.log(aim / most) / math.log(self.discount))
-        self.most = max(steps, least)
-        if self.most > MAX_STEPS:
-            raise ParameterError(
-                f"tol {aim:.2g} needs {self.most:,} steps; give a horizon or a larger tol",
-                code="too-many-steps",
-                argument="tol",
-                value=aim,
-            )
-        self.truncation = most * self.discount**self.most
+            largest = float(abs(outcomes.reward).max()) / (1.0 - mdp.discount)
+            most = max(_steps_within(tol, largest, mdp.discount), policy.steps.shape[0], 1)
+            self.truncation = largest * mdp.discount**most
+        starts = cumulative_rows(start[np.newaxis])[0]
+        self.task = (outcomes, _cumulated(outcomes), plan_of(*policy), starts, over, final, mdp.discount, most)
 
     def run(self, runs: int, seed: int, threads: int) -> tuple[FloatArray, IntArray]:
         """Return the returns and the lengths of so many runs."""
         values, lengths = np.empty(runs), np.empty(runs, np.int64)
-        progress, done = Progress("simulating returns"), 0
 
-        def work(i: int, j: int) -> None:
-            nonlocal done
-            for unit in each_row(i, j):
-                part = slice(unit * RUNS_PER_STREAM, min(runs, (unit + 1) * RUNS_PER_STREAM))
-                _walk(
-                    replication_streams(seed, unit)[0],
-                    self.outcomes,
-                    self.cumulative,
-                    self.plan,
-                    self.start,
-                    self.over,
-                    self.final,
-                    self.discount,
-                    self.most,
-                    values[part],
-                    lengths[part],
-                )
-                done += part.stop - part.start
-                progress.show(f"{done:,} of {runs:,} runs")
+        def work(unit: int) -> int:
+            part = slice(unit * RUNS_PER_STREAM, min(runs, (unit + 1) * RUNS_PER_STREAM))
+            _simulate(replication_streams(seed, unit)[0], *self.task, values[part], lengths[part])
+            return part.stop - part.start
 
-        over_rows(work, -(-runs // RUNS_PER_STREAM), threads, long=True)
-        progress.close()
-        if self.horizon is None and self.discount == 1.0 and (lengths == MAX_STEPS).any():
-            raise ModelError(
-                f"run {int(np.argmax(lengths))} has not ended after {MAX_STEPS:,} steps; give a horizon",
-                code="endless-process",
-                index=int(np.argmax(lengths)),
-            )
+        over_units(work, -(-runs // RUNS_PER_STREAM), threads, "simulating returns", f"{{:,}} of {runs:,} runs")
+        if self.must_end and (lengths == MAX_STEPS).any():
+            message = f"run {int(np.argmax(lengths))} has not ended after {MAX_STEPS:,} steps; give a horizon"
+            raise ModelError(message, code="endless-process", index=int(np.argmax(lengths)))
         return values, lengths
 
 
-def _ragged_cumulative(outcomes: Outcomes) -> FloatArray:
-    """Return cumulative probabilities [E] of the outcomes of each pair; the last one is 1."""
-    cumulative = np.empty(outcomes.chance.size)
-    _cumulate(outcomes, cumulative)
-    return cumulative
+def _steps_within(tol: float | None, largest: float, discount: float) -> int:
+    """Return the number of steps after which the rest of a return, ``largest`` at most, is below the tolerance."""
+    aim = DEFAULT_TOL * largest if tol is None else positive(tol, "tol")
+    steps = 1 if largest <= aim or discount == 0.0 else math.ceil(math.log(aim / largest) / math.log(discount))
+    if steps > MAX_STEPS:
+        message = f"tol {aim:.2g} needs {steps:,} steps; give a horizon or a larger tol"
+        raise ParameterError(message, code="too-many-steps", argument="tol", value=aim)
+    return steps
 
 
 def _ever_taken(mdp: MDP, policy: Policy) -> BoolArray:
     """Return the pairs [S, A] that a policy takes at some time."""
     taken = np.zeros(mdp.admissible.shape, dtype=np.bool_)
-    for rows in (policy.steps, *([] if policy.later is None else [policy.later[np.newaxis]])):
-        if policy.mixed:
-            taken |= (rows > 0.0).any(axis=0)
-        else:
+    for rows in (policy.steps, policy.later):
+        if rows is not None and policy.mixed:
+            taken |= (rows > 0.0).reshape(-1, *taken.shape).any(axis=0)
+        elif rows is not None:
             taken[np.arange(mdp.n_states), rows] = True
     return taken
 
 
 @kernel
-def _cumulate(outcomes: Outcomes, cumulative: FloatArray) -> None:
+def _cumulated(outcomes: Outcomes) -> FloatArray:
+    """Return cumulative probabilities [E] of the outcomes of each pair; the last one is 1."""
+    cumulative = np.empty(outcomes.chance.size)
     for p in range(outcomes.first.size - 1):
         total = 0.0
         for e in range(outcomes.first[p], outcomes.first[p + 1]):
             total += outcomes.chance[e]
             cumulative[e] = total
         for e in range(outcomes.first[p], outcomes.first[p + 1]):
-            cumulative[e] /= total  # the last one is 1
+            cumulative[e] /= total
+    return cumulative
 
 
 @kernel
-def _walk(
+def _simulate(
     rng: np.random.Generator,
     outcomes: Outcomes,
     cumulative: FloatArray,  # [E] of the outcomes of each pair
@@ -510,15 +462,15 @@ def _walk(
             action = draw(choices[now, state], rng.random()) if choices.size else actions[now, state]
             p = state * n_actions + action
             begin, end = outcomes.first[p], outcomes.first[p + 1]
-            place, chance = begin, rng.random()
+            entry, chance = begin, rng.random()
             if end - begin > LINEAR_SEARCH:
-                place += draw(cumulative[begin:end], chance)
+                entry += draw(cumulative[begin:end], chance)
             else:
-                while cumulative[place] <= chance:
-                    place += 1
-            total += weight * outcomes.reward[place]
+                while cumulative[entry] <= chance:
+                    entry += 1
+            total += weight * outcomes.reward[entry]
             weight *= discount
             time += 1
-            state = int(outcomes.next_state[place])
+            state = int(outcomes.next_state[entry])
         values[i] = total + weight * final[state] if time == most and state >= 0 else total
         lengths[i] = time

@@ -17,7 +17,7 @@ curve (Sherman and Morrison). Where an action elsewhere takes the lead a new par
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -38,12 +38,12 @@ class Rows:
         """``slope`` [P, S] discounted chances of next states, ``reward`` and ``state`` [P], ``value`` [S]."""
         self.slope, self.state, self.value = slope, state, value
         self.lead = reward + slope @ value - value[state]  # [P] over the policy
-        chain = sparse.eye_array(value.size) - slope[: value.size]
+        self._chain = sparse.csc_array(sparse.eye_array(value.size) - slope[: value.size])
         self.inverse: Callable[[FloatArray], FloatArray]
         if value.size <= MAX_DENSE_STATES:
-            self.inverse = np.linalg.inv(chain.toarray()).__matmul__
+            self.inverse = np.linalg.inv(self._chain.toarray()).__matmul__
         else:
-            self.inverse = splu(sparse.csc_array(chain)).solve
+            self.inverse = splu(self._chain).solve
 
     def row(self, p: int) -> tuple[npt.NDArray[Any], FloatArray]:
         """Return the next states of a pair and their discounted chances."""
@@ -52,9 +52,7 @@ class Rows:
 
     def visits(self, start: FloatArray) -> FloatArray:
         """Return the discounted visits [S] of the policy from ``start`` [S]."""
-        chain = sparse.eye_array(self.value.size) - self.slope[: self.value.size]
-        visits: FloatArray = splu(sparse.csc_array(chain.T)).solve(start)
-        return visits
+        return np.asarray(splu(sparse.csc_array(self._chain.T)).solve(start))
 
     def follow(self, s: int) -> FloatArray:
         """Return by how much each state [S] rises with state s."""
@@ -101,14 +99,12 @@ def between(t: FloatArray, nodes: FloatArray, y: FloatArray, slope: FloatArray) 
     """Return the cubic through ``y`` [..., N] with derivatives ``slope`` at ``nodes``, at ``t`` [M] within them."""
     sign = 1.0 if nodes[-1] >= nodes[0] else -1.0
     i = np.clip(np.searchsorted(sign * nodes, sign * t, side="right") - 1, 0, nodes.size - 2)
-    value: FloatArray = _cubic(t, nodes[i], nodes[i + 1], y[..., i], y[..., i + 1], slope[..., i], slope[..., i + 1])[0]
-    return value
+    return _cubic(t, nodes[i], nodes[i + 1], y[..., i], y[..., i + 1], slope[..., i], slope[..., i + 1])[0]
 
 
 def derivatives(nodes: FloatArray, y: FloatArray) -> FloatArray:
     """Return derivatives of ``y`` [..., N] at the nodes: exact for what is quadratic."""
-    slope: FloatArray = np.gradient(y, nodes, axis=-1, edge_order=2 if nodes.size > 2 else 1)
-    return slope
+    return np.asarray(np.gradient(y, nodes, axis=-1, edge_order=2 if nodes.size > 2 else 1))
 
 
 def _cubic(t: Any, a: Any, b: Any, ya: Any, yb: Any, da: Any, db: Any) -> tuple[FloatArray, FloatArray]:
@@ -120,45 +116,27 @@ def _cubic(t: Any, a: Any, b: Any, ya: Any, yb: Any, da: Any, db: Any) -> tuple[
     return ya + h * x * (da + x * (c + x * e)), da + x * (2.0 * c + 3.0 * x * e)
 
 
-class _Part(NamedTuple):
-    """The curve between two nodes."""
-
-    a: float
-    b: float
-    ya: FloatArray  # [C]
-    yb: FloatArray
-    da: FloatArray
-    db: FloatArray
-    course: int
-
-
 class Curve:
-    """Quantities [C] along the curve, and the number of the best course of action on each piece."""
+    """Quantities [C] along the curve, and the number of the best course of action on each piece.
 
-    def __init__(self) -> None:
-        self._parts: list[_Part] = []
+    Parameters
+    ----------
+    pieces : list of tuple
+        For each piece its nodes [N], ascending or descending, the quantities [C, N] there, and its course.
+    """
 
-    def add(self, nodes: FloatArray, y: FloatArray, course: int) -> None:
-        """Add a piece: ``y`` [C, N] at ``nodes``, on a course."""
-        slope = derivatives(nodes, y)
-        for i in range(nodes.size - 1):
-            ends = (i, i + 1) if nodes[i] < nodes[i + 1] else (i + 1, i)
-            (a, ya, da), (b, yb, db) = ((float(nodes[k]), y[:, k], slope[:, k]) for k in ends)
-            self._parts.append(_Part(a, b, ya, yb, da, db, course))
-
-    def done(self) -> Curve:
-        """Sort the pieces; return the curve."""
-        self._parts.sort(key=lambda part: part.a)
-        a, b, ya, yb, da, db, course = zip(*self._parts, strict=True)
-        self._a, self._b, self._course = np.array(a), np.array(b), np.array(course)
-        self._ends = tuple(np.stack(ends) for ends in (ya, yb, da, db))
-        self.low, self.high = float(self._a[0]), float(self._b[-1])
-        return self
+    def __init__(self, pieces: list[tuple[FloatArray, FloatArray, int]]) -> None:
+        parts = []
+        for nodes, y, course in sorted(pieces, key=lambda piece: float(piece[0].min())):
+            at_nodes = [np.ascontiguousarray(array.T) for array in (nodes[np.newaxis], y, derivatives(nodes, y))]
+            order = np.argsort(nodes)
+            ends = [array[index] for array in at_nodes for index in (order[:-1], order[1:])]
+            parts.append((*ends, np.full(nodes.size - 1, course)))
+        *self._ends, self._course = map(np.concatenate, zip(*parts, strict=True))
+        self.low, self.high = float(self._ends[0][0, 0]), float(self._ends[1][-1, 0])
 
     def at(self, t: FloatArray) -> tuple[FloatArray, FloatArray, IntArray]:
         """Return the quantities [M, C], their derivatives, and the courses [M] at ``t`` [M]."""
-        i = np.clip(np.searchsorted(self._a, t, side="right") - 1, 0, self._a.size - 1)
-        value, slope = _cubic(
-            t[:, np.newaxis], self._a[i][:, np.newaxis], self._b[i][:, np.newaxis], *(end[i] for end in self._ends)
-        )
+        i = np.clip(np.searchsorted(self._ends[0][:, 0], t, side="right") - 1, 0, self._course.size - 1)
+        value, slope = _cubic(t[:, np.newaxis], *(end[i] for end in self._ends))
         return value, slope, self._course[i]

@@ -49,16 +49,16 @@ straight.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from .._numerics.compile import default_threads, each_row, over_rows
-from .._support.checks import generator, risk_level, whole_number
-from .._support.progress import Progress
+from .._numerics.compile import default_threads
+from .._support.checks import generator, require_shape, risk_level, whole_number
+from ..data.columns import as_column
 from ..data.labels import Labels
 from ..display.figures import value_of_data as figures
 from ..display.words import plural
@@ -70,6 +70,7 @@ from ..posteriors.dirichlet import DirichletPosterior
 from ..posteriors.scalar import BetaPosterior, NormalPosterior
 from ..types import ArrayLike, FloatArray, IntArray, Label, RngLike, StartLike
 from .data_effects import NOT_EVALUATED, SKIPPED, DataEffects, Effect
+from .reading import over_units
 
 if TYPE_CHECKING:
     import pandas
@@ -177,7 +178,8 @@ class ValueOfData:
         """
         import pandas
 
-        columns = {"source": _cells(self.names), "state": _cells(self.states), "action": _cells(self.actions)}
+        labels = {"source": self.names, "state": self.states, "action": self.actions}
+        columns = {name: as_column(values) for name, values in labels.items()}
         numbers = ("pairs", "gain", "gain_error", "value_change", "value_change_error", "switch", "promise")
         columns |= {name: getattr(self, name) for name in (*numbers, "evidence", "total_count", "method")}
         return pandas.DataFrame(columns).iloc[self._order()].reset_index(drop=True)
@@ -336,14 +338,18 @@ def value_of_data(
     count = whole_number(replications, "replications", 4)
     most = None if limit is None else whole_number(limit, "limit", 1)
     workers = default_threads() if threads is None else whole_number(threads, "threads")
-    if isinstance(posterior, NormalPosterior | BetaPosterior):
-        raise _wrong_posterior(type(posterior).__name__)
-    problem = BayesianRiskMDP(model, posterior, risk_level(alpha, cautious=True))
+    is_scalar = isinstance(posterior, NormalPosterior | BetaPosterior)
+    problem = None if is_scalar else BayesianRiskMDP(model, posterior, risk_level(alpha, cautious=True))
+    if problem is None or problem.posterior is None:
+        kind = type(posterior).__name__ if problem is None else "draws"
+        message = f"posterior must be a DirichletPosterior or counts, got {kind}"
+        raise ParameterError(
+            message, code="wrong-type", argument="posterior", value=kind, expected="DirichletPosterior"
+        )
     model.require_discounted("the value of data")
-    if problem.posterior is None:
-        raise _wrong_posterior("draws")
     asked = np.arange(model.n_sources) if sources is None else _sources(sources, model, indices)
-    now = problem.solve(threads=threads) if solution is None else _read_solution(solution, problem)
+    now = problem.solve(threads=threads) if solution is None else solution
+    require_shape(now.policy, "solution", (model.n_states,), "a policy [S]", error=ParameterError)
     study = DataEffects(problem, now, m, count, model.start_distribution(start), workers)
     reasons, promise = study.skip_reasons(), study.promise()
     effects = {b: Effect(method=reasons[b]) if reasons[b] else NOT_EVALUATED for b in asked.tolist()}
@@ -352,19 +358,13 @@ def value_of_data(
     chosen = candidates[np.argsort(-promise[candidates], kind="stable")][:most]
     # a stream for each source: the numbers depend neither on threads nor on which others are asked for
     seeds = np.random.SeedSequence(int(generator(rng).integers(2**63))).spawn(model.n_sources)
-    progress = Progress("value of data")
-    done = 0
 
-    def work(i: int, j: int) -> None:
-        nonlocal done
-        for row in each_row(i, j):
-            b = int(chosen[row])
-            effects[b] = study.effect_of(b, np.random.default_rng(seeds[b]))
-            done += 1
-            progress.show(f"source {done} of {chosen.size}")
+    def work(i: int) -> int:
+        b = int(chosen[i])
+        effects[b] = study.effect_of(b, np.random.default_rng(seeds[b]))
+        return 1
 
-    over_rows(work, chosen.size, workers, long=True)
-    progress.close()
+    over_units(work, chosen.size, workers, "value of data", f"source {{}} of {chosen.size}")
     columns: dict[str, Any] = {
         name: np.array([getattr(effects[b], name) for b in asked.tolist()]) for name in Effect._fields
     }
@@ -382,43 +382,21 @@ def value_of_data(
     )
 
 
-def _wrong_posterior(kind: str) -> ParameterError:
-    return ParameterError(
-        f"posterior must be a DirichletPosterior or counts, got {kind}",
-        code="wrong-type",
-        argument="posterior",
-        value=kind,
-        expected="DirichletPosterior",
-    )
-
-
-def _read_solution(solution: Solution, problem: BayesianRiskMDP) -> Solution:
-    """Return a solution after a check of its shape and level."""
-    if solution.policy.shape != (problem.model.n_states,):
-        raise ParameterError(
-            f"solution has a policy of shape {solution.policy.shape}, expected [S] = ({problem.model.n_states},)",
-            code="wrong-shape",
-            argument="solution",
-            value=solution.policy.shape,
-            expected=(problem.model.n_states,),
-        )
-    return solution
-
-
 def _described(model: UncertainMDP, posterior: DirichletPosterior, sources: IntArray) -> dict[str, Any]:
     """Return names, pairs and counts of sources as columns."""
     users = np.flatnonzero(model.source >= 0)
     order = users[np.argsort(model.source.flat[users], kind="stable")]
     first = np.searchsorted(model.source.flat[order], np.arange(model.n_sources + 1))
     pairs = np.diff(first)[sources]
-    states, actions = model.states or range(model.n_states), model.actions or range(model.n_actions)
-    unique = [divmod(p, model.n_actions) if n == 1 else None for p, n in zip(order[first[sources]], pairs, strict=True)]
+    unique = [
+        (model.states[p // model.n_actions], model.actions[p % model.n_actions]) if n == 1 else (None, None)
+        for p, n in zip(order[first[sources]], pairs, strict=True)
+    ]
     counts = posterior.counts[sources]
-    numbers = sources.tolist()
     return {
-        "names": tuple(numbers if model.sources is None else [model.sources[b] for b in numbers]),
-        "states": tuple(None if pair is None else states[pair[0]] for pair in unique),
-        "actions": tuple(None if pair is None else actions[pair[1]] for pair in unique),
+        "names": tuple(sources.tolist() if model.sources is None else [model.sources[b] for b in sources]),
+        "states": tuple(state for state, _ in unique),
+        "actions": tuple(action for _, action in unique),
         "pairs": pairs,
         "evidence": (counts - posterior.prior[sources]).sum(axis=1),
         "total_count": counts.sum(axis=1),
@@ -438,12 +416,3 @@ def _sources(sources: Any, model: UncertainMDP, indices: bool) -> IntArray:
     if isinstance(sources, list | tuple) and not len(sources):
         raise ParameterError("sources is empty: name at least one", code="empty", argument="sources")
     return np.unique(np.atleast_1d(labels.indices(sources, "sources", ParameterError)))
-
-
-def _cells(values: Sequence[Any]) -> npt.NDArray[Any]:
-    """Return a column of names: integers stay integers, tuples stay tuples."""
-    if values and all(type(value) is int for value in values):
-        return np.array(values)
-    column = np.empty(len(values), dtype=object)
-    column[:] = list(values)
-    return column

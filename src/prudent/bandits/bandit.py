@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from .._support.checks import FloatArray, IntArray, finite_array
+from .._support.checks import finite_array, one_of, require_shape
 from .._support.state import Arrays
-from ..data.features import PLAIN
+from ..data.features import PLAIN, read_named
+from ..data.source import context_columns
 from ..errors import DataError, ParameterError
 from ..posteriors.linear import LinearGaussianPosterior
 from ..schedules import Schedule
@@ -23,7 +24,7 @@ from .belief.arms import ArmBelief
 from .belief.beta import BetaArms
 from .belief.gaussian import GaussianArms
 from .belief.glm import LINKS, GlmArms
-from .checks import log_contexts, refuse_noise, refuse_unknown, settings_of
+from .checks import refuse_noise, settings_of
 from .checkup import Checkup, checkup
 from .decision import Arm, Decision
 from .fading import HalfLifeLike, TimeLike
@@ -33,8 +34,6 @@ from .settings import BanditSettings, checked_sd
 
 if TYPE_CHECKING:
     import xarray
-    from matplotlib.figure import Figure
-
 
 __all__ = ["LinearBandit"]
 
@@ -136,10 +135,8 @@ class LinearBandit(NamedArms):
         settings: BanditSettings | None = None,
     ) -> None:
         names = arm_names(arms, "arms")
-        if alpha is None and settings is None and rewards != "gaussian":
-            alpha = 0.5
         more = {"first_pulls": first_pulls, "min_propensity": min_propensity, "exploration": exploration}
-        chosen = settings_of(settings, alpha, more)
+        chosen = settings_of(settings, alpha, rewards, more)
         self._set_features(dim, features, intercept, least=0 if intercept else 1)
         sd = None if noise_sd is None else checked_sd(noise_sd, "noise_sd")
         size = self._dim + self._intercept
@@ -149,7 +146,7 @@ class LinearBandit(NamedArms):
             blank = np.eye(size) if prior is None else prior
             belief = GaussianArms(len(names), blank, self._intercept, sd, noise)
         else:
-            refuse_unknown(rewards, ["gaussian", *LINKS])
+            one_of(rewards, "rewards", ["gaussian", *LINKS])
             refuse_noise(rewards, sd, noise)
             if rewards == "bernoulli" and self._dim == 0 and prior is None:
                 belief = BetaArms(len(names))
@@ -198,7 +195,8 @@ class LinearBandit(NamedArms):
         >>> bandit.pulls
         {'a': 1, 'b': 1}
         """
-        contexts, (pulled, rewards), named = log_contexts(log, options.get("features"), "arm", "reward")
+        contexts, pulled, rewards = context_columns(log, options.get("features"), "arm", "reward")
+        named = read_named(contexts, None, "context")
         points = finite_array(contexts, "context", ndim=2) if named is None else named.values
         if arms is None:
             names = arm_names(dict.fromkeys(plain_name(name) for name in pulled), "arm", DataError)
@@ -280,11 +278,8 @@ class LinearBandit(NamedArms):
             if name in self._index:
                 raise ParameterError(f"arm {name!r} is already there", code="duplicate-name", argument="arm", arm=name)
             if like is not None and isinstance(self._belief, BetaArms):
-                raise ParameterError(
-                    "like is not for clicks without context: such arms start from the uniform prior",
-                    code="conflicting-arguments",
-                    argument="like",
-                )
+                text = "like is not for clicks without context: such arms start from the uniform prior"
+                raise ParameterError(text, code="conflicting-arguments", argument="like")
             self._belief.add_row(None if like is None else self._belief.prior_like(self._eligible(like, "like")[1]))
             self._add_names([name])
         return self
@@ -315,9 +310,8 @@ class LinearBandit(NamedArms):
         with self._lock:
             row = self._arm_index(arm, error=ParameterError)
             if len(self._names) == 1:
-                raise ParameterError(
-                    f"arm {arm!r} is the only one: a bandit needs at least one arm", code="last-arm", argument="arm"
-                )
+                text = f"arm {arm!r} is the only one: a bandit needs at least one arm"
+                raise ParameterError(text, code="last-arm", argument="arm")
             self._belief.remove_row(row)
             self._set_names([name for name in self._names if name != self._names[row]])
             self._rewards = self._belief.n_rewards
@@ -368,62 +362,45 @@ class LinearBandit(NamedArms):
         >>> bandit.select([[0.2, 0.4], [1.0, 0.0]], arms=[0, 2]).arm.shape
         (2,)
         """
-        if type(context) not in PLAIN:
-            decision = self._select_named(context, arms, propensity, time)
-            if decision is not None:
-                return decision
         try:
-            point = _array(context, _FLOAT)
+            point = _array(context, _FLOAT) if type(context) in PLAIN else None
         except (TypeError, ValueError, OverflowError):
-            decision = self._select_named(context, arms, propensity, time)
-            if decision is None:
-                raise self._context_error(context) from None
-            return decision
+            point = None
+        if point is None or point.ndim != 1:
+            return self._select_rows(context, arms, propensity, time)
         with self._lock:
             if arms is None:
                 names, rows = self._names, self._every
             else:
                 names, rows = self._eligible(arms)
-            if point.ndim != 1:
-                return self._select_rows(context, point, names, rows, propensity, time)
             if not self._plain:
                 self._check_floor(len(names))
                 if point.size != self._dim or not usable(point):
-                    raise self._context_error(context)
+                    self._refuse(context)
                 self._move(time)
             decisions = self._decisions
             decided = self._belief.decide(decisions + 1, point, rows, self._stream)
             if decided is None:
-                raise self._context_error(context)
+                self._refuse(context)
             self._decisions = decisions + 1
             place, score, law = decided
             return Decision(names, place, score, law, point, (decisions, self._rewards), propensity)
 
-    def _select_rows(
-        self, context: Any, points: FloatArray, names: tuple[Arm, ...], rows: IntArray, propensity: bool, time: Any
-    ) -> Decision:
-        """Choose in what is not one context of numbers."""
-        self._check_floor(len(names))
-        if context is None:
-            return self.select(self._points(None), names, propensity=propensity, time=time)
-        decision = self._select_named(context, names, propensity, time) if type(context) is not np.ndarray else None
-        if decision is not None:
-            return decision
-        contexts = self._checked_rows(points)
-        self._move(time)
-        version = self._decisions, self._rewards
-        places, scores, law = self._belief.decide_rows(self._decisions + 1, contexts, rows, self._stream)
-        self._decisions += len(contexts)
-        return Decision(names, places, scores, law, points, version, propensity)
-
-    def _select_named(self, context: Any, arms: Iterable[Arm] | None, propensity: bool, time: Any) -> Decision | None:
-        """Choose in contexts that have names; None if these have none."""
+    def _select_rows(self, context: Any, arms: Iterable[Arm] | None, propensity: bool, time: Any) -> Decision:
+        """Choose in contexts [T,D], or in one that is no list or array of numbers."""
         with self._lock:
-            named = self._named(context)
-            if named is None:
-                return None
-            decision = self.select(named.values, arms, propensity=propensity, time=time)
-            self._names_of_features = named.names
+            points, labels = self._read(context)
+            if points.ndim == 1:
+                decision = self.select(points, arms, propensity=propensity, time=time)
+            else:
+                names, rows = self._names_and_rows(arms)
+                self._check_floor(len(names))
+                self._move(time)
+                t, contexts = self._decisions + 1, self._with_constant(points)
+                places, scores, law = self._belief.decide_rows(t, contexts, rows, self._stream)
+                self._decisions += len(points)
+                decision = Decision(names, places, scores, law, points, (t - 1, self._rewards), propensity)
+            self._names_of_features = labels
             return decision
 
     def _move(self, time: TimeLike) -> None:
@@ -450,34 +427,13 @@ class LinearBandit(NamedArms):
         >>> data["mean"].sel(arm="a").values
         array([1., 1.])
         """
-        from .explain import arms_dataset
+        from .explain import dataset
 
         with self._lock:
-            summary = self._belief.summary() | {"tries": self._belief.tries.copy()}
-            return arms_dataset(self, self.arms, summary)
-
-    def plot(self, *, confidence: float = 0.95) -> Figure:
-        """Return a figure of the coefficients of the arms with intervals, the intercepts first.
-
-        Of up to 12 arms, those with the most rewards, and up to 24 features, those that matter most. Save it with
-        ``bandit.plot().savefig("bandit.png")``.
-
-        Parameters
-        ----------
-        confidence : float, default=0.95
-            Probability of an interval.
-
-        Returns
-        -------
-        matplotlib.figure.Figure
-            Figure of matplotlib.
-
-        Raises
-        ------
-        ParameterError
-            If a learned noise is unknown yet.
-        """
-        return self._figure(self.to_xarray(), confidence)
+            mean, covariance = self._belief.coefficients()
+            sd = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
+            counts = {"pulls": self._belief.pulls.copy(), "tries": self._belief.tries.copy()}
+            return dataset(self._labels(self.features), mean, sd, covariance, self.arms, counts, self._attributes())
 
     def check(self) -> Checkup:
         """Look for what may go wrong: features on different scales, rewards that contradict the model, starved arms.
@@ -545,29 +501,15 @@ class LinearBandit(NamedArms):
         >>> LinearBandit(2, dim=1).update([[1.0], [2.0]], [0, 1], [1.0, 0.0]).pulls
         {0: 1, 1: 1}
         """
-        if type(context) not in PLAIN and self._update_named(context, arm, reward, time, unknown):
-            return self
         try:
-            point = _array(context, _FLOAT)
+            point = _array(context, _FLOAT) if type(context) in PLAIN else None
         except (TypeError, ValueError, OverflowError):
-            if self._update_named(context, arm, reward, time, unknown):
-                return self
-            raise self._context_error(context) from None
-        if unknown != "raise" and unknown != "skip":
-            raise ParameterError(
-                f"unknown must be 'raise' or 'skip', got {unknown!r}",
-                code="unknown-option",
-                argument="unknown",
-                value=unknown,
-                expected=["raise", "skip"],
-            )
+            point = None
+        if unknown != "raise":
+            one_of(unknown, "unknown", ("raise", "skip"))
         with self._lock:
-            if point.ndim != 1:
-                if type(context) is not np.ndarray and self._update_named(context, arm, reward, time, unknown):
-                    return self
-                if context is not None:
-                    return self._update_rows(point, arm, reward, time, unknown)
-                point = self._points(None)
+            if point is None or point.ndim != 1:
+                return self._update_rows(context, arm, reward, time, unknown)
             try:
                 row = self._index[arm]  # type: ignore[index]
             except (KeyError, TypeError):
@@ -581,50 +523,35 @@ class LinearBandit(NamedArms):
                 text = f"reward must be a number, got {reward!r}"[:200]
                 raise DataError(text, code="not-a-number", argument="reward") from None
             weight = 1.0
-            belief = self._belief
             if not self._direct:
                 if point.shape != (self._dim,) or not usable(point):
-                    raise self._context_error(context)
+                    self._refuse(context)
                 self._require_number(value)
-                belief.require(reward, _array([value]))
+                self._belief.require(reward, _array([value]))
                 weight = float(self._weights(time, 1)[0])
-            if not belief.learn_one(point, row, value, weight):
+            if not self._belief.learn_one(point, row, value, weight):
                 self._require_number(value)
-                raise self._context_error(context)
+                self._refuse(context)
             self._rewards += 1
         return self
 
-    def _update_named(self, context: Any, arm: Any, reward: Any, time: Any, unknown: str) -> bool:
-        """Learn in contexts that have names; return False if these have none."""
-        with self._lock:
-            named = self._named(context)
-            if named is None:
-                return False
-            self.update(named.values, arm, reward, time=time, unknown=unknown)
-            self._names_of_features = named.names
-            return True
-
-    def _update_rows(self, points: FloatArray, arms: Any, reward: Any, time: Any, unknown: str) -> Self:
-        points = self._checked_rows(points)
-        shape = np.asarray(arms, dtype=object).shape
-        if shape != (len(points),):
-            raise DataError(
-                f"arm has shape {shape}, expected ({len(points)},), one per context",
-                code="wrong-shape",
-                argument="arm",
-                value=shape,
-                expected=(len(points),),
-            )
-        values = self._checked_rewards(reward, (len(points),))
-        arms = list(arms)
-        kept = [t for t, arm in enumerate(arms) if unknown == "raise" or self._has(arm)]
-        rows = [self._arm_index(arms[t], f"arm[{t}]") for t in kept]
-        weights = self._weights(time, len(points))
-        if len(kept) < len(arms):
-            self._skip([arm for arm in arms if not self._has(arm)], len(arms))
-            points, values, weights = points[kept], values[kept], weights[kept]
-        self._belief.learn(points, np.array(rows, dtype=np.int64), values, weights)
-        self._rewards += len(points)
+    def _update_rows(self, context: Any, arm: Any, reward: Any, time: Any, unknown: str) -> Self:
+        """Learn in contexts [T,D], or in one that is no list or array of numbers."""
+        points, labels = self._read(context)
+        if points.ndim == 1:
+            self.update(points, arm, reward, time=time, unknown=unknown)
+        else:
+            require_shape(np.asarray(arm, dtype=object), "arm", (len(points),), "[T]")
+            values, arms = self._checked_rewards(reward, (len(points),)), list(arm)
+            kept = [t for t, name in enumerate(arms) if unknown == "raise" or self._has(name)]
+            rows = [self._arm_index(arms[t], f"arm[{t}]") for t in kept]
+            weights = self._weights(time, len(points))
+            if len(kept) < len(arms):
+                self._skip([name for name in arms if not self._has(name)], len(arms))
+            contexts = self._with_constant(points[kept])
+            self._belief.learn(contexts, np.array(rows, dtype=np.int64), values[kept], weights[kept])
+            self._rewards += len(kept)
+        self._names_of_features = labels
         return self
 
     def __repr__(self) -> str:
@@ -638,13 +565,10 @@ class LinearBandit(NamedArms):
         priors = arrays["prior_precision"]
         if priors.ndim != 3 or not len(priors):
             raise ValueError(f"priors of shape {priors.shape}")
-        bandit = cls(
+        return cls(
             names,
             priors.shape[1] - bool(options["intercept"]),
-            rewards=values["rewards"],
-            noise_sd=values.get("noise_sd"),
             noise=values.get("noise", "shared"),
             prior_precision=priors[0] if values["prior"] == "given" else None,
             **options,
         )
-        return bandit

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -13,25 +12,18 @@ from .._support.checks import (
     FloatArray,
     IntArray,
     finite_array,
-    first_index,
-    first_place,
     generator,
+    instance_of,
     non_negative_array,
     open_probability,
     probability,
+    refuse,
+    require_shape,
     risk_level,
-    whole_number,
-)
-from .._support.state import (
-    LARGEST_COUNT,
-    Arrays,
-    State,
-    generator_from_state,
-    generator_state,
 )
 from ..data.features import Names, shown
-from ..errors import DataError, ParameterError
-from ..schedules import Schedule, named_schedule, saved_schedule
+from ..errors import ParameterError
+from ..schedules import Schedule
 from ..types import ContextLike, RngLike, TableLike
 from .belief.base import NEW, Belief, Match
 from .decision import Arm
@@ -46,7 +38,7 @@ if TYPE_CHECKING:
     import xarray
     from matplotlib.figure import Figure
 
-    from .explain import Explanation
+    from .explain import Explanation, PartsOf
 
 __all__ = ["Bandit"]
 
@@ -57,10 +49,23 @@ class Bandit(SavedBandit):
     It holds a belief (what was learned), settings (how scores are drawn), a random stream, and names. Subclasses say
     which arms there are and what a context is. Threads may share a bandit: it has a lock. A forked process draws from
     a new random stream.
-    """
 
-    _belief: Belief
-    _index: dict[Arm, int]  # rows of the arms
+    Parameters
+    ----------
+    belief : Belief
+        What is known before the first reward.
+    settings : BanditSettings
+        How decisions are taken.
+    half_life : float or timedelta or None
+        Half-life of evidence, in decisions or in time; None if evidence does not fade.
+    rng : RngLike
+        Seed, or Generator, which the bandit then owns.
+
+    Raises
+    ------
+    ParameterError
+        If settings do not suit the belief.
+    """
 
     def __init__(
         self,
@@ -135,6 +140,13 @@ class Bandit(SavedBandit):
             return dict(zip(self._index, self._belief.pulls.tolist(), strict=True))
 
     # -- what it expects -----------------------------------------------------------------------------------
+
+    def _check_floor(self, k: int) -> None:
+        """Raise if ``k`` arms cannot all have the least probability."""
+        floor = self._settings.min_propensity
+        if floor * k > 1.0 + 1e-12:
+            message = f"min_propensity is {floor}, but {k} arms are eligible: it can be at most 1/{k}"
+            raise ParameterError(message, code="probability-range", argument="min_propensity", value=floor)
 
     @abstractmethod
     def _next_law(self, context: Any, arms: Any, check_floor: bool) -> tuple[Law, bool]:
@@ -258,8 +270,8 @@ class Bandit(SavedBandit):
         return values[0].copy() if first else values
 
     @abstractmethod
-    def _explained(self, context: Any, arm: Arm | None, arms: Any) -> Explanation:
-        """Return the explanation of an arm."""
+    def _explained(self, context: Any, arms: Any) -> tuple[Law, Sequence[Arm], IntArray, PartsOf, dict[str, Any]]:
+        """Return the law of one decision, the arms and their pulls, parts of their scores, and names of features."""
 
     def explain(
         self, context: ContextLike | None = None, arm: Arm | None = None, *, arms: Iterable[Arm] | None = None
@@ -300,12 +312,65 @@ class Bandit(SavedBandit):
         'a' is better with the chance 99.6%: it leads by 2.40 (sd 0.89).
         For 'a': intercept (+1.20), age (+1.20).
         """
-        return self._explained(context, arm, arms)
+        from .explain import explained
 
-    def _figure(self, data: xarray.Dataset, confidence: float) -> Figure:
-        from .explain import coefficients_figure
+        with self._lock:
+            law, names, pulls, parts_of, facts = self._explained(context, arms)
+            facts |= {"alpha": self.alpha, "kind": self.reward_kind, "lowest": self._settings.min_propensity}
+            return explained(law, names, pulls, arm, parts_of, **facts)
 
-        return coefficients_figure(data, open_probability(confidence, "confidence"), self.reward_kind)
+    @abstractmethod
+    def to_xarray(self) -> xarray.Dataset:
+        """Return what is known of the coefficients as an xarray.Dataset.
+
+        Returns
+        -------
+        xarray.Dataset
+            Means, sds and covariances.
+        """
+
+    def _attributes(self) -> dict[str, Any]:
+        """Return the attributes of ``to_xarray``."""
+        numbers = {"decisions": self.decisions, "alpha": self.alpha, "noise_sd": self.noise_sd}
+        return {"rewards": self.reward_kind} | numbers
+
+    def plot(self, *, confidence: float = 0.95) -> Figure:
+        """Return a figure of the coefficients with intervals, the intercepts first.
+
+        Of up to 12 arms, those with the most rewards, and up to 24 features, those that matter most. Save it with
+        ``bandit.plot().savefig("bandit.png")``.
+
+        Parameters
+        ----------
+        confidence : float, default=0.95
+            Probability of an interval.
+
+        Returns
+        -------
+        matplotlib.figure.Figure
+            Figure of matplotlib.
+
+        Raises
+        ------
+        ParameterError
+            If a learned noise is unknown yet.
+        """
+        from ..display.figures import coefficients
+        from .explain import SCORES
+
+        level, data = open_probability(confidence, "confidence"), self.to_xarray()
+        mean, sd = np.atleast_2d(data["mean"].values), np.atleast_2d(data["sd"].values)
+        if not np.isfinite(sd).all():
+            message = "nothing is known yet: two different rewards must have been seen"
+            raise ParameterError(message, code="unknown-noise")
+        arms, order = ["all items"], np.arange(1)
+        if data["mean"].ndim == 2:
+            order = np.argsort(-data["pulls"].values, kind="stable")
+            arms = data["arm"].values[order].tolist()
+        names = data["feature"].values.tolist()
+        score = SCORES[self.reward_kind]
+        figure = coefficients.draw(mean[order], sd[order], arms=arms, features=names, score=score, confidence=level)
+        return figure.to_matplotlib()
 
     # -- evidence ------------------------------------------------------------------------------------------
 
@@ -359,23 +424,8 @@ class Bandit(SavedBandit):
     def _checked_rewards(self, reward: Any, shape: tuple[int, ...]) -> FloatArray:
         """Return rewards as an array of our own of this shape, all of the kind of this bandit."""
         values = finite_array(reward, "reward")
-        if values.shape != shape:
-            raise DataError(
-                f"reward has shape {values.shape}, expected {shape}, one per context",
-                code="wrong-shape",
-                argument="reward",
-                value=values.shape,
-                expected=shape,
-            )
-        huge = np.abs(values) > LARGEST
-        if huge.any():
-            raise DataError(
-                f"reward{first_index(huge)} is {values[huge][0]}, too large to square",
-                code="too-large",
-                argument="reward",
-                index=first_place(huge),
-                value=float(values[huge][0]),
-            )
+        require_shape(values, "reward", shape, "[T]" if shape else "one number")
+        refuse(np.abs(values) > LARGEST, values, "reward", f"a number of at most {LARGEST}", code="too-large")
         self.require_rewards(reward, values)
         return values.copy()
 
@@ -433,20 +483,10 @@ class Bandit(SavedBandit):
         >>> bandit.refit(log).posterior("a").mean()
         array([ 0.0685, -0.4144])
         """
-        if self.reward_kind == "gaussian":
-            nothing = np.empty(0)
-            self._belief.fit(nothing, nothing.astype(np.int64), nothing, nothing)  # which raises
         with self._lock:
             contexts, rows, values, names = self._log_rows(log)
             counted = np.ones(len(contexts)) if weights is None else non_negative_array(weights, "weights")
-            if counted.shape != values.shape:
-                raise DataError(
-                    f"weights has shape {counted.shape}, expected {values.shape}, one per reward",
-                    code="wrong-shape",
-                    argument="weights",
-                    value=counted.shape,
-                    expected=values.shape,
-                )
+            require_shape(counted, "weights", values.shape, "[T]")
             self._belief.fit(contexts, rows, values, counted)
             self._rewards = self._belief.n_rewards
             self._names_of_features = names
@@ -486,38 +526,30 @@ class Bandit(SavedBandit):
         {'a': 2, 'b': 0, 'c': 1}
         """
         if other is self:
-            raise ParameterError(
-                "other is the bandit itself: its rewards would count twice",
-                code="conflicting-arguments",
-                argument="other",
-            )
+            message = "other is the bandit itself: its rewards would count twice"
+            raise ParameterError(message, code="conflicting-arguments", argument="other")
         theirs = self._kin(other, "other").copy()  # it may learn meanwhile
         past = None if since is None else self._kin(since, "since")
         with self._lock:
             # all that can be refused is refused before anything changes
             decisions = theirs.decisions - (past.decisions if past else 0)
             if decisions < 0:
-                raise ParameterError(
-                    f"other has taken {-decisions} decisions fewer than since: it comes from elsewhere",
-                    code="not-an-ancestor",
-                    argument="since",
-                )
+                message = f"other has taken {-decisions} decisions fewer than since: it comes from elsewhere"
+                raise ParameterError(message, code="not-an-ancestor", argument="since")
             names = list(theirs.pulls)
             before = {} if past is None else {name: row for row, name in enumerate(past.pulls)}
-            matches = []
-            for there, name in enumerate(names):
-                gone = name not in self._index and name in before
-                matches.append(Match(there, before.get(name), None if gone else self._index.get(name, NEW)))
-            wrong = self._belief.contradiction(theirs.belief, None if past is None else past.belief, matches)
+            known = None if past is None else past.belief
+            matches = [  # an arm that was removed here since has no row
+                Match(there, before.get(name), self._index.get(name, None if name in before else NEW))
+                for there, name in enumerate(names)
+            ]
+            wrong = self._belief.contradiction(theirs.belief, known, matches)
             if wrong is not None:
-                what = f"arm {names[wrong.there]!r}" if wrong.there >= 0 else "all items"
-                raise ParameterError(
-                    f"other does not come from since: what they know of {what} contradicts it",
-                    code="not-an-ancestor",
-                    argument="since",
-                    arm=names[wrong.there] if wrong.there >= 0 else None,
-                )
-            self._belief.merge(theirs.belief, None if past is None else past.belief, matches)
+                arm = names[wrong.there] if wrong.there >= 0 else None
+                about = "all items" if arm is None else f"arm {arm!r}"
+                message = f"other does not come from since: what they know of {about} contradicts it"
+                raise ParameterError(message, code="not-an-ancestor", argument="since", arm=arm)
+            self._belief.merge(theirs.belief, known, matches)
             self._add_names([names[match.there] for match in matches if match.here == NEW])
             self._rewards = self._belief.n_rewards
             self._decisions += decisions
@@ -529,108 +561,28 @@ class Bandit(SavedBandit):
         """What was learned. It is not a copy: change it only through the methods of the bandit."""
         return self._belief
 
-    @abstractmethod
-    def _add_names(self, names: list[Arm]) -> None:
-        """Take the names of arms whose rows the belief has added."""
-
     def _kin(self, bandit: Any, label: str) -> Self:
         """Return a bandit of the same settings whose evidence does not fade, or raise."""
-        if not isinstance(bandit, type(self)):
-            raise ParameterError(
-                f"{label} must be a {type(self).__name__}, got {bandit!r}", code="wrong-type", argument=label
-            )
-        mine, theirs = self._recipe(), bandit._recipe()
+        instance_of(bandit, label, type(self))
+        mine, theirs = _recipe(self), _recipe(bandit)
         for name in mine:
             if mine[name] != theirs.get(name):
-                raise ParameterError(
-                    f"{label} has other settings: its {name} is {theirs.get(name)!r}, here it is {mine[name]!r}",
-                    code="different-settings",
-                    argument=label,
-                    setting=name,
-                )
+                message = f"{label} has other settings: its {name} is {theirs.get(name)!r}, here it is {mine[name]!r}"
+                raise ParameterError(message, code="different-settings", argument=label, setting=name)
         if self.features is not None and bandit.features is not None and self.features != bandit.features:
-            raise ParameterError(
+            message = (
                 f"{label} has the features {shown(bandit.features)} in this order, here they are "
                 f"{shown(self.features)}: give the common ancestor their names, features=[...], and what starts from "
-                "it has one order",
-                code="different-features",
-                argument=label,
+                "it has one order"
             )
+            raise ParameterError(message, code="different-features", argument=label)
         if self._drift is not None or self._belief.faded or bandit.belief.faded:
-            raise ParameterError(
-                f"the evidence of {label} fades, or has faded: such bandits cannot be merged",
-                code="faded-evidence",
-                argument=label,
-            )
+            message = f"the evidence of {label} fades, or has faded: such bandits cannot be merged"
+            raise ParameterError(message, code="faded-evidence", argument=label)
         return bandit
 
-    def _recipe(self) -> dict[str, Any]:
-        """Return what must be equal for bandits to be merged."""
-        own = {"dim": self.dim, "settings": self.settings, "intercept": self.intercept, "half_life": self.half_life}
-        return own | self._belief.options()
 
-    # -- state ---------------------------------------------------------------------------------------------
-
-    def state(self) -> State:
-        """Return the values and arrays to save.
-
-        Returns
-        -------
-        tuple of dict
-            Values that JSON can hold, and arrays by name.
-        """
-        settings = {name: getattr(self._settings, name) for name in self._settings.__dataclass_fields__}
-        if isinstance(self._settings.alpha, Schedule):
-            settings["alpha"] = saved_schedule(self._settings.alpha)
-        arrays = self._belief.arrays() | {"uniforms": self._stream.unused}
-        values = {
-            "settings": settings,
-            "intercept": self._intercept,
-            "features": None if self._names_of_features is None else list(self._names_of_features),
-            "half_life": None if self._drift is None else asdict(self._drift.half),
-            "tick": None if self._drift is None else self._drift.tick,
-            "arms": list(self._index),
-            "decisions": self._decisions,
-            "belief": self._belief.values(),
-            "rng": generator_state(self._stream.rng),
-        }
-        return values, arrays
-
-    @classmethod
-    @abstractmethod
-    def _blank(cls, names: list[Arm], values: dict[str, Any], arrays: Arrays, **options: Any) -> Self:
-        """Return a bandit without data for a state: its arms, what the belief says of itself, and its arrays."""
-
-    @classmethod
-    def _restored(cls, values: dict[str, Any], arrays: Arrays) -> Self:
-        """Return the bandit of a state; raise if it cannot be one."""
-        settings = dict(values["settings"])
-        if isinstance(settings["alpha"], dict):
-            settings["alpha"] = named_schedule(settings["alpha"])
-        if not isinstance(values["arms"], list):
-            raise ValueError(f"arms must be a list of names, got {values['arms']!r}")
-        bandit = cls._blank(
-            values["arms"],
-            values["belief"],
-            arrays,
-            intercept=values["intercept"],
-            features=values["features"],
-            half_life=None if values["half_life"] is None else HalfLife(**values["half_life"]),
-            settings=BanditSettings(**settings),
-        )
-        if bandit._drift is not None and values["tick"] is not None:
-            bandit._drift.tick = whole_number(values["tick"], "tick", -LARGEST_COUNT, LARGEST_COUNT)
-        if bandit._belief.values()["prior"] != values["belief"]["prior"]:
-            raise ValueError(f"prior is {values['belief']['prior']!r}")
-        bandit._belief.restore(values["belief"], arrays)
-        bandit._rewards = bandit._belief.n_rewards
-        bandit._decisions = whole_number(values["decisions"], "decisions", 0, LARGEST_COUNT)
-        unused = arrays["uniforms"]
-        if unused.ndim != 1 or unused.dtype != np.float64 or not ((unused >= 0.0) & (unused < 1.0)).all():
-            raise ValueError("uniforms must be numbers in [0, 1)")
-        bandit._stream = Uniforms(generator_from_state(values["rng"]), unused)
-        bandit._went_on()
-        return bandit
-
-    def _went_on(self) -> None:
-        """Bring up to date what depends on the number of decisions."""
+def _recipe(bandit: Bandit) -> dict[str, Any]:
+    """Return what must be equal for bandits to be merged."""
+    names = ("dim", "settings", "intercept", "half_life")
+    return {name: getattr(bandit, name) for name in names} | bandit.belief.options()

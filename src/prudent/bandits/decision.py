@@ -27,6 +27,25 @@ class Decision:
     Made by ``select`` of ``LinearBandit`` and ``SharedLinearBandit``. Of one context, arrays have no axis T.
     Probabilities are exact (except for items with joint draws) and computed when they are read.
 
+    Parameters
+    ----------
+    arms : tuple of str or int
+        The k eligible arms or candidates.
+    places : int or ndarray of int
+        Positions of the chosen arms: one, [T] of many contexts, or [top] of a slate.
+    score : float or ndarray of float or callable
+        Scores of the chosen arms, or a function that computes them.
+    law : Law or tuple
+        Law of the scores, or moments and rule of a normal law.
+    context : ndarray of float, [D] or [T, D]
+        Context, or features of the chosen item.
+    version : tuple of int
+        Numbers of decisions and of rewards that the bandit had seen.
+    with_chances : bool, default=True
+        Whether probabilities are given.
+    candidates : ndarray of float, [k, D], optional
+        Features of all candidates, if items were chosen.
+
     Attributes
     ----------
     arms : tuple of str or int
@@ -148,9 +167,8 @@ class Decision:
 
     def _slate(self) -> Sequence[int]:
         if self._many:
-            raise ParameterError(
-                "a slate is that of one decision, and this is one of many contexts", code="many-contexts"
-            )
+            message = "a slate is that of one decision, and this is one of many contexts"
+            raise ParameterError(message, code="many-contexts")
         return [self._places] if self.candidates is None else self._places.tolist()
 
     @property
@@ -238,17 +256,11 @@ class Decision:
         [['arm', 'arms', 'context', 'place', 'score']]
         """
         first = self.context if self.candidates is None else self.candidates
-        contexts = [first, *self.chosen[1:]]
+        rows = [first, *self.chosen[1:]]
         scores = self.scores + 0.0  # no minus zero, which not every store can hold
         return [
-            {
-                "place": i,
-                "arm": arm,
-                "arms": self.arms if i == 0 else None,
-                "context": contexts[i],
-                "score": float(score),
-            }
-            for i, (arm, score) in enumerate(zip(self.slate, scores, strict=True))
+            {"place": i, "arm": arm, "arms": None if i else self.arms, "context": rows[i], "score": float(scores[i])}
+            for i, arm in enumerate(self.slate)
         ]
 
     def to_dict(self) -> dict[str, Any]:

@@ -14,8 +14,8 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from .._support.checks import FloatArray, positive
-from ..errors import DataError, ParameterError
+from .._support.checks import FloatArray, one_of, positive, require_length
+from ..errors import ParameterError
 
 __all__ = ["Drift", "HalfLife", "HalfLifeLike", "TimeLike", "seconds_of"]
 
@@ -35,13 +35,7 @@ class HalfLife:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "length", positive(self.length, "half_life"))
-        if self.unit not in ("decisions", "seconds"):
-            raise ParameterError(
-                f"half_life is in decisions or in seconds, not in {self.unit!r}",
-                code="unknown-option",
-                argument="half_life",
-                value=self.unit,
-            )
+        one_of(self.unit, "unit", ("decisions", "seconds"))
 
     @classmethod
     def of(cls, value: Any) -> HalfLife | None:
@@ -89,14 +83,7 @@ class Drift:
             times = [self._clock(decisions, time)]
         else:
             times = [seconds_of(each) for each in time]
-            if len(times) != rows:
-                raise DataError(
-                    f"time has {len(times)} entries, expected {rows}, one per reward",
-                    code="wrong-shape",
-                    argument="time",
-                    value=len(times),
-                    expected=rows,
-                )
+            require_length(times, "time", rows, "reward")
         ticks = [self.half.tick(each) for each in times]
         left = self._to(max(ticks, default=0))
         now = self.tick or 0
@@ -113,7 +100,7 @@ class Drift:
         return self.half.factor(tick - before)
 
 
-def seconds_of(time: Any) -> float:
+def seconds_of(time: Any, name: str = "time") -> float:
     """Return a time, seconds or a date with time, as seconds since 1970."""
     if isinstance(time, np.datetime64):
         seconds = (time - np.datetime64(0, "s")) / np.timedelta64(1, "s")
@@ -125,7 +112,6 @@ def seconds_of(time: Any) -> float:
         except (TypeError, ValueError, OverflowError):
             seconds = math.nan
     if not abs(seconds) < 1e15:
-        raise ParameterError(
-            f"time must be seconds or a date with time, got {time!r}", code="not-a-time", argument="time", value=time
-        )
+        message = f"{name} must be seconds or a date with time, got {time!r}"
+        raise ParameterError(message, code="not-a-time", argument=name, value=time)
     return float(seconds)

@@ -5,29 +5,25 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 
-from .._support.checks import FloatArray, IntArray, finite_array
+from .._support.checks import FloatArray, IntArray
 from ..data.features import Names
 from ..data.source import context_columns
 from ..errors import DataError, ParameterError, PrudentError, PrudentWarning
 from ..types import ContextLike
 from .base import Bandit
 from .belief.arms import ArmBelief
-from .checks import check_floor, too_large
 from .decision import Arm
-from .kernels.step import LARGEST, usable
+from .kernels.step import LARGEST
 from .law.base import Law
 
 if TYPE_CHECKING:
-    from .explain import Explanation
+    from .explain import Parts, PartsOf
 
 __all__ = ["NamedArms"]
-
-
-_FLOAT = np.dtype(np.float64)
 
 
 class NamedArms(Bandit):
@@ -52,32 +48,21 @@ class NamedArms(Bandit):
     def _names_and_rows(self, arms: Iterable[Arm] | None) -> tuple[tuple[Arm, ...], IntArray]:
         return (self._names, self._every) if arms is None else self._eligible(arms)
 
-    def _check_floor(self, k: int) -> None:
-        check_floor(self._settings.min_propensity, k)
-
-    def _checked_rows(self, points: FloatArray) -> FloatArray:
-        """Return contexts [T,dim] as kernels take them."""
-        if points.ndim != 2 or points.shape[1] != self._dim or not usable(points.reshape(-1)):
-            raise self._context_error(points)
+    def _with_constant(self, points: FloatArray) -> FloatArray:
+        """Return contexts [T,dim] as kernels take them: with a constant feature, if there is an intercept."""
         if not self._intercept:
-            return np.ascontiguousarray(points)
+            return points
         rows = np.ones((len(points), self._dim + 1))
         rows[:, 1:] = points
         return rows
 
-    def _points(self, context: Any) -> FloatArray:
-        """Return a context or contexts as an array of our own."""
-        if context is None:
-            if self._dim == 0:
-                return np.empty(0)
-            raise self._context_error(None)
-        named = self._named(context)
-        if named is not None:
-            return named.values
-        try:
-            return np.array(context, _FLOAT)
-        except (TypeError, ValueError, OverflowError):
-            raise self._context_error(context) from None
+    def _read(self, context: Any, axes: tuple[int, ...] = (1, 2)) -> tuple[FloatArray, Names | None]:
+        return super()._read(np.empty(0) if context is None and self._dim == 0 else context, axes)
+
+    def _refuse(self, context: Any) -> NoReturn:
+        """Raise the error that says what is wrong with a context that cannot be used."""
+        self._read(context)
+        raise DataError("context cannot be used", code="not-numbers", argument="context")
 
     def _has(self, arm: Any) -> bool:
         try:
@@ -94,50 +79,24 @@ class NamedArms(Bandit):
             raise error(text, code="unknown-arm", argument=where, arm=arm) from None
 
     def _eligible(self, arms: Iterable[Arm], label: str = "arms") -> tuple[tuple[Arm, ...], IntArray]:
-        text = f"{label} must be a list of arms, got {arms!r}"
-        if isinstance(arms, str):
+        if isinstance(arms, str) or not isinstance(arms, Iterable):
+            text = f"{label} must be a list of arms, got {arms!r}"
             raise ParameterError(text, code="wrong-type", argument=label, value=arms)
-        try:
-            places = [self._arm_index(arm, f"{label}[{i}]", ParameterError) for i, arm in enumerate(arms)]
-        except TypeError:
-            raise ParameterError(text, code="wrong-type", argument=label, value=arms) from None
+        places = [self._arm_index(arm, f"{label}[{i}]", ParameterError) for i, arm in enumerate(arms)]
         if not places:
             raise ParameterError(f"{label} is empty: no arm is eligible", code="empty", argument=label)
         if len(set(places)) < len(places):
             twice = next(i for i, place in enumerate(places) if place in places[:i])
             name = self._names[places[twice]]
-            raise ParameterError(
-                f"{label}[{twice}] is {name!r} for the second time",
-                code="duplicate-name",
-                argument=f"{label}[{twice}]",
-                arm=name,
-            )
+            text = f"{label}[{twice}] is {name!r} for the second time"
+            raise ParameterError(text, code="duplicate-name", argument=f"{label}[{twice}]", arm=name)
         return tuple(self._names[place] for place in places), np.array(places, dtype=np.int64)
-
-    def _context_error(self, context: Any) -> PrudentError:
-        """Return the error that says what is wrong with a context that was refused."""
-        expected = f"expected ({self._dim},) or (T, {self._dim})"
-        if context is None:
-            return DataError(
-                f"context is None, expected shape ({self._dim},) or (T, {self._dim})",
-                code="missing-argument",
-                argument="context",
-            )
-        try:
-            points = finite_array(context, "context")
-        except PrudentError as error:
-            return error
-        if points.ndim not in (1, 2) or points.shape[-1] != self._dim:
-            text = f"context has shape {points.shape}, {expected}"
-            return DataError(text, code="wrong-shape", argument="context", value=points.shape)
-        return too_large(points, "context")
 
     def _require_number(self, value: float) -> None:
         if not abs(value) <= LARGEST:
-            limit = " of at most 1e150" if math.isfinite(value) else ""
-            code = "too-large" if math.isfinite(value) else "not-finite"
-            text = f"reward is {value}, expected a finite number{limit}"
-            raise DataError(text, code=code, argument="reward", value=value)
+            message = f"reward is {value}, expected a finite number of at most {LARGEST}"
+            finite = math.isfinite(value)
+            raise DataError(message, code="too-large" if finite else "not-finite", argument="reward", value=value)
 
     def checked_contexts(self, context: ContextLike, arms: Iterable[Arm] | None = None) -> list[FloatArray] | None:
         """Return contexts one by one, all of them checked, without deciding.
@@ -156,68 +115,47 @@ class NamedArms(Bandit):
         list of ndarray of float or None
             Contexts [D] each; None if it is one context.
         """
-        named = self._named(context)
-        try:
-            points = np.asarray(context, dtype=np.float64) if named is None else named.values
-        except (TypeError, ValueError, OverflowError):
-            return None
-        if points.ndim != 2:
+        points, labels = self._read(context)
+        if points.ndim == 1:
             return None
         self._check_floor(len(self._names_and_rows(arms)[0]))
-        self._checked_rows(points)
-        if named is not None and named.names is not None and self.features is None:
-            self.name_features(named.names)
+        if labels != self.features:
+            self.name_features(labels or ())
         return list(points)
 
     def _next_law(self, context: Any, arms: Any, check_floor: bool) -> tuple[Law, bool]:
-        points = self._points(context)
+        points, _ = self._read(context)
         with self._lock:
             _, rows = self._names_and_rows(arms)
             if check_floor:
                 self._check_floor(rows.size)
             t = self._decisions + 1
-            law = self._belief.law(self._checked_rows(np.atleast_2d(points)), rows, self._settings.at(t), t)
+            law = self._belief.law(self._with_constant(np.atleast_2d(points)), rows, self._settings.at(t), t)
             _ = law.mean  # computed under the lock
         return law, points.ndim == 1
 
-    def _explained(self, context: Any, arm: Arm | None, arms: Any) -> Explanation:
-        from .explain import Parts, explained, feature_names
-
-        with self._lock:
-            named = self._named(context)
-            names = self.features
-            if named is not None:
-                context, names = named
-            eligible, rows = self._names_and_rows(arms)
-            law, first = self._next_law(context, arms, True)
-            if not first:
-                raise ParameterError(
-                    f"context has shape {np.shape(context)}, expected one context ({self.dim},)",
-                    code="wrong-shape",
-                    argument="context",
-                    value=np.shape(context),
-                )
-            coefficients, covariances = self._belief.coefficients()
-            pulls = self._belief.pulls[rows]
-            point = self._checked_rows(np.atleast_2d(self._points(context)))[0]
-        if arm is not None:
-            arm = self.arms[self._arm_index(arm, error=ParameterError)]
+    def _explained(self, context: Any, arms: Any) -> tuple[Law, Sequence[Arm], IntArray, PartsOf, dict[str, Any]]:
+        point, labels = self._read(context)
+        if point.ndim != 1:
+            message = f"context has shape {point.shape}, expected one context ({self.dim},)"
+            raise ParameterError(message, code="wrong-shape", argument="context", value=point.shape)
+        names, rows = self._names_and_rows(arms)
+        law, _ = self._next_law(point, arms, True)
+        coefficients, covariances = self._belief.coefficients()
+        design = self._with_constant(np.stack([point, point]))
 
         def parts(two: list[int]) -> Parts:
             at = rows[two]
-            sds = np.sqrt(np.diagonal(covariances[at], axis1=1, axis2=2))
-            return Parts(np.stack([point, point]), coefficients[at], sds, None)
+            return design, coefficients[at], np.sqrt(np.diagonal(covariances[at], axis1=1, axis2=2)), None
 
-        labels = feature_names(names, self.dim, self.intercept)
-        return explained(self, law, eligible, pulls, labels, arm, parts)
+        return law, names, self._belief.pulls[rows], parts, {"features": self._labels(labels)}
 
     def _log_rows(self, log: Any) -> tuple[FloatArray, IntArray, FloatArray, Names | None]:
         contexts, pulled, rewards = context_columns(log, self.features, "arm", "reward")
-        named = self._named(contexts)
-        points = self._checked_rows(self._points(contexts) if named is None else named.values)
+        points, labels = self._read(contexts, (2,))
         values = self._checked_rewards(rewards, (len(points),))
         rows = [self._arm_index(arm, f"arm[{t}]") for t, arm in enumerate(pulled)]
-        return points, np.array(rows, dtype=np.int64), values, self.features if named is None else named.names
+        return self._with_constant(points), np.array(rows, dtype=np.int64), values, labels
 
     def _skip(self, arms: list[Any], count: int) -> None:
         self._skipped += len(arms)

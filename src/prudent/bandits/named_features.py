@@ -1,14 +1,17 @@
-"""Features of a bandit: how many there are, and what they are called."""
+"""Features of a bandit: how many there are, what they are called, and how contexts are read."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any, Self
 
-from .._support.checks import flag, whole_number
+import numpy as np
+
+from .._support.checks import FloatArray, finite_array, flag, refuse, require_length, whole_number
 from .._support.locks import Guarded
 from ..data.features import NamedValues, Names, checked_names, read_named
-from ..errors import ParameterError
+from ..errors import DataError, ParameterError
+from .kernels.step import LARGEST, usable
 
 __all__ = ["NamedFeatures"]
 
@@ -25,21 +28,12 @@ class NamedFeatures(Guarded):
         self._names_of_features = None if features is None else checked_names(features, "features", self._taken)
         if dim is None:
             if self._names_of_features is None:
-                raise ParameterError(
-                    "give dim, the number of features, or features, their names",
-                    code="missing-argument",
-                    argument="dim",
-                )
+                message = "give dim, the number of features, or features, their names"
+                raise ParameterError(message, code="missing-argument", argument="dim")
             dim = len(self._names_of_features)
         self._dim = whole_number(dim, "dim", minimum=least)
-        if self._names_of_features is not None and len(self._names_of_features) != self._dim:
-            raise ParameterError(
-                f"features has {len(self._names_of_features)} names, but dim is {self._dim}",
-                code="wrong-shape",
-                argument="features",
-                value=len(self._names_of_features),
-                expected=self._dim,
-            )
+        if self._names_of_features is not None:
+            require_length(self._names_of_features, "features", self._dim, "feature", error=ParameterError)
 
     @property
     def dim(self) -> int:
@@ -95,18 +89,38 @@ class NamedFeatures(Guarded):
         ('age', 'price')
         """
         names = checked_names(features, "features", self._taken)
-        if len(names) != self._dim:
-            raise ParameterError(
-                f"features has {len(names)} names, expected {self._dim}",
-                code="wrong-shape",
-                argument="features",
-                value=len(names),
-                expected=self._dim,
-            )
+        require_length(names, "features", self._dim, "feature", error=ParameterError)
         with self._lock:
             self._names_of_features = names
         return self
 
+    def _labels(self, names: Names | None) -> Names:
+        """Return names of the coefficients, the intercept first; features without ``names`` are x0, x1, ..."""
+        return ("intercept",) * self._intercept + (names or tuple(f"x{i}" for i in range(self._dim)))
+
     def _named(self, context: Any) -> NamedValues | None:
         """Return the numbers of what has names, in the order of the features; None if nothing in it has a name."""
         return read_named(context, self._names_of_features, "context", self._taken)
+
+    def _read(self, context: Any, axes: tuple[int, ...] = (1, 2)) -> tuple[FloatArray, Names | None]:
+        """Return a context [D] or rows [T,D] as an array of our own, and the names that the features have then."""
+        labels = self._names_of_features
+        plain = type(context) is np.ndarray and context.dtype == np.float64
+        named = None if plain else self._named(context)
+        if named is not None:
+            context, labels = named
+        try:
+            rows = np.array(context, dtype=np.float64, order="C")
+        except (TypeError, ValueError, OverflowError):
+            rows = finite_array(context, "context")  # which raises
+        if rows.ndim not in axes or rows.shape[-1] != self._dim:
+            shapes = " or ".join({1: f"({self._dim},)", 2: f"(T, {self._dim})"}[axis] for axis in axes)
+            if context is None:
+                message = f"context is None, expected shape {shapes}"
+                raise DataError(message, code="missing-argument", argument="context")
+            message = f"context has shape {rows.shape}, expected {shapes}"
+            raise DataError(message, code="wrong-shape", argument="context", value=rows.shape)
+        if not usable(rows.reshape(-1)):
+            finite_array(rows, "context")
+            refuse(np.abs(rows) > LARGEST, rows, "context", f"a number of at most {LARGEST}", code="too-large")
+        return rows, labels

@@ -4,13 +4,33 @@ from __future__ import annotations
 
 import copy
 from abc import abstractmethod
+from dataclasses import asdict, fields
 from typing import Any, ClassVar, Self
 
+import numpy as np
+
 from .._support.checks import whole_number
-from .._support.state import Arrays, Load, State, restore, restore_bytes, state_parts, write_state
+from .._support.state import (
+    LARGEST_COUNT,
+    Arrays,
+    Load,
+    State,
+    generator_from_state,
+    generator_state,
+    restore,
+    restore_bytes,
+    state_parts,
+    write_state,
+)
+from ..schedules import Schedule, named_schedule, saved_schedule
 from ..types import PathLike
+from .arm_names import arm_names
+from .belief.base import Belief
+from .decision import Arm
+from .fading import Drift, HalfLife
 from .kernels.stream import Uniforms
 from .named_features import NamedFeatures
+from .settings import BanditSettings
 
 __all__ = ["SavedBandit"]
 
@@ -22,7 +42,17 @@ class SavedBandit(NamedFeatures):
     _VERSION: ClassVar[int] = 1  # of the state
     load = Load()
 
+    _belief: Belief
+    _settings: BanditSettings
     _stream: Uniforms
+    _drift: Drift | None
+    _index: dict[Arm, int]  # rows of the arms
+    _decisions: int
+    _rewards: int
+
+    @abstractmethod
+    def _add_names(self, names: list[Arm]) -> None:
+        """Take the names of arms whose rows the belief has added."""
 
     def __getstate__(self) -> dict[str, Any]:
         with self._lock:
@@ -160,7 +190,6 @@ class SavedBandit(NamedFeatures):
         bandit = restore(path, cls._KIND, cls._VERSION, cls._restored)
         return bandit if stream is None else bandit.copy(stream)
 
-    @abstractmethod
     def state(self) -> State:
         """Return the values and arrays to save.
 
@@ -169,8 +198,83 @@ class SavedBandit(NamedFeatures):
         tuple of dict
             Values that JSON can hold, and arrays by name.
         """
+        settings = {field.name: getattr(self._settings, field.name) for field in fields(self._settings)}
+        if isinstance(self._settings.alpha, Schedule):
+            settings["alpha"] = saved_schedule(self._settings.alpha)
+        arrays = self._belief.arrays() | {"uniforms": self._stream.unused}
+        values = {
+            "settings": settings,
+            "intercept": self._intercept,
+            "features": None if self._names_of_features is None else list(self._names_of_features),
+            "half_life": None if self._drift is None else asdict(self._drift.half),
+            "tick": None if self._drift is None else self._drift.tick,
+            "arms": list(self._index),
+            "decisions": self._decisions,
+            "belief": self._belief.values(),
+            "rng": generator_state(self._stream.rng),
+        }
+        return values, arrays
 
     @classmethod
     @abstractmethod
+    def _blank(cls, names: list[Arm], values: dict[str, Any], arrays: Arrays, **options: Any) -> Self:
+        """Return a bandit without data for a state: its arms, what the belief says of itself, and its arrays."""
+
+    @classmethod
     def _restored(cls, values: dict[str, Any], arrays: Arrays) -> Self:
         """Return the bandit of a state; raise if it cannot be one."""
+        settings = dict(values["settings"])
+        if isinstance(settings["alpha"], dict):
+            settings["alpha"] = named_schedule(settings["alpha"])
+        if not isinstance(values["arms"], list):
+            raise ValueError(f"arms must be a list of names, got {values['arms']!r}")
+        belief, half = values["belief"], values["half_life"]
+        options = {name: values[name] for name in ("intercept", "features")} | {
+            "rewards": belief["rewards"],
+            "noise_sd": belief.get("noise_sd"),
+            "half_life": None if half is None else HalfLife(**half),
+            "settings": BanditSettings(**settings),
+        }
+        return cls._blank(values["arms"], belief, arrays, **options).restore(values, arrays)
+
+    def restore(self, values: dict[str, Any], arrays: Arrays) -> Self:
+        """Take a state that ``state`` returned; the bandit must have the same options and no data.
+
+        Parameters
+        ----------
+        values : dict
+            Values.
+        arrays : dict of str to ndarray
+            Arrays by name.
+
+        Returns
+        -------
+        Bandit
+            The bandit itself.
+
+        Raises
+        ------
+        ValueError
+            If it cannot be the state of such a bandit.
+        """
+        names = values["arms"]
+        if names and not self._index:  # of items that have offsets
+            self._add_names(arm_names(names, "arms"))
+        if self._drift is not None and values["tick"] is not None:
+            self._drift.tick = whole_number(values["tick"], "tick", -LARGEST_COUNT, LARGEST_COUNT)
+        if self._belief.values()["prior"] != values["belief"]["prior"]:
+            raise ValueError(f"prior is {values['belief']['prior']!r}")
+        self._belief.restore(values["belief"], arrays)
+        if len(self._index) != len(self._belief.pulls):
+            raise ValueError(f"{len(self._index)} names of {len(self._belief.pulls)} rows")
+        self._rewards = self._belief.n_rewards
+        self._decisions = whole_number(values["decisions"], "decisions", 0, LARGEST_COUNT)
+        unused = arrays["uniforms"]
+        if unused.ndim != 1 or unused.dtype != np.float64 or not ((unused >= 0.0) & (unused < 1.0)).all():
+            raise ValueError("uniforms must be numbers in [0, 1)")
+        self._stream = Uniforms(generator_from_state(values["rng"]), unused)
+        self._went_on()
+        return self
+
+    def _went_on(self) -> None:
+        """Bring up to date what depends on the number of decisions."""

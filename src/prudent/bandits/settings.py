@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .._support.checks import FloatArray, positive, probability, risk_level, whole_number
+from .._support.checks import FloatArray, one_of, positive, probability, risk_level, whole_number
 from .._support.state import LARGEST_COUNT
 from ..errors import ParameterError
 from ..risk import CVaR, ModifiedCVaR, sample_size
@@ -36,22 +36,44 @@ _ESTIMATORS = {"cvar": CVaR, "modified": ModifiedCVaR}
 class BanditSettings:
     """How a linear bandit turns its posterior into a decision.
 
-    ``alpha`` is the risk level in (-1, 1), below zero optimism, or a schedule of it over the decisions, such as
-    ``prudent.schedules.Decay``; ``draws`` the number n of posterior draws (by default the draw
-    rule); ``estimator`` is ``"cvar"`` or ``"modified"``, the paper's estimator for proofs; ``clip`` clips draws to [0,
-    1]. The draws have sd nu sqrt(s'V^-1 s), where nu is the sd of the noise, or ``sampling_sd``, or the schedule nu_t =
-    (3/4) sqrt(d ln(4t/delta)) over decisions t = 1, 2, ... when ``delta`` is given (times the sd of the noise, if that
-    is learned). ``label`` is the name in a plot.
-
-    ``exploration`` widens (above 1) or narrows the draws: it is the sd of a draw over the sd of the posterior. Thompson
-    sampling, 1, is made for the long run; with a few thousand decisions for many arms and features narrower draws earn
-    more, 0.5 for instance, but below that a bandit may lock in to a poor arm. Propensities stay exact.
-
-    Before scores count, every eligible arm gets ``first_pulls`` decisions (or rewards, if a log brought more),
-    uniformly among those that lack some. ``min_propensity`` is the least chance of an eligible arm: with k of them, k
-    times that chance goes to a uniform choice. Both cure lock-in: a high alpha avoids what it knows little of, and so
+    The draws have sd nu sqrt(s'V^-1 s), where nu is the sd of the noise times `exploration`, or `sampling_sd`, or the
+    schedule nu_t = (3/4) sqrt(d ln(4t/delta)) over decisions t = 1, 2, ... (times the sd of the noise, if that is
+    learned). Both `first_pulls` and `min_propensity` cure lock-in: a high alpha avoids what it knows little of, and so
     never learns that it is good. Online, alphas from 0 to 0.5 are a good choice.
 
+    Parameters
+    ----------
+    alpha : float or Schedule, default=0
+        Risk level in (-1, 1), below zero optimism, or a schedule of it over the decisions, such as ``Decay``.
+    draws : int, optional
+        Number n of posterior draws. The default is the draw rule.
+    estimator : {"cvar", "modified"}, default="cvar"
+        Estimator of CVaR; ``"modified"`` is the paper's estimator for proofs.
+    clip : bool, default=False
+        Clip draws to [0, 1].
+    sampling_sd : float, optional
+        Factor nu.
+    delta : float, optional
+        Probability in (0, 1] of the schedule nu_t.
+    label : str, optional
+        Name in a plot.
+    first_pulls : int, default=0
+        Number of decisions (or rewards, if a log brought more) that every eligible arm gets before scores count,
+        uniformly among those that lack some.
+    min_propensity : float, default=0
+        Smallest probability of an eligible arm: with k of them, k times this probability goes to a uniform choice.
+    exploration : float, default=1
+        Sd of a draw over the sd of the posterior. Thompson sampling, 1, is made for the long run; with a few thousand
+        decisions for many arms and features narrower draws earn more, 0.5 for instance, but below that a bandit may
+        lock in to a poor arm.
+
+    Raises
+    ------
+    ParameterError
+        If an argument is out of range, or two exclude each other.
+
+    Examples
+    --------
     >>> BanditSettings(alpha=0.7).weights
     array([0.8333, 0.1667])
     """
@@ -69,37 +91,40 @@ class BanditSettings:
 
     def __post_init__(self) -> None:
         schedule = schedule_of(self.alpha)
-        fixed: dict[str, Any] = {"alpha": schedule or risk_level(self.alpha), "clip": bool(self.clip)}
-        if schedule is not None and (self.draws is not None or self.estimator != "cvar"):
-            raise ParameterError("a level that falls has draws of its own: leave out draws and estimator")
-        if getattr(schedule, "unseen", None) is not None:
-            raise ParameterError("a bandit has one level for all arms, and none of its own for what is unseen")
-        fixed["first_pulls"] = whole_number(self.first_pulls, "first_pulls", 0, LARGEST_COUNT)
-        fixed["min_propensity"] = probability(self.min_propensity, "min_propensity")
-        fixed["exploration"] = checked_sd(self.exploration, "exploration")
-        if fixed["exploration"] != 1.0 and (self.sampling_sd is not None or self.delta is not None):
-            raise ParameterError("give exploration, or sampling_sd or delta: each of them says how wide draws are")
+        checked: dict[str, Any] = {
+            "alpha": schedule or risk_level(self.alpha),
+            "clip": bool(self.clip),
+            "first_pulls": whole_number(self.first_pulls, "first_pulls", 0, LARGEST_COUNT),
+            "min_propensity": probability(self.min_propensity, "min_propensity"),
+            "exploration": checked_sd(self.exploration, "exploration"),
+        }
         if self.draws is not None:
-            fixed["draws"] = whole_number(self.draws, "draws", maximum=MOST_DRAWS)
-        if self.estimator not in _ESTIMATORS:
-            raise ParameterError(f"estimator must be one of {list(_ESTIMATORS)}, got {self.estimator!r}")
+            checked["draws"] = whole_number(self.draws, "draws", maximum=MOST_DRAWS)
         if self.sampling_sd is not None:
-            fixed["sampling_sd"] = checked_sd(self.sampling_sd, "sampling_sd")
+            checked["sampling_sd"] = checked_sd(self.sampling_sd, "sampling_sd")
         if self.delta is not None:
-            fixed["delta"] = positive(self.delta, "delta")
-            if fixed["delta"] > 1.0:
-                raise ParameterError(f"delta must be a probability in (0, 1], got {fixed['delta']}")
-            if fixed["delta"] < _LEAST_DELTA:
-                raise ParameterError(f"delta must be at least {_LEAST_DELTA}, got {fixed['delta']}")
-            if self.sampling_sd is not None:
-                raise ParameterError("give sampling_sd or delta, not both: delta is a schedule of sampling_sd")
-        object.__setattr__(self, "alpha", fixed["alpha"])
-        fixed["label"] = str(self.label) or self.default_label()
-        for field, value in fixed.items():
-            object.__setattr__(self, field, value)
+            checked["delta"] = positive(self.delta, "delta")
+            if not _LEAST_DELTA <= checked["delta"] <= 1.0:
+                message = f"delta must be a probability from {_LEAST_DELTA} to 1, got {checked['delta']}"
+                raise ParameterError(message, code="probability-range", argument="delta", value=checked["delta"])
+        one_of(self.estimator, "estimator", _ESTIMATORS)
+        for name, value in checked.items():
+            object.__setattr__(self, name, value)
+        object.__setattr__(self, "label", str(self.label) or self.default_label())
+        own_draws, unseen = self.draws is not None or self.estimator != "cvar", getattr(schedule, "unseen", None)
+        inflated = [name for name in ("sampling_sd", "delta") if getattr(self, name) is not None]
+        for argument, conflict, message in (
+            ("draws", schedule and own_draws, "a level that falls has draws of its own: leave out draws and estimator"),
+            ("alpha", unseen is not None, "alpha has a level for what is unseen: a bandit has one level for all arms"),
+            ("exploration", self.exploration != 1.0 and inflated, f"give exploration or {inflated}, not both"),
+            ("delta", len(inflated) > 1, "give sampling_sd or delta, not both: delta is a schedule of sampling_sd"),
+        ):
+            if conflict:
+                raise ParameterError(message, code="conflicting-arguments", argument=argument)
         counting = 1 if isinstance(self.alpha, Schedule) else math.ceil(self.n * (1.0 - abs(self.alpha)))
         if self.estimator == "cvar" and counting > 2**24:  # before there is an array of them
-            raise ParameterError(f"draws must leave at most 2**24 draws that count, got {counting}")
+            message = f"draws must leave at most 2**24 draws that count, got {counting}"
+            raise ParameterError(message, code="integer-range", argument="draws", value=counting)
         _ = self.weights  # raises if the draws do not suit the estimator
 
     def default_label(self) -> str:
@@ -120,8 +145,10 @@ class BanditSettings:
 
     @property
     def n(self) -> int:
-        """The number of posterior draws per arm and decision.
+        """Number of posterior draws per arm and decision.
 
+        Examples
+        --------
         >>> BanditSettings(alpha=0.9).n
         10
         """
@@ -131,7 +158,7 @@ class BanditSettings:
 
     @property
     def weights(self) -> FloatArray:
-        """The weights [M] of the M lowest draws, or of the M highest if the level is negative."""
+        """Weights [M] of the M lowest draws, or of the M highest if the level is negative."""
         if isinstance(self.alpha, Schedule):
             return np.ones(1)
         return _ESTIMATORS[self.estimator](self.alpha).outermost(self.n).weights
@@ -144,8 +171,10 @@ class BanditSettings:
 
     @property
     def signed_draws(self) -> int:
-        """The number of draws as kernels and laws of scores read it: below zero if the highest count.
+        """Number of draws as kernels and laws of scores read it: below zero if the highest count.
 
+        Examples
+        --------
         >>> BanditSettings(alpha=0.9).signed_draws, BanditSettings(alpha=-0.9).signed_draws
         (10, -10)
         """
@@ -153,16 +182,44 @@ class BanditSettings:
         return -self.n if level < 0.0 else self.n
 
     def at(self, t: int) -> BanditSettings:
-        """Return the settings of decision ``t`` = 1, 2, ..., in which a falling level is a number.
+        """Return the settings of one decision, in which a falling level is a number.
 
+        Parameters
+        ----------
+        t : int
+            Number of the decision, from 1.
+
+        Returns
+        -------
+        BanditSettings
+            The settings themselves if the level does not fall.
+
+        Examples
+        --------
         >>> BanditSettings(Decay(0.8, half=100)).at(101).alpha
         0.5
         """
         return replace(self, alpha=self.alpha.at(t)) if isinstance(self.alpha, Schedule) else self
 
     def nu(self, t: float, dim: int, noise_sd: float) -> float:
-        """Return the factor nu of the sampling sd at decision ``t`` = 1, 2, ...
+        """Return the factor nu of the sampling sd at a decision.
 
+        Parameters
+        ----------
+        t : float
+            Number of the decision, from 1.
+        dim : int
+            Number of features, constant included.
+        noise_sd : float
+            Sd of the noise of rewards.
+
+        Returns
+        -------
+        float
+            Factor of sqrt(s'V^-1 s).
+
+        Examples
+        --------
         >>> round(BanditSettings(delta=0.1).nu(1, dim=3, noise_sd=1.0), 4)
         2.4951
         """
@@ -171,7 +228,20 @@ class BanditSettings:
         return self.exploration * noise_sd if self.sampling_sd is None else self.sampling_sd
 
     def rule(self, dim: int, noise_sd: float | None) -> Rule:
-        """Return the settings as kernels read them; ``noise_sd`` is None if the noise is learned."""
+        """Return the settings as kernels read them.
+
+        Parameters
+        ----------
+        dim : int
+            Number of features, constant included.
+        noise_sd : float or None
+            Sd of the noise of rewards; None if it is learned.
+
+        Returns
+        -------
+        Rule
+            Numbers and arrays.
+        """
         scale = self.exploration if noise_sd is None else self.nu(1, dim, noise_sd) / noise_sd
         mixing = (self.min_propensity, self.first_pulls)
         return rule_of(self.signed_draws, self.weights, self.clip, scale, self.delta, *mixing)
@@ -181,13 +251,32 @@ def checked_sd(value: Any, name: str) -> float:
     """Return a standard deviation whose square is a number above zero."""
     sd = positive(value, name)
     if not 1.0 / LARGEST <= sd <= LARGEST:
-        raise ParameterError(f"{name} is {sd}, expected a number from {1.0 / LARGEST} to {LARGEST}")
+        message = f"{name} is {sd}, expected a number from {1.0 / LARGEST} to {LARGEST}"
+        raise ParameterError(message, code="value-range", argument=name, value=sd)
     return sd
 
 
 def brps_cmab(alpha: float, *, draws: int | None = None, estimator: str = "cvar", label: str = "") -> BanditSettings:
     """Return Algorithm 2, BRPS-CMAB.
 
+    Parameters
+    ----------
+    alpha : float
+        Risk level in (-1, 1).
+    draws : int, optional
+        Number of posterior draws. The default is the draw rule.
+    estimator : {"cvar", "modified"}, default="cvar"
+        Estimator of CVaR.
+    label : str, optional
+        Name in a plot.
+
+    Returns
+    -------
+    BanditSettings
+        Settings of a bandit.
+
+    Examples
+    --------
     >>> brps_cmab(0.8).label
     'BRPS(0.8)'
     """
@@ -199,8 +288,24 @@ def brps_cmab_clipped(
 ) -> BanditSettings:
     """Return Algorithm 2', BRPS-CMAB with draws clipped to [0, 1], for rewards in [0, 1].
 
-    By default its estimator is the modified one, for which the BR-regret theorem is proved.
+    Parameters
+    ----------
+    alpha : float
+        Risk level in (-1, 1).
+    draws : int, optional
+        Number of posterior draws. The default is the draw rule.
+    estimator : {"cvar", "modified"}, default="modified"
+        Estimator of CVaR. For the modified one the BR-regret theorem is proved.
+    label : str, optional
+        Name in a plot.
 
+    Returns
+    -------
+    BanditSettings
+        Settings of a bandit.
+
+    Examples
+    --------
     >>> brps_cmab_clipped(0.8).clip
     True
     """
@@ -216,21 +321,61 @@ def brps_cmab_inflated(
     estimator: str = "cvar",
     label: str = "",
 ) -> BanditSettings:
-    """Return Algorithm 2'', BRPS-CMAB with inflated sampling: by ``delta`` or by a fixed ``sampling_sd``.
+    """Return Algorithm 2'', BRPS-CMAB with inflated sampling.
 
     The paper's numerical study fixes (3/4) sqrt(6 ln 2T): the schedule at d = 3, delta = 1/T, t = T.
 
+    Parameters
+    ----------
+    alpha : float
+        Risk level in (-1, 1).
+    delta : float, optional
+        Probability in (0, 1] of the schedule nu_t.
+    sampling_sd : float, optional
+        Fixed factor nu, in place of `delta`.
+    draws : int, optional
+        Number of posterior draws. The default is the draw rule.
+    estimator : {"cvar", "modified"}, default="cvar"
+        Estimator of CVaR.
+    label : str, optional
+        Name in a plot.
+
+    Returns
+    -------
+    BanditSettings
+        Settings of a bandit.
+
+    Raises
+    ------
+    ParameterError
+        If neither `delta` nor `sampling_sd` is given.
+
+    Examples
+    --------
     >>> brps_cmab_inflated(0.8, delta=0.01).delta
     0.01
     """
     if delta is None and sampling_sd is None:
-        raise ParameterError("brps_cmab_inflated needs delta or sampling_sd")
+        message = "an inflated algorithm needs delta or sampling_sd"
+        raise ParameterError(message, code="missing-argument", argument="delta")
     return BanditSettings(alpha, draws, estimator, sampling_sd=sampling_sd, delta=delta, label=label)
 
 
 def thompson_sampling(*, label: str = "") -> BanditSettings:
     """Return Thompson sampling: the engine at alpha = 0 with one draw.
 
+    Parameters
+    ----------
+    label : str, optional
+        Name in a plot.
+
+    Returns
+    -------
+    BanditSettings
+        Settings of a bandit.
+
+    Examples
+    --------
     >>> thompson_sampling() == brps_cmab(0.0)
     True
     """
@@ -242,9 +387,28 @@ def thompson_sampling_inflated(
 ) -> BanditSettings:
     """Return Thompson sampling with inflated sampling; the paper's numerical study fixes (3/4) sqrt(6 ln T).
 
+    Parameters
+    ----------
+    sampling_sd : float, optional
+        Fixed factor nu.
+    delta : float, optional
+        Probability in (0, 1] of the schedule nu_t, in place of `sampling_sd`.
+    label : str, optional
+        Name in a plot.
+
+    Returns
+    -------
+    BanditSettings
+        Settings of a bandit.
+
+    Raises
+    ------
+    ParameterError
+        If neither `sampling_sd` nor `delta` is given.
+
+    Examples
+    --------
     >>> thompson_sampling_inflated(sampling_sd=6.4).sampling_sd
     6.4
     """
-    if delta is None and sampling_sd is None:
-        raise ParameterError("thompson_sampling_inflated needs sampling_sd or delta")
-    return BanditSettings(sampling_sd=sampling_sd, delta=delta, label=label)
+    return brps_cmab_inflated(0.0, delta=delta, sampling_sd=sampling_sd, label=label)

@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from .._support.checks import FloatArray, IntArray, finite_array, flag, positive, whole_number
+from .._support.checks import (
+    FloatArray,
+    IntArray,
+    finite_array,
+    flag,
+    one_of,
+    positive,
+    require_length,
+    whole_number,
+)
 from .._support.state import Arrays
 from ..data.features import Names, read_named
 from ..data.source import context_columns, is_table
@@ -22,19 +31,17 @@ from .base import Bandit
 from .belief.glm import LINKS
 from .belief.glm_items import GlmItems
 from .belief.items import GaussianItems, ItemBelief
-from .checks import check_floor, item_prior, refuse_noise, refuse_unknown, settings_of, too_large
+from .checks import item_prior, refuse_noise, settings_of
 from .checkup import Checkup, item_checkup
 from .decision import Arm, Decision
 from .fading import HalfLifeLike, TimeLike
-from .kernels.step import usable
 from .law.base import Law
 from .settings import BanditSettings, checked_sd
 
 if TYPE_CHECKING:
     import xarray
-    from matplotlib.figure import Figure
 
-    from .explain import Explanation
+    from .explain import Parts, PartsOf
 
 __all__ = ["SharedLinearBandit"]
 
@@ -132,9 +139,7 @@ class SharedLinearBandit(Bandit):
         half_life: HalfLifeLike = None,
         settings: BanditSettings | None = None,
     ) -> None:
-        if alpha is None and settings is None and rewards != "gaussian":
-            alpha = 0.5
-        chosen = settings_of(settings, alpha, {"min_propensity": min_propensity, "exploration": exploration})
+        chosen = settings_of(settings, alpha, rewards, {"min_propensity": min_propensity, "exploration": exploration})
         own = flag(offsets, "offsets")
         self._set_features(dim, features, intercept, ("offset",) * own)
         sd = None if noise_sd is None else checked_sd(noise_sd, "noise_sd")
@@ -146,12 +151,11 @@ class SharedLinearBandit(Bandit):
             blank = np.eye(size) if prior is None else prior
             belief = GaussianItems(blank, self._intercept, sd, draws, precision if own else None)
         else:
-            refuse_unknown(rewards, ["gaussian", *LINKS])
+            one_of(rewards, "rewards", ["gaussian", *LINKS])
             refuse_noise(rewards, sd)
             if own:
-                raise ParameterError(
-                    f"offsets do not go with rewards={rewards!r}", code="conflicting-arguments", argument="offsets"
-                )
+                message = f"offsets do not go with rewards={rewards!r}"
+                raise ParameterError(message, code="conflicting-arguments", argument="offsets")
             belief = GlmItems(rewards, size, prior, self._intercept, draws)
         super().__init__(belief, chosen, half_life, rng)
         self._index: dict[Arm, int] = {}  # of the items that have offsets
@@ -242,31 +246,14 @@ class SharedLinearBandit(Bandit):
         >>> SharedLinearBandit(features=["price"], noise_sd=1.0).update([1.0], None, 3.0).to_xarray()["mean"].values
         array([1., 1.])
         """
-        from .explain import items_dataset
+        from .explain import dataset
 
         with self._lock:
-            return items_dataset(self, self.coefficients(), self._belief.summary()["covariance"][0], self.pulls)
-
-    def plot(self, *, confidence: float = 0.95) -> Figure:
-        """Return a figure of the coefficients with intervals.
-
-        Parameters
-        ----------
-        confidence : float, default=0.95
-            Probability of an interval.
-
-        Returns
-        -------
-        matplotlib.figure.Figure
-            Figure of matplotlib.
-
-        Raises
-        ------
-        ParameterError
-            If a learned noise is unknown yet.
-        """
-        data = self.to_xarray().drop_dims("arm", errors="ignore")
-        return self._figure(data.expand_dims(arm=["all items"]), confidence)
+            mean, sd = self.coefficients()
+            covariance, pulls = self._belief.coefficients()[1][0], self.pulls
+            counts = {"pulls": list(pulls.values())} if pulls else {}
+            labels, arms = self._labels(self.features), tuple(pulls)
+            return dataset(labels, mean, sd, covariance, arms, counts, self._attributes())
 
     def check(self) -> Checkup:
         """Look for features on different scales, and for features that never change.
@@ -335,7 +322,7 @@ class SharedLinearBandit(Bandit):
         with self._lock:
             features, names, labels = self._candidates(context, arms)
             top = whole_number(top, "top", maximum=len(names))
-            check_floor(self._settings.min_propensity, len(names))
+            self._check_floor(len(names))
             self._move(time)
             t = self._decisions + 1
             settings = self._settings.at(t)
@@ -381,48 +368,42 @@ class SharedLinearBandit(Bandit):
             return None
         for rows in slates:
             _, names, labels = self._candidates(rows, arms)
-            check_floor(self._settings.min_propensity, len(names))
+            self._check_floor(len(names))
             whole_number(1 if top is None else top, "top", maximum=len(names))
             if labels is not None and self.features is None:
                 self.name_features(labels)
         return list(slates)
 
-    def _next_law(self, context: Any, arms: Any, check_floor_too: bool) -> tuple[Law, bool]:
+    def _next_law(self, context: Any, arms: Any, check_floor: bool) -> tuple[Law, bool]:
         features, names, _ = self._candidates(context, arms)
-        if check_floor_too:
-            check_floor(self._settings.min_propensity, len(names))
+        if check_floor:
+            self._check_floor(len(names))
         with self._lock:
             t = self._decisions + 1
             return self._belief.law(features, self._rows(names), self._settings.at(t), t), False
 
-    def _explained(self, context: Any, arm: Arm | None, arms: Any) -> Explanation:
-        from .explain import Parts, explained, feature_names
+    def _explained(self, context: Any, arms: Any) -> tuple[Law, Sequence[Arm], IntArray, PartsOf, dict[str, Any]]:
+        features, names, labels = self._candidates(context, arms)
+        law, _ = self._next_law(features, names, True)
+        belief, rows, (mean, sd) = self._belief, self._rows(names), self.coefficients()
 
-        with self._lock:
-            features, eligible, labels = self._candidates(context, arms)
-            names = feature_names(labels, self.dim, self.intercept)
-            law, _ = self._next_law(features, eligible, True)
-            counts, belief = self.pulls, self._belief
-            mean, sd = self.coefficients()
-            rows = self._rows(eligible)
+        def parts(two: list[int]) -> Parts:
+            _, root, noise = belief.theta()
+            noise, constant = noise or np.inf, belief.with_constant(features[two])
+            design = belief.design(features[two], rows[two] if rows.size else rows)
+            coefficients, sds = np.tile(mean, (2, 1)), np.tile(sd, (2, 1))
+            if belief.offsets:  # b is m_r - m_s'theta, and what is left of it
+                own = constant - design.rows
+                coefficients = np.column_stack([coefficients, design.shifts - own @ mean])
+                spread = np.hypot(np.linalg.norm(own @ root.T, axis=1), design.spreads)
+                sds = np.column_stack([sds, noise * spread])
+                constant = np.column_stack([constant, np.ones(2)])
+            apart = np.linalg.norm([*(root @ (design.rows[0] - design.rows[1])), *design.spreads])
+            return constant, coefficients, sds, float(noise * apart) if apart > 0.0 else 0.0
 
-            def parts(two: list[int]) -> Parts:
-                noise = belief.theta().noise or np.inf
-                root, constant = belief.theta().root, belief.with_constant(features[two])
-                design = belief.design(features[two], rows[two] if rows.size else rows)
-                coefficients, sds = np.tile(mean, (2, 1)), np.tile(sd, (2, 1))
-                if belief.offsets:  # b is m_r - m_s'theta, and what is left of it
-                    own = constant - design.rows
-                    coefficients = np.column_stack([coefficients, design.shifts - own @ mean])
-                    spread = np.hypot(np.linalg.norm(own @ root.T, axis=1), design.spreads)
-                    sds = np.column_stack([sds, noise * spread])
-                    constant = np.column_stack([constant, np.ones(2)])
-                apart = np.linalg.norm([*(root @ (design.rows[0] - design.rows[1])), *design.spreads])
-                return Parts(constant, coefficients, sds, float(noise * apart) if apart > 0.0 else 0.0)
-
-            pulls = np.array([counts.get(name, 0) for name in eligible])
-            labels = (*names, "offset") if belief.offsets else names
-            return explained(self, law, eligible, pulls, labels, arm, parts, shared=self._rewards)
+        pulls = np.array([self.pulls.get(name, 0) for name in names])
+        facts = {"features": self._labels(labels) + ("offset",) * belief.offsets, "shared": self._rewards}
+        return law, names, pulls, parts, facts
 
     def _uniforms(self, need: int) -> FloatArray:
         stream = self._stream
@@ -483,7 +464,7 @@ class SharedLinearBandit(Bandit):
         {'a': 1, 'b': 1}
         """
         with self._lock:
-            points, labels = self._feature_rows(context, (1, 2))
+            points, labels = self._read(context)
             values = self._checked_rewards(reward, points.shape[:-1]).reshape(-1)
             contexts = self._belief.with_constant(points.reshape(-1, self._dim))
             names = self._learned_names(arm, len(values))
@@ -498,98 +479,51 @@ class SharedLinearBandit(Bandit):
         if not self._belief.offsets:
             return ()
         if arms is None:
-            raise DataError(
-                "arm is missing: a bandit with offsets learns the rewards of items by name",
-                code="missing-argument",
-                argument="arm",
-            )
+            message = "arm is missing: a bandit with offsets learns the rewards of items by name"
+            raise DataError(message, code="missing-argument", argument="arm")
         names = listed_names([arms] if isinstance(arms, (str, int, np.generic)) else arms, "arm", DataError)
-        if len(names) != count:
-            raise DataError(
-                f"arm has {len(names)} names, expected {count}, one per reward",
-                code="wrong-shape",
-                argument="arm",
-                value=len(names),
-                expected=count,
-            )
+        require_length(names, "arm", count, "reward")
         return names
 
     def _new_rows(self, names: tuple[Arm, ...]) -> IntArray:
         """Return the rows [T] of items among the offsets; new ones get one."""
-        size = len(self._index)
-        for name in names:
-            self._index.setdefault(name, len(self._index))
-        self._belief.add_rows(len(self._index) - size)
+        new = [name for name in dict.fromkeys(names) if name not in self._index]
+        self._belief.add_rows(len(new))
+        self._add_names(new)
         return np.array([self._index[name] for name in names], dtype=np.int64)
 
     def _add_names(self, names: list[Arm]) -> None:
-        for name in names:
-            self._index[name] = len(self._index)
+        self._index |= {name: row for row, name in enumerate(names, len(self._index))}
 
     def _log_rows(self, log: Any) -> tuple[FloatArray, IntArray, FloatArray, Names | None]:
         contexts, _, rewards = _log_columns(log, self.features)
-        named = self._named(contexts)
-        points, labels = self._feature_rows(contexts if named is None else named.values, (2,))
-        labels = labels if named is None else named.names
+        points, labels = super()._read(contexts, (2,))
         values = self._checked_rewards(rewards, (len(points),))
         return self._belief.with_constant(points), np.zeros(len(points), dtype=np.int64), values, labels
 
     # -- what is given -------------------------------------------------------------------------------------
 
-    def _feature_rows(self, context: Any, axes: tuple[int, ...]) -> tuple[FloatArray, Names | None]:
-        """Return features as an array of our own, nothing in it too large to square, and their names."""
-        labels = self._names_of_features
-        plain = type(context) is np.ndarray and context.dtype == np.float64
-        named = None if plain else self._named(context)
-        if named is not None:
-            if isinstance(context, Mapping) and named.values.ndim > 1:
-                raise DataError(
-                    "context is a dict of lists, of items or of features? Give a list of rows, or a table",
-                    code="ambiguous-table",
-                    argument="context",
-                )
-            context, labels = named
-        try:
-            rows = np.array(context, dtype=np.float64, order="C")
-        except (TypeError, ValueError, OverflowError):
-            rows = finite_array(context, "context")
-        if rows.ndim not in axes or rows.shape[-1] != self._dim:
-            shapes = {1: f"({self._dim},)", 2: f"(k, {self._dim})"}
-            raise DataError(
-                f"context has shape {rows.shape}, expected {' or '.join(shapes[axis] for axis in axes)}",
-                code="wrong-shape",
-                argument="context",
-                value=rows.shape,
-            )
-        if not usable(rows.reshape(-1)):
-            finite_array(rows, "context")
-            raise too_large(rows, "context")
+    def _read(self, context: Any, axes: tuple[int, ...] = (1, 2)) -> tuple[FloatArray, Names | None]:
+        rows, labels = super()._read(context, axes)
+        if isinstance(context, Mapping) and rows.ndim > 1:
+            message = "context is a dict of lists, of items or of features? Give a list of rows, or a table"
+            raise DataError(message, code="ambiguous-table", argument="context")
         return rows, labels
 
     def _candidates(self, context: Any, arms: Iterable[Arm] | None) -> tuple[FloatArray, tuple[Arm, ...], Names | None]:
         """Return features [k,D] and names of distinct candidates, and the names of the features."""
         if isinstance(context, Mapping) and arms is None:
             context, arms = list(context.values()), list(context)
-        rows, labels = self._feature_rows(context, (2,))
+        rows, labels = self._read(context, (2,))
         if arms is None and hasattr(type(context), "index") and hasattr(context, "to_numpy"):
             arms = context.index  # of pandas
         if arms is None:
             if self._belief.offsets:
-                raise ParameterError(
-                    "arms is missing: a bandit with offsets knows items by name",
-                    code="missing-argument",
-                    argument="arms",
-                )
+                message = "arms is missing: a bandit with offsets knows items by name"
+                raise ParameterError(message, code="missing-argument", argument="arms")
             arms = range(len(rows))
         names = listed_names(arms, "arms", ParameterError)
-        if len(names) != len(rows):
-            raise ParameterError(
-                f"arms has {len(names)} names, expected {len(rows)}, one per row of features",
-                code="wrong-shape",
-                argument="arms",
-                value=len(names),
-                expected=len(rows),
-            )
+        require_length(names, "arms", len(rows), "row of features", error=ParameterError)
         if not names:
             raise ParameterError("context is empty: there is no candidate", code="empty", argument="context")
         if len(set(names)) < len(names):
@@ -613,21 +547,14 @@ class SharedLinearBandit(Bandit):
         priors = arrays["prior_precision"]
         prior = priors if priors.ndim == 2 else priors[0]
         offset = values.get("offset_precision")
-        bandit = cls(
+        return cls(
             len(prior) - bool(options["intercept"]),
-            rewards=values["rewards"],
-            noise_sd=values.get("noise_sd"),
             draws=values["draws"],
             prior_precision=prior if values["prior"] == "given" else None,
             offsets=offset is not None,
             offset_precision=1.0 if offset is None else offset,
             **options,
         )
-        if names:
-            bandit._add_names(arm_names(names, "arms"))
-        if len(names) != len(arrays.get("item_counts", ())):
-            raise ValueError(f"{len(names)} names of items that have offsets")
-        return bandit
 
 
 def _log_columns(log: Any, features: Any) -> tuple[Any, Any, Any]:

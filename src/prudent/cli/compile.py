@@ -29,10 +29,10 @@ def _plans() -> None:
     model = pr.UncertainMDP.direct([[0.0, 0.1], [1.0, 0.0]], discount=0.9)
     posterior = pr.DirichletPosterior.from_log(model, [(0, 0, 1), (1, 1, 0)])
     problem = pr.BayesianRiskMDP(model, posterior, alpha=0.9)
-    known = model.mdp(posterior.mean())
-    for solution in (problem.solve(), problem.solve(draws=10, rng=0), pr.solve(known)):
+    mdp = model.mdp(posterior.mean())
+    for solution in (problem.solve(), problem.solve(draws=10, rng=0), pr.solve(mdp)):
         problem.evaluate(solution.policy)
-    pr.solve(known, tol=1e-30)  # beyond 64 bits
+    pr.solve(mdp, tol=1e-30)  # beyond 64 bits
     pr.solve(pr.envs.random_model(301, 2, branching=3, rng=0).mdp())  # more states than are solved by elimination
     pr.exact.cvar_dirichlet([0.0, 1.0], [1.0, 1.0], 0.9)
     pr.exact.cvar_clipped_normal(0.5, 1.0, 0.9)
@@ -40,10 +40,10 @@ def _plans() -> None:
     pr.posteriors.LinearGaussianPosterior(1).update([[1.0]], [0.0])
     for policy in ([0, 0], [[0, 0], [1, 1], [0, 0]]):
         model.trajectory(posterior.mean(), policy, 3, rng=0)
-    pr.solve(known, horizon=2)
-    pr.solve(known, objective=pr.EVaR(0.5), start=0, horizon=2)
-    pr.evaluate(known, [[0.5, 0.5]] * 2, objective=pr.Entropic(1.0), horizon=2)
-    pr.returns(known, [0, 0], horizon=2, replications=2, rng=0)
+    pr.solve(mdp, horizon=2)
+    pr.solve(mdp, objective=pr.EVaR(0.5), start=0, horizon=2)
+    pr.evaluate(mdp, [[0.5, 0.5]] * 2, objective=pr.Entropic(1.0), horizon=2)
+    pr.returns(mdp, [0, 0], horizon=2, replications=2, rng=0)
 
 
 def _profiles() -> None:
@@ -53,7 +53,7 @@ def _profiles() -> None:
 
 
 def _bandits() -> None:
-    contexts = np.ones((16, 2))  # enough for the screen in single precision
+    contexts = np.ones((32, 2))  # enough for the screen in single precision, also with a constant
     for settings in (pr.bandits.brps_cmab(0.8), pr.bandits.brps_cmab_clipped(0.8)):
         bandit = pr.LinearBandit(3, dim=2, noise_sd=1.0, first_pulls=1, rng=0, settings=settings)
         for points in (contexts[0], contexts, contexts):
@@ -111,7 +111,8 @@ def compile_all(tell: Callable[[str], None]) -> None:
 
 def _require_kept(reason: str) -> None:
     if reason:
-        raise StoreError(f"compiled kernels cannot be kept: {reason}; set NUMBA_CACHE_DIR to a folder for them")
+        message = f"compiled kernels cannot be kept: {reason}; set NUMBA_CACHE_DIR to a folder for them"
+        raise StoreError(message, code="not-writable", reason=reason)
 
 
 if __name__ == "__main__":

@@ -9,31 +9,13 @@ import shlex
 from typing import Any
 
 from ..errors import PrudentError
-from .log import name_and_number
+from .log import LOG_OPTIONS, name_and_number
 
 __all__ = ["in_options"]
 
 OPTIONS = {"names": "EXPERIMENT", "rng": "--seed"} | {
     argument: f"--{argument.replace('_', '-')}"
-    for argument in [
-        "scale",
-        "workers",
-        "chunk",
-        "cluster",
-        "discount",
-        "terminal",
-        "absorbing",
-        "min_count",
-        "prior",
-        "support",
-        "rewards",
-        "columns",
-        "end",
-        "start",
-        "threads",
-        "draws",
-        "observations",
-    ]
+    for argument in ("scale", "workers", "chunk", "cluster", "draws", "observations", *LOG_OPTIONS)
 }
 """Options by the arguments of the library that they become."""
 

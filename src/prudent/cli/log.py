@@ -11,22 +11,23 @@ import json
 import sys
 import textwrap
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from ..display.words import plural
 from ..errors import DataError, ParameterError
+from .screen import table
 
 if TYPE_CHECKING:
     from ..analysis.log_study import LogStudy
     from ..models.uncertain import UncertainMDP
     from ..posteriors.dirichlet import DirichletPosterior
 
-__all__ = ["LogOptions", "explain", "next_data", "solve"]
+__all__ = ["LOG_OPTIONS", "LogOptions", "explain", "name_and_number", "next_data", "solve_log"]
 
 SHOWN_STATES = 30  # states in the table on the screen
 
@@ -52,8 +53,7 @@ class LogOptions:
     ] = None
     min_count: Annotated[float, typer.Option(help="Actions tried fewer times in a state are not considered there.")] = 1
     prior: Annotated[
-        str,
-        typer.Option(help="Number of observations that the prior is worth for each pair of state and action."),
+        str, typer.Option(help="Number of observations that the prior is worth for each pair of state and action.")
     ] = "1"
     support: Annotated[
         str,
@@ -87,36 +87,46 @@ class LogOptions:
         if Path(self.log).is_dir():
             message = f"{self.log} is a folder, expected a CSV or Parquet file"
             raise DataError(message, code="wrong-format", path=self.log)
+        mass, constant = _number(self.prior), _number(self.rewards)
+        if mass is None:
+            raise _mistake("--prior", self.prior, "a number")
         return from_log(
             self.log,
             self.discount,
             terminal=_values(self.terminal),
             absorbing=_values(self.absorbing),
             min_count=self.min_count,
-            prior=_prior(self.prior),
+            prior=mass,
             support=self.support,
-            rewards=_number(self.rewards) if _number(self.rewards) is not None else self.rewards,
+            rewards=self.rewards if constant is None else constant,
             columns=_column_names(self.columns),
             end=self.end,
         )
+
+    def common(self, model: UncertainMDP) -> dict[str, Any]:
+        """Return the options of all analyses."""
+        return {"start": self.begins(model), "rng": self.seed, "threads": self.threads}
 
     def begins(self, model: UncertainMDP) -> Any:
         """Return where the process starts, by the names of the model."""
         if not self.start:
             return model.summary.starts  # None without episodes
         pairs = [name_and_number(item) for item in items_of(self.start)]
-        if all(chance is None for _, chance in pairs):
-            return {label_of(model, name): 1.0 / len(pairs) for name, _ in pairs}
-        if any(chance is None for _, chance in pairs):
+        without = [name for name, chance in pairs if chance is None]
+        if 0 < len(without) < len(pairs):
             raise _mistake("--start", ",".join(self.start), "a chance for every state, or for none")
-        return {label_of(model, name): chance for name, chance in pairs}
+        return {label_of(model, name): 1.0 / len(pairs) if without else chance for name, chance in pairs}
+
+
+LOG_OPTIONS = [field.name for field in fields(LogOptions) if field.name not in ("log", "seed", "as_json")]
+"""Options that have the names of arguments of the library."""
 
 
 def label_of(model: UncertainMDP, text: str, what: str = "--start") -> Any:
     """Return the name of a state that was written as ``text``: the text, or the number that it is."""
     labels = model.state_labels
-    for name in (text, *(kind(text) for kind in (int, float) if _reads_as(kind, text))):
-        if labels.find(name) >= 0:
+    for name in (text, _number(text, int), _number(text)):
+        if name is not None and labels.find(name) >= 0:
             return name
     raise _mistake(what, text, labels.expected(), "unknown-state")
 
@@ -126,15 +136,13 @@ def _mistake(option: str, value: str, expected: str, code: str = "wrong-format")
     return ParameterError(f"{option} is {value!r}, expected {expected}", code=code, argument=option, value=value)
 
 
-def _reads_as(kind: type[int] | type[float], text: str) -> bool:
+def _number(text: str, kind: type[int] | type[float] = float) -> Any:
+    """Return the number that ``text`` is; None if it is none, or NaN."""
     try:
-        return bool(kind(text) == kind(text))  # not NaN
+        number = kind(text)
     except ValueError:
-        return False
-
-
-def _number(text: str) -> float | None:
-    return float(text) if _reads_as(float, text) else None
+        return None
+    return number if number == number else None
 
 
 def items_of(values: list[str]) -> list[str]:
@@ -157,13 +165,6 @@ def _values(values: list[str] | None) -> dict[str, float]:
         if value is not None or name not in numbers:  # --terminal a,b --terminal b=-1 is one list
             numbers[name] = 0.0 if value is None else value
     return numbers
-
-
-def _prior(text: str) -> float:
-    mass = _number(text)
-    if mass is None:
-        raise _mistake("--prior", text, "a number")
-    return mass
 
 
 def _column_names(values: list[str] | None) -> dict[str, str | None] | None:
@@ -191,20 +192,10 @@ def levels_of(text: str) -> list[float]:
 
 def takes_a_log(command: Callable[..., None]) -> Callable[..., None]:
     """Return a command that has the options of ``LogOptions``, its first argument, as options of its own."""
-    hints = get_type_hints(LogOptions, include_extras=True)
-    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
-    keyword = inspect.Parameter.KEYWORD_ONLY
-    shared = [
-        inspect.Parameter(
-            field.name,
-            keyword,
-            annotation=hints[field.name],
-            default=inspect.Parameter.empty if i == 0 else field.default,
-        )
-        for i, field in enumerate(fields(LogOptions))
-    ]
+    shared, own = (inspect.signature(source, eval_str=True).parameters.values() for source in (LogOptions, command))
+    log, *others = shared
     # required arguments come first: LOG, then the command's own
-    parameters = [shared[0], *(parameter.replace(kind=keyword) for parameter in own), *shared[1:]]
+    parameters = [option.replace(kind=inspect.Parameter.KEYWORD_ONLY) for option in (log, *list(own)[1:], *others)]
 
     def run(**values: Any) -> None:
         options = LogOptions(**{field.name: values.pop(field.name) for field in fields(LogOptions)})
@@ -222,7 +213,7 @@ def takes_a_log(command: Callable[..., None]) -> Callable[..., None]:
 
 
 @takes_a_log
-def solve(
+def solve_log(
     options: LogOptions,
     alpha: Annotated[
         str, typer.Option(metavar="A,A,...", help="Risk levels: 0 is no caution, 0.9 looks at the worst 10%.")
@@ -239,26 +230,19 @@ def solve(
 
     levels = levels_of(alpha)
     model, posterior = options.read()
-    start = options.begins(model)
+    common = options.common(model)
     prepare(out)
-    study = study_log(
-        model,
-        posterior,
-        levels,
-        start=start,
-        draws=draws,
-        observations=observations,
-        rng=options.seed,
-        threads=options.threads,
-    )
+    study = study_log(model, posterior, levels, draws=draws, observations=observations, **common)
     policies = study.to_pandas()
     name = Path(options.log).name
     record = study.record(name)
     for figure in study.figures().values():
         figure.save(out / "figures")
-    page = study.report(out / "report.html", name=name, settings=_settings(options))
+    listed = {option: value for option, value in vars(options).items() if option not in ("log", "as_json", "threads")}
+    settings = {option.replace("_", "-"): value for option, value in listed.items()}
+    page = study.report(out / "report.html", name=name, settings=settings)
     write(out / "policy.csv", policies.to_csv(index=False).encode())
-    text = json.dumps(_finite(record), allow_nan=False, ensure_ascii=False, indent=1, default=str)
+    text = _json(record)
     write(out / "policy.json", text.encode())
     if options.as_json:
         print(text)
@@ -286,7 +270,7 @@ def explain(
         value, reasons[level] = solution.value, solution.explain(name)
     if options.as_json:
         tables = {f"{level:g}": json.loads(why.to_pandas().to_json(orient="records")) for level, why in reasons.items()}
-        print(json.dumps({"state": state, "levels": tables}, ensure_ascii=False, indent=1))
+        print(_json({"state": state, "levels": tables}))
         return
     _print_rows(model)
     for level, why in reasons.items():
@@ -305,18 +289,9 @@ def next_data(
 
     (level,) = levels_of(str(alpha))
     model, posterior = options.read()
-    found = worked_out(
-        model,
-        posterior,
-        level,
-        observations,
-        start=options.begins(model),
-        rng=options.seed,
-        threads=options.threads,
-    )
-    record = found.record()
+    record = worked_out(model, posterior, level, observations, **options.common(model)).record()
     if options.as_json:
-        print(json.dumps(_finite(record), ensure_ascii=False, indent=1, default=str))
+        print(_json(record))
         return
     _print_rows(model)
     print(f"\n{observations:,} more observations of one action in one state, at risk level {level:g}.")
@@ -324,45 +299,51 @@ def next_data(
     if not record["ranking"]:
         print("No such data can change what to do.")
     else:
-        table = _table("state", "action", "gain", "±", "may change", "seen")
-        for row in record["ranking"]:
-            table.add_row(
-                _plain_text(row["state"]),
-                _plain_text(row["action"]),
-                f"{row['gain']:.3g}",
-                f"{1.96 * row['gain_error']:.1g}",
-                f"{row['switch']:.0%}",
-                f"{row['evidence']:,.6g}",
-            )
-        _console().print(table)
+        rows = [row | {"error": 1.96 * row["gain_error"]} for row in record["ranking"]]
+        _print_table(GAINS, rows)
         print("gain: what the data adds to the mean return, because the decision is then made better.")
         print("may change: the chance that the policy becomes another one.")
-    _say_left_out(record)
+    if record["left_out"]:
+        looked = f"{record['sources'] - record['left_out']:,} of {record['sources']:,} pairs of state and action"
+        print(f"Looked at {looked}, the likeliest to matter by a rough screen.")
 
 
 # -- the screen --------------------------------------------------------------------------------------------
 
 
-def _console() -> Any:
+# templates of the cells, by column
+POLICY = {
+    "state": "{state}",
+    "action": "{action}",
+    "value": "{value:.5g}",
+    "seen": "{evidence:,.6g}",
+    "other levels": "{others}",
+}
+LEVELS = {
+    "risk level": "{alpha:g}",
+    "mean return": "{mean:.5g}",
+    "bad cases": "{cvar:.5g}",
+    "states that differ": "{states_differ:,}{mark}",
+}
+GAINS = {
+    "state": "{state}",
+    "action": "{action}",
+    "gain": "{gain:.3g}",
+    "±": "{error:.1g}",
+    "may change": "{switch:.0%}",
+    "seen": "{evidence:,.6g}",
+}
+
+
+def _print_table(columns: dict[str, str], rows: Iterable[dict[str, Any]]) -> None:
     from rich.console import Console
-
-    return Console(highlight=False, width=None if sys.stdout.isatty() else 80)
-
-
-def _table(*columns: str) -> Any:
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in columns:
-        right = column in ("value", "seen", "gain", "±", "may change")
-        table.add_column(column, justify="right" if right else "left", overflow="ellipsis", no_wrap=True)
-    return table
-
-
-def _plain_text(name: Any) -> str:
     from rich.markup import escape
 
-    return escape(str(name))
+    right = ("value", "seen", "gain", "±", "may change")
+    shown = table(*columns, right=right, overflow="ellipsis", no_wrap=True)
+    for row in rows:
+        shown.add_row(*(escape(template.format(**row)) for template in columns.values()))
+    Console(highlight=False, width=None if sys.stdout.isatty() else 80).print(shown)
 
 
 def _print_rows(model: UncertainMDP) -> None:
@@ -385,63 +366,29 @@ def _show(study: LogStudy, policies: Any, record: dict[str, Any]) -> None:
     if order.size > SHOWN_STATES:
         order = order[(-chosen["time_share"].to_numpy()[order]).argsort(kind="stable")][:SHOWN_STATES]
     print(f"\nRecommended risk level: {level:g}. What to do there, and where other levels differ:\n")
-    table = _table("state", "action", "value", "seen", "other levels")
+    rows = []
     for i in order.tolist():
-        row = chosen.iloc[i]
-        others = [
-            f"{alpha:g}: {part['action'].iloc[i]}"
-            for alpha, part in by_level.items()
-            if part["action"].iloc[i] != row["action"]
-        ]
-        cells = (row["state"], row["action"], f"{row['value']:.5g}", f"{row['evidence']:,.6g}", ", ".join(others))
-        table.add_row(*map(_plain_text, cells))
-    _console().print(table)
+        actions = {alpha: part["action"].iloc[i] for alpha, part in by_level.items()}
+        others = [f"{alpha:g}: {action}" for alpha, action in actions.items() if action != actions[level]]
+        rows.append(chosen.iloc[i].to_dict() | {"others": ", ".join(others)})
+    _print_table(POLICY, rows)
     hidden = int(acting.sum()) - order.size
     if hidden:
         print(f"... and {hidden:,} more states; shown are those where the policy spends most of its time.")
     print("\nvalue: the Bayesian-risk value. It takes the risk anew at every step, so it is no forecast. Forecast:\n")
-    table = _table("risk level", "mean return", "bad cases", "states that differ")
-    for row in record["levels"]:
-        mark = "  <- recommended" if row["recommended"] else ""
-        table.add_row(
-            f"{row['alpha']:g}", f"{row['mean']:.5g}", f"{row['cvar']:.5g}", f"{row['states_differ']:,}{mark}"
-        )
-    _console().print(table)
-    print(
-        f"From {record['start']}; bad cases: the mean of the worst {1.0 - record['tail']:.0%} that the data "
-        "leaves possible."
-    )
+    marks = {True: "  <- recommended", False: ""}
+    _print_table(LEVELS, [row | {"mark": marks[bool(row["recommended"])]} for row in record["levels"]])
+    worst = f"the mean of the worst {1.0 - record['tail']:.0%} that the data leaves possible"
+    print(f"From {record['start']}; bad cases: {worst}.")
     for said in study.warnings:
         print(f"Caution: {said}.")
-
-
-def _say_left_out(record: dict[str, Any]) -> None:
-    if record["left_out"]:
-        looked = record["sources"] - record["left_out"]
-        print(
-            f"Looked at {looked:,} of {record['sources']:,} pairs of state and action, the likeliest to matter by a "
-            "rough screen."
-        )
 
 
 # -- files -------------------------------------------------------------------------------------------------
 
 
-def _settings(options: LogOptions) -> dict[str, Any]:
-    """Return the options of the command that the page lists."""
-    return {
-        each.name.replace("_", "-"): getattr(options, each.name)
-        for each in fields(LogOptions)
-        if each.name not in ("log", "as_json", "threads")
-    }
-
-
-def _finite(value: Any) -> Any:
-    """Return a record as JSON can hold it: None in the place of NaN, plain numbers in that of NumPy's."""
-    if isinstance(value, dict):
-        return {str(key): _finite(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(each) for each in value]
-    if hasattr(value, "item"):
-        value = value.item()
-    return None if isinstance(value, float) and value - value != 0.0 else value
+def _json(record: dict[str, Any]) -> str:
+    """Return a record as JSON: null in the place of NaN, plain numbers in that of NumPy's."""
+    text = json.dumps(record, default=lambda value: value.item() if hasattr(value, "item") else str(value))
+    finite = json.loads(text, parse_constant=lambda _: None)
+    return json.dumps(finite, allow_nan=False, ensure_ascii=False, indent=1)

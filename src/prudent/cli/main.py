@@ -20,7 +20,7 @@ import typer.core
 from . import log as cli_log
 from . import sweep as cli_sweep
 from .errors import in_options
-from .screen import Bar, Chunk, Cluster, Workers, console
+from .screen import Bar, Chunk, Cluster, Workers, console, table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -67,13 +67,14 @@ def _root(version: Annotated[bool, typer.Option("--version", help="Show the vers
 
 _FROM_A_LOG = "From a log"
 app.command(
+    "solve",
     rich_help_panel=_FROM_A_LOG,
     epilog="Examples:\n\n"
     "  prudent solve log.csv --discount 0.99 --terminal discharged,died\n\n"
     "  prudent solve log.csv --terminal discharged=1,died=-1 --rewards 0 --alpha 0,0.9 --min-count 5 --out policy\n\n"
     "  prudent solve visits.parquet --columns state=ward,next_state=ward_after --end home\n\n"
     "A name that holds a comma stands in double quotes.",
-)(cli_log.solve)
+)(cli_log.solve_log)
 app.command(
     rich_help_panel=_FROM_A_LOG, epilog="Example:\n\n  prudent explain log.csv ill --terminal well,dead --alpha 0,0.9"
 )(cli_log.explain)
@@ -133,9 +134,7 @@ app.command(
 
 
 @app.command("list", epilog="Example:\n\n  prudent list --json")
-def list_experiments(
-    as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False,
-) -> None:
+def list_experiments(as_json: Annotated[bool, typer.Option("--json", help="Print as JSON.")] = False) -> None:
     """List the experiments that `prudent reproduce` can run."""
     from ..reproduction import STUDIES
 
@@ -151,14 +150,10 @@ def list_experiments(
         ]
         print(json.dumps(listed, indent=1))
         return
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("experiment", no_wrap=True)
-    table.add_column("what it shows")
+    shown = table("experiment", "what it shows")
     for study in STUDIES.values():
-        table.add_row(study.name, study.title)
-    console().print(table)
+        shown.add_row(study.name, study.title)
+    console().print(shown)
 
 
 @app.command(epilog="Example:\n\n  prudent report reproduction/quick")
@@ -200,22 +195,19 @@ def compile_ahead() -> None:
 
 
 def _show_claims(claims: list[Claim]) -> None:
-    from rich.table import Table
-
     from ..reproduction import Verdict
     from ..reproduction.claims import BEYOND
 
     if not claims:
         return
     colours = {Verdict.NOT_REPRODUCED: "red", Verdict.INCONCLUSIVE: "yellow"}
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("verdict", min_width=14, max_width=30)
-    table.add_column("claim")
+    shown = table("verdict", "claim")
+    shown.columns[0].min_width, shown.columns[0].max_width = 14, 30
     for claim in claims:
         colour = colours.get(claim.kind, "green")
         ours = f"[dim]{BEYOND}:[/] " if claim.source == BEYOND else ""
-        table.add_row(f"[{colour}]{claim.verdict.removesuffix(' at this scale')}[/]", f"{ours}{claim.statement}")
-    console().print(table)
+        shown.add_row(f"[{colour}]{claim.verdict.removesuffix(' at this scale')}[/]", f"{ours}{claim.statement}")
+    console().print(shown)
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Annotated, Any, Self
 
 import typer
 
-__all__ = ["Bar", "Chunk", "Cluster", "Workers", "console"]
+__all__ = ["Bar", "Chunk", "Cluster", "Workers", "console", "table"]
 
 # options of the commands that run replications
 Workers = Annotated[int | None, typer.Option(help="Threads (default: one for each core).", show_default=False)]
@@ -26,16 +27,23 @@ def console(stderr: bool = False) -> Any:
     return Console(stderr=stderr, highlight=False)
 
 
+def table(*columns: str, right: Collection[str] = (), **options: Any) -> Any:
+    """Return a table of rich with these columns, of which some are aligned to the right."""
+    from rich.table import Table
+
+    shown = Table(box=None, pad_edge=False, header_style="bold")
+    for column in columns:
+        shown.add_column(column, justify="right" if column in right else "left", **options)
+    return shown
+
+
 class Bar:
     """A progress bar with the time left, on stderr and only on a terminal."""
 
     def __init__(self, what: str) -> None:
-        self._what = what
-
-    def __enter__(self) -> Self:
         from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-        self._console = console(stderr=True)
+        self._what, self._console = what, console(stderr=True)
         self._progress = Progress(
             TextColumn("{task.description}"),
             BarColumn(),
@@ -45,8 +53,9 @@ class Bar:
             transient=True,
             disable=not self._console.is_terminal,
         )
+
+    def __enter__(self) -> Self:
         self._progress.start()
-        self._task: Any = None
         return self
 
     def __exit__(self, *_: object) -> None:

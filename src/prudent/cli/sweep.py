@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from .screen import Bar, Chunk, Cluster, Workers, console
+from .screen import table as screen_table
 
 if TYPE_CHECKING:
     import pandas
@@ -65,23 +66,17 @@ def sweep(
 
 
 def _show(table: pandas.DataFrame, baseline: str, confidence: float) -> None:
-    from rich.table import Table
-
     from ..display.words import plus_minus
 
-    shown = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("environment", "agent"):
-        shown.add_column(name)
-    metric = str(table["metric"].iloc[0]).replace("_", " ")
-    shown.add_column(metric, justify="right", no_wrap=True)
-    shown.add_column(f"less {baseline}", justify="right", no_wrap=True)
+    numbers = (str(table["metric"].iloc[0]).replace("_", " "), f"less {baseline}")
+    shown = screen_table("environment", "agent", *numbers, right=numbers)
     before = ""
     for row in table.to_dict("records"):
-        apart = ""
+        lead = ""
         if row["agent"] != baseline:
-            apart = _mark(row, plus_minus(row["difference"], row["difference_high"] - row["difference"]))
-        world = "" if row["environment"] == before else row["environment"]
-        shown.add_row(world, row["agent"], plus_minus(row["mean"], row["high"] - row["mean"]), apart)
+            lead = _mark(row, plus_minus(row["difference"], row["difference_high"] - row["difference"]))
+        environment = "" if row["environment"] == before else row["environment"]
+        shown.add_row(environment, row["agent"], plus_minus(row["mean"], row["high"] - row["mean"]), lead)
         before = row["environment"]
     screen = console()
     screen.print(shown)

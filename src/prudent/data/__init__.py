@@ -1,1 +1,9 @@
-"""Tables, names and features: everything that reads what users bring."""
+"""Tables, names and features: everything that reads what users bring.
+
+``source`` reads any table into ``columns.TableColumns``, whose methods check the cells of a column and name the row in
+errors. ``labels`` maps names to indices, and ``transitions`` reads rows (state, action, next state) into indices by
+them. ``naming`` names the sources and outcomes of a model. ``policy`` reads policies, ``features`` contexts by name.
+
+To read a new kind of table, extend ``TableSource._complete``, and ``TableSource._parts`` if it can be streamed. To read
+a new column, add its usual names to ``columns.SYNONYMS`` and ask for it in ``TableSource.read``.
+"""

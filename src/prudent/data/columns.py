@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import DataError, PrudentError
 from ..types import BoolArray, FloatArray, IntArray
-from .labels import Column, Labels, cell, is_gap
+from .labels import Column, Labels, cell, is_gap, object_array
 
 __all__ = ["SYNONYMS", "Cells", "TableBlock", "TableColumns", "as_column", "synonym"]
 
@@ -211,4 +211,4 @@ def as_column(values: Any) -> Column:
     kinds = set(map(type, cells))
     if bool not in kinds and all(issubclass(kind, (int, float, np.integer, np.floating)) for kind in kinds):
         return np.asarray(cells)
-    return np.fromiter(cells, dtype=object, count=len(cells))
+    return object_array(cells)

@@ -21,8 +21,6 @@ from .._support.checks import IntArray, index_array
 from ..errors import ModelError, ParameterError, PrudentError
 from ..types import BoolArray
 
-__all__ = ["Column", "Labels", "Names", "cell", "is_gap", "is_missing", "is_numbered", "label_cells"]
-
 Column = npt.NDArray[Any]
 Names = Iterable[Hashable] | None
 
@@ -48,9 +46,7 @@ class Labels:
     """
 
     def __init__(self, what: str, names: Names, size: int, error: type[PrudentError] = ModelError) -> None:
-        self.what = what
-        self.size = size
-        self.numbered = True
+        self.what, self.size, self.numbered = what, size, True
         self._index: dict[Hashable, int] = {}
         if names is None:
             return
@@ -90,12 +86,8 @@ class Labels:
         numbers = {str(name): name for name in learned if isinstance(name, int | float)}
         for name in learned:
             if isinstance(name, str) and name in numbers:
-                raise error(
-                    f"{what} is the number {numbers[name]!r} in some rows and the text {name!r} in others; use one",
-                    code="mixed-types",
-                    column=what,
-                    value=name,
-                )
+                message = f"{what} is the number {numbers[name]!r} in some rows and the text {name!r} in others"
+                raise error(message, code="mixed-types", column=what, value=name)
         with suppress(TypeError):
             learned.sort()
         return cls(what, learned, len(learned), error)
@@ -132,11 +124,11 @@ class Labels:
             raise self.unknown(label, argument or self.what, error)
         return index
 
-    def unknown(self, label: Any, argument: str, error: type[PrudentError]) -> PrudentError:
+    def unknown(self, label: Any, argument: str, kind: type[PrudentError]) -> PrudentError:
         """Return the error for a label that does not exist."""
         expected = self.expected()
         message = f"{argument} is {label!r}, expected {expected}"
-        return error(message, code=self.unknown_code, argument=argument, value=label, expected=expected)
+        return kind(message, code=self.unknown_code, argument=argument, value=label, expected=expected)
 
     @property
     def unknown_code(self) -> str:
@@ -157,9 +149,9 @@ class Labels:
     def find_all(self, column: Column) -> IntArray:
         """Return the indices of a column of labels [M], -1 where there is no such label."""
         if self.numbered and column.dtype.kind in "iuf":
-            within = (column >= 0) & (column < self.size)
-            indices = np.where(within, column, -1).astype(np.int64)
-            return np.where(indices == column, indices, -1)
+            with np.errstate(invalid="ignore"):  # NaN
+                indices = column.astype(np.int64, copy=False)
+            return np.where((indices == column) & (indices >= 0) & (indices < self.size), indices, -1)
         values = column.tolist()
         try:  # a log has millions of cells: no line of Python is run for each
             places = map(self.find, values) if self.numbered else map(self._index.get, values, repeat(-1))
@@ -196,17 +188,35 @@ def label_cells(values: Any, labels: Labels) -> Column:
     if isinstance(values, tuple):
         several = labels.numbered or not any(isinstance(name, tuple) for name in labels.names)
     if not several:
-        alone = np.empty((), dtype=object)
-        alone[()] = values.item() if isinstance(values, np.generic) else values
-        return alone
-    listed = values.tolist() if hasattr(values, "tolist") else list(values)
-    return np.fromiter(listed, dtype=object, count=len(listed))
+        return object_array([values.item() if isinstance(values, np.generic) else values]).reshape(())
+    return object_array(values.tolist() if hasattr(values, "tolist") else list(values))
+
+
+def object_array(cells: Sequence[Any]) -> Column:
+    """Return cells as an object array [T], in which a tuple stays a tuple."""
+    return np.fromiter(cells, dtype=object, count=len(cells))
+
+
+def label_array(names: Sequence[Hashable] | None, size: int = 0) -> Column:
+    """Return names as an array [S], of numbers if there are none."""
+    return np.arange(size) if names is None or (size and names == tuple(range(size))) else object_array(names)
+
+
+def plain_name(name: Any) -> Any:
+    """Return a name as JSON can hold it."""
+    if isinstance(name, np.generic):
+        name = name.item()
+    if isinstance(name, tuple | list | frozenset):
+        return [plain_name(part) for part in name]
+    if isinstance(name, float) and not np.isfinite(name):
+        return str(name)
+    return name if name is None or isinstance(name, bool | int | float | str) else str(name)
 
 
 def _distinct(column: Iterable[Hashable]) -> Iterable[Any]:
-    if not isinstance(column, np.ndarray):
-        return column
-    return (np.unique(column) if column.dtype.kind in "iuf" else column).tolist()
+    import pandas
+
+    return pandas.unique(column).tolist() if isinstance(column, np.ndarray) else column
 
 
 def _integral(value: Any) -> Any:
@@ -221,9 +231,9 @@ def _is_missing(value: Any) -> bool:
 
 def is_missing(column: Column) -> BoolArray:
     """Return which cells of a column are empty."""
-    if column.dtype.kind in "iuf":
-        return np.asarray(column != column)
-    return np.fromiter(map(_is_missing, column.tolist()), dtype=np.bool_, count=column.size)
+    import pandas
+
+    return np.asarray(pandas.isna(column))
 
 
 def is_gap(value: Any) -> bool:

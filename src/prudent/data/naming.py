@@ -7,8 +7,8 @@ outcomes, so names are made on request, source by source.
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Sequence
-from functools import cached_property
+from collections.abc import Callable, Hashable, Sequence
+from functools import cached_property, partial
 from typing import Any
 from weakref import WeakSet
 
@@ -32,7 +32,7 @@ class OutcomeLabels(Sequence[Labels]):
     """
 
     def __init__(self, names: tuple[Hashable, ...] | None, codes: IntArray, first: IntArray) -> None:
-        self._names, self._codes, self._first = names, codes, first
+        self.names, self.codes, self.first = names, codes, first
         self._made: dict[int, Labels] = {}
 
     @classmethod
@@ -44,30 +44,20 @@ class OutcomeLabels(Sequence[Labels]):
         return cls(tuple(name for _, name in distinct), np.array(codes, dtype=np.int64), first.astype(np.int64))
 
     def __len__(self) -> int:
-        return self._first.size - 1
+        return self.first.size - 1
 
     def __getitem__(self, b: Any) -> Any:
         b = range(len(self))[b]
         if b not in self._made:
-            names = self.names_of(b)
-            what = f"outcome of source {b}" if len(self) > 1 else "outcome"
-            self._made[b] = Labels(what, names, len(names))
+            given, codes = self.names, self.codes[self.first[b] : self.first[b + 1]].tolist()
+            names = [None if code < 0 else code if given is None else given[code] for code in codes]
+            self._made[b] = Labels(f"outcome of source {b}" if len(self) > 1 else "outcome", names, len(names))
         return self._made[b]
-
-    def names_of(self, b: int) -> tuple[Hashable, ...]:
-        """Return the names of the outcomes of source b."""
-        codes = self._codes[self._first[b] : self._first[b + 1]].tolist()
-        names = self._names
-        return tuple(None if code < 0 else code if names is None else names[code] for code in codes)
-
-    def parts(self) -> tuple[tuple[Hashable, ...] | None, IntArray, IntArray]:
-        """Return the distinct names, the codes and where each source begins, as they are saved."""
-        return self._names, self._codes, self._first
 
     def check(self, counts: FloatArray) -> None:
         """Raise unless these are distinct names of all outcomes with a positive count [B, K]."""
         B, K = counts.shape
-        first, codes = self._first, self._codes
+        first, codes = self.first, self.codes
         if first.shape != (B + 1,):
             message = f"outcomes has names for {first.size - 1} sources, expected {B}"
             raise PosteriorError(message, code="name-count", argument="outcomes", value=first.size - 1)
@@ -80,21 +70,34 @@ class OutcomeLabels(Sequence[Labels]):
             b = int(np.argmax(lacking))
             message = f"outcomes[{b}] has {sizes[b]} names, but source {b} has {K} outcomes"
             raise PosteriorError(message, code="name-count", argument="outcomes", value=int(sizes[b]))
-        if codes.size and (codes.min() < -1 or (self._names is not None and codes.max() >= len(self._names))):
+        if codes.size and (codes.min() < -1 or (self.names is not None and codes.max() >= len(self.names))):
             raise PosteriorError("the names of outcomes are inconsistent", code="damaged-file")
         row = np.repeat(np.arange(B), sizes)
         twice = np.unique(np.stack([row, codes]), axis=1).shape[1] < codes.size
-        names = self._names or ()
+        names = self.names or ()
         if twice or len(set(names)) < len(names) or None in names:  # None is also what an end is called
             for b in range(B):  # makes the labels, which see what is twice
                 self[b]
 
 
 class Naming:
-    """The labels of sources and of their outcomes; None where they are just numbers."""
+    """Labels of sources and of their outcomes; None where they are just numbers.
 
-    def __init__(self, sources: Labels | None, outcomes: Sequence[Labels] | None) -> None:
-        self._sources, self._outcomes = sources, outcomes
+    Parameters
+    ----------
+    sources, outcomes : labels, None, or a function that returns them
+        Functions are called when the labels are first asked for.
+    given : tuple of str or None
+        Words that stand for these labels as the arguments ``sources`` and ``outcomes`` of a model.
+    """
+
+    def __init__(
+        self,
+        sources: Labels | Callable[[], Labels] | None,
+        outcomes: Sequence[Labels] | Callable[[], Sequence[Labels] | None] | None,
+        given: tuple[str | None, str | None] = (None, None),
+    ) -> None:
+        self._sources, self._outcomes, self._given = sources, outcomes, given
         self._agreed: WeakSet[Naming] = WeakSet()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -103,15 +106,15 @@ class Naming:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state, _agreed=WeakSet())
 
-    @property
+    @cached_property
     def sources(self) -> Labels | None:
-        """The labels of the sources, or None where they are 0, 1, ..., B-1."""
-        return self._sources
+        """Labels of the sources, or None where they are 0, 1, ..., B-1."""
+        return self._sources() if callable(self._sources) else self._sources
 
-    @property
+    @cached_property
     def outcomes(self) -> Sequence[Labels] | None:
-        """The labels of the outcomes of each source, or None where they are 0, 1, ..., K-1."""
-        return self._outcomes
+        """Labels of the outcomes of each source, or None where they are 0, 1, ..., K-1."""
+        return self._outcomes() if callable(self._outcomes) else self._outcomes
 
     @property
     def source_names(self) -> tuple[Hashable, ...] | None:
@@ -121,14 +124,13 @@ class Naming:
     @property
     def outcome_names(self) -> Listed | None:
         """The names of the outcomes of each source, or None."""
-        if self.outcomes is None:
-            return None
-        return tuple(labels.names for labels in self.outcomes)
+        return None if self.outcomes is None else tuple(labels.names for labels in self.outcomes)
 
     @property
     def given(self) -> tuple[Any, Any]:
-        """What to give as ``sources`` and ``outcomes`` to name things like this."""
-        return self.source_names, self.outcome_names
+        """Arguments ``sources`` and ``outcomes`` of a model that give these names."""
+        sources, outcomes = self._given
+        return sources or self.source_names, outcomes or self.outcome_names
 
     def same_as(self, other: Naming) -> bool:
         """Return whether names agree wherever both have some."""
@@ -141,64 +143,24 @@ class Naming:
         return same
 
 
-class PairNaming(Naming):
-    """Each source belongs to one pair and is called (state, action).
+def _pair_labels(states: Labels, actions: Labels, pairs: IntArray, ended: int) -> Labels:
+    """Return the labels (state, action) of sources with one pair each; the last is 'terminal' if ``ended``."""
+    s, a = np.divmod(pairs, actions.size)
+    names: list[Hashable] = list(zip(states.names_at(s), actions.names_at(a), strict=True))
+    if ended:
+        names[-1] = TERMINAL
+    return Labels("source", names, len(names))
 
-    ``pairs`` [B] are numbers s*A + a; with ``ended`` the last source is the one that terminal states share. Outcomes
-    have the names ``outcomes``, or ``by_next_state`` those of the states they lead to. The entries of the model have
-    them: places ``first[pair]`` to ``first[pair + 1]`` of ``next_state``, where -2 is the end of the process.
-    """
 
-    def __init__(
-        self,
-        states: Labels,
-        actions: Labels,
-        pairs: IntArray,
-        ended: bool,
-        entries: Any,
-        outcomes: Sequence[Labels] | None,
-        by_next_state: bool,
-    ) -> None:
-        super().__init__(None, outcomes)
-        self._states, self._actions, self._pairs, self._ended = states, actions, pairs, ended
-        self._entries, self._by_next_state = entries, by_next_state
-
-    @property
-    def sources(self) -> Labels:
-        """The labels of the sources: pairs (state, action), and 'terminal' for the end of all terminal states."""
-        return self._source_labels
-
-    @property
-    def outcomes(self) -> Sequence[Labels] | None:
-        """The labels of the outcomes of each source, or None where they are 0, 1, ..., K-1."""
-        return self._next_states if self._by_next_state else self._outcomes
-
-    @cached_property
-    def _source_labels(self) -> Labels:
-        states, actions = self._states.names, self._actions.names
-        names: list[Hashable] = [
-            (states[pair // len(actions)], actions[pair % len(actions)]) for pair in self._pairs.tolist()
-        ]
-        if self._ended:
-            names[-1] = TERMINAL
-        return Labels("source", names, len(names))
-
-    @cached_property
-    def _next_states(self) -> OutcomeLabels | None:
-        first, pairs = self._entries.first, self._pairs
-        sizes = first[pairs + 1] - first[pairs]
-        begin = np.concatenate(([0], np.cumsum(sizes)))
-        place = np.arange(begin[-1]) - np.repeat(begin[:-1], sizes)
-        codes = self._entries.next_state[np.repeat(first[pairs], sizes) + place]
-        if self._states.numbered and np.array_equal(np.where(codes < 0, place, codes), place):
-            return None  # all of them are numbers already
-        names = None if self._states.numbered else self._states.names
-        return OutcomeLabels(names, np.maximum(codes, -1).astype(np.int64), begin.astype(np.int64))
-
-    @property
-    def given(self) -> tuple[Any, Any]:
-        """What to give as ``sources`` and ``outcomes`` to name things like this."""
-        return PAIRS, NEXT_STATES if self._by_next_state else self.outcome_names
+def _next_state_labels(states: Labels, pairs: IntArray, entries: Any) -> OutcomeLabels | None:
+    """Return the labels of outcomes by their next states, or None if all of them are their own numbers."""
+    which, first = entries.of_pairs(pairs)
+    position = np.arange(which.size) - np.repeat(first[:-1], np.diff(first))
+    codes = entries.next_state[which]
+    if states.numbered and np.array_equal(np.where(codes < 0, position, codes), position):
+        return None
+    names = None if states.numbered else states.names
+    return OutcomeLabels(names, np.maximum(codes, -1).astype(np.int64), first.astype(np.int64))
 
 
 UNNAMED = Naming(None, None)
@@ -227,7 +189,11 @@ def make_naming(
     size = pairs.size
     labels = None if outcomes is None or by_next_state else _outcome_labels(outcomes, entries, size, ended)
     if by_pair:
-        return PairNaming(states, actions, pairs, bool(ended), entries, labels, by_next_state)
+        by_state = partial(_next_state_labels, states, pairs, entries)
+        given = (PAIRS, NEXT_STATES if by_next_state else None)
+        return Naming(
+            partial(_pair_labels, states, actions, pairs, ended), by_state if by_next_state else labels, given
+        )
     if sources is None:
         return Naming(None, labels)
     names = tuple(sources)

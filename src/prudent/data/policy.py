@@ -21,16 +21,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from .._support.checks import (
-    finite_array,
-    first_index,
-    first_place,
-    index_array,
-    non_negative_array,
-    number_array,
-    require_shape,
-    require_sum_of_one,
-)
+from .._support import checks
 from ..errors import ParameterError
 from ..types import BoolArray, FloatArray, HasPolicy, IntArray, PolicyLike
 from .labels import Labels
@@ -43,21 +34,10 @@ _SHOWN = 5  # states that a message lists
 class PolicySpace(Protocol):
     """States and actions that a policy is read for; a tabular model has them."""
 
-    @property
-    def state_labels(self) -> Labels:
-        """Labels of the states."""
-
-    @property
-    def action_labels(self) -> Labels:
-        """Labels of the actions."""
-
-    @property
-    def admissible(self) -> BoolArray:
-        """Admissible pairs [S, A]."""
-
-    @property
-    def terminal(self) -> BoolArray:
-        """States without a decision [S]."""
+    state_labels: Labels
+    action_labels: Labels
+    admissible: BoolArray  # [S, A]
+    terminal: BoolArray  # [S], states without a decision
 
 
 class Policy(NamedTuple):
@@ -142,13 +122,11 @@ class Policy(NamedTuple):
     def stationary(self) -> npt.NDArray[Any]:
         """Actions [S] or probabilities [S, A] of a policy that does not depend on time; others are refused."""
         if self.later is None or self.steps.shape[0]:
-            raise ParameterError(
+            message = (
                 f"policy depends on time, it has {self.steps.shape[0]} steps; expected actions [S] or probabilities "
-                "[S, A]",
-                code="time-dependent-policy",
-                argument="policy",
-                value=self.steps.shape,
+                "[S, A]"
             )
+            raise ParameterError(message, code="time-dependent-policy", argument="policy", value=self.steps.shape)
         return self.later
 
     def weights(self, n_actions: int) -> FloatArray:
@@ -269,15 +247,18 @@ def _by_state(items: list[tuple[Any, Any]], model: PolicySpace) -> npt.NDArray[A
             raise ParameterError(message, code="wrong-type", argument="policy", state=state, value=choice)
         for action, chance in choice.items():
             a = actions.index(action, place)
-            chances[s, a] = finite_array(chance, f"{place}[{action!r}]", ndim=0, error=ParameterError)
+            chances[s, a] = checks.finite_array(chance, f"{place}[{action!r}]", ndim=0, error=ParameterError)
+    _refuse_missing(missing, model)
+    return _chances(chances, model) if mixed else _actions(chosen, model)
+
+
+def _refuse_missing(missing: BoolArray, model: PolicySpace) -> None:
+    """Raise if some states [S] in which one must act have no action."""
     lost = np.flatnonzero(missing & ~model.terminal).tolist()
     if lost:
-        shown = ", ".join(map(states.show, lost[:_SHOWN])) + (
-            f" and {len(lost) - _SHOWN} more" if lost[_SHOWN:] else ""
-        )
-        message = f"policy has no action for {shown}"
+        states, more = model.state_labels, f" and {len(lost) - _SHOWN} more" if lost[_SHOWN:] else ""
+        message = f"policy has no action for {', '.join(map(states.show, lost[:_SHOWN]))}{more}"
         raise ParameterError(message, code="missing-state", argument="policy", state=states.names[lost[0]])
-    return _chances(chances, model) if mixed else _actions(chosen, model)
 
 
 def _of_object(policy: HasPolicy, model: PolicySpace) -> Policy:
@@ -299,16 +280,12 @@ def _renamed(
 ) -> npt.NDArray[Any]:
     """Return a policy [..., S] or [..., S, A] over other names in the order of the model."""
     at = {model.state_labels.index(state, "a state of policy"): i for i, state in enumerate(states)}
-    lost = [s for s in range(model.state_labels.size) if s not in at and not model.terminal[s]]
-    if lost:
-        message = f"policy has no action for {model.state_labels.show(lost[0])}"
-        raise ParameterError(message, code="missing-state", argument="policy", state=model.state_labels.names[lost[0]])
-    rows = [at.get(s, 0) for s in range(model.state_labels.size)]
+    rows = np.array([at.get(s, -1) for s in range(model.state_labels.size)])
+    _refuse_missing(rows < 0, model)
     if policy.dtype.kind != "f":
-        used = {int(a) for a in np.unique(policy)}
-        moved = np.array(
-            [model.action_labels.index(name, "policy") if a in used else -1 for a, name in enumerate(actions)]
-        )
+        moved = np.full(len(actions), -1)
+        for a in np.unique(policy).tolist():
+            moved[a] = model.action_labels.index(actions[a], "policy")
         return moved[policy[..., rows]]
     chances = np.zeros((*policy.shape[:-2], *model.admissible.shape))
     for i, name in enumerate(actions):
@@ -324,7 +301,7 @@ def _of_sequence(policies: list[Any], model: PolicySpace) -> Policy:
         try:
             read.append(Policy.read(policy, model).stationary)
         except ParameterError as fault:
-            raise ParameterError(f"at time {time}: {fault}", code=fault.code, time=time, **fault.fields) from None
+            raise type(fault)(f"at time {time}: {fault}", code=fault.code, time=time, **fault.fields) from None
     if any(step.ndim == 2 for step in read):
         read = [step if step.ndim == 2 else np.eye(model.action_labels.size)[step] for step in read]
     return Policy(np.stack(read), None)
@@ -355,9 +332,7 @@ def _as_array(policy: Any, model: PolicySpace) -> npt.NDArray[Any] | list[Any]:
 def _listed_actions(entries: list[Any], model: PolicySpace) -> list[Any]:
     """Return indices of actions, given by name; a number is an index, unless some names are numbers."""
     actions, size = model.action_labels, model.state_labels.size
-    if len(entries) != size:
-        message = f"policy has {len(entries)} actions, the model has {size} states"
-        raise ParameterError(message, code="wrong-shape", argument="policy", value=len(entries), expected=size)
+    checks.require_length(entries, "policy", size, "state", error=ParameterError)
     numbers = any(isinstance(name, int | float) for name in actions.names)
     listed = []
     for s, action in enumerate(entries):
@@ -376,13 +351,11 @@ def _are_chances(array: npt.NDArray[Any], model: PolicySpace, horizon: int | Non
         return False
     chances = bool((array >= 0).all() and (array.sum(axis=1) == 1).all())
     if chances and horizon == array.shape[0]:
-        raise ParameterError(
+        message = (
             f"policy has shape {array.shape}, which may be actions [T, S] or probabilities [S, A]; "
-            "give probabilities as floats, or actions as a list of arrays [S]",
-            code="ambiguous-policy",
-            argument="policy",
-            value=array.shape,
+            "give probabilities as floats, or actions as a list of arrays [S]"
         )
+        raise ParameterError(message, code="ambiguous-policy", argument="policy", value=array.shape)
     return chances
 
 
@@ -393,13 +366,12 @@ def _actions(policy: Any, model: PolicySpace) -> IntArray:
         given = np.asarray(policy)
     except ValueError:  # rows of unequal length
         given = np.array([None])
-        index_array(policy, "policy", model.action_labels.size, ParameterError)
-    if given.ndim == 1 and given.size != size:
-        message = f"policy has {given.size} actions, the model has {size} states"
-        raise ParameterError(message, code="wrong-shape", argument="policy", value=given.size, expected=size)
-    actions = index_array(given, "policy", model.action_labels.size, ParameterError)
+        checks.index_array(policy, "policy", model.action_labels.size, ParameterError)
+    if given.ndim == 1:
+        checks.require_length(given, "policy", size, "state", error=ParameterError)
+    actions = checks.index_array(given, "policy", model.action_labels.size, ParameterError)
     expected = (*actions.shape[:-1], size)
-    require_shape(actions, "policy", expected, "[S]" if actions.ndim == 1 else "[T, S]", error=ParameterError)
+    checks.require_shape(actions, "policy", expected, "[S]" if actions.ndim == 1 else "[T, S]", error=ParameterError)
     actions = np.where(model.terminal, model.admissible.argmax(axis=1), actions)
     _refuse_inadmissible(~model.admissible[np.arange(size), actions], actions, model)
     return actions
@@ -407,30 +379,25 @@ def _actions(policy: Any, model: PolicySpace) -> IntArray:
 
 def _chances(policy: Any, model: PolicySpace) -> FloatArray:
     """Return probabilities [S, A] or [T, S, A] that the model admits, with sums of one."""
-    chances = np.array(number_array(policy, "policy", error=ParameterError))
+    chances = np.array(checks.number_array(policy, "policy", error=ParameterError))
     letters = "[S, A]" if chances.ndim == 2 else "[T, S, A]"
     expected = (*chances.shape[:-2], *model.admissible.shape)
-    require_shape(chances, "policy", expected, letters, error=ParameterError)
+    checks.require_shape(chances, "policy", expected, letters, error=ParameterError)
     chances[..., model.terminal, :] = 0.0
     chances[..., model.terminal, model.admissible.argmax(axis=1)[model.terminal]] = 1.0
-    chances = non_negative_array(chances, "policy", error=ParameterError)
+    chances = checks.non_negative_array(chances, "policy", error=ParameterError)
     _refuse_inadmissible((chances > 0.0) & ~model.admissible, chances, model)
-    require_sum_of_one(chances, "policy", error=ParameterError)
+    checks.require_sum_of_one(chances, "policy", error=ParameterError)
     return np.asarray(chances / chances.sum(axis=-1, keepdims=True))
 
 
 def _refuse_inadmissible(barred: BoolArray, policy: npt.NDArray[Any], model: PolicySpace) -> None:
     if barred.any():
-        place = first_place(barred)
+        place = checks.first_place(barred)
         mixed = policy.dtype.kind == "f"
         s, a = place[-2:] if mixed else (place[-1], int(policy[place]))
         state, action = model.state_labels.show(s), model.action_labels.show(a)
         how = f"gives it the probability {policy[place]}" if mixed else f"takes {action}"
-        raise ParameterError(
-            f"policy{first_index(barred)} {how} in {state}, where {action} is not admissible",
-            code="inadmissible-action",
-            argument="policy",
-            index=place,
-            state=model.state_labels.names[s],
-            action=model.action_labels.names[a],
-        )
+        message = f"policy{checks.first_index(barred)} {how} in {state}, where {action} is not admissible"
+        fields = {"state": model.state_labels.names[s], "action": model.action_labels.names[a]}
+        raise ParameterError(message, code="inadmissible-action", argument="policy", index=place, **fields)

@@ -16,7 +16,7 @@ import gzip
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
@@ -27,9 +27,9 @@ import numpy as np
 from ..errors import DataError, PrudentError
 from ..types import IntArray, TableLike
 from .columns import Cells, TableBlock, TableColumns, as_column, synonym
-from .labels import Column
+from .labels import Column, object_array
 
-__all__ = ["TableSource", "context_columns", "is_table", "log_columns"]
+__all__ = ["TableSource", "context_columns", "is_table"]
 
 _INTEGER = re.compile(r"-?(0|[1-9]\d{0,17})(\.0+)?")
 _NUMBERS = ("reward", "probability", "count", "step")  # all other columns hold labels
@@ -65,12 +65,12 @@ class TableSource:
     @property
     def column_names(self) -> list[Any] | None:
         """Names of the columns, or None where they go by position."""
-        return self._header()[1] if self.is_text else _column_names(self._complete)
+        return self._header[1] if self.is_text else _column_names(self._complete)
 
     @property
     def named(self) -> bool:
         """Whether the columns have names, and do not go by position."""
-        return self.is_text or self.column_names is not None
+        return self.column_names is not None
 
     def read(
         self,
@@ -103,7 +103,7 @@ class TableSource:
         """
         wanted = (*required, *optional, *named)
         if self.is_text:
-            return self._read_text(required, wanted, columns)
+            return self._read_text(self._assigned(self._header[1], required, wanted, columns))
         table = _levels_as_columns(self._complete, required, columns)
         names = _column_names(table)
         held = TableColumns(self.name, self._error, _index_labels(table))
@@ -121,12 +121,10 @@ class TableSource:
         first = held[required[0]]
         for name, column in held.items():
             if column.ndim != 1 or column.size != first.size:
-                raise self._error(
-                    f"column {name!r} of {self.name} has shape {column.shape}, but {required[0]!r} has {first.shape}",
-                    code="wrong-shape",
-                    column=name,
-                    value=column.shape,
+                message = (
+                    f"column {name!r} of {self.name} has shape {column.shape}, not {first.shape} as {required[0]!r}"
                 )
+                raise self._error(message, code="wrong-shape", column=name, value=column.shape)
         return held
 
     def cells(self, *names: str) -> list[list[Any]]:
@@ -168,50 +166,50 @@ class TableSource:
     def _complete(self) -> Any:
         """The table as a frame, a mapping of columns, a structured array, an array, or rows."""
         table: Any = self._table
-        if self.path is not None:
-            self._require_file()
-            if _suffix(self.path) in _JSON:
-                return _columns_of_rows(list(self._json_lines()), 0, (), self._refused_row)
-            if not self.is_text:
-                return self._parquet()
-            held = self._read_text((), (), None, every=True)
+        if self.is_text:
+            held = self._read_text({name: name for name in self._header[1]})
             return {held.used[name]: column for name, column in held.items()}
-        if hasattr(table, "to_batches"):  # a table, a dataset or a record batch of pyarrow
+        if self.path is not None:
+            return (
+                self._parquet() if _suffix(self.path) in _PARQUET else self._columns_of_rows(list(self._json_lines()))
+            )
+        if hasattr(table, "to_batches"):  # a table or a dataset of pyarrow
             return (table if hasattr(table, "to_pandas") else table.to_table()).to_pandas()
         if hasattr(table, "to_dataframe"):  # a Dataset of xarray
             return table.to_dataframe().reset_index()
-        if isinstance(table, str | bytes | Mapping | np.ndarray) or hasattr(table, "columns"):
-            return table
-        if hasattr(table, "iloc") or not isinstance(table, Iterable):
+        complete = (
+            isinstance(table, bytes | Mapping | np.ndarray) or hasattr(table, "columns") or hasattr(table, "iloc")
+        )
+        if complete or not isinstance(table, Iterable):
             return table
         rows = list(table)
         if rows and hasattr(rows[0], "columns"):  # the parts of a frame
             import pandas
 
             return pandas.concat(rows)
-        if rows and all(isinstance(row, Mapping) for row in rows):
-            return _columns_of_rows(rows, 0, (), self._refused_row)
-        return rows
+        return self._columns_of_rows(rows) if rows and all(isinstance(row, Mapping) for row in rows) else rows
 
-    def _require_file(self) -> None:
-        assert self.path is not None
-        if not self.path.is_file():
-            path = os.fspath(self.path)
-            message = f"there is no file {path!r} ({self._argument})"
-            raise self._error(message, code="no-file", argument=self._argument, path=path)
+    def _file(self) -> Path:
+        """Return the path of the table, after a check that there is a file."""
+        path = Path(self._table)
+        if not path.is_file():
+            message = f"there is no file {os.fspath(path)!r} ({self._argument})"
+            raise self._error(message, code="no-file", argument=self._argument, path=os.fspath(path))
+        return path
+
+    def _unreadable(self, reason: str, code: str) -> PrudentError:
+        return self._error(f"{self.name}{reason}", code=code, path=os.fspath(self._table))
 
     def _parquet(self) -> Any:
         import pandas
 
-        assert self.path is not None
-        path = os.fspath(self.path)
+        path = self._file()
         try:
-            return pandas.read_parquet(self.path)
+            return pandas.read_parquet(path)
         except ImportError as fault:
-            message = f"{self.name}: reading Parquet needs pyarrow ({fault})"
-            raise self._error(message, code="missing-package", path=path) from fault
+            raise self._unreadable(f": reading Parquet needs pyarrow ({fault})", "missing-package") from fault
         except Exception as fault:  # whatever pyarrow raises for a file of another kind
-            raise self._error(f"{self.name} is no Parquet file: {fault}", code="damaged-file", path=path) from fault
+            raise self._unreadable(f" is no Parquet file: {fault}", "damaged-file") from fault
 
     def _missing(self, name: str, names: Sequence[Any]) -> PrudentError:
         text = any(isinstance(theirs, str) for theirs in names)
@@ -278,35 +276,26 @@ class TableSource:
 
     # -- text files ----------------------------------------------------------------------------------------
 
+    @cached_property
     def _header(self) -> tuple[str, list[str]]:
-        """Return the separator of a text file and the names of its columns."""
-        self._require_file()
-        assert self.path is not None
-        path = os.fspath(self.path)
+        """The separator of a text file and the names of its columns."""
+        path = self._file()
         try:
-            with (gzip.open if self.path.suffix == ".gz" else open)(self.path, "rt", encoding="utf-8-sig") as file:
+            with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8-sig") as file:
                 line = str(file.readline())
         except (UnicodeDecodeError, OSError) as fault:
-            raise self._error(f"{self.name} is no text in UTF-8: {fault}", code="wrong-format", path=path) from fault
+            raise self._unreadable(f" is no text in UTF-8: {fault}", "wrong-format") from fault
         separator = max(",;\t|", key=line.count)
         names = [name.strip() for name in next(csv.reader([line], delimiter=separator), [])]
         if not any(names) or "\0" in line:
-            message = f"{self.name} is empty, or its first line is; expected the names of the columns"
-            raise self._error(message, code="no-header", path=path)
+            raise self._unreadable(" is empty, or its first line is; expected the names of the columns", "no-header")
         return separator, names
 
-    def _read_text(
-        self,
-        required: Sequence[str],
-        wanted: Sequence[str],
-        columns: Mapping[str, Any] | None,
-        every: bool = False,
-    ) -> TableColumns:
-        """Read a text file; with ``every`` all columns by their own names."""
+    def _read_text(self, used: dict[str, Any]) -> TableColumns:
+        """Read the columns ``used`` of a text file."""
         import pandas
 
-        separator, names = self._header()
-        used = dict(zip(names, names, strict=True)) if every else self._assigned(names, required, wanted, columns)
+        separator, names = self._header
         at = {name: names.index(theirs) for name, theirs in used.items()}
         size = len(names)
         try:
@@ -325,13 +314,11 @@ class TableSource:
                 encoding="utf-8-sig",
             )
         except pandas.errors.EmptyDataError:
-            message = f"{self.name} has the names of columns and no rows"
-            raise self._error(message, code="no-rows", path=os.fspath(self.path or "")) from None
+            raise self._unreadable(" has the names of columns and no rows", "no-rows") from None
         except (pandas.errors.ParserError, UnicodeDecodeError) as fault:
             reason = str(fault).removeprefix("Error tokenizing data. C error: ").strip()
             reason = re.sub(r"starting at row (\d+)", lambda row: f"starting at line {int(row[1]) + 1}", reason)
-            message = f"{self.name}: {reason}"
-            raise self._error(message, code="wrong-format", path=os.fspath(self.path or "")) from fault
+            raise self._unreadable(f": {reason}", "wrong-format") from fault
         long = frame[size].notna().to_numpy()
         if long.any():
             line = int(np.argmax(long)) + 2
@@ -371,23 +358,17 @@ class TableSource:
     def _parts(self, table: Any, size: int, positions: Sequence[str]) -> Iterator[tuple[dict[Any, Cells], Any]]:
         if isinstance(table, (str, os.PathLike)):
             yield from self._file_parts(size, positions)
-        elif hasattr(table, "to_batches"):
-            for batch in table.to_batches():
+        elif hasattr(table, "schema") and (hasattr(table, "to_batches") or hasattr(table, "num_rows")):  # of pyarrow
+            for batch in table.to_batches() if hasattr(table, "to_batches") else [table]:
                 yield from self._sliced(_of_arrow(batch), size)
         elif hasattr(table, "to_dataframe"):
             yield from self._parts(table.to_dataframe().reset_index(), size, positions)
-        elif hasattr(table, "schema") and hasattr(table, "num_rows"):  # a record batch
-            yield from self._sliced(_of_arrow(table), size)
-        elif hasattr(table, "columns"):
-            names = list(table.columns)
+        elif hasattr(table, "columns") or isinstance(table, Mapping) or getattr(table, "dtype", np.dtype(int)).names:
+            names = _column_names(table) or []
             twice = next((name for name in names if names.count(name) > 1), None)
             if twice is not None:
                 raise DataError(f"{self.name} has two columns {twice!r}", code="duplicate-column", column=twice)
             yield from self._sliced({name: table[name] for name in names}, size)
-        elif isinstance(table, np.ndarray) and table.dtype.names:
-            yield from self._sliced({name: table[name] for name in table.dtype.names}, size)
-        elif isinstance(table, Mapping):
-            yield from self._sliced(dict(table), size)
         else:
             try:
                 rows = iter(table() if callable(table) else table)
@@ -412,64 +393,68 @@ class TableSource:
             raise DataError(message, code="wrong-shape", argument=self.name, value=lengths)
         for first in range(0, max(lengths.values(), default=0), size):
             part = slice(first, first + size)
-            yield (
-                {
-                    name: cells.iloc[part].to_numpy() if hasattr(cells, "iloc") else cells[part]
-                    for name, cells in columns.items()
-                },
-                None,
-            )
+            yield {name: _cells(column, part) for name, column in columns.items()}, None
 
     def _row_parts(
         self, rows: Iterator[Any], size: int, positions: Sequence[str]
     ) -> Iterator[tuple[dict[Any, Cells], None]]:
         first = 0
         while taken := list(islice(rows, size)):
-            yield _columns_of_rows(taken, first, positions, self._refused_row), None
+            yield self._columns_of_rows(taken, first, positions), None
             first += len(taken)
 
-    def _refused_row(self, row: int, value: Any, positions: Sequence[str]) -> PrudentError:
-        expected = f"a dict, or ({', '.join(positions[:4])})" if positions else "a dict"
-        message = f"{self.name} row {row} is {value!r}, expected {expected}"
-        return self._error(message, code="row-width", argument=self.name, row=row, value=value)
+    def _columns_of_rows(self, rows: list[Any], first: int = 0, positions: Sequence[str] = ()) -> dict[Any, list[Any]]:
+        """Return the columns of dicts, named tuples or, with ``positions``, other sequences; None in missing cells."""
+        columns: dict[Any, list[Any]] = {}
+        for i, given in enumerate(rows):
+            row = given._asdict() if hasattr(given, "_asdict") else given
+            if not isinstance(row, Mapping):
+                plain = not isinstance(row, str) and isinstance(row, (Sequence, np.ndarray))
+                if not plain or not 3 <= len(row) <= len(positions):
+                    expected = f"a dict, or ({', '.join(positions[:4])})" if positions else "a dict"
+                    message = f"{self.name} row {first + i} is {row!r}, expected {expected}"
+                    raise self._error(message, code="row-width", argument=self.name, row=first + i, value=row)
+                row = dict(zip(positions, row, strict=False))
+            for name, value in row.items():
+                columns.setdefault(name, [None] * i).append(value)
+            for column in columns.values():
+                if len(column) == i:
+                    column.append(None)
+        return columns
 
     def _file_parts(self, size: int, positions: Sequence[str]) -> Iterator[tuple[dict[Any, Cells], Any]]:
-        self._require_file()
+        path = self._file()
         try:
             if self.is_text:
                 yield from self._text_parts(size)
-            elif self.path is not None and _suffix(self.path) in _PARQUET:
+            elif _suffix(path) in _JSON:
+                yield from self._row_parts(self._json_lines(), size, positions)
+            else:
                 import pyarrow.parquet
 
-                with pyarrow.parquet.ParquetFile(self.path) as file:
+                with pyarrow.parquet.ParquetFile(path) as file:
                     for group in range(file.num_row_groups):  # iter_batches over all groups keeps what it has read
                         for batch in file.iter_batches(batch_size=size, row_groups=[group]):
                             yield _of_arrow(batch), None
-            else:
-                yield from self._row_parts(self._json_lines(), size, positions)
         except PrudentError:
             raise
         except (OSError, ValueError) as fault:  # of pandas and pyarrow for a file that is damaged or of another kind
-            raise self._error(
-                f"cannot read {self.path}: {fault}", code="damaged-file", path=os.fspath(self.path or "")
-            ) from fault
+            raise self._unreadable(f" cannot be read: {fault}", "damaged-file") from fault
 
     def _text_parts(self, size: int) -> Iterator[tuple[dict[Any, Cells], IntArray]]:
         import pandas
 
-        separator, _ = self._header()
-        options: dict[str, Any] = {"decimal": ","} if separator == ";" else {}
-        with pandas.read_csv(
-            self.path, chunksize=size, sep=separator, encoding="utf-8-sig", skip_blank_lines=False, **options
-        ) as parts:
+        separator, decimal = self._header[0], "," if self._header[0] == ";" else "."
+        options: dict[str, Any] = {"sep": separator, "decimal": decimal, "encoding": "utf-8-sig"}
+        with pandas.read_csv(self.path, chunksize=size, skip_blank_lines=False, **options) as parts:
             for frame in parts:
                 if frame.shape[1] and frame.iloc[:, 0].isna().any():
                     frame = frame[~frame.isna().all(axis=1)]  # blank lines
                 yield {name: frame[name].to_numpy() for name in frame.columns}, frame.index.to_numpy() + 2
 
     def _json_lines(self) -> Iterator[Any]:
-        assert self.path is not None
-        with gzip.open(self.path, "rt") if self.path.suffix == ".gz" else self.path.open(encoding="utf-8") as file:
+        path = self._file()
+        with (gzip.open if path.suffix == ".gz" else open)(path, "rt", encoding="utf-8") as file:
             for number, line in enumerate(file, 1):
                 if line.strip():
                     try:
@@ -485,17 +470,6 @@ class TableSource:
 def is_table(log: Any) -> bool:
     """Return whether a log has named columns."""
     return hasattr(log, "columns") or isinstance(log, dict)
-
-
-def log_columns(log: TableLike, *names: str) -> list[list[Any]]:
-    """Return the cells of these columns of a log: of a table that has them, or of rows with these values.
-
-    Examples
-    --------
-    >>> log_columns([([1.0], "a"), ([2.0], "b")], "context", "arm")
-    [[[1.0], [2.0]], ['a', 'b']]
-    """
-    return TableSource(log, "log").cells(*names)
 
 
 def context_columns(log: TableLike, features: Iterable[str] | None, *names: str, context: str = "context") -> list[Any]:
@@ -566,7 +540,7 @@ def _labels_of(codes: Any, texts: list[str], integral: bool) -> Column:
     names = [int(text.partition(".")[0]) for text in texts] if integral else texts
     if integral and (codes >= 0).all():
         return np.array(names, dtype=np.int64)[codes]
-    return np.fromiter([*names, None], dtype=object, count=len(names) + 1)[codes]
+    return object_array([*names, None])[codes]
 
 
 def _numbers_of(codes: Any, texts: list[str], decimal_comma: bool) -> Column:
@@ -576,45 +550,24 @@ def _numbers_of(codes: Any, texts: list[str], decimal_comma: bool) -> Column:
     try:
         return np.array([*map(float, texts), np.nan])[codes]
     except ValueError:
-        return np.fromiter([*texts, None], dtype=object, count=len(texts) + 1)[codes]
-
-
-def _columns_of_rows(
-    rows: Sequence[Any], first: int, positions: Sequence[str], refused: Callable[..., PrudentError]
-) -> dict[Any, list[Any]]:
-    """Return the columns of dicts, named tuples or, with ``positions``, other sequences; None in missing cells."""
-    columns: dict[Any, list[Any]] = {}
-    for i, given in enumerate(rows):
-        row = given._asdict() if hasattr(given, "_asdict") else given
-        if not isinstance(row, Mapping):
-            plain = not isinstance(row, str) and isinstance(row, (Sequence, np.ndarray))
-            if not plain or not 3 <= len(row) <= len(positions):
-                raise refused(first + i, row, positions)
-            row = dict(zip(positions, row, strict=False))
-        for name, value in row.items():
-            columns.setdefault(name, [None] * i).append(value)
-        for column in columns.values():
-            if len(column) == i:
-                column.append(None)
-    return columns
+        return object_array([*texts, None])[codes]
 
 
 def _of_arrow(batch: Any) -> dict[Any, Cells]:
     """Return the columns of a record batch; lists of one length become an array [T, D] without an object for each."""
-    import pyarrow
+    import pyarrow.compute
 
     columns: dict[Any, Cells] = {}
+    lists = (pyarrow.ListType, pyarrow.LargeListType, pyarrow.FixedSizeListType)
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
-        kind = column.type
-        fixed = pyarrow.types.is_fixed_size_list(kind)
-        lists = fixed or pyarrow.types.is_list(kind) or pyarrow.types.is_large_list(kind)
-        if lists and pyarrow.types.is_floating(kind.value_type) and not column.null_count:
-            flat, rows = column.flatten(), len(column)
-            even = len(flat) % rows == 0 if rows else False
-            if even and not fixed:
-                even = bool((np.diff(column.offsets.to_numpy()) == len(flat) // rows).all())
-            if even:
-                columns[name] = flat.to_numpy(zero_copy_only=False).reshape(rows, -1)
+        if isinstance(column.type, lists) and pyarrow.types.is_floating(column.type.value_type):
+            widths = pyarrow.compute.list_value_length(column).unique()
+            if len(widths) == 1 and not column.null_count:
+                columns[name] = column.flatten().to_numpy(zero_copy_only=False).reshape(len(column), -1)
                 continue
         columns[name] = column.to_pandas().to_numpy()
     return columns
+
+
+def _cells(column: Cells, rows: slice) -> Cells:
+    return column.iloc[rows].to_numpy() if hasattr(column, "iloc") else column[rows]

@@ -82,19 +82,15 @@ def agent_styles(agents: Iterable[str]) -> list[Entry]:
     """
     styles: list[Entry] = []
     for agent in agents:
-        level = re.search(r"(-?\d?\.\d+)$", agent)
-        if agent.startswith("TS"):
-            colour = "ts"
-        elif "unseen" in agent:
-            colour = "brps-0.8"
-        elif "falling" in agent or "halving" in agent:
-            colour = "law"
-        elif agent.lower().startswith("optimistic") or (level and level[1].startswith("-")):
-            colour = "optimistic"
-        elif agent.startswith("BRPS") and level and f"brps-{level[1]}" in COLOURS:
-            colour = f"brps-{level[1]}"
-        else:
-            colour = "other"
+        level = "".join(re.findall(r"-?\d?\.\d+$", agent))
+        rules = {
+            "ts": agent.startswith("TS"),
+            "brps-0.8": "unseen" in agent,
+            "law": "falling" in agent or "halving" in agent,
+            "optimistic": agent.lower().startswith("optimistic") or level.startswith("-"),
+        }
+        own = f"brps-{level}" if agent.startswith("BRPS") and f"brps-{level}" in COLOURS else "other"
+        colour = next((name for name, fits in rules.items() if fits), own)
         taken = {style.dash for style in styles if style.colour == colour}
         free = [dash for dash in DASHES[1 if "_nu" in agent else 0 :] if dash not in taken]
         styles.append(Entry(agent_label(agent), colour, (free or DASHES)[0]))

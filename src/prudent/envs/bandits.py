@@ -17,10 +17,19 @@ from typing import Any, Protocol, Self, runtime_checkable
 import numpy as np
 from scipy.special import expit, logit
 
-from .._support.checks import FloatArray, finite_array, generator, open_probability, whole_number
+from .._support.checks import (
+    FloatArray,
+    finite_array,
+    generator,
+    instance_of,
+    open_probability,
+    require_length,
+    require_shape,
+    whole_number,
+)
 from ..errors import ModelError, ParameterError
 from ..types import ArrayLike, RngLike
-from .linear_bandit import OfTheta
+from .linear_bandit import OfTheta, coefficients
 
 __all__ = ["BanditEnvironment", "DriftingEnv", "LogisticBanditEnv", "drifting", "logistic_bandit"]
 
@@ -126,13 +135,10 @@ class LogisticBanditEnv(OfTheta):
     offset: FloatArray
 
     def __post_init__(self) -> None:
-        theta = finite_array(self.theta, "theta", ndim=2, error=ModelError).copy()
         offset = finite_array(self.offset, "offset", ndim=1, error=ModelError).copy()
-        if not theta.size or offset.shape != theta.shape[:1]:
-            text = f"theta has shape {theta.shape} and offset {offset.shape}, expected (A, D) and (A,)"
-            raise ModelError(text, code="wrong-shape", argument="offset", value=offset.shape)
-        object.__setattr__(self, "theta", theta)
+        object.__setattr__(self, "theta", coefficients(self.theta))
         object.__setattr__(self, "offset", offset)
+        require_shape(offset, "offset", (self.n_arms,), "[A]", error=ModelError)
 
     def context(self, t: int, rng: np.random.Generator) -> FloatArray:
         """Draw the context of a step.
@@ -232,9 +238,7 @@ def logistic_bandit(
     array([0.01, 0.03, 0.05])
     """
     arms, features = whole_number(n_arms, "n_arms"), whole_number(dim, "dim")
-    if len(rates) != 2:
-        text = f"rates must be the lowest and the highest rate, got {rates!r}"
-        raise ParameterError(text, code="wrong-shape", argument="rates", value=rates)
+    require_length(rates, "rates", 2, "end of the range", error=ParameterError)
     low, high = (open_probability(rate, f"rates[{i}]") for i, rate in enumerate(rates))
     theta = generator(rng).standard_normal((arms, features)) * (float(strength) / np.sqrt(features))
     env = LogisticBanditEnv(theta, logit(np.linspace(low, high, arms)))
@@ -369,9 +373,7 @@ def drifting(*envs: BanditEnvironment, at: int | Sequence[int]) -> DriftingEnv:
         text = f"at is {at!r}, expected {len(envs) - 1} rising steps for {len(envs)} environments"
         raise ParameterError(text, code="not-rising", argument="at", value=at)
     for i, env in enumerate(envs):
-        if not isinstance(env, BanditEnvironment):
-            text = f"envs[{i}] is {env!r}, expected a BanditEnvironment"
-            raise ParameterError(text, code="wrong-type", argument="envs", index=(i,), value=env)
+        instance_of(env, f"envs[{i}]", BanditEnvironment)  # type: ignore[type-abstract]
         shape, first = (env.n_arms, env.dim), (envs[0].n_arms, envs[0].dim)
         if shape != first:
             text = f"envs[{i}] has {shape} arms and features, expected {first} as envs[0]"

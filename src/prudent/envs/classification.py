@@ -8,7 +8,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from .._support.checks import FloatArray, IntArray, finite_array
+from .._support.checks import FloatArray, IntArray, finite_array, require_shape
 from ..data.labels import Labels
 from ..errors import DataError
 from ..types import ArrayLike, Label
@@ -177,9 +177,7 @@ def classification(X: ArrayLike, y: ArrayLike | Sequence[Label], *, shuffle: boo
     """
     points = finite_array(X, "X", ndim=2).copy()
     column = np.asarray(y)
-    if column.shape != (len(points),):
-        text = f"y has shape {column.shape}, expected ({len(points)},), one class for each row of X"
-        raise DataError(text, code="wrong-shape", argument="y", value=column.shape, expected=(len(points),))
+    require_shape(column, "y", points.shape[:1], "[N]")
     if not points.size:
         text = f"X has shape {points.shape}, expected at least one row and one feature"
         raise DataError(text, code="wrong-shape", argument="X", value=points.shape)

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from .._support.checks import FloatArray, distribution, probability
+from .._support.checks import FloatArray, distribution, one_of, probability, refuse, require_length
 from ..errors import ModelError, ParameterError
 from ..models.uncertain import UncertainMDP
 from ..types import ArrayLike
@@ -94,19 +94,17 @@ def frozen_lake(
     >>> frozen_lake(p_h=0.2, sources="by hole").model.n_sources
     6
     """
-    if not isinstance(sources, str) or sources not in SOURCES:
-        text = f"sources must be one of {', '.join(map(repr, SOURCES))}, got {sources!r}"
-        raise ParameterError(text, code="unknown-option", argument="sources", value=sources)
+    one_of(sources, "sources", SOURCES)
     rows = _checked_layout(layout)
     height, width = len(rows), len(rows[0])
     cells = "".join(rows)
     ice = [s for s, cell in enumerate(cells) if cell in "SF"]
-    kinds = [_HOLE if cell == "H" else _GOAL if cell == "G" else _ICE for cell in cells]
-    chances = (
-        _slip(slip),
-        np.array([probability(p_h, "p_h"), 1.0 - float(p_h)]),
-        _relocation(relocation, len(ice)),
-    )
+    kinds = [{"H": _HOLE, "G": _GOAL}.get(cell, _ICE) for cell in cells]
+    places = np.full(len(ice), 1.0 / len(ice))
+    if relocation is not None:
+        places = distribution(relocation, "relocation", ndim=1, error=ParameterError)
+        require_length(places, "relocation", len(ice), "cell of ice", error=ParameterError)
+    chances = (_slip(slip), np.array([probability(p_h, "p_h"), 1.0 - float(p_h)]), places)
     shape = (len(cells), len(ACTIONS))
     keys = [[SOURCES[sources](kind, s, a) for a in range(shape[1])] for s, kind in enumerate(kinds)]
     number = {key: b for b, key in enumerate(sorted({key for row in keys for key in row}))}
@@ -121,16 +119,11 @@ def frozen_lake(
         return i * width + j if 0 <= i < height and 0 <= j < width else s
 
     next_state = np.full((*shape, theta.shape[1]), -1, dtype=np.int64)
-    for s, cell in enumerate(cells):
-        for a in range(len(ACTIONS)):
-            if cell == "G":
-                targets = ice
-            elif cell == "H":
-                targets = [move(s, a), s]
-            else:
-                targets = [move(s, a), move(s, (a - 1) % 4), move(s, (a + 1) % 4)]
-            next_state[s, a, : len(targets)] = targets
-    reward = np.where(np.array(list(cells)) == "G", 1.0, 0.0)[:, np.newaxis].repeat(len(ACTIONS), axis=1)
+    for s, a in np.ndindex(shape):
+        slips = [move(s, a), move(s, (a - 1) % 4), move(s, (a + 1) % 4)]
+        targets = (slips, [move(s, a), s], ice)[kinds[s]]
+        next_state[s, a, : len(targets)] = targets
+    reward = np.where(np.array(kinds) == _GOAL, 1.0, 0.0)[:, np.newaxis].repeat(len(ACTIONS), axis=1)
     model = UncertainMDP(source, next_state, reward, discount)
     start = cells.index("S") if "S" in cells else ice[0]
     return Problem(model, theta, start=start, layout=rows)
@@ -145,36 +138,22 @@ def _checked_layout(layout: Sequence[str]) -> tuple[str, ...]:
         if len(row) != len(rows[0]) or not row:
             text = f"layout[{i}] is {row!r}, expected {len(rows[0])} letters as in the first row"
             raise ModelError(text, code="wrong-shape", argument="layout", index=(i,), value=row)
-        for j, cell in enumerate(row):
-            if cell not in "SFHG":
-                text = f"layout[{i}][{j}] is {cell!r}, expected one of S, F, H, G"
-                raise ModelError(text, code="unknown-option", argument="layout", index=(i, j), value=cell)
-    cells = "".join(rows)
-    if cells.count("S") > 1:
-        text = f"layout has {cells.count('S')} starts S, expected one"
-        raise ModelError(text, code="several-starts", argument="layout", value=cells.count("S"))
-    if not set(cells) & set("SF"):
+    cells = np.array([list(row) for row in rows])
+    refuse(~np.isin(cells, list("SFHG")), cells, "layout", "S, F, H or G", error=ModelError, code="unknown-option")
+    starts = int((cells == "S").sum())
+    if starts > 1:
+        text = f"layout has {starts} starts S, expected one"
+        raise ModelError(text, code="several-starts", argument="layout", value=starts)
+    if not np.isin(cells, ("S", "F")).any():
         raise ModelError("layout has no ice (S or F)", code="no-ice", argument="layout")
     return rows
 
 
 def _slip(slip: Any) -> FloatArray:
     sides = [slip, slip] if np.ndim(slip) == 0 else list(slip)
-    if len(sides) != 2:
-        text = f"slip must be a number or two of them, got {len(sides)}"
-        raise ParameterError(text, code="wrong-shape", argument="slip", value=len(sides))
+    require_length(sides, "slip", 2, "perpendicular direction", error=ParameterError)
     before, after = (probability(side, "slip") for side in sides)
     if before + after > 1.0:
         text = f"slip must leave a chance for the intended direction, got {before} + {after} > 1"
         raise ParameterError(text, code="probability-range", argument="slip", value=before + after)
     return np.array([1.0 - before - after, before, after])
-
-
-def _relocation(relocation: Any, n_ice: int) -> FloatArray:
-    if relocation is None:
-        return np.full(n_ice, 1.0 / n_ice)
-    chances = distribution(relocation, "relocation", ndim=1, error=ParameterError)
-    if chances.size != n_ice:
-        text = f"relocation has {chances.size} probabilities, the map has {n_ice} ice cells"
-        raise ParameterError(text, code="wrong-shape", argument="relocation", value=chances.size, expected=n_ice)
-    return chances

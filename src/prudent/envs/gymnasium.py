@@ -7,18 +7,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
 import numpy.typing as npt
 
-from .._support.checks import FloatArray, finite_array, whole_number
+from .._support.checks import FloatArray, finite_array, one_of, whole_number
 from ..errors import DataError, ParameterError
 from ..models.builders import discrete_environment
 from ..models.transitions import cumulative_rows
 from ..models.uncertain import UncertainMDP
-from ..types import ArrayLike, RngLike
+from ..types import ArrayLike
 from .frozen_lake import ACTIONS, frozen_lake
 from .inventory import inventory
 from .linear_bandit import LinearBanditEnv, bounded_bandit, draw_context, draw_noise, gaussian_bandit, reward_of
@@ -26,19 +27,7 @@ from .problem import Problem
 from .random_model import random_model
 from .river_swim import river_swim
 
-__all__ = [
-    "MAKERS",
-    "GymnasiumModel",
-    "LinearBanditGym",
-    "TabularEnv",
-    "bounded_bandit_env",
-    "frozen_lake_env",
-    "gaussian_bandit_env",
-    "inventory_env",
-    "random_model_env",
-    "register",
-    "river_swim_env",
-]
+__all__ = ["MAKERS", "GymnasiumModel", "LinearBanditGym", "TabularEnv", "register"]
 
 
 Image = npt.NDArray[np.uint8]
@@ -94,12 +83,8 @@ class TabularEnv(gymnasium.Env):  # type: ignore[misc]
     def __init__(self, problem: Problem, render_mode: str | None = None) -> None:
         if not isinstance(problem, Problem):
             problem = Problem(*problem)
-        if render_mode is not None and render_mode not in self.metadata["render_modes"]:
-            modes = ", ".join(map(repr, self.metadata["render_modes"]))
-            text = f"render_mode must be one of {modes}, or None, got {render_mode!r}"
-            raise ParameterError(text, code="unknown-option", argument="render_mode", value=render_mode)
         self.problem = problem
-        self.render_mode = render_mode
+        self.render_mode = one_of(render_mode, "render_mode", (None, *self.metadata["render_modes"]))
         self.observation_space = gymnasium.spaces.Discrete(problem.model.n_states)
         self.action_space = gymnasium.spaces.Discrete(problem.model.n_actions)
         self._cumulative = cumulative_rows(problem.theta)
@@ -196,8 +181,7 @@ class TabularEnv(gymnasium.Env):  # type: ignore[misc]
             lines.append("".join(marked).replace("  ", " ").replace("] ", "]").replace(" [", "[").rstrip())
         if self._last is not None:
             plain = model.action_labels.numbered and model.n_actions == len(ACTIONS)
-            names = ACTIONS if plain else model.actions
-            lines.append(f"({names[self._last]})")
+            lines.append(f"({(ACTIONS if plain else model.actions)[self._last]})")
         return "\n".join(lines)
 
     def _image(self) -> Image:
@@ -207,9 +191,9 @@ class TabularEnv(gymnasium.Env):  # type: ignore[misc]
         cells = " " * n if layout is None else "".join(layout)
         image = np.full(((n + width - 1) // width * _CELL, width * _CELL, 3), _LINE, dtype=np.uint8)
         for s in range(n):
-            i, j = (_CELL * place for place in divmod(s, width))
+            i, j = (_CELL * index for index in divmod(s, width))
             image[i + 1 : i + _CELL - 1, j + 1 : j + _CELL - 1] = _COLOURS.get(cells[s], _PLAIN)
-        y, x = (_CELL * place + _CELL / 2 - 0.5 for place in divmod(self._state, width))
+        y, x = (_CELL * index + _CELL / 2 - 0.5 for index in divmod(self._state, width))
         down, across = np.ogrid[: image.shape[0], : image.shape[1]]
         image[(down - y) ** 2 + (across - x) ** 2 <= (0.3 * _CELL) ** 2] = _PLAYER
         return image
@@ -359,9 +343,7 @@ class GymnasiumModel:
         self._first = (int(world.observation_space.start), int(world.action_space.start))
         n_states, n_actions = int(world.observation_space.n), int(world.action_space.n)
         self.end = n_states
-        everywhere = np.tile(
-            np.arange(n_states + 1), self.rewards.size
-        )  # outcome: index of reward * (S + 1) + next state
+        everywhere = np.tile(np.arange(n_states + 1), self.rewards.size)  # outcome: reward * (S + 1) + next state
         next_state = np.broadcast_to(everywhere, (n_states + 1, n_actions, everywhere.size)).copy()
         next_state[self.end] = -1
         next_state[self.end, :, 0] = self.end
@@ -436,80 +418,33 @@ class GymnasiumModel:
 # -- what is registered ------------------------------------------------------------------------------------
 
 
-def frozen_lake_env(render_mode: str | None = None, **options: Any) -> TabularEnv:
-    """Return `prudent.envs.frozen_lake` as an environment; it takes the same options.
-
-    Examples
-    --------
-    >>> frozen_lake_env(p_h=0.2, sources="by hole").problem.model.n_sources
-    6
-    """
-    return TabularEnv(frozen_lake(**options), render_mode)
+def _tabular(make: Callable[..., Problem], render_mode: str | None = None, **options: Any) -> TabularEnv:
+    """Return a problem as an environment; ``make`` takes the options."""
+    return TabularEnv(make(**options), render_mode)
 
 
-def inventory_env(render_mode: str | None = None, **options: Any) -> TabularEnv:
-    """Return `prudent.envs.inventory` as an environment.
-
-    Examples
-    --------
-    >>> inventory_env(capacity=5).observation_space
-    Discrete(6)
-    """
-    return TabularEnv(inventory(**options), render_mode)
+def _bandit(make: Callable[..., LinearBanditEnv], steps: int = 1000, **options: Any) -> LinearBanditGym:
+    """Return a linear bandit as an environment; ``make`` takes the options."""
+    return LinearBanditGym(make(**options), steps)
 
 
-def random_model_env(render_mode: str | None = None, rng: RngLike = 0, **options: Any) -> TabularEnv:
-    """Return `prudent.envs.random_model` as an environment; the same model for the same ``rng``.
+frozen_lake_env = partial(_tabular, frozen_lake)
+"""Return `prudent.envs.frozen_lake` as an environment; it takes the same options, as do those below."""
+inventory_env = partial(_tabular, inventory)
+random_model_env = partial(_tabular, random_model, rng=0)  # the same model for the same rng
+river_swim_env = partial(_tabular, river_swim)
+gaussian_bandit_env = partial(_bandit, gaussian_bandit)
+bounded_bandit_env = partial(_bandit, bounded_bandit)
 
-    Examples
-    --------
-    >>> random_model_env(n_states=4).observation_space
-    Discrete(4)
-    """
-    return TabularEnv(random_model(rng=rng, **options), render_mode)
-
-
-def river_swim_env(render_mode: str | None = None, **options: Any) -> TabularEnv:
-    """Return `prudent.envs.river_swim` as an environment.
-
-    Examples
-    --------
-    >>> river_swim_env(n_states=8).observation_space
-    Discrete(8)
-    """
-    return TabularEnv(river_swim(**options), render_mode)
-
-
-def gaussian_bandit_env(steps: int = 1000, **options: Any) -> LinearBanditGym:
-    """Return `prudent.envs.gaussian_bandit` as an environment.
-
-    Examples
-    --------
-    >>> gaussian_bandit_env(n_arms=4).action_space
-    Discrete(4)
-    """
-    return LinearBanditGym(gaussian_bandit(**options), steps)
-
-
-def bounded_bandit_env(steps: int = 1000, **options: Any) -> LinearBanditGym:
-    """Return `prudent.envs.bounded_bandit` as an environment.
-
-    Examples
-    --------
-    >>> bounded_bandit_env(n_arms=4).action_space
-    Discrete(4)
-    """
-    return LinearBanditGym(bounded_bandit(**options), steps)
-
-
-MAKERS: dict[str, Callable[..., gymnasium.Env]] = {
-    "prudent/FrozenLake-v0": frozen_lake_env,
-    "prudent/Inventory-v0": inventory_env,
-    "prudent/RandomModel-v0": random_model_env,
-    "prudent/RiverSwim-v0": river_swim_env,
-    "prudent/GaussianBandit-v0": gaussian_bandit_env,
-    "prudent/BoundedBandit-v0": bounded_bandit_env,
+MAKERS = {
+    "prudent/FrozenLake-v0": "frozen_lake_env",
+    "prudent/Inventory-v0": "inventory_env",
+    "prudent/RandomModel-v0": "random_model_env",
+    "prudent/RiverSwim-v0": "river_swim_env",
+    "prudent/GaussianBandit-v0": "gaussian_bandit_env",
+    "prudent/BoundedBandit-v0": "bounded_bandit_env",
 }
+"""Names of the makers above, by the id that they are registered with."""
 
 
 def register() -> None:
@@ -523,7 +458,7 @@ def register() -> None:
     """
     for name, maker in MAKERS.items():
         if name not in gymnasium.registry:
-            gymnasium.register(id=name, entry_point=f"{__name__}:{maker.__name__}")
+            gymnasium.register(id=name, entry_point=f"{__name__}:{maker}")
 
 
 register()

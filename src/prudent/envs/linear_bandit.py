@@ -21,7 +21,7 @@ from .._support.checks import FloatArray, finite_array, positive, whole_number
 from ..errors import ModelError
 from ..types import ArrayLike
 
-__all__ = ["LinearBanditEnv", "bounded_bandit", "draw_context", "draw_noise", "gaussian_bandit", "reward_of"]
+__all__ = ["LinearBanditEnv", "bounded_bandit", "gaussian_bandit"]
 
 
 @kernel
@@ -44,6 +44,15 @@ def reward_of(mean: float, noise: float, bounded: bool, noise_sd: float) -> floa
     if bounded:
         return 1.0 if noise < mean else 0.0
     return mean + noise_sd * noise
+
+
+def coefficients(theta: ArrayLike) -> FloatArray:
+    """Return a copy of the coefficients [A, D] of arms, of which there is at least one."""
+    array = finite_array(theta, "theta", ndim=2, error=ModelError).copy()
+    if not array.size:
+        text = f"theta must have at least one arm and one feature, got shape {array.shape}"
+        raise ModelError(text, code="wrong-shape", argument="theta", value=array.shape)
+    return array
 
 
 class OfTheta:
@@ -97,10 +106,7 @@ class LinearBanditEnv(OfTheta):
     bounded: bool = False
 
     def __post_init__(self) -> None:
-        theta = finite_array(self.theta, "theta", ndim=2, error=ModelError).copy()
-        if not theta.size:
-            text = f"theta must have at least one arm and one feature, got shape {theta.shape}"
-            raise ModelError(text, code="wrong-shape", argument="theta", value=theta.shape)
+        theta = coefficients(self.theta)
         object.__setattr__(self, "theta", theta)
         object.__setattr__(self, "noise_sd", positive(self.noise_sd, "noise_sd"))
         object.__setattr__(self, "bounded", bool(self.bounded))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 
 from .._support.checks import generator, positive, whole_number
-from ..errors import ParameterError
 from ..models.uncertain import UncertainMDP
 from ..types import RngLike
 from .problem import Problem
@@ -58,10 +57,7 @@ def random_model(
     UncertainMDP(5 states, 2 actions, 10 sources, 3 outcomes, discount 0.9)
     """
     n_states, n_actions = whole_number(n_states, "n_states"), whole_number(n_actions, "n_actions")
-    branching = n_states if branching is None else whole_number(branching, "branching")
-    if branching > n_states:
-        text = f"branching must be at most the number of states {n_states}, got {branching}"
-        raise ParameterError(text, code="integer-range", argument="branching", value=branching)
+    branching = n_states if branching is None else whole_number(branching, "branching", maximum=n_states)
     random = generator(rng)
     reward = random.random((n_states, n_actions))
     targets = random.random((n_states, n_actions, n_states)).argsort(axis=2)[:, :, :branching]

@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from .._support.checks import whole_number
-from ..errors import ParameterError
+from .._support.checks import one_of, whole_number
 from ..models.uncertain import UncertainMDP
 from .problem import Problem
 
@@ -60,9 +59,7 @@ def river_swim(n_states: int = 6, *, sources: str = "by pair", discount: float =
            [0.05, 0.6 , 0.35, 0.  , 0.  , 0.  ]])
     """
     n = whole_number(n_states, "n_states", minimum=2)
-    if sources not in ("by pair", "shared"):
-        text = f"sources must be 'by pair' or 'shared', got {sources!r}"
-        raise ParameterError(text, code="unknown-option", argument="sources", value=sources)
+    one_of(sources, "sources", ("by pair", "shared"))
     states = np.arange(n)
     kind = np.full((n, 2), _MIDDLE)
     kind[:, 0], kind[0, 1], kind[-1, 1] = _LEFT, _LEFT_BANK, _RIGHT_BANK

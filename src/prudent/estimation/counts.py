@@ -6,18 +6,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._support.checks import mask_array
+from .._support.checks import mask_array, one_of
 from ..errors import DataError, ParameterError
 from ..models.base import plural
 from ..types import BoolArray, FloatArray, IntArray
 from .rows import LogRows
 
 DOUBT = 0.05  # the chance that a next state was not seen by accident
-SUPPORTS = {
-    "action": "seen after the action",
-    "state": "seen after any action in the state",
-    "all": "all states",
-}
+SUPPORTS = {"action": "seen after the action", "state": "seen after any action in the state", "all": "all states"}
 
 
 def sums(group: IntArray, weights: FloatArray, size: int) -> FloatArray:
@@ -82,25 +78,19 @@ def supported(read: LogRows, seen: Transitions, kept: BoolArray, support: Any) -
     of_kept = kept.reshape(-1)[seen.pair]
     key = seen.pair[of_kept] * S + seen.target[of_kept]
     if isinstance(support, str):
-        if support not in SUPPORTS:
-            message = f"support is {support!r}, expected one of {', '.join(map(repr, SUPPORTS))}"
-            raise ParameterError(message, code="unknown-option", argument="support", value=support)
-        possible = _named_support(support, read, seen, kept, key)
+        possible = _named_support(one_of(support, "support", SUPPORTS), read, seen, kept, key)
     else:
         possible = _given_support(support, read, kept, key)
         outside = ~np.isin(key, possible)
         if outside.any():
             pair, target = divmod(int(key[outside][0]), S)
             i = int(np.argmax((read.state * A + read.action == pair) & (read.target == target)))
-            state, action, arrival = pair // A, pair % A, read.by_state.show(target)
-            raise read.held.fault(
-                int(read.row[i]),
-                f"{read.by_state.show(state)}, {read.by_action.show(action)} led to {arrival}, which support does not "
-                "allow",
-                "outside-support",
-                state=read.by_state.names[state],
-                action=read.by_action.names[action],
-            )
+            labels, arrival = (read.by_state, read.by_action), read.by_state.show(target)
+            (state, action), names = divmod(pair, A), [axis.names for axis in labels]
+            where = f"{labels[0].show(state)}, {labels[1].show(action)}"
+            message = f"{where} led to {arrival}, which support does not allow"
+            fields = {"state": names[0][state], "action": names[1][action]}
+            raise read.held.fault(int(read.row[i]), message, "outside-support", **fields)
     shown = np.flatnonzero(of_kept)
     unseen = np.setdiff1d(possible, key)
     every = np.concatenate((key, unseen))
@@ -176,23 +166,19 @@ def _pair_of(name: Any, read: LogRows) -> IntArray:
 def refuse_dead_ends(read: LogRows, kept: BoolArray, entries: Outcomes) -> None:
     """Raise if outcomes lead to states that have no action and are neither terminal nor absorbing."""
     arrived = np.bincount(entries.target, minlength=read.by_state.size) > 0
-    dead = arrived & ~kept.any(axis=1) & ~read.terminal & ~read.absorbing
-    if dead.any():
-        names = tuple(read.by_state.names_at(np.flatnonzero(dead)))
-        raise DataError(_dead_ends(np.flatnonzero(dead), read), code="dead-end", argument="log", states=names)
-
-
-def _dead_ends(dead: IntArray, read: LogRows) -> str:
-    arrivals = np.bincount(read.target, read.times, read.by_state.size)
-    names = read.by_state.names_at(dead)
+    dead = np.flatnonzero(arrived & ~kept.any(axis=1) & ~read.terminal & ~read.absorbing)
+    if not dead.size:
+        return
+    names, arrivals = read.by_state.names_at(dead), np.bincount(read.target, read.times, read.by_state.size)[dead]
     shown = ", ".join(
-        f"{name!r} ({arrivals[s]:g} arrival{'' if arrivals[s] == 1 else 's'})"
-        for name, s in zip(names[:20], dead.tolist(), strict=False)
+        f"{name!r} ({times:g} arrival{'' if times == 1 else 's'})"
+        for name, times in zip(names[:20], arrivals.tolist(), strict=False)
     )
     more = f" and {len(names) - 20} more" if len(names) > 20 else ""
     listed = "[" + ", ".join(map(repr, names[:20])) + (", ..." if more else "") + "]"
-    return (
+    message = (
         f"{read.held.table} arrives in {plural(len(names), 'state')} that it never leaves: {shown}{more}; say what "
         f"happens there: terminal={listed} if the process ends (or a mapping to what that is worth), or "
         f"absorbing={listed} if it stays"
     )
+    raise DataError(message, code="dead-end", argument="log", states=tuple(names))

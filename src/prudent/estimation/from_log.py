@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._support.checks import positive
-from ..data.labels import Column, Labels
+from ..data.labels import Column, Labels, object_array
 from ..data.naming import NEXT_STATES, PAIRS
 from ..errors import ParameterError
 from ..models.base import plural
@@ -143,7 +143,9 @@ def from_log(
     axes = _Axes.of(read, kept, entries)
     changes: tuple[SupportChange, ...] = ()
     # rewards of the caller need not cover the transitions that only the wider support has
-    if isinstance(support, str) and np.ndim(prior) == 0 and (support == "state" or _from_rows(support, rewards)):
+    logged = isinstance(rewards, str) and rewards in ("mean", "outcomes")
+    compared = isinstance(support, str) and (support == "state" or (support == "action" and logged))
+    if compared and np.ndim(prior) == 0:
         other = supported(read, seen, kept, "action" if support == "state" else "state")
         if other.pair.size != entries.pair.size:
             mine, others = (entries, reward), (other, rewards_of(rewards, read, seen, other)[0])
@@ -152,11 +154,6 @@ def from_log(
     summary = _summary(read, seen, kept, spared, entries, threshold, support, facts, axes, changes)
     model = _model(read, axes, kept, entries, reward, discount, summary)
     return model, _posterior(model, axes, entries, prior)
-
-
-def _from_rows(support: str, rewards: Any) -> bool:
-    """Return whether the model of ``support="action"`` has rewards of the log, which any support can use."""
-    return support == "action" and isinstance(rewards, str) and rewards in ("mean", "outcomes")
 
 
 # -- model and posterior -----------------------------------------------------------------------------------
@@ -256,12 +253,12 @@ def _summary(
     changes: tuple[SupportChange, ...],
 ) -> LogSummary:
     S, A = read.shape
-    states, actions = (np.fromiter(labels.names, object, labels.size) for labels in (read.by_state, read.by_action))
+    states, actions = object_array(read.by_state.names), object_array(read.by_action.names)
     tried, visits = np.flatnonzero(seen.visits), seen.visits.reshape(-1)
     distinct = np.unique(seen.pair * S + seen.target) // S
     table = {
-        "state": _tidy(states[tried // A]),
-        "action": _tidy(actions[tried % A]),
+        "state": _as_integers(states[tried // A]),
+        "action": _as_integers(actions[tried % A]),
         "visits": visits[tried],
         "next_states": np.bincount(distinct, minlength=S * A)[tried],
         "admissible": kept.reshape(-1)[tried],
@@ -327,10 +324,8 @@ def _starts(read: LogRows, axes: _Axes) -> dict[Hashable, float] | None:
     return {names[i]: float(times[i] / total) for i in np.flatnonzero(times)} if total else None
 
 
-def _tidy(cells: Column) -> Column:
-    """Return names as an array of numbers or texts where they are such."""
-    kinds = set(map(type, cells.tolist()))
-    return cells.astype(np.int64) if kinds == {int} else cells
+def _as_integers(names: Column) -> Column:
+    return names.astype(np.int64) if set(map(type, names.tolist())) == {int} else names
 
 
 def _notes(

@@ -32,22 +32,19 @@ def rewards_of(rewards: Any, read: LogRows, seen: Transitions, entries: Outcomes
         if seen.reward is None or seen.spread is None:
             others = list(read.held.ignored)
             called = f"; if one of the columns {others} holds them: columns={{'reward': ...}}" if others else ""
-            raise DataError(
+            message = (
                 f"{read.held.table} has no rewards; give them: rewards=0, a function of (state, action, next_state), "
-                f"or a table{called}",
-                code="missing-column",
-                column="reward",
+                f"or a table{called}"
             )
+            raise DataError(message, code="missing-column", column="reward")
         return _seen_rewards(rewards, read, seen, entries)
     S, A = read.shape
     if isinstance(rewards, bool) or (isinstance(rewards, str) and not Path(rewards).exists()):
-        raise ParameterError(
+        message = (
             f"rewards is {rewards!r}, expected 'mean', 'outcomes', a number, a function of (state, action, "
-            "next_state), or a table or its file",
-            code="unknown-option",
-            argument="rewards",
-            value=rewards,
+            "next_state), or a table or its file"
         )
+        raise ParameterError(message, code="unknown-option", argument="rewards", value=rewards)
     if callable(rewards):
         return _called_rewards(rewards, read, entries), RewardFacts("by a function of the caller")
     named = isinstance(rewards, str | Mapping) or TableSource(rewards, "rewards", ModelError).named

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..data.columns import TableColumns
-from ..data.labels import Column, Labels, is_missing
+from ..data.labels import Column, Labels, is_missing, object_array
 from ..data.source import TableSource
 from ..data.transitions import TransitionTable
-from ..errors import DataError, ParameterError, PrudentError
+from ..errors import DataError, ParameterError
 from ..models.base import plural, read_terminal
 from ..types import BoolArray, FloatArray, IntArray, Label, NamesLike, TableLike, TerminalLike
 
@@ -84,9 +84,24 @@ def read_log(
         message = f"{by_state.show(s)} cannot be terminal and absorbing at once"
         raise ParameterError(message, code="conflicting-arguments", state=by_state.names[s])
     read = LogRows(
-        table.state, table.action, table.next_state, times[row], None if reward is None else reward[row], by_state,
-        table.actions, over, worth, stays, earns, held, row, rows, dropped, episodes, starts,
-    )  # fmt: skip
+        state=table.state,
+        action=table.action,
+        target=table.next_state,
+        times=times[row],
+        reward=None if reward is None else reward[row],
+        by_state=by_state,
+        by_action=table.actions,
+        terminal=over,
+        terminal_value=worth,
+        absorbing=stays,
+        absorbing_reward=earns,
+        held=held,
+        row=row,
+        rows=rows,
+        dropped=dropped,
+        episodes=episodes,
+        starts=starts,
+    )
     return _without_rest(read)
 
 
@@ -104,12 +119,11 @@ def _columns(log: TableLike, columns: Mapping[str, Any] | None) -> TableColumns:
     held = source.read(("state", "action"), named=named, columns=columns)
     if "next_state" not in held and "episode" not in held:
         names = [*held.used.values(), *held.ignored]
-        raise DataError(
+        message = (
             f"{held.table} has no column 'next_state', and none of episodes whose rows follow each other; its columns "
-            f"are {names}; if one of them has another name: columns={{'next_state': ...}}",
-            code="missing-column",
-            column="next_state",
+            f"are {names}; if one of them has another name: columns={{'next_state': ...}}"
         )
+        raise DataError(message, code="missing-column", column="next_state")
     return held
 
 
@@ -146,9 +160,7 @@ def _next_states(held: TableColumns, end: Hashable) -> tuple[Column, BoolArray, 
             message = "next_state is missing; if the process ends there, name a terminal state for it: end='...'"
             raise held.fault(int(np.argmax(lacking)), message, "missing-value", column="next_state")
         targets = targets.astype(object)
-        cells = np.empty(1, dtype=object)
-        cells[0] = end
-        targets[lacking] = cells
+        targets[lacking] = object_array([end])
     return targets, alive, dropped, episodes, starts
 
 
@@ -197,54 +209,35 @@ def _with_end(terminal: Any, end: Hashable) -> Any:
 def _without_rest(read: LogRows) -> LogRows:
     """Refuse rows that start in a terminal state, and drop rows that stay in an absorbing state."""
 
-    def fault(bad: BoolArray, code: str, message: Callable[[str, str, int], str]) -> PrudentError:
-        i = int(np.argmax(bad))
-        state, target = (read.by_state.show(int(x[i])) for x in (read.state, read.target))
-        name = read.by_state.names[int(read.state[i])]
-        return read.held.fault(int(read.row[i]), message(state, target, i), code, state=name)
+    def refuse_rows(bad: BoolArray, code: str, message: str) -> None:
+        if bad.any():
+            i, labels = int(np.argmax(bad)), read.by_state
+            s = int(read.state[i])
+            facts = {"state": labels.show(s), "target": labels.show(int(read.target[i])), "rows": int(bad.sum())}
+            earned = 0.0 if read.reward is None else read.reward[i]
+            text = message.format(**facts, reward=earned, declared=read.absorbing_reward[s])
+            raise read.held.fault(int(read.row[i]), text, code, state=labels.names[s])
 
-    ended = read.terminal[read.state]
-    if ended.any():
-        raise fault(
-            ended,
-            "terminal-state",
-            lambda state, target, _: (
-                f"{state} is declared terminal, but this row goes on to {target}; leave out such rows "
-                f"({int(ended.sum()):,} here), or declare it absorbing if the process stays there"
-            ),
-        )
+    refuse_rows(
+        read.terminal[read.state],
+        "terminal-state",
+        "{state} is declared terminal, but this row goes on to {target}; leave out such rows ({rows:,} here), or "
+        "declare it absorbing if the process stays there",
+    )
     rests = read.absorbing[read.state]
     if not rests.any():
         return read
     leaves = rests & (read.target != read.state)
     if read.reward is not None:
-        odd = rests & ~leaves & (read.reward != read.absorbing_reward[read.state])
-        if odd.any():
-            rewards, declared = read.reward, read.absorbing_reward[read.state]
-            raise fault(
-                odd,
-                "absorbing-reward",
-                lambda state, _, i: (
-                    f"reward is {rewards[i]:g}, but a step in the absorbing {state} earns {declared[i]:g}; "
-                    "declare what it earns: absorbing={state: reward}"
-                ),
-            )
-    if leaves.any():
-        raise fault(
-            leaves,
-            "absorbing-state",
-            lambda state, target, _: f"{state} is declared absorbing, but this row goes on to {target}",
+        refuse_rows(
+            rests & ~leaves & (read.reward != read.absorbing_reward[read.state]),
+            "absorbing-reward",
+            "reward is {reward:g}, but a step in the absorbing {state} earns {declared:g}; declare what it earns: "
+            "absorbing={{state: reward}}",
         )
-    return _chosen(read, ~rests, "that stay in an absorbing state")
-
-
-def _chosen(read: LogRows, which: BoolArray, why: str) -> LogRows:
-    """Return the rows for which ``which`` [M] is True; the others are dropped for a reason."""
-    lost = int(np.count_nonzero(~which))
-    if not lost:
-        return read
-    dropped = read.dropped | {why: lost}
-    if lost == which.size:
+    refuse_rows(leaves, "absorbing-state", "{state} is declared absorbing, but this row goes on to {target}")
+    dropped = read.dropped | {"that stay in an absorbing state": int(rests.sum())}
+    if rests.all():
         raise _unusable(read.held, read.rows, dropped)
-    rows = {name: getattr(read, name)[which] for name in ("state", "action", "target", "times", "row")}
-    return read._replace(**rows, reward=None if read.reward is None else read.reward[which], dropped=dropped)
+    rows = {name: getattr(read, name)[~rests] for name in ("state", "action", "target", "times", "row")}
+    return read._replace(**rows, reward=None if read.reward is None else read.reward[~rests], dropped=dropped)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..models.log_summary import SupportChange
-from ..types import BoolArray, FloatArray, IntArray
+from ..types import BoolArray, FloatArray
 from .counts import Outcomes, sums
 from .rows import LogRows
 
@@ -60,9 +60,10 @@ def _values(
     chances = (entries.times + prior / sizes[entries.pair]) / (visits + prior)[entries.pair]
     earned = sums(entries.pair, chances * reward, S * A)
     value = read.terminal_value.copy()
-    if discount < 1.0:
-        value[read.absorbing] = read.absorbing_reward[read.absorbing] / (1.0 - discount)
-    acting = np.flatnonzero(kept.any(axis=1))
+    value[read.absorbing] = read.absorbing_reward[read.absorbing] / (1.0 - discount)
+    acts = kept.any(axis=1)
+    acting = np.flatnonzero(acts)
+    state, action = np.divmod(entries.pair, A)
 
     def pairs_worth(values: FloatArray) -> FloatArray:
         worth = earned + discount * np.bincount(entries.pair, chances * values[entries.target], S * A)
@@ -70,32 +71,13 @@ def _values(
 
     policy = pairs_worth(value).argmax(axis=1)
     for _ in range(_ITERATIONS):
-        value[acting] = _policy_values(policy, entries, chances, earned, value, acting, discount, A)
+        matrix, taken = np.zeros((S, S)), policy[state] == action
+        np.add.at(matrix, (state[taken], entries.target[taken]), chances[taken])
+        right = earned[acting * A + policy[acting]] + discount * matrix[np.ix_(acting, ~acts)] @ value[~acts]
+        value[acting] = np.linalg.solve(np.eye(acting.size) - discount * matrix[np.ix_(acting, acting)], right)
         q = pairs_worth(value)
         best = np.where(q.max(axis=1) > q[np.arange(S), policy] + 1e-12 * np.abs(value).max(), q.argmax(axis=1), policy)
         if np.array_equal(best, policy):
             return q if np.isfinite(value).all() else None
         policy = best
     return None
-
-
-def _policy_values(
-    policy: IntArray,
-    entries: Outcomes,
-    chances: FloatArray,
-    earned: FloatArray,
-    value: FloatArray,
-    acting: IntArray,
-    discount: float,
-    n_actions: int,
-) -> FloatArray:
-    """Return the values of a policy in the states where one can act; those of the others are given."""
-    n_states = value.size
-    matrix = np.zeros((n_states, n_states))
-    taken = policy[entries.pair // n_actions] == entries.pair % n_actions
-    np.add.at(matrix, (entries.pair[taken] // n_actions, entries.target[taken]), chances[taken])
-    rest = np.ones(n_states, dtype=np.bool_)
-    rest[acting] = False
-    right = earned[acting * n_actions + policy[acting]] + discount * matrix[np.ix_(acting, rest)] @ value[rest]
-    left = np.eye(acting.size) - discount * matrix[np.ix_(acting, acting)]
-    return np.asarray(np.linalg.solve(left, right))

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from .._support.checks import one_of
 from .._support.intervals import normal_half_width
 from ..display.figures import off_policy as figures
 from ..types import ArmLike, FloatArray, IntArray
 from .moments import Moments
-from .protocols import require_choice
 
 if TYPE_CHECKING:
     import pandas
@@ -68,28 +68,20 @@ def estimates_at(mean: FloatArray, centre: float) -> dict[str, Estimate]:
     }
 
 
-@dataclass(frozen=True, eq=False)
-class Trace:
+class Trace(NamedTuple):
     """Sums at the points of a curve."""
 
     centre: float
     marks: IntArray  # [G] numbers of rows
     snapshots: Sequence[Moments]  # [G]
-    chosen: FloatArray  # [G,A] chances of the target, summed between marks
-    logged: FloatArray  # [G,A] how often each arm was logged
+    chosen: FloatArray  # [G, A] mean probabilities of the target between marks
+    logged: FloatArray  # [G, A] shares of the logged arms between marks
 
-    def index(self) -> pandas.Index[int]:
-        """Return the numbers of rows as an index."""
+    def frame(self, values: Any, columns: Sequence[Any]) -> pandas.DataFrame:
+        """Return a table with a row for each point."""
         import pandas
 
-        return pandas.Index(self.marks, name="rows")
-
-    def shares(self, sums: FloatArray, arms: Sequence[ArmLike]) -> pandas.DataFrame:
-        """Return sums [G,A] between marks as means per row."""
-        import pandas
-
-        width = np.diff(self.marks, prepend=0)[:, np.newaxis]
-        return pandas.DataFrame(sums / width, columns=list(arms), index=self.index())
+        return pandas.DataFrame(values, columns=list(columns), index=pandas.Index(self.marks, name="rows"))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -249,9 +241,7 @@ class OffPolicyEstimates:
         >>> off_policy(log, "b").curve("ips").loc[400].round(3).tolist()
         [1.0, 0.902, 1.098, 0.5, 0.451, 0.549]
         """
-        import pandas
-
-        require_choice(estimator, ESTIMATORS, "estimator")
+        one_of(estimator, "estimator", ESTIMATORS)
         rows = []
         for moments in self.trace.snapshots:
             estimate, covariance = estimates_at(moments.mean, self.trace.centre)[estimator], moments.covariance()
@@ -261,8 +251,7 @@ class OffPolicyEstimates:
             width = normal_half_width(float(covariance[R, R]), moments.count, self.confidence)
             value = estimate.value
             rows.append([value, value - half, value + half, logged, logged - width, logged + width])
-        names = ["estimate", "low", "high", "logged", "logged_low", "logged_high"]
-        return pandas.DataFrame(rows, columns=names, index=self.trace.index())
+        return self.trace.frame(rows, ["estimate", "low", "high", "logged", "logged_low", "logged_high"])
 
     def propensities(self) -> pandas.DataFrame:
         """Return the target's mean probability of each arm in the rows between points of the curve.
@@ -279,7 +268,7 @@ class OffPolicyEstimates:
         >>> off_policy(log, {"a": 0.25, "b": 0.75}).propensities().loc[400].tolist()
         [0.25, 0.75]
         """
-        return self.trace.shares(self.trace.chosen, self.arms)
+        return self.trace.frame(self.trace.chosen, self.arms)
 
     def plot(self, kind: str = "estimates", estimator: str = "dr") -> Figure:
         """Plot the estimates, or how they develop over the rows of the log.
@@ -308,12 +297,12 @@ class OffPolicyEstimates:
         >>> len(off_policy(log, "b").plot().axes)
         1
         """
-        require_choice(kind, ("estimates", "reward", "propensities"), "kind")
+        one_of(kind, "kind", ("estimates", "reward", "propensities"))
         if kind == "estimates":
             figure = figures.draw_estimates(self.table, self.value, self.confidence)
         elif kind == "reward":
             figure = figures.draw_reward(self.curve(estimator), estimator, self.confidence)
         else:
-            logged = self.trace.shares(self.trace.logged, self.arms)
+            logged = self.trace.frame(self.trace.logged, self.arms)
             figure = figures.draw_propensities(self.propensities(), logged)
         return figure.to_matplotlib()

@@ -12,14 +12,16 @@ import json
 import tempfile
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, fields, replace
+from numbers import Real
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from .._support.checks import whole_number
 from .._support.progress import Progress
-from ..data.columns import Cells, TableBlock
+from ..data.columns import Cells, TableBlock, as_column
 from ..data.features import NamedValues, Names, read_named
 from ..data.source import TableSource
 from ..errors import DataError, ParameterError
@@ -105,19 +107,12 @@ class Block:
         first = {field.name: getattr(self, field.name)[chosen] for field in fields(self)[:7]}
         return replace(self, **first)
 
-    def arrays(self) -> list[Any]:
-        """Return all its arrays, in the order of the fields."""
-        return [getattr(self, field.name) for field in fields(self)]
-
     def sets(self) -> Iterator[tuple[IntArray | None, IntArray]]:
         """Yield each set of eligible arms, None for all, with the rows [M] of the block that have it."""
         for number in np.unique(self.which).tolist():
-            rows = np.flatnonzero(self.which == number)
-            if number < 0:
-                yield None, rows
-            else:
-                begin = self.ends[number - 1] if number else 0
-                yield self.members[begin : self.ends[number]], rows
+            begin = self.ends[number - 1] if number > 0 else 0
+            members = None if number < 0 else self.members[begin : self.ends[number]]
+            yield members, np.flatnonzero(self.which == number)
 
     def eligible(self, size: int) -> BoolArray | None:
         """Return which of so many arms are eligible in each row, [T,A]; None if all are in all rows."""
@@ -139,10 +134,8 @@ class BanditLog:
         The log.
     layout : Layout
         Its description.
-    known : iterable, default=()
+    first_arms : iterable, default=()
         Arms that the caller has, in order.
-    what : str
-        Title of the progress line.
 
     Attributes
     ----------
@@ -156,23 +149,33 @@ class BanditLog:
         Number of features D.
     features : tuple of str or None
         Names of the features.
+    columns : list
+        Names of the columns of the log.
+    has_propensities : bool
+        Whether the log has propensities.
     lowest, highest : float
         Range of the rewards.
     """
 
-    def __init__(
-        self, log: TableLike, layout: Layout, known: Iterable[Any] = (), what: str = "reading the log"
-    ) -> None:
+    def __init__(self, log: TableLike, layout: Layout, first_arms: Iterable[Any] = ()) -> None:
         size = whole_number(layout.block, "block")
         rows = getattr(log, "rows", None)  # of a Journal
         source = TableSource(rows() if callable(rows) else log, "log")
-        self._reader = _Reader(layout, known, source.is_text)
+        reader = _Reader(layout, first_arms, source.is_text)
         self._copy = tempfile.SpooledTemporaryFile(max_size=IN_MEMORY)  # noqa: SIM115  # lives as long as the log
         self._blocks: list[int] = []  # where each begins
         self.n = self.rows = 0
         self.lowest, self.highest = np.inf, -np.inf
+        counted: Counter[int] = Counter()
         try:
-            counted = self._read(source.blocks(size, COLUMNS), Progress(what))
+            with closing(Progress("reading the log")) as line:
+                for table in source.blocks(size, COLUMNS):
+                    block = reader.block(table)
+                    self.rows += table.size
+                    if len(block):
+                        self._keep(block)
+                        counted.update(dict(enumerate(np.bincount(block.arms).tolist())))
+                    line.show(f"{self.rows:,} rows")
             if not self.n:
                 none = f"none of the {self.rows} rows of log has a reward"
                 raise DataError(none if self.rows else "log is empty: it has no rows", code="no-rows", argument="log")
@@ -180,30 +183,13 @@ class BanditLog:
             self.close()
             raise
         self.left_out = self.rows - self.n
-        self.arms, self._order = self._reader.settled()
-        self.dim = self._reader.dim or 0
-        self.features = self._reader.features
+        self.arms, self._order = reader.settled()
+        self.dim, self.columns, self.has_propensities = reader.dim or 0, reader.columns, reader.has_propensities
+        self.features = reader.features
         if self.features is None and callable(rows):
             self.features = getattr(getattr(log, "bandit", None), "features", None)
         self.counts = np.zeros(len(self.arms), dtype=np.int64)
         self.counts[self._order[list(counted)]] = list(counted.values())
-
-    def _read(self, tables: Iterator[TableBlock], line: Progress) -> Counter[int]:
-        counted: Counter[int] = Counter()
-        try:
-            for table in tables:
-                block = self._reader.block(table)
-                self.rows += table.size
-                if len(block):
-                    self.n += len(block)
-                    self.lowest = min(self.lowest, float(block.rewards.min()))
-                    self.highest = max(self.highest, float(block.rewards.max()))
-                    counted.update(dict(enumerate(np.bincount(block.arms).tolist())))
-                    self._keep(block)
-                line.show(f"{self.rows:,} rows")
-        finally:
-            line.close()
-        return counted
 
     def close(self) -> None:
         """Remove the copy."""
@@ -216,10 +202,13 @@ class BanditLog:
         self.close()
 
     def _keep(self, block: Block) -> None:
+        self.n += len(block)
+        self.lowest = min(self.lowest, float(block.rewards.min()))
+        self.highest = max(self.highest, float(block.rewards.max()))
         try:
             self._blocks.append(self._copy.tell())
-            for column in block.arrays():
-                np.save(self._copy, column, allow_pickle=False)
+            for field in fields(block):
+                np.save(self._copy, getattr(block, field.name), allow_pickle=False)
         except OSError as error:
             message = f"log does not fit into {tempfile.gettempdir()}: {error}; set TMPDIR"
             raise DataError(message, code="no-space", argument="log") from error
@@ -231,33 +220,19 @@ class BanditLog:
             block = Block(*(np.load(self._copy, allow_pickle=False) for _ in fields(Block)))
             yield replace(block, arms=self._order[block.arms], members=self._order[block.members])
 
-    @property
-    def has_propensities(self) -> bool:
-        """Whether the log has propensities."""
-        return self._reader.has_propensities
-
-    @property
-    def columns(self) -> list[Any]:
-        """Names of the columns of the log."""
-        return self._reader.columns
-
     def require_contexts(self, what: str) -> None:
         """Raise if the log has no contexts, which ``what`` needs."""
         if not self.dim:
-            raise ParameterError(
+            message = (
                 f"{what} needs contexts, and log has no column 'context'; name the columns of features: "
-                f"context=[...]; its columns are {self.columns}",
-                code="missing-column",
-                argument="log",
-                column="context",
+                f"context=[...]; its columns are {self.columns}"
             )
+            raise ParameterError(message, code="missing-column", argument="log", column="context")
 
     def index(self, name: Any) -> int:
         """Return the index of an arm, or -1."""
-        try:
-            return self.arms.index(_plain(name))
-        except ValueError:
-            return -1
+        plain = _plain(name)
+        return self.arms.index(plain) if plain in self.arms else -1
 
 
 # -- from columns to blocks --------------------------------------------------------------------------------
@@ -267,23 +242,19 @@ class _Reader:
     """Checks tables and makes blocks of them; learns the names of the arms on the way."""
 
     def __init__(self, layout: Layout, arms: Iterable[Any], text: bool) -> None:
-        self._text, self._timed = text, layout.timed
+        self._layout, self._text = layout, text
         renamed = dict(layout.columns or {})
         for name in renamed:
             if name not in COLUMNS:
                 message = f"columns names {name!r}, expected some of {list(COLUMNS)}"
                 raise ParameterError(message, code="unknown-option", argument="columns", value=name)
-        self._names = {name: renamed.get(name, name) for name in COLUMNS}
-        context = layout.context
-        self._context = context if context is None or isinstance(context, str) else list(context)
-        self._bandit_features = layout.features
+        self._names = dict(zip(COLUMNS, COLUMNS, strict=True)) | renamed
         self.features: Names | None = None
         missing = layout.missing_reward
-        if missing is not None and missing != "skip" and not (_is_number(missing) and np.isfinite(float(missing))):
+        is_number = isinstance(missing, Real) and not isinstance(missing, bool) and np.isfinite(float(missing))
+        if missing not in (None, "skip") and not is_number:
             message = f"missing_reward must be None, 'skip' or a number, got {missing!r}"
             raise ParameterError(message, code="unknown-option", argument="missing_reward", value=missing)
-        self._missing = missing
-        self._closed = layout.arms is not None
         self._index: dict[Any, int] = {}
         declared = arms if layout.arms is None else layout.arms
         if isinstance(declared, str):
@@ -307,23 +278,19 @@ class _Reader:
     def block(self, table: TableBlock) -> Block:
         """Return the rows of a table that have a reward."""
         self.columns, count = list(table.columns), table.size
-        rewards = _numbers(self._column(table, "reward"))
-        empty = _flat(self._column(table, "reward")).isna().to_numpy()
+        cells = self._column(table, "reward")
+        rewards, empty = _numbers(cells), _series(cells).isna().to_numpy()
         self._require(table, empty | (np.abs(rewards) <= LARGEST), "reward", f"a number of at most {LARGEST:g}")
-        keep = np.ones(count, dtype=np.bool_)
-        if empty.any():
-            if self._missing is None:
-                raise table.fault(
-                    int(np.argmax(empty)),
-                    "there is no reward; give missing_reward='skip' to leave such rows out, which is right if whether "
-                    "a reward is observed does not depend on its value, or a number to use in its place",
-                    "missing-value",
-                    column="reward",
-                )
-            if self._missing == "skip":
-                keep = ~empty
-            else:
-                rewards = np.where(empty, float(self._missing), rewards)
+        missing = self._layout.missing_reward
+        if empty.any() and missing is None:
+            message = (
+                "there is no reward; give missing_reward='skip' to leave such rows out, which is right if whether a "
+                "reward is observed does not depend on its value, or a number to use in its place"
+            )
+            raise table.fault(int(np.argmax(empty)), message, "missing-value", column="reward")
+        keep = ~empty if missing == "skip" else np.ones(count, dtype=np.bool_)
+        if isinstance(missing, Real):
+            rewards = np.where(empty, float(missing), rewards)
         contexts = self._contexts(table)
         arms = self._arms(table)
         which, members, ends = self._sets(table, arms)
@@ -331,18 +298,14 @@ class _Reader:
         self.has_propensities = self._names["propensity"] in table.columns
         if self.has_propensities:
             chances = _numbers(self._column(table, "propensity"))
-            self._require(table, (chances > 0.0) & (chances <= 1.0 + 1e-9), "propensity", "a chance above 0, up to 1")
+            self._require(table, (chances > 0.0) & (chances <= 1.0 + 1e-9), "propensity", "a probability above 0")
         rows = np.arange(table.first, table.first + count)
-        times = self._times(table) if self._timed else np.full(count, np.nan)
+        times = self._times(table) if self._layout.timed else np.full(count, np.nan)
         return Block(rows, contexts, arms, rewards, chances, times, which, members, ends).part(keep)
 
     def _column(self, table: TableBlock, name: str) -> Cells:
         wanted = self._names[name]
-        if wanted not in table.columns:
-            hint = "" if wanted != name else f"; if it has another name: columns={{{name!r}: ...}}"
-            message = f"log has no column {wanted!r}{hint}; its columns are {list(table.columns)}"
-            raise DataError(message, code="missing-column", argument="log", column=wanted)
-        return table.columns[wanted]
+        return _cells(table, wanted, f"; if it has another name: columns={{{name!r}: ...}}" if wanted == name else "")
 
     def _require(self, table: TableBlock, good: Any, name: str, expected: str, cells: Cells = None) -> None:
         """Raise for the first row that is not good."""
@@ -357,7 +320,7 @@ class _Reader:
         """Return a column of times, seconds or dates with times, as seconds since 1970."""
         import pandas
 
-        column = _flat(self._column(table, "time"))
+        column = _series(self._column(table, "time"))
         if not pandas.api.types.is_numeric_dtype(column):
             dates = pandas.to_datetime(column, utc=True, errors="coerce") - pandas.Timestamp(0, tz="UTC")
             column = dates.dt.total_seconds()
@@ -366,27 +329,22 @@ class _Reader:
         return seconds
 
     def _contexts(self, table: TableBlock) -> FloatArray:
-        columns, context = table.columns, self._context
-        if context is None and self._names["context"] not in columns and self._bandit_features:
-            theirs = {str(name): name for name in columns}
-            context = [theirs.get(name, name) for name in self._bandit_features]
-            if not any(name in columns for name in context):  # it has no contexts at all
+        context = self._layout.context
+        if context is None and self._names["context"] in table.columns:
+            context = self._names["context"]
+        elif context is None:
+            theirs = {str(name): name for name in table.columns}
+            context = [theirs.get(name, name) for name in self._layout.features or ()]
+            if not any(name in table.columns for name in context):  # it has no contexts at all
                 return np.empty((table.size, 0))
-        if context is None and self._names["context"] not in columns:
-            return np.empty((table.size, 0))
-        wanted = [context or self._names["context"]] if not isinstance(context, list) else context
-        for name in wanted:
-            if name not in columns:
-                message = f"log has no column {name!r} (context); its columns are {list(columns)}"
-                raise DataError(message, code="missing-column", argument="log", column=name)
-        if isinstance(context, list):
-            points = np.empty((table.size, len(wanted)))
-            for i, name in enumerate(wanted):
-                points[:, i] = _numbers(columns[name])
-                self._require(table, np.isfinite(points[:, i]), name, "a finite number", columns[name])
-            self.features = tuple(map(str, wanted))
+        if not isinstance(context, str):
+            points = np.empty((table.size, len(context)))
+            for i, name in enumerate(context):
+                points[:, i] = _numbers(_cells(table, name))
+                self._require(table, np.isfinite(points[:, i]), name, "a finite number", table.columns[name])
+            self.features = tuple(map(str, context))
         else:
-            points, self.features = self._points(table, columns[wanted[0]])
+            points, self.features = self._points(table, _cells(table, context))
         if self.dim is None:
             self.dim = points.shape[1]
         if points.shape[1] != self.dim:
@@ -434,12 +392,12 @@ class _Reader:
     def _arms(self, table: TableBlock) -> IntArray:
         import pandas
 
-        codes, names = pandas.factorize(_flat(self._column(table, "arm")))
+        codes, names = pandas.factorize(_series(self._column(table, "arm")))
         self._require(table, codes >= 0, "arm", "the name of an arm")
-        index = [self._place(name, table, int(np.argmax(codes == i)), "arm") for i, name in enumerate(names)]
+        index = [self._arm_index(name, table, int(np.argmax(codes == i)), "arm") for i, name in enumerate(names)]
         return np.array(index, dtype=np.int64)[codes]
 
-    def _place(self, name: Any, table: TableBlock, row: int, what: str) -> int:
+    def _arm_index(self, name: Any, table: TableBlock, row: int, what: str) -> int:
         """Return the index of an arm, a new one for a new arm."""
         plain = _plain(name)
         if not isinstance(plain, (str, int)) or isinstance(plain, bool):
@@ -450,7 +408,7 @@ class _Reader:
             twin = str(plain) if isinstance(plain, int) else int(plain) if plain.isdecimal() else plain
             plain = twin if twin in self._index else plain
         if plain not in self._index:
-            if self._closed:
+            if self._layout.arms is not None:
                 message = f"{what} is {plain!r}, which is not one of arms {list(self._index)}"
                 raise table.fault(row, message, "unknown-arm", column=what, arm=plain)
             self._index[plain] = len(self._index)
@@ -458,25 +416,27 @@ class _Reader:
 
     def _sets(self, table: TableBlock, arms: IntArray) -> tuple[IntArray, IntArray, IntArray]:
         """Return the number of the set of eligible arms of each row, the sets, and where each of them ends."""
+        import pandas
+
         cells = table.columns.get(self._names["arms"])
         if cells is None:
-            return np.full(table.size, -1, dtype=np.int64), np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+            return np.full(table.size, -1), *np.empty((2, 0), dtype=np.int64)
         which = np.empty(table.size, dtype=np.int64)
         seen: dict[Hashable, int] = {}
         sets: list[list[int]] = []
         for i, eligible in enumerate(cells):
+            if eligible is None or eligible is pandas.NA or (isinstance(eligible, float) and np.isnan(eligible)):
+                which[i] = -1
+                continue
             try:
-                key: Any = eligible if isinstance(eligible, str) else None if _is_empty(eligible) else tuple(eligible)
+                key = eligible if isinstance(eligible, str) else tuple(eligible)
             except TypeError:
                 message = f"arms is {eligible!r}, expected a list of arms"
                 raise table.fault(i, message, "wrong-type", column="arms", value=eligible) from None
-            if key is None:
-                which[i] = -1
-                continue
             number = seen.get(key)
             if number is None:
                 names = _parsed(table, i, key, "arms") if isinstance(key, str) else key
-                members = [self._place(name, table, i, f"arms[{j}]") for j, name in enumerate(names)]
+                members = [self._arm_index(name, table, i, f"arms[{j}]") for j, name in enumerate(names)]
                 if not members or len(set(members)) < len(members):
                     message = f"arms is {eligible!r}, expected different arms, at least one"
                     raise table.fault(i, message, "duplicate-name", column="arms", value=eligible)
@@ -496,31 +456,26 @@ def _plain(name: Any) -> Any:
     return int(plain) if isinstance(plain, float) and plain.is_integer() else plain
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float, np.integer, np.floating)) and not isinstance(value, bool)
+def _cells(table: TableBlock, name: Any, hint: str = "") -> Cells:
+    """Return the cells of a column."""
+    if name not in table.columns:
+        message = f"log has no column {name!r}{hint}; its columns are {list(table.columns)}"
+        raise DataError(message, code="missing-column", argument="log", column=name)
+    return table.columns[name]
 
 
-def _is_empty(cell: Any) -> bool:
-    return cell is None or (isinstance(cell, float) and cell != cell) or type(cell).__name__ == "NAType"
-
-
-def _flat(cells: Any) -> Any:
-    """Return a column as a Series of pandas."""
+def _series(cells: Cells) -> Any:
+    """Return a column as a Series of pandas, in which a number beside strings stays a number."""
     import pandas
 
-    if isinstance(cells, list):
-        kinds = set(map(type, cells))
-        if len(kinds) > 1 and str in kinds:  # else NumPy makes strings of the numbers among them
-            return pandas.Series(np.fromiter(cells, dtype=object, count=len(cells)))
-    return pandas.Series(np.asarray(cells)).infer_objects()
+    return pandas.Series(as_column(cells)).infer_objects()
 
 
 def _numbers(cells: Cells) -> FloatArray:
     """Return a column of numbers, NaN where a cell is none."""
     import pandas
 
-    numbers: FloatArray = pandas.to_numeric(_flat(cells), errors="coerce").to_numpy(np.float64)
-    return numbers
+    return np.asarray(pandas.to_numeric(_series(cells), errors="coerce"), dtype=np.float64)
 
 
 def _parsed(table: TableBlock, row: int, text: str, what: str) -> list[Any]:

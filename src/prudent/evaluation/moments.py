@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Iterator
+from itertools import pairwise
 from typing import Self
 
 import numpy as np
@@ -11,7 +13,7 @@ import numpy as np
 from .._support.intervals import normal_half_width
 from ..types import FloatArray, IntArray
 
-__all__ = ["Moments", "curve_marks"]
+__all__ = ["Moments", "curve_marks", "pieces"]
 
 
 class Moments:
@@ -65,3 +67,17 @@ def curve_marks(count: int) -> IntArray:
     array([11, 22, 33, 45])
     """
     return np.unique(np.linspace(0, count, min(200, max(count // 10, 1)) + 1).astype(np.int64)[1:])
+
+
+def pieces(marks: IntArray, begin: int, size: int) -> Iterator[tuple[slice, int, bool]]:
+    """Cut the rows of a block, which begins after ``begin`` rows, at the marks of a curve.
+
+    Yields the rows of each piece, the number of the next mark, and whether the piece ends there.
+
+    >>> list(pieces(curve_marks(45), begin=20, size=10))
+    [(slice(0, 2, None), 1, True), (slice(2, 10, None), 2, False)]
+    """
+    cuts = marks[(marks > begin) & (marks < begin + size)] - begin
+    for i, j in pairwise([0, *cuts.tolist(), size]):
+        mark = int(np.searchsorted(marks, begin + j))
+        yield slice(i, j), mark, bool(marks[mark] == begin + j)

@@ -22,7 +22,8 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from contextlib import closing
+from typing import NamedTuple
 
 import numpy as np
 
@@ -34,13 +35,9 @@ from ..errors import DataError, OverlapWarning, ParameterError
 from ..types import ArmLike, FloatArray, TableLike
 from .estimates import Estimate, OffPolicyEstimates, R, Trace, W, estimates_at
 from .logs import BLOCK, BanditLog, Block, Layout
-from .moments import Moments, curve_marks
-from .policies import Chances, known_arms, known_features, policy_of
-from .protocols import RewardModelLike, TargetLike
+from .moments import Moments, curve_marks, pieces
+from .policies import Chances, RewardModelLike, TargetLike, arms_of, features_of, policy_of
 from .reward_models import RewardModel, fitted
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["OffPolicyEstimates", "off_policy"]
 
@@ -152,11 +149,11 @@ def off_policy(
     """
     confidence = open_probability(confidence, "confidence")
     folds = whole_number(folds, "folds", minimum=2)
-    known = [*known_arms(target), *known_arms(logging_policy)]
+    first_arms = [*arms_of(target), *arms_of(logging_policy)]
     if hasattr(reward_model, "columns"):
-        known += known_arms(reward_model)
-    features = known_features(target) or known_features(logging_policy)
-    with BanditLog(log, Layout(context, columns, arms, missing_reward, block, False, features), known) as read:
+        first_arms += arms_of(reward_model)
+    features = features_of(target) or features_of(logging_policy)
+    with BanditLog(log, Layout(context, columns, arms, missing_reward, block, False, features), first_arms) as read:
         root = math.sqrt(read.n)
         bounds = Bounds(
             clip=root if clip is None else positive(clip, "clip"),
@@ -168,16 +165,13 @@ def off_policy(
         logging = _logging(target, chances, logging_policy, read)
         model = fitted(reward_model, read, folds)
         sums = _Sums(read, bounds)
-        line = Progress("off-policy evaluation")
-        try:
+        step = max(1, MAX_CHANCES // len(read.arms))
+        with closing(Progress("off-policy evaluation")) as line:
             for part in read.blocks():
-                step = max(1, MAX_CHANCES // len(read.arms))
                 for first in range(0, len(part), step):
                     sums.add(part.part(slice(first, first + step)), chances, logging, model)
                 line.show(f"{sums.all.count:,} of {read.n:,} rows")
-        finally:
-            line.close()
-    estimates = _estimates_of(read, bounds, confidence, model, sums)
+    estimates = _estimates_of(read, bounds, reward_range is not None, confidence, model, sums)
     if set(estimates.warning_codes) - {"skipped-rows"}:  # the caller asked to skip rows
         message = "; ".join(estimates.warnings)
         warnings.warn(OverlapWarning(message, code="overlap", value=estimates.warning_codes), stacklevel=2)
@@ -191,45 +185,36 @@ def _logging(target: TargetLike, chances: Chances, logging_policy: TargetLike | 
     if logging_policy is not None:
         return policy_of(logging_policy, log, "logging_policy")
     if not log.has_propensities:
-        raise DataError(
+        message = (
             "log has no column 'propensity': give columns={'propensity': ...} if it has another name, or the policy "
-            f"that acted as logging_policy, for instance 'uniform'; its columns are {log.columns}",
-            code="missing-column",
-            column="propensity",
+            f"that acted as logging_policy, for instance 'uniform'; its columns are {log.columns}"
         )
+        raise DataError(message, code="missing-column", column="propensity")
     return None
 
 
 class Bounds(NamedTuple):
-    """Bounds on weights and rewards that the caller gives."""
+    """Bounds on weights and rewards."""
 
     clip: float
     switch: float
-    weight: float | None
-    rewards: tuple[float, float] | None
+    weight: float | None  # None: that of the log
+    rewards: tuple[float, float]
 
 
-def _reward_range(given: Sequence[float] | None, log: BanditLog) -> tuple[float, float] | None:
+def _reward_range(given: Sequence[float] | None, log: BanditLog) -> tuple[float, float]:
+    """Return the range of rewards that the caller gives, else that of the log."""
+    seen = (log.lowest, log.highest)
     if given is None:
-        return None
-    low, high = (
-        finite_array(given, "reward_range", ndim=1, error=ParameterError).tolist() if len(given) == 2 else (1, 0)
-    )
-    if low >= high:
-        raise ParameterError(
-            f"reward_range must be the lowest and the highest possible reward, got {given!r}",
-            code="wrong-range",
-            argument="reward_range",
-            value=given,
-        )
+        return seen
+    ends = finite_array(given, "reward_range", ndim=1, error=ParameterError).tolist()
+    if len(ends) != 2 or ends[0] >= ends[1]:
+        message = f"reward_range must be the lowest and the highest possible reward, got {given!r}"
+        raise ParameterError(message, code="wrong-range", argument="reward_range", value=given)
+    low, high = ends
     if log.lowest < low or log.highest > high:
-        raise DataError(
-            f"rewards go from {log.lowest} to {log.highest}, beyond reward_range {(low, high)}",
-            code="reward-range",
-            argument="reward_range",
-            value=(log.lowest, log.highest),
-            expected=(low, high),
-        )
+        message = f"rewards go from {log.lowest} to {log.highest}, beyond reward_range {(low, high)}"
+        raise DataError(message, code="reward-range", argument="reward_range", value=seen, expected=(low, high))
     return low, high
 
 
@@ -245,20 +230,11 @@ class _Sums:
         self.snapshots: list[Moments] = []
         self.chosen = np.zeros((self.marks.size, len(log.arms)))  # [G,A] chances of the target, summed between marks
         self.logged = np.zeros((self.marks.size, len(log.arms)))  # [G,A] how often each arm was logged
-        self.mass = np.zeros(len(log.arms))
-        self.top = 0.0
-        self.uncovered = 0.0
+        self.top = self.uncovered = 0.0
         self.lowest, self.highest = math.inf, -math.inf  # predictions
-
-    @property
-    def observed(self) -> tuple[str, ...]:
-        """Which bounds are those seen in the log, because the caller gave none."""
-        seen = ["rewards"] if self.bounds.rewards is None else []
-        return (*seen, "weights") if self.bounds.weight is None and self.top != 0.0 else tuple(seen)
 
     def add(self, block: Block, target: Chances, logging: Chances | None, model: RewardModel) -> None:
         """Add the rows of a block."""
-        size = len(self.log.arms)
         chances = target(block)
         rows = np.arange(len(block))
         p = block.chances
@@ -267,75 +243,56 @@ class _Sums:
             p = logging_chances[rows, block.arms]
             if (p <= 0.0).any():
                 t = int(np.argmax(p <= 0.0))
-                arm = self.log.arms[block.arms[t]]
-                raise DataError(
-                    f"log row {block.rows[t]}: logging_policy gives the chosen arm {arm!r} probability 0",
-                    code="zero-propensity",
-                    argument="logging_policy",
-                    index=int(block.rows[t]),
-                    arm=arm,
-                )
+                row, arm = int(block.rows[t]), self.log.arms[block.arms[t]]
+                message = f"log row {row}: logging_policy gives the chosen arm {arm!r} probability 0"
+                raise DataError(message, code="zero-propensity", argument="logging_policy", index=row, arm=arm)
             self.uncovered += float(chances[logging_chances <= 0.0].sum())
         w = chances[rows, block.arms] / p
         if not (w <= LARGEST_WEIGHT).all():
             t = int(np.argmax(w))
-            raise DataError(
-                f"log row {block.rows[t]}: propensity {p[t]} gives the weight {w[t]}, above {LARGEST_WEIGHT:g}",
-                code="weight-range",
-                index=int(block.rows[t]),
-                value=float(w[t]),
-            )
+            message = f"log row {block.rows[t]}: propensity {p[t]} gives the weight {w[t]}, above {LARGEST_WEIGHT:g}"
+            raise DataError(message, code="weight-range", index=int(block.rows[t]), value=float(w[t]))
         predictions = model.predict(block)
         model.observe(block, predictions, chances)
-        relevant = predictions[chances > 0.0]
         q = predictions[rows, block.arms]
-        for values in (relevant, q):
+        for values in (predictions[chances > 0.0], q):
             self.lowest = min(self.lowest, float(values.min()))
             self.highest = max(self.highest, float(values.max()))
         r = block.rewards - self.centre
         expected = (chances * (predictions - self.centre)).sum(axis=1)
         clipped, switched = np.minimum(w, self.bounds.clip), np.where(w <= self.bounds.switch, w, 0.0)
         residual = block.rewards - q
-        columns = [w, w * r, clipped, clipped * r, expected, w * residual, switched * residual, switched, r]
-        values = np.column_stack(columns)
+        values = np.column_stack(
+            [w, w * r, clipped, clipped * r, expected, w * residual, switched * residual, switched, r]
+        )
         self.top = max(self.top, float(w.max()))
-        self.mass += chances.sum(axis=0)
-        begin = self.all.count
-        cuts = self.marks[(self.marks > begin) & (self.marks <= begin + len(block))] - begin
-        at = 0
-        for cut in [*cuts.tolist(), len(block)]:
-            if cut > at:
-                segment = int(np.searchsorted(self.marks, begin + cut))
-                self.all.add(values[at:cut])
-                self.chosen[segment] += chances[at:cut].sum(axis=0)
-                self.logged[segment] += np.bincount(block.arms[at:cut], minlength=size)
-                if self.marks[segment] == begin + cut:
-                    self.snapshots.append(self.all.copy())
-                at = cut
+        for piece, mark, complete in pieces(self.marks, self.all.count, len(block)):
+            self.all.add(values[piece])
+            self.chosen[mark] += chances[piece].sum(axis=0)
+            self.logged[mark] += np.bincount(block.arms[piece], minlength=len(self.log.arms))
+            if complete:
+                self.snapshots.append(self.all.copy())
 
 
 def _estimates_of(
-    log: BanditLog, bounds: Bounds, confidence: float, model: RewardModel, sums: _Sums
+    log: BanditLog, bounds: Bounds, given_range: bool, confidence: float, model: RewardModel, sums: _Sums
 ) -> OffPolicyEstimates:
     """Return the result, from the sums over all rows."""
     import pandas
 
+    seen = {"rewards": not given_range, "weights": bounds.weight is None and sums.top != 0.0}
     max_weight = bounds.weight or sums.top
     if sums.top > max_weight * (1.0 + 1e-9):
-        raise DataError(
-            f"the largest weight in log is {sums.top}, above max_weight {max_weight}",
-            code="weight-range",
-            argument="max_weight",
-            value=sums.top,
-            expected=max_weight,
-        )
-    bounds = bounds._replace(weight=max_weight, rewards=bounds.rewards or (log.lowest, log.highest))
+        message = f"the largest weight in log is {sums.top}, above max_weight {max_weight}"
+        raise DataError(message, code="weight-range", argument="max_weight", value=sums.top, expected=max_weight)
+    bounds = bounds._replace(weight=max_weight)
     covariance = sums.all.covariance()
     spread = model.spread()
     rows = {
         name: _row(name, estimate, covariance, sums, bounds, confidence, spread if name == "dm" else 0.0)
         for name, estimate in estimates_at(sums.all.mean, sums.centre).items()
     }
+    width = np.diff(sums.marks, prepend=0)[:, np.newaxis]
     doubts = _doubts(log, sums, covariance, rows["ips"]["ess"])
     return OffPolicyEstimates(
         table=pandas.DataFrame.from_dict(rows, orient="index").rename_axis("estimator"),
@@ -348,29 +305,23 @@ def _estimates_of(
         reward_model=model.name,
         clip=bounds.clip,
         switch=bounds.switch,
-        reward_range=bounds.rewards or (log.lowest, log.highest),
+        reward_range=bounds.rewards,
         max_weight=max_weight,
-        observed=sums.observed,
+        observed=tuple(name for name, is_seen in seen.items() if is_seen),
         warnings=tuple(doubts.values()),
         warning_codes=tuple(doubts),
-        trace=Trace(sums.centre, sums.marks, sums.snapshots, sums.chosen, sums.logged),
+        trace=Trace(sums.centre, sums.marks, sums.snapshots, sums.chosen / width, sums.logged / width),
     )
 
 
 def _row(
-    name: str,
-    estimate: Estimate,
-    covariance: FloatArray,
-    sums: _Sums,
-    bounds: Bounds,
-    confidence: float,
-    spread: float,
+    name: str, estimate: Estimate, covariance: FloatArray, sums: _Sums, bounds: Bounds, confidence: float, spread: float
 ) -> dict[str, float]:
     """Return a row of the table; ``spread`` is the variance that comes from the reward model's own error."""
     mean, n, weight = sums.all.mean, sums.all.count, estimate.weight
     if weight is not None and mean[W] <= 0.0:  # an interval of width zero around zero would be wrong
-        unknown = {"low_eb": math.nan, "high_eb": math.nan, "ess": 0.0}
-        return {"estimate": math.nan, "low": -math.inf, "high": math.inf} | unknown
+        ends = {"low": -math.inf, "high": math.inf, "low_eb": math.nan, "high_eb": math.nan}
+        return {"estimate": math.nan} | ends | {"ess": 0.0}
     variance = float(estimate.gradient @ covariance @ estimate.gradient)
     half = normal_half_width(variance + n * spread, n, confidence)
     span = _span(name, bounds, sums)
@@ -386,14 +337,12 @@ def _row(
 
 def _span(name: str, bounds: Bounds, sums: _Sums) -> float | None:
     """Return how far apart the values of two rows can be; None for estimates that are not means of rows."""
-    assert bounds.rewards is not None
     assert bounds.weight is not None
     low, high = bounds.rewards
+    top = min(bounds.weight, {"clipped_ips": bounds.clip, "switch_dr": bounds.switch}.get(name, math.inf))
     if name in ("ips", "clipped_ips"):
-        top = min(bounds.weight, bounds.clip) if name == "clipped_ips" else bounds.weight
         return top * (max(high, 0.0) - min(low, 0.0))
     if name in ("dr", "switch_dr"):
-        top = min(bounds.weight, bounds.switch) if name == "switch_dr" else bounds.weight
         least, most = sums.lowest, sums.highest
         return (most - least) + top * (max(high - least, 0.0) - min(low - most, 0.0))
     return None
@@ -408,9 +357,10 @@ def _doubts(log: BanditLog, sums: _Sums, covariance: FloatArray, ess: float) -> 
     if mean <= 0.0:
         doubts["no-overlap"] = "the log never shows an arm that the target would choose: only dm is an estimate"
         return doubts
-    never = [log.arms[a] for a in np.flatnonzero((log.counts == 0) & (sums.mass > 1e-9 * n))]
+    mass = sums.chosen.sum(axis=0)
+    never = [log.arms[a] for a in np.flatnonzero((log.counts == 0) & (mass > 1e-9 * n))]
     if never:
-        share = float(sums.mass[log.counts == 0].sum()) / n
+        share = float(mass[log.counts == 0].sum()) / n
         names = listing(map(repr, never), 5)
         doubts["never-logged"] = f"{share:.1%} of the target's choices are arms that were never logged ({names})"
     if sums.uncovered > 1e-6 * n:

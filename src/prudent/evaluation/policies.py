@@ -1,24 +1,71 @@
-"""Policies as users give them, read as chances of the arms: a bandit, a table, a function, the name of an arm, ..."""
+"""Policies and reward models as users give them; a policy is read as probabilities of the arms of a log."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
-from .._support.checks import FloatArray
+from .._support.checks import first_place, number_array
 from ..data.features import order_of
 from ..errors import DataError, ParameterError, PrudentError
+from ..types import ArrayLike, FloatArray, PolicyFunction
 from .logs import BanditLog, Block
 
-__all__ = ["Chances", "contexts_for", "known_arms", "known_features", "policy_of", "table_reader"]
+if TYPE_CHECKING:
+    import pandas
 
-Chances = Callable[[Block], FloatArray]  # chances [T,A] of all arms of the log in the rows of a block
-TOLERANCE = 1e-6  # of the sum of chances: tables are often kept in single precision
+__all__ = [
+    "Chances",
+    "Learner",
+    "Regressor",
+    "RewardModelLike",
+    "TargetLike",
+    "arms_of",
+    "contexts_for",
+    "features_of",
+    "policy_of",
+    "table_reader",
+]
+
+TOLERANCE = 1e-6  # of a sum of probabilities: tables are often kept in single precision
 
 
-def known_arms(policy: Any) -> Iterable[Any]:
+class Learner(Protocol):
+    """A bandit: an object that decides and learns, such as a ``prudent.LinearBandit``."""
+
+    @property
+    def arms(self) -> Any:
+        """Names of the arms."""
+
+    def select(self, context: Any, arms: Any = ..., /) -> Any:
+        """Return a decision with an ``arm``."""
+
+    def update(self, context: Any, arm: Any, reward: Any, /) -> Any:
+        """Learn a reward."""
+
+
+class Regressor(Protocol):
+    """A regression or classification model as in scikit-learn."""
+
+    def fit(self, X: Any, y: Any, /) -> Any:
+        """Fit the model to contexts and rewards."""
+
+    def predict(self, X: Any, /) -> Any:
+        """Return predictions of rewards."""
+
+
+TargetLike: TypeAlias = "ArrayLike | pandas.DataFrame | Mapping[Any, float] | PolicyFunction | Learner"
+"""Policy of a bandit: a bandit, probabilities [T, A], arms [T], a function of contexts, an arm, or a dict."""
+RewardModelLike: TypeAlias = "ArrayLike | pandas.DataFrame | Regressor | None"
+"""Predictions [T, A], an unfitted object with fit and predict, or None for the default."""
+Chances: TypeAlias = Callable[[Block], FloatArray]
+"""Function that returns the probabilities [T, A] of all arms of a log in the rows of a block."""
+
+
+def arms_of(policy: Any) -> Iterable[Any]:
     """Return the arms that a policy names, in its order."""
     if isinstance(policy, Mapping):
         return list(policy)
@@ -27,16 +74,16 @@ def known_arms(policy: Any) -> Iterable[Any]:
     return policy.arms if _is_bandit(policy) else ()
 
 
-def known_features(policy: Any) -> tuple[str, ...] | None:
+def features_of(policy: Any) -> tuple[str, ...] | None:
     """Return the names of the features of a bandit, in its order."""
     names = getattr(policy, "features", None)
     return names if isinstance(names, tuple) and all(isinstance(name, str) for name in names) else None
 
 
 def contexts_for(bandit: Any, block: Block, log: BanditLog) -> FloatArray:
-    """Return the contexts [T,D] of a block in the order that a bandit has them in, if both have names."""
-    known = known_features(bandit)
-    order = None if known is None or log.features is None else order_of(log.features, known, "context of log")[0]
+    """Return the contexts [T, D] of a block with the features in the order of a bandit, if both have names."""
+    names = features_of(bandit)
+    order = None if names is None or log.features is None else order_of(log.features, names, "context of log")[0]
     return block.contexts if order is None else block.contexts[:, order]
 
 
@@ -45,94 +92,95 @@ def _is_bandit(policy: Any) -> bool:
 
 
 def policy_of(policy: Any, log: BanditLog, name: str = "target") -> Chances:
-    """Return the chances that a policy gives to the arms of ``log``; ``name`` is the argument that it was given as."""
+    """Return the probabilities that a policy gives to the arms of ``log``; ``name`` is that of the argument."""
+    size = len(log.arms)
+    raw: Chances
     if _is_bandit(policy):
-        log.require_contexts(f"{name}, a bandit,")
-        if not any(arm in policy.arms for arm in log.arms if log.counts[log.index(arm)]):
-            raise DataError(f"no arm of log is one of the arms of {name}: {log.arms[:8]} and {tuple(policy.arms)[:8]}")
         raw = _bandit(policy, log, name)
     elif isinstance(policy, str) and policy in ("uniform", "logged"):
         if policy in log.arms:
-            raise ParameterError(f"{name} is {policy!r}, which is also the name of an arm; give a function instead")
-        raw = _uniform(log) if policy == "uniform" else _logged(log)
+            message = f"{name} is {policy!r}, which is also the name of an arm; give a function instead"
+            raise ParameterError(message, code="ambiguous-policy", argument=name, value=policy)
+        raw = _uniform(size) if policy == "uniform" else lambda block: _one_hot(block.arms, size)
     elif isinstance(policy, (str, int, np.integer)) and not isinstance(policy, bool):
-        if log.index(policy) < 0:
-            hint = " or 'uniform' or 'logged'" if isinstance(policy, str) else ""
-            raise ParameterError(f"{name} is {policy!r}, expected one of the arms {log.arms}{hint}")
         raw = _constant({policy: 1.0}, log, name)
     elif isinstance(policy, Mapping):
         raw = _constant(policy, log, name)
     elif callable(policy):
-        log.require_contexts(f"{name}, a function,")
         raw = _function(policy, log, name)
     else:
         raw = table_reader(policy, log, name)
 
     def checked(block: Block) -> FloatArray:
         chances = raw(block)
-        fault = _fault(chances, block, log)
-        if fault:
-            raise DataError(f"{name} {fault}")
+        _require_probabilities(chances, block, log, name)
         return chances
 
     return checked
 
 
-def _fault(chances: FloatArray, block: Block, log: BanditLog) -> str:
-    """Return what is wrong with chances [T,A], nothing if nothing is."""
-    bad = ~((chances >= 0.0) & (chances <= 1.0 + TOLERANCE))
-    if bad.any():
-        t, a = np.argwhere(bad)[0]
-        return f"gives arm {log.arms[a]!r} the chance {chances[t, a]} in log row {block.rows[t]}"
+def _require_probabilities(chances: FloatArray, block: Block, log: BanditLog, name: str) -> None:
+    """Raise unless each row of ``chances`` [T, A] is a distribution over the eligible arms."""
+
+    def fault(bad: Any, expected: str, code: str) -> DataError:
+        t, *arm = first_place(bad)
+        value, row = float(chances[t, *arm].sum()), int(block.rows[t])
+        what = f"arm {log.arms[arm[0]]!r} the probability" if arm else "probabilities with the sum"
+        message = f"{name} gives {what} {value} in log row {row}, expected {expected}"
+        return DataError(message, code=code, argument=name, row=row, value=value, expected=expected)
+
+    outside = ~((chances >= 0.0) & (chances <= 1.0 + TOLERANCE))
+    if outside.any():
+        raise fault(outside, "a number from 0 to 1", "probability-range")
     eligible = block.eligible(len(log.arms))
     if eligible is not None and (chances > 0.0)[~eligible].any():
-        t, a = np.argwhere((chances > 0.0) & ~eligible)[0]
-        return f"gives arm {log.arms[a]!r} a chance in log row {block.rows[t]}, where it is not eligible"
-    total = chances.sum(axis=1)
-    off = np.abs(total - 1.0) > TOLERANCE
+        raise fault((chances > 0.0) & ~eligible, "0 for an arm that is not eligible", "ineligible-arm")
+    off = np.abs(chances.sum(axis=1) - 1.0) > TOLERANCE
     if off.any():
-        return f"gives chances that sum to {total[off][0]} in log row {block.rows[off][0]}, expected 1"
-    return ""
+        raise fault(off, "1", "sum-not-one")
+
+
+def _unknown_arm(arm: Any, log: BanditLog, name: str) -> ParameterError:
+    message = f"{name} has the arm {arm!r}, expected one of {log.arms}, 'uniform' or 'logged'"
+    return ParameterError(message, code="unknown-arm", argument=name, arm=arm, expected=log.arms)
 
 
 def _bandit(bandit: Any, log: BanditLog, name: str) -> Chances:
-    mine = np.array([log.index(arm) for arm in bandit.arms])  # where the log has each of the bandit's arms
-    ask = getattr(bandit, "propensities", None)
-    if ask is None:
-        raise ParameterError(f"{name} is {bandit!r}, which has no propensities; give a function of the contexts")
+    log.require_contexts(f"{name}, a bandit,")
+    mine = np.array([log.index(arm) for arm in bandit.arms])  # index in the log of each arm of the bandit
+    if not log.counts[mine[mine >= 0]].any():
+        message = f"no arm of log is one of the arms of {name}: {log.arms[:8]} and {tuple(bandit.arms)[:8]}"
+        raise DataError(message, code="unknown-arm", argument=name, value=tuple(bandit.arms))
+    if not hasattr(bandit, "propensities"):
+        message = f"{name} is {bandit!r}, which has no propensities; give a function of the contexts"
+        raise ParameterError(message, code="wrong-type", argument=name, value=bandit, expected="propensities")
 
     def chances(block: Block) -> FloatArray:
-        found = np.zeros((len(block), len(log.arms)))
+        result = np.zeros((len(block), len(log.arms)))
         contexts = contexts_for(bandit, block, log)
         for members, rows in block.sets():
-            able = np.flatnonzero(mine >= 0) if members is None else np.flatnonzero(np.isin(mine, members))
+            able = np.flatnonzero(mine >= 0 if members is None else np.isin(mine, members))
             if not able.size:
-                raise DataError(f"log row {block.rows[rows[0]]}: no eligible arm is one of the arms of {name}")
+                row = int(block.rows[rows[0]])
+                message = f"log row {row}: no eligible arm is one of the arms of {name}"
+                raise DataError(message, code="no-arms", argument=name, row=row)
             names = None if able.size == mine.size else [bandit.arms[i] for i in able]
             try:
-                found[np.ix_(rows, mine[able])] = ask(contexts[rows], names)
+                result[np.ix_(rows, mine[able])] = bandit.propensities(contexts[rows], names)
             except PrudentError as error:
-                raise type(error)(f"{name} cannot decide in the contexts of log: {error}") from None
-        return found
+                message = f"{name} cannot decide in the contexts of log: {error}"
+                raise type(error)(message, code=error.code, **error.fields) from None
+        return result
 
     return chances
 
 
-def _uniform(log: BanditLog) -> Chances:
+def _uniform(size: int) -> Chances:
     def chances(block: Block) -> FloatArray:
-        eligible = block.eligible(len(log.arms))
+        eligible = block.eligible(size)
         if eligible is None:
-            return np.full((len(block), len(log.arms)), 1.0 / len(log.arms))
+            return np.full((len(block), size), 1.0 / size)
         return eligible / eligible.sum(axis=1, keepdims=True)
-
-    return chances
-
-
-def _logged(log: BanditLog) -> Chances:
-    """Return the policy that does what was done: its estimates are plain means."""
-
-    def chances(block: Block) -> FloatArray:
-        return np.equal(np.arange(len(log.arms)), block.arms[:, np.newaxis]).astype(np.float64)
 
     return chances
 
@@ -141,72 +189,71 @@ def _constant(mixture: Mapping[Any, Any], log: BanditLog, name: str) -> Chances:
     fixed = np.zeros(len(log.arms))
     for arm, chance in mixture.items():
         if log.index(arm) < 0:
-            raise ParameterError(f"{name} names the arm {arm!r}, expected one of {log.arms}")
-        try:
-            fixed[log.index(arm)] = chance
-        except (TypeError, ValueError, OverflowError):
-            raise ParameterError(f"{name}[{arm!r}] is {chance!r}, expected a probability") from None
+            raise _unknown_arm(arm, log, name)
+        fixed[log.index(arm)] = number_array(chance, f"{name}[{arm!r}]", error=ParameterError)
     return lambda block: np.tile(fixed, (len(block), 1))
 
 
 def _function(function: Callable[[FloatArray], Any], log: BanditLog, name: str) -> Chances:
+    log.require_contexts(f"{name}, a function,")
+
     def chances(block: Block) -> FloatArray:
-        found = function(block.contexts.copy())
-        if hasattr(found, "columns"):
-            found = found.reindex(columns=list(log.arms), fill_value=0.0)
-        given = np.asarray(found)
-        if given.shape == (len(block),):
-            return _one_hot(given, block, log, name)
-        if given.shape != (len(block), len(log.arms)):
-            raise DataError(
-                f"{name} returned shape {given.shape} for {len(block)} contexts, expected ({len(block)}, "
-                f"{len(log.arms)}), chances of the arms {log.arms}, or ({len(block)},), an arm for each"
-            )
-        return _floats(given, name)
+        result = function(block.contexts.copy())
+        if hasattr(result, "columns"):
+            result = result.reindex(columns=list(log.arms), fill_value=0.0)
+        return _rows_of(_read_table(result, log, name, len(block), DataError), block, log, name)
 
     return chances
 
 
 def table_reader(table: Any, log: BanditLog, name: str) -> Chances:
-    """Return the rows [T,A] of a table that has one for each row of the log: an array, or a DataFrame of named arms.
+    """Return the function that returns the rows [T, A] of a block in a table with a row for each row of the log.
 
-    A column of names is a policy that chooses them.
+    Columns of a DataFrame are names of arms. A single column of names is the policy that chooses them.
     """
-    named = hasattr(table, "columns")
+    values = _read_table(table, log, name, log.rows, ParameterError)
+    return lambda block: _rows_of(values[block.rows], block, log, name)
+
+
+def _read_table(table: Any, log: BanditLog, name: str, size: int, error: type[PrudentError]) -> npt.NDArray[Any]:
+    """Return names of arms [M], or numbers [M, A] with a column for each arm of the log."""
+    names = getattr(table, "columns", None)
     try:
-        values = table.to_numpy() if named else np.asarray(table)
-    except (TypeError, ValueError, OverflowError):
+        values = np.asarray(table)
+    except ValueError:
         values = np.empty(())
-    if values.ndim not in (1, 2) or len(values) != log.rows:
+    expected = (size, len(log.arms) if names is None else len(names))
+    if values.shape not in ((size,), expected):
         shown = f"shape {values.shape}" if values.ndim else repr(table)
-        raise ParameterError(f"{name} is {shown}, expected a row for each of the {log.rows} rows of log")
-    if values.ndim == 1:
-        return lambda block: _one_hot(values[block.rows], block, log, name)
-    values = _floats(values, name)
-    places = [log.index(column) for column in table.columns] if named else list(range(values.shape[1]))
-    if -1 in places or (not named and len(places) != len(log.arms)):
-        raise ParameterError(f"{name} has {values.shape[1]} columns, expected the arms {log.arms}, in this order")
-
-    def rows(block: Block) -> FloatArray:
-        found = np.zeros((len(block), len(log.arms)))
-        found[:, places] = values[block.rows]
-        return found
-
-    return rows
-
-
-def _one_hot(names: Any, block: Block, log: BanditLog, name: str) -> FloatArray:
-    places = np.array([log.index(arm) for arm in names.tolist()])
-    if (places < 0).any():
-        t = int(np.argmax(places < 0))
-        raise DataError(
-            f"{name} chooses {names.tolist()[t]!r} in log row {block.rows[t]}, which is not one of {log.arms}"
+        message = (
+            f"{name} has {shown}, expected {expected}: rows and arms, or ({size},): the name of an arm for each row"
         )
-    return np.equal(np.arange(len(log.arms)), places[:, np.newaxis]).astype(np.float64)
+        raise error(message, code="wrong-shape", argument=name, value=values.shape, expected=expected)
+    if values.ndim == 1:
+        return values
+    numbers = number_array(values, name)
+    if names is None:
+        return numbers
+    result = np.zeros((size, len(log.arms)))
+    for column, numbers_of_arm in zip(names, numbers.T, strict=True):
+        if log.index(column) < 0:
+            raise _unknown_arm(column, log, name)
+        result[:, log.index(column)] = numbers_of_arm
+    return result
 
 
-def _floats(values: Any, name: str) -> FloatArray:
-    try:
-        return np.asarray(values, dtype=np.float64)
-    except (TypeError, ValueError, OverflowError):
-        raise DataError(f"{name} must hold numbers, got {np.asarray(values).dtype}") from None
+def _rows_of(values: npt.NDArray[Any], block: Block, log: BanditLog, name: str) -> FloatArray:
+    """Return numbers [T, A] as they are, and names of arms [T] as probabilities 0 and 1."""
+    if values.ndim == 2:
+        return values
+    indices = np.array([log.index(arm) for arm in values.tolist()])
+    if (indices < 0).any():
+        t = int(np.argmin(indices))
+        arm, row = values.tolist()[t], int(block.rows[t])
+        message = f"{name} chooses {arm!r} in log row {row}, which is not one of {log.arms}"
+        raise DataError(message, code="unknown-arm", argument=name, arm=arm, row=row)
+    return _one_hot(indices, len(log.arms))
+
+
+def _one_hot(indices: npt.NDArray[Any], size: int) -> FloatArray:
+    return np.equal(np.arange(size), indices[:, np.newaxis]).astype(np.float64)

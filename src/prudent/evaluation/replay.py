@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,9 +24,8 @@ from ..display.figures import off_policy as figures
 from ..errors import DataError, ParameterError
 from ..types import ArmLike, FloatArray, RngLike, TableLike
 from .logs import BLOCK, BanditLog, Block, Layout
-from .moments import Moments, curve_marks
-from .policies import Chances, contexts_for, known_features, policy_of
-from .protocols import Learner, TargetLike
+from .moments import Moments, curve_marks, pieces
+from .policies import Chances, Learner, TargetLike, contexts_for, features_of, policy_of
 
 if TYPE_CHECKING:
     import pandas
@@ -114,55 +114,32 @@ def replay(
     _require_bandit(bandit)
     random = generator(rng)
     timed = fades_with_time(bandit)
-    layout = Layout(context, columns, arms, missing_reward, block, timed, known_features(bandit))
+    layout = Layout(context, columns, arms, missing_reward, block, timed, features_of(bandit))
     with BanditLog(log, layout, bandit.arms) as read:
         read.require_contexts("bandit")
         run = Run(copy.deepcopy(bandit), learn)
         rates = KeepRates(read, logging_policy, min_propensity)
         require_logged(bandit.arms, read)
         marks = curve_marks(read.n)
-        logged, points, begin = Moments(1), list[Point](), 0
-        line = Progress("replay")
-        try:
+        logged, points = Moments(1), list[Point]()
+        with closing(Progress("replay")) as line:
             for part, thresholds in thresholds_of(read, rates, random):
-                cuts = marks[(marks > begin) & (marks <= begin + len(part))] - begin
-                at = 0
-                for cut in [*cuts.tolist(), len(part)]:
-                    piece = part.part(slice(at, cut))
-                    run.go(piece, thresholds[at:cut], read)
-                    logged.add(piece.rewards[:, np.newaxis])
-                    if cut in cuts:
-                        points.append(Point(begin + cut, run.paid.copy(), logged.copy()))
-                    at = cut
-                begin += len(part)
-                line.show(f"{begin:,} of {read.n:,} rows, {run.paid.count:,} matched")
-        finally:
-            line.close()
-    mean, low, high = run.paid.interval(confidence)
-    return Replay(
-        read.n,
-        run.paid.count,
-        mean,
-        low,
-        high,
-        *logged.interval(confidence),
-        confidence,
-        rates.floor,
-        run.bandit,
-        points,
-    )
+                for piece, _, complete in pieces(marks, logged.count, len(part)):
+                    rows = part.part(piece)
+                    run.go(rows, thresholds[piece], read)
+                    logged.add(rows.rewards[:, np.newaxis])
+                    if complete:
+                        points.append(Point(logged.count, run.paid.copy(), logged.copy()))
+                line.show(f"{logged.count:,} of {read.n:,} rows, {run.paid.count:,} matched")
+    means = (*run.paid.interval(confidence), *logged.interval(confidence))
+    return Replay(read.n, run.paid.count, *means, confidence, rates.floor, run.bandit, points)
 
 
 def _require_bandit(bandit: object) -> None:
     for name in ("arms", "select", "update"):
         if not hasattr(bandit, name):
-            raise ParameterError(
-                f"bandit must have arms, select and update, got {bandit!r}, which has no {name}",
-                code="wrong-type",
-                argument="bandit",
-                value=bandit,
-                expected=name,
-            )
+            message = f"bandit must have arms, select and update, got {bandit!r}, which has no {name}"
+            raise ParameterError(message, code="wrong-type", argument="bandit", value=bandit, expected=name)
 
 
 def fades_with_time(bandit: object) -> bool:
@@ -174,11 +151,8 @@ def require_logged(arms: Iterable[ArmLike], log: BanditLog) -> None:
     """Raise if an arm was never logged: a row in which it is chosen can never match."""
     for arm in arms:
         if not log.counts[log.index(arm)]:
-            raise DataError(
-                f"arm {arm!r} of the bandit was never logged, so no row can match it; remove the arm",
-                code="never-logged",
-                arm=arm,
-            )
+            message = f"arm {arm!r} of the bandit was never logged, so no row can match it; remove the arm"
+            raise DataError(message, code="never-logged", arm=arm)
 
 
 class KeepRates:
@@ -193,17 +167,13 @@ class KeepRates:
             _require_uniform(log, self._policy)
         lowest = min(float(self.of(block).min()) for block in log.blocks())
         if lowest <= 0.0:
-            raise DataError(
-                "logging_policy gives a logged arm probability 0", code="zero-propensity", argument="logging_policy"
-            )
+            message = "logging_policy gives a logged arm probability 0"
+            raise DataError(message, code="zero-propensity", argument="logging_policy")
         self.floor = lowest if min_propensity is None else probability(min_propensity, "min_propensity")
         if not 0.0 < self.floor <= lowest * (1.0 + 1e-9):
+            message = f"min_propensity is {self.floor}, expected at most the lowest in log, {lowest}"
             raise ParameterError(
-                f"min_propensity is {self.floor}, expected at most the lowest in log, {lowest}",
-                code="probability-range",
-                argument="min_propensity",
-                value=self.floor,
-                expected=lowest,
+                message, code="probability-range", argument="min_propensity", value=self.floor, expected=lowest
             )
 
     def of(self, block: Block) -> FloatArray:
@@ -224,13 +194,12 @@ def _require_uniform(log: BanditLog, uniform: Chances) -> None:
     score = float((((log.counts - expected)[free]) ** 2 / variance[free]).sum()) * (k - 1) / max(k, 1)
     if k > 1 and expected.min() >= 5.0 and chdtrc(k - 1, score) < FALSE_REFUSAL:
         a = int(np.argmax(np.abs(log.counts - expected)))
-        raise DataError(
+        message = (
             f"log has no column 'propensity' and is not uniform: arm {log.arms[a]!r} was chosen {log.counts[a]} times, "
-            f"expected about {expected[a]:.0f}; give the policy that acted as logging_policy",
-            code="not-uniform",
-            arm=log.arms[a],
-            value=int(log.counts[a]),
-            expected=float(expected[a]),
+            f"expected about {expected[a]:.0f}; give the policy that acted as logging_policy"
+        )
+        raise DataError(
+            message, code="not-uniform", arm=log.arms[a], value=int(log.counts[a]), expected=float(expected[a])
         )
 
 
@@ -244,7 +213,7 @@ def thresholds_of(log: BanditLog, rates: KeepRates, rng: np.random.Generator) ->
 
 
 class Run:
-    """One bandit that is replayed a log, and the rewards of the rows that matched."""
+    """A bandit that goes through a log, and the rewards of the rows that matched."""
 
     def __init__(self, bandit: Any, learn: bool = True) -> None:
         self.bandit = bandit
@@ -252,27 +221,29 @@ class Run:
         self._learn = learn
         self._mine = set(bandit.arms)
         self._timed = fades_with_time(bandit)
-        # A choice that does not match must leave no trace, and choosing counts decisions: chances are asked instead.
+        # A choice that does not match must leave no trace, and choosing counts decisions: propensities are used.
         # Only choosing lets evidence fade with time.
         self._asks = hasattr(bandit, "propensities") and not self._timed
 
     def go(self, block: Block, thresholds: FloatArray, log: BanditLog) -> None:
-        """Go through some rows, with their ``thresholds`` [T] of ``lottery``."""
+        """Go through some rows with their thresholds [T], see ``thresholds_of``."""
         names: dict[int, Any] = {}
         for members, rows in block.sets():
             able = log.arms if members is None else [log.arms[i] for i in members]
             mine = [arm for arm in able if arm in self._mine]
             if not mine:
-                raise DataError(f"log row {block.rows[rows[0]]}: no eligible arm is one of the bandit's arms")
+                row = int(block.rows[rows[0]])
+                message = f"log row {row}: no eligible arm is one of the arms of the bandit"
+                raise DataError(message, code="no-arms", row=row)
             names[int(block.which[rows[0]])] = mine
         paid: list[float] = []
         contexts = contexts_for(self.bandit, block, log)
         arrays: tuple[Any, ...] = (block.which, block.arms, block.rewards, thresholds, block.times)
         columns = (array.tolist() for array in arrays)
-        for point, which, place, reward, threshold, time in zip(contexts, *columns, strict=True):
-            arm = log.arms[place]
+        for point, which, index, reward, threshold, time in zip(contexts, *columns, strict=True):
+            arm = log.arms[index]
             when = {"time": time} if self._timed else {}
-            # no chance exceeds one: whoever is above it need not be asked
+            # no probability is above such a threshold
             if threshold < 1.0 and arm in self._mine and self._takes(point, arm, names[which], threshold, when):
                 paid.append(reward)
                 if self._learn:
@@ -358,17 +329,11 @@ class Replay:
         import pandas
 
         rows = [
-            [
-                point.paid.count,
-                point.paid.count * point.paid.mean[0],
-                *point.paid.interval(self.confidence),
-                *point.logged.interval(self.confidence),
-            ]
-            for point in self.points
+            (paid.count, paid.count * paid.mean[0], *paid.interval(self.confidence), *logged.interval(self.confidence))
+            for _, paid, logged in self.points
         ]
         names = ["matched", "cumulative", "estimate", "low", "high", "logged", "logged_low", "logged_high"]
-        index = pandas.Index([point.rows for point in self.points], name="rows")
-        return pandas.DataFrame(rows, columns=names, index=index)
+        return pandas.DataFrame(rows, pandas.Index([point.rows for point in self.points], name="rows"), names)
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return the mean rewards with their intervals.

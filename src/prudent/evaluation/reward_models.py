@@ -14,35 +14,35 @@ average size. It needs sums alone. Without contexts it is the mean reward of the
 from __future__ import annotations
 
 import copy
+from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
 
 from ..errors import DataError, ParameterError
 from ..posteriors.linear import LinearGaussianPosterior
-from ..types import FloatArray, IntArray
+from ..types import FloatArray
 from .logs import BanditLog, Block
-from .policies import table_reader
-from .protocols import RewardModelLike
+from .policies import RewardModelLike, table_reader
 
 __all__ = ["RewardModel", "fitted"]
 
 
-class RewardModel:
+class RewardModel(ABC):
     """Predictions of the rewards of all arms in the rows of a log."""
 
     name = ""
 
+    @abstractmethod
     def predict(self, block: Block) -> FloatArray:
         """Return predictions [T,A] by models that have not seen the rows."""
-        raise NotImplementedError
 
     def spread(self) -> float:
         """Return the variance of the direct method's mean that comes from the model's own error."""
         return 0.0
 
-    def observe(self, block: Block, predictions: FloatArray, chances: FloatArray) -> None:
-        """Add a block to the sums that ``spread`` needs."""
+    def observe(self, block: Block, predictions: FloatArray, chances: FloatArray) -> None:  # noqa: B027
+        """Add a block to the sums that ``spread`` needs; without ``spread`` there is nothing to add."""
 
 
 def fitted(given: RewardModelLike, log: BanditLog, folds: int) -> RewardModel:
@@ -52,12 +52,8 @@ def fitted(given: RewardModelLike, log: BanditLog, folds: int) -> RewardModel:
     if hasattr(given, "fit") and hasattr(given, "predict") and not isinstance(given, type):
         return _Estimator(given, log, folds)
     if isinstance(given, (str, bytes)) or callable(given):
-        raise ParameterError(
-            f"reward_model must be None, an object with fit and predict, or a table, got {given!r}",
-            code="wrong-type",
-            argument="reward_model",
-            value=given,
-        )
+        message = f"reward_model must be None, an object with fit and predict, or a table, got {given!r}"
+        raise ParameterError(message, code="wrong-type", argument="reward_model", value=given)
     return _Table(given, log)
 
 
@@ -76,37 +72,52 @@ def _require_finite(predictions: FloatArray, block: Block) -> FloatArray:
     if not np.isfinite(predictions).all():
         t, a = np.argwhere(~np.isfinite(predictions))[0].tolist()
         row, value = int(block.rows[t]), float(predictions[t, a])
-        raise DataError(
-            f"reward_model predicts {value} for arm {a} in log row {row}, expected a finite number",
-            code="not-finite",
-            argument="reward_model",
-            index=(row, a),
-            value=value,
-        )
+        message = f"reward_model predicts {value} for arm {a} in log row {row}, expected a finite number"
+        raise DataError(message, code="not-finite", argument="reward_model", index=(row, a), value=value)
     return predictions
 
 
-def _fold_means(log: BanditLog, folds: int) -> FloatArray:
-    """Return the mean reward [F] of the rows outside each fold."""
-    counts, totals = np.zeros(folds), np.zeros(folds)
-    for block in log.blocks():
-        counts += np.bincount(block.rows % folds, minlength=folds)
-        totals += np.bincount(block.rows % folds, weights=block.rewards, minlength=folds)
-    others = counts.sum() - counts
-    return np.divide(totals.sum() - totals, others, out=np.zeros(folds), where=others > 0.0)
+class _FoldModel(RewardModel):
+    """A model for each fold of rows, which was fitted to the other folds."""
 
-
-class _Ridge(RewardModel):
     def __init__(self, log: BanditLog, folds: int) -> None:
+        self._folds, self._size = folds, len(log.arms)
+        counts, totals = np.zeros(folds), np.zeros(folds)
+        for block in log.blocks():
+            counts += np.bincount(block.rows % folds, minlength=folds)
+            totals += np.bincount(block.rows % folds, weights=block.rewards, minlength=folds)
+        others = counts.sum() - counts
+        # mean rewards [F] outside each fold
+        self._means = np.divide(totals.sum() - totals, others, out=np.zeros(folds), where=others > 0.0)
+
+    def predict(self, block: Block) -> FloatArray:
+        predictions = np.empty((len(block), self._size))
+        points = self._points(block.contexts)
+        for fold in range(self._folds):
+            rows = np.flatnonzero(block.rows % self._folds == fold)
+            if rows.size:
+                predictions[rows] = self._predict_fold(fold, points[rows])
+        return predictions
+
+    def _points(self, contexts: FloatArray) -> FloatArray:
+        """Return what the models predict from."""
+        return contexts
+
+    @abstractmethod
+    def _predict_fold(self, fold: int, points: FloatArray) -> FloatArray:
+        """Return predictions [M, A] of the model of a fold."""
+
+
+class _Ridge(_FoldModel):
+    def __init__(self, log: BanditLog, folds: int) -> None:
+        super().__init__(log, folds)
         self.name = f"ridge for each arm, {log.dim} features" if log.dim else "the mean of each arm (no contexts)"
-        self._folds, self._size, self._n = folds, len(log.arms), log.n
-        width = log.dim + 1
-        self._means = _fold_means(log, folds)
+        self._n, width = log.n, log.dim + 1
         gram = np.zeros((folds, self._size, width + 1, width + 1))  # sums of products of features and reward
         squares = np.zeros(width)
         centre = float(self._means.mean())
         for block in log.blocks():
-            points = _with_intercept(block.contexts)
+            points = self._points(block.contexts)
             squares += (points**2).sum(axis=0)
             group = (block.rows % folds) * self._size + block.arms
             order = np.argsort(group, kind="stable")
@@ -129,16 +140,14 @@ class _Ridge(RewardModel):
     def _posterior(self, gram: FloatArray) -> LinearGaussianPosterior:
         return LinearGaussianPosterior.of_sums(self._prior, 1.0, np.stack([gram, np.zeros_like(gram)]))
 
-    def predict(self, block: Block) -> FloatArray:
-        points = _with_intercept(block.contexts)
-        predictions = np.empty((len(block), self._size))
-        for fold in range(self._folds):
-            rows = np.flatnonzero(block.rows % self._folds == fold)
-            predictions[rows] = self._means[fold] + points[rows] @ self._coefficients[fold].T
-        return predictions
+    def _points(self, contexts: FloatArray) -> FloatArray:
+        return np.column_stack([np.ones(len(contexts)), contexts])
+
+    def _predict_fold(self, fold: int, points: FloatArray) -> FloatArray:
+        return self._means[fold] + points @ self._coefficients[fold].T
 
     def observe(self, block: Block, predictions: FloatArray, chances: FloatArray) -> None:
-        points = _with_intercept(block.contexts)
+        points = self._points(block.contexts)
         self._load += chances.T @ points
         residual = block.rewards - np.take_along_axis(predictions, block.arms[:, np.newaxis], axis=1)[:, 0]
         for arm in np.unique(block.arms).tolist():
@@ -157,10 +166,6 @@ class _Ridge(RewardModel):
         return total
 
 
-def _with_intercept(contexts: FloatArray) -> FloatArray:
-    return np.column_stack([np.ones(len(contexts)), contexts])
-
-
 def _moved(gram: FloatArray, shift: float) -> FloatArray:
     """Return the sums [D+1,D+1] of the same rows with ``shift`` taken from every reward; feature 0 is constant."""
     moved = gram.copy()
@@ -170,39 +175,33 @@ def _moved(gram: FloatArray, shift: float) -> FloatArray:
     return moved
 
 
-class _Estimator(RewardModel):
+class _Estimator(_FoldModel):
     """Copies of an object with fit and predict, one for each arm and fold; the log is held in memory."""
 
     def __init__(self, given: Any, log: BanditLog, folds: int) -> None:
         log.require_contexts("reward_model, an object with fit and predict,")
+        super().__init__(log, folds)
         self.name = type(given).__name__ + " for each arm"
-        self._folds, self._size = folds, len(log.arms)
-        self._means = _fold_means(log, folds)
         parts = [(part.rows, part.contexts, part.arms, part.rewards) for part in log.blocks()]
         rows, contexts, arms, rewards = map(np.concatenate, zip(*parts, strict=True))
         self._models: dict[tuple[int, int], Any] = {}
-        for fold in range(folds):
-            for arm in range(self._size):
-                chosen: IntArray = np.flatnonzero((rows % folds != fold) & (arms == arm))
-                if chosen.size:
-                    model = copy.deepcopy(given)
-                    model.fit(contexts[chosen], rewards[chosen])
-                    self._models[fold, arm] = model
+        for fold, arm in np.ndindex(folds, self._size):
+            chosen = np.flatnonzero((rows % folds != fold) & (arms == arm))
+            if chosen.size:
+                self._models[fold, arm] = copy.deepcopy(given)
+                self._models[fold, arm].fit(contexts[chosen], rewards[chosen])
 
     def predict(self, block: Block) -> FloatArray:
-        predictions = np.empty((len(block), self._size))
-        for fold in range(self._folds):
-            rows = np.flatnonzero(block.rows % self._folds == fold)
-            predictions[rows] = self._means[fold]
-            for arm in range(self._size if rows.size else 0):
-                model = self._models.get((fold, arm))
-                if model is not None:
-                    predictions[rows, arm] = _expected(model, block.contexts[rows])
-        return _require_finite(predictions, block)
+        return _require_finite(super().predict(block), block)
 
-
-def _expected(model: Any, contexts: FloatArray) -> Any:
-    """Return the expected rewards; a classifier is asked for chances, not for the likeliest reward."""
-    if hasattr(model, "predict_proba"):
-        return model.predict_proba(contexts) @ np.asarray(model.classes_, dtype=np.float64)
-    return model.predict(contexts)
+    def _predict_fold(self, fold: int, points: FloatArray) -> FloatArray:
+        predictions = np.full((len(points), self._size), self._means[fold])
+        for (other, arm), model in self._models.items():
+            if other != fold:
+                continue
+            if hasattr(model, "predict_proba"):  # the expected reward of a classifier, not the likeliest one
+                classes = np.asarray(model.classes_, dtype=np.float64)
+                predictions[:, arm] = model.predict_proba(points) @ classes
+            else:
+                predictions[:, arm] = model.predict(points)
+        return predictions

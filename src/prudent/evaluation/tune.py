@@ -12,14 +12,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .._support.checks import generator, open_probability, whole_number
+from .._support.checks import open_probability, whole_number
 from .._support.intervals import mean_and_half_width
 from .._support.progress import Progress
+from .._support.streams import seed_of
 from ..bandits.bandit import LinearBandit
 from ..bandits.fading import HalfLife
 from ..bandits.settings import BanditSettings
@@ -27,7 +29,7 @@ from ..display.figures import off_policy as figures
 from ..errors import DataError, ParameterError
 from ..types import ArmLike, FloatArray, IntArray, RngLike, TableLike
 from .logs import BLOCK, BanditLog, Layout
-from .protocols import TargetLike
+from .policies import TargetLike
 from .replay import KeepRates, Run, require_logged, thresholds_of
 
 if TYPE_CHECKING:
@@ -107,7 +109,7 @@ def tune(
     """
     confidence = open_probability(confidence, "confidence")
     runs = whole_number(runs, "runs", minimum=2)
-    seed = _seed(rng)
+    seed = seed_of(rng)
     tried = _options(settings)
     lives = (HalfLife.of(options.get("half_life")) for options in tried)
     timed = any(life is not None and life.unit == "seconds" for life in lives)
@@ -118,67 +120,49 @@ def tune(
             require_logged(read.arms, read)
         rates = KeepRates(read, logging_policy, min_propensity)
         table = [[Run(_made(make, options, read, seed, part)) for part in range(runs)] for options in tried]
-        line, done = Progress("tuning"), 0
-        try:
+        with closing(Progress("tuning")) as line:
             for rows, thresholds in thresholds_of(read, rates, np.random.default_rng(seed)):
                 for part in range(runs):
                     chosen = np.flatnonzero((rows.rows % runs == part) & (thresholds < 1.0))
                     piece = rows.part(chosen)
                     for row in table:
                         row[part].go(piece, thresholds[chosen], read)
-                done += len(rows)
-                line.show(f"{done:,} of {read.n:,} rows, {len(tried)} settings")
-        finally:
-            line.close()
+                line.show(f"{rows.rows[-1] + 1:,} of {read.rows:,} rows, {len(tried)} settings")
         matched = np.array([[run.paid.count for run in row] for row in table])
         if matched.min() < 2:
-            raise DataError(
-                f"only {matched.min()} rows of a part matched: the log of {read.n} rows is too short for {runs} runs",
-                code="too-few-rows",
-                argument="runs",
-                value=runs,
-            )
+            message = f"only {matched.min()} rows of a part matched: {read.n} rows are too few for {runs} runs"
+            raise DataError(message, code="too-few-rows", argument="runs", value=runs)
         means = np.array([[float(run.paid.mean[0]) for run in row] for row in table])
-    return _tuning(tried, means, matched, confidence)
-
-
-def _seed(rng: RngLike) -> int:
-    """Return the seed of the runs: ``rng`` itself if it is an int, else one that is drawn from it."""
-    if isinstance(rng, int | np.integer):
-        return whole_number(rng, "rng", minimum=0)
-    return int(generator(rng).integers(2**63))
+    comparison = compare(means, confidence)
+    best = dict(tried[comparison.leader]) if comparison.decided else None
+    candidates = [dict(tried[i]) for i in np.flatnonzero(comparison.difference - comparison.half <= 0.0)]
+    return Tuning(best, candidates, tried, means, matched, confidence, comparison)
 
 
 def _options(settings: Any) -> list[dict[str, Any]]:
+    """Return the options of each setting, from a dict of lists or a list of dicts."""
     if isinstance(settings, Mapping):
-        for name, values in settings.items():
-            if isinstance(values, str) or not isinstance(values, Iterable):
-                raise _wrong_settings(f"settings[{name!r}] is {values!r}, expected a list of values", values, name)
-        grids = {name: list(values) for name, values in settings.items()}
-        tried = [dict(zip(grids, values, strict=True)) for values in itertools.product(*grids.values())]
-    elif isinstance(settings, Iterable) and not isinstance(settings, str):
-        tried = []
-        for i, options in enumerate(settings):
-            if not isinstance(options, (Mapping, BanditSettings)):
-                raise _wrong_settings(
-                    f"settings[{i}] is {options!r}, expected a dict of options or BanditSettings", options, i
-                )
-            tried.append({"settings": options} if isinstance(options, BanditSettings) else dict(options))
+        grids = [_require_iterable(values, f"settings[{name!r}]", name) for name, values in settings.items()]
+        tried = [dict(zip(settings, values, strict=True)) for values in itertools.product(*grids)]
     else:
-        raise _wrong_settings(f"settings must be a dict of lists or a list of dicts, got {settings!r}", settings)
+        tried = []
+        for i, options in enumerate(_require_iterable(settings, "settings")):
+            if not isinstance(options, (Mapping, BanditSettings)):
+                message = f"settings[{i}] is {options!r}, expected a dict of options or BanditSettings"
+                raise ParameterError(message, code="wrong-type", argument="settings", index=i, value=options)
+            tried.append({"settings": options} if isinstance(options, BanditSettings) else dict(options))
     labels = [_label(options) for options in tried]
     if len(set(labels)) < max(len(labels), 2):
-        raise ParameterError(
-            f"settings must be at least two different ones, got {labels}",
-            code="too-few-settings",
-            argument="settings",
-            value=labels,
-        )
+        message = f"settings must be at least two different ones, got {labels}"
+        raise ParameterError(message, code="too-few-settings", argument="settings", value=labels)
     return tried
 
 
-def _wrong_settings(message: str, value: object, index: object = None) -> ParameterError:
-    return ParameterError(message, code="wrong-type", argument="settings", index=index, value=value)
+def _require_iterable(values: Any, name: str, index: object = None) -> Iterable[Any]:
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        message = f"{name} is {values!r}, expected a list; settings are a dict of lists or a list of dicts"
+        raise ParameterError(message, code="wrong-type", argument="settings", index=index, value=values)
+    return values
 
 
 def _label(options: Mapping[str, Any]) -> str:
@@ -191,12 +175,8 @@ def _made(make: Callable[..., Any], options: dict[str, Any], log: BanditLog, see
     try:
         return make(list(log.arms), log.dim, rng=rng, **options)
     except TypeError as error:
-        raise ParameterError(
-            f"settings {_label(options)!r} do not suit {getattr(make, '__name__', make)}: {error}",
-            code="unknown-option",
-            argument="settings",
-            value=options,
-        ) from None
+        message = f"settings {_label(options)!r} do not suit {getattr(make, '__name__', make)}: {error}"
+        raise ParameterError(message, code="unknown-option", argument="settings", value=options) from None
 
 
 class Comparison(NamedTuple):
@@ -273,15 +253,9 @@ class Tuning:
 
         mean, half = mean_and_half_width(self.means, self.confidence, axis=1)
         behind, width = self.comparison.difference, self.comparison.half
-        columns = {
-            "mean": mean,
-            "low": mean - half,
-            "high": mean + half,
-            "behind": behind,
-            "behind_low": behind - width,
-            "behind_high": behind + width,
-            "matched": self.matched.sum(axis=1),
-        }
+        columns = {"mean": mean, "low": mean - half, "high": mean + half}
+        columns |= {"behind": behind, "behind_low": behind - width, "behind_high": behind + width}
+        columns |= {"matched": self.matched.sum(axis=1)}
         frame = pandas.DataFrame(columns, index=pandas.Index(list(map(_label, self.settings)), name="setting"))
         return frame.sort_values("mean", ascending=False, kind="stable")
 
@@ -295,11 +269,9 @@ class Tuning:
         """
         import xarray
 
-        return xarray.Dataset(
-            {"mean": (("setting", "run"), self.means), "matched": (("setting", "run"), self.matched)},
-            coords={"setting": list(map(_label, self.settings))},
-            attrs={"confidence": self.confidence},
-        )
+        variables = {"mean": self.means, "matched": self.matched}
+        data = xarray.Dataset({name: (("setting", "run"), values) for name, values in variables.items()})
+        return data.assign_coords(setting=list(map(_label, self.settings))).assign_attrs(confidence=self.confidence)
 
     def plot(self) -> Figure:
         """Plot the mean rewards of the settings with their intervals.
@@ -328,10 +300,3 @@ class Tuning:
         head = f"{len(rows)} settings, {self.means.shape[1]} runs each of about {self.matched.mean():.0f} decisions"
         chance = (1.0 - self.confidence) / 2.0
         return "\n".join([head, *shown, f"{verdict} (probability of a wrong choice at most {chance:.3g})"])
-
-
-def _tuning(tried: list[dict[str, Any]], means: FloatArray, matched: IntArray, confidence: float) -> Tuning:
-    comparison = compare(means, confidence)
-    best = dict(tried[comparison.leader]) if comparison.decided else None
-    candidates = [dict(tried[i]) for i in np.flatnonzero(comparison.difference - comparison.half <= 0.0)]
-    return Tuning(best, candidates, tried, means, matched, confidence, comparison)

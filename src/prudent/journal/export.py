@@ -9,13 +9,14 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from importlib import import_module
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from .._support.files import replacing
 from ..bandits.decision import Arm
 from ..errors import ParameterError
+from ..types import PathLike
 
 __all__ = ["COLUMNS", "SHARED_COLUMNS", "Row", "table_of", "write_rows"]
 
@@ -40,29 +41,17 @@ def table_of(rows: Iterable[Row], columns: Sequence[str]) -> Any:
     return table
 
 
-def write_rows(
-    rows: Iterable[Row],
-    path: str | os.PathLike[str],
-    columns: Sequence[str],
-    names: Names,
-) -> int:
+def write_rows(rows: Iterable[Row], path: PathLike, columns: Sequence[str], names: Names) -> int:
     """Write rows in the format of the file name and return their number; ``names`` returns all arms that occur."""
     target = Path(path)
     suffix = target.suffix.lower()
     if suffix not in _WRITERS:
         text = f"path must end in {', '.join(_WRITERS)}, got {os.fspath(path)!r}"
         raise ParameterError(text, code="unknown-option", argument="path", value=suffix)
-    count = 0
-
-    def counted() -> Iterator[Row]:
-        nonlocal count
-        for row in rows:
-            count += 1
-            yield row
-
+    counter = count()
     with replacing(target) as file:
-        _WRITERS[suffix](counted(), file, columns, names)
-    return count
+        _WRITERS[suffix]((row for row, _ in zip(rows, counter, strict=False)), file, columns, names)
+    return next(counter)
 
 
 def _write_parquet(rows: Iterator[Row], file: BinaryIO, columns: Sequence[str], names: Names) -> None:

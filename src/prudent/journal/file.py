@@ -21,13 +21,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from ..errors import JournalError, PrudentError, StateFileError
+from ..errors import JournalError, ParameterError, PrudentError, StateFileError
+from ..types import PathLike
 
-__all__ = ["Event", "JournalFile"]
+__all__ = ["CHUNK", "Event", "JournalFile"]
 
 
 _APPLICATION = int.from_bytes(b"prdj", "big")
 _VERSION = 1
+CHUNK = 2000  # events read at a time
 _PAGES = 4000  # size of the write-ahead log before it is copied to the database: 16 MB
 _CHANGES = "kind <> 'decision' AND kind <> 'reward'"
 _SCHEMA = {
@@ -92,8 +94,15 @@ _DECISION = f"SELECT {_COLUMNS} FROM event WHERE seq = ? AND kind = 'decision'"
 class JournalFile:
     """An open journal file, to be used by one thread at a time."""
 
-    def __init__(self, path: str | os.PathLike[str], synchronous: str, timeout: float) -> None:
-        self.path = os.path.abspath(os.fsdecode(os.fspath(path)))
+    def __init__(self, path: PathLike, synchronous: str, timeout: float) -> None:
+        try:
+            text = os.fsdecode(os.fspath(path))
+        except TypeError:
+            text = ""
+        if text in ("", ":memory:") or "\0" in text:
+            message = f"path must be the path of a file, got {path!r}"
+            raise ParameterError(message, code="wrong-type", argument="path", value=path)
+        self.path = os.path.abspath(text)
         self._synchronous = synchronous
         self._timeout = timeout
         self._db: sqlite3.Connection | None = None
@@ -294,6 +303,16 @@ class JournalFile:
         rest = "" if rewards else "AND kind <> 'reward'"
         query = f"SELECT {_COLUMNS} FROM event WHERE seq > ? {rest} ORDER BY seq LIMIT ?"
         return [self._checked(row) for row in self.db.execute(query, (after, limit))]
+
+    def following(self, seq: int, last: int) -> list[Event]:
+        """Return the events after number ``seq`` and up to ``last``, or the first of many; raise if one is missing."""
+        events = self.events(seq, min(CHUNK, last - seq))
+        numbers = [event.seq for event in events]
+        if not events or numbers != list(range(seq + 1, seq + 1 + len(events))):
+            missing = next((i for i, number in enumerate(numbers, seq + 1) if i != number), seq + 1 + len(events))
+            text = f"event {missing} is missing: it was dropped or deleted"
+            raise self.damaged(text, code="missing-event", event=missing)
+        return events
 
     def changes(self) -> list[Event]:
         """Return the start and all changes of the bandit, in order."""

@@ -15,25 +15,27 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
+from functools import partial
 from threading import RLock
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from .._support.checks import positive, whole_number
+from .._support.checks import instance_of, one_of, positive, whole_number
 from .._support.locks import register_fork
 from .._support.progress import Progress
 from ..bandits.bandit import LinearBandit
-from ..bandits.decision import Arm
+from ..bandits.decision import Arm, Decision
+from ..bandits.fading import seconds_of
+from ..bandits.kernels.step import LARGEST
 from ..bandits.shared import SharedLinearBandit
-from ..errors import DataError, ParameterError, PrudentError, StateFileError
+from ..errors import DataError, ParameterError, PrudentError
 from ..types import ContextLike, PathLike
-from .arguments import checked_path, propensity_of, reward_number, seconds_of, warm_up
-from .codec import AnyBandit, AnyDecision, records_of
+from .codec import AnyBandit, difference, propensity_of, timed, warm_up
 from .export import Row, table_of, write_rows
-from .file import Event, JournalFile
-from .replica import CHUNK, Replica, timed
+from .file import CHUNK, Event, JournalFile
+from .replica import Replica
 
 if TYPE_CHECKING:
     import pandas
@@ -107,21 +109,18 @@ class Journal:
         snapshot_every: int = 10_000,
         timeout: float = 30.0,
     ) -> None:
-        if synchronous not in ("FULL", "NORMAL"):
-            text = f"synchronous must be 'FULL' or 'NORMAL', got {synchronous!r}"
-            raise ParameterError(text, code="unknown-option", argument="synchronous", value=synchronous)
+        one_of(synchronous, "synchronous", ("FULL", "NORMAL"))
         if bandit is not None and not isinstance(bandit, (LinearBandit, SharedLinearBandit)):
             text = f"bandit must be a LinearBandit or a SharedLinearBandit, got {bandit!r}"
             raise ParameterError(text, code="wrong-type", argument="bandit", value=bandit)
         self._snapshot_every = whole_number(snapshot_every, "snapshot_every")
-        self._options = {"synchronous": synchronous, "snapshot_every": snapshot_every, "timeout": timeout}
-        self._file = JournalFile(checked_path(path), synchronous, positive(timeout, "timeout"))
+        self._options: Any = {"synchronous": synchronous, "snapshot_every": snapshot_every, "timeout": timeout}
+        self._file = JournalFile(path, synchronous, positive(timeout, "timeout"))
         self._lock = RLock()
         self._open = True
         self._replica = Replica(self._file)
         self._wrote = False
         self._writer = _new_writer()
-        self._json: dict[Arm, str] = {}
         held = self._file.open(create=bandit is not None)
         register_fork(self)
         try:
@@ -138,9 +137,8 @@ class Journal:
             raise
 
     def _start(self, bandit: AnyBandit) -> None:
-        arms = json.dumps(records_of(bandit).arms(bandit))
         with self._file.transaction():
-            self._file.create(Event(0, time.time(), "start", self._writer, arms=arms), bandit.to_bytes())
+            self._file.create(Event(0, time.time(), "start", self._writer, arms=_arms(bandit)), bandit.to_bytes())
 
     # -- decisions and rewards -----------------------------------------------------------------------------
 
@@ -189,31 +187,31 @@ class Journal:
         (['ok', 'ok'], 'duplicate')
         """
         names = arms if arms is None or isinstance(arms, str) or not isinstance(arms, Iterable) else list(arms)
+        slate = {} if top is None else {"top": top}
         with self._turn() as bandit:
+            if slate and not isinstance(bandit, SharedLinearBandit):
+                text = "top is for a SharedLinearBandit: the bandit of this journal chooses one arm"
+                raise ParameterError(text, code="no-slate", argument="top", value=top)
             features = bandit.features
-            several = self._replica.records.together(bandit, context, names, top)
+            several = bandit.checked_contexts(context, names, **slate)
             decisions, progress = [], Progress("deciding")
             for one in [context] if several is None else several:
-                decisions.append(self._decide(bandit, one, names, top))
+                decisions.append(self._decide(bandit, one, names, slate))
                 progress.show(f"decision {len(decisions)} of {len(several or decisions)}")
             progress.close()
             if bandit.features != features:  # the first context with names
                 self._record(bandit, "name_features", {"features": bandit.features})
         return decisions[0] if several is None else decisions
 
-    def _decide(self, bandit: AnyBandit, context: Any, arms: Iterable[Arm] | None, top: int | None) -> AnyDecision:
+    def _decide(self, bandit: Any, context: Any, arms: Iterable[Arm] | None, slate: dict[str, int]) -> Decision:
         """Take one decision and record it, inside a turn."""
         at = time.time()
-        decision: AnyDecision = self._replica.records.select(bandit, context, arms, top, timed(bandit, at))
-        common = {"arm": self._name(decision.arm), "propensity": propensity_of(decision)}
-        ids = []
-        for facts in self._replica.records.facts(decision, arms, self._replica.seq + 1):
-            event = self._event("decision", at, **(common | facts))
-            self._write(bandit, event)
-            ids.append(event.id)
+        decision: Decision = bandit.select(context, arms, **slate, **timed(bandit, at))
+        places = self._replica.codec.write(bandit, decision, self._replica.seq + 1)
+        places[0]["propensity"] = propensity_of(decision)
+        ids = tuple(self._write(bandit, "decision", at, **fields) for fields in places)
         decision.time, decision.id = at, ids[0]
-        if decision.candidates is not None:
-            decision.ids = tuple(ids)
+        decision.ids = None if decision.candidates is None else ids
         return decision
 
     def reward(self, id: str | Sequence[str], reward: float | Sequence[float]) -> Any:
@@ -241,33 +239,30 @@ class Journal:
         JournalError
             If input or output fails.
         """
-        if hasattr(id, "__len__") and not isinstance(id, (str, bytes)):
-            rewards: Any = reward
-            if not hasattr(rewards, "__len__") or isinstance(rewards, (str, bytes)) or len(id) != len(rewards):
-                text = f"reward must have one number for each of the {len(id)} ids, got {reward!r}"[:300]
-                raise DataError(text, code="wrong-shape", argument="reward", expected=len(id))
-            values = [reward_number(number, f"reward[{i}]") for i, number in enumerate(rewards)]
-            with self._turn() as bandit:
-                self._replica.records.require_rewards(bandit, reward, np.array(values, dtype=np.float64))
-                return [self._learn(bandit, one, value) for one, value in zip(id, values, strict=True)]
-        value = reward_number(reward, "reward")
+        several = hasattr(id, "__len__") and not isinstance(id, (str, bytes))
+        ids: Any = id if several else [id]
+        rewards: Any = reward if several else [reward]
+        if not hasattr(rewards, "__len__") or isinstance(rewards, (str, bytes)) or len(ids) != len(rewards):
+            text = f"reward must have one number for each of the {len(ids)} ids, got {reward!r}"[:300]
+            raise DataError(text, code="wrong-shape", argument="reward", expected=len(ids))
+        values = [_reward_number(number, f"reward[{i}]" if several else "reward") for i, number in enumerate(rewards)]
         with self._turn() as bandit:
-            self._replica.records.require_rewards(bandit, reward, np.array([value]))
-            return self._learn(bandit, id, value)
+            bandit.require_rewards(reward, np.array(values, dtype=np.float64))
+            statuses = [self._learn(bandit, one, value) for one, value in zip(ids, values, strict=True)]
+        return statuses if several else statuses[0]
 
     def _learn(self, bandit: AnyBandit, id: Any, value: float) -> str:
-        if not isinstance(id, str):
-            text = f"id must be the id of a decision, a string, got {id!r}"
-            raise ParameterError(text, code="wrong-type", argument="id", value=id)
-        parts = _ID.fullmatch(id)
+        parts = _ID.fullmatch(instance_of(id, "id", str))
         decision = self._file.decision(int(parts[1])) if parts else None
         if parts is None or decision is None or decision.writer != int(parts[2], 16):
             return "unknown"
         if self._file.has_reward(decision.seq):
             return "duplicate"
-        event = self._event("reward", time.time(), decision=decision.seq, reward=value)
-        learned = self._replica.apply(bandit, event, decision)
-        self._write(bandit, event)
+        try:
+            learned = self._replica.codec.learn(bandit, decision, value)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise self._replica.broken([decision], error) from error
+        self._write(bandit, "reward", time.time(), decision=decision.seq, reward=value)
         return "ok" if learned else "arm removed"
 
     def add_arm(self, arm: Arm, **options: Any) -> None:
@@ -335,7 +330,7 @@ class Journal:
     def _call(self, kind: str, options: dict[str, Any]) -> None:
         """Call a method that changes the bandit, and record it with the arms afterwards."""
         with self._turn() as bandit:
-            if kind not in self._replica.records.calls:
+            if not hasattr(bandit, kind):
                 text = f"{kind} is not for a {type(bandit).__name__}: it has no arms of its own"
                 raise ParameterError(text, code="no-arms", value=kind)
             getattr(bandit, kind)(**options)
@@ -344,8 +339,7 @@ class Journal:
     def _record(self, bandit: AnyBandit, kind: str, options: dict[str, Any]) -> None:
         """Record a change of the bandit, inside a turn."""
         arguments = json.dumps(options, default=lambda value: value.item())  # NumPy's numbers and strings
-        event = self._event(kind, time.time(), arms=json.dumps(self._replica.records.arms(bandit)), options=arguments)
-        self._write(bandit, event)
+        self._write(bandit, kind, time.time(), arms=_arms(bandit), options=arguments)
 
     # -- looking -------------------------------------------------------------------------------------------
 
@@ -389,7 +383,7 @@ class Journal:
                     yield event, rewards.get(event.seq)
 
         try:
-            yield from self._replica.records.rows(events())
+            yield from self._replica.codec.rows(events())
         except (TypeError, ValueError, RecursionError) as error:
             raise self._replica.broken(latest, error) from error
 
@@ -401,7 +395,7 @@ class Journal:
         pandas.DataFrame
             One row for each decision, times as timestamps in UTC.
         """
-        return table_of(self.rows(), self._replica.records.columns)
+        return table_of(self.rows(), self._replica.codec.columns)
 
     def export(self, path: PathLike) -> int:
         """Write `rows` to a file, in little memory.
@@ -422,7 +416,7 @@ class Journal:
         ParameterError
             If the format is unknown.
         """
-        return write_rows(self.rows(), path, self._replica.records.columns, self._names)
+        return write_rows(self.rows(), path, self._replica.codec.columns, self._names)
 
     def _names(self) -> set[Arm]:
         """Return all arms that ever were, or all candidates."""
@@ -452,28 +446,25 @@ class Journal:
             self._file.require_sound()
             first, last = self._file.snapshots()[-1], self._replica.seq
             bandit = self._replica.snapshot(first)
-        latest: AnyDecision | None = None  # the decision that further positions of a slate belong to
+        places: dict[int, dict[str, Any]] = {}  # fields of the events of the latest decision
         seq, count, progress = first, 0, Progress("verifying the journal")
         while seq < last:
             with self._lock, self._read():
-                events = self._file.events(seq, min(CHUNK, last - seq))
-                for event in events:
-                    if event.seq != seq + 1:
-                        raise self._missing(seq + 1)
+                for event in self._file.following(seq, last):
                     again = self._replica.apply(bandit, event)
-                    if not isinstance(again, bool):
-                        count, latest = count + 1, again
+                    if isinstance(again, Decision):
+                        count += 1
+                        places = dict(enumerate(self._replica.codec.write(bandit, again, event.seq), event.seq))
                     if event.kind == "decision":
-                        self._replica.require_same(event, latest)
+                        fields = places.get(event.seq)
+                        text = "of no slate" if fields is None else difference(event, fields, score=True)
+                        if text:
+                            text = f"decision {event.seq} is {text}"
+                            raise self._file.damaged(text, code="decision-differs", event=event.seq)
                     seq = event.seq
-            if not events:
-                raise self._missing(seq + 1)
             progress.show(f"event {seq} of {last}")
         progress.close()
         return count
-
-    def _missing(self, seq: int) -> StateFileError:
-        return self._file.damaged(f"event {seq} is missing: it was dropped or deleted", code="missing-event", event=seq)
 
     def _chunks(self) -> Iterator[tuple[list[Event], dict[int, Event]]]:
         """Iterate over the events but rewards in order, each chunk with the rewards of its decisions.
@@ -517,7 +508,7 @@ class Journal:
             If `before` is not a time.
         """
         dropped = 0
-        when = None if before is None else seconds_of(before)
+        when = None if before is None else seconds_of(before, "before")
         with self._lock:
             with self._turn() as bandit:
                 self._file.write_snapshot(self._replica.seq, bandit.to_bytes())
@@ -574,7 +565,7 @@ class Journal:
                 raise
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _reopened, (self.path, self._options)  # another process opens the file itself
+        return partial(Journal, **self._options), (self.path,)  # another process opens the file itself
 
     def __repr__(self) -> str:
         return f"Journal({self.path!r}, {self._replica.bandit if self._open else 'closed'})"
@@ -616,26 +607,32 @@ class Journal:
             self._replica.bandit = self._replica.caught_up()
             yield self._replica.bandit
 
-    def _event(self, kind: str, at: float, **fields: Any) -> Event:
-        return Event(self._replica.seq + 1, at, kind, self._writer, **fields)
-
-    def _write(self, bandit: AnyBandit, event: Event) -> None:
-        """Record an event that was applied to the bandit."""
+    def _write(self, bandit: AnyBandit, kind: str, at: float, **fields: Any) -> str:
+        """Record an event that was applied to the bandit; return its id."""
+        event = Event(self._replica.seq + 1, at, kind, self._writer, **fields)
         self._file.append(event)
         self._replica.seq, self._wrote = event.seq, True
         if event.seq % self._snapshot_every == 0:
             self._file.write_snapshot(event.seq, bandit.to_bytes())
-
-    def _name(self, arm: Arm) -> str:
-        text = self._json.get(arm)
-        if text is None:
-            text = self._json[arm] = json.dumps(arm)
-        return text
-
-
-def _reopened(path: str, options: dict[str, Any]) -> Journal:
-    return Journal(path, **options)
+        return event.id
 
 
 def _new_writer() -> int:
     return int.from_bytes(os.urandom(4), "little")
+
+
+def _arms(bandit: AnyBandit) -> str:
+    """Return the arms that a bandit has before decisions name them, as JSON."""
+    return json.dumps(bandit.arms if isinstance(bandit, LinearBandit) else [])
+
+
+def _reward_number(reward: Any, name: str) -> float:
+    """Return a reward as a finite float."""
+    try:
+        value = float("nan") if isinstance(reward, (str, bytes)) or np.ndim(reward) else float(reward)
+    except (TypeError, ValueError, OverflowError):
+        value = float("nan")
+    if not abs(value) <= LARGEST:
+        text = f"{name} is {reward!r}, expected a finite number of at most {LARGEST}"
+        raise DataError(text, code="not-finite", argument="reward", value=reward)
+    return value + 0.0  # SQLite does not know -0.0

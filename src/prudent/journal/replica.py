@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import json
 import warnings
-from typing import Any
 
 import numpy as np
 
 from .._support.progress import Progress
+from ..bandits.decision import Decision
 from ..errors import JournalError, ParameterError, PrudentWarning, StateFileError
-from .codec import AnyBandit, AnyDecision, Records, ReplayedDecision, bandit_of, records_of
+from .codec import CALLS, AnyBandit, Codec, bandit_of, difference
 from .file import Event, JournalFile
 
-__all__ = ["CHUNK", "Replica", "timed"]
+__all__ = ["Replica"]
 
 
-CHUNK = 2000  # events read at a time
 _FAR = 1000  # number of missing events from which a later snapshot is loaded instead
 # parts of the state that may differ between the first bandit of a journal and one that fits it
 _RANDOM_STATE = ("rng", "uniforms", "decisions", "tries", "tick", "root", "absorbed")
@@ -25,7 +24,7 @@ _RANDOM_STATE = ("rng", "uniforms", "decisions", "tries", "tick", "root", "absor
 class Replica:
     """The bandit after event ``seq`` of a file, None if it must be rebuilt. Its methods need a transaction."""
 
-    records: Records  # codec of this kind of bandit, set with the first snapshot
+    codec: Codec  # of this kind of bandit, set with the first snapshot
 
     def __init__(self, file: JournalFile) -> None:
         self._file, self.path = file, file.path
@@ -35,25 +34,8 @@ class Replica:
     def snapshot(self, seq: int) -> AnyBandit:
         """Return the bandit of a snapshot."""
         bandit = bandit_of(self._file.snapshot(seq), f"{self.path}, snapshot {seq}")
-        self.records = records_of(bandit)
+        self.codec = Codec(bandit)
         return bandit
-
-    def require_same(self, event: Event, decision: AnyDecision | None) -> None:
-        """Raise unless a decision is the recorded one, score included."""
-        replay = self._compare(event, decision)
-        score, replayed = event.score if event.score is not None else np.nan, replay.score
-        if not replay.same or not abs(score - replayed) <= 1e-9 * abs(replayed):
-            text = f"decision {event.seq} is {replay.text(f' and score {score}', f' and score {replayed}')}"
-            raise self._file.damaged(text, code="decision-differs", event=event.seq, arm=replay.arm)
-
-    def _compare(self, event: Event, decision: AnyDecision | None) -> ReplayedDecision:
-        """Return what an event records and what a decision gives for it."""
-        try:
-            if decision is None:
-                raise ValueError("it belongs to no decision")
-            return self.records.compare(event, decision)
-        except (TypeError, ValueError, RecursionError) as error:
-            raise self.broken([event], error) from error
 
     def caught_up(self) -> AnyBandit:
         """Return the bandit after all events; the caller stores it again once the file holds the same state."""
@@ -61,9 +43,12 @@ class Replica:
         last = self._file.last()
         if bandit is not None and last == self.seq:
             return bandit
-        near = bandit is not None and (last - self.seq <= _FAR or self._file.snapshots()[0] <= self.seq)
-        if bandit is not None and near and self._replay(bandit, last):
-            return bandit
+        if bandit is not None and (last - self.seq <= _FAR or self._file.snapshots()[0] <= self.seq):
+            try:
+                return self._replay(bandit, last)
+            except StateFileError as error:
+                if error.code != "missing-event":  # another process has dropped it
+                    raise
         return self._rebuilt(last)
 
     def _rebuilt(self, last: int) -> AnyBandit:
@@ -78,56 +63,43 @@ class Replica:
                 failure = error
                 continue
             self.seq = seq
-            if self._replay(bandit, last):
-                return bandit
-            failure = self._file.damaged(f"the event after event {self.seq} is missing")
+            return self._replay(bandit, last)
         raise failure
 
-    def _replay(self, bandit: AnyBandit, last: int) -> bool:
-        """Apply the events up to ``last``; return whether none was missing."""
-        progress, differs = Progress("rebuilding the bandit from the journal"), None
+    def _replay(self, bandit: AnyBandit, last: int) -> AnyBandit:
+        """Apply the events up to ``last`` to the bandit and return it; warn if a decision differs from its record."""
+        progress, text = Progress("rebuilding the bandit from the journal"), ""
         while self.seq < last:
-            events = self._file.events(self.seq, min(CHUNK, last - self.seq))
-            for event in events:
-                if event.seq != self.seq + 1:
-                    return False
+            for event in self._file.following(self.seq, last):
                 again = self.apply(bandit, event)
-                if not isinstance(again, bool) and differs is None:
-                    replay = self._compare(event, again)
-                    differs = None if replay.same else (event, replay)
+                if isinstance(again, Decision) and not text:
+                    text, first = difference(event, self.codec.write(bandit, again, event.seq)[0]), event
                 self.seq = event.seq
-            if not events:
-                return False
             progress.show(f"event {self.seq} of {last}")
         progress.close()
-        if differs is not None:
-            event, replay = differs
-            text = (
-                f"{self.path}: decision {event.seq} is {replay.text()}. Rewards are learned as recorded. "
+        if text:
+            message = (
+                f"{self.path}: decision {first.seq} is {text}. Rewards are learned as recorded. "
                 "The file was changed or written by another version."
             )
-            warnings.warn(
-                PrudentWarning(text, code="decision-differs", path=self.path, event=event.seq, arm=replay.arm),
-                stacklevel=2,
-            )
-        return True
+            warning = PrudentWarning(message, code="decision-differs", path=self.path, event=first.seq)
+            warnings.warn(warning, stacklevel=2)
+        return bandit
 
-    def apply(self, bandit: AnyBandit, event: Event, decision: Event | None = None) -> AnyDecision | bool:
+    def apply(self, bandit: AnyBandit, event: Event, decision: Event | None = None) -> Decision | bool:
         """Apply an event to the bandit; return the decision, or whether something was learned.
 
         ``decision`` is the decision of a reward, if it was read already.
         """
-        records = self.records
         try:
             if event.kind == "decision":
-                again: AnyDecision | None = records.repeat(bandit, event, timed(bandit, event.time))
-                return False if again is None else again
+                return self.codec.decide(bandit, event) or False
             if event.kind == "reward":
                 rewarded = decision or self._file.decision(event.decision or 0)
                 if rewarded is None:
                     raise ValueError(f"decision {event.decision} is missing")
-                return records.learn(bandit, rewarded, event.reward, timed(bandit, rewarded.time))
-            if event.kind not in records.calls:
+                return self.codec.learn(bandit, rewarded, event.reward)
+            if event.kind not in CALLS or not hasattr(bandit, event.kind):
                 raise ValueError(f"unknown kind {event.kind!r}")
             getattr(bandit, event.kind)(**json.loads(event.options or ""))
         except (TypeError, ValueError, RecursionError) as error:
@@ -147,7 +119,7 @@ class Replica:
         first = self.snapshot(seq)
         changed = first.copy()
         for event in self._file.changes():
-            if event.kind in self.records.calls and event.seq > seq:
+            if event.kind in CALLS and event.seq > seq:
                 self.apply(changed, event)
         differences = [_difference(bandit, other) for other in (first, changed, current)]
         if all(differences):
@@ -156,12 +128,6 @@ class Replica:
                 "with its own, or start another journal"
             )
             raise ParameterError(text, code="bandit-mismatch", argument="bandit", path=self.path)
-
-
-def timed(bandit: AnyBandit, at: float) -> dict[str, Any]:
-    """Return the argument ``time`` of a bandit whose evidence fades with time."""
-    half = bandit.half_life
-    return {} if half is None or half.unit == "decisions" else {"time": at}
 
 
 def _difference(one: AnyBandit, two: AnyBandit) -> str:

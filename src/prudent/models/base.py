@@ -8,15 +8,7 @@ from typing import Any, ClassVar, SupportsInt
 import numpy as np
 from scipy import sparse
 
-from .._support.checks import (
-    discount_factor,
-    finite_array,
-    mask_array,
-    non_negative_array,
-    refuse,
-    require_shape,
-    require_sum_of_one,
-)
+from .._support import checks
 from ..data.labels import Labels
 from ..data.policy import Policy
 from ..errors import ModelError, ParameterError
@@ -74,7 +66,7 @@ class TabularModel:
         terminal: BoolArray | None = None,
     ) -> None:
         """Check and store what all models have."""
-        self.discount = discount_factor(discount, one=True)
+        self.discount = checks.discount_factor(discount, one=True)
         self.arrival_value = np.zeros(admissible.shape[0])
         self.n_states, self.n_actions = admissible.shape
         self.admissible = admissible
@@ -90,11 +82,10 @@ class TabularModel:
         if idle.any():
             s = int(np.argmax(idle))
             hint = "" if terminal is None else ", and a state that ends the process is declared terminal"
-            raise ModelError(
-                f"{self.state_labels.show(s)} has no admissible action; one that absorbs needs a loop to itself{hint}",
-                code="no-action",
-                state=self.states[s],
+            message = (
+                f"{self.state_labels.show(s)} has no admissible action; one that absorbs needs a loop to itself{hint}"
             )
+            raise ModelError(message, code="no-action", state=self.states[s])
         if not admissible.any():
             raise ModelError("every state is terminal; a model needs one to act in", code="all-terminal")
         idle = ~admissible.any(axis=0)
@@ -289,23 +280,22 @@ class TabularModel:
         """
         if start is None:
             if self.terminal.all():
-                raise ParameterError(
-                    "start must be given: every state is terminal", code="missing-argument", argument="start"
-                )
+                message = "start must be given: every state is terminal"
+                raise ParameterError(message, code="missing-argument", argument="start")
             return np.where(self.terminal, 0.0, 1.0 / np.count_nonzero(~self.terminal))
         chances = np.zeros(self.n_states)
         if hasattr(start, "items"):  # a mapping or a pandas Series
             for name, chance in start.items():
-                chances[self.state_labels.index(name, "start")] = finite_array(
+                chances[self.state_labels.index(name, "start")] = checks.finite_array(
                     chance, f"start[{name!r}]", ndim=0, error=ParameterError
                 )
         elif self.state_labels.find(start) >= 0 or np.ndim(start) == 0:  # type: ignore[arg-type]
             chances[self.state_labels.index(start, "start")] = 1.0
         else:
-            chances = non_negative_array(start, "start", ndim=1, error=ParameterError).copy()
-            require_shape(chances, "start", (self.n_states,), "[S]", error=ParameterError)
-        refuse(chances < 0.0, chances, "start", "a probability", error=ParameterError, code="negative")
-        require_sum_of_one(chances, "start", error=ParameterError)
+            chances = checks.non_negative_array(start, "start", ndim=1, error=ParameterError).copy()
+            checks.require_shape(chances, "start", (self.n_states,), "[S]", error=ParameterError)
+        checks.refuse(chances < 0.0, chances, "start", "a probability", error=ParameterError, code="negative")
+        checks.require_sum_of_one(chances, "start", error=ParameterError)
         ended = self.terminal & (chances > 0.0)
         if ended.any():
             s = int(np.argmax(ended))
@@ -333,22 +323,18 @@ class TabularModel:
         if hasattr(terminal_value, "items"):
             for state, value in terminal_value.items():
                 s = self.state_labels.index(state, "terminal_value")
-                final[s] = finite_array(value, f"terminal_value[{state!r}]", ndim=0, error=ParameterError)
+                final[s] = checks.finite_array(value, f"terminal_value[{state!r}]", ndim=0, error=ParameterError)
             return final
-        given = finite_array(terminal_value, "terminal_value", error=ParameterError)
+        given = checks.finite_array(terminal_value, "terminal_value", error=ParameterError)
         if given.ndim:
-            require_shape(given, "terminal_value", (self.n_states,), "[S]", error=ParameterError)
+            checks.require_shape(given, "terminal_value", (self.n_states,), "[S]", error=ParameterError)
         return np.broadcast_to(given, final.shape).copy()
 
     def require_discounted(self, who: str) -> None:
         """Raise if the discount is 1, which ``who`` (in the message: "agents") cannot handle."""
         if self.discount == 1.0:
-            raise ParameterError(
-                f"discount must be below 1 for {who}, the model has discount 1.0",
-                code="discount-range",
-                argument="discount",
-                value=1.0,
-            )
+            message = f"discount must be below 1 for {who}, the model has discount 1.0"
+            raise ParameterError(message, code="discount-range", argument="discount", value=1.0)
 
     def pair_name(self, pair: SupportsInt) -> str:
         """Format the pair s*A + a for messages: ``state 3, action 'go'``."""
@@ -382,7 +368,7 @@ def admissible_mask(admissible: ArrayLike | None, shape: Shape) -> BoolArray:
     """Return the admissible pairs as bool [S, A]; None stands for all."""
     if admissible is None:
         return np.ones(shape, dtype=np.bool_)
-    return mask_array(admissible, "admissible", shape, "[S, A]", error=ModelError)
+    return checks.mask_array(admissible, "admissible", shape, "[S, A]", error=ModelError)
 
 
 def held(values: Any) -> Any:
@@ -399,13 +385,13 @@ def read_terminal(terminal: TerminalLike, labels: Labels, name: str = "terminal"
     if terminal is None:
         return mask, values
     if isinstance(terminal, np.ndarray) and terminal.dtype == np.bool_:
-        return mask_array(terminal, name, mask.shape, "[S]", error=ModelError), values
+        return checks.mask_array(terminal, name, mask.shape, "[S]", error=ModelError), values
     given: Any = terminal
     if isinstance(terminal, str) or (np.ndim(given) == 0 and not isinstance(terminal, Mapping | set | frozenset)):
         given = [terminal]  # one state
     for state, value in given.items() if hasattr(given, "items") else ((state, 0.0) for state in given):
         s = labels.index(state, name, ModelError)
-        mask[s], values[s] = True, finite_array(value, f"{name}[{state!r}]", ndim=0, error=ModelError)
+        mask[s], values[s] = True, checks.finite_array(value, f"{name}[{state!r}]", ndim=0, error=ModelError)
     return mask, values
 
 

@@ -1,6 +1,6 @@
 """Builders of models from matrices, tables, functions and Gymnasium environments.
 
-Builders called ``known_`` return the arguments of ``MDP``, those called ``uncertain_`` the arguments of
+Builders called ``known_`` return the arguments of ``MDP._of_steps``, those called ``uncertain_`` the arguments of
 ``UncertainMDP.from_entries``. The constructor then checks the complete model; a builder checks only what can no longer
 be named afterwards, such as the row of a table or the call of a function.
 """
@@ -14,29 +14,20 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from .._support.checks import mask_array, number_array, require_shape
+from .._support.checks import mask_array, number_array, refuse, require_shape
 from ..data.columns import TableColumns
 from ..data.labels import Labels, is_missing
 from ..data.naming import NEXT_STATES, PAIRS
 from ..data.source import TableSource
 from ..data.transitions import TransitionTable
 from ..errors import ModelError
-from ..types import (
-    ArrayLike,
-    BoolArray,
-    FloatArray,
-    IntArray,
-    NamesLike,
-    SparseLike,
-    TableLike,
-    TerminalLike,
-)
+from ..types import ArrayLike, BoolArray, FloatArray, IntArray, NamesLike, SparseLike, TableLike, TerminalLike
 from .base import Shape, admissible_mask, plural, read_terminal
 from .entries import END, Outcomes
 
 Indices = npt.NDArray[np.integer[Any]]
 Arguments = dict[str, Any]
-_BY_PAIR = {"sources": PAIRS, "outcomes": NEXT_STATES}  # the names of a model in which every pair has its own source
+BY_PAIR = {"sources": PAIRS, "outcomes": NEXT_STATES}  # the names of a model in which every pair has its own source
 
 # -- matrices ----------------------------------------------------------------------------------------------
 
@@ -140,12 +131,10 @@ def uncertain_direct(
     source = own_sources(allowed)
     if support is None:
         next_state = np.broadcast_to(np.arange(S, dtype=np.int32), (S, A, S))
-        return {"source": source, "next_state": next_state, "reward": given, **_BY_PAIR}
+        return {"source": source, "next_state": next_state, "reward": given, **BY_PAIR}
     if sparse.issparse(support):
         matrix: Any = support
-        if matrix.shape != (S * A, S):
-            message = f"a sparse support must have shape (S*A, S) = {(S * A, S)}, got {matrix.shape}"
-            raise ModelError(message, code="wrong-shape", argument="support", value=matrix.shape)
+        require_shape(matrix, "support", (S * A, S), "(S*A, S)", error=ModelError)
         pairs, targets = matrix.nonzero()
     else:
         possible = mask_array(support, "support", (S, A, S), "[S, A, S]", error=ModelError)
@@ -153,21 +142,13 @@ def uncertain_direct(
     order = np.lexsort((targets, pairs))
     order = order[allowed.reshape(-1)[pairs[order]]]
     pairs, targets = pairs[order].astype(np.int64), targets[order].astype(np.int64)
-    earned = given.reshape(S * A, -1)[pairs, targets if given.ndim == 3 else 0]
-    finite = np.isfinite(earned)
-    if not finite.all():
-        e = int(np.argmin(finite))
-        place = [*divmod(int(pairs[e]), A), *[int(targets[e])] * (given.ndim == 3)]
-        message = f"reward{place} is {earned[e]}, expected a finite number"
-        raise ModelError(message, code="not-finite", argument="reward", index=tuple(place), value=earned[e])
-    return {
-        "source": source,
-        "pair": pairs,
-        "outcome": places_in(pairs),
-        "next_state": targets,
-        "reward": earned,
-        **_BY_PAIR,
-    }
+    where = pairs, targets if given.ndim == 3 else 0
+    earned = given.reshape(S * A, -1)[where]
+    bad = np.zeros(given.shape, dtype=np.bool_)
+    bad.reshape(S * A, -1)[where] = ~np.isfinite(earned)
+    refuse(bad, given, "reward", "a finite number", error=ModelError, code="not-finite")
+    arrays: Arguments = {"source": source, "pair": pairs, "outcome": places_in(pairs)}
+    return arrays | {"next_state": targets, "reward": earned, **BY_PAIR}
 
 
 # -- tables ------------------------------------------------------------------------------------------------
@@ -175,14 +156,14 @@ def uncertain_direct(
 
 def known_table(
     table: TableLike, states: NamesLike, actions: NamesLike, columns: Mapping[str, Any] | None
-) -> KnownParts:
+) -> Arguments:
     """Read a long table: state, action, next_state, probability, reward."""
     needed = ("state", "action", "next_state", "probability", "reward")
     held = TableSource(table, error=ModelError).read(needed, named=("sample",), columns=columns)
     read, notes = _transitions(held, states, actions)
     chances, reward = held.probabilities(), held.numbers("reward")
-    steps = _Steps(read.state, read.action, read.next_state, chances, reward, np.zeros(reward.size, dtype=np.bool_))
-    return _add_up(steps, read.shape, {"states": read.states.names, "actions": read.actions.names}, notes)
+    steps = Steps(read.state, read.action, read.next_state, chances, reward, np.zeros(reward.size, dtype=np.bool_))
+    return {"steps": steps, "shape": read.shape, "notes": notes} | _names(read)
 
 
 def uncertain_table(
@@ -201,7 +182,7 @@ def uncertain_table(
         held = source.read(needed, ("source",), columns=columns)
     read, notes = _transitions(held, states, actions, ends=True)
     reward, pair = held.numbers("reward"), read.pair
-    names = {"states": read.states.names, "actions": read.actions.names}
+    names = _names(read)
     if "outcome" not in held:
         if "probability" in held:
             notes = (*notes, "the probabilities of the table were not used: they are what a posterior is about")
@@ -241,7 +222,7 @@ def _listed_steps(read: TransitionTable, reward: FloatArray) -> Arguments:
     admissible = np.bincount(pair, minlength=read.shape[0] * read.shape[1]).reshape(read.shape) > 0
     _, sizes = np.unique(np.stack([pair, target]), axis=1, return_counts=True)
     arrays: Arguments = {"source": own_sources(admissible), "pair": pair, "outcome": places_in(pair)}
-    arrays |= {"next_state": target, "reward": earned, **_BY_PAIR}
+    arrays |= {"next_state": target, "reward": earned, **BY_PAIR}
     if (sizes > 1).any():
         arrays["outcomes"] = called_outcomes(pair, target, earned, read.states)
     return arrays
@@ -267,13 +248,11 @@ def _transitions(
         raise ModelError(f"{columns.table} has no rows", code="no-rows", argument=columns.table)
     models = len(set(columns["sample"].tolist())) if "sample" in columns else 1
     if models > 1:
-        raise ModelError(
+        message = (
             f"{columns.table} holds {models} models, one for each {columns.used['sample']!r}; as draws of one model: "
-            "BayesianRiskMDP.from_table",
-            code="several-models",
-            argument=columns.table,
-            value=models,
+            "BayesianRiskMDP.from_table"
         )
+        raise ModelError(message, code="several-models", argument=columns.table, value=models)
     ended = is_missing(columns["next_state"]) if ends else None
     read = TransitionTable.of(columns, states, actions, error=ModelError, ended=ended)
     action, by_action, notes = _without_idle(read.action, read.actions)
@@ -291,8 +270,12 @@ def _without_idle(action: IntArray, by_action: Labels) -> tuple[IntArray, Labels
     return np.searchsorted(used, action), Labels("action", by_action.names_at(used), used.size), (note,)
 
 
-class _Steps(NamedTuple):
-    """A list of steps [M] that a known model can take."""
+def _names(read: TransitionTable) -> Arguments:
+    return {"states": read.states.names, "actions": read.actions.names}
+
+
+class Steps(NamedTuple):
+    """Steps [M] that a known model can take."""
 
     state: IntArray
     action: IntArray
@@ -301,55 +284,16 @@ class _Steps(NamedTuple):
     reward: FloatArray
     ends: BoolArray  # whether the step is the last one
 
-
-class Earned(NamedTuple):
-    """Rewards of single steps, times their probability."""
-
-    places: IntArray  # [M] (s*A + a)*S + s' of those that go on
-    amounts: FloatArray  # [M]
-    last: FloatArray  # [S, A] of those that end the process
-    outcomes: Outcomes | None  # steps one by one, where some share a next state and differ in what they earn
-
-
-class KnownParts(NamedTuple):
-    """What a builder of a known model has read."""
-
-    arguments: Arguments  # of ``MDP``
-    earned: Earned
-    notes: tuple[str, ...] = ()
-
-
-def _one_by_one(pair: IntArray, steps: _Steps, n_pairs: int) -> Outcomes | None:
-    """Return the steps, if adding up those to the same state would hide that they earn different rewards."""
-    target = np.where(steps.ends, END, steps.next_state)
-    used = np.flatnonzero(steps.probability > 0.0)
-    order = used[np.lexsort((steps.reward[used], target[used], pair[used]))]
-    pair, target, reward = pair[order], target[order], steps.reward[order]
-    if not ((np.diff(pair) == 0) & (np.diff(target) == 0) & (np.diff(reward) != 0.0)).any():
-        return None
-    first = np.concatenate(([0], np.cumsum(np.bincount(pair, minlength=n_pairs))))
-    return Outcomes(first, target.astype(np.int32), reward, steps.probability[order])
-
-
-def _add_up(steps: _Steps, shape: Shape, names: Arguments, notes: tuple[str, ...] = ()) -> KnownParts:
-    """Add up the steps of each pair, those that end the process apart; pairs without any are inadmissible."""
-    S, A = shape
-    pair, goes_on = steps.state * A + steps.action, ~steps.ends
-    earned = steps.probability * steps.reward
-    entries = (steps.probability[goes_on], (pair[goes_on], steps.next_state[goes_on]))
-    arguments = {
-        "transition": sparse.coo_array(entries, shape=(S * A, S)),
-        "reward": pair_sums(pair, earned, shape),
-        "termination": pair_sums(pair, steps.probability * steps.ends, shape),
-        "admissible": np.bincount(pair, minlength=S * A).reshape(shape) > 0,
-    }
-    of_steps = Earned(
-        pair[goes_on] * S + steps.next_state[goes_on],
-        earned[goes_on],
-        pair_sums(pair, earned * steps.ends, shape),
-        _one_by_one(pair, steps, S * A),
-    )
-    return KnownParts(arguments | names, of_steps, notes)
+    def one_by_one(self, pair: IntArray, n_pairs: int) -> Outcomes | None:
+        """Return the steps, if adding up those to the same state would hide that they earn different rewards."""
+        target = np.where(self.ends, END, self.next_state)
+        used = np.flatnonzero(self.probability > 0.0)
+        order = used[np.lexsort((self.reward[used], target[used], pair[used]))]
+        pair, target, reward = pair[order], target[order], self.reward[order]
+        if not ((np.diff(pair) == 0) & (np.diff(target) == 0) & (np.diff(reward) != 0.0)).any():
+            return None
+        first = np.concatenate(([0], np.cumsum(np.bincount(pair, minlength=n_pairs))))
+        return Outcomes(first, target.astype(np.int32), reward, self.probability[order])
 
 
 # -- functions ---------------------------------------------------------------------------------------------
@@ -450,7 +394,7 @@ def discrete_environment(env: Any) -> Any:
     return env
 
 
-def known_gymnasium(env: Any) -> KnownParts:
+def known_gymnasium(env: Any) -> Arguments:
     """Read the table ``env.unwrapped.P`` of an environment, or of the one with this id."""
     env = discrete_environment(env)
     table = getattr(getattr(env, "unwrapped", env), "P", None)
@@ -464,7 +408,7 @@ def known_gymnasium(env: Any) -> KnownParts:
             for a, steps in by_action.items()
             for probability, target, reward, ends in steps
         ]
-        listed = _Steps(*map(np.array, zip(*rows, strict=True)))
+        listed = Steps(*map(np.array, zip(*rows, strict=True)))
     except (AttributeError, TypeError, ValueError):
         form = "{state: {action: [(probability, next_state, reward, terminated), ...]}}"
         raise ModelError(f"env.unwrapped.P must have the form {form}", code="wrong-format") from None
@@ -475,4 +419,4 @@ def known_gymnasium(env: Any) -> KnownParts:
             value = indices[outside][0]
             message = f"env.unwrapped.P has the {what} {value}, expected one from 0 to {size - 1}"
             raise ModelError(message, code="index-range", value=int(value))
-    return _add_up(listed, (S, A), {})
+    return {"steps": listed, "shape": (S, A)}

@@ -6,8 +6,8 @@ not observed, the next state -2 where the process ended. Rows that cannot have h
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ import numpy as np
 from ..data.labels import Column, Labels, is_gap
 from ..data.source import TableSource
 from ..data.transitions import TransitionTable
-from ..errors import DataError
+from ..errors import DataError, PrudentError
 from ..types import BoolArray, FloatArray, IntArray, TableLike
 from .entries import END, NONE
 from .outcomes import OutcomeModel
@@ -57,14 +57,12 @@ class LogReader:
         for wrong in (self._model.terminal[table.state], b < 0):
             if wrong.any():
                 row = int(np.argmax(wrong))
-                message, code, fields = self._fault(rows[row])
-                raise held.fault(row, message, code, **fields)
+                raise self._refusal(rows[row], partial(held.fault, row))
         if "outcome" in held:
             rows[:, 3] = held.outcomes("outcome", self._outcomes or self._any_outcome, b, gaps=True)
         impossible = first_impossible(self._model.entries, counts, rows)
         if impossible >= 0:
-            message, code, fields = self._fault(rows[impossible])
-            raise held.fault(impossible, message, code, **fields)
+            raise self._refusal(rows[impossible], partial(held.fault, impossible))
         return rows, held.counts()
 
     def row(
@@ -87,8 +85,7 @@ class LogReader:
             if row[3] < 0 and not is_gap(outcome):
                 raise labels.unknown(outcome, "outcome", DataError)
         if terminal or b < 0 or first_impossible(self._model.entries, counts, self._row) >= 0:
-            message, code, fields = self._fault(row)
-            raise DataError(message, code=code, **fields)
+            raise self._refusal(row, DataError)
         return self._row
 
     def _ended(self, column: Column) -> BoolArray:
@@ -99,17 +96,18 @@ class LogReader:
             return (column == END) | (column != column)
         return np.fromiter((self.states.find(v) < 0 and _is_end(v) for v in column.tolist()), np.bool_, column.size)
 
-    def _fault(self, row: IntArray) -> tuple[str, str, dict[str, Any]]:
-        """Return why a row cannot have happened: a message, its code and its fields."""
+    def _refusal(self, row: IntArray, error: Callable[..., PrudentError]) -> PrudentError:
+        """Return the error that says why a row cannot have happened."""
         model = self._model
         s, a, target, k = row.tolist()
         pair = s * model.n_actions + a
         name, fields = model.pair_name(pair), model.pair_fields(pair)
         if model.terminal[s]:
-            return f"{model.state_labels.show(s)} is terminal, nothing follows it", "terminal-state", fields
+            message = f"{model.state_labels.show(s)} is terminal, nothing follows it"
+            return error(message, code="terminal-state", **fields)
         if model.source[s, a] < 0:
-            return f"{name} is not admissible", "inadmissible-action", fields
-        return f"{name} {self._why_impossible(pair, target, k)}", "impossible-transition", fields
+            return error(f"{name} is not admissible", code="inadmissible-action", **fields)
+        return error(f"{name} {self._why_impossible(pair, target, k)}", code="impossible-transition", **fields)
 
     def _why_impossible(self, pair: int, target: int, k: int) -> str:
         arrival, leads = self._arrival(target), self._model.leads(pair)

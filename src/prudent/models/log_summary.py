@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import html
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -168,7 +168,13 @@ class LogSummary:
         return pandas.DataFrame(dict(self._visits))
 
     def lines(self) -> list[tuple[str, str]]:
-        """Return the titles and texts that are printed."""
+        """Return the titles and texts that are printed.
+
+        Returns
+        -------
+        list of (str, str)
+            A title and a text for each line.
+        """
         lost = sum(self.dropped.values())
         counted = "" if self.observations == self.used else f" ({self.observations:,.6g} observations by their counts)"
         lines = [("rows", f"{self.rows:,} read, {self.used:,} used{counted}")]
@@ -200,8 +206,7 @@ class LogSummary:
                 f"{change.state!r}: {change.by_action!r} by 'action', {change.by_state!r} by 'state'"
                 for change in self.support_matters[:_SHOWN]
             )
-            more = f"; ... ({len(self.support_matters):,} states in all)" if len(self.support_matters) > _SHOWN else ""
-            lines.append(("choices", f"the best action depends on support: {shown}{more}"))
+            lines.append(("choices", f"the best action depends on support: {shown}{_more(self.support_matters, ';')}"))
         return lines + [("note", note) for note in self.notes]
 
     def _starts(self) -> str:
@@ -209,7 +214,7 @@ class LogSummary:
             return ""
         usual = sorted(self.starts, key=lambda state: -self.starts[state])  # type: ignore[index]
         shown = ", ".join(f"{state!r} {self.starts[state]:.0%}" for state in usual[:_SHOWN])
-        return f", which begin in {shown}" + (f", ... ({len(usual):,} states in all)" if len(usual) > _SHOWN else "")
+        return f", which begin in {shown}{_more(usual)}"
 
     def _states(self) -> str:
         acting = len(self.states) - len(self.terminal) - len(self.absorbing)
@@ -237,6 +242,10 @@ class LogSummary:
         return f"<table>{rows}</table>"
 
 
-def _listed(names: tuple[Any, ...]) -> str:
-    more = f", ... ({len(names):,} in all)" if len(names) > _SHOWN else ""
-    return ", ".join(map(repr, names[:_SHOWN])) + more
+def _listed(names: Sequence[Any]) -> str:
+    return ", ".join(map(repr, names[:_SHOWN])) + _more(names)
+
+
+def _more(names: Sequence[Any], separator: str = ",") -> str:
+    """Return the end of a list of which the first ``_SHOWN`` members are shown."""
+    return f"{separator} ... ({len(names):,} in all)" if len(names) > _SHOWN else ""

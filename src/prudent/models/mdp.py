@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, SupportsInt
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,19 +16,9 @@ from scipy import sparse
 from .._numerics.compensated import sums_and_leaks
 from .._support.checks import SUM_TOLERANCE, number_array, require_shape
 from ..errors import ModelError
-from ..types import ArrayLike, FloatArray, IntArray, NamesLike, SparseLike, TableLike
-from .base import TabularModel, admissible_mask, plural
-from .builders import (
-    Earned,
-    Indices,
-    KnownParts,
-    canonical,
-    known_gymnasium,
-    known_table,
-    pair_sums,
-    read_transitions,
-    row_numbers,
-)
+from ..types import ArrayLike, BoolArray, FloatArray, IntArray, NamesLike, SparseLike, TableLike
+from .base import Shape, TabularModel, admissible_mask, plural
+from .builders import Indices, Steps, canonical, known_gymnasium, known_table, pair_sums, read_transitions, row_numbers
 from .entries import END, Entries, Outcomes, likely_outcomes
 
 __all__ = ["MDP"]
@@ -138,25 +128,33 @@ class MDP(TabularModel):
         self.terminal_value = np.where(self.terminal, worth, 0.0)
 
     @classmethod
-    def _built(cls, parts: KnownParts, discount: float) -> MDP:
-        """Return the model of what a builder read; it keeps the rewards of single steps."""
-        mdp = cls(**parts.arguments, discount=discount)
-        mdp._keep_earned(parts.earned)
-        mdp.notes = parts.notes
-        return mdp
-
-    def _keep_earned(self, earned: Earned) -> None:
-        """Keep the rewards of single steps."""
-        stored = self._pairs() * self.n_states + self.transition.indices  # ascending
-        at = np.searchsorted(stored, earned.places)
-        known = np.append(stored, -1)[at] == earned.places  # transitions of probability zero are not stored
-        total = np.bincount(at[known], weights=earned.amounts[known], minlength=stored.size)
+    def _of_steps(cls, steps: Steps, shape: Shape, discount: float, notes: tuple[str, ...] = (), **names: Any) -> MDP:
+        """Return the model that adds up the steps of each pair and keeps their rewards."""
+        (S, A), goes_on = shape, ~steps.ends
+        pair, earned = steps.state * A + steps.action, steps.probability * steps.reward
+        onward, target = pair[goes_on], steps.next_state[goes_on]
+        self = cls(
+            sparse.coo_array((steps.probability[goes_on], (onward, target)), shape=(S * A, S)),
+            pair_sums(pair, earned, shape),
+            discount,
+            termination=pair_sums(pair, steps.probability * steps.ends, shape),
+            admissible=np.bincount(pair, minlength=S * A).reshape(shape) > 0,
+            **names,
+        )
+        self.notes = notes
+        stored = self._pairs() * S + self.transition.indices  # ascending
+        wanted = onward * S + target
+        at = np.searchsorted(stored, wanted)
+        known = np.append(stored, -1)[at] == wanted  # transitions of probability zero are not stored
+        total = np.bincount(at[known], weights=earned[goes_on][known], minlength=stored.size)
         self._keep(total / self.transition.data, self.reward)
-        if earned.outcomes is not None:
-            self._finer = partial(Outcomes, *earned.outcomes)
+        finer = steps.one_by_one(pair, S * A)
+        if finer is not None:
+            self._finer = partial(Outcomes, *finer)
         if self.transition_reward is not None and self.termination is not None:
             ending = np.where(self.termination > 0.0, self.termination, 1.0)
-            self._last_reward = earned.last / ending
+            self._last_reward = pair_sums(pair, earned * steps.ends, shape) / ending
+        return self
 
     def _keep(self, rewards: FloatArray, means: FloatArray) -> None:
         """Keep the rewards of the stored transitions, if they differ from the means of their pairs."""
@@ -201,7 +199,15 @@ class MDP(TabularModel):
         return pairs.astype(np.int64), targets.astype(np.int32), rewards, chances
 
     def keep_outcomes(self, entries: Entries, theta: FloatArray) -> None:
-        """Keep the outcomes, with probabilities ``theta`` [B, K], of which the transitions are sums."""
+        """Keep the outcomes of which the transitions are sums.
+
+        Parameters
+        ----------
+        entries : Entries
+            Outcomes of an uncertain model.
+        theta : float64 [B, K]
+            Their probabilities.
+        """
         self._finer = partial(likely_outcomes, entries, theta)
 
     def outcomes(self) -> Outcomes:
@@ -238,8 +244,7 @@ class MDP(TabularModel):
         ending = self._of_pairs(termination, "termination")
         ending[(ending < 0.0) & (ending > -1e-12)] = 0.0  # what 1 minus the sum of a row leaves
         bad = (ending < 0.0) | (ending > 1.0)
-        if bad.any():
-            self._refuse_pair(np.argmax(bad), "termination", ending[bad][0], "a number in [0, 1]", "probability-range")
+        self._refuse_pairs(bad, ending, "termination", "a number in [0, 1]", "probability-range")
         return ending if ending.any() else None
 
     def _of_pairs(self, values: Any, what: str) -> FloatArray:
@@ -247,15 +252,17 @@ class MDP(TabularModel):
         given = number_array(values, what, error=ModelError)
         require_shape(given, what, self.admissible.shape, "[S, A]", error=ModelError)
         numbers = np.ascontiguousarray(np.where(self.admissible, given, 0.0))
-        bad = ~np.isfinite(numbers)
-        if bad.any():
-            self._refuse_pair(np.argmax(bad), what, numbers[bad][0], "a finite number", "not-finite")
+        self._refuse_pairs(~np.isfinite(numbers), numbers, what, "a finite number", "not-finite")
         return numbers
 
-    def _refuse_pair(self, pair: SupportsInt, what: str, value: float, expected: str, code: str) -> None:
-        """Raise for a number of a pair."""
-        message = f"the {what} of {self.pair_name(pair)} is {value}, expected {expected}"
-        raise ModelError(message, code=code, argument=what, value=value, expected=expected, **self.pair_fields(pair))
+    def _refuse_pairs(self, bad: BoolArray, numbers: FloatArray, what: str, expected: str, code: str) -> None:
+        """Raise for the first pair for which ``bad`` [S, A] is True."""
+        if bad.any():
+            pair, value = np.argmax(bad), numbers[bad][0]
+            message = f"the {what} of {self.pair_name(pair)} is {value}, expected {expected}"
+            raise ModelError(
+                message, code=code, argument=what, value=value, expected=expected, **self.pair_fields(pair)
+            )
 
     def _check_rows(self) -> None:
         probabilities = self.transition.data
@@ -264,14 +271,9 @@ class MDP(TabularModel):
             i = int(np.argmax(bad))
             pair, value, target = self._pairs()[i], probabilities[i], int(self.transition.indices[i])
             to = f"{self.pair_name(pair)} to {self.state_labels.show(target)}"
-            raise ModelError(
-                f"the transition probability of {to} is {value}, expected one in [0, 1]",
-                code="probability-range",
-                argument="transition",
-                value=value,
-                next_state=self.states[target],
-                **self.pair_fields(pair),
-            )
+            message = f"the transition probability of {to} is {value}, expected one in [0, 1]"
+            fields = self.pair_fields(pair) | {"next_state": self.states[target]}
+            raise ModelError(message, code="probability-range", argument="transition", value=value, **fields)
         total = np.empty(self.admissible.shape)
         counted = np.ascontiguousarray(self.admissible).reshape(-1)
         self.leaks = sums_and_leaks(self.transition.indptr, probabilities, counted, total.reshape(-1))
@@ -284,8 +286,8 @@ class MDP(TabularModel):
             value, pair = float(total[off][0]), np.argmax(off)
             hint = "; is the pair admissible?" if value == 0.0 else ""
             message = f"the {what} of {self.pair_name(pair)} sum to {value!r}, expected 1{hint}"
-            fields = self.pair_fields(pair)
-            raise ModelError(message, code="sum-not-one", argument="transition", value=value, **fields)
+            where = self.pair_fields(pair)
+            raise ModelError(message, code="sum-not-one", argument="transition", value=value, **where)
 
     def _mean_reward(self, reward: Any, actions_first: bool) -> FloatArray:
         given, earned = number_array(reward, "reward", error=ModelError), None
@@ -295,11 +297,8 @@ class MDP(TabularModel):
             given = np.broadcast_to(given[:, None], (S, A))
         if given.ndim == 3:
             if self.termination is not None:
-                raise ModelError(
-                    "reward [S, A, S] has no rewards of steps that end the process; give means [S, A]",
-                    code="conflicting-arguments",
-                    argument="reward",
-                )
+                message = "reward [S, A, S] has no rewards of steps that end the process; give means [S, A]"
+                raise ModelError(message, code="conflicting-arguments", argument="reward")
             given = given.swapaxes(0, 1) if actions_first else given
             require_shape(given, "reward", (S, A, S), "[S, A, S]", error=ModelError)
             pairs = self._pairs()
@@ -358,7 +357,7 @@ class MDP(TabularModel):
         >>> mdp.reward.ravel()
         array([-0.2, 0. ])
         """
-        return cls._built(known_table(table, states, actions, columns), discount)
+        return cls._of_steps(**known_table(table, states, actions, columns), discount=discount)
 
     @classmethod
     def from_gymnasium(cls, env: Any, discount: float) -> MDP:
@@ -388,7 +387,7 @@ class MDP(TabularModel):
         >>> MDP.from_gymnasium("FrozenLake-v1", discount=0.99).n_states
         16
         """
-        return cls._built(known_gymnasium(env), discount)
+        return cls._of_steps(**known_gymnasium(env), discount=discount)
 
     def dense(self) -> FloatArray:
         """Return the transition probabilities as an array.

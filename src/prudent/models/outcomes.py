@@ -119,14 +119,11 @@ class OutcomeModel(TabularModel):
         numbers = [set(outcome[begins[p] : begins[p] + sizes[p]].tolist()) for p in (pair, other)]
         k, b = min(numbers[0] ^ numbers[1]), int(source[pair])
         having, lacking = (pair, other) if k in numbers[0] else (other, pair)
-        raise ModelError(
+        message = (
             f"outcome {k} of source {b} has a next state for {self.pair_name(having)} but none for "
-            f"{self.pair_name(lacking)}; pairs that share a source must share its outcomes",
-            code="unequal-outcomes",
-            source=b,
-            outcome=k,
-            **self.pair_fields(lacking),
+            f"{self.pair_name(lacking)}; pairs that share a source must share its outcomes"
         )
+        raise ModelError(message, code="unequal-outcomes", source=b, outcome=k, **self.pair_fields(lacking))
 
     @cached_property
     def next_state(self) -> npt.NDArray[np.int32]:

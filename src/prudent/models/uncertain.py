@@ -14,17 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from .._support.checks import (
-    generator,
-    integer_array,
-    number_array,
-    refuse,
-    require_shape,
-    require_sum_of_one,
-    whole_number,
-)
+from .._support import checks
 from ..data.labels import Labels
-from ..data.naming import NEXT_STATES, PAIRS
 from ..data.policy import Policy
 from ..errors import ModelError, ParameterError, PosteriorError
 from ..types import (
@@ -41,7 +32,7 @@ from ..types import (
     TerminalLike,
 )
 from .base import held, plural
-from .builders import own_sources, places_in, uncertain_direct, uncertain_dynamics, uncertain_table
+from .builders import BY_PAIR, own_sources, places_in, uncertain_direct, uncertain_dynamics, uncertain_table
 from .entries import END, NONE, expected_model
 from .log_reader import LogReader
 from .log_summary import LogSummary
@@ -152,19 +143,21 @@ class UncertainMDP(OutcomeModel):
         terminal: TerminalLike = None,
     ) -> None:
         self._take_sources(source, discount, states, actions, terminal)
-        given = integer_array(next_state, "next_state", ndim=3, error=ModelError)
-        require_shape(given, "next_state", (*self.source.shape, given.shape[2]), "[S, A, K]", error=ModelError)
+        given = checks.integer_array(next_state, "next_state", ndim=3, error=ModelError)
+        checks.require_shape(given, "next_state", (*self.source.shape, given.shape[2]), "[S, A, K]", error=ModelError)
         kept = (given != NONE) & (self.admissible & ~self.terminal[:, None])[:, :, None]
         bad = kept & ((given < END) | (given >= self.n_states))
         expected = f"a state from 0 to {self.n_states - 1}, or -1 for no such outcome, or -2 for the end"
-        refuse(bad, given, "next_state", expected, error=ModelError, code="index-range")
-        earned = number_array(reward, "reward", error=ModelError)
+        checks.refuse(bad, given, "next_state", expected, error=ModelError, code="index-range")
+        earned = checks.number_array(reward, "reward", error=ModelError)
         if earned.ndim == 2:
-            require_shape(earned, "reward", self.source.shape, "[S, A]", error=ModelError)
+            checks.require_shape(earned, "reward", self.source.shape, "[S, A]", error=ModelError)
             earned = np.broadcast_to(earned[:, :, None], given.shape)
         else:
-            require_shape(earned, "reward", given.shape, "[S, A, K]", error=ModelError)
-        refuse(kept & ~np.isfinite(earned), earned, "reward", "a finite number", error=ModelError, code="not-finite")
+            checks.require_shape(earned, "reward", given.shape, "[S, A, K]", error=ModelError)
+        checks.refuse(
+            kept & ~np.isfinite(earned), earned, "reward", "a finite number", error=ModelError, code="not-finite"
+        )
         self.n_outcomes = given.shape[2]
         numbers = np.broadcast_to(np.arange(self.n_outcomes, dtype=np.int32), given.shape)
         sizes = np.count_nonzero(kept, axis=2).reshape(-1)
@@ -204,8 +197,12 @@ class UncertainMDP(OutcomeModel):
             Reward.
         discount : float
             Discount factor in [0, 1].
-        states, actions, sources, outcomes, terminal
-            As for the class.
+        states, actions, sources : iterable of hashable, optional
+            Names, as for the class.
+        outcomes : sequence of iterables of hashable, optional
+            Names of the outcomes of each source, as for the class.
+        terminal : mapping, iterable or mask, optional
+            Terminal states, as for the class.
         notes : tuple of str, default=()
             What a builder did without being asked.
         summary : LogSummary, optional
@@ -308,19 +305,10 @@ class UncertainMDP(OutcomeModel):
         [[[0, 1]], [[1, -1]]]
         """
         pairs, targets, earned = mdp.steps()
-        return cls.from_entries(
-            own_sources(mdp.admissible & ~mdp.terminal[:, None]),
-            pairs,
-            places_in(pairs),
-            targets,
-            earned,
-            mdp.discount,
-            states=mdp.states,
-            actions=mdp.actions,
-            sources=PAIRS,
-            outcomes=NEXT_STATES,
-            terminal={mdp.states[s]: mdp.terminal_value[s] for s in np.flatnonzero(mdp.terminal)},
-        )
+        source = own_sources(mdp.admissible & ~mdp.terminal[:, None])
+        terminal = {mdp.states[s]: mdp.terminal_value[s] for s in np.flatnonzero(mdp.terminal)}
+        names: dict[str, Any] = {"states": mdp.states, "actions": mdp.actions, "terminal": terminal, **BY_PAIR}
+        return cls.from_entries(source, pairs, places_in(pairs), targets, earned, mdp.discount, **names)
 
     @classmethod
     def from_dynamics(
@@ -457,22 +445,15 @@ class UncertainMDP(OutcomeModel):
         """
         probabilities = self._distributions(theta)
         transition, reward, ending = expected_model(self.entries, probabilities)
-        mdp = MDP(
-            transition,
-            reward,
-            self.discount,
-            termination=ending,
-            admissible=self.admissible,
-            states=self.states,
-            actions=self.actions,
-        )
+        names: dict[str, Any] = {"states": self.states, "actions": self.actions}
+        mdp = MDP(transition, reward, self.discount, termination=ending, admissible=self.admissible, **names)
         mdp.keep_outcomes(self.entries, probabilities)
         mdp.arrival_value = self.terminal_value
         return mdp
 
     def _distributions(self, theta: ArrayLike) -> FloatArray:
         rows = self._of_outcomes(theta, "theta", ModelError)
-        require_sum_of_one(rows, "theta", error=ModelError)
+        checks.require_sum_of_one(rows, "theta", error=ModelError)
         if self.terminal.any():
             rows = rows.copy()
             rows[-1, 0] = 1.0  # an end is certain, whatever the caller's rounding
@@ -577,7 +558,7 @@ class UncertainMDP(OutcomeModel):
         if start is None and self.terminal[first]:
             message = f"{self.state_labels.show(first)} is terminal: nothing happens there; give start"
             raise ParameterError(message, code="terminal-start", state=self.states[first])
-        random, size = generator(rng), whole_number(steps, "steps", 0)
+        random, size = checks.generator(rng), checks.whole_number(steps, "steps", 0)
         restarts = cumulative_rows(starts[np.newaxis])[0]
         if state is None and start is not None:
             first = int(np.searchsorted(restarts, random.random(), side="right"))
@@ -592,7 +573,20 @@ class UncertainMDP(OutcomeModel):
         return log
 
     def course(self, theta: FloatArray, start: int) -> Course:
-        """Return what kernels need to walk with probabilities ``theta`` [B, K] and to restart in one state."""
+        """Return the model as kernels walk through it, with one state after each end.
+
+        Parameters
+        ----------
+        theta : float64 [B, K]
+            Probabilities of outcomes.
+        start : int
+            Index of the state after an end.
+
+        Returns
+        -------
+        Course
+            The model with cumulative probabilities.
+        """
         return self._course(theta, np.heaviside(np.arange(self.n_states) - start, 1.0))
 
     def _course(self, theta: FloatArray, restarts: FloatArray) -> Course:

@@ -6,9 +6,10 @@ operator, iterates that to a certified tolerance and returns a ``Solution``.
 
 from __future__ import annotations
 
+from ..display.explanation import ActionView, OutcomeView
 from .base import PlanningProblem
 from .cluster import ClusterModel
-from .explain import ActionView, Explanation, OutcomeView
+from .explain import Explanation
 from .objectives import Entropic, EVaR, Objective
 from .options import SolverOptions
 from .problem import BayesianRiskMDP

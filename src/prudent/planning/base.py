@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -41,7 +42,8 @@ class Evidence(NamedTuple):
     total: FloatArray
 
 
-class DeferredQ(NamedTuple):
+@dataclass(frozen=True)
+class DeferredQ:
     """Where a solver stopped, from which Q is computed on first access.
 
     Attributes
@@ -199,7 +201,7 @@ class PlanningProblem(ABC):
         return None
 
     def on_cluster(
-        self, client: Any, options: SolverOptions, draws: Any, rng: Any, threads: Any
+        self, client: Any, options: SolverOptions, draws: npt.ArrayLike | None, rng: RngLike, threads: int | None
     ) -> AbstractContextManager[Executor]:
         """Return a context in which the workers of a cluster do the backups.
 
@@ -226,13 +228,10 @@ class PlanningProblem(ABC):
         ParameterError
             If the problem cannot be solved on a cluster.
         """
-        raise ParameterError(
-            "client is only for exact solves of a BayesianRiskMDP; omit it for a known model",
-            code="conflicting-arguments",
-            argument="client",
-        )
+        message = "client is only for exact solves of a BayesianRiskMDP; omit it for a known model"
+        raise ParameterError(message, code="conflicting-arguments", argument="client")
 
-    def snapshot(self, draws: Any = None) -> Self:
+    def snapshot(self, draws: npt.ArrayLike | None = None) -> Self:
         """Return the problem as it is now: later updates of a posterior do not change it.
 
         Parameters

@@ -26,29 +26,18 @@ from .._numerics.compensated import EPS
 from .._support.checks import FloatArray, IntArray
 from ..errors import ModelError
 
-__all__ = ["Bounds", "Certificate", "Point"]
-
-
-class Bounds(NamedTuple):
-    """Bounds on the fixed point that one backup gives."""
-
-    lower: float  # TV + lower <= V* <= TV + upper, were it not for rounding
-    upper: float
-    noise: float  # what rounding can add to the distance from V*
-    residual: float  # the size of TV - V
-
 
 class Point(NamedTuple):
-    """A value function V and what one backup told about the fixed point."""
+    """A value function V and the bounds on the fixed point V* that one backup gives."""
 
     value: FloatArray  # [S] V
     swept: FloatArray  # [S] TV
     change: FloatArray  # [S] TV - V
     actions: IntArray  # [S] greedy at V
-    lower: float  # as in Bounds
+    lower: float  # TV + lower <= V* <= TV + upper, but for rounding
     upper: float
-    noise: float
-    residual: float
+    noise: float  # bound on the effect of rounding on the distance from V*
+    residual: float  # the size of TV - V
     rest: FloatArray | None = None  # [S] in twice the precision V is value + rest
 
     @property
@@ -94,14 +83,14 @@ class Certificate:
         self.widest, self.narrowest = _reach(discount, leaks[0], 1.0), _reach(discount, leaks[1], -1.0)
         self.conservative = self.widest <= 1.001 * self.narrowest
 
-    def bounds(self, change: FloatArray, error: float) -> Bounds:
-        """Return the bounds for a TV - V that is ``change`` but for ``error`` and a rounding."""
+    def bounds(self, change: FloatArray, error: float) -> tuple[float, float, float, float]:
+        """Return lower, upper, noise and residual of a ``Point`` whose TV - V is ``change`` up to ``error``."""
         low, high = float(change.min()), float(change.max())
         error += EPS * max(abs(low), abs(high))
         lower = low * (self.widest if low < 0.0 else self.narrowest)
         upper = high * (self.widest if high > 0.0 else self.narrowest)
         noise = error * (1.0 + self.widest) + 3.0 * EPS * max(abs(lower), abs(upper))
-        return Bounds(lower, upper, noise, 0.5 * (high - low) if self.conservative else max(abs(low), abs(high)))
+        return lower, upper, noise, 0.5 * (high - low) if self.conservative else max(abs(low), abs(high))
 
 
 def _reach(discount: float, leak: float, outwards: float) -> float:
@@ -109,11 +98,9 @@ def _reach(discount: float, leak: float, outwards: float) -> float:
     gap = (1.0 - discount) + discount * leak
     gap -= outwards * 4.0 * EPS * ((1.0 - discount) + discount * abs(leak))
     if not gap > 0.0:
-        raise ModelError(
+        message = (
             f"rows sum to as much as 1 + {-leak:.3g}, and at discount {discount!r} more than 1 + "
-            f"{(1.0 - discount) / discount:.3g} leaves no finite value; normalise the rows or lower the discount",
-            code="row-sum-above-one",
-            value=1.0 - leak,
-            discount=discount,
+            f"{(1.0 - discount) / discount:.3g} leaves no finite value; normalise the rows or lower the discount"
         )
+        raise ModelError(message, code="row-sum-above-one", value=1.0 - leak, discount=discount)
     return max(0.0, discount * (1.0 - leak)) / gap * (1.0 + outwards * 4.0 * EPS)

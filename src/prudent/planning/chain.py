@@ -24,9 +24,6 @@ from scipy import sparse
 from .._numerics.compile import kernel, over_rows
 from .._support.checks import FloatArray
 
-__all__ = ["DENSE", "MAX_PRODUCTS", "Chain", "bicgstab", "chain_values", "rows_of", "sparse_elimination"]
-
-
 DENSE = 300  # chains of up to this many states are solved by elimination
 MAX_PRODUCTS = 2_000  # products with P in one iterative solve
 FAST_SWEEP = 0.7  # a sweep that shrinks the variation of the residual by less than this makes way for BiCGStab

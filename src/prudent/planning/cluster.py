@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any, Unpack
@@ -48,39 +48,17 @@ from .solution import Solution
 
 __all__ = ["ClusterModel", "cluster_operator"]
 
-BLOCKS_PER_THREAD = 1  # of the cluster: each block costs ten milliseconds a backup
 Build = Callable[[int, int], tuple[Any, Any, Any]]
 
 
 def read_block(build: Build, first: int, last: int, n_states: int, n_actions: int, discount: float) -> BlockModel:
-    """Return the states that ``build`` describes; see ``ClusterModel``."""
+    """Return the states that ``build`` describes, see ``ClusterModel``; each pair has a source of its own."""
     answer = build(first, last)
     try:
         next_state, reward, counts = answer
     except (TypeError, ValueError):
-        raise ModelError(
-            f"build({first}, {last}) returned {type(answer).__name__}, expected (next_state, reward, counts)",
-            code="wrong-type",
-            argument="build",
-            value=type(answer).__name__,
-        ) from None
-    try:
-        return _read(next_state, reward, counts, first, last, n_states, n_actions, discount)
-    except PrudentError as error:
-        raise type(error)(f"build({first}, {last}): {error}", code=error.code, **error.fields) from None
-
-
-def _read(
-    next_state: Any,
-    reward: Any,
-    counts: Any,
-    first: int,
-    last: int,
-    n_states: int,
-    n_actions: int,
-    discount: float,
-) -> BlockModel:
-    """Check the answer of ``build`` and return its states; each pair has a source of its own."""
+        message = f"build returned {type(answer).__name__}, expected (next_state, reward, counts)"
+        raise ModelError(message, code="wrong-type", argument="build", value=type(answer).__name__) from None
     leads = integer_array(next_state, "next_state", ndim=3, error=ModelError)
     shape = (last - first, n_actions, leads.shape[2])
     require_shape(leads, "next_state", shape, "[n, A, K]", error=ModelError)
@@ -114,7 +92,10 @@ def _read(
 
 
 def _built_block(build: Build, first: int, last: int, sizes: tuple[int, int, float]) -> Block:
-    return Block(read_block(build, first, last, *sizes))
+    try:
+        return Block(read_block(build, first, last, *sizes))
+    except PrudentError as error:
+        raise type(error)(f"build({first}, {last}): {error}", code=error.code, **error.fields) from None
 
 
 class _BlockedModel(TabularModel):
@@ -129,28 +110,21 @@ class _BlockedModel(TabularModel):
 @contextmanager
 def _at_work(client: Any) -> Iterator[tuple[Pool, int]]:
     """Yield the worker pool and its number of threads."""
-    if client is None:
-        threads = default_threads()
-        with on_threads(threads) as here:
-            yield here, threads
-    else:
-        with on_cluster(client) as there:
-            yield there, there.threads
+    threads = default_threads()
+    workers: AbstractContextManager[Any] = on_threads(threads) if client is None else on_cluster(client)
+    with workers as pool:
+        yield pool, threads if client is None else pool.threads
 
 
 def _edges(n_states: int, blocks: int | None, threads: int) -> IntArray:
-    count = min(n_states, blocks or BLOCKS_PER_THREAD * max(1, threads))
+    count = min(n_states, blocks or max(1, threads))  # each block costs ten milliseconds a backup
     return np.arange(count + 1) * n_states // count
 
 
 def _require_cpu(options: SolverOptions) -> None:
     if options.device != "cpu":
-        raise ParameterError(
-            f"device is {options.device!r}, but a cluster solves its blocks on its processors; omit device",
-            code="conflicting-arguments",
-            argument="device",
-            value=options.device,
-        )
+        message = f"device is {options.device!r}, but a cluster solves its blocks on its processors; omit device"
+        raise ParameterError(message, code="conflicting-arguments", argument="device", value=options.device)
 
 
 # for each client: a digest of the model that it sent last, and dask's futures of its blocks
@@ -195,7 +169,6 @@ def cluster_operator(
 ) -> Iterator[Blocks]:
     """Yield the executor of exact CVaR whose backups are done by the workers of a cluster."""
     _require_cpu(options)
-
     with _at_work(client) as (pool, threads):
         edges = _edges(model.n_states, None, threads)
         blocks = _sent(model, counts, pool, edges)
@@ -259,12 +232,8 @@ class ClusterModel:
         self, build: Build, n_states: int, n_actions: int, discount: float, *, blocks: int | None = None
     ) -> None:
         if not callable(build):
-            raise ParameterError(
-                f"build is {build!r}, expected a function of (first, last)",
-                code="wrong-type",
-                argument="build",
-                value=build,
-            )
+            message = f"build is {build!r}, expected a function of (first, last)"
+            raise ParameterError(message, code="wrong-type", argument="build", value=build)
         self.build = build
         self.n_states = whole_number(n_states, "n_states", maximum=2**31 - 1)
         self.n_actions = whole_number(n_actions, "n_actions")

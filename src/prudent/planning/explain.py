@@ -28,8 +28,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, SupportsFloat
 
 import numpy as np
 
@@ -46,16 +46,7 @@ if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
 
-__all__ = [
-    "ActionView",
-    "Explanation",
-    "OutcomeView",
-    "dirichlet_quantiles",
-    "draws_of_sources",
-    "explain_exact",
-    "explain_known",
-    "explain_sampled",
-]
+__all__ = ["Explanation", "draws_of_sources", "explain_exact", "explain_known", "explain_sampled"]
 
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)  # probabilities of the quantiles in the table
 PLAUSIBLE_PROBABILITY = 0.01  # least mean probability of a plausible outcome
@@ -143,24 +134,16 @@ class Explanation:
         """
         import pandas
 
-        rows = []
+        rows: list[dict[str, Any]] = []
         for view in self.actions:
-            row = {
-                "action": view.action,
-                "chosen": view.chosen,
-                "value": view.value,
-                "gap": self.actions[0].value - view.value,
-            }
+            gap = self.actions[0].value - view.value
+            rows.append({"action": view.action, "chosen": view.chosen, "value": view.value, "gap": gap})
             if self.risk != "value":
-                row |= {"mean": view.mean, "sd": view.sd}
-                row |= {f"q{round(100 * probability):02d}": x for probability, x in view.quantiles.items()}
-                row |= {"evidence": view.evidence, "total_count": view.total_count}
-                row["overtakes_after"] = view.overtakes_after
-            rows.append(row)
+                quantiles = {f"q{round(100 * probability):02d}": x for probability, x in view.quantiles.items()}
+                rows[-1] |= {"mean": view.mean, "sd": view.sd, **quantiles, "evidence": view.evidence}
+                rows[-1] |= {"total_count": view.total_count, "overtakes_after": view.overtakes_after}
         table = pandas.DataFrame(rows)
-        if "overtakes_after" in table:
-            table["overtakes_after"] = table["overtakes_after"].astype("Int64")
-        return table
+        return table.astype({"overtakes_after": "Int64"}) if "overtakes_after" in table else table
 
     def outcomes(self, action: Hashable | None = None) -> pandas.DataFrame:
         """Return a table of the outcomes of one action, those that drive its tail first.
@@ -185,9 +168,8 @@ class Explanation:
         views = [view for view in self.actions if view.action == action or (action is None and view.chosen)]
         if not views:
             names = ", ".join(repr(view.action) for view in self.actions)
-            raise ParameterError(
-                f"action is {action!r}, expected one of {names}", code="unknown-action", argument="action", value=action
-            )
+            message = f"action is {action!r}, expected one of {names}"
+            raise ParameterError(message, code="unknown-action", argument="action", value=action)
         return pandas.DataFrame(views[0].outcomes, columns=OutcomeView._fields)
 
     def plot(self) -> Figure:
@@ -213,8 +195,10 @@ class Explanation:
 class _StateRows:
     """The admissible actions A' of one state, with where their outcomes lead and what these are worth."""
 
-    def __init__(self, model: UncertainMDP, value: FloatArray, state: int, chosen: int) -> None:
-        self.model, self.state = model, state
+    def __init__(
+        self, model: UncertainMDP, posterior: DirichletPosterior | None, value: FloatArray, state: int, chosen: int
+    ) -> None:
+        self.model, self.posterior = model, posterior
         self.actions = np.flatnonzero(model.admissible[state])
         self.best = int(np.argmax(self.actions == chosen))  # index of the chosen action among these
         pairs = state * model.n_actions + self.actions
@@ -227,15 +211,22 @@ class _StateRows:
         later = np.where(self.targets >= 0, value[np.maximum(self.targets, 0)], 0.0)  # negative: none, or the end
         self.worth: FloatArray = reward + model.discount * later  # [A', K]
 
-    def action_name(self, i: int) -> Any:
-        """Return the name of one of these actions."""
-        a = int(self.actions[i])
-        return a if self.model.actions is None else self.model.actions[a]
-
-    def outcomes(self, i: int, chances: FloatArray, tail: FloatArray) -> tuple[OutcomeView, ...]:
-        """Return the possible outcomes of an action, those with the largest contribution first."""
-        views = [self.outcome(i, int(k), chances, tail) for k in np.flatnonzero(chances > 0.0)]
-        return tuple(sorted(views, key=lambda view: (-view.contribution, -view.probability)))
+    def view(
+        self, i: int, quantiles: FloatArray, chances: FloatArray, tail: FloatArray, **numbers: SupportsFloat
+    ) -> ActionView:
+        """Return what is known of an action; its possible outcomes with the largest contribution first."""
+        outcomes = [self.outcome(i, int(k), chances, tail) for k in np.flatnonzero(chances > 0.0)]
+        values: dict[str, Any] = {name: float(number) for name, number in numbers.items()}
+        if self.posterior is not None:
+            counts, prior = (rows[self.sources[i]].sum() for rows in (self.posterior.counts, self.posterior.prior))
+            values |= {"evidence": float(counts) - float(prior), "total_count": float(counts)}
+        return ActionView(
+            action=self.model.actions[self.actions[i]],
+            chosen=i == self.best,
+            quantiles=dict(zip(QUANTILES, quantiles.tolist(), strict=True)),
+            outcomes=tuple(sorted(outcomes, key=lambda outcome: (-outcome.contribution, -outcome.probability))),
+            **values,
+        )
 
     def outcome(self, i: int, k: int, chances: FloatArray, tail: FloatArray) -> OutcomeView:
         """Return outcome k of an action with mean probabilities ``chances`` [K] and tail means ``tail`` [K]."""
@@ -244,34 +235,24 @@ class _StateRows:
         names = None if labels is None else labels[int(self.sources[i])].names
         return OutcomeView(
             outcome=k if names is None else names[k],
-            next_state=None if target < 0 else _state_name(self.model, target),
+            next_state=None if target < 0 else self.model.states[target],
             value=float(worth[k]),
             probability=float(chances[k]),
             tail_probability=float(tail[k]),
             contribution=float((tail[k] - chances[k]) * (chances @ worth - worth[k])),
         )
 
-    def explanation(self, views: list[ActionView], **fields: Any) -> Explanation:
-        """Return the explanation of this state, with its actions in order."""
-        return _explanation(self.model, self.state, views, **fields)
-
-
-def _state_name(model: MDP | UncertainMDP, s: int) -> Any:
-    return s if model.states is None else model.states[s]
-
 
 def _explanation(model: MDP | UncertainMDP, state: int, views: list[ActionView], **fields: Any) -> Explanation:
     """Return an explanation with the chosen action first and its rivals by value."""
     ordered = sorted(views, key=lambda view: (not view.chosen, -view.value))
-    return Explanation(_state_name(model, state), ordered[0].action, 1.0, actions=tuple(ordered), **fields)
+    return Explanation(model.states[state], ordered[0].action, 1.0, actions=tuple(ordered), **fields)
 
 
 def explain_known(model: MDP, state: int, chosen: int, q: FloatArray) -> Explanation:
     """Return the explanation of a known model, from the values ``q`` [A] of the actions."""
-    views = [
-        ActionView(int(a) if model.actions is None else model.actions[a], a == chosen, float(q[a]), float(q[a]))
-        for a in np.flatnonzero(model.admissible[state])
-    ]
+    admitted = np.flatnonzero(model.admissible[state])
+    views = [ActionView(model.actions[a], a == chosen, float(q[a]), float(q[a])) for a in admitted]
     return _explanation(model, state, views, alpha=None, risk="value")
 
 
@@ -279,7 +260,7 @@ def explain_exact(
     model: UncertainMDP, posterior: DirichletPosterior, alpha: float, value: FloatArray, state: int, chosen: int
 ) -> Explanation:
     """Return the explanation under CVaR of a Dirichlet posterior, without draws."""
-    rows = _StateRows(model, value, state, chosen)
+    rows = _StateRows(model, posterior, value, state, chosen)
     worth, sources, best = rows.worth, rows.sources, rows.best
     counts = posterior.counts[sources]  # [A', K]
     tail = dirichlet_tail(worth, counts, alpha)
@@ -306,30 +287,25 @@ def explain_exact(
     # the CVaR of a rival rises with m towards its mean, and never reaches it
     rising = [i for i in rivals if mean[i] > tail.cvar[best] or sources[i] == sources[best]]
     views = [
-        ActionView(
-            action=rows.action_name(i),
-            chosen=i == best,
-            value=float(tail.cvar[i]),
-            mean=float(mean[i]),
-            sd=float(sd[i]),
-            quantiles=dict(zip(QUANTILES, quantiles[i].tolist(), strict=True)),
-            **_evidence(posterior, int(sources[i])),
-            outcomes=rows.outcomes(i, chances[i], tail.tail_means[i]),
-            overtakes_after=first_lead(i, sources[i], _like_so_far) if i in rising else None,
-        )
+        rows.view(i, quantiles[i], chances[i], tail.tail_means[i], value=tail.cvar[i], mean=mean[i], sd=sd[i])
         for i in range(sources.size)
     ]
+    for i in rising:  # m more observations at the present frequencies
+        after = first_lead(i, sources[i], lambda psi, m: psi * (1.0 + m[:, None] / psi.sum()))
+        views[i] = replace(views[i], overtakes_after=after)
     risk = "mean" if alpha == 0.0 else f"CVaR at level {alpha:g}"
     if not rivals:
-        return rows.explanation(views, alpha=alpha, risk=risk)
+        return _explanation(model, state, views, alpha=alpha, risk=risk)
     plausible = chances[best] >= min(PLAUSIBLE_PROBABILITY, chances[best].max())
     k = int(np.argmin(np.where(plausible, worth[best], np.inf)))
     rival = max(rivals, key=lambda i: tail.cvar[i])
-    return rows.explanation(
+    return _explanation(
+        model,
+        state,
         views,
         alpha=alpha,
         risk=risk,
-        overtaken_after=first_lead(rival, sources[best], lambda psi, m: _all_in(k, psi, m)),
+        overtaken_after=first_lead(rival, sources[best], lambda psi, m: psi + m[:, None] * (np.arange(psi.size) == k)),
         worst_outcome=rows.outcome(best, k, chances[best], tail.tail_means[best]),
     )
 
@@ -337,8 +313,8 @@ def explain_exact(
 def explain_sampled(
     model: UncertainMDP,
     risk: RiskMeasure,
-    theta_of: Callable[[IntArray, int], FloatArray],
-    rewards_of: Callable[[int], FloatArray] | None,
+    theta: FloatArray,
+    rewards: FloatArray | None,
     posterior: DirichletPosterior | None,
     value: FloatArray,
     state: int,
@@ -347,46 +323,29 @@ def explain_sampled(
 ) -> Explanation:
     """Return the explanation from posterior draws.
 
-    ``theta_of(sources, K)`` are draws [N, len(sources), K] of these sources; ``rewards_of(N)``, if there is one, draws
+    ``theta`` are draws [N, B', K] of the sources of the state, ascending; ``rewards``, if there are any, draws
     [N, S, A] of unknown rewards; ``posterior`` is the posterior behind the draws, if it is known.
     """
-    rows = _StateRows(model, value, state, chosen)
-    sources, index = np.unique(rows.sources, return_inverse=True)
-    theta = theta_of(sources, rows.worth.shape[1])
+    rows = _StateRows(model, posterior, value, state, chosen)
+    index = np.unique(rows.sources, return_inverse=True)[1]
     n = theta.shape[0]
-    extra = np.zeros((n, rows.actions.size)) if rewards_of is None else rewards_of(n)[:, state, rows.actions]
+    extra = np.zeros((n, rows.actions.size)) if rewards is None else rewards[:, state, rows.actions]
     weights = risk.lowest_weights(n)
     views = []
     for i in range(rows.actions.size):
         own = theta[:, index[i]]
         z = own @ rows.worth[i] + extra[:, i]
         low = np.argsort(z, kind="stable")[: weights.size]
-        views.append(
-            ActionView(
-                action=rows.action_name(i),
-                chosen=i == rows.best,
-                value=float(weights @ z[low]),
-                mean=float(z.mean()),
-                sd=float(z.std()),
-                quantiles=dict(zip(QUANTILES, np.quantile(z, QUANTILES).tolist(), strict=True)),
-                **_evidence(posterior, int(sources[index[i]])),
-                outcomes=rows.outcomes(i, own.mean(axis=0), weights @ own[low]),
-            )
-        )
-    return rows.explanation(views, alpha=alpha, risk=repr(risk), draws=n)
+        numbers = {"value": weights @ z[low], "mean": z.mean(), "sd": z.std()}
+        views.append(rows.view(i, np.quantile(z, QUANTILES), own.mean(axis=0), weights @ own[low], **numbers))
+    return _explanation(model, state, views, alpha=alpha, risk=repr(risk), draws=n)
 
 
-def draws_of_sources(posterior: DirichletPosterior, sources: IntArray, n_outcomes: int) -> FloatArray:
-    """Return posterior draws [N, len(sources), K] of some sources; the same call has the same answer."""
-    n = max(1_000, min(POSTERIOR_DRAWS, MAX_DRAWN_NUMBERS // (sources.size * n_outcomes)))
-    return DirichletPosterior(posterior.counts[sources]).sample(n, np.random.default_rng(0))
-
-
-def _evidence(posterior: DirichletPosterior | None, source: int) -> dict[str, Any]:
-    if posterior is None:
-        return {}
-    total = float(posterior.counts[source].sum())
-    return {"evidence": total - float(posterior.prior[source].sum()), "total_count": total}
+def draws_of_sources(posterior: DirichletPosterior, sources: IntArray) -> FloatArray:
+    """Return posterior draws [N, B', K] of some sources; the same call has the same answer."""
+    counts = posterior.counts[sources]
+    n = max(1_000, min(POSTERIOR_DRAWS, MAX_DRAWN_NUMBERS // counts.size))
+    return DirichletPosterior(counts).sample(n, np.random.default_rng(0))
 
 
 # -- what would change the choice --------------------------------------------------------------------------
@@ -397,16 +356,6 @@ def dirichlet_quantiles(worth: FloatArray, counts: FloatArray, probabilities: Fl
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # it is about CVaR
         return dirichlet_tail(worth[:, None], counts[:, None], 1.0 - probabilities).quantile
-
-
-def _like_so_far(counts: FloatArray, m: FloatArray) -> FloatArray:
-    """Return counts [M, K] after m more observations at the present frequencies."""
-    return counts * (1.0 + m[:, None] / counts.sum())
-
-
-def _all_in(k: int, counts: FloatArray, m: FloatArray) -> FloatArray:
-    """Return counts [M, K] after m more observations of outcome k."""
-    return counts + m[:, None] * (np.arange(counts.size) == k)
 
 
 def _first_lead(lead: Callable[[FloatArray], FloatArray]) -> int | None:

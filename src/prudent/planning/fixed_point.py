@@ -19,8 +19,6 @@ from .newton import Iteration
 from .options import SolverOptions
 from .solution import Solution
 
-__all__ = ["Guess", "on_device", "rough_guess", "solve_operator"]
-
 GUESS_TOLERANCE = 1e-6  # of a first guess
 ROUGH_DIGITS = 1e-4  # relative tolerance of a first guess by an operator that is itself an approximation
 ROUGH_BACKUPS = 20  # cap of its backups: it may not even converge

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from .._support.checks import finite_array, first_index, first_place
+from .._support.checks import finite_array, one_of, refuse, require_sum_of_one
 from ..data.labels import Labels, Names
 from ..data.source import TableSource
 from ..data.transitions import TransitionTable
@@ -44,37 +44,18 @@ def read_draws(given: Any, model: UncertainMDP, variable: str | None = None) -> 
     if hasattr(given, "data_vars"):
         names = list(given.data_vars)
         if variable is None and len(names) != 1:
-            raise ParameterError(
-                f"variable must say which of {names} are the draws",
-                code="missing-argument",
-                argument="variable",
-                expected=names,
-            )
-        if variable is not None and variable not in names:
-            raise ParameterError(
-                f"variable is {variable!r}, expected one of {names}",
-                code="unknown-option",
-                argument="variable",
-                value=variable,
-                expected=names,
-            )
-        given = given[names[0] if variable is None else variable]
+            message = f"variable must say which of {names} are the draws"
+            raise ParameterError(message, code="missing-argument", argument="variable", expected=names)
+        given = given[names[0] if variable is None else one_of(variable, "variable", names)]
     elif variable is not None:
-        raise ParameterError(
-            "variable chooses from a dataset of draws, but there is none",
-            code="conflicting-arguments",
-            argument="variable",
-        )
+        message = "variable chooses from a dataset of draws, but there is none"
+        raise ParameterError(message, code="conflicting-arguments", argument="variable")
     if hasattr(given, "dims"):
         given = _stacked(given, model)
     theta = model.with_end(finite_array(given, "draws", ndim=3, error=PosteriorError))
     if theta.shape[0] == 0 or theta.shape[1:] != (model.n_sources, model.n_outcomes):
-        raise PosteriorError(
-            f"draws has shape {theta.shape}, expected [N, B, K] = (N, {model.n_sources}, {model.n_outcomes})",
-            code="wrong-shape",
-            argument="draws",
-            value=theta.shape,
-        )
+        message = f"draws has shape {theta.shape}, expected [N, B, K] = (N, {model.n_sources}, {model.n_outcomes})"
+        raise PosteriorError(message, code="wrong-shape", argument="draws", value=theta.shape)
     return theta
 
 
@@ -83,22 +64,14 @@ def _stacked(array: Any, model: UncertainMDP) -> Any:
     drawn = [dim for dim in array.dims if dim in SAMPLES]
     rest = [dim for dim in array.dims if dim not in SAMPLES]
     if not drawn:
-        raise PosteriorError(
-            f"draws has dimensions {array.dims}, expected some of {SAMPLES} among them",
-            code="wrong-dimensions",
-            argument="draws",
-            value=array.dims,
-        )
+        message = f"draws has dimensions {array.dims}, expected some of {SAMPLES} among them"
+        raise PosteriorError(message, code="wrong-dimensions", argument="draws", value=array.dims)
     if len(rest) == 1 and model.n_sources - bool(model.terminal.any()) == 1:
         array = array.expand_dims("source")
         rest = ["source", rest[0]]
     if len(rest) != 2:
-        raise PosteriorError(
-            f"draws has dimensions {array.dims}, expected source and outcome next to {drawn}",
-            code="wrong-dimensions",
-            argument="draws",
-            value=array.dims,
-        )
+        message = f"draws has dimensions {array.dims}, expected source and outcome next to {drawn}"
+        raise PosteriorError(message, code="wrong-dimensions", argument="draws", value=array.dims)
     if set(rest) == {"source", "outcome"}:
         rest = ["source", "outcome"]
     for dim in rest:
@@ -123,28 +96,19 @@ def models_of_table(
     read = TransitionTable.of(held, states, actions, error=ModelError)
     by_sample = Labels.of("sample", None, held["sample"])
     n = held.indices("sample", by_sample)
-    s, target, pair = read.state, read.next_state, read.pair
     chance, reward = held.probabilities(), held.numbers("reward")
     # an outcome of a pair is a next state with a reward; rows that agree in both add up
-    steps, which = np.unique(np.stack((pair, target, (reward + 0.0).view(np.int64))), axis=1, return_inverse=True)
+    steps = np.stack((read.pair, read.next_state, (reward + 0.0).view(np.int64)))
+    (pair, target, bits), which = np.unique(steps, axis=1, return_inverse=True)
     source = own_sources((np.bincount(pair, minlength=read.shape[0] * read.shape[1]) > 0).reshape(read.shape))
-    place = places_in(steps[0])
-    model = UncertainMDP.from_entries(
-        source,
-        steps[0],
-        place,
-        steps[1],
-        np.ascontiguousarray(steps[2]).view(np.float64),
-        discount,
-        states=read.states.names,
-        actions=read.actions.names,
-        terminal=terminal,
-    )
+    outcome = places_in(pair)
+    earned = np.ascontiguousarray(bits).view(np.float64)
+    labels: dict[str, Any] = {"states": read.states.names, "actions": read.actions.names, "terminal": terminal}
+    model = UncertainMDP.from_entries(source, pair, outcome, target, earned, discount, **labels)
     theta = np.zeros((by_sample.size, model.n_sources, model.n_outcomes))
-    b = model.source.reshape(-1)[pair]
-    used = ~model.terminal[s]
-    which = which.reshape(-1)
-    np.add.at(theta, (n[used], b[used], place[which[used]]), chance[used])
+    b = model.source.reshape(-1)[read.pair]
+    used = ~model.terminal[read.state]
+    np.add.at(theta, (n[used], b[used], outcome[which.reshape(-1)[used]]), chance[used])
     _require_rows(theta, model, by_sample)
     if model.terminal.any():
         theta[:, -1, 0] = 1.0
@@ -171,23 +135,8 @@ def _require_rows(theta: FloatArray, model: UncertainMDP, by_sample: Labels) -> 
 
 def check_draws(theta: FloatArray, model: UncertainMDP, rounding: float) -> tuple[float, float]:
     """Refuse what are no probabilities; return bounds on what rows lack to sum to one."""
+    require_sum_of_one(theta, "draws", error=PosteriorError)
+    stray, fitting = (theta < 0.0) | ((theta > 0.0) & ~model.outcome_mask), "a probability, 0 without such an outcome"
+    refuse(stray, theta, "draws", fitting, error=PosteriorError, code="unknown-outcome")
     sums = theta.sum(axis=2)
-    off = abs(sums - 1.0) > 1e-9
-    if off.any():
-        raise PosteriorError(
-            f"draws{first_index(off)} sums to {sums[off][0]:.12g}, expected 1",
-            code="sum-not-one",
-            argument="draws",
-            index=first_place(off),
-            value=float(sums[off][0]),
-        )
-    stray = (theta < 0.0) | ((theta > 0.0) & ~model.outcome_mask)
-    if stray.any():
-        raise PosteriorError(
-            f"draws{first_index(stray)} is {theta[stray][0]}: negative, or no outcome of that source in the model",
-            code="unknown-outcome",
-            argument="draws",
-            index=first_place(stray),
-            value=float(theta[stray][0]),
-        )
     return 1.0 - float(sums.max()) - rounding, 1.0 - float(sums.min()) + rounding

@@ -33,9 +33,11 @@ __all__ = [
     "backward_induction",
     "follow",
     "one_step",
+    "reached",
     "solve_horizon",
     "steps_worth",
     "taken_pairs",
+    "timed_solution",
 ]
 
 DIGITS = 1e-10  # default tolerance, relative to the largest value
@@ -89,13 +91,14 @@ def backward_induction(
     The best action of each state, or those of ``policy``. Without ``keep`` only the values at time 0 are returned.
     """
     n_states, n_actions = model.admissible.shape
-    if keep:
-        _require_room(horizon, n_states, n_actions if policy is not None and policy.mixed else 1)
-    values = np.empty((horizon + 1 if keep else 1, n_states))
-    steps: npt.NDArray[Any] = np.empty((0, n_states), np.int64)
-    if keep:
-        shape = (horizon, n_states)
-        steps = np.empty((*shape, n_actions)) if policy is not None and policy.mixed else np.empty(shape, np.int64)
+    kept, mixed = horizon if keep else 0, policy is not None and policy.mixed
+    needed = 8 * (kept + 1) * n_states * (1 + (n_actions if mixed else 1))
+    if needed > MAX_BYTES:
+        size = f"{needed / 2**30:,.0f} GiB"
+        message = f"horizon {horizon:,} with {n_states:,} states needs {size} for values and actions"
+        raise ParameterError(message, code="too-large", argument="horizon", value=horizon)
+    values, shape = np.empty((kept + 1, n_states)), (kept, n_states)
+    steps: npt.NDArray[Any] = np.empty((*shape, n_actions)) if mixed else np.empty(shape, np.int64)
     q = np.full((n_states, n_actions), -np.inf)
     every, chosen = np.flatnonzero(model.admissible), np.empty(n_states, np.int64)
     values[-1] = value = final
@@ -123,7 +126,9 @@ def backward_induction(
     if progress is None:
         shown.close()
     values[0] = value
-    _require_finite(value)
+    if not np.isfinite(value).all():
+        message = "the values of this horizon are too large for 64-bit floats"
+        raise ParameterError(message, code="overflow", argument="horizon")
     return Induction(values, steps, error, largest)
 
 
@@ -132,25 +137,6 @@ def taken_pairs(policy: npt.NDArray[Any], n_actions: int) -> IntArray:
     if policy.ndim == 2:
         return np.flatnonzero(policy)
     return np.arange(policy.size) * n_actions + policy
-
-
-def _require_room(horizon: int, n_states: int, n_actions: int) -> None:
-    needed = 8 * (horizon + 1) * n_states * (1 + n_actions)
-    if needed > MAX_BYTES:
-        size = f"{needed / 2**30:,.0f} GiB"
-        raise ParameterError(
-            f"horizon {horizon:,} with {n_states:,} states needs {size} for values and actions",
-            code="too-large",
-            argument="horizon",
-            value=horizon,
-        )
-
-
-def _require_finite(value: FloatArray) -> None:
-    if not np.isfinite(value).all():
-        raise ParameterError(
-            "the values of this horizon are too large for 64-bit floats", code="overflow", argument="horizon"
-        )
 
 
 def steps_worth(stretch: float, horizon: int) -> float:
@@ -178,24 +164,42 @@ def solve_horizon(
         timed.require(steps)
     induction = backward_induction(lambda _: operator, model, steps, final, timed, tol=aim)
     enough = DIGITS * float(abs(induction.value).max()) if aim is None else aim
-    error = induction.largest_error
-    converged = error <= enough
-    relation = "<=" if converged else "is as small as rounding allows;"
-    message = f"error bound {error:.2g} {relation} {enough:.2g} after {plural(steps, 'step')}"
+    end = reached(induction.largest_error, enough, steps)
+    q_source = partial(one_step, operator, model)
+    return timed_solution(problem.snapshot(draws), induction, q_source, induction.largest_error, end)
+
+
+def timed_solution(
+    problem: PlanningProblem,
+    induction: Induction,
+    q_source: Callable[[FloatArray, int], FloatArray],
+    error: float,
+    end: tuple[bool, str],
+    **fields: Any,
+) -> Solution:
+    """Return a solution with a time axis; ``end`` says whether the error is small enough, and this in words."""
     return Solution(
         value=induction.value,
         policy=induction.policy,
-        q_source=partial(one_step, operator, model),
+        q_source=q_source,
         residual=0.0,
         error_bound=error,
-        iterations=steps,
-        converged=converged,
-        message=message + ("" if converged else " would need more than 64-bit floats"),
-        states=model.states,
-        actions=model.actions,
-        terminal=model.terminal,
-        problem=problem.snapshot(draws),
+        iterations=induction.policy.shape[0],
+        converged=end[0],
+        message=end[1],
+        states=problem.model.states,
+        actions=problem.model.actions,
+        terminal=problem.model.terminal,
+        problem=problem,
+        **fields,
     )
+
+
+def reached(error: float, enough: float, steps: int) -> tuple[bool, str]:
+    """Return whether an error bound is small enough, and this in words."""
+    converged = error <= enough
+    relation = "<=" if converged else "is as small as 64-bit floats allow, above"
+    return converged, f"error bound {error:.2g} {relation} {enough:.2g} after {plural(steps, 'step')}"
 
 
 def one_step(operator: Executor, model: TabularModel, value: FloatArray, time: int) -> FloatArray:

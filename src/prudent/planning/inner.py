@@ -1,19 +1,20 @@
-"""Planning inside compiled loops: draw a posterior and solve its sampled model, thousands of times a second.
+"""Planning inside compiled loops: draw models from a posterior and solve them, thousands of times a second.
 
-The Bellman code is that of ``prudent.planning.rows``, called pair by pair. What is added here is a Newton
-solver that lives inside compiled loops: no certificate, no Python between the steps. Agents and the simulator call the
-same kernels, so both turn the same generators into the same decisions.
+The row functions are those of ``prudent.planning.rows``, called pair by pair. This module adds a Newton solver without
+a certificate and without Python between the steps. Agents and the simulator call the same kernels, so the same
+generator gives both the same decisions.
 
-**Draws that cannot matter.** If the risk is the lowest draw, or the highest (CVaR by the draw rule with whole
-1/(1 - |alpha|), the worst case), only the corners of the convex hull of a source's draws can ever be it, whatever the
-values: two of n for two outcomes, about ten of a hundred for three. If it is the mean, the mean draw stands for all.
-Newton works on these; the paper's sweeps, kept for comparison, on all draws.
+**Draws that cannot matter.** If the risk is the lowest draw, or the highest (the worst case, or CVaR by the draw rule
+with an integer 1/(1 - |alpha|)), only corners of the convex hull of the draws of a source can attain it, whatever the
+values are: two of n for two outcomes, about ten of a hundred for three. If the risk is the mean, the mean draw replaces
+all draws. Newton's method works on these draws only; the sweeps of the paper, kept for comparison, work on all draws.
 
-**Newton.** V and its backup TV bound the fixed point (MacQueen, see ``prudent.planning.certificate``). Each step
-solves the chain of the greedy actions and tail probabilities at V; it is taken if it shrinks the width of the bounds at
-least by gamma, and otherwise replaced by a sweep. It stops when the bounds are ``tolerance`` apart.
+**Newton.** V and its backup TV bound the fixed point (MacQueen's bounds, see ``prudent.planning.certificate``). Each
+step solves the chain of the greedy actions and tail probabilities at V. It is accepted if the distance between the
+bounds shrinks at least by the factor gamma; otherwise a sweep replaces it. The iteration stops when the bounds are
+``tolerance`` apart.
 
-Letters: P = S*A pairs, numbered s*A + a; S states, A actions, K outcomes, B sources, N draws, L steps, T episodes.
+Dimensions: S states, A actions, P = S*A pairs numbered s*A + a, K outcomes, B sources, F slots, N draws, E episodes.
 """
 
 from __future__ import annotations
@@ -32,88 +33,73 @@ from ..models.uncertain import UncertainMDP
 from .chain import DENSE, MAX_PRODUCTS, Chain, chain_values
 from .rows import Draws, back_up_pair, greedy, lowest_of_pair, tail_of_pair
 
-__all__ = [
-    "Known",
-    "Plan",
-    "Work",
-    "draw_and_solve",
-    "grid",
-    "grid_place",
-    "keep_corners",
-    "known_part",
-    "refresh",
-    "solve_chain",
-    "work_space",
-]
-
-
-TOLERANCE = 1e-10  # of the values, in units of the largest reward
-CAP = 1_000  # backups in one solve
+TOLERANCE = 1e-10  # tolerance of the values, relative to the largest reward
+CAP = 1_000  # maximum number of Newton steps of one solve
 
 
 class Known(NamedTuple):
-    """The known part of a model, as the kernels want it."""
+    """The known part of a model, in the form that kernels read."""
 
     entries: Entries
     twin: IntArray  # [P] the first pair with the same source, next states and rewards
-    tolerance: float  # of the values
+    tolerance: float  # tolerance of the values
     terminal: BoolArray  # [S]
-    leaky: bool  # whether the process can end: a shift of the values then is no shift of their backup
+    leaky: bool  # whether the process can end: a constant added to V then does not shift TV by a constant
 
 
 class Plan(NamedTuple):
-    """How many draws to take in each of E episodes and how to weigh them; the last entry serves all later episodes.
+    """Number and weights of the draws of E episodes; the last entry holds for all later episodes.
 
-    A schedule is a table of draws instead, and of the share of the lowest of them, or of the highest, the next one
-    having the rest: by the episode and by how often a source was observed, both at the places of ``grid_place``.
+    A schedule replaces both by tables over the episode and the number of observations of a source, indexed by
+    ``grid_place``: the number of draws, and the weight of the lowest (or highest) draw. The next draw has the rest.
     """
 
-    n: IntArray  # [E] draws; 0 puts the posterior mean in their place, below zero the highest count
+    n: IntArray  # [E] number of draws; 0: the posterior mean instead; below zero: the weights are of the highest draws
     weights: FloatArray  # [E, M] of the lowest draws, or of the highest
-    lengths: IntArray  # [E] how many of the weights count
-    sweeps: int  # of value iteration; 0: Newton
-    table: IntArray = np.zeros((0, 0), np.int64)  # [E', V] draws of the schedule, or [0, 0]
-    share: FloatArray = np.zeros((0, 0))  # [E', V] of the outermost draw
-    prior: FloatArray = np.zeros(0)  # [B] the counts of each source that are no observations, if there is a schedule
+    lengths: IntArray  # [E] number of weights in use
+    sweeps: int  # sweeps of value iteration; 0: Newton's method
+    table: IntArray = np.zeros((0, 0), np.int64)  # [E', V] number of draws of the schedule, or [0, 0]
+    share: FloatArray = np.zeros((0, 0))  # [E', V] weight of the lowest (or highest) draw
+    prior: FloatArray = np.zeros(0)  # [B] prior counts of each source, if there is a schedule
 
 
 class Work(NamedTuple):
-    """Arrays to work in; those of two threads must differ."""
+    """Scratch arrays of one thread."""
 
     theta: FloatArray  # [F, N] by slots
-    counts: FloatArray  # [K] of one source
-    kept: IntArray  # [B] draws of each source still in theta; minus that, where the highest count
-    share: FloatArray  # [B] of the outermost draw of each source, or 0 if weights say it
+    counts: FloatArray  # [K] counts of one source
+    kept: IntArray  # [B] number of draws of each source in theta, negative if the weights are of the highest draws
+    share: FloatArray  # [B] weight of the lowest (or highest) draw of each source, or 0 to use the weights of the plan
     z: FloatArray  # [N]
     order: IntArray  # [3 N]
     rows: FloatArray  # [S, K] outcome probabilities of a chain, in the order of the entries
-    matrix: FloatArray  # [S, S], or [0, 0] for models too large for elimination
+    matrix: FloatArray  # [S, S], or [0, 0] if the model is too large for elimination
     q: FloatArray  # [S, A]
     swept: FloatArray  # [S]
     trial: FloatArray  # [S]
     safe: FloatArray  # [S]
-    none: FloatArray  # [0, 0] no reward draws
+    none: FloatArray  # [0, 0] stands for no reward draws
 
 
 def known_part(model: UncertainMDP) -> Known:
-    """Return the arrays of ``model``."""
+    """Return the known part of ``model``."""
     entries = model.entries
     seen: dict[bytes, int] = {}
     ranges = zip(entries.source, entries.first[:-1], entries.first[1:], strict=True)
     keys = (b.tobytes() + entries.next_state[i:j].tobytes() + entries.reward[i:j].tobytes() for b, i, j in ranges)
-    biggest = float(abs(entries.reward).max())
+    largest = float(abs(entries.reward).max())
     return Known(
         entries=entries,
         twin=np.array([seen.setdefault(key, p) for p, key in enumerate(keys)]),
         terminal=model.terminal,
         leaky=model.ends,
-        # below the second number rounding alone keeps the bounds apart
-        tolerance=biggest * max(TOLERANCE, 16.0 * EPS * model.n_outcomes / (1.0 - model.discount) ** 2),
+        # rounding keeps the bounds further apart than the second number
+        tolerance=largest * max(TOLERANCE, 16.0 * EPS * model.n_outcomes / (1.0 - model.discount) ** 2),
     )
 
 
 def work_space(model: UncertainMDP, draws: int) -> Work:
-    """Return arrays to work in with up to ``draws`` posterior draws."""
+    """Return scratch arrays for up to ``draws`` posterior draws."""
     n_states, dense = model.n_states, model.n_states <= DENSE
     return Work(
         theta=np.zeros((model.entries.outcome.size, draws)),
@@ -134,7 +120,7 @@ def work_space(model: UncertainMDP, draws: int) -> Work:
 
 @lean
 def _keep(theta: FloatArray, n: int, order: IntArray) -> int:
-    """Move the draws with ``order[i]`` >= 0 to the front of ``theta`` [K, N]; return how many there are."""
+    """Move the draws with ``order[i]`` >= 0 to the front of ``theta`` [K, N]; return their number."""
     kept = 0
     for i in range(n):
         if order[i] >= 0:
@@ -147,13 +133,13 @@ def _keep(theta: FloatArray, n: int, order: IntArray) -> int:
 
 @lean
 def _left_of(x: FloatArray, y: FloatArray, i: int, j: int, k: int) -> float:
-    """Return a number above zero if point k lies to the left of the way from point i to point j."""
+    """Return a positive number if point k lies to the left of the line from point i to point j."""
     return (x[j] - x[i]) * (y[k] - y[i]) - (y[j] - y[i]) * (x[k] - x[i])
 
 
 @lean
 def _outside(x: FloatArray, y: FloatArray, n: int, order: IntArray) -> int:
-    """Write into ``order`` the points that the polygon of four extremes does not hold, by x and y; return how many."""
+    """Write the points outside the polygon of four extreme points into ``order``, by x and y; return their number."""
     south, east, north, west = 0, 0, 0, 0
     for i in range(1, n):
         south = i if y[i] < y[south] else south
@@ -168,26 +154,24 @@ def _outside(x: FloatArray, y: FloatArray, n: int, order: IntArray) -> int:
             and (north == west or _left_of(x, y, north, west, i) > 0.0)
             and (west == south or _left_of(x, y, west, south, i) > 0.0)
         )
-        if inside and i != south:  # which is one of them, if all are the same
+        if inside and i != south:  # south is kept if all points are equal
             continue
-        place = size
-        while place > 0 and (
-            x[i] < x[order[place - 1]] or (x[i] == x[order[place - 1]] and y[i] < y[order[place - 1]])
-        ):
-            order[place] = order[place - 1]
-            place -= 1
-        order[place] = i
+        at = size
+        while at > 0 and (x[i] < x[order[at - 1]] or (x[i] == x[order[at - 1]] and y[i] < y[order[at - 1]])):
+            order[at] = order[at - 1]
+            at -= 1
+        order[at] = i
         size += 1
     return size
 
 
 @lean
 def keep_corners(theta: FloatArray, n: int, order: IntArray) -> int:
-    """Keep the draws [K, N] of one source that can be the lowest for some values of its outcomes; return how many.
+    """Keep the draws [K, N] of one source that are the lowest for some values of its outcomes; return their number.
 
-    For two outcomes these are the extremes, for three the corners of a polygon (found from its left to its right, below
-    and above; what rounding hides lies on an edge but for rounding). With more outcomes all draws stay. ``order`` is
-    scratch for 3n.
+    For two outcomes these are the extremes, for three the corners of the convex hull (Andrew's monotone chain, once
+    for the lower and once for the upper hull; a corner that rounding hides is on an edge up to rounding). With more
+    outcomes all draws stay. ``order`` [3 N] is scratch.
     """
     size = theta.shape[0]
     if size > 3 or n <= 2:
@@ -207,13 +191,13 @@ def keep_corners(theta: FloatArray, n: int, order: IntArray) -> int:
         return _keep(theta, n, order)
     y = theta[1]
     marks, below, points = order[:n], order[n : 2 * n], order[2 * n :]
-    found = _outside(x, y, n, points)
+    size = _outside(x, y, n, points)
     for i in range(n):
         marks[i] = -1
     for side in (1.0, -1.0):
         top = points[0]
         below[top] = -1
-        for at in range(1, found):
+        for at in range(1, size):
             i = points[at]
             while below[top] >= 0 and side * _left_of(x, y, below[top], top, i) <= 0.0:
                 top = below[top]
@@ -248,9 +232,9 @@ def _all_equal(numbers: FloatArray) -> bool:
 
 @lean
 def grid_place(i: int) -> int:
-    """Return the place of a number in the grid 0, 1, ..., 999, 1000, 1010, ..., 9990, 10000, 10100, ...
+    """Return the index of a number in the grid 0, 1, ..., 999, 1000, 1010, ..., 9990, 10000, 10100, ...
 
-    What is not in the grid is at the place of the next lower one: numbers are taken to three digits.
+    Other numbers are rounded down to three digits first.
     """
     shift = 0
     while i >= 1000:
@@ -260,7 +244,7 @@ def grid_place(i: int) -> int:
 
 
 def grid(last: int) -> IntArray:
-    """Return the numbers of the grid of ``grid_place`` up to the place of ``last``."""
+    """Return the numbers of the grid of ``grid_place`` up to ``last``."""
     low = np.arange(1000)
     decades = [low[100:] * 10**shift for shift in range(1, 19)]
     return np.concatenate([low, *decades])[: grid_place(last) + 1]
@@ -268,9 +252,9 @@ def grid(last: int) -> IntArray:
 
 @lean
 def _draws_of_source(plan: Plan, episode: int, b: int, total: float) -> tuple[int, float]:
-    """Return how many draws to take of source b, whose counts sum to ``total``, and the share of the outermost.
+    """Return the number of draws of source b, whose counts sum to ``total``, and the weight of the lowest draw.
 
-    Below zero, the highest counts. The share is 0 if the weights of the plan say it.
+    The number is negative if the weights are of the highest draws. The weight is 0 if the plan has weights instead.
     """
     if plan.table.size == 0:
         return plan.n[min(episode, plan.n.size - 1)], 0.0
@@ -284,7 +268,7 @@ def _draws_of_source(plan: Plan, episode: int, b: int, total: float) -> tuple[in
 
 @lean
 def _outermost(kept: IntArray, share: FloatArray, weights: FloatArray) -> bool:
-    """Return whether of the draws of any source one is all that counts: the only one, or the outermost."""
+    """Return whether one draw of each source has all the weight: its only draw, or its lowest or highest."""
     single = True
     for b in range(kept.size):
         single = single and share[b] == 0.0 and (weights.size == 1 or abs(kept[b]) == 1)
@@ -292,19 +276,10 @@ def _outermost(kept: IntArray, share: FloatArray, weights: FloatArray) -> bool:
 
 
 @lean
-def _lowest_q(
-    entries: Entries,
-    twin: IntArray,
-    theta: FloatArray,
-    kept: IntArray,
-    weight: float,
-    value: FloatArray,
-    z: FloatArray,
-    table: FloatArray,
-) -> None:
-    """Write Q at V into ``table`` [S, A] where the outermost draws are all that counts; see ``Work``."""
-    source, first, next_state, reward, begin, _, discount, _ = entries
-    q = table.reshape(-1)
+def _lowest_q(known: Known, work: Work, weight: float, value: FloatArray) -> None:
+    """Write Q at V into work.q if one draw of each source has all the weight."""
+    source, first, next_state, reward, begin, _, discount, _ = known.entries
+    q, theta, kept, z, twin = work.q.reshape(-1), work.theta, work.kept, work.z, known.twin
     for p in range(np.uint64(q.size)):
         if source[p] < 0:
             continue
@@ -336,10 +311,10 @@ def _any_q(known: Known, work: Work, draws: Draws, value: FloatArray) -> None:
 def _back_up(known: Known, work: Work, draws: Draws, value: FloatArray, policy: IntArray) -> tuple[float, float]:
     """Write Q, TV and the greedy policy at V into work.q, work.swept and ``policy``; return bounds on TV - V.
 
-    They are its extremes or, where the process can end, plus and minus the largest: those bound the fixed point still.
+    These are its extremes or, if the process can end, plus and minus its largest size: those bound the fixed point.
     """
     if _outermost(work.kept, work.share, draws.weights):
-        _lowest_q(known.entries, known.twin, work.theta, work.kept, draws.weights[0], value, work.z, work.q)
+        _lowest_q(known, work, draws.weights[0], value)
     else:
         _any_q(known, work, draws, value)
     greedy(work.q, work.swept, policy)
@@ -354,36 +329,27 @@ def _back_up(known: Known, work: Work, draws: Draws, value: FloatArray, policy: 
 
 
 @lean
-def _lowest_rows(
-    entries: Entries,
-    theta: FloatArray,
-    kept: IntArray,
-    weight: float,
-    value: FloatArray,
-    policy: IntArray,
-    z: FloatArray,
-    rows: FloatArray,
-) -> None:
-    """As ``_tail_rows`` into ``rows`` [S, K] where the outermost draws are all that counts."""
-    source, first, next_state, reward, begin, _, discount, n_actions = entries
+def _lowest_rows(known: Known, work: Work, weight: float, value: FloatArray, policy: IntArray) -> None:
+    """As ``_tail_rows`` if one draw of each source has all the weight."""
+    source, first, next_state, reward, begin, _, discount, n_actions = known.entries
+    rows, theta, kept, z = work.rows, work.theta, work.kept, work.z
     for s in range(np.uint64(value.size)):
         p = s * np.uint64(n_actions) + np.uint64(policy[s])
         b = np.uint64(source[p])
         slot, n, sign = np.uint64(begin[b]), abs(kept[b]), 1.0 if kept[b] > 0 else -1.0
-        place, share = np.uint64(0), 1.0
+        index, share = np.uint64(0), 1.0
         if n > 1:
-            _, place = lowest_of_pair(p, slot, first, next_state, reward, discount, theta, n, sign, value, z)
+            _, index = lowest_of_pair(p, slot, first, next_state, reward, discount, theta, n, sign, value, z)
             share = weight
         for j in range(np.uint64(first[p + np.uint64(1)] - first[p])):
-            rows[s, j] = share * theta[slot + j, place]
+            rows[s, j] = share * theta[slot + j, index]
 
 
 @lean
 def _tail_rows(known: Known, work: Work, draws: Draws, value: FloatArray, policy: IntArray) -> None:
     """Write the tail probabilities of the outcomes under ``policy`` at ``value`` into work.rows."""
     if _outermost(work.kept, work.share, draws.weights):
-        weight = draws.weights[0]
-        _lowest_rows(known.entries, work.theta, work.kept, weight, value, policy, work.z, work.rows)
+        _lowest_rows(known, work, draws.weights[0], value, policy)
         return
     n_actions, entries = work.q.shape[1], known.entries
     for s in range(value.size):
@@ -394,10 +360,10 @@ def _tail_rows(known: Known, work: Work, draws: Draws, value: FloatArray, policy
 
 @lean
 def solve_chain(known: Known, work: Work, policy: IntArray, x: FloatArray) -> None:
-    """Write into ``x`` the values of the chain that follows ``policy`` with outcome probabilities work.rows.
+    """Write into ``x`` the values of the chain of ``policy`` with outcome probabilities work.rows.
 
-    The certified solver calls LAPACK for the same system. Here elimination is written out: chains are small, and a call
-    that allocates and pivots would take longer than the work itself.
+    The certified solver calls LAPACK for this system. Here chains are so small that a call which allocates and pivots
+    would take longer than the elimination itself.
     """
     n, n_actions = policy.size, work.q.shape[1]
     if work.matrix.size == 0:
@@ -444,7 +410,7 @@ def _solve_large_chain(known: Known, work: Work, policy: IntArray, x: FloatArray
         first = entries.first[s * n_actions + policy[s]]
         for j in range(indptr[s + 1] - indptr[s]):
             target = entries.next_state[first + j]
-            if target >= 0:  # what ends the process has no column
+            if target >= 0:  # the end of the process has no column
                 indices[indptr[s] + j], chances[indptr[s] + j] = target, work.rows[s, j]
             gain[s] += work.rows[s, j] * entries.reward[first + j]
     target = 0.1 * known.tolerance * (1.0 - entries.discount)
@@ -536,5 +502,5 @@ def refresh(
     value: FloatArray,
     policy: IntArray,
 ) -> bool:
-    """Do the same for whoever is not compiled: a lean kernel must not be given a Generator from there."""
+    """Do the same for callers in Python, which must not pass a Generator to a lean kernel (see ``lean``)."""
     return draw_and_solve(rng, known, work, counts, plan, episode, value, policy)

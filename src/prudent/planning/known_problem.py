@@ -37,11 +37,8 @@ class KnownProblem(PlanningProblem):
     def __init__(self, mdp: MDP) -> None:
         if not isinstance(mdp, MDP):
             hint = "; use BayesianRiskMDP(model, posterior, alpha)" if isinstance(mdp, UncertainMDP) else ""
-            raise ModelError(
-                f"expected an MDP or a BayesianRiskMDP, got {type(mdp).__name__}{hint}",
-                code="wrong-type",
-                value=type(mdp).__name__,
-            )
+            message = f"expected an MDP or a BayesianRiskMDP, got {type(mdp).__name__}{hint}"
+            raise ModelError(message, code="wrong-type", value=type(mdp).__name__)
         self.model = mdp
 
     def operator(  # noqa: D102
@@ -49,11 +46,8 @@ class KnownProblem(PlanningProblem):
     ) -> Threads:
         for name, value in (("draws", draws), ("rng", rng)):
             if value is not None:
-                raise ParameterError(
-                    f"{name} is only for a BayesianRiskMDP; a known model has no posterior to draw from",
-                    code="conflicting-arguments",
-                    argument=name,
-                )
+                message = f"{name} is only for a BayesianRiskMDP; a known model has no posterior to draw from"
+                raise ParameterError(message, code="conflicting-arguments", argument=name)
         return Threads(MeanRows(self.model.transition, self.model.reward, self.model.discount, self.model.leaks))
 
     def undiscounted(  # noqa: D102

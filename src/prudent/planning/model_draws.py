@@ -1,17 +1,17 @@
-"""The models of posterior draws, by the thousand: what policies earn in each, and what its best policy earns.
+"""Returns in thousands of models drawn from a posterior: of given policies, and of the best policy of each model.
 
-With theta drawn, an uncertain model is an ordinary one, and a policy in it a Markov chain with values
-V = r + gamma P V. The structure of the chain is the same in every draw; only its probabilities, weight[j] times
-theta[place[j]], change. So it is laid out once (``Rows``), on the states that the start leads to, and filled for
+Under one draw of theta an uncertain model is an ordinary MDP, and a policy in it is a Markov chain with the values
+V = r + gamma P V. All draws share the structure of the chain; only the probabilities, weight[j] times theta[place[j]],
+differ. The structure is computed once (``Rows``), for the states that can be reached from the start, and filled in for
 each draw.
 
-**Policy iteration**, started from the values under the posterior mean. (Draws are independent: the mean is closer to
-each of them than they are to each other.) A policy is a choice of rows, one for each state; where there is one row for
-each state, this is an evaluation. Chains are solved by BiCGStab, or by elimination where the mean model shows that it
-is faster (few states, or slow convergence) and where BiCGStab fails. It stops when |TV - V| is a small fraction of the
-values, whatever solved the chain: then TV is within gamma/(1 - gamma) times that of the answer.
+**Policy iteration** starts from the values under the posterior mean, which is closer to each draw than another draw is.
+A policy is a choice of rows, one for each state; with one row for each state, policy iteration is policy evaluation.
+Chains are solved by BiCGStab. Elimination replaces it if the mean model shows that it is faster (few states, or slow
+convergence) and if BiCGStab fails. The iteration stops when |TV - V| is a small fraction of the values; TV is then
+within gamma/(1 - gamma) times that of the result, whichever method solved the chain.
 
-Letters: R rows (states that can be reached), E entries (outcomes that exist), N draws.
+Dimensions: R rows (states that can be reached), E entries (outcomes that can happen), N draws.
 """
 
 from __future__ import annotations
@@ -31,51 +31,48 @@ from ..models.uncertain import UncertainMDP
 from .chain import MAX_PRODUCTS, Chain, chain_values, rows_of, sparse_elimination
 from .rows import expected_rows, greedy
 
-__all__ = ["Layout", "Rows", "Task", "drawn_returns", "eliminated_returns", "occupancy"]
-
-
-TRIES = 4  # runs of BiCGStab, each from the answer of the one before
-STEPS = 100  # of policy iteration
-LAPSES = 2  # evaluations that may fail before BiCGStab is given up
-INNER = 0.01  # a policy is evaluated to this fraction of the change that its backup made
-OCCUPIED = 1e-9  # the error of a share of time
-DENSE = 2_000  # the most states for elimination
-FLOOR = 16.0 * EPS  # residuals of this size relative to the values are rounding
+TRIES = 4  # runs of BiCGStab, each from the result of the one before
+STEPS = 100  # maximum number of steps of policy iteration
+LAPSES = 2  # failed evaluations after which policy iteration stops
+INNER = 0.01  # residual of a policy evaluation, relative to the change of the backup
+OCCUPIED = 1e-9  # error of an occupancy
+DENSE = 2_000  # maximum number of states for dense elimination
+FLOOR = 16.0 * EPS  # relative size of residuals that are due to rounding
 
 
 class Rows(NamedTuple):
-    """Rows of probabilities that are known but for theta. An entry that ends the process has weight 0."""
+    """Rows of transition probabilities as multiples of theta. An entry that ends the process has weight 0."""
 
     indptr: IntArray  # [R + 1]
-    indices: npt.NDArray[np.int32]  # [E] next state, as a row
-    place: IntArray  # [E] in theta
-    weight: FloatArray  # [E] of theta in the probability
-    earning: FloatArray  # [E] of theta in the mean reward
+    indices: npt.NDArray[np.int32]  # [E] row of the next state
+    place: IntArray  # [E] index into theta
+    weight: FloatArray  # [E] factor of theta in the transition probability
+    earning: FloatArray  # [E] factor of theta in the mean reward
 
 
 class Task(NamedTuple):
-    """What to work out for each draw."""
+    """The computation for each draw."""
 
-    rows: Rows  # of a policy's chain; or of every pair, A for each state, of which the best are taken
-    start: FloatArray  # [R] the weights of the states
+    rows: Rows  # one for each state: the chain of a policy; or A for each state, to choose the best from
+    start: FloatArray  # [R] weights of the states at the start
     discount: float
-    aim: float  # the residual to reach
-    direct: bool  # by elimination
+    aim: float  # residual at which to stop
+    direct: bool  # whether to solve chains by elimination
 
 
 class Layout(NamedTuple):
-    """The outcomes that can happen in a model, pair by pair; those of one source may serve several pairs."""
+    """The outcomes that can happen in a model, by pairs; several pairs may share a source."""
 
     pair: IntArray  # [E] ascending
-    place: IntArray  # [E] among the outcomes of all sources that can happen, source by source
-    target: IntArray  # [E] next state; -1: the process ends
+    place: IntArray  # [E] index among the possible outcomes of all sources, by sources
+    target: IntArray  # [E] next state, -1 if the process ends
     reward: FloatArray  # [E]
     n_states: int
     n_actions: int
 
     @classmethod
     def of(cls, model: UncertainMDP, possible: BoolArray) -> Layout:
-        """Return the outcomes of ``model``; ``possible`` [F], by slots, says which can happen under the posterior."""
+        """Return the layout of ``model``; ``possible`` [F] marks the slots with a positive posterior count."""
         entries = model.entries
         slot = entries.slots()
         kept = possible[slot]
@@ -84,28 +81,27 @@ class Layout(NamedTuple):
         return cls(entries.pairs()[kept], place, target, entries.reward[kept], model.n_states, model.n_actions)
 
     def reached(self, start: FloatArray, weights: FloatArray) -> IntArray:
-        """Return the states that ``start`` [S] leads to when actions have ``weights`` [S, A] above zero."""
+        """Return the states that can be reached from ``start`` [S] by actions with positive ``weights`` [S, A]."""
         used = (weights.reshape(-1)[self.pair] > 0.0) & (self.target >= 0)
         begin = np.flatnonzero(start)
         origin = np.concatenate((self.pair[used] // self.n_actions, np.full(begin.size, self.n_states)))
         target = np.concatenate((self.target[used], begin))
-        size = self.n_states + 1  # one more, which leads to the states of the start
+        size = self.n_states + 1  # an extra state leads to those of the start
         steps = sparse.csr_array((np.ones(origin.size, np.int8), (origin, target)), shape=(size, size))
         order = csgraph.breadth_first_order(steps, self.n_states, return_predecessors=False)
         return np.asarray(np.sort(order[1:]), dtype=np.int64)
 
     def chain(self, states: IntArray, weights: FloatArray) -> Rows:
-        """Return a row for each of ``states``: the chain of a policy that takes actions with ``weights`` [S, A]."""
-        weight = weights.reshape(-1)[self.pair]
-        return self._rows(states, self.pair // self.n_actions, weight)
+        """Return a row for each of ``states``: the chain of a policy with action probabilities ``weights`` [S, A]."""
+        return self._rows(states, self.pair // self.n_actions, weights.reshape(-1)[self.pair])
 
     def pairs(self, states: IntArray) -> Rows:
-        """Return a row for each pair of ``states``, A of them for each; empty where it is not admissible."""
+        """Return A rows for each of ``states``, one for each pair; the row of an inadmissible pair is empty."""
         of_states = (states[:, np.newaxis] * self.n_actions + np.arange(self.n_actions)).reshape(-1)
         return self._rows(of_states, self.pair, np.ones(self.pair.size), states)
 
     def _rows(self, rows: IntArray, row: IntArray, weight: FloatArray, states: IntArray | None = None) -> Rows:
-        """Return the entries of ``rows``, entry j being in ``row[j]``; next states are numbered as in ``states``."""
+        """Return the entries of ``rows``, entry j being in ``row[j]``; next states are indices into ``states``."""
         number = np.full(int(max(row.max(initial=-1), rows.max(initial=-1))) + 1, -1, dtype=np.int64)
         number[rows] = np.arange(rows.size)
         used = np.flatnonzero((number[row] >= 0) & (weight > 0.0))
@@ -124,9 +120,9 @@ class Layout(NamedTuple):
 
 
 def occupancy(rows: Rows, start: FloatArray, theta: FloatArray, discount: float) -> FloatArray:
-    """Return the share of discounted time [R] that the chain ``rows`` spends in each state, begun at ``start`` [R].
+    """Return the discounted occupancy [R] of the states of the chain ``rows`` from ``start`` [R], with sum one.
 
-    With d = start + gamma P' d, which is a chain run backwards, these are d / sum(d).
+    It is d / sum(d) with d = start + gamma P' d, which is solved like the values of a chain.
     """
     data = rows.weight * theta[rows.place]
     size = start.size
@@ -155,7 +151,7 @@ def _fill(rows, theta, data, gain):
 
 @kernel
 def _residual(chain, discount, x, every, q):
-    """Return the largest |reward + gamma P x - x|, and the size of values at which it would be rounding alone."""
+    """Return the largest |reward + gamma P x - x|, and the size of the numbers that set its rounding error."""
     reward, later = expected_rows(chain, discount, x, every, q)
     worst = 0.0
     for s in range(x.size):
@@ -200,9 +196,9 @@ def drawn_returns(
 ) -> tuple[int, float, float]:
     """Write the return of the best choice of rows, one for each state, under each draw of ``theta`` [N, E].
 
-    ``extra`` [N, rows] is added to the rewards unless it is empty. ``guess`` [R] are values to start from; they become
-    those of the last draw. Returns the products with P in one evaluation, the largest |TV - V|, and the largest values
-    plus rewards.
+    ``extra`` [N, rows] is added to the rewards unless it is empty. ``guess`` [R] are the values to start from and
+    become those of the last draw. Returns the average number of products with P in an evaluation, the largest
+    |TV - V|, and the largest size of values plus rewards.
     """
     rows, start, discount, aim, direct = task
     n_states, n_rows = guess.size, rows.indptr.size - 1
@@ -249,10 +245,9 @@ def drawn_returns(
 def eliminated_returns(
     task: Task, theta: FloatArray, extra: FloatArray, guess: FloatArray, returns: FloatArray
 ) -> tuple[int, float, float]:
-    """Do the same as ``drawn_returns`` by sparse elimination.
+    """Do the same as ``drawn_returns`` by sparse elimination, for large chains on which BiCGStab fails.
 
-    For large chains on which BiCGStab fails: they are long and narrow, and elimination hardly fills them. The products
-    are -1.
+    Such chains are long and narrow, so elimination adds few entries. The number of products is -1.
     """
     rows, start, discount, aim, _ = task
     n_states, n_rows = guess.size, rows.indptr.size - 1

@@ -29,7 +29,6 @@ solves thousands of drawn models in compiled code.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -42,47 +41,15 @@ from .certificate import Certificate, Point
 from .chain import DENSE, Chain
 from .execute.executor import Executor
 
-__all__ = ["End", "Iteration", "NewtonSettings", "Reason"]
-
-
-@dataclass(frozen=True)
-class NewtonSettings:
-    """Constants of the outer iteration.
-
-    Attributes
-    ----------
-    digits : float
-        Default tolerance, relative to the largest value.
-    newton_failures : int
-        Newton steps in a row that may fail to improve on the best point, where Newton need not converge.
-    newton_growth : float
-        Factor by which such a step may exceed the width of the bounds of the best point.
-    sure_failures : int
-        Steps in a row that may fail to improve on the best point, for iterations that always converge.
-    most_sweeps : int
-        Maximum number of sweeps that follow a failure of Newton; it doubles from 1.
-    near_floor : float
-        Bounds narrower than this multiple of the rounding noise count as being at the floor once steps fail.
-    backup_share : float
-        Share of the tolerance that the error of the backups may take.
-    chain_fraction : float
-        Fraction of the outer residual to which a chain is solved; more would be lost in the next step.
-    costly_chain_fraction : float
-        The same where a backup costs far more than products with the chain.
-    """
-
-    digits: float = 1e-10
-    newton_failures: int = 5
-    newton_growth: float = 10.0
-    sure_failures: int = 50
-    most_sweeps: int = 64
-    near_floor: float = 100.0
-    backup_share: float = 0.02
-    chain_fraction: float = 0.01
-    costly_chain_fraction: float = 1e-4
-
-
-SETTINGS = NewtonSettings()
+DIGITS = 1e-10  # default tolerance, relative to the largest value
+NEWTON_FAILURES = 5  # Newton steps in a row that may fail to improve on the best point, if Newton need not converge
+NEWTON_GROWTH = 10.0  # factor by which such a step may exceed the width of the bounds of the best point
+SURE_FAILURES = 50  # steps in a row that may fail to improve on the best point, for iterations that always converge
+MOST_SWEEPS = 64  # maximum number of sweeps after a failure of Newton; the number doubles from 1
+NEAR_FLOOR = 100.0  # bounds narrower than this multiple of the rounding noise are at the floor once steps fail
+BACKUP_SHARE = 0.02  # share of the tolerance that the error of the backups may take
+CHAIN_FRACTION = 0.01  # fraction of the outer residual to which a chain is solved; the next step would lose more
+COSTLY_CHAIN_FRACTION = 1e-4  # the same if a backup costs far more than products with the chain
 
 
 class Reason(NamedTuple):
@@ -126,12 +93,12 @@ class Iteration:
         self.refines = executor.refines and not self.mixed
         self.table = executor.table(self.every_pair, actions is None)
         self.iterations = 0
-        self.digits = SETTINGS.digits  # of the largest value: the tolerance where none is given
+        self.digits = DIGITS  # of the largest value: the tolerance where none is given
         self.certificate = Certificate(executor.discount, executor.leaks)
         # policy iteration ends, but the bounds may widen before: it needs hardly a safeguard, and by elimination none
-        self.most_failures, self.growth = SETTINGS.newton_failures, SETTINGS.newton_growth
+        self.most_failures, self.growth = NEWTON_FAILURES, NEWTON_GROWTH
         if self.refines:
-            self.most_failures, self.growth = SETTINGS.sure_failures, np.inf
+            self.most_failures, self.growth = SURE_FAILURES, np.inf
         self.always_ends = self.refines and n_states <= DENSE
 
     def at(self, value: FloatArray) -> Point:
@@ -197,29 +164,29 @@ class Iteration:
         value = self.executor.vector(value)
         self.executor.tell = lambda done: progress.show(f"backup {self.iterations + 1}, {done:.0%} of it done")
         aim = self.digits * float(abs(value).max()) if tol is None else tol
-        self.executor.accuracy = SETTINGS.backup_share * aim / (1.0 + self.certificate.widest)
+        self.executor.accuracy = BACKUP_SHARE * aim / (1.0 + self.certificate.widest)
         best = self.at(value)
         point = best
         failures = 0  # backups since the last new best
         sweeps, next_sweeps = 0, 1  # sweeps still to do; how many the next failure of Newton costs
-        most_failures = SETTINGS.newton_failures if newton else SETTINGS.sure_failures
+        most_failures = NEWTON_FAILURES if newton else SURE_FAILURES
         stuck = best.at_floor  # the floor rises with V: a point on it may be worse than one from before
         while not (reason := self._reason(best, tol, cap, stuck)):
             if sweeps > 0 or not newton:
                 sweeps -= 1
                 value = self._shifted(point)
             elif self.always_ends or (failures < self.most_failures and point.width <= self.growth * best.width):
-                value = self._newton(point)
+                value = self._chain_values(point, None, self._shifted(point))
             else:
                 value = self._shifted(best)
-                sweeps, next_sweeps = next_sweeps - 1, min(2 * next_sweeps, SETTINGS.most_sweeps)
+                sweeps, next_sweeps = next_sweeps - 1, min(2 * next_sweeps, MOST_SWEEPS)
                 failures = 0
             before, point = point, self.at(value)
             if point.error < best.error:
                 best, failures = point, 0
             else:
                 failures += 1
-            stuck = point.at_floor or (failures >= most_failures and best.width <= SETTINGS.near_floor * best.noise)
+            stuck = point.at_floor or (failures >= most_failures and best.width <= NEAR_FLOOR * best.noise)
             if newton and self.always_ends and failures > 1:  # policies get better and better, but for rounding
                 stuck |= not (value > before.value).any() or bool((value < before.value).any())
             progress.show(f"backup {self.iterations}, error bound {best.error:.1e}")
@@ -239,7 +206,7 @@ class Iteration:
             point = self.at_pair(value, rest)
             best, failures = (point, 0) if point.error < best.error else (best, failures + 1)
             progress.show(f"backup {self.iterations}, error bound {best.error:.1e}")
-            if reason := self._reason(best, tol, cap, point.at_floor or failures >= SETTINGS.sure_failures):
+            if reason := self._reason(best, tol, cap, point.at_floor or failures >= SURE_FAILURES):
                 return best, reason
             step = point.change + point.middle if self.certificate.conservative else point.change
             if newton:
@@ -261,10 +228,6 @@ class Iteration:
             return Reason(False, True, message)
         return None
 
-    def _newton(self, point: Point) -> FloatArray:
-        """Return the values of the chain that touches the backup at ``point``."""
-        return self._chain_values(point, None, self._shifted(point))
-
     def _chain_values(self, point: Point, reward: FloatArray | None, guess: FloatArray) -> FloatArray:
         """Return the values of the chain that touches the backup at ``point``, with another reward if given."""
         if self.mixed:
@@ -273,7 +236,7 @@ class Iteration:
             chain = self.table.linearise(point.value, point.actions)
         if reward is not None:
             chain = chain._replace(reward=reward)
-        fraction = SETTINGS.costly_chain_fraction if self.executor.costly else SETTINGS.chain_fraction
+        fraction = COSTLY_CHAIN_FRACTION if self.executor.costly else CHAIN_FRACTION
         target = max(fraction * point.residual, 0.1 * point.noise / (1.0 + self.certificate.widest))
         return chain.values(self.executor.discount, guess, target, self.certificate.conservative)
 

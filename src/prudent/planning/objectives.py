@@ -112,15 +112,10 @@ class Entropic(Objective):
     beta: float
 
     def __post_init__(self) -> None:
-        beta = finite_array(self.beta, "beta", ndim=0, error=ParameterError)
-        wrong_type = isinstance(self.beta, bool | str | bytes)
-        if wrong_type or beta < 0.0:
-            raise ParameterError(
-                f"beta must be a finite number >= 0, got {self.beta!r}",
-                code="not-a-number" if wrong_type else "negative",
-                argument="beta",
-                value=self.beta,
-            )
+        beta = non_negative_array(self.beta, "beta", ndim=0, error=ParameterError)
+        if isinstance(self.beta, bool | str | bytes):
+            message = f"beta must be a finite number >= 0, got {self.beta!r}"
+            raise ParameterError(message, code="not-a-number", argument="beta", value=self.beta)
         object.__setattr__(self, "beta", float(beta))
 
     def of(self, values: FloatArray, chances: FloatArray) -> float:  # noqa: D102
@@ -192,10 +187,9 @@ def best_beta(
     lowest = math.log(price) - math.log(spread) if near is None else math.log(near) - 2.3
     lowest = min(max(lowest, -700.0), 690.0)  # of what floats can hold
     ends = (lowest, min(lowest + (30.0 if near is None else 4.6), 700.0))
-    optimum = minimize_scalar(
-        lambda x: price / math.exp(x) - entropic(math.exp(x)),
-        bounds=ends,
-        method="bounded",
-        options={"xatol": xtol},
-    )
+
+    def loss(x: float) -> float:
+        return price / math.exp(x) - entropic(math.exp(x))
+
+    optimum = minimize_scalar(loss, bounds=ends, method="bounded", options={"xatol": xtol})
     return math.exp(optimum.x), -float(optimum.fun)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Self, TypedDict
 
-from .._support.checks import positive, whole_number
+from .._support.checks import instance_of, one_of, positive, whole_number
 from ..errors import ParameterError
 
 __all__ = ["SolverKeywords", "SolverOptions"]
@@ -66,24 +66,15 @@ class SolverOptions:
     def __post_init__(self) -> None:
         if self.tol is not None:
             positive(self.tol, "tol")
-        for name, value, choices in (("method", self.method, MAX_BACKUPS), ("device", self.device, DEVICES)):
-            if value not in choices:
-                raise ParameterError(
-                    f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}",
-                    code="unknown-option",
-                    argument=name,
-                    value=value,
-                )
+        one_of(self.method, "method", MAX_BACKUPS)
+        one_of(self.device, "device", DEVICES)
         for name in ("sweeps", "max_iterations"):
             if getattr(self, name) is not None:
                 whole_number(getattr(self, name), name)
         if self.sweeps is not None and (self.tol is not None or self.max_iterations is not None):
             other = "tol" if self.tol is not None else "max_iterations"
-            raise ParameterError(
-                f"sweeps cannot be combined with {other}: the sweeps are done whatever the error is",
-                code="conflicting-arguments",
-                argument=other,
-            )
+            message = f"sweeps cannot be combined with {other}: the sweeps are done whatever the error is"
+            raise ParameterError(message, code="conflicting-arguments", argument=other)
 
     @classmethod
     def chosen(cls, options: Self | None, tol: float | None, keywords: SolverKeywords) -> Self:
@@ -110,10 +101,7 @@ class SolverOptions:
         """
         if options is None:
             return cls(tol, **keywords)
-        if not isinstance(options, cls):
-            raise ParameterError(
-                f"options must be SolverOptions, got {options!r}", code="wrong-type", argument="options", value=options
-            )
+        instance_of(options, "options", cls)
         if tol is not None or keywords:
             name = "tol" if tol is not None else next(iter(keywords))
             raise ParameterError(f"{name} cannot be combined with options", code="conflicting-arguments", argument=name)

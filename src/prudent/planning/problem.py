@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from .._numerics.compensated import EPS
 from .._numerics.compile import default_threads
-from .._support.checks import generator, whole_number
+from .._support.checks import generator, instance_of, refuse, require_shape, whole_number
 from ..data.labels import Names
 from ..errors import ModelError, ParameterError, PosteriorError
 from ..models.base import held
@@ -112,86 +112,44 @@ class BayesianRiskMDP(PlanningProblem):
         draws: DrawsLike | None = None,
         variable: str | None = None,
     ) -> None:
-        if not isinstance(model, UncertainMDP):
-            hint = "; a known model has no posterior, use prudent.solve" if isinstance(model, MDP) else ""
-            raise ModelError(
-                f"model must be an UncertainMDP, got {type(model).__name__}{hint}",
-                code="wrong-type",
-                argument="model",
-                value=type(model).__name__,
-            )
+        hint = "; a known model has no posterior, use prudent.solve" if isinstance(model, MDP) else ""
+        self.model = instance_of(model, "model", UncertainMDP, hint, error=ModelError)
         self.risk: RiskMeasure = measure_of(alpha, risk)
         self.alpha: float | None = self.risk.alpha if isinstance(self.risk, CVaR) else None
-        self.model = model
         if (posterior is None) == (draws is None):
-            code = "missing-argument" if draws is None else "conflicting-arguments"
-            raise ParameterError("give either posterior or draws, and not both", code=code, argument="posterior")
+            message = "give either posterior or draws, and not both"
+            raise ParameterError(
+                message, code="missing-argument" if draws is None else "conflicting-arguments", argument="posterior"
+            )
         if draws is None and (hasattr(posterior, "dims") or hasattr(posterior, "posterior")):
             posterior, draws = None, posterior
         self.posterior: DirichletPosterior | None = None
         self.draws: FloatArray | None = None
-        if draws is not None:
+        if draws is not None or variable is not None:
             self.draws = read_draws(draws, model, variable)
-        elif variable is not None:
-            raise ParameterError(
-                "variable chooses from a dataset of draws, but there is none",
-                code="conflicting-arguments",
-                argument="variable",
-            )
-        else:
-            counts = cast(npt.ArrayLike, posterior)
-            self.posterior = posterior if isinstance(posterior, DirichletPosterior) else DirichletPosterior(counts)
-        self.reward_posterior = reward_posterior
-        self._check_posteriors()
-
-    def _check_posteriors(self) -> None:
-        if self.draws is not None:
             self._given = self._packed(self.draws)
         else:
-            self._check_counts()
-        if self.reward_posterior is not None:
-            shape = self.reward_posterior.mean().shape
-            expected = (self.model.n_states, self.model.n_actions)
-            if shape != expected:
-                raise PosteriorError(
-                    f"reward_posterior has shape {shape}, the model needs [S, A] = {expected}",
-                    code="wrong-shape",
-                    argument="reward_posterior",
-                    value=shape,
-                    expected=expected,
-                )
+            counts = cast(npt.ArrayLike, posterior)
+            given = posterior if isinstance(posterior, DirichletPosterior) else DirichletPosterior(counts)
+            self.posterior = self._fitting(given)
+        self.reward_posterior = reward_posterior
+        if reward_posterior is not None:
+            shape = self.model.admissible.shape
+            require_shape(reward_posterior.mean(), "reward_posterior", shape, "[S, A]", error=PosteriorError)
 
-    def _check_counts(self) -> None:
-        assert self.posterior is not None
-        counts, mask = self.posterior.counts, self.model.outcome_mask
-        if counts.shape != mask.shape:
-            completed = self.model.with_end(counts)
-            if completed.shape != mask.shape:
-                raise PosteriorError(
-                    f"posterior has counts of shape {counts.shape}, the model needs [B, K] = {mask.shape}",
-                    code="wrong-shape",
-                    argument="posterior",
-                    value=counts.shape,
-                    expected=mask.shape,
-                )
-            self.posterior = DirichletPosterior(completed, prior=self.model.with_end(self.posterior.prior))
-            counts = completed
-        stray = (counts > 0.0) & ~mask
-        if stray.any():
-            b, k = (int(i) for i in np.argwhere(stray)[0])
-            raise PosteriorError(
-                f"counts[{b}, {k}] is {counts[b, k]}, but source {b} has no outcome {k} in the model",
-                code="unknown-outcome",
-                argument="counts",
-                index=(b, k),
-                value=counts[b, k],
-            )
-        if not self.posterior.naming.same_as(self.model.naming):
-            raise PosteriorError(
-                "posterior has sources or outcomes with other names than the model",
-                code="other-names",
-                argument="posterior",
-            )
+    def _fitting(self, posterior: DirichletPosterior) -> DirichletPosterior:
+        """Return the posterior, with the source of terminal states where it was left out; refuse what does not fit."""
+        mask = self.model.outcome_mask
+        if posterior.counts.shape != mask.shape:
+            counts, prior = (self.model.with_end(rows) for rows in (posterior.counts, posterior.prior))
+            require_shape(counts, "posterior", mask.shape, "[B, K]", error=PosteriorError)
+            posterior = DirichletPosterior(counts, prior=prior)
+        stray, absent = (posterior.counts > 0.0) & ~mask, "0, as this source has no such outcome"
+        refuse(stray, posterior.counts, "counts", absent, error=PosteriorError, code="unknown-outcome")
+        if not posterior.naming.same_as(self.model.naming):
+            message = "posterior has sources or outcomes with other names than the model"
+            raise PosteriorError(message, code="other-names", argument="posterior")
+        return posterior
 
     @property
     def risk_name(self) -> str:  # type: ignore[override]
@@ -308,16 +266,38 @@ class BayesianRiskMDP(PlanningProblem):
 
     # -- what solvers ask for ------------------------------------------------------------------------------
 
-    def undiscounted(  # noqa: D102
+    def undiscounted(
         self, policy: PolicyLike | None, draws: npt.ArrayLike | None, rng: RngLike, threads: int | None
     ) -> Ended:
+        """Return the model and the operator of a process that is not discounted but ends.
+
+        Parameters
+        ----------
+        policy : array_like, mapping or Solution, optional
+            Policy to evaluate; None for the best one.
+        draws : int or array_like of shape (N, B, K), optional
+            Posterior draws; None evaluates the risk exactly.
+        rng : int or numpy.random.Generator, optional
+            Seed or generator for ``draws``.
+        threads : int, optional
+            Number of threads. By default all cores.
+
+        Returns
+        -------
+        Ended
+            Model, operator and first guess.
+
+        Raises
+        ------
+        ParameterError
+            If the risk measure is not coherent.
+        ModelError
+            If the process may go on for ever.
+        """
         weights = self.risk.lowest_weights(1_000)
         if (np.diff(weights) > 1e-12).any():
-            raise ParameterError(
-                f"horizon must be given: at discount 1 {self.risk!r} has no endless value, as it is not coherent",
-                code="missing-argument",
-                argument="horizon",
-            )
+            message = f"horizon must be given: at discount 1 {self.risk!r} has no endless value, as it is not coherent"
+            raise ParameterError(message, code="missing-argument", argument="horizon")
         stream = generator(rng) if np.ndim(draws) == 0 and draws is not None else rng  # type: ignore[arg-type]
 
         def operator_of(model: UncertainMDP, times: bool) -> Executor:
@@ -331,23 +311,42 @@ class BayesianRiskMDP(PlanningProblem):
 
         return ended_uncertain(self.model, self._mean_theta(), policy, operator_of)
 
-    def on_cluster(  # noqa: D102
-        self, client: Any, options: SolverOptions, draws: Any, rng: Any, threads: Any
+    def on_cluster(
+        self, client: Any, options: SolverOptions, draws: npt.ArrayLike | None, rng: RngLike, threads: int | None
     ) -> AbstractContextManager[Executor]:
+        """Return a context in which the workers of a cluster do the backups.
+
+        Parameters
+        ----------
+        client : dask.distributed.Client, cluster object or str
+            The cluster, or the address of its scheduler.
+        options : SolverOptions
+            Settings of the solver.
+        draws : int or array_like, optional
+            Not allowed with a cluster.
+        rng : int or numpy.random.Generator, optional
+            Not allowed with a cluster.
+        threads : int, optional
+            Not allowed with a cluster.
+
+        Returns
+        -------
+        context manager of Executor
+            The operator, while the cluster is in use.
+
+        Raises
+        ------
+        ParameterError
+            If the risk is not CVaR at a level of at least 0 under a Dirichlet posterior.
+        """
         from .cluster import cluster_operator
 
         if draws is not None or rng is not None or not self.is_exact or self.alpha is None or self.alpha < 0.0:
-            raise ParameterError(
-                "client is for exact solves of CVaR at levels from 0 on, under a Dirichlet posterior; omit it here",
-                code="conflicting-arguments",
-                argument="client",
-            )
+            message = "client is for exact solves of CVaR at levels of at least 0 under a Dirichlet posterior"
+            raise ParameterError(message, code="conflicting-arguments", argument="client")
         if threads is not None:
-            raise ParameterError(
-                "threads cannot be combined with client: the workers have their own threads",
-                code="conflicting-arguments",
-                argument="threads",
-            )
+            message = "threads cannot be combined with client: the workers have their own threads"
+            raise ParameterError(message, code="conflicting-arguments", argument="threads")
         if self.alpha == 0.0:  # a known model, solved in no time
             return nullcontext(self._mean_operator())
         assert self.posterior is not None
@@ -376,33 +375,37 @@ class BayesianRiskMDP(PlanningProblem):
         counts, prior = self.posterior.counts, self.posterior.prior
         return Evidence((counts - prior).sum(axis=1)[sources], counts.sum(axis=1)[sources])
 
-    def explain_state(self, value: FloatArray, state: int, chosen: int, q: FloatArray | None = None) -> Explanation:  # noqa: D102
+    def explain_state(self, value: FloatArray, state: int, chosen: int, q: FloatArray | None = None) -> Explanation:
+        """Return why an action is taken in one state: exactly for CVaR of a Dirichlet posterior, else by draws.
+
+        Parameters
+        ----------
+        value : ndarray of shape (S,)
+            Values of the next states.
+        state : int
+            Index of the state.
+        chosen : int
+            Index of the action that is taken.
+        q : ndarray of shape (A,), optional
+            Not used: the values of the actions are computed with their posteriors.
+
+        Returns
+        -------
+        Explanation
+            The explanation.
+        """
         if self.draws is None and self.is_exact and self.alpha is not None:
             assert self.posterior is not None
             return explain_exact(self.model, self.posterior, self.alpha, value, state, chosen)
 
-        def theta_of(sources: IntArray, n_outcomes: int) -> FloatArray:
-            if self.draws is not None:
-                return self.draws[:, sources]
+        sources = np.unique(self.model.source[state, self.model.admissible[state]])
+        if self.draws is not None:
+            posterior, theta = None, self.draws[:, sources]
+        else:
             assert self.posterior is not None
-            return draws_of_sources(self.posterior, sources, n_outcomes)
-
-        def rewards_of(n: int) -> FloatArray:
-            assert self.reward_posterior is not None
-            # a fixed seed: the same question has the same answer
-            return self.quieted(self.reward_posterior.sample(n, np.random.default_rng(1)))
-
-        return explain_sampled(
-            self.model,
-            self.risk,
-            theta_of,
-            None if self.reward_posterior is None else rewards_of,
-            self.posterior if self.draws is None else None,
-            value,
-            state,
-            chosen,
-            self.alpha,
-        )
+            posterior, theta = self.posterior, draws_of_sources(self.posterior, sources)
+        rewards = self._reward_draws(theta.shape[0], np.random.default_rng(1))  # the same question has the same answer
+        return explain_sampled(self.model, self.risk, theta, rewards, posterior, value, state, chosen, self.alpha)
 
     def _packed(self, theta: FloatArray) -> tuple[GivenDraws, tuple[float, float]]:
         """Return checked draws [N, B, K] by slots, and bounds on what their rows lack to sum to one."""
@@ -439,15 +442,8 @@ class BayesianRiskMDP(PlanningProblem):
         if self.reward_posterior is None:
             return mean
         entries, extra = self.model.entries, self.quieted(self.reward_posterior.mean())
-        known = MDP(
-            mean.transition,
-            mean.reward + extra,
-            mean.discount,
-            termination=mean.termination,
-            admissible=mean.admissible,
-            states=mean.states,
-            actions=mean.actions,
-        )
+        same = {name: getattr(mean, name) for name in ("termination", "admissible", "states", "actions")}
+        known = MDP(mean.transition, mean.reward + extra, mean.discount, **same)
         earned = entries.reward + extra.reshape(-1)[entries.pairs()]
         known.keep_outcomes(entries._replace(reward=earned), self._mean_theta())
         known.arrival_value = mean.arrival_value
@@ -463,30 +459,42 @@ class BayesianRiskMDP(PlanningProblem):
         assert self.posterior is not None
         return self.posterior.mean()
 
-    def operator(self, draws: npt.ArrayLike | None = None, rng: RngLike = None, threads: int | None = None) -> Executor:  # noqa: D102
+    def operator(self, draws: npt.ArrayLike | None = None, rng: RngLike = None, threads: int | None = None) -> Executor:
+        """Return a new Bellman operator of the problem.
+
+        Parameters
+        ----------
+        draws : int or array_like of shape (N, B, K), optional
+            Posterior draws; None evaluates the risk exactly. A problem made from draws takes no others.
+        rng : int or numpy.random.Generator, optional
+            Seed or generator for ``draws``, and for draws of the reward posterior.
+        threads : int, optional
+            Number of threads. By default all cores.
+
+        Returns
+        -------
+        Executor
+            The operator that a solver iterates.
+
+        Raises
+        ------
+        ParameterError
+            If ``draws`` are missing or not allowed, or ``rng`` has no use.
+        """
         model = self.model
         workers = default_threads() if threads is None else whole_number(threads, "threads")
         if self.posterior is None and draws is not None:
-            raise ParameterError(
-                "draws cannot be given for a problem made from draws: it has no posterior to draw others from",
-                code="conflicting-arguments",
-                argument="draws",
-            )
+            message = "draws cannot be given for a problem made from draws: it has no posterior to draw others from"
+            raise ParameterError(message, code="conflicting-arguments", argument="draws")
         given = self.posterior is None or (draws is not None and np.ndim(draws) > 0)
         if rng is not None and self.reward_posterior is None and (given or draws is None):
             reason = "when the draws are given" if given else "for an exact solve"
-            raise ParameterError(
-                f"rng is only used with a number of draws; omit it {reason}",
-                code="conflicting-arguments",
-                argument="rng",
-            )
+            message = f"rng is only used with a number of draws; omit it {reason}"
+            raise ParameterError(message, code="conflicting-arguments", argument="rng")
         if draws is None and self.posterior is not None:
             if self.reward_posterior is not None:
-                raise ParameterError(
-                    "draws must be given: unknown rewards have no exact operator, e.g. draws=1000",
-                    code="missing-argument",
-                    argument="draws",
-                )
+                message = "draws must be given: unknown rewards have no exact operator, e.g. draws=1000"
+                raise ParameterError(message, code="missing-argument", argument="draws")
             form = self.risk.exact_form()  # which says so if there is none
             if not form.quantile and (form.levels == 0.0).all():
                 return self._mean_operator()

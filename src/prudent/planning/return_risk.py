@@ -18,7 +18,7 @@ Ghavamzadeh, *Entropic Risk Optimization in Discounted MDPs* (AISTATS 2023):
 - **EVaR** is the maximum over beta of h(beta) = f(beta) - L / beta, with L = -log(1 - alpha) and f the best entropic
   value at the start, which falls with beta. So h <= f(b1) - L / b2 between two values b1 < b2, h <= f(0) - L / b1
   below b1 and h <= f(b2) above b2. Intervals are split, the most promising first, until none can hold more than the
-  best value found and the tolerance. What is found is polished: the best beta for the policy, the best policy for it.
+  best value so far and the tolerance. The result is polished: the best beta for the policy, the best policy for it.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ from .._support.progress import Progress
 from ..data.policy import Policy
 from ..errors import ConvergenceWarning, ParameterError
 from ..models.base import plural
-from ..models.entries import END, Outcomes
+from ..models.entries import END
 from ..models.mdp import MDP
 from ..types import FloatArray, PolicyLike, StartLike, TerminalValueLike
 from .execute.executor import Executor
 from .execute.threads import Threads
-from .horizon import Induction, backward_induction, one_step, steps_worth
+from .horizon import Induction, backward_induction, one_step, reached, steps_worth, timed_solution
 from .known_problem import KnownProblem
 from .objectives import Entropic, EVaR, Objective, best_beta
 from .row_risks import EntropicRows
@@ -74,16 +74,8 @@ class _Value(NamedTuple):
 
     beta: float
     worth: float
-    above: float  # the truth is at most worth + above
-    below: float  # the truth, and what the policy attains, is at least worth - below
-
-    @property
-    def high(self) -> float:
-        return self.worth + self.above
-
-    @property
-    def error(self) -> float:
-        return max(self.above, self.below)
+    high: float  # the truth is at most that
+    error: float  # the truth, and what the policy attains, is at least worth - error
 
 
 class _Problem:
@@ -104,24 +96,22 @@ class _Problem:
         self.operator = Threads(EntropicRows(mdp), default_threads())
         self.horizon = None if horizon is None else whole_number(horizon, "horizon")
         self.policy = None if policy is None else Policy.read(policy, mdp, self.horizon)
-        self.spread = _spread(mdp, self.operator.rows.outcomes)
+        outcomes = self.operator.rows.outcomes
+        ends = (outcomes.next_state == END).any()  # after an end nothing is earned
+        self.spread = float(np.ptp(np.append(outcomes.reward, 0.0) if ends else outcomes.reward))
         self.final_error = 0.0
         self.later: npt.NDArray[Any] | None = None
         self.progress = Progress("risk of the return")
         if self.horizon is not None:
             self.final = mdp.final_values(terminal_value)
-            self.spread = self.spread * steps_worth(mdp.discount, self.horizon) + float(
-                np.ptp(np.append(self.final, 0.0))
-            )
+            self.spread *= steps_worth(mdp.discount, self.horizon)
+            self.spread += float(np.ptp(np.append(self.final, 0.0)))
             if self.policy is not None:
                 self.policy.require(self.horizon)
             return
         if mdp.discount == 1.0:
-            raise ParameterError(
-                "horizon must be given: at discount 1 the risk of an endless return is not defined",
-                code="missing-argument",
-                argument="horizon",
-            )
+            message = "horizon must be given: at discount 1 the risk of an endless return is not defined"
+            raise ParameterError(message, code="missing-argument", argument="horizon")
         self.spread /= 1.0 - mdp.discount
         self.aim = TAIL_SHARE * self.spread if self.tol is None else 0.25 * self.tol
         self._read_tail()
@@ -131,11 +121,8 @@ class _Problem:
         if self.policy is not None:
             self.later = self.policy.later
             if self.later is None:
-                raise ParameterError(
-                    f"horizon must be given: policy ends after {self.policy.steps.shape[0]} steps",
-                    code="missing-argument",
-                    argument="horizon",
-                )
+                message = f"horizon must be given: policy ends after {self.policy.steps.shape[0]} steps"
+                raise ParameterError(message, code="missing-argument", argument="horizon")
             followed = solve_stationary(self.known, self.later)
             self.final, self.final_error = followed.value, followed.error_bound
             return
@@ -167,16 +154,11 @@ class _Problem:
 
     def induct(self, beta: float, keep: bool, policy: Policy | None = None) -> tuple[Induction, _Value]:
         """Return the values for ``beta``, those of ``policy`` if one is given, and what they say about the start."""
-        steps, gamma = self.steps(beta), self.mdp.discount
+        steps = self.steps(beta)
         if policy is not None and self.horizon is None:
             steps = max(steps, policy.steps.shape[0])
-
-        def operator_at(time: int) -> Executor:
-            self.operator.rows.beta = beta * gamma**time
-            return self.operator
-
-        found = backward_induction(
-            operator_at,
+        induction = backward_induction(
+            partial(_operator_at, self.operator, beta),
             self.mdp,
             steps,
             self.final,
@@ -187,46 +169,20 @@ class _Problem:
             error=self.final_error,
         )
         begins = self.start > 0.0
-        worth = Entropic(beta).of(found.value[0, begins], self.start[begins])
-        error = found.error + 64.0 * EPS * float(abs(found.value[0]).max())
-        return found, _Value(beta, worth, error, error + self._loss(beta, steps))
+        worth = Entropic(beta).of(induction.value[0, begins], self.start[begins])
+        error = induction.error + 64.0 * EPS * float(abs(induction.value[0]).max())
+        return induction, _Value(beta, worth, worth + error, error + self._loss(beta, steps))
 
-    def solution(self, objective: Objective, answer: _Answer) -> Solution:
-        """Return the answer with the policy that attains it."""
-        mdp, message = self.mdp, answer.message
-        if not mdp.knows_single_rewards:
-            message += "; the reward of a pair is taken as certain"
+    def solution(
+        self, objective: Objective, induction: Induction, beta: float, worth: float, error: float, end: tuple[bool, str]
+    ) -> Solution:
+        """Return what the objective is worth, for which beta, with the policy that attains it."""
+        if not self.mdp.knows_single_rewards:
+            end = end[0], f"{end[1]}; the reward of a pair is taken as certain"
         self.progress.close()
-        return Solution(
-            value=answer.induction.value,
-            policy=answer.induction.policy,
-            q_source=partial(_one_step, self.operator, mdp, answer.beta),
-            residual=0.0,
-            error_bound=answer.error,
-            iterations=answer.induction.policy.shape[0],
-            converged=answer.converged,
-            message=message,
-            states=mdp.states,
-            actions=mdp.actions,
-            terminal=mdp.terminal,
-            problem=self.known,
-            later=self.later,
-            objective=objective,
-            objective_value=answer.value,
-            beta=answer.beta,
-            start=self.start,
-        )
-
-
-class _Answer(NamedTuple):
-    """What an objective is worth at the start, for which beta, and how well that is known."""
-
-    beta: float
-    value: float
-    error: float
-    converged: bool
-    message: str
-    induction: Induction  # at this beta
+        q_source = partial(_one_step, self.operator, self.mdp, beta)
+        fields = {"later": self.later, "objective": objective, "objective_value": worth, "beta": beta}
+        return timed_solution(self.known, induction, q_source, error, end, start=self.start, **fields)
 
 
 def solve_objective(
@@ -240,53 +196,39 @@ def solve_objective(
 ) -> Solution:
     """Return the best policy for the risk of the return from ``start``, or the risk of the return of ``policy``."""
     if not isinstance(objective, Entropic | EVaR):
-        raise ParameterError(
-            f"objective must be Entropic(beta) or EVaR(alpha), got {objective!r}",
-            code="wrong-type",
-            argument="objective",
-            value=objective,
-        )
+        message = f"objective must be Entropic(beta) or EVaR(alpha), got {objective!r}"
+        raise ParameterError(message, code="wrong-type", argument="objective", value=objective)
     problem = _Problem(known, start, horizon, terminal_value, tol, policy)
-    if isinstance(objective, Entropic):
-        answer = _entropic(problem, objective.beta)
-    elif objective.is_mean or problem.spread == 0.0:
-        answer = _entropic(problem, 0.0)
-    else:
-        answer = _Search(problem, objective.price).run()
-    if not answer.converged and isinstance(objective, EVaR):
-        warn_caller(ConvergenceWarning(answer.message, code="search-cap", error_bound=answer.error))
-    return problem.solution(objective, answer)
-
-
-def _entropic(problem: _Problem, beta: float) -> _Answer:
-    found, at = problem.induct(beta, keep=True)
+    if isinstance(objective, EVaR) and not objective.is_mean and problem.spread > 0.0:
+        return _Search(problem, objective).run()
+    beta = objective.beta if isinstance(objective, Entropic) else 0.0
+    induction, at = problem.induct(beta, keep=True)
     enough = DIGITS * max(problem.spread, abs(at.worth)) if problem.tol is None else problem.tol
-    steps = plural(problem.steps(beta), "step")
-    converged = at.error <= enough
-    relation = "<=" if converged else "is as small as rounding allows, not"
-    message = f"error bound {at.error:.2g} {relation} {enough:.2g} after {steps}"
-    return _Answer(beta, at.worth, at.error, converged, message, found)
+    end = reached(at.error, enough, problem.steps(beta))
+    if not end[0] and isinstance(objective, EVaR):
+        warn_caller(ConvergenceWarning(end[1], code="search-cap", error_bound=at.error))
+    return problem.solution(objective, induction, beta, at.worth, at.error, end)
 
 
 class _Search:
     """The best beta of an EVaR, with a bound on what others could give."""
 
-    def __init__(self, problem: _Problem, price: float) -> None:
-        self.problem, self.price = problem, price
+    def __init__(self, problem: _Problem, objective: EVaR) -> None:
+        self.problem, self.objective, self.price = problem, objective, objective.price
         self.tried = 0
         self.best: _Value | None = None
         self.worth = -math.inf  # of the best so far: entropic value less price
 
     def at(self, beta: float) -> _Value:
         """Try one beta."""
-        found = self.problem.induct(beta, keep=False)[1]
+        value = self.problem.induct(beta, keep=False)[1]
         self.tried += 1
-        if found.worth - self.price / beta > self.worth:
-            self.best, self.worth = found, found.worth - self.price / beta
+        if value.worth - self.price / beta > self.worth:
+            self.best, self.worth = value, value.worth - self.price / beta
         self.problem.progress.show(f"{plural(self.tried, 'beta')} tried")
-        return found
+        return value
 
-    def run(self) -> _Answer:
+    def run(self) -> Solution:
         """Search until no beta can be better by more than the tolerance."""
         problem, price = self.problem, self.price
         mean = problem.induct(0.0, keep=False)[1]
@@ -295,7 +237,7 @@ class _Search:
         grid = np.unique(np.minimum(least, 1e307 / factors) * factors)
         tried = [self.at(float(beta)) for beta in grid]
         self.polish(1, 1e-3)
-        noise = max(mean.error, *(each.error for each in tried))
+        noise = max(mean.error, *(one.error for one in tried))
         floor = 1e-12 * problem.spread
         # of a tolerance, half is for the search, the rest for the tail: of the best beta, and of what it is compared to
         missed = SEARCH_SHARE * (mean.worth - tried[-1].worth) if problem.tol is None else 0.5 * problem.tol
@@ -306,14 +248,15 @@ class _Search:
         heapq.heapify(left)
         while -left[0][0] > self.worth + aim + noise and self.tried < MAX_BETAS:
             _, low, high, end = heapq.heappop(left)
-            middle = self._middle(low, end, mean.high)
+            begin = low or price / max(mean.high - self.worth, 1e-300)  # below this not even the mean pays the price
+            middle = 10.0 * begin if end == math.inf else math.sqrt(begin) * math.sqrt(end)
             if not low < middle < end:  # nothing lies between them
                 heapq.heappush(left, (-(high - price / end), low, high, end))
                 break
-            found = self.at(middle)
-            noise = max(noise, found.error)
+            value = self.at(middle)
+            noise = max(noise, value.error)
             heapq.heappush(left, (-(high - price / middle), low, high, middle))
-            heapq.heappush(left, self._interval(found, end))
+            heapq.heappush(left, self._interval(value, end))
         self.polish(MAX_POLISHES, 1e-8)
         assert self.best is not None
         error = max(-left[0][0] - self.worth, 0.0) + self.best.error
@@ -322,21 +265,14 @@ class _Search:
         tries = plural(self.tried, "beta")
         message = f"no beta gives more than {error:.2g} beyond this, {tries} tried"
         if not converged:
-            message = (
-                f"a better beta may give up to {error:.2g} more than this, {tries} tried; {asked:.2g} was asked for"
-            )
-        whole, _ = problem.induct(self.best.beta, keep=True)
-        return _Answer(self.best.beta, self.worth, error, converged, message, whole)
+            message = f"another beta may give up to {error:.2g} more, {tries} tried; {asked:.2g} was asked for"
+            warn_caller(ConvergenceWarning(message, code="search-cap", error_bound=error))
+        induction, _ = problem.induct(self.best.beta, keep=True)
+        return problem.solution(self.objective, induction, self.best.beta, self.worth, error, (converged, message))
 
     def _interval(self, at: _Value, end: float) -> tuple[float, float, float, float]:
         """Return the interval from a beta that was tried to another: first minus the most that it can hold."""
         return (-(at.high - self.price / end), at.beta, at.high, end)
-
-    def _middle(self, low: float, end: float, mean: float) -> float:
-        """Return where to split an interval."""
-        if low == 0.0:  # below this not even the mean pays the price
-            low = self.price / max(mean - self.worth, 1e-300)
-        return 10.0 * low if end == math.inf else math.sqrt(low) * math.sqrt(end)
 
     def polish(self, times: int, xtol: float) -> None:
         """Improve the best so far: the best beta for its policy, the best policy for that beta, and so on."""
@@ -358,15 +294,12 @@ class _Search:
                 return
 
 
-def _spread(mdp: MDP, outcomes: Outcomes) -> float:
-    """Return by how much the outcomes.reward of one step differ; after an end they are 0."""
-    low, high = float(outcomes.reward.min()), float(outcomes.reward.max())
-    if (outcomes.next_state == END).any():
-        low, high = min(low, 0.0), max(high, 0.0)
-    return high - low
+def _operator_at(operator: Executor, beta: float, time: int) -> Executor:
+    """Return the operator of one time."""
+    operator.rows.beta = beta * operator.discount**time
+    return operator
 
 
 def _one_step(operator: Executor, mdp: MDP, beta: float, value: FloatArray, time: int) -> FloatArray:
     """Return Q [S, A] at one time."""
-    operator.rows.beta = beta * mdp.discount**time
-    return one_step(operator, mdp, value, time)
+    return one_step(_operator_at(operator, beta, time), mdp, value, time)

@@ -17,7 +17,6 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 from scipy import sparse
 
 from .._numerics.compensated import EPS
@@ -45,9 +44,6 @@ from .rows import (
     outcome_values,
     tail_of_pair,
 )
-
-__all__ = ["DirichletRows", "DrawRows", "EntropicRows", "MeanRows", "MomentRows", "NegatedRows", "RowRisk", "leaks_of"]
-
 
 UNDERFLOW = 1e-310  # more than products of tiny numbers can lose
 
@@ -82,9 +78,9 @@ class RowRisk(ABC):
         rows of a task are states.
         """
 
-    @abstractmethod
     def gradient(self, value: FloatArray, pairs: IntArray) -> Chain:
         """Return the chain that follows ``pairs`` [S] and touches the backup at ``value``."""
+        raise NotImplementedError
 
     def unknown_gradients(self, value: FloatArray, pairs: IntArray) -> IntArray:
         """Return the pairs that must be backed up at ``value`` before ``gradient`` can answer for ``pairs``."""
@@ -123,16 +119,22 @@ class MeanRows(RowRisk):
         reward: FloatArray,
         discount: float,
         leaks: tuple[float, float] = (0.0, 0.0),
+        roundings: float = 0.0,
+        averaged: float = 0.0,
     ) -> None:
-        """``transition`` (S*A) x S in CSR with 32-bit or 64-bit indices, ``reward`` [S, A], ``leaks`` of the rows."""
+        """``transition`` (S*A) x S in CSR with 32-bit or 64-bit indices, ``reward`` [S, A], ``leaks`` of the rows.
+
+        ``roundings`` is how many more each row has had, and ``averaged`` the size of sums rounded into its reward.
+        """
         self.leaks = leaks
         self.n_states, self.n_actions = reward.shape
         self.discount = discount
         # a "chain" with a row for each pair
         self.rows = Chain(transition.indptr, transition.indices, transition.data, reward.reshape(-1))
         self._longest = int(np.diff(transition.indptr).max(initial=0))
-        self._roundings = 0.5 * self._longest + 2.0  # EPS/2 for each product, sum, and the two steps after them
-        self._averaged = 0.0  # the size of the sums that were rounded into ``reward``
+        # EPS/2 for each product, sum, and the two steps after them
+        self._roundings = 0.5 * self._longest + 2.0 + roundings
+        self._averaged = averaged
 
     @classmethod
     def of_outcomes(cls, model: UncertainMDP, theta: FloatArray) -> MeanRows:
@@ -146,15 +148,10 @@ class MeanRows(RowRisk):
             rounding = (model.n_outcomes + 4.0) * EPS
             chances = ending[model.admissible]
             least, greatest = max(least, chances.min() - rounding), min(greatest, chances.max() + rounding)
-        rows = cls(transition, reward, model.discount, (least, greatest))
+        averaged = 2.0 * float(abs(model.entries.reward).max())
+        rows = cls(transition, reward, model.discount, (least, greatest), 0.5 * model.n_outcomes + 1.0, averaged)
         rows.refines = False  # the quotients were rounded, and so were the mean rewards
-        rows.add_rounding(0.5 * model.n_outcomes + 1.0, 2.0 * float(abs(model.entries.reward).max()))
         return rows
-
-    def add_rounding(self, roundings: float, averaged: float) -> None:
-        """Count ``roundings`` more in each row, and sums of size ``averaged`` that were rounded into its reward."""
-        self._roundings += roundings
-        self._averaged = averaged
 
     def tasks(self, value: FloatArray, pairs: IntArray, q: FloatArray, accuracy: float, best: bool) -> Iterator[Task]:
         """See ``RowRisk.tasks``."""
@@ -313,7 +310,7 @@ def _approximate(pairs, entries, counts, shape, value, longest, q):
     y = np.empty(longest)
     biggest = 0.0
     for p in pairs:
-        biggest = max(biggest, outcome_values(p, entries, value, y))
+        biggest = max(biggest, outcome_values(p, entries, entries.discount, value, y))
         row = counts_of(p, entries, counts)
         low, mean, sd, skew, _ = moments_of_row(y[: row.size], row)
         q[p] = rough_tail(low, mean, sd, skew, shape)
@@ -324,7 +321,7 @@ def _approximate(pairs, entries, counts, shape, value, longest, q):
 def _approximate_means(pairs, entries, counts, shape, value, longest, starts, means):
     y = np.empty(longest)
     for i in range(pairs.size):
-        outcome_values(pairs[i], entries, value, y)
+        outcome_values(pairs[i], entries, entries.discount, value, y)
         row = counts_of(pairs[i], entries, counts)
         rough_tail_means(y[: row.size], row, shape, means[starts[i] : starts[i + 1]])
 
@@ -420,18 +417,11 @@ def _exact(pairs, first, entries, counts, levels, shape, accuracy, value, longes
     return worst
 
 
-class _Steps(NamedTuple):
-    """The outcomes of a known model as ``outcome_values`` reads them."""
-
-    first: IntArray
-    next_state: npt.NDArray[np.int32]
-    reward: FloatArray
-    chance: FloatArray
-    discount: float
-
-
 class EntropicRows(RowRisk):
-    """The entropic risk of one step of a known model, at a parameter ``beta`` that the caller sets."""
+    """The entropic risk of one step of a known model, at a parameter ``beta`` that the caller sets.
+
+    It has no gradient: it is backed up over a horizon, not solved for a fixed point.
+    """
 
     def __init__(self, mdp: MDP) -> None:
         self.n_states, self.n_actions = mdp.admissible.shape
@@ -442,27 +432,22 @@ class EntropicRows(RowRisk):
 
     def tasks(self, value: FloatArray, pairs: IntArray, q: FloatArray, accuracy: float, best: bool) -> Iterator[Task]:
         """See ``RowRisk.tasks``."""
-        first, next_state, reward, chance = self.outcomes
-        steps = _Steps(first, next_state, reward, chance, self.discount)
         relative = (6.0 * self._longest + 64.0) * EPS
-        run = lambda i, j: relative * _entropic(steps, self.beta, self._longest, value, pairs[i:j], q)  # noqa: E731
+        fixed = self.outcomes, self.discount, self.beta, self._longest, value
+        run = lambda i, j: relative * _entropic(*fixed, pairs[i:j], q)  # noqa: E731
         yield Task(run, pairs.size, max(1, 20_000 // self._longest))
-
-    def gradient(self, value: FloatArray, pairs: IntArray) -> Chain:
-        """Raise: nothing is solved for a fixed point."""
-        raise NotImplementedError
 
 
 @kernel
-def _entropic(steps, beta, longest, value, pairs, q):
+def _entropic(outcomes, discount, beta, longest, value, pairs, q):
     """Write the entropic mean of r + gamma V(s') into ``q`` for ``pairs``; return the size of the largest sum."""
     y, scratch = np.empty(longest), np.empty(longest)
     biggest = 0.0
     for i in range(pairs.size):
         p = pairs[i]
-        begin, end = steps.first[p], steps.first[p + 1]
-        biggest = max(biggest, outcome_values(p, steps, value, y))
-        q[p] = entropic_mean(y[: end - begin], steps.chance[begin:end], beta, scratch)
+        begin, end = outcomes.first[p], outcomes.first[p + 1]
+        biggest = max(biggest, outcome_values(p, outcomes, discount, value, y))
+        q[p] = entropic_mean(y[: end - begin], outcomes.chance[begin:end], beta, scratch)
     return biggest
 
 

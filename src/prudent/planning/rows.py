@@ -49,24 +49,6 @@ from .._numerics.order_statistics import spectral, two_lowest, weighted_draws
 from .._support.checks import BoolArray, FloatArray, IntArray
 from ..risk import ExactForm
 
-__all__ = [
-    "Draws",
-    "Levels",
-    "Memory",
-    "Scratch",
-    "back_up_pair",
-    "best_of_group",
-    "counts_of",
-    "expected_residuals",
-    "expected_rows",
-    "greedy",
-    "keep_close",
-    "later_value",
-    "lowest_of_pair",
-    "outcome_values",
-    "tail_of_pair",
-]
-
 
 @inlined
 def later_value(target, discount, value):
@@ -76,15 +58,15 @@ def later_value(target, discount, value):
 
 
 @inlined
-def outcome_values(p, entries, value, y):
+def outcome_values(p, entries, discount, value, y):
     """Write r + gamma V(s') of each outcome of pair p into y; return the size of the largest sum in it.
 
-    ``entries`` has first, next_state, reward and discount.
+    ``entries`` has first, next_state and reward.
     """
     size = 0.0
     begin = entries.first[p]
     for j in range(entries.first[p + 1] - begin):
-        later = later_value(entries.next_state[begin + j], entries.discount, value)
+        later = later_value(entries.next_state[begin + j], discount, value)
         y[j] = entries.reward[begin + j] + later
         size = max(size, abs(entries.reward[begin + j]) + abs(later))
     return size
@@ -225,14 +207,14 @@ def tail_of_pair(p, entries, draws, n, share, value, z, order, means):
 
 @inlined
 def lowest_of_pair(p, slot, first, next_state, reward, discount, theta, n, sign, value, z):
-    """Return the lowest of ``sign`` times Z_1, ..., Z_n of pair p, whose outcomes begin at ``slot``, and its place.
+    """Return the lowest of ``sign`` times Z_1, ..., Z_n of pair p, whose outcomes begin at ``slot``, and its index.
 
     As ``back_up_pair`` where nothing else counts, for lean kernels that call it for every pair. ``p``, ``slot`` and
-    all places are unsigned: there is no test for counting from the end, which takes a third of the time.
+    all indices are unsigned: there is no test for counting from the end, which takes a third of the time.
     """
     none, one, two = np.uint64(0), np.uint64(1), np.uint64(2)
     low = np.inf
-    place: Any = none
+    index: Any = none
     begin, end = np.uint64(first[p]), np.uint64(first[p + one])
     if n == 1:
         low = 0.0
@@ -248,7 +230,7 @@ def lowest_of_pair(p, slot, first, next_state, reward, discount, theta, n, sign,
         r0, r1 = last - min(last, two), last - min(last, one)  # any rows where y is zero
         for i in range(np.uint64(n)):
             x = theta[r0, i] * y0 + theta[r1, i] * y1 + theta[last, i] * y2
-            place = i if x < low else place
+            index = i if x < low else index
             low = min(low, x)
     else:
         for i in range(np.uint64(n)):
@@ -259,9 +241,9 @@ def lowest_of_pair(p, slot, first, next_state, reward, discount, theta, n, sign,
             for i in range(np.uint64(n)):
                 z[i] += row[i] * y
         for i in range(np.uint64(n)):
-            place = i if z[i] < low else place
+            index = i if z[i] < low else index
             low = min(low, z[i])
-    return low, place
+    return low, index
 
 
 # -- Dirichlet posteriors ---------------------------------------------------------------------------------
@@ -344,7 +326,7 @@ def best_of_group(pairs, entries, counts, levels, shape, accuracy, value, memory
         guess[i] = 0.0
         if pairs.size > 1:
             p = pairs[i]
-            size = outcome_values(p, entries, value, y)
+            size = outcome_values(p, entries, entries.discount, value, y)
             row = counts_of(p, entries, counts)
             low, mean, sd, skew, _ = moments_of_row(y[: row.size], row)
             q[p] = mean + (3.0 * row.size + 16.0) * EPS * size
@@ -365,7 +347,7 @@ def best_of_group(pairs, entries, counts, levels, shape, accuracy, value, memory
             return worst
         guess[i] = -np.inf
         p = pairs[i]
-        size = outcome_values(p, entries, value, y)
+        size = outcome_values(p, entries, entries.discount, value, y)
         row = counts_of(p, entries, counts)
         gradient = memory.means[entries.first[p] : entries.first[p + 1]]
         q[p], error = risk_of_row(y[: row.size], row, levels, memory.start[p], accuracy, work, means, gradient)
@@ -425,14 +407,14 @@ def greedy(q, value, policy):
     widest = 0.0
     for s in range(q.shape[0]):
         # written without branches, which a processor cannot predict here
-        best, worst, place = q[s, 0], np.inf, 0
+        best, worst, action = q[s, 0], np.inf, 0
         for a in range(q.shape[1]):
             here = q[s, a]
-            place = a if here > best else place
+            action = a if here > best else action
             best = max(best, here)
             worst = min(worst, here if here > -np.inf else np.inf)
         value[s] = best
-        policy[s] = place
+        policy[s] = action
         widest = max(widest, best - worst)
     return widest
 

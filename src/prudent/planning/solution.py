@@ -18,8 +18,7 @@ import numpy.typing as npt
 
 from .._support.checks import index_array, require_shape, whole_number
 from .._support.output import write
-from ..data.label_arrays import label_array, plain_name
-from ..data.labels import is_numbered
+from ..data.labels import is_numbered, label_array, plain_name
 from ..errors import ParameterError
 from ..models.base import plural
 from ..types import BoolArray, FloatArray, IntArray, PathLike
@@ -110,9 +109,9 @@ class Solution:
     iterations: int
     converged: bool
     message: str
-    states: tuple[Any, ...] | None = None
-    actions: tuple[Any, ...] | None = None
-    terminal: BoolArray | None = None
+    states: tuple[Any, ...]
+    actions: tuple[Any, ...]
+    terminal: BoolArray
     problem: PlanningProblem | None = None
     later: npt.NDArray[Any] | None = None
     objective: Objective | None = None
@@ -143,9 +142,7 @@ class Solution:
         if self.horizon is None:
             return self.policy
         step = whole_number(time, "time", 0, self.horizon - 1 if self.later is None else None)
-        if step < self.horizon or self.later is None:
-            return np.asarray(self.policy[step])
-        return self.later
+        return self.later if self.later is not None and step >= self.horizon else np.asarray(self.policy[step])
 
     def at(self, time: int) -> Solution:
         """Return the solution at one time of a horizon, without a time axis.
@@ -172,12 +169,8 @@ class Solution:
         array([[2., 3.]])
         """
         if self.horizon is None or not callable(self.q_source):
-            raise ParameterError(
-                "time is only for solutions with a horizon; this one is the same at all times",
-                code="no-time-axis",
-                argument="time",
-                value=time,
-            )
+            message = "time is only for solutions with a horizon; this one is the same at all times"
+            raise ParameterError(message, code="no-time-axis", argument="time", value=time)
         step = whole_number(time, "time", 0, self.horizon - 1)
         return Solution(
             value=self.value[step],
@@ -203,7 +196,7 @@ class Solution:
         kept. For one action of each state see ``q_of``.
         """
         if isinstance(self.q_source, DeferredQ):
-            return self._q_where(self.q_source, self._problem.model.admissible)
+            return self._problem.q_values(**vars(self.q_source))
         if callable(self.q_source):
             return np.stack([self.q_source(self.value[t + 1], t) for t in range(self.policy.shape[0])])
         return self.q_source
@@ -233,13 +226,13 @@ class Solution:
         array([3.])
         """
         self._require_no_time("q_of")
-        chosen = index_array(actions, "actions", self._n_actions, ParameterError)
+        chosen = index_array(actions, "actions", len(self.actions), ParameterError)
         require_shape(chosen, "actions", self.value.shape, "[S]", error=ParameterError)
         rows, q = np.arange(self.value.size), self._stored_q()
         if isinstance(q, DeferredQ):
-            asked = np.zeros((self.value.size, self._n_actions), dtype=np.bool_)
+            asked = np.zeros((self.value.size, len(self.actions)), dtype=np.bool_)
             asked[rows, chosen] = True
-            q = self._q_where(q, asked & self._problem.model.admissible)
+            q = self._problem.q_values(**vars(q), pairs=asked & self._problem.model.admissible)
         return np.asarray(q[rows, chosen])
 
     def runners_up(self) -> RunnersUp:
@@ -267,7 +260,8 @@ class Solution:
         if isinstance(q, DeferredQ):
             asked = self._problem.model.admissible.copy()
             asked[rows, self.chosen] = False
-            others, worth = self._q_where(q, asked, best_only=True), self.q_of(self.chosen)
+            others = self._problem.q_values(**vars(q), pairs=asked, best_only=True)
+            worth = self.q_of(self.chosen)
         else:
             q = self._q_of_all_actions()
             others, worth = np.where(np.isnan(q), -np.inf, q), q[rows, self.chosen]
@@ -279,17 +273,6 @@ class Solution:
     def _stored_q(self) -> Any:
         """Return Q if it is known, and otherwise the inputs from which it is computed."""
         return self.__dict__.get("q", self.q_source)
-
-    def _q_where(self, source: DeferredQ, asked: BoolArray, *, best_only: bool = False) -> FloatArray:
-        """Compute deferred Q where it is ``asked`` for [S, A]."""
-        return self._problem.q_values(
-            source.value,
-            pairs=asked,
-            best_only=best_only,
-            shift=source.shift,
-            accuracy=source.accuracy,
-            threads=source.threads,
-        )
 
     def _q_of_all_actions(self) -> FloatArray:
         """Return Q with all admissible actions, also where a given policy was evaluated."""
@@ -335,14 +318,14 @@ class Solution:
 
     def _names_of(self, policy: npt.NDArray[Any]) -> tuple[Any, ...]:
         return tuple(
-            None if over else self._name_of(choice) for choice, over in zip(policy, self._terminal, strict=True)
+            None if over else self._name_of(choice) for choice, over in zip(policy, self.terminal, strict=True)
         )
 
     def _name_of(self, choice: Any) -> Any:
         """Return the name of an action, or of those with a probability above zero."""
         if np.ndim(choice):
             return {self._name_of(a): float(choice[a]) for a in np.flatnonzero(choice)}
-        return int(choice) if self.actions is None else self.actions[choice]
+        return self.actions[choice]
 
     # -- tables --------------------------------------------------------------------------------------------
 
@@ -395,8 +378,8 @@ class Solution:
         chosen = self.chosen
         columns: dict[str, Any] = {}
         if self.horizon is not None:
-            columns["time"] = np.repeat(np.arange(self.horizon), self._n_states)
-        columns["state"] = np.tile(label_array(self.states, self._n_states), self.horizon or 1)
+            columns["time"] = np.repeat(np.arange(self.horizon), len(self.states))
+        columns["state"] = np.tile(label_array(self.states, len(self.states)), self.horizon or 1)
         columns["action"] = label_array([name for step in np.atleast_2d(chosen) for name in self._names_of(step)])
         if self._is_random:
             columns["probability"] = self.policy.max(axis=-1).ravel()
@@ -417,8 +400,7 @@ class Solution:
         if neutral is not None:
             columns["differs_from_neutral"] = self.differs_from(neutral)
         table = pandas.DataFrame(columns).infer_objects()
-        numbered = self.actions is None or all(type(name) is int for name in self.actions)
-        if numbered and not table["runner_up"].isna().all():
+        if all(type(name) is int for name in self.actions) and not table["runner_up"].isna().all():
             table["runner_up"] = table["runner_up"].astype("Int64")
         return table
 
@@ -450,13 +432,13 @@ class Solution:
         """
         import xarray
 
-        actions = label_array(self.actions, self._n_actions)
+        actions = label_array(self.actions, len(self.actions))
         axes = ("state",) if self.horizon is None else ("step", "state")
         data: dict[str, Any] = {
             "value": (axes if self.horizon is None else ("time", "state"), self.value),
             "policy": ((*axes, "action"), self.policy) if self._is_random else (axes, actions[self.policy]),
         }
-        coords: dict[str, Any] = {"state": label_array(self.states, self._n_states)}
+        coords: dict[str, Any] = {"state": label_array(self.states, len(self.states))}
         if self.horizon is None:
             data["q"] = (("state", "action"), self.q)
         else:
@@ -500,7 +482,7 @@ class Solution:
         >>> json.loads(text)["policy"]
         [{'state': 0, 'action': 'go', 'value': 4.0}]
         """
-        states = [plain_name(name) for name in label_array(self.states, self._n_states)]
+        states = [plain_name(name) for name in self.states]
         rows: list[dict[str, Any]] = []
         for time, step in enumerate(np.atleast_2d(self.chosen)):
             values = self.value if self.horizon is None else self.value[time]
@@ -511,7 +493,7 @@ class Solution:
             for row, chances in zip(rows, self.policy.reshape(-1, self.policy.shape[-1]).tolist(), strict=True):
                 row["probabilities"] = chances
         record: dict[str, Any] = {
-            "actions": [plain_name(name) for name in label_array(self.actions, self._n_actions)],
+            "actions": [plain_name(name) for name in self.actions],
             "policy": rows,
             "certificate": self._certificate(),
         }
@@ -545,12 +527,13 @@ class Solution:
         prudent.display.figures.base.Figure
             Panels and a legend.
         """
-        from ..display.figures import plan, policy
+        from ..display.figures import policy
 
-        actions = np.where(self._terminal, policy.TERMINAL, self.chosen)
+        actions = np.where(self.terminal, policy.TERMINAL, self.chosen)
+        state_names, action_names = (None if is_numbered(names) else names for names in (self.states, self.actions))
         if self.horizon is not None:
-            return plan.draw(self.value, actions, *self._shown_names(), likeliest=self._is_random)
-        return policy.draw(self.value, actions, self.runners_up().gap, *self._shown_names(), self.policy_names)
+            return policy.draw_plan(self.value, actions, state_names, action_names, likeliest=self._is_random)
+        return policy.draw(self.value, actions, self.runners_up().gap, state_names, action_names, self.policy_names)
 
     def explain(self, state: Hashable) -> Explanation:
         """Return why the policy takes its action in one state: in words, as a table and as a figure.
@@ -573,14 +556,9 @@ class Solution:
         self._require_no_time("explain")
         problem = self._problem
         s = problem.model.state_index(state)
-        if self._terminal[s]:
-            raise ParameterError(
-                f"{problem.model.state_labels.show(s)} is terminal: there is nothing to choose",
-                code="terminal-state",
-                argument="state",
-                value=state,
-                state=state,
-            )
+        if self.terminal[s]:
+            message = f"{problem.model.state_labels.show(s)} is terminal: there is nothing to choose"
+            raise ParameterError(message, code="terminal-state", argument="state", value=state, state=state)
         chosen = int(self.chosen[s])
         probability = float(self.policy[s, chosen]) if self._is_random else 1.0
         stored = self._stored_q()
@@ -592,9 +570,8 @@ class Solution:
     @property
     def _problem(self) -> PlanningProblem:
         if self.problem is None:
-            raise ParameterError(
-                "this solution does not hold the problem that it solves, which this call needs", code="no-problem"
-            )
+            message = "this solution does not hold the problem that it solves, which this call needs"
+            raise ParameterError(message, code="no-problem")
         return self.problem
 
     @property
@@ -602,54 +579,26 @@ class Solution:
         """Whether the policy has probabilities of actions."""
         return self.policy.ndim > self.value.ndim
 
-    def _shown_names(self) -> tuple[tuple[Any, ...] | None, tuple[Any, ...] | None]:
-        """Return the names of states and of actions, None where they are just numbers."""
-        states, actions = (None if is_numbered(names) else names for names in (self.states, self.actions))
-        return states, actions
-
-    @property
-    def _n_states(self) -> int:
-        return int(self.value.shape[-1])
-
-    @property
-    def _n_actions(self) -> int:
-        if self.problem is not None:
-            return int(self.problem.model.n_actions)
-        if self.actions is not None:
-            return len(self.actions)
-        return int(self.q.shape[-1])
-
-    @property
-    def _terminal(self) -> BoolArray:
-        """Which states are terminal [S], so that there is nothing to choose."""
-        return np.zeros(self._n_states, dtype=np.bool_) if self.terminal is None else self.terminal
-
     def _require_no_time(self, method: str) -> None:
         if self.horizon is not None:
-            raise ParameterError(
-                f"{method} is not for a horizon, whose policy depends on time; use at(time), or a solution without one",
-                code="time-axis",
-                method=method,
+            message = (
+                f"{method} is not for a horizon, whose policy depends on time; use at(time), or a solution without one"
             )
+            raise ParameterError(message, code="time-axis", method=method)
 
     def _certificate(self) -> dict[str, Any]:
-        record = {
-            "residual": self.residual,
-            "error_bound": self.error_bound,
-            "iterations": self.iterations,
-            "converged": self.converged,
-            "message": self.message,
-        }
+        fields = ("residual", "error_bound", "iterations", "converged", "message")
+        record: dict[str, Any] = {name: getattr(self, name) for name in fields}
         if self.objective is not None:
             record |= {"objective": repr(self.objective), "objective_value": self.objective_value, "beta": self.beta}
         return record
 
     def __repr__(self) -> str:
         first = self.value if self.horizon is None else self.value[0]
-        parts = [plural(self._n_states, "state"), f"value {first.min():.6g} to {first.max():.6g}"]
+        values = f"{first.min():.6g} to {first.max():.6g}"
+        parts = [plural(first.size, "state"), f"value {values}"]
         if self.horizon is not None:
-            parts[1] = parts[1].replace("value", "value at the start")
-            parts.insert(0, plural(self.horizon, "step"))
+            parts = [plural(self.horizon, "step"), parts[0], f"value at the start {values}"]
         if self.objective is not None:
             parts = [f"{self.objective!r} = {self.objective_value:.8g}", *parts[:-1]]
         return f"Solution({', '.join(parts)}, {self.message})"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy.typing as npt
 
@@ -141,8 +141,8 @@ def solve(
     >>> [int(solve(bet, objective=Entropic(beta), start=0).policy[0, 0]) for beta in (0.1, 2.0)]
     [1, 0]
     """
-    arguments = SolveArguments(horizon, terminal_value, objective, start, initial_value, draws, rng, threads, client)
-    return _run(problem, None, arguments, tol, options, keywords)
+    asked = (tol, horizon, terminal_value, objective, start, initial_value, draws, rng, threads, client, options)
+    return _run(problem, None, *asked, keywords)
 
 
 def evaluate(
@@ -225,29 +225,23 @@ def evaluate(
     >>> evaluate(MDP([[[1.0], [1.0]]], [[1.0, 2.0]], discount=0.5), [[0.5, 0.5]]).value
     array([3.])
     """
-    arguments = SolveArguments(horizon, terminal_value, objective, start, initial_value, draws, rng, threads, client)
-    return _run(problem, policy, arguments, tol, options, keywords)
-
-
-class SolveArguments(NamedTuple):
-    """The arguments of ``solve`` that say what to compute."""
-
-    horizon: int | None
-    terminal_value: TerminalValueLike
-    objective: Objective | None
-    start: StartLike
-    initial_value: npt.ArrayLike | None
-    draws: npt.ArrayLike | None
-    rng: RngLike
-    threads: int | None
-    client: Any
+    asked = (tol, horizon, terminal_value, objective, start, initial_value, draws, rng, threads, client, options)
+    return _run(problem, policy, *asked, keywords)
 
 
 def _run(
     given: MDP | PlanningProblem,
     policy: PolicyLike | None,
-    a: SolveArguments,
     tol: float | None,
+    horizon: int | None,
+    terminal_value: TerminalValueLike,
+    objective: Objective | None,
+    start: StartLike,
+    initial_value: npt.ArrayLike | None,
+    draws: npt.ArrayLike | None,
+    rng: RngLike,
+    threads: int | None,
+    client: Any,
     options: SolverOptions | None,
     keywords: SolverKeywords,
 ) -> Solution:
@@ -256,41 +250,31 @@ def _run(
     unknown = [name for name in keywords if name not in SolverKeywords.__annotations__]
     if unknown:
         raise TypeError(f"{'evaluate' if policy is not None else 'solve'}() got an unexpected argument {unknown[0]!r}")
-    iterative = {"initial_value": a.initial_value, "client": a.client, "options": options, **keywords}
-    if a.objective is not None:
-        _refuse(iterative | {"draws": a.draws, "rng": a.rng, "threads": a.threads}, "an objective")
+    iterative = {"initial_value": initial_value, "client": client, "options": options, **keywords}
+    if objective is not None:
+        _refuse(iterative | {"draws": draws, "rng": rng, "threads": threads}, "an objective")
         if not isinstance(problem, KnownProblem):
-            raise ParameterError(
-                "objective is for known models; use solve(problem.mean_mdp(), objective=...)",
-                code="conflicting-arguments",
-                argument="objective",
-            )
-        if a.horizon is None:
-            _refuse({"terminal_value": a.terminal_value}, "an objective without a horizon")
-        return solve_objective(problem, a.objective, a.start, a.horizon, a.terminal_value, tol, policy)
-    if a.start is not None:
-        raise ParameterError(
-            "start says where the process begins, for an objective; a first guess of values is initial_value",
-            code="conflicting-arguments",
-            argument="start",
-        )
-    if a.horizon is not None:
+            message = "objective is for known models; use solve(problem.mean_mdp(), objective=...)"
+            raise ParameterError(message, code="conflicting-arguments", argument="objective")
+        if horizon is None:
+            _refuse({"terminal_value": terminal_value}, "an objective without a horizon")
+        return solve_objective(problem, objective, start, horizon, terminal_value, tol, policy)
+    if start is not None:
+        message = "start says where the process begins, for an objective; a first guess of values is initial_value"
+        raise ParameterError(message, code="conflicting-arguments", argument="start")
+    if horizon is not None:
         _refuse(iterative, "a horizon")
-        return solve_horizon(problem, policy, a.horizon, a.terminal_value, tol, a.draws, a.rng, a.threads)
-    if a.terminal_value is not None:
-        raise ParameterError(
-            "terminal_value says what states are worth after a horizon; give horizon as well",
-            code="missing-argument",
-            argument="horizon",
-        )
+        return solve_horizon(problem, policy, horizon, terminal_value, tol, draws, rng, threads)
+    if terminal_value is not None:
+        message = "terminal_value says what states are worth after a horizon; give horizon as well"
+        raise ParameterError(message, code="missing-argument", argument="horizon")
     settings = SolverOptions.chosen(options, tol, keywords)
-    return solve_stationary(problem, policy, settings, a.initial_value, a.draws, a.rng, a.threads, a.client)
+    return solve_stationary(problem, policy, settings, initial_value, draws, rng, threads, client)
 
 
 def _refuse(arguments: dict[str, Any], context: str) -> None:
     """Raise for arguments that cannot be combined with ``context``."""
     for name, value in arguments.items():
         if value is not None:
-            raise ParameterError(
-                f"{name} cannot be combined with {context}", code="conflicting-arguments", argument=name
-            )
+            message = f"{name} cannot be combined with {context}"
+            raise ParameterError(message, code="conflicting-arguments", argument=name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import numpy.typing as npt
@@ -9,7 +10,6 @@ import numpy.typing as npt
 from ..errors import ParameterError
 from ..types import PolicyLike, RngLike
 from .base import PlanningProblem
-from .execute.executor import Executor
 from .fixed_point import Guess, on_device, rough_guess, solve_operator
 from .options import SolverOptions
 from .solution import Solution
@@ -30,37 +30,23 @@ def solve_stationary(
 ) -> Solution:
     """Return the optimal values, or those of ``policy``; arguments as for ``prudent.solve``."""
     options = SolverOptions() if options is None else options
-    if client is not None:
-        if problem.model.discount == 1.0:
-            raise ParameterError(
-                "client is for discounted problems; omit it at discount 1",
-                code="conflicting-arguments",
-                argument="client",
-            )
-        with problem.on_cluster(client, options, draws, rng, threads) as operator:
-            return _discounted(problem, operator, policy, options, initial_value, draws)
-    if problem.model.discount < 1.0:
-        operator = problem.operator(draws, rng, threads)
-        return _discounted(problem, operator, policy, options, initial_value, draws)
-    ended = problem.undiscounted(policy, draws, rng, threads)
-    guess = None if options.sweeps is not None else Guess(ended.guess, 0)
-    solution = solve_operator(
-        ended.operator, ended.model, policy, options, initial_value, guess, problem.snapshot(draws)
-    )
-    return solution if ended.left_out is None else with_all_actions(problem.mean_mdp(), solution, ended.left_out)
-
-
-def _discounted(
-    problem: PlanningProblem,
-    operator: Executor,
-    policy: PolicyLike | None,
-    options: SolverOptions,
-    initial_value: npt.ArrayLike | None,
-    draws: npt.ArrayLike | None,
-) -> Solution:
-    guess = None
-    operator = on_device(operator, options)  # once: its approximation shares what is there
-    if options.method == "newton" and options.sweeps is None and initial_value is None:
-        rough = problem.first_guess(operator)
-        guess = None if rough is None else rough_guess(rough, problem.model, policy, options)
-    return solve_operator(operator, problem.model, policy, options, initial_value, guess, problem.snapshot(draws))
+    if client is not None and problem.model.discount == 1.0:
+        message = "client is for discounted problems; omit it at discount 1"
+        raise ParameterError(message, code="conflicting-arguments", argument="client")
+    if problem.model.discount == 1.0:
+        ended = problem.undiscounted(policy, draws, rng, threads)
+        guess = None if options.sweeps is not None else Guess(ended.guess, 0)
+        kept = problem.snapshot(draws)
+        solution = solve_operator(ended.operator, ended.model, policy, options, initial_value, guess, kept)
+        return solution if ended.left_out is None else with_all_actions(problem.mean_mdp(), solution, ended.left_out)
+    with (
+        nullcontext(problem.operator(draws, rng, threads))
+        if client is None
+        else problem.on_cluster(client, options, draws, rng, threads)
+    ) as operator:
+        guess = None
+        operator = on_device(operator, options)  # once: its approximation shares what is there
+        if options.method == "newton" and options.sweeps is None and initial_value is None:
+            rough = problem.first_guess(operator)
+            guess = None if rough is None else rough_guess(rough, problem.model, policy, options)
+        return solve_operator(operator, problem.model, policy, options, initial_value, guess, problem.snapshot(draws))

@@ -70,41 +70,31 @@ class _Graph(NamedTuple):
 
     pair: IntArray  # [M]
     target: IntArray  # [M], below zero where the process ends
-    earns: BoolArray  # [M] whether it earns anything
     n_actions: int
-
-
-class _Backwards(NamedTuple):
-    """The pairs that may lead to each state."""
-
-    pair: IntArray
-    first: IntArray  # [S + 1]
+    leading: sparse.csr_array  # [S, P] whether a pair may lead to a state
 
     @classmethod
-    def of(cls, graph: _Graph, n_states: int) -> _Backwards:
-        goes = np.flatnonzero(graph.target >= 0)
-        order = goes[np.argsort(graph.target[goes], kind="stable")]
-        return cls(graph.pair[order], np.searchsorted(graph.target[order], np.arange(n_states + 1)))
+    def of(cls, pair: IntArray, target: IntArray, n_states: int, n_actions: int) -> _Graph:
+        goes = target >= 0
+        shape, edges = (n_states, n_states * n_actions), (target[goes], pair[goes])
+        return cls(pair, target, n_actions, sparse.csr_array((np.ones(edges[0].size, np.bool_), edges), shape))
 
-    def to(self, states: IntArray) -> IntArray:
+    def before(self, states: IntArray) -> IntArray:
         """Return the pairs that may lead to one of ``states``."""
-        begin, sizes = self.first[states], self.first[states + 1] - self.first[states]
-        shift = np.repeat(begin - (np.cumsum(sizes) - sizes), sizes)
-        return np.unique(self.pair[np.arange(shift.size) + shift])
+        return np.unique(self.leading[states].indices)
 
 
-def _over(graph: _Graph, back: _Backwards, n_states: int) -> BoolArray:
-    """Return the states from which nothing is ever earned again [S]."""
-    earning = np.zeros(n_states, dtype=np.bool_)
-    new = np.unique(graph.pair[graph.earns] // graph.n_actions)
-    while new.size:
-        earning[new] = True
-        before = np.unique(back.to(new) // graph.n_actions)
-        new = before[~earning[before]]
-    return ~earning
+def _over(graph: _Graph, earning: IntArray) -> BoolArray:
+    """Return the states from which nothing is ever earned again [S], given those where something is."""
+    over = np.ones(graph.leading.shape[0], dtype=np.bool_)
+    while earning.size:
+        over[earning] = False
+        before = np.unique(graph.before(earning) // graph.n_actions)
+        earning = before[over[before]]
+    return over
 
 
-def _endless(graph: _Graph, back: _Backwards, over: BoolArray) -> IntArray:
+def _endless(graph: _Graph, over: BoolArray) -> IntArray:
     """Return pairs, one for each state, by which the process can go on for ever; -1 where it cannot [S].
 
     It cannot where every pair may end the process, or lead to a state that is over or from which it cannot.
@@ -113,14 +103,14 @@ def _endless(graph: _Graph, back: _Backwards, over: BoolArray) -> IntArray:
     safe = over.copy()
     left = np.bincount(pairs // n_actions, minlength=over.size)  # pairs of which that is not known
     hit = np.zeros(over.size * n_actions, dtype=np.bool_)
-    fresh = np.union1d(graph.pair[graph.target < 0], back.to(np.flatnonzero(over)))
+    fresh = np.union1d(graph.pair[graph.target < 0], graph.before(np.flatnonzero(over)))
     while fresh.size:
         hit[fresh] = True
         states, counts = np.unique(fresh // n_actions, return_counts=True)
         left[states] -= counts
         new = states[(left[states] == 0) & ~safe[states]]
         safe[new] = True
-        before = back.to(new)
+        before = graph.before(new)
         fresh = before[~hit[before]]
     keeping = np.full(over.size, -1)
     goes_on = pairs[~hit[pairs] & ~safe[pairs // n_actions]]
@@ -145,37 +135,30 @@ def find_over(
     used = taken[pair]
     if policy is not None and policy.dtype == np.float64:  # chance takes all of them: as one action
         pair, n_actions = pair // n_actions, 1
-    graph = _Graph(pair[used], outcomes.next_state[used].astype(np.int64), outcomes.reward[used] != 0.0, n_actions)
-    back = _Backwards.of(graph, n_states)
-    over = _over(graph, back, n_states)
+    graph = _Graph.of(pair[used], outcomes.next_state[used].astype(np.int64), n_states, n_actions)
+    over = _over(graph, np.unique(pair[used & (outcomes.reward != 0.0)] // n_actions))
     if not must_end:
         return over
-    keeping = _endless(graph, back, over)
+    keeping = _endless(graph, over)
     if (keeping >= 0).any():
         state = int(np.argmax(keeping >= 0))
         action = model.action_labels.show(int(keeping[state]) % n_actions)
         whatever = "" if policy is not None else f" (with {action} there)"
-        raise ModelError(
+        message = (
             f"at discount 1 the process may go on for ever from {model.state_labels.show(state)}{whatever}; give a "
-            "horizon, a discount below 1, or a model that ends whatever is done, or in which going on costs something",
-            code="endless-process",
-            state=state,
+            "horizon, a discount below 1, or a model that ends whatever is done, or in which going on costs something"
         )
+        raise ModelError(message, code="endless-process", state=state)
     return over
-
-
-class _Course(NamedTuple):
-    """Policy iteration without a safeguard: where it is, and what one backup says of that point."""
-
-    value: FloatArray  # [S]
-    after: FloatArray  # [S] backed up
-    error: float  # of that backup
 
 
 def _policy_iteration(
     executor: Executor, model: TabularModel, policy: npt.NDArray[Any] | None, over: BoolArray, digits: float
-) -> Iterator[_Course]:
-    """Yield better and better values, zero where it is ``over``: those of up to ``MAX_POLICIES`` policies."""
+) -> Iterator[tuple[FloatArray, FloatArray, float]]:
+    """Yield values [S] of up to ``MAX_POLICIES`` policies, these values backed up [S], and the error of the backup.
+
+    This is policy iteration without a safeguard. Values are zero where it is ``over``.
+    """
     n_states, n_actions = model.admissible.shape
     pairs = np.flatnonzero(model.admissible) if policy is None else taken_pairs(policy, n_actions)
     q = np.full((n_states, n_actions), -np.inf)
@@ -187,7 +170,7 @@ def _policy_iteration(
         else:
             after, more = follow(executor, policy, q)
             error += more
-        yield _Course(value, after, error)
+        yield value, after, error
         followed = actions if policy is None else policy
         chain = executor.linearise(value, taken_pairs(followed, n_actions))
         value = _chain_values(chain, followed, np.where(over, 0.0, after), digits)
@@ -233,12 +216,11 @@ def ending_leaks(
         fall = float(falls.min()) - error - 4.0 * EPS * (longest + 1.0)
         if fall >= LEAST_FALL and xi.min() >= 0.0:
             return (fall / float(xi.max()) * (1.0 - 8.0 * EPS), 1.0)
-    raise ModelError(
+    message = (
         f"at discount 1 the process takes so long to end (about {longest:.2g} steps) that 64-bit floats cannot bound "
-        "its values; give a horizon, or a discount below 1",
-        code="endless-process",
-        steps=longest,
+        "its values; give a horizon, or a discount below 1"
     )
+    raise ModelError(message, code="endless-process", steps=longest)
 
 
 def guess_values(
@@ -310,12 +292,8 @@ def with_all_actions(mdp: MDP, solution: Solution, left_out: BoolArray) -> Solut
     lead = (solution.value[:, np.newaxis] - q)[left_out]
     if not float(lead.min()) > 2.1 * solution.error_bound + error:
         pair = int(np.flatnonzero(left_out)[np.argmin(lead)])
-        raise ModelError(
-            f"at discount 1 it cannot be decided whether {mdp.pair_name(pair)} is worth it; give a horizon",
-            code="undecided-action",
-            state=pair // mdp.n_actions,
-            action=pair % mdp.n_actions,
-        )
+        message = f"at discount 1 it cannot be decided whether {mdp.pair_name(pair)} is worth it; give a horizon"
+        raise ModelError(message, code="undecided-action", state=pair // mdp.n_actions, action=pair % mdp.n_actions)
     return replace(solution, q_source=np.where(solution.q > -np.inf, solution.q, q))
 
 

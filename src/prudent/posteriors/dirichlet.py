@@ -11,22 +11,12 @@ from typing import Any, Protocol, Self
 import numpy as np
 
 from .._numerics.dirichlet_draws import draw_theta
-from .._support.checks import (
-    FloatArray,
-    IntArray,
-    first_index,
-    first_place,
-    generator,
-    non_negative_array,
-    positive,
-    refuse,
-    whole_number,
-)
+from .._support.checks import first_index, first_place, generator, non_negative_array, positive, refuse, whole_number
 from .._support.state import Arrays, State
 from ..data.labels import Labels, Names, label_cells
 from ..data.naming import UNNAMED, Naming, OutcomeLabels, names_of_plain, plain_names
 from ..errors import DataError, PosteriorError
-from ..types import ArrayLike, Label, RngLike, TableLike
+from ..types import ArrayLike, FloatArray, IntArray, Label, RngLike, TableLike
 from .base import Posterior, equal_lengths
 
 __all__ = ["DirichletPosterior", "prior_counts"]
@@ -156,8 +146,7 @@ class DirichletPosterior(Posterior):
         self.prior = _dirichlet_counts(prior, "prior")
         if self.prior.shape != self.counts.shape:
             text = f"prior has shape {self.prior.shape}, counts has {self.counts.shape}"
-            shapes: dict[str, Any] = {"value": self.prior.shape, "expected": self.counts.shape}
-            raise PosteriorError(text, code="wrong-shape", argument="prior", **shapes)
+            raise PosteriorError(text, code="wrong-shape", argument="prior", value=self.prior.shape)
         self.check()
 
     @classmethod
@@ -255,12 +244,7 @@ class DirichletPosterior(Posterior):
         return cls._of(model, model.count(log, before, indices=indices, columns=columns), prior=before)
 
     def update(
-        self,
-        source: Label | ArrayLike,
-        outcome: Label | ArrayLike,
-        count: ArrayLike = 1.0,
-        *,
-        indices: bool = False,
+        self, source: Label | ArrayLike, outcome: Label | ArrayLike, count: ArrayLike = 1.0, *, indices: bool = False
     ) -> Self:
         """Add observations in place.
 
@@ -463,9 +447,8 @@ class DirichletPosterior(Posterior):
         listed = self.naming.outcomes
         if listed is not None:
             labels = listed if isinstance(listed, OutcomeLabels) else OutcomeLabels.of_lists(listed)
-            names, codes, first = labels.parts()
-            values["outcomes"] = {"names": plain_names(names, "outcomes")}
-            arrays |= {"outcome_codes": codes, "outcome_first": first}
+            values["outcomes"] = {"names": plain_names(labels.names, "outcomes")}
+            arrays |= {"outcome_codes": labels.codes, "outcome_first": labels.first}
         return values, arrays
 
     @classmethod
@@ -514,7 +497,7 @@ def _indices(labels: Labels, members: Any, name: str) -> IntArray:
         return labels.indices(members, name, DataError)
     except DataError as fault:
         hint = "" if labels.numbered else _BY_NAME
-        raise DataError(f"{fault}{hint}", code=fault.code, **fault.fields) from None
+        raise type(fault)(f"{fault}{hint}", code=fault.code, **fault.fields) from None
 
 
 def _each_index(labels: Sequence[Labels], rows: IntArray, cells: Any, many: bool) -> IntArray:

@@ -14,8 +14,8 @@ from typing import Any, ClassVar, Self
 import numpy as np
 
 from .._numerics.glm import COUNTS, ODDS, laplace_sums, learn_rewards, mean_odds
-from .._support.checks import BoolArray, FloatArray, non_negative_array, probability, refuse
-from ..data.source import log_columns
+from .._support.checks import BoolArray, FloatArray, non_negative_array, probability, refuse, require_shape
+from ..data.source import TableSource
 from ..errors import DataError, PosteriorError
 from ..types import ArrayLike, TableLike
 from .base import writable
@@ -126,7 +126,7 @@ class _LaplacePosterior(LinearGaussianPosterior):
             If data is invalid. Nothing is changed then.
         """
         if rewards is None:
-            seen, rewards = log_columns(contexts, "context", "reward")
+            seen, rewards = TableSource(contexts, "log").cells("context", "reward")
             contexts = [list(context) for context in seen]
         points, values, counted = self._learnable(contexts, rewards, weights)
         prior = self.prior_precision, self.prior_mean
@@ -190,10 +190,7 @@ class _LaplacePosterior(LinearGaussianPosterior):
         contexts, rewards = self._rows(context, reward)
         refuse(self.strange(rewards), rewards, "reward", self.wanted)
         counted = np.ones_like(rewards) if weights is None else non_negative_array(weights, "weights")
-        if counted.shape != rewards.shape:
-            text = f"weights has shape {counted.shape}, expected {rewards.shape}, one per reward"
-            shapes: dict[str, Any] = {"value": counted.shape, "expected": rewards.shape}
-            raise DataError(text, code="wrong-shape", argument="weights", **shapes)
+        require_shape(counted, "weights", rewards.shape, "one per reward")
         flat = [writable(array).reshape(-1) for array in (rewards, counted)]
         return writable(contexts).reshape(-1, self.dim), flat[0], flat[1]
 

@@ -11,21 +11,10 @@ from typing import Any, Self
 import numpy as np
 
 from .._numerics.least_squares import add_observations, factor_precision, solve_residuals
-from .._support.checks import (
-    FloatArray,
-    IntArray,
-    finite_array,
-    first_index,
-    first_place,
-    generator,
-    positive,
-    refuse,
-    require_shape,
-    whole_number,
-)
+from .._support.checks import finite_array, generator, positive, refuse, require_shape, whole_number
 from .._support.state import LARGEST_COUNT
 from ..errors import DataError, PosteriorError
-from ..types import ArrayLike, RngLike
+from ..types import ArrayLike, FloatArray, IntArray, RngLike
 from .base import Posterior, writable
 
 __all__ = ["LinearGaussianPosterior", "checked_mean", "require_sums"]
@@ -82,11 +71,7 @@ class LinearGaussianPosterior(Posterior):
     _solved: tuple[FloatArray, FloatArray] | None  # root [D, D], V^-1 = root' root, and mean [D]; None after an update
 
     def __init__(
-        self,
-        dim: int,
-        prior_precision: ArrayLike = 1.0,
-        noise_sd: float = 1.0,
-        prior_mean: ArrayLike | None = None,
+        self, dim: int, prior_precision: ArrayLike = 1.0, noise_sd: float = 1.0, prior_mean: ArrayLike | None = None
     ) -> None:
         dim = whole_number(dim, "dim")
         self.noise_sd = positive(noise_sd, "noise_sd")
@@ -312,10 +297,7 @@ class LinearGaussianPosterior(Posterior):
     def _rows(self, context: Any, reward: Any) -> tuple[FloatArray, FloatArray]:
         """Return a context [D] and its reward, or contexts [T, D] and rewards [T], checked."""
         contexts, rewards = self._contexts(context), finite_array(reward, "reward")
-        shape = contexts.shape[:-1]
-        if rewards.shape != shape:
-            text = f"reward has shape {rewards.shape}, expected {shape}, one per context"
-            raise DataError(text, code="wrong-shape", argument="reward", value=rewards.shape, expected=shape)
+        require_shape(rewards, "reward", contexts.shape[:-1], "one per context", error=DataError)
         _refuse_huge(contexts, "context")
         return contexts, rewards
 
@@ -382,10 +364,7 @@ def checked_mean(prior_mean: Any, dim: int) -> FloatArray:
 
 def _refuse_huge(array: FloatArray, name: str) -> None:
     """Raise if a number is too large to square."""
-    huge = np.abs(array) > _LARGEST_SQUARED
-    if huge.any():
-        text = f"{name}{first_index(huge)} is {array[huge][0]}, too large to square"
-        raise DataError(text, code="too-large", argument=name, index=first_place(huge), value=array[huge][0])
+    refuse(np.abs(array) > _LARGEST_SQUARED, array, name, "a number that can be squared", code="too-large")
 
 
 def require_sums(gram: FloatArray, pulls: IntArray) -> None:

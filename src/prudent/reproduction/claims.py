@@ -17,13 +17,14 @@ import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from .._support.intervals import mean_and_half_width
 from ..errors import DataError
-from ..types import ArrayLike
+from ..types import ArrayLike, FloatArray
 
 if TYPE_CHECKING:
     import xarray
@@ -33,20 +34,29 @@ __all__ = [
     "CONFIDENCE",
     "STUDENT",
     "Claim",
+    "Data",
     "Finding",
     "Interval",
+    "Samples",
     "Statement",
     "Verdict",
     "below",
+    "claim",
     "differences",
+    "gap",
     "mean_interval",
     "overall",
     "ratio_interval",
     "side",
     "verdict",
     "verdict_of",
+    "within",
 ]
 
+Data: TypeAlias = "xarray.Dataset"
+"""Dataset of a study."""
+Samples: TypeAlias = Mapping[str, ArrayLike]
+"""Samples [R] by the quantity that is their mean."""
 CONFIDENCE = 0.99
 BEYOND = "beyond the paper"  # the source of claims that are our own
 STUDENT = "paired Student t intervals of mean differences, 99% for all of them together (Bonferroni)"
@@ -103,17 +113,6 @@ class Finding(NamedTuple):
     verdict: Verdict | None = None
     decisive: int | None = None
 
-    def judged(self) -> tuple[Verdict, tuple[dict[str, Any], ...]]:
-        """Return the verdict and the evidence, for JSON."""
-        reached = self.verdict or verdict_of(self.intervals)
-        decisive = _weakest(self.intervals, reached) if self.decisive is None else self.decisive
-        evidence = tuple(
-            {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in asdict(interval).items()}
-            | {"decisive": i == decisive}
-            for i, interval in enumerate(self.intervals)
-        )
-        return reached, evidence
-
 
 @dataclass(frozen=True)
 class Claim:
@@ -155,7 +154,19 @@ class Claim:
 
     @classmethod
     def from_record(cls, record: Any, place: str) -> Claim:
-        """Return a claim from its record in ``claims.json``; ``place`` names it in errors.
+        """Return a claim from its record in ``claims.json``.
+
+        Parameters
+        ----------
+        record : mapping
+            The record.
+        place : str
+            Name of the record in errors.
+
+        Returns
+        -------
+        Claim
+            The claim.
 
         Raises
         ------
@@ -164,11 +175,10 @@ class Claim:
         """
         for field in ("id", "statement", "verdict"):
             if not isinstance(record, Mapping) or field not in record:
-                raise DataError(
-                    f"{place} has no {field!r}: {record!r}", code="missing-field", value=record, index=field
-                )
+                message = f"{place} has no {field!r}: {record!r}"
+                raise DataError(message, code="missing-field", value=record, index=field)
         try:
-            readings = tuple({**each, "verdict": Verdict(each["verdict"])} for each in record.get("readings", ()))
+            readings = tuple({**other, "verdict": Verdict(other["verdict"])} for other in record.get("readings", ()))
             as_written = Verdict(record.get("as_written", record["verdict"]))
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(f"{place} is not a claim: {error}", code="wrong-format", value=record) from None
@@ -176,8 +186,9 @@ class Claim:
         return cls(**texts, evidence=tuple(record.get("evidence", ())), as_written=as_written, readings=readings)
 
 
-def _no_readings(data: xarray.Dataset) -> Mapping[str, Finding]:
-    return {}
+Evidence: TypeAlias = Finding | Samples
+"""A finding; or samples, for the claim that the means of all of them are positive."""
+Find: TypeAlias = Callable[[Data, int], Evidence]
 
 
 @dataclass(frozen=True)
@@ -189,23 +200,23 @@ class Statement:
     id, statement, source : str
         See ``Claim``.
     find : callable
-        Function of the dataset (of one reading) and of the number of readings that share the confidence; it returns
-        a Finding.
+        Function of the dataset (of one reading) and of the number of readings that share the confidence. It returns
+        a Finding, or samples by quantity for the claim that all their means are positive.
     test : str or callable
         How it is tested, as text or as a function of the dataset.
     others : callable
-        Function of the dataset that returns the findings under other readings, by the words after "when". Used if the
-        readings are not a dimension of the dataset.
+        Function of the dataset that returns what is found under other readings, by the words after "when". Used if
+        the readings are not a dimension of the dataset.
     """
 
     id: str
     statement: str
     source: str
-    find: Callable[[xarray.Dataset, int], Finding]
-    test: str | Callable[[xarray.Dataset], str] = STUDENT
-    others: Callable[[xarray.Dataset], Mapping[str, Finding]] = _no_readings
+    find: Find
+    test: str | Callable[[Data], str] = STUDENT
+    others: Callable[[Data], Mapping[str, Evidence]] | None = None
 
-    def judge(self, data: xarray.Dataset, readings: Mapping[str, str] | None = None) -> Claim:
+    def judge(self, data: Data, readings: Mapping[str, str] | None = None) -> Claim:
         """Return the claim, judged as written and under every other reading.
 
         Parameters
@@ -222,33 +233,61 @@ class Statement:
             The claim with its verdict and evidence.
         """
         if readings:
-            as_written, *others = (each for each in readings if each in data.reading.values)
+            here, *others = (reading for reading in readings if reading in data.reading.values)
 
-            def found(reading: str, sharing: int) -> Finding:
-                return self.find(data.sel(reading=reading).dropna("replication", how="all"), sharing)
+            def judged(reading: str, sharing: int) -> Judged:
+                return _judged(self.find(data.sel(reading=reading).dropna("replication", how="all"), sharing), sharing)
 
-            finding, tried = found(as_written, 1), {readings[each]: found(each, len(others)) for each in others}
+            (reached, evidence), tried = judged(here, 1), {readings[name]: judged(name, len(others)) for name in others}
         else:
-            finding, tried = self.find(data, 1), dict(self.others(data))
-        reached, evidence = finding.judged()
-        records: list[dict[str, Any]] = []
-        for words, other in tried.items():
-            verdict_there, numbers = other.judged()
-            records.append({"reading": words, "verdict": verdict_there, "evidence": numbers})
-        text = _in_words(reached, {record["reading"]: record["verdict"] for record in records})
+            reached, evidence = _judged(self.find(data, 1))
+            tried = {words: _judged(other) for words, other in self.others(data).items()} if self.others else {}
+        text = _in_words(reached, {words: other for words, (other, _) in tried.items()})
+        records = tuple(
+            {"reading": words, "verdict": other, "evidence": numbers} for words, (other, numbers) in tried.items()
+        )
         test = self.test if isinstance(self.test, str) else self.test(data)
-        return Claim(self.id, self.statement, self.source, text, test, evidence, reached, tuple(records))
+        return Claim(self.id, self.statement, self.source, text, test, evidence, reached, records)
 
 
-def _weakest(intervals: Sequence[Interval], reached: Verdict) -> int:
-    """Return the index of the interval nearest to failing or, if the claim fails, of the one that fails most."""
+def claim(id: str, statement: str, source: str, **options: Any) -> Callable[[Find], Statement]:
+    """Return a decorator that makes a ``Statement`` of the function that finds its evidence.
+
+    ``options`` are ``test`` and ``others`` of the statement.
+
+    Examples
+    --------
+    >>> @claim("sum", "The sums are positive", "nowhere")
+    ... def sums(data, readings):
+    ...     return {"sum": [1.0, 1.5, 2.0]}
+    >>> sums.judge(None).verdict
+    'inconclusive at this scale'
+    """
+    return partial(Statement, id, statement, source, **options)
+
+
+Judged: TypeAlias = tuple[Verdict, tuple[dict[str, Any], ...]]
+
+
+def _judged(found: Evidence, readings: int = 1) -> Judged:
+    """Return the verdict and the measured quantities, for JSON."""
+    finding = found if isinstance(found, Finding) else Finding(differences(found, readings))
+    intervals = finding.intervals
+    reached = finding.verdict or verdict_of(intervals)
 
     def edge(i: int) -> float:
         end = intervals[i].high if reached is Verdict.NOT_REPRODUCED else intervals[i].low
         return intervals[i].estimate if end is None else end
 
-    bounded = [i for i, interval in enumerate(intervals) if interval.low is not None]
-    return min(bounded or range(len(intervals)), key=edge)
+    decisive = finding.decisive
+    if decisive is None:  # the interval nearest to failing or, if the claim fails, the one that fails most
+        bounded = [i for i, interval in enumerate(intervals) if interval.low is not None]
+        decisive = min(bounded or range(len(intervals)), key=edge)
+    return reached, tuple(
+        {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in asdict(interval).items()}
+        | {"decisive": i == decisive}
+        for i, interval in enumerate(intervals)
+    )
 
 
 # -- intervals ---------------------------------------------------------------------------------------------
@@ -268,12 +307,17 @@ def mean_interval(quantity: str, values: ArrayLike, comparisons: int = 1, confid
     return Interval(quantity, mean, mean - half, mean + half)
 
 
-def differences(pairs: Sequence[tuple[str, ArrayLike]], readings: int = 1) -> list[Interval]:
-    """Return the intervals of the means of several samples, each with its quantity, for all of them together.
+def differences(samples: Samples, readings: int = 1) -> list[Interval]:
+    """Return the intervals of the means of several samples, for all of them together.
 
     With several ``readings`` the confidence is that of the comparisons under all of them.
     """
-    return [mean_interval(quantity, values, len(pairs) * readings) for quantity, values in pairs]
+    return [mean_interval(quantity, values, len(samples) * readings) for quantity, values in samples.items()]
+
+
+def gap(values: xarray.DataArray, first: str, second: str) -> FloatArray:
+    """Return by how much the values of one agent exceed those of another."""
+    return values.sel(agent=first).values - values.sel(agent=second).values
 
 
 def ratio_interval(quantity: str, above: ArrayLike, below: ArrayLike, comparisons: int) -> Interval:
@@ -329,10 +373,15 @@ def verdict_of(intervals: Sequence[Interval], lowest: float = 0.0, highest: floa
     return verdict(min(side(interval, lowest, highest) for interval in intervals))
 
 
+def within(intervals: Sequence[Interval], lowest: float, highest: float = math.inf) -> Finding:
+    """Return the finding on the claim that all quantities lie between two numbers."""
+    return Finding(intervals, verdict_of(intervals, lowest, highest))
+
+
 def below(intervals: Sequence[Interval], highest: float) -> Finding:
     """Return the finding on the claim that all quantities are below ``highest``; the largest decides."""
     largest = max(range(len(intervals)), key=lambda i: float(intervals[i].high or 0.0))
-    return Finding(intervals, verdict_of(intervals, -math.inf, highest), largest)
+    return within(intervals, -math.inf, highest)._replace(decisive=largest)
 
 
 def overall(as_written: Verdict, others: Collection[Verdict]) -> Verdict:

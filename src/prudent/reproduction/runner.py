@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import numpy as np
 
 from .._numerics.compile import default_threads
-from .._support.checks import whole_number
+from .._support.checks import one_of, whole_number
 from .._support.cluster import on_cluster
 from .._support.datasets import read_dataset
 from .._support.output import write
 from .._support.pool import on_threads, work
 from .._support.versions import versions
-from ..errors import ClusterError, DataError, ParameterError, StoreError
+from ..errors import ClusterError, DataError, StoreError
 from ..types import PathLike
 from .claims import Claim
 from .runs.base import Arrays, Run, key
@@ -129,10 +129,13 @@ def run(
     ...     [path.name for path in run(["optimal-policy"], out=out).values()]
     ['optimal-policy.nc']
     """
-    chosen, size, seed = _chosen(names), _scale(scale), whole_number(rng, "rng", 0)
+    wanted = [one_of(name, "names", STUDIES) for name in names] or STUDIES
+    chosen = [study for name, study in STUDIES.items() if name in wanted]
+    size = scale if isinstance(scale, Scale) else SCALES[one_of(scale, "scale", SCALES)]
+    seed = whole_number(rng, "rng", 0)
     began, folder = time.perf_counter(), Path(out)
     plans: dict[str, dict[Coordinates, Run]] = {
-        study.name: {place: replace(part, seed=seed) for place, part in study.plan(size).items()} for study in chosen
+        study.name: {where: replace(part, seed=seed) for where, part in study.plan(size).items()} for study in chosen
     }
     runs = [part for plan in plans.values() for part in plan.values()]
     files = {}
@@ -140,8 +143,8 @@ def run(
         times = _read_times(folder)
         for study in chosen:
             plan = plans[study.name]
-            results = {place: result_of(part) for place, part in plan.items()}
-            data = study.dataset(size, {place: arrays for place, (arrays, _) in results.items()})
+            results = {where: result_of(part) for where, part in plan.items()}
+            data = study.dataset(size, {where: arrays for where, (arrays, _) in results.items()})
             data.attrs |= _attributes(study, size, seed, list(plan.values()))
             files[study.name] = folder / f"{study.name}.nc"
             write(files[study.name], bytes(data.to_netcdf(engine="scipy")))
@@ -182,7 +185,7 @@ def load(out: PathLike) -> dict[str, xarray.Dataset]:
     try:
         return {name: read_dataset(file) for name, file in files.items() if file.exists()}
     except DataError as error:
-        raise StoreError(f"{error}; run this experiment again", code=error.code, **error.fields) from error
+        raise StoreError(f"{error}; run this experiment again", code="damaged-file", **error.fields) from error
 
 
 def judge(datasets: Mapping[str, xarray.Dataset]) -> list[Claim]:
@@ -230,33 +233,6 @@ def conclude(out: PathLike, datasets: Mapping[str, xarray.Dataset] | None = None
 # -- parts of a run ----------------------------------------------------------------------------------------
 
 
-def _chosen(names: Sequence[str]) -> list[Study]:
-    for name in names:
-        if name not in STUDIES:
-            raise ParameterError(
-                f"names has {name!r}, which is not an experiment; expected some of {', '.join(STUDIES)}",
-                code="unknown-option",
-                argument="names",
-                value=name,
-                expected=tuple(STUDIES),
-            )
-    return [study for name, study in STUDIES.items() if not names or name in names]
-
-
-def _scale(scale: str | Scale) -> Scale:
-    if isinstance(scale, Scale):
-        return scale
-    if scale not in SCALES:
-        raise ParameterError(
-            f"scale must be one of {', '.join(SCALES)}, got {scale!r}",
-            code="unknown-option",
-            argument="scale",
-            value=scale,
-            expected=tuple(SCALES),
-        )
-    return SCALES[scale]
-
-
 def _attributes(study: Study, scale: Scale, seed: int, runs: list[Run]) -> dict[str, Any]:
     spec = {"experiment": study.name, "scale": asdict(scale), "seed": seed, "runs": [part.record() for part in runs]}
     return {
@@ -282,12 +258,7 @@ def _read_times(folder: Path) -> dict[str, Any]:
 
 @contextmanager
 def computed(
-    folder: Path,
-    runs: Sequence[Run],
-    workers: int | None,
-    chunk: int | None,
-    progress: Progress | None,
-    cluster: Any,
+    folder: Path, runs: Sequence[Run], workers: int | None, chunk: int | None, progress: Progress | None, cluster: Any
 ) -> Iterator[Callable[[Run], tuple[Arrays, float]]]:
     """Compute the chunks of ``runs`` that ``folder`` lacks, and yield a function that reads the result of a run.
 
@@ -304,11 +275,8 @@ def computed(
         def result_of(part: Run) -> tuple[Arrays, float]:
             pieces, seconds = store.get(names[part], part)
             if missing(pieces, part.replications, part.replications):
-                raise StoreError(
-                    "a chunk was lost or damaged after it had been written; run again to compute it anew",
-                    code="damaged-file",
-                    path=str(folder),
-                )
+                message = "a chunk was lost or damaged after it had been written; run again to compute it anew"
+                raise StoreError(message, code="damaged-file", path=str(folder))
             return {name: np.concatenate([arrays[name] for _, arrays in pieces]) for name in pieces[0][1]}, seconds
 
         yield result_of
@@ -341,9 +309,8 @@ def _compute(
             with on_threads(threads) if where is None else on_cluster(where, progress.say) as pool:
                 work(pool, compute_chunk, some, keep, grace=GRACE, say=progress.say)
         except ClusterError as error:
-            raise ClusterError(
-                f"{error}; finished chunks are stored: run again to continue", code=error.code, **error.fields
-            ) from error
+            message = f"{error}; finished chunks are stored: run again to continue"
+            raise type(error)(message, code=error.code, **error.fields) from error
 
 
 def compute_chunk(part: Run, first: int, count: int) -> tuple[Arrays, float]:

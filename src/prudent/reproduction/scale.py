@@ -11,6 +11,31 @@ __all__ = ["SCALES", "Scale"]
 class Scale:
     """How large the experiments are; by default as in the paper.
 
+    Attributes
+    ----------
+    name : str
+        Name of the scale.
+    bandit_replications, horizon : int
+        Replications and steps of the bandit studies.
+    lake_replications, few_lakes, episodes : int
+        Replications of Frozen Lake under the main readings and under the others, and their episodes.
+    long_replications, few_long, long_episodes : int
+        The same for the long runs.
+    limit_replications, draws : int
+        Replications of the limit law, and posterior draws of the sampled values.
+    sizes : tuple of int
+        Numbers of observations for the limit law.
+    beyond_replications, beyond_episodes : int
+        Replications and episodes of BR-regret on Frozen Lake.
+    schedule_replications, schedule_episodes : int
+        Replications and episodes of levels that change.
+    few_schedules, schedule_long_episodes : int
+        The same for their long runs.
+    timing_replications, timing_episodes, loop_episodes : int
+        Replications of the times, their episodes, and the episodes of a plain loop in Python.
+
+    Examples
+    --------
     >>> Scale("tiny", horizon=100).horizon
     100
     """
@@ -19,7 +44,7 @@ class Scale:
     bandit_replications: int = 200
     horizon: int = 200_000
     lake_replications: int = 500
-    few_lakes: int = 60  # replications of readings that are tried beside the main ones
+    few_lakes: int = 60
     episodes: int = 400
     long_replications: int = 100
     few_long: int = 20
@@ -31,11 +56,11 @@ class Scale:
     beyond_episodes: int = 2_000
     schedule_replications: int = 400
     schedule_episodes: int = 400
-    few_schedules: int = 15  # replications of the long runs
+    few_schedules: int = 15
     schedule_long_episodes: int = 10_000
     timing_replications: int = 10
     timing_episodes: int = 400
-    loop_episodes: int = 10  # of a plain loop in Python
+    loop_episodes: int = 10
 
 
 SCALES = {
@@ -47,7 +72,6 @@ SCALES = {
         few_long=6,
         long_episodes=1_000,
         limit_replications=220,
-        sizes=(10_000, 50_000, 100_000, 1_000_000),
         draws=1_000,
         beyond_replications=48,
         beyond_episodes=400,

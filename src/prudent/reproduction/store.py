@@ -37,33 +37,21 @@ class Store:
         try:
             (self.out / "chunks").mkdir(parents=True, exist_ok=True)
             self._lock = (self.out / "chunks" / ".lock").open("w")
-            self._take()
-        except OSError as error:
-            self.__exit__()
-            raise StoreError(
-                f"cannot write to the folder {self.out}: {error.strerror or error}",
-                code="not-writable",
-                path=str(self.out),
-            ) from error
-        return self
+            with contextlib.suppress(ImportError):  # not on this system
+                import fcntl
 
-    def _take(self) -> None:
-        """Lock the folder and remove the drafts of a run that was killed while it wrote."""
-        try:
-            import fcntl
-
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the system drops it however we end
-        except ImportError:  # pragma: no cover - not on this system
-            pass
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the system drops it however we end
+            for draft in self.out.glob("**/.*.tmp"):  # of a run that was killed while it wrote
+                draft.unlink(missing_ok=True)
         except BlockingIOError as error:
             self.__exit__()
-            raise StoreError(
-                f"another run is writing to {self.out}; wait for it or choose another folder",
-                code="locked-folder",
-                path=str(self.out),
-            ) from error
-        for draft in self.out.glob("**/.*.tmp"):
-            draft.unlink(missing_ok=True)
+            message = f"another run is writing to {self.out}; wait for it or choose another folder"
+            raise StoreError(message, code="locked-folder", path=str(self.out)) from error
+        except OSError as error:
+            self.__exit__()
+            message = f"cannot write to the folder {self.out}: {error.strerror or error}"
+            raise StoreError(message, code="not-writable", path=str(self.out)) from error
+        return self
 
     def __exit__(self, *_: object) -> None:
         if self._lock is not None:

@@ -10,19 +10,27 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from .claims import Claim, Statement
+from .claims import Claim, Data, Statement
 from .runs.base import Arrays, Run
-from .runs.simulation import SimulationRun
 from .scale import Scale
 
-if TYPE_CHECKING:
-    import xarray
-
-__all__ = ["Coordinates", "Figure", "Quantity", "Study", "Table", "curve", "curves", "labelled", "on_grid", "stacked"]
+__all__ = [
+    "Coordinates",
+    "Figure",
+    "Parts",
+    "Quantity",
+    "Study",
+    "Table",
+    "curve",
+    "curves",
+    "labelled",
+    "quantities",
+    "stacked",
+]
 
 Coordinates: TypeAlias = tuple[Hashable, ...]
 """Coordinates of a run in the dataset of its study."""
@@ -44,6 +52,21 @@ class Quantity(NamedTuple):
     label: str
     units: str = ""
     dims: tuple[str, ...] = ()
+
+
+LABELS = {"agent": "algorithm", "replication": "replication", "time": "step", "level": "risk level of the metric"}
+"""Labels of coordinates that many datasets have."""
+
+
+def quantities(*names: str, **labels: str) -> dict[str, Quantity]:
+    """Return coordinates without units: some of ``LABELS``, and others with their labels.
+
+    Examples
+    --------
+    >>> quantities("agent", seed="seed of the run")["seed"].label
+    'seed of the run'
+    """
+    return {name: Quantity(label) for name, label in ({name: LABELS[name] for name in names} | labels).items()}
 
 
 @dataclass(frozen=True)
@@ -129,8 +152,9 @@ class Study:
         What the variables and the coordinates of the dataset are.
     plan : callable
         Function of the scale that returns the runs by their coordinates.
-    assemble : callable
-        Function of the scale and of the results by coordinates that returns variables and coordinates.
+    assemble : callable, optional
+        Function of the scale and of the results by coordinates that returns variables and coordinates. The default is
+        ``stacked``: the runs fill a grid of coordinates.
     claims : tuple of Statement
         The claims about the dataset.
     figures : tuple of Figure
@@ -154,10 +178,10 @@ class Study:
     variables: Mapping[str, Quantity]
     coords: Mapping[str, Quantity]
     plan: Callable[[Scale], Mapping[Coordinates, Run]]
-    assemble: Callable[[Scale, Mapping[Coordinates, Arrays]], Parts]
     claims: tuple[Statement, ...]
     figures: tuple[Figure, ...]
     tables: tuple[Table, ...]
+    assemble: Callable[[Scale, Mapping[Coordinates, Arrays]], Parts] | None = None
     readings: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -165,13 +189,42 @@ class Study:
         """What the paper says about all figures of the study."""
         return " ".join(figure.says for figure in self.figures)
 
-    def judge(self, data: xarray.Dataset) -> list[Claim]:
-        """Return the claims, judged by the dataset."""
+    def judge(self, data: Data) -> list[Claim]:
+        """Return the claims, judged by the dataset.
+
+        Parameters
+        ----------
+        data : xarray.Dataset
+            Dataset of this study.
+
+        Returns
+        -------
+        list of Claim
+            The claims with their verdicts.
+        """
         return [statement.judge(data, self.readings) for statement in self.claims]
 
-    def dataset(self, scale: Scale, results: Mapping[Coordinates, Arrays]) -> xarray.Dataset:
-        """Return the dataset that the results of the runs make, with labels and units, and what the report needs."""
-        values, coordinates = self.assemble(scale, results)
+    def dataset(self, scale: Scale, results: Mapping[Coordinates, Arrays]) -> Data:
+        """Return the results of the runs as a dataset, with labels, units and what the report needs.
+
+        Parameters
+        ----------
+        scale : Scale
+            Size of the study.
+        results : mapping
+            Arrays of the runs, by the coordinates of ``plan``.
+
+        Returns
+        -------
+        xarray.Dataset
+            The dataset.
+        """
+        if self.assemble is None:
+            dims = next(iter(self.variables.values())).dims
+            grid = dims[: dims.index("replication")]
+            values, coordinates = stacked(grid, self.plan(scale), results, tuple(self.variables))
+        else:
+            values, coordinates = self.assemble(scale, results)
         variables = {name: (self.variables[name].dims, value) for name, value in values.items()}
         data = labelled(variables, coordinates, {**self.variables, **self.coords})
         shown = {
@@ -186,7 +239,7 @@ class Study:
 
 def labelled(
     variables: Mapping[str, tuple[Sequence[str], Any]], coords: Mapping[str, Any], quantities: Mapping[str, Quantity]
-) -> xarray.Dataset:
+) -> Data:
     """Return a dataset whose variables and coordinates have labels and units."""
     import xarray
 
@@ -202,7 +255,7 @@ def labelled(
 
 def stacked(
     dims: Sequence[str],
-    plan: Mapping[Coordinates, SimulationRun],
+    plan: Mapping[Coordinates, Any],
     results: Mapping[Coordinates, Arrays],
     names: Sequence[str],
     given: Mapping[str, Sequence[Hashable]] | None = None,
@@ -214,7 +267,7 @@ def stacked(
     dims : sequence of str
         Dimensions of the coordinates in ``plan``.
     plan : mapping
-        Runs by their coordinates.
+        Simulations by their coordinates.
     results : mapping
         Arrays of the runs, by the same coordinates.
     names : sequence of str
@@ -239,15 +292,8 @@ def stacked(
         array = np.full((*map(len, axes.values()), replications, *shape), np.nan)
         for coordinates, run in plan.items():
             if name in results[coordinates]:
-                place = tuple(axis.index(value) for axis, value in zip(axes.values(), coordinates, strict=True))
-                array[place][: run.replications] = results[coordinates][name]
+                cell = tuple(axis.index(value) for axis, value in zip(axes.values(), coordinates, strict=True))
+                array[cell][: run.replications] = results[coordinates][name]
         variables[name] = array
     coords = {**axes, "replication": np.arange(replications), runs[0].along: runs[0].times}
     return variables, coords | ({"level": list(runs[0].alphas)} if "br_regret" in names else {})
-
-
-def on_grid(
-    plan: Callable[[Scale], Mapping[Coordinates, SimulationRun]], dims: Sequence[str], *names: str
-) -> Callable[[Scale, Mapping[Coordinates, Arrays]], Parts]:
-    """Return the ``assemble`` of a study whose runs fill a grid of coordinates."""
-    return lambda scale, results: stacked(dims, plan(scale), results, names)

@@ -44,13 +44,14 @@ from __future__ import annotations
 import inspect
 import itertools
 import json
+import pkgutil
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .._support.checks import open_probability, risk_level, whole_number
+from .._support.checks import instance_of, one_of, open_probability, risk_level, whole_number
 from ..agents.optimistic_vi import OptimisticSettings
 from ..agents.sampling_settings import SamplingSettings
 from ..bandits.settings import BanditSettings
@@ -59,7 +60,7 @@ from ..envs.linear_bandit import LinearBanditEnv
 from ..envs.problem import Problem
 from ..errors import DataError, ParameterError, PrudentError
 from ..types import PathLike
-from .runs.simulation import Component, SimulationRun, function_at, made
+from .runs.simulation import Component, SimulationRun, made
 from .study import Coordinates
 
 __all__ = ["SweepSpec", "read_spec"]
@@ -196,35 +197,29 @@ class _Reader:
     def fail(self, key: str, problem: str, code: str, value: object = None) -> ParameterError:
         return ParameterError(f"{self.file}: {key} {problem}", code=code, argument=key, value=value)
 
-    def checked(self, key: str, value: Any, check: Callable[[Any, str], Any]) -> Any:
-        """Return a value as ``check`` returns it; its errors name the file."""
+    def checked(self, check: Callable[..., Any], value: Any, key: str, *options: Any) -> Any:
+        """Return a value as ``check`` of it, its key and ``options`` does; its errors name the file."""
         try:
-            return check(value, key)
+            return check(value, key, *options)
         except PrudentError as error:
-            raise ParameterError(f"{self.file}: {error}", code=error.code, **error.fields) from None
+            raise type(error)(f"{self.file}: {error}", code=error.code, **error.fields) from None
 
-    def value(self, key: str, check: Callable[[Any, str], Any], default: Any = None) -> Any:
-        """Return the value of a key as ``check`` returns it."""
+    def value(self, key: str, check: Callable[..., Any], default: Any = None, *options: Any) -> Any:
+        """Return the value of a key, checked."""
         value = self.content.get(key, default)
         if value is None:
             raise self.fail(key, "is missing", "missing-argument")
-        return self.checked(key, value, check)
+        return self.checked(check, value, key, *options)
 
-    def values(self, key: str, check: Callable[[Any, str], Any], default: Any) -> tuple[Any, ...]:
+    def values(self, key: str, check: Callable[..., Any], default: Any, *options: Any) -> tuple[Any, ...]:
         """Return a value or a list of them, all different."""
         content = self.content.get(key, default)
         items = content if isinstance(content, list) else [content]
-        values = tuple(self.checked(f"{key}[{i}]", item, check) for i, item in enumerate(items))
+        values = tuple(self.checked(check, item, f"{key}[{i}]", *options) for i, item in enumerate(items))
         for i, value in enumerate(values):
             if value in values[:i]:
                 raise self.fail(f"{key}[{i}]", f"is {value!r}, a duplicate", "duplicate", value)
         return values
-
-    def text(self, key: str, default: str) -> str:
-        value = self.content.get(key, default)
-        if not isinstance(value, str):
-            raise self.fail(key, f"must be a string, got {value!r}", "wrong-type", value)
-        return value
 
     def spec(self) -> SweepSpec:
         for key in self.content:
@@ -238,9 +233,9 @@ class _Reader:
                 raise self.fail(key, f"is not for {kind}; give {other}", "conflicting-arguments")
         replications = self.value("replications", whole_number)
         steps = self.value("horizon", whole_number) if bandits else self.value("episodes", whole_number, 400)
-        seeds = self.values("seeds", lambda value, name: whole_number(value, name, 0), 1)
+        seeds = self.values("seeds", whole_number, 1, 0)
         levels = self.values("levels", risk_level, [])
-        if levels and bandits and not all(isinstance(each.make(), LinearBanditEnv) for each in environments):
+        if levels and bandits and not all(isinstance(member.make(), LinearBanditEnv) for member in environments):
             raise self.fail("levels", "need linear bandits: other bandits have no BR-regret", "conflicting-arguments")
         if not seeds:
             raise self.fail("seeds", "is empty", "missing-argument")
@@ -251,10 +246,6 @@ class _Reader:
             problem = f"is {points}, which is more than a NetCDF file can hold; expected up to {limit}"
             raise self.fail("points", problem, "too-large", points)
         labels = [member.label for member in agents]
-        baseline = self.text("baseline", labels[0])
-        if baseline not in labels:
-            problem = f"is {baseline!r}, expected one of the agents: {', '.join(map(repr, labels))}"
-            raise self.fail("baseline", problem, "unknown-option", baseline)
         return SweepSpec(
             environments,
             agents,
@@ -264,9 +255,9 @@ class _Reader:
             self.value("episode_length", whole_number, 10),
             points,
             levels,
-            baseline,
+            self.value("baseline", one_of, labels[0], labels),
             self.value("confidence", open_probability, 0.95),
-            self.text("title", ""),
+            self.value("title", instance_of, "", str),
         )
 
     def members(self, key: str) -> tuple[Component, ...]:
@@ -283,13 +274,13 @@ class _Reader:
                 raise self.fail(key, f"has two called {label!r}; give one of them its own label", "duplicate", label)
         return tuple(members)
 
-    def combinations(self, key: str, place: str, table: dict[str, Any]) -> list[Component]:
+    def combinations(self, key: str, section: str, table: dict[str, Any]) -> list[Component]:
         kind = table.pop("kind", None)
-        path = self.path(key, place, kind)
+        path = self.path(key, section, kind)
         name = table.pop("label", None)
-        if not isinstance(name, str | None):
-            raise self.fail(f"{place}.label", f"must be a string, got {name!r}", "wrong-type", name)
-        self.check_options(place, kind, path, table)
+        if name is not None:
+            self.checked(instance_of, name, f"{section}.label", str)
+        self.check_options(section, kind, path, table)
         varied = {option: value for option, value in table.items() if isinstance(value, list)}
         members = []
         for values in itertools.product(*varied.values()):
@@ -299,13 +290,13 @@ class _Reader:
             except TypeError:
                 wrong = next(option for option, value in options.items() if not isinstance(value, _PLAIN))
                 problem = f"is {options[wrong]!r}, expected a number, a string or a list"
-                raise self.fail(f"{place}.{wrong}", problem, "wrong-type", options[wrong]) from None
+                raise self.fail(f"{section}.{wrong}", problem, "wrong-type", options[wrong]) from None
             try:
                 thing = made(path, text)
             except (PrudentError, TypeError, ValueError) as error:
                 shown = ", ".join(f"{option} = {value!r}" for option, value in options.items())
                 problem = f"({shown}) cannot be made: {error}"
-                raise self.fail(place, problem, getattr(error, "code", "wrong-type")) from None
+                raise self.fail(section, problem, getattr(error, "code", "wrong-type")) from None
             if name is None and key == "agent":
                 label = str(getattr(thing, "label", kind))
             else:  # the options that vary tell those of one name apart
@@ -315,60 +306,56 @@ class _Reader:
             members.append(Component(path, text, label))
         return members
 
-    def path(self, key: str, place: str, kind: Any) -> str:
+    def path(self, key: str, section: str, kind: Any) -> str:
         """Return the path of the function that a ``kind`` names."""
         paths = PATHS[key]
         own = isinstance(kind, str) and ":" in kind
         if not own and kind not in paths:
             problem = "is missing" if kind is None else f"is {kind!r}"
             problem += f", expected one of {', '.join(paths)}, or module:function"
-            raise self.fail(f"{place}.kind", problem, "missing-argument" if kind is None else "unknown-option", kind)
+            raise self.fail(f"{section}.kind", problem, "missing-argument" if kind is None else "unknown-option", kind)
         return str(kind) if own else paths[str(kind)]
 
-    def check_options(self, place: str, kind: Any, path: str, table: dict[str, Any]) -> None:
+    def check_options(self, section: str, kind: Any, path: str, table: dict[str, Any]) -> None:
         """Refuse options that the function does not take."""
         try:
-            accepted = inspect.signature(function_at(path)).parameters
+            accepted = inspect.signature(pkgutil.resolve_name(path)).parameters
         except (ImportError, AttributeError, ValueError, TypeError) as error:
             problem = f"is {kind!r}, which cannot be imported: {error}"
-            raise self.fail(f"{place}.kind", problem, "unknown-option", kind) from None
+            raise self.fail(f"{section}.kind", problem, "unknown-option", kind) from None
+        takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in accepted.values())
         for option, value in table.items():
-            if option not in accepted and not any(each.kind is each.VAR_KEYWORD for each in accepted.values()):
+            if option not in accepted and not takes_any:
                 problem = f"is not an option of {kind}; expected some of {', '.join(accepted) or 'none'}"
-                raise self.fail(f"{place}.{option}", problem, "unknown-key")
+                raise self.fail(f"{section}.{option}", problem, "unknown-key")
             if value == []:
-                raise self.fail(f"{place}.{option}", "is an empty list", "missing-argument", value)
+                raise self.fail(f"{section}.{option}", "is an empty list", "missing-argument", value)
         if kind == "random_model" and "rng" not in table:
             problem = "is missing: a random model needs a seed to be the same every time"
-            raise self.fail(f"{place}.rng", problem, "missing-argument")
+            raise self.fail(f"{section}.rng", problem, "missing-argument")
 
     def are_bandits(self, environments: tuple[Component, ...], agents: tuple[Component, ...]) -> bool:
         """Return whether these are bandits; all of them must be, or none."""
-        kinds = [_kind(member.make(), Problem, BanditEnvironment) for member in environments]
-        for member, kind in zip(environments, kinds, strict=True):
-            if kind is None:
-                problem = f"{member.label!r} is {member.make()!r}, expected a Problem or a bandit"
+        first = environments[0]
+        bandits = isinstance(first.make(), BanditEnvironment)
+        for member in environments:
+            thing = member.make()
+            if not isinstance(thing, Problem | BanditEnvironment):
+                problem = f"{member.label!r} is {thing!r}, expected a Problem or a bandit"
                 raise self.fail("environment", problem, "wrong-type")
-        bandits = kinds[0] == 1
-        if len(set(kinds)) > 1:
-            one, other = (environments[kinds.index(kind)].label for kind in (0, 1))
-            problem = f"has states in {one!r} and a bandit in {other!r}; sweep over one kind only"
-            raise self.fail("environment", problem, "conflicting-arguments")
+            if isinstance(thing, BanditEnvironment) != bandits:
+                one, other = (member, first) if bandits else (first, member)
+                problem = f"has states in {one.label!r} and a bandit in {other.label!r}; sweep over one kind only"
+                raise self.fail("environment", problem, "conflicting-arguments")
+        expected = "settings of a bandit, such as brps_cmab" if bandits else "one for states, such as brps_rl"
         for member in agents:
-            kind = _kind(member.make(), SamplingSettings | OptimisticSettings, BanditSettings)
-            if kind != int(bandits):
-                expected = "settings of a bandit, such as brps_cmab" if bandits else "one for states, such as brps_rl"
+            if not isinstance(member.make(), BanditSettings if bandits else SamplingSettings | OptimisticSettings):
                 problem = f"{member.label!r} is {member.make()!r}, expected {expected}"
                 raise self.fail("agent", problem, "wrong-type")
         return bandits
 
 
 _PLAIN = (bool, int, float, str, list, dict)
-
-
-def _kind(thing: Any, *kinds: Any) -> int | None:
-    """Return the place of the first of ``kinds`` that ``thing`` is."""
-    return next((i for i, kind in enumerate(kinds) if isinstance(thing, kind)), None)
 
 
 def _short(value: Any) -> str:

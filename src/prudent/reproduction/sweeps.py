@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, astuple
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +22,7 @@ from .claims import mean_interval
 from .runner import Progress, computed
 from .runs.base import Arrays
 from .runs.simulation import SimulationRun
-from .study import Coordinates, Quantity, labelled, stacked
+from .study import Coordinates, Quantity, labelled, quantities, stacked
 from .sweep_spec import SweepSpec, read_spec
 
 if TYPE_CHECKING:
@@ -36,13 +36,7 @@ QUANTITIES = {
     "regret": Quantity("cumulative regret", "reward"),
     "br_regret": Quantity("cumulative BR-regret", "reward"),
     "total_reward": Quantity("total reward", "reward"),
-    "environment": Quantity("environment"),
-    "agent": Quantity("algorithm"),
-    "seed": Quantity("seed"),
-    "replication": Quantity("replication"),
-    "level": Quantity("risk level of the metric"),
-    "episode": Quantity("episode"),
-    "time": Quantity("step"),
+    **quantities("agent", "replication", "time", "level", environment="environment", seed="seed", episode="episode"),
 }
 
 
@@ -63,8 +57,14 @@ def sweep(
         What to run: a TOML file, or a mapping with the same keys (see ``prudent.reproduction.sweep_spec``).
     out : path-like, default="sweep"
         Folder for ``sweep.nc`` and ``sweep.csv``, the table of ``compared``.
-    workers, chunk, progress, cluster
-        See ``prudent.reproduction.run``.
+    workers : int, optional
+        Number of threads; the default is the number of cores. The dataset does not depend on it.
+    chunk : int, optional
+        Replications that are computed and stored at a time. The dataset does not depend on it.
+    progress : Progress, optional
+        Receiver of the progress.
+    cluster : str, dask cluster or dask client, optional
+        Where to compute. The dataset does not depend on it.
 
     Returns
     -------
@@ -95,7 +95,7 @@ def sweep(
     folder = Path(out)
     runs = plan.runs()
     with computed(folder, list(runs.values()), workers, chunk, progress, cluster) as result_of:
-        data = _dataset(plan, runs, {place: result_of(run)[0] for place, run in runs.items()})
+        data = _dataset(plan, runs, {where: result_of(run)[0] for where, run in runs.items()})
         write(folder / "sweep.nc", bytes(data.to_netcdf(engine="scipy")))
         write(folder / "sweep.csv", compared(data).to_csv(index=False).encode())
     return data
@@ -139,19 +139,12 @@ def compared(data: xarray.Dataset) -> pandas.DataFrame:
     for environment in ends.environment.values:
         there = ends.sel(environment=environment)
         reference = there.sel(agent=baseline).values.ravel()
-        for agent in there.agent.values:
+        for agent in map(str, there.agent.values):
             values = there.sel(agent=agent).values.ravel()
             mean = mean_interval(metric, values, 1, confidence)
-            row = {"environment": str(environment), "agent": str(agent), "metric": metric, "mean": mean.estimate}
-            row |= {"low": mean.low, "high": mean.high}
-            if str(agent) != baseline:
-                difference = mean_interval(metric, values - reference, comparisons, confidence)
-                row |= {
-                    "difference": difference.estimate,
-                    "difference_low": difference.low,
-                    "difference_high": difference.high,
-                }
-            rows.append(row | {"runs": values.size})
+            difference = mean_interval(metric, values - reference, comparisons, confidence)
+            lead = (np.nan, np.nan, np.nan) if agent == baseline else astuple(difference)[1:]
+            rows.append((str(environment), agent, *astuple(mean), *lead, values.size))
     columns = ["environment", "agent", "metric", "mean", "low", "high"]
     columns += ["difference", "difference_low", "difference_high", "runs"]
     return pandas.DataFrame(rows, columns=columns)
@@ -160,12 +153,11 @@ def compared(data: xarray.Dataset) -> pandas.DataFrame:
 def _dataset(
     plan: SweepSpec, runs: Mapping[Coordinates, SimulationRun], results: Mapping[Coordinates, Arrays]
 ) -> xarray.Dataset:
-    known = ("regret", "br_regret", "total_reward")
-    names = [name for name in known if all(name in arrays for arrays in results.values())]
+    along = next(iter(runs.values())).along
+    dims = {"regret": (along,), "br_regret": ("level", along), "total_reward": (along,)}
+    names = [name for name in dims if all(name in arrays for arrays in results.values())]
     values, coords = stacked(DIMS, runs, results, names)
     coords["seed"] = np.array(plan.seeds, dtype=np.float64 if max(plan.seeds) >= 2**31 else np.int32)
-    along = next(iter(runs.values())).along
-    dims = {name: ("level", along) if name == "br_regret" else (along,) for name in names}
     variables = {name: ((*DIMS, "replication", *dims[name]), values[name]) for name in names}
     data = labelled(variables, coords, QUANTITIES)
     data.attrs = {

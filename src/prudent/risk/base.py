@@ -165,9 +165,8 @@ class RiskMeasure(ABC):
         >>> MeanCVaR(0.9, weight=0.25).exact_form()
         ExactForm(levels=array([0. , 0.9]), weights=array([0.25, 0.75]), quantile=False)
         """
-        raise ParameterError(
-            f"{self!r} has no exact form; give draws, e.g. draws=1000", code="no-exact-form", value=self
-        )
+        message = f"{self!r} has no exact form; give draws, e.g. draws=1000"
+        raise ParameterError(message, code="no-exact-form", value=self)
 
     def __call__(self, draws: ArrayLike, axis: int = 0) -> float | FloatArray:
         """Return the risk of draws, in time linear in their number for step weights.
@@ -203,38 +202,25 @@ class RiskMeasure(ABC):
 
 
 def padded(weights: FloatArray, n: int) -> FloatArray:
-    every = np.zeros(n)
-    every[: weights.size] = weights
-    return every
+    """Return weights of n draws, with zeros after those that are given."""
+    return np.pad(weights, (0, n - weights.size))
 
 
 def draws_along(draws: ArrayLike, axis: int) -> tuple[FloatArray, int]:
     """Return draws as a finite array, and their axis as an index from 0; there must be at least one draw."""
     values = finite_array(draws, "draws")
     if values.ndim == 0:
-        raise DataError(
-            f"draws must have at least one axis, got the number {values}",
-            code="wrong-shape",
-            argument="draws",
-            value=values.shape,
-        )
-    place = whole_number(axis, "axis", minimum=-values.ndim)
-    if place >= values.ndim:
-        raise ParameterError(
-            f"axis must be below {values.ndim}, the number of axes of draws, got {place}",
-            code="index-range",
-            argument="axis",
-            value=place,
-        )
-    place %= values.ndim
-    if values.shape[place] == 0:
-        raise DataError(
-            f"draws must hold at least one draw along axis {place}, got shape {values.shape}",
-            code="wrong-shape",
-            argument="draws",
-            value=values.shape,
-        )
-    return values, place
+        message = f"draws must have at least one axis, got the number {values}"
+        raise DataError(message, code="wrong-shape", argument="draws", value=values.shape)
+    position = whole_number(axis, "axis", minimum=-values.ndim)
+    if position >= values.ndim:
+        message = f"axis must be below {values.ndim}, the number of axes of draws, got {position}"
+        raise ParameterError(message, code="index-range", argument="axis", value=position)
+    position %= values.ndim
+    if values.shape[position] == 0:
+        message = f"draws must hold at least one draw along axis {position}, got shape {values.shape}"
+        raise DataError(message, code="wrong-shape", argument="draws", value=values.shape)
+    return values, position
 
 
 def plain(result: Any) -> float | FloatArray:

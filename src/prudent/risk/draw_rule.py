@@ -71,7 +71,7 @@ def is_whole(level: float) -> bool:
 def tail_count(n: int, level: float) -> float:
     """Return m = n (1 - level), as a whole number when only the rounding of ``level`` separates them."""
     count = n * (1.0 - level)
-    whole = float(round(count))
-    if whole >= 1.0 and abs(count - whole) <= n * _ROUNDING:
-        return whole
+    nearest = float(round(count))
+    if nearest >= 1.0 and abs(count - nearest) <= n * _ROUNDING:
+        return nearest
     return count

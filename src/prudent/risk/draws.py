@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from .._numerics.order_statistics import _lowest_normals_rows
-from .._support.checks import finite_array, first_index, generator, refuse, risk_level, whole_number
-from ..errors import DataError, ParameterError
+from .._numerics.order_statistics import lowest_normals_rows
+from .._support.checks import first_index, generator, non_negative_array, risk_level, whole_number
+from ..errors import DataError
 from ..types import ArrayLike, FloatArray, RngLike
 from .base import draws_along, plain
 from .draw_rule import MOST_DRAWS
@@ -67,8 +67,8 @@ def cvar(draws: ArrayLike, alpha: float, axis: int = 0, weights: ArrayLike | Non
     mass = np.cumsum(chances, axis=0)
     tail = (1.0 - abs(level)) * mass[-1]
     # The max-form at the quantile. It is flat there, so rounding in the choice of the draw does no harm.
-    place = np.argmax(mass >= tail, axis=0)
-    quantile = np.take_along_axis(low, place[np.newaxis], axis=0)[0]
+    position = np.argmax(mass >= tail, axis=0)
+    quantile = np.take_along_axis(low, position[np.newaxis], axis=0)[0]
     shortfall = (chances * np.maximum(quantile - low, 0.0)).sum(axis=0)
     return plain(sign * (quantile - shortfall / tail))
 
@@ -104,28 +104,20 @@ def modified_cvar(draws: ArrayLike, alpha: float, axis: int = 0) -> float | Floa
 
 def _probability_weights(weights: ArrayLike, shape: tuple[int, ...], axis: int) -> FloatArray:
     """Return ``weights`` broadcast to ``shape``, the largest along ``axis`` scaled to one."""
-    array = finite_array(weights, "weights")
-    refuse(array < 0.0, array, "weights", "a number >= 0", code="negative")
+    array = non_negative_array(weights, "weights")
     if array.ndim == 1:  # one weight per draw, whichever axis the draws are on
         array = array.reshape([-1 if i == axis else 1 for i in range(len(shape))])
     try:
         array = np.broadcast_to(array, shape)
     except ValueError:
-        raise DataError(
-            f"weights has shape {np.shape(weights)}, which is not ({shape[axis]},) nor broadcasts to {shape}",
-            code="wrong-shape",
-            argument="weights",
-            value=np.shape(weights),
-            expected=shape,
-        ) from None
+        message = f"weights has shape {np.shape(weights)}, which is not ({shape[axis]},) nor broadcasts to {shape}"
+        fields = {"argument": "weights", "value": np.shape(weights), "expected": shape}
+        raise DataError(message, code="wrong-shape", **fields) from None
     largest = array.max(axis=axis, keepdims=True)
     if not (largest > 0.0).all():
-        place = first_index(np.squeeze(largest == 0.0, axis=axis))
-        raise DataError(
-            f"weights sum to zero along axis {axis}" + (f" at {place}" if place else ""),
-            code="sum-zero",
-            argument="weights",
-        )
+        index = first_index(np.squeeze(largest == 0.0, axis=axis))
+        message = f"weights sum to zero along axis {axis}" + (f" at {index}" if index else "")
+        raise DataError(message, code="sum-zero", argument="weights")
     return array / largest
 
 
@@ -159,14 +151,10 @@ def lowest_normals(n: int, m: int, size: int | tuple[int, ...] | None = None, rn
     >>> lowest.shape, bool((lowest[:, 0] <= lowest[:, 1]).all())
     ((1000, 2), True)
     """
-    n = whole_number(n, "n")
-    m = whole_number(m, "m")
-    if n > MOST_DRAWS:
-        raise ParameterError(f"n must be at most 2**53, got {n}", code="integer-range", argument="n", value=n)
-    if m > n:
-        raise ParameterError(f"m must be at most n = {n}, got {m}", code="integer-range", argument="m", value=m)
+    n = whole_number(n, "n", maximum=MOST_DRAWS)
+    m = whole_number(m, "m", maximum=n)
     lengths = () if size is None else size if isinstance(size, tuple) else (size,)
     shape = (*(whole_number(length, "size", minimum=0) for length in lengths), m)
     draws = generator(rng).random(shape)
-    _lowest_normals_rows(draws.reshape(-1, m), n)
+    lowest_normals_rows(draws.reshape(-1, m), n)
     return draws

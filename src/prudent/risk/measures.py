@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .._support.checks import SUM_TOLERANCE, finite_array, refuse, risk_level, risk_levels
+from .._support.checks import instance_of, non_negative_array, require_sum_of_one, risk_level, risk_levels
 from ..errors import ParameterError
 from ..types import FloatArray
 from .base import ExactForm, RiskMeasure
@@ -150,12 +150,8 @@ class MeanCVaR(_Level):
         except (TypeError, ValueError):
             weight = math.nan
         if not 0.0 <= weight <= 1.0:
-            raise ParameterError(
-                f"weight must be a number in [0, 1], got {self.weight!r}",
-                code="probability-range",
-                argument="weight",
-                value=self.weight,
-            )
+            message = f"weight must be a number in [0, 1], got {self.weight!r}"
+            raise ParameterError(message, code="probability-range", argument="weight", value=self.weight)
         object.__setattr__(self, "weight", weight)
 
     def exact_form(self) -> ExactForm:  # noqa: D102
@@ -190,15 +186,11 @@ class ModifiedCVaR(_Level):
     """
 
     def tail_weights(self, n: int) -> FloatArray:  # noqa: D102
-        place = 0 if is_whole(abs(self.alpha)) else 1
-        if n <= place:
-            raise ParameterError(
-                f"n must be at least 2 for ModifiedCVaR({self.alpha!r}), the second lowest draw, got {n}",
-                code="integer-range",
-                argument="n",
-                value=n,
-            )
-        return _only(place)
+        rank = 0 if is_whole(abs(self.alpha)) else 1
+        if n <= rank:
+            message = f"n must be at least 2 for ModifiedCVaR({self.alpha!r}), the second lowest draw, got {n}"
+            raise ParameterError(message, code="integer-range", argument="n", value=n)
+        return _only(rank)
 
 
 @dataclass(frozen=True)
@@ -225,21 +217,12 @@ class Mixture(RiskMeasure):
 
     def __post_init__(self) -> None:
         alphas = risk_levels(self.alphas, "alphas")
-        shares = finite_array(self.shares, "shares", error=ParameterError)
+        shares = non_negative_array(self.shares, "shares", error=ParameterError)
         if alphas.ndim != 1 or alphas.shape != shares.shape or not alphas.size:
-            raise ParameterError(
-                f"alphas and shares must have the same length, at least one, got {alphas.shape}, {shares.shape}",
-                code="wrong-shape",
-                argument="shares",
-                value=shares.shape,
-                expected=alphas.shape,
-            )
-        refuse(shares < 0.0, shares, "shares", "a number >= 0", error=ParameterError, code="negative")
-        total = float(shares.sum())
-        if abs(total - 1.0) > SUM_TOLERANCE:
-            raise ParameterError(
-                f"shares sum to {total!r}, expected 1", code="sum-not-one", argument="shares", value=total
-            )
+            message = f"alphas and shares must have the same length, at least one, got {alphas.shape}, {shares.shape}"
+            fields = {"argument": "shares", "value": shares.shape, "expected": alphas.shape}
+            raise ParameterError(message, code="wrong-shape", **fields)
+        require_sum_of_one(shares, "shares", error=ParameterError)
         object.__setattr__(self, "alphas", tuple(alphas.tolist()))
         object.__setattr__(self, "shares", tuple((shares / shares.sum()).tolist()))
 
@@ -279,22 +262,15 @@ def measure_of(alpha: float | None, risk: RiskMeasure | None) -> RiskMeasure:
     CVaR(alpha=0.9)
     """
     if (alpha is None) == (risk is None):
+        message = "give either a risk level alpha or a risk measure, and not both"
         raise ParameterError(
-            "give either a risk level alpha or a risk measure, and not both",
-            code="missing-argument" if alpha is None else "conflicting-arguments",
-            argument="alpha",
+            message, code="missing-argument" if alpha is None else "conflicting-arguments", argument="alpha"
         )
-    if risk is not None and not isinstance(risk, RiskMeasure):
-        raise ParameterError(
-            f"risk must be a risk measure such as CVaR(0.9), got {risk!r}",
-            code="wrong-type",
-            argument="risk",
-            value=risk,
-        )
-    return risk if alpha is None and risk is not None else CVaR(alpha)  # type: ignore[arg-type]
+    if alpha is not None:
+        return CVaR(alpha)
+    return instance_of(risk, "risk", RiskMeasure, "; CVaR(0.9) is one")  # type: ignore[type-abstract]
 
 
-def _only(place: int) -> FloatArray:
-    weights = np.zeros(place + 1)
-    weights[place] = 1.0
-    return weights
+def _only(rank: int) -> FloatArray:
+    """Return weights that are one for a single draw."""
+    return np.append(np.zeros(rank), 1.0)

@@ -55,12 +55,8 @@ class Spectral(RiskMeasure):
 
     def __post_init__(self) -> None:
         if not callable(self.distortion):
-            raise ParameterError(
-                f"distortion must be a function of one number, got {self.distortion!r}",
-                code="wrong-type",
-                argument="distortion",
-                value=self.distortion,
-            )
+            message = f"distortion must be a function of one number, got {self.distortion!r}"
+            raise ParameterError(message, code="wrong-type", argument="distortion", value=self.distortion)
         for end in (0.0, 1.0):
             value = self._at(end)
             if not abs(value - end) <= 1e-12:
@@ -157,10 +153,8 @@ def lines_of(g: Callable[[float], float]) -> tuple[FloatArray, FloatArray]:
         crooked = halves
     straight.sort()
     if not straight or straight[0][0] > 0.0 or straight[-1][1] < 1.0:
-        raise _distortion_error(
-            "distortion jumps at 0 or at 1: it is no mixture of CVaRs, give draws, e.g. draws=1000",
-            code="no-exact-form",
-        )
+        message = "distortion jumps at 0 or at 1: it is no mixture of CVaRs, give draws, e.g. draws=1000"
+        raise _distortion_error(message, code="no-exact-form")
     lines: list[tuple[float, float, float]] = []  # begin, end, slope
     for a, b in straight:
         slope = (g(b) - g(a)) / (b - a)
@@ -176,9 +170,8 @@ def lines_of(g: Callable[[float], float]) -> tuple[FloatArray, FloatArray]:
         # a bend between b and c, which may be one point
         u = (g(c) - g(b) + before * b - after * c) / (before - after) if before != after else math.inf
         if not b - 1e-9 <= u <= c + 1e-9:
-            raise _distortion_error(
-                f"distortion jumps at {b}: it is no mixture of CVaRs, give draws, e.g. draws=1000", code="no-exact-form"
-            )
+            message = f"distortion jumps at {b}: it is no mixture of CVaRs, give draws, e.g. draws=1000"
+            raise _distortion_error(message, code="no-exact-form")
         u = min(max(u, b), c)
         knots.append(u)
         values.append(g(b) + before * (u - b))

@@ -33,6 +33,7 @@ from ..errors import ParameterError
 from ..posteriors.linear import LinearGaussianPosterior
 from ..schedules import Schedule
 from ..types import ArrayLike, RngLike
+from .agents import checked_agents
 from .play import Maker, checked_horizon, makers, play, time_grid
 
 if TYPE_CHECKING:
@@ -129,7 +130,14 @@ def simulate_bandit(
         made, grid = makers(agents, options), time_grid(times, horizon)
         labels, variables = list(made), _played(env, made, grid, seed, first, count, client)
         return _dataset(labels, variables, grid, horizon, seed, first)
-    settings = _checked_settings(agents)
+    settings: list[BanditSettings] = checked_agents(agents, BanditSettings, "BanditSettings such as brps_cmab(0.8)")
+    for i, agent in enumerate(settings):
+        if isinstance(agent.alpha, Schedule):
+            message = (
+                f"agents[{i}] has a level that falls, which compiled simulations do not take; give options of a "
+                'bandit instead, which learns noise and level itself: {"falling": {"alpha": Decay(0.9, 100)}}'
+            )
+            raise ParameterError(message, code="schedule", argument="agents", index=(i,))
     horizon = whole_number(horizon, "horizon")
     workers = default_threads() if threads is None else whole_number(threads, "threads")
     grid = time_grid(times, horizon)
@@ -143,11 +151,8 @@ def simulate_bandit(
     rules = [agent.rule(env.dim, blank.noise_sd) for agent in settings]
     truth = Truth(env.theta, env.noise_sd, env.bounded)
     task = _Task(truth, blank, rules, metric, grid, seed, workers if client is None else 1)
-    if client is None:
-        regret, br_regret, pulls = task.rows(0, len(settings), first, count)
-    else:
-        ranges = [(i, i + 1) for i in range(len(settings))]
-        regret, br_regret, pulls = _collected(replicated(client, task.rows, ranges, count, first, "simulating bandits"))
+    ranges = [(i, i + 1) for i in range(len(settings))]
+    regret, br_regret, pulls = _computed(client, task.rows, (0, len(settings)), ranges, count, first)
     variables = {
         "regret": (("agent", "replication", "time"), regret),
         "br_regret": (("agent", "replication", "alpha", "time"), br_regret),
@@ -164,64 +169,33 @@ def _dataset(
     import xarray
 
     _, count, n_arms = variables["pulls"][1].shape
-    coords = {
-        "agent": labels,
-        "replication": np.arange(first, first + count),
-        "time": grid,
-        "arm": np.arange(n_arms),
-    }
+    coords = {"agent": labels, "replication": np.arange(first, first + count), "time": grid, "arm": np.arange(n_arms)}
     return xarray.Dataset(variables, coords=coords, attrs={"seed": seed, "horizon": horizon})
 
 
-def _collected(parts: list[list[tuple[Any, ...]]]) -> tuple[Any, ...]:
-    """Join the arrays of all agents (axis 0) and of their ranges of replications (axis 1)."""
-    agents = [tuple(np.concatenate(arrays, axis=1) for arrays in zip(*pieces, strict=True)) for pieces in parts]
-    return tuple(np.concatenate(arrays) for arrays in zip(*agents, strict=True))
-
-
-def _checked_settings(agents: Any) -> list[BanditSettings]:
-    settings = [agents] if isinstance(agents, BanditSettings) else list(agents)
-    for i, agent in enumerate(settings):
-        if not isinstance(agent, BanditSettings):
-            text = f"agents[{i}] must be a BanditSettings, got {agent!r}"
-            raise ParameterError(text, code="wrong-type", argument="agents", index=(i,), value=agent)
-        if isinstance(agent.alpha, Schedule):
-            text = (
-                f"agents[{i}] has a level that falls, which compiled simulations do not take; give options of a "
-                'bandit instead, which learns noise and level itself: {"falling": {"alpha": Decay(0.9, 100)}}'
-            )
-            raise ParameterError(text, code="schedule", argument="agents", index=(i,))
-    labels = [agent.label for agent in settings]
-    if not labels:
-        raise ParameterError("agents must have at least one, got none", code="empty", argument="agents")
-    if len(set(labels)) < len(labels):
-        text = f"agents must have different labels, got {labels}; set label to tell them apart"
-        raise ParameterError(text, code="duplicate-label", argument="agents", value=labels)
-    return settings
+def _computed(
+    client: Any, rows: Callable[..., Any], everyone: tuple[Any, ...], agents: list[Any], count: int, first: int
+) -> Any:
+    """Return the arrays [agent, replication, ...] of ``rows``, for all agents here or for each of them on a cluster."""
+    if client is None:
+        return rows(*everyone, first, count)
+    parts = replicated(client, rows, agents, count, first, "simulating bandits")
+    joined = [[np.concatenate(arrays, axis=1) for arrays in zip(*pieces, strict=True)] for pieces in parts]
+    return [np.concatenate(arrays) for arrays in zip(*joined, strict=True)]
 
 
 def _played(
     env: Any, made: dict[str, Maker], grid: IntArray, seed: int, first: int, count: int, client: Any
 ) -> dict[str, Any]:
     """Return the variables of bandits that are played step by step, here or by the workers of a cluster."""
-    if client is None:
-        earned, regret, pulls = play(env, made, grid, seed, first, count)
-    else:
-        named = [({label: maker},) for label, maker in made.items()]
-        parts = replicated(client, partial(_play_some, env, grid, seed), named, count, first, "simulating bandits")
-        earned, regret, pulls = _collected(parts)
+    named = [({label: maker},) for label, maker in made.items()]
+    earned, regret, pulls = _computed(client, partial(play, env, grid, seed), (made,), named, count, first)
     dims = ("agent", "replication", "time")
     variables: dict[str, Any] = {"reward": (dims, earned / grid), "total_reward": (dims, earned)}
     if hasattr(env, "mean_rewards"):
         variables["regret"] = (dims, regret)
     variables["pulls"] = (("agent", "replication", "arm"), pulls)
     return variables
-
-
-def _play_some(
-    env: Any, grid: IntArray, seed: int, agent: dict[str, Maker], first: int, count: int
-) -> tuple[FloatArray, FloatArray, IntArray]:
-    return play(env, agent, grid, seed, first, count)
 
 
 class _Task(NamedTuple):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ Maker = Callable[[int, int, np.random.Generator], Any]  # a bandit from n_arms, 
 
 
 def play(
-    env: Any, agents: dict[str, Maker], grid: IntArray, seed: int, first: int, count: int
+    env: Any, grid: IntArray, seed: int, agents: dict[str, Maker], first: int, count: int
 ) -> tuple[FloatArray, FloatArray, IntArray]:
     """Return total reward and regret [agent, replication, time] and pulls [agent, replication, arm].
 
@@ -68,35 +69,35 @@ def checked_horizon(env: Any, horizon: int | None) -> int:
 def makers(agents: Any, options: dict[str, Any]) -> dict[str, Maker]:
     """Return by label the function that makes each bandit; ``options`` go to every LinearBandit."""
 
-    def linear(chosen: dict[str, Any]) -> Maker:
-        return lambda n_arms, dim, rng: LinearBandit(n_arms, dim, rng=rng, **options | chosen)
-
     if isinstance(agents, Mapping):
         named = list(agents.items())
     else:
         several = agents if isinstance(agents, Sequence) else [agents]
         named = [(getattr(agent, "label", i), agent) for i, agent in enumerate(several)]
+    if not named:
+        raise ParameterError("agents must have at least one, got none", code="empty", argument="agents")
     made: dict[str, Maker] = {}
     for label, agent in named:
-        if isinstance(agent, BanditSettings):
-            maker = linear({"settings": agent})
-        elif isinstance(agent, Mapping):
-            maker = linear(dict(agent))
+        if isinstance(agent, BanditSettings | Mapping):
+            own = {"settings": agent} if isinstance(agent, BanditSettings) else dict(agent)
+            maker = partial(_linear, options | own)
         elif callable(agent):
             maker = agent
         else:
-            text = (
+            message = (
                 f"agents[{label!r}] is {agent!r}, expected BanditSettings, options of LinearBandit, or a function that "
                 "makes a bandit from (n_arms, dim, rng)"
             )
-            raise ParameterError(text, code="wrong-type", argument="agents", index=label, value=agent)
+            raise ParameterError(message, code="wrong-type", argument="agents", index=label, value=agent)
         if str(label) in made:
-            text = f"two of the agents are called {label!r}; set label to tell them apart"
-            raise ParameterError(text, code="duplicate-label", argument="agents", value=label)
+            message = f"two of the agents are called {label!r}; set label to tell them apart"
+            raise ParameterError(message, code="duplicate-label", argument="agents", value=label)
         made[str(label)] = maker
-    if not made:
-        raise ParameterError("agents must have at least one, got none", code="empty", argument="agents")
     return made
+
+
+def _linear(options: dict[str, Any], n_arms: int, dim: int, rng: np.random.Generator) -> LinearBandit:
+    return LinearBandit(n_arms, dim, rng=rng, **options)
 
 
 def _one_run(

@@ -11,18 +11,17 @@ states of V^{psi,*}(s) - V^{psi,pi}(s), exact under the agent's own posterior ps
 
 from __future__ import annotations
 
-import threading
+import itertools
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from .._numerics.compile import default_threads, each_row, over_rows
-from .._support.checks import FloatArray, IntArray, index_array, risk_level, whole_number
+from .._support.checks import FloatArray, IntArray, index_array, one_of, refuse, risk_level, whole_number
 from .._support.cluster import replicated
 from .._support.progress import Progress
 from .._support.streams import replication_streams, seed_of
@@ -31,13 +30,14 @@ from ..agents.sampling_settings import SamplingSettings
 from ..envs.problem import Problem
 from ..errors import ConvergenceWarning, ParameterError, PosteriorError
 from ..models.uncertain import UncertainMDP
-from ..planning.inner import Known, known_part, work_space
+from ..planning.inner import known_part, work_space
 from ..planning.options import SolverOptions
 from ..planning.problem import BayesianRiskMDP
 from ..planning.solution import Solution
 from ..planning.solve import solve
 from ..posteriors.dirichlet import prior_counts
 from ..types import ArrayLike, RngLike
+from .agents import checked_agents
 from .loops import Trace, Truth, run_optimistic, run_sampling
 
 if TYPE_CHECKING:
@@ -146,12 +146,21 @@ def simulate(
     import xarray
 
     task = problem if isinstance(problem, Problem) else Problem(*problem)
-    settings = _checked_agents(agents)
+    model = task.model
+    settings: list[Settings] = checked_agents(agents, Settings, "settings such as brps_rl(0.9)")
     n_episodes = whole_number(episodes, "episodes")
     measured = index_array(np.atleast_1d(br_episodes), "br_episodes", n_episodes, ParameterError)
     if alphas is not None and not measured.size:
-        text = "alphas are those of BR-regret; give its episodes as br_episodes"
-        raise ParameterError(text, code="missing-argument", argument="br_episodes")
+        message = "alphas are those of BR-regret; give its episodes as br_episodes"
+        raise ParameterError(message, code="missing-argument", argument="br_episodes")
+    levels: list[tuple[float, ...]] = [()] * len(settings)
+    if measured.size:
+        levels = _metric_levels(alphas, settings)
+    counts = prior_counts(model, prior)
+    impossible = (counts == 0.0) & (task.theta > 0.0)
+    expected = "a positive count: this outcome happens"
+    refuse(impossible, counts, "prior", expected, error=PosteriorError, code="impossible-outcome")
+    scale = max(1.0, float(abs(model.entries.reward).max()))
     run = _Run(
         task=task,
         episodes=n_episodes,
@@ -159,47 +168,43 @@ def simulate(
         replications=whole_number(replications, "replications"),
         first=whole_number(first_replication, "first_replication", 0),
         seed=seed_of(rng),
-        prior=_checked_prior(task, prior),
-        start=task.start if start is None else int(index_array(start, "start", task.model.n_states, ParameterError)),
+        prior=counts,
+        start=task.start if start is None else int(index_array(start, "start", model.n_states, ParameterError)),
         measured=measured,
-        record=_checked_record(record),
+        record=tuple(one_of(name, "record", RECORDS) for name in record),
         threads=default_threads() if threads is None else whole_number(threads, "threads"),
+        optimum=solve(task.mdp(), tol=1e-12 * scale),
+        br_options=SolverOptions(tol=BR_TOLERANCE * scale),
     )
-    metric_alphas: list[tuple[float, ...]] = [()] * len(settings)
-    if measured.size:
-        metric_alphas = _metric_alphas(alphas, settings)
-    parts = []
-    for agent, pieces in zip(settings, run.all_agents(settings, metric_alphas, client), strict=True):
-        failures = sum(stopped for _, stopped in pieces)
+    parts = run.all_agents(settings, levels, client)
+    for agent, part in zip(settings, parts, strict=True):
+        failures = int(part.pop("failures", np.zeros(0)).sum())
         if failures:
-            count = run.replications * n_episodes
-            text = f"{agent.label}: {failures} of {count} policies stopped at the maximum number of backups"
-            warnings.warn(
-                ConvergenceWarning(text, code="policy-not-optimal", agent=agent.label, value=failures), stacklevel=2
-            )
-        arrays = [piece for piece, _ in pieces]
-        parts.append({name: np.concatenate([piece[name] for piece in arrays]) for name in arrays[0]})
-    joined = {name: _joined(name, parts) for name in DIMENSIONS if any(name in part for part in parts)}
+            total = run.replications * n_episodes
+            message = f"{agent.label}: {failures} of {total} policies stopped at the maximum number of backups"
+            warning = ConvergenceWarning(message, code="policy-not-optimal", agent=agent.label, value=failures)
+            warnings.warn(warning, stacklevel=2)
     coords: dict[str, Any] = {
         "agent": [agent.label for agent in settings],
         "replication": np.arange(run.first, run.first + run.replications),
         "episode": np.arange(n_episodes),
     }
+    variables = {
+        name: (("agent", "replication", *dims), _joined(name, parts))
+        for name, dims in DIMENSIONS.items()
+        if any(name in part for part in parts)
+    }
     if measured.size:
-        coords["br_episode"] = measured
-    variables = {name: (("agent", "replication", *DIMENSIONS[name]), array) for name, array in joined.items()}
-    if measured.size and alphas is None:
-        variables["br_regret"] = (("agent", "replication", "br_episode"), joined["br_regret"][..., 0])
-    elif measured.size:
-        coords["alpha"] = list(metric_alphas[0])
+        coords |= {"br_episode": measured, "alpha": list(levels[0])}
     attributes = {
         "seed": run.seed,
         "episode_length": run.length,
-        "discount": task.model.discount,
-        "n_states": task.model.n_states,
-        "n_actions": task.model.n_actions,
+        "discount": model.discount,
+        "n_states": model.n_states,
+        "n_actions": model.n_actions,
     }
-    return xarray.Dataset(variables, coords=coords, attrs=attributes)
+    runs = xarray.Dataset(variables, coords=coords, attrs=attributes)
+    return runs.isel(alpha=0, drop=True) if measured.size and alphas is None else runs
 
 
 def _joined(name: str, parts: list[Arrays]) -> npt.NDArray[Any]:
@@ -208,55 +213,15 @@ def _joined(name: str, parts: list[Arrays]) -> npt.NDArray[Any]:
     return np.stack([part[name] if name in part else np.full(shape, np.nan) for part in parts])
 
 
-def _checked_record(record: Sequence[str]) -> tuple[str, ...]:
-    for name in record:
-        if name not in RECORDS:
-            text = f"record has {name!r}, expected some of {', '.join(map(repr, RECORDS))}"
-            raise ParameterError(text, code="unknown-option", argument="record", value=name)
-    return tuple(record)
-
-
-def _checked_agents(agents: Any) -> list[Settings]:
-    settings = [agents] if isinstance(agents, Settings) else list(agents)
-    if not settings:
-        raise ParameterError("agents must have at least one, got none", code="empty", argument="agents")
-    labels: list[str] = []
-    for i, agent in enumerate(settings):
-        if not isinstance(agent, Settings):
-            text = f"agents[{i}] is {agent!r}, expected settings such as brps_rl(0.9)"
-            raise ParameterError(text, code="wrong-type", argument="agents", index=(i,), value=agent)
-        if agent.label in labels:
-            text = f"agents[{labels.index(agent.label)}] and agents[{i}] have the same label, {agent.label!r}"
-            raise ParameterError(
-                f"{text}; give one another label", code="duplicate-label", argument="agents", value=agent.label
-            )
-        labels.append(agent.label)
-    return settings
-
-
-def _metric_alphas(alphas: Any, settings: list[Settings]) -> list[tuple[float, ...]]:
+def _metric_levels(alphas: Any, settings: list[Settings]) -> list[tuple[float, ...]]:
     """Return the risk levels of BR-regret for each agent."""
     if alphas is not None:
-        common = tuple(risk_level(alpha, "alphas") for alpha in np.atleast_1d(alphas))
-        return [common] * len(settings)
-    single: list[tuple[float, ...]] = []
+        return [tuple(risk_level(alpha, "alphas") for alpha in np.atleast_1d(alphas))] * len(settings)
     for i, agent in enumerate(settings):
         if not isinstance(agent.alpha, float):
-            text = f"alphas must be given: agents[{i}], {agent.label}, has no single risk level"
-            raise ParameterError(text, code="missing-argument", argument="alphas", index=(i,))
-        single.append((agent.alpha,))
-    return single
-
-
-def _checked_prior(task: Problem, prior: ArrayLike | None) -> FloatArray:
-    """Return counts [B, K] under which everything that happens is possible."""
-    counts = prior_counts(task.model, prior)
-    hidden = (counts == 0.0) & (task.theta > 0.0)
-    if hidden.any():
-        b, k = (int(i) for i in np.argwhere(hidden)[0])
-        text = f"prior[{b}, {k}] is 0, but this outcome happens with probability {task.theta[b, k]}"
-        raise PosteriorError(text, code="impossible-outcome", argument="prior", index=(b, k))
-    return counts
+            message = f"alphas must be given: agents[{i}], {agent.label}, has no single risk level"
+            raise ParameterError(message, code="missing-argument", argument="alphas", index=(i,))
+    return [(agent.alpha,) for agent in settings]  # type: ignore[misc]
 
 
 @dataclass(frozen=True, eq=False)
@@ -274,21 +239,8 @@ class _Run:
     measured: IntArray  # [M] episodes of which BR-regret is measured
     record: tuple[str, ...]
     threads: int
-
-    @cached_property
-    def known(self) -> Known:
-        """The known part of the model."""
-        return known_part(self.task.model)
-
-    @cached_property
-    def scale(self) -> float:
-        """The largest absolute reward, or one."""
-        return max(1.0, float(abs(self.task.model.entries.reward).max()))
-
-    @cached_property
-    def optimum(self) -> Solution:
-        """Optimum of the true model, to the last digits: regrets are small differences of values."""
-        return solve(self.task.mdp(), tol=1e-12 * self.scale)
+    optimum: Solution  # of the true model, to the last digits: regrets are small differences of values
+    br_options: SolverOptions  # of the solver behind BR-regret
 
     def truth(self) -> Truth:
         """Return the truth with a new cache."""
@@ -306,29 +258,21 @@ class _Run:
             full=np.zeros(rows, dtype=np.int64),
         )
 
-    def all_agents(
-        self, settings: list[Settings], alphas: list[tuple[float, ...]], client: Any
-    ) -> list[list[tuple[Arrays, int]]]:
-        """Return for each agent the results of `agent`, for one or several ranges of replications."""
-        self.optimum  # noqa: B018  # before threads or workers need it
+    def all_agents(self, settings: list[Settings], levels: list[tuple[float, ...]], client: Any) -> list[Arrays]:
+        """Return the arrays of `agent` for each agent, computed here or on a cluster."""
+        tasks = list(zip(settings, levels, strict=True))
         if client is not None:
-            single = replace(self, threads=1)
-            single.__dict__["optimum"] = self.optimum
-            return replicated(
-                client, single.agent, list(zip(settings, alphas, strict=True)), self.replications, self.first
-            )
+            pieces = replicated(client, replace(self, threads=1).agent, tasks, self.replications, self.first)
+            return [{name: np.concatenate([piece[name] for piece in part]) for name in part[0]} for part in pieces]
         progress = Progress("simulating")
         parts = []
-        for i, (agent, levels) in enumerate(zip(settings, alphas, strict=True)):
-            lock, done = threading.Lock(), 0
+        for i, (agent, alphas) in enumerate(tasks):
+            done = itertools.count(1)
 
-            def advance(i: int = i, lock: threading.Lock = lock) -> None:
-                nonlocal done
-                with lock:
-                    done += 1
-                    progress.show(f"agent {i + 1} of {len(settings)}, replication {done} of {self.replications}")
+            def advance(head: str = f"agent {i + 1} of {len(tasks)}", done: itertools.count[int] = done) -> None:
+                progress.show(f"{head}, replication {next(done)} of {self.replications}")
 
-            parts.append([self.agent(agent, levels, self.first, self.replications, advance)])
+            parts.append(self.agent(agent, alphas, self.first, self.replications, advance))
         progress.close()
         return parts
 
@@ -339,8 +283,8 @@ class _Run:
         first: int,
         n: int,
         advance: Callable[[], None] = lambda: None,
-    ) -> tuple[Arrays, int]:
-        """Return arrays [replication, ...] of one agent by name, and the number of policies that are not optimal.
+    ) -> Arrays:
+        """Return arrays [replication, ...] of one agent by name, with the number of ``failures`` of the solver.
 
         ``advance`` is called after each replication.
         """
@@ -350,10 +294,10 @@ class _Run:
         arrays |= {name: np.empty((n, T, lengths[RECORDS[name][0]]), RECORDS[name][1]) for name in self.record}
         if self.measured.size:
             arrays["br_regret"] = np.full((n, self.measured.size, len(alphas)), np.nan)
-        answers = np.empty(n)  # of the loop: failures of the solver, or the margin of optimism
+        answers = arrays["margin" if isinstance(settings, OptimisticSettings) else "failures"] = np.empty(n)
         at = np.zeros(T, dtype=np.int64)
         at[self.measured] = 1 + np.arange(self.measured.size)
-        known, run, plan = self.known, *self._loop(settings)
+        known, run, plan = known_part(model), *self._loop(settings)
 
         def work(begin: int, end: int) -> None:
             space, truth = work_space(model, settings.most_draws), self.truth()
@@ -368,14 +312,13 @@ class _Run:
                 arrays["reward"][r] = rewards.sum(axis=1)
                 for name in self.record:
                     arrays[name][r] = traced[name]
-                if self.measured.size:
-                    arrays["br_regret"][r] = self._br_regrets(snapshots, followed, visited, alphas)
+                for i, t in enumerate(self.measured):
+                    for j, alpha in enumerate(alphas):
+                        arrays["br_regret"][r, i, j] = self._br_regret(snapshots[i], followed[t], visited[t], alpha)
                 advance()
 
         over_rows(work, n, self.threads, long=True)
-        if isinstance(settings, OptimisticSettings):
-            return arrays | {"margin": answers}, 0
-        return arrays, int(answers.sum())
+        return arrays
 
     def _loop(self, settings: Settings) -> tuple[Any, Any]:
         """Return the compiled loop for these settings, and its plan."""
@@ -384,16 +327,9 @@ class _Run:
         horizon = settings.horizon or self.episodes * self.length
         return run_optimistic, replace(settings, horizon=horizon).plan(self.task.model)
 
-    def _br_regrets(
-        self, snapshots: FloatArray, followed: IntArray, visited: IntArray, alphas: tuple[float, ...]
-    ) -> FloatArray:
-        """Return the BR-regret [M, alpha] of the measured episodes of one replication."""
-        regrets = np.empty((self.measured.size, len(alphas)))
-        options = SolverOptions(tol=BR_TOLERANCE * self.scale)
-        for i, t in enumerate(self.measured):
-            for j, alpha in enumerate(alphas):
-                brmdp = BayesianRiskMDP(self.task.model, snapshots[i], alpha)
-                best = brmdp.solve(options=options, threads=1)
-                followed_value = brmdp.evaluate(followed[t], initial_value=best.value, options=options, threads=1).value
-                regrets[i, j] = (best.value - followed_value)[visited[t]].sum()
-        return regrets
+    def _br_regret(self, counts: FloatArray, policy: IntArray, visited: IntArray, alpha: float) -> float:
+        """Return the BR-regret of an episode, from the posterior counts at its start."""
+        brmdp = BayesianRiskMDP(self.task.model, counts, alpha)
+        best = brmdp.solve(options=self.br_options, threads=1)
+        own = brmdp.evaluate(policy, initial_value=best.value, options=self.br_options, threads=1)
+        return float((best.value - own.value)[visited].sum())

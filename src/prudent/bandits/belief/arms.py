@@ -9,50 +9,24 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from ..._numerics.compensated import two_sums
 from ..._support.checks import BoolArray, FloatArray, IntArray
 from ..._support.state import LARGEST_COUNT, Arrays, require_counts
+from ...errors import ParameterError
 from ...posteriors.linear import LinearGaussianPosterior
-from ..kernels.batch import decide_rows, moments_of, scales
-from ..kernels.layout import (
-    BY_ARM,
-    CENTRE,
-    COUNT,
-    DIRTY,
-    EXTRAS,
-    FIXED,
-    FREEDOM,
-    GAIN,
-    HIGH,
-    LAST,
-    LEVEL,
-    LOW,
-    NOISE,
-    ORIGIN,
-    OWN_NOISE,
-    PULLS,
-    Q1,
-    Q2,
-    SAVED,
-    STALE,
-    TRIES,
-    WEIGHT,
-    WHICH,
-    Arms,
-    arms_of,
-    handle_of,
-    in_one_piece,
-)
-from ..kernels.step import LARGEST, decide_one, learn_one, noise_of, refresh, usable
+from ..kernels import layout as col
+from ..kernels.batch import decide_rows, learn_rows, moments_of, scales
+from ..kernels.layout import BY_ARM, FIXED, Arms, arms_of, handle_of, replace_arrays
+from ..kernels.step import LARGEST, decide_one, learn_one, noise_of, refresh
 from ..kernels.stream import Uniforms
 from ..law.base import Law
 from ..law.normal import NormalRows, ScoreRule
 from ..settings import BanditSettings
-from .base import NEW, Belief, Match, require_arrays, score_rule
+from .base import NEW, Belief, Match, all_usable, longer, require_arrays, require_state, score_rule
 
 __all__ = ["LEAST_WEIGHT", "ArmBelief"]
 
@@ -61,16 +35,17 @@ LEAST_GAIN = 2.0**-60
 LEAST_WEIGHT = 2.0**-200  # of an arm's evidence; less is none
 _empty = np.empty  # looked up once: decisions take microseconds
 _ROWS = ("gram", "root", "mean", "lines", "parts", "marks", "extra")
+_SUMS = ("gram", "extra", "weights", "pulls", "tries")  # over the rewards of an arm, by name in a state file
 _SCHEMA = {
     "prior_precision": "float64 J D D",
     "prior_mean": "float64 J D",
     "prior": "int64 A",
     "gram": "float64 A 2 D+1 D+1",
-    "extra": f"float64 A {EXTRAS} D+2",
+    "extra": f"float64 A {col.EXTRAS} D+2",
     "weights": "float64 A",
     "pulls": "int64 A",
     "tries": "int64 A",
-    "pool": f"float64 {SAVED.stop}",
+    "pool": f"float64 {col.SAVED.stop}",
 }
 
 
@@ -104,10 +79,9 @@ class ArmBelief(Belief):
         self.intercept, self._unit_sd = intercept, noise_sd
         self.priors = prior[np.newaxis]
         size = len(prior)
-        options: dict[str, Any] = {"extra": np.zeros((count, EXTRAS, size + 2))}
-        if noise_sd is None:
-            options |= {"kind": kind, "centred": intercept}
-        self.table = in_one_piece(arms_of(prior, noise_sd, np.zeros((count, 2, size + 1, size + 1)), **options))
+        options: dict[str, Any] = {"kind": kind, "centred": intercept} if noise_sd is None else {}
+        sums, extra = np.zeros((count, 2, size + 1, size + 1)), np.zeros((count, col.EXTRAS, size + 2))
+        self.table = replace_arrays(arms_of(prior, noise_sd, sums), extra=extra, **options)
         self.use(BanditSettings())
 
     def use(self, settings: BanditSettings) -> None:
@@ -123,8 +97,8 @@ class ArmBelief(Belief):
         self._per_arm = self.rule.per_arm
         self._set_handle()
 
-    def _set_table(self, table: Arms) -> None:
-        self.table = in_one_piece(table)
+    def _set_table(self, **fields: Any) -> None:
+        self.table = replace_arrays(self.table, **fields)
         self._set_handle()
 
     def _set_handle(self) -> None:
@@ -137,6 +111,12 @@ class ArmBelief(Belief):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._set_handle()  # where its own arrays are
+
+    def check(self, settings: BanditSettings) -> None:
+        """Raise an error if settings do not suit this belief; see ``Belief.check``."""
+        if settings.clip:
+            message = f"clip does not go with rewards={self.reward_kind!r}: scores are log odds or log rates"
+            raise ParameterError(message, code="conflicting-arguments", argument="clip")
 
     # -- decisions -----------------------------------------------------------------------------------------
 
@@ -203,11 +183,15 @@ class ArmBelief(Belief):
         moments = moments_of(self.table, contexts, rows)
         count = len(contexts)
         scale = np.broadcast_to(scales(self.table, self.rule, t, 1, contexts.shape[1]), count)
-        lacking = self.table.marks[rows, TRIES] < settings.first_pulls
-        among: BoolArray = np.tile(lacking, (count if lacking.any() else 0, 1))
-        if not len(among) and not self.table.pool[NOISE] > 0.0:
+        among = self._lacking(rows, settings, count)
+        if not len(among) and not self.table.pool[col.NOISE] > 0.0:
             among = np.ones((count, rows.size), dtype=np.bool_)
         return NormalRows(moments, scale, among, score_rule(settings, self.link))
+
+    def _lacking(self, rows: IntArray, settings: BanditSettings, count: int) -> BoolArray:
+        """Return the arms [T,k] that lack first decisions, for each of T contexts; [0,k] if there is none."""
+        lacks = self.table.marks[rows, col.TRIES] < settings.first_pulls
+        return np.tile(lacks, (count if lacks.any() else 0, 1))
 
     # -- rewards -------------------------------------------------------------------------------------------
 
@@ -230,6 +214,10 @@ class ArmBelief(Belief):
         """
         return learn_one(self._handle, point, row, reward, weight)
 
+    def learn(self, contexts: FloatArray, rows: IntArray, rewards: FloatArray, weights: FloatArray) -> None:
+        """Learn rewards; see ``Belief.learn``."""
+        learn_rows(self.table, contexts, rows, rewards, weights)
+
     def contradiction(self, other: Self, since: Self | None, matches: Sequence[Match]) -> Match | None:
         """Return the first row by which ``other`` does not come from ``since``; see ``Belief.contradiction``."""
         for match in matches:
@@ -244,39 +232,32 @@ class ArmBelief(Belief):
         for match in matches:
             news, here = self._news(other, since, match), match.here
             if here == NEW:
-                which = other.table.marks[match.there, WHICH]
+                which = other.table.marks[match.there, col.WHICH]
                 prior = (other.priors[which], other.table.start[which]) if which else None
                 ArmBelief.add_row(self, prior)  # members solve it with its rewards
                 here = len(self.table.mean) - 1
             if news is not None and here is not None:
                 self._add_news(here, news)
         pool, theirs = self.table.pool, other.table.pool
-        fresh = theirs[COUNT] - (since.table.pool[COUNT] if since is not None else 0.0)
-        pool[LOW], pool[HIGH] = min(pool[LOW], theirs[LOW]), max(pool[HIGH], theirs[HIGH])
+        fresh = theirs[col.COUNT] - (since.table.pool[col.COUNT] if since is not None else 0.0)
+        pool[col.LOW], pool[col.HIGH] = min(pool[col.LOW], theirs[col.LOW]), max(pool[col.HIGH], theirs[col.HIGH])
         if fresh > 0.0:
-            pool[ORIGIN] = pool[ORIGIN] if pool[COUNT] > 0.0 else theirs[ORIGIN]
-            pool[LAST] = theirs[LAST]
-            pool[COUNT] += fresh
-        pool[DIRTY] = 1.0
+            pool[col.ORIGIN] = pool[col.ORIGIN] if pool[col.COUNT] > 0.0 else theirs[col.ORIGIN]
+            pool[col.LAST] = theirs[col.LAST]
+            pool[col.COUNT] += fresh
+        pool[col.DIRTY] = 1.0
 
-    def _news(self, other: ArmBelief, since: ArmBelief | None, match: Match) -> _News | None:
+    def _news(self, other: ArmBelief, since: ArmBelief | None, match: Match) -> dict[str, Any] | None:
         """Return the sums of the rewards of an arm since then; None if they contradict the ancestor."""
-        arms, place, was = other.table, match.there, match.was
-        gram, extra, weight = arms.gram[place], arms.extra[place], float(arms.parts[place, WEIGHT])
-        pulls, tries = int(arms.marks[place, PULLS]), int(arms.marks[place, TRIES])
-        if since is None or was is None:
-            return _News(gram, extra, weight, pulls, tries)
-        base = since.table
-        total, lost = two_sums(gram[0], -base.gram[was, 0])
-        news = _News(
-            np.stack([total, gram[1] - base.gram[was, 1] + lost]),
-            extra - base.extra[was],
-            weight - float(base.parts[was, WEIGHT]),
-            pulls - int(base.marks[was, PULLS]),
-            tries - int(base.marks[was, TRIES]),
-        )
-        torn = news.pulls < 0 or news.tries < 0 or (news.pulls == 0 and bool(news.gram.any()))
-        if torn or self._impossible(news.gram) or not other.same_prior(place, since, was):
+        news = {name: field[match.there] for name, field in other.saved().items() if name in _SUMS}
+        if since is None or match.was is None:
+            return news
+        past = {name: field[match.was] for name, field in since.saved().items() if name in _SUMS}
+        total, lost = two_sums(news["gram"][0], -past["gram"][0])
+        gram = np.stack([total, news["gram"][1] - past["gram"][1] + lost])
+        news = {name: news[name] - past[name] for name in _SUMS} | {"gram": gram}
+        torn = news["pulls"] < 0 or news["tries"] < 0 or (news["pulls"] == 0 and gram.any())
+        if torn or self._impossible(gram) or not other.same_prior(match.there, since, match.was):
             return None
         return news
 
@@ -300,22 +281,21 @@ class ArmBelief(Belief):
             Whether priors are equal, or the same one is learned.
         """
         mine, theirs = self.table, other.table
-        which, its = mine.marks[row, WHICH], theirs.marks[there, WHICH]
+        which, its = mine.marks[row, col.WHICH], theirs.marks[there, col.WHICH]
         return np.array_equal(mine.prior[which], theirs.prior[its]) and np.array_equal(
             mine.start[which], theirs.start[its]
         )
 
-    def _add_news(self, row: int, news: _News) -> None:
-        arms = self.table
-        arms.marks[row, TRIES] += news.tries
-        if not news.pulls:
+    def _add_news(self, row: int, news: dict[str, Any]) -> None:
+        sums = self.saved()
+        sums["tries"][row] += news["tries"]
+        if not news["pulls"]:
             return
-        total, lost = two_sums(arms.gram[row, 0], news.gram[0])
-        arms.gram[row] = two_sums(total, arms.gram[row, 1] + news.gram[1] + lost)
-        arms.extra[row] += news.extra
-        arms.parts[row, WEIGHT] += news.weight
-        arms.marks[row, PULLS] += news.pulls
-        arms.marks[row, STALE] = 1
+        total, lost = two_sums(sums["gram"][row, 0], news["gram"][0])
+        sums["gram"][row] = two_sums(total, sums["gram"][row, 1] + news["gram"][1] + lost)
+        for name in ("extra", "weights", "pulls"):
+            sums[name][row] += news[name]
+        self.table.marks[row, col.STALE] = 1
 
     # -- rows ----------------------------------------------------------------------------------------------
 
@@ -329,18 +309,18 @@ class ArmBelief(Belief):
         """
         arms = self.table
         grown: dict[str, Any] = {
-            name: _longer(getattr(arms, name)) for name in _ROWS if name != "lines" or arms.kind != FIXED
+            name: longer(getattr(arms, name)) for name in _ROWS if name != "lines" or arms.kind != FIXED
         }
         grown["marks"][-1] = 0
-        grown["marks"][-1, STALE] = 1
+        grown["marks"][-1, col.STALE] = 1
         if prior is not None:
             precision, start = prior
-            grown["marks"][-1, WHICH] = len(arms.prior)
-            grown["prior"] = np.concatenate([arms.prior, precision[np.newaxis] / arms.pool[GAIN]])
+            grown["marks"][-1, col.WHICH] = len(arms.prior)
+            grown["prior"] = np.concatenate([arms.prior, precision[np.newaxis] / arms.pool[col.GAIN]])
             grown["start"] = np.concatenate([arms.start, start[np.newaxis]])
             self.priors = np.concatenate([self.priors, precision[np.newaxis]])
-        arms.pool[DIRTY] = 1.0
-        self._set_table(arms._replace(**grown))
+        arms.pool[col.DIRTY] = 1.0
+        self._set_table(**grown)
 
     def remove_row(self, row: int) -> None:
         """Remove an arm, and a prior of its own.
@@ -354,13 +334,13 @@ class ArmBelief(Belief):
         fields: dict[str, Any] = {
             name: np.delete(getattr(arms, name), row, axis=0) for name in _ROWS if len(getattr(arms, name))
         }
-        which = arms.marks[row, WHICH]
+        which = arms.marks[row, col.WHICH]
         if which > 0:
             fields["prior"], fields["start"] = (np.delete(array, which, axis=0) for array in (arms.prior, arms.start))
-            fields["marks"][fields["marks"][:, WHICH] > which, WHICH] -= 1
+            fields["marks"][fields["marks"][:, col.WHICH] > which, col.WHICH] -= 1
             self.priors = np.delete(self.priors, which, axis=0)
-        arms.pool[DIRTY] = 1.0
-        self._set_table(arms._replace(**fields))
+        arms.pool[col.DIRTY] = 1.0
+        self._set_table(**fields)
 
     def prior_like(self, rows: IntArray) -> tuple[FloatArray, FloatArray]:
         """Return precision and mean of a prior like the posteriors of some arms.
@@ -377,7 +357,7 @@ class ArmBelief(Belief):
             differ.
         """
         refresh(self.table, rows)
-        means, roots, noise = self.table.mean[rows], self.table.root[rows], self.table.pool[NOISE]
+        means, roots, noise = self.table.mean[rows], self.table.root[rows], self.table.pool[col.NOISE]
         covariance = (roots.transpose(0, 2, 1) @ roots).mean(axis=0)
         if noise > 0.0:
             gaps = (means - means.mean(axis=0)) / noise
@@ -390,12 +370,12 @@ class ArmBelief(Belief):
     @property
     def pulls(self) -> IntArray:
         """Number of rewards of every arm, [A]."""
-        return self.table.marks[:, PULLS]
+        return self.table.marks[:, col.PULLS]
 
     @property
     def tries(self) -> IntArray:
         """Number of decisions for every arm, or of rewards if a log brought more, [A]."""
-        return self.table.marks[:, TRIES]
+        return self.table.marks[:, col.TRIES]
 
     @property
     def n_rewards(self) -> int:
@@ -410,7 +390,7 @@ class ArmBelief(Belief):
     @property
     def faded(self) -> bool:
         """Whether evidence has been forgotten."""
-        return bool(self.table.pool[GAIN] != 1.0)
+        return bool(self.table.pool[col.GAIN] != 1.0)
 
     def coefficients(self) -> tuple[FloatArray, FloatArray]:
         """Return means [A, D] and covariances [A, D, D] of theta; see ``Belief.coefficients``."""
@@ -418,7 +398,7 @@ class ArmBelief(Belief):
         refresh(arms, every)
         noise = np.array([float(noise_of(arms, int(row))) for row in every])
         if arms.kind == BY_ARM:
-            freedom = arms.parts[:, FREEDOM]
+            freedom = arms.parts[:, col.FREEDOM]
             noise = noise * np.sqrt(freedom / (freedom - 2.0))
         covariance = arms.root.swapaxes(1, 2) @ arms.root
         clear = noise[:, np.newaxis, np.newaxis] > 0.0
@@ -435,39 +415,44 @@ class ArmBelief(Belief):
         """Return the numbers of a state file that are not arrays; see ``Belief.values``."""
         return {"rewards": self.reward_kind, "prior": self.prior_origin}
 
-    def arrays(self) -> Arrays:
-        """Return the arrays of a state file; see ``Belief.arrays``."""
+    def saved(self) -> Arrays:
+        """Return the parts of the table that a state file holds, as views.
+
+        Returns
+        -------
+        dict of str to ndarray
+            Arrays by name.
+        """
         arms = self.table
         return {
-            "prior_precision": self.priors,
-            "prior_mean": arms.start,
-            "prior": arms.marks[:, WHICH],
+            "prior": arms.marks[:, col.WHICH],
             "gram": arms.gram,
             "extra": arms.extra,
-            "weights": arms.parts[:, WEIGHT],
-            "pulls": arms.marks[:, PULLS],
-            "tries": arms.marks[:, TRIES],
-            "pool": arms.pool[SAVED],
+            "weights": arms.parts[:, col.WEIGHT],
+            "pulls": arms.marks[:, col.PULLS],
+            "tries": arms.marks[:, col.TRIES],
+            "pool": arms.pool[col.SAVED],
         }
+
+    def arrays(self) -> Arrays:
+        """Return the arrays of a state file; see ``Belief.arrays``."""
+        return {"prior_precision": self.priors, "prior_mean": self.table.start} | self.saved()
 
     def restore(self, values: dict[str, Any], arrays: Arrays) -> None:
         """Take the state of a file; see ``Belief.restore``."""
         self._require(arrays)
-        arms, gram = self.table, arrays["gram"]
-        arms.pool[SAVED] = arrays["pool"]
-        arms.gram[:], arms.extra[:], arms.parts[:, WEIGHT] = gram, arrays["extra"], arrays["weights"]
-        arms.marks[:, WHICH], arms.marks[:, TRIES] = arrays["prior"], arrays["tries"]
-        arms.marks[:, PULLS] = arrays["pulls"]
+        for name, field in self.saved().items():
+            field[:] = arrays[name]
         self.priors = arrays["prior_precision"]
-        self._set_table(arms._replace(prior=self.priors / arms.pool[GAIN], start=arrays["prior_mean"]))
+        self._set_table(prior=self.priors / self.table.pool[col.GAIN], start=arrays["prior_mean"])
         self._restore_solved(arrays)
         arms = self.table
         refresh(arms, np.arange(len(arms.mean)))
-        noise = arms.parts[:, OWN_NOISE].max() if arms.kind == BY_ARM else arms.pool[NOISE]
+        noise = arms.parts[:, col.OWN_NOISE].max() if arms.kind == BY_ARM else arms.pool[col.NOISE]
         solved = [arms.root, 1.0 / np.diagonal(arms.root, axis1=1, axis2=2), noise * arms.root, arms.mean]
-        solved += [arms.pool[[CENTRE, NOISE]], arms.parts[:, [WEIGHT, LEVEL, Q1, Q2, OWN_NOISE, FREEDOM]]]
-        if not all(usable(np.ascontiguousarray(part).reshape(-1)) for part in solved):
-            raise ValueError("the moments of a posterior are too large or too small to square")
+        parts = arms.parts[:, [col.WEIGHT, col.LEVEL, col.Q1, col.Q2, col.OWN_NOISE, col.FREEDOM]]
+        usable = all_usable(*solved, arms.pool[[col.CENTRE, col.NOISE]], parts)
+        require_state(usable, "the moments of a posterior are too large or too small to square")
 
     def _restore_solved(self, arrays: Arrays) -> None:
         """Take what is solved from the sums, if a state file holds it."""
@@ -488,43 +473,18 @@ class ArmBelief(Belief):
         for name in ("prior", "pulls", "tries"):
             require_counts(arrays[name], name)
         pulls, weights, pool = (arrays[name] for name in ("pulls", "weights", "pool"))
-        if (arrays["tries"] < pulls).any():
-            raise ValueError("an arm has more rewards than decisions")
-        moved = self._moved(starts[0])
-        if sorted(which[which > 0]) != list(range(1, len(priors))) or moved.any() or not usable(starts.reshape(-1)):
-            raise ValueError("priors that are not those of the arms")
-        for prior in priors:
-            if not np.array_equal(LinearGaussianPosterior(dim, prior).prior, prior):
-                raise ValueError("prior_precision is not symmetric")
+        require_state((arrays["tries"] >= pulls).all(), "an arm has more rewards than decisions")
+        own = sorted(which[which > 0]) == list(range(1, len(priors))) and not self._moved(starts[0]).any()
+        require_state(own and all_usable(starts), "priors that are not those of the arms")
+        same = all(np.array_equal(LinearGaussianPosterior(dim, prior).prior, prior) for prior in priors)
+        require_state(same, "prior_precision is not symmetric")
         self._require_sums(arrays)
-        if not np.isfinite(arrays["extra"]).all():
-            raise ValueError("extra holds a number that is not finite")
-        if not LEAST_GAIN <= pool[GAIN] <= 1.0:
-            raise ValueError(f"the gain is {pool[GAIN]}")
-        low, high = pool[LOW], pool[HIGH]
-        if not ((low == math.inf and high == -math.inf) or -LARGEST <= low <= high <= LARGEST):
-            raise ValueError(f"rewards from {low} to {high}")
-        if not usable(pool[GAIN:].copy()) or not 0 <= pool[COUNT] <= LARGEST_COUNT or pool[COUNT] % 1.0:
-            raise ValueError("numbers of rewards that cannot be")
-        if not ((weights >= 0.0) & (pool[GAIN] * weights <= 1.000001 * pulls)).all():
-            raise ValueError("weights that are not those of the rewards")
-
-
-class _News(NamedTuple):
-    """The sums of the rewards of one arm since then."""
-
-    gram: FloatArray  # [2,D+1,D+1]
-    extra: FloatArray  # [EXTRAS,D+2]
-    weight: float
-    pulls: int
-    tries: int
-
-
-def _longer(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Return the array with one more row of zeros, in place if there is room behind it."""
-    size, room = len(array), array.base
-    if not isinstance(room, np.ndarray) or room.shape[1:] != array.shape[1:] or len(room) <= size:
-        room = np.zeros((size + size // 4 + 8, *array.shape[1:]), dtype=array.dtype)
-        room[:size] = array
-    room[size] = 0
-    return room[: size + 1]
+        low, high, gain, count = pool[[col.LOW, col.HIGH, col.GAIN, col.COUNT]]
+        none = low == math.inf and high == -math.inf
+        require_state(np.isfinite(arrays["extra"]).all(), "extra holds a number that is not finite")
+        require_state(LEAST_GAIN <= gain <= 1.0, f"the gain is {gain}")
+        require_state(none or -LARGEST <= low <= high <= LARGEST, f"rewards from {low} to {high}")
+        counted = all_usable(pool[col.GAIN :]) and 0 <= count <= LARGEST_COUNT and not count % 1.0
+        require_state(counted, "numbers of rewards that cannot be")
+        light = (weights >= 0.0) & (gain * weights <= 1.000001 * pulls)
+        require_state(light.all(), "weights that are not those of the rewards")

@@ -4,21 +4,38 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from ..._support.checks import FloatArray, IntArray
+from ..._support.checks import FloatArray, IntArray, first_index
 from ..._support.state import Arrays
-from ...errors import ParameterError
+from ...errors import DataError, ParameterError
+from ...posteriors.glm import LogisticPosterior, PoissonPosterior
+from ..kernels.layout import shape_of
+from ..kernels.step import usable
 from ..law.base import Law
 from ..law.normal import ScoreRule
 from ..settings import BanditSettings
 
-__all__ = ["NEW", "Belief", "Match", "require_arrays"]
+__all__ = [
+    "NEW",
+    "POSTERIORS",
+    "Belief",
+    "Match",
+    "all_usable",
+    "longer",
+    "require_arrays",
+    "require_state",
+    "score_rule",
+]
 
 
 NEW = -1  # as ``here`` of a match
+POSTERIORS: dict[str, type[LogisticPosterior] | type[PoissonPosterior]] = {
+    "bernoulli": LogisticPosterior,
+    "poisson": PoissonPosterior,
+}
 
 
 class Match(NamedTuple):
@@ -53,7 +70,6 @@ class Belief(ABC):
         Whether contexts start with a constant feature.
     """
 
-    any_reward: ClassVar[bool] = True  # every finite number is a reward
     reward_kind: str = "gaussian"
     intercept: bool
 
@@ -95,9 +111,8 @@ class Belief(ABC):
         rewards, weights : ndarray of float, [T]
             Rewards, and how often each counts.
         """
-        raise ParameterError(
-            "refit is for clicks and counts: what is learned of normal rewards is exact already", code="refit-exact"
-        )
+        message = "refit is for clicks and counts: what is learned of normal rewards is exact already"
+        raise ParameterError(message, code="refit-exact")
 
     @abstractmethod
     def contradiction(self, other: Self, since: Self | None, matches: Sequence[Match]) -> Match | None:
@@ -128,7 +143,12 @@ class Belief(ABC):
             The rows of ``other``.
         """
 
-    def require(self, reward: Any, values: FloatArray) -> None:  # noqa: B027
+    @property
+    def any_reward(self) -> bool:
+        """Whether every finite number is a reward."""
+        return self.reward_kind not in POSTERIORS
+
+    def require(self, reward: Any, values: FloatArray) -> None:
         """Raise an error unless these can be rewards.
 
         Parameters
@@ -143,6 +163,13 @@ class Belief(ABC):
         DataError
             If one is not of the kind of rewards.
         """
+        if self.any_reward:
+            return
+        strange, wanted = POSTERIORS[self.reward_kind].strange(values), POSTERIORS[self.reward_kind].wanted
+        if strange.any():
+            index, value = first_index(strange) if np.ndim(reward) else "", float(values[strange][0])
+            message = f"reward{index} is {value:.17g}, expected {wanted} (rewards={self.reward_kind!r})"
+            raise DataError(message, code="wrong-reward", argument="reward", value=value, expected=wanted)
 
     def check(self, settings: BanditSettings) -> None:  # noqa: B027
         """Raise an error if settings do not suit this belief.
@@ -290,12 +317,31 @@ class Belief(ABC):
 def require_arrays(arrays: Arrays, schema: dict[str, str], sizes: dict[str, int]) -> None:
     """Raise unless arrays are as a schema declares them: a type and sizes, such as ``"float64 A D+1"``."""
     for name, declared in schema.items():
-        kind, *parts = declared.split()
-        split = [part.partition("+") for part in parts]
-        shape = tuple(sizes[size] + int(more or 0) if size in sizes else int(size) for size, _, more in split)
-        array = arrays[name]
-        if array.shape != shape or array.dtype != np.dtype(kind):
-            raise ValueError(f"{name} is an array {array.shape} of {array.dtype}, expected {kind} {shape}")
+        kind, _, dims = declared.partition(" ")
+        array, shape = arrays[name], shape_of(dims, sizes)
+        expected = f"{name} is an array {array.shape} of {array.dtype}, expected {kind} {shape}"
+        require_state(array.shape == shape and array.dtype == np.dtype(kind), expected)
+
+
+def require_state(valid: Any, message: str) -> None:
+    """Raise an error unless what a state file says can be."""
+    if not valid:
+        raise ValueError(message)
+
+
+def all_usable(*arrays: np.ndarray[Any, Any]) -> bool:
+    """Return whether all numbers are finite and small enough to square."""
+    return all(usable(np.ascontiguousarray(array).reshape(-1)) for array in arrays)
+
+
+def longer(array: np.ndarray[Any, Any], count: int = 1) -> np.ndarray[Any, Any]:
+    """Return the array with ``count`` more rows of zeros, in place if there is room behind it."""
+    size, room = len(array) + count, array.base
+    if not isinstance(room, np.ndarray) or room.shape[1:] != array.shape[1:] or len(room) < size:
+        room = np.zeros((size + size // 4 + 8, *array.shape[1:]), dtype=array.dtype)
+        room[: len(array)] = array
+    room[len(array) : size] = 0
+    return room[:size]
 
 
 def score_rule(settings: BanditSettings, link: int | None) -> ScoreRule:

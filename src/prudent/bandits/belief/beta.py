@@ -16,15 +16,14 @@ from ..._support.state import Arrays
 from ...errors import ParameterError
 from ...posteriors.linear import require_sums
 from ...posteriors.scalar import BetaPosterior
-from ..kernels.batch import learn_rows
-from ..kernels.layout import COUNT, HIGH, LOW, PULLS, TRIES, WEIGHT
+from ..kernels import layout as col
 from ..kernels.step import forced_place, lacking
 from ..kernels.stream import Uniforms
 from ..law.base import Law
 from ..law.beta import BetaLaw
 from ..settings import BanditSettings
 from .arms import ArmBelief
-from .glm import refuse_clip, require_rewards
+from .base import require_state
 
 __all__ = ["BetaArms"]
 
@@ -38,27 +37,19 @@ class BetaArms(ArmBelief):
         Number of arms.
     """
 
-    any_reward = False
     reward_kind = "bernoulli"
     prior_origin = "uniform"
 
     def __init__(self, count: int) -> None:
         super().__init__(count, np.ones((1, 1)), True, 1.0)
 
-    def require(self, reward: object, values: FloatArray) -> None:
-        """Raise an error unless these are 0 or 1; see ``Belief.require``."""
-        require_rewards(self.reward_kind, reward, values)
-
     def check(self, settings: BanditSettings) -> None:
         """Raise an error if settings do not suit this belief; see ``Belief.check``."""
         for name in ("draws", "sampling_sd", "delta", "exploration"):
             if getattr(settings, name) not in (None, 1.0):
-                raise ParameterError(
-                    f"{name} is not for clicks without context, whose law is known: leave it out",
-                    code="conflicting-arguments",
-                    argument=name,
-                )
-        refuse_clip(self.reward_kind, settings)
+                message = f"{name} is not for clicks without context, whose law is known: leave it out"
+                raise ParameterError(message, code="conflicting-arguments", argument=name)
+        super().check(settings)
 
     def use(self, settings: BanditSettings) -> None:
         """Take the settings of the next decision; see ``ArmBelief.use``."""
@@ -112,41 +103,36 @@ class BetaArms(ArmBelief):
         among = []
         for t in range(count if mixed else 0):
             if lacking(marks, first, rows) > 0:
-                among.append(marks[rows, TRIES] < first)
+                among.append(marks[rows, col.TRIES] < first)
             place = forced_place(marks, first, floor, True, rows, float(own[t]))
             chosen[t] = place if place >= 0 else chosen[t]
-            marks[rows[chosen[t]], TRIES] += 1
+            marks[rows[chosen[t]], col.TRIES] += 1
         if not mixed:
-            marks[:, TRIES] += np.bincount(rows[chosen], minlength=len(marks))
+            marks[:, col.TRIES] += np.bincount(rows[chosen], minlength=len(marks))
         law = BetaLaw(*parameters, settings.level, floor, np.array(among, dtype=np.bool_).reshape(-1, k), many)
         return chosen, scores[np.arange(count), chosen], law
 
     def law(self, contexts: FloatArray, rows: IntArray, settings: BanditSettings, t: int) -> Law:
         """Return the law of the scores, the same in all contexts; see ``Belief.law``."""
-        lacks = self.table.marks[rows, TRIES] < settings.first_pulls
-        among = np.tile(lacks, (len(contexts) if lacks.any() else 0, 1))
+        among = self._lacking(rows, settings, len(contexts))
         return BetaLaw(*self.counts(rows), settings.level, settings.min_propensity, among, len(contexts))
 
     # -- rewards -------------------------------------------------------------------------------------------
-
-    def learn(self, contexts: FloatArray, rows: IntArray, rewards: FloatArray, weights: FloatArray) -> None:
-        """Count ones and zeros; see ``Belief.learn``."""
-        learn_rows(self.table, contexts, rows, rewards, weights)
 
     def forget(self, factor: float) -> None:
         """Multiply all evidence by a factor; see ``Belief.forget``."""
         for sums in (self.table.gram, self.table.extra):
             sums *= factor
-        self.table.parts[:, WEIGHT] *= factor
+        self.table.parts[:, col.WEIGHT] *= factor
 
     def fit(self, contexts: FloatArray, rows: IntArray, rewards: FloatArray, weights: FloatArray) -> None:
         """Replace what was learned by a log; see ``Belief.fit``."""
         arms = self.table
         for sums in (arms.gram, arms.extra):
             sums[:] = 0.0
-        arms.parts[:, WEIGHT], arms.marks[:, PULLS], arms.pool[COUNT] = 0.0, 0, 0.0
-        arms.pool[LOW], arms.pool[HIGH] = np.inf, -np.inf
-        learn_rows(arms, contexts, rows, rewards, weights)
+        arms.parts[:, col.WEIGHT], arms.marks[:, col.PULLS], arms.pool[col.COUNT] = 0.0, 0, 0.0
+        arms.pool[col.LOW], arms.pool[col.HIGH] = np.inf, -np.inf
+        self.learn(contexts, rows, rewards, weights)
 
     # -- what it says --------------------------------------------------------------------------------------
 
@@ -166,5 +152,5 @@ class BetaArms(ArmBelief):
         ones, count = total[:, 0, 1], total[:, 0, 0]
         slack = 1e-9 * (1.0 + count)
         near = np.abs(count - arrays["weights"]) <= slack
-        if not (near & (np.abs(ones - total[:, 1, 1]) <= slack) & (ones >= -slack) & (ones <= count + slack)).all():
-            raise ValueError("sums that are not those of ones and zeros")
+        binary = (np.abs(ones - total[:, 1, 1]) <= slack) & (ones >= -slack) & (ones <= count + slack)
+        require_state((near & binary).all(), "sums that are not those of ones and zeros")

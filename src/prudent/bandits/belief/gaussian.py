@@ -7,15 +7,16 @@ from typing import Any
 
 import numpy as np
 
-from ..._support.checks import FloatArray, IntArray
+from ..._support.checks import FloatArray, one_of
 from ..._support.state import Arrays
 from ...errors import DataError, ParameterError
 from ...posteriors.linear import LinearGaussianPosterior, require_sums
-from ..kernels.batch import learn_rows
-from ..kernels.layout import BY_ARM, CENTRE, DIRTY, GAIN, NOISE, SHARED, STALE, UPDATES, WEIGHT, WHICH
+from ..kernels import layout as col
+from ..kernels.layout import BY_ARM, SHARED
 from ..kernels.step import noise_of, refresh
 from ..settings import BanditSettings
 from .arms import LEAST_GAIN, LEAST_WEIGHT, ArmBelief
+from .base import require_state
 
 __all__ = ["GaussianArms"]
 
@@ -43,63 +44,43 @@ class GaussianArms(ArmBelief):
     def __init__(
         self, count: int, prior: FloatArray, intercept: bool, noise_sd: float | None, noise: str = "shared"
     ) -> None:
-        if noise not in _NOISES:
-            raise ParameterError(
-                f"noise must be one of {list(_NOISES)}, got {noise!r}",
-                code="unknown-option",
-                argument="noise",
-                value=noise,
-                expected=list(_NOISES),
-            )
+        one_of(noise, "noise", _NOISES)
         if noise == "by arm" and noise_sd is not None:
-            raise ParameterError(
-                "give noise_sd or noise='by arm', not both: a noise that is given is that of all arms",
-                code="conflicting-arguments",
-                argument="noise",
-            )
+            message = "give noise_sd or noise='by arm', not both: a noise that is given is that of all arms"
+            raise ParameterError(message, code="conflicting-arguments", argument="noise")
         self.noise = noise
         super().__init__(count, prior, intercept, noise_sd, _NOISES[noise])
 
     def check(self, settings: BanditSettings) -> None:
         """Raise an error if settings do not suit this belief; see ``Belief.check``."""
         if self._unit_sd is None and settings.sampling_sd is not None:
-            raise ParameterError(
-                "sampling_sd is in units of the reward: give noise_sd too, or leave both out",
-                code="conflicting-arguments",
-                argument="sampling_sd",
-            )
+            message = "sampling_sd is in units of the reward: give noise_sd too, or leave both out"
+            raise ParameterError(message, code="conflicting-arguments", argument="sampling_sd")
         if self.noise == "by arm" and (settings.weights.size > 1 or settings.clip):
-            raise ParameterError(
-                "noise='by arm' takes levels of the form 1 - 1/n (0, 0.5, 0.75, 0.8, 0.9, ...), and no clipping",
-                code="conflicting-arguments",
-                argument="noise",
-            )
-
-    def learn(self, contexts: FloatArray, rows: IntArray, rewards: FloatArray, weights: FloatArray) -> None:
-        """Learn rewards; see ``Belief.learn``."""
-        learn_rows(self.table, contexts, rows, rewards, weights)
+            message = "noise='by arm' takes levels of the form 1 - 1/n (0, 0.5, 0.75, 0.8, 0.9, ...), and no clipping"
+            raise ParameterError(message, code="conflicting-arguments", argument="noise")
 
     def forget(self, factor: float) -> None:
         """Multiply all evidence by a factor; see ``Belief.forget``."""
         arms = self.table
-        pool, weights = arms.pool, arms.parts[:, WEIGHT]
-        pool[GAIN] *= factor
-        if pool[GAIN] < LEAST_GAIN:  # the sums fade, by a power of two, which rounds nothing
-            scale = 2.0 ** math.floor(math.log2(pool[GAIN])) if pool[GAIN] > LEAST_WEIGHT else 0.0
+        pool, weights = arms.pool, arms.parts[:, col.WEIGHT]
+        pool[col.GAIN] *= factor
+        if pool[col.GAIN] < LEAST_GAIN:  # the sums fade, by a power of two, which rounds nothing
+            scale = 2.0 ** math.floor(math.log2(pool[col.GAIN])) if pool[col.GAIN] > LEAST_WEIGHT else 0.0
             gone = weights * scale < LEAST_WEIGHT
             for sums in (arms.gram, arms.extra, weights):
                 sums *= scale
             arms.gram[gone], weights[gone] = 0.0, 0.0
-            pool[GAIN] = pool[GAIN] / scale if scale > 0.0 else 1.0
-        arms.prior[:] = self.priors / pool[GAIN]
-        arms.marks[:, STALE] = 1
-        pool[DIRTY] = 1.0
+            pool[col.GAIN] = pool[col.GAIN] / scale if scale > 0.0 else 1.0
+        arms.prior[:] = self.priors / pool[col.GAIN]
+        arms.marks[:, col.STALE] = 1
+        pool[col.DIRTY] = 1.0
 
     @property
     def noise_sd(self) -> float | None:
         """Sd of the noise, given or learned; None while it is unknown."""
         refresh(self.table, np.empty(0, dtype=np.int64))
-        sd = float(self.table.pool[NOISE])
+        sd = float(self.table.pool[col.NOISE])
         return sd if sd > 0.0 else None
 
     def posterior(self, row: int) -> LinearGaussianPosterior:
@@ -109,11 +90,11 @@ class GaussianArms(ArmBelief):
         noise = float(noise_of(arms, row))
         if not noise > 0.0:
             raise DataError("the noise is unknown before two different rewards have been seen", code="unknown-noise")
-        which = arms.marks[row, WHICH]
+        which = arms.marks[row, col.WHICH]
         start = arms.start[which].copy()
         if which == 0 and arms.centred:
-            start[0] = arms.pool[CENTRE]
-        gram = arms.pool[GAIN] * arms.gram[row]
+            start[0] = arms.pool[col.CENTRE]
+        gram = arms.pool[col.GAIN] * arms.gram[row]
         return LinearGaussianPosterior.of_sums(self.priors[which].copy(), noise, gram, start)
 
     def options(self) -> dict[str, Any]:
@@ -127,13 +108,13 @@ class GaussianArms(ArmBelief):
     def arrays(self) -> Arrays:
         """Return the arrays of a state file; see ``Belief.arrays``."""
         # A root that was updated with rewards is in no file. What goes on must be what a load would go on with.
-        updated = self.table.parts[:, UPDATES] > 0.0
+        updated = self.table.parts[:, col.UPDATES] > 0.0
         if updated.any():
-            self.table.marks[updated, STALE], self.table.pool[DIRTY] = 1, 1.0
+            self.table.marks[updated, col.STALE], self.table.pool[col.DIRTY] = 1, 1.0
         return super().arrays()
 
     def _require_sums(self, arrays: Arrays) -> None:
         require_sums(arrays["gram"], arrays["pulls"])
         weights = arrays["weights"]
-        if self.intercept and not (np.abs(arrays["gram"][:, 0, 0, 0] - weights) <= 1e-6 * weights).all():
-            raise ValueError("weights that are not those of the rewards")
+        same = (np.abs(arrays["gram"][:, 0, 0, 0] - weights) <= 1e-6 * weights).all()
+        require_state(same or not self.intercept, "weights that are not those of the rewards")

@@ -40,25 +40,20 @@ import numpy as np
 
 from ..._numerics.compile import kernel
 from ..._numerics.glm import COUNTS, ODDS, laplace_sums, learn_reward, seen_before
-from ..._support.checks import FloatArray, IntArray, first_index
+from ..._support.checks import FloatArray, IntArray
 from ..._support.state import Arrays
-from ...errors import DataError, ParameterError
+from ...errors import DataError
 from ...posteriors.glm import LogisticPosterior, PoissonPosterior
 from ...posteriors.linear import LinearGaussianPosterior
-from ..kernels.layout import COUNT, HIGH, LOW, PULLS, STALE, TRIES, WEIGHT, WHICH, Arms
-from ..kernels.step import usable
-from ..settings import BanditSettings
+from ..kernels import layout as col
+from ..kernels.layout import Arms
 from .arms import ArmBelief
-from .base import Match
+from .base import POSTERIORS, Match, all_usable, require_state
 
-__all__ = ["LINKS", "GlmArms", "refuse_clip", "require_rewards"]
+__all__ = ["LINKS", "GlmArms"]
 
 
 LINKS = {"bernoulli": ODDS, "poisson": COUNTS}
-_POSTERIORS: dict[str, type[LogisticPosterior] | type[PoissonPosterior]] = {
-    "bernoulli": LogisticPosterior,
-    "poisson": PoissonPosterior,
-}
 _GROWTH = 1.25  # of the number of rewards, after which the prior is learned again
 _FIRST = 16  # rewards, after which it is for the first time
 _LEVEL_SD = 5.0  # of the common level before data
@@ -95,7 +90,6 @@ class GlmArms(ArmBelief):
         Whether the first feature is constant.
     """
 
-    any_reward = False
     link: int
     schema: ClassVar[dict[str, str]] = {"root": "float64 A D D", "mean": "float64 A D"}
 
@@ -105,44 +99,17 @@ class GlmArms(ArmBelief):
         self.reward_kind, self.link = rewards, LINKS[rewards]
         self.prior_origin = "learned" if prior is None else "given"
         self._roots = np.empty((0, 0, 0))  # [J,D,D] of the priors
-        precision = self.first_prior(dim, intercept) if prior is None else prior
+        sds = np.where(np.arange(dim) < int(intercept), _OWN_SD, _SLOPE_SD)
+        precision = np.diag(sds**-2.0) if prior is None else prior
         super().__init__(count, LinearGaussianPosterior(dim, precision).prior, intercept, 1.0)
-        self._renew()
+        self._solve_again()
 
     @property
     def learned(self) -> bool:
         """Whether the prior is learned."""
         return self.prior_origin == "learned"
 
-    @staticmethod
-    def first_prior(size: int, intercept: bool) -> FloatArray:
-        """Return the prior precision before it is learned.
-
-        Parameters
-        ----------
-        size : int
-            Number of features D.
-        intercept : bool
-            Whether the first is constant.
-
-        Returns
-        -------
-        ndarray of float, [D, D]
-            Precision.
-        """
-        sds = np.full(size, _SLOPE_SD)
-        sds[: int(intercept)] = _OWN_SD
-        return np.diag(sds**-2.0)
-
     # -- rewards -------------------------------------------------------------------------------------------
-
-    def require(self, reward: Any, values: FloatArray) -> None:
-        """Raise an error unless these can be rewards; see ``Belief.require``."""
-        require_rewards(self.reward_kind, reward, values)
-
-    def check(self, settings: BanditSettings) -> None:
-        """Raise an error if settings do not suit this belief; see ``Belief.check``."""
-        refuse_clip(self.reward_kind, settings)
 
     def learn_one(self, point: FloatArray, row: int, reward: float, weight: float) -> bool:
         """Learn one reward in a context without the constant feature; see ``ArmBelief.learn_one``."""
@@ -153,34 +120,29 @@ class GlmArms(ArmBelief):
     def learn(self, contexts: FloatArray, rows: IntArray, rewards: FloatArray, weights: FloatArray) -> None:
         """Learn rewards; see ``Belief.learn``."""
         arms = self.table
-        begins = arms.pool[COUNT] == 0.0
+        begins = arms.pool[col.COUNT] == 0.0
         several = len(contexts) > 1 or begins
         own = np.unique(rows) if several else rows[:0]
         kept = [field[own].copy() for field in (arms.gram, arms.root, arms.mean)]
-        whole = (arms.prior, arms.start, arms.parts, arms.pool, arms.marks) if several else ()
-        were = [field.copy() for field in whole]
+        shared = (arms.prior, arms.start, arms.parts, arms.pool, arms.marks) if several else ()
+        were = [field.copy() for field in shared]
         first = 0
         if self.learned and begins and len(contexts):
             self._meet(contexts[0, int(self.intercept) :])
         while first < len(contexts):
-            last = min(len(contexts), first + _until_next(int(arms.pool[COUNT]), contexts.shape[1]))
+            last = min(len(contexts), first + _until_next(int(arms.pool[col.COUNT]), contexts.shape[1]))
             done = _learn_rows(self.link, self._roots, arms[:], contexts, rows, rewards, weights, first, last)
             if done < last:
-                for field, was in zip(whole, were, strict=True):
+                for field, was in zip(shared, were, strict=True):
                     field[:] = was
                 if first > 0 or begins:  # the prior was learned meanwhile
-                    self._set_prior()
-                    self._solve()
+                    self._solve_again()
                 arms.gram[own], arms.root[own], arms.mean[own] = kept
                 where = f"[{done}]" if len(contexts) > 1 else ""
-                raise DataError(
-                    f"context{where} is {contexts[done]}, too large for the sums: scale the features",
-                    code="too-large",
-                    argument="context",
-                    value=contexts[done],
-                )
+                message = f"context{where} is {contexts[done]}, too large for the sums: scale the features"
+                raise DataError(message, code="too-large", argument="context", value=contexts[done])
             first = last
-            if _until_next(int(arms.pool[COUNT]) - 1, contexts.shape[1]) == 1:
+            if _until_next(int(arms.pool[col.COUNT]) - 1, contexts.shape[1]) == 1:
                 if self.learned:
                     self._learn_prior()
                 else:
@@ -188,24 +150,25 @@ class GlmArms(ArmBelief):
 
     def forget(self, factor: float) -> None:
         """Multiply all evidence by a factor; see ``Belief.forget``."""
-        self.table.parts[:, WEIGHT] *= factor
-        self._solve(factor=factor)
+        for sums in (self.table.gram, self.table.parts[:, col.WEIGHT]):
+            sums *= factor
+        self._solve()
 
     def fit(self, contexts: FloatArray, rows: IntArray, rewards: FloatArray, weights: FloatArray) -> None:
         """Replace what was learned by the exact Laplace posteriors of a log, and by their prior."""
         arms = self.table
         own = [np.flatnonzero(rows == arm) for arm in range(len(arms.mean))]
-        kept = [field.copy() for field in (arms.prior, arms.start, *_of_arms(arms))]
+        fields = (arms.prior, arms.start, arms.gram, arms.root, arms.mean, arms.parts, arms.pool, arms.marks)
+        kept = [field.copy() for field in fields]
         try:
-            for arm, at in enumerate(own):
-                arms.marks[arm, PULLS] = at.size
-                arms.marks[arm, TRIES] = max(at.size, arms.marks[arm, TRIES])
-                arms.parts[arm, WEIGHT] = weights[at].sum()
-            arms.pool[COUNT] = len(contexts)
-            arms.pool[[LOW, HIGH]] = (rewards.min(), rewards.max()) if len(contexts) else (np.inf, -np.inf)
+            arms.marks[:, col.PULLS] = [at.size for at in own]
+            arms.marks[:, col.TRIES] = np.maximum(self.pulls, self.tries)
+            arms.parts[:, col.WEIGHT] = [weights[at].sum() for at in own]
+            arms.pool[col.COUNT] = len(contexts)
+            arms.pool[[col.LOW, col.HIGH]] = (rewards.min(), rewards.max()) if len(contexts) else (np.inf, -np.inf)
             for _ in range(_ROUNDS if self.learned else 1):
                 for arm, at in enumerate(own):
-                    which = arms.marks[arm, WHICH]
+                    which = arms.marks[arm, col.WHICH]
                     data = contexts[at], rewards[at], weights[at]
                     prior = arms.prior[which], arms.start[which]
                     arms.gram[arm] = laplace_sums(self.link, *prior, *data, arms.mean[arm]) if at.size else 0.0
@@ -217,7 +180,7 @@ class GlmArms(ArmBelief):
                 if (np.abs(after - before) <= _SAME_PRIOR * (1.0 + np.abs(after))).all():
                     break
         except BaseException:
-            for field, was in zip((arms.prior, arms.start, *_of_arms(arms)), kept, strict=True):
+            for field, was in zip(fields, kept, strict=True):
                 field[:] = was
             self._set_prior()
             raise
@@ -229,24 +192,24 @@ class GlmArms(ArmBelief):
         """Compute the roots of the priors, after one of them has changed."""
         self._roots = _lower_root(self.table.prior)
 
-    def _renew(self) -> None:
-        """Bring everything up to date after the sums of arms were changed."""
+    def _solve_again(self) -> None:
+        """Solve all arms after a prior has changed."""
         self._set_prior()
         self._solve()
-        if self.learned:
-            self._learn_prior()
 
     def merge(self, other: Self, since: Self | None, matches: Sequence[Match]) -> None:
         """Add what another belief has learned since a common ancestor; see ``Belief.merge``."""
         super().merge(other, since, matches)
-        self._renew()
+        self._solve_again()
+        if self.learned:
+            self._learn_prior()
 
     def _impossible(self, gram: FloatArray) -> bool:
         return False  # weights of clicks may be negative
 
     def same_prior(self, row: int, other: ArmBelief, there: int) -> bool:
         """Return whether an arm has the same prior here and there; see ``ArmBelief.same_prior``."""
-        if self.table.marks[row, WHICH] == other.table.marks[there, WHICH] == 0:
+        if self.table.marks[row, col.WHICH] == other.table.marks[there, col.WHICH] == 0:
             return True  # it is learned, or given and compared as such
         return super().same_prior(row, other, there)
 
@@ -270,13 +233,12 @@ class GlmArms(ArmBelief):
             sds = np.diagonal(arms.prior[0]).copy() ** -0.5
             sds[int(self.intercept) :] = _SLOPE_SD / size
             arms.prior[0] = np.diag(sds**-2.0)
-            self._set_prior()
-            self._solve()
+            self._solve_again()
 
     def _learn_prior(self) -> bool:
         """Take one step of the learning of the prior; return whether there was anything to learn from."""
         arms = self.table
-        mine = np.flatnonzero((arms.marks[:, WHICH] == 0) & (arms.marks[:, PULLS] > 0))
+        mine = np.flatnonzero((arms.marks[:, col.WHICH] == 0) & (arms.marks[:, col.PULLS] > 0))
         if not mine.size:
             return False
         precision, level = np.diagonal(arms.prior[0]).copy(), arms.start[0].copy()
@@ -286,8 +248,8 @@ class GlmArms(ArmBelief):
         slopes = np.arange(means.shape[1]) >= int(self.intercept)
         size = 1.0  # of the features
         if self.intercept:
-            told = precision[0] * (means[:, 0] - (1.0 - shares[:, 0]) * level[0]).sum()
-            level[0] = told / (_LEVEL_SD**-2.0 + precision[0] * shares[:, 0].sum())
+            top = precision[0] * (means[:, 0] - (1.0 - shares[:, 0]) * level[0]).sum()
+            level[0] = top / (_LEVEL_SD**-2.0 + precision[0] * shares[:, 0].sum())
             squares = np.diagonal(arms.gram[mine, 0], axis1=1, axis2=2).sum(axis=0)
             typical = float(np.median(squares[1:-1])) if slopes.any() else 0.0
             size = np.sqrt(typical / squares[0]) if typical > 0.0 and squares[0] > 0.0 else 1.0
@@ -295,25 +257,21 @@ class GlmArms(ArmBelief):
             square = _WEIGHT * guess**2 + ((means - level)[:, part] ** 2).sum()
             sd = np.sqrt(square / (_WEIGHT + shares[:, part].sum()))
             precision[part] = np.clip(sd / guess, _LEAST, _MOST) ** -2.0 / guess**2
-        arms.prior[0] = np.diag(precision)
-        arms.start[0] = level
-        self._set_prior()
-        self._solve()
+        arms.prior[0], arms.start[0] = np.diag(precision), level
+        self._solve_again()
         return True
 
-    def _solve(self, places: Any = None, *, factor: float = 1.0, anchored: bool = False) -> None:
-        """Solve roots and means of the arms at ``places``, by default all, from ``factor`` times their sums.
+    def _solve(self, rows: Sequence[int] | None = None, *, anchored: bool = False) -> None:
+        """Solve roots and means of the arms at ``rows``, by default all, from their sums.
 
         Weights are changed to what they are at the new means, unless sums are ``anchored`` there already.
         """
         arms = self.table
-        at = np.arange(len(arms.mean)) if places is None else np.asarray(places, dtype=np.int64)
-        seen = at[arms.marks[at, PULLS] > 0]
-        blank = at[arms.marks[at, PULLS] == 0]
-        arms.root[blank], arms.mean[blank] = self._roots[arms.marks[blank, WHICH]], arms.start[arms.marks[blank, WHICH]]
-        arms.marks[at, STALE] = 0
-        if factor != 1.0:
-            arms.gram[at] *= factor
+        at = np.arange(len(arms.mean)) if rows is None else np.asarray(rows, dtype=np.int64)
+        seen, blank = at[self.pulls[at] > 0], at[self.pulls[at] == 0]
+        which = arms.marks[blank, col.WHICH]
+        arms.root[blank], arms.mean[blank] = self._roots[which], arms.start[which]
+        arms.marks[at, col.STALE] = 0
         for first in range(0, seen.size, _CHUNK):
             self._follow(seen[first : first + _CHUNK], anchored)
 
@@ -321,7 +279,7 @@ class GlmArms(ArmBelief):
         """Move k arms to where prior and sums put them."""
         arms = self.table
         size = arms.mean.shape[1]
-        which = arms.marks[at, WHICH]
+        which = arms.marks[at, col.WHICH]
         prior, start, old = arms.prior[which], arms.start[which], arms.mean[at]
         total = arms.gram[at].sum(axis=1)
         sums, target = total[:, :size, :size], total[:, :size, size]
@@ -329,12 +287,12 @@ class GlmArms(ArmBelief):
         try:
             np.linalg.cholesky(_LARGEST_DEBT * prior + sums)
         except np.linalg.LinAlgError:
-            slope = target - np.einsum("aij,aj->ai", sums, old)
+            slope = target - _times(sums, old)
             sums = np.stack([_positive(one, two) for one, two in zip(prior, sums, strict=True)])
-            target, mended = slope + np.einsum("aij,aj->ai", sums, old), True
-        slope = target - np.einsum("aij,aj->ai", sums, old) - np.einsum("aij,aj->ai", prior, old - start)
+            target, mended = slope + _times(sums, old), True
+        slope = target - _times(sums, old) - _times(prior, old - start)
         root = _lower_root(prior + sums)
-        step = np.einsum("aji,aj->ai", root, np.einsum("aij,aj->ai", root, slope))
+        step = np.einsum("aji,aj->ai", root, _times(root, slope))
         move, ratio = np.zeros(len(at)), np.ones(len(at))
         if self.intercept and not anchored:
             weight = sums[:, 0, 0]
@@ -359,7 +317,7 @@ class GlmArms(ArmBelief):
         moved = np.abs(move) > (_LEAST_MOVE if size < _LARGE else _FAR)
         if moved.any() or mended:
             sums = np.where(moved, ratio, 1.0)[:, np.newaxis, np.newaxis] * sums
-            target = np.einsum("aij,aj->ai", prior, mean - start) + np.einsum("aij,aj->ai", sums, mean)
+            target = _times(prior, mean - start) + _times(sums, mean)
             arms.gram[at] = 0.0
             arms.gram[at, 0, :size, :size] = sums
             arms.gram[at, 0, :size, size] = arms.gram[at, 0, size, :size] = target
@@ -371,9 +329,9 @@ class GlmArms(ArmBelief):
     def posterior(self, row: int) -> LogisticPosterior | PoissonPosterior:
         """Return a copy of the posterior of theta of one arm; see ``Belief.posterior``."""
         arms = self.table
-        which = arms.marks[row, WHICH]
+        which = arms.marks[row, col.WHICH]
         prior, start = arms.prior[which].copy(), arms.start[which].copy()
-        return _POSTERIORS[self.reward_kind].of_sums(prior, 1.0, arms.gram[row].copy(), start)
+        return POSTERIORS[self.reward_kind].of_sums(prior, 1.0, arms.gram[row].copy(), start)
 
     def arrays(self) -> Arrays:
         """Return the arrays of a state file; see ``Belief.arrays``."""
@@ -383,7 +341,7 @@ class GlmArms(ArmBelief):
     def _restore_solved(self, arrays: Arrays) -> None:
         self._set_prior()
         self.table.root[:], self.table.mean[:] = arrays["root"], arrays["mean"]
-        self.table.marks[:, STALE] = 0
+        self.table.marks[:, col.STALE] = 0
 
     def _moved(self, start: FloatArray) -> FloatArray:
         return start[int(self.intercept) :] if self.learned else start  # only a level is learned
@@ -392,56 +350,27 @@ class GlmArms(ArmBelief):
         gram, pulls, root, mean = (arrays[name] for name in ("gram", "pulls", "root", "mean"))
         priors, starts, which = (arrays[name] for name in ("prior_precision", "prior_mean", "prior"))
         for name in self.schema:
-            if not usable(arrays[name].reshape(-1)):
-                raise ValueError(f"{name} holds a number that is too large")
-        if not usable(gram.reshape(-1)) or not np.array_equal(gram, gram.swapaxes(2, 3)):
-            raise ValueError("gram is not symmetric, or too large")
-        if gram[pulls == 0].any():
-            raise ValueError("sums of an arm without rewards")
-        if self.learned and (np.diag(np.diagonal(priors[0])) != priors[0]).any():
-            raise ValueError("a prior that was not learned")
+            require_state(all_usable(arrays[name]), f"{name} holds a number that is too large")
+        symmetric = all_usable(gram) and np.array_equal(gram, gram.swapaxes(2, 3))
+        require_state(symmetric, "gram is not symmetric, or too large")
+        require_state(not gram[pulls == 0].any(), "sums of an arm without rewards")
+        diagonal = (np.diag(np.diagonal(priors[0])) == priors[0]).all()
+        require_state(diagonal or not self.learned, "a prior that was not learned")
         total = gram.sum(axis=1)
         size = mean.shape[1]
         precision = priors[which] + total[:, :size, :size]
         off = np.abs(root @ precision @ root.swapaxes(1, 2) - np.eye(size)).max(axis=(1, 2))
-        if np.triu(root, 1).any() or (np.diagonal(root, axis1=1, axis2=2) <= 0.0).any() or not (off < 1e-6).all():
-            raise ValueError("a root that is not that of the sums")
-        target = np.einsum("aij,aj->ai", priors[which], starts[which]) + total[:, :size, size]
-        gap = np.einsum("aij,aj->ai", root, np.einsum("aij,aj->ai", precision, mean) - target)  # in sds
-        scale = 1.0 + np.abs(np.einsum("aij,aj->ai", root, target)).max(axis=1, keepdims=True)
-        if not (np.abs(gap) <= 1e-6 * scale).all():
-            raise ValueError("a mean that is not that of the sums")
+        lower = not np.triu(root, 1).any() and (np.diagonal(root, axis1=1, axis2=2) > 0.0).all()
+        require_state(lower and (off < 1e-6).all(), "a root that is not that of the sums")
+        target = _times(priors[which], starts[which]) + total[:, :size, size]
+        gap = _times(root, _times(precision, mean) - target)  # in sds
+        scale = 1.0 + np.abs(_times(root, target)).max(axis=1, keepdims=True)
+        require_state((np.abs(gap) <= 1e-6 * scale).all(), "a mean that is not that of the sums")
 
 
-def require_rewards(reward_kind: str, reward: Any, values: FloatArray) -> None:
-    """Raise, with the place, unless ``values`` [T] can be rewards of this kind; ``reward`` is what the user gave."""
-    kind = _POSTERIORS[reward_kind]
-    strange = kind.strange(values)
-    if strange.any():
-        place = first_index(strange) if np.ndim(reward) else ""
-        wanted = kind.wanted
-        raise DataError(
-            f"reward{place} is {values[strange][0]:.17g}, expected {wanted} (rewards={reward_kind!r})",
-            code="wrong-reward",
-            argument="reward",
-            value=float(values[strange][0]),
-            expected=wanted,
-        )
-
-
-def refuse_clip(reward_kind: str, settings: BanditSettings) -> None:
-    """Raise if draws are to be clipped to [0, 1], which scores on a link scale cannot be."""
-    if settings.clip:
-        raise ParameterError(
-            f"clip does not go with rewards={reward_kind!r}: scores are log odds or log rates",
-            code="conflicting-arguments",
-            argument="clip",
-        )
-
-
-def _of_arms(arms: Arms) -> tuple[np.ndarray[Any, Any], ...]:
-    """Return what a reward changes."""
-    return arms.gram, arms.root, arms.mean, arms.parts, arms.pool, arms.marks
+def _times(matrices: FloatArray, vectors: FloatArray) -> FloatArray:
+    """Return the products of matrices [k,D,D] with vectors [k,D]."""
+    return np.asarray(np.einsum("aij,aj->ai", matrices, vectors))
 
 
 def _until_next(count: int, size: int) -> int:
@@ -466,11 +395,11 @@ def _positive(prior: FloatArray, sums: FloatArray) -> FloatArray:
 
 def _shift(link: int, centre: FloatArray, move: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return tau and rho (see above) of scores [k] that move from ``centre`` by ``move``."""
-    told, ratio = np.empty_like(move), np.empty_like(move)
+    change, ratio = np.empty_like(move), np.empty_like(move)
     for i in range(move.size):
-        told[i], ratio[i] = seen_before(link, centre[i], move[i])
+        change[i], ratio[i] = seen_before(link, centre[i], move[i])
     still = np.abs(move) < 1e-9
-    return np.where(still, 1.0, told / np.where(still, 1.0, move)), ratio
+    return np.where(still, 1.0, change / np.where(still, 1.0, move)), ratio
 
 
 def _lower_root(precision: FloatArray) -> FloatArray:
@@ -505,12 +434,12 @@ def _learn_rows(
     scratch = np.empty((2, mean.shape[1]))
     for t in range(first, last):
         arm, reward = places[t], rewards[t]
-        own = roots[marks[arm, WHICH]]
+        own = roots[marks[arm, col.WHICH]]
         if not learn_reward(link, own, gram[arm], root[arm], mean[arm], contexts[t], reward, weights[t], scratch):
             return t
-        parts[arm, WEIGHT] += weights[t]
-        marks[arm, PULLS] += 1
-        marks[arm, TRIES] = max(marks[arm, TRIES], marks[arm, PULLS])
-        pool[LOW], pool[HIGH] = min(pool[LOW], reward), max(pool[HIGH], reward)
-        pool[COUNT] += 1.0
+        parts[arm, col.WEIGHT] += weights[t]
+        marks[arm, col.PULLS] += 1
+        marks[arm, col.TRIES] = max(marks[arm, col.TRIES], marks[arm, col.PULLS])
+        pool[col.LOW], pool[col.HIGH] = min(pool[col.LOW], reward), max(pool[col.HIGH], reward)
+        pool[col.COUNT] += 1.0
     return last

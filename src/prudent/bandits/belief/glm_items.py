@@ -10,7 +10,6 @@ import numpy as np
 from ..._support.checks import FloatArray, IntArray
 from ..._support.state import Arrays
 from ..kernels.items import item_moments
-from ..settings import BanditSettings
 from .base import Match
 from .glm import GlmArms
 from .items import NO_ITEMS, ItemBelief, Theta
@@ -35,8 +34,6 @@ class GlmItems(ItemBelief):
         How scores are drawn.
     """
 
-    any_reward = False
-
     def __init__(
         self,
         rewards: str,
@@ -48,15 +45,6 @@ class GlmItems(ItemBelief):
         super().__init__(intercept, draws)
         self.arm = GlmArms(1, rewards, dim, prior, intercept)
         self.reward_kind, self.link = rewards, self.arm.link
-
-    def check(self, settings: BanditSettings) -> None:
-        """Raise an error if settings do not suit this belief; see ``Belief.check``."""
-        super().check(settings)
-        self.arm.check(settings)
-
-    def require(self, reward: Any, values: FloatArray) -> None:
-        """Raise an error unless these can be rewards; see ``Belief.require``."""
-        self.arm.require(reward, values)
 
     def learn(self, contexts: FloatArray, rows: IntArray, rewards: FloatArray, weights: FloatArray) -> None:
         """Learn rewards; see ``Belief.learn``. ``rows`` is not read."""

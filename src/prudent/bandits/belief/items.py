@@ -14,18 +14,18 @@ import numpy as np
 
 from ..._numerics.compensated import two_sums
 from ..._numerics.least_squares import LARGE, add_observations, add_to_root, solve_posterior
-from ..._support.checks import FloatArray, IntArray, whole_number
+from ..._support.checks import FloatArray, IntArray, one_of, whole_number
 from ..._support.state import LARGEST_COUNT, Arrays, require_counts
 from ...errors import ParameterError, PosteriorError
 from ...posteriors.linear import LinearGaussianPosterior, require_sums
 from ..kernels.items import centre_on_items, fade_sums, item_moments, solve_level
-from ..kernels.step import LARGEST, free_rewards, usable
+from ..kernels.step import LARGEST, free_rewards
 from ..law.base import Law
 from ..law.joint import Design, JointLaw
 from ..law.normal import NormalLaw
 from ..settings import BanditSettings
 from .arms import LEAST_WEIGHT
-from .base import NEW, Belief, Match, require_arrays, score_rule
+from .base import NEW, Belief, Match, all_usable, longer, require_arrays, require_state, score_rule
 
 __all__ = ["NO_ITEMS", "GaussianItems", "ItemBelief", "Theta"]
 
@@ -50,7 +50,7 @@ class ItemSums(NamedTuple):
     z: FloatArray  # [I,D+1] of the z of every item with an offset
     weights: FloatArray  # [I] of their rewards
     counts: IntArray  # [I] of their rewards
-    bounds: tuple[float, float] | None  # the lowest and the highest reward
+    bounds: tuple[float, float]  # the lowest and the highest reward
     weight: float  # of all rewards
 
 
@@ -71,14 +71,7 @@ class ItemBelief(Belief):
     offsets: bool = False
 
     def __init__(self, intercept: bool, draws: str) -> None:
-        if draws not in ("independent", "joint"):
-            raise ParameterError(
-                f"draws must be 'independent' or 'joint', got {draws!r}",
-                code="unknown-option",
-                argument="draws",
-                value=draws,
-                expected=["independent", "joint"],
-            )
+        one_of(draws, "draws", ("independent", "joint"))
         self.intercept, self.draws = intercept, draws
 
     @abstractmethod
@@ -154,33 +147,27 @@ class ItemBelief(Belief):
         """Raise an error if settings do not suit this belief; see ``Belief.check``."""
         for name in ("clip", "sampling_sd", "delta", "first_pulls"):
             if getattr(settings, name):
-                raise ParameterError(
-                    f"{name} is not for items that share their coefficients",
-                    code="conflicting-arguments",
-                    argument=name,
-                )
+                message = f"{name} is not for items that share their coefficients"
+                raise ParameterError(message, code="conflicting-arguments", argument=name)
 
     def law(self, contexts: FloatArray, rows: IntArray, settings: BanditSettings, t: int) -> Law:
         """Return the law of the scores of items with features [k, dim]; see ``Belief.law``."""
         moments, rule = self.moments(contexts, rows), score_rule(settings, self.link)
         theta, scale = self.theta(), settings.exploration
-        size = moments.shape[1]
-        if theta.noise == 0.0:
-            return NormalLaw(np.vstack([moments, np.full(size, np.nan), np.zeros(size)]), rule, sort=True)
-        if self.draws == "independent":
-            least = max(_LEAST_SPREAD * float(np.abs(moments).max()), 1e-300)
-            spread = scale * np.maximum(moments[1], least)
-            return NormalLaw(np.vstack([moments, spread, np.zeros(size)]), rule, sort=True)
-        design = self.design(contexts, rows)
-        design = design._replace(spreads=scale * theta.noise * design.spreads)
-        return JointLaw(moments, design, theta.mean.copy(), scale * theta.noise * theta.root, rule)
+        if theta.noise > 0.0 and self.draws == "joint":
+            design = self.design(contexts, rows)
+            scaled = Design(design.rows, design.shifts, scale * theta.noise * design.spreads)
+            return JointLaw(moments, scaled, theta.mean.copy(), scale * theta.noise * theta.root, rule)
+        spread = np.full_like(moments[0], np.nan)  # while the noise is unknown the choice is uniform
+        if theta.noise > 0.0:
+            spread = scale * np.maximum(moments[1], max(_LEAST_SPREAD * float(np.abs(moments).max()), 1e-300))
+        return NormalLaw(np.vstack([moments, spread, np.zeros_like(spread)]), rule, sort=True)
 
     def coefficients(self) -> tuple[FloatArray, FloatArray]:
         """Return the mean [1, D] and the covariance [1, D, D] of theta; see ``Belief.coefficients``."""
         theta = self.theta()
-        if theta.noise == 0.0:
-            return theta.mean[np.newaxis].copy(), np.full((1, *theta.root.shape), math.inf)
-        return theta.mean[np.newaxis].copy(), self.posterior(0).covariance()[np.newaxis]
+        covariance = self.posterior(0).covariance() if theta.noise > 0.0 else np.full(theta.root.shape, math.inf)
+        return theta.mean[np.newaxis].copy(), covariance[np.newaxis]
 
     def add_rows(self, count: int) -> None:
         """Add items with offsets.
@@ -231,15 +218,14 @@ class GaussianItems(ItemBelief):
         size = len(prior)
         self._rewards = 0
         self._weight = 0.0  # of the rewards: their number, less what has faded
-        self._range: tuple[float, float] | None = None  # the lowest and the highest reward
+        self._range = (math.inf, -math.inf)  # the lowest and the highest reward
         self._gram = np.zeros((2, size + 1, size + 1))
         self._root, self._mean, self._noise = np.empty((size, size)), np.empty(size), 0.0
         self._level = 0.0  # the learned prior mean of the intercept
         self._stale = True  # root does not know the latest rewards
         self._unsolved = True  # nor do mean and noise
         self._absorbed = 0
-        self._items = 0  # with offsets
-        self._item_means = np.zeros((0, size + 1))  # with room for more
+        self._item_means = np.zeros((0, size + 1))  # of the items with offsets
         self._item_weights = np.zeros(0)
         self._item_counts = np.zeros(0, dtype=np.int64)
 
@@ -247,13 +233,8 @@ class GaussianItems(ItemBelief):
 
     def add_rows(self, count: int) -> None:
         """Add items with offsets; see ``ItemBelief.add_rows``."""
-        self._items += count
-        short = self._items - len(self._item_counts)
-        if short > 0:
-            room = short + len(self._item_counts) // 2
-            self._item_means = np.concatenate([self._item_means, np.zeros((room, self._item_means.shape[1]))])
-            self._item_weights = np.concatenate([self._item_weights, np.zeros(room)])
-            self._item_counts = np.concatenate([self._item_counts, np.zeros(room, dtype=np.int64)])
+        items = (self._item_means, self._item_weights, self._item_counts)
+        self._item_means, self._item_weights, self._item_counts = (longer(array, count) for array in items)
 
     def learn(self, contexts: FloatArray, rows: IntArray, rewards: FloatArray, weights: FloatArray) -> None:
         """Learn rewards; see ``Belief.learn``. ``rows`` of items without offsets is not read."""
@@ -279,9 +260,7 @@ class GaussianItems(ItemBelief):
         self._weight += float(weights.sum())
 
     def _extend_range(self, low: float, high: float) -> None:
-        if self._range is not None:
-            low, high = min(low, self._range[0]), max(high, self._range[1])
-        self._range = low, high
+        self._range = min(low, self._range[0]), max(high, self._range[1])
 
     def forget(self, factor: float) -> None:
         """Multiply all evidence by a factor; see ``Belief.forget``."""
@@ -290,7 +269,7 @@ class GaussianItems(ItemBelief):
         fade_sums(self._gram, factor)
         if self.offsets and factor > 0.0:
             q = self._offset_precision
-            means, totals = self._item_means[: self._items], self._item_weights[: self._items]
+            means, totals = self._item_means, self._item_weights
             growth = (q + totals) / (q + factor * totals)
             back = (math.sqrt(factor * (1.0 - factor) * q) * np.sqrt(growth))[:, np.newaxis] * means
             add_observations(self._gram, np.ascontiguousarray(back[:, :-1]), np.ascontiguousarray(back[:, -1]))
@@ -309,7 +288,7 @@ class GaussianItems(ItemBelief):
         ItemSums
             Copies.
         """
-        means, weights = self._item_means[: self._items], self._item_weights[: self._items]
+        means, weights = self._item_means, self._item_weights
         a = self._offset_precision + weights
         raw = np.stack(two_sums(self._gram[0], self._gram[1] + (a[:, np.newaxis] * means).T @ means))
         return ItemSums(raw, a[:, np.newaxis] * means, weights.copy(), self.pulls.copy(), self._range, self._weight)
@@ -337,10 +316,8 @@ class GaussianItems(ItemBelief):
         for match in matches:
             if match.here == NEW:
                 self.add_rows(1)
-            rows.append(self._items - 1 if match.here == NEW else match.here)
-        size = self._items - len(mine.weights)
-        z = np.concatenate([mine.z, np.zeros((size, mine.z.shape[1]))])
-        raw = mine.raw
+            rows.append(len(self.pulls) - 1 if match.here == NEW else match.here)
+        raw, z = mine.raw, longer(mine.z, len(self.pulls) - len(mine.weights))
         for sign, sums in ((1.0, theirs), (-1.0, past)):
             if sums is None:
                 continue
@@ -354,13 +331,12 @@ class GaussianItems(ItemBelief):
                     self._item_counts[row] += int(sign) * sums.counts[place]
             self._weight += sign * sums.weight
         self._rewards = round(self._weight)  # nothing has faded
-        a = self._offset_precision + self._item_weights[: self._items]
-        if self._items:
-            self._item_means[: self._items] = means = z / a[:, np.newaxis]
+        a = self._offset_precision + self._item_weights
+        if a.size:
+            self._item_means[:] = means = z / a[:, np.newaxis]
             raw = np.stack(two_sums(raw[0], raw[1] - (a[:, np.newaxis] * means).T @ means))
         self._gram = np.ascontiguousarray(raw)
-        if theirs.bounds is not None:
-            self._extend_range(*theirs.bounds)
+        self._extend_range(*theirs.bounds)
         self._stale = self._unsolved = True
 
     # -- what it says --------------------------------------------------------------------------------------
@@ -376,7 +352,7 @@ class GaussianItems(ItemBelief):
         square, self._level = solve_level(self._gram, self._prior, self._root, learned and self.intercept, self._mean)
         if not learned:
             self._noise = self._noise_sd or 0.0
-        elif self._range is not None and self._range[0] < self._range[1]:
+        elif self._range[0] < self._range[1]:
             free = free_rewards(self._weight, self.intercept)
             self._noise = math.sqrt(square / free) if free > 0.0 else 0.0
         self._unsolved = False
@@ -399,13 +375,10 @@ class GaussianItems(ItemBelief):
         """Return what the scores of items are made of; see ``ItemBelief.design``."""
         if not self.offsets:
             return super().design(features, rows)
-        design, count = self.with_constant(features), len(features)
-        old = rows >= 0
-        means = np.where(old[:, np.newaxis], self._item_means[rows], 0.0) if old.any() else 0.0
-        totals = np.where(old, self._item_weights[rows], 0.0) if old.any() else 0.0
-        own = np.broadcast_to(means, (count, design.shape[1] + 1))
-        spread = np.broadcast_to(1.0 / np.sqrt(self._offset_precision + totals), count)
-        return Design(design - own[:, :-1], own[:, -1].copy(), spread.copy())
+        old, means, totals = rows >= 0, np.zeros((len(rows), self._item_means.shape[1])), np.zeros(len(rows))
+        means[old], totals[old] = self._item_means[rows[old]], self._item_weights[rows[old]]
+        design = self.with_constant(features) - means[:, :-1]
+        return Design(design, means[:, -1], 1.0 / np.sqrt(self._offset_precision + totals))
 
     def design_sums(self) -> FloatArray:
         """Return the sums of s s' over the contexts of all rewards; see ``ItemBelief.design_sums``."""
@@ -419,9 +392,8 @@ class GaussianItems(ItemBelief):
         """
         noise = self.theta().noise
         if noise == 0.0:
-            raise PosteriorError(
-                "the noise is unknown before two different rewards were seen; give noise_sd", code="unknown-noise"
-            )
+            message = "the noise is unknown before two different rewards were seen; give noise_sd"
+            raise PosteriorError(message, code="unknown-noise")
         gram = self._gram.copy()
         gram[0, :-1, -1] += self._level * self._prior[:, 0]
         gram[0, -1, :-1] = gram[0, :-1, -1]
@@ -430,7 +402,7 @@ class GaussianItems(ItemBelief):
     @property
     def pulls(self) -> IntArray:
         """Number of rewards of every item with an offset, [I]."""
-        return self._item_counts[: self._items]
+        return self._item_counts
 
     @property
     def n_rewards(self) -> int:
@@ -465,7 +437,7 @@ class GaussianItems(ItemBelief):
             "offset_precision": self._offset_precision if self.offsets else None,
             "count": self._rewards,
             "weight": self._weight,
-            "range": None if self._range is None else list(self._range),
+            "range": list(self._range) if self._rewards else None,
             "absorbed": self._absorbed if kept else 0,
         }
 
@@ -476,61 +448,44 @@ class GaussianItems(ItemBelief):
             "prior_precision": self._prior,
             "gram": self._gram,
             "root": self._root if kept else np.empty((0, 0)),
-            "item_means": self._item_means[: self._items],
-            "item_weights": self._item_weights[: self._items],
-            "item_counts": self._item_counts[: self._items],
+            "item_means": self._item_means,
+            "item_weights": self._item_weights,
+            "item_counts": self._item_counts,
         }
 
     def restore(self, values: dict[str, Any], arrays: Arrays) -> None:
         """Take the state of a file; see ``Belief.restore``."""
-        counts, root = arrays["item_counts"], arrays["root"]
+        counts, weights, root = arrays["item_counts"], arrays["item_weights"], arrays["root"]
         require_arrays(arrays, self.schema, {"D": len(self._prior), "I": len(counts)})
-        if root.ndim != 2 or root.dtype != np.float64:
-            raise ValueError(f"root is an array {root.shape} of {root.dtype}")
+        require_state(root.ndim == 2 and root.dtype == np.float64, f"root is an array {root.shape} of {root.dtype}")
         self._rewards = whole_number(values["count"], "count", 0, LARGEST_COUNT)
         self._gram = arrays["gram"]
         require_sums(self._gram[np.newaxis], np.array([self._rewards]))
-        self._restore_range(values["range"])
-        self._restore_items(arrays["item_means"], arrays["item_weights"], counts)
-        self._restore_weight(values["weight"])
+        bounds, rewards = values["range"], self._rewards
+        low, high = (0.0, 0.0) if bounds is None else bounds
+        possible = (bounds is None) == (rewards == 0) and -LARGEST <= low <= high <= LARGEST
+        require_state(possible and (low == high or rewards > 1), f"the range of {rewards} rewards is {bounds!r}")
+        self._range = (math.inf, -math.inf) if bounds is None else (low, high)
+        require_counts(counts, "item_counts")
+        require_state(all_usable(arrays["item_means"]), "a mean that is no number")
+        counted = int(counts.sum()) == rewards and (counts > 0).all()
+        require_state(counted or not self.offsets, f"items with {counts.tolist()} rewards, expected {rewards} in all")
+        require_state(self.offsets or not counts.size, "items of a bandit without offsets")
+        light = ((weights >= 0.0) & (weights <= 1.000001 * counts)).all()
+        require_state(light, f"items with {counts.tolist()} rewards and the weights {weights.tolist()}")
+        items = (arrays["item_means"], weights, counts)
+        self._item_means, self._item_weights, self._item_counts = (array.copy() for array in items)
+        self._weight = weight = values["weight"]
+        total = weights.sum() if self.offsets else self._gram[0, 0, 0] if self.intercept else weight
+        same = 0.0 <= weight <= 1.000001 * rewards and abs(total - weight) <= 1e-6 * weight
+        require_state(same, f"{rewards} rewards of the weight {weight!r}, which is not that of the sums")
         self._restore_root(root, values["absorbed"])
         stale = self._stale
         self._solve()
-        solved = [self._root, 1.0 / np.diagonal(self._root), self._mean, np.array([self._noise])]
-        solved.append((self._noise or 1.0) * self._root)
-        if not all(usable(np.ascontiguousarray(part).reshape(-1)) for part in solved):
-            raise ValueError("the moments of the posterior are too large or too small to square")
+        solved = (self._root, 1.0 / np.diagonal(self._root), self._mean, np.array([self._noise]))
+        usable = all_usable(*solved, (self._noise or 1.0) * self._root)
+        require_state(usable, "the moments of the posterior are too large or too small to square")
         self._stale = self._unsolved = stale
-
-    def _restore_range(self, bounds: Any) -> None:
-        if (bounds is None) != (self._rewards == 0):
-            raise ValueError(f"the range of {self._rewards} rewards is {bounds!r}")
-        if bounds is not None:
-            low, high = bounds
-            if not -LARGEST <= low <= high <= LARGEST or (low < high and self._rewards < 2):
-                raise ValueError(f"the range of {self._rewards} rewards is {bounds!r}")
-            self._range = low, high
-
-    def _restore_weight(self, weight: Any) -> None:
-        """Take the weight of the rewards, if it can be that of the sums."""
-        totals = self._item_weights.sum() if self.offsets else weight
-        totals = self._gram[0, 0, 0] if self.intercept and not self.offsets else totals
-        if not 0.0 <= weight <= 1.000001 * self._rewards or not abs(totals - weight) <= 1e-6 * weight:
-            raise ValueError(f"{self._rewards} rewards of the weight {weight!r}, which is not that of the sums")
-        self._weight = weight
-
-    def _restore_items(self, means: FloatArray, weights: FloatArray, counts: IntArray) -> None:
-        require_counts(counts, "item_counts")
-        if not usable(means.reshape(-1)):
-            raise ValueError("a mean that is no number")
-        if self.offsets and (int(counts.sum()) != self._rewards or (counts == 0).any()):
-            raise ValueError(f"items with {counts.tolist()} rewards, expected {self._rewards} in all")
-        if counts.size and not self.offsets:
-            raise ValueError("items of a bandit without offsets")
-        if not ((weights >= 0.0) & (weights <= 1.000001 * counts)).all():
-            raise ValueError(f"items with {counts.tolist()} rewards and the weights {weights.tolist()}")
-        self._item_means, self._item_weights, self._item_counts = means, weights, counts
-        self._items = len(counts)
 
     def _restore_root(self, root: FloatArray, absorbed: Any) -> None:
         """Take the root of many features as it was, if it is one of the sums; else it is solved from them."""
@@ -538,10 +493,9 @@ class GaussianItems(ItemBelief):
         self._absorbed = whole_number(absorbed, "absorbed", 0, _MOST_ABSORBED)
         if root.shape == (0, 0) and absorbed == 0:
             return
-        if root.shape != (size, size) or size < LARGE:
-            raise ValueError(f"a root of shape {root.shape} for {size} features")
+        require_state(root.shape == (size, size) and size >= LARGE, f"a root of shape {root.shape} for {size} features")
         precision = (self._prior + self._gram[0, :-1, :-1]) + self._gram[1, :-1, :-1]
         away = np.abs(root @ precision @ root.T - np.eye(size)).max()
-        if np.triu(root, 1).any() or not away < 1e-6:
-            raise ValueError(f"the root is not that of the sums: it is off by {away}")
+        same = not np.triu(root, 1).any() and away < 1e-6
+        require_state(same, f"the root is not that of the sums: it is off by {away}")
         self._root, self._stale = root, False

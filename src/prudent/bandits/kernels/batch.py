@@ -8,34 +8,21 @@ one, several times as fast.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..._numerics.compile import kernel
-from ..._numerics.copying import put
+from ..._numerics.copying import put, put_rows
 from ..._numerics.order_statistics import lowest_normals_into, lowest_students_into
 from ..._support.checks import BoolArray, FloatArray, IntArray
-from .layout import BY_ARM, FIXED, FREEDOM, GAIN, NOISE, OWN_NOISE, TRIES, WHICH, Arms, Rule
+from . import layout as col
+from .layout import BY_ARM, FIXED, Arms, Rule
 from .step import best_score, clipped, forced_place, lacking, learn, predict, refresh, scale_at
 from .stream import Uniforms
 
-__all__ = [
-    "ROWS",
-    "Choices",
-    "Decided",
-    "Moments",
-    "decide_rows",
-    "fill_scores",
-    "learn_rows",
-    "moments_of",
-    "scales",
-    "single_screen",
-]
-
-
 SingleArray = np.ndarray[Any, np.dtype[np.float32]]
-SmallInts = np.ndarray[Any, np.dtype[np.int32]]
 AnyFloats = FloatArray | SingleArray
 ROWS = 1024  # contexts of a batch decided at a time
 _BLOCK = 96  # and predicted at a time: they fit the cache, and rows are not a power of two apart in it
@@ -63,118 +50,95 @@ class SingleScreen(NamedTuple):
     above: SingleArray  # [k,bins]
 
 
-class Bounds(NamedTuple):
-    """What the screen says of the scores of k arms in T contexts."""
-
-    limit: AnyFloats  # [k,T] upper bounds
-    hurdle: AnyFloats  # [T] the highest lower bound
-    winner: SmallInts  # [T] the last arm that reaches it
-    rivals: SmallInts  # [T] the number of arms that reach it
-
-
+@dataclass
 class Moments:
-    """Posterior means and sds of k arms in contexts [T,D], worked out when first asked for.
+    """Posterior means and sds of k arms, at the rows ``eligible`` [k] of ``root`` and ``mean``, in contexts [T,D].
 
     ``noise`` [k] are sds of the noise, infinite if it is not known yet; ``freedom`` [k] are 0 for normal scores.
     """
 
-    def __init__(
-        self,
-        root: FloatArray,
-        mean: FloatArray,
-        contexts: FloatArray,
-        eligible: IntArray,
-        noise: FloatArray,
-        freedom: FloatArray,
-    ) -> None:
-        self._given: tuple[Any, ...] = (root, mean, contexts, eligible, noise)
-        self._values: FloatArray | None = None
-        self.freedom = freedom
+    root: FloatArray
+    mean: FloatArray
+    contexts: FloatArray
+    eligible: IntArray
+    noise: FloatArray
+    freedom: FloatArray
+    _values: FloatArray | None = None
 
     @property
     def values(self) -> FloatArray:
-        """Means, and sds or scales of Student's t, [2,k,T]."""
+        """Means, and sds or scales of Student's t, [2,k,T], computed when they are first read."""
         if self._values is None:
-            root, mean, contexts, eligible, noise = self._given
-            self._values = np.empty((2, len(eligible), len(contexts)))
-            _predict_rows(root, mean, contexts, eligible, noise, self._values)
-            self._given = ()
+            self._values = np.empty((2, len(self.eligible), len(self.contexts)))
+            _predict_rows(self.root, self.mean, self.contexts, self.eligible, self.noise, self._values)
         return self._values
 
     @property
     def sds(self) -> FloatArray:
         """Posterior sds [k,T]."""
-        freedom = np.where(self.freedom > 0.0, self.freedom, math.inf)[:, np.newaxis]
-        return self.values[1] if not self.freedom.any() else self.values[1] / np.sqrt(1.0 - 2.0 / freedom)
-
-
-class Decided(NamedTuple):
-    """What ``decide_rows`` returns."""
-
-    choices: Choices
-    moments: Moments
-    scale: FloatArray  # [T] sds of draws over posterior sds
-    among: BoolArray  # [L,k] the arms between which the first L choices were uniform by rule
+        if not self.freedom.any():
+            return self.values[1]
+        return self.values[1] / np.sqrt(1.0 - 2.0 / self.freedom)[:, np.newaxis]
 
 
 def moments_of(arms: Arms, contexts: FloatArray, eligible: IntArray, *, keep: bool = False) -> Moments:
     """Return the moments of the eligible arms; ``keep`` them as they are, whatever is learned before they are read."""
     refresh(arms, eligible)
     student = arms.kind == BY_ARM
-    noise = arms.parts[eligible, OWN_NOISE] if student else np.full(eligible.size, arms.pool[NOISE])
+    noise = arms.parts[eligible, col.OWN_NOISE] if student else np.full(eligible.size, arms.pool[col.NOISE])
     noise[noise == 0.0] = math.inf
-    freedom = arms.parts[eligible, FREEDOM] if student else np.zeros(eligible.size)
+    freedom = arms.parts[eligible, col.FREEDOM] if student else np.zeros(eligible.size)
     if keep:
         return Moments(arms.root[eligible], arms.mean[eligible], contexts, np.arange(eligible.size), noise, freedom)
     return Moments(arms.root, arms.mean, contexts, eligible, noise, freedom)
 
 
 def decide_rows(
-    arms: Arms,
-    rule: Rule,
-    t: int,
-    contexts: FloatArray,
-    eligible: IntArray,
-    stream: Uniforms,
-    *,
-    screened: bool = True,
-) -> Decided:
+    arms: Arms, rule: Rule, t: int, contexts: FloatArray, eligible: IntArray, stream: Uniforms, *, screened: bool = True
+) -> tuple[Choices, Moments, FloatArray, BoolArray]:
     """Decide in contexts [T,D], which are decisions ``t`` and following.
 
-    ``screened=False`` does without single precision, and decides the same.
+    Returns the choices, the moments, the sds [T] of draws over posterior sds, and the arms [L,k] between which the
+    first L choices were uniform by rule. ``screened=False`` does without single precision, and decides the same.
     """
     rows, k = len(contexts), eligible.size
     refresh(arms, eligible)
     scale = scales(arms, rule, t, rows, contexts.shape[1])
     choices = Choices(np.empty(rows, dtype=np.int64), np.empty(rows), np.empty(rows))
-    known = arms.pool[NOISE] > 0.0
+    known = arms.pool[col.NOISE] > 0.0
     screen = single_screen(arms, rule, contexts, eligible, scale) if screened and known else None
     moments = moments_of(arms, contexts, eligible, keep=screen is not None)
-    short = int(np.maximum(rule.first - arms.marks[eligible, TRIES], 0).sum())
+    values = moments.values if screen is None else np.empty((2, k, 0))
+    short = int(np.maximum(rule.first - arms.marks[eligible, col.TRIES], 0).sum())
     among = np.ones((min(rows, short) if known else rows, k), dtype=np.bool_)
     mixed = len(among) > 0 or rule.floor > 0.0
-    factor = (scale / scale.min()).astype(np.float32) if screen is not None else np.empty(0, dtype=np.float32)
+    bounded = rule.weights.size == 1 and arms.kind != BY_ARM
+    if screen is not None:
+        factor, below, above = (scale / scale.min()).astype(np.float32), screen.below, screen.above
+    elif bounded:
+        factor, below, above = scale, np.tile(rule.screen[:-1], (k, 1)), np.tile(rule.screen[1:], (k, 1))
     for first in range(0, rows, ROWS):
         size = min(ROWS, rows - first)
         stream.reserve(size * (k * rule.per_arm + 1))
         forced: IntArray = np.full(size, -1)
         counted = 0
         if mixed:
-            own = stream.block[stream.next : stream.next + size]
-            counted = _force_rows(arms.marks, rule[:], known, eligible, own, among[first:], forced)
+            drawn = stream.block[stream.next : stream.next + size]
+            counted = _force_rows(arms.marks, rule[:], known, eligible, drawn, among[first:], forced)
             stream.next += size
-        place: Any = (forced, stream.block, stream.next, first, choices[:])
-        if not known:
-            choices.places[first : first + size], choices.scores[first : first + size] = forced, math.nan
-        elif screen is None:
-            values, freedom = moments.values, moments.freedom
-            stream.next = _choose_rows(rule[:], values, freedom, scale, *place)
+        if known:
+            rivals = np.ones((k, size), dtype=np.bool_)
+            if bounded:
+                part, uniforms = slice(first, first + size), stream.block[stream.next : stream.next + k * size]
+                own = values[:, :, part].copy() if screen is None else _single_moments(screen[:], contexts[part])
+                _screen_rows(own[0], own[1], factor[part], below, above, uniforms, rule.clip, forced, rivals)
+            given = (contexts, eligible, values, moments.freedom, scale, forced, rivals)
+            stream.next = _choose_rows(arms[:], rule[:], *given, stream.block, stream.next, first, choices[:])
         else:
-            bundles = (arms[:], rule[:], screen[:], contexts, eligible)
-            stream.next = _choose_screened(*bundles, scale, factor, *place)
+            choices.places[first : first + size], choices.scores[first : first + size] = forced, math.nan
         chosen = eligible[choices.places[first + counted : first + size]]
-        arms.marks[:, TRIES] += np.bincount(chosen, minlength=len(arms.marks))
-    return Decided(choices, moments, scale, among)
+        arms.marks[:, col.TRIES] += np.bincount(chosen, minlength=len(arms.marks))
+    return choices, moments, scale, among
 
 
 @kernel
@@ -197,10 +161,10 @@ def _force_rows(
         short = rule.first > 0 and lacking(marks, rule.first, eligible) > 0
         if short:
             for i in range(eligible.shape[0]):
-                among[t, i] = marks[eligible[i], TRIES] < rule.first
+                among[t, i] = marks[eligible[i], col.TRIES] < rule.first
         forced[t] = forced_place(marks, rule.first, rule.floor, known, eligible, uniforms[t])
         if short:
-            marks[eligible[forced[t]], TRIES] += 1
+            marks[eligible[forced[t]], col.TRIES] += 1
             counted += 1
     return counted
 
@@ -208,7 +172,7 @@ def _force_rows(
 def scales(arms: Arms, rule: Rule, t: int, rows: int, dim: int) -> FloatArray:
     """Return the sds of draws over posterior sds of the decisions from ``t`` on, [T]."""
     scale = np.empty(rows)
-    _fill_scales(rule.scale, rule.delta, t, dim, arms.pool[NOISE] if arms.kind == FIXED else 1.0, scale)
+    _fill_scales(rule.scale, rule.delta, t, dim, arms.pool[col.NOISE] if arms.kind == FIXED else 1.0, scale)
     return scale
 
 
@@ -256,12 +220,7 @@ def _quadratic_terms(root: FloatArray, terms: FloatArray) -> bool:
 
 @kernel
 def _predict_rows(
-    root: FloatArray,
-    mean: FloatArray,
-    contexts: FloatArray,
-    eligible: IntArray,
-    noise: FloatArray,
-    moments: FloatArray,
+    root: FloatArray, mean: FloatArray, contexts: FloatArray, eligible: IntArray, noise: FloatArray, moments: FloatArray
 ) -> None:
     """Write posterior means and sds, moments [2,k,T], of contexts [T,D]; ``noise`` [k] may be infinite.
 
@@ -287,9 +246,7 @@ def _predict_rows(
     turned = np.empty((dim, block))
     for first in range(0, rows, block):
         size = min(block, rows - first)
-        for t in range(size):
-            for i in range(dim):
-                columns[i, t] = contexts[first + t, i]
+        put_rows(columns, contexts[first : first + size].T)
         np.dot(means, columns, centre)
         if many:
             place = 0
@@ -307,130 +264,16 @@ def _predict_rows(
                     for t in range(block):
                         square[k, t] += turned[i, t] * turned[i, t]
             for t in range(size):
-                moments[0, k, first + t] = centre[k, t]
                 width = math.sqrt(max(square[k, t], 0.0))
                 moments[1, k, first + t] = noise[k] * width if noise[k] < math.inf else math.inf
-
-
-@kernel
-def _screen_rows(
-    means: AnyFloats,
-    sds: AnyFloats,
-    factor: AnyFloats,
-    below: AnyFloats,
-    above: AnyFloats,
-    uniforms: FloatArray,
-    clip: bool,
-) -> Bounds:
-    """Bound scores as ``best_score`` does, arm by arm over T contexts, which becomes vector code.
-
-    A score of mean means[k,t], sd factor[t] sds[k,t] and uniform [k,t] in bin b lies between mean + sd below[k,b] and
-    mean + sd above[k,b].
-    """
-    arms, size = means.shape
-    bins = below.shape[1]
-    limit, hurdle = np.empty_like(means), np.empty_like(means[0])
-    winner, rivals = np.zeros(size, dtype=np.int32), np.zeros(size, dtype=np.int32)
-    hurdle[:] = -np.inf
-    for k in range(arms):
-        marks, mean, sd, top = uniforms[k * size : (k + 1) * size], means[k], sds[k], limit[k]
-        least, most = below[k], above[k]
-        for t in range(size):
-            place = np.int32(marks[t] * bins)  # 64 bits would not become vector code
-            spread = factor[t] * sd[t]
-            low = mean[t] + spread * least[place]
-            top[t] = mean[t] + spread * most[place]
-            hurdle[t] = low if low > hurdle[t] else hurdle[t]
-    if clip:
-        for t in range(size):
-            hurdle[t] = clipped(hurdle[t], True)
-            for k in range(arms):
-                limit[k, t] = clipped(limit[k, t], True)
-    for k in range(arms):
-        top = limit[k]
-        for t in range(size):
-            rival = top[t] >= hurdle[t]
-            rivals[t] += np.int32(rival)
-            winner[t] = np.int32(k) if rival else winner[t]
-    return Bounds(limit, hurdle, winner, rivals)
-
-
-@kernel
-def _note(choices: Choices, row: int, winner: int, uniform: float) -> None:
-    """Note the only arm that can win; its score is worked out from its uniform when it is asked for."""
-    choices.places[row] = winner
-    choices.scores[row] = math.nan
-    choices.marks[row] = uniform
-
-
-@kernel
-def _choose_rows(
-    rule_fields: tuple[Any, ...],
-    moments: FloatArray,
-    freedom: FloatArray,
-    scale: FloatArray,
-    forced: IntArray,
-    uniforms: FloatArray,
-    start: int,
-    first: int,
-    choices_fields: tuple[Any, ...],
-) -> int:
-    """Decide in up to ROWS contexts from ``first`` on, given moments [2,k,T]; return the next unused uniform.
-
-    Where only one arm can win, its score is left NaN. Places that are ``forced`` [ROWS], not -1, are taken as they are.
-    """
-    rule, choices = Rule(*rule_fields), Choices(*choices_fields)
-    weights, screen = rule.weights, rule.screen
-    arms, rows = moments.shape[1], moments.shape[2]
-    size = min(ROWS, rows - first)
-    lowest = weights.shape[0]
-    bins = screen.shape[0] - 1
-    after = start + size * arms * lowest
-    winner = np.zeros(size, dtype=np.int32)
-    rivals = np.full(size, arms, dtype=np.int32)
-    student = freedom[0] > 0.0
-    if lowest == 1 and not student:
-        below, above = np.empty((arms, bins)), np.empty((arms, bins))
-        for i in range(arms):
-            put(below[i], screen[:-1])
-            put(above[i], screen[1:])
-        part = moments[:, :, first : first + size].copy()
-        own_uniforms = uniforms[start : start + arms * size]
-        bounds = _screen_rows(part[0], part[1], scale[first : first + size], below, above, own_uniforms, rule.clip)
-        winner, rivals = bounds.winner, bounds.rivals
-    own_moments = np.empty((4, arms))
-    own = np.empty(arms * (lowest + 1))
-    for t in range(size):
-        row = first + t
-        lone = forced[t]
-        if rivals[t] == 1 and lowest == 1 and lone < 0:
-            lone = winner[t]
-        if lone >= 0 and lowest == 1:
-            _note(choices, row, lone, uniforms[start + lone * size + t])
-            continue
-        left = 0
-        for k in range(arms):
-            if lone >= 0 and k != lone:
-                continue
-            own_moments[0, left] = moments[0, k, row]
-            own_moments[2, left] = scale[row] * moments[1, k, row]
-            own_moments[3, left] = freedom[k]
-            for j in range(lowest):
-                own[left * lowest + j] = uniforms[start + (k * size + t) * lowest + j]
-            left += 1
-        for k in range(left):
-            own[left * lowest + k] = uniforms[after + k]  # for ties
-        best, score, used = best_score(rule, student, 0, left, own_moments, own, 0, left * lowest, True)
-        choices.places[row], choices.scores[row] = lone if lone >= 0 else best, score
-        after += used - left * lowest
-    return after
+        put_rows(moments[0, :, first:], centre[:, :size])
 
 
 @kernel
 def _prepare_screen(
     arms: Arms, eligible: IntArray, least_scale: float, screen: FloatArray
 ) -> tuple[bool, SingleScreen]:
-    """Prepare ``_choose_screened``; return False, and nothing of use, if single precision would lose too much.
+    """Return the screen of ``_single_moments``; False, and an empty one, if single precision would lose too much.
 
     The bounds of the screen's bins are moved apart so far that they bound the score in spite of rounding. With u the
     unit roundoff and m = D(D+1)/2:
@@ -440,7 +283,7 @@ def _prepare_screen(
     - s'theta is off by at most about D u |theta| |s|, which is at most D u |theta| sqrt(|V|) sds.
     """
     dim = arms.root.shape[1]
-    noise_sd, gain = arms.pool[NOISE], arms.pool[GAIN]
+    noise_sd, gain = arms.pool[col.NOISE], arms.pool[col.GAIN]
     size = eligible.shape[0]
     pairs = dim * (dim + 1) // 2
     bins = screen.shape[0] - 1
@@ -470,7 +313,7 @@ def _prepare_screen(
         norms[k] = sums.max()
         precision = 0.0  # the norm of V
         length = 0.0
-        prior = arms.prior[arms.marks[arm, WHICH]]
+        prior = arms.prior[arms.marks[arm, col.WHICH]]
         for i in range(dim):
             total = 0.0
             for j in range(dim):
@@ -500,86 +343,143 @@ def _prepare_screen(
 
 
 @kernel
-def _choose_screened(
-    arms_fields: tuple[Any, ...],
-    rule_fields: tuple[Any, ...],
-    screen_fields: tuple[Any, ...],
-    contexts: FloatArray,
-    eligible: IntArray,
-    scale: FloatArray,
-    factor: SingleArray,
-    forced: IntArray,
-    uniforms: FloatArray,
-    start: int,
-    first: int,
-    choices_fields: tuple[Any, ...],
-) -> int:
-    """Decide as ``_choose_rows`` does for one lowest draw and no clipping, but from contexts [T,D].
-
-    Scores are bounded in single precision; ``factor`` [T] is scale over the least scale. Where more than one arm may
-    win, the arms that may are compared exactly as ``decide`` would. Places may be ``forced`` as there.
-    """
-    arms, rule, screen = Arms(*arms_fields), Rule(*rule_fields), SingleScreen(*screen_fields)
-    choices = Choices(*choices_fields)
-    rows, dim = contexts.shape
-    root, mean, noise_sd = arms.root, arms.mean, arms.pool[NOISE]
-    count = eligible.shape[0]
-    size = min(ROWS, rows - first)
-    after = start + size * count
+def _single_moments(screen_fields: tuple[Any, ...], contexts: FloatArray) -> tuple[SingleArray, SingleArray]:
+    """Return means and sds [k,T] of the screen in contexts [T,D]; means are NaN where products leave their range."""
+    screen = SingleScreen(*screen_fields)
+    size, dim = contexts.shape
+    count = screen.centres.shape[0]
     columns = np.zeros((dim, _BLOCK), dtype=np.float32)
     products = np.empty((screen.terms.shape[1], _BLOCK), dtype=np.float32)
-    square = np.empty((count, _BLOCK), dtype=np.float32)
-    centre = np.empty((count, _BLOCK), dtype=np.float32)
-    means = np.empty((count, size), dtype=np.float32)
-    sds = np.empty((count, size), dtype=np.float32)
-    norms = np.zeros(size, dtype=np.float32)
+    square, centre = np.empty((count, _BLOCK), dtype=np.float32), np.empty((count, _BLOCK), dtype=np.float32)
+    means, sds = np.empty((count, size), dtype=np.float32), np.empty((count, size), dtype=np.float32)
+    norms = np.empty(_BLOCK, dtype=np.float32)
     for begin in range(0, size, _BLOCK):
         width = min(_BLOCK, size - begin)
-        for t in range(width):
-            for i in range(dim):
-                columns[i, t] = contexts[first + begin + t, i]
+        put_rows(columns, contexts[begin : begin + width].T)
+        norms[:] = 0.0
         place = 0
         for i in range(dim):
             for j in range(i + 1):
                 for t in range(_BLOCK):
                     products[place, t] = columns[i, t] * columns[j, t]
                 place += 1
-            for t in range(width):
-                norms[begin + t] += products[place - 1, t]
+            for t in range(_BLOCK):
+                norms[t] += products[place - 1, t]
+        for t in range(_BLOCK):
+            norms[t] = 0.0 if _LEAST_SQUARE <= norms[t] <= _LARGEST_SQUARE else np.nan
         np.dot(screen.centres, columns, centre)
         np.dot(screen.terms, products, square)
         for k in range(count):
             for t in range(width):
-                means[k, begin + t] = centre[k, t]
+                means[k, begin + t] = centre[k, t] + norms[t]
                 sds[k, begin + t] = screen.spreads[k] * np.sqrt(square[k, t])
-    own_factor = factor[first : first + size]
-    bounds = _screen_rows(means, sds, own_factor, screen.below, screen.above, uniforms[start:after], False)
-    moments = np.empty((4, count))
-    who = np.empty(count, dtype=np.int64)
-    own = np.empty(2 * count)
+    return means, sds
+
+
+@kernel
+def _screen_rows(
+    means: AnyFloats,
+    sds: AnyFloats,
+    factor: AnyFloats,
+    below: AnyFloats,
+    above: AnyFloats,
+    uniforms: FloatArray,
+    clip: bool,
+    forced: IntArray,
+    rivals: BoolArray,
+) -> None:
+    """Force the choice where only one arm may win, and write ``rivals`` [k,T], the arms that may, elsewhere.
+
+    A score of mean means[k,t], sd factor[t] sds[k,t] and uniform [k,t] in bin b lies between mean + sd below[k,b] and
+    mean + sd above[k,b]. Bounds are computed arm by arm over the contexts, which becomes vector code.
+    """
+    arms, size = means.shape
+    bins = below.shape[1]
+    limit, hurdle = np.empty_like(means), np.full_like(means[0], -np.inf)
+    winner, count = np.zeros(size, dtype=np.int32), np.zeros(size, dtype=np.int32)
+    for k in range(arms):
+        marks, mean, sd, top = uniforms[k * size : (k + 1) * size], means[k], sds[k], limit[k]
+        least, most = below[k], above[k]
+        for t in range(size):
+            place = np.int32(marks[t] * bins)  # 64 bits would not become vector code
+            spread = factor[t] * sd[t]
+            low = mean[t] + spread * least[place]
+            top[t] = mean[t] + spread * most[place]
+            hurdle[t] = low if low > hurdle[t] else hurdle[t]
+    if clip:
+        for t in range(size):
+            hurdle[t] = clipped(hurdle[t], True)
+            for k in range(arms):
+                limit[k, t] = clipped(limit[k, t], True)
+    for k in range(arms):
+        top = limit[k]
+        for t in range(size):
+            rival = not top[t] < hurdle[t]  # also if it is NaN
+            count[t] += np.int32(rival)
+            winner[t] = np.int32(k) if rival else winner[t]
     for t in range(size):
-        row = first + t
-        plain = _LEAST_SQUARE <= norms[t] <= _LARGEST_SQUARE
-        winner = forced[t]
-        if winner < 0 and plain and bounds.rivals[t] == 1:
-            winner = bounds.winner[t]
-        if winner >= 0:
-            _note(choices, row, winner, uniforms[start + winner * size + t])
+        if count[t] == 1 and forced[t] < 0:
+            forced[t] = winner[t]
+        elif forced[t] < 0:
+            for k in range(arms):
+                rivals[k, t] = not limit[k, t] < hurdle[t]
+
+
+@kernel
+def _choose_rows(
+    arms_fields: tuple[Any, ...],
+    rule_fields: tuple[Any, ...],
+    contexts: FloatArray,
+    eligible: IntArray,
+    moments: FloatArray,
+    freedom: FloatArray,
+    scale: FloatArray,
+    forced: IntArray,
+    rivals: BoolArray,
+    uniforms: FloatArray,
+    start: int,
+    first: int,
+    choices_fields: tuple[Any, ...],
+) -> int:
+    """Decide in the contexts from ``first`` on that have ``forced`` [size], the choice or -1; return the next uniform.
+
+    Without moments [2,k,T], those of the arms that may win, ``rivals`` [k,size], are computed as ``decide`` does. Where
+    only one arm can win its score is left NaN, and its uniform is noted.
+    """
+    arms, rule, choices = Arms(*arms_fields), Rule(*rule_fields), Choices(*choices_fields)
+    root, mean, noise_sd = arms.root, arms.mean, arms.pool[col.NOISE]
+    count, size = rivals.shape
+    lowest = rule.weights.shape[0]
+    after = start + size * count * lowest
+    student, exact = freedom[0] > 0.0, moments.shape[2] == 0
+    own_moments = np.empty((4, count))
+    own = np.empty(count * (lowest + 1))
+    who = np.empty(count, dtype=np.int64)
+    for t in range(size):
+        row, lone = first + t, forced[t]
+        if lone >= 0 and lowest == 1:
+            choices.places[row], choices.scores[row] = lone, math.nan
+            choices.marks[row] = uniforms[start + lone * size + t]
             continue
         left = 0
         for k in range(count):
-            if not plain or bounds.limit[k, t] >= bounds.hurdle[t]:
-                arm = eligible[k]
-                moments[0, left], spread = predict(root, mean, arm, contexts[row])
-                moments[2, left] = scale[row] * (noise_sd * spread)
-                own[left] = uniforms[start + k * size + t]
-                who[left] = k
-                left += 1
-        for i in range(left):
-            own[left + i] = uniforms[after + i]  # for ties
-        best, score, used = best_score(rule, False, 0, left, moments, own, 0, left, True)
+            if not rivals[k, t] or (lone >= 0 and k != lone):
+                continue
+            if exact:
+                own_moments[0, left], spread = predict(root, mean, eligible[k], contexts[row])
+                spread *= noise_sd
+            else:
+                own_moments[0, left], spread = moments[0, k, row], moments[1, k, row]
+            own_moments[2, left], own_moments[3, left] = scale[row] * spread, freedom[k]
+            for j in range(lowest):
+                own[left * lowest + j] = uniforms[start + (k * size + t) * lowest + j]
+            who[left] = k
+            left += 1
+        for k in range(left):
+            own[left * lowest + k] = uniforms[after + k]  # for ties
+        best, score, used = best_score(rule, student, 0, left, own_moments, own, 0, left * lowest, True)
         choices.places[row], choices.scores[row] = who[best], score
-        after += used - left
+        after += used - left * lowest
     return after
 
 

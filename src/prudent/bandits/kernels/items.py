@@ -33,9 +33,6 @@ from ..._numerics.least_squares import lower_products
 from ..._numerics.order_statistics import lowest_normals_into
 from ..._support.checks import FloatArray, IntArray
 
-__all__ = ["centre_on_items", "draw_scores", "fade_sums", "item_moments", "solve_level"]
-
-
 _BLOCK = 64  # items predicted at a time: their columns stay in the cache, and loops over them become vector code
 
 
@@ -202,8 +199,7 @@ def solve_level(
             entry, lost = two_sum(sums[i], given[i])
             values[i], rest_of = _less_product(values[i], rests[i], entry, share)
             rests[i] = rest_of - (lost + losses[i]) * share
-    for i in range(dim):
-        gap[i] = values[i] + rests[i]
+    gap = values + rests
     for i in range(dim):  # g'x + x'(g - V x) does not feel a small error of x
         square, rest = _less_product(square, rest, high[i], step[i])
         rest -= (low[i] + gap[i]) * step[i]
@@ -222,6 +218,5 @@ def solve_level(
             move = first / second
             least -= move * first
             level += move
-            for i in range(dim):
-                mean[i] += move * shift[i]
+            mean += move * shift
     return max(least, 0.0), level

@@ -3,8 +3,10 @@
 Columns of the state arrays are declared here and nowhere else. From Python into a kernel every array takes about a
 tenth of a microsecond, and a NamedTuple one more: longer than the work of a decision. So kernels that Python calls for
 every decision take a *handle* (``handle_of``), one array of integers with the addresses and shapes of all the
-others. ``SHAPES`` and ``SCALARS`` declare what a handle holds. Writer and readers are generated from them and
-from the fields of ``Arms`` and ``Rule``, so that a field without a declaration raises an error on import.
+others. Writer and readers of handles are made of the fields of ``Arms`` and ``Rule`` and of ``SHAPES``, so that an
+array without a shape raises an error on import.
+
+Other modules import this one as ``col``, after the columns: ``pool[col.GAIN]``.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from __future__ import annotations
 import math
 import re
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_type_hints
 
 import numpy as np
 
@@ -21,49 +23,6 @@ from ..._numerics.compile import inlined
 from ..._numerics.copying import put
 from ..._numerics.order_statistics import lowest_normals_into
 from ..._support.checks import FloatArray, IntArray
-
-__all__ = [
-    "BY_ARM",
-    "CENTRE",
-    "COUNT",
-    "DIRTY",
-    "EXTRAS",
-    "FIXED",
-    "FORMED",
-    "FREEDOM",
-    "GAIN",
-    "HIGH",
-    "LAST",
-    "LEVEL",
-    "LOW",
-    "MARKS",
-    "NOISE",
-    "ORIGIN",
-    "OWN_NOISE",
-    "PARTS",
-    "POOL",
-    "PULLS",
-    "Q0",
-    "Q1",
-    "Q2",
-    "SAVED",
-    "SHARED",
-    "STALE",
-    "TRIES",
-    "UPDATES",
-    "WEIGHT",
-    "WHICH",
-    "Arms",
-    "Rule",
-    "arms_at",
-    "arms_of",
-    "handle_of",
-    "in_one_piece",
-    "rule_at",
-    "rule_of",
-    "with_intercept",
-]
-
 
 _BINS = 512
 
@@ -129,34 +88,24 @@ class Arms(NamedTuple):
 # Shapes of the arrays, in sizes that a handle holds: A arms, D features, J priors, L rows of lines, E rows of extra,
 # M weights, B entries of the screen.
 SHAPES = {
-    "prior": ("J", "D", "D"),
-    "start": ("J", "D"),
-    "gram": ("A", "2", "D+1", "D+1"),
-    "root": ("A", "D", "D"),
-    "mean": ("A", "D"),
-    "lines": ("L", "2", "D"),
-    "parts": ("A", str(PARTS)),
-    "pool": (str(POOL),),
-    "marks": ("A", str(MARKS)),
-    "extra": ("E", str(EXTRAS), "D+2"),
-    "weights": ("M",),
-    "screen": ("B",),
-}
-# Types of the other fields
-SCALARS = {
-    "kind": int,
-    "centred": bool,
-    "n": int,
-    "clip": bool,
-    "scale": float,
-    "delta": float,
-    "per_arm": int,
-    "floor": float,
-    "first": int,
+    "prior": "J D D",
+    "start": "J D",
+    "gram": "A 2 D+1 D+1",
+    "root": "A D D",
+    "mean": "A D",
+    "lines": "L 2 D",
+    "parts": f"A {PARTS}",
+    "pool": f"{POOL}",
+    "marks": f"A {MARKS}",
+    "extra": f"E {EXTRAS} D+2",
+    "weights": "M",
+    "screen": "B",
 }
 _SIZES = ("A", "D", "J", "L", "E", "M", "B")
-_SLOTS = {name: place for place, name in enumerate((*_SIZES, "intercept", *Arms._fields, *Rule._fields))}
+_TYPES: dict[str, Any] = get_type_hints(Arms) | get_type_hints(Rule)
+_SLOTS = {name: slot for slot, name in enumerate((*_SIZES, "intercept", *_TYPES))}
 _INTERCEPT = _SLOTS["intercept"]
+_SCALARS = {int: "{}", bool: "{} != 0", float: "float_of_bits({})"}  # how kernels read them
 
 
 def _reader(name: str, kind: type[Any]) -> Any:
@@ -164,19 +113,19 @@ def _reader(name: str, kind: type[Any]) -> Any:
 
     def read(field: str) -> str:
         slot = f"handle[{_SLOTS[field]}]"
-        if field in SCALARS:
-            return {int: slot, bool: f"{slot} != 0", float: f"float_of_bits({slot})"}[SCALARS[field]]
-        sizes = (re.sub("[A-Z]", lambda size: f"handle[{_SLOTS[size[0]]}]", part) for part in SHAPES[field])
-        return f"{'int' if field == 'marks' else 'float'}_array({slot}, ({', '.join(sizes)},))"
+        if field not in SHAPES:
+            return _SCALARS[_TYPES[field]].format(slot)
+        sizes = re.sub("[A-Z]", lambda size: f"handle[{_SLOTS[size[0]]}]", SHAPES[field]).split()
+        return f"{'int' if _TYPES[field] == IntArray else 'float'}_array({slot}, ({', '.join(sizes)},))"
 
-    fields = ", ".join(map(read, kind._fields))
+    fields = ", ".join(map(read, get_type_hints(kind)))
     space: dict[str, Any] = {
         "kind": kind,
         "float_array": float_array,
         "int_array": int_array,
         "float_of_bits": float_of_bits,
-        "__name__": __name__,
     }
+    space["__name__"] = __name__
     exec(compile(f"def {name}(handle):\n    return kind({fields})\n", __file__, "exec"), space)
     return inlined(space[name])
 
@@ -190,24 +139,25 @@ def handle_of(arms: Arms, rule: Rule, intercept: bool) -> IntArray:
 
     With ``intercept``, contexts come without the constant feature.
     """
-    fields: dict[str, Any] = arms._asdict() | rule._asdict()
     sizes = {"A": len(arms.mean), "D": arms.mean.shape[1], "J": len(arms.prior), "L": len(arms.lines)}
     sizes |= {"E": len(arms.extra), "M": rule.weights.size, "B": rule.screen.size}
     values: dict[str, int] = sizes | {"intercept": int(intercept)}
-    for name, field in fields.items():
-        if name in SCALARS:
-            values[name] = bits_of(field) if SCALARS[name] is float else int(field)
+    fields: tuple[Any, ...] = (*arms, *rule)
+    for (name, kind), field in zip(_TYPES.items(), fields, strict=True):
+        if name not in SHAPES:
+            values[name] = bits_of(field) if kind is float else int(field)
             continue
-        expected = tuple(_size(part, sizes) for part in SHAPES[name])
-        if field.shape != expected or field.dtype != (np.int64 if name == "marks" else np.float64):
+        expected = shape_of(SHAPES[name], sizes)
+        if field.shape != expected or field.dtype != (np.int64 if kind == IntArray else np.float64):
             raise TypeError(f"{name} is an array {field.shape} of {field.dtype}, expected {expected}")
         values[name] = address_of(field)
     return np.array([values[name] for name in _SLOTS], dtype=np.int64)
 
 
-def _size(part: str, sizes: dict[str, int]) -> int:
-    letter, _, more = part.partition("+")
-    return int(letter) if letter.isdigit() else sizes[letter] + int(more or 0)
+def shape_of(declared: str, sizes: dict[str, int]) -> tuple[int, ...]:
+    """Return a shape that is declared in sizes, such as ``"A 2 D+1"``."""
+    split = [part.partition("+") for part in declared.split()]
+    return tuple(sizes[size] + int(more or 0) if size in sizes else int(size) for size, _, more in split)
 
 
 @inlined
@@ -215,10 +165,10 @@ def with_intercept(handle: IntArray, context: FloatArray) -> FloatArray:
     """Return a context with the constant feature, if there is one."""
     if handle[_INTERCEPT] == 0:
         return context
-    whole = np.empty(context.shape[0] + 1)
-    whole[0] = 1.0
-    put(whole[1:], context)
-    return whole
+    features = np.empty(context.shape[0] + 1)
+    features[0] = 1.0
+    put(features[1:], context)
+    return features
 
 
 def arms_of(prior: FloatArray, noise_sd: float | None, gram: FloatArray, **options: Any) -> Arms:
@@ -227,27 +177,29 @@ def arms_of(prior: FloatArray, noise_sd: float | None, gram: FloatArray, **optio
     pool = np.array([math.inf, -math.inf, 1.0, 0.0, 0.0, 0.0, 0.0, noise_sd or 0.0, 1.0])
     marks = np.zeros((size, MARKS), dtype=np.int64)
     marks[:, STALE] = 1
-    arms = Arms(
-        prior=prior[np.newaxis].copy(),
-        start=np.zeros((1, dim)),
-        gram=gram,
-        root=np.empty((size, dim, dim)),
-        mean=np.empty((size, dim)),
-        lines=np.empty((size if noise_sd is None else 0, 2, dim)),
-        parts=np.zeros((size, PARTS)),
-        pool=pool,
-        marks=marks,
-        kind=FIXED if noise_sd is not None else SHARED,
-        centred=False,
-        extra=np.zeros((0, EXTRAS, dim + 2)),
-    )
-    return arms._replace(**options)
+    fields: dict[str, Any] = {
+        "prior": prior[np.newaxis].copy(),
+        "start": np.zeros((1, dim)),
+        "gram": gram,
+        "root": np.empty((size, dim, dim)),
+        "mean": np.empty((size, dim)),
+        "lines": np.empty((size if noise_sd is None else 0, 2, dim)),
+        "parts": np.zeros((size, PARTS)),
+        "pool": pool,
+        "marks": marks,
+        "kind": FIXED if noise_sd is not None else SHARED,
+        "centred": False,
+        "extra": np.zeros((0, EXTRAS, dim + 2)),
+    }
+    return Arms(**(fields | options))
 
 
-def in_one_piece(arms: Arms) -> Arms:
-    """Return the arms with arrays that have an address, their own where they have one."""
-    fields: dict[str, Any] = {name: field for name, field in arms._asdict().items() if name in SHAPES}
-    return arms._replace(**{name: np.require(field, requirements=["C", "A", "W"]) for name, field in fields.items()})
+def replace_arrays(arms: Arms, **fields: Any) -> Arms:
+    """Return the arms with some fields replaced, and arrays that have an address, their own where they have one."""
+    for name, field in zip(get_type_hints(Arms), arms, strict=True):
+        value = fields.setdefault(name, field)
+        fields[name] = np.require(value, requirements=["C", "A", "W"]) if name in SHAPES else value
+    return Arms(**fields)
 
 
 def rule_of(

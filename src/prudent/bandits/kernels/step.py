@@ -43,59 +43,8 @@ from ..._numerics.least_squares import (
 )
 from ..._numerics.order_statistics import lowest_normals_into, lowest_students_into
 from ..._support.checks import FloatArray, IntArray
-from .layout import (
-    BY_ARM,
-    CENTRE,
-    COUNT,
-    DIRTY,
-    EXTRAS,
-    FIXED,
-    FORMED,
-    FREEDOM,
-    GAIN,
-    HIGH,
-    LAST,
-    LEVEL,
-    LOW,
-    NOISE,
-    ORIGIN,
-    OWN_NOISE,
-    PULLS,
-    Q0,
-    Q1,
-    Q2,
-    STALE,
-    TRIES,
-    UPDATES,
-    WEIGHT,
-    WHICH,
-    Arms,
-    Rule,
-    arms_at,
-    rule_at,
-    with_intercept,
-)
-
-__all__ = [
-    "LARGEST",
-    "best_score",
-    "clipped",
-    "decide",
-    "decide_one",
-    "forced_place",
-    "free_rewards",
-    "inflated_sd",
-    "lacking",
-    "learn",
-    "learn_one",
-    "noise_of",
-    "predict",
-    "refresh",
-    "scale_at",
-    "unit_of",
-    "usable",
-]
-
+from . import layout as col
+from .layout import BY_ARM, FIXED, Arms, Rule, arms_at, rule_at, with_intercept
 
 LARGEST = 1e150  # the square of a context or a reward must not overflow
 PRIOR_FREEDOM = 4.0  # rewards that the common variance is worth in the prior of an arm's own
@@ -121,13 +70,13 @@ def scale_at(scale: float, delta: float, t: int, dim: int, unit: float) -> float
 @inlined
 def unit_of(arms: Arms) -> float:
     """Return the unit of nu_t: it is an sd of rewards if the noise is given, and a multiple of a learned noise."""
-    return arms.pool[NOISE] if arms.kind == FIXED else 1.0
+    return arms.pool[col.NOISE] if arms.kind == FIXED else 1.0
 
 
 @inlined
 def noise_of(arms: Arms, arm: int) -> float:
     """Return the sd of the noise of one arm, 0 if it is not known yet."""
-    return arms.parts[arm, OWN_NOISE] if arms.kind == BY_ARM else arms.pool[NOISE]
+    return arms.parts[arm, col.OWN_NOISE] if arms.kind == BY_ARM else arms.pool[col.NOISE]
 
 
 @kernel
@@ -138,7 +87,7 @@ def _root_of(gram: FloatArray, prior: FloatArray, root: FloatArray, parts: Float
             root *= math.sqrt(gain)
         return False
     careful = factor_precision(gram, prior, root)
-    parts[UPDATES] = -math.inf if careful else 0.0
+    parts[col.UPDATES] = -math.inf if careful else 0.0
     return careful
 
 
@@ -146,37 +95,36 @@ def _root_of(gram: FloatArray, prior: FloatArray, root: FloatArray, parts: Float
 def _solve_learning(arms: Arms, arm: int) -> None:
     """Solve one arm whose noise is learned: its root, m and t, and the coefficients of q_a."""
     gram, root, parts = arms.gram[arm], arms.root[arm], arms.parts[arm]
-    which = arms.marks[arm, WHICH]
-    prior, gain = arms.prior[which], arms.pool[GAIN]
+    which = arms.marks[arm, col.WHICH]
+    prior, gain = arms.prior[which], arms.pool[col.GAIN]
     mean, tilt = arms.lines[arm, 0], arms.lines[arm, 1]
     dim = mean.shape[0]
     centred = arms.centred and which == 0
-    careful = _root_of(gram, prior, root, parts, arms.marks[arm, STALE], gain)
+    careful = _root_of(gram, prior, root, parts, arms.marks[arm, col.STALE], gain)
     start = arms.start[which].copy()
-    parts[LEVEL] = 0.0
-    if centred and parts[WEIGHT] > 0.0:
-        parts[LEVEL] = (gram[0, 0, dim] + gram[1, 0, dim]) / parts[WEIGHT]
-        start[0] = parts[LEVEL]
-    parts[Q0] = gain * solve_residuals(gram, prior, root, careful, start, mean)
-    parts[Q1], parts[Q2] = 0.0, 0.0
+    parts[col.LEVEL] = 0.0
+    if centred and parts[col.WEIGHT] > 0.0:
+        parts[col.LEVEL] = (gram[0, 0, dim] + gram[1, 0, dim]) / parts[col.WEIGHT]
+        start[0] = parts[col.LEVEL]
+    parts[col.Q0] = gain * solve_residuals(gram, prior, root, careful, start, mean)
+    parts[col.Q1], parts[col.Q2] = 0.0, 0.0
     tilt[:] = 0.0
     if centred:
-        if gain * parts[WEIGHT] > 1e-9:
+        if gain * parts[col.WEIGHT] > 1e-9:
             put(tilt, prior[0])
             solve_vector(gram, prior, root, careful, tilt)
             left = prior[0, 0]
             for i in range(dim):
-                parts[Q1] += prior[0, i] * mean[i]
+                parts[col.Q1] += prior[0, i] * mean[i]
                 left -= prior[0, i] * tilt[i]
-            parts[Q1] *= gain
-            parts[Q2] = gain * max(left, 0.0)
+            parts[col.Q1] *= gain
+            parts[col.Q2] = gain * max(left, 0.0)
         else:
             tilt[0] = 1.0
-    for i in range(dim):
-        mean[i] += start[i]
+    mean += start
     if gain != 1.0:
         root *= 1.0 / math.sqrt(gain)
-    parts[FORMED] = math.nan
+    parts[col.FORMED] = math.nan
 
 
 @lean
@@ -191,33 +139,33 @@ def _learn_noise(arms: Arms) -> None:
     parts, pool, marks = arms.parts, arms.pool, arms.marks
     top, bottom, count = 0.0, 0.0, 0.0
     for arm in range(parts.shape[0]):
-        if marks[arm, STALE]:
+        if marks[arm, col.STALE]:
             _solve_learning(arms, arm)
-            marks[arm, STALE] = 0
-        top += parts[arm, Q1] + parts[arm, LEVEL] * parts[arm, Q2]
-        bottom += parts[arm, Q2]
-        count += pool[GAIN] * parts[arm, WEIGHT]
-    pool[CENTRE] = top / bottom if bottom > 0.0 else 0.0
+            marks[arm, col.STALE] = 0
+        top += parts[arm, col.Q1] + parts[arm, col.LEVEL] * parts[arm, col.Q2]
+        bottom += parts[arm, col.Q2]
+        count += pool[col.GAIN] * parts[arm, col.WEIGHT]
+    pool[col.CENTRE] = top / bottom if bottom > 0.0 else 0.0
     total = 0.0
     for arm in range(parts.shape[0]):
-        total += _residuals(parts[arm], pool[CENTRE])
+        total += _residuals(parts[arm], pool[col.CENTRE])
     free = free_rewards(count, arms.centred)
-    known = pool[HIGH] > pool[LOW] and total > 0.0 and free > 0.0
-    pool[NOISE] = math.sqrt(total / free) if known else 0.0
-    pool[DIRTY] = 0.0
+    known = pool[col.HIGH] > pool[col.LOW] and total > 0.0 and free > 0.0
+    pool[col.NOISE] = math.sqrt(total / free) if known else 0.0
+    pool[col.DIRTY] = 0.0
     if arms.kind == BY_ARM:
         for arm in range(parts.shape[0]):
-            freedom = PRIOR_FREEDOM + pool[GAIN] * parts[arm, WEIGHT]
-            square = PRIOR_FREEDOM * pool[NOISE] * pool[NOISE] + _residuals(parts[arm], pool[CENTRE])
-            parts[arm, OWN_NOISE] = math.sqrt(square / freedom) if known else 0.0
-            parts[arm, FREEDOM] = freedom
+            freedom = PRIOR_FREEDOM + pool[col.GAIN] * parts[arm, col.WEIGHT]
+            square = PRIOR_FREEDOM * pool[col.NOISE] * pool[col.NOISE] + _residuals(parts[arm], pool[col.CENTRE])
+            parts[arm, col.OWN_NOISE] = math.sqrt(square / freedom) if known else 0.0
+            parts[arm, col.FREEDOM] = freedom
 
 
 @lean
 def _residuals(parts: FloatArray, centre: float) -> float:
     """Return q_a at c = ``centre``."""
-    shift = centre - parts[LEVEL]
-    return max(parts[Q0] - 2.0 * shift * parts[Q1] + shift * shift * parts[Q2], 0.0)
+    shift = centre - parts[col.LEVEL]
+    return max(parts[col.Q0] - 2.0 * shift * parts[col.Q1] + shift * shift * parts[col.Q2], 0.0)
 
 
 @inlined
@@ -227,34 +175,34 @@ def _solve_stale(arms: Arms, eligible: IntArray) -> None:
     gram, prior, root, mean, marks = arms.gram, arms.prior, arms.root, arms.mean, arms.marks
     lines, parts, pool = arms.lines, arms.parts, arms.pool
     if arms.kind == FIXED:
-        plain = pool[GAIN] == 1.0 and mean.shape[1] < LARGE
+        plain = pool[col.GAIN] == 1.0 and mean.shape[1] < LARGE
         for i in range(eligible.shape[0]):
             arm = eligible[i]
-            if marks[arm, STALE]:
-                if plain and marks[arm, WHICH] == 0:
+            if marks[arm, col.STALE]:
+                if plain and marks[arm, col.WHICH] == 0:
                     solve_posterior(gram[arm], prior[0], root[arm], mean[arm])
                 else:
                     _solve_shifted(arms, arm)
-                marks[arm, STALE] = 0
+                marks[arm, col.STALE] = 0
     else:
-        if pool[DIRTY] != 0.0:
+        if pool[col.DIRTY] != 0.0:
             _learn_noise(arms)
-        centre = pool[CENTRE]
+        centre = pool[col.CENTRE]
         for i in range(eligible.shape[0]):
             arm = eligible[i]
-            if parts[arm, FORMED] != centre:
-                shift = centre - parts[arm, LEVEL]
+            if parts[arm, col.FORMED] != centre:
+                shift = centre - parts[arm, col.LEVEL]
                 for j in range(mean.shape[1]):
                     mean[arm, j] = lines[arm, 0, j] + shift * lines[arm, 1, j]
-                parts[arm, FORMED] = centre
+                parts[arm, col.FORMED] = centre
 
 
 @kernel
 def _solve_shifted(arms: Arms, arm: int) -> None:
     """Solve one arm with a prior mean, a gain, or a root that was updated."""
-    root, mean, which = arms.root[arm], arms.mean[arm], arms.marks[arm, WHICH]
-    gram, prior, gain = arms.gram[arm], arms.prior[which], arms.pool[GAIN]
-    careful = _root_of(gram, prior, root, arms.parts[arm], arms.marks[arm, STALE], gain)
+    root, mean, which = arms.root[arm], arms.mean[arm], arms.marks[arm, col.WHICH]
+    gram, prior, gain = arms.gram[arm], arms.prior[which], arms.pool[col.GAIN]
+    careful = _root_of(gram, prior, root, arms.parts[arm], arms.marks[arm, col.STALE], gain)
     solve_residuals(gram, prior, root, careful, arms.start[which], mean)
     mean += arms.start[which]
     if gain != 1.0:
@@ -382,7 +330,7 @@ def lacking(marks: IntArray, first: int, eligible: IntArray) -> int:
     """Return how many of the eligible arms have had fewer than ``first`` decisions."""
     count = 0
     for i in range(eligible.shape[0]):
-        count += marks[eligible[i], TRIES] < first
+        count += marks[eligible[i], col.TRIES] < first
     return count
 
 
@@ -398,7 +346,7 @@ def forced_place(marks: IntArray, first: int, floor: float, known: bool, eligibl
     if short > 0:
         left = int(uniform * short)
         for i in range(size):
-            if marks[eligible[i], TRIES] < first:
+            if marks[eligible[i], col.TRIES] < first:
                 if left == 0:
                     return i
                 left -= 1
@@ -435,7 +383,7 @@ def decide(
     _solve_stale(arms, eligible)
     scale = scale_at(rule.scale, rule.delta, t, context.shape[0], unit_of(arms))
     student = arms.kind == BY_ARM
-    noise = arms.pool[NOISE]
+    noise = arms.pool[col.NOISE]
     known = noise > 0.0
     large = context.shape[0] >= LARGE
     for i in range(size):
@@ -444,11 +392,11 @@ def decide(
             moments[0, i], width = _predict_large(root[arm], mean[arm], context)
         else:
             moments[0, i], width = predict(root, mean, arm, context)
-        moments[1, i] = (parts[arm, OWN_NOISE] if student else noise) * width if known else math.inf
+        moments[1, i] = (parts[arm, col.OWN_NOISE] if student else noise) * width if known else math.inf
         moments[2, i] = scale * moments[1, i]
         moments[3, i] = 0.0
         if student:
-            moments[3, i] = parts[arm, FREEDOM]
+            moments[3, i] = parts[arm, col.FREEDOM]
             moments[1, i] *= math.sqrt(moments[3, i] / (moments[3, i] - 2.0))
     place = -1
     if rule.first > 0 or rule.floor > 0.0 or not known:
@@ -464,9 +412,9 @@ def decide(
         short = rule.first > 0 and lacking(marks, rule.first, eligible) > 0
         if short or not known:
             for i in range(size):
-                among = not short or marks[eligible[i], TRIES] < rule.first
+                among = not short or marks[eligible[i], col.TRIES] < rule.first
                 moments[2, i] = math.nan if among else 0.0
-    marks[eligible[place], TRIES] += 1
+    marks[eligible[place], col.TRIES] += 1
     return place, score, after
 
 
@@ -501,26 +449,42 @@ def learn(
     reward: float,
     weight: float,
 ) -> bool:
-    """Add a reward to fields of ``Arms``; its weight is 1 unless it comes late to a bandit that forgets.
+    """Add a reward to fields of ``Arms``; nothing is changed if the context or the reward is not usable.
 
-    Returns False, and does nothing, if the context is not D finite numbers or the reward not finite.
+    Parameters
+    ----------
+    gram, root, parts, pool, marks, extra : ndarray
+        Fields of ``Arms``.
+    context : ndarray of float, [D]
+        Context, constant feature included.
+    arm : int
+        Row of the arm.
+    reward : float
+        Reward.
+    weight : float
+        How often it counts: 1 unless it comes late to a bandit that forgets.
+
+    Returns
+    -------
+    bool
+        False if the context is not D finite numbers, or the reward is not finite.
     """
     if context.shape[0] != gram.shape[2] - 1 or not abs(reward) <= LARGEST or not usable(context):
         return False
-    if marks[arm, STALE] != 1 and context.shape[0] >= LARGE and 0.0 <= parts[arm, UPDATES] < _MOST_UPDATES:
+    if marks[arm, col.STALE] != 1 and context.shape[0] >= LARGE and 0.0 <= parts[arm, col.UPDATES] < _MOST_UPDATES:
         add_to_root(root[arm], context, weight)
-        parts[arm, UPDATES] += 1.0
-        marks[arm, STALE] = 2
+        parts[arm, col.UPDATES] += 1.0
+        marks[arm, col.STALE] = 2
     else:
-        marks[arm, STALE] = 1
-    weight /= pool[GAIN]
+        marks[arm, col.STALE] = 1
+    weight /= pool[col.GAIN]
     add_observation(gram[arm], context, reward, weight)
-    parts[arm, WEIGHT] += weight
+    parts[arm, col.WEIGHT] += weight
     if extra.shape[0] > 0:
         _add_extra(extra[arm], pool, context, reward, weight)
-    marks[arm, PULLS] += 1
-    marks[arm, TRIES] = max(marks[arm, TRIES], marks[arm, PULLS])
-    pool[LOW], pool[HIGH], pool[DIRTY] = min(pool[LOW], reward), max(pool[HIGH], reward), 1.0
+    marks[arm, col.PULLS] += 1
+    marks[arm, col.TRIES] = max(marks[arm, col.TRIES], marks[arm, col.PULLS])
+    pool[col.LOW], pool[col.HIGH], pool[col.DIRTY] = min(pool[col.LOW], reward), max(pool[col.HIGH], reward), 1.0
     return True
 
 
@@ -536,18 +500,18 @@ def learn_one(handle: IntArray, context: FloatArray, arm: int, reward: float, we
 def _add_extra(extra: FloatArray, pool: FloatArray, context: FloatArray, reward: float, weight: float) -> None:
     """Add a reward to the sums that ``checkup`` looks at."""
     dim = context.shape[0]
-    if pool[COUNT] == 0.0:
-        pool[ORIGIN], pool[LAST] = reward, reward
+    if pool[col.COUNT] == 0.0:
+        pool[col.ORIGIN], pool[col.LAST] = reward, reward
     square = 0.0
     for i in range(dim):
         square += context[i] * context[i]
-    for k in range(EXTRAS):
-        z = square if k == 0 else pool[LAST] - pool[ORIGIN] if k == 1 else pool[COUNT]
+    for k in range(col.EXTRAS):
+        z = square if k == 0 else pool[col.LAST] - pool[col.ORIGIN] if k == 1 else pool[col.COUNT]
         if abs(z) < _LARGEST_EXTRA and abs(reward) < _LARGEST_EXTRA:
             part = weight * z
             for i in range(dim):
                 extra[k, i] += part * context[i]
             extra[k, dim] += part * reward
             extra[k, dim + 1] += part * z
-    pool[LAST] = reward
-    pool[COUNT] += 1.0
+    pool[col.LAST] = reward
+    pool[col.COUNT] += 1.0

@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import os
 from typing import Any, Self
-from weakref import WeakSet
 
 import numpy as np
 
 from ..._numerics.compile import kernel
 from ..._numerics.copying import put
 from ..._support.checks import FloatArray
+from ..._support.locks import register_fork
 from ..._support.streams import spawned
-
-__all__ = ["BLOCK", "Uniforms", "refill"]
-
 
 BLOCK = 1024  # uniforms taken from the Generator at a time
 
@@ -26,10 +23,11 @@ class Uniforms:
     """
 
     __slots__ = ("__weakref__", "block", "next", "rng")
+    fork_order = 2  # after the bandit that has the stream
 
     def __new__(cls, *arguments: Any) -> Self:  # noqa: D102
         stream = super().__new__(cls)  # also of copies and of what is unpickled, which have no __init__
-        _STREAMS.add(stream)
+        register_fork(stream)
         return stream
 
     def __init__(self, rng: np.random.Generator, unused: FloatArray) -> None:
@@ -61,18 +59,13 @@ class Uniforms:
         self.rng = spawned(self.rng, (key,), self.unused.tobytes())
         self.block, self.next = np.empty(0), 0
 
+    def before_fork(self) -> None:
+        """Do nothing; see ``ForkAware``."""
 
-_STREAMS: WeakSet[Uniforms] = WeakSet()
-
-
-def _part_ways() -> None:
-    """Give each stream of a forked process a key that no other process has."""
-    for stream in list(_STREAMS):
-        stream.spawn(int.from_bytes(os.urandom(16), "little"))
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_part_ways)
+    def after_fork(self, child: bool) -> None:
+        """Give the stream of a forked process a key that no other process has."""
+        if child and hasattr(self, "rng"):  # another thread may have been making the stream
+            self.spawn(int.from_bytes(os.urandom(16), "little"))
 
 
 @kernel

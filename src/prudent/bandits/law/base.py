@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
 
 from ..._support.checks import FloatArray, IntArray
 
-__all__ = ["Chances", "Law", "highest", "outer_mean"]
+__all__ = ["Chances", "Law", "outer_mean"]
 
 
 _ENTRIES = 2**20  # numbers of a sample held at a time
@@ -78,6 +79,21 @@ class Law(ABC):
             Its probability.
         """
         return float(self.chances()[place])
+
+    def chance_rows(self, places: IntArray) -> FloatArray:
+        """Return the probability of one arm for each of T contexts.
+
+        Parameters
+        ----------
+        places : ndarray of int, [T]
+            Positions of the arms.
+
+        Returns
+        -------
+        ndarray of float, [T]
+            Their probabilities.
+        """
+        return np.asarray(np.take_along_axis(self.chances(), places[:, np.newaxis], axis=1)[:, 0])
 
     def error(self, place: int) -> float:
         """Return the standard error of ``chance``.
@@ -190,23 +206,42 @@ class Law(ABC):
         """
         size = self.mean.shape[-1]
         hits = np.full(size, top / size)
-        rows = max(1, _ENTRIES // self.sample_entries)
-        for done in range(0, draws, rows):
-            hits += np.bincount(highest(self.sample(min(rows, draws - done), rng), top).reshape(-1), minlength=size)
+        for scores in self.samples(draws, rng):
+            chosen = scores.argmax(axis=1) if top == 1 else np.argpartition(-scores, top - 1, axis=1)[:, :top]
+            hits += np.bincount(chosen.reshape(-1), minlength=size)
         chance = hits / (draws + 1.0)
         return self.mixed(Chances(chance, np.sqrt(chance * (1.0 - chance) / (draws + 1.0))), top)
+
+    def samples(self, draws: int, rng: np.random.Generator) -> Iterator[FloatArray]:
+        """Yield simulated scores [N, k], as many at a time as fit in memory.
+
+        Parameters
+        ----------
+        draws : int
+            Number of simulated decisions in all.
+        rng : numpy.random.Generator
+            Source of randomness.
+
+        Yields
+        ------
+        ndarray of float, [N, k]
+            Scores.
+        """
+        rows = max(1, _ENTRIES // self.sample_entries)
+        for done in range(0, draws, rows):
+            yield self.sample(min(rows, draws - done), rng)
 
     @property
     def sample_entries(self) -> int:
         """Numbers that one simulated decision takes in memory."""
         return int(self.mean.shape[-1])
 
-    def mixed(self, found: Chances, top: int = 1) -> Chances:
+    def mixed(self, scored: Chances, top: int = 1) -> Chances:
         """Return probabilities with the floor mixed in, given those of a slate that scores decide.
 
         Parameters
         ----------
-        found : Chances
+        scored : Chances
             Probabilities without the floor.
         top : int, default=1
             Length of the slate.
@@ -217,12 +252,7 @@ class Law(ABC):
             Probabilities with the floor.
         """
         kept = max(1.0 - self.mean.shape[-1] * self.floor, 0.0)
-        return Chances(top * self.floor + kept * found.chance, kept * found.error)
-
-
-def highest(scores: FloatArray, top: int) -> IntArray:
-    """Return the positions of the ``top`` highest of scores [N, k], in any order."""
-    return scores.argmax(axis=1) if top == 1 else np.argpartition(-scores, top - 1, axis=1)[:, :top]
+        return Chances(top * self.floor + kept * scored.chance, kept * scored.error)
 
 
 def outer_mean(draws: FloatArray, weights: FloatArray, n: int) -> FloatArray:

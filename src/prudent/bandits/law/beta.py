@@ -2,10 +2,10 @@
 
 With no features the logistic model has a conjugate prior: the chance of arm a is Beta(successes, failures), and nothing
 is approximate (``posteriors.scalar.BetaPosterior``). A score is the j-th lowest of n draws: the lowest at levels where
-n = 1 / (1 - alpha) is whole, the second lowest else (the modified estimator), and counted from the top at negative
-levels. If I is the cdf of a draw, that of a
-score is the regularized incomplete beta function of (j, n - j + 1) at I, so one uniform and two inverse functions draw
-it at any alpha. Scores are kept as log odds, t = log(x / (1 - x)), which are numbers where chances round to 0 or 1.
+n = 1 / (1 - alpha) is an integer, the second lowest else (the modified estimator), and counted from the top at
+negative levels. If I is the cdf of a draw, that of a score is the regularized incomplete beta function of
+(j, n - j + 1) at I, so one uniform and two inverse functions draw it at any alpha. Scores are kept as log odds,
+t = log(x / (1 - x)), which are numbers where chances round to 0 or 1.
 
 Scores are independent: the chance that arm a is the highest is the integral over t of its density times the product of
 the others' cdfs. In t all densities are smooth; each is wide where its own quantiles are, so the quantiles of all arms
@@ -13,8 +13,6 @@ are the edges of Gauss-Legendre panels. The chances must sum to one: what is mis
 """
 
 from __future__ import annotations
-
-from typing import NamedTuple
 
 import numpy as np
 from numpy.polynomial.legendre import leggauss
@@ -24,60 +22,13 @@ from ...errors import ParameterError
 from ...risk import ModifiedCVaR, sample_size
 from .base import Law
 
-__all__ = ["BetaLaw", "BetaScores", "beta_scores"]
+__all__ = ["BetaLaw"]
 
 
 _LEAST_COUNT = 0.05  # below it scores leave the range of numbers
 _FARTHEST = 700.0  # log odds beyond which no arm has a chance of 1e-15
 _EDGES = np.array([1e-17, 1e-12, 1e-8, 1e-5, 1e-3, 0.02, 0.1, 0.3, 0.5])
 _NODES, _WEIGHTS = leggauss(16)
-
-
-class BetaScores(NamedTuple):
-    """Scores of k arms: the ``place``-th lowest of ``n`` draws of Beta(successes, failures)."""
-
-    successes: FloatArray  # [k]
-    failures: FloatArray  # [k]
-    n: int
-    place: int  # 1 is the lowest
-
-    def scores(self, uniforms: FloatArray) -> FloatArray:
-        """Return scores [k] as log odds, made of uniforms [k] in (0, 1)."""
-        from scipy import special
-
-        a, b = self.successes, self.failures
-        # the draw's place in its own law, and what is above it, each without cancellation
-        below = special.betaincinv(self.place, self.n - self.place + 1, uniforms)
-        above = special.betaincinv(self.n - self.place + 1, self.place, 1.0 - uniforms)
-        low, high = special.betaincinv(a, b, below), special.betaincinv(b, a, above)
-        with np.errstate(divide="ignore"):  # of the one that is not taken, or beyond the farthest
-            odds = np.where(below < 0.5, np.log(low) - np.log1p(-low), np.log1p(-high) - np.log(high))
-        return np.clip(odds, -_FARTHEST, _FARTHEST)
-
-    def chances(self) -> FloatArray:
-        """Return the chance [k] of each arm to have the highest score; they sum to one."""
-        from scipy import special
-
-        # upper quantiles are minus the lower ones of the arms with successes and failures exchanged
-        mirrored = BetaScores(self.failures, self.successes, self.n, self.n - self.place + 1)
-        lower, upper = ([law.scores(np.full(len(self.successes), p)) for p in _EDGES] for law in (self, mirrored))
-        edges = np.unique(np.concatenate([*lower, *(-end for end in upper)]))
-        middle, half = 0.5 * (edges[1:] + edges[:-1]), 0.5 * (edges[1:] - edges[:-1])
-        t = (middle[:, np.newaxis] + half[:, np.newaxis] * _NODES).reshape(-1)  # [T]
-        mass = (half[:, np.newaxis] * _WEIGHTS).reshape(-1)
-        a, b = self.successes[:, np.newaxis], self.failures[:, np.newaxis]
-        x, y = special.expit(t), special.expit(-t)
-        draw_cdf = np.where(t < 0.0, special.betainc(a, b, x), special.betaincc(b, a, y))
-        draw_rest = np.where(t < 0.0, special.betaincc(a, b, x), special.betainc(b, a, y))
-        log_density = a * special.log_expit(t) + b * special.log_expit(-t) - special.betaln(a, b)
-        j, left = self.place, self.n - self.place
-        cdf = special.betainc(j, left + 1, draw_cdf)
-        log_order = special.xlogy(j - 1, draw_cdf) + special.xlogy(left, draw_rest) - special.betaln(j, left + 1)
-        density = np.exp(log_density + log_order)
-        before = np.cumprod(np.vstack([np.ones_like(t), cdf[:-1]]), axis=0)
-        behind = np.cumprod(np.vstack([np.ones_like(t), cdf[:0:-1]]), axis=0)[::-1]
-        chances = (density * before * behind) @ mass
-        return chances / chances.sum()
 
 
 class BetaLaw(Law):
@@ -95,6 +46,12 @@ class BetaLaw(Law):
         The arms between which the first L choices are uniform by rule.
     rows : int, optional
         Number T of decisions; None for one, of which arrays have no first axis.
+
+    Examples
+    --------
+    >>> law = BetaLaw(np.array([2.0, 1.0]), np.array([1.0, 1.0]), alpha=0.0)
+    >>> law.chances()                                       # 2/3 of two uniforms is the chance of the higher one
+    array([0.6667, 0.3333])
     """
 
     def __init__(
@@ -106,8 +63,14 @@ class BetaLaw(Law):
         among: BoolArray | None = None,
         rows: int | None = None,
     ) -> None:
-        self._scores = beta_scores(successes, failures, alpha)
-        self._rows, self.floor = rows, floor
+        for name, counts in (("successes", successes), ("failures", failures)):
+            refuse(~(counts >= _LEAST_COUNT), counts, name, f"at least {_LEAST_COUNT}", error=ParameterError)
+        n = sample_size(alpha)
+        outermost = ModifiedCVaR(alpha).outermost(n)
+        place = int(np.flatnonzero(outermost.weights)[0]) + 1
+        self.successes, self.failures, self.floor = successes, failures, floor
+        self.n, self.place = n, place if outermost.sign > 0.0 else n - place + 1
+        self._rows = rows
         self._among = np.zeros((0, successes.size), dtype=np.bool_) if among is None else among
 
     def _tiled(self, values: FloatArray) -> FloatArray:
@@ -118,40 +81,49 @@ class BetaLaw(Law):
         """Posterior means of the log odds, [k] or [T, k]."""
         from scipy.special import digamma
 
-        return self._tiled(digamma(self._scores.successes) - digamma(self._scores.failures))
+        return self._tiled(digamma(self.successes) - digamma(self.failures))
 
     @property
     def sd(self) -> FloatArray:
         """Posterior standard deviations of the log odds, [k] or [T, k]."""
         from scipy.special import polygamma
 
-        return self._tiled(np.sqrt(polygamma(1, self._scores.successes) + polygamma(1, self._scores.failures)))
+        return self._tiled(np.sqrt(polygamma(1, self.successes) + polygamma(1, self.failures)))
 
     def chances(self) -> FloatArray:
         """Return the exact probability of every arm to be chosen, [k] or [T, k]."""
-        size, count = len(self._scores.successes), len(self._among)
+        count = len(self._among)
         uniform = self._among / np.maximum(self._among.sum(axis=1, keepdims=True), 1)
         if count and count == (self._rows or 1):
             return uniform[0] if self._rows is None else uniform
-        chances = self._tiled(self.floor + (1.0 - self.floor * size) * self._scores.chances())
+        chances = self._tiled(self.floor + (1.0 - self.floor * self.successes.size) * self._highest())
         if self._rows is not None:
             chances[:count] = uniform
         return chances
 
-    def chance_rows(self, places: IntArray) -> FloatArray:
-        """Return the probability [T] of one arm for each decision.
+    def _highest(self) -> FloatArray:
+        """Return the chance [k] of every arm to have the highest score; they sum to one."""
+        from scipy import special
 
-        Parameters
-        ----------
-        places : ndarray of int, [T]
-            Positions of the arms.
-
-        Returns
-        -------
-        ndarray of float, [T]
-            Their probabilities.
-        """
-        return np.asarray(np.take_along_axis(self.chances(), places[:, np.newaxis], axis=1)[:, 0])
+        edges, j, left = _EDGES[:, np.newaxis], self.place, self.n - self.place
+        # upper quantiles are minus the lower ones of the arms with successes and failures exchanged
+        mirrored = -_log_odds(self.failures, self.successes, self.n, left + 1, edges)
+        edges = np.unique(np.concatenate([self.draw(edges), mirrored]))
+        middle, half = 0.5 * (edges[1:] + edges[:-1]), 0.5 * (edges[1:] - edges[:-1])
+        t = (middle[:, np.newaxis] + half[:, np.newaxis] * _NODES).reshape(-1)  # [T]
+        mass = (half[:, np.newaxis] * _WEIGHTS).reshape(-1)
+        a, b = self.successes[:, np.newaxis], self.failures[:, np.newaxis]
+        x, y = special.expit(t), special.expit(-t)
+        draw_cdf = np.where(t < 0.0, special.betainc(a, b, x), special.betaincc(b, a, y))
+        draw_rest = np.where(t < 0.0, special.betaincc(a, b, x), special.betainc(b, a, y))
+        log_density = a * special.log_expit(t) + b * special.log_expit(-t) - special.betaln(a, b)
+        cdf = special.betainc(j, left + 1, draw_cdf)
+        log_order = special.xlogy(j - 1, draw_cdf) + special.xlogy(left, draw_rest) - special.betaln(j, left + 1)
+        density = np.exp(log_density + log_order)
+        before = np.cumprod(np.vstack([np.ones_like(t), cdf[:-1]]), axis=0)
+        behind = np.cumprod(np.vstack([np.ones_like(t), cdf[:0:-1]]), axis=0)[::-1]
+        chances = (density * before * behind) @ mass
+        return np.asarray(chances / chances.sum())
 
     def draw(self, uniforms: FloatArray) -> FloatArray:
         """Return scores made of uniforms.
@@ -166,18 +138,18 @@ class BetaLaw(Law):
         ndarray of float, [N, k]
             Scores.
         """
-        return self._scores.scores(uniforms)
+        return _log_odds(self.successes, self.failures, self.n, self.place, uniforms)
 
     def sample(self, count: int, rng: np.random.Generator) -> FloatArray:
         """Return simulated scores [N, k]."""
-        a, b, n, place = self._scores
-        gammas = rng.standard_gamma(np.stack([a, b]), (count, n, 2, a.size))
-        return np.asarray(np.sort(np.log(gammas[:, :, 0]) - np.log(gammas[:, :, 1]), axis=1)[:, place - 1])
+        counts = np.stack([self.successes, self.failures])
+        gammas = rng.standard_gamma(counts, (count, self.n, *counts.shape))
+        return np.asarray(np.sort(np.log(gammas[:, :, 0]) - np.log(gammas[:, :, 1]), axis=1)[:, self.place - 1])
 
     @property
     def sample_entries(self) -> int:
         """Numbers that one simulated decision takes in memory."""
-        return 2 * self._scores.n * len(self._scores.successes)
+        return 2 * self.n * self.successes.size
 
     def uniform(self) -> IntArray | None:
         """Return the positions of the arms between which the first choice is uniform by rule."""
@@ -185,41 +157,36 @@ class BetaLaw(Law):
 
     def response(self) -> tuple[FloatArray, FloatArray]:
         """Return posterior mean and sd of the chance of a 1, [k] or [T, k] each."""
-        a, b = self._scores.successes, self._scores.failures
+        a, b = self.successes, self.failures
         mean = a / (a + b)
         return self._tiled(mean), self._tiled(np.sqrt(mean * (1.0 - mean) / (a + b + 1.0)))
 
     def shortfall(self, alpha: float) -> FloatArray:
         """Return CVaR of the log odds at a risk level, [k] or [T, k]."""
-        a, b = self._scores.successes, self._scores.failures
+        a, b = self.successes, self.failures
         if alpha == 0.0:
             return self.mean
         # at negative levels it is minus that of the negated log odds, which are those of a failure
         return self._tiled(_shortfall(a, b, alpha) if alpha > 0.0 else -_shortfall(b, a, -alpha))
 
 
+def _log_odds(successes: FloatArray, failures: FloatArray, n: int, place: int, uniforms: FloatArray) -> FloatArray:
+    """Return scores as log odds, made of uniforms in (0, 1), [k] or [N, k]."""
+    from scipy import special
+
+    # the draw's place in its own law, and what is above it, each without cancellation
+    below = special.betaincinv(place, n - place + 1, uniforms)
+    above = special.betaincinv(n - place + 1, place, 1.0 - uniforms)
+    low, high = special.betaincinv(successes, failures, below), special.betaincinv(failures, successes, above)
+    with np.errstate(divide="ignore"):  # of the one that is not taken, or beyond the farthest
+        odds = np.where(below < 0.5, np.log(low) - np.log1p(-low), np.log1p(-high) - np.log(high))
+    return np.clip(odds, -_FARTHEST, _FARTHEST)
+
+
 def _shortfall(successes: FloatArray, failures: FloatArray, alpha: float) -> FloatArray:
     """Return CVaR of log odds [k]: an integral of quantiles, in log odds of their probability."""
     from scipy.special import expit
 
-    law = beta_scores(successes, failures, 0.0)
     t = np.arange(-36.0, 36.0, 0.05)  # a trapezoid rule: u = (1 - alpha) expit(t)
     mass = expit(t) * expit(-t) * 0.05
-    values = np.array([law.scores(np.full(len(successes), (1.0 - alpha) * u)) for u in expit(t)])
-    return np.asarray(mass @ values)
-
-
-def beta_scores(successes: FloatArray, failures: FloatArray, alpha: float) -> BetaScores:
-    """Return the scores of arms with chances Beta(successes, failures), [k] each, at a risk level.
-
-    >>> law = beta_scores(np.array([2.0, 1.0]), np.array([1.0, 1.0]), alpha=0.0)
-    >>> law.chances()                                       # 2/3 of two uniforms is the chance of the higher one
-    array([0.6667, 0.3333])
-    """
-    n = sample_size(alpha)
-    outermost = ModifiedCVaR(alpha).outermost(n)
-    place = int(np.flatnonzero(outermost.weights)[0]) + 1
-    place = place if outermost.sign > 0.0 else n - place + 1
-    for name, counts in (("successes", successes), ("failures", failures)):
-        refuse(~(counts >= _LEAST_COUNT), counts, name, f"at least {_LEAST_COUNT}", error=ParameterError)
-    return BetaScores(successes, failures, n, place)
+    return np.asarray(mass @ _log_odds(successes, failures, 1, 1, (1.0 - alpha) * expit(t)[:, np.newaxis]))

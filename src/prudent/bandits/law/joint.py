@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ..._support.checks import FloatArray
-from .base import Chances, Law, outer_mean
-from .normal import ScoreRule
+from .base import Chances, outer_mean
+from .normal import DrawnLaw, ScoreRule
 
 __all__ = ["Design", "JointLaw"]
 
@@ -24,7 +24,7 @@ class Design(NamedTuple):
     spreads: FloatArray  # [k] sds of the offsets
 
 
-class JointLaw(Law):
+class JointLaw(DrawnLaw):
     """Law of scores made of draws of theta that all items share; probabilities are sampled.
 
     Parameters
@@ -44,36 +44,26 @@ class JointLaw(Law):
     def __init__(
         self, moments: FloatArray, design: Design, mean: FloatArray, root: FloatArray, rule: ScoreRule
     ) -> None:
-        self._moments, self._design, self._theta, self._root, self._rule = moments, design, mean, root, rule
-        self.floor = rule.floor
+        super().__init__(moments, rule)
+        self._design, self._theta, self._root = design, mean, root
 
     @property
-    def mean(self) -> FloatArray:
-        """Posterior means of the scores, [k]."""
-        return self._moments[0]
-
-    @property
-    def sd(self) -> FloatArray:
-        """Posterior standard deviations of the scores, [k]."""
-        return self._moments[1]
-
-    @property
-    def normals(self) -> int:
-        """Number of standard normals that the scores of one decision are made of."""
+    def uniforms_needed(self) -> int:
+        """Number of uniforms, or standard normals, that the scores of one decision are made of."""
         own = self._design.shifts.size if self._design.spreads.any() else 0
         return abs(self._rule.n) * (self._theta.size + own)
 
     @property
     def sample_entries(self) -> int:
         """Numbers that one simulated decision takes in memory."""
-        return self.normals + abs(self._rule.n) * self._moments.shape[1]
+        return self.uniforms_needed + abs(self._rule.n) * self._moments.shape[1]
 
     def scores(self, normals: FloatArray) -> FloatArray:
         """Return scores made of standard normals: CVaR, item by item, of what n draws of theta say.
 
         Parameters
         ----------
-        normals : ndarray of float, [N, normals]
+        normals : ndarray of float, [N, uniforms_needed]
             Standard normals.
 
         Returns
@@ -88,17 +78,12 @@ class JointLaw(Law):
             draws += self._design.spreads * normals[:, n * dim :].reshape(draws.shape)
         return outer_mean(draws, np.array(self._rule.weights), self._rule.n)
 
-    @property
-    def uniforms_needed(self) -> int:
-        """Number of uniforms that ``draw`` takes."""
-        return self.normals
-
     def draw(self, uniforms: FloatArray) -> FloatArray:
         """Return scores made of uniforms.
 
         Parameters
         ----------
-        uniforms : ndarray of float, [normals]
+        uniforms : ndarray of float, [uniforms_needed]
             Numbers in [0, 1).
 
         Returns
@@ -112,7 +97,7 @@ class JointLaw(Law):
 
     def sample(self, count: int, rng: np.random.Generator) -> FloatArray:
         """Return simulated scores [N, k]."""
-        return self.scores(rng.standard_normal((count, self.normals)))
+        return self.scores(rng.standard_normal((count, self.uniforms_needed)))
 
     def _first(self) -> Chances:
         return self.included(1, _SAMPLED, np.random.default_rng(0))
@@ -124,11 +109,3 @@ class JointLaw(Law):
     def error(self, place: int) -> float:
         """Return the standard error of ``chance``."""
         return float(self._first().error[place])
-
-    def response(self) -> tuple[FloatArray, FloatArray]:
-        """Return posterior mean and sd of the expected reward, [k] each."""
-        return self._rule.response(self.mean.copy(), self.sd.copy())
-
-    def shortfall(self, alpha: float) -> FloatArray:
-        """Return CVaR of s'theta at a risk level, [k]."""
-        return self._rule.shortfall(self.mean.copy(), self.sd, np.zeros(1), alpha)

@@ -18,12 +18,9 @@ from ..kernels.batch import Choices, Moments, fill_scores
 from ..kernels.items import draw_scores
 from ..kernels.layout import Rule
 from .base import Chances, Law, outer_mean
-from .score_law import score_law
+from .score_law import ScoreLaw, score_law
 
-__all__ = ["NormalLaw", "NormalRows", "ScoreRule"]
-
-
-_ENTRIES = 2**20  # numbers of a sample held at a time
+__all__ = ["DrawnLaw", "NormalLaw", "NormalRows", "ScoreRule"]
 
 
 class ScoreRule(NamedTuple):
@@ -35,39 +32,77 @@ class ScoreRule(NamedTuple):
     clip: bool  # draws to [0, 1]
     link: int | None  # of clicks (ODDS) or counts (COUNTS); None for normal rewards
 
-    def response(self, mean: FloatArray, sd: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return mean and sd of the expected reward, given those of the score."""
-        if self.link is None:
+
+class DrawnLaw(Law):
+    """Law of scores that a rule makes of normal or Student's t draws; a base class.
+
+    Parameters
+    ----------
+    moments : ndarray of float, [2 or more, k]
+        Posterior means and sds of the scores.
+    rule : ScoreRule
+        How scores are made of draws.
+    """
+
+    freedom: FloatArray = np.zeros(1)  # degrees of freedom [k], 0 for normal draws
+
+    def __init__(self, moments: FloatArray, rule: ScoreRule) -> None:
+        self._moments, self._rule, self.floor = moments, rule, rule.floor
+
+    @property
+    def mean(self) -> FloatArray:
+        """Posterior means of the scores, [k] or [T, k]."""
+        return self._moments[0]
+
+    @property
+    def sd(self) -> FloatArray:
+        """Posterior standard deviations of the scores, [k] or [T, k]."""
+        return self._moments[1]
+
+    @property
+    def score_law(self) -> ScoreLaw:
+        """Law of a score of mean 0 and sd 1."""
+        return score_law(self._rule.n, self._rule.weights, self._rule.clip)
+
+    def response(self) -> tuple[FloatArray, FloatArray]:
+        """Return posterior mean and sd of the expected reward, [k] or [T, k] each."""
+        mean, sd = self.mean.copy(), self.sd.copy()
+        if self._rule.link is None:
             return mean, sd
-        if self.link != COUNTS:
+        if self._rule.link != COUNTS:
             return mean_odds(mean, sd), sd_odds(mean, sd)
         with np.errstate(over="ignore", invalid="ignore"):
             rate = np.exp(mean + 0.5 * sd * sd)
             return rate, rate * np.sqrt(np.expm1(sd * sd))
 
-    def shortfall(self, mean: FloatArray, sd: FloatArray, freedom: FloatArray, alpha: float) -> FloatArray:
-        """Return CVaR_alpha of scores with these posterior moments; ``freedom`` [k] is 0 for normal ones."""
-        if alpha == 0.0 and not self.clip:
+    def shortfall(self, alpha: float) -> FloatArray:
+        """Return CVaR of s'theta at a risk level, [k] or [T, k]."""
+        mean, sd, clip = self.mean.copy(), self.sd.copy(), self._rule.clip
+        if alpha == 0.0 and not clip:
             return mean
         if not np.isfinite(sd).all():
             return np.full_like(mean, -np.copysign(np.inf, alpha))
-        if freedom.any():
-            below = np.copysign(student_shortfall(abs(alpha), freedom), alpha)
-            return np.asarray(mean - sd * np.sqrt(1.0 - 2.0 / freedom) * below)
-        return np.asarray((cvar_clipped_normal if self.clip else cvar_normal)(mean, sd, alpha))
+        if self.freedom.any():
+            below = np.copysign(student_shortfall(abs(alpha), self.freedom), alpha)
+            return np.asarray(mean - sd * np.sqrt(1.0 - 2.0 / self.freedom) * below)
+        return np.asarray((cvar_clipped_normal if clip else cvar_normal)(mean, sd, alpha))
 
-    def chances(self, means: FloatArray, sds: FloatArray, freedom: FloatArray) -> FloatArray:
+    def _every_chance(self, means: FloatArray, sds: FloatArray, freedom: FloatArray) -> FloatArray:
         """Return the probabilities [T,k] of arms with means and sds [T,k] of draws, and degrees of freedom [k] or 0.
 
         Where the choice is uniform by rule, sds are NaN for the arms that it is between.
         """
-        among: Any = np.isnan(sds)
-        if among.any(axis=1).all():  # whatever the law of scores
+        try:
+            law = self.score_law
+        except ParameterError:  # the law is not tabulated, which does not matter where all choices are uniform
+            among: Any = np.isnan(sds)
+            if not among.any(axis=1).all():
+                raise
             return np.asarray(among / among.sum(axis=1, keepdims=True))
-        return score_law(self.n, self.weights, self.clip).every_chance(means, sds, freedom, self.floor)
+        return law.every_chance(means, sds, freedom, self.floor)
 
 
-class NormalLaw(Law):
+class NormalLaw(DrawnLaw):
     """Law of independent scores in one context: the weighted lowest of n normal or Student's t draws of each arm.
 
     Parameters
@@ -81,25 +116,9 @@ class NormalLaw(Law):
         Integrate over the likeliest arms first, which is faster for many arms.
     """
 
-    __slots__ = ("_moments", "_rule", "_sort")
-
     def __init__(self, moments: FloatArray, rule: ScoreRule, sort: bool = False) -> None:
-        self._moments, self._rule, self._sort = moments, rule, sort
-
-    @property
-    def floor(self) -> float:  # type: ignore[override]
-        """Smallest probability of an arm."""
-        return self._rule.floor
-
-    @property
-    def mean(self) -> FloatArray:
-        """Posterior means of the scores, [k]."""
-        return self._moments[0]
-
-    @property
-    def sd(self) -> FloatArray:
-        """Posterior standard deviations of the scores, [k]."""
-        return self._moments[1]
+        super().__init__(moments, rule)
+        self._sort, self.freedom = sort, moments[3]
 
     def _sorted(self) -> tuple[FloatArray, IntArray]:
         """Return moments in the order of integration, and the rank of every arm."""
@@ -113,38 +132,19 @@ class NormalLaw(Law):
 
     def chance(self, place: int) -> float:
         """Return the exact probability that one arm is chosen."""
-        rule = self._rule
         try:
-            law = score_law(rule.n, rule.weights, rule.clip)
+            law = self.score_law
         except ParameterError:
-            return float(self._uniform_chances()[place])
+            return super().chance(place)
         if not self._sort:
-            return law.decision_chance(self._moments, place, rule.floor)
+            return law.decision_chance(self._moments, place, self.floor)
         moments, rank = self._sorted()
-        return law.decision_chance(moments, int(rank[place]), rule.floor)
+        return law.decision_chance(moments, int(rank[place]), self.floor)
 
     def chances(self) -> FloatArray:
         """Return the exact probability of every arm to be chosen, [k]."""
-        rule = self._rule
-        try:
-            law = score_law(rule.n, rule.weights, rule.clip)
-        except ParameterError:
-            return self._uniform_chances()
         moments, rank = self._sorted()
-        return law.decision_chances(moments, rule.floor)[rank]
-
-    def _uniform_chances(self) -> FloatArray:
-        """Return the probabilities of a uniform choice; raise if scores decided, whose law is not tabulated."""
-        means, _, sds, freedom = self._moments
-        return self._rule.chances(means[np.newaxis], sds[np.newaxis], freedom)[0]
-
-    def response(self) -> tuple[FloatArray, FloatArray]:
-        """Return posterior mean and sd of the expected reward, [k] each."""
-        return self._rule.response(self.mean.copy(), self.sd.copy())
-
-    def shortfall(self, alpha: float) -> FloatArray:
-        """Return CVaR of s'theta at a risk level, [k]."""
-        return self._rule.shortfall(self.mean.copy(), self.sd, self._moments[3], alpha)
+        return np.asarray(self._every_chance(moments[:1], moments[2:3], moments[3])[0, rank])
 
     def uniform(self) -> IntArray | None:
         """Return the positions of the arms between which the choice is uniform by rule; None if scores decide."""
@@ -201,14 +201,12 @@ class NormalLaw(Law):
             return self.mixed(Chances(np.full(size, top / size), np.zeros(size)), top)
         if freedom[0] > 0.0 or self._rule.clip:
             return super().included(top, draws, rng)
-        law = score_law(self._rule.n, self._rule.weights, False)
+        law = self.score_law
         # between its nodes the law is known to 1e-6, much better than samples can tell
         nodes = np.linspace(-12.0, 9.0, 8401) if self._rule.n > 0 else np.linspace(-9.0, 12.0, 8401)
         cdf = np.array([law.cdf(x) for x in nodes])
         totals = np.zeros((2, size))
-        rows = max(1, _ENTRIES // self.sample_entries)
-        for done in range(0, draws, rows):
-            scores = self.sample(min(rows, draws - done), rng)
+        for scores in self.samples(draws, rng):
             ranked = -np.partition(-scores, (top - 1, top), axis=1)[:, top - 1 : top + 1]
             hurdle = np.where(scores >= ranked[:, :1], ranked[:, 1:], ranked[:, :1])
             chance = 1.0 - np.interp((hurdle - mean) / sd, nodes, cdf)
@@ -218,7 +216,7 @@ class NormalLaw(Law):
         return self.mixed(Chances(average, errors), top)
 
 
-class NormalRows(Law):
+class NormalRows(DrawnLaw):
     """Law of independent normal or Student's t scores in T contexts, computed when it is read.
 
     Parameters
@@ -234,41 +232,29 @@ class NormalRows(Law):
     """
 
     def __init__(self, moments: Moments, scale: FloatArray, among: BoolArray, rule: ScoreRule) -> None:
-        self._moments, self._scale, self._among, self._rule = moments, scale, among, rule
-        self.floor = rule.floor
+        self._contexts, self._scale, self._among, self._rule = moments, scale, among, rule
+        self.floor, self.freedom = rule.floor, moments.freedom
 
     @property
     def mean(self) -> FloatArray:
         """Posterior means of the scores, [T, k]."""
-        return self._moments.values[0].T
+        return self._contexts.values[0].T
 
     @property
     def sd(self) -> FloatArray:
         """Posterior standard deviations of the scores, [T, k]."""
-        return self._moments.sds.T
+        return self._contexts.sds.T
 
     def chance_rows(self, places: IntArray) -> FloatArray:
-        """Return the probability [T] of one arm for each context.
-
-        Parameters
-        ----------
-        places : ndarray of int, [T]
-            Positions of the arms.
-
-        Returns
-        -------
-        ndarray of float, [T]
-            Their probabilities.
-        """
-        rule = self._rule
-        if len(self._among) or self._moments.freedom.any():
-            return np.asarray(np.take_along_axis(self.chances(), places[:, np.newaxis], axis=1)[:, 0])
-        scored = score_law(rule.n, rule.weights, rule.clip).chances(*self._draws()[:2], places)
-        return np.asarray(rule.floor + (1.0 - rule.floor * self.mean.shape[1]) * scored)
+        """Return the probability [T] of one arm for each context; see ``Law.chance_rows``."""
+        if len(self._among) or self.freedom.any():
+            return super().chance_rows(places)
+        scored = self.score_law.chances(*self._draws()[:2], places)
+        return np.asarray(self.floor + (1.0 - self.floor * self.mean.shape[1]) * scored)
 
     def chances(self) -> FloatArray:
         """Return the exact probability of every arm to be chosen, [T, k]."""
-        return self._rule.chances(*self._draws())
+        return self._every_chance(*self._draws())
 
     def scores(self, rule: Rule, choices: Choices) -> FloatArray:
         """Return the scores [T] of the chosen arms, computed from their uniforms where that was not needed to decide.
@@ -285,43 +271,24 @@ class NormalRows(Law):
         ndarray of float, [T]
             Scores.
         """
-        fill_scores(rule, self._moments.values, self._moments.freedom, self._scale, choices)
+        fill_scores(rule, self._contexts.values, self.freedom, self._scale, choices)
         return choices.scores
 
     def _draws(self) -> tuple[FloatArray, FloatArray, FloatArray]:
         """Return means and sds [T,k] of the draws, and degrees of freedom [k]."""
-        sds = np.ascontiguousarray(self._scale[:, np.newaxis] * self._moments.values[1].T)
+        sds = np.ascontiguousarray(self._scale[:, np.newaxis] * self._contexts.values[1].T)
         sds[: len(self._among)] = np.where(self._among, np.nan, 0.0)
-        return np.ascontiguousarray(self.mean), sds, self._moments.freedom
+        return np.ascontiguousarray(self.mean), sds, self.freedom
 
-    def response(self) -> tuple[FloatArray, FloatArray]:
-        """Return posterior mean and sd of the expected reward, [T, k] each."""
-        return self._rule.response(self.mean.copy(), self.sd.copy())
-
-    def shortfall(self, alpha: float) -> FloatArray:
-        """Return CVaR of s'theta at a risk level, [T, k]."""
-        return self._rule.shortfall(self.mean.copy(), self.sd.copy(), self._moments.freedom, alpha)
-
-    def row(self, t: int) -> NormalLaw:
-        """Return the law of one of the contexts.
-
-        Parameters
-        ----------
-        t : int
-            Its position.
-
-        Returns
-        -------
-        NormalLaw
-            Law of the scores in that context.
-        """
+    def _first(self) -> NormalLaw:
+        """Return the law of the first context."""
         means, sds, freedom = self._draws()
-        return NormalLaw(np.stack([means[t], self.sd[t], sds[t], freedom]), self._rule)
+        return NormalLaw(np.stack([means[0], self.sd[0], sds[0], freedom]), self._rule)
 
     def sample(self, count: int, rng: np.random.Generator) -> FloatArray:
         """Return simulated scores [N, k] of the first context."""
-        return self.row(0).sample(count, rng)
+        return self._first().sample(count, rng)
 
     def uniform(self) -> IntArray | None:
         """Return the positions of the arms between which the first choice is uniform by rule."""
-        return self.row(0).uniform()
+        return self._first().uniform()

@@ -30,6 +30,7 @@ p_a * integral over u in [0, 1] of the product over b of P(S_b < x) + u p_b: one
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -54,44 +55,19 @@ _MOST_PANELS = 2000
 _SHARPEST = 1e-3  # sd of the sharpest arm over the distance of arms, for all chances at once
 
 
-_NODES = np.array(
+# Nodes, and weights of the 15-point Kronrod and of the 7-point Gauss rule, which has every other node
+_NODES, _KRONROD, _GAUSS = np.array(
     [
-        0.991455371120812639206854697526329,
-        0.949107912342758524526189684047851,
-        0.864864423359769072789712788640926,
-        0.741531185599394439863864773280788,
-        0.586087235467691130294144691693132,
-        0.405845151377397166906606412076961,
-        0.207784955007898467600689403773245,
-        0.000000000000000000000000000000000,
+        (0.9914553711208126, 0.022935322010529224, 0.0),
+        (0.9491079123427585, 0.06309209262997856, 0.1294849661688697),
+        (0.8648644233597691, 0.10479001032225019, 0.0),
+        (0.7415311855993945, 0.14065325971552592, 0.27970539148927664),
+        (0.5860872354676911, 0.1690047266392679, 0.0),
+        (0.4058451513773972, 0.19035057806478542, 0.3818300505051189),
+        (0.20778495500789848, 0.20443294007529889, 0.0),
+        (0.0, 0.20948214108472782, 0.4179591836734694),
     ]
-)
-
-
-_KRONROD = np.array(
-    [
-        0.022935322010529224963732008058970,
-        0.063092092629978553290700663189204,
-        0.104790010322250183839876322541518,
-        0.140653259715525918745189590510238,
-        0.169004726639267902826583426598550,
-        0.190350578064785409913256402421014,
-        0.204432940075298892414161999234649,
-        0.209482141084727828012999174891714,
-    ]
-)
-
-
-_GAUSS = np.array(
-    [
-        0.129484966168869693270611432679082,
-        0.279705391489276667901467771423780,
-        0.381830050505118944950369775488975,
-        0.417959183673469387755102040816327,
-    ]
-)
-
-
+).T.copy()
 _PLAIN, _CLIPPED, _CLIPPED_PAIR = 0, 1, 2
 
 
@@ -102,27 +78,20 @@ class _Rivals(NamedTuple):
     moments: FloatArray  # [5,k] means and sds; chances to be below an atom, and at it; cells of the table per unit
 
 
-@lru_cache(maxsize=64)
-def score_law(n: int, weights: tuple[float, ...], clip: bool) -> ScoreLaw:
-    """Return the law of scores that put ``weights`` on the lowest of ``n`` draws, or on the highest of -n."""
-    return ScoreLaw(n, np.array(weights), clip)
-
-
 class ScoreLaw:
-    """The law of a score; gives the chance that one of several arms scores highest."""
+    """Law of scores that put ``weights`` on the lowest of ``n`` draws, or on the highest of -n."""
 
-    def __init__(self, n: int, weights: FloatArray, clip: bool) -> None:
+    def __init__(self, n: int, weights: Sequence[float] | FloatArray, clip: bool) -> None:
         from scipy import special
 
+        weights = np.array(weights)
         places = np.flatnonzero(weights)
         if clip and places.size > 2:
-            raise ParameterError(
+            message = (
                 "propensities of clipped scores are known for at most 2 lowest draws, "
-                f"these settings weigh {places.size}",
-                code="no-propensity",
-                argument="settings",
-                value=places.size,
+                f"these settings weigh {places.size}"
             )
+            raise ParameterError(message, code="no-propensity", argument="settings", value=places.size)
         kind = _PLAIN if not clip else _CLIPPED if places.size == 1 else _CLIPPED_PAIR
         if kind == _CLIPPED_PAIR:  # no common table: the law depends on where the arm's mean and sd put 0 and 1
             low = float(special.ndtri(LEAST / abs(n)))
@@ -166,11 +135,8 @@ class ScoreLaw:
         """Return the chance of arm ``place`` of a decision with ``moments`` [4,k] as ``step.decide`` writes them."""
         return _decision_chance(moments, place, floor, self._fields)
 
-    def decision_chances(self, moments: FloatArray, floor: float) -> FloatArray:
-        """Return the chances [k] of all arms of such a decision."""
-        chances = np.empty(moments.shape[1])
-        _decision_chances(moments, floor, self._fields, chances)
-        return chances
+
+score_law = lru_cache(maxsize=64)(ScoreLaw)  # weights as a tuple
 
 
 @kernel
@@ -252,32 +218,27 @@ def _integral(edges: FloatArray, pieces: int, m: float, s: float, rivals: _Rival
             a, b = starts[depth], ends[depth]
             half = 0.5 * (b - a)
             centre = 0.5 * (a + b)
-            if not atoms and b - a > _widest(a, b, s, rivals, law) and depth < 62 and panels < _MOST_PANELS:
-                starts[depth], ends[depth] = a, centre
-                starts[depth + 1], ends[depth + 1] = centre, b
-                depth += 2
-                continue
-            middle = _integrand(centre, m, s, rivals, atoms, law)
-            fine = _KRONROD[7] * middle
-            coarse = _GAUSS[3] * middle
-            for i in range(7):
-                shift = half * _NODES[i]
-                pair = _integrand(centre - shift, m, s, rivals, atoms, law)
-                pair += _integrand(centre + shift, m, s, rivals, atoms, law)
-                fine += _KRONROD[i] * pair
-                if i % 2 == 1:
-                    coarse += _GAUSS[i // 2] * pair
-            panels += 1
-            # The error of the finer rule is about gap**1.6 / area**0.6. A step that is not resolved has a gap like the
-            # area, and is bisected down to an area of no account.
-            gap, area = half * abs(fine - coarse), half * fine
-            vague = gap > _NEGLIGIBLE and gap * gap > _TOLERANCE * area
-            if vague and depth < 62 and panels < _MOST_PANELS:
-                starts[depth], ends[depth] = a, centre
-                starts[depth + 1], ends[depth + 1] = centre, b
-                depth += 2
-            else:
-                total += half * fine
+            more = depth < 62 and panels < _MOST_PANELS
+            if not more or atoms or not b - a > _widest(a, b, s, rivals, law):
+                middle = _integrand(centre, m, s, rivals, atoms, law)
+                fine, coarse = _KRONROD[7] * middle, _GAUSS[7] * middle
+                for i in range(7):
+                    shift = half * _NODES[i]
+                    pair = _integrand(centre - shift, m, s, rivals, atoms, law)
+                    pair += _integrand(centre + shift, m, s, rivals, atoms, law)
+                    fine += _KRONROD[i] * pair
+                    coarse += _GAUSS[i] * pair
+                panels += 1
+                # The error of the finer rule is about gap**1.6 / area**0.6. A step that is not resolved has a gap like
+                # the area, and is bisected down to an area of no account.
+                gap, area = half * abs(fine - coarse), half * fine
+                vague = gap > _NEGLIGIBLE and gap * gap > _TOLERANCE * area
+                if not (vague and more and panels < _MOST_PANELS):
+                    total += half * fine
+                    continue
+            starts[depth], ends[depth] = a, centre
+            starts[depth + 1], ends[depth + 1] = centre, b
+            depth += 2
     return total
 
 
@@ -428,28 +389,15 @@ def _decision_chance(moments: FloatArray, place: int, floor: float, law_fields: 
     if among > 0:
         return 1.0 / among if math.isnan(moments[2, place]) else 0.0
     if moments[3, 0] > 0.0:
-        every = np.empty(arms)
-        _decision_chances(moments, floor, law_fields, every)
-        return every[place]
+        every = np.empty((1, arms))
+        _every_chance(moments[:1], moments[2:3], moments[3], floor, law_fields, every)
+        return every[0, place]
     return floor + (1.0 - floor * arms) * _one_chance(moments[0], moments[2], place, TableLaw(*law_fields))
 
 
 @kernel
-def _decision_chances(moments: FloatArray, floor: float, law_fields: tuple[Any, ...], out: FloatArray) -> None:
-    """Write the chances [k] of all arms with moments [4,k], see ``_every_chance``."""
-    row = (1, moments.shape[1])
-    means, sds = moments[0].reshape(row), moments[2].reshape(row)
-    _every_chance(means, sds, moments[3], floor, law_fields, out.reshape(row))
-
-
-@kernel
 def _every_chance(
-    means: FloatArray,
-    sds: FloatArray,
-    freedom: FloatArray,
-    floor: float,
-    law_fields: tuple[Any, ...],
-    out: FloatArray,
+    means: FloatArray, sds: FloatArray, freedom: FloatArray, floor: float, law_fields: tuple[Any, ...], out: FloatArray
 ) -> None:
     """Write the chances [T,k] of all arms, see ``ScoreLaw.every_chance``."""
     law = TableLaw(*law_fields)
@@ -532,8 +480,7 @@ def _joint_chances(shape: FloatArray, law: TableLaw, out: FloatArray) -> None:
             for i in range(15):
                 place = 7 - abs(i - 7)
                 shift = half * _NODES[place] * (1.0 if i > 7 else -1.0)
-                outer = _GAUSS[place // 2] if place % 2 == 1 else 0.0
-                _add_products(centre + shift, shape, law, values, _KRONROD[place], outer, fine, coarse)
+                _add_products(centre + shift, shape, law, values, _KRONROD[place], _GAUSS[place], fine, coarse)
             panels += 1
             vague = False
             for i in range(arms):

@@ -39,6 +39,7 @@ __all__ = [
     "kernel_density",
     "label",
     "row_axis",
+    "thousands",
 ]
 
 CONFIDENCE = 0.95  # of every interval and band in a figure or table
@@ -151,15 +152,13 @@ def _legend_handle(entry: Entry) -> Any:
     colour = hex_of(entry.colour)
     if entry.mark == "area":
         return Patch(facecolor=colour, alpha=0.25, linewidth=0, label=entry.label)
-    line = Line2D([], [], label=entry.label, color=colour)
-    if entry.mark == "line":
-        line.set_linestyle(entry.dash)  # type: ignore[arg-type]
-    else:
-        line.set_linestyle("none")
-        line.set_marker({"diamond": "D", "square": "s", "arrow": r"$\rightarrow$"}.get(entry.mark, "o"))
-        line.set_markersize(11 if entry.mark == "arrow" else 5)
-        line.set_markerfacecolor("none" if entry.mark in ("ring", "diamond", "square") else colour)
-    return line
+    look: dict[str, Any] = {"linestyle": entry.dash}
+    if entry.mark != "line":
+        shape = {"diamond": "D", "square": "s", "arrow": r"$\rightarrow$"}.get(entry.mark, "o")
+        face = "none" if entry.mark in ("ring", "diamond", "square") else colour
+        size = 11 if entry.mark == "arrow" else 5
+        look = {"linestyle": "none", "marker": shape, "markersize": size, "markerfacecolor": face}
+    return Line2D([], [], label=entry.label, color=colour, **look)
 
 
 def _page_svg(svg: str, prefix: str) -> str:
@@ -189,21 +188,31 @@ def label(name: object, longest: int = 28) -> str:
     return shorten(name, longest).replace("$", r"\$")
 
 
-def row_axis(axes: Axes, names: Sequence[str], margin: float = 0.5) -> None:
-    """Give each row of a panel its name on the y axis, the first row at the top."""
+def row_axis(axes: Axes, names: Sequence[str], above: float = 0.5, below: float = 0.5) -> None:
+    """Give each row of a panel its name on the y axis, the first row at the top, with margins in units of rows."""
     axes.set_yticks(range(len(names)), names)
-    axes.set_ylim(len(names) - 1 + margin, -margin)
+    axes.set_ylim(len(names) - 1 + below, -above)
     axes.grid(axis="y", visible=False)
+
+
+def thousands(value: float, _: object = None) -> str:
+    """Return the label of a tick, with commas between thousands.
+
+    Examples
+    --------
+    >>> thousands(12000.0)
+    '12,000'
+    """
+    return f"{value:,.10g}"
 
 
 def count_axis(axes: Axes, text: str) -> None:
     """Label an x axis of counts: few ticks, at integers, with commas between thousands."""
-    from matplotlib.ticker import FuncFormatter, MaxNLocator
+    from matplotlib.ticker import MaxNLocator
 
-    axes.set_xlabel(text)
-    axes.margins(x=0.02)
+    axes.set(xlabel=text, xmargin=0.02)
     axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
+    axes.xaxis.set_major_formatter(thousands)
 
 
 def intervals(axes: Axes, middle: FloatArray, low: FloatArray, high: FloatArray, colour: str = "law") -> None:

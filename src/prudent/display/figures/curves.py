@@ -1,8 +1,8 @@
-"""Curves: means over replications with their confidence bands, one line for each agent."""
+"""Agents compared: means over replications with their confidence bands, and quantities as multiples."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -10,12 +10,14 @@ import numpy as np
 from ..._support.intervals import mean_and_half_width
 from ...types import FloatArray
 from ..style import Entry, agent_styles, hex_of
-from .base import BAND, CONFIDENCE, Figure, Panel
+from .base import BAND, CONFIDENCE, Figure, Panel, thousands
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Curves", "draw"]
+__all__ = ["Curves", "draw", "draw_multiples"]
+
+_MARKS = {"dot": ("o", 5.0), "diamond": ("D", 7.5), "square": ("s", 7.5), "ring": ("o", 10.0)}  # shape and size
 
 
 class Curves(NamedTuple):
@@ -100,7 +102,7 @@ def _panel(curves: Curves, styles: Sequence[Entry], top: float | None) -> Panel:
     geometric = np.median(x) < 0.25 * x[-1]  # most recorded times are early: a logarithmic axis shows them
 
     def onto(axes: Axes) -> None:
-        from matplotlib.ticker import FuncFormatter, MaxNLocator
+        from matplotlib.ticker import MaxNLocator
 
         bottom = np.inf
         for runs, style in zip(curves.runs, styles, strict=True):
@@ -114,10 +116,7 @@ def _panel(curves: Curves, styles: Sequence[Entry], top: float | None) -> Panel:
             axes.fill_between(x[recorded], lower, mean + half, color=colour, alpha=0.16, linewidth=0)
             axes.plot(x[recorded], mean, color=colour, linestyle=style.dash, **marker)
             bottom = min(bottom, float(mean[mean.size // 25]))
-        axes.set_xlabel(curves.x_label)
-        axes.set_ylabel(curves.y_label)
-        axes.margins(x=0.02)
-        thousands = FuncFormatter(lambda value, _: f"{value:,.10g}")
+        axes.set(xlabel=curves.x_label, ylabel=curves.y_label, xmargin=0.02)
         if geometric:
             axes.set_xscale("log")
         else:
@@ -132,3 +131,32 @@ def _panel(curves: Curves, styles: Sequence[Entry], top: float | None) -> Panel:
         axes.yaxis.set_major_formatter(thousands)
 
     return Panel(curves.title, onto)
+
+
+def draw_multiples(
+    name: str, title: str, agents: Sequence[str], ratios: Mapping[str, FloatArray], label: str
+) -> Figure:
+    """Return the figure of up to four quantities of each agent: ``ratios`` [agents] by the name of the quantity."""
+    styles = agent_styles(agents)
+    if len(ratios) > len(_MARKS):
+        raise ValueError(f"{len(ratios)} quantities, but only {len(_MARKS)} marks")
+
+    def onto(axes: Axes) -> None:
+        from matplotlib.ticker import NullFormatter
+
+        for y, style in enumerate(styles):
+            values = [float(ratio[y]) for ratio in ratios.values()]
+            axes.plot([min(values), max(values)], [y, y], color=hex_of("grid"), linewidth=2.0, zorder=1)
+            colour = hex_of(style.colour)
+            for mark, value in zip(_MARKS, values, strict=False):
+                shape, size = _MARKS[mark]
+                face = colour if mark == "dot" else "none"
+                axes.plot([value], [y], marker=shape, markersize=size, markerfacecolor=face, color=colour)
+        axes.set_yticks(range(len(styles)), [style.label for style in styles])
+        axes.set_xscale("log", base=2)
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}×")
+        axes.xaxis.set_minor_formatter(NullFormatter())
+        axes.set(xlabel=label, xmargin=0.08, ylim=(len(styles) - 0.5, -0.5))
+
+    legend = tuple(Entry(quantity, "ink", mark=mark) for quantity, mark in zip(ratios, _MARKS, strict=False))
+    return Figure(name, title, (Panel(title, onto),), legend, columns=1, size=(5.8, 2.9))

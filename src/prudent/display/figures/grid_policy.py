@@ -71,12 +71,12 @@ def draw(
             kind = "goal" if goal else "hole" if hole[s] else ""
             axes.text(column + 0.94, row + 0.07, kind, va="top", ha="right", fontsize=7, color=hex_of("neutral"))
             middle, bottom = row + 0.5, row + 0.86
+            if goal or printed[s] == action:
+                axes.text(column + 0.5, bottom, f"{value[s]:.4f}", ha="center", va="center", fontsize=8)
             if goal:
                 axes.text(column + 0.5, middle, "★", ha="center", va="center", fontsize=16)
-                axes.text(column + 0.5, bottom, f"{value[s]:.4f}", ha="center", va="center", fontsize=8)
             elif printed[s] == action:
                 arrow(axes, column + 0.5, middle, action, "ink")
-                axes.text(column + 0.5, bottom, f"{value[s]:.4f}", ha="center", va="center", fontsize=8)
             else:
                 for x, taken, colour in ((0.27, action, "ink"), (0.74, printed[s], "brps-0.99")):
                     arrow(axes, column + x, middle, taken, colour)
@@ -85,9 +85,7 @@ def draw(
         for edge in range(width + 1):
             axes.plot([edge, edge], [0, width], color=hex_of("neutral"), linewidth=0.8)
             axes.plot([0, width], [edge, edge], color=hex_of("neutral"), linewidth=0.8)
-        axes.set_xlim(-0.02, width + 0.02)
-        axes.set_ylim(width + 0.02, -0.02)
-        axes.set_aspect("equal")
+        axes.set(xlim=(-0.02, width + 0.02), ylim=(width + 0.02, -0.02), aspect="equal")
         axes.axis("off")
 
     legend = (

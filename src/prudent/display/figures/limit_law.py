@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any
 
@@ -60,10 +60,7 @@ class Samples:
     def entries(self) -> list[Entry]:
         """Legend entries of the series."""
         looks = [*LOOKS, *[("other", "-", "dot")] * len(self.series)]
-        return [
-            Entry(f"{name} values", colour, dash, mark)
-            for name, (colour, dash, mark) in zip(self.series, looks, strict=False)
-        ]
+        return [Entry(f"{name} values", *look) for name, look in zip(self.series, looks, strict=False)]
 
 
 def draw_densities(name: str, title: str, samples: Samples, label: str) -> Figure:
@@ -78,21 +75,15 @@ def draw_densities(name: str, title: str, samples: Samples, label: str) -> Figur
     middle, half = mean_and_half_width(heights, CONFIDENCE, axis=2)
     top = 1.05 * max(float(np.nanmax(np.fmax(middle + half, middle))), law.pdf(law.mean))
 
-    def density(i: int) -> Callable[[Axes], None]:
-        def onto(axes: Axes) -> None:
-            axes.plot(x, [law.pdf(point) for point in x], color=hex_of("law"), linewidth=2.4)
-            for entry, line, spread in zip(entries, middle[:, i], half[:, i], strict=True):
-                colour = hex_of(entry.colour)
-                axes.fill_between(x, np.maximum(line - spread, 0), line + spread, color=colour, alpha=0.12, linewidth=0)
-                axes.plot(x, line, color=colour, linestyle=entry.dash)
-            axes.set_xlim(low, high)
-            axes.set_ylim(0.0, top)
-            axes.set_xlabel(label)
-            axes.set_ylabel("density")
+    def density(i: int, axes: Axes) -> None:
+        axes.plot(x, [law.pdf(point) for point in x], color=hex_of("law"), linewidth=2.4)
+        for entry, line, spread in zip(entries, middle[:, i], half[:, i], strict=True):
+            colour = hex_of(entry.colour)
+            axes.fill_between(x, np.maximum(line - spread, 0), line + spread, color=colour, alpha=0.12, linewidth=0)
+            axes.plot(x, line, color=colour, linestyle=entry.dash)
+        axes.set(xlim=(low, high), ylim=(0.0, top), xlabel=label, ylabel="density")
 
-        return onto
-
-    panels = tuple(Panel(each, density(i)) for i, each in enumerate(samples.titles))
+    panels = tuple(Panel(heading, partial(density, i)) for i, heading in enumerate(samples.titles))
     return Figure(name, title, panels, (Entry("limit law", "law"), *entries, BAND))
 
 
@@ -108,21 +99,16 @@ def draw_quantiles(name: str, title: str, samples: Samples) -> Figure:
         for tail in (0.5 - CONFIDENCE / 2, 0.5 + CONFIDENCE / 2)
     ]
 
-    def against(i: int) -> Callable[[Axes], None]:
-        def onto(axes: Axes) -> None:
-            axes.fill_between(theory, edges[0], edges[1], color=hex_of("law"), alpha=0.18, lw=0)
-            axes.plot(theory[[0, -1]], theory[[0, -1]], color=hex_of("law"), linewidth=1.6)
-            for entry, sample in zip(samples.entries, values[:, i], strict=True):
-                colour = hex_of(entry.colour)
-                look: Any = {"markersize": 3.6, "markeredgewidth": 0.6, "markeredgecolor": colour}
-                look |= {"marker": "o", "markerfacecolor": "none"} if entry.mark == "ring" else {"marker": "."}
-                axes.plot(theory, np.sort(sample), linestyle="none", color=colour, **look)
-            axes.set_ylim(*samples.limits)
-            axes.set_xlabel("quantile of the limit law")
-            axes.set_ylabel("observed quantile")
+    def against(i: int, axes: Axes) -> None:
+        axes.fill_between(theory, edges[0], edges[1], color=hex_of("law"), alpha=0.18, lw=0)
+        axes.plot(theory[[0, -1]], theory[[0, -1]], color=hex_of("law"), linewidth=1.6)
+        for entry, sample in zip(samples.entries, values[:, i], strict=True):
+            colour = hex_of(entry.colour)
+            look: Any = {"markersize": 3.6, "markeredgewidth": 0.6, "markeredgecolor": colour}
+            look |= {"marker": "o", "markerfacecolor": "none"} if entry.mark == "ring" else {"marker": "."}
+            axes.plot(theory, np.sort(sample), linestyle="none", color=colour, **look)
+        axes.set(ylim=samples.limits, xlabel="quantile of the limit law", ylabel="observed quantile")
 
-        return onto
-
-    panels = tuple(Panel(each, against(i)) for i, each in enumerate(samples.titles))
+    panels = tuple(Panel(heading, partial(against, i)) for i, heading in enumerate(samples.titles))
     legend = (Entry("limit law; band: 95% of samples from it", "law"), *samples.entries)
     return Figure(name, title, panels, legend, size=(4.3, 3.4))

@@ -89,12 +89,10 @@ def draw_reward(curve: pandas.DataFrame, name: str, confidence: float) -> Figure
     def onto(axes: Axes) -> None:
         late = curve.iloc[len(curve) // 20 :]  # the intervals of the first rows are too wide to show
         x = np.asarray(late.index, dtype=np.float64)
-        for middle, low, high, colour in (
-            ("estimate", "low", "high", "law"),
-            ("logged", "logged_low", "logged_high", "neutral"),
-        ):
+        for middle, limits, colour in (("estimate", "", "law"), ("logged", "logged_", "neutral")):
             axes.plot(x, late[middle], color=hex_of(colour))
-            axes.fill_between(x, late[low], late[high], color=hex_of(colour), alpha=0.16, linewidth=0)
+            low, high = late[f"{limits}low"], late[f"{limits}high"]
+            axes.fill_between(x, low, high, color=hex_of(colour), alpha=0.16, linewidth=0)
         count_axis(axes, str(curve.index.name or "rows"))
         axes.set_ylabel("mean reward so far")
 
@@ -133,8 +131,7 @@ def draw_propensities(target: pandas.DataFrame, logged: pandas.DataFrame) -> Fig
         def onto(axes: Axes) -> None:
             for line, colour in lines(shares):
                 axes.plot(np.asarray(shares.index, dtype=np.float64), line, color=hex_of(colour))
-            axes.set_ylim(0.0, min(1.02, 1.1 * top))
-            axes.set_ylabel("chance")
+            axes.set(ylabel="chance", ylim=(0.0, min(1.02, 1.1 * top)))
             count_axis(axes, str(shares.index.name or "rows"))
 
         return Panel(title, onto)

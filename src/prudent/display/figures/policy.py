@@ -1,4 +1,4 @@
-"""Figure of a policy: values and actions of each state, or of many states by action."""
+"""Figures of a policy: values and actions of each state, of many states by action, and over a finite horizon."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ import numpy as np
 
 from ...types import FloatArray, IntArray
 from ..style import Entry, hex_of
-from .base import PALETTE, Figure, Panel, label
+from .base import PALETTE, Figure, Panel, label, row_axis
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["TERMINAL", "action_colours", "action_label", "draw"]
+__all__ = ["TERMINAL", "draw", "draw_plan"]
 
 LISTED_STATES = 40  # up to this number, every state has a line with its name
 TERMINAL = -1  # stands for the action of a terminal state
 LISTED_ACTIONS = 12  # actions with a line each in the figure of many states
+NAMED_STATES = 24  # up to this number, states of a plan have their names on the axis
 
 
 def draw(
@@ -34,17 +35,103 @@ def draw(
     ``actions`` are indices, or ``TERMINAL``; ``gap`` [S] is the lead over the best other action, NaN where there is
     none; ``policy_names`` [S] say in words what is done.
     """
-    colours = action_colours(actions)
-    shown = [a for a, colour in colours.items() if colour != "neutral"]
-    legend = [Entry(action_label(action_names, a), colours[a], mark="dot") for a in shown]
-    if len(shown) < len(colours):
-        legend.append(Entry(f"{len(colours) - len(shown)} other actions", "neutral", mark="dot"))
-    if value.size > LISTED_STATES:
-        return _by_action(value, actions, gap, action_names, colours, legend)
-    return _by_state(value, actions, gap, states, action_names is None, policy_names, colours, legend)
+    colours = _action_colours(actions)
+    legend = _action_legend(colours, action_names)
+    n = value.size
+    size = 3.0 if n <= 300 else 2.0  # of a dot, where there are many
+    rivals = np.flatnonzero(np.isfinite(gap))
+
+    def by_state(axes: Axes) -> None:
+        second = (value - gap)[rivals]
+        axes.hlines(rivals, second, value[rivals], color=hex_of("neutral"), lw=1.0)
+        axes.plot(second, rivals, "o", ms=5, mfc="none", mec=hex_of("neutral"), ls="none")
+        for a, colour in colours.items():
+            at = np.flatnonzero(actions == a)
+            axes.plot(value[at], at, "o", ms=6, color=hex_of(colour), ls="none")
+        row_axis(axes, [label(s) for s in (range(n) if states is None else states)])
+        axes.set(xlabel="value", ylabel="state" if states is None else "", xmargin=0.06)
+        beside = axes.twinx()  # the actions, at the right edge
+        row_axis(beside, ["" if name is None else label(name) for name in policy_names])
+        beside.tick_params(length=0)
+        beside.grid(visible=False)
+        beside.set_ylabel("action" if action_names is None else "")
+
+    def by_action(axes: Axes) -> None:
+        strips = list(colours)[:LISTED_ACTIONS]
+        for row, a in enumerate(strips):
+            at = np.flatnonzero(actions == a)
+            spread = (at * 0.6180339887) % 1.0 - 0.5  # a deterministic jitter
+            axes.plot(value[at], row + 0.6 * spread, "o", ms=size, mew=0, color=hex_of(colours[a]), ls="none")
+        counts = [f"{_action_label(action_names, a)}  ({int((actions == a).sum()):,})" for a in strips]
+        row_axis(axes, counts, above=0.6, below=0.6)
+        axes.set_xlabel("value")
+        if len(colours) > len(strips):
+            axes.set_ylabel(f"the {len(strips)} most frequent of {len(colours)} actions")
+
+    def leads(axes: Axes) -> None:
+        for a, colour in reversed(colours.items()):
+            at = np.flatnonzero((actions == a) & (gap > 0.0))
+            axes.plot(value[at], gap[at], "o", ms=size, mew=0, color=hex_of(colour), ls="none")
+        axes.set(xlabel="value", ylabel="lead over the best other action", yscale="log")
+
+    if n <= LISTED_STATES:
+        if rivals.size:
+            legend.append(Entry("best other action", "neutral", mark="ring"))
+        panel = Panel("Value and action in each state", by_state)
+        return Figure("solution", "", (panel,), tuple(legend), 1, (6.4, max(2.3, 0.24 * n + 0.7)))
+    panels = [Panel(f"Values of {n:,} states, by action", by_action)]
+    if (gap > 0.0).any():
+        panels.append(Panel("How clear the choice is", leads))
+    return Figure("solution", "", tuple(panels), tuple(legend), len(panels), (4.8, 3.4))
 
 
-def action_colours(actions: IntArray) -> dict[int, str]:
+def draw_plan(
+    value: FloatArray,
+    actions: IntArray,
+    states: Sequence[Any] | None,
+    action_names: Sequence[Any] | None,
+    *,
+    likeliest: bool,
+) -> Figure:
+    """Return actions [T, S] by time and state, and values [T + 1, S] over time.
+
+    ``likeliest`` says that the actions are the likeliest ones of a random policy.
+    """
+    horizon, n_states = actions.shape
+    colours = _action_colours(actions)
+    names = [label(name) for name in (range(n_states) if states is None else states)]
+    lines = np.unique(np.linspace(0, n_states - 1, min(6, n_states)).round().astype(int))  # states with a line
+
+    def draw_actions(axes: Axes) -> None:
+        from matplotlib.colors import to_rgba
+
+        image = np.empty((n_states, horizon, 4))
+        for a, colour in colours.items():
+            image[np.equal(actions.T, a)] = to_rgba(hex_of(colour), 0.85)
+        extent = (-0.5, horizon - 0.5, n_states - 0.5, -0.5)
+        axes.imshow(image, aspect="auto", interpolation="nearest", extent=extent)
+        if n_states <= NAMED_STATES:
+            axes.set_yticks(range(n_states), names)
+        axes.set(xlabel="time", ylabel="state" if states is None or n_states > NAMED_STATES else "")
+        axes.locator_params(axis="x", integer=True)
+        axes.grid(visible=False)
+
+    def draw_values(axes: Axes) -> None:
+        for state, colour in zip(lines, PALETTE, strict=False):
+            marker = "o" if horizon <= 20 else ""
+            axes.plot(value[:, state], color=hex_of(colour), marker=marker, ms=3, label=names[state])
+        axes.legend(title="state" if states is None else None, loc="best")
+        axes.set(xlabel="time", ylabel="value of the steps that remain")
+        axes.locator_params(axis="x", integer=True)
+
+    title = "Likeliest action" if likeliest else "Action"
+    some = f", {lines.size} of {n_states:,} states" if lines.size < n_states else ""
+    panels = (Panel(f"{title} by time and state", draw_actions), Panel(f"Value over time{some}", draw_values))
+    height = min(max(3.2, 0.2 * min(n_states, NAMED_STATES) + 1.2), 6.0)
+    return Figure("plan", "", panels, tuple(_action_legend(colours, action_names)), 2, (4.6, height))
+
+
+def _action_colours(actions: IntArray) -> dict[int, str]:
     """Return a colour for each action that the policy takes, most frequent first; those left over are grey."""
     present, counts = np.unique(actions, return_counts=True)
     ordered = [a for a in present[np.argsort(-counts, kind="stable")].tolist() if a != TERMINAL]
@@ -52,90 +139,17 @@ def action_colours(actions: IntArray) -> dict[int, str]:
     return colours | ({TERMINAL: "ink"} if present[0] == TERMINAL else {})
 
 
-def action_label(names: Sequence[Any] | None, action: int) -> str:
+def _action_legend(colours: dict[int, str], names: Sequence[Any] | None) -> list[Entry]:
+    """Return the legend of actions with a colour of their own, and the number of the others."""
+    legend = [Entry(_action_label(names, a), c, mark="dot") for a, c in colours.items() if c != "neutral"]
+    if len(legend) < len(colours):
+        legend.append(Entry(f"{len(colours) - len(legend)} other actions", "neutral", mark="dot"))
+    return legend
+
+
+def _action_label(names: Sequence[Any] | None, action: int) -> str:
     """Return the label of an action in a legend."""
     if action == TERMINAL:
         return "terminal"
     name = action if names is None else names[action]
     return f"action {name}" if isinstance(name, int) else label(name)
-
-
-def _by_state(
-    value: FloatArray,
-    actions: IntArray,
-    gap: FloatArray,
-    states: Sequence[Any] | None,
-    numbered_actions: bool,
-    policy_names: Sequence[Any],
-    colours: dict[int, str],
-    legend: list[Entry],
-) -> Figure:
-    n = value.size
-    rows = np.arange(n)
-    rivals = np.flatnonzero(np.isfinite(gap))
-    second = (value - gap)[rivals]
-    names = [label(s) for s in (range(n) if states is None else states)]
-
-    def draw_states(axes: Axes) -> None:
-        axes.hlines(rivals, second, value[rivals], color=hex_of("neutral"), lw=1.0)
-        axes.plot(second, rivals, "o", ms=5, mfc="none", mec=hex_of("neutral"), ls="none")
-        for a, colour in colours.items():
-            at = rows[actions == a]
-            axes.plot(value[at], at, "o", ms=6, color=hex_of(colour), ls="none")
-        axes.set_yticks(rows, names)
-        axes.set_ylim(n - 0.5, -0.5)
-        axes.set_xlabel("value")
-        axes.set_ylabel("state" if states is None else "")
-        axes.margins(x=0.06)
-        axes.grid(axis="y", visible=False)
-        beside = axes.twinx()  # the actions, at the right edge
-        beside.set_ylim(n - 0.5, -0.5)
-        beside.set_yticks(rows, ["" if name is None else label(name) for name in policy_names])
-        beside.tick_params(length=0)
-        beside.grid(visible=False)
-        beside.set_ylabel("action" if numbered_actions else "")
-
-    if rivals.size:
-        legend = [*legend, Entry("best other action", "neutral", mark="ring")]
-    height = max(2.3, 0.24 * n + 0.7)
-    return Figure(
-        "solution", "", (Panel("Value and action in each state", draw_states),), tuple(legend), 1, (6.4, height)
-    )
-
-
-def _by_action(
-    value: FloatArray,
-    actions: IntArray,
-    gap: FloatArray,
-    names: Sequence[Any] | None,
-    colours: dict[int, str],
-    legend: list[Entry],
-) -> Figure:
-    size = 3.0 if value.size <= 300 else 2.0
-
-    def values(axes: Axes) -> None:
-        strips = list(colours)[:LISTED_ACTIONS]
-        for row, a in enumerate(strips):
-            at = np.flatnonzero(actions == a)
-            spread = (at * 0.6180339887) % 1.0 - 0.5  # a deterministic jitter
-            axes.plot(value[at], row + 0.6 * spread, "o", ms=size, mew=0, color=hex_of(colours[a]), ls="none")
-        counts = [f"{action_label(names, a)}  ({int((actions == a).sum()):,})" for a in strips]
-        axes.set_yticks(range(len(strips)), counts)
-        axes.set_ylim(len(strips) - 0.4, -0.6)
-        axes.set_xlabel("value")
-        axes.grid(axis="y", visible=False)
-        if len(colours) > len(strips):
-            axes.set_ylabel(f"the {len(strips)} most frequent of {len(colours)} actions")
-
-    def gaps(axes: Axes) -> None:
-        for a, colour in reversed(colours.items()):
-            at = np.flatnonzero((actions == a) & (gap > 0.0))
-            axes.plot(value[at], gap[at], "o", ms=size, mew=0, color=hex_of(colour), ls="none")
-        axes.set_yscale("log")
-        axes.set_xlabel("value")
-        axes.set_ylabel("lead over the best other action")
-
-    parts = [Panel(f"Values of {value.size:,} states, by action", values)]
-    if (gap > 0.0).any():
-        parts.append(Panel("How clear the choice is", gaps))
-    return Figure("solution", "", tuple(parts), tuple(legend), len(parts), (4.8, 3.4))

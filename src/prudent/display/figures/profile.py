@@ -53,7 +53,7 @@ def draw(
     """
     title = "Actions by level"
     if changed > len(states):
-        title = f"Actions by level, {len(states)} of {changed} states that change"
+        title += f", {len(states)} of {changed} states that change"
     legend = (
         Entry("risk level, ± 2 standard errors", "law", mark="dot"),
         Entry("recommended", "brps-0.99", mark="ring"),
@@ -78,8 +78,7 @@ def _draw_frontier(axes: Axes, table: pandas.DataFrame, tail_alpha: float) -> No
         some = f"{alphas[0]:g} to {alphas[-1]:g}" if len(alphas) > 3 else ", ".join(f"{alpha:g}" for alpha in alphas)
         axes.annotate(f"α = {some}", point, (7, 5), textcoords="offset points", fontsize=8)
     axes.margins(x=0.22, y=0.15)
-    axes.set_xlabel(f"CVaR of the true return, α = {tail_alpha:g}")
-    axes.set_ylabel("mean true return")
+    axes.set(xlabel=f"CVaR of the true return, α = {tail_alpha:g}", ylabel="mean true return")
 
 
 def _point_labels(
@@ -108,8 +107,7 @@ def _draw_actions(
     from matplotlib.patches import Rectangle
 
     axes.set_xticks(range(len(alphas)), [f"{alpha:g}" for alpha in alphas])
-    axes.set_xlim(-0.5, len(alphas) - 0.5)
-    axes.set_xlabel("risk level α")
+    axes.set(xlabel="risk level α", xlim=(-0.5, len(alphas) - 0.5))
     axes.grid(visible=False)
     if not states:
         axes.set_yticks([])

@@ -1,4 +1,4 @@
-"""Distributions of the true return of policies over the posterior, one row for each policy."""
+"""Distributions of returns: of several policies over the posterior, and of simulated runs."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ from .base import Figure, Panel, kernel_density, label, row_axis
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["draw"]
+__all__ = ["draw", "draw_simulated"]
 
 HEIGHT = 0.8  # of a density, in rows
+MAX_BARS = 25  # distinct simulated returns up to which each has its own bar
+BINS = 60
 
 
 def draw(
@@ -71,10 +73,8 @@ def draw(
             colour = hex_of(entry.colour)
             look: Any = {"markerfacecolor": colour if entry.mark == "dot" else "none", "markersize": 5.5, "zorder": 4}
             axes.plot(values, rows, marker=marker, color=colour, linestyle="none", **look)
-        row_axis(axes, labels)
-        axes.set_ylim(len(labels) - 1 + 0.35, -0.95)
-        axes.set_xlabel(f"discounted return from {start}")
-        axes.margins(x=0.03)
+        row_axis(axes, labels, above=0.95, below=0.35)
+        axes.set(xlabel=f"discounted return from {start}", xmargin=0.03)
         low, high = axes.get_xlim()
         size = max(abs(low), abs(high))
         if high - low < 1e-6 * size:  # all the same: do not magnify rounding
@@ -97,3 +97,48 @@ def _draw_density(axes: Axes, sample: FloatArray, row: int) -> None:
     axes.fill_between(x, row, top, color=colour, alpha=0.25, linewidth=0)
     axes.plot(x, top, color=colour, linewidth=1.2)
     axes.plot(x[[0, -1]], [row, row], color=colour, linewidth=0.8)
+
+
+def draw_simulated(
+    draws: FloatArray, *, quantile: float, cvar: float, evar: float, tail_alpha: float, x_label: str
+) -> Figure:
+    """Return the figure of simulated returns.
+
+    Parameters
+    ----------
+    draws : ndarray [N]
+        Return of each run.
+    quantile, cvar, evar : float
+        The 5% quantile, the CVaR and the EVaR of the returns.
+    tail_alpha : float
+        Level of CVaR and EVaR.
+    x_label : str
+        Label of the axis of returns.
+
+    Returns
+    -------
+    Figure
+        One panel.
+    """
+    marks = (
+        (float(draws.mean()), Entry("mean", "ink")),
+        (quantile, Entry("5% quantile", "brps-0.9", "-.")),
+        (cvar, Entry(f"CVaR, α = {tail_alpha:g}", "brps-0.99", "--")),
+        (evar, Entry(f"EVaR, α = {tail_alpha:g}", "law", ":")),
+    )
+
+    def onto(axes: Axes) -> None:
+        atoms, counts = np.unique(draws, return_counts=True)
+        look: Any = {"color": hex_of("law"), "alpha": 0.3, "linewidth": 0}
+        if atoms.size <= MAX_BARS:
+            gap = float(np.diff(atoms).min()) if atoms.size > 1 else 1.0
+            axes.bar(atoms, counts / draws.size, width=max(0.8 * gap, 0.004 * float(np.ptp(atoms))), **look)
+        else:
+            axes.hist(draws, bins=BINS, weights=np.full(draws.size, 1.0 / draws.size), **look)
+        for value, entry in marks:
+            axes.axvline(value, color=hex_of(entry.colour), linestyle=entry.dash)
+        axes.set(xlabel=x_label, ylabel="share of runs")
+        axes.grid(axis="x", visible=False)
+
+    panel = Panel(f"Returns of {draws.size:,} runs", onto)
+    return Figure("returns", "", (panel,), tuple(entry for _, entry in marks), 1, (6.0, 3.3))

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..style import Entry, hex_of
 from ..words import plural
-from .base import Figure, Panel, label
+from .base import Figure, Panel, label, row_axis
 
 if TYPE_CHECKING:
     import pandas
@@ -52,9 +52,7 @@ def draw(table: pandas.DataFrame, observations: int, alpha: float) -> Figure:
             axes.barh(rows, value, color=hex_of(colour), height=0.65)
             ink = hex_of("ink")
             axes.errorbar(value[noisy], rows[noisy], xerr=error[noisy], fmt="none", ecolor=ink, elinewidth=1.0)
-            axes.set_yticks(rows, ticks)
-            axes.grid(axis="y", visible=False)
-            axes.set_ylim(max(rows.size, 3) - 0.4, -0.6)
+            row_axis(axes, ticks, above=0.6, below=max(rows.size, 3) - rows.size + 0.6)
             axes.set_xlabel(text)
             axes.axvline(0.0, color=ink, lw=0.7)
 

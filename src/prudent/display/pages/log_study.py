@@ -5,7 +5,7 @@ It shows what ``policy.json`` and ``policy.csv`` hold, for readers who know neit
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -24,41 +24,32 @@ __all__ = ["render"]
 ALL_STATES = 60  # up to so many states, the table shows all; of more, the SHOWN_STATES most visited
 SHOWN_STATES = 40
 
-WORDS = (
-    ("state, action", "Where the process is, and what can be done there: the words of the log."),
-    ("policy", "A rule that says what to do in each state."),
-    (
-        "return",
+WORDS = {
+    "state, action": "Where the process is, and what can be done there: the words of the log.",
+    "policy": "A rule that says what to do in each state.",
+    "return": (
         "All rewards of one run from the start to its end, later ones counted less: a reward one step later is worth "
-        "{discount:g} of the same reward now. A policy is good if its return is high.",
+        "{discount:g} of the same reward now. A policy is good if its return is high."
     ),
-    (
-        "what the data leaves possible",
+    "what the data leaves possible": (
         "The log shows how often each action led where. Many true probabilities could have produced the same log: few "
         "if it is long, very different ones if an action was tried five times. All computations here run over these "
-        "possible truths, each weighed by how well it fits the log (the posterior).",
+        "possible truths, each weighed by how well it fits the log (the posterior)."
     ),
-    (
-        "risk level α",
+    "risk level α": (
         "How cautious a policy is about what the data leaves open. At α = 0 it goes by the average over all possible "
         "truths. At α = 0.9 it judges each action by the average over the worst 10% of them, so that an action that is "
-        "little known must promise more.",
+        "little known must promise more."
     ),
-    (
-        "bad cases (CVaR)",
-        "The average return in the worst {tail:.0%} of the possible truths: what to expect of a policy if the truth is "
-        "unkind.",
-    ),
-    (
-        "value",
+    "bad cases (CVaR)": "The average return in the worst {tail:.0%} of the possible truths.",
+    "value": (
         "What the program compares when it chooses a policy: the Bayesian-risk value. It takes the risk anew at "
-        "every step, as if every action in every state were as bad as can be at once. In truth some are worse than "
-        "they look and others better. So at α above 0 the value lies below what the policy earns, often far below, and "
-        "is no forecast; the section on returns has the forecasts.",
+        "every step, as if every action in every state were as bad as can be at once. So at α above 0 the value lies "
+        "below what the policy earns, often far below, and is no forecast; the section on returns has the forecasts."
     ),
-    ("seen", "How many rows of the log tell of this action in this state."),
-    ("time there", "The share of the (discounted) time that the policy spends in the state."),
-)
+    "seen": "How many rows of the log tell of this action in this state.",
+    "time there": "The share of the (discounted) time that the policy spends in the state.",
+}
 
 
 def render(
@@ -105,10 +96,6 @@ def render(
     return document(f"What to do: {record['log']}", head, parts)
 
 
-def _listed(items: Sequence[str]) -> str:
-    return "<ul>" + "".join(f"<li>{escape(item)}</li>" for item in items) + "</ul>"
-
-
 def _with_error(value: float, standard_error: float) -> str:
     """Return a number with its 95% interval, unless that is negligible."""
     half_width = 1.96 * standard_error
@@ -119,43 +106,37 @@ def _recommended(record: Mapping[str, Any]) -> Mapping[str, Any]:
     return next(row for row in record["levels"] if row["recommended"])
 
 
-def _lowest(record: Mapping[str, Any]) -> Mapping[str, Any]:
-    return record["levels"][0]
+def _level_name(level: Mapping[str, Any]) -> str:
+    return f"α = {level['alpha']:g}" + (" (recommended)" if level["recommended"] else "")
 
 
 # -- sections ----------------------------------------------------------------------------------------------
 
 
 def _short(record: Mapping[str, Any], policies: pandas.DataFrame) -> str:
-    chosen, lowest, rows = _recommended(record), _lowest(record), record["rows"]
+    chosen, rows = _recommended(record), record["rows"]
     dropped = sum(rows["dropped"].values())
     lines = [
         f"The log has {plural(rows['read'], 'row')}; {rows['used']:,} were used"
         + (f" and {dropped:,} dropped." if dropped else ", none dropped."),
         f"Recommended is the policy of risk level {chosen['alpha']:g}"
-        + (", the lowest that was asked for: " if chosen is lowest else ": ")
+        + (", the lowest that was asked for: " if chosen is record["levels"][0] else ": ")
         + _why_level(record),
         f"Started in {record['start']}, it earns {number(chosen['mean'])} on average, between "
         f"{number(chosen['5%'])} and {number(chosen['95%'])} with 90% probability by what the log leaves possible, and "
         f"{number(chosen['cvar'])} in bad cases.",
     ]
-    thin = _thin(record, policies)
-    if thin:
-        lines.append(thin)
+    lines += _thin(record, policies)
     data = record["next_data"]
-    if data and data["ranking"]:
+    if data and data["ranking"] and data["ranking"][0]["gain"] > 0.0:
         top = data["ranking"][0]
-        if top["gain"] > 0.0:
-            lines.append(
-                f"The most useful thing to measure next is {top['action']} in {top['state']}: "
-                f"{data['observations']:,} more observations of it would raise the mean return by about "
-                f"{number(top['gain'], 2)}."
-            )
-    return _listed(lines) + _warned(record)
-
-
-def _warned(record: Mapping[str, Any]) -> str:
-    return "".join(f'<p class="missing">Caution: {escape(said)}.</p>' for said in record["said"])
+        lines.append(
+            f"The most useful thing to measure next is {top['action']} in {top['state']}: {data['observations']:,} "
+            f"more observations of it would raise the mean return by about {number(top['gain'], 2)}."
+        )
+    items = "".join(f"<li>{escape(line)}</li>" for line in lines)
+    warnings = "".join(f'<p class="missing">Caution: {escape(said)}.</p>' for said in record["said"])
+    return f"<ul>{items}</ul>{warnings}"
 
 
 def _why_level(record: Mapping[str, Any]) -> str:
@@ -168,50 +149,43 @@ def _why_level(record: Mapping[str, Any]) -> str:
     return "more caution would not make the bad cases clearly better."
 
 
-def _thin(record: Mapping[str, Any], policies: pandas.DataFrame) -> str:
-    """Return how much of the time the policy relies on actions that were hardly tried."""
+def _thin(record: Mapping[str, Any], policies: pandas.DataFrame) -> list[str]:
+    """Say how much of the time the policy relies on actions that were hardly tried."""
     chosen = policies[(policies["alpha"] == _recommended(record)["alpha"]) & policies["action"].notna()]
     rare = chosen[(chosen["evidence"] < 10) & (chosen["time_share"] > 0.0)]
     share = float(rare["time_share"].sum())
-    if share < 0.01:
-        return ""
-    return (
+    text = (
         f"In {plural(len(rare), 'state')}, where it spends {share:.0%} of its time, this policy takes an action that "
         "the log has seen fewer than 10 times: look at these before you rely on it."
     )
+    return [text] if share >= 0.01 else []
 
 
 def _policy(record: Mapping[str, Any], policies: pandas.DataFrame, figure: Figure) -> str:
     level = _recommended(record)["alpha"]
     by_level = {alpha: part.reset_index(drop=True) for alpha, part in policies.groupby("alpha")}
     chosen = by_level[level]
-    acting = np.flatnonzero(chosen["action"].notna())
-    shown = acting
-    if acting.size > ALL_STATES:
-        shown = acting[np.argsort(-chosen["time_share"].to_numpy()[acting], kind="stable")][:SHOWN_STATES]
-    heads = ["state", *(f"α = {alpha:g}" for alpha in by_level), "seen", "time there", f"value, α = {level:g}"]
-    heads += ["next best", "by how much less"]
+    acting = shown = chosen[chosen["action"].notna()]
+    if len(acting) > ALL_STATES:
+        shown = acting.sort_values("time_share", ascending=False, kind="stable").head(SHOWN_STATES)
     rows = []
-    for i in shown.tolist():
-        row = chosen.iloc[i]
-        first = by_level[min(by_level)]["action"].iloc[i]
-        actions = [part["action"].iloc[i] for part in by_level.values()]
-        cells = [best(_name(a)) if a != first else _name(a) for a in actions]
-        gap = float(row["gap"])
-        rival = [_name(row["runner_up"]), number(gap)] if np.isfinite(gap) else ["only action", "–"]
+    for i, row in shown.iterrows():
+        actions = {alpha: part["action"][i] for alpha, part in by_level.items()}
+        first, only = actions[min(actions)], not np.isfinite(row["gap"])
         rows.append(
-            [
-                _name(row["state"]),
-                *cells,
-                f"{row['evidence']:,.6g}",
-                f"{row['time_share']:.1%}",
-                number(float(row["value"])),
-                *rival,
-            ]
+            {
+                "state": _name(row["state"]),
+                **{f"α = {alpha:g}": best(_name(a)) if a != first else _name(a) for alpha, a in actions.items()},
+                "seen": f"{row['evidence']:,.6g}",
+                "time there": f"{row['time_share']:.1%}",
+                f"value, α = {level:g}": number(row["value"]),
+                "next best": "only action" if only else _name(row["runner_up"]),
+                "by how much less": "–" if only else number(row["gap"]),
+            }
         )
     caption = "Actions by risk level; bold: not what the lowest level does"
-    if shown.size < acting.size:
-        caption += f". The {shown.size} most visited of {acting.size:,} states; all of them are in policy.csv"
+    if len(shown) < len(acting):
+        caption += f". The {len(shown)} most visited of {len(acting):,} states; all of them are in policy.csv"
     text = (
         "The columns α are the actions that each risk level takes. The rest tells of the recommended level, "
         f"{level:g}. Value is what the program compares, not a forecast; a small difference to the next best action "
@@ -219,7 +193,7 @@ def _policy(record: Mapping[str, Any], policies: pandas.DataFrame, figure: Figur
     )
     files = " and ".join(f'<a href="{name}">{name}</a>' for name in ("policy.csv", "policy.json"))
     links = f'<p class="files">All states and levels: {files}</p>'
-    return paragraphs(text) + Table(caption, heads, rows).html() + links + figure_html(figure)
+    return paragraphs(text) + Table.of(caption, rows).html() + links + figure_html(figure)
 
 
 def _name(name: Any) -> str:
@@ -227,7 +201,6 @@ def _name(name: Any) -> str:
 
 
 def _returns(record: Mapping[str, Any], figure: Figure) -> str:
-    worst = 1.0 - record["tail"]
     text = (
         f"The truth is not known, but the log says which truths are possible. For {record['draws']:,} of them, drawn "
         "at random by how well they fit the log, the exact return of each policy was worked out. All policies face the "
@@ -237,48 +210,41 @@ def _returns(record: Mapping[str, Any], figure: Figure) -> str:
         "what they earn.",
     )
     rows = [
-        [
-            f"α = {row['alpha']:g}" + (" (recommended)" if row["recommended"] else ""),
-            _with_error(row["mean"], row["mean_se"]),
-            _with_error(row["cvar"], row["cvar_se"]),
-            *(number(row[name]) for name in ("5%", "50%", "95%")),
-            f"{row['probability_best']:.0%}",
-            number(row["risk_value"]),
-        ]
+        {
+            "risk level": _level_name(row),
+            "mean": _with_error(row["mean"], row["mean_se"]),
+            f"worst {1.0 - record['tail']:.0%}": _with_error(row["cvar"], row["cvar_se"]),
+            "5% quantile": number(row["5%"]),
+            "median": number(row["50%"]),
+            "95% quantile": number(row["95%"]),
+            "chance to be the best": f"{row['probability_best']:.0%}",
+            "value (no forecast)": number(row["risk_value"]),
+        }
         for row in record["levels"]
     ]
-    heads = ["risk level", "mean", f"worst {worst:.0%}", "5% quantile", "median", "95% quantile"]
-    heads += ["chance to be the best", "value (no forecast)"]
     caption = "Returns over what the data leaves possible; ±: error of the random draws, 95%"
     alike = f"Policies that {record['alike']}." if record["alike"].startswith("act alike") else ""
-    return paragraphs(*text, alike) + Table(caption, heads, rows).html() + figure_html(figure)
+    return paragraphs(*text, alike) + Table.of(caption, rows).html() + figure_html(figure)
 
 
 def _level(record: Mapping[str, Any], figure: Figure) -> str:
     text = (
         "More caution means that actions of which little is known must promise more. That costs some of the mean "
         "return, and should better the bad cases. Recommended is the lowest level whose bad cases are as good as those "
-        f"of all higher levels: {_recommended(record)['alpha']:g}.",
+        f"of all higher levels: {_recommended(record)['alpha']:g}."
     )
+    lowest = record["levels"][0]
     rows = [
-        [
-            f"α = {row['alpha']:g}" + (" (recommended)" if row["recommended"] else ""),
-            f"{row['states_differ']:,}",
-            f"{row['time_differs']:.1%}",
-            number(row["mean"] - _lowest(record)["mean"], 3),
-            number(row["cvar"] - _lowest(record)["cvar"], 3),
-        ]
+        {
+            "risk level": _level_name(row),
+            "states that differ from α = 0": f"{row['states_differ']:,}",
+            "time in them": f"{row['time_differs']:.1%}",
+            f"mean against α = {lowest['alpha']:g}": number(row["mean"] - lowest["mean"], 3),
+            f"bad cases against α = {lowest['alpha']:g}": number(row["cvar"] - lowest["cvar"], 3),
+        }
         for row in record["levels"]
     ]
-    low = f"α = {_lowest(record)['alpha']:g}"
-    heads = [
-        "risk level",
-        "states that differ from α = 0",
-        "time in them",
-        f"mean against {low}",
-        f"bad cases against {low}",
-    ]
-    return paragraphs(*text) + Table("What caution changes, costs and buys", heads, rows).html() + figure_html(figure)
+    return paragraphs(text) + Table.of("What caution changes, costs and buys", rows).html() + figure_html(figure)
 
 
 def _next(record: Mapping[str, Any]) -> str:
@@ -298,19 +264,18 @@ def _next(record: Mapping[str, Any]) -> str:
             f"a rough screen, at level {data['alpha']:g}, with fewer samples. The others were left out."
         )
     rows = [
-        [
-            _name(row["state"]),
-            _name(row["action"]),
-            _with_error(row["gain"], row["gain_error"]),
-            f"{row['switch']:.0%}",
-            f"{row['evidence']:,.6g}",
-        ]
+        {
+            "state": _name(row["state"]),
+            "action": _name(row["action"]),
+            "gain": _with_error(row["gain"], row["gain_error"]),
+            "chance that the policy changes": f"{row['switch']:.0%}",
+            "seen so far": f"{row['evidence']:,.6g}",
+        }
         for row in data["ranking"]
     ]
     if not rows:
         return paragraphs(*text, "No such data can change what to do.")
-    heads = ["state", "action", "gain", "chance that the policy changes", "seen so far"]
-    return paragraphs(*text) + Table("What more observations are worth", heads, rows).html()
+    return paragraphs(*text) + Table.of("What more observations are worth", rows).html()
 
 
 def _log(record: Mapping[str, Any]) -> str:
@@ -320,15 +285,15 @@ def _log(record: Mapping[str, Any]) -> str:
 
 def _words(record: Mapping[str, Any]) -> str:
     facts = {"discount": record["discount"], "tail": 1.0 - record["tail"]}
-    items = "".join(f"<dt>{escape(word)}</dt><dd>{escape(text.format(**facts))}</dd>" for word, text in WORDS)
+    items = "".join(f"<dt>{escape(word)}</dt><dd>{escape(text.format(**facts))}</dd>" for word, text in WORDS.items())
     return f"<dl>{items}</dl>"
 
 
 def _run(record: Mapping[str, Any], settings: Mapping[str, Any]) -> str:
-    given = {name: value for name, value in settings.items() if value is not None}
     rows = [
         [escape(name), escape(", ".join(map(str, value)) if isinstance(value, list) else str(value))]
-        for name, value in given.items()
+        for name, value in settings.items()
+        if value is not None
     ]
     rows += [["draws", f"{record['draws']:,}"], ["prudent", escape(record["prudent"])]]
     errors = [row["certificate"]["error_bound"] for row in record["levels"]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import NamedTuple
 
@@ -48,6 +48,11 @@ class Table(NamedTuple):
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
     style: str = "number tight"
+
+    @classmethod
+    def of(cls, caption: str, records: Sequence[Mapping[str, str]], style: str = "number tight") -> Table:
+        """Return the table of records, dicts from headings of columns to cells."""
+        return cls(caption, list(records[0]), [list(record.values()) for record in records], style)
 
     def html(self) -> str:
         """Return the table; on a narrow screen each row becomes a card whose lines name their column."""

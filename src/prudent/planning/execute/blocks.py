@@ -1,12 +1,12 @@
-"""Backups on the workers of a cluster, block by block of states; the iteration stays in this process.
+"""Backups on the workers of a cluster, in blocks of states; the iteration stays in this process.
 
-A backup sends V out and brings back the best of Q in each state, and the rows of the Newton chain for its action,
-which the worker has computed on the way; the chain is solved here. So the iteration, its certificate and its answer are
-those of one machine.
+A backup sends V to the workers. They return the best Q of each state and the rows of the Newton chain for its action,
+which the backup computes as well. The chain is solved in this process. The iteration, its certificate and its result
+are therefore those of one machine.
 
-A block is the value of a task of dask: should its worker die, another one makes it again. What the row risk remembers
-of earlier backups (where to start, bounds on Q, dropped pairs) is not part of that value. It stays where it arose, and
-a copy of the block begins without it, which costs time and no digits.
+A block is the result of a dask task: if its worker dies, another worker computes it again. The state of earlier backups
+(starting points, bounds on Q, dropped pairs) is not part of that result. It stays with the worker, and a copy of the
+block starts without it, which costs time but no accuracy.
 """
 
 from __future__ import annotations
@@ -30,8 +30,6 @@ from ..row_risks import DirichletRows, MeanRows, RowRisk
 from .executor import Executor
 from .threads import Table, Threads
 
-__all__ = ["EXACT", "MEAN", "MOMENTS", "Block", "BlockModel", "BlockSet", "Blocks", "Job", "prepare", "seats"]
-
 SENT_BYTES = 2**20  # values V up to this size go with each task
 EXACT, MOMENTS, MEAN = "exact", "moments", "mean"  # the row risks of a block
 SHORT_BLOCK = 2**20  # outcomes in a block whose backups take less than a second or so
@@ -42,7 +40,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 class BlockModel:
-    """Some states of a model, as row risks read a model: pairs count from 0, next states are those of all states."""
+    """Some states of a model in the form that row risks read: pairs count from 0, next states are global."""
 
     def __init__(self, entries: Entries, counts: FloatArray, n_states: int) -> None:
         """``counts`` [B, K] of the sources of these states; ``n_states`` of all blocks."""
@@ -87,7 +85,7 @@ class Job(NamedTuple):
 
 
 class Block:
-    """A block of states on its worker, with the executors of one solve and all that they remember."""
+    """A block of states on its worker, with the executors of one solve and their state."""
 
     def __init__(self, model: BlockModel) -> None:
         self.model = model
@@ -97,15 +95,15 @@ class Block:
         self._tables: dict[str, tuple[int, Table]] = {}  # with the number of the last backup
 
     def __reduce__(self) -> Any:
-        return Block, (self.model,)  # a copy remembers nothing
+        return Block, (self.model,)  # a copy starts without the state of earlier backups
 
     def __sizeof__(self) -> int:
-        # by which dask decides whether to move it
+        # dask decides by this size whether to move the block
         arrays = [*self.model.entries, self.model.counts]
-        return sum(each.nbytes for each in arrays if isinstance(each, np.ndarray))
+        return sum(array.nbytes for array in arrays if isinstance(array, np.ndarray))
 
     def executor(self, job: Job, kind: str) -> Threads:
-        """Return one of the executors; a new solve begins with new ones, so that it does not depend on others."""
+        """Return the executor of a kind; each solve has its own, so that it does not depend on earlier solves."""
         if job != self._job:
             self._job, self._executors, self._tables = job, {}, {}
         if kind not in self._executors:
@@ -115,8 +113,8 @@ class Block:
     def table(self, job: Job, kind: str, turn: int, distance: float) -> Table:
         """Return the table for backup number ``turn`` of a solve, the first being 1.
 
-        If the table is that of the backup before, it loses the pairs whose Q was then further than ``distance`` below
-        the best of their state. The table of a copy has all pairs.
+        The table of the backup before loses the pairs whose Q was further than ``distance`` below the best of their
+        state. The table of a copy has all pairs.
         """
         executor = self.executor(job, kind)
         last, table = self._tables.get(kind, (-1, None))
@@ -129,7 +127,7 @@ class Block:
 
 
 def _rows_of_kind(model: UncertainMDP, counts: FloatArray, kind: str, alpha: float) -> RowRisk:
-    """Return the row risk of a model with Dirichlet ``counts`` [B, K]; ``alpha`` is above zero but for the mean."""
+    """Return the row risk of a model with Dirichlet ``counts`` [B, K]; ``alpha`` is positive except for the mean."""
     if kind == MEAN:
         return MeanRows.of_outcomes(model, counts / counts.sum(axis=1, keepdims=True))
     exact = DirichletRows(model, counts, alpha)
@@ -157,7 +155,7 @@ def _facts(i: int, job: Job, kind: str, block: Block) -> tuple[BoolArray, tuple[
 
 @_one_at_a_time
 def prepare(job: Job, block: Block) -> None:
-    """Allocate all that the exact risk needs before its first backup."""
+    """Allocate the memory of the exact risk before its first backup."""
     _ = block.executor(job, EXACT).rows.memory
 
 
@@ -165,7 +163,7 @@ def prepare(job: Job, block: Block) -> None:
 def _back_up_best(
     i: int, job: Job, kind: str, accuracy: float, turn: int, distance: float, value: FloatArray, block: Block
 ) -> tuple[float, FloatArray, IntArray, float, Chain]:
-    """Return what a table tells of a block: the error of a backup, what is best, and the chain of that."""
+    """Back a block up; return the error, the best Q with its actions and widest gap, and the chain of these actions."""
     value = _writable(value)
     table = block.table(job, kind, turn, distance)
     block.executor(job, kind).accuracy = accuracy
@@ -195,7 +193,7 @@ def _linearise(i: int, job: Job, kind: str, accuracy: float, pairs: IntArray, va
 
 
 def _writable(what: Any) -> Any:
-    """Return an array that may be written to: kernels would be compiled once more for others."""
+    """Return a writable array: kernels would be compiled once more for read-only arrays."""
     return np.require(what, requirements=["C", "W"]) if isinstance(what, np.ndarray) else what
 
 
@@ -232,7 +230,7 @@ class Blocks(Executor):
         """Run ``task`` at ``value`` on the blocks in ``parts``, which has their arguments; call ``keep(i, answer)``."""
         job, pool, blocks, edges = self._blocks[:4]
         sizes, done = np.diff(edges), 0
-        # each worker has one block: V that goes with the task saves asking for it
+        # each worker has one block, so a small V is sent with the task
         value = value if value.nbytes <= SENT_BYTES else pool.share(value)
 
         def kept(piece: tuple[Any, ...], answer: Any) -> None:
@@ -246,11 +244,11 @@ class Blocks(Executor):
         work(pool, task, pieces, kept)
 
     def _by_block(self, pairs: IntArray) -> tuple[dict[int, slice], dict[int, tuple[IntArray]]]:
-        """Return which of ascending ``pairs`` are in which block, and what they are there."""
+        """Return the slices of ascending ``pairs`` that belong to each block, and their numbers in the block."""
         cuts = np.searchsorted(pairs, self.edges * self.n_actions).tolist()
-        places = {i: slice(*cut) for i, cut in enumerate(pairwise(cuts)) if cut[0] < cut[1]}
-        own = {i: ((pairs[place] - self.edges[i] * self.n_actions).astype(np.int32),) for i, place in places.items()}
-        return places, own
+        slices = {i: slice(*cut) for i, cut in enumerate(pairwise(cuts)) if cut[0] < cut[1]}
+        own = {i: ((pairs[part] - self.edges[i] * self.n_actions).astype(np.int32),) for i, part in slices.items()}
+        return slices, own
 
     def approximation(self) -> Executor | None:
         """See ``Executor.approximation``."""
@@ -261,11 +259,11 @@ class Blocks(Executor):
     def backup(self, value: FloatArray, pairs: IntArray, q: FloatArray) -> float:
         """See ``Executor.backup``."""
         worst, chains = 0.0, {}
-        places, own = self._by_block(pairs)
+        slices, own = self._by_block(pairs)
 
         def keep(i: int, answer: tuple[FloatArray, float, Chain]) -> None:
             nonlocal worst
-            q[pairs[places[i]]], error, chains[i] = answer
+            q[pairs[slices[i]]], error, chains[i] = answer
             worst = max(worst, error)
 
         self.ask(_back_up, value, own, keep)
@@ -291,9 +289,9 @@ class Blocks(Executor):
 
 
 class BlockTable:
-    """As ``prudent.planning.execute.threads.Table`` for control, whose parts are with the blocks.
+    """The table of ``prudent.planning.execute.threads.Table`` for control, distributed over the blocks.
 
-    V goes out, and what is best comes back, with its chain; pairs and Q stay there.
+    A backup sends V and receives the best Q of each state with its chain; pairs and Q stay on the workers.
     """
 
     def __init__(self, executor: Blocks) -> None:
@@ -350,7 +348,7 @@ class BlockSet(NamedTuple):
 
     @classmethod
     def of(cls, job: Job, pool: Pool, blocks: list[Any], edges: IntArray, kind: str) -> BlockSet:
-        """Return blocks with the facts that all of them report."""
+        """Return the set of ``blocks`` with their admissible pairs and leaks."""
         facts: dict[int, tuple[BoolArray, tuple[float, float], int]] = {}
         pieces = ((i, job, kind, block) for i, block in enumerate(blocks))
         work(pool, _facts, pieces, lambda piece, answer: facts.__setitem__(piece[0], answer))
@@ -361,8 +359,8 @@ class BlockSet(NamedTuple):
 
 
 def seats(pool: Pool, blocks: list[Any], sizes: Sequence[int]) -> list[Any]:
-    """Return handles of blocks with so many outcomes: actors for short work, else tasks.
+    """Return handles of blocks with these numbers of outcomes: actors for short work, else tasks.
 
-    A cluster that shrinks when there are no tasks must see long work as tasks.
+    An adaptive cluster shrinks when there are no tasks, so long work must be tasks.
     """
     return [pool.seat(block) for block in blocks] if max(sizes) <= SHORT_BLOCK else blocks

@@ -1,8 +1,8 @@
-"""Backups on a GPU: the model goes there once, iterations stay there, the solution comes back.
+"""Backups on a GPU: the model is uploaded once, iterations stay on the GPU, and the solution is downloaded.
 
-The iteration is that of ``prudent.planning.newton``, and rows are worth what ``prudent.planning.rows`` says: a
-thread has a state, or a pair, and calls the same compiled functions as the CPU. The launches for each row risk are in
-``prudent.planning.execute.cuda_rows``.
+The iteration is that of ``prudent.planning.newton``. Rows are computed by the functions of ``prudent.planning.rows``: a
+thread works on one state or one pair at a time and calls the same functions as the CPU. The kernels of each row risk
+are in ``prudent.planning.execute.cuda_rows``.
 """
 
 from __future__ import annotations
@@ -17,25 +17,23 @@ from ..._support.checks import FloatArray, IntArray
 from ...errors import ParameterError
 from ..row_risks import RowRisk
 from .cuda_chain import GpuChain
-from .cuda_rows import Candidates, GpuActions, device_rows, fill, single_pairs
+from .cuda_rows import Candidates, device_rows, fill, single_pairs
 from .executor import Executor
-
-__all__ = ["Cuda"]
 
 
 class Cuda(Executor):
-    """Backups on the GPU; Q of all pairs is an array [S*A] there.
+    """Backups on the GPU, where Q of all pairs is an array [S*A].
 
     Parameters
     ----------
     rows : RowRisk
-        The worth of single rows.
+        The risk of single rows.
     threads : int, default=1
-        Number of threads for what is computed on the host.
+        Number of threads on the host.
     leaks : tuple of float, optional
-        Bounds on what rows lack to sum to one; by default those of ``rows``.
+        Bounds on 1 - row sum; by default those of ``rows``.
     device : optional
-        ``rows`` on the GPU, if they are there already.
+        ``rows`` on the GPU, if they were uploaded before.
     """
 
     def __init__(
@@ -59,18 +57,15 @@ class Cuda(Executor):
     def table(self, pairs: IntArray, control: bool) -> GpuTable:
         """See ``Executor.table``."""
         if not control and pairs.size != self.n_states:
-            raise ParameterError(
-                'policy mixes actions; device="gpu" evaluates policies with one action for each state',
-                code="gpu-stochastic-policy",
-                argument="policy",
-            )
+            message = 'policy mixes actions; device="gpu" evaluates policies with one action for each state'
+            raise ParameterError(message, code="gpu-stochastic-policy", argument="policy")
         return GpuTable(self, pairs, control)
 
     def backup(self, value: Any, pairs: IntArray, q: FloatArray) -> float:
-        """See ``Executor.backup``; ``q`` is an array of the host."""
-        there = allocate(self.n_states * self.n_actions)
-        error = self.device.back_up(self.vector(value), single_pairs(upload(pairs)), there, self.accuracy)
-        q[pairs] = download(there)[pairs]
+        """See ``Executor.backup``; ``q`` is an array on the host."""
+        uploaded = allocate(self.n_states * self.n_actions)
+        error = self.device.back_up(self.vector(value), single_pairs(upload(pairs)), uploaded, self.accuracy)
+        q[pairs] = download(uploaded)[pairs]
         return float(error)
 
     def linearise(self, value: Any, pairs: IntArray) -> GpuChain:
@@ -83,7 +78,7 @@ class Cuda(Executor):
         return chain
 
     def approximation(self) -> Cuda | None:
-        """See ``Executor.approximation``; it has the same model, which is there already."""
+        """See ``Executor.approximation``; it shares the arrays of the model."""
         device = self.device.approximation()
         return None if device is None else Cuda(device.rows, self.threads, device=device)
 
@@ -96,7 +91,7 @@ class GpuTable:
         n_states, n_actions = executor.n_states, executor.n_actions
         self._best: tuple[Vector, Any, float] | None = None
         self._sweeps = control and self._device.sweeps
-        if self._sweeps:  # reading the model takes all the time: it keeps no Q and drops no pairs
+        if self._sweeps:  # limited by memory bandwidth: it stores no Q and drops no pairs
             self._device.bar(pairs)
             return
         self._q = allocate(n_states * n_actions)
@@ -105,9 +100,10 @@ class GpuTable:
         self._pairs = upload(pairs)
         self._candidates = single_pairs(self._pairs)
         if control:
-            starts = upload(np.searchsorted(pairs, np.arange(n_states + 1) * n_actions))
-            self._candidates = Candidates(allocate((n_states, n_actions), np.int64), allocate(n_states, np.int64))
-            _spread[grid_for(n_states)]((self._pairs, starts), self._candidates)
+            count = np.diff(np.searchsorted(pairs, np.arange(n_states + 1) * n_actions))
+            rows = np.zeros((n_states, n_actions), dtype=np.int64)
+            rows[np.arange(n_actions) < count[:, np.newaxis]] = pairs
+            self._candidates = Candidates(upload(rows), upload(count))
 
     def back_up(self, value: Vector) -> float:
         """See ``Table``."""
@@ -132,7 +128,7 @@ class GpuTable:
         best, actions, part = allocate(n_states), allocate(n_states, np.int64), allocate((BLOCKS, 2))
         grid = grid_for(n_states)
         _greedy[grid]((self._q, best, actions, part), n_actions)
-        return Vector(best), GpuActions(actions), float(download(part)[: grid[0], 1].max())
+        return Vector(best), Vector(actions), float(download(part)[: grid[0], 1].max())
 
     def drop(self, value: Vector, distance: float) -> None:
         """See ``Table``."""
@@ -141,7 +137,7 @@ class GpuTable:
     def linearise(self, value: Vector, actions: Any) -> GpuChain:
         """See ``Table``."""
         pairs = allocate(self._executor.n_states, np.int64)
-        chosen = actions.data if isinstance(actions, GpuActions) else upload(actions)
+        chosen = actions.data if isinstance(actions, Vector) else upload(actions)
         _pair_of[grid_for(pairs.size)]((chosen, pairs), self._executor.n_actions)
         return self._executor.chain(value, pairs)
 
@@ -161,29 +157,19 @@ def _pair_of(arrays: Any, n_actions: Any) -> None:
 
 
 @on_device
-def _spread(arrays: Any, candidates: Any) -> None:
-    pairs, starts = arrays
-    rows, count = candidates
-    for s in range(cuda.grid(1), count.size, cuda.gridsize(1)):
-        count[s] = starts[s + 1] - starts[s]
-        for i in range(count[s]):
-            rows[s, i] = pairs[starts[s] + i]
-
-
-@on_device
 def _greedy(arrays: Any, n_actions: Any) -> None:
     """As ``greedy`` of ``prudent.planning.rows``."""
     q, value, actions, part = arrays
     widest = 0.0
     for s in range(cuda.grid(1), value.size, cuda.gridsize(1)):
-        best, worst, place = q[s * n_actions], math.inf, 0
+        best, worst, action = q[s * n_actions], math.inf, 0
         for a in range(n_actions):
             here = q[s * n_actions + a]
             if here > best:
-                best, place = here, a
+                best, action = here, a
             if -math.inf < here < worst:
                 worst = here
-        value[s], actions[s] = best, place
+        value[s], actions[s] = best, action
         if best - worst > widest:
             widest = best - worst
     range_in_block(0.0, widest, part)

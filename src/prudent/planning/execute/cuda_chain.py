@@ -25,8 +25,6 @@ from ..._numerics.gpu import (
 )
 from ..chain import MAX_PRODUCTS, bicgstab
 
-__all__ = ["GpuChain"]
-
 
 class GpuChain(NamedTuple):
     """A chain on the GPU, the rows of its transition matrix padded to one length with probabilities of zero."""

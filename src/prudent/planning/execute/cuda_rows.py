@@ -1,17 +1,18 @@
-"""The rows of each row risk on the GPU: where their numbers are, and the launches that back them up.
+"""Row risks on the GPU: their arrays, and the kernels that back rows up.
 
-Kernels need room for one row in each thread, whose size Numba must know when it compiles, so they are made for each
-number of outcomes, rounded up.
+Each thread needs local memory for one row, and Numba must know its size at compile time. Kernels are therefore compiled
+for several numbers of outcomes, and a model uses the next larger one.
 
-Known models are swept at the speed of memory. Rows are kept in slices of 32 states and one action, padded to the
-longest of them, so that the threads of a warp read neighbouring numbers; values, which are read in any order, stay in
-the cache of the GPU as long as they fit.
+Backups of known models are limited by memory bandwidth. Rows are stored in slices of 32 states and one action, padded
+to the longest row of the slice, so that the threads of a warp read adjacent numbers. Values are read in random order
+and stay in the cache of the GPU if they fit.
 """
 
 from __future__ import annotations
 
 import functools
 import math
+from bisect import bisect_left
 from typing import Any, NamedTuple
 
 import numba
@@ -35,67 +36,37 @@ from ..._numerics.gpu import (
 from ..._support.checks import IntArray
 from ...errors import ParameterError
 from ..row_risks import DirichletRows, DrawRows, MeanRows, MomentRows, RowRisk
-from ..rows import Memory, Scratch, best_of_group, counts_of, later_value, outcome_values
+from ..rows import Scratch, best_of_group, counts_of, later_value, outcome_values
 from .cuda_chain import GpuChain
 
-__all__ = ["Candidates", "GpuActions", "device_rows", "fill", "single_pairs"]
-
 WARP = 32
-NARROW = 128  # threads of a block whose threads need much room each
-ROW_SIZES = (
-    2,
-    4,
-    5,
-    6,
-    8,
-    12,
-    16,
-    24,
-    32,
-    48,
-    64,
-    96,
-    128,
-    192,
-    256,
-    512,
-)  # outcomes of a row that kernels are made for
+NARROW = 128  # threads of a block if each needs much local memory
+# numbers of outcomes of a row that kernels are made for
+ROW_SIZES = (2, 4, 5, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512)
 
 
 def device_rows(rows: RowRisk) -> Any:
     """Return ``rows`` on the GPU."""
-    for kind, there in _THERE.items():
-        if isinstance(rows, kind):
-            return there(rows)
-    raise ParameterError(
-        f'device="gpu" does not support {type(rows).__name__}', code="unknown-option", argument="device", value="gpu"
-    )
+    if type(rows) in _DEVICE_ROWS:
+        return _DEVICE_ROWS[type(rows)](rows)
+    message = f'device="gpu" does not support {type(rows).__name__}'
+    raise ParameterError(message, code="unknown-option", argument="device", value="gpu")
 
 
 class Candidates(NamedTuple):
-    """The pairs of each state that may still be the best: the first ``count[s]`` of row s of ``pairs``."""
+    """The pairs of each state s that may be optimal: the first ``count[s]`` entries of row s of ``pairs``."""
 
     pairs: Any  # [S, A]
     count: Any  # [S]
 
 
-class GpuActions:
-    """An action for each state, on the GPU."""
-
-    def __init__(self, data: Any) -> None:
-        self.data = data
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
-        return np.asarray(download(self.data), dtype=dtype)
-
-
 def fill(array: Any, number: float) -> None:
-    """Write a number everywhere into an array [n] on the GPU."""
+    """Fill an array [n] on the GPU with a number."""
     _fill[grid_for(array.size)]((array,), number)
 
 
 def single_pairs(pairs: Any) -> Candidates:
-    """Return ``pairs`` on the GPU as candidates of their own, one in each group."""
+    """Return candidates with one group for each of ``pairs``, which are on the GPU."""
     ones = allocate(pairs.size, np.int64)
     fill(ones, 1)
     return Candidates(pairs.reshape(pairs.size, 1), ones)
@@ -108,10 +79,15 @@ def _fill(arrays: Any, number: Any) -> None:
         a[i] = number
 
 
+def _uploaded(bundle: Any) -> Any:
+    """Return a named tuple with its arrays on the GPU."""
+    return type(bundle)(*(upload(field) if isinstance(field, np.ndarray) else field for field in bundle))
+
+
 class _DeviceRows:
     """Base of row risks on the GPU."""
 
-    sweeps = False  # whether one kernel finds the best action of each state without keeping Q
+    sweeps = False  # whether one kernel computes the best action of each state without storing Q
 
     def __init__(self, rows: Any) -> None:
         self.rows = rows
@@ -142,17 +118,13 @@ class _DeviceMean(_DeviceRows):
 
     def __init__(self, rows: MeanRows) -> None:
         super().__init__(rows)
-        blocks = -(-self.n_states // WARP)
-        n_slices = blocks * self.n_actions
-        uploaded = tuple(upload(array) for array in rows.rows)
-        lengths = allocate(n_slices, np.int64)
-        _measure[grid_for(n_slices)]((uploaded[0], lengths), self.n_states, self.n_actions)
-        first = np.zeros(n_slices + 1, dtype=np.int64)
-        np.cumsum(download(lengths), out=first[1:])
-        self._longest = int(np.diff(first).max()) // WARP
-        size = max(1, int(first[-1]))
-        self._slices = _Slices(upload(first), allocate(size, np.int32), allocate(size), allocate(n_slices * WARP))
-        _slice[grid_for(n_slices * WARP)](uploaded, self._slices, self.n_states, self.n_actions)
+        sizes = np.diff(rows.rows.indptr).reshape(self.n_states, self.n_actions)
+        longest = np.maximum.reduceat(sizes, range(0, self.n_states, WARP)).ravel()  # row of each slice
+        self._longest = int(longest.max())
+        first = np.concatenate(([0], WARP * np.cumsum(longest, dtype=np.int64)))
+        size, n_rows = max(1, int(first[-1])), longest.size * WARP
+        self._slices = _Slices(upload(first), allocate(size, np.int32), allocate(size), allocate(n_rows))
+        _slice[grid_for(n_rows)](tuple(map(upload, rows.rows)), self._slices, self.n_states, self.n_actions)
         self._largest_reward = float(abs(rows.rows.reward).max(initial=0.0))
 
     def bar(self, pairs: IntArray) -> None:
@@ -166,11 +138,11 @@ class _DeviceMean(_DeviceRows):
         """Return a bound on the rounding error of a backup at ``value``."""
         return float(self.rows.rounding(self._largest_reward, self.discount * abs(value).max()))
 
-    def sweep(self, value: Vector) -> tuple[float, tuple[Vector, GpuActions, float]]:
-        """Return the error of a backup, the best Q and its actions: one kernel, which reads the model once."""
+    def sweep(self, value: Vector) -> tuple[float, tuple[Vector, Vector, float]]:
+        """Return the error of a backup, and the best Q with its actions, by one kernel that reads the model once."""
         best, actions = allocate(value.size), allocate(value.size, np.int64)
         _sweep[grid_for(self.n_states)](self._slices, (value.data, best, actions), self.discount, self.n_actions)
-        return self._rounding(value), (Vector(best), GpuActions(actions), 0.0)
+        return self._rounding(value), (Vector(best), Vector(actions), 0.0)
 
     def back_up(self, value: Vector, candidates: Candidates, q: Any, accuracy: float, best: bool = False) -> float:
         """Write Q of single pairs; return a bound on its error."""
@@ -181,9 +153,8 @@ class _DeviceMean(_DeviceRows):
     def chain(self, value: Vector, pairs: Any, accuracy: float) -> GpuChain:
         """Return the chain of ``pairs`` [S]."""
         n = self.n_states
-        chain = GpuChain(
-            allocate((max(1, self._longest), n), np.int32), allocate((max(1, self._longest), n)), allocate(n)
-        )
+        length = max(1, self._longest)
+        chain = GpuChain(allocate((length, n), np.int32), allocate((length, n)), allocate(n))
         _pick_rows[grid_for(n)](self._slices, (pairs,), chain, self.n_actions)
         return chain
 
@@ -196,18 +167,6 @@ def _bar(slices: Any, arrays: Any, n_actions: Any) -> None:
         s, a = p // n_actions, p % n_actions
         if not admissible[p]:
             slices.reward[(s // 32 * n_actions + a) * 32 + s % 32] = -math.inf
-
-
-@on_device
-def _measure(arrays: Any, n_states: Any, n_actions: Any) -> None:
-    """Write the number of entries of each slice."""
-    indptr, lengths = arrays
-    for i in range(cuda.grid(1), lengths.size, cuda.gridsize(1)):
-        block, a = i // n_actions, i % n_actions
-        longest = 0
-        for s in range(block * 32, min(block * 32 + 32, n_states)):
-            longest = max(longest, indptr[s * n_actions + a + 1] - indptr[s * n_actions + a])
-        lengths[i] = 32 * longest
 
 
 @on_device
@@ -246,12 +205,12 @@ def _expected(slices, value, discount, n_actions, s, a):
 def _sweep(slices: Any, arrays: Any, discount: Any, n_actions: Any) -> None:
     value, best, actions = arrays
     for s in range(cuda.grid(1), value.size, cuda.gridsize(1)):
-        top, place = -math.inf, 0
+        top, action = -math.inf, 0
         for a in range(n_actions):
             here = _expected(slices, value, discount, n_actions, s, a)
             if here > top:
-                top, place = here, a
-        best[s], actions[s] = top, place
+                top, action = here, a
+        best[s], actions[s] = top, action
 
 
 @on_device
@@ -284,32 +243,24 @@ class _DeviceOutcomes(_DeviceRows):
     """Base of the risks under a posterior: the entries of an uncertain model."""
 
     def __init__(self, rows: Any, entries: Any = None) -> None:
-        """``entries`` are those of ``rows`` if they are on the GPU already."""
+        """``entries`` are those of ``rows`` on the GPU, if they were uploaded before."""
         super().__init__(rows)
-        if entries is None:
-            arrays = ("source", "first", "next_state", "reward", "begin", "outcome")
-            entries = rows.entries._replace(**{name: upload(getattr(rows.entries, name)) for name in arrays})
-        self.entries = entries
+        self.entries = _uploaded(rows.entries) if entries is None else entries
         self._largest_reward = float(abs(rows.entries.reward).max(initial=0.0))
 
     def _rounding(self, value: Vector) -> float:
-        """Return a bound on the error of a backup, by what no sum in it exceeds."""
+        """Return a bound on the rounding error of a backup at ``value``."""
         return float(self.rows.rounding(self._largest_reward + self.discount * abs(value).max()))
 
     def _row_size(self) -> int:
-        """Return the outcomes of a row that kernels make room for."""
-        for size in ROW_SIZES:
-            if size >= self.rows.longest:
-                return size
-        raise ParameterError(
-            f'device="gpu" has room for {ROW_SIZES[-1]} outcomes of a pair, this model has {self.rows.longest}',
-            code="gpu-row-size",
-            value=self.rows.longest,
-            expected=ROW_SIZES[-1],
-        )
+        """Return the number of outcomes that kernels are compiled for."""
+        if self.rows.longest <= ROW_SIZES[-1]:
+            return ROW_SIZES[bisect_left(ROW_SIZES, self.rows.longest)]
+        message = f'device="gpu" has room for {ROW_SIZES[-1]} outcomes of a pair, this model has {self.rows.longest}'
+        raise ParameterError(message, code="gpu-row-size", value=self.rows.longest, expected=ROW_SIZES[-1])
 
     def _chain(self, pairs: Any, means: Any, extra: Any) -> GpuChain:
-        """Return the chain with probabilities ``means`` by entries, and rewards on top."""
+        """Return the chain of ``pairs`` with probabilities ``means`` of the entries and ``extra`` rewards."""
         n, longest = self.n_states, self.rows.longest
         chain = GpuChain(allocate((longest, n), np.int32), allocate((longest, n)), allocate(n))
         _chain_rows[grid_for(n)](self.entries, (pairs, means, extra), chain)
@@ -337,28 +288,15 @@ class _DeviceDirichlet(_DeviceOutcomes):
 
     def __init__(self, rows: DirichletRows) -> None:
         super().__init__(rows)
-        n_pairs, levels = self.n_states * self.n_actions, rows.levels
         self._counts = upload(rows.counts)
-        self._memory = Memory(
-            start=allocate((n_pairs, levels.tail.size)),
-            upper=allocate(n_pairs),
-            best=allocate(self.n_states, np.int64),
-            means=allocate(rows.entries.next_state.size),
-            has_means=allocate(n_pairs, np.bool_),
-        )
-        fill(self._memory.start.reshape(self._memory.start.size), math.nan)
-        fill(self._memory.upper, math.inf)
-        fill(self._memory.best, -1)
-        self._levels = levels._replace(
-            **{name: upload(getattr(levels, name)) for name in ("tail", "sign", "weight", "z")}
-        )
+        self._memory, self._levels = _uploaded(rows.memory), _uploaded(rows.levels)
         self._kernel = _exact_kernel(self._row_size(), self.n_actions)
         self._bounds_at = Vector(upload(np.zeros(self.n_states)))
         self._risen = 0.0
         self._means_at: Vector | None = None
 
     def approximation(self) -> _DeviceRows | None:
-        """See ``RowRisk.approximation``; it has the same model, which is there already."""
+        """See ``RowRisk.approximation``; it shares the arrays of the model."""
         rows = self.rows.approximation()
         return None if rows is None else _DeviceMoments(rows, self.entries, self._counts)
 
@@ -409,7 +347,7 @@ class _DeviceMoments(_DeviceOutcomes):
     """See ``prudent.planning.row_risks.MomentRows``."""
 
     def __init__(self, rows: MomentRows, entries: Any = None, counts: Any = None) -> None:
-        """``entries`` and ``counts`` are those of ``rows`` if they are on the GPU already."""
+        """``entries`` and ``counts`` are those of ``rows`` on the GPU, if they were uploaded before."""
         super().__init__(rows, entries)
         self._counts = upload(rows.counts) if counts is None else counts
         self._kernels = _approximate_kernels(self._row_size())
@@ -439,7 +377,7 @@ def _approximate_kernels(room: int) -> tuple[Any, Any]:
         for s in range(cuda.grid(1), candidates.count.size, cuda.gridsize(1)):
             for i in range(candidates.count[s]):
                 p = candidates.pairs[s, i]
-                outcome_values(p, entries, value, y)
+                outcome_values(p, entries, entries.discount, value, y)
                 row = counts_of(p, entries, counts)
                 low, mean, sd, skew, _ = moments_of_row(y[: row.size], row)
                 q[p] = rough_tail(low, mean, sd, skew, shape)
@@ -449,7 +387,7 @@ def _approximate_kernels(room: int) -> tuple[Any, Any]:
         counts, value, pairs, means = arrays
         y = cuda.local.array(room, numba.float64)
         for i in range(cuda.grid(1), pairs.size, cuda.gridsize(1)):
-            outcome_values(pairs[i], entries, value, y)
+            outcome_values(pairs[i], entries, entries.discount, value, y)
             row = counts_of(pairs[i], entries, counts)
             first = entries.first[pairs[i]]
             rough_tail_means(y[: row.size], row, shape, means[first : first + row.size])
@@ -458,11 +396,11 @@ def _approximate_kernels(room: int) -> tuple[Any, Any]:
 
 
 class _DeviceDraws(_DeviceOutcomes):
-    """See ``prudent.planning.row_risks.DrawRows``: a block of threads has a pair, a thread some draws."""
+    """See ``prudent.planning.row_risks.DrawRows``: a block of threads shares a pair, and each thread has some draws."""
 
     def __init__(self, rows: DrawRows) -> None:
         super().__init__(rows)
-        self.lazy_q = False  # a solution does not keep the draws that it would need
+        self.lazy_q = False  # a solution does not keep the draws, which Q depends on
         draws, begin = rows.theta, rows.entries.begin
         theta = allocate((int(begin[-1]), draws.n))
         for block, (first, last) in enumerate(draws.edges):
@@ -470,7 +408,7 @@ class _DeviceDraws(_DeviceOutcomes):
             if slots.stop > slots.start:
                 theta[slots] = upload(draws.block(block)) if SIMULATED else draws.block(block)
         weights = rows.weights
-        if rows.signed_draws < 0:  # of the highest draws, but ranks count from the lowest
+        if rows.signed_draws < 0:  # weights of the highest draws, while ranks count from the lowest
             weights = np.concatenate([np.zeros(draws.n - weights.size), weights[::-1]])
         self._largest_reward += float(abs(rows.rewards).max(initial=0.0))
         blocks = grid_for(self.n_states * self.n_actions * NARROW, NARROW)[0]
@@ -512,7 +450,7 @@ def _weigh(p: Any, entries: Any, draws: Any, scratch: Any, value: Any, is_mean: 
         if is_mean:
             weight[mine, i] = weights[0]
         else:
-            for j in range(n):  # how many come before it
+            for j in range(n):  # the rank is the number of lower draws
                 other = z[mine, j]
                 if other < own or (other == own and j < i):
                     rank += 1
@@ -547,7 +485,7 @@ def _sampled_means(entries: Any, draws: Any, scratch: Any, arrays: Any, is_mean:
         p = pairs[s]
         _weigh(p, entries, draws, scratch, value, is_mean)
         first, slot = entries.first[p], entries.begin[entries.source[p]]
-        for j in range(entries.first[p + 1] - first + 1):  # after the outcomes comes the reward that was drawn
+        for j in range(entries.first[p + 1] - first + 1):  # the reward draw follows the outcomes
             total = 0.0
             for i in range(cuda.threadIdx.x, theta.shape[1], cuda.blockDim.x):
                 if first + j < entries.first[p + 1]:
@@ -563,7 +501,7 @@ def _sampled_means(entries: Any, draws: Any, scratch: Any, arrays: Any, is_mean:
             cuda.syncthreads()
 
 
-_THERE: dict[type[RowRisk], Any] = {
+_DEVICE_ROWS: dict[type[RowRisk], Any] = {
     DirichletRows: _DeviceDirichlet,
     MomentRows: _DeviceMoments,
     DrawRows: _DeviceDraws,

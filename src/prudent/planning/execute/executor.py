@@ -1,4 +1,4 @@
-"""The interface of executors: what the outer iteration of ``prudent.planning.newton`` asks for."""
+"""The interface of executors, which back rows up for the outer iteration of ``prudent.planning.newton``."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from typing import Any
 from ..._support.checks import FloatArray, IntArray
 from ..row_risks import RowRisk
 
-__all__ = ["Executor"]
-
 
 class Executor(ABC):
     """Backups of all rows of one model with S states and A actions, for control or for a policy.
@@ -18,19 +16,19 @@ class Executor(ABC):
     Parameters
     ----------
     rows : RowRisk
-        The worth of single rows.
+        The risk of single rows.
     threads : int, default=1
         Number of threads of a backup.
     """
 
-    accuracy = 0.0  # the error that a backup may leave, if that makes it cheaper; zero asks for the least
+    accuracy = 0.0  # error that a backup may have if that makes it cheaper; zero: as small as possible
     tell: Callable[[float], None] | None = None  # progress callback, fraction of the backup done
 
     def __init__(self, rows: RowRisk, threads: int = 1) -> None:
         self.rows: Any = rows
         self.threads = threads
         self.n_states, self.n_actions, self.discount = rows.n_states, rows.n_actions, rows.discount
-        self.leaks = rows.leaks  # may be set to what holds in another norm
+        self.leaks = rows.leaks  # may be replaced by bounds in another norm
         self.refines, self.approximate = rows.refines, rows.approximate
         self.costly, self.lazy_q = rows.costly, rows.lazy_q
 
@@ -39,9 +37,9 @@ class Executor(ABC):
         """Write Q(s, a) into ``q`` [S*A] for ``pairs`` and return a bound on the rounding error of these numbers."""
 
     def back_up_best(self, value: FloatArray, pairs: IntArray, q: FloatArray) -> float:
-        """As ``backup`` of ascending ``pairs``, but only the greatest of each state need be Q(s, a).
+        """Do ``backup`` of ascending ``pairs``, but only the highest number of each state need be Q(s, a).
 
-        The others are below it, and are upper bounds on their Q(s, a).
+        The other numbers are lower, and are upper bounds on their Q(s, a).
         """
         return self.backup(value, pairs, q)
 
@@ -54,12 +52,12 @@ class Executor(ABC):
         """Return the chain that follows ``pairs`` [S] and touches the backup at ``value``."""
 
     def vector(self, value: FloatArray) -> Any:
-        """Return values [S] where the executor wants them: as they are, or on another device."""
+        """Return values [S] on the device of the executor."""
         return value
 
     @abstractmethod
     def table(self, pairs: IntArray, control: bool) -> Any:
-        """Return the table of Q for ``pairs``: all that are admissible (``control``), or those of a policy.
+        """Return the table of Q for ``pairs``: all admissible pairs (``control``), or those of a policy.
 
         See ``prudent.planning.execute.threads.Table`` for its methods.
         """

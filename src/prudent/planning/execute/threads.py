@@ -10,8 +10,6 @@ from ..chain import Chain
 from ..rows import greedy, keep_close
 from .executor import Executor
 
-__all__ = ["Table", "Threads"]
-
 
 class Threads(Executor):
     """Back up the rows of a ``prudent.planning.row_risks.RowRisk`` on threads."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...display.figures import curves, grid_policy, limit_law, multiples
+from ...display.figures import curves, grid_policy, limit_law
 from ...display.figures.base import Figure
 from .results import action_names, chosen, label_of, relative
 
@@ -61,7 +61,9 @@ def _quantiles(data: xarray.Dataset, name: str, title: str, **options: str) -> F
 def _multiples(
     data: xarray.Dataset, name: str, title: str, *, series: Sequence[Mapping[str, Any]], label: str
 ) -> Figure:
-    return multiples.draw(name, title, [str(agent) for agent in data.agent.values], relative(data, series), label)
+    return curves.draw_multiples(
+        name, title, [str(agent) for agent in data.agent.values], relative(data, series), label
+    )
 
 
 def _policy(data: xarray.Dataset, name: str, title: str) -> Figure:

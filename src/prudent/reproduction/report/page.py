@@ -80,7 +80,7 @@ def _provenance(section: Section) -> str:
     facts = [f"{key} {escape(str(data.attrs[key]))}" for key in ("scale", "seed") if key in data.attrs]
     if "replication" in data.sizes:
         facts.append(f"{data.sizes['replication']:,} replications")
-    scalars = {str(name): str(place.item()) for name, place in data.coords.items() if place.ndim == 0}
+    scalars = {str(name): str(coord.item()) for name, coord in data.coords.items() if coord.ndim == 0}
     facts += [f"{rich(name)} = {escape(value)}" for name, value in scalars.items()]
     return " · ".join([*facts, f'data: <a href="{quote(file)}">{escape(file)}</a>'])
 

@@ -106,15 +106,14 @@ def _section(name: str, file: Path, data: xarray.Dataset) -> Section:
     shown = _attribute(data, "report", file)
     for variable, dims in shown.get("variables", {}).items():
         if variable not in data:
-            raise DataError(
-                f"{file} has no variable {variable!r}", code="missing-field", path=str(file), index=variable
-            )
+            message = f"{file} has no variable {variable!r}"
+            raise DataError(message, code="missing-field", path=str(file), index=variable)
         actual = tuple(map(str, data[variable].dims))
         if sorted(actual) != sorted(dims):
             message = f"{file}: {variable} has dimensions {actual}, expected {tuple(dims)}"
             raise DataError(message, code="wrong-shape", path=str(file), index=variable, expected=tuple(dims))
         data[variable] = data[variable].transpose(*dims)
-    figures, tables = (tuple(shown.get(each, ())) for each in ("figures", "tables"))
+    figures, tables = (tuple(shown.get(kind, ())) for kind in ("figures", "tables"))
     for figure in figures:
         if not re.fullmatch(r"[\w-]+", str(figure.get("name"))):  # it becomes the name of a file
             message = f"{file}: {figure.get('name')!r} is not a valid name of a figure"
@@ -141,9 +140,9 @@ def make(section: Section, kinds: Mapping[str, Callable[..., _Made]], spec: Mapp
 
 def chosen(data: xarray.Dataset, variable: str, where: Mapping[str, Any] | None = None) -> xarray.DataArray:
     """Return a variable at some coordinates, of the replications that it has there."""
-    for name, place in (where or {}).items():
-        if place not in data[name].values:
-            raise ValueError(f"there is no {name} = {place}")
+    for name, value in (where or {}).items():
+        if value not in data[name].values:
+            raise ValueError(f"there is no {name} = {value}")
     part = data[variable].sel(where or {})
     return part.dropna("replication", how="all") if "replication" in part.dims else part
 
@@ -157,20 +156,15 @@ def label_of(data: xarray.DataArray) -> str:
 def relative(data: xarray.Dataset, series: Sequence[Mapping[str, Any]]) -> dict[str, FloatArray]:
     """Return the means of several quantities of the agents, by label, as multiples of the first agent's."""
     ratios = {}
-    for each in series:
-        part = chosen(data, each["variable"], each.get("where"))
+    for quantity in series:
+        part = chosen(data, quantity["variable"], quantity.get("where"))
         means = np.asarray((part.mean("replication") if "replication" in part.dims else part).values)
-        ratios[str(each["label"])] = means / means[0]
+        ratios[str(quantity["label"])] = means / means[0]
     return ratios
 
 
 def action_names(data: xarray.Dataset, variable: str) -> list[str]:
-    """Return the action of each state by name; "" where there is none (the goal)."""
+    """Return the action of each state by name, from names or numbers; "" where there is none (the goal)."""
     actions = [str(action) for action in data.action.values]
-    names = []
-    for entry in data[variable].values.tolist():
-        if isinstance(entry, (int, float)):
-            names.append(actions[int(entry)] if 0 <= entry < len(actions) else "")
-        else:
-            names.append(str(entry) if str(entry) in actions else "")
-    return names
+    names = dict(enumerate(actions)) | dict(zip(actions, actions, strict=True))
+    return [names.get(entry, "") for entry in data[variable].values.tolist()]

@@ -36,15 +36,15 @@ def agents(
     There is a column for each place of the dimension ``across``, at the coordinates ``where``. Along what is left, time
     or episodes, the table shows the last value, or the mean.
     """
-    found = chosen(data, variable, where).dropna("agent", how="all")
-    (along,) = (str(dim) for dim in found.dims if dim not in ("agent", "replication", across))
-    shown = found.mean(along) if over == "mean" else found.isel({along: -1})
+    selected = chosen(data, variable, where).dropna("agent", how="all")
+    (along,) = (str(dim) for dim in selected.dims if dim not in ("agent", "replication", across))
+    shown = selected.mean(along) if over == "mean" else selected.isel({along: -1})
     parts = [shown] if across is None else [shown.isel({across: i}) for i in range(data.sizes[across])]
     heads = [head] if across is None else [_heading(head, value) for value in data[across].values.tolist()]
     values = [part.transpose("agent", "replication").dropna("replication", how="all").values for part in parts]
-    pairs = [mean_and_half_width(each, CONFIDENCE, axis=1) for each in values]
+    pairs = [mean_and_half_width(column, CONFIDENCE, axis=1) for column in values]
     rows = []
-    for j, agent in enumerate(map(str, found.agent.values)):
+    for j, agent in enumerate(map(str, selected.agent.values)):
         cells = []
         for mean, half in pairs:
             cell = plus_minus(float(mean[j]), float(half[j]))
@@ -53,7 +53,7 @@ def agents(
     if over == "last":
         unit = data[along].attrs.get("long_name", along)
         caption = f"{caption} up to {unit} {int(data[along][-1]):,}"
-    fewest = min(each.shape[1] for each in values)
+    fewest = min(column.shape[1] for column in values)
     if fewest < data.sizes["replication"]:
         caption = f"{caption}, {fewest:,} replications"
     return Table(f"{caption}; the least in bold", ["agent", *heads], rows)
@@ -66,14 +66,14 @@ def _heading(head: str, value: Any) -> str:
 def series(data: xarray.Dataset, caption: str, *, series: Sequence[Mapping[str, Any]]) -> Table:
     """Return some quantities of each agent, with 95% half widths where there are replications."""
     columns = []
-    for each in series:
-        part = chosen(data, each["variable"], each.get("where"))
+    for quantity in series:
+        part = chosen(data, quantity["variable"], quantity.get("where"))
         if "replication" in part.dims:
             means, halves = mean_and_half_width(part.transpose("agent", "replication").values, CONFIDENCE, axis=1)
             columns.append([plus_minus(float(mean), float(half)) for mean, half in zip(means, halves, strict=True)])
         else:
             columns.append([number(float(value)) for value in part.values])
-    return _by_agent(data, caption, [str(each["label"]) for each in series], columns)
+    return _by_agent(data, caption, [str(quantity["label"]) for quantity in series], columns)
 
 
 def multiples(data: xarray.Dataset, caption: str, *, series: Sequence[Mapping[str, Any]]) -> Table:
@@ -92,12 +92,12 @@ def law(data: xarray.Dataset, caption: str, *, variable: str, mean: str, sd: str
     sample = data[variable]
     kind, across, _ = sample.dims
     rows = []
-    for i, place in enumerate(data[across].values):
+    for i, size in enumerate(data[across].values):
         for j, name in enumerate(map(str, data[kind].values)):
             values = sample.values[j, i]
             middle, half = mean_and_half_width(values, CONFIDENCE)
             spread = number(float(np.std(values, ddof=1))) if values.size > 1 else "–"
-            heading = f"{escape(row)} {int(place):,}, {escape(name)}"
+            heading = f"{escape(row)} {int(size):,}, {escape(name)}"
             rows.append([heading, plus_minus(float(middle), float(half)), spread])
     rows.append(["limit law", number(float(data[mean])), number(float(data[sd]))])
     return Table(caption, ["", "mean", "standard deviation"], rows)

@@ -89,5 +89,5 @@ def grid(last: int, points: int, geometric: bool = False) -> IntArray:
     (array([ 200,  400,  600,  800, 1000]), array([   1,   10,  100, 1000]))
     """
     points = min(points, last)
-    places = np.geomspace(last, 1, points) if geometric else last * np.arange(1, points + 1) / points
-    return np.unique(np.rint(places).astype(np.int64))
+    times = np.geomspace(last, 1, points) if geometric else last * np.arange(1, points + 1) / points
+    return np.unique(np.rint(times).astype(np.int64))

@@ -103,7 +103,5 @@ class TrueLake:
         return brmdp.evaluate(policy, draws, source, initial_value=self.value, tol=1e-12, threads=1).value
 
 
-@functools.lru_cache(maxsize=4)
-def true_lake(p_h: float, alpha: float) -> TrueLake:
-    """Return the lake, solved once for all chunks."""
-    return TrueLake(p_h, alpha)
+true_lake = functools.lru_cache(maxsize=4)(TrueLake)
+"""Return the lake, solved once for all chunks."""

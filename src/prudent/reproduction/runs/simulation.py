@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import importlib
 import json
-from collections.abc import Callable
+import pkgutil
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar
@@ -14,10 +13,10 @@ import numpy as np
 from ...envs.bandits import BanditEnvironment
 from ...envs.linear_bandit import LinearBanditEnv
 from ...schedules import Schedule, named_schedule, saved_schedule
-from ...types import FloatArray, IntArray
+from ...types import IntArray
 from .base import Arrays, Run, grid
 
-__all__ = ["Component", "SimulationRun", "function_at", "made"]
+__all__ = ["Component", "SimulationRun", "made"]
 
 
 @dataclass(frozen=True)
@@ -64,16 +63,10 @@ def _decoded(value: dict[str, Any]) -> Any:
     return named_schedule(value["schedule"]) if set(value) == {"schedule"} else value
 
 
-def function_at(path: str) -> Callable[..., Any]:
-    """Return the function at ``"module:function"``."""
-    module, _, name = path.partition(":")
-    return getattr(importlib.import_module(module), name)
-
-
 @cache
 def made(path: str, options: str) -> Any:
     """Return what the function at ``path`` makes of ``options``."""
-    return function_at(path)(**json.loads(options, object_hook=_decoded))
+    return pkgutil.resolve_name(path)(**json.loads(options, object_hook=_decoded))
 
 
 @dataclass(frozen=True)
@@ -111,7 +104,7 @@ class SimulationRun(Run):
     @property
     def modules(self) -> set[str]:
         """See ``Run``; the modules of the environment and of the agent count."""
-        return super().modules | {function_at(part.path).__module__ for part in (self.environment, self.agent)}
+        return super().modules | {pkgutil.resolve_name(part.path).__module__ for part in (self.environment, self.agent)}
 
     @property
     def is_bandit(self) -> bool:
@@ -148,23 +141,14 @@ class SimulationRun(Run):
         from ...simulation.tabular import simulate
 
         environment, agent, times = self.environment.make(), self.agent.make(), self.times
-        common: dict[str, Any] = {
-            "replications": count,
-            "rng": self.seed,
-            "first_replication": first,
-            "threads": 1,
-            "alphas": self.alphas,
-        }
+        options: dict[str, Any] = {"replications": count, "first_replication": first, "rng": self.seed, "threads": 1}
         if self.is_bandit:
-            runs = simulate_bandit(environment, agent, horizon=self.steps, times=times, **common)
+            runs = simulate_bandit(environment, agent, horizon=self.steps, times=times, alphas=self.alphas, **options)
             recorded = ["regret", "total_reward", *(["br_regret"] if self.alphas else [])]
             return {name: runs[name].values[0] for name in recorded if name in runs}
-        if self.alphas:
-            common |= {"br_episodes": times - 1}
-        else:
-            del common["alphas"]
-        runs = simulate(environment, agent, episodes=self.steps, episode_length=self.episode_length, **common)
-        arrays: dict[str, FloatArray] = {
+        options |= {"alphas": self.alphas, "br_episodes": times - 1} if self.alphas else {}
+        runs = simulate(environment, agent, episodes=self.steps, episode_length=self.episode_length, **options)
+        arrays = {
             "regret": runs.regret.values[0][:, times - 1],
             "total_reward": runs.reward.values[0].cumsum(axis=1)[:, times - 1],
         }

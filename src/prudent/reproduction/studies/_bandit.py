@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ..runs.simulation import Component, SimulationRun
 from ..scale import Scale
-from ..study import Coordinates, Quantity, Table
+from ..study import Coordinates, Quantity, Table, quantities
 
 
 class Reading(NamedTuple):
@@ -47,13 +47,8 @@ POINTS = 200  # steps that are recorded
 DIMS = ("reading", "agent")  # coordinates of the runs
 REGRET = Quantity("cumulative regret", "reward", (*DIMS, "replication", "time"))
 BR_REGRET = Quantity("cumulative BR-regret", "reward", (*DIMS, "replication", "level", "time"))
-COORDS = {
-    "reading": Quantity("how an implementation samples and begins"),
-    "agent": Quantity("algorithm"),
-    "replication": Quantity("replication"),
-    "time": Quantity("step"),
-}
-LEVEL = Quantity("risk level of the metric")
+COORDS = quantities("agent", "replication", "time", reading="how an implementation samples and begins")
+COORDS_BY_LEVEL = COORDS | quantities("level")
 BR_TABLE = Table(
     "agents",
     "BR-regret by metric level,",

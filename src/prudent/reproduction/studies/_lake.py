@@ -7,14 +7,13 @@ readings.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable
+from typing import Any
 
 from ...types import FloatArray
+from ..claims import Data, Samples
 from ..runs.simulation import Component, SimulationRun
-from ..study import Coordinates, Figure, Quantity, Table, curve, curves
-
-if TYPE_CHECKING:
-    import xarray
+from ..study import Coordinates, Figure, Quantity, Table, curve, curves, quantities
 
 AGENTS = {"TS-RL": 0.0} | {f"BRPS-RL {alpha}": alpha for alpha in (0.5, 0.8, 0.9, 0.99)}
 ESCAPES = (0.1, 0.2, 0.6, 0.8)  # p_h
@@ -30,12 +29,8 @@ FULL = (AS_WRITTEN, BY_HOLE)  # readings with all replications; the others have 
 REGRET = Quantity("cumulative regret", "reward", ("agent", "replication", "episode"))
 BY_READING = REGRET._replace(dims=("reading", "p_h", *REGRET.dims))
 P_H = Quantity("chance to leave a hole")
-READING = Quantity("what shares a source")
-COORDS = {
-    "agent": Quantity("algorithm"),
-    "replication": Quantity("replication"),
-    "episode": Quantity("episode", "10 steps"),
-}
+COORDS = {**quantities("agent", "replication"), "episode": Quantity("episode", "10 steps")}
+COORDS_BY_READING = COORDS | {"p_h": P_H, "reading": Quantity("what shares a source")}
 
 
 def lake(p_h: float, sources: str = AS_WRITTEN) -> Component:
@@ -90,7 +85,16 @@ def tables_by_p_h() -> tuple[Table, ...]:
     return (table(BY_HOLE), table(AS_WRITTEN), *others)
 
 
-def regret(data: xarray.Dataset, p_h: float, agent: str, episode: int | None = None) -> FloatArray:
+def regret(data: Data, p_h: float, agent: str, episode: int | None = None) -> FloatArray:
     """Return the regret [R] of an agent up to an episode (default: the last)."""
-    chosen = data.regret.sel(p_h=p_h, agent=agent)
-    return (chosen.isel(episode=-1) if episode is None else chosen.sel(episode=episode, method="nearest")).values
+    last = data.episode[-1] if episode is None else episode
+    return data.regret.sel(p_h=p_h, agent=agent).sel(episode=last, method="nearest").values
+
+
+def gaps(data: Data, pairs: Iterable[tuple[float, str, str]], episode: int | None = None) -> Samples:
+    """Return, for each p_h and pair of agents, how much more regret [R] the first agent has than the second."""
+    after = "" if episode is None else f", after {episode} episodes"
+    return {
+        f"p_h = {p}{after}: {first} minus {second}": regret(data, p, first, episode) - regret(data, p, second, episode)
+        for p, first, second in pairs
+    }

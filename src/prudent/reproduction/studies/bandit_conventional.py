@@ -3,52 +3,46 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..claims import Finding, Interval, Statement, Verdict, differences, verdict_of
-from ..study import Study, Table, curve, curves, on_grid
-from ._bandit import COORDS, DIMS, READINGS, REGRET, WORDS, every_agent
-
-if TYPE_CHECKING:
-    import xarray
+from ..claims import Data, Finding, Interval, Statement, Verdict, differences, gap, verdict_of
+from ..study import Study, Table, curve, curves
+from ._bandit import COORDS, READINGS, REGRET, WORDS, every_agent
 
 HORIZON = 200_000  # steps of the paper's bandits
 EARLY = 50_000
+OWN = "BRPS-CMAB 0.9"
 
 
-def _beats(level: float, data: xarray.Dataset, readings: int) -> Finding:
+def _beats(level: float, data: Data, readings: int) -> Finding:
     last = data.regret.isel(time=-1)
-    gap = last.sel(agent="TS-CMAB").values - last.sel(agent=f"BRPS-CMAB {level}").values
-    pairs = [(f"TS-CMAB minus BRPS-CMAB {level} at t = {int(last.time)}", gap)]
-    return Finding(differences(pairs, readings), _unless_reached(data, HORIZON))
+    rival = f"BRPS-CMAB {level}"
+    samples = {f"TS-CMAB minus {rival} at t = {int(last.time)}": gap(last, "TS-CMAB", rival)}
+    return Finding(differences(samples, readings), _unless_reached(data, HORIZON))
 
 
-def _against_rivals(moment: int, sign: float, data: xarray.Dataset, readings: int) -> Finding:
+def _against_rivals(moment: int, sign: float, data: Data, readings: int) -> Finding:
     """Judge that BRPS-CMAB 0.9 has more regret (sign 1) or less (-1) than all others at a moment."""
     regret = data.regret.sel(time=min(moment, int(data.time[-1])), method="nearest")
-    own = regret.sel(agent="BRPS-CMAB 0.9").values
-    pairs = []
-    for rival in (agent for agent in data.agent.values.tolist() if agent != "BRPS-CMAB 0.9"):
-        more, less = ("BRPS-CMAB 0.9", rival) if sign > 0 else (rival, "BRPS-CMAB 0.9")
-        gap = sign * (own - regret.sel(agent=rival).values)
-        pairs.append((f"{more} minus {less} at t = {int(regret.time)}", gap))
-    gaps = differences(pairs, readings)
+    rivals = [agent for agent in data.agent.values.tolist() if agent != OWN]
+    pairs = [(OWN, rival) if sign > 0 else (rival, OWN) for rival in rivals]
+    samples = {f"{more} minus {less} at t = {int(regret.time)}": gap(regret, more, less) for more, less in pairs}
+    gaps = differences(samples, readings)
     further = [] if sign > 0 else [_lowest_until(data)]
     return Finding([*gaps, *further], _unless_reached(data, moment) or verdict_of(gaps))
 
 
-def _lowest_until(data: xarray.Dataset) -> Interval:
+def _lowest_until(data: Data) -> Interval:
     """Return the last of the first recorded steps at which BRPS-CMAB 0.9 has the lowest mean regret; 0: never."""
     means = data.regret.mean("replication")
-    lowest = (means.sel(agent="BRPS-CMAB 0.9") <= means.min("agent")).values
+    lowest = (means.sel(agent=OWN) <= means.min("agent")).values
     steps = [0, *data.time.values.tolist()]
     last = steps[lowest.size if lowest.all() else int(np.argmin(lowest))]
     return Interval("BRPS-CMAB 0.9 has the lowest mean regret of all up to t =", last)
 
 
-def _unless_reached(data: xarray.Dataset, moment: int) -> Verdict | None:
+def _unless_reached(data: Data, moment: int) -> Verdict | None:
     return None if int(data.time[-1]) >= moment else Verdict.INCONCLUSIVE
 
 
@@ -82,7 +76,7 @@ FIGURE = curves(
     "Conventional cumulative regret by risk level",
     "At levels 0.5 and 0.8 BRPS-CMAB ends below Thompson sampling. At 0.9 it does best "
     "in the beginning, around step 50,000, and worst at the end, at step 200,000.",
-    [curve("regret", each[:1].upper() + each[1:], reading=each) for each in READINGS],
+    [curve("regret", reading[:1].upper() + reading[1:], reading=reading) for reading in READINGS],
     columns=3,
 )
 
@@ -95,7 +89,6 @@ STUDY = Study(
     variables={"regret": REGRET},
     coords=COORDS,
     plan=every_agent,  # the runs of bandit-br
-    assemble=on_grid(every_agent, DIMS, "regret"),
     claims=CLAIMS,
     figures=(FIGURE,),
     tables=(Table("agents", "Conventional regret,", {"variable": "regret", "across": "reading", "head": ""}),),

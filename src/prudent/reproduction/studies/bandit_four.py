@@ -8,17 +8,13 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
 
-from ..claims import Finding, Statement, differences
+from ..claims import Data, Samples, Statement, gap
 from ..runs.base import Arrays
 from ..runs.simulation import SimulationRun
 from ..scale import Scale
-from ..study import Coordinates, Study, Table, curve, curves, stacked
-from ._bandit import AS_WRITTEN, BR_REGRET, BR_TABLE, COORDS, DIMS, LEVEL, LEVELS, READINGS, REGRET, WORDS, bandit
-
-if TYPE_CHECKING:
-    import xarray
+from ..study import Coordinates, Parts, Study, Table, curve, curves, stacked
+from ._bandit import AS_WRITTEN, BR_REGRET, BR_TABLE, COORDS_BY_LEVEL, DIMS, LEVELS, READINGS, REGRET, WORDS, bandit
 
 METRIC = 0.8  # level of the agents, and of their BR-regret
 SHOWN = tuple(READINGS)[:2]  # readings in the figure
@@ -36,22 +32,21 @@ def _plan(scale: Scale) -> dict[Coordinates, SimulationRun]:
     }
 
 
-def _assemble(scale: Scale, results: Mapping[Coordinates, Arrays]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _assemble(scale: Scale, results: Mapping[Coordinates, Arrays]) -> Parts:
     values, coords = stacked(DIMS, _plan(scale), results, ("regret", "br_regret"))
     # the runs are shared with bandit-br, which needs all levels
     values["br_regret"] = values["br_regret"][..., [LEVELS.index(METRIC)], :]
     return values, {**coords, "level": [METRIC]}
 
 
-def _costs(measure: str, label: str, data: xarray.Dataset, readings: int) -> Finding:
+def _costs(measure: str, label: str, data: Data, readings: int) -> Samples:
     last = data[measure].isel(time=-1)
     last = last.sel(level=METRIC) if "level" in last.dims else last
-    pairs = [
-        (f"{label} of {wide} minus that of {plain}", last.sel(agent=wide).values - last.sel(agent=plain).values)
+    return {
+        f"{label} of {wide} minus that of {plain}": gap(last, wide, plain)
         for wide in ("BRPS-CMAB_nu 0.8", "TS-CMAB_nu")
         for plain in ("BRPS-CMAB 0.8", "TS-CMAB")
-    ]
-    return Finding(differences(pairs, readings))
+    }
 
 
 CLAIMS = tuple(
@@ -71,7 +66,7 @@ FIGURE = curves(
     "BR-regret and in conventional regret alike. The paper drops them from there on.",
     [
         curve("br_regret", f"BR-regret at level {METRIC:g}, {AS_WRITTEN}", log=True, level=METRIC, reading=AS_WRITTEN),
-        *(curve("regret", f"Conventional regret, {each}", log=True, reading=each) for each in SHOWN),
+        *(curve("regret", f"Conventional regret, {reading}", log=True, reading=reading) for reading in SHOWN),
     ],
     columns=3,
 )
@@ -84,14 +79,11 @@ STUDY = Study(
     "beside their ν variants, which widen the sampling by the factor that the regret bounds ask for. Regret is on "
     "a logarithmic scale.",
     variables={"regret": REGRET, "br_regret": BR_REGRET},
-    coords={**COORDS, "level": LEVEL},
+    coords=COORDS_BY_LEVEL,
     plan=_plan,
     assemble=_assemble,
     claims=CLAIMS,
     figures=(FIGURE,),
-    tables=(
-        BR_TABLE,
-        Table("agents", "Conventional regret,", {"variable": "regret", "across": "reading", "head": ""}),
-    ),
+    tables=(BR_TABLE, Table("agents", "Conventional regret,", {"variable": "regret", "across": "reading", "head": ""})),
     readings=WORDS,
 )

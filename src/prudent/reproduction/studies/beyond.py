@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ..claims import BEYOND, Finding, Statement, differences
+from ..claims import BEYOND, Data, Samples, claim, gap
 from ..runs.base import Arrays
 from ..runs.simulation import Component, SimulationRun
 from ..scale import Scale
-from ..study import Coordinates, Quantity, Study, Table, curve, curves, stacked
+from ..study import Coordinates, Parts, Quantity, Study, Table, curve, curves, stacked
 from ._lake import AGENTS, COORDS, REGRET, brps, lake
-
-if TYPE_CHECKING:
-    import xarray
 
 POINTS = 12  # episodes that are recorded
 METRIC = 0.9  # level at which BR-regret is measured
@@ -31,41 +28,27 @@ def _plan(scale: Scale) -> dict[Coordinates, SimulationRun]:
     return plan | {(OPTIMIST,): run(Component.of("prudent.agents:optimistic_vi", alpha=0.9), ())}
 
 
-def _assemble(scale: Scale, results: Mapping[Coordinates, Arrays]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _assemble(scale: Scale, results: Mapping[Coordinates, Arrays]) -> Parts:
     values, coords = stacked(("agent",), _plan(scale), results, ("regret", "br_regret"))
     del coords["level"]
     return {**values, "br_regret": values["br_regret"][..., 0, :]}, coords
 
 
-def _less_br_regret(data: xarray.Dataset, readings: int) -> Finding:
-    total = data.br_regret.mean("episode")
-    gap = total.sel(agent="TS-RL").values - total.sel(agent=OWN).values
-    return Finding(differences([(f"BR-regret of an episode, mean over the grid: TS-RL minus {OWN}", gap)]))
+@claim("beyond-br-regret-lake", f"On Frozen Lake too, {OWN} has less BR-regret at {METRIC:g} than TS-RL", BEYOND)
+def _less_br_regret(data: Data, readings: int) -> Samples:
+    quantity = f"BR-regret of an episode, mean over the grid: TS-RL minus {OWN}"
+    return {quantity: gap(data.br_regret.mean("episode"), "TS-RL", OWN)}
 
 
-def _optimism_costs(data: xarray.Dataset, readings: int) -> Finding:
-    last = data.regret.isel(episode=-1)
-    pairs = [
-        (f"{OPTIMIST} minus {agent}", last.sel(agent=OPTIMIST).values - last.sel(agent=agent).values)
-        for agent in ("TS-RL", OWN)
-    ]
-    return Finding(differences(pairs))
-
-
-CLAIMS = (
-    Statement(
-        "beyond-br-regret-lake",
-        f"On Frozen Lake too, {OWN} has less BR-regret at {METRIC:g} than TS-RL",
-        BEYOND,
-        _less_br_regret,
-    ),
-    Statement(
-        "beyond-optimism-costs",
-        "The optimistic algorithm of the appendix, with its regret bound, has more regret than BRPS-RL and TS-RL",
-        BEYOND,
-        _optimism_costs,
-    ),
+@claim(
+    "beyond-optimism-costs",
+    "The optimistic algorithm of the appendix, with its regret bound, has more regret than BRPS-RL and TS-RL",
+    BEYOND,
 )
+def _optimism_costs(data: Data, readings: int) -> Samples:
+    last = data.regret.isel(episode=-1)
+    return {f"{OPTIMIST} minus {agent}": gap(last, OPTIMIST, agent) for agent in ("TS-RL", OWN)}
+
 
 STUDY = Study(
     name="beyond",
@@ -73,14 +56,11 @@ STUDY = Study(
     title="Beyond the paper: BR-regret on Frozen Lake, and optimism",
     setting="BR-regret of agents on Frozen Lake, which takes the exact Bayesian-risk operator, and the optimistic "
     "value iteration of the paper’s theory beside posterior sampling.",
-    variables={
-        "regret": REGRET,
-        "br_regret": Quantity("BR-regret in the episode", "reward", REGRET.dims),
-    },
+    variables={"regret": REGRET, "br_regret": Quantity("BR-regret in the episode", "reward", REGRET.dims)},
     coords=COORDS,
     plan=_plan,
     assemble=_assemble,
-    claims=CLAIMS,
+    claims=(_less_br_regret, _optimism_costs),
     figures=(
         curves(
             "beyond-br-regret",

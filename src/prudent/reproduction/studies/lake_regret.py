@@ -4,36 +4,12 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import TYPE_CHECKING
 
-from ..claims import (
-    Finding,
-    Interval,
-    Statement,
-    Verdict,
-    differences,
-    mean_interval,
-    ratio_interval,
-    side,
-    verdict,
-)
+from ..claims import Data, Finding, Interval, Samples, Verdict, claim, mean_interval, ratio_interval, side, verdict
 from ..runs.simulation import SimulationRun
 from ..scale import Scale
-from ..study import Coordinates, Study, on_grid
-from ._lake import (
-    BY_READING,
-    COORDS,
-    P_H,
-    READING,
-    WORDS,
-    figure_by_p_h,
-    lakes,
-    regret,
-    tables_by_p_h,
-)
-
-if TYPE_CHECKING:
-    import xarray
+from ..study import Coordinates, Study
+from ._lake import BY_READING, COORDS_BY_READING, WORDS, figure_by_p_h, gaps, lakes, regret, tables_by_p_h
 
 SHORT = 20  # episodes: what "short term" means to us
 POINTS = 80  # episodes that are recorded
@@ -45,27 +21,34 @@ def _plan(scale: Scale) -> dict[Coordinates, SimulationRun]:
     return lakes(scale.lake_replications, scale.few_lakes, scale.episodes, POINTS)
 
 
-def _beats(data: xarray.Dataset, readings: int) -> Finding:
-    pairs = [
-        (f"p_h = {p}: TS-RL minus BRPS-RL {level}", regret(data, p, "TS-RL") - regret(data, p, f"BRPS-RL {level}"))
-        for p in data.p_h.values.tolist()
-        for level in (0.5, 0.8, 0.9)
-    ]
-    return Finding(differences(pairs, readings))
+RESULT = "Frozen Lake study, result {}"
 
 
-def _pays_early(data: xarray.Dataset, readings: int) -> Finding:
-    pairs = [
-        (
-            f"p_h = {p}, after {SHORT} episodes: TS-RL minus BRPS-RL 0.99",
-            regret(data, p, "TS-RL", SHORT) - regret(data, p, "BRPS-RL 0.99", SHORT),
-        )
-        for p in (0.6, 0.8)
-    ]
-    return Finding(differences(pairs, readings))
+@claim("lake-brps-beats-ts", "BRPS-RL at 0.5, 0.8 and 0.9 has less regret than TS-RL for every p_h", RESULT.format(1))
+def _beats(data: Data, readings: int) -> Samples:
+    chances = data.p_h.values.tolist()
+    return gaps(data, [(p, "TS-RL", f"BRPS-RL {level}") for p in chances for level in (0.5, 0.8, 0.9)])
 
 
-def _gains_little(data: xarray.Dataset, readings: int) -> Finding:
+@claim(
+    "lake-high-level-pays-early",
+    "In the short term a very high risk level pays even in a safe lake: BRPS-RL 0.99 begins with less regret "
+    "than TS-RL at p_h = 0.6 and 0.8",
+    RESULT.format(3),
+)
+def _pays_early(data: Data, readings: int) -> Samples:
+    return gaps(data, [(p, "TS-RL", "BRPS-RL 0.99") for p in (0.6, 0.8)], SHORT)
+
+
+@claim(
+    "lake-0.99-gains-little",
+    "At p_h = 0.1 the step from 0.9 to 0.99 gains little: less than that from Thompson sampling to 0.9 (that "
+    "it gains at all is part of the claim about the best levels)",
+    RESULT.format(4),
+    test="paired Student t intervals, 99% for both gains: the second step gains less than the first, and the "
+    "interval of its own gain does not lie below 0",
+)
+def _gains_little(data: Data, readings: int) -> Finding:
     thompson, high, higher = (regret(data, 0.1, agent) for agent in ("TS-RL", "BRPS-RL 0.9", "BRPS-RL 0.99"))
     first, then, count = thompson - high, high - higher, 2 * readings
     less = mean_interval("p_h = 0.1: gain from TS-RL to BRPS-RL 0.9 less that from 0.9 to 0.99", first - then, count)
@@ -83,52 +66,58 @@ SETS = (
 )
 
 
-def _may_be_best(data: xarray.Dataset, readings: int) -> dict[float, list[float]]:
+def _comparisons(data: Data, readings: int) -> int:
+    """Return the number of pairs of levels that are compared, over all p_h and readings."""
+    return readings * data.p_h.size * math.comb(len(LEVELS), 2)
+
+
+def _may_be_best(data: Data, readings: int) -> dict[float, list[float]]:
     """Return the levels that may be the best at each p_h: no other one is better beyond doubt."""
-    chances = sorted(data.p_h.values.tolist())
-    count = readings * len(chances) * math.comb(len(LEVELS), 2)
     may = {}
-    for p in chances:
+    for p in sorted(data.p_h.values.tolist()):
         ends = {level: regret(data, p, f"BRPS-RL {level}") for level in LEVELS}
         worse = {
             a
             for a, b in itertools.permutations(LEVELS, 2)
-            if side(mean_interval("", ends[a] - ends[b], count), 0.0, math.inf) > 0
+            if side(mean_interval("", ends[a] - ends[b], _comparisons(data, readings)), 0.0, math.inf) > 0
         }
         may[p] = [level for level in LEVELS if level not in worse]
     return may
 
 
-def _best_level(data: xarray.Dataset, readings: int) -> Finding:
+@claim(
+    "lake-best-level",
+    "The best of the levels 0.5, 0.8, 0.9, 0.99 is 0.99, 0.9, 0.8, 0.8 at p_h = 0.1, 0.2, 0.6, 0.8",
+    RESULT.format(2),
+    test=f"{SETS}; reproduced if at every p_h the printed level is in the set and some other is not, not reproduced "
+    "if at some p_h it is not in the set",
+)
+def _best_level(data: Data, readings: int) -> Finding:
     """Judge the printed levels: each is an estimate, so it is to lie in a confidence set that leaves something out."""
     may = _may_be_best(data, readings)
-    pairs = [
-        (
-            f"p_h = {p}: BRPS-RL {level} minus BRPS-RL {PRINTED[p]}",
-            regret(data, p, f"BRPS-RL {level}") - regret(data, p, f"BRPS-RL {PRINTED[p]}"),
-        )
-        for p in may
-        for level in LEVELS
-        if level != PRINTED[p]
-    ]
-    count = readings * len(may) * math.comb(len(LEVELS), 2)
+    pairs = [(p, f"BRPS-RL {level}", f"BRPS-RL {PRINTED[p]}") for p in may for level in LEVELS if level != PRINTED[p]]
+    count = _comparisons(data, readings)
+    worse = [mean_interval(quantity, values, count) for quantity, values in gaps(data, pairs).items()]
     among = sum(PRINTED[p] in levels for p, levels in may.items())
     sets = "; ".join(f"{p}: {_listed(levels)}" for p, levels in may.items())
-    summary = Interval(
-        f"levels that may be the best, at p_h = {sets}. The printed level is among them in so many", among
-    )
+    words = f"levels that may be the best, at p_h = {sets}. The printed level is among them in so many"
     sharp = all(len(levels) < len(LEVELS) for levels in may.values())
     reached = Verdict.NOT_REPRODUCED if among < len(may) else Verdict.REPRODUCED if sharp else Verdict.INCONCLUSIVE
-    return Finding(
-        [summary, *(mean_interval(quantity, values, count) for quantity, values in pairs)], reached, decisive=0
-    )
+    return Finding([Interval(words, among), *worse], reached, decisive=0)
 
 
 def _listed(levels: list[float]) -> str:
     return ", ".join(map(str, levels))
 
 
-def _falls(data: xarray.Dataset, readings: int) -> Finding:
+@claim(
+    "lake-best-level-falls",
+    "The best risk level falls as p_h rises",
+    RESULT.format(2),
+    test=f"{SETS}; reproduced if all of the set at the lowest p_h lies above all of that at the highest, not "
+    "reproduced if no choice from the sets falls",
+)
+def _falls(data: Data, readings: int) -> Finding:
     """Judge whether the best level falls from the most dangerous lake to the safest, and rises nowhere for certain."""
     may = _may_be_best(data, readings)
     sets = list(may.values())
@@ -136,65 +125,13 @@ def _falls(data: xarray.Dataset, readings: int) -> Finding:
         Interval(f"p_h = {p}: levels that may be the best ({_listed(levels)}), how many", len(levels))
         for p, levels in may.items()
     ]
-    if not _falling_choice(sets):
+    highest = [max(sets[0])]  # the highest levels that one can choose from the sets so that they never rise
+    for levels in sets[1:]:
+        highest.append(max((level for level in levels if level <= highest[-1]), default=-math.inf))
+    if highest[-1] == -math.inf or min(sets[-1]) >= highest[0]:  # no choice, or none that falls
         return Finding(evidence, Verdict.NOT_REPRODUCED, decisive=len(sets) - 1)
     return Finding(evidence, Verdict.REPRODUCED if min(sets[0]) > max(sets[-1]) else Verdict.INCONCLUSIVE, decisive=0)
 
-
-def _falling_choice(sets: list[list[float]]) -> bool:
-    """Return whether one can choose a level from each set so that they never rise and fall at least once."""
-    below = math.inf
-    choice = []
-    for each in sets:
-        allowed = [level for level in each if level <= below]
-        if not allowed:
-            return False
-        below = max(allowed)
-        choice.append(below)
-    return min(sets[-1]) < choice[0]
-
-
-RESULT = "Frozen Lake study, result {}"
-CLAIMS = (
-    Statement(
-        "lake-brps-beats-ts",
-        "BRPS-RL at 0.5, 0.8 and 0.9 has less regret than TS-RL for every p_h",
-        RESULT.format(1),
-        _beats,
-    ),
-    Statement(
-        "lake-best-level",
-        "The best of the levels 0.5, 0.8, 0.9, 0.99 is 0.99, 0.9, 0.8, 0.8 at p_h = 0.1, 0.2, 0.6, 0.8",
-        RESULT.format(2),
-        _best_level,
-        f"{SETS}; reproduced if at every p_h the printed level is in the set and some other is not, not reproduced "
-        "if at some p_h it is not in the set",
-    ),
-    Statement(
-        "lake-best-level-falls",
-        "The best risk level falls as p_h rises",
-        RESULT.format(2),
-        _falls,
-        f"{SETS}; reproduced if all of the set at the lowest p_h lies above all of that at the highest, not "
-        "reproduced if no choice from the sets falls",
-    ),
-    Statement(
-        "lake-high-level-pays-early",
-        "In the short term a very high risk level pays even in a safe lake: BRPS-RL 0.99 begins with less regret "
-        "than TS-RL at p_h = 0.6 and 0.8",
-        RESULT.format(3),
-        _pays_early,
-    ),
-    Statement(
-        "lake-0.99-gains-little",
-        "At p_h = 0.1 the step from 0.9 to 0.99 gains little: less than that from Thompson sampling to 0.9 (that "
-        "it gains at all is part of the claim about the best levels)",
-        RESULT.format(4),
-        _gains_little,
-        "paired Student t intervals, 99% for both gains: the second step gains less than the first, and the "
-        "interval of its own gain does not lie below 0",
-    ),
-)
 
 FIGURE = figure_by_p_h(
     "lake-regret",
@@ -212,10 +149,9 @@ STUDY = Study(
     "left each hole has its own unknown chance, on the right all holes have the same one, as it is written: in truth "
     "p_h either way.",
     variables={"regret": BY_READING},
-    coords={**COORDS, "p_h": P_H, "reading": READING},
+    coords=COORDS_BY_READING,
     plan=_plan,
-    assemble=on_grid(_plan, ("reading", "p_h", "agent"), "regret"),
-    claims=CLAIMS,
+    claims=(_beats, _best_level, _falls, _pays_early, _gains_little),
     figures=(FIGURE,),
     tables=tables_by_p_h(),
     readings=WORDS,

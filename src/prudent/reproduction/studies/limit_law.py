@@ -10,19 +10,15 @@ import itertools
 import math
 from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...types import FloatArray
-from ..claims import CONFIDENCE, Finding, Interval, Statement, differences, mean_interval, side, verdict
+from ..claims import CONFIDENCE, Data, Finding, Interval, Samples, Statement, claim, mean_interval, side, verdict
 from ..runs.base import Arrays
 from ..runs.limit_law import LimitRun, true_lake
 from ..scale import Scale
-from ..study import Coordinates, Figure, Quantity, Study, Table
-
-if TYPE_CHECKING:
-    import xarray
+from ..study import Coordinates, Figure, Parts, Quantity, Study, Table, quantities
 
 ESCAPE, ALPHA, STATE = 0.1, 0.9, 10  # p_h, the risk level, and the state whose value is studied
 CLOSE = 0.2  # Kolmogorov distance: what "converges" must have reached at the largest size
@@ -32,23 +28,18 @@ def _plan(scale: Scale) -> dict[Coordinates, LimitRun]:
     return {(): LimitRun(scale.limit_replications, ESCAPE, ALPHA, STATE, scale.sizes, scale.draws)}
 
 
-def _assemble(scale: Scale, results: Mapping[Coordinates, Arrays]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _assemble(scale: Scale, results: Mapping[Coordinates, Arrays]) -> Parts:
     law = true_lake(ESCAPE, ALPHA).law
-    return (
-        {
-            "scaled_error": results[()]["scaled_error"].transpose(1, 2, 0),
-            "limit_mean": float(law.mean[STATE]),
-            "limit_sd": math.sqrt(law.cov[STATE, STATE]),
-        },
-        {
-            "method": ["sampled", "exact"],
-            "size": np.array(scale.sizes),
-            "replication": np.arange(scale.limit_replications),
-        },
-    )
+    variables = {
+        "scaled_error": results[()]["scaled_error"].transpose(1, 2, 0),
+        "limit_mean": float(law.mean[STATE]),
+        "limit_sd": math.sqrt(law.cov[STATE, STATE]),
+    }
+    replications = np.arange(scale.limit_replications)
+    return variables, {"method": ["sampled", "exact"], "size": np.array(scale.sizes), "replication": replications}
 
 
-def _converges(method: str, data: xarray.Dataset, readings: int) -> Finding:
+def _converges(method: str, data: Data, readings: int) -> Finding:
     sizes = data["size"].values.tolist()
     errors = data.scaled_error.sel({"method": method})
     scores = (errors.values - float(data.limit_mean)) / float(data.limit_sd)  # [sizes, R]
@@ -59,26 +50,25 @@ def _converges(method: str, data: xarray.Dataset, readings: int) -> Finding:
         for n, d in zip(sizes, distances, strict=True)
     ]
     for n, row in zip(sizes, scores, strict=True):
-        evidence.append(
-            mean_interval(f"N = {n}: mean error less the limit's, in its standard deviations", row, len(sizes))
-        )
+        quantity = f"N = {n}: mean error less the limit's, in its standard deviations"
+        evidence.append(mean_interval(quantity, row, len(sizes)))
         evidence.append(Interval(f"N = {n}: standard deviation over the limit's", float(row.std(ddof=1))))
     near, nearer = side(evidence[len(sizes) - 1], -math.inf, CLOSE), distances[0] - distances[-1]
     falls = 1 if nearer > 2.0 * band else -1 if nearer < -2.0 * band else 0
     return Finding(evidence, verdict(min(near, falls)), decisive=len(sizes) - 1)
 
 
-def _below_and_rising(data: xarray.Dataset, readings: int) -> Finding:
-    sizes = data["size"].values.tolist()
-    errors = (
-        data.scaled_error.sel({"method": "exact"}).values / np.sqrt(np.asarray(sizes, dtype=np.float64))[:, np.newaxis]
-    )
-    pairs = [(f"N = {n}: V* minus V_N", -row) for n, row in zip(sizes, errors, strict=True)]
-    pairs += [
-        (f"V_N at N = {more} minus V_N at N = {fewer}", errors[i + 1] - errors[i])
-        for i, (fewer, more) in enumerate(itertools.pairwise(sizes))
-    ]
-    return Finding(differences(pairs))
+@claim(
+    "limit-error-negative-and-falling",
+    "The Bayesian-risk value lies below the true one on average, by less as data accumulate",
+    "Weak-convergence theorem and conclusion",
+)
+def _below_and_rising(data: Data, readings: int) -> Samples:
+    sizes = data["size"].values
+    errors = data.scaled_error.sel({"method": "exact"}).values / np.sqrt(sizes.astype(np.float64))[:, np.newaxis]
+    below = {f"N = {n}: V* minus V_N": -row for n, row in zip(sizes, errors, strict=True)}
+    pairs = itertools.pairwise(zip(sizes, errors, strict=True))
+    return below | {f"V_N at N = {n} minus V_N at N = {m}": more - fewer for (m, fewer), (n, more) in pairs}
 
 
 def kolmogorov(scores: FloatArray) -> float:
@@ -106,12 +96,7 @@ CLAIMS = (
         )
         for method, words in (("sampled", "from posterior draws"), ("exact", "exact"))
     ),
-    Statement(
-        "limit-error-negative-and-falling",
-        "The Bayesian-risk value lies below the true one on average, by less as data accumulate",
-        "Weak-convergence theorem and conclusion",
-        _below_and_rising,
-    ),
+    _below_and_rising,
 )
 ERROR = {"variable": "scaled_error", "mean": "limit_mean", "sd": "limit_sd"}
 
@@ -130,9 +115,8 @@ STUDY = Study(
         "limit_sd": Quantity("standard deviation of the limit law", "discounted reward"),
     },
     coords={
-        "method": Quantity("evaluation of the Bayesian risk"),
+        **quantities("replication", method="evaluation of the Bayesian risk"),
         "size": Quantity("number of observations N", "observations"),
-        "replication": Quantity("replication"),
     },
     plan=_plan,
     assemble=_assemble,

@@ -9,19 +9,15 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from ...types import FloatArray, IntArray
-from ..claims import Finding, Interval, Statement, Verdict
-from ..runs.base import Arrays, Run
+from ..claims import Data, Finding, Interval, Verdict, claim
+from ..runs.base import Arrays
 from ..scale import Scale
-from ..study import Coordinates, Figure, Quantity, Study, Table
+from ..study import Coordinates, Figure, Parts, Quantity, Study, Table, quantities
 from ._lake import P_H
-
-if TYPE_CHECKING:
-    import xarray
 
 ESCAPE = 0.1  # p_h
 # the arrows of the optimal-policy table, row by row
@@ -34,11 +30,7 @@ TRIED = {"p_h": np.geomspace(0.001, 1.0, 40), "slip": np.linspace(0.0, 0.5, 40)}
 NAMES = {"p_h": "p_h", "slip": "the slip on each side"}
 
 
-def _plan(scale: Scale) -> dict[Coordinates, Run]:
-    return {}  # nothing is simulated
-
-
-def _assemble(scale: Scale, results: Mapping[Coordinates, Arrays]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _assemble(scale: Scale, results: Mapping[Coordinates, Arrays]) -> Parts:
     from ...envs.frozen_lake import ACTIONS, frozen_lake
     from ...planning.solve import solve
 
@@ -46,24 +38,17 @@ def _assemble(scale: Scale, results: Mapping[Coordinates, Arrays]) -> tuple[dict
     cells = np.array(list("".join(problem.layout or ())))
     solution = solve(problem.mdp(), tol=1e-12)
     printed = np.array([*map(ACTIONS.index, PRINTED.replace("/", "").split()), -1])
-
-    return (
-        {
-            "q": solution.q,
-            "value": solution.value,
-            "policy": np.where(cells == "G", -1, solution.policy).astype(np.int32),
-            "paper_policy": printed.astype(np.int32),
-            "hole": (cells == "H").astype(np.int8),
-            "p_h": ESCAPE,
-            "printed_is_optimal": np.array(printed_is_optimal(tuple(printed.tolist()))),
-        },
-        {
-            "state": np.arange(cells.size),
-            "action": list(ACTIONS),
-            "parameter": list(TRIED),
-            "end": ["lowest", "highest"],
-        },
-    )
+    variables = {
+        "q": solution.q,
+        "value": solution.value,
+        "policy": np.where(cells == "G", -1, solution.policy).astype(np.int32),
+        "paper_policy": printed.astype(np.int32),
+        "hole": (cells == "H").astype(np.int8),
+        "p_h": ESCAPE,
+        "printed_is_optimal": np.array(printed_is_optimal(tuple(printed.tolist()))),
+    }
+    coords = {"state": np.arange(cells.size), "action": ACTIONS, "parameter": list(TRIED), "end": ["lowest", "highest"]}
+    return variables, coords
 
 
 def _losses(q: FloatArray, printed: IntArray) -> FloatArray:
@@ -88,17 +73,17 @@ def printed_is_optimal(printed: tuple[int, ...]) -> tuple[tuple[float, float], .
     )
 
 
-def _where(holds: Callable[[float], bool], places: FloatArray) -> tuple[float, float]:
-    """Return the ends of the longest range of ``places`` in which ``holds``; NaN if there is none."""
-    true = np.array([False, *map(holds, places), False])
+def _where(holds: Callable[[float], bool], tried: FloatArray) -> tuple[float, float]:
+    """Return the ends of the longest range of ``tried`` in which ``holds``; NaN if there is none."""
+    true = np.array([False, *map(holds, tried), False])
     begins, ends = np.flatnonzero(true[1:] & ~true[:-1]), np.flatnonzero(true[:-1] & ~true[1:]) - 1
     if not begins.size:
         return math.nan, math.nan
     longest = int(np.argmax(ends - begins))
     first, last = int(begins[longest]), int(ends[longest])
     return (
-        _edge(holds, places[first], places[max(first - 1, 0)]),
-        _edge(holds, places[last], places[min(last + 1, places.size - 1)]),
+        _edge(holds, tried[first], tried[max(first - 1, 0)]),
+        _edge(holds, tried[last], tried[min(last + 1, tried.size - 1)]),
     )
 
 
@@ -110,25 +95,7 @@ def _edge(holds: Callable[[float], bool], inside: float, outside: float) -> floa
     return float(inside)
 
 
-def _agrees(data: xarray.Dataset, readings: int) -> Finding:
-    printed, value, q = data.paper_policy.values, data.q.values.max(axis=1), data.q.values
-    cells, loss = np.flatnonzero(printed >= 0), _losses(q, printed)
-    side = round(math.sqrt(value.size))
-    names = [str(name) for name in data.action.values]
-    evidence = [Interval("cells whose printed action is optimal", int((loss <= SAME).sum()))]
-    for cell, lost in zip(cells, loss, strict=True):
-        if lost > SAME:
-            place = f"[{cell // side},{cell % side}]"
-            best = names[int(q[cell].argmax())]
-            evidence += [
-                Interval(f"value of {names[printed[cell]]} in {place}, as printed", float(q[cell, printed[cell]])),
-                Interval(f"value of {best} in {place}", float(value[cell])),
-            ]
-    agrees = bool((loss <= SAME).all())
-    return Finding(evidence, Verdict.REPRODUCED if agrees else Verdict.NOT_REPRODUCED, decisive=0)
-
-
-def _reading(data: xarray.Dataset, parameter: str) -> tuple[str, Finding]:
+def _reading(data: Data, parameter: str) -> tuple[str, Finding]:
     """Return for which values of a parameter the printed policy is optimal, in words and in numbers."""
     low, high = data.printed_is_optimal.sel(parameter=parameter).values.tolist()
     name, least, most = NAMES[parameter], TRIED[parameter][0], TRIED[parameter][-1]
@@ -146,16 +113,30 @@ def _reading(data: xarray.Dataset, parameter: str) -> tuple[str, Finding]:
     return f"{name} is {words}", Finding(evidence, Verdict.REPRODUCED, decisive=0 if high == most else 1)
 
 
-CLAIMS = (
-    Statement(
-        "optimal-policy-table",
-        f"The printed actions are optimal in all {CELLS} cells at p_h = 0.1",
-        "Normality study, table of the optimal policy",
-        _agrees,
-        "exact: values by a linear solve, certified to 1e-12",
-        lambda data: dict(_reading(data, str(parameter)) for parameter in data.parameter.values),
-    ),
+@claim(
+    "optimal-policy-table",
+    f"The printed actions are optimal in all {CELLS} cells at p_h = 0.1",
+    "Normality study, table of the optimal policy",
+    test="exact: values by a linear solve, certified to 1e-12",
+    others=lambda data: dict(_reading(data, str(parameter)) for parameter in data.parameter.values),
 )
+def _agrees(data: Data, readings: int) -> Finding:
+    printed, value, q = data.paper_policy.values, data.q.values.max(axis=1), data.q.values
+    cells, loss = np.flatnonzero(printed >= 0), _losses(q, printed)
+    side = round(math.sqrt(value.size))
+    names = [str(name) for name in data.action.values]
+    evidence = [Interval("cells whose printed action is optimal", int((loss <= SAME).sum()))]
+    for cell, lost in zip(cells, loss, strict=True):
+        if lost > SAME:
+            where = f"[{cell // side},{cell % side}]"
+            best = names[int(q[cell].argmax())]
+            evidence += [
+                Interval(f"value of {names[printed[cell]]} in {where}, as printed", float(q[cell, printed[cell]])),
+                Interval(f"value of {best} in {where}", float(value[cell])),
+            ]
+    agrees = bool((loss <= SAME).all())
+    return Finding(evidence, Verdict.REPRODUCED if agrees else Verdict.NOT_REPRODUCED, decisive=0)
+
 
 STUDY = Study(
     name="optimal-policy",
@@ -171,15 +152,15 @@ STUDY = Study(
         "p_h": P_H,
         "printed_is_optimal": Quantity("where all printed actions are optimal", dims=("parameter", "end")),
     },
-    coords={
-        "state": Quantity("cell of the lake, row by row"),
-        "action": Quantity("direction"),
-        "parameter": Quantity("parameter of the lake"),
-        "end": Quantity("end of the range"),
-    },
-    plan=_plan,
+    coords=quantities(
+        state="cell of the lake, row by row",
+        action="direction",
+        parameter="parameter of the lake",
+        end="end of the range",
+    ),
+    plan=lambda scale: {},  # nothing is simulated
     assemble=_assemble,
-    claims=CLAIMS,
+    claims=(_agrees,),
     figures=(
         Figure(
             "policy",

@@ -12,31 +12,18 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from ...schedules import Decay, Falling, Schedule
 from ...types import FloatArray
-from ..claims import (
-    BEYOND,
-    Finding,
-    Interval,
-    Statement,
-    Verdict,
-    below,
-    differences,
-    ratio_interval,
-    verdict_of,
-)
+from ..claims import BEYOND, Data, Finding, Interval, Samples, Statement, Verdict, below, claim, ratio_interval, within
 from ..runs.base import Arrays
 from ..runs.simulation import Component, SimulationRun
 from ..scale import Scale
-from ..study import Coordinates, Quantity, Study, Table, curve, curves, stacked
+from ..study import Coordinates, Parts, Quantity, Study, Table, curve, curves, stacked
 from ._lake import COORDS, REGRET, brps, lake
-
-if TYPE_CHECKING:
-    import xarray
 
 POINTS, LATE_POINTS = 100, 41  # episodes that are recorded, of the many runs and of the long ones
 LONG = 10_000  # episodes: what a long run is to us
@@ -74,30 +61,29 @@ SHARED, BY_PAIR = RIVERS
 PROBLEMS = LAKES | RIVERS
 
 
+def _run(count: int, problem: Component, agent: str, episodes: int, points: int, **options: Any) -> SimulationRun:
+    """Return the run of an agent, in which a tenth of the episodes is recorded, too."""
+    also = (max(1, episodes // 10),)
+    return SimulationRun(count, problem, brps(AGENTS[agent]), episodes, points, also=also, **options)
+
+
 def _many(scale: Scale) -> dict[Coordinates, SimulationRun]:
     """Return the runs of all agents on all problems."""
-    sizes = (scale.schedule_episodes, POINTS)
-    also = (max(1, scale.schedule_episodes // 10),)
     return {
-        (name, agent): SimulationRun(scale.schedule_replications, problem, brps(alpha), *sizes, also=also)
+        (name, agent): _run(scale.schedule_replications, problem, agent, scale.schedule_episodes, POINTS)
         for name, problem in PROBLEMS.items()
-        for agent, alpha in AGENTS.items()
+        for agent in AGENTS
     }
 
 
 def _long(scale: Scale) -> dict[Coordinates, SimulationRun]:
     """Return the long runs: of the schedules and Thompson sampling, and of the fixed level where it gets stuck."""
-    sizes = (scale.schedule_long_episodes, LATE_POINTS)
-    also = (max(1, scale.schedule_long_episodes // 10),)
-
-    def long_run(problem: Component, agent: str) -> SimulationRun:
-        count = min(scale.few_schedules * (RARE if agent == FIXED else 1), scale.schedule_replications)
-        return SimulationRun(count, problem, brps(AGENTS[agent]), *sizes, geometric=True, also=also)
-
+    few, most, sizes = scale.few_schedules, scale.schedule_replications, (scale.schedule_long_episodes, LATE_POINTS)
     return {
-        (name, agent): long_run(problem, agent)
+        (name, agent): _run(min(count, most), problem, agent, *sizes, geometric=True)
         for name, problem in PROBLEMS.items()
-        for agent in (TS, *((FIXED,) if name in RIVERS else ()), *SCHEDULES)
+        for agent, count in {TS: few, FIXED: RARE * few, **dict.fromkeys(SCHEDULES, few)}.items()
+        if agent != FIXED or name in RIVERS
     }
 
 
@@ -105,7 +91,7 @@ def _plan(scale: Scale) -> dict[Coordinates, SimulationRun]:
     return _many(scale) | {(*coordinates, "long"): run for coordinates, run in _long(scale).items()}
 
 
-def _assemble(scale: Scale, results: Mapping[Coordinates, Arrays]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _assemble(scale: Scale, results: Mapping[Coordinates, Arrays]) -> Parts:
     given = {"problem": list(PROBLEMS), "agent": list(AGENTS)}
     dims = tuple(given)
     long = {coordinates: results[(*coordinates, "long")] for coordinates in _long(scale)}
@@ -119,28 +105,27 @@ def _assemble(scale: Scale, results: Mapping[Coordinates, Arrays]) -> tuple[dict
 # -- claims ------------------------------------------------------------------------------------------------
 
 
-def _last(data: xarray.Dataset, problem: str, agent: str) -> FloatArray:
+def _last(data: Data, problem: str, agent: str) -> FloatArray:
     """Return the regret [R] at the end of the run."""
     return data.regret.sel(problem=problem, agent=agent).isel(episode=-1).values
 
 
-def _beats(agents: Sequence[str], data: xarray.Dataset, readings: int) -> Finding:
-    """Judge by how much agents beat Thompson sampling on the lakes."""
+def _beats(agents: Sequence[str], data: Data, readings: int) -> Samples:
+    """Return by how much agents beat Thompson sampling on the lakes."""
     after = f"after {int(data.episode.values[-1]):,} episodes"
-    pairs = [
-        (f"{name}, {after}: {TS} minus {agent}", _last(data, name, TS) - _last(data, name, agent))
+    return {
+        f"{name}, {after}: {TS} minus {agent}": _last(data, name, TS) - _last(data, name, agent)
         for agent in agents
         for name in LAKES
-    ]
-    return Finding(differences(pairs))
+    }
 
 
-def _growth(data: xarray.Dataset, problem: str, agent: str, comparisons: int) -> Interval:
+def _growth(data: Data, problem: str, agent: str, comparisons: int) -> Interval:
     """Return the exponent of the growth of mean regret over the last decade of the long run."""
     last = int(data.late.values[-1])
     early = max(1, last // 10)
     regret = data.long_regret.sel(problem=problem, agent=agent).dropna("replication", how="all")
-    after, before = (regret.sel(late=place).values for place in (last, early))
+    after, before = (regret.sel(late=episode).values for episode in (last, early))
     quantity = f"{problem}, {agent}, episodes {early:,} to {last:,}: exponent"
     ratio = ratio_interval(quantity, after, before, comparisons)
     decades = math.log10(last / early) or math.nan
@@ -153,36 +138,42 @@ def _growth(data: xarray.Dataset, problem: str, agent: str, comparisons: int) ->
     return Interval(quantity, exponent(ratio.estimate), exponent(ratio.low), exponent(ratio.high))
 
 
-def _visits_swims(data: xarray.Dataset, readings: int) -> Finding:
-    ratios = [
-        ratio_interval(
-            f"{river}: regret of {VISITS}, as a multiple of {TS}",
-            _last(data, river, VISITS),
-            _last(data, river, TS),
-            len(RIVERS),
-        )
-        for river in RIVERS
-    ]
-    return below(ratios, TIMES)
+DELTA = "delta-method intervals of ratios of means, 99% for all of them together (Bonferroni)"
 
 
-def _grows(river: str, data: xarray.Dataset) -> Finding:
-    growth = [_growth(data, river, FIXED, 1)]
-    return Finding(growth, verdict_of(growth, SLOW, math.inf))
+@claim(
+    "beyond-visits-swims",
+    f"On RiverSwim the schedule by visits has at most {TIMES:g} times the regret of Thompson sampling",
+    BEYOND,
+    test=DELTA,
+)
+def _visits_swims(data: Data, readings: int) -> Finding:
+    quantity = f"regret of {VISITS}, as a multiple of {TS}"
+    ends = {river: (_last(data, river, VISITS), _last(data, river, TS)) for river in RIVERS}
+    return below([ratio_interval(f"{river}: {quantity}", *pair, len(RIVERS)) for river, pair in ends.items()], TIMES)
 
 
-def _learns(data: xarray.Dataset, readings: int) -> Finding:
+def _grows(river: str, data: Data) -> Finding:
+    return within([_growth(data, river, FIXED, 1)], SLOW)
+
+
+def _learning_test(data: Data) -> str:
+    runs = int(data.long_regret.sel(agent=list(SCHEDULES)).notnull().any(("problem", "agent", "late")).sum())
+    return f"{DELTA}; {runs} replications miss what happens in one run of twenty with probability {0.95**runs:.2f}"
+
+
+@claim(
+    "beyond-schedules-learn",
+    f"Every schedule learns: its regret grows slower than T^{SLOW:g} over the last decade of {LONG:,} episodes",
+    BEYOND,
+    test=_learning_test,
+)
+def _learns(data: Data, readings: int) -> Finding:
     growths = [_growth(data, name, agent, len(PROBLEMS) * len(SCHEDULES)) for name in PROBLEMS for agent in SCHEDULES]
     slow = below(growths, SLOW)
     return slow if int(data.late.values[-1]) >= LONG else slow._replace(verdict=Verdict.INCONCLUSIVE)
 
 
-def _learning_test(data: xarray.Dataset) -> str:
-    runs = int(data.long_regret.sel(agent=list(SCHEDULES)).notnull().any(("problem", "agent", "late")).sum())
-    return f"{DELTA}; {runs} replications miss what happens in one run of twenty with probability {0.95**runs:.2f}"
-
-
-DELTA = "delta-method intervals of ratios of means, 99% for all of them together (Bonferroni)"
 CLAIMS = (
     Statement(
         "beyond-falling-beats-ts",
@@ -198,13 +189,7 @@ CLAIMS = (
         BEYOND,
         partial(_beats, [VISITS]),
     ),
-    Statement(
-        "beyond-visits-swims",
-        f"On RiverSwim the schedule by visits has at most {TIMES:g} times the regret of Thompson sampling",
-        BEYOND,
-        _visits_swims,
-        DELTA,
-    ),
+    _visits_swims,
     Statement(
         "beyond-negative-beats-ts",
         "Optimism at level -0.8 has less regret than Thompson sampling on all the lakes",
@@ -219,13 +204,7 @@ CLAIMS = (
         DELTA,
         lambda data: {"steps of one kind share a source": _grows(SHARED, data)},
     ),
-    Statement(
-        "beyond-schedules-learn",
-        f"Every schedule learns: its regret grows slower than T^{SLOW:g} over the last decade of {LONG:,} episodes",
-        BEYOND,
-        _learns,
-        _learning_test,
-    ),
+    _learns,
 )
 
 OURS = "Nothing: it has no schedules of levels, no levels below zero and no RiverSwim."
