@@ -1,11 +1,11 @@
-"""Row risks of whole models: the numbers behind the rows, the loops over pairs on the CPU, and the error of a backup.
+"""Row risks of whole models: the data of the rows, the loops over pairs on the CPU, and the error of a backup.
 
-A ``RowRisk`` holds one model (and posterior) and knows the worth of its rows; the scalar functions are those of
+A ``RowRisk`` holds one model (and posterior) and evaluates its rows with the scalar functions of
 ``prudent.planning.rows``. An executor of ``prudent.planning.execute`` decides where and in what order rows are
 backed up, and keeps the tables of Q.
 
-The error that a backup returns bounds the distance between the computed Q and that of the equations of
-``prudent.planning.rows``, for the numbers as given: products, sums, and what was rounded before them (posterior
+A backup returns a bound on the distance between the computed Q and the Q of the equations in
+``prudent.planning.rows``. It covers the rounding of products and sums, and of what was rounded before them (posterior
 means, weights of draws).
 """
 
@@ -45,61 +45,61 @@ from .rows import (
     tail_of_pair,
 )
 
-UNDERFLOW = 1e-310  # more than products of tiny numbers can lose
+UNDERFLOW = 1e-310  # larger than the error of products that underflow
 
 
 class Task(NamedTuple):
-    """Rows of a backup that may be shared out between threads."""
+    """Rows of a backup that may be distributed over threads."""
 
-    run: Callable[[int, int], float]  # backs up rows i to before j and returns a bound on their error
+    run: Callable[[int, int], float]  # backs up rows i to j - 1 and returns a bound on their error
     rows: int
-    smallest: int  # fewer rows at once are not worth a thread
+    smallest: int  # smallest number of rows that is worth a thread
 
 
 class RowRisk(ABC):
-    """What the rows of a model with S states and A actions are worth, with their gradient and error."""
+    """Q of the rows of a model with S states and A actions, with gradient and error."""
 
     n_states: int
     n_actions: int
     discount: float
     leaks: tuple[float, float] = (0.0, 0.0)  # bounds on 1 - row sum over the admissible pairs
-    refines = False  # whether ``residual`` exists: the iteration can go on in twice the precision
-    approximate = False  # an approximation: its fixed point is solved to a few digits only
-    costly = False  # backups take so long that products with the chain of a policy cost nothing beside them
-    lazy_q = False  # Q of all actions is computed when it is read, rather than with the solution
+    refines = False  # whether ``residual`` exists, so that the iteration can continue in twice the precision
+    approximate = False  # an approximation, whose fixed point is solved to a few digits only
+    costly = False  # backups take much longer than products with the chain of a policy
+    lazy_q = False  # Q of all actions is computed when it is read, not with the solution
     screens = False  # whether a backup of the best action leaves upper bounds for the others
 
     @abstractmethod
     def tasks(self, value: FloatArray, pairs: IntArray, q: FloatArray, accuracy: float, best: bool) -> Iterator[Task]:
-        """Yield the work that writes Q(s, a) at ``value`` into ``q`` [S*A] for ``pairs``.
+        """Yield the tasks that write Q(s, a) at ``value`` into ``q`` [S*A] for ``pairs``.
 
         ``accuracy`` is the error that may remain if that makes the backup cheaper. With ``best``, and only if the risk
-        screens, the greatest of each state is Q(s, a) and the others are upper bounds below it; ``pairs`` ascend, and
-        rows of a task are states.
+        screens, the largest entry of each state is Q(s, a) and the others are upper bounds below it. Then ``pairs``
+        ascend, and the rows of a task are states.
         """
 
     def gradient(self, value: FloatArray, pairs: IntArray) -> Chain:
-        """Return the chain that follows ``pairs`` [S] and touches the backup at ``value``."""
+        """Return the chain that follows ``pairs`` [S] and is tangent to the backup at ``value``."""
         raise NotImplementedError
 
     def unknown_gradients(self, value: FloatArray, pairs: IntArray) -> IntArray:
-        """Return the pairs that must be backed up at ``value`` before ``gradient`` can answer for ``pairs``."""
+        """Return those of ``pairs`` that must be backed up at ``value`` before ``gradient`` is called."""
         return pairs[:0]
 
     def approximation(self) -> RowRisk | None:
-        """Return a cheap risk with about the same fixed point, for a first guess; None if there is none."""
+        """Return a cheap risk with about the same fixed point, for a first guess, or None."""
         return None
 
     def residual(self, value: FloatArray, rest: FloatArray, pairs: IntArray, out: FloatArray) -> float:
         """Write Q(s, a) - V(s) at V = ``value`` + ``rest`` into ``out``, computed in twice the precision.
 
-        Returns a bound on the error but for the last rounding, which is in proportion to the residual and not to V.
+        Returns a bound on the error without the last rounding, which is proportional to the residual and not to V.
         """
         raise NotImplementedError
 
 
 def _bound(relative: float, size: float) -> float:
-    """Return ``relative`` times ``size``, and at least what underflow can hide; zero stays zero."""
+    """Return ``relative`` times ``size`` plus the error of underflow; 0 if ``size`` is 0."""
     return relative * size + UNDERFLOW if size > 0.0 else 0.0
 
 
@@ -124,15 +124,16 @@ class MeanRows(RowRisk):
     ) -> None:
         """``transition`` (S*A) x S in CSR with 32-bit or 64-bit indices, ``reward`` [S, A], ``leaks`` of the rows.
 
-        ``roundings`` is how many more each row has had, and ``averaged`` the size of sums rounded into its reward.
+        ``roundings`` is the number of earlier rounding errors of a row, in units of EPS. ``averaged`` is the magnitude
+        of the sums that its reward was rounded from.
         """
         self.leaks = leaks
         self.n_states, self.n_actions = reward.shape
         self.discount = discount
-        # a "chain" with a row for each pair
+        # a chain with one row for each pair
         self.rows = Chain(transition.indptr, transition.indices, transition.data, reward.reshape(-1))
         self._longest = int(np.diff(transition.indptr).max(initial=0))
-        # EPS/2 for each product, sum, and the two steps after them
+        # EPS/2 for each product and sum, and for the two operations after them
         self._roundings = 0.5 * self._longest + 2.0 + roundings
         self._averaged = averaged
 
@@ -140,7 +141,7 @@ class MeanRows(RowRisk):
     def of_outcomes(cls, model: UncertainMDP, theta: FloatArray) -> MeanRows:
         """Return the rows of an uncertain model with outcome probabilities ``theta`` [B, K].
 
-        These stand for quotients of counts, whose rows sum to one before rounding.
+        ``theta`` has rounded quotients of counts, so its rows sum to one before rounding.
         """
         transition, reward, ending = expected_model(model.entries, theta, model.n_states)
         least, greatest = leaks_of(model.entries)
@@ -156,10 +157,10 @@ class MeanRows(RowRisk):
     def tasks(self, value: FloatArray, pairs: IntArray, q: FloatArray, accuracy: float, best: bool) -> Iterator[Task]:
         """See ``RowRisk.tasks``."""
         run = lambda i, j: self.rounding(*expected_rows(self.rows, self.discount, value, pairs[i:j], q))  # noqa: E731
-        yield Task(run, pairs.size, max(1, pairs.size))  # one thread: reading the model is most of the work
+        yield Task(run, pairs.size, max(1, pairs.size))  # one thread: memory bandwidth is the limit
 
     def rounding(self, reward: float, later: float) -> float:
-        """Return a bound on the rounding error of sums of these sizes."""
+        """Return a bound on the rounding error of sums of these magnitudes."""
         return _bound(self._roundings * EPS, reward + self._averaged + later)
 
     def residual(self, value: FloatArray, rest: FloatArray, pairs: IntArray, out: FloatArray) -> float:
@@ -185,7 +186,7 @@ class OutcomeRows(RowRisk):
     def _chain(
         self, weights: FloatArray, entries: IntArray, starts: IntArray, extra_reward: FloatArray | float = 0.0
     ) -> Chain:
-        """Return the chain whose rows are these entries with these probabilities; row i begins at ``starts[i]``."""
+        """Return the chain with the probabilities ``weights`` of ``entries``; row i begins at ``starts[i]``."""
         targets = self.entries.next_state[entries]
         gain = np.add.reduceat(weights * self.entries.reward[entries], starts[:-1]) + extra_reward
         if self.leaks[1] > 0.0:
@@ -204,14 +205,14 @@ class DrawRows(OutcomeRows):
         reward_draws: FloatArray | None = None,
         leaks: tuple[float, float] = (0.0, 0.0),
     ) -> None:
-        """``theta`` has rows that lack ``leaks`` to sum to one; ``reward_draws`` [N, S, A] come on top."""
+        """``theta`` has rows that sum to one minus ``leaks``; ``reward_draws`` [N, S, A] are added to the rewards."""
         super().__init__(model)
-        # where an outcome ends the process, a row may lack anything beyond that
+        # an outcome that ends the process can raise the leak of a row
         least, greatest = self.leaks
         self.leaks = (least if least > 0.0 else leaks[0], max(greatest, leaks[1]))
         outermost = risk.outermost(theta.n)
         self.weights = np.ascontiguousarray(outermost.weights)
-        self.signed_draws = int(outermost.sign) * theta.n  # below zero: the weights are those of the highest draws
+        self.signed_draws = int(outermost.sign) * theta.n  # negative: the weights are those of the highest draws
         self.theta = theta
         self.rewards = np.zeros((0, 0))
         if reward_draws is not None:
@@ -219,7 +220,7 @@ class DrawRows(OutcomeRows):
         self.is_mean = bool(self.weights.size == theta.n and (self.weights == self.weights[0]).all())
 
     def _blocks(self, pairs: IntArray) -> Iterator[tuple[IntArray | slice, Draws]]:
-        """Yield which of ``pairs`` belong to a block of sources, with its draws."""
+        """Yield the indices of ``pairs`` that belong to a block of sources, with the draws of the block."""
         source = self.entries.source[pairs]
         for block, (first, last) in enumerate(self.theta.edges):
             mine: IntArray | slice = slice(None)
@@ -241,8 +242,8 @@ class DrawRows(OutcomeRows):
             yield Task(run, some.size, max(1, 200_000 // (self.longest * self.theta.n)))
 
     def rounding(self, size: float) -> float:
-        """Return a bound on the rounding error of sums of this size."""
-        # K products and sums, M of each with the weights, and the M weights themselves were rounded
+        """Return a bound on the rounding error of sums of this magnitude."""
+        # rounding of K products and sums, of M products and sums with the weights, and of the M weights
         return _bound((0.5 * self.longest + self.weights.size + 8.0) * EPS, size)
 
     def gradient(self, value: FloatArray, pairs: IntArray) -> Chain:
@@ -275,15 +276,16 @@ def _tail_draws(rows, pairs, entries, draws, n, value, starts, means, extra):
 
 
 class MomentRows(OutcomeRows):
-    """About CVaR under Dirichlet posteriors, from three moments: a first guess for ``DirichletRows``.
+    """Approximate CVaR under Dirichlet posteriors from three moments: a first guess for ``DirichletRows``.
 
-    It is neither monotone nor concave where it is far from CVaR. Its fixed point is a guess and certifies nothing.
+    The approximation is neither monotone nor concave where it is far from CVaR. Its fixed point is only a first guess,
+    without a certificate.
     """
 
     approximate = True
 
     def __init__(self, model: UncertainMDP, counts: FloatArray, shape: Shape) -> None:
-        """``counts`` [F] by slots, zero where an outcome cannot happen."""
+        """``counts`` [F] by slots; 0 for an impossible outcome."""
         super().__init__(model)
         self.counts = counts
         self.shape = shape
@@ -294,7 +296,7 @@ class MomentRows(OutcomeRows):
         yield Task(lambda i, j: self.rounding(_approximate(pairs[i:j], *rows)), pairs.size, 10_000)
 
     def rounding(self, size: float) -> float:
-        """Return about the rounding error of sums of this size."""
+        """Return an estimate of the rounding error of sums of this magnitude."""
         return _bound(8.0 * EPS, size)
 
     def gradient(self, value: FloatArray, pairs: IntArray) -> Chain:
@@ -329,10 +331,11 @@ def _approximate_means(pairs, entries, counts, shape, value, longest, starts, me
 class DirichletRows(OutcomeRows):
     """Risk under Dirichlet posteriors without sampling: for CVaR it is the paper's operator T^psi itself.
 
-    The risk is a mixture of CVaRs of both tails, or of quantiles. All of these are monotone and shift with V, so the
-    certificate holds for each. At positive levels it is concave, at negative ones convex, and Newton then is policy
-    iteration over tails, which only rises; a quantile is neither, and Newton may lapse, where sweeps take over. The
-    gradient is that of the mixture: the weighted tail means, or for VaR the means E[w | w.y = VaR].
+    The risk is a mixture of CVaRs of both tails, or of quantiles. All of these are monotone and translation
+    equivariant, so the certificate holds for each. CVaR is concave at positive levels and convex at negative levels,
+    where Newton's method is policy iteration over tails and its values only rise. A quantile is neither: Newton steps
+    may fail, and the iteration continues with sweeps. The gradient is that of the mixture: the weighted tail means, or
+    for VaR the means E[w | w.y = VaR].
     """
 
     costly = True
@@ -341,9 +344,9 @@ class DirichletRows(OutcomeRows):
     def __init__(
         self, model: UncertainMDP, counts: FloatArray, risk: ExactForm | float, *, screens: bool = True
     ) -> None:
-        """``counts`` [B, K], zero where an outcome cannot happen; without ``screens`` every pair is evaluated.
+        """``counts`` [B, K], 0 for an impossible outcome; ``risk`` is an exact form, or the level of CVaR.
 
-        ``risk`` is an exact form, or the level of CVaR.
+        Without ``screens`` every pair is evaluated.
         """
         super().__init__(model)
         self._model = model
@@ -351,16 +354,16 @@ class DirichletRows(OutcomeRows):
         self.levels = Levels.of(risk if isinstance(risk, ExactForm) else CVaR(risk).exact_form())
         self.shape = self.levels.shape()
         self.screens = screens
-        # a model may be some states of a larger one, whose values these are
-        self._means_at = np.full(model.n_states, np.nan)  # the values that the gradients are for
-        self._bounds_at = np.zeros(model.n_states)  # the values of the last screened backup
-        self._risen = 0.0  # how much Q can have risen up to then, since the first
+        # a block has some of the states, but the values of all
+        self._means_at = np.full(model.n_states, np.nan)  # values at which the gradients were computed
+        self._bounds_at = np.zeros(model.n_states)  # values of the last screened backup
+        self._risen = 0.0  # bound on the rise of Q from the first to the last screened backup
 
     @cached_property
     def memory(self) -> Memory:
-        """What is kept of earlier backups, and the gradients of the last one."""
+        """State of earlier backups, and the gradients of the last one."""
         pairs = self.n_states * self.n_actions
-        # a backup computes the tail means on the way: they are kept for the chain at the same values
+        # a backup also computes the tail means, which the chain at the same values uses
         return Memory(
             start=np.full((pairs, self.levels.tail.size), np.nan),
             upper=np.full(pairs, np.inf),
@@ -370,24 +373,24 @@ class DirichletRows(OutcomeRows):
         )
 
     def approximation(self) -> MomentRows | None:
-        """See ``RowRisk.approximation``; there is one for caution."""
+        """See ``RowRisk.approximation``; it exists for positive levels only."""
         return MomentRows(self._model, self.counts, self.shape) if self.shape.kappa > 0.0 else None
 
     def risen(self, before: float, last: FloatArray, value: FloatArray) -> float:
-        """Return how much Q can have risen at ``value`` if it was ``before`` at the values ``last``."""
+        """Return a bound on the rise of Q up to ``value``, given the bound ``before`` at the values ``last``."""
         highest = float((value - last).max())
         highest += EPS * (abs(highest) + float(abs(value).max()) + float(abs(last).max()))
         rise = self.discount * (1.0 - self.leaks[0 if highest > 0.0 else 1]) * highest
         return before + rise + 2.0 * EPS * (abs(rise) + abs(before))
 
     def tasks(self, value: FloatArray, pairs: IntArray, q: FloatArray, accuracy: float, best: bool) -> Iterator[Task]:
-        """See ``RowRisk.tasks``. Each pair starts from its own quantile of the last time."""
+        """See ``RowRisk.tasks``. Each pair starts from its quantile of the last backup."""
         if best:
             self._risen = self.risen(self._risen, self._bounds_at, value)
             self._bounds_at[:] = value
             first = np.searchsorted(pairs, np.arange(self.n_states + 1) * self.n_actions)
         else:
-            first = np.arange(pairs.size + 1)  # each pair for itself
+            first = np.arange(pairs.size + 1)  # groups of one pair
         if not np.array_equal(value, self._means_at):
             self._means_at[:] = value
             self.memory.has_means[:] = False
@@ -396,7 +399,7 @@ class DirichletRows(OutcomeRows):
         yield Task(run, first.size - 1, 4 if best else 16)
 
     def unknown_gradients(self, value: FloatArray, pairs: IntArray) -> IntArray:
-        """See ``RowRisk.unknown_gradients``: those that the last backup did not compute at ``value``."""
+        """See ``RowRisk.unknown_gradients``: pairs whose tail means were not computed at ``value``."""
         return pairs[~(self.memory.has_means[pairs] & np.array_equal(value, self._means_at))]
 
     def gradient(self, value: FloatArray, pairs: IntArray) -> Chain:
@@ -407,7 +410,7 @@ class DirichletRows(OutcomeRows):
 
 @kernel
 def _exact(pairs, first, entries, counts, levels, shape, accuracy, value, longest, memory, risen, q):
-    """Do ``best_of_group`` for each group ``pairs[first[i] : first[i + 1]]``; return the largest error."""
+    """Call ``best_of_group`` for each group ``pairs[first[i] : first[i + 1]]``; return the largest error."""
     scratch = Scratch(np.zeros(longest), np.empty((SCRATCH, longest)), np.empty(longest), np.empty(entries.n_actions))
     worst = 0.0
     for i in range(first.size - 1):
@@ -418,9 +421,9 @@ def _exact(pairs, first, entries, counts, levels, shape, accuracy, value, longes
 
 
 class EntropicRows(RowRisk):
-    """The entropic risk of one step of a known model, at a parameter ``beta`` that the caller sets.
+    """The entropic risk of one step of a known model, with a parameter ``beta`` that the caller sets.
 
-    It has no gradient: it is backed up over a horizon, not solved for a fixed point.
+    It has no gradient, because it is used over a finite horizon and not for a fixed point.
     """
 
     def __init__(self, mdp: MDP) -> None:
@@ -440,7 +443,7 @@ class EntropicRows(RowRisk):
 
 @kernel
 def _entropic(outcomes, discount, beta, longest, value, pairs, q):
-    """Write the entropic mean of r + gamma V(s') into ``q`` for ``pairs``; return the size of the largest sum."""
+    """Write the entropic mean of r + gamma V(s') into ``q`` for ``pairs``; return the largest magnitude of a sum."""
     y, scratch = np.empty(longest), np.empty(longest)
     biggest = 0.0
     for i in range(pairs.size):
@@ -452,10 +455,10 @@ def _entropic(outcomes, discount, beta, longest, value, pairs, q):
 
 
 class NegatedRows(RowRisk):
-    """The upper risk of the same posterior: minus the risk of minus the values."""
+    """The risk of the upper tail: minus the risk of the negated values."""
 
     def __init__(self, inner: RowRisk) -> None:
-        """``inner`` is the risk of a model with the negated rewards."""
+        """``inner`` is the risk of a model with negated rewards."""
         self._inner = inner
         self.n_states, self.n_actions, self.discount = inner.n_states, inner.n_actions, inner.discount
 

@@ -1,6 +1,6 @@
-"""Row risks: the worth of one state-action pair, as scalar functions that threads, the GPU and compiled loops share.
+"""Row risks: Q of one state-action pair, as scalar functions that threads, the GPU and compiled loops share.
 
-For a value function V every admissible pair (s, a) has a number Q(s, a):
+For a value function V every admissible pair (s, a) has a value Q(s, a):
 
     mean             r(s, a) + gamma sum_s' P(s' | s, a) V(s')
     draws            rho of the N numbers Z_i = r_i(s, a) + sum_k theta_i[b, k] (r(s, a, k) + gamma V(next(s, a, k)))
@@ -8,31 +8,32 @@ For a value function V every admissible pair (s, a) has a number Q(s, a):
     entropic         -(1/beta) log E[exp(-beta (r + gamma V(s')))]
 
 The second is the approximate Bayesian-risk operator T-hat of the paper (with any spectral rho in place of CVaR), the
-third is T^psi itself. All are monotone, and shift with V: adding c to V adds gamma (1 - leak) c to Q, where the leak is
-what the row lacks to sum to one. Hence maximising over actions, or following a policy, gives a contraction with
-MacQueen's bounds (see ``prudent.planning.certificate``). An outcome that ends the process has no V: its probability
-is a leak.
+third is T^psi itself. All are monotone and translation equivariant: adding c to V adds gamma (1 - leak) c to Q. The
+leak of a row is one minus its sum. Hence maximising over actions, or following a policy, gives a contraction with
+MacQueen's bounds (see ``prudent.planning.certificate``). An outcome that ends the process has no next value, so its
+probability is a leak.
 
-All but the last are also piecewise smooth in V with a known gradient, and concave at levels from 0 on: probabilities of
-outcomes, which for CVaR are those of the tail. They make an ordinary Markov chain with rewards that touches the backup
-at V; solving that chain is the Newton step.
+All but the last are also piecewise smooth in V with a known gradient, and concave at levels of 0 and above. The
+gradient is a vector of outcome probabilities; for CVaR these are the probabilities in the tail. They define a Markov
+chain with rewards that is tangent to the backup at V. Solving that chain is the Newton step.
 
-Pairs are numbered s * A + a. ``prudent.planning.row_risks`` has the classes that hold a model and loop over
-pairs with these functions.
+Pairs are numbered s * A + a. The classes of ``prudent.planning.row_risks`` hold a model and loop over pairs with these
+functions.
 
-**The screen.** Control needs Q of the best action of each state, and of the others only that they are no better. So a
-screened backup may leave an upper bound in place of Q, as long as the greatest number of each state is Q itself.
-Everything that compares actions stays right then: the greedy action is the same, and an action whose upper bound the
-certificate proves suboptimal is suboptimal. The Dirichlet risk has two bounds, each for a few additions:
+**The screen.** Control needs Q of the best action of each state. Of the other actions it only needs to know that they
+are not better. A screened backup may therefore store an upper bound in place of Q, if the largest entry of each state
+is Q itself. Comparisons of actions stay correct: the greedy action is the same, and an action that the certificate
+excludes by its upper bound is suboptimal. The Dirichlet risk has two upper bounds, each of which costs a few additions:
 
-- CVaR of X, the mean of its lower tail, is at most the mean of X; other measures exceed it by a number of standard
-  deviations that is known (see ``Levels.of``).
-- Q is monotone and shifts with V: where V rises by at most c since a pair was evaluated, its Q rises by at most
-  gamma c (by gamma (1 - leak) c, with the leak that makes it more). So what was once evaluated stays bounded.
+- CVaR of X, the mean of its lower tail, is at most the mean of X. Other measures exceed the mean by at most a known
+  number of standard deviations (see ``Levels.of``).
+- Q is monotone and translation equivariant. If V rises by at most c after a pair was evaluated, its Q rises by at most
+  gamma (1 - leak) c, with the leak that gives the larger bound. So a pair that was evaluated once stays bounded.
 
-It evaluates the likeliest best action first, which is that of the last backup or else the best by the approximation of
-``prudent._numerics.dirichlet_moments``, and then only those actions whose bound is not below the best so far. Bounds
-are rounded upwards. Where Q itself has the error eta, so has the greatest of a state.
+The action that is most likely the best is evaluated first: the greedy action of the last backup, or else the best
+action by the approximation of ``prudent._numerics.dirichlet_moments``. Then only the actions whose bound is not below
+the best Q so far are evaluated. Bounds are rounded upwards. The error of Q is also that of the largest entry of a
+state.
 """
 
 from __future__ import annotations
@@ -52,14 +53,14 @@ from ..risk import ExactForm
 
 @inlined
 def later_value(target, discount, value):
-    """Return gamma V(s') of an outcome that leads to ``target``; 0 where that is below zero, the end of the process."""
-    # unsigned: no test for counting from the end, which takes a third of the time of a row
+    """Return gamma V(s') of an outcome with next state ``target``; 0 if it is negative, the end of the process."""
+    # an unsigned index needs no test for negative values, which takes a third of the time of a row
     return discount * value[np.uint64(target)] if target >= 0 else 0.0
 
 
 @inlined
 def outcome_values(p, entries, discount, value, y):
-    """Write r + gamma V(s') of each outcome of pair p into y; return the size of the largest sum in it.
+    """Write r + gamma V(s') of each outcome of pair p into y; return the largest absolute sum |r| + |gamma V(s')|.
 
     ``entries`` has first, next_state and reward.
     """
@@ -77,14 +78,14 @@ def outcome_values(p, entries, discount, value, y):
 
 @kernel
 def expected_rows(rows, discount, value, pairs, q):
-    """Write r + gamma P V into ``q`` for the rows ``pairs``; return the largest reward and the size of the rest."""
+    """Write r + gamma P V into ``q`` for ``pairs``; return the largest absolute reward and gamma max |V|."""
     indptr, indices, data, reward = rows
     top = 0.0
     for s in range(value.size):
         top = max(top, abs(value[s]))
     biggest = 0.0
     for i in range(pairs.size):
-        p = np.uint64(pairs[i])  # unsigned: no test for counting from the end, which halves the time
+        p = np.uint64(pairs[i])  # an unsigned index needs no test for negative values, which halves the time
         total = 0.0
         for j in range(np.uint64(indptr[p]), np.uint64(indptr[p + np.uint64(1)])):
             total += data[j] * value[np.uint64(indices[j])]
@@ -95,7 +96,7 @@ def expected_rows(rows, discount, value, pairs, q):
 
 @kernel
 def expected_residuals(rows, discount, value, rest, n_actions, pairs, out):
-    """Write r + gamma P V - V for V = value + rest; return the size of what cancels."""
+    """Write r + gamma P V - V for V = value + rest into ``out``; return the magnitude of the terms that cancel."""
     indptr, indices, data, reward = rows
     top, size = 0.0, 0.0
     for s in range(value.size):
@@ -121,18 +122,18 @@ def expected_residuals(rows, discount, value, rest, n_actions, pairs, out):
 
 
 class Draws(NamedTuple):
-    """Posterior draws and the risk measure that weighs them."""
+    """Posterior draws and the weights of a risk measure."""
 
     theta: FloatArray  # [F, N] by slots; draws last, so that the sum over outcomes runs over contiguous memory
-    offset: int  # the slot of the first row of theta, which may hold a block of sources only
+    offset: int  # slot of the first row of theta, which may hold only a block of the sources
     rewards: FloatArray  # [S*A, N] added to the rewards of the model, or [0, 0]
     weights: FloatArray  # [M] of the lowest draws in ascending order, or of the highest in descending order
-    is_mean: bool  # whether the weights are all equal, so that order does not matter
+    is_mean: bool  # whether all weights are equal: the draws need not be sorted
 
 
 @inlined
 def _draws_of_pair(p, entries, draws, n, sign, value, z):
-    """Write ``sign`` times Z_1, ..., Z_n of pair p at ``value`` into z; return the size of the largest sum in them."""
+    """Write ``sign`` times Z_1, ..., Z_n of pair p at ``value`` into z; return the largest magnitude of their terms."""
     biggest = 0.0
     if draws.rewards.size:
         for i in range(n):
@@ -157,11 +158,11 @@ def _draws_of_pair(p, entries, draws, n, sign, value, z):
 
 @inlined
 def back_up_pair(p, entries, draws, n, share, value, z, order):
-    """Return Q of pair p at ``value``, and the size of the largest sum in it.
+    """Return Q of pair p at ``value``, and the largest magnitude of its terms.
 
-    Of the draws the first ``n`` count; a single one stands for all. Below zero, ``n`` is minus their number and the
-    weights are those of the highest draws: of the lowest among the negated ones. A ``share`` above zero is the weight
-    of the outermost draw, the next one having the rest, whatever the weights are. z and order are scratch for n.
+    The first ``n`` draws are used. A negative ``n`` is minus their number, and the weights are those of the highest
+    draws. If ``share`` is positive, the outermost draw has this weight and the next one the rest, and the weights of
+    ``draws`` are ignored. ``z`` and ``order`` are scratch of size n.
     """
     sign = 1.0 if n > 0 else -1.0
     n = abs(n)
@@ -175,9 +176,9 @@ def back_up_pair(p, entries, draws, n, share, value, z, order):
 
 @inlined
 def tail_of_pair(p, entries, draws, n, share, value, z, order, means):
-    """Write the gradient of ``back_up_pair`` into ``means``, in the order of the entries; return the reward drawn.
+    """Write the gradient of ``back_up_pair`` into ``means``, in the order of the entries; return the mean drawn reward.
 
-    These are the outcome probabilities, and the mean reward, of the draws in the tail at ``value``.
+    The gradient is the mean of the outcome probabilities over the draws in the tail at ``value``.
     """
     slot = entries.begin[entries.source[p]] - draws.offset
     size = entries.first[p + 1] - entries.first[p]
@@ -209,8 +210,8 @@ def tail_of_pair(p, entries, draws, n, share, value, z, order, means):
 def lowest_of_pair(p, slot, first, next_state, reward, discount, theta, n, sign, value, z):
     """Return the lowest of ``sign`` times Z_1, ..., Z_n of pair p, whose outcomes begin at ``slot``, and its index.
 
-    As ``back_up_pair`` where nothing else counts, for lean kernels that call it for every pair. ``p``, ``slot`` and
-    all indices are unsigned: there is no test for counting from the end, which takes a third of the time.
+    This is ``back_up_pair`` with all weight on the lowest draw, for lean kernels that call it for every pair. ``p``,
+    ``slot`` and all indices are unsigned: they need no test for negative values, which takes a third of the time.
     """
     none, one, two = np.uint64(0), np.uint64(1), np.uint64(2)
     low = np.inf
@@ -222,12 +223,12 @@ def lowest_of_pair(p, slot, first, next_state, reward, discount, theta, n, sign,
             y = sign * (reward[j] + later_value(next_state[j], discount, value))
             low += theta[slot + (j - begin), none] * y
     elif end - begin <= 3:
-        # a draw at a time: loops over few draws take longer to begin than to end
+        # one draw at a time: with few draws the overhead of an inner loop is larger than its work
         y0, y1, y2 = 0.0, 0.0, 0.0
         for j in range(begin, end):
             y0, y1, y2 = y1, y2, sign * (reward[j] + later_value(next_state[j], discount, value))
         last = slot + (end - begin) - one
-        r0, r1 = last - min(last, two), last - min(last, one)  # any rows where y is zero
+        r0, r1 = last - min(last, two), last - min(last, one)  # any valid row where y is zero
         for i in range(np.uint64(n)):
             x = theta[r0, i] * y0 + theta[r1, i] * y1 + theta[last, i] * y2
             index = i if x < low else index
@@ -250,22 +251,22 @@ def lowest_of_pair(p, slot, first, next_state, reward, discount, theta, n, sign,
 
 
 class Levels(NamedTuple):
-    """The exact form of a measure as kernels read it: a mixture of J CVaRs or quantiles."""
+    """The exact form of a measure for kernels: a mixture of J CVaRs or of J quantiles."""
 
     tail: FloatArray  # [J] mass of the tail
-    sign: FloatArray  # [J] 1.0: of the lower tail, -1.0: of the upper one
+    sign: FloatArray  # [J] 1.0: lower tail, -1.0: upper tail
     weight: FloatArray  # [J]
-    z: FloatArray  # [J] quantile of a normal that leaves out the tail
-    quantile: bool  # whether it is of quantiles
-    reach: float  # how many standard deviations it may lie above the mean, at the most
+    z: FloatArray  # [J] standard normal quantile with the mass of the tail above it
+    quantile: bool  # a mixture of quantiles, not of CVaRs
+    reach: float  # the measure exceeds the mean by at most this number of standard deviations
 
     @classmethod
     def of(cls, form: ExactForm) -> Levels:
-        """Read an exact form.
+        """Return the levels of an exact form.
 
-        CVaR of a lower tail is at most the mean. By Cantelli's inequality no more than p/(1 - p) lies further than the
-        root of that above the mean, so a quantile with mass p below is at most so many standard deviations above it;
-        and CVaR of an upper tail of mass p is at most the root of (1 - p)/p above it.
+        CVaR of a lower tail is at most the mean. By Cantelli's inequality a quantile with mass p below it exceeds the
+        mean by at most sqrt(p / (1 - p)) standard deviations. CVaR of an upper tail of mass p exceeds the mean by at
+        most sqrt((1 - p) / p) standard deviations.
         """
         tail, sign = tails_of(form.levels, form.quantile)
         below = np.where(sign > 0.0, tail, 1.0 - tail)  # mass below a quantile
@@ -278,10 +279,10 @@ class Levels(NamedTuple):
         return cls(tail, sign, weight, np.array(z), form.quantile, most * (1.0 + 16.0 * EPS))
 
     def shape(self) -> Shape:
-        """Return the shape whose rough tail is about this measure: the skewness counts to first order."""
+        """Return the shape whose rough tail approximates this measure, to first order in the skewness."""
         kappa, lean = 0.0, 0.0
         for mass, sign, weight, z in zip(self.tail, self.sign, self.weight, self.z, strict=True):
-            if np.isnan(z):  # the mean, or one of the ends, of which moments say nothing
+            if np.isnan(z):  # the mean, or an extreme value, which moments do not determine
                 continue
             own = -float(z) if self.quantile else shape_of(1.0 - float(mass)).kappa
             kappa += weight * sign * own
@@ -290,22 +291,22 @@ class Levels(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """What the exact operator remembers of its pairs, P = S*A, and of their E entries."""
+    """State of the exact operator between backups, for its P = S*A pairs and their E entries."""
 
-    start: FloatArray  # [P, J] the quantiles in standard deviations from the mean, or NaN
-    upper: FloatArray  # [P] Q is at most this plus what it can have risen since the first backup; infinity if unknown
-    best: IntArray  # [S] the greedy pair of the last backup, or -1
+    start: FloatArray  # [P, J] last quantiles in standard deviations from the mean, or NaN
+    upper: FloatArray  # [P] Q is at most this plus the bound on its rise since the first backup; infinity if unknown
+    best: IntArray  # [S] greedy pair of the last backup, or -1
     means: FloatArray  # [E] tail means
-    has_means: BoolArray  # [P] whether they are those at the values of the last backup
+    has_means: BoolArray  # [P] whether the tail means are those at the values of the last backup
 
 
 class Scratch(NamedTuple):
-    """Room for one state: what its outcomes are worth, the integrals of a row, tail means, how good actions seem."""
+    """Scratch memory for one state."""
 
-    y: FloatArray  # [K]
-    work: FloatArray  # [SCRATCH, K]
-    means: FloatArray  # [K]
-    guess: FloatArray  # [A]
+    y: FloatArray  # [K] r + gamma V(s') of the outcomes
+    work: FloatArray  # [SCRATCH, K] of the contour integrals
+    means: FloatArray  # [K] tail means
+    guess: FloatArray  # [A] approximate Q of the actions
 
 
 @inlined
@@ -317,9 +318,9 @@ def counts_of(p, entries, counts):
 
 @kernel
 def best_of_group(pairs, entries, counts, levels, shape, accuracy, value, memory, risen, scratch, q):
-    """Write Q of the best of ``pairs``, which are of one state, and upper bounds of the others; return the error.
+    """Write Q of the best of ``pairs``, all of one state, and upper bounds of the others; return the error.
 
-    ``risen`` is what Q can have risen by since the first time; a group of one pair does not care.
+    ``risen`` bounds the rise of Q since the first backup. It is not used for a group of one pair.
     """
     y, work, means, guess = scratch
     for i in range(pairs.size):
@@ -338,7 +339,7 @@ def best_of_group(pairs, entries, counts, levels, shape, accuracy, value, memory
                 guess[i] = np.inf
     best, worst = -np.inf, 0.0
     while True:
-        # the likeliest of those that can still be the best
+        # the pair with the best approximation among those that can still be the best
         i = -1
         for j in range(pairs.size):
             if guess[j] > -np.inf and (pairs.size == 1 or q[pairs[j]] >= best) and (i < 0 or guess[j] > guess[i]):
@@ -366,7 +367,7 @@ def best_of_group(pairs, entries, counts, levels, shape, accuracy, value, memory
 def risk_of_row(y, counts, levels, start, accuracy, work, means, out):
     """Return the risk of w.y for w ~ Dirichlet(counts), and a bound on its error; write its gradient into ``out``.
 
-    ``start`` [J] are the quantiles of the last time, and become those of this time; y, work and means are scratch.
+    ``start`` [J] has the quantiles of the last call, which are replaced; y, work and means are scratch.
     """
     n, size = y.size, 0.0
     for k in range(n):
@@ -390,7 +391,7 @@ def risk_of_row(y, counts, levels, start, accuracy, work, means, out):
         error += levels.weight[j] * doubt
         for k in range(n):
             out[k] += levels.weight[j] * means[k]
-    if levels.tail.size > 1:  # products and sums were rounded, and so were the weights
+    if levels.tail.size > 1:  # rounding of products, sums and weights
         error += 3.0 * (levels.tail.size + 1.0) * EPS * size
     return total, error
 
@@ -400,13 +401,13 @@ def risk_of_row(y, counts, levels, start, accuracy, work, means, out):
 
 @lean
 def greedy(q, value, policy):
-    """Write the best entry of each row of ``q`` [S, A] into ``value`` and its first place into ``policy``.
+    """Write the largest entry of each row of ``q`` [S, A] into ``value`` and its first index into ``policy``.
 
-    Returns the widest distance between the best entry of a row and another one that is finite.
+    Returns the largest difference between the best and another finite entry of a row.
     """
     widest = 0.0
     for s in range(q.shape[0]):
-        # written without branches, which a processor cannot predict here
+        # without branches, which a processor cannot predict here
         best, worst, action = q[s, 0], np.inf, 0
         for a in range(q.shape[1]):
             here = q[s, a]
@@ -421,9 +422,9 @@ def greedy(q, value, policy):
 
 @kernel
 def keep_close(q, value, distance, pairs):
-    """Move to the front of ``pairs`` those with q within ``distance`` of ``value``; set q of the others to -inf.
+    """Move the pairs with q within ``distance`` of ``value`` to the front of ``pairs``; set q of the others to -inf.
 
-    ``q`` [S, A], ``value`` [S], ``pairs`` ascending. Returns how many are kept.
+    ``q`` [S, A], ``value`` [S], ``pairs`` ascending. Returns the number of pairs kept.
     """
     kept = 0
     n_actions = q.shape[1]
