@@ -86,7 +86,7 @@ def click_rows() -> list[Row]:
     theta = np.append(-4.0, rng.normal(size=19) / math.sqrt(20))
     rewards = (rng.random(40_000) < 1.0 / (1.0 + np.exp(-contexts @ theta))).astype(float)
     online, exact, peer = median_times(
-        lambda: LogisticPosterior(20).update(contexts, None, rewards),
+        lambda: LogisticPosterior(20).update(contexts, rewards),
         lambda: LogisticPosterior(20).refit(contexts, rewards),
         lambda: LogisticRegression(C=1.0, fit_intercept=False, solver="newton-cholesky").fit(contexts, rewards),
         repeats=3,
