@@ -176,13 +176,13 @@ def _settle(chain, discount, x, aim, direct, every, q):
     products = 0
     worst, size = np.inf, 0.0
     if not direct:
+        worst, size = _residual(chain, discount, x, every, q)
         for _ in range(TRIES):
-            worst, size = _residual(chain, discount, x, every, q)
             target = max(aim, FLOOR * size)
             if worst <= target or worst == np.inf:
                 break
             products += chain_values(chain, discount, x, target, False, MAX_PRODUCTS)
-        worst, size = _residual(chain, discount, x, every, q)
+            worst, size = _residual(chain, discount, x, every, q)
     if direct or (worst > 2.0 * max(aim, FLOOR * size) and x.size <= DENSE):
         _eliminate(chain, discount, x)
         worst, size = _residual(chain, discount, x, every, q)
@@ -227,7 +227,7 @@ def drawn_returns(
             if change <= target or failures == LAPSES:
                 break
             put(value, swept)
-            chain = rows_of(model, every * n_actions + policy)
+            chain = model if n_actions == 1 else rows_of(model, every * n_actions + policy)
             inner = 0.5 * target if n_actions == 1 else max(INNER * change, 0.5 * target)
             worst, used = _settle(chain, discount, value, inner, direct, every, scratch)
             products += used
