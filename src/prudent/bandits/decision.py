@@ -255,12 +255,13 @@ class Decision:
         >>> [sorted(entry) for entry in pr.LinearBandit(["a", "b"], dim=1, rng=1).select([1.0]).record()]
         [['arm', 'arms', 'context', 'place', 'score']]
         """
-        first = self.context if self.candidates is None else self.candidates
-        rows = [first, *self.chosen[1:]]
-        scores = self.scores + 0.0  # no minus zero, which not every store can hold
+        slate, rows, scores = self.slate, [self.context], [self.score]
+        if self.candidates is not None:
+            rows, scores = [self.candidates, *self.chosen[1:]], self.scores.tolist()
+        # + 0.0: no minus zero, which not every store can hold
         return [
-            {"place": i, "arm": arm, "arms": None if i else self.arms, "context": rows[i], "score": float(scores[i])}
-            for i, arm in enumerate(self.slate)
+            {"place": i, "arm": arm, "arms": None if i else self.arms, "context": rows[i], "score": scores[i] + 0.0}
+            for i, arm in enumerate(slate)
         ]
 
     def to_dict(self) -> dict[str, Any]:

@@ -115,6 +115,8 @@ class NamedArms(Bandit):
         list of ndarray of float or None
             Contexts [D] each; None if it is one context.
         """
+        if type(context) is np.ndarray and context.ndim == 1:  # which ``select`` checks
+            return None
         points, labels = self._read(context)
         if points.ndim == 1:
             return None

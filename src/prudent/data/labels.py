@@ -108,6 +108,8 @@ class Labels:
 
     def find(self, label: Any) -> int:
         """Return the index of a label, or -1 if there is no such label."""
+        if type(label) is int and self.numbered:  # fast path for agents, which look up plain numbers at every step
+            return label if 0 <= label < self.size else -1
         with suppress(TypeError):  # from labels that cannot be hashed, or are no numbers
             if not self.numbered:
                 return self._index.get(label, -1)
@@ -117,8 +119,8 @@ class Labels:
 
     def index(self, label: Any, argument: str | None = None, error: type[PrudentError] = ParameterError) -> int:
         """Return the index of a label, or raise; ``argument`` is what the caller gave it as, by default ``what``."""
-        if type(label) is int and self.numbered and 0 <= label < self.size:
-            return label  # fast path for agents, which look up plain numbers at every step
+        if type(label) is int and self.numbered and 0 <= label < self.size:  # without a second call
+            return label
         index = self.find(label)
         if index < 0:
             raise self.unknown(label, argument or self.what, error)

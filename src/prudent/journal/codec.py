@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,7 +30,6 @@ __all__ = ["CALLS", "AnyBandit", "Codec", "Entry", "bandit_of", "difference", "p
 
 
 AnyBandit = LinearBandit | SharedLinearBandit
-Facts = dict[str, Any]  # fields of an event
 CALLS = ("add_arm", "remove_arm", "forget", "name_features")  # changes of a bandit that are recorded
 
 
@@ -53,22 +53,29 @@ class Codec:
         self.columns = SHARED_COLUMNS if self.items else COLUMNS
         self._dim = bandit.dim
 
-    def write(self, bandit: AnyBandit, decision: Decision, seq: int) -> list[Facts]:
-        """Return the fields of the events of a decision, the first with number ``seq``, propensity left out."""
+    def write(
+        self,
+        bandit: AnyBandit,
+        decision: Decision,
+        seq: int,
+        at: float = 0.0,
+        writer: int = 0,
+        chance: float | None = None,
+    ) -> list[Event]:
+        """Return the events of a decision at a time, the first with number ``seq`` and the propensity ``chance``."""
         every = bandit.arms if isinstance(bandit, LinearBandit) else tuple(range(len(decision.arms)))
-        places = decision.record()
-        events: list[Facts] = [
-            {
-                "arm": json.dumps(entry["arm"]),
-                "arms": None if entry["arms"] in (None, every) else json.dumps(entry["arms"]),
-                "context": entry["context"].astype("<f8", copy=False).tobytes(),
-                "score": entry["score"],
-                "options": json.dumps({"of": seq, "place": entry["place"]}) if entry["place"] else None,
-            }
-            for entry in places
-        ]
-        if len(places) > 1:
-            events[0]["options"] = json.dumps({"slate": decision.slate})
+        entries, events = decision.record(), []
+        for entry in entries:
+            place, arms, options = entry["place"], entry["arms"], None
+            if place:
+                options = json.dumps({"of": seq, "place": place})
+            elif len(entries) > 1:
+                options = json.dumps({"slate": decision.slate})
+            eligible = None if arms is None or arms == every else json.dumps(arms)
+            context = entry["context"].astype("<f8", copy=False).tobytes()
+            facts = (None, _name_json(entry["arm"]), eligible, context, entry["score"], chance, None, options)
+            events.append(Event(seq + place, at, "decision", writer, *facts))
+            chance = None  # of the other places
         return events
 
     def read(self, event: Event) -> Entry:
@@ -131,22 +138,29 @@ class Codec:
             yield row | {"place": entry.place, "features": latest.context.tolist()} if self.items else row
 
 
+@lru_cache(4096, typed=True)
+def _name_json(name: Arm) -> str:
+    """Return the name of an arm as JSON."""
+    return json.dumps(name)
+
+
 def bandit_of(content: bytes, name: str) -> AnyBandit:
     """Return the bandit of a snapshot; ``name`` is what errors call it."""
     shared = saved_kind(content) == "SharedLinearBandit"
     return SharedLinearBandit.from_bytes(content, name) if shared else LinearBandit.from_bytes(content, name)
 
 
-def difference(event: Event, facts: Facts, score: bool = False) -> str:
-    """Return how an event differs from what replaying its decision gives, the score included or not; "" if it does not.
+def difference(event: Event, again: Event, score: bool = False) -> str:
+    """Return how an event differs from that of its replayed decision; "" if it does not.
 
-    Scores may differ by 1e-9 of themselves.
+    With ``score``, scores are compared too; they may differ by 1e-9 of themselves.
     """
-    names = [name for name in ("arm", "options", "context") if getattr(event, name) != facts[name]]
-    if score and not (event.score is not None and abs(event.score - facts["score"]) <= 1e-9 * abs(facts["score"])):
+    names = [name for name in ("arm", "options", "context") if getattr(event, name) != getattr(again, name)]
+    replayed = again.score or 0.0
+    if score and not (event.score is not None and abs(event.score - replayed) <= 1e-9 * abs(replayed)):
         names.append("score")
-    recorded, replayed = (", ".join(f"{name} {each[name]!r}" for name in names) for each in (event._asdict(), facts))
-    return f"recorded with {recorded}, but replaying it gives {replayed}" if names else ""
+    recorded, given = (", ".join(f"{name} {getattr(one, name)!r}" for name in names) for one in (event, again))
+    return f"recorded with {recorded}, but replaying it gives {given}" if names else ""
 
 
 def timed(bandit: AnyBandit, at: float) -> dict[str, Any]:

@@ -194,24 +194,28 @@ class Journal:
                 raise ParameterError(text, code="no-slate", argument="top", value=top)
             features = bandit.features
             several = bandit.checked_contexts(context, names, **slate)
-            decisions, progress = [], Progress("deciding")
-            for one in [context] if several is None else several:
-                decisions.append(self._decide(bandit, one, names, slate))
-                progress.show(f"decision {len(decisions)} of {len(several or decisions)}")
-            progress.close()
+            if several is None:
+                result: Any = self._decide(bandit, context, names, slate)
+            else:
+                result, progress = [], Progress("deciding")
+                for one in several:
+                    result.append(self._decide(bandit, one, names, slate))
+                    progress.show(f"decision {len(result)} of {len(several)}")
+                progress.close()
             if bandit.features != features:  # the first context with names
                 self._record(bandit, "name_features", {"features": bandit.features})
-        return decisions[0] if several is None else decisions
+        return result
 
     def _decide(self, bandit: Any, context: Any, arms: Iterable[Arm] | None, slate: dict[str, int]) -> Decision:
         """Take one decision and record it, inside a turn."""
         at = time.time()
         decision: Decision = bandit.select(context, arms, **slate, **timed(bandit, at))
-        places = self._replica.codec.write(bandit, decision, self._replica.seq + 1)
-        places[0]["propensity"] = propensity_of(decision)
-        ids = tuple(self._write(bandit, "decision", at, **fields) for fields in places)
-        decision.time, decision.id = at, ids[0]
-        decision.ids = None if decision.candidates is None else ids
+        chance = propensity_of(decision)
+        events = self._replica.codec.write(bandit, decision, self._replica.seq + 1, at, self._writer, chance)
+        for event in events:
+            self._write(bandit, event)
+        decision.time, decision.id = at, events[0].id
+        decision.ids = None if decision.candidates is None else tuple(event.id for event in events)
         return decision
 
     def reward(self, id: str | Sequence[str], reward: float | Sequence[float]) -> Any:
@@ -262,7 +266,7 @@ class Journal:
             learned = self._replica.codec.learn(bandit, decision, value)
         except (TypeError, ValueError, RecursionError) as error:
             raise self._replica.broken([decision], error) from error
-        self._write(bandit, "reward", time.time(), decision=decision.seq, reward=value)
+        self._write(bandit, self._next_event("reward", decision=decision.seq, reward=value))
         return "ok" if learned else "arm removed"
 
     def add_arm(self, arm: Arm, **options: Any) -> None:
@@ -339,7 +343,7 @@ class Journal:
     def _record(self, bandit: AnyBandit, kind: str, options: dict[str, Any]) -> None:
         """Record a change of the bandit, inside a turn."""
         arguments = json.dumps(options, default=lambda value: value.item())  # NumPy's numbers and strings
-        self._write(bandit, kind, time.time(), arms=_arms(bandit), options=arguments)
+        self._write(bandit, self._next_event(kind, arms=_arms(bandit), options=arguments))
 
     # -- looking -------------------------------------------------------------------------------------------
 
@@ -446,7 +450,7 @@ class Journal:
             self._file.require_sound()
             first, last = self._file.snapshots()[-1], self._replica.seq
             bandit = self._replica.snapshot(first)
-        places: dict[int, dict[str, Any]] = {}  # fields of the events of the latest decision
+        events: dict[int, Event] = {}  # of the latest decision
         seq, count, progress = first, 0, Progress("verifying the journal")
         while seq < last:
             with self._lock, self._read():
@@ -454,10 +458,10 @@ class Journal:
                     again = self._replica.apply(bandit, event)
                     if isinstance(again, Decision):
                         count += 1
-                        places = dict(enumerate(self._replica.codec.write(bandit, again, event.seq), event.seq))
+                        events = {one.seq: one for one in self._replica.codec.write(bandit, again, event.seq)}
                     if event.kind == "decision":
-                        fields = places.get(event.seq)
-                        text = "of no slate" if fields is None else difference(event, fields, score=True)
+                        replayed = events.get(event.seq)
+                        text = "of no slate" if replayed is None else difference(event, replayed, score=True)
                         if text:
                             text = f"decision {event.seq} is {text}"
                             raise self._file.damaged(text, code="decision-differs", event=event.seq)
@@ -607,14 +611,16 @@ class Journal:
             self._replica.bandit = self._replica.caught_up()
             yield self._replica.bandit
 
-    def _write(self, bandit: AnyBandit, kind: str, at: float, **fields: Any) -> str:
-        """Record an event that was applied to the bandit; return its id."""
-        event = Event(self._replica.seq + 1, at, kind, self._writer, **fields)
+    def _next_event(self, kind: str, **fields: Any) -> Event:
+        """Return the event that follows the last one, now."""
+        return Event(self._replica.seq + 1, time.time(), kind, self._writer, **fields)
+
+    def _write(self, bandit: AnyBandit, event: Event) -> None:
+        """Record an event that was applied to the bandit."""
         self._file.append(event)
         self._replica.seq, self._wrote = event.seq, True
         if event.seq % self._snapshot_every == 0:
             self._file.write_snapshot(event.seq, bandit.to_bytes())
-        return event.id
 
 
 def _new_writer() -> int:
