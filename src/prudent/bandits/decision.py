@@ -153,6 +153,8 @@ class Decision:
     @property
     def slate(self) -> tuple[Arm, ...]:
         """Chosen arms of one decision, best score first."""
+        if type(self._places) is int:
+            return (self.arms[self._places],)
         return tuple(self.arms[place] for place in self._slate())
 
     @property

@@ -73,8 +73,11 @@ class Codec:
                 options = json.dumps({"slate": decision.slate})
             eligible = None if arms is None or arms == every else json.dumps(arms)
             context = entry["context"].astype("<f8", copy=False).tobytes()
-            facts = (None, _name_json(entry["arm"]), eligible, context, entry["score"], chance, None, options)
-            events.append(Event(seq + place, at, "decision", writer, *facts))
+            arm, score = _name_json(entry["arm"]), entry["score"]
+            event = Event(
+                seq + place, at, "decision", writer, None, arm, eligible, context, score, chance, None, options
+            )
+            events.append(event)
             chance = None  # of the other places
         return events
 
