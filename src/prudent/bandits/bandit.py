@@ -389,7 +389,7 @@ class LinearBandit(NamedArms):
     def _select_rows(self, context: Any, arms: Iterable[Arm] | None, propensity: bool, time: Any) -> Decision:
         """Choose in contexts [T,D], or in one that is no list or array of numbers."""
         with self._lock:
-            points, labels = self._read(context)
+            points, labels = self._read(context, copy=not self._intercept)
             if points.ndim == 1:
                 decision = self.select(points, arms, propensity=propensity, time=time)
             else:
@@ -397,6 +397,7 @@ class LinearBandit(NamedArms):
                 self._check_floor(len(names))
                 self._move(time)
                 t, contexts = self._decisions + 1, self._with_constant(points)
+                points = contexts[:, self._intercept :]  # one copy is enough
                 places, scores, law = self._belief.decide_rows(t, contexts, rows, self._stream)
                 self._decisions += len(points)
                 decision = Decision(names, places, scores, law, points, (t - 1, self._rewards), propensity)

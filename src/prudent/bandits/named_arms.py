@@ -56,8 +56,8 @@ class NamedArms(Bandit):
         rows[:, 1:] = points
         return rows
 
-    def _read(self, context: Any, axes: tuple[int, ...] = (1, 2)) -> tuple[FloatArray, Names | None]:
-        return super()._read(np.empty(0) if context is None and self._dim == 0 else context, axes)
+    def _read(self, context: Any, axes: tuple[int, ...] = (1, 2), copy: bool = True) -> tuple[FloatArray, Names | None]:
+        return super()._read(np.empty(0) if context is None and self._dim == 0 else context, axes, copy)
 
     def _refuse(self, context: Any) -> NoReturn:
         """Raise the error that says what is wrong with a context that cannot be used."""

@@ -102,15 +102,18 @@ class NamedFeatures(Guarded):
         """Return the numbers of what has names, in the order of the features; None if nothing in it has a name."""
         return read_named(context, self._names_of_features, "context", self._taken)
 
-    def _read(self, context: Any, axes: tuple[int, ...] = (1, 2)) -> tuple[FloatArray, Names | None]:
-        """Return a context [D] or rows [T,D] as an array of our own, and the names that the features have then."""
+    def _read(self, context: Any, axes: tuple[int, ...] = (1, 2), copy: bool = True) -> tuple[FloatArray, Names | None]:
+        """Return a context [D] or rows [T,D] as an array, and the names that the features have then.
+
+        The array is a copy; without ``copy`` only if it has to be one.
+        """
         labels = self._names_of_features
         plain = type(context) is np.ndarray and context.dtype == np.float64
         named = None if plain else self._named(context)
         if named is not None:
             context, labels = named
         try:
-            rows = np.array(context, dtype=np.float64, order="C")
+            rows = (np.array if copy else np.asarray)(context, dtype=np.float64, order="C")
         except (TypeError, ValueError, OverflowError):
             rows = finite_array(context, "context")  # which raises
         if rows.ndim not in axes or rows.shape[-1] != self._dim:

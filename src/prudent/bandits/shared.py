@@ -503,8 +503,10 @@ class SharedLinearBandit(Bandit):
 
     # -- what is given -------------------------------------------------------------------------------------
 
-    def _read(self, context: Any, axes: tuple[int, ...] = (1, 2)) -> tuple[FloatArray, Names | None]:
-        rows, labels = super()._read(context, axes)
+    def _read(
+        self, context: Any, axes: tuple[int, ...] = (1, 2), copy: bool = True
+    ) -> tuple[FloatArray, Names | None]:
+        rows, labels = super()._read(context, axes, copy)
         if isinstance(context, Mapping) and rows.ndim > 1:
             message = "context is a dict of lists, of items or of features? Give a list of rows, or a table"
             raise DataError(message, code="ambiguous-table", argument="context")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -344,6 +345,7 @@ def longer(array: np.ndarray[Any, Any], count: int = 1) -> np.ndarray[Any, Any]:
     return room[:size]
 
 
+@lru_cache(256)  # it takes as long as a decision
 def score_rule(settings: BanditSettings, link: int | None) -> ScoreRule:
     """Return how scores are made of draws by settings of one decision."""
     weights = tuple(settings.weights.tolist())

@@ -158,10 +158,12 @@ class ItemBelief(Belief):
             design = self.design(contexts, rows)
             scaled = Design(design.rows, design.shifts, scale * theta.noise * design.spreads)
             return JointLaw(moments, scaled, theta.mean.copy(), scale * theta.noise * theta.root, rule)
-        spread = np.full_like(moments[0], np.nan)  # while the noise is unknown the choice is uniform
+        drawn = np.zeros((4, moments.shape[1]))
+        drawn[:2] = moments
+        drawn[2] = np.nan  # while the noise is unknown the choice is uniform
         if theta.noise > 0.0:
-            spread = scale * np.maximum(moments[1], max(_LEAST_SPREAD * float(np.abs(moments).max()), 1e-300))
-        return NormalLaw(np.vstack([moments, spread, np.zeros_like(spread)]), rule, sort=True)
+            drawn[2] = scale * np.maximum(moments[1], max(_LEAST_SPREAD * float(np.abs(moments).max()), 1e-300))
+        return NormalLaw(drawn, rule, sort=True)
 
     def coefficients(self) -> tuple[FloatArray, FloatArray]:
         """Return the mean [1, D] and the covariance [1, D, D] of theta; see ``Belief.coefficients``."""

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..._numerics.compile import kernel
-from ..._numerics.copying import put, put_rows
+from ..._numerics.copying import put
 from ..._numerics.order_statistics import lowest_normals_into, lowest_students_into
 from ..._support.checks import BoolArray, FloatArray, IntArray
 from . import layout as col
@@ -117,6 +117,7 @@ def decide_rows(
         factor, below, above = (scale / scale.min()).astype(np.float32), screen.below, screen.above
     elif bounded:
         factor, below, above = scale, np.tile(rule.screen[:-1], (k, 1)), np.tile(rule.screen[1:], (k, 1))
+    own: Any = np.empty((2, k, 0), dtype=np.float64 if screen is None else np.float32)
     for first in range(0, rows, ROWS):
         size = min(ROWS, rows - first)
         stream.reserve(size * (k * rule.per_arm + 1))
@@ -130,7 +131,12 @@ def decide_rows(
             rivals = np.ones((k, size), dtype=np.bool_)
             if bounded:
                 part, uniforms = slice(first, first + size), stream.block[stream.next : stream.next + k * size]
-                own = values[:, :, part].copy() if screen is None else _single_moments(screen[:], contexts[part])
+                if own.shape[2] != size:  # the same memory for all blocks but the last stays in the cache
+                    own = np.empty((2, k, size), dtype=own.dtype)
+                if screen is None:
+                    own[...] = values[:, :, part]
+                else:
+                    _single_moments(screen[:], contexts[part], own)
                 _screen_rows(own[0], own[1], factor[part], below, above, uniforms, rule.clip, forced, rivals)
             given = (contexts, eligible, values, moments.freedom, scale, forced, rivals)
             stream.next = _choose_rows(arms[:], rule[:], *given, stream.block, stream.next, first, choices[:])
@@ -246,7 +252,9 @@ def _predict_rows(
     turned = np.empty((dim, block))
     for first in range(0, rows, block):
         size = min(block, rows - first)
-        put_rows(columns, contexts[first : first + size].T)
+        for t in range(size):
+            for i in range(dim):
+                columns[i, t] = contexts[first + t, i]
         np.dot(means, columns, centre)
         if many:
             place = 0
@@ -264,9 +272,9 @@ def _predict_rows(
                     for t in range(block):
                         square[k, t] += turned[i, t] * turned[i, t]
             for t in range(size):
+                moments[0, k, first + t] = centre[k, t]
                 width = math.sqrt(max(square[k, t], 0.0))
                 moments[1, k, first + t] = noise[k] * width if noise[k] < math.inf else math.inf
-        put_rows(moments[0, :, first:], centre[:, :size])
 
 
 @kernel
@@ -343,19 +351,20 @@ def _prepare_screen(
 
 
 @kernel
-def _single_moments(screen_fields: tuple[Any, ...], contexts: FloatArray) -> tuple[SingleArray, SingleArray]:
-    """Return means and sds [k,T] of the screen in contexts [T,D]; means are NaN where products leave their range."""
+def _single_moments(screen_fields: tuple[Any, ...], contexts: FloatArray, moments: SingleArray) -> None:
+    """Write means and sds [2,k,T] of the screen in contexts [T,D]; means are NaN where products leave their range."""
     screen = SingleScreen(*screen_fields)
     size, dim = contexts.shape
     count = screen.centres.shape[0]
     columns = np.zeros((dim, _BLOCK), dtype=np.float32)
     products = np.empty((screen.terms.shape[1], _BLOCK), dtype=np.float32)
     square, centre = np.empty((count, _BLOCK), dtype=np.float32), np.empty((count, _BLOCK), dtype=np.float32)
-    means, sds = np.empty((count, size), dtype=np.float32), np.empty((count, size), dtype=np.float32)
     norms = np.empty(_BLOCK, dtype=np.float32)
     for begin in range(0, size, _BLOCK):
         width = min(_BLOCK, size - begin)
-        put_rows(columns, contexts[begin : begin + width].T)
+        for t in range(width):
+            for i in range(dim):
+                columns[i, t] = contexts[begin + t, i]
         norms[:] = 0.0
         place = 0
         for i in range(dim):
@@ -370,10 +379,11 @@ def _single_moments(screen_fields: tuple[Any, ...], contexts: FloatArray) -> tup
         np.dot(screen.centres, columns, centre)
         np.dot(screen.terms, products, square)
         for k in range(count):
+            spread, mean, sd = screen.spreads[k], moments[0, k, begin:], moments[1, k, begin:]
             for t in range(width):
-                means[k, begin + t] = centre[k, t] + norms[t]
-                sds[k, begin + t] = screen.spreads[k] * np.sqrt(square[k, t])
-    return means, sds
+                mean[t] = centre[k, t] + norms[t]
+            for t in range(width):
+                sd[t] = spread * np.sqrt(square[k, t])
 
 
 @kernel
