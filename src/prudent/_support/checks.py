@@ -165,14 +165,15 @@ def distribution(
     return array
 
 
-def require_sum_of_one(array: FloatArray, name: str, *, error: type[PrudentError] = DataError) -> None:
-    """Raise unless the last axis sums to one within 1e-9."""
+def require_sum_of_one(array: FloatArray, name: str, *, error: type[PrudentError] = DataError) -> FloatArray:
+    """Raise unless the last axis sums to one within 1e-9; return the sums."""
     total = np.asarray(array.sum(axis=-1))
     off = np.abs(total - 1.0) > SUM_TOLERANCE
     if off.any():
         value = float(total[off][0])
         message = f"{name}{first_index(off)} sums to {value!r}, expected 1"
         raise error(message, code="sum-not-one", argument=name, index=first_place(off), value=value)
+    return total
 
 
 def index_array(values: Any, name: str, size: int, error: type[PrudentError] = DataError) -> IntArray:

@@ -135,8 +135,7 @@ def _require_rows(theta: FloatArray, model: UncertainMDP, by_sample: Labels) -> 
 
 def check_draws(theta: FloatArray, model: UncertainMDP, rounding: float) -> tuple[float, float]:
     """Refuse what are no probabilities; return bounds on what rows lack to sum to one."""
-    require_sum_of_one(theta, "draws", error=PosteriorError)
+    sums = require_sum_of_one(theta, "draws", error=PosteriorError)
     stray, fitting = (theta < 0.0) | ((theta > 0.0) & ~model.outcome_mask), "a probability, 0 without such an outcome"
     refuse(stray, theta, "draws", fitting, error=PosteriorError, code="unknown-outcome")
-    sums = theta.sum(axis=2)
     return 1.0 - float(sums.max()) - rounding, 1.0 - float(sums.min()) + rounding
