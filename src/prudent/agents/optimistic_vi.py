@@ -33,15 +33,6 @@ from ..risk import CVaR, sample_size
 from ..types import ArrayLike, Label, RngLike
 from .tabular import TabularAgent
 
-__all__ = [
-    "OptimisticPlan",
-    "OptimisticSettings",
-    "OptimisticVIAgent",
-    "optimistic_update",
-    "optimistic_vi",
-    "start_optimistic",
-]
-
 
 class OptimisticPlan(NamedTuple):
     """Settings in the form that the kernels need."""

@@ -23,8 +23,6 @@ from ..types import ArrayLike, Label, RngLike, TableLike
 from .sampling_settings import Levels, SamplingSettings
 from .tabular import TabularAgent
 
-__all__ = ["PosteriorSamplingAgent"]
-
 
 class PosteriorSamplingAgent(TabularAgent):
     """Agent that learns a model while it acts: BRPS-RL, Thompson sampling, certainty equivalence, worst case.

@@ -20,9 +20,6 @@ from ..planning.inner import Plan, grid
 from ..risk import CVaR, Mean, MeanCVaR, Mixture, ModifiedCVaR, RiskMeasure, VaR, WorstCase, measure_of, sample_size
 from ..schedules import Schedule, named_schedule, saved_schedule, schedule_of
 
-__all__ = ["Levels", "SamplingSettings", "brps_rl", "certainty_equivalence", "ts_rl", "worst_case"]
-
-
 ESTIMATORS = {"cvar": CVaR, "modified": ModifiedCVaR}
 
 
@@ -42,6 +39,7 @@ class GivenWeights(RiskMeasure):
         object.__setattr__(self, "lowest", weights)
 
     def tail_weights(self, n: int) -> FloatArray:
+        """Return the weights; ``n`` must be the number of draws that they are for."""
         if n != self.n:
             text = f"these are weights of {self.n} draws, got {n}"
             raise ParameterError(text, code="wrong-shape", argument="n", value=n, expected=self.n)

@@ -19,8 +19,6 @@ from ..models.uncertain import UncertainMDP
 from ..posteriors.dirichlet import DirichletPosterior, prior_counts
 from ..types import ArrayLike, Label, PathLike, RngLike
 
-__all__ = ["TabularAgent"]
-
 
 class TabularAgent(ABC):
     """Base class of agents that learn one `prudent.UncertainMDP` while they act, for extension.

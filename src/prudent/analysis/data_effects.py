@@ -21,8 +21,6 @@ from ..types import BoolArray, FloatArray, IntArray
 from .future_data import data_sets
 from .value_curve import Curve, Held, Rows, between, derivatives
 
-__all__ = ["NOT_EVALUATED", "SKIPPED", "DataEffects", "Effect"]
-
 TIE = 1e-7  # relative to the range of what outcomes are worth: closer actions are equally good, the present one stays
 STRAIGHT = 1e-4  # relative to a change of the values: smaller bends of CVaR are neglected
 MAX_EXACT_STATES = 50  # number of states up to which no bend is neglected

@@ -17,8 +17,6 @@ from scipy.special import betaln
 from ..posteriors.dirichlet import DirichletPosterior
 from ..types import FloatArray, IntArray
 
-__all__ = ["DataSets", "data_sets"]
-
 MAX_ENUMERATED = 300  # data sets; more are sampled
 
 

@@ -34,8 +34,6 @@ from .value_of_data import ValueOfData, value_of_data
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["LogStudy", "next_data", "study_log"]
-
 MANY_SOURCES = 300
 EVALUATED_SOURCES = 12  # of a model with many sources
 FEWER_REPLICATIONS = 50  # data sets sampled for each source of a model with many sources

@@ -38,9 +38,6 @@ from .return_distribution import QUANTILES, TAIL_ALPHA, ReturnDistribution, read
 if TYPE_CHECKING:
     import xarray
 
-__all__ = ["posterior_returns"]
-
-
 DEFAULT_DRAWS = 1_000
 RELATIVE_ERROR = 1e-10  # of a return, relative to the largest value
 DRAWS_PER_STREAM = 16  # draws that share a random stream

@@ -47,9 +47,6 @@ if TYPE_CHECKING:
     import xarray
     from matplotlib.figure import Figure as Canvas
 
-__all__ = ["RiskProfile", "risk_profile"]
-
-
 FALSE_ALARM = 0.01
 DEFAULT_DRAWS = 2_000
 

@@ -18,8 +18,6 @@ from ..planning.solution import Solution
 from ..posteriors.scalar import BetaPosterior, NormalPosterior
 from ..types import FloatArray, IntArray, PolicyLike
 
-__all__ = ["Belief", "NamedPolicy", "over_units", "problem_of", "read_belief", "read_policies", "start_in_words"]
-
 
 class NamedPolicy(NamedTuple):
     """A policy with its name."""

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     import xarray
     from matplotlib.figure import Figure as Canvas
 
-__all__ = ["ReturnDistribution", "cvar_terms", "plot_returns", "read_quantiles", "returns_figure"]
-
 QUANTILES = (0.05, 0.5, 0.95)
 TAIL_ALPHA = 0.9
 

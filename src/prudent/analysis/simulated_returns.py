@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     import xarray
     from matplotlib.figure import Figure
 
-__all__ = ["Returns", "returns"]
-
 RUNS_PER_STREAM = 256  # runs that share a random stream
 DEFAULT_TOL = 1e-6  # bound on the steps that are not simulated, relative to the largest possible return
 MAX_STEPS = 10**9  # of one run

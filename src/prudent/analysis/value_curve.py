@@ -26,8 +26,6 @@ from scipy.sparse.linalg import splu
 
 from ..types import FloatArray, IntArray
 
-__all__ = ["Curve", "Held", "Rows", "between", "derivatives"]
-
 MAX_DENSE_STATES = 2_000  # number of states up to which the inverse is dense
 
 

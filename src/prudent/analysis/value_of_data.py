@@ -77,8 +77,6 @@ if TYPE_CHECKING:
     import xarray
     from matplotlib.figure import Figure as Canvas
 
-__all__ = ["ValueOfData", "value_of_data"]
-
 MAX_OBSERVATIONS = 10**9
 SHOWN = 10  # sources in a repr
 RECORDED = 20  # sources in a record

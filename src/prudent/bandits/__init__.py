@@ -24,6 +24,7 @@ which exact propensities follow. ``prudent.Journal`` writes decisions and reward
 
 from __future__ import annotations
 
+from ..schedules import Decay
 from .bandit import LinearBandit
 from .base import Bandit
 from .belief import Belief
@@ -31,7 +32,6 @@ from .decision import Decision
 from .law import Law
 from .settings import (
     BanditSettings,
-    Decay,
     brps_cmab,
     brps_cmab_clipped,
     brps_cmab_inflated,

@@ -11,8 +11,6 @@ from .._support.checks import whole_number
 from ..errors import ParameterError, PrudentError
 from .decision import Arm
 
-__all__ = ["arm_names", "checked_name", "listed_names", "plain_name"]
-
 
 def plain_name(name: Any) -> Any:
     """Return NumPy's strings and integers as Python's own."""

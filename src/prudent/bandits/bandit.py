@@ -35,9 +35,6 @@ from .settings import BanditSettings, checked_sd
 if TYPE_CHECKING:
     import xarray
 
-__all__ = ["LinearBandit"]
-
-
 _FLOAT = np.dtype(np.float64)
 _array = np.array  # looked up once: decisions take microseconds
 

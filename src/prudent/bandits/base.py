@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
     from .explain import Explanation, PartsOf
 
-__all__ = ["Bandit"]
-
 
 class Bandit(SavedBandit):
     """Base class of ``LinearBandit`` and ``SharedLinearBandit``.

@@ -13,8 +13,6 @@ from ..posteriors.linear import LinearGaussianPosterior
 from ..schedules import Schedule
 from .settings import BanditSettings
 
-__all__ = ["item_prior", "refuse_noise", "settings_of"]
-
 
 def settings_of(settings: Any, alpha: float | Schedule | None, rewards: str, options: dict[str, Any]) -> BanditSettings:
     """Return settings given as such or as single options, those that are not None."""

@@ -19,9 +19,6 @@ import numpy as np
 from .._support.checks import FloatArray, IntArray
 from .kernels.layout import GAIN, PULLS, WEIGHT, Arms
 
-__all__ = ["Checkup", "Finding", "checkup", "item_checkup"]
-
-
 FALSE_ALARM = 1e-7
 _LARGEST_RATIO = 30.0  # of the sds of features that are on one scale
 _LEAST_FREEDOM = 30  # degrees of freedom for tests of residuals

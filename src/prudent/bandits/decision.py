@@ -15,9 +15,6 @@ from ..types import RngLike
 from .law.base import Chances, Law
 from .law.normal import NormalLaw, ScoreRule
 
-__all__ = ["Arm", "Decision"]
-
-
 Arm = str | int
 
 

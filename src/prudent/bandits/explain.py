@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     import pandas
     import xarray
 
-__all__ = ["SCORES", "ArmView", "Explanation", "Parts", "PartsOf", "dataset", "explained"]
-
-
 Parts = tuple[FloatArray, FloatArray, FloatArray, float | None]
 """Features, coefficients and their sds [2, D] of two arms, and the sd of the lead; None if arms are independent."""
 PartsOf = Callable[[list[int]], Parts]

@@ -17,8 +17,6 @@ import numpy as np
 from .._support.checks import FloatArray, one_of, positive, require_length
 from ..errors import ParameterError
 
-__all__ = ["Drift", "HalfLife", "HalfLifeLike", "TimeLike", "seconds_of"]
-
 TimeLike: TypeAlias = float | datetime.datetime | np.datetime64 | None
 """Time: seconds since 1970 or a date with time; None is now."""
 

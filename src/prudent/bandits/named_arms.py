@@ -23,8 +23,6 @@ from .law.base import Law
 if TYPE_CHECKING:
     from .explain import Parts, PartsOf
 
-__all__ = ["NamedArms"]
-
 
 class NamedArms(Bandit):
     """Base class of bandits whose arms have names and are all there, in contexts of ``dim`` features."""

@@ -13,8 +13,6 @@ from ..data.features import NamedValues, Names, checked_names, read_named
 from ..errors import DataError, ParameterError
 from .kernels.step import LARGEST, usable
 
-__all__ = ["NamedFeatures"]
-
 
 class NamedFeatures(Guarded):
     """Base class of what has features with names and a lock."""

@@ -32,8 +32,6 @@ from .kernels.stream import Uniforms
 from .named_features import NamedFeatures
 from .settings import BanditSettings
 
-__all__ = ["SavedBandit"]
-
 
 class SavedBandit(NamedFeatures):
     """Base class of bandits that are copied and saved; subclasses say what their state is."""

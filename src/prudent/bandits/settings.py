@@ -13,20 +13,9 @@ from .._support.state import LARGEST_COUNT
 from ..errors import ParameterError
 from ..risk import CVaR, ModifiedCVaR, sample_size
 from ..risk.draw_rule import MOST_DRAWS
-from ..schedules import Decay, Schedule, schedule_of
+from ..schedules import Schedule, schedule_of
 from .kernels.layout import Rule, rule_of
 from .kernels.step import LARGEST, inflated_sd
-
-__all__ = [
-    "BanditSettings",
-    "Decay",
-    "brps_cmab",
-    "brps_cmab_clipped",
-    "brps_cmab_inflated",
-    "thompson_sampling",
-    "thompson_sampling_inflated",
-]
-
 
 _LEAST_DELTA = 1e-290  # 4t / delta is finite at every decision
 _ESTIMATORS = {"cvar": CVaR, "modified": ModifiedCVaR}
@@ -196,6 +185,7 @@ class BanditSettings:
 
         Examples
         --------
+        >>> from prudent.bandits import Decay
         >>> BanditSettings(Decay(0.8, half=100)).at(101).alpha
         0.5
         """

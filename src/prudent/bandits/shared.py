@@ -43,8 +43,6 @@ if TYPE_CHECKING:
 
     from .explain import Parts, PartsOf
 
-__all__ = ["SharedLinearBandit"]
-
 
 class SharedLinearBandit(Bandit):
     """Bandit that chooses among items by their features, all with the same coefficients, and with a dial for risk.
@@ -503,9 +501,7 @@ class SharedLinearBandit(Bandit):
 
     # -- what is given -------------------------------------------------------------------------------------
 
-    def _read(
-        self, context: Any, axes: tuple[int, ...] = (1, 2), copy: bool = True
-    ) -> tuple[FloatArray, Names | None]:
+    def _read(self, context: Any, axes: tuple[int, ...] = (1, 2), copy: bool = True) -> tuple[FloatArray, Names | None]:
         rows, labels = super()._read(context, axes, copy)
         if isinstance(context, Mapping) and rows.ndim > 1:
             message = "context is a dict of lists, of items or of features? Give a list of rows, or a table"

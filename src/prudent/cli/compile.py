@@ -22,8 +22,6 @@ import prudent.simulation  # kernels are declared: known now whether they can be
 from .._numerics.compile import default_threads, unkept
 from ..errors import StoreError
 
-__all__ = ["PARTS", "compile_all"]
-
 
 def _plans() -> None:
     model = pr.UncertainMDP.direct([[0.0, 0.1], [1.0, 0.0]], discount=0.9)

@@ -11,8 +11,6 @@ from typing import Any
 from ..errors import PrudentError
 from .log import LOG_OPTIONS, name_and_number
 
-__all__ = ["in_options"]
-
 OPTIONS = {"names": "EXPERIMENT", "rng": "--seed"} | {
     argument: f"--{argument.replace('_', '-')}"
     for argument in ("scale", "workers", "chunk", "cluster", "draws", "observations", *LOG_OPTIONS)

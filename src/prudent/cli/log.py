@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from ..models.uncertain import UncertainMDP
     from ..posteriors.dirichlet import DirichletPosterior
 
-__all__ = ["LOG_OPTIONS", "LogOptions", "explain", "name_and_number", "next_data", "solve_log"]
-
 SHOWN_STATES = 30  # states in the table on the screen
 
 

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from ..reproduction import Claim
 
-__all__ = ["app", "main"]
-
 FAILED, MISTAKE, INTERRUPTED = 1, 2, 130
 
 

@@ -7,8 +7,6 @@ from typing import Annotated, Any, Self
 
 import typer
 
-__all__ = ["Bar", "Chunk", "Cluster", "Workers", "console", "table"]
-
 # options of the commands that run replications
 Workers = Annotated[int | None, typer.Option(help="Threads (default: one for each core).", show_default=False)]
 Chunk = Annotated[

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     import pandas
     import xarray
 
-__all__ = ["sweep"]
-
 
 def sweep(
     spec: Annotated[Path, typer.Argument(metavar="SPEC.toml", help="What to sweep over; see below.")],

@@ -12,8 +12,6 @@ from ..errors import DataError, PrudentError
 from ..types import BoolArray, FloatArray, IntArray
 from .labels import Column, Labels, cell, is_gap, object_array
 
-__all__ = ["SYNONYMS", "Cells", "TableBlock", "TableColumns", "as_column", "synonym"]
-
 # Other usual names of columns, in lower case and with _ for blanks, dots and dashes. No name stands for two columns.
 SYNONYMS: dict[str, frozenset[str]] = {
     name: frozenset([name, *others.split()])

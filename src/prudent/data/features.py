@@ -15,9 +15,6 @@ import numpy as np
 from .._support.checks import FloatArray, finite_array
 from ..errors import DataError, ParameterError
 
-__all__ = ["PLAIN", "NamedValues", "Names", "checked_names", "order_of", "read_named", "shown"]
-
-
 PLAIN = frozenset({np.ndarray, list, tuple, type(None)})  # types without names, though their rows may have some
 _NUMBERS = frozenset({float, int, np.float64, np.float32, np.int64})
 _SHOWN = 8

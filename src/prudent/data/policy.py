@@ -26,8 +26,6 @@ from ..errors import ParameterError
 from ..types import BoolArray, FloatArray, HasPolicy, IntArray, PolicyLike
 from .labels import Labels
 
-__all__ = ["Policy", "PolicySpace", "entry_kind", "named_policies"]
-
 _SHOWN = 5  # states that a message lists
 
 

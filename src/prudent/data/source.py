@@ -29,8 +29,6 @@ from ..types import IntArray, TableLike
 from .columns import Cells, TableBlock, TableColumns, as_column, synonym
 from .labels import Column, object_array
 
-__all__ = ["TableSource", "context_columns", "is_table"]
-
 _INTEGER = re.compile(r"-?(0|[1-9]\d{0,17})(\.0+)?")
 _NUMBERS = ("reward", "probability", "count", "step")  # all other columns hold labels
 _PARQUET, _JSON = (".parquet", ".pq"), (".jsonl", ".ndjson", ".json")

@@ -14,8 +14,6 @@ from ..types import BoolArray, IntArray
 from .columns import TableColumns
 from .labels import Column, Labels, Names
 
-__all__ = ["END", "TransitionTable"]
-
 END = -2  # in place of a next state: the process ends
 
 

@@ -8,8 +8,6 @@ from typing import Any, NamedTuple
 
 from .words import name_of, number_format, plural
 
-__all__ = ["ActionView", "OutcomeView", "outcome_named", "sentences"]
-
 
 class OutcomeView(NamedTuple):
     """One outcome of an action.

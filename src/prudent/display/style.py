@@ -6,8 +6,6 @@ import re
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
-__all__ = ["COLOURS", "PAPER", "RC", "Entry", "agent_label", "agent_styles", "css_variable", "hex_of"]
-
 # Okabe-Ito, safe for colour-blind eyes: on white, and on the dark page.
 COLOURS = {
     "ink": ("#1b1c1e", "#e4e4e2"),

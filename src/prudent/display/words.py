@@ -13,19 +13,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from ..types import Label
 
-__all__ = [
-    "chance",
-    "listing",
-    "name_of",
-    "number",
-    "number_format",
-    "percent",
-    "plural",
-    "plus_minus",
-    "shorten",
-    "with_interval",
-]
-
 
 def number(value: float, digits: int = 4) -> str:
     """Return a number to ``digits`` significant digits, in positional notation from 1e-4 to 1e9.

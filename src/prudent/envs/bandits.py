@@ -31,8 +31,6 @@ from ..errors import ModelError, ParameterError
 from ..types import ArrayLike, RngLike
 from .linear_bandit import OfTheta, coefficients
 
-__all__ = ["BanditEnvironment", "DriftingEnv", "LogisticBanditEnv", "drifting", "logistic_bandit"]
-
 
 @runtime_checkable
 class BanditEnvironment(Protocol):

@@ -13,8 +13,6 @@ from ..data.labels import Labels
 from ..errors import DataError
 from ..types import ArrayLike, Label
 
-__all__ = ["ClassificationEnv", "classification"]
-
 
 @dataclass(frozen=True, eq=False)
 class ClassificationEnv:

@@ -25,8 +25,6 @@ from ..models.uncertain import UncertainMDP
 from ..types import ArrayLike
 from .problem import Problem
 
-__all__ = ["ACTIONS", "MAP", "SOURCES", "frozen_lake"]
-
 MAP = ("SFFF", "FHFH", "FFFH", "HFFG")  # the paper's: holes at [1,1], [1,3], [2,3], [3,0], the goal at [3,3]
 ACTIONS = ("left", "down", "right", "up")
 _MOVES = ((0, -1), (1, 0), (0, 1), (-1, 0))

@@ -27,9 +27,6 @@ from .problem import Problem
 from .random_model import random_model
 from .river_swim import river_swim
 
-__all__ = ["MAKERS", "GymnasiumModel", "LinearBanditGym", "TabularEnv", "register"]
-
-
 Image = npt.NDArray[np.uint8]
 
 # pictures: cells of this many pixels, in the colour of their letter, with lines between them

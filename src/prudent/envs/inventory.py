@@ -21,8 +21,6 @@ from ..models.uncertain import UncertainMDP
 from ..types import ArrayLike
 from .problem import Problem
 
-__all__ = ["inventory"]
-
 
 def inventory(
     demand: ArrayLike | None = None,

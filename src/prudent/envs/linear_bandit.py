@@ -21,8 +21,6 @@ from .._support.checks import FloatArray, finite_array, positive, whole_number
 from ..errors import ModelError
 from ..types import ArrayLike
 
-__all__ = ["LinearBanditEnv", "bounded_bandit", "gaussian_bandit"]
-
 
 @kernel
 def draw_context(rng: np.random.Generator, bounded: bool, context: FloatArray) -> None:

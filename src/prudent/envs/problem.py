@@ -14,8 +14,6 @@ from ..models.mdp import MDP
 from ..models.uncertain import UncertainMDP
 from ..types import ArrayLike
 
-__all__ = ["Problem"]
-
 
 class _Pair(NamedTuple):
     model: UncertainMDP

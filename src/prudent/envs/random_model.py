@@ -9,8 +9,6 @@ from ..models.uncertain import UncertainMDP
 from ..types import RngLike
 from .problem import Problem
 
-__all__ = ["random_model"]
-
 
 def random_model(
     n_states: int = 10,

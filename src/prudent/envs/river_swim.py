@@ -16,8 +16,6 @@ from .._support.checks import one_of, whole_number
 from ..models.uncertain import UncertainMDP
 from .problem import Problem
 
-__all__ = ["river_swim"]
-
 _LEFT, _MIDDLE, _LEFT_BANK, _RIGHT_BANK = range(4)  # sources of the shared reading
 _CHANCES = np.array([[0.0, 0.0, 1.0], [0.35, 0.6, 0.05], [0.6, 0.4, 0.0], [0.0, 0.6, 0.4]])  # right, stay, left
 

@@ -31,8 +31,6 @@ from .rewards import RewardFacts, rewards_of
 from .rows import LogRows, read_log
 from .support import support_changes
 
-__all__ = ["from_log"]
-
 
 def from_log(
     log: TableLike,

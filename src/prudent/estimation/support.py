@@ -18,8 +18,6 @@ from ..types import BoolArray, FloatArray
 from .counts import Outcomes, sums
 from .rows import LogRows
 
-__all__ = ["support_changes"]
-
 _TIE = 1e-9  # relative difference of values that makes a choice
 
 

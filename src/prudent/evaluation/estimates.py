@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     import xarray
     from matplotlib.figure import Figure
 
-__all__ = ["Estimate", "OffPolicyEstimates", "R", "Trace", "W", "estimates_at"]
-
 ESTIMATORS = ("ips", "snips", "clipped_ips", "dm", "dr", "sndr", "switch_dr")
 # columns whose means are kept: w, w r; both with w clipped; q(x, pi); w (r - q), the same switched, w switched; r
 W, WR, C, CR, Q, E, S, V, R = range(9)

@@ -27,8 +27,6 @@ from ..data.source import TableSource
 from ..errors import DataError, ParameterError
 from ..types import BoolArray, FloatArray, IntArray, TableLike
 
-__all__ = ["BLOCK", "BanditLog", "Block", "Layout"]
-
 BLOCK = 16_384  # rows read at a time
 IN_MEMORY = 2**26  # bytes; a larger copy goes to a file
 LARGEST = 1e100  # of rewards and features: products of them are squared

@@ -13,8 +13,6 @@ import numpy as np
 from .._support.intervals import normal_half_width
 from ..types import FloatArray, IntArray
 
-__all__ = ["Moments", "curve_marks", "pieces"]
-
 
 class Moments:
     """Number of rows, their mean [M] and their scatter matrix [M,M]; blocks are merged by Chan's formula.

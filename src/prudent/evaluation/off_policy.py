@@ -39,8 +39,6 @@ from .moments import Moments, curve_marks, pieces
 from .policies import Chances, RewardModelLike, TargetLike, arms_of, features_of, policy_of
 from .reward_models import RewardModel, fitted
 
-__all__ = ["OffPolicyEstimates", "off_policy"]
-
 LARGEST_WEIGHT = 1e40
 MAX_CHANCES = 2_000_000  # computed at a time, which bounds the memory
 

@@ -17,19 +17,6 @@ from .logs import BanditLog, Block
 if TYPE_CHECKING:
     import pandas
 
-__all__ = [
-    "Chances",
-    "Learner",
-    "Regressor",
-    "RewardModelLike",
-    "TargetLike",
-    "arms_of",
-    "contexts_for",
-    "features_of",
-    "policy_of",
-    "table_reader",
-]
-
 TOLERANCE = 1e-6  # of a sum of probabilities: tables are often kept in single precision
 
 

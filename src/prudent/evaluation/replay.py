@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     import xarray
     from matplotlib.figure import Figure
 
-__all__ = ["KeepRates", "Replay", "Run", "replay", "require_logged", "thresholds_of"]
-
 FALSE_REFUSAL = 1e-6  # probability of refusing a log that is uniform
 
 

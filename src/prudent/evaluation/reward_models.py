@@ -25,8 +25,6 @@ from ..types import FloatArray
 from .logs import BanditLog, Block
 from .policies import RewardModelLike, table_reader
 
-__all__ = ["RewardModel", "fitted"]
-
 
 class RewardModel(ABC):
     """Predictions of the rewards of all arms in the rows of a log."""

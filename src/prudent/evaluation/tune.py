@@ -37,8 +37,6 @@ if TYPE_CHECKING:
     import xarray
     from matplotlib.figure import Figure
 
-__all__ = ["Comparison", "Tuning", "compare", "tune"]
-
 SHOWN = 20  # settings in a repr
 
 

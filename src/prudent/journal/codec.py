@@ -26,9 +26,6 @@ from ..errors import ParameterError, PrudentError
 from .export import COLUMNS, SHARED_COLUMNS, Row
 from .file import Event
 
-__all__ = ["CALLS", "AnyBandit", "Codec", "Entry", "bandit_of", "difference", "propensity_of", "timed", "warm_up"]
-
-
 AnyBandit = LinearBandit | SharedLinearBandit
 CALLS = ("add_arm", "remove_arm", "forget", "name_features")  # changes of a bandit that are recorded
 

@@ -18,9 +18,6 @@ from ..bandits.decision import Arm
 from ..errors import ParameterError
 from ..types import PathLike
 
-__all__ = ["COLUMNS", "SHARED_COLUMNS", "Row", "table_of", "write_rows"]
-
-
 Row = dict[str, Any]
 Names = Callable[[], Collection[Arm]]
 COLUMNS = ("id", "time", "context", "arms", "arm", "propensity", "score", "reward", "reward_time")

@@ -24,9 +24,6 @@ from urllib.parse import quote
 from ..errors import JournalError, ParameterError, PrudentError, StateFileError
 from ..types import PathLike
 
-__all__ = ["CHUNK", "Event", "JournalFile"]
-
-
 _APPLICATION = int.from_bytes(b"prdj", "big")
 _VERSION = 1
 CHUNK = 2000  # events read at a time

@@ -40,9 +40,6 @@ from .replica import Replica
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["Journal"]
-
-
 _ID = re.compile(r"([0-9]{1,18})-([0-9a-f]{8})")
 
 

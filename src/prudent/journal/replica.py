@@ -13,9 +13,6 @@ from ..errors import JournalError, ParameterError, PrudentWarning, StateFileErro
 from .codec import CALLS, AnyBandit, Codec, bandit_of, difference
 from .file import Event, JournalFile
 
-__all__ = ["Replica"]
-
-
 _FAR = 1000  # number of missing events from which a later snapshot is loaded instead
 # parts of the state that may differ between the first bandit of a journal and one that fits it
 _RANDOM_STATE = ("rng", "uniforms", "decisions", "tries", "tick", "root", "absorbed")

@@ -15,8 +15,6 @@ from ..errors import ModelError, ParameterError
 from ..types import ArrayLike, BoolArray, FloatArray, IntArray, Label, NamesLike, PolicyLike, StartLike, TerminalLike
 from .log_summary import LogSummary
 
-__all__ = ["Shape", "TabularModel", "admissible_mask", "held", "plural", "read_terminal"]
-
 Shape = tuple[int, int]  # (S, A)
 
 

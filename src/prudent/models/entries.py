@@ -15,8 +15,6 @@ from scipy import sparse
 
 from .._support.checks import BoolArray, FloatArray, IntArray
 
-__all__ = ["END", "NONE", "Entries", "Outcomes", "expected_model", "likely_outcomes"]
-
 NONE, END = -1, -2  # in place of a next state: no such outcome; the process ends
 
 

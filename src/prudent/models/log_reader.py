@@ -21,8 +21,6 @@ from .entries import END, NONE
 from .outcomes import OutcomeModel
 from .transitions import first_impossible
 
-__all__ = ["LogReader"]
-
 
 class LogReader:
     """Reader of the transitions of one model, by name, or with ``indices`` by index only.

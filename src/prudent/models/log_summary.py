@@ -15,8 +15,6 @@ from ..types import FloatArray
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["LogSummary", "SupportChange"]
-
 _SHOWN = 5  # names in a line
 
 

@@ -21,8 +21,6 @@ from .base import Shape, TabularModel, admissible_mask, plural
 from .builders import Indices, Steps, canonical, known_gymnasium, known_table, pair_sums, read_transitions, row_numbers
 from .entries import END, Entries, Outcomes, likely_outcomes
 
-__all__ = ["MDP"]
-
 
 class MDP(TabularModel):
     """A Markov decision process with known transition probabilities.

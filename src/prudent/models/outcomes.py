@@ -17,8 +17,6 @@ from ..types import ArrayLike, BoolArray, FloatArray, IntArray, Label, NamesLike
 from .base import TabularModel, held, read_terminal
 from .entries import END, NONE, Entries
 
-__all__ = ["OutcomeModel"]
-
 
 class OutcomeModel(TabularModel):
     """Base of ``prudent.UncertainMDP``: checks sources and outcomes, stores them, and shows them as arrays."""

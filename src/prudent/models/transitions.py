@@ -16,8 +16,6 @@ from .._numerics.compile import kernel
 from ..types import BoolArray, FloatArray, IntArray
 from .entries import Entries
 
-__all__ = ["Course", "Plan", "add_log", "cumulative_rows", "draw", "earned", "first_impossible", "plan_of", "walk"]
-
 # -- count -------------------------------------------------------------------------------------------------
 
 

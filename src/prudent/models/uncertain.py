@@ -40,8 +40,6 @@ from .mdp import MDP
 from .outcomes import OutcomeModel
 from .transitions import Course, add_log, cumulative_rows, plan_of, walk
 
-__all__ = ["UncertainMDP"]
-
 OutcomeNames = Sequence[Iterable[Label]] | str | None
 
 

@@ -24,8 +24,6 @@ from .execute.executor import Executor
 from .explain import Explanation
 from .options import SolverOptions
 
-__all__ = ["DeferredQ", "Ended", "Evidence", "PlanningProblem", "RunnersUp", "with_terminal_values"]
-
 
 class Evidence(NamedTuple):
     """How much data stands behind one action of each state.

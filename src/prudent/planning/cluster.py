@@ -46,8 +46,6 @@ from .options import SolverKeywords, SolverOptions
 from .row_risks import leaks_of
 from .solution import Solution
 
-__all__ = ["ClusterModel", "cluster_operator"]
-
 Build = Callable[[int, int], tuple[Any, Any, Any]]
 
 

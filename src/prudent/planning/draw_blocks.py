@@ -13,8 +13,6 @@ from .._support.progress import Progress
 from ..models.entries import Entries
 from ..models.uncertain import UncertainMDP
 
-__all__ = ["KEPT_BYTES", "GivenDraws", "SlotDraws"]
-
 KEPT_BYTES = 2**29  # draws that are kept; more are drawn again when needed
 BLOCK_BYTES = 2**25  # draws that are made at once then
 

@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
 
-__all__ = ["Explanation", "draws_of_sources", "explain_exact", "explain_known", "explain_sampled"]
-
 QUANTILES = (0.05, 0.25, 0.5, 0.75, 0.95)  # probabilities of the quantiles in the table
 PLAUSIBLE_PROBABILITY = 0.01  # least mean probability of a plausible outcome
 MAX_OBSERVATIONS = 2**30  # beyond a billion observations the choice does not change for practical purposes

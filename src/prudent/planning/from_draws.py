@@ -23,8 +23,6 @@ from ..types import FloatArray, TableLike
 if TYPE_CHECKING:
     import xarray
 
-__all__ = ["DrawsLike", "check_draws", "models_of_table", "read_draws"]
-
 DrawsLike: TypeAlias = "npt.ArrayLike | xarray.DataArray | xarray.Dataset"
 """Posterior draws [N, B, K]: an array, or an xarray or ArviZ object with dimensions chain and draw."""
 

@@ -27,19 +27,6 @@ from .execute.executor import Executor
 from .rows import greedy
 from .solution import Solution
 
-__all__ = [
-    "Induction",
-    "average",
-    "backward_induction",
-    "follow",
-    "one_step",
-    "reached",
-    "solve_horizon",
-    "steps_worth",
-    "taken_pairs",
-    "timed_solution",
-]
-
 DIGITS = 1e-10  # default tolerance, relative to the largest value
 BACKUP_SHARE = 0.02  # share of the tolerance that all backups together may use
 MAX_BYTES = 2**33  # of values and policies

@@ -15,8 +15,6 @@ from .explain import Explanation, explain_known
 from .row_risks import MeanRows
 from .undiscounted import ended_mdp
 
-__all__ = ["KnownProblem"]
-
 
 class KnownProblem(PlanningProblem):
     """A known model, valued by the mean of its return.

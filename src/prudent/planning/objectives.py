@@ -23,8 +23,6 @@ from .._support.checks import finite_array, non_negative_array, require_shape, r
 from ..errors import DataError, ParameterError
 from ..types import ArrayLike, FloatArray
 
-__all__ = ["EVaR", "Entropic", "Objective", "best_beta"]
-
 
 @dataclass(frozen=True)
 class Objective(ABC):

@@ -8,8 +8,6 @@ from typing import Self, TypedDict
 from .._support.checks import instance_of, one_of, positive, whole_number
 from ..errors import ParameterError
 
-__all__ = ["SolverKeywords", "SolverOptions"]
-
 MAX_BACKUPS = {"newton": 1_000, "value_iteration": 1_000_000}
 DEVICES = ("cpu", "gpu")
 

@@ -34,8 +34,6 @@ from .solution import Solution
 from .solve import SolveKeywords, evaluate, solve
 from .undiscounted import ended_uncertain
 
-__all__ = ["BayesianRiskMDP"]
-
 
 class BayesianRiskMDP(PlanningProblem):
     """A model whose probabilities have a posterior, valued by the risk of that posterior.

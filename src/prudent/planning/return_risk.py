@@ -53,8 +53,6 @@ from .row_risks import EntropicRows
 from .solution import Solution
 from .stationary import solve_stationary
 
-__all__ = ["solve_objective"]
-
 DIGITS = 1e-10  # default tolerance, relative to the range of the return
 TAIL_SHARE = 1e-12  # default share of the range that the tail may take, which costs only a few steps
 SEARCH_SHARE = 1e-3  # default share of the difference between mean and worst that the search over beta may miss

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
     from ..display.figures.base import Figure as Panels
 
-__all__ = ["Solution"]
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Solution:

@@ -21,8 +21,6 @@ from .stationary import solve_stationary
 if TYPE_CHECKING:
     from distributed import Client
 
-__all__ = ["SolveKeywords", "evaluate", "solve"]
-
 
 class SolveKeywords(SolverKeywords, total=False):
     """Keywords of ``solve`` and ``evaluate``, which the methods of a problem take as well."""

@@ -15,8 +15,6 @@ from .options import SolverOptions
 from .solution import Solution
 from .undiscounted import with_all_actions
 
-__all__ = ["solve_stationary"]
-
 
 def solve_stationary(
     problem: PlanningProblem,

@@ -55,8 +55,6 @@ from .row_risks import MeanRows, NegatedRows
 from .rows import greedy
 from .solution import Solution
 
-__all__ = ["ended_mdp", "ended_uncertain", "find_over", "with_all_actions"]
-
 LEAST_FALL = 0.5  # of a step, by which expected times must be seen to fall at every step
 NEAR_ONE = 1.0 - 1e-9  # discount at which actions are compared that may go on for ever
 NEAR_BEST = 1e-6  # of the largest value: actions no further below the best are tried

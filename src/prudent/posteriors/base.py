@@ -15,8 +15,6 @@ from .._support.state import Arrays, Load, State, require_like, restore, write_s
 from ..errors import DataError, PosteriorError
 from ..types import PathLike, RngLike
 
-__all__ = ["Posterior", "equal_lengths", "writable"]
-
 _STATE_VERSION = 1
 
 

@@ -19,8 +19,6 @@ from ..errors import DataError, PosteriorError
 from ..types import ArrayLike, FloatArray, IntArray, Label, RngLike, TableLike
 from .base import Posterior, equal_lengths
 
-__all__ = ["DirichletPosterior", "prior_counts"]
-
 _BY_NAME = "; positions go with indices=True"
 
 

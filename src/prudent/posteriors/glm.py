@@ -21,9 +21,6 @@ from ..types import ArrayLike, TableLike
 from .base import writable
 from .linear import LinearGaussianPosterior, checked_mean
 
-__all__ = ["LogisticPosterior", "PoissonPosterior"]
-
-
 _LARGEST_COUNT = 2.0**53
 
 

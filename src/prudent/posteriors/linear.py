@@ -17,8 +17,6 @@ from ..errors import DataError, PosteriorError
 from ..types import ArrayLike, FloatArray, IntArray, RngLike
 from .base import Posterior, writable
 
-__all__ = ["LinearGaussianPosterior", "checked_mean", "require_sums"]
-
 _LARGEST_SQUARED = 1e150  # the square of a larger number may overflow
 
 

@@ -17,8 +17,6 @@ from ..errors import DataError, PosteriorError
 from ..types import ArrayLike, RngLike
 from .base import Posterior, equal_lengths
 
-__all__ = ["BetaPosterior", "NormalPosterior"]
-
 Index = ArrayLike | tuple[ArrayLike, ...]  # of one entry, or of T entries as arrays [T]
 
 

@@ -29,30 +29,6 @@ from ..types import ArrayLike, FloatArray
 if TYPE_CHECKING:
     import xarray
 
-__all__ = [
-    "BEYOND",
-    "CONFIDENCE",
-    "STUDENT",
-    "Claim",
-    "Data",
-    "Finding",
-    "Interval",
-    "Samples",
-    "Statement",
-    "Verdict",
-    "below",
-    "claim",
-    "differences",
-    "gap",
-    "mean_interval",
-    "overall",
-    "ratio_interval",
-    "side",
-    "verdict",
-    "verdict_of",
-    "within",
-]
-
 Data: TypeAlias = "xarray.Dataset"
 """Dataset of a study."""
 Samples: TypeAlias = Mapping[str, ArrayLike]

@@ -38,8 +38,6 @@ from .study import Coordinates, Study
 if TYPE_CHECKING:
     import xarray
 
-__all__ = ["Progress", "Silent", "computed", "conclude", "judge", "load", "run"]
-
 Task: TypeAlias = tuple[Run, int, int]
 """A run, the first of its replications, and how many of them to compute."""
 CHUNK_SECONDS = 1.5  # estimated time of a chunk: long enough to be worth a file, short enough to lose

@@ -23,8 +23,6 @@ from .._support.output import write
 from ..errors import StoreError
 from .runs.base import Arrays, Run
 
-__all__ = ["Store", "missing"]
-
 
 class Store:
     """The chunks of one output folder, which is locked inside the ``with`` block."""

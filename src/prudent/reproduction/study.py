@@ -18,20 +18,6 @@ from .claims import Claim, Data, Statement
 from .runs.base import Arrays, Run
 from .scale import Scale
 
-__all__ = [
-    "Coordinates",
-    "Figure",
-    "Parts",
-    "Quantity",
-    "Study",
-    "Table",
-    "curve",
-    "curves",
-    "labelled",
-    "quantities",
-    "stacked",
-]
-
 Coordinates: TypeAlias = tuple[Hashable, ...]
 """Coordinates of a run in the dataset of its study."""
 

@@ -63,8 +63,6 @@ from ..types import PathLike
 from .runs.simulation import Component, SimulationRun, made
 from .study import Coordinates
 
-__all__ = ["SweepSpec", "read_spec"]
-
 ENVIRONMENTS = (
     "frozen_lake",
     "inventory",

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     import pandas
     import xarray
 
-__all__ = ["compared", "sweep"]
-
 DIMS = ("environment", "agent", "seed")
 QUANTITIES = {
     "regret": Quantity("cumulative regret", "reward"),

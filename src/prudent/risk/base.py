@@ -11,8 +11,6 @@ from .._support.checks import finite_array, whole_number
 from ..errors import DataError, ParameterError
 from ..types import ArrayLike, FloatArray
 
-__all__ = ["ExactForm", "Outermost", "RiskMeasure", "draws_along", "plain"]
-
 
 class Outermost(NamedTuple):
     """Weights of the outermost of n draws.

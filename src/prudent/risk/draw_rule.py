@@ -6,8 +6,6 @@ import math
 
 from .._support.checks import risk_level
 
-__all__ = ["MOST_DRAWS", "is_whole", "sample_size", "sample_size_is_exact", "tail_count"]
-
 MOST_DRAWS = 2**53
 _ROUNDING = 2.0**-52  # largest difference of a level from the decimal number that it stands for
 

@@ -12,8 +12,6 @@ from .base import draws_along, plain
 from .draw_rule import MOST_DRAWS
 from .measures import CVaR, ModifiedCVaR
 
-__all__ = ["cvar", "lowest_normals", "modified_cvar"]
-
 
 def cvar(draws: ArrayLike, alpha: float, axis: int = 0, weights: ArrayLike | None = None) -> float | FloatArray:
     """Return CVaR of draws: the mean of the lowest 1 - alpha of them.

@@ -14,8 +14,6 @@ from ..types import FloatArray
 from .base import ExactForm, RiskMeasure
 from .draw_rule import is_whole, tail_count
 
-__all__ = ["CVaR", "Mean", "MeanCVaR", "Mixture", "ModifiedCVaR", "VaR", "WorstCase", "measure_of"]
-
 
 @dataclass(frozen=True)
 class Mean(RiskMeasure):

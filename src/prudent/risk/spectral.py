@@ -14,8 +14,6 @@ from ..errors import ParameterError
 from ..types import FloatArray
 from .base import ExactForm, RiskMeasure
 
-__all__ = ["Spectral", "lines_of"]
-
 
 @dataclass(frozen=True)
 class Spectral(RiskMeasure):

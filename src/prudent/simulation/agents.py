@@ -6,8 +6,6 @@ from typing import Any
 
 from ..errors import ParameterError
 
-__all__ = ["checked_agents"]
-
 
 def checked_agents(agents: Any, kind: Any, expected: str) -> list[Any]:
     """Return settings, one or several of them, as a list in which all labels differ."""

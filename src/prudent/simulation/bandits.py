@@ -39,8 +39,6 @@ from .play import Maker, checked_horizon, makers, play, time_grid
 if TYPE_CHECKING:
     import xarray
 
-__all__ = ["simulate_bandit"]
-
 Agents = BanditSettings | Sequence[BanditSettings] | Mapping[str, Mapping[str, Any] | Callable[..., Any]]
 
 

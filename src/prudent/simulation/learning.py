@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from ..envs.gymnasium import GymnasiumModel
 
-__all__ = ["learn"]
-
 
 def learn(agent: TabularAgent, env: GymnasiumModel | gymnasium.Env, steps: int, rng: RngLike = None) -> FloatArray:
     """Let an agent act and learn in a Gymnasium environment.

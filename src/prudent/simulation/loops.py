@@ -13,8 +13,6 @@ from ..agents.optimistic_vi import OptimisticPlan, optimistic_update, start_opti
 from ..models.transitions import Course, add_log, earned, walk
 from ..planning.inner import Known, Plan, Work, draw_and_solve, solve_chain
 
-__all__ = ["Trace", "Truth", "run_optimistic", "run_sampling"]
-
 
 class Truth(NamedTuple):
     """The true model, which the agents do not know, and a cache of values."""

@@ -21,8 +21,6 @@ from ..bandits.bandit import LinearBandit
 from ..bandits.settings import BanditSettings
 from ..errors import DataError, ParameterError
 
-__all__ = ["checked_horizon", "makers", "play", "time_grid"]
-
 Maker = Callable[[int, int, np.random.Generator], Any]  # a bandit from n_arms, dim and a stream
 
 

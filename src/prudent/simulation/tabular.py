@@ -43,9 +43,6 @@ from .loops import Trace, Truth, run_optimistic, run_sampling
 if TYPE_CHECKING:
     import xarray
 
-__all__ = ["simulate"]
-
-
 Settings = SamplingSettings | OptimisticSettings
 Arrays = dict[str, npt.NDArray[Any]]
 RECORDS = {"states": ("step", np.int32), "policies": ("state", np.int16), "rewards": ("step", np.float64)}

@@ -28,9 +28,6 @@ from ..law.normal import NormalRows, ScoreRule
 from ..settings import BanditSettings
 from .base import NEW, Belief, Match, all_usable, longer, require_arrays, require_state, score_rule
 
-__all__ = ["LEAST_WEIGHT", "ArmBelief"]
-
-
 LEAST_GAIN = 2.0**-60
 LEAST_WEIGHT = 2.0**-200  # of an arm's evidence; less is none
 _empty = np.empty  # looked up once: decisions take microseconds

@@ -19,19 +19,6 @@ from ..law.base import Law
 from ..law.normal import ScoreRule
 from ..settings import BanditSettings
 
-__all__ = [
-    "NEW",
-    "POSTERIORS",
-    "Belief",
-    "Match",
-    "all_usable",
-    "longer",
-    "require_arrays",
-    "require_state",
-    "score_rule",
-]
-
-
 NEW = -1  # as ``here`` of a match
 POSTERIORS: dict[str, type[LogisticPosterior] | type[PoissonPosterior]] = {
     "bernoulli": LogisticPosterior,

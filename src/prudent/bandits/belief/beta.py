@@ -25,8 +25,6 @@ from ..settings import BanditSettings
 from .arms import ArmBelief
 from .base import require_state
 
-__all__ = ["BetaArms"]
-
 
 class BetaArms(ArmBelief):
     """Belief about A arms without context that pay 0 or 1, with uniform priors.

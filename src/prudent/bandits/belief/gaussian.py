@@ -18,9 +18,6 @@ from ..settings import BanditSettings
 from .arms import LEAST_GAIN, LEAST_WEIGHT, ArmBelief
 from .base import require_state
 
-__all__ = ["GaussianArms"]
-
-
 _NOISES = {"shared": SHARED, "by arm": BY_ARM}
 
 

@@ -50,9 +50,6 @@ from ..kernels.layout import Arms
 from .arms import ArmBelief
 from .base import POSTERIORS, Match, all_usable, require_state
 
-__all__ = ["LINKS", "GlmArms"]
-
-
 LINKS = {"bernoulli": ODDS, "poisson": COUNTS}
 _GROWTH = 1.25  # of the number of rewards, after which the prior is learned again
 _FIRST = 16  # rewards, after which it is for the first time

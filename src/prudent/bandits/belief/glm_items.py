@@ -14,8 +14,6 @@ from .base import Match
 from .glm import GlmArms
 from .items import NO_ITEMS, ItemBelief, Theta
 
-__all__ = ["GlmItems"]
-
 
 class GlmItems(ItemBelief):
     """Belief about items whose rewards are clicks or counts: the belief about one arm, in contexts of the items.

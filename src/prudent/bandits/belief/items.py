@@ -27,9 +27,6 @@ from ..settings import BanditSettings
 from .arms import LEAST_WEIGHT
 from .base import NEW, Belief, Match, all_usable, longer, require_arrays, require_state, score_rule
 
-__all__ = ["NO_ITEMS", "GaussianItems", "ItemBelief", "Theta"]
-
-
 _MOST_ABSORBED = 1000  # rewards after which the root of many features is solved again
 _LEAST_SPREAD = 1e-13  # of the largest sd or mean: the least sd of a draw, so that no two scores are tied
 NO_ITEMS = np.empty(0, dtype=np.int64)

@@ -10,9 +10,6 @@ import numpy as np
 
 from ..._support.checks import FloatArray, IntArray
 
-__all__ = ["Chances", "Law", "outer_mean"]
-
-
 _ENTRIES = 2**20  # numbers of a sample held at a time
 
 

@@ -22,9 +22,6 @@ from ...errors import ParameterError
 from ...risk import ModifiedCVaR, sample_size
 from .base import Law
 
-__all__ = ["BetaLaw"]
-
-
 _LEAST_COUNT = 0.05  # below it scores leave the range of numbers
 _FARTHEST = 700.0  # log odds beyond which no arm has a chance of 1e-15
 _EDGES = np.array([1e-17, 1e-12, 1e-8, 1e-5, 1e-3, 0.02, 0.1, 0.3, 0.5])

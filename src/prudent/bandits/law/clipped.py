@@ -8,9 +8,6 @@ from ..._numerics.compile import kernel
 from ..._numerics.normal import normal_cdf, normal_pdf
 from .tables import TableLaw
 
-__all__ = ["clipped_pair", "lowest_pair", "third_atom"]
-
-
 _INNER_NODES, _INNER_WEIGHTS = np.polynomial.legendre.leggauss(48)
 
 

@@ -10,9 +10,6 @@ from ..._support.checks import FloatArray
 from .base import Chances, outer_mean
 from .normal import DrawnLaw, ScoreRule
 
-__all__ = ["Design", "JointLaw"]
-
-
 _SAMPLED = 4096  # decisions that chances are sampled from
 
 

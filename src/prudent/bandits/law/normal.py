@@ -20,8 +20,6 @@ from ..kernels.layout import Rule
 from .base import Chances, Law, outer_mean
 from .score_law import ScoreLaw, score_law
 
-__all__ = ["DrawnLaw", "NormalLaw", "NormalRows", "ScoreRule"]
-
 
 class ScoreRule(NamedTuple):
     """How scores are made of draws, and choices of scores."""

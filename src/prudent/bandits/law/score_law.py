@@ -44,9 +44,6 @@ from ...errors import ParameterError
 from .clipped import clipped_pair, lowest_pair, third_atom
 from .tables import LEAST, TableLaw, cvar_table, mirrored, order_statistic_table, quintics
 
-__all__ = ["ScoreLaw", "score_law"]
-
-
 _TOLERANCE = 1e-16  # on the square of the difference of the 7- and the 15-point rule, over the integral
 _JOINT_TOLERANCE = 1e-15  # the same for all chances at once
 _NEGLIGIBLE = 1e-16  # a difference that needs no further look

@@ -12,9 +12,6 @@ import numpy as np
 
 from ..._support.checks import FloatArray
 
-__all__ = ["LEAST", "TableLaw", "cvar_table", "mirrored", "order_statistic_table", "quintics"]
-
-
 _CELLS = 1800
 LEAST = 1e-17  # the chance that the ends of the table leave out
 

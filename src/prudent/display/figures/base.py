@@ -28,20 +28,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Canvas
 
-__all__ = [
-    "BAND",
-    "CONFIDENCE",
-    "PALETTE",
-    "Figure",
-    "Panel",
-    "count_axis",
-    "intervals",
-    "kernel_density",
-    "label",
-    "row_axis",
-    "thousands",
-]
-
 CONFIDENCE = 0.95  # of every interval and band in a figure or table
 BAND = Entry("95% confidence", "neutral", mark="area")
 PALETTE = ("law", "brps-0.9", "brps-0.8", "brps-0.99", "optimistic", "brps-0.5", "other")

@@ -15,8 +15,6 @@ from .base import Figure, Panel, label, row_axis
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["MAX_ARMS", "MAX_FEATURES", "draw"]
-
 MAX_ARMS = 12
 MAX_FEATURES = 24
 _LONGEST = 24  # characters of a name

@@ -15,8 +15,6 @@ from .base import BAND, CONFIDENCE, Figure, Panel, thousands
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Curves", "draw", "draw_multiples"]
-
 _MARKS = {"dot": ("o", 5.0), "diamond": ("D", 7.5), "square": ("s", 7.5), "ring": ("o", 10.0)}  # shape and size
 
 

@@ -14,8 +14,6 @@ from .base import Figure, Panel, label, row_axis
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["SHOWN_ACTIONS", "draw"]
-
 SHOWN_ACTIONS = 8
 SHOWN_OUTCOMES = 8
 Density: TypeAlias = tuple[FloatArray, FloatArray]

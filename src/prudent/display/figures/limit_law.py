@@ -18,8 +18,6 @@ from .base import BAND, CONFIDENCE, Figure, Panel
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["Samples", "draw_densities", "draw_quantiles"]
-
 LOOKS = (("other", "--", "ring"), ("ink", "-", "dot"))  # colour, dash and mark of the first and the second series
 
 

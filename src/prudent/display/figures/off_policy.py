@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     import pandas
     from matplotlib.axes import Axes
 
-__all__ = ["draw_estimates", "draw_propensities", "draw_reward", "draw_settings"]
-
 MAX_SPANS = 50  # in a figure of shares
 
 

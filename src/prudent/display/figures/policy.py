@@ -14,8 +14,6 @@ from .base import PALETTE, Figure, Panel, label, row_axis
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["TERMINAL", "draw", "draw_plan"]
-
 LISTED_STATES = 40  # up to this number, every state has a line with its name
 TERMINAL = -1  # stands for the action of a terminal state
 LISTED_ACTIONS = 12  # actions with a line each in the figure of many states

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     import pandas
     from matplotlib.axes import Axes
 
-__all__ = ["MAX_STATES", "draw"]
-
 MAX_STATES = 16  # shown in the panel of actions
 
 

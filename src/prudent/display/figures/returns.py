@@ -15,8 +15,6 @@ from .base import Figure, Panel, kernel_density, label, row_axis
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["draw", "draw_simulated"]
-
 HEIGHT = 0.8  # of a density, in rows
 MAX_BARS = 25  # distinct simulated returns up to which each has its own bar
 BINS = 60

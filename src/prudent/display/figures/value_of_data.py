@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     import pandas
     from matplotlib.axes import Axes
 
-__all__ = ["draw"]
-
 MAX_SOURCES = 15
 
 

@@ -11,8 +11,6 @@ from ..figures.base import Figure
 from ..style import COLOURS, Entry, css_variable
 from .tables import rich
 
-__all__ = ["PAGE_COLOURS", "Part", "document", "figure_html", "folded", "paragraphs"]
-
 PAGE_COLOURS = {
     "page": ("#ffffff", "#15171a"),
     "card": ("#f5f5f3", "#1e2125"),

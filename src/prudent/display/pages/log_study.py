@@ -19,8 +19,6 @@ from .tables import Table, best
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["render"]
-
 ALL_STATES = 60  # up to so many states, the table shows all; of more, the SHOWN_STATES most visited
 SHOWN_STATES = 40
 

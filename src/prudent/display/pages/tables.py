@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 from html import escape
 from typing import NamedTuple
 
-__all__ = ["Table", "best", "rich"]
-
 
 def rich(text: str) -> str:
     """Return ``text`` as HTML, with its mathematical symbols typeset.

@@ -14,8 +14,6 @@ from .results import action_names, chosen, label_of, relative
 if TYPE_CHECKING:
     import xarray
 
-__all__ = ["KINDS"]
-
 
 def _curves(
     data: xarray.Dataset, name: str, title: str, *, panels: Sequence[Mapping[str, Any]], **options: Any

@@ -16,8 +16,6 @@ from ..claims import BEYOND, Claim, Verdict
 from .results import Results, Section, make
 from .tables import KINDS
 
-__all__ = ["render"]
-
 TITLE = "Online Bayesian risk-averse reinforcement learning, reproduced"
 
 VERDICTS = {  # CSS class, sign and words

@@ -23,8 +23,6 @@ from ..claims import Claim
 if TYPE_CHECKING:
     import xarray
 
-__all__ = ["Results", "Section", "action_names", "chosen", "label_of", "make", "read", "relative"]
-
 _Made = TypeVar("_Made")
 
 

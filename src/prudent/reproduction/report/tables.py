@@ -18,8 +18,6 @@ from .results import action_names, chosen, relative
 if TYPE_CHECKING:
     import xarray
 
-__all__ = ["KINDS"]
-
 
 def agents(
     data: xarray.Dataset,

@@ -14,8 +14,6 @@ from ..._support.sources import source_digest
 from ..._support.versions import versions
 from ...types import FloatArray, IntArray
 
-__all__ = ["Arrays", "Run", "grid", "key"]
-
 Arrays = dict[str, FloatArray]
 """Arrays by name, with one row for each replication."""
 

@@ -12,8 +12,6 @@ from ..._support.streams import replication_streams
 from ...types import FloatArray
 from .base import Arrays, Run
 
-__all__ = ["LimitRun", "TrueLake", "true_lake"]
-
 
 @dataclass(frozen=True)
 class LimitRun(Run):

@@ -16,8 +16,6 @@ from ...schedules import Schedule, named_schedule, saved_schedule
 from ...types import IntArray
 from .base import Arrays, Run, grid
 
-__all__ = ["Component", "SimulationRun", "made"]
-
 
 @dataclass(frozen=True)
 class Component:

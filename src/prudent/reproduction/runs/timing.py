@@ -18,8 +18,6 @@ from .simulation import Component, SimulationRun
 if TYPE_CHECKING:
     from ...envs.problem import Problem
 
-__all__ = ["METHODS", "TimeRun", "play_plainly"]
-
 METHODS = ("sweeps", "newton", "loop")  # the paper's sweeps, compiled; our solver; the sweeps in plain Python
 SWEEPS = 100
 EPISODE_LENGTH = 10
