@@ -81,18 +81,6 @@ def posterior_returns(
     rng : int or Generator, optional
         Source of randomness. The first draws of a seed stay the same if more are asked for and do not depend on
         `threads`; with `regret` they do not depend on `policies` either.
-    quantiles : sequence of float, default=(0.05, 0.5, 0.95)
-        Probabilities of the quantiles of the return.
-    tail_alpha : float, default=0.9
-        Level of the CVaR of the return: its mean over the worst ``1 - tail_alpha`` of the posterior.
-    regret : bool, default=True
-        Whether to solve every drawn model for its best policy. Without it only the sources that the policies use are
-        drawn, which is many times faster for large models.
-    reward_posterior : NormalPosterior or BetaPosterior, optional
-        Unknown mean rewards [S, A], added to those of the model except in absorbing and terminal states, as for
-        ``BayesianRiskMDP``.
-    threads : int, optional
-        Number of threads, by default all cores.
 
     Returns
     -------
@@ -109,6 +97,21 @@ def posterior_returns(
 
         Each estimate has its Monte Carlo standard error ``..._se``. The attributes are ``start``, ``draws``,
         ``tail_alpha``, the certified ``error_bound`` of every return, and ``same``, the policies that never differ.
+
+    Other Parameters
+    ----------------
+    quantiles : sequence of float, default=(0.05, 0.5, 0.95)
+        Probabilities of the quantiles of the return.
+    tail_alpha : float, default=0.9
+        Level of the CVaR of the return: its mean over the worst ``1 - tail_alpha`` of the posterior.
+    regret : bool, default=True
+        Whether to solve every drawn model for its best policy. Without it only the sources that the policies use are
+        drawn, which is many times faster for large models.
+    reward_posterior : NormalPosterior or BetaPosterior, optional
+        Unknown mean rewards [S, A], added to those of the model except in absorbing and terminal states, as for
+        ``BayesianRiskMDP``.
+    threads : int, optional
+        Number of threads, by default all cores.
 
     Raises
     ------

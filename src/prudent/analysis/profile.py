@@ -219,6 +219,14 @@ def risk_profile(
         Number of posterior draws for the returns, by default 2,000, or all draws if the posterior is given by draws.
     rng : int or Generator, optional
         Source of randomness.
+
+    Returns
+    -------
+    RiskProfile
+        Solutions, returns and the recommended level.
+
+    Other Parameters
+    ----------------
     tail_alpha : float, default=0.9
         Level of the CVaR of the true return, the same for all policies.
     quantiles : sequence of float, default=(0.05, 0.5, 0.95)
@@ -232,11 +240,6 @@ def risk_profile(
         Unknown mean rewards [S, A]; needs `solver_draws`.
     threads : int, optional
         Number of threads, by default all cores.
-
-    Returns
-    -------
-    RiskProfile
-        Solutions, returns and the recommended level.
 
     Raises
     ------

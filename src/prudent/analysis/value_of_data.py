@@ -285,6 +285,16 @@ def value_of_data(
         not terminal is equally likely.
     solution : Solution, optional
         Solution of this problem at this level, as ``risk_profile`` returns it. By default the problem is solved.
+
+    Returns
+    -------
+    ValueOfData
+        For each source: ``gain``, by how much deciding again with the data raises the expected return;
+        ``value_change``, by how much the data raises the Bayesian-risk value; ``switch``, the probability that the
+        policy changes. ``prudent.analysis.value_of_data`` has the definitions.
+
+    Other Parameters
+    ----------------
     sources : name, or sequence of names, optional
         Sources to evaluate, by default all. Names are pairs (state, action) in models from a log or a reward table;
         the columns state and action of a table are accepted too. Sources without names are numbers.
@@ -298,13 +308,6 @@ def value_of_data(
         Source of randomness.
     threads : int, optional
         Number of threads, by default all cores.
-
-    Returns
-    -------
-    ValueOfData
-        For each source: ``gain``, by how much deciding again with the data raises the expected return;
-        ``value_change``, by how much the data raises the Bayesian-risk value; ``switch``, the probability that the
-        policy changes. ``prudent.analysis.value_of_data`` has the definitions.
 
     Raises
     ------

@@ -66,6 +66,9 @@ class LinearBandit(NamedArms):
         context. Lists and arrays go by position.
     rewards : {"gaussian", "bernoulli", "poisson"}, default="gaussian"
         Kind of rewards: real numbers, clicks (0 or 1) or counts.
+
+    Other Parameters
+    ----------------
     noise : {"shared", "by arm"}, default="shared"
         Whether a learned noise is that of all arms, or each arm has its own (then scores are Student's t).
     intercept : bool, default=True

@@ -69,6 +69,9 @@ class SharedLinearBandit(Bandit):
         rows. Lists and arrays go by position.
     rewards : {"gaussian", "bernoulli", "poisson"}, default="gaussian"
         Kind of rewards: real numbers, clicks (0 or 1) or counts.
+
+    Other Parameters
+    ----------------
     intercept : bool, default=True
         Put a constant feature before the others. Its prior mean is learned with the noise.
     prior_precision : array-like, optional

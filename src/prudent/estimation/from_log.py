@@ -83,12 +83,6 @@ def from_log(
         and some of state, action, next_state. A transition that the support allows and the log does not show earns the
         mean of its pair, if all rewards depend on the pair alone; else the mean of arriving in that next state, from
         this state if that was seen.
-    columns : mapping, optional
-        Names of columns: ``{"state": "where", "count": None}``; None says that there is none.
-    states, actions : iterable of hashable, optional
-        Names in the order of their indices; by default those of the log, sorted.
-    end : hashable, optional
-        Name of a terminal state for rows that have no next state.
 
     Returns
     -------
@@ -98,6 +92,15 @@ def from_log(
         says where episodes begin, and can be passed as ``start`` to other functions.
     posterior : DirichletPosterior
         The posterior, with the same names.
+
+    Other Parameters
+    ----------------
+    columns : mapping, optional
+        Names of columns: ``{"state": "where", "count": None}``; None says that there is none.
+    states, actions : iterable of hashable, optional
+        Names in the order of their indices; by default those of the log, sorted.
+    end : hashable, optional
+        Name of a terminal state for rows that have no next state.
 
     Raises
     ------

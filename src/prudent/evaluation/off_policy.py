@@ -81,6 +81,16 @@ def off_policy(
     reward_model : estimator or array_like [T, A], optional
         An unfitted object with ``fit`` and ``predict``, or a table of predictions. By default a ridge regression for
         each arm, cross-fitted (``prudent.evaluation.reward_models``).
+
+    Returns
+    -------
+    OffPolicyEstimates
+        A table with rows ips, snips, clipped_ips, dm, dr, sndr and switch_dr and columns estimate; low and high, the
+        normal interval; low_eb and high_eb, the empirical-Bernstein interval, which holds at every sample size within
+        `reward_range` and `max_weight`; and ess, the effective sample size.
+
+    Other Parameters
+    ----------------
     folds : int, default=5
         Number of folds of the cross-fit.
     clip : float, optional
@@ -106,13 +116,6 @@ def off_policy(
         What to do with a row without a reward: take this number, or skip the row. By default it is an error.
     block : int, default=16384
         Number of rows that are read at a time.
-
-    Returns
-    -------
-    OffPolicyEstimates
-        A table with rows ips, snips, clipped_ips, dm, dr, sndr and switch_dr and columns estimate; low and high, the
-        normal interval; low_eb and high_eb, the empirical-Bernstein interval, which holds at every sample size within
-        `reward_range` and `max_weight`; and ess, the effective sample size.
 
     Raises
     ------

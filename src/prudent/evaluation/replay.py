@@ -70,17 +70,20 @@ def replay(
         learn.
     rng : int, Generator or None, default=0
         Source of randomness, which decides which rows are kept.
+
+    Returns
+    -------
+    Replay
+        Mean reward of the kept rows with its interval, and the bandit after the run.
+
+    Other Parameters
+    ----------------
     logging_policy : bandit, array_like, callable, str or dict, optional
         The policy that acted, for a log without propensities; as for ``off_policy``.
     min_propensity : float, optional
         Lowest propensity of an eligible arm, by default the lowest in the log.
     context, arms, columns, missing_reward, block
         Format of the log, as for ``off_policy``.
-
-    Returns
-    -------
-    Replay
-        Mean reward of the kept rows with its interval, and the bandit after the run.
 
     Raises
     ------

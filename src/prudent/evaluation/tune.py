@@ -78,13 +78,16 @@ def tune(
         (1 - confidence) / 2.
     rng : int, Generator or None, default=0
         Source of randomness.
-    logging_policy, min_propensity, context, arms, columns, missing_reward, block
-        Propensities and format of the log, as for ``replay``.
 
     Returns
     -------
     Tuning
         Mean rewards of the settings, and the chosen one.
+
+    Other Parameters
+    ----------------
+    logging_policy, min_propensity, context, arms, columns, missing_reward, block
+        Propensities and format of the log, as for ``replay``.
 
     Raises
     ------

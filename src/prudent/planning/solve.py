@@ -77,6 +77,14 @@ def solve(
     start : hashable, mapping or array_like of shape (S,), optional
         Where the process begins, for an objective: a state, a mapping from states to probabilities, or probabilities.
         By default every state that is not terminal is equally likely.
+
+    Returns
+    -------
+    Solution
+        Values, policy and certificate.
+
+    Other Parameters
+    ----------------
     initial_value : array_like of shape (S,), optional
         First guess of the values.
 
@@ -97,11 +105,6 @@ def solve(
         ``tol`` and the keywords below as one object.
     **keywords : dict
         ``method``, ``sweeps``, ``max_iterations`` and ``device``, see ``prudent.planning.SolverOptions``.
-
-    Returns
-    -------
-    Solution
-        Values, policy and certificate.
 
     Raises
     ------
@@ -184,6 +187,14 @@ def evaluate(
         As for ``solve``.
     start : hashable, mapping or array_like of shape (S,), optional
         As for ``solve``.
+
+    Returns
+    -------
+    Solution
+        Values, the policy and a certificate.
+
+    Other Parameters
+    ----------------
     initial_value : array_like of shape (S,), optional
         As for ``solve``.
     draws : int or array_like of shape (N, B, K), optional
@@ -198,11 +209,6 @@ def evaluate(
         As for ``solve``.
     **keywords : dict
         As for ``solve``.
-
-    Returns
-    -------
-    Solution
-        Values, the policy and a certificate.
 
     Raises
     ------

@@ -78,6 +78,16 @@ def simulate_bandit(
         Risk levels at which BR-regret is measured in compiled runs.
     times : array_like of int, optional
         Steps to record. The default is 200 evenly spaced ones.
+
+    Returns
+    -------
+    xarray.Dataset
+        Compiled runs: cumulative ``regret`` (agent, replication, time) and ``br_regret`` (agent, replication, alpha,
+        time), and ``pulls`` (agent, replication, arm). Other runs: ``reward`` (the mean up to a time),
+        ``total_reward``, ``pulls``, and ``regret`` if the environment has mean rewards.
+
+    Other Parameters
+    ----------------
     noise_sd : float, optional
         Standard deviation of the noise that the agents assume. The default is that of the environment.
     prior_precision : float or array_like, default=1
@@ -89,13 +99,6 @@ def simulate_bandit(
     client : object, optional
         Computes on a dask cluster: a Client of dask.distributed, a cluster object, or the address of a scheduler. The
         dataset is the same to the last bit.
-
-    Returns
-    -------
-    xarray.Dataset
-        Compiled runs: cumulative ``regret`` (agent, replication, time) and ``br_regret`` (agent, replication, alpha,
-        time), and ``pulls`` (agent, replication, arm). Other runs: ``reward`` (the mean up to a time),
-        ``total_reward``, ``pulls``, and ``regret`` if the environment has mean rewards.
 
     Raises
     ------

@@ -97,6 +97,17 @@ def simulate(
         array [B, K] gives every Dirichlet count. The default is a count of one for every outcome.
     start : int, optional
         Index of the first state, and of the state after an end of the process. The default is that of the problem.
+
+    Returns
+    -------
+    xarray.Dataset
+        ``regret`` (agent, replication, episode), cumulative; ``reward`` (agent, replication, episode);
+        ``br_regret`` (agent, replication, br_episode, alpha); recorded ``states``, ``rewards`` (..., step) and
+        ``policies`` (..., state) as indices; and, with optimistic agents, ``margin`` (agent, replication), the least
+        Q - Q* of the run.
+
+    Other Parameters
+    ----------------
     br_episodes : array_like of int, optional
         Episodes of which BR-regret is measured. The default is none.
     alphas : float or sequence of float, optional
@@ -111,14 +122,6 @@ def simulate(
     client : object, optional
         Computes on a dask cluster: a Client of dask.distributed, a cluster object, or the address of a scheduler. The
         dataset is the same to the last bit.
-
-    Returns
-    -------
-    xarray.Dataset
-        ``regret`` (agent, replication, episode), cumulative; ``reward`` (agent, replication, episode);
-        ``br_regret`` (agent, replication, br_episode, alpha); recorded ``states``, ``rewards`` (..., step) and
-        ``policies`` (..., state) as indices; and, with optimistic agents, ``margin`` (agent, replication), the least
-        Q - Q* of the run.
 
     Raises
     ------
