@@ -277,6 +277,31 @@ def test_compiled_ahead_is_all_of_it():
     assert surface.stdout == ""
 
 
+KILLED = """
+import multiprocessing, threading, time
+from prudent.cli import compile as ahead
+from prudent.errors import StoreError
+
+def kill():
+    while not multiprocessing.active_children():
+        time.sleep(0.01)
+    for child in multiprocessing.active_children():
+        child.kill()
+
+ahead.default_threads = lambda: 2
+threading.Thread(target=kill, daemon=True).start()
+try:
+    ahead.compile_all(lambda line: None)
+except StoreError as error:
+    print(error.code)
+"""
+
+
+def test_a_killed_compilation_is_an_error_of_ours():
+    told = python(KILLED)
+    assert told.stdout.split() == ["process-killed"], told.stderr
+
+
 # -- the cache of kernels ------------------------------------------------------------------------------------
 
 CALLEE = """

@@ -3,16 +3,18 @@
 Numba compiles a kernel anew for each combination of argument types, so what is called here must have the types of the
 real thing. A test uses the library in a process of its own after this and counts what is still compiled: nothing.
 
-Numba compiles one kernel at a time in a process, so the parts are compiled by processes of their own, one per core.
+Numba compiles one kernel at a time in a process, so there is a process per core. The compiler makes so many objects
+that looking for garbage would take an eighth of its time, so these processes do not.
 """
 
 from __future__ import annotations
 
 import gc
-import subprocess
 import sys
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context
 
 import numpy as np
 
@@ -90,30 +92,33 @@ PARTS: dict[str, Callable[[], None]] = {
 def compile_all(tell: Callable[[str], None]) -> None:
     """Compile all parts and keep them; ``tell`` is called with a line when a part begins."""
     jobs = min(default_threads(), len(PARTS)) if sys.executable else 1
+    _require_kept(unkept())
+    if jobs == 1:
+        for place, name in enumerate(PARTS, 1):
+            tell(f"compiling {place} of {len(PARTS)}: {name} ...")
+            _require_kept(_compiled(name))
+        return
+    fresh = get_context("spawn")  # a process that was forked from one with threads may hang
+    with ProcessPoolExecutor(jobs, fresh, initializer=gc.disable) as pool, ThreadPoolExecutor(jobs) as askers:
 
-    def one(place: int, name: str) -> None:
-        _require_kept(unkept())
-        tell(f"compiling {place + 1} of {len(PARTS)}: {name} ...")
-        if jobs == 1:
-            PARTS[name]()
-        else:
-            call = [sys.executable, "-m", __name__, name]
-            child = subprocess.run(call, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL, text=True, check=False)
-            _require_kept(child.stdout.strip())
-            child.check_returncode()
-        _require_kept(unkept())
+        def ask(place: int, name: str) -> None:
+            tell(f"compiling {place} of {len(PARTS)}: {name} ...")
+            _require_kept(pool.submit(_compiled, name).result())
 
-    with ThreadPoolExecutor(jobs, thread_name_prefix="prudent") as pool:
-        list(pool.map(one, range(len(PARTS)), PARTS))
+        try:
+            list(askers.map(ask, range(1, len(PARTS) + 1), PARTS))
+        except BrokenProcessPool:
+            message = "a process that compiled kernels was killed, perhaps for want of memory; what is done is kept"
+            raise StoreError(message, code="process-killed") from None
+
+
+def _compiled(name: str) -> str:
+    """Compile a part; return why its kernels cannot be kept, or an empty text."""
+    PARTS[name]()
+    return unkept()
 
 
 def _require_kept(reason: str) -> None:
     if reason:
         message = f"compiled kernels cannot be kept: {reason}; set NUMBA_CACHE_DIR to a folder for them"
         raise StoreError(message, code="not-writable", reason=reason)
-
-
-if __name__ == "__main__":
-    gc.disable()  # the compiler makes so many objects that looking for garbage takes an eighth of its time
-    PARTS[sys.argv[1]]()
-    print(unkept())
