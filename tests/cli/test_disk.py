@@ -278,28 +278,28 @@ def test_compiled_ahead_is_all_of_it():
 
 
 KILLED = """
-import multiprocessing, threading, time
+import os, signal, sys
 from prudent.cli import compile as ahead
 from prudent.errors import StoreError
 
-def kill():
-    while not multiprocessing.active_children():
-        time.sleep(0.01)
-    for child in multiprocessing.active_children():
-        child.kill()
+begun = ahead.subprocess.Popen
+def beginning(*arguments, **options):
+    child = begun(*arguments, **options)
+    os.kill(child.pid, signal.SIGKILL)
+    return child
 
+ahead.subprocess.Popen = beginning
 ahead.default_threads = lambda: 2
-threading.Thread(target=kill, daemon=True).start()
 try:
     ahead.compile_all(lambda line: None)
 except StoreError as error:
-    print(error.code)
+    print(error.code, error.fields["value"])
 """
 
 
 def test_a_killed_compilation_is_an_error_of_ours():
     told = python(KILLED)
-    assert told.stdout.split() == ["process-killed"], told.stderr
+    assert told.stdout.split() == ["process-killed", "-9"], told.stderr
 
 
 # -- the cache of kernels ------------------------------------------------------------------------------------

@@ -3,18 +3,18 @@
 Numba compiles a kernel anew for each combination of argument types, so what is called here must have the types of the
 real thing. A test uses the library in a process of its own after this and counts what is still compiled: nothing.
 
-Numba compiles one kernel at a time in a process, so there is a process per core. The compiler makes so many objects
-that looking for garbage would take an eighth of its time, so these processes do not.
+Numba compiles one kernel at a time in a process, so there is a process per core, which compiles one part after the
+other: what a part has compiled or loaded need not be loaded again for the next.
 """
 
 from __future__ import annotations
 
 import gc
+import subprocess
 import sys
+from collections import deque
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
@@ -92,24 +92,33 @@ PARTS: dict[str, Callable[[], None]] = {
 def compile_all(tell: Callable[[str], None]) -> None:
     """Compile all parts and keep them; ``tell`` is called with a line when a part begins."""
     jobs = min(default_threads(), len(PARTS)) if sys.executable else 1
+    left = deque(enumerate(PARTS, 1))
+
+    def compile_parts(compile_part: Callable[[str], str]) -> None:
+        while True:
+            try:
+                place, name = left.popleft()
+            except IndexError:  # all are taken
+                return
+            tell(f"compiling {place} of {len(PARTS)}: {name} ...")
+            _require_kept(compile_part(name))
+
+    def in_child(_: int) -> None:
+        call = [sys.executable, "-m", __name__]
+        with subprocess.Popen(call, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
+            try:
+                compile_parts(lambda name: _answer(child, name))
+            except BaseException:
+                left.clear()  # the other processes finish their part and end
+                child.kill()
+                raise
+
     _require_kept(unkept())
     if jobs == 1:
-        for place, name in enumerate(PARTS, 1):
-            tell(f"compiling {place} of {len(PARTS)}: {name} ...")
-            _require_kept(_compiled(name))
-        return
-    fresh = get_context("spawn")  # a process that was forked from one with threads may hang
-    with ProcessPoolExecutor(jobs, fresh, initializer=gc.disable) as pool, ThreadPoolExecutor(jobs) as askers:
-
-        def ask(place: int, name: str) -> None:
-            tell(f"compiling {place} of {len(PARTS)}: {name} ...")
-            _require_kept(pool.submit(_compiled, name).result())
-
-        try:
-            list(askers.map(ask, range(1, len(PARTS) + 1), PARTS))
-        except BrokenProcessPool:
-            message = "a process that compiled kernels was killed, perhaps for want of memory; what is done is kept"
-            raise StoreError(message, code="process-killed") from None
+        compile_parts(_compiled)
+    else:
+        with ThreadPoolExecutor(jobs, thread_name_prefix="prudent") as pool:
+            list(pool.map(in_child, range(jobs)))
 
 
 def _compiled(name: str) -> str:
@@ -118,7 +127,28 @@ def _compiled(name: str) -> str:
     return unkept()
 
 
+def _answer(child: subprocess.Popen[str], name: str) -> str:
+    """Return what ``_compiled`` returns in another process."""
+    assert child.stdin is not None
+    assert child.stdout is not None
+    try:
+        print(name, file=child.stdin, flush=True)
+        answer = child.stdout.readline()
+    except BrokenPipeError:
+        answer = ""
+    if not answer:
+        message = f"the process that compiled {name} ended with code {child.wait()}; what is done is kept, try again"
+        raise StoreError(message, code="process-killed", value=child.returncode)
+    return answer.strip()
+
+
 def _require_kept(reason: str) -> None:
     if reason:
         message = f"compiled kernels cannot be kept: {reason}; set NUMBA_CACHE_DIR to a folder for them"
         raise StoreError(message, code="not-writable", reason=reason)
+
+
+if __name__ == "__main__":
+    gc.disable()  # the compiler makes so many objects that looking for garbage takes an eighth of its time
+    for line in sys.stdin:
+        print(_compiled(line.strip()), flush=True)
