@@ -43,7 +43,7 @@ DEFAULT: dict[str, float] = {
     "rl.thompson": 8.0,
     "rl.threads": 15.0,
     "analysis.returns": 10.0,
-    "analysis.long_log": 16.0,
+    "analysis.long_log": 40.0,
     "value_of_data": 35.0,
     "core.plain": 90.0,
 }

@@ -56,20 +56,24 @@ def long_log(path: Path, rows: int = 1_000_000, states: int = 500, actions: int 
     pandas.DataFrame(columns | {"reward": pay[after]}).to_csv(path, index=False)
 
 
-def solved_log() -> Row:
-    """Return time and peak memory of `prudent solve` on a million rows, in a process of its own."""
+def solved_log(support: str, limit: float) -> Row:
+    """Return time and peak memory of `prudent solve` on a million rows, in a process of its own.
+
+    The default support "state" has seven times as many transitions here as "action".
+    """
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log.csv"
         long_log(log)
         command = [sys.executable, "-m", "prudent", "solve", str(log), "--discount", "0.95", "--threads", "1"]
+        command += ["--support", support]
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run([*command, "--out", f"{folder}/policy"], check=True, stdout=subprocess.DEVNULL)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
     seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime  # of CPU: one thread
     peak = after.ru_maxrss / 1024
-    met = seconds <= 20.0 and peak <= 2048
-    name = "prudent solve with its page: a million rows, 500 states, 10 actions; limit"
-    return Row(name, seconds, 20.0, "20 s and 2 GiB", met, f"peak {peak:.0f} MB", fixed=True)
+    met = seconds <= limit and peak <= 2048
+    name = f"prudent solve with its page: a million rows, 500 states, 10 actions, support {support}; limit"
+    return Row(name, seconds, limit, f"{limit:g} s and 2 GiB", met, f"peak {peak:.0f} MB", fixed=True)
 
 
 def returns() -> list[Row]:
@@ -96,4 +100,4 @@ def returns() -> list[Row]:
     return rows
 
 
-PIECES = {"returns": returns, "long_log": lambda: [solved_log()]}
+PIECES = {"returns": returns, "long_log": lambda: [solved_log("action", 20.0), solved_log("state", 30.0)]}

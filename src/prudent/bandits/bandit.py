@@ -367,7 +367,7 @@ class LinearBandit(NamedArms):
         except (TypeError, ValueError, OverflowError):
             point = None
         if point is None or point.ndim != 1:
-            return self._select_rows(context, arms, propensity, time)
+            return self._select_rows(context if point is None else point, point is None, arms, propensity, time)
         with self._lock:
             if arms is None:
                 names, rows = self._names, self._every
@@ -386,10 +386,12 @@ class LinearBandit(NamedArms):
             place, score, law = decided
             return Decision(names, place, score, law, point, (decisions, self._rewards), propensity)
 
-    def _select_rows(self, context: Any, arms: Iterable[Arm] | None, propensity: bool, time: Any) -> Decision:
-        """Choose in contexts [T,D], or in one that is no list or array of numbers."""
+    def _select_rows(
+        self, context: Any, copy: bool, arms: Iterable[Arm] | None, propensity: bool, time: Any
+    ) -> Decision:
+        """Choose in contexts [T,D], or in one that is no list or array of numbers; ``copy`` what is not ours."""
         with self._lock:
-            points, labels = self._read(context, copy=not self._intercept)
+            points, labels = self._read(context, copy=copy and not self._intercept)
             if points.ndim == 1:
                 decision = self.select(points, arms, propensity=propensity, time=time)
             else:
