@@ -367,7 +367,8 @@ class LinearBandit(NamedArms):
         except (TypeError, ValueError, OverflowError):
             point = None
         if point is None or point.ndim != 1:
-            return self._select_rows(context if point is None else point, point is None, arms, propensity, time)
+            ours = point is not None and point.ndim == 2
+            return self._select_rows(point if ours else context, not ours, arms, propensity, time)
         with self._lock:
             if arms is None:
                 names, rows = self._names, self._every
