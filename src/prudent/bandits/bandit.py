@@ -367,7 +367,7 @@ class LinearBandit(NamedArms):
         except (TypeError, ValueError, OverflowError):
             point = None
         if point is None or point.ndim != 1:
-            ours = point is not None and point.ndim == 2
+            ours = type(context) is np.ndarray and point is not None  # rows of a list may have names
             return self._select_rows(point if ours else context, not ours, arms, propensity, time)
         with self._lock:
             if arms is None:
