@@ -57,13 +57,13 @@ class Task(NamedTuple):
 
 
 class RowRisk(ABC):
-    """Q of the rows of a model with S states and A actions, with gradient and error."""
+    """Q of the rows of a model with S states and A actions, with its error."""
 
     n_states: int
     n_actions: int
     discount: float
     leaks: tuple[float, float] = (0.0, 0.0)  # bounds on 1 - row sum over the admissible pairs
-    refines = False  # whether ``residual`` exists, so that the iteration can continue in twice the precision
+    refines = False  # whether there is a ``MeanRows.residual``: the iteration can continue in twice the precision
     approximate = False  # an approximation, whose fixed point is solved to a few digits only
     costly = False  # backups take much longer than products with the chain of a policy
     lazy_q = False  # Q of all actions is computed when it is read, not with the solution
@@ -78,24 +78,21 @@ class RowRisk(ABC):
         ascend, and the rows of a task are states.
         """
 
+
+class SmoothRows(RowRisk):
+    """Base of the risks with a gradient, whose fixed points Newton's method finds."""
+
+    @abstractmethod
     def gradient(self, value: FloatArray, pairs: IntArray) -> Chain:
         """Return the chain that follows ``pairs`` [S] and is tangent to the backup at ``value``."""
-        raise NotImplementedError
 
     def unknown_gradients(self, value: FloatArray, pairs: IntArray) -> IntArray:
         """Return those of ``pairs`` that must be backed up at ``value`` before ``gradient`` is called."""
         return pairs[:0]
 
-    def approximation(self) -> RowRisk | None:
+    def approximation(self) -> SmoothRows | None:
         """Return a cheap risk with about the same fixed point, for a first guess, or None."""
         return None
-
-    def residual(self, value: FloatArray, rest: FloatArray, pairs: IntArray, out: FloatArray) -> float:
-        """Write Q(s, a) - V(s) at V = ``value`` + ``rest`` into ``out``, computed in twice the precision.
-
-        Returns a bound on the error without the last rounding, which is proportional to the residual and not to V.
-        """
-        raise NotImplementedError
 
 
 def _bound(relative: float, size: float) -> float:
@@ -108,7 +105,7 @@ def leaks_of(entries: Entries) -> tuple[float, float]:
     return float((entries.next_state == END).all()), float((entries.next_state == END).any())
 
 
-class MeanRows(RowRisk):
+class MeanRows(SmoothRows):
     """The mean: a known model, Bellman's equation of the paper's Section 2."""
 
     refines = True
@@ -164,16 +161,19 @@ class MeanRows(RowRisk):
         return _bound(self._roundings * EPS, reward + self._averaged + later)
 
     def residual(self, value: FloatArray, rest: FloatArray, pairs: IntArray, out: FloatArray) -> float:
-        """See ``RowRisk.residual``."""
+        """Write Q(s, a) - V(s) at V = ``value`` + ``rest`` into ``out``, computed in twice the precision.
+
+        Returns a bound on the error without the last rounding, which is proportional to the residual and not to V.
+        """
         size = expected_residuals(self.rows, self.discount, value, rest, self.n_actions, pairs, out)
         return _bound(((self._longest + 8) * EPS) ** 2, size)
 
     def gradient(self, value: FloatArray, pairs: IntArray) -> Chain:
-        """See ``RowRisk.gradient``; the backup of a policy is linear, so ``value`` does not matter."""
+        """See ``SmoothRows.gradient``; the backup of a policy is linear, so ``value`` does not matter."""
         return rows_of(self.rows, pairs)
 
 
-class OutcomeRows(RowRisk):
+class OutcomeRows(SmoothRows):
     """Base of the risks under a posterior: outcomes with known consequences and unknown probabilities."""
 
     def __init__(self, model: UncertainMDP) -> None:
@@ -247,7 +247,7 @@ class DrawRows(OutcomeRows):
         return _bound((0.5 * self.longest + self.weights.size + 8.0) * EPS, size)
 
     def gradient(self, value: FloatArray, pairs: IntArray) -> Chain:
-        """See ``RowRisk.gradient``: the mean over the tail draws, in their sorted order at ``value``."""
+        """See ``SmoothRows.gradient``: the mean over the tail draws, in their sorted order at ``value``."""
         entries, starts = self.entries.of_pairs(pairs)
         weights, extra = np.empty(entries.size), np.empty(pairs.size)
         rows = np.arange(pairs.size)
@@ -300,7 +300,7 @@ class MomentRows(OutcomeRows):
         return _bound(8.0 * EPS, size)
 
     def gradient(self, value: FloatArray, pairs: IntArray) -> Chain:
-        """See ``RowRisk.gradient``."""
+        """See ``SmoothRows.gradient``."""
         entries, starts = self.entries.of_pairs(pairs)
         means = np.empty(entries.size)
         _approximate_means(pairs, self.entries, self.counts, self.shape, value, self.longest, starts, means)
@@ -373,7 +373,7 @@ class DirichletRows(OutcomeRows):
         )
 
     def approximation(self) -> MomentRows | None:
-        """See ``RowRisk.approximation``; it exists for positive levels only."""
+        """See ``SmoothRows.approximation``; it exists for positive levels only."""
         return MomentRows(self._model, self.counts, self.shape) if self.shape.kappa > 0.0 else None
 
     def risen(self, before: float, last: FloatArray, value: FloatArray) -> float:
@@ -399,11 +399,11 @@ class DirichletRows(OutcomeRows):
         yield Task(run, first.size - 1, 4 if best else 16)
 
     def unknown_gradients(self, value: FloatArray, pairs: IntArray) -> IntArray:
-        """See ``RowRisk.unknown_gradients``: pairs whose tail means were not computed at ``value``."""
+        """See ``SmoothRows.unknown_gradients``: pairs whose tail means were not computed at ``value``."""
         return pairs[~(self.memory.has_means[pairs] & np.array_equal(value, self._means_at))]
 
     def gradient(self, value: FloatArray, pairs: IntArray) -> Chain:
-        """See ``RowRisk.gradient``: the tail means of the last backup."""
+        """See ``SmoothRows.gradient``: the tail means of the last backup."""
         entries, starts = self.entries.of_pairs(pairs)
         return self._chain(self.memory.means[entries], entries, starts)
 
@@ -454,10 +454,10 @@ def _entropic(outcomes, discount, beta, longest, value, pairs, q):
     return biggest
 
 
-class NegatedRows(RowRisk):
+class NegatedRows(SmoothRows):
     """The risk of the upper tail: minus the risk of the negated values."""
 
-    def __init__(self, inner: RowRisk) -> None:
+    def __init__(self, inner: SmoothRows) -> None:
         """``inner`` is the risk of a model with negated rewards."""
         self._inner = inner
         self.n_states, self.n_actions, self.discount = inner.n_states, inner.n_actions, inner.discount
@@ -468,10 +468,10 @@ class NegatedRows(RowRisk):
         q[pairs] = -q[pairs]
 
     def unknown_gradients(self, value: FloatArray, pairs: IntArray) -> IntArray:
-        """See ``RowRisk.unknown_gradients``."""
+        """See ``SmoothRows.unknown_gradients``."""
         return self._inner.unknown_gradients(-value, pairs)
 
     def gradient(self, value: FloatArray, pairs: IntArray) -> Chain:
-        """See ``RowRisk.gradient``."""
+        """See ``SmoothRows.gradient``."""
         chain = self._inner.gradient(-value, pairs)
         return chain._replace(reward=-chain.reward)

@@ -95,7 +95,7 @@ class _DeviceRows:
         self.lazy_q = True
 
     def approximation(self) -> _DeviceRows | None:
-        """See ``RowRisk.approximation``."""
+        """See ``SmoothRows.approximation``."""
         return None
 
 
@@ -296,7 +296,7 @@ class _DeviceDirichlet(_DeviceOutcomes):
         self._means_at: Vector | None = None
 
     def approximation(self) -> _DeviceRows | None:
-        """See ``RowRisk.approximation``; it shares the arrays of the model."""
+        """See ``SmoothRows.approximation``; it shares the arrays of the model."""
         rows = self.rows.approximation()
         return None if rows is None else _DeviceMoments(rows, self.entries, self._counts)
 

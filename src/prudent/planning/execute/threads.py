@@ -87,7 +87,7 @@ class Table:
         return back_up(value, self.pairs, self.q.reshape(-1))
 
     def residual(self, value: FloatArray, rest: FloatArray) -> float:
-        """Write Q - V at V = ``value`` + ``rest``; see ``RowRisk.residual``."""
+        """Write Q - V at V = ``value`` + ``rest``; see ``MeanRows.residual``."""
         return float(self._executor.rows.residual(value, rest, self.pairs, self.q.reshape(-1)))
 
     def of_pairs(self) -> FloatArray:
