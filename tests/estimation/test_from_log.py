@@ -355,6 +355,8 @@ def test_the_summary_names_the_choices_that_depend_on_the_support():
         chosen = pr.BayesianRiskMDP(model, posterior, alpha=0.0).solve().policy_names[model.state_index("ill")]
         assert chosen == (change.by_state if support == "state" else change.by_action)
         assert "'ill': 'drug' by 'action', 'wait' by 'state'" in str(model.summary)
+    long = [(f"day {i}", "wait", f"day {i + 1}" if i < 1499 else "ill", 0, 1) for i in range(1500)]
+    assert from_log([*long, *rows], 0.9, terminal=ends, prior=2.0)[0].summary.support_matters == (change,)
     safe, _ = from_log([*rows, ("ill", "drug", "dead", 0, 1)], 0.9, terminal=ends)
     assert safe.summary.support_matters == ()
     assert from_log(rows, 1.0, terminal=ends)[0].summary.support_matters == ()  # not compared
