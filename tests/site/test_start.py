@@ -78,6 +78,6 @@ def test_a_start_page_can_be_followed_in_a_fresh_environment(page, wheel, enviro
     tools, empty = tmp_path / "tools", tmp_path / "empty"
     tools.mkdir()
     empty.mkdir()
-    shutil.copy(ROOT / "tests" / "_pages.py", tools)
+    shutil.copy(ROOT / "tests" / "support" / "_pages.py", tools)
     code = f"import sys; sys.path.insert(0, {str(tools)!r})\n{FOLLOW}"
     done(environment, "-c", code, source, cwd=empty)
