@@ -880,3 +880,16 @@ def test_messages_of_a_log_name_its_own_arguments():
         LinearBandit.from_log([([1.0], "a", 1.0)], arms=["a", "a"])
     with refused(ParameterError, "not-an-rng", argument="rng"):
         LinearBandit.from_log([([1.0], "a", 1.0)], rng="x")
+
+
+@pytest.mark.parametrize("intercept", [True, False])
+def test_contexts_of_a_batch_cannot_be_changed_before_propensities_are_read(intercept):
+    contexts = np.array([[1.0, 2.0], [3.0, 4.0]])
+    bandit = LinearBandit(2, dim=2, noise_sd=1.0, intercept=intercept, rng=1).update([1.0, 0.0], 0, 1.0)
+    expected = bandit.propensities(contexts)
+    decision = bandit.select(contexts)
+    contexts[:] = 9.0  # what the caller gave is copied
+    with pytest.raises(ValueError):
+        decision.context[:] = 0.0
+    np.testing.assert_allclose(decision.propensities, expected, rtol=0.0, atol=1e-12)
+    bandit.update(decision.context, decision.arm, [1.0, 0.0])

@@ -401,6 +401,7 @@ class LinearBandit(NamedArms):
                 self._move(time)
                 t, contexts = self._decisions + 1, self._with_constant(points)
                 points = contexts[:, self._intercept :]  # one copy is enough
+                points.flags.writeable = False  # propensities are computed from it later
                 places, scores, law = self._belief.decide_rows(t, contexts, rows, self._stream)
                 self._decisions += len(points)
                 decision = Decision(names, places, scores, law, points, (t - 1, self._rewards), propensity)
