@@ -47,7 +47,7 @@ from ._support.checks import (
 from .errors import DataError, ModelError, ParameterError
 from .exact import cvar_normal, var_normal
 from .models.mdp import MDP
-from .risk import RiskMeasure, measure_of
+from .risk import RiskMeasure, form_of, measure_of
 from .types import ArrayLike, FloatArray, PolicyLike
 
 __all__ = [
@@ -157,7 +157,7 @@ def limit_law(
 
 def _normal_risk(measure: RiskMeasure) -> float:
     """Return the risk of a standard normal."""
-    levels, weights, quantile = measure.exact_form()
+    levels, weights, quantile = form_of(measure)
     if quantile and np.isin(levels, (0.0, 1.0)).any():
         message = f"{measure!r} of a normal law is infinite, so there is no limit law"
         raise ParameterError(message, code="no-limit", value=measure)
