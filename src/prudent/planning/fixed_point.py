@@ -104,7 +104,7 @@ def solve_operator(
     else:
         q = with_terminal_values(model, iteration.q_at(at, end.shift))
     # the fixed points of two contractions are as far apart as the operators are, times 1/(1 - g)
-    measured = operator.rows.measure_error(value) * (1.0 + iteration.certificate.widest)
+    measured = operator.measure_error(value) * (1.0 + iteration.certificate.widest)
     message = end.reason.message
     if measured > 0.0:
         message += f"; the lines that replace the distortion add {measured:.2g}, which more pieces make smaller"
