@@ -295,7 +295,7 @@ class BayesianRiskMDP(PlanningProblem):
         """
         equivalent = isinstance(self.risk, CertaintyEquivalent)
         if equivalent or (np.diff(self.risk.lowest_weights(1_000)) > 1e-12).any():
-            message = f"horizon must be given: {self.risk!r} may have no endless value at discount 1, as it is not coherent"
+            message = f"horizon must be given: at discount 1 {self.risk!r} has no endless value, it is not coherent"
             raise ParameterError(message, code="missing-argument", argument="horizon")
         stream = generator(rng) if np.ndim(draws) == 0 and draws is not None else rng  # type: ignore[arg-type]
 

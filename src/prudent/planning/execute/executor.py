@@ -44,8 +44,8 @@ class Executor(ABC):
         return self.backup(value, pairs, q)
 
     def measure_error(self, value: FloatArray) -> float:
-        """See ``RowRisk.measure_error``; 0 for rows that are held elsewhere, which are those of CVaR."""
-        return self.rows.measure_error(value) if isinstance(self.rows, RowRisk) else 0.0
+        """See ``RowRisk.measure_error``."""
+        return float(self.rows.measure_error(value))
 
     def approximation(self) -> Executor | None:
         """Return a cheap executor with about the same fixed point, for a first guess; None if there is none."""
