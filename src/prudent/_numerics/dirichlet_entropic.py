@@ -23,6 +23,7 @@ import math
 
 import numpy as np
 
+from .._support.checks import FloatArray
 from .compensated import EPS
 from .compile import kernel
 
@@ -32,7 +33,9 @@ _MOST_HALVINGS = 7
 
 
 @kernel
-def entropic_rows(values, counts, beta, out, means, error):
+def entropic_rows(
+    values: FloatArray, counts: FloatArray, beta: float, out: FloatArray, means: FloatArray, error: FloatArray
+) -> None:
     """Write the entropic mean of each row of ``values`` [P, K] into ``out``, its gradient and a bound on its error."""
     n = values.shape[1]
     y, psi, grad = np.empty(n), np.empty(n), np.empty(n)

@@ -218,6 +218,7 @@ class _StateRows:
         if self.posterior is not None:
             counts, prior = (rows[self.sources[i]].sum() for rows in (self.posterior.counts, self.posterior.prior))
             values |= {"evidence": float(counts) - float(prior), "total_count": float(counts)}
+            values["ambiguous"] = float(self.posterior.ambiguous[self.sources[i]])
         return ActionView(
             action=self.model.actions[self.actions[i]],
             chosen=i == self.best,
