@@ -27,7 +27,7 @@ from ._numerics.dirichlet_tail import SCRATCH, quantile_of_row, tail_of_row, tai
 from ._numerics.normal import clipped_normal_cvar, normal_tail
 from ._support.checks import finite_array, first_index, first_place, refuse, risk_levels
 from .errors import ConvergenceWarning, PosteriorError
-from .risk import RiskMeasure
+from .risk import CertaintyEquivalent, RiskMeasure, form_of
 from .types import ArrayLike, FloatArray
 
 __all__ = [
@@ -239,7 +239,7 @@ def risk_dirichlet(
     counts : array_like of shape (..., K)
         Dirichlet parameters, which broadcast against `values`. An outcome with count zero has probability zero.
     risk : RiskMeasure
-        CVaR, VaR or a mixture of CVaRs: a measure with an ``exact_form``.
+        CVaR, VaR, a mixture of CVaRs (a measure with an ``exact_form``), or ``prudent.risk.EntropicRisk``.
     threads : int, optional
         Number of threads that share the rows. The default is one for each core.
 
@@ -266,7 +266,17 @@ def risk_dirichlet(
     >>> risk_dirichlet([0.0, 1.0], [1.0, 1.0], MeanCVaR(0.9, weight=0.5)).value.round(10)
     np.float64(0.275)
     """
-    levels, weights, quantile = risk.exact_form()
+    if isinstance(risk, CertaintyEquivalent):
+        v, psi = np.broadcast_arrays(*_read_rows(values, counts))
+        rows = (np.array(v).reshape(-1, v.shape[-1]), np.array(psi).reshape(-1, v.shape[-1]))
+        answer = risk.of_dirichlet(*rows)
+        _warn_of_coarse_rows(repr(risk), answer.error.reshape(v.shape[:-1]), v, psi)
+        return DirichletRisk(
+            answer.value.reshape(v.shape[:-1])[()],
+            answer.means.reshape(v.shape),
+            answer.error.reshape(v.shape[:-1])[()],
+        )
+    levels, weights, quantile = form_of(risk)
     value: Any = 0.0
     means: Any = 0.0
     error: Any = 0.0
@@ -275,6 +285,8 @@ def risk_dirichlet(
         value = value + weight * part.cvar
         means = means + weight * part.tail_means
         error = error + abs(weight) * part.error
+    if getattr(risk, "gap", 0.0) > 0.0:  # of the lines that replace a distortion
+        error = error + getattr(risk, "gap", 0.0) * _spread(*_read_rows(values, counts))[0]
     return DirichletRisk(value, means, error)
 
 
@@ -470,16 +482,7 @@ def _dirichlet(
     quantile: bool,
 ) -> DirichletTail:
     """Return the tail of Dirichlet means, with VaR in place of CVaR for ``quantile``; called by the functions above."""
-    v = finite_array(values, "values")
-    psi = finite_array(counts, "counts", error=PosteriorError)
-    if v.ndim == 0 or psi.ndim == 0 or v.shape[-1] != psi.shape[-1]:
-        message = f"values and counts must end in the same number of outcomes, got {v.shape} and {psi.shape}"
-        raise PosteriorError(message, code="wrong-shape", argument="counts", value=psi.shape, expected=v.shape)
-    refuse(psi < 0.0, psi, "counts", "at least 0", error=PosteriorError, code="negative")
-    empty = psi.sum(-1) <= 0.0
-    if empty.any():
-        message = f"counts{first_index(empty)} has total 0, expected at least one positive count"
-        raise PosteriorError(message, code="sum-zero", argument="counts", index=first_place(empty))
+    v, psi = _read_rows(values, counts)
     lead = np.broadcast_shapes(v.shape[:-1], psi.shape[:-1], level.shape)
     n_outcomes = v.shape[-1]
     rows = int(np.prod(lead, dtype=np.int64))
@@ -510,12 +513,32 @@ def _dirichlet(
     )
 
 
-def _warn_of_coarse_rows(what: str, error: FloatArray, values: FloatArray, counts: FloatArray) -> None:
-    """Warn if a bound exceeds SHARP times the range of the values that can happen and their own rounding."""
+def _read_rows(values: ArrayLike, counts: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    """Return values and counts of Dirichlet rows, checked."""
+    v = finite_array(values, "values")
+    psi = finite_array(counts, "counts", error=PosteriorError)
+    if v.ndim == 0 or psi.ndim == 0 or v.shape[-1] != psi.shape[-1]:
+        message = f"values and counts must end in the same number of outcomes, got {v.shape} and {psi.shape}"
+        raise PosteriorError(message, code="wrong-shape", argument="counts", value=psi.shape, expected=v.shape)
+    refuse(psi < 0.0, psi, "counts", "at least 0", error=PosteriorError, code="negative")
+    empty = psi.sum(-1) <= 0.0
+    if empty.any():
+        message = f"counts{first_index(empty)} has total 0, expected at least one positive count"
+        raise PosteriorError(message, code="sum-zero", argument="counts", index=first_place(empty))
+    return v, psi
+
+
+def _spread(values: FloatArray, counts: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the range of the values that can happen in each row, and the largest absolute one."""
     v, possible = np.broadcast_arrays(values, counts > 0.0)
     high, low = (f(v, axis=-1, where=possible, initial=i) for f, i in ((np.max, -np.inf), (np.min, np.inf)))
-    spread = high - low
-    coarse = error > SHARP * spread + 4.0 * np.spacing(np.maximum(abs(low), abs(high)))
+    return high - low, np.maximum(abs(low), abs(high))
+
+
+def _warn_of_coarse_rows(what: str, error: FloatArray, values: FloatArray, counts: FloatArray) -> None:
+    """Warn if a bound exceeds SHARP times the range of the values that can happen and their own rounding."""
+    spread, size = _spread(values, counts)
+    coarse = error > SHARP * spread + 4.0 * np.spacing(size)
     if coarse.any():
         worst = (error / np.where(coarse, spread, 1.0))[coarse][0]
         message = (

@@ -47,8 +47,9 @@ from ._support.checks import (
 from .errors import DataError, ModelError, ParameterError
 from .exact import cvar_normal, var_normal
 from .models.mdp import MDP
-from .risk import RiskMeasure, measure_of
-from .types import ArrayLike, FloatArray, PolicyLike
+from .models.uncertain import UncertainMDP
+from .risk import RiskMeasure, form_of, measure_of
+from .types import ArrayLike, FloatArray, IntArray, PolicyLike
 
 __all__ = [
     "LimitLaw",
@@ -80,29 +81,37 @@ class LimitLaw(NamedTuple):
 
 
 def limit_law(
-    mdp: MDP,
+    mdp: MDP | UncertainMDP,
     policy: PolicyLike,
     alpha: float | None = None,
     visits: ArrayLike | None = None,
     *,
     risk: RiskMeasure | None = None,
+    theta: ArrayLike | None = None,
 ) -> LimitLaw:
     """Return the limit law of sqrt(N) (V^{psi,pi} - V^pi), by the weak-convergence theorem.
 
+    The theorem is about a Dirichlet posterior for each pair. A model whose pairs share sources has rows that are wrong
+    together: with y_s the values r + gamma V of the outcomes in state s, the covariance of the rows of s and s' is
+    Cov(y_s, y_s') / n_b if both have the source b, else zero. Any other posterior that concentrates at the rate
+    1/sqrt(N) like the maximum-likelihood estimate has the same limit.
+
     Parameters
     ----------
-    mdp : MDP
-        True model, discounted and without steps that end.
+    mdp : MDP or UncertainMDP
+        True model, discounted and without steps that end. Each pair of an MDP is a source of its own.
     policy : PolicyLike
         Deterministic policy pi.
     alpha : float, optional
         Risk level of CVaR.
-    visits : array_like of shape (S,), optional
-        Fractions n_s of the N observations that fall on (s, policy[s]). The default is the stationary distribution
-        under the policy, as for one long trajectory. A state that is never visited has no limit, unless its next
-        value is certain.
+    visits : array_like of shape (S,) or (B,), optional
+        Fractions n_s of the N observations that fall on (s, policy[s]); for an UncertainMDP, fractions n_b that fall on
+        each source. The default is the stationary distribution under the policy, as for one long trajectory. A state
+        that is never visited has no limit, unless its next value is certain.
     risk : RiskMeasure, optional
         Another measure in place of CVaR, such as ``VaR(0.9)``. Exactly one of `alpha` and `risk` must be given.
+    theta : array_like of shape (B, K), optional
+        True probabilities of the outcomes of an UncertainMDP.
 
     Returns
     -------
@@ -132,41 +141,82 @@ def limit_law(
     array([-0.9062, -0.9062])
     """
     unit = _normal_risk(measure_of(alpha, risk))
-    instance_of(mdp, "mdp", MDP, "; for an uncertain model use model.mdp(theta)", error=ModelError)
-    if mdp.termination is not None:
+    truth = _truth(mdp, theta)
+    if truth.termination is not None:
         raise ModelError("the limit law needs a model without steps that end", code="ending-steps")
-    mdp.require_discounted("the limit law")
-    actions = mdp.policy_indices(policy)
-    states = np.arange(mdp.n_states)
-    chain = mdp.transition[states * mdp.n_actions + actions].toarray()
-    inverse = np.linalg.inv(np.eye(mdp.n_states) - mdp.discount * chain)
-    value = inverse @ mdp.reward[states, actions]
-    centred = value - (chain @ value)[:, np.newaxis]  # [S, S'], so that the variance is a sum of squares
-    spread = (chain * centred**2).sum(axis=1)
-    fractions = stationary_distribution(chain) if visits is None else _fractions(visits, mdp.n_states)
+    truth.require_discounted("the limit law")
+    actions = truth.policy_indices(policy)
+    states = np.arange(truth.n_states)
+    chain = truth.transition[states * truth.n_actions + actions].toarray()
+    inverse = np.linalg.inv(np.eye(truth.n_states) - truth.discount * chain)
+    value = inverse @ truth.reward[states, actions]
+    if isinstance(mdp, UncertainMDP):
+        chances, worth, sources = _outcome_rows(mdp, theta, actions, value)
+    else:
+        chances, sources = chain, states
+        worth = np.broadcast_to(truth.discount * value, chain.shape)  # the reward of a pair is known
+    n_sources = mdp.n_sources if isinstance(mdp, UncertainMDP) else mdp.n_states
+    fractions: FloatArray
+    if visits is None:
+        fractions = np.bincount(sources, stationary_distribution(chain), n_sources).astype(np.float64)
+    else:
+        fractions = _fractions(visits, n_sources)
+    centred = worth - (chances * worth).sum(axis=1)[:, np.newaxis]  # so that variances are sums of squares
+    spread = (chances * centred**2).sum(axis=1)
     certain = spread <= 1e-24 * max(1.0, float(abs(value).max())) ** 2
-    unseen = (fractions <= 1e-15) & ~certain
+    unseen = (fractions[sources] <= 1e-15) & ~certain
     if unseen.any():
-        state = int(np.argmax(unseen))
-        message = f"visits[{state}] is {fractions[state]}: the value there has no limit"
-        raise ParameterError(message, code="no-limit", argument="visits", index=(state,), value=float(fractions[state]))
-    variance = np.where(certain, 0.0, spread / np.where(certain, 1.0, fractions))  # sigma^2
-    drift = mdp.discount * np.sqrt(variance) * unit
-    return LimitLaw(inverse @ drift, (inverse * (mdp.discount**2 * variance)) @ inverse.T)
+        place = int(sources[np.argmax(unseen)])
+        message = f"visits[{place}] is {fractions[place]}: the value there has no limit"
+        raise ParameterError(message, code="no-limit", argument="visits", index=(place,), value=float(fractions[place]))
+    shares = np.where(certain, 1.0, fractions[sources])
+    centred[certain] = 0.0
+    together = ((chances * centred) @ centred.T) * (sources[:, np.newaxis] == sources)
+    together /= np.sqrt(shares[:, np.newaxis] * shares)
+    return LimitLaw(inverse @ (np.sqrt(np.diag(together)) * unit), inverse @ together @ inverse.T)
+
+
+def _truth(mdp: MDP | UncertainMDP, theta: ArrayLike | None) -> MDP:
+    """Return the true model."""
+    if isinstance(mdp, UncertainMDP):
+        if theta is None:
+            message = "theta must be given: the true probabilities of the outcomes of an UncertainMDP"
+            raise ParameterError(message, code="missing-argument", argument="theta")
+        return mdp.mdp(theta)
+    instance_of(mdp, "mdp", MDP, "; or an UncertainMDP with theta", error=ModelError)
+    if theta is not None:
+        message = "theta is for an UncertainMDP; an MDP has its probabilities"
+        raise ParameterError(message, code="conflicting-arguments", argument="theta")
+    return mdp
+
+
+def _outcome_rows(
+    model: UncertainMDP, theta: ArrayLike | None, actions: IntArray, value: FloatArray
+) -> tuple[FloatArray, FloatArray, IntArray]:
+    """Return probabilities and values [S, K] of the outcomes of the pairs that a policy takes, and their sources."""
+    entries = model.entries
+    pairs = np.arange(model.n_states) * model.n_actions + actions
+    sources = entries.source[pairs]
+    worth = np.zeros((model.n_states, model.n_outcomes))
+    for s, (pair, b) in enumerate(zip(pairs.tolist(), sources.tolist(), strict=True)):
+        mine = slice(entries.first[pair], entries.first[pair + 1])
+        outcomes = entries.outcome[entries.begin[b] : entries.begin[b + 1]]
+        worth[s, outcomes] = entries.reward[mine] + model.discount * value[entries.next_state[mine]]
+    return np.asarray(theta, dtype=np.float64)[sources], worth, sources
 
 
 def _normal_risk(measure: RiskMeasure) -> float:
     """Return the risk of a standard normal."""
-    levels, weights, quantile = measure.exact_form()
+    levels, weights, quantile = form_of(measure)
     if quantile and np.isin(levels, (0.0, 1.0)).any():
         message = f"{measure!r} of a normal law is infinite, so there is no limit law"
         raise ParameterError(message, code="no-limit", value=measure)
     return float(weights @ (var_normal if quantile else cvar_normal)(0.0, 1.0, levels))
 
 
-def _fractions(visits: ArrayLike, n_states: int) -> FloatArray:
+def _fractions(visits: ArrayLike, n_sources: int) -> FloatArray:
     fractions = non_negative_array(visits, "visits", ndim=1, error=ParameterError)
-    require_shape(fractions, "visits", (n_states,), "[S]", error=ParameterError)
+    require_shape(fractions, "visits", (n_sources,), "one for each source", error=ParameterError)
     if fractions.sum() > 1.0 + SUM_TOLERANCE:
         message = f"visits must be fractions of all observations, but they sum to {fractions.sum()}"
         raise ParameterError(message, code="sum-not-one", argument="visits", value=float(fractions.sum()))

@@ -98,7 +98,8 @@ def test_an_agent_acts_admissibly_and_counts_what_it_saw(kind, name):
     problem = PROBLEMS[name]
     agent = agent_for(kind, problem)
     log = live(agent, problem, 40, seed=1)
-    assert agent.posterior == pr.DirichletPosterior.from_log(problem.model, log, indices=True)
+    counts = problem.model.count(log, problem.model.prior(), indices=True)
+    assert agent.posterior == pr.DirichletPosterior(counts, problem.model.prior())
     assert problem.model.admissible[np.arange(problem.model.n_states), agent.policy].all()
     assert np.isfinite(agent.value).all()
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 import prudent as pr
 from prudent import exact, risk
 from prudent.risk import CVaR, Mean, MeanCVaR, Mixture, ModifiedCVaR, RiskMeasure, Spectral, VaR, WorstCase
+from prudent.risk.conformance import check_risk
 
 
 def square_root(u):
@@ -38,6 +39,7 @@ MEASURES = {
     "spectral, lines": Spectral(two_lines),
     "spectral, pieces": Spectral(square_root, pieces=8),
 }
+EQUIVALENTS = [risk.EntropicRisk(0.7), risk.EntropicRisk(-3.0), risk.EntropicRisk(0.0), risk.Expectile(0.1)]
 COHERENT = {name for name in MEASURES if "VaR" not in name.split(",")[0].split() and "optimistic" not in name}
 COHERENT = (COHERENT | {"CVaR", "CVaR, odd level", "CVaR, neutral", "mean and CVaR"}) - {
     "mixture of both signs",
@@ -50,8 +52,10 @@ draws = st.lists(st.floats(-1e6, 1e6), min_size=2, max_size=30).map(np.array)
 
 def test_every_public_measure_is_registered():
     classes = {getattr(risk, name) for name in risk.__all__}
-    public = {each for each in classes if isinstance(each, type) and issubclass(each, RiskMeasure)} - {RiskMeasure}
-    assert public == {type(measure) for measure in MEASURES.values()}
+    public = {each for each in classes if isinstance(each, type) and issubclass(each, RiskMeasure)}
+    equivalents = {each for each in public if issubclass(each, risk.CertaintyEquivalent)}
+    assert public - equivalents - {RiskMeasure} == {type(measure) for measure in MEASURES.values()}
+    assert equivalents - {risk.CertaintyEquivalent} == {type(measure) for measure in EQUIVALENTS}
 
 
 @every_measure
@@ -140,3 +144,8 @@ def test_a_problem_takes_every_measure(name):
     solution = problem.solve() if problem.is_exact else problem.solve(draws=20, rng=1)
     assert solution.converged
     assert 0.0 <= solution.value.min() <= solution.value.max() <= 5.0 + 1e-9
+
+
+@pytest.mark.parametrize("measure", [*EQUIVALENTS, *MEASURES.values()], ids=repr)
+def test_public_suite_accepts_ours(measure, seed):
+    check_risk(measure, rng=seed)

@@ -60,6 +60,8 @@ class ActionView:
         Its outcomes, largest contribution first.
     overtakes_after : int or None
         Observations of it, like those so far, after which it beats the chosen action.
+    ambiguous : float
+        Observations of its source that several outcomes explain; with any, its counts are approximate.
     """
 
     action: Any
@@ -72,6 +74,7 @@ class ActionView:
     total_count: float | None = None
     outcomes: tuple[OutcomeView, ...] = ()
     overtakes_after: int | None = None
+    ambiguous: float = 0.0
 
 
 def sentences(
@@ -105,6 +108,9 @@ def sentences(
     elif risk not in ("value", "mean"):
         mood = "cautious" if chosen.value <= chosen.mean else "optimistic"
         lines.append(f"The {mood} value is {risk} of {draws:,} posterior draws.")
+    unclear = sum(view.ambiguous for view in actions)
+    if unclear:
+        lines.append(f"The counts are approximate: several outcomes explain {plural(unclear, 'observation')}.")
     lines += _tail(chosen)
     if rival is None:
         return [*lines, "No other action is admissible there."]

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .._numerics.compile import kernel
+from ..posteriors.groups import Group
 from ..types import BoolArray, FloatArray, IntArray
 from .entries import Entries
 
@@ -35,6 +36,42 @@ def first_impossible(entries: Entries, counts: FloatArray, log: IntArray) -> int
         if not possible:
             return i
     return -1
+
+
+@kernel
+def explanations(entries: Entries, counts: FloatArray, log: IntArray) -> IntArray:
+    """Return how many outcomes with a positive count explain each row [M]; 1 where the outcome is known."""
+    found = np.ones(log.shape[0], np.int64)
+    for i in range(log.shape[0]):
+        if log[i, 3] >= 0:
+            continue
+        p = log[i, 0] * entries.n_actions + log[i, 1]
+        b = entries.source[p]
+        shift = entries.begin[b] - entries.first[p]  # from an entry to its slot
+        found[i] = 0
+        for e in range(entries.first[p], entries.first[p + 1]):
+            if entries.next_state[e] == log[i, 2] and counts[b, entries.outcome[e + shift]] > 0.0:
+                found[i] += 1
+    return found
+
+
+def ambiguous_groups(
+    entries: Entries, counts: FloatArray, log: IntArray, times: FloatArray
+) -> tuple[BoolArray, list[Group]]:
+    """Return which rows one outcome explains [M], and the outcomes that explain the others, each ``times`` [M]."""
+    clear = explanations(entries, counts, log) == 1
+    groups: list[Group] = []
+    unclear = log[~clear]
+    if unclear.size:
+        pair = unclear[:, 0] * entries.n_actions + unclear[:, 1]
+        arrivals, place = np.unique(np.stack((pair, unclear[:, 2]), axis=1), axis=0, return_inverse=True)
+        seen = np.bincount(place.reshape(-1), weights=times[~clear])
+        for (p, target), count in zip(arrivals.tolist(), seen.tolist(), strict=True):
+            b = int(entries.source[p])
+            led = np.flatnonzero(entries.next_state[entries.first[p] : entries.first[p + 1]] == target)
+            outcomes = entries.outcome[entries.begin[b] + led]
+            groups.append(Group(b, tuple(outcomes[counts[b, outcomes] > 0.0].tolist()), count))
+    return clear, groups
 
 
 @kernel

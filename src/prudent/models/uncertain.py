@@ -18,6 +18,7 @@ from .._support import checks
 from ..data.labels import Labels
 from ..data.policy import Policy
 from ..errors import ModelError, ParameterError, PosteriorError
+from ..posteriors.groups import Group
 from ..types import (
     ArrayLike,
     FloatArray,
@@ -38,7 +39,7 @@ from .log_reader import LogReader
 from .log_summary import LogSummary
 from .mdp import MDP
 from .outcomes import OutcomeModel
-from .transitions import Course, add_log, cumulative_rows, plan_of, walk
+from .transitions import Course, add_log, ambiguous_groups, cumulative_rows, plan_of, walk
 
 OutcomeNames = Sequence[Iterable[Label]] | str | None
 
@@ -464,7 +465,9 @@ class UncertainMDP(OutcomeModel):
 
         If the outcome of a row is observed, or only one leads to its next state, the counts are those of the exact
         posterior. If several do, the count of 1 is split over them in proportion to their posterior means given the
-        rows before: an approximation, which depends on the order of the rows.
+        rows before: an approximation, which depends on the order of the rows and is surer than the data are. Agents
+        count in this way. ``DirichletPosterior.from_log`` does not: its counts are not surer than the posterior, and
+        ``prudent.posteriors.GroupedPosterior`` is the posterior itself.
 
         Parameters
         ----------
@@ -501,6 +504,48 @@ class UncertainMDP(OutcomeModel):
         rows, times = LogReader(self, indices).rows(log, counts, columns)
         add_log(self.entries, counts, rows, times)
         return counts
+
+    def tally(
+        self, log: TableLike, prior: ArrayLike, *, indices: bool = False, columns: Mapping[str, Any] | None = None
+    ) -> tuple[FloatArray, list[Group]]:
+        """Return the counts of known outcomes after a log of transitions, and the groups of the others.
+
+        Parameters
+        ----------
+        log : TableLike
+            As for ``count``.
+        prior : array_like [B, K]
+            Counts before the log.
+        indices : bool, default=False
+            As for ``count``.
+        columns : mapping, optional
+            As for ``count``.
+
+        Returns
+        -------
+        counts : float64 [B, K]
+            ``prior`` plus the counts of rows that one outcome explains.
+        groups : list of Group
+            The outcomes that explain the other rows, and how many rows there are.
+
+        Raises
+        ------
+        DataError
+            If a row is impossible.
+
+        Examples
+        --------
+        At a wall two moves lead nowhere:
+
+        >>> model = UncertainMDP([[0]], [[[0, 0]]], [[[0.0, 0.0]]], discount=0.9)
+        >>> model.tally([(0, 0, 0), (0, 0, 0, 1)], prior=model.prior())
+        (array([[1., 2.]]), [Group(source=0, outcomes=(0, 1), times=1.0)])
+        """
+        counts = self._of_outcomes(prior, "prior", PosteriorError).copy()
+        rows, times = LogReader(self, indices).rows(log, counts, columns)
+        clear, groups = ambiguous_groups(self.entries, counts, rows, times)
+        add_log(self.entries, counts, rows[clear], times[clear])
+        return counts, groups
 
     def trajectory(
         self,

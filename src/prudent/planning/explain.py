@@ -218,6 +218,7 @@ class _StateRows:
         if self.posterior is not None:
             counts, prior = (rows[self.sources[i]].sum() for rows in (self.posterior.counts, self.posterior.prior))
             values |= {"evidence": float(counts) - float(prior), "total_count": float(counts)}
+            values["ambiguous"] = float(self.posterior.ambiguous[self.sources[i]])
         return ActionView(
             action=self.model.actions[self.actions[i]],
             chosen=i == self.best,
@@ -328,14 +329,12 @@ def explain_sampled(
     index = np.unique(rows.sources, return_inverse=True)[1]
     n = theta.shape[0]
     extra = np.zeros((n, rows.actions.size)) if rewards is None else rewards[:, state, rows.actions]
-    weights = risk.lowest_weights(n)
     views = []
     for i in range(rows.actions.size):
         own = theta[:, index[i]]
         z = own @ rows.worth[i] + extra[:, i]
-        low = np.argsort(z, kind="stable")[: weights.size]
-        numbers = {"value": weights @ z[low], "mean": z.mean(), "sd": z.std()}
-        views.append(rows.view(i, np.quantile(z, QUANTILES), own.mean(axis=0), weights @ own[low], **numbers))
+        numbers = {"value": float(risk(z)), "mean": z.mean(), "sd": z.std()}
+        views.append(rows.view(i, np.quantile(z, QUANTILES), own.mean(axis=0), risk.gradient(z) @ own, **numbers))
     return _explanation(model, state, views, alpha=alpha, risk=repr(risk), draws=n)
 
 

@@ -103,15 +103,20 @@ def solve_operator(
         q: Any = DeferredQ(np.asarray(at.value), end.shift, operator.accuracy, operator.threads)
     else:
         q = with_terminal_values(model, iteration.q_at(at, end.shift))
+    # the fixed points of two contractions are as far apart as the operators are, times 1/(1 - g)
+    measured = operator.measure_error(value) * (1.0 + iteration.certificate.widest)
+    message = end.reason.message
+    if measured > 0.0:
+        message += f"; the lines that replace the distortion add {measured:.2g}, which more pieces make smaller"
     return Solution(
         value=value,
         policy=np.asarray(at.actions),
         q_source=q,
         residual=at.residual,
-        error_bound=end.error,
+        error_bound=end.error + measured,
         iterations=end.iterations,
         converged=end.reason.converged,
-        message=end.reason.message,
+        message=message,
         states=model.states,
         actions=model.actions,
         terminal=model.terminal,

@@ -99,6 +99,7 @@ def backward_induction(
         actions: npt.NDArray[Any] = chosen if policy is None else policy.at(time)
         error *= stretch
         error += operator.backup(value, every if policy is None else taken_pairs(actions, n_actions), q.reshape(-1))
+        error += operator.measure_error(value)
         if policy is None:
             value = np.empty(n_states)
             greedy(q, value, chosen)

@@ -20,10 +20,11 @@ from ..models.mdp import MDP
 from ..models.uncertain import UncertainMDP
 from ..posteriors.dirichlet import DirichletPosterior
 from ..posteriors.scalar import BetaPosterior, NormalPosterior
-from ..risk import CVaR, RiskMeasure, measure_of
+from ..risk import CertaintyEquivalent, CVaR, RiskMeasure, form_of, measure_of
 from ..types import FloatArray, IntArray, PolicyLike, RngLike, TableLike, TerminalLike
 from .base import Ended, Evidence, PlanningProblem
 from .draw_blocks import KEPT_BYTES, GivenDraws, SlotDraws
+from .equivalent_rows import EquivalentDirichletRows, EquivalentDrawRows
 from .execute.executor import Executor
 from .execute.threads import Threads
 from .explain import Explanation, draws_of_sources, explain_exact, explain_sampled
@@ -53,9 +54,9 @@ class BayesianRiskMDP(PlanningProblem):
         Risk level in (-1, 1). 0 is risk-neutral (the posterior mean), 0.9 values every step by the mean of the worst
         tenth of the posterior, -0.9 by that of the best tenth.
     risk : RiskMeasure, optional
-        Another measure instead of CVaR, e.g. ``VaR(0.9)`` or ``MeanCVaR(0.9, weight=0.5)``. Quantiles and mixtures of
-        CVaRs are evaluated exactly; a distortion that bends everywhere needs ``draws`` (see
-        ``prudent.risk.Spectral``).
+        Another measure instead of CVaR, e.g. ``VaR(0.9)`` or ``MeanCVaR(0.9, weight=0.5)``. Quantiles, mixtures of
+        CVaRs and ``prudent.risk.EntropicRisk`` are evaluated exactly; a distortion that bends everywhere needs
+        ``draws`` or ``pieces`` (see ``prudent.risk.Spectral``), and so do other certainty equivalents need ``draws``.
     reward_posterior : NormalPosterior or BetaPosterior, optional
         Unknown mean rewards [S, A], which are added to the rewards of the model; needs ``draws``. Terminal and
         absorbing states (never left, whatever the action) earn no such reward, unless there are no others.
@@ -292,9 +293,9 @@ class BayesianRiskMDP(PlanningProblem):
         ModelError
             If the process may go on for ever.
         """
-        weights = self.risk.lowest_weights(1_000)
-        if (np.diff(weights) > 1e-12).any():
-            message = f"horizon must be given: at discount 1 {self.risk!r} has no endless value, as it is not coherent"
+        equivalent = isinstance(self.risk, CertaintyEquivalent)
+        if equivalent or (np.diff(self.risk.lowest_weights(1_000)) > 1e-12).any():
+            message = f"horizon must be given: at discount 1 {self.risk!r} has no endless value, it is not coherent"
             raise ParameterError(message, code="missing-argument", argument="horizon")
         stream = generator(rng) if np.ndim(draws) == 0 and draws is not None else rng  # type: ignore[arg-type]
 
@@ -415,8 +416,10 @@ class BayesianRiskMDP(PlanningProblem):
         """Whether the problem can be solved without draws."""
         if self.posterior is None or self.reward_posterior is not None:
             return False
+        if isinstance(self.risk, CertaintyEquivalent):
+            return self.risk.knows_dirichlet
         try:
-            self.risk.exact_form()
+            form_of(self.risk)
         except ParameterError:
             return False
         return True
@@ -493,10 +496,13 @@ class BayesianRiskMDP(PlanningProblem):
             if self.reward_posterior is not None:
                 message = "draws must be given: unknown rewards have no exact operator, e.g. draws=1000"
                 raise ParameterError(message, code="missing-argument", argument="draws")
-            form = self.risk.exact_form()  # which says so if there is none
-            if not form.quantile and (form.levels == 0.0).all():
+            if isinstance(self.risk, CertaintyEquivalent) and self.risk.knows_dirichlet:
+                return Threads(EquivalentDirichletRows(model, self.posterior.counts, self.risk), workers)
+            form = form_of(self.risk)  # which says so if there is none
+            gap = getattr(self.risk, "gap", 0.0)  # of lines that replace a distortion
+            if not form.quantile and (form.levels == 0.0).all() and gap == 0.0:
                 return self._mean_operator()
-            return Threads(DirichletRows(model, self.posterior.counts, form), workers)
+            return Threads(DirichletRows(model, self.posterior.counts, form, gap=gap), workers)
         random = generator(rng)
         made: GivenDraws | SlotDraws
         if self.posterior is None:
@@ -508,7 +514,10 @@ class BayesianRiskMDP(PlanningProblem):
             made = SlotDraws(model.entries, counts, whole_number(draws, "draws"), random, KEPT_BYTES)
             rounding = (model.n_outcomes + 4.0) * EPS  # of the division by the total
             leaks = (-rounding, rounding)
-        return Threads(DrawRows(model, made, self.risk, self._reward_draws(made.n, random), leaks), workers)
+        rewards = self._reward_draws(made.n, random)
+        if isinstance(self.risk, CertaintyEquivalent):
+            return Threads(EquivalentDrawRows(model, made, self.risk, rewards, leaks), workers)
+        return Threads(DrawRows(model, made, self.risk, rewards, leaks), workers)
 
     def _reward_draws(self, n: int, random: np.random.Generator) -> FloatArray | None:
         """Return what the posterior of the rewards adds to them, [N, S, A]."""

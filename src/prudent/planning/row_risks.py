@@ -69,6 +69,13 @@ class RowRisk(ABC):
     lazy_q = False  # Q of all actions is computed when it is read, not with the solution
     screens = False  # whether a backup of the best action leaves upper bounds for the others
 
+    def measure_error(self, value: FloatArray) -> float:
+        """Return a bound on the distance of Q at ``value`` from that of the measure that was asked for.
+
+        It is not zero where lines replace a distortion.
+        """
+        return 0.0
+
     @abstractmethod
     def tasks(self, value: FloatArray, pairs: IntArray, q: FloatArray, accuracy: float, best: bool) -> Iterator[Task]:
         """Yield the tasks that write Q(s, a) at ``value`` into ``q`` [S*A] for ``pairs``.
@@ -342,13 +349,21 @@ class DirichletRows(OutcomeRows):
     lazy_q = True
 
     def __init__(
-        self, model: UncertainMDP, counts: FloatArray, risk: ExactForm | float, *, screens: bool = True
+        self,
+        model: UncertainMDP,
+        counts: FloatArray,
+        risk: ExactForm | float,
+        *,
+        screens: bool = True,
+        gap: float = 0.0,
     ) -> None:
         """``counts`` [B, K], 0 for an impossible outcome; ``risk`` is an exact form, or the level of CVaR.
 
-        Without ``screens`` every pair is evaluated.
+        Without ``screens`` every pair is evaluated. ``gap`` is the distance of the risk from the one that was asked
+        for, as a share of the range of a row.
         """
         super().__init__(model)
+        self.gap = gap
         self._model = model
         self.counts = self.entries.pack(counts)
         self.levels = Levels.of(risk if isinstance(risk, ExactForm) else CVaR(risk).exact_form())
@@ -371,6 +386,18 @@ class DirichletRows(OutcomeRows):
             means=np.zeros(self.entries.next_state.size),
             has_means=np.zeros(pairs, dtype=np.bool_),
         )
+
+    def measure_error(self, value: FloatArray) -> float:
+        """See ``RowRisk.measure_error``: ``gap`` times the widest range of the outcomes of a pair."""
+        if self.gap == 0.0:
+            return 0.0
+        targets = self.entries.next_state
+        worth = self.entries.reward + np.where(targets >= 0, self.discount * value[np.maximum(targets, 0)], 0.0)
+        possible = self.counts[self.entries.slots()] > 0.0
+        filled = self.entries.first[:-1][self.entries.sizes() > 0]
+        high = np.maximum.reduceat(np.where(possible, worth, -np.inf), filled)
+        low = np.minimum.reduceat(np.where(possible, worth, np.inf), filled)
+        return self.gap * float((high - low).max()) * (1.0 + 8.0 * EPS)
 
     def approximation(self) -> MomentRows | None:
         """See ``SmoothRows.approximation``; it exists for positive levels only."""

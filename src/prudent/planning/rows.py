@@ -132,7 +132,7 @@ class Draws(NamedTuple):
 
 
 @inlined
-def _draws_of_pair(p, entries, draws, n, sign, value, z):
+def draws_of_pair(p, entries, draws, n, sign, value, z):
     """Write ``sign`` times Z_1, ..., Z_n of pair p at ``value`` into z; return the largest magnitude of their terms."""
     biggest = 0.0
     if draws.rewards.size:
@@ -166,7 +166,7 @@ def back_up_pair(p, entries, draws, n, share, value, z, order):
     """
     sign = 1.0 if n > 0 else -1.0
     n = abs(n)
-    biggest = _draws_of_pair(p, entries, draws, n, sign, value, z)
+    biggest = draws_of_pair(p, entries, draws, n, sign, value, z)
     if n == 1:
         return sign * z[0], biggest
     if share > 0.0:
@@ -189,7 +189,7 @@ def tail_of_pair(p, entries, draws, n, share, value, z, order, means):
             means[j] = draws.theta[slot + j, 0]
         return draws.rewards[p, 0] if draws.rewards.size else 0.0
     if share > 0.0:
-        _draws_of_pair(p, entries, draws, n, sign, value, z)
+        draws_of_pair(p, entries, draws, n, sign, value, z)
         two_lowest(z[:n], order, share)
         for j in range(size):
             row = draws.theta[slot + j]
@@ -199,7 +199,7 @@ def tail_of_pair(p, entries, draws, n, share, value, z, order, means):
         for i in range(n):
             order[i] = i
     else:
-        _draws_of_pair(p, entries, draws, n, sign, value, z)
+        draws_of_pair(p, entries, draws, n, sign, value, z)
         spectral(z[:n], order[:n], draws.weights)
     for j in range(size):
         means[j] = weighted_draws(draws.theta[slot + j], order, draws.weights)

@@ -24,12 +24,16 @@ from __future__ import annotations
 from .base import Posterior
 from .dirichlet import DirichletPosterior
 from .glm import LogisticPosterior, PoissonPosterior
+from .grouped import GroupedPosterior
+from .groups import Group
 from .linear import LinearGaussianPosterior
 from .scalar import BetaPosterior, NormalPosterior
 
 __all__ = [
     "BetaPosterior",
     "DirichletPosterior",
+    "Group",
+    "GroupedPosterior",
     "LinearGaussianPosterior",
     "LogisticPosterior",
     "NormalPosterior",

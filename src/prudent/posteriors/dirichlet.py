@@ -18,6 +18,7 @@ from ..data.naming import UNNAMED, Naming, OutcomeLabels, names_of_plain, plain_
 from ..errors import DataError, PosteriorError
 from ..types import ArrayLike, FloatArray, IntArray, Label, RngLike, TableLike
 from .base import Posterior, equal_lengths
+from .groups import Group, added_up, matched_counts
 
 _BY_NAME = "; positions go with indices=True"
 
@@ -32,6 +33,11 @@ class SourceModel(Protocol):
         self, log: Any, prior: Any, *, indices: bool = False, columns: Mapping[str, Any] | None = None
     ) -> FloatArray:
         """Return the counts [B, K] after a log."""
+
+    def tally(
+        self, log: Any, prior: Any, *, indices: bool = False, columns: Mapping[str, Any] | None = None
+    ) -> tuple[FloatArray, list[Group]]:
+        """Return the counts [B, K] of known outcomes after a log, and the groups of the others."""
 
 
 def prior_counts(model: SourceModel, prior: ArrayLike | None = None) -> FloatArray:
@@ -95,6 +101,9 @@ class DirichletPosterior(Posterior):
         Dirichlet parameters [B, K].
     prior : ndarray of float
         The part of `counts` [B, K] that is not data.
+    ambiguous : ndarray of float
+        Observations [B] of each source that were one of several outcomes. Where there are any, the counts are an
+        approximation of the posterior that is not surer than it (see `GroupedPosterior`).
     naming : Naming
         Names that are shared with the model; see `sources` and `outcomes`.
 
@@ -122,9 +131,10 @@ class DirichletPosterior(Posterior):
     array([[1., 2.]])
     """
 
-    sums = ("counts",)
+    sums = ("counts", "ambiguous")
     fixed = ("prior",)
     counts: FloatArray
+    ambiguous: FloatArray
     prior: FloatArray
     naming: Naming
 
@@ -137,6 +147,7 @@ class DirichletPosterior(Posterior):
         outcomes: Sequence[Iterable[Hashable]] | None = None,
     ) -> None:
         self.counts = _dirichlet_counts(counts, "counts")
+        self.ambiguous = np.zeros(self.counts.shape[0])
         self.naming = _listed_names(sources, outcomes, self.counts)
         if prior is None:
             self.prior = self.counts.copy()
@@ -220,7 +231,8 @@ class DirichletPosterior(Posterior):
         Returns
         -------
         DirichletPosterior
-            The posterior, with the names of the model.
+            The posterior, with the names of the model. Rows that several outcomes explain are counted in
+            ``ambiguous``, and make the counts approximate.
 
         Raises
         ------
@@ -229,6 +241,7 @@ class DirichletPosterior(Posterior):
 
         See Also
         --------
+        GroupedPosterior : The exact posterior where outcomes are ambiguous.
         prudent.from_log : Makes the model from the log as well.
 
         Examples
@@ -239,7 +252,11 @@ class DirichletPosterior(Posterior):
         DirichletPosterior(counts=[[1., 2.], [1., 2.]])
         """
         before = prior_counts(model, prior)
-        return cls._of(model, model.count(log, before, indices=indices, columns=columns), prior=before)
+        counts, groups, ambiguous = added_up(*model.tally(log, before, indices=indices, columns=columns))
+        counts = matched_counts(counts, groups)
+        posterior = cls._of(model, counts, prior=np.minimum(before, counts))
+        posterior.ambiguous = ambiguous
+        return posterior
 
     def update(
         self, source: Label | ArrayLike, outcome: Label | ArrayLike, count: ArrayLike = 1.0, *, indices: bool = False
@@ -415,9 +432,9 @@ class DirichletPosterior(Posterior):
         Returns
         -------
         ndarray of float
-            Counts [B, K] without the prior.
+            Counts [B, K] without the prior; or ``"ambiguous"``, [B].
         """
-        return self.counts - self.prior
+        return self.counts - self.prior if name == "counts" else self.ambiguous
 
     def check(self) -> None:
         """Check that counts are at least those of the prior.
@@ -429,6 +446,7 @@ class DirichletPosterior(Posterior):
         """
         below = self.counts < self.prior
         refuse(below, self.counts, "counts", "at least that of the prior", error=PosteriorError, code="below-prior")
+        refuse(self.ambiguous < 0.0, self.ambiguous, "ambiguous", "at least 0", error=PosteriorError, code="negative")
 
     def state(self) -> State:
         """Return the values and arrays that `save` writes.
@@ -441,6 +459,8 @@ class DirichletPosterior(Posterior):
             Counts, prior and codes of outcomes.
         """
         values, arrays = super().state()
+        if not self.ambiguous.any():
+            del arrays["ambiguous"]
         values |= {"sources": plain_names(self.sources, "sources"), "outcomes": None}
         listed = self.naming.outcomes
         if listed is not None:
@@ -470,6 +490,7 @@ class DirichletPosterior(Posterior):
         ValueError
             If no posterior has this state.
         """
+        arrays = {"ambiguous": np.zeros(len(arrays["counts"])), **arrays}
         posterior = super().from_state(values, arrays)
         posterior.naming = _listed_names(names_of_plain(values["sources"]), None, posterior.counts)
         if values["outcomes"] is not None:
@@ -485,9 +506,9 @@ class DirichletPosterior(Posterior):
         Returns
         -------
         dict of str to object
-            The counts.
+            The counts, and the ambiguous observations if there are any.
         """
-        return {"counts": self.counts}
+        return {"counts": self.counts} | ({"ambiguous": self.ambiguous} if self.ambiguous.any() else {})
 
 
 def _indices(labels: Labels, members: Any, name: str) -> IntArray:

@@ -31,15 +31,21 @@ carried as a logarithm, hence accurate in both tails, and mapped by the normal q
 from __future__ import annotations
 
 from .base import ExactForm, Outermost, RiskMeasure
+from .base import form_of as form_of
 from .draw_rule import MOST_DRAWS as MOST_DRAWS
 from .draw_rule import sample_size, sample_size_is_exact
 from .draws import cvar, lowest_normals, modified_cvar
+from .equivalents import CertaintyEquivalent, EntropicRisk, EquivalentRows, Expectile
 from .measures import CVaR, Mean, MeanCVaR, Mixture, ModifiedCVaR, VaR, WorstCase, measure_of
 from .spectral import Spectral
 
 __all__ = [
     "CVaR",
+    "CertaintyEquivalent",
+    "EntropicRisk",
+    "EquivalentRows",
     "ExactForm",
+    "Expectile",
     "Mean",
     "MeanCVaR",
     "Mixture",

@@ -7,7 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._support.checks import finite_array, whole_number
+from .._numerics.compensated import EPS
+from .._support.checks import SUM_TOLERANCE, finite_array, non_negative_array, require_sum_of_one, whole_number
 from ..errors import DataError, ParameterError
 from ..types import ArrayLike, FloatArray
 
@@ -45,10 +46,21 @@ class ExactForm(NamedTuple):
     quantile: bool
 
 
+_FINAL = ("__call__", "weights", "lowest_weights", "outermost")  # what follows from the hooks of a subclass
+
+
 class RiskMeasure(ABC):
     """Base class of risk measures: a weighted mean of sorted draws.
 
-    A subclass defines ``tail_weights``, and ``exact_form`` if it is a mixture of CVaRs or of quantiles.
+    A subclass defines ``tail_weights``, and ``exact_form`` if it is a mixture of CVaRs or of quantiles. The weights are
+    checked wherever they are used: none is negative, and they sum to one. A measure that is no weighted mean of sorted
+    draws is a ``CertaintyEquivalent``.
+
+    Raises
+    ------
+    ParameterError
+        When a subclass is defined that overrides ``__call__``, ``weights``, ``lowest_weights`` or ``outermost``:
+        solvers would not use it.
 
     Examples
     --------
@@ -58,6 +70,16 @@ class RiskMeasure(ABC):
     >>> SecondWorst()([3.0, 1.0, 2.0])
     2.0
     """
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        for name in _FINAL:
+            if name in cls.__dict__:
+                message = (
+                    f"{cls.__name__} overrides {name}, which solvers would not use: define tail_weights(n), the "
+                    "weights of sorted draws, or derive from prudent.risk.CertaintyEquivalent and define of_draws"
+                )
+                raise ParameterError(message, code="final-method", value=name)
 
     @property
     def sign(self) -> float:
@@ -99,7 +121,23 @@ class RiskMeasure(ABC):
         >>> CVaR(-0.7).outermost(4)
         Outermost(weights=array([0.8333, 0.1667]), sign=-1.0)
         """
-        return Outermost(self.tail_weights(whole_number(n, "n")), self.sign)
+        size, sign = whole_number(n, "n"), float(self.sign)
+        if abs(sign) != 1.0:
+            message = f"sign of {self!r} must be 1.0 or -1.0, got {self.sign!r}"
+            raise ParameterError(message, code="unknown-option", argument="sign", value=self.sign)
+        return Outermost(self._checked(self.tail_weights(size), size), sign)
+
+    def _checked(self, given: ArrayLike, n: int) -> FloatArray:
+        """Return weights of the outermost of n draws; refuse what is no distribution."""
+        weights = non_negative_array(given, "tail_weights", ndim=1, error=ParameterError)
+        if not 0 < weights.size <= n:
+            message = f"tail_weights({n}) of {self!r} must have from 1 to {n} weights, got {weights.size}"
+            raise ParameterError(
+                message, code="wrong-shape", argument="tail_weights", value=weights.shape, expected=(n,)
+            )
+        total = float(require_sum_of_one(weights, "tail_weights", error=ParameterError))
+        # what rounding explains is covered by the error bound of a solution
+        return weights if abs(total - 1.0) <= weights.size * EPS else weights / total
 
     def lowest_weights(self, n: int) -> FloatArray:
         """Return the weights of the lowest draws, up to the last one that is not zero.
@@ -188,15 +226,81 @@ class RiskMeasure(ABC):
         array([2., 1.])
         """
         values, axis = draws_along(draws, axis)
-        low = np.moveaxis(values if self.sign > 0.0 else -values, axis, 0)
-        weights = self.tail_weights(low.shape[0])
+        return plain(self._of_draws(np.moveaxis(values, axis, 0)))
+
+    def _of_draws(self, draws: FloatArray) -> FloatArray:
+        """Return the risk of draws [N, ...] along the first axis."""
+        weights, sign = self.outermost(draws.shape[0])
+        low = draws if sign > 0.0 else -draws
         last = weights.size - 1
         # Draws of equal weight need not be sorted among themselves: select where the weight changes.
         places = np.union1d(np.flatnonzero(np.diff(weights)) + 1, last)
         low = np.sort(low, axis=0) if places.size > 16 else np.partition(low, places, axis=0)
         # Deviations from one of the draws keep the error relative to their range and constants exact.
         centre = low[last]
-        return plain(self.sign * (centre + np.tensordot(weights, low[: last + 1] - centre, axes=1)))
+        return np.asarray(sign * (centre + np.tensordot(weights, low[: last + 1] - centre, axes=1)))
+
+    def gradient(self, draws: ArrayLike) -> FloatArray:
+        """Return the derivative of the risk with respect to each draw.
+
+        Parameters
+        ----------
+        draws : array_like of shape (N, ...)
+            Draws along the first axis.
+
+        Returns
+        -------
+        ndarray of shape (N, ...)
+            Weights of the draws, in their own order; none is negative, and they sum to one along the first axis.
+
+        Examples
+        --------
+        >>> from prudent.risk import CVaR
+        >>> CVaR(0.5).gradient([4.0, 1.0, 3.0, 2.0])
+        array([0. , 0.5, 0. , 0.5])
+        """
+        values, _ = draws_along(draws, 0)
+        weights = self.weights(values.shape[0])
+        out = np.empty(values.shape)
+        order = np.argsort(values, axis=0, kind="stable")
+        np.put_along_axis(out, order, weights.reshape(-1, *[1] * (values.ndim - 1)), axis=0)
+        return out
+
+
+def form_of(measure: RiskMeasure) -> ExactForm:
+    """Return the exact form of a measure; refuse one whose value could fall when outcomes get better.
+
+    With u the share of the lowest outcomes, CVaR of the lowest p weighs them by 1/p for u < p, and CVaR of the highest
+    p by 1/p for u > 1 - p. The mixture is monotone if no share has a negative weight.
+    """
+    levels, weights, quantile = measure.exact_form()
+    levels = finite_array(levels, "levels", ndim=1, error=ParameterError)
+    weights = finite_array(weights, "weights", ndim=1, error=ParameterError)
+    if levels.shape != weights.shape or not levels.size:
+        message = (
+            f"exact_form() of {measure!r} must have one weight for each level, got {weights.shape}, {levels.shape}"
+        )
+        raise ParameterError(
+            message, code="wrong-shape", argument="exact_form", value=weights.shape, expected=levels.shape
+        )
+    widest = 1.0 if quantile else np.nextafter(1.0, 0.0)
+    if (abs(levels) > widest).any():
+        level = float(levels[abs(levels) > widest][0])
+        message = f"levels of exact_form() of {measure!r} must lie in (-1, 1), got {level!r}"
+        raise ParameterError(message, code="alpha-range", argument="exact_form", value=level)
+    require_sum_of_one(weights, "weights", error=ParameterError)
+    if quantile:
+        density = weights
+    else:
+        tail = 1.0 - abs(levels)
+        ends = np.unique(np.concatenate(([0.0, 1.0], tail[levels >= 0.0], 1.0 - tail[levels < 0.0])))
+        middle = 0.5 * (ends[1:] + ends[:-1])[:, np.newaxis]
+        counted = np.where(levels >= 0.0, middle < tail, middle > 1.0 - tail)
+        density = counted @ (weights / tail)
+    if (density < -SUM_TOLERANCE).any():
+        message = f"exact_form() of {measure!r} gives some outcomes a negative weight: it is not monotone"
+        raise ParameterError(message, code="negative", argument="exact_form", value=float(density.min()))
+    return ExactForm(levels, weights, bool(quantile))
 
 
 def padded(weights: FloatArray, n: int) -> FloatArray:

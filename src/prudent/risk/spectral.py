@@ -24,7 +24,7 @@ class Spectral(RiskMeasure):
 
     Without draws, g must be piecewise linear: the measure is then a mixture of CVaRs, whose levels are found from g. A
     g that bends everywhere can be replaced by ``pieces`` lines between equidistant points of it. That is another
-    measure, which differs by at most ``gap`` times the range of the draws.
+    measure, which differs by at most ``gap`` times the range of the draws. The error bound of a solution includes it.
 
     Parameters
     ----------
@@ -44,8 +44,8 @@ class Spectral(RiskMeasure):
     array([0.75, 0.25])
     >>> Spectral(lambda u: min(2 * u, 0.5 + 0.5 * u, 1)).exact_form()
     ExactForm(levels=array([0.    , 0.6667]), weights=array([0.5, 0.5]), quantile=False)
-    >>> Spectral(lambda u: 1 - (1 - u) ** 2, pieces=10).gap
-    0.0025
+    >>> Spectral(lambda u: 1 - (1 - u) ** 2, pieces=10).gap  # 0.0025, bounded from 16 points of each piece
+    0.0028125
     """
 
     distortion: Callable[[float], float]
@@ -84,12 +84,26 @@ class Spectral(RiskMeasure):
 
     @property
     def gap(self) -> float:
-        """Largest distance of g from its ``pieces``, as seen at 16 points of each; 0 without pieces."""
+        """Bound on the distance of g from its ``pieces``; 0 without pieces.
+
+        g is looked at in 16 points of each piece. Between them it is bounded because it does not fall, and more
+        closely in a piece where it is concave or convex in these points.
+        """
         if self.pieces is None:
             return 0.0
         fine = np.arange(16 * self.pieces + 1) / (16 * self.pieces)
         values = self._values(fine)
-        return float(abs(values - np.interp(fine, fine[::16], values[::16])).max())
+        lines = np.interp(fine, fine[::16], values[::16])
+        # on an interval g lies between its values at both ends, and so does the line
+        apart = np.maximum(abs(values[1:] - lines[:-1]), abs(lines[1:] - values[:-1])).reshape(-1, 16).max(axis=1)
+        off = (values - lines)[: 16 * self.pieces].reshape(-1, 16)  # 0 at both ends of a piece
+        bends = np.diff(np.pad(off, ((0, 0), (0, 1))), n=2, axis=1)
+        bent = (bends <= 1e-15).all(axis=1) | (bends >= -1e-15).all(axis=1)
+        # a concave function that is 0 at the end of a piece falls, divided by the distance from that end: with its
+        # greatest value seen at point i of 16 it is at most (i + 1)/i or (17 - i)/(16 - i) times that
+        at = abs(off).argmax(axis=1)
+        most = abs(off).max(axis=1) * np.maximum((at + 1.0) / np.maximum(at, 1), (17.0 - at) / (16.0 - at))
+        return float(np.where(bent, np.minimum(most + 1e-15, apart), apart).max())
 
     def exact_form(self) -> ExactForm:  # noqa: D102
         if self.pieces is None:

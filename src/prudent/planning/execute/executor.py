@@ -43,6 +43,10 @@ class Executor(ABC):
         """
         return self.backup(value, pairs, q)
 
+    def measure_error(self, value: FloatArray) -> float:
+        """See ``RowRisk.measure_error``."""
+        return float(self.rows.measure_error(value))
+
     def approximation(self) -> Executor | None:
         """Return a cheap executor with about the same fixed point, for a first guess; None if there is none."""
         return None
