@@ -133,7 +133,7 @@ def test_a_small_ward_by_hand():
         lambda frame: frame.rename(columns={"state": "Current State", "next_state": "to"}),
         lambda frame: frame.rename(columns={"state": "idstatefrom", "action": "idaction", "next_state": "idstateto"}),
         lambda frame: frame.set_index(["state", "action"]),
-        lambda frame: frame.groupby(list(frame.columns)).size().rename("n").reset_index(),
+        lambda frame: frame.groupby(list(frame.columns)).size().rename("count").reset_index(),
         lambda frame: frame.assign(patient=range(len(frame)), ward="B"),
     ],
 )
@@ -578,15 +578,15 @@ def test_columns_say_which_is_which():
 
 
 def test_the_summary_speaks():
-    frame = pd.DataFrame(WARD, columns=["s", "a", "next", "r"]).assign(patient=1, weight=2)
+    frame = pd.DataFrame(WARD, columns=["s", "a", "next", "r"]).assign(patient=1, count=2, weight=70.5)
     model, _ = from_log(frame, 0.9, terminal=ENDS, min_count=5, support="action")
     summary = model.summary
     assert isinstance(summary, LogSummary)
     assert str(summary).splitlines() == [
         "rows      7 read, 5 used (10 observations by their counts)",
         "dropped   2: 2 of actions tried too seldom in their state",
-        "columns   state is 's', action is 'a', next_state is 'next', reward is 'r', count is 'weight'; not read: "
-        "'patient'",
+        "columns   state is 's', action is 'a', next_state is 'next', reward is 'r', count (how often a row was seen); "
+        "not used: 'patient', 'weight'",
         "states    4: 2 to act in, 2 terminal ('dead', 'home'); 2 are never left",
         "actions   2",
         "pairs     4 possible: 3 tried, 1 never tried; 2 admissible, 1 not (tried fewer than 5 times)",

@@ -268,7 +268,7 @@ def explain(
         value, reasons[level] = solution.value, solution.explain(name)
     if options.as_json:
         tables = {f"{level:g}": json.loads(why.to_pandas().to_json(orient="records")) for level, why in reasons.items()}
-        print(_json({"state": state, "levels": tables}))
+        print(_json({"state": state, "summary": model.summary.lines(), "levels": tables}))
         return
     _print_rows(model)
     for level, why in reasons.items():
@@ -289,7 +289,7 @@ def next_data(
     model, posterior = options.read()
     record = worked_out(model, posterior, level, observations, **options.common(model)).record()
     if options.as_json:
-        print(_json(record))
+        print(_json({"summary": model.summary.lines()} | record))
         return
     _print_rows(model)
     print(f"\n{observations:,} more observations of one action in one state, at risk level {level:g}.")
@@ -349,8 +349,10 @@ def _print_rows(model: UncertainMDP) -> None:
     dropped = sum(summary.dropped.values())
     why = ": " + ", ".join(f"{count:,} {reason}" for reason, count in summary.dropped.items()) if dropped else ""
     print(f"{plural(summary.rows, 'row')} read, {summary.used:,} used, {dropped:,} dropped{why}.")
-    for note in summary.notes:
-        print(textwrap.fill(f"Note: {note}.", 100))
+    said = {"columns": "Columns", "rewards": "Rewards", "choices": "Note", "note": "Note"}
+    for title, text in summary.lines():
+        if title in said:
+            print(textwrap.fill(f"{said[title]}: {text}.", 100))
 
 
 def _show(study: LogStudy, policies: Any, record: dict[str, Any]) -> None:
