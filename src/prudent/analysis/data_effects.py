@@ -129,6 +129,7 @@ class DataEffects:
         self.gain = entries.reward[entry]
         to = entries.next_state[entry]
         self.target = np.where((to >= 0) & (self.psi > 0.0), local[np.maximum(to, 0)], -1)
+        self.survival = None if model.survival is None else model.survival[entry]
         self.total = np.add.reduceat(self.psi, self.starts[:-1])
         self.weight = self.psi / np.repeat(self.total, np.diff(self.starts))
 
@@ -152,7 +153,8 @@ class DataEffects:
             chain = Threads(DirichletRows(self.model, self.counts, self.alpha), threads).linearise(
                 self.value, self.pairs
             )
-            self.rows = Rows(self._matrix(chain.data), chain.reward, self.state, value)
+            tails = chain.data if self.survival is None else chain.data / self.survival
+            self.rows = Rows(self._matrix(tails), chain.reward, self.state, value)
             self.price = np.maximum(self.mu - self.rows.lead - value[self.state], 0.0)
             self.cross = self._matrix(self.weight * self.worth)
         self.visits = self.rows.visits(self.start)
@@ -160,10 +162,12 @@ class DataEffects:
 
     def _worth(self, value: FloatArray) -> FloatArray:
         later = np.where(self.target >= 0, value[np.maximum(self.target, 0)], 0.0)
+        later = later if self.survival is None else self.survival * later
         return np.asarray(self.gain + self.model.discount * later)
 
     def _matrix(self, weight: FloatArray) -> sparse.csr_array:
         """Return discounted weights of entries as a matrix [P, S]."""
+        weight = weight if self.survival is None else self.survival * weight
         kept = (self.target >= 0) & (weight != 0.0)
         ends = np.concatenate(([0], np.cumsum(kept)))[self.starts]
         rows = (self.model.discount * weight[kept], self.target[kept], ends)
@@ -239,7 +243,7 @@ class DataEffects:
         data = data_sets(psi, self.m, self.replications, rng)
         after = psi + data.counts
         try:
-            if np.ptp(self.state[users]):
+            if np.ptp(self.state[users]) or self.survival is not None:
                 raise _NoCurve
             gain, change, switch = self._along_a_curve(_Pivot(self, users, psi[outcome] > 0.0), after[:, psi > 0.0])
         except _NoCurve:

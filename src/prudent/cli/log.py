@@ -65,6 +65,18 @@ class LogOptions:
         list[str] | None, typer.Option(metavar="state=COLUMN,...", help="What the columns are called in the file.")
     ] = None
     end: Annotated[str | None, typer.Option(help="The terminal state of rows without a next state.")] = None
+    states: Annotated[
+        str | None, typer.Option(help="'as they are' accepts states that look like measurements.", show_default=False)
+    ] = None
+    duration: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="How long transitions take: discount ** duration.")
+    ] = None
+    gaps: Annotated[
+        str, typer.Option(help="Uneven steps in an episode: error, cut (ends there), fill (repeat), duration (takes long).")
+    ] = "error"
+    truncated: Annotated[
+        str, typer.Option(help="Rows into states never left: error, drop, mean (lead where others of their state do).")
+    ] = "error"
     start: Annotated[
         list[str] | None,
         typer.Option(
@@ -99,6 +111,10 @@ class LogOptions:
             rewards=self.rewards if constant is None else constant,
             columns=_column_names(self.columns),
             end=self.end,
+            states=self.states,
+            duration=self.duration,
+            gaps=self.gaps,
+            truncated=self.truncated,
         )
 
     def common(self, model: UncertainMDP) -> dict[str, Any]:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     import pandas
 
 _SHOWN = 5  # names in a line
+_ORDER = ("state", "action", "next_state", "reward", "count", "episode", "step", "duration")
 _READ_AS = {  # what columns mean whose name leaves it open
     "count": "how often a row was seen",
     "episode": "rows that belong together",
@@ -214,7 +215,7 @@ class LogSummary:
         """Return how each column was read, and all that were not."""
         used = ", ".join(
             name + ("" if name == theirs else f" is {theirs!r}") + (f" ({_READ_AS[name]})" if name in _READ_AS else "")
-            for name, theirs in self.columns.items()
+            for name, theirs in sorted(self.columns.items(), key=lambda column: _ORDER.index(column[0]))
         )
         return used + (f"; not used: {', '.join(map(repr, self.ignored))}" if self.ignored else "")
 

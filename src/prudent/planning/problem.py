@@ -342,6 +342,7 @@ class BayesianRiskMDP(PlanningProblem):
         if draws is not None or rng is not None or not self.is_exact or self.alpha is None or self.alpha < 0.0:
             message = "client is for exact solves of CVaR at levels of at least 0 under a Dirichlet posterior"
             raise ParameterError(message, code="conflicting-arguments", argument="client")
+        self.model.require_unit_durations("solves on a cluster")
         if threads is not None:
             message = "threads cannot be combined with client: the workers have their own threads"
             raise ParameterError(message, code="conflicting-arguments", argument="threads")
@@ -444,7 +445,7 @@ class BayesianRiskMDP(PlanningProblem):
         known = MDP(mean.transition, mean.reward + extra, mean.discount, **same)
         earned = entries.reward + extra.reshape(-1)[entries.pairs()]
         known.keep_outcomes(entries._replace(reward=earned), self._mean_theta())
-        known.arrival_value = mean.arrival_value
+        known.arrival_value, known.has_durations = mean.arrival_value, mean.has_durations
         return known
 
     def _mean_operator(self) -> Executor:
