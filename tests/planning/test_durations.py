@@ -157,9 +157,10 @@ def test_what_depends_on_the_value_reads_durations(rng):
     data = {"observations": 2, "start": 0, "rng": 1}
     here, there = (pr.value_of_data(m, p, 0.5, **data) for m, p in ((model, posterior), (plain, same)))
     assert here.mean_return == pytest.approx(there.mean_return)
-    gains = [dict(zip(found.table.index, found.table["gain"], strict=True)) for found in (here, there)]
-    for source in range(4):
-        assert gains[0][source] == pytest.approx(gains[1][source], abs=5e-3)
+    for name in ("gain", "value_change", "switch"):
+        gains = [dict(zip(found.source.tolist(), getattr(found, name), strict=True)) for found in (here, there)]
+        for source in range(8):  # two observations of four outcomes are enumerated
+            assert gains[0][source] == pytest.approx(gains[1][source], abs=1e-5)
 
 
 def test_what_cannot_read_durations_says_so(rng):
