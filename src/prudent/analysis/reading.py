@@ -13,9 +13,8 @@ from ..data.policy import named_policies
 from ..errors import ParameterError, PosteriorError
 from ..models.base import TabularModel
 from ..models.uncertain import UncertainMDP
-from ..planning.problem import BayesianRiskMDP
+from ..planning.problem import BayesianRiskMDP, RewardsLike
 from ..planning.solution import Solution
-from ..posteriors.scalar import BetaPosterior, NormalPosterior
 from ..types import FloatArray, IntArray, PolicyLike
 
 
@@ -51,7 +50,7 @@ class Belief(NamedTuple):
 
 
 def problem_of(
-    model: UncertainMDP, posterior: Any, alpha: float, reward_posterior: NormalPosterior | BetaPosterior | None
+    model: UncertainMDP, posterior: Any, alpha: float, reward_posterior: RewardsLike
 ) -> BayesianRiskMDP:
     """Return the Bayesian risk MDP of a posterior: an object, counts [B, K], or draws [N, B, K]."""
     if posterior is None or isinstance(posterior, (str, bytes)):
@@ -66,7 +65,7 @@ def problem_of(
 
 
 def read_belief(
-    model: UncertainMDP, posterior: Any, reward_posterior: NormalPosterior | BetaPosterior | None = None
+    model: UncertainMDP, posterior: Any, reward_posterior: RewardsLike = "certain"
 ) -> Belief:
     """Return what a posterior says, checked against ``model``."""
     problem = problem_of(model, posterior, 0.0, reward_posterior)

@@ -13,6 +13,7 @@ from .._support.checks import integer_array, non_negative_array, positive, refus
 from ..data.labels import Labels
 from ..data.naming import Naming, make_naming
 from ..errors import ModelError, ParameterError, PrudentError
+from ..posteriors.scalar import NormalPosterior
 from ..types import ArrayLike, BoolArray, FloatArray, IntArray, Label, NamesLike, TerminalLike
 from .base import TabularModel, held, read_terminal
 from .entries import END, NONE, Entries
@@ -28,6 +29,7 @@ class OutcomeModel(TabularModel):
     ends: bool
     naming: Naming
     duration: FloatArray | None = None
+    reward_posterior: NormalPosterior | None = None
 
     def _take_sources(
         self, source: ArrayLike, discount: float, states: NamesLike, actions: NamesLike, terminal: TerminalLike

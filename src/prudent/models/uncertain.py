@@ -87,6 +87,9 @@ class UncertainMDP(OutcomeModel):
         The outcomes, in memory in proportion to their number.
     duration : float64 [E] or None
         Time that each of the entries takes; None if all take one unit.
+    reward_posterior : NormalPosterior or None
+        What a log leaves unknown of mean rewards [S, A], to be added to ``reward``; ``prudent.BayesianRiskMDP`` and
+        all analyses take it by default.
     ends : bool
         Whether the process can end.
     naming : Naming
@@ -210,7 +213,7 @@ class UncertainMDP(OutcomeModel):
         notes : tuple of str, default=()
             What a builder did without being asked.
         summary : LogSummary, optional
-            Summary of the log that the entries come from.
+            Summary of the log that the entries come from; its ``reward_posterior`` becomes that of the model.
 
         Returns
         -------
@@ -234,6 +237,7 @@ class UncertainMDP(OutcomeModel):
             self.duration = duration[order]
         self._take_outcomes(sizes, outcome[order], next_state[order], reward[order], sources, outcomes)
         self.notes, self._summary = notes, summary
+        self.reward_posterior = None if summary is None else summary.reward_posterior
         return self
 
     @classmethod
