@@ -237,7 +237,8 @@ def test_dead_ends_are_all_in_one_error():
     assert str(caught.value) == (
         "log arrives in 2 states that it never leaves: 'dead' (1 arrival), 'home' (1 arrival); say what happens "
         "there: terminal=['dead', 'home'] if the process ends (or a mapping to what that is worth), or "
-        "absorbing=['dead', 'home'] if it stays"
+        "absorbing=['dead', 'home'] if it stays; or, if the log stops before the process does, truncated='drop' leaves "
+        "such rows out and truncated='mean' lets them lead where the other rows of their state lead"
     )
     many = [(0, 0, f"end {i}", 0) for i in range(100)]
     with refused(DataError, "dead-end", argument="log"):
@@ -356,7 +357,8 @@ def test_the_summary_names_the_choices_that_depend_on_the_support():
         assert chosen == (change.by_state if support == "state" else change.by_action)
         assert "'ill': 'drug' by 'action', 'wait' by 'state'" in str(model.summary)
     long = [(f"day {i}", "wait", f"day {i + 1}" if i < 1499 else "ill", 0, 1) for i in range(1500)]
-    assert from_log([*long, *rows], 0.9, terminal=ends, prior=2.0)[0].summary.support_matters == (change,)
+    found, _ = from_log([*long, *rows], 0.9, terminal=ends, prior=2.0, states="as they are")
+    assert found.summary.support_matters == (change,)
     safe, _ = from_log([*rows, ("ill", "drug", "dead", 0, 1)], 0.9, terminal=ends)
     assert safe.summary.support_matters == ()
     assert from_log(rows, 1.0, terminal=ends)[0].summary.support_matters == ()  # not compared
@@ -410,9 +412,10 @@ def test_rewards_that_vary():
     np.testing.assert_allclose(belief.mean(), 0.0)
     wide = np.std([r for *_, r in rows])
     np.testing.assert_allclose(belief.variance(), 1 / (1 / wide**2 + 500 / spread**2))
-    problem = pr.BayesianRiskMDP(model, posterior, alpha=0.5, reward_posterior=belief)
-    certain = pr.BayesianRiskMDP(model, posterior, alpha=0.5).solve()
+    certain = pr.BayesianRiskMDP(model, posterior, alpha=0.5, reward_posterior="certain").solve()
+    problem = pr.BayesianRiskMDP(model, posterior, alpha=0.5)
     assert (problem.solve(draws=200, rng=1).value < certain.value).all()
+    assert (problem.solve().value < certain.value).all()
     assert from_log(WARD, 0.9, terminal=ENDS)[0].summary.reward_posterior is None
 
 

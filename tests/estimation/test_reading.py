@@ -118,6 +118,14 @@ def test_row_names_are_not_states():
         from_log(rows, 0.9, terminal=["visit 40"], states="as they were")
 
 
+def test_numbers_that_are_labels_are_states(rng):
+    """Clusters that have numbers, such as those of ICU-Sepsis, with few data for each pair."""
+    cluster = rng.integers(300, size=3_001)
+    log = pd.DataFrame({"state": cluster[:-1], "action": rng.integers(8, size=3_000), "next_state": cluster[1:]})
+    model, _ = from_log(log.assign(reward=0.0), 0.9, truncated="drop")
+    assert np.mean(model.summary.visits <= 1.0) > 1 / 3
+
+
 def test_few_data_and_fine_grids_are_states(rng):
     names = [f"page {i}" for i in range(60)]
     few = [(rng.choice(names), rng.choice(["a", "b"]), rng.choice(names), 1.0) for _ in range(200)]

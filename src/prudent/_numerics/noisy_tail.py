@@ -10,9 +10,9 @@ highest value G is linear and below the lowest one it is 0, which leaves an inte
 
 **The integral.** G is smooth but at the values of outcomes: beside v_k it has a part that goes like |y - v_k| to the
 power 1 + (sum of the other counts). The range is cut at values where that power is low, and at multiples of the two
-standard deviations. Each part is integrated by Gauss and Kronrod's pair of rules of 7 and 15 nodes, and halved until the
-difference of the two says that it is accurate. The sum of these differences, as QUADPACK scales them, and the errors of
-G itself are the error of the result.
+standard deviations. Each part is integrated by Gauss and Kronrod's pair of rules of 7 and 15 nodes, and halved until
+the difference of the two says that it is accurate. The sum of these differences, as QUADPACK scales them, and the
+errors of G itself are the error of the result.
 """
 
 from __future__ import annotations

@@ -29,8 +29,8 @@ from ..data.columns import as_column
 from ..errors import ConvergenceWarning, ModelError, ParameterError
 from ..models.uncertain import UncertainMDP
 from ..planning.model_draws import DENSE, FLOOR, Layout, Rows, Task, drawn_returns, eliminated_returns
-from ..posteriors.dirichlet import DirichletPosterior
 from ..planning.problem import RewardsLike, unknown_rewards
+from ..posteriors.dirichlet import DirichletPosterior
 from ..posteriors.scalar import BetaPosterior, NormalPosterior
 from ..types import ArrayLike, BoolArray, FloatArray, IntArray, PolicyLike, RngLike, StartLike
 from .reading import Belief, NamedPolicy, over_units, read_belief, read_policies, start_in_words

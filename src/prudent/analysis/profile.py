@@ -33,9 +33,9 @@ from ..display.figures.base import Figure
 from ..errors import CautionWarning, ParameterError
 from ..models.uncertain import UncertainMDP
 from ..planning.model_draws import Layout, occupancy
+from ..planning.problem import RewardsLike, unknown_rewards
 from ..planning.solution import Solution
 from ..posteriors.dirichlet import DirichletPosterior
-from ..planning.problem import RewardsLike, unknown_rewards
 from ..posteriors.scalar import BetaPosterior
 from ..risk import CVaR
 from ..types import ArrayLike, BoolArray, FloatArray, IntArray, RngLike, StartLike

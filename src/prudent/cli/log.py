@@ -72,7 +72,8 @@ class LogOptions:
         str | None, typer.Option(metavar="COLUMN", help="How long transitions take: discount ** duration.")
     ] = None
     gaps: Annotated[
-        str, typer.Option(help="Uneven steps in an episode: error, cut (ends there), fill (repeat), duration (takes long).")
+        str,
+        typer.Option(help="Uneven steps in an episode: error, cut (ends there), fill (repeat), duration (takes long)."),
     ] = "error"
     truncated: Annotated[
         str, typer.Option(help="Rows into states never left: error, drop, mean (lead where others of their state do).")

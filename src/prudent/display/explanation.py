@@ -105,6 +105,8 @@ def sentences(
     elif risk not in ("value", "mean"):
         mood = "cautious" if chosen.value <= chosen.mean else "optimistic"
         lines.append(f"The {mood} value is {risk} of {draws:,} posterior draws.")
+    if alpha is not None and draws is not None:
+        lines.append(f"All numbers here are from {draws:,} posterior draws.")
     lines += _tail(chosen)
     if rival is None:
         return [*lines, "No other action is admissible there."]

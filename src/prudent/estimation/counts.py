@@ -39,7 +39,7 @@ class Arrivals(NamedTuple):
 
 
 class Transitions(NamedTuple):
-    """The distinct transitions of the log [E], sorted: (s, a, arrival); with ``by_reward`` each of their rewards apart."""
+    """The distinct transitions (s, a, arrival) of the log [E], sorted; with ``by_reward`` their rewards apart."""
 
     pair: IntArray
     arrival: IntArray  # index into ``arrivals``
@@ -209,7 +209,7 @@ def refuse_dead_ends(read: LogRows, kept: BoolArray, entries: Outcomes) -> None:
     message = (
         f"{read.held.table} arrives in {plural(len(names), 'state')} that it never leaves: {shown}{more}; say what "
         f"happens there: terminal={listed} if the process ends (or a mapping to what that is worth), or "
-        f"absorbing={listed} if it stays; or, if the log stops before the process does, truncated='drop' leaves such rows "
-        "out and truncated='mean' lets them lead where the other rows of their state lead"
+        f"absorbing={listed} if it stays; or, if the log stops before the process does, truncated='drop' leaves such "
+        "rows out and truncated='mean' lets them lead where the other rows of their state lead"
     )
     raise DataError(message, code="dead-end", argument="log", states=tuple(names))

@@ -27,8 +27,8 @@ from ..posteriors.dirichlet import DirichletPosterior, prior_counts
 from ..posteriors.scalar import NormalPosterior
 from ..types import ArrayLike, BoolArray, FloatArray, IntArray, Label, NamesLike, TableLike, TerminalLike
 from .counts import SUPPORTS, Outcomes, Transitions, often_tried, overlooked, refuse_dead_ends, supported
-from .rewards import RewardFacts, rewards_of
 from .measured import AS_THEY_ARE, refuse_measurements
+from .rewards import RewardFacts, rewards_of
 from .rows import LogRows, close_truncated, read_log
 from .support import support_changes
 
@@ -138,12 +138,13 @@ def from_log(
     -----
     States look like measurements if there are more than 20 of them and they are (tuples of) numbers, of which some are
     not whole and each is left fewer than 10 times on average; or half are left once or twice; or more than a third of
-    the admissible pairs were seen once. Names look like those of single rows if there are more than 20 and nine tenths
-    of them are left once.
+    the admissible pairs were seen once, and next states are near states as numbers, which labels are not. Names look
+    like those of single rows if there are more than 20 and nine tenths of them are left once.
 
-    If rewards of the same transition vary, their mean is uncertain too: ``model.summary.reward_posterior`` is a
+    If rewards of the same transition vary, their mean is uncertain too: ``model.reward_posterior`` is a
     ``NormalPosterior`` [S, A] of what is to be added to the rewards of the model. Its noise is the pooled spread
-    around the means, its prior has the spread of all rewards. ``BayesianRiskMDP(..., reward_posterior=...)`` takes it.
+    around the means, its prior has the spread of all rewards. ``BayesianRiskMDP`` and all analyses take it by default;
+    ``reward_posterior="certain"`` leaves it out.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """Time between the rows of an episode: gaps in its steps, and how long transitions take.
 
-Rows follow each other at distances in the column ``step`` (or ``time``). The unit is the most frequent distance. Where a
-next state is missing it is the state of the next row of the episode, which is only right if that row is one unit later.
+Rows follow each other at distances in the column ``step`` (or ``time``). The unit is the most frequent distance. Where
+a next state is missing it is the state of the next row of the episode, which is right if that row is one unit later.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ def gap_error(held: TableColumns, step: FloatArray, row: int, follower: int, uni
     name = held.used.get("step", "step")
     episode = cell(held["episode"], row)
     message = (
-        f"{name} goes from {step[row]:g} to {step[follower]:g} in episode {episode!r} and elsewhere by {unit:g}, and the "
-        "next state is that of the next row; say what the jump means: gaps='cut' ends the episode there, gaps='fill' "
-        "repeats the row with the state unchanged until then, gaps='duration' makes it one transition that takes so long"
-        " (its discount is discount ** duration), and duration='COLUMN' reads how long each takes"
+        f"{name} goes from {step[row]:g} to {step[follower]:g} in episode {episode!r} and elsewhere by {unit:g}, and "
+        "the next state is that of the next row; say what the jump means: gaps='cut' ends the episode there, "
+        "gaps='fill' repeats the row with the state unchanged until then, gaps='duration' makes it one transition that "
+        "takes so long (its discount is discount ** duration), and duration='COLUMN' reads how long each takes"
     )
     return held.fault(row, message, "gap", column="step", value=float(step[follower] - step[row]), expected=unit)
 

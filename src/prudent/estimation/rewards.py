@@ -84,7 +84,7 @@ def _seen_rewards(how: str, read: LogRows, seen: Transitions, entries: Outcomes)
     middle = np.average(read.reward, weights=read.times)
     wide = float(np.sqrt(np.average((read.reward - middle) ** 2, weights=read.times)))
     return reward, RewardFacts(
-        f"by transition, the means of the {varying:,} that vary (sd {sd:.3g}){rest}",
+        f"by transition, the means of the {varying:,} that vary (sd {sd:.3g}), which are uncertain{rest}",
         varying,
         sd,
         unseen.size,

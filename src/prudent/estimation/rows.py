@@ -356,8 +356,8 @@ def close_truncated(read: LogRows, truncated: str) -> LogRows:
     notes, dropped = list(read.notes), dict(read.dropped)
     if closed:
         notes.append(
-            f"{plural(closed, 'row')} that led to a state which is never left were read as leading where the other rows "
-            "of their state lead (truncated='mean')"
+            f"{plural(closed, 'row')} that led to a state which is never left were read as leading where the other "
+            "rows of their state lead (truncated='mean')"
         )
     if lost:
         dropped["that lead to a state that is never left"] = lost

@@ -154,7 +154,9 @@ class OutcomeModel(TabularModel):
         """Raise if transitions have durations, which ``who`` (in the message: "agents") cannot handle."""
         if self.duration is not None:
             longest = float(self.duration.max())
-            message = f"{who} need transitions that all take one unit of time; those of the model take up to {longest:g}"
+            message = (
+                f"{who} need transitions that all take one unit of time; those of the model take up to {longest:g}"
+            )
             raise ParameterError(message, code="durations", argument="model", value=longest)
 
     @cached_property

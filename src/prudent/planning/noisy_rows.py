@@ -2,8 +2,8 @@
 
 Q(s, a) is the risk of Z + sd(s, a) N: Z as for ``prudent.planning.row_risks.DirichletRows``, and N an independent
 standard normal. The means of the unknown rewards are part of the rewards. The risk is a mixture of CVaRs; all of what
-``prudent.planning.rows`` says of monotonicity, shifts and leaks holds, so the certificate is the same. The gradient with
-respect to V is the vector of tail means, as ever, and what the noise adds in the tail is a reward of the chain.
+``prudent.planning.rows`` says of monotonicity, shifts and leaks holds, so the certificate is the same. The gradient
+with respect to V is the vector of tail means, as ever, and what the noise adds in the tail is a reward of the chain.
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def _normal_means(pairs, entries, counts, sd, price, value, longest, starts, mea
     y = np.empty(longest)
     for i in range(pairs.size):
         p = pairs[i]
-        _, mean, own, wide = _normal_row(p, entries, counts, sd, price, value, y)
+        _, mean, _, wide = _normal_row(p, entries, counts, sd, price, value, y)
         row = counts_of(p, entries, counts)
         total = row.sum()
         # the risk mean - price wide depends on V by the mean and by the variance of X

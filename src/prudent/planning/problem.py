@@ -35,7 +35,6 @@ from .solution import Solution
 from .solve import SolveKeywords, evaluate, solve
 from .undiscounted import ended_uncertain
 
-
 RewardsLike: TypeAlias = "NormalPosterior | BetaPosterior | str | None"
 """Unknown mean rewards [S, A]: a posterior; None for those of the model; "certain" for none."""
 
@@ -470,10 +469,16 @@ class BayesianRiskMDP(PlanningProblem):
         return known
 
     def _mean_operator(self) -> Executor:
-        return Threads(MeanRows.of_outcomes(self._with_mean_rewards(), self._mean_theta()))
+        return Threads(MeanRows.of_outcomes(self.with_mean_rewards(), self._mean_theta()))
 
-    def _with_mean_rewards(self) -> UncertainMDP:
-        """Return the model with the means of the unknown rewards."""
+    def with_mean_rewards(self) -> UncertainMDP:
+        """Return the model with the means of the unknown rewards.
+
+        Returns
+        -------
+        UncertainMDP
+            The model itself, if these are zero.
+        """
         extra = None if self.reward_posterior is None else self.quieted(self.reward_posterior.mean())
         if extra is None or not extra.any():
             return self.model
@@ -488,7 +493,7 @@ class BayesianRiskMDP(PlanningProblem):
             message = f"draws must be given: {what} have no exact operator, e.g. draws=1000"
             raise ParameterError(message, code="missing-argument", argument="draws")
         sd = self.quieted(np.sqrt(self.reward_posterior.variance()))
-        return NoisyRows(self._with_mean_rewards(), posterior.counts, sd, form)
+        return NoisyRows(self.with_mean_rewards(), posterior.counts, sd, form)
 
     def _mean_theta(self) -> FloatArray:
         if self.draws is not None:
