@@ -124,9 +124,9 @@ def supported(read: LogRows, seen: Transitions, kept: BoolArray, support: Any) -
     order = np.argsort(every, kind="stable")
     which = np.concatenate((shown, np.full(unseen.size, -1)))[order]
     times = np.where(which >= 0, seen.times[which], 0.0)
-    pair, arrival = np.divmod(every[order], N)
+    pairs, arrivals = np.divmod(every[order], N)
     lasting = seen.arrivals.duration
-    return Outcomes(pair, seen.arrivals.state[arrival], times, which, None if lasting is None else lasting[arrival])
+    return Outcomes(pairs, seen.arrivals.state[arrivals], times, which, None if lasting is None else lasting[arrivals])
 
 
 def overlooked(read: LogRows, seen: Transitions, kept: BoolArray) -> tuple[int, int, int] | None:

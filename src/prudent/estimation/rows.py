@@ -48,8 +48,9 @@ class LogRows(NamedTuple):
     def some(self, rows: IntArray | BoolArray, **changes: Any) -> LogRows:
         """Return some of the rows, in any order and perhaps repeated, with other fields as given."""
         per_row = ("state", "action", "target", "times", "row", "reward", "duration")
-        kept = {name: getattr(self, name) for name in per_row}
-        return self._replace(**{name: None if a is None else a[rows] for name, a in kept.items()})._replace(**changes)
+        kept: dict[str, Any] = {name: getattr(self, name) for name in per_row}
+        kept = {name: None if values is None else values[rows] for name, values in kept.items()}
+        return self._replace(**kept)._replace(**changes)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -141,7 +142,7 @@ def _columns(log: TableLike, columns: Mapping[str, Any] | None) -> TableColumns:
     source = TableSource(log, "log")
     if not source.named:
         return source.read(("state", "action", "next_state"), ("reward", "count"), columns=columns)
-    named = ("next_state", "reward", "count", "episode", "step")
+    named: tuple[str, ...] = ("next_state", "reward", "count", "episode", "step")
     if columns is not None and columns.get("duration") is not None:  # never guessed
         named = (*named, "duration")
     held = source.read(("state", "action"), named=named, columns=columns)

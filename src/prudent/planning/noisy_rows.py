@@ -44,8 +44,8 @@ class NoisyRows(OutcomeRows):
     def __init__(self, model: UncertainMDP, counts: FloatArray, sd: FloatArray, form: ExactForm) -> None:
         """``counts`` [B, K]; ``sd`` [S, A] standard deviations of the noise, 0 where there is none."""
         super().__init__(model)
+        self._model, self.levels = model, Levels.of(form)
         self.counts, self.sd = self.entries.pack(counts), np.ascontiguousarray(sd.reshape(-1))
-        self.levels = Levels.of(form)
         pairs, J = self.n_states * self.n_actions, self.levels.tail.size
         self.memory = _Memory(np.full((pairs, J), np.nan), np.zeros(self.entries.next_state.size), np.zeros(pairs))
         self._known = np.zeros(pairs, dtype=np.bool_)  # whether the tail means are those at ``_means_at``
@@ -53,7 +53,8 @@ class NoisyRows(OutcomeRows):
 
     def approximation(self) -> NoisyMoments | None:
         """See ``SmoothRows.approximation``; it exists for lower tails."""
-        return NoisyMoments(self) if (self.levels.sign > 0.0).all() else None
+        lower = bool((self.levels.sign > 0.0).all())
+        return NoisyMoments(self._model, self.counts, self.sd, self.levels) if lower else None
 
     def tasks(self, value: FloatArray, pairs: IntArray, q: FloatArray, accuracy: float, best: bool) -> Iterator[Task]:
         """See ``RowRisk.tasks``. Each pair starts from its quantile of the last backup."""
@@ -83,9 +84,10 @@ class NoisyMoments(OutcomeRows):
 
     approximate = True
 
-    def __init__(self, exact: NoisyRows) -> None:
-        self.__dict__.update({name: value for name, value in vars(exact).items() if name != "memory"})
-        levels = exact.levels
+    def __init__(self, model: UncertainMDP, counts: FloatArray, sd: FloatArray, levels: Levels) -> None:
+        """``counts`` [F] by slots, ``sd`` [S*A]."""
+        super().__init__(model)
+        self.counts, self.sd = counts, sd
         tail = np.clip(levels.tail, 1e-300, 1.0)
         density = np.exp(-0.5 * np.nan_to_num(levels.z) ** 2) / np.sqrt(2.0 * np.pi)
         self._price = float((levels.weight * np.where(levels.tail < 1.0, density / tail, 0.0)).sum())
