@@ -221,7 +221,9 @@ def test_sampled_operators_and_draws_that_are_given():
     unknown = risk_profile(model, posterior, (0.0, 0.9), draws=50, rng=0, solver_draws=500, reward_posterior=rewards)
     assert unknown.solutions[0.9].policy_names == ("sure",)
     with refused(pr.errors.ParameterError, "missing-argument", argument="solver_draws"):
-        risk_profile(model, posterior, reward_posterior=rewards)
+        risk_profile(model, posterior, reward_posterior=pr.posteriors.BetaPosterior([[1.0, 1.0]], [[1.0, 1.0]]))
+    exact = risk_profile(model, posterior, (0.0, 0.9), draws=50, rng=0, reward_posterior=rewards)
+    assert exact.solutions[0.9].policy_names == ("sure",)
     with refused(pr.errors.ParameterError, "conflicting-arguments", argument="solver_draws", value=10):
         risk_profile(model, theta, solver_draws=10)
 

@@ -102,7 +102,7 @@ def test_files_name_the_line(tmp_path):
 
 def test_logs_of_a_model_from_files(tmp_path):
     model = pr.UncertainMDP.from_mdp(pr.MDP.from_table(CRAAM, 0.9))
-    log = pd.DataFrame({"idstatefrom": [0, 0, 1], "idaction": [0, 1, 0], "idstateto": [1, 1, 0], "weight": [2, 1, 0.5]})
+    log = pd.DataFrame({"idstatefrom": [0, 0, 1], "idaction": [0, 1, 0], "idstateto": [1, 1, 0], "count": [2, 1, 0.5]})
     log.to_csv(tmp_path / "log.csv", index=False)
     posterior = pr.DirichletPosterior.from_log(model, tmp_path / "log.csv")
     np.testing.assert_array_equal(posterior.counts, [[1, 3], [2, 0], [1.5, 0]])

@@ -133,7 +133,7 @@ def test_a_small_ward_by_hand():
         lambda frame: frame.rename(columns={"state": "Current State", "next_state": "to"}),
         lambda frame: frame.rename(columns={"state": "idstatefrom", "action": "idaction", "next_state": "idstateto"}),
         lambda frame: frame.set_index(["state", "action"]),
-        lambda frame: frame.groupby(list(frame.columns)).size().rename("n").reset_index(),
+        lambda frame: frame.groupby(list(frame.columns)).size().rename("count").reset_index(),
         lambda frame: frame.assign(patient=range(len(frame)), ward="B"),
     ],
 )
@@ -237,7 +237,8 @@ def test_dead_ends_are_all_in_one_error():
     assert str(caught.value) == (
         "log arrives in 2 states that it never leaves: 'dead' (1 arrival), 'home' (1 arrival); say what happens "
         "there: terminal=['dead', 'home'] if the process ends (or a mapping to what that is worth), or "
-        "absorbing=['dead', 'home'] if it stays"
+        "absorbing=['dead', 'home'] if it stays; or, if the log stops before the process does, truncated='drop' leaves "
+        "such rows out and truncated='mean' lets them lead where the other rows of their state lead"
     )
     many = [(0, 0, f"end {i}", 0) for i in range(100)]
     with refused(DataError, "dead-end", argument="log"):
@@ -356,7 +357,8 @@ def test_the_summary_names_the_choices_that_depend_on_the_support():
         assert chosen == (change.by_state if support == "state" else change.by_action)
         assert "'ill': 'drug' by 'action', 'wait' by 'state'" in str(model.summary)
     long = [(f"day {i}", "wait", f"day {i + 1}" if i < 1499 else "ill", 0, 1) for i in range(1500)]
-    assert from_log([*long, *rows], 0.9, terminal=ends, prior=2.0)[0].summary.support_matters == (change,)
+    found, _ = from_log([*long, *rows], 0.9, terminal=ends, prior=2.0, states="as they are")
+    assert found.summary.support_matters == (change,)
     safe, _ = from_log([*rows, ("ill", "drug", "dead", 0, 1)], 0.9, terminal=ends)
     assert safe.summary.support_matters == ()
     assert from_log(rows, 1.0, terminal=ends)[0].summary.support_matters == ()  # not compared
@@ -410,9 +412,10 @@ def test_rewards_that_vary():
     np.testing.assert_allclose(belief.mean(), 0.0)
     wide = np.std([r for *_, r in rows])
     np.testing.assert_allclose(belief.variance(), 1 / (1 / wide**2 + 500 / spread**2))
-    problem = pr.BayesianRiskMDP(model, posterior, alpha=0.5, reward_posterior=belief)
-    certain = pr.BayesianRiskMDP(model, posterior, alpha=0.5).solve()
+    certain = pr.BayesianRiskMDP(model, posterior, alpha=0.5, reward_posterior="certain").solve()
+    problem = pr.BayesianRiskMDP(model, posterior, alpha=0.5)
     assert (problem.solve(draws=200, rng=1).value < certain.value).all()
+    assert (problem.solve().value < certain.value).all()
     assert from_log(WARD, 0.9, terminal=ENDS)[0].summary.reward_posterior is None
 
 
@@ -578,15 +581,15 @@ def test_columns_say_which_is_which():
 
 
 def test_the_summary_speaks():
-    frame = pd.DataFrame(WARD, columns=["s", "a", "next", "r"]).assign(patient=1, weight=2)
+    frame = pd.DataFrame(WARD, columns=["s", "a", "next", "r"]).assign(patient=1, count=2, weight=70.5)
     model, _ = from_log(frame, 0.9, terminal=ENDS, min_count=5, support="action")
     summary = model.summary
     assert isinstance(summary, LogSummary)
     assert str(summary).splitlines() == [
         "rows      7 read, 5 used (10 observations by their counts)",
         "dropped   2: 2 of actions tried too seldom in their state",
-        "columns   state is 's', action is 'a', next_state is 'next', reward is 'r', count is 'weight'; not read: "
-        "'patient'",
+        "columns   state is 's', action is 'a', next_state is 'next', reward is 'r', count (how often a row was seen); "
+        "not used: 'patient', 'weight'",
         "states    4: 2 to act in, 2 terminal ('dead', 'home'); 2 are never left",
         "actions   2",
         "pairs     4 possible: 3 tried, 1 never tried; 2 admissible, 1 not (tried fewer than 5 times)",

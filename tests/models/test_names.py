@@ -217,15 +217,17 @@ def test_a_count_column_is_a_row_that_often():
     long = [row for row, n in zip(rows, times, strict=True) for _ in range(n)]
     prior = np.array([[1.0, 2.0, 0.5]])
     frame = pd.DataFrame(rows, columns=["state", "action", "next_state"])
-    for name in ("count", "weight", "n", "Freq"):
+    for name in ("count", "Count"):
         np.testing.assert_allclose(model.count(frame.assign(**{name: times}), prior), model.count(long, prior))
+    for name in ("weight", "n", "N", "freq", "counts", "frequency"):  # only if the caller says so
+        np.testing.assert_array_equal(model.count(frame.assign(**{name: times}), prior), model.count(rows, prior))
+        told = model.count(frame.assign(**{name: times}), prior, columns={"count": name})
+        np.testing.assert_allclose(told, model.count(long, prior))
     halves = frame.assign(count=np.array(times) / 2)
     assert model.count(halves, prior).sum() == pytest.approx(3.5 + 4.5)
     np.testing.assert_array_equal(
-        model.count(frame.assign(weight=70.0), prior, columns={"count": None}), model.count(rows, prior)
+        model.count(frame.assign(count=70.0), prior, columns={"count": None}), model.count(rows, prior)
     )
-    with refused(DataError, "ambiguous-column", column="count"):
-        model.count(frame.assign(weight=70.0, n=times), prior)
     for bad in (-1, np.nan, None, "many"):
         with refused(DataError, "negative" if bad == -1 else "not-finite", row=2, column="count"):
             model.count(frame.assign(count=[1, 1, bad, 1]), prior)

@@ -69,6 +69,7 @@ class TabularAgent(ABC):
         hint = "; a known model needs no agent, use prudent.solve" if isinstance(model, MDP) else ""
         self._model = instance_of(model, "model", UncertainMDP, hint, error=ModelError)
         model.require_discounted("agents")
+        model.require_unit_durations("agents")
         self._indices = bool(indices)
         self._reader = LogReader(model, self._indices)
         self._set_posterior(DirichletPosterior(prior_counts(model, prior)))  # refuses sources with only zeros

@@ -19,6 +19,7 @@ from ..planning.solution import Solution
 from ..planning.solve import evaluate
 from ..types import BoolArray, FloatArray, IntArray
 from .future_data import data_sets
+from .reward_effects import Learned, reward_effects, with_rewards
 from .value_curve import Curve, Held, Rows, between, derivatives
 
 TIE = 1e-7  # relative to the range of what outcomes are worth: closer actions are equally good, the present one stays
@@ -30,6 +31,7 @@ NODES = 9  # of a piece of a curve, if it bends
 MAX_NODES = 129
 REFINEMENT = 8  # points between two nodes where an action may take the lead
 MAX_PIECES = 300  # of a curve; with more of them each data set is solved by itself
+LUCK = 6.0  # standard deviations by which a mean reward may turn out better
 MARGIN = 1.3  # factor by which a curve is longer than the first guess
 SKIPPED = {
     "one outcome": "have one outcome",
@@ -104,6 +106,7 @@ class DataEffects:
         self.model, self.full_start, self.counts = problem.model, start, problem.posterior.counts.copy()
         self.now, self.value = solution, solution.value
         self.mean_value = evaluate(problem.mean_mdp(), solution.policy, initial_value=self.value).value  # [S]
+        self.risk_model, self.mean_model, self.reward_sd, self.relief = reward_effects(problem, self.value, m, threads)
         self._take_pairs()
         self._take_rows(threads)
 
@@ -126,22 +129,23 @@ class DataEffects:
         # entries of the pairs, one after the other
         entry, self.starts = entries.of_pairs(self.pairs)
         self.psi = packed[entries.slots()[entry]]
-        self.gain = entries.reward[entry]
+        self.gain, self.mean_gain = (kind.entries.reward[entry] for kind in (self.risk_model, self.mean_model))
         to = entries.next_state[entry]
         self.target = np.where((to >= 0) & (self.psi > 0.0), local[np.maximum(to, 0)], -1)
+        self.survival = None if model.survival is None else model.survival[entry]
         self.total = np.add.reduceat(self.psi, self.starts[:-1])
         self.weight = self.psi / np.repeat(self.total, np.diff(self.starts))
 
     def _take_rows(self, threads: int) -> None:
         """Linearise the rows around the present values, at the risk level and at the mean."""
         value, mean_value = self.value[self.states], self.mean_value[self.states]
-        self.worth, self.mean_worth = self._worth(value), self._worth(mean_value)
+        self.worth, self.mean_worth = self._worth(value, self.gain), self._worth(mean_value, self.mean_gain)
         worth = self.worth[self.psi > 0.0]
         self.slack = TIE * float(np.ptp(worth)) + 1e-12 * float(abs(worth).max())
         self.options = SolverOptions(tol=0.1 * self.slack or 1.0)
         first = self.starts[:-1]
         self.mean = Rows(
-            self._matrix(self.weight), np.add.reduceat(self.weight * self.gain, first), self.state, mean_value
+            self._matrix(self.weight), np.add.reduceat(self.weight * self.mean_gain, first), self.state, mean_value
         )
         self.rows = self.mean
         # moments of what a pair is worth
@@ -149,21 +153,24 @@ class DataEffects:
         self.square = np.add.reduceat(self.weight * (self.worth - np.repeat(self.mu, np.diff(self.starts))) ** 2, first)
         self.price = np.zeros(self.pairs.size)
         if self.alpha > 0.0:
-            chain = Threads(DirichletRows(self.model, self.counts, self.alpha), threads).linearise(
+            chain = Threads(DirichletRows(self.risk_model, self.counts, self.alpha), threads).linearise(
                 self.value, self.pairs
             )
-            self.rows = Rows(self._matrix(chain.data), chain.reward, self.state, value)
+            tails = chain.data if self.survival is None else chain.data / self.survival
+            self.rows = Rows(self._matrix(tails), chain.reward, self.state, value)
             self.price = np.maximum(self.mu - self.rows.lead - value[self.state], 0.0)
             self.cross = self._matrix(self.weight * self.worth)
         self.visits = self.rows.visits(self.start)
         self.longest = float(self.rows.inverse(np.ones(self.states.size)).max())  # discounted steps to the end
 
-    def _worth(self, value: FloatArray) -> FloatArray:
+    def _worth(self, value: FloatArray, gain: FloatArray) -> FloatArray:
         later = np.where(self.target >= 0, value[np.maximum(self.target, 0)], 0.0)
-        return np.asarray(self.gain + self.model.discount * later)
+        later = later if self.survival is None else self.survival * later
+        return np.asarray(gain + self.model.discount * later)
 
     def _matrix(self, weight: FloatArray) -> sparse.csr_array:
         """Return discounted weights of entries as a matrix [P, S]."""
+        weight = weight if self.survival is None else self.survival * weight
         kept = (self.target >= 0) & (weight != 0.0)
         ends = np.concatenate(([0], np.cumsum(kept)))[self.starts]
         rows = (self.model.discount * weight[kept], self.target[kept], ends)
@@ -179,9 +186,10 @@ class DataEffects:
         possible = self.psi > 0.0
         best = np.maximum.reduceat(np.where(possible, self.worth, -np.inf), first)
         worst = np.minimum.reduceat(np.where(possible, self.worth, np.inf), first)
-        same = best - worst <= 4.0 * np.spacing(np.maximum(abs(best), abs(worst)))
+        taught = self.reward_sd[self.pairs]
+        same = (best - worst <= 4.0 * np.spacing(np.maximum(abs(best), abs(worst)))) & (taught == 0.0)
         # the mean is an upper bound of CVaR, and enough to rule out most
-        threshold = self.rows.value[self.state] + self.slack
+        threshold = self.rows.value[self.state] + self.slack - self.relief[self.pairs] - LUCK * taught
         lucky = (self.total * self.mu + self.m * best) / (self.total + self.m) > threshold
         lucky[: self.states.size] = True  # the present policy
         if self.alpha > 0.0:
@@ -192,7 +200,7 @@ class DataEffects:
                 lucky[p] = self._tail(self.worth[part][np.newaxis], after[np.newaxis])[0][0] > threshold[p]
         differ, attract = (np.bincount(self.source, weights=mask, minlength=n) > 0.0 for mask in (~same, lucky))
         reached = np.bincount(self.source, minlength=n) > 0
-        several = (self.counts > 0.0).sum(axis=1) > 1
+        several = ((self.counts > 0.0).sum(axis=1) > 1) | (np.bincount(self.source, weights=taught, minlength=n) > 0.0)
         kinds: list[str] = np.select([~several, ~reached, ~differ, ~attract], list(SKIPPED), default="").tolist()
         return kinds
 
@@ -204,8 +212,8 @@ class DataEffects:
         lead to it.
         """
         later = self.total / (self.total + self.m)
-        sigma = np.sqrt(self.square / (self.total + 1.0) * (1.0 - later))
-        then = self.mu - self.price * np.sqrt(later)  # on average
+        sigma = np.sqrt(self.square / (self.total + 1.0) * (1.0 - later) + self.reward_sd[self.pairs] ** 2)
+        then = self.mu - self.price * np.sqrt(later) + self.relief[self.pairs]  # on average
         n, value = self.states.size, self.rows.value
         q = self.rows.lead + value[self.state]
         q[:n] = -np.inf
@@ -237,18 +245,25 @@ class DataEffects:
         users, psi = np.flatnonzero(self.source == b), self.counts[b]
         outcome = self.model.entries.outcome[slice(*self.model.entries.begin[b : b + 2])]  # of each entry of a user
         data = data_sets(psi, self.m, self.replications, rng)
-        after = psi + data.counts
+        pair = self.pairs[users[0]]
+        if self.reward_sd[pair] > 0.0:
+            data = data.singly(self.replications, rng)
+        sets, after = data.counts.shape[0], psi + data.counts
+        moves = self.reward_sd[pair] * rng.normal(size=sets) if self.reward_sd[pair] > 0.0 else np.zeros(sets)
+        learned = Learned(after[:, psi > 0.0], moves, float(self.relief[pair]))
         try:
-            if np.ptp(self.state[users]):
+            if np.ptp(self.state[users]) or self.survival is not None:
                 raise _NoCurve
-            gain, change, switch = self._along_a_curve(_Pivot(self, users, psi[outcome] > 0.0), after[:, psi > 0.0])
+            gain, change, switch = self._along_a_curve(_Pivot(self, users, psi[outcome] > 0.0), learned)
         except _NoCurve:
-            gain, change, switch = np.array([self._solved(b, row) for row in after]).T
+            moved = zip(after, learned.reward.tolist(), strict=True)
+            gain, change, switch = np.array([self._solved(b, row, reward, pair) for row, reward in moved]).T
         if data.halves:
             # what the shift of the mean does to the value has expectation zero, and most of the noise
             shift = (after / after.sum(axis=1, keepdims=True) - psi / psi.sum())[:, outcome]
             for p in users[users < self.states.size]:
-                change = change - self.visits[p] * (shift @ self.worth[self.starts[p] : self.starts[p + 1]])
+                moved_by = shift @ self.worth[self.starts[p] : self.starts[p + 1]] + learned.reward
+                change = change - self.visits[p] * moved_by
         return Effect(
             *data.mean_and_error(gain),
             *data.mean_and_error(change),
@@ -256,11 +271,11 @@ class DataEffects:
             "sampled" if data.halves else "exact",
         )
 
-    def _along_a_curve(self, pivot: _Pivot, after: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Return gain, change of the value, and 1 where the policy changes [R], for the counts ``after`` [R, K]."""
-        n = after.shape[0]
+    def _along_a_curve(self, pivot: _Pivot, after: Learned) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return gain, change of the value, and 1 where the policy changes [R], for data sets."""
+        n = after.reward.size
         gain, change, switch = np.zeros((3, n))
-        flat = np.zeros((n, pivot.users.size, after.shape[1]))
+        flat = np.zeros((n, pivot.users.size, after.counts.shape[1]))
         follow = self.rows.follow(pivot.s)
         lead, slope = self._one_step(pivot, after, flat, flat + pivot.seen(follow))
         live = np.arange(n) if pivot.used else np.flatnonzero((lead > self.slack).any(axis=1))
@@ -270,35 +285,37 @@ class DataEffects:
         rise = lead[live, best] / (1.0 - slope[live, best])
         if pivot.used and pivot.outside.size:
             rise = np.maximum(rise, np.max(self.rows.lead[pivot.outside]))
-        t, curve, courses = self._locate(pivot, after[live], rise)
+        after = after.some(live)
+        t, curve, courses = self._locate(pivot, after, rise)
         y, dy, course = curve.at(t)
-        lead, _ = self._leads(pivot, after[live], y, dy)
+        lead, _ = self._leads(pivot, after, y, dy)
         best = lead.argmax(axis=1)
         chosen = np.where(lead[:, pivot.present] >= lead.max(axis=1) - self.slack, pivot.present, best)
         change[live] = y[:, -1]
-        theta = after[live] / after[live].sum(axis=1, keepdims=True)
-        before = self._returns(pivot, courses[0], pivot.present, theta)
+        theta, reward = after.counts / after.counts.sum(axis=1, keepdims=True), after.reward
+        before = self._returns(pivot, courses[0], pivot.present, theta, reward)
         for c, piece in enumerate(courses):
             for action in np.unique(chosen[course == c]).tolist():
                 if piece.differs or (action != pivot.present and self.visited[pivot.s]):
                     rows = np.flatnonzero((course == c) & (chosen == action))
                     switch[live[rows]] = 1.0
-                    more = self._returns(pivot, piece, action, theta[rows]) - before[rows]
+                    more = self._returns(pivot, piece, action, theta[rows], reward[rows]) - before[rows]
                     gain[live[rows]] = self._beyond_rounding(more)
         if self.alpha == 0.0:
             gain = np.maximum(gain, 0.0)
         return gain, change, switch
 
     def _one_step(
-        self, pivot: _Pivot, after: FloatArray, seen: FloatArray, rise: FloatArray
+        self, pivot: _Pivot, after: Learned, seen: FloatArray, rise: FloatArray
     ) -> tuple[FloatArray, FloatArray]:
         """Return by how much the users lead in their state [R, U], and how that rises.
 
         ``seen`` and ``rise`` [R, U, K] are what the next states have gained, and by how much they rise.
         """
         gamma = self.model.discount
-        counts = np.broadcast_to(after[:, np.newaxis], seen.shape)
+        counts = np.broadcast_to(after.counts[:, np.newaxis], seen.shape)
         cvar, weight = self._tail(pivot.worth + gamma * seen, counts)
+        cvar = cvar + (after.reward + after.relief)[:, np.newaxis]
         return cvar - self.rows.value[pivot.s], gamma * np.einsum("ruk,ruk->ru", weight, rise)
 
     def _tail(self, values: FloatArray, counts: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -309,14 +326,14 @@ class DataEffects:
         tail = dirichlet_tail(values, counts, self.alpha, threads=1)
         return tail.cvar, tail.tail_means
 
-    def _leads(self, pivot: _Pivot, after: FloatArray, y: FloatArray, dy: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def _leads(self, pivot: _Pivot, after: Learned, y: FloatArray, dy: FloatArray) -> tuple[FloatArray, FloatArray]:
         """Return what users and outside pairs are worth above the present [R, U + O] on the curve, and its rise."""
         shape = (-1, *pivot.target.shape)
         size = pivot.target.size
         lead, slope = self._one_step(pivot, after, y[:, :size].reshape(shape), dy[:, :size].reshape(shape))
         return np.hstack([lead, y[:, size:-1]]), np.hstack([slope, dy[:, size:-1]])
 
-    def _locate(self, pivot: _Pivot, after: FloatArray, guess: FloatArray) -> tuple[FloatArray, Curve, list[_Course]]:
+    def _locate(self, pivot: _Pivot, after: Learned, guess: FloatArray) -> tuple[FloatArray, Curve, list[_Course]]:
         """Return the position of each data set [R] on the curve, with the curve and its courses."""
         t, near = guess, 1e-2 * self.slack
         low, high = MARGIN * min(float(guess.min()), -near), MARGIN * max(float(guess.max()), near)
@@ -334,7 +351,7 @@ class DataEffects:
         raise _NoCurve
 
     def _settle(
-        self, pivot: _Pivot, after: FloatArray, curve: Curve, t: FloatArray, near: float
+        self, pivot: _Pivot, after: Learned, curve: Curve, t: FloatArray, near: float
     ) -> tuple[FloatArray, FloatArray]:
         """Return the position on the curve where each data set [R] has v = max Q(W(v)), and the residual there.
 
@@ -346,7 +363,7 @@ class DataEffects:
         rest, active = np.zeros(t.size), np.arange(t.size)
         for _ in range(2 * MAX_STEPS):
             y, dy, _ = curve.at(t[active])
-            lead, slope = self._leads(pivot, after[active], y, dy)
+            lead, slope = self._leads(pivot, after.some(active), y, dy)
             best = lead.argmax(axis=1)
             row = np.arange(active.size)
             rest[active] = lead[row, best] - t[active]
@@ -536,12 +553,14 @@ class DataEffects:
             (held.rows.lead[pivot.outside] + slope @ zero, slope @ follow),
         )
 
-    def _returns(self, pivot: _Pivot, course: _Course, action: int, theta: FloatArray) -> FloatArray:
+    def _returns(
+        self, pivot: _Pivot, course: _Course, action: int, theta: FloatArray, reward: FloatArray
+    ) -> FloatArray:
         """Return what a course with an action in state s returns from the start in the mean model, above now [R]."""
         gamma, users = self.model.discount, pivot.users.size
         if action < users:
             worth = pivot.mean_worth[action] + gamma * course.at_zero[action]
-            more = (theta @ worth - self.mean.value[pivot.s]) / (1.0 - gamma * (theta @ course.follow[action]))
+            more = (theta @ worth + reward - self.mean.value[pivot.s]) / (1.0 - gamma * (theta @ course.follow[action]))
         else:
             lead, rise = (values[action - users] for values in course.others)
             more = np.full(theta.shape[0], lead / (1.0 - rise))
@@ -550,18 +569,24 @@ class DataEffects:
 
     # -- sources that several states share -----------------------------------------------------------------
 
-    def _solved(self, b: int, psi: FloatArray) -> tuple[float, float, float]:
-        """Return gain, change of the value, and 1.0 if the policy changes, where source b has the counts ``psi``."""
+    def _solved(self, b: int, psi: FloatArray, reward: float, pair: int) -> tuple[float, float, float]:
+        """Return gain, change of the value, and 1.0 if the policy changes.
+
+        Source b has the counts ``psi``, and the mean reward of ``pair`` moves by ``reward``.
+        """
+        moved, known = np.array([pair]), "certain"
+        risk_model = with_rewards(self.risk_model, moved, np.array([reward + self.relief[pair]]))
+        mean_model = with_rewards(self.mean_model, moved, np.array([reward]))
         counts = self.counts.copy()
         counts[b] = psi
         start, policy = self.full_start, self.now.chosen
-        problem = BayesianRiskMDP(self.model, counts, self.alpha)
+        problem = BayesianRiskMDP(risk_model, counts, self.alpha, reward_posterior=known)
         then = problem.solve(initial_value=self.value, threads=1, options=self.options)
         change = self._beyond_rounding(start @ (then.value - self.value))
         kept = then.q_of(policy) >= then.value - self.slack
         if kept[self.states][self.visited].all():
             return 0.0, change, 0.0
-        neutral = problem if self.alpha == 0.0 else BayesianRiskMDP(self.model, counts, 0.0)
+        neutral = BayesianRiskMDP(mean_model, counts, 0.0, reward_posterior=known) if self.alpha > 0.0 else problem
         before = neutral.evaluate(policy, initial_value=self.value, threads=1, options=self.options).value
         if self.alpha == 0.0:
             return max(self._beyond_rounding(start @ (then.value - before)), 0.0), change, 1.0

@@ -35,6 +35,15 @@ class DataSets(NamedTuple):
         deviation = self.weight * (sample - mean)
         return mean, math.sqrt(sum(deviation[half].size * float(deviation[half].var(ddof=1)) for half in self.halves))
 
+    def singly(self, replications: int, rng: np.random.Generator) -> DataSets:
+        """Return the same with a data set for each replication, since each will also have rewards of its own."""
+        if self.halves:
+            return DataSets(self.counts[self.drawn], np.arange(self.drawn.size), self.weight, self.halves)
+        drawn = rng.choice(self.weight.size, replications, p=self.weight)
+        halves = (slice(0, replications // 2), slice(replications // 2, replications))
+        even = np.full(replications, 1.0 / replications)
+        return DataSets(self.counts[self.drawn[drawn]], np.arange(replications), even, halves)
+
 
 def data_sets(psi: FloatArray, m: int, replications: int, rng: np.random.Generator) -> DataSets:
     """Return all data sets of m observations if they are few, or else a sample.
@@ -66,6 +75,8 @@ def data_sets(psi: FloatArray, m: int, replications: int, rng: np.random.Generat
 
 def _every_count(n: int, m: int) -> IntArray:
     """Return all ways [R, K] in which m observations can fall on n outcomes."""
+    if n == 1:
+        return np.full((1, 1), m)
     bars = np.array(list(combinations(range(m + n - 1), n - 1))).reshape(-1, n - 1)
     edges = np.hstack([np.full((len(bars), 1), -1), bars, np.full((len(bars), 1), m + n - 1)])
     return np.diff(edges, axis=1) - 1

@@ -29,6 +29,7 @@ from ..data.columns import as_column
 from ..errors import ConvergenceWarning, ModelError, ParameterError
 from ..models.uncertain import UncertainMDP
 from ..planning.model_draws import DENSE, FLOOR, Layout, Rows, Task, drawn_returns, eliminated_returns
+from ..planning.problem import RewardsLike, unknown_rewards
 from ..posteriors.dirichlet import DirichletPosterior
 from ..posteriors.scalar import BetaPosterior, NormalPosterior
 from ..types import ArrayLike, BoolArray, FloatArray, IntArray, PolicyLike, RngLike, StartLike
@@ -55,7 +56,7 @@ def posterior_returns(
     quantiles: Sequence[float] = QUANTILES,
     tail_alpha: float = TAIL_ALPHA,
     regret: bool = True,
-    reward_posterior: NormalPosterior | BetaPosterior | None = None,
+    reward_posterior: RewardsLike = None,
     threads: int | None = None,
 ) -> xarray.Dataset:
     """Compute the true returns of policies under many posterior draws of the model.
@@ -107,9 +108,9 @@ def posterior_returns(
     regret : bool, default=True
         Whether to solve every drawn model for its best policy. Without it only the sources that the policies use are
         drawn, which is many times faster for large models.
-    reward_posterior : NormalPosterior or BetaPosterior, optional
-        Unknown mean rewards [S, A], added to those of the model except in absorbing and terminal states, as for
-        ``BayesianRiskMDP``.
+    reward_posterior : NormalPosterior, BetaPosterior or "certain", optional
+        Unknown mean rewards [S, A], added to those of the model except in absorbing and terminal states; by default
+        those of the model, as for ``BayesianRiskMDP``.
     threads : int, optional
         Number of threads, by default all cores.
 
@@ -143,6 +144,7 @@ def posterior_returns(
     careful   3.9   3.3               0.4         3.1
     """
     belief = read_belief(model, posterior, reward_posterior)
+    unknown = unknown_rewards(model, reward_posterior)
     named = read_policies(model, policies)
     first = model.start_distribution(start)
     probabilities = sorted(set(read_quantiles(quantiles)))
@@ -151,12 +153,12 @@ def posterior_returns(
         count = DEFAULT_DRAWS if draws is None else whole_number(draws, "draws")
     else:
         count = belief.theta.shape[0]
-        for name, value in (("draws", draws), ("rng", None if reward_posterior is not None else rng)):
+        for name, value in (("draws", draws), ("rng", None if unknown is not None else rng)):
             if value is not None:
                 message = f"{name} cannot be set: the posterior is given by its {count} draws"
                 raise ParameterError(message, code="conflicting-arguments", argument=name, value=value)
     workers = default_threads() if threads is None else whole_number(threads, "threads")
-    problem = _Problem(model, belief, named, first, regret, reward_posterior)
+    problem = _Problem(model, belief, named, first, regret, unknown)
     drawn = problem.run(count, int(generator(rng).integers(2**63)), workers)
     return _dataset(problem, drawn, probabilities, alpha)
 

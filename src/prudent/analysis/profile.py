@@ -33,9 +33,10 @@ from ..display.figures.base import Figure
 from ..errors import CautionWarning, ParameterError
 from ..models.uncertain import UncertainMDP
 from ..planning.model_draws import Layout, occupancy
+from ..planning.problem import RewardsLike, unknown_rewards
 from ..planning.solution import Solution
 from ..posteriors.dirichlet import DirichletPosterior
-from ..posteriors.scalar import BetaPosterior, NormalPosterior
+from ..posteriors.scalar import BetaPosterior
 from ..risk import CVaR
 from ..types import ArrayLike, BoolArray, FloatArray, IntArray, RngLike, StartLike
 from .posterior_returns import posterior_returns
@@ -195,7 +196,7 @@ def risk_profile(
     quantiles: Sequence[float] = QUANTILES,
     regret: bool = False,
     solver_draws: int | None = None,
-    reward_posterior: NormalPosterior | BetaPosterior | None = None,
+    reward_posterior: RewardsLike = None,
     threads: int | None = None,
 ) -> RiskProfile:
     """Solve a problem at several risk levels, compare the true returns of the policies and recommend a level.
@@ -236,8 +237,9 @@ def risk_profile(
     solver_draws : int, optional
         Solve with this many posterior draws, the same for every level, instead of exactly. Not allowed if the
         posterior is given by draws, which are then all used.
-    reward_posterior : NormalPosterior or BetaPosterior, optional
-        Unknown mean rewards [S, A]; needs `solver_draws`.
+    reward_posterior : NormalPosterior, BetaPosterior or "certain", optional
+        Unknown mean rewards [S, A], by default those of the model, as for ``BayesianRiskMDP``; a BetaPosterior needs
+        `solver_draws`.
     threads : int, optional
         Number of threads, by default all cores.
 
@@ -283,10 +285,11 @@ def risk_profile(
     if given and solver_draws is not None:
         message = "solver_draws cannot be set: the posterior is given by its draws"
         raise ParameterError(message, code="conflicting-arguments", argument="solver_draws", value=solver_draws)
-    if reward_posterior is not None and not given and solver_draws is None:
-        message = "reward_posterior needs solver_draws, e.g. solver_draws=1000: unknown rewards have no exact operator"
+    unknown = unknown_rewards(model, reward_posterior)
+    if isinstance(unknown, BetaPosterior) and not given and solver_draws is None:
+        message = "reward_posterior needs solver_draws, e.g. solver_draws=1000: rewards that are not normal are drawn"
         raise ParameterError(message, code="missing-argument", argument="solver_draws")
-    drawn = solver_draws is not None or reward_posterior is not None
+    drawn = solver_draws is not None or (unknown is not None and given)
     seed = int(random.integers(2**63)) if drawn else None  # the same draws for every level
     count = None if solver_draws is None else whole_number(solver_draws, "solver_draws")
     solutions: dict[float, Solution] = {}
@@ -303,7 +306,7 @@ def risk_profile(
         chosen,
         first,
         draws if given or draws is not None else DEFAULT_DRAWS,
-        None if given and reward_posterior is None else random,
+        None if given and unknown is None else random,
         quantiles=quantiles,
         tail_alpha=tail_alpha,
         regret=regret,

@@ -13,9 +13,8 @@ from ..data.policy import named_policies
 from ..errors import ParameterError, PosteriorError
 from ..models.base import TabularModel
 from ..models.uncertain import UncertainMDP
-from ..planning.problem import BayesianRiskMDP
+from ..planning.problem import BayesianRiskMDP, RewardsLike
 from ..planning.solution import Solution
-from ..posteriors.scalar import BetaPosterior, NormalPosterior
 from ..types import FloatArray, IntArray, PolicyLike
 
 
@@ -50,9 +49,7 @@ class Belief(NamedTuple):
         return max(0.0, float(np.add.reduceat(self.theta, self.begin[:-1], axis=1).max()) - 1.0)
 
 
-def problem_of(
-    model: UncertainMDP, posterior: Any, alpha: float, reward_posterior: NormalPosterior | BetaPosterior | None
-) -> BayesianRiskMDP:
+def problem_of(model: UncertainMDP, posterior: Any, alpha: float, reward_posterior: RewardsLike) -> BayesianRiskMDP:
     """Return the Bayesian risk MDP of a posterior: an object, counts [B, K], or draws [N, B, K]."""
     if posterior is None or isinstance(posterior, (str, bytes)):
         kinds = "a DirichletPosterior, its counts [B, K], or draws [N, B, K]"
@@ -65,9 +62,7 @@ def problem_of(
     return problem
 
 
-def read_belief(
-    model: UncertainMDP, posterior: Any, reward_posterior: NormalPosterior | BetaPosterior | None = None
-) -> Belief:
+def read_belief(model: UncertainMDP, posterior: Any, reward_posterior: RewardsLike = "certain") -> Belief:
     """Return what a posterior says, checked against ``model``."""
     problem = problem_of(model, posterior, 0.0, reward_posterior)
     counts = None if problem.posterior is None else model.entries.pack(problem.posterior.counts)

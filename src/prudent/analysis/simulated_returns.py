@@ -368,6 +368,7 @@ class _Simulator:
     def __init__(
         self, mdp: MDP, policy: Policy, start: FloatArray, horizon: int | None, final: FloatArray, tol: float | None
     ) -> None:
+        mdp.require_unit_durations("simulated returns")
         outcomes = mdp.outcomes()
         final = final if horizon is not None else np.zeros(mdp.n_states)
         # a run may stop where nothing more can be earned

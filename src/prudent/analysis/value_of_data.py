@@ -64,7 +64,7 @@ from ..display.figures import value_of_data as figures
 from ..display.words import plural
 from ..errors import ParameterError
 from ..models.uncertain import UncertainMDP
-from ..planning.problem import BayesianRiskMDP
+from ..planning.problem import BayesianRiskMDP, RewardsLike
 from ..planning.solution import Solution
 from ..posteriors.dirichlet import DirichletPosterior
 from ..posteriors.scalar import BetaPosterior, NormalPosterior
@@ -265,6 +265,7 @@ def value_of_data(
     indices: bool = False,
     limit: int | None = None,
     replications: int = 200,
+    reward_posterior: RewardsLike = None,
     rng: RngLike = None,
     threads: int | None = None,
 ) -> ValueOfData:
@@ -273,7 +274,7 @@ def value_of_data(
     Parameters
     ----------
     model : UncertainMDP
-        The known part of the model, with a discount below 1. Its rewards count as known.
+        The known part of the model, with a discount below 1.
     posterior : DirichletPosterior or array_like [B, K]
         The posterior or its counts.
     alpha : float, default=0
@@ -304,6 +305,10 @@ def value_of_data(
         Maximum number of sources to evaluate: those with the largest ``promise``. Skipped sources do not count.
     replications : int, default=200
         Number of sampled data sets for each source where not all can be enumerated; at least 4.
+    reward_posterior : NormalPosterior or "certain", optional
+        Unknown mean rewards [S, A], by default those of the model, as for ``BayesianRiskMDP``. Observations of a pair
+        with a source of its own teach its mean reward as well. They are sampled, and what not knowing a reward costs at
+        level ``alpha`` is taken as it is at the present values.
     rng : int or Generator, optional
         Source of randomness.
     threads : int, optional
@@ -340,7 +345,8 @@ def value_of_data(
     most = None if limit is None else whole_number(limit, "limit", 1)
     workers = default_threads() if threads is None else whole_number(threads, "threads")
     is_scalar = isinstance(posterior, NormalPosterior | BetaPosterior)
-    problem = None if is_scalar else BayesianRiskMDP(model, posterior, risk_level(alpha, cautious=True))
+    level = risk_level(alpha, cautious=True)
+    problem = None if is_scalar else BayesianRiskMDP(model, posterior, level, reward_posterior=reward_posterior)
     if problem is None or problem.posterior is None:
         kind = type(posterior).__name__ if problem is None else "draws"
         message = f"posterior must be a DirichletPosterior or counts, got {kind}"

@@ -65,6 +65,19 @@ class LogOptions:
         list[str] | None, typer.Option(metavar="state=COLUMN,...", help="What the columns are called in the file.")
     ] = None
     end: Annotated[str | None, typer.Option(help="The terminal state of rows without a next state.")] = None
+    states: Annotated[
+        str | None, typer.Option(help="'as they are' accepts states that look like measurements.", show_default=False)
+    ] = None
+    duration: Annotated[
+        str | None, typer.Option(metavar="COLUMN", help="How long transitions take: discount ** duration.")
+    ] = None
+    gaps: Annotated[
+        str,
+        typer.Option(help="Uneven steps in an episode: error, cut (ends there), fill (repeat), duration (takes long)."),
+    ] = "error"
+    truncated: Annotated[
+        str, typer.Option(help="Rows into states never left: error, drop, mean (lead where others of their state do).")
+    ] = "error"
     start: Annotated[
         list[str] | None,
         typer.Option(
@@ -99,6 +112,10 @@ class LogOptions:
             rewards=self.rewards if constant is None else constant,
             columns=_column_names(self.columns),
             end=self.end,
+            states=self.states,
+            duration=self.duration,
+            gaps=self.gaps,
+            truncated=self.truncated,
         )
 
     def common(self, model: UncertainMDP) -> dict[str, Any]:
@@ -268,7 +285,7 @@ def explain(
         value, reasons[level] = solution.value, solution.explain(name)
     if options.as_json:
         tables = {f"{level:g}": json.loads(why.to_pandas().to_json(orient="records")) for level, why in reasons.items()}
-        print(_json({"state": state, "levels": tables}))
+        print(_json({"state": state, "summary": model.summary.lines(), "levels": tables}))
         return
     _print_rows(model)
     for level, why in reasons.items():
@@ -289,7 +306,7 @@ def next_data(
     model, posterior = options.read()
     record = worked_out(model, posterior, level, observations, **options.common(model)).record()
     if options.as_json:
-        print(_json(record))
+        print(_json({"summary": model.summary.lines()} | record))
         return
     _print_rows(model)
     print(f"\n{observations:,} more observations of one action in one state, at risk level {level:g}.")
@@ -349,8 +366,10 @@ def _print_rows(model: UncertainMDP) -> None:
     dropped = sum(summary.dropped.values())
     why = ": " + ", ".join(f"{count:,} {reason}" for reason, count in summary.dropped.items()) if dropped else ""
     print(f"{plural(summary.rows, 'row')} read, {summary.used:,} used, {dropped:,} dropped{why}.")
-    for note in summary.notes:
-        print(textwrap.fill(f"Note: {note}.", 100))
+    said = {"columns": "Columns", "rewards": "Rewards", "choices": "Note", "note": "Note"}
+    for title, text in summary.lines():
+        if title in said:
+            print(textwrap.fill(f"{said[title]}: {text}.", 100))
 
 
 def _show(study: LogStudy, policies: Any, record: dict[str, Any]) -> None:

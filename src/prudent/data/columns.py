@@ -12,7 +12,8 @@ from ..errors import DataError, PrudentError
 from ..types import BoolArray, FloatArray, IntArray
 from .labels import Column, Labels, cell, is_gap, object_array
 
-# Other usual names of columns, in lower case and with _ for blanks, dots and dashes. No name stands for two columns.
+# Other usual names of columns, in lower case and with _ for blanks, dots and dashes. No name stands for two columns. A
+# count has no other name: a column "weight" or "n" may hold anything, and as a count it would change every number.
 SYNONYMS: dict[str, frozenset[str]] = {
     name: frozenset([name, *others.split()])
     for name, others in {
@@ -22,14 +23,17 @@ SYNONYMS: dict[str, frozenset[str]] = {
         "state_to stateto to_state idstateto id_state_to to",
         "reward": "r rewards rew",
         "probability": "p prob probabilities probs",
-        "count": "counts n weight weights freq frequency",
+        "count": "",
         "outcome": "outcomes",
         "source": "sources",
         "sample": "idoutcome id_outcome idsample sample_id draw",
         "episode": "episodes episode_id idepisode ep trajectory trajectory_id traj",
         "step": "steps t time time_step timestep",
+        "duration": "",
     }.items()
 }
+# letters that are read only where the column is required, or next to "s" and "a": alone they may stand for anything
+LETTERS = {"reward": "r", "step": "t"}
 Cells = Any  # of one column: an array [M], an array [M, D] or a list
 _LARGEST_COUNT = 2.0**53  # up to which floats count exactly
 
@@ -183,9 +187,17 @@ class TableBlock(NamedTuple):
         return DataError(f"{self.table} line {line}: {message}", code=code, line=line, **fields)
 
 
-def synonym(theirs: Any, name: str) -> bool:
-    """Return whether a column called ``theirs`` usually is what we call ``name``."""
-    return isinstance(theirs, str) and re.sub(r"[\s.\-]+", "_", theirs.strip().lower()) in SYNONYMS[name]
+def synonyms(names: Sequence[Any], name: str, required: bool = True) -> list[Any]:
+    """Return those of the columns ``names`` that usually are what we call ``name``."""
+    spelled = {theirs: _spelled(theirs) for theirs in names if isinstance(theirs, str)}
+    plain = required or {"s", "a"} <= set(spelled.values())
+    usual = SYNONYMS[name] if plain else SYNONYMS[name] - {LETTERS.get(name)}
+    return [theirs for theirs in names if isinstance(theirs, str) and spelled[theirs] in usual]
+
+
+def _spelled(name: str) -> str:
+    """Return a name in lower case, with _ for blanks, dots and dashes."""
+    return re.sub(r"[\s.\-]+", "_", name.strip().lower())
 
 
 def _plain(label: Any) -> Any:

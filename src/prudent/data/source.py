@@ -26,7 +26,7 @@ import numpy as np
 
 from ..errors import DataError, PrudentError
 from ..types import IntArray, TableLike
-from .columns import Cells, TableBlock, TableColumns, as_column, synonym
+from .columns import Cells, TableBlock, TableColumns, as_column, synonyms
 from .labels import Column, object_array
 
 _INTEGER = re.compile(r"-?(0|[1-9]\d{0,17})(\.0+)?")
@@ -233,7 +233,8 @@ class TableSource:
         for name in wanted:
             if columns is not None and name in columns:
                 continue
-            able = [name] if name in free else [theirs for theirs in free if synonym(theirs, name)]
+            usual = synonyms(names, name, required=name in required)
+            able = [name] if name in free else [theirs for theirs in usual if theirs in free]
             if len(able) > 1:
                 shown = " and ".join(map(repr, able))
                 message = f"{self.name} has {shown}, each of which may be the {name}; choose: columns={{{name!r}: ...}}"
@@ -514,7 +515,8 @@ def _levels_as_columns(table: Any, required: Sequence[str], columns: Mapping[str
         return table.rename(table.name if table.name is not None else "count").reset_index()
     wanted = {(columns or {}).get(name, name) for name in required}
     levels = [name for name in table.index.names if name is not None]
-    used = [name for name in levels if name in wanted or any(synonym(name, other) for other in required)]
+    usual = [theirs for name in required for theirs in synonyms(levels, name)]
+    used = [name for name in levels if name in wanted or name in usual]
     return table.reset_index(used) if used and not set(used) & set(table.columns) else table
 
 

@@ -111,6 +111,8 @@ def sentences(
     unclear = sum(view.ambiguous for view in actions)
     if unclear:
         lines.append(f"The counts are approximate: several outcomes explain {plural(unclear, 'observation')}.")
+    if alpha is not None and draws is not None:
+        lines.append(f"All numbers here are from {draws:,} posterior draws.")
     lines += _tail(chosen)
     if rival is None:
         return [*lines, "No other action is admissible there."]

@@ -21,23 +21,46 @@ def sums(group: IntArray, weights: FloatArray, size: int) -> FloatArray:
     return np.bincount(group, weights, size).astype(np.float64, copy=False)
 
 
+class Arrivals(NamedTuple):
+    """What transitions can come to [N]: a state, or a state after a time; rows of a log have an index into this."""
+
+    state: IntArray  # [N]
+    duration: FloatArray | None  # [N]
+    of_row: IntArray  # [M]
+
+    @classmethod
+    def of(cls, read: LogRows) -> Arrivals:
+        """Return the arrivals of a log; without durations they are the states."""
+        if read.duration is None:
+            return cls(np.arange(read.by_state.size), None, read.target)
+        lengths, which = np.unique(read.duration, return_inverse=True)
+        codes, of_row = np.unique(read.target * lengths.size + which, return_inverse=True)
+        return cls(codes // lengths.size, lengths[codes % lengths.size], of_row)
+
+
 class Transitions(NamedTuple):
-    """The distinct transitions (s, a, s') of the log [E], sorted; with ``by_reward`` each of their rewards apart."""
+    """The distinct transitions (s, a, arrival) of the log [E], sorted; with ``by_reward`` their rewards apart."""
 
     pair: IntArray
-    target: IntArray
+    arrival: IntArray  # index into ``arrivals``
     times: FloatArray  # how often
     reward: FloatArray | None  # the mean
     spread: FloatArray | None  # sum of squares around it, weighted
     visits: FloatArray  # [S, A]
+    arrivals: Arrivals
+
+    @property
+    def target(self) -> IntArray:
+        """The next states."""
+        return self.arrivals.state[self.arrival]
 
     @classmethod
     def of(cls, read: LogRows, by_reward: bool) -> Transitions:
         """Count the rows."""
         S, A = read.shape
-        pair = read.state * A + read.action
-        visits = sums(pair, read.times, S * A).reshape(S, A)
-        key = pair * S + read.target
+        pair, arrivals = read.state * A + read.action, Arrivals.of(read)
+        visits, N = sums(pair, read.times, S * A).reshape(S, A), arrivals.state.size
+        key = pair * N + arrivals.of_row
         distinct, of_row = np.unique(key, return_inverse=True)
         if by_reward and read.reward is not None:
             _, which = np.unique(read.reward, return_inverse=True)
@@ -52,7 +75,7 @@ class Transitions(NamedTuple):
             off = np.bincount(of_row, read.reward != first[of_row], distinct.size) > 0
             mean = np.where(off, mean, first)  # a reward that never varies is kept to the last digit
             spread = sums(of_row, read.times * (read.reward - mean[of_row]) ** 2, distinct.size)
-        return cls(distinct // S, distinct % S, times, mean, spread, visits)
+        return cls(distinct // N, distinct % N, times, mean, spread, visits, arrivals)
 
 
 def often_tried(visits: FloatArray, threshold: float) -> tuple[BoolArray, int]:
@@ -70,13 +93,17 @@ class Outcomes(NamedTuple):
     target: IntArray
     times: FloatArray  # how often seen
     seen: IntArray  # which of ``Transitions`` it is, or -1
+    duration: FloatArray | None = None
 
 
 def supported(read: LogRows, seen: Transitions, kept: BoolArray, support: Any) -> Outcomes:
     """Return the outcomes of admissible pairs."""
-    S, A = read.shape
+    (S, A), N = read.shape, seen.arrivals.state.size
     of_kept = kept.reshape(-1)[seen.pair]
-    key = seen.pair[of_kept] * S + seen.target[of_kept]
+    key = seen.pair[of_kept] * N + seen.arrival[of_kept]
+    if read.duration is not None and not (isinstance(support, str) and support in ("action", "state")):
+        message = "support must be 'action' or 'state' where transitions have durations: others say nothing of these"
+        raise ParameterError(message, code="conflicting-arguments", argument="support", value=support)
     if isinstance(support, str):
         possible = _named_support(one_of(support, "support", SUPPORTS), read, seen, kept, key)
     else:
@@ -97,7 +124,9 @@ def supported(read: LogRows, seen: Transitions, kept: BoolArray, support: Any) -
     order = np.argsort(every, kind="stable")
     which = np.concatenate((shown, np.full(unseen.size, -1)))[order]
     times = np.where(which >= 0, seen.times[which], 0.0)
-    return Outcomes(every[order] // S, every[order] % S, times, which)
+    pairs, arrivals = np.divmod(every[order], N)
+    lasting = seen.arrivals.duration
+    return Outcomes(pairs, seen.arrivals.state[arrivals], times, which, None if lasting is None else lasting[arrivals])
 
 
 def overlooked(read: LogRows, seen: Transitions, kept: BoolArray) -> tuple[int, int, int] | None:
@@ -121,6 +150,7 @@ def overlooked(read: LogRows, seen: Transitions, kept: BoolArray) -> tuple[int, 
 
 def _named_support(support: str, read: LogRows, seen: Transitions, kept: BoolArray, key: IntArray) -> IntArray:
     S, A = read.shape
+    N = seen.arrivals.state.size
     if support == "action":
         return np.unique(key)
     pairs = np.flatnonzero(kept)
@@ -129,12 +159,12 @@ def _named_support(support: str, read: LogRows, seen: Transitions, kept: BoolArr
         alive[key % S] = True
         every = np.flatnonzero(alive)
         return np.repeat(pairs, every.size) * S + np.tile(every, pairs.size)
-    left, right = np.divmod(np.unique(seen.pair // A * S + seen.target), S)
+    left, right = np.divmod(np.unique(seen.pair // A * N + seen.arrival), N)
     sizes = np.bincount(left, minlength=S)
     first = np.cumsum(sizes) - sizes
     times = sizes[pairs // A]
     place = np.arange(times.sum()) - np.repeat(np.cumsum(times) - times, times)
-    return np.repeat(pairs, times) * S + right[np.repeat(first[pairs // A], times) + place]
+    return np.repeat(pairs, times) * N + right[np.repeat(first[pairs // A], times) + place]
 
 
 def _given_support(support: Any, read: LogRows, kept: BoolArray, key: IntArray) -> IntArray:
@@ -179,6 +209,7 @@ def refuse_dead_ends(read: LogRows, kept: BoolArray, entries: Outcomes) -> None:
     message = (
         f"{read.held.table} arrives in {plural(len(names), 'state')} that it never leaves: {shown}{more}; say what "
         f"happens there: terminal={listed} if the process ends (or a mapping to what that is worth), or "
-        f"absorbing={listed} if it stays"
+        f"absorbing={listed} if it stays; or, if the log stops before the process does, truncated='drop' leaves such "
+        "rows out and truncated='mean' lets them lead where the other rows of their state lead"
     )
     raise DataError(message, code="dead-end", argument="log", states=tuple(names))

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .._support.checks import positive
+from .._support.checks import one_of, positive
 from ..data.labels import Column, Labels, object_array
 from ..data.naming import NEXT_STATES, PAIRS
 from ..errors import ParameterError
@@ -27,8 +27,9 @@ from ..posteriors.dirichlet import DirichletPosterior, prior_counts
 from ..posteriors.scalar import NormalPosterior
 from ..types import ArrayLike, BoolArray, FloatArray, IntArray, Label, NamesLike, TableLike, TerminalLike
 from .counts import SUPPORTS, Outcomes, Transitions, often_tried, overlooked, refuse_dead_ends, supported
+from .measured import AS_THEY_ARE, refuse_measurements
 from .rewards import RewardFacts, rewards_of
-from .rows import LogRows, read_log
+from .rows import LogRows, close_truncated, read_log
 from .support import support_changes
 
 
@@ -46,6 +47,9 @@ def from_log(
     states: NamesLike = None,
     actions: NamesLike = None,
     end: Label = None,
+    duration: Label = None,
+    gaps: str = "error",
+    truncated: str = "error",
 ) -> tuple[UncertainMDP, DirichletPosterior]:
     """Return a model of a log of transitions, and the posterior of its probabilities.
 
@@ -54,10 +58,11 @@ def from_log(
     log : TableLike
         A table with the columns state, action, next_state and perhaps reward, count, episode, step, or rows (state,
         action, next_state[, reward][, count]). Columns go by these names, by other usual ones (``s``, ``a``, ``s'``,
-        ``r``, ``n``, ``weight``, ``idstatefrom``, ...), or as ``columns`` says. ``count`` says how often a row was
-        seen. With a column ``episode`` (and perhaps ``step``, which orders it) a next state that is missing is the
-        state of the next row of the episode. The last row of an episode may have no action and only say where it
-        ended; with an action and no next state it is dropped, unless ``end`` is given.
+        ``r``, ``idstatefrom``, ``time``, ...), or as ``columns`` says. ``count`` says how often a row was seen, and no
+        other name is read as that. With a column ``episode`` (and perhaps ``step``, which orders it) a next state that
+        is missing is the state of the next row of the episode. The last row of an episode may have no action and only
+        say where it ended; with an action and no next state it is dropped, unless ``end`` is given. The line "columns"
+        of ``model.summary`` says how each column was read, and which were not used.
     discount : float
         Discount factor in [0, 1]. At 1, solvers need a horizon, or a process that ends for certain.
     terminal : TerminalLike, default=()
@@ -97,15 +102,31 @@ def from_log(
     ----------------
     columns : mapping, optional
         Names of columns: ``{"state": "where", "count": None}``; None says that there is none.
-    states, actions : iterable of hashable, optional
+    states : iterable of hashable or "as they are", optional
+        Names in the order of their indices; by default those of the log, sorted. Without names, states that look like
+        measurements are refused (see Notes); "as they are" accepts them.
+    actions : iterable of hashable, optional
         Names in the order of their indices; by default those of the log, sorted.
     end : hashable, optional
         Name of a terminal state for rows that have no next state.
+    duration : hashable, optional
+        Name of a column with the time that each transition takes, at least 1. What follows a transition is discounted
+        by ``discount ** duration``; its reward is earned at its beginning. Outcomes of a pair are then (next state,
+        duration). No column is read as that by its name.
+    gaps : {"error", "cut", "fill", "duration"}, default="error"
+        What it means if rows of an episode are not equally far apart in ``step`` where a next state is the state of
+        the next row. "cut": the row before the gap is not used. "fill": state, action and reward of that row are
+        repeated until then. "duration": it is one transition that takes so long, in units of the usual distance.
+    truncated : {"error", "drop", "mean"}, default="error"
+        What to do with rows that lead to states which the log never leaves and which are neither terminal nor
+        absorbing. "drop": they are not used, as if what follows a pair did not depend on whether the log stops. "mean":
+        they lead where the other rows of their state lead, in proportion to their numbers.
 
     Raises
     ------
     DataError
-        If the log cannot be read, a value is wrong, or a state that is never left is not declared.
+        If the log cannot be read, a value is wrong, states look like measurements, time has gaps, or a state that is
+        never left is not declared.
     ParameterError
         If an argument is wrong.
 
@@ -115,9 +136,15 @@ def from_log(
 
     Notes
     -----
-    If rewards of the same transition vary, their mean is uncertain too: ``model.summary.reward_posterior`` is a
+    States look like measurements if there are more than 20 of them and they are (tuples of) numbers, of which some are
+    not whole and each is left fewer than 10 times on average; or half are left once or twice; or more than a third of
+    the admissible pairs were seen once, and next states are near states as numbers, which labels are not. Names look
+    like those of single rows if there are more than 20 and nine tenths of them are left once.
+
+    If rewards of the same transition vary, their mean is uncertain too: ``model.reward_posterior`` is a
     ``NormalPosterior`` [S, A] of what is to be added to the rewards of the model. Its noise is the pooled spread
-    around the means, its prior has the spread of all rewards. ``BayesianRiskMDP(..., reward_posterior=...)`` takes it.
+    around the means, its prior has the spread of all rewards. ``BayesianRiskMDP`` and all analyses take it by default;
+    ``reward_posterior="certain"`` leaves it out.
 
     Examples
     --------
@@ -135,7 +162,13 @@ def from_log(
     (None, 'drug', None)
     """
     threshold = positive(min_count, "min_count")
-    read = read_log(log, columns, states, actions, terminal, absorbing, end)
+    if isinstance(states, str):
+        one_of(states, "states", (AS_THEY_ARE,))
+    named = None if isinstance(states, str) else states
+    read = read_log(log, columns, named, actions, terminal, absorbing, end, duration, gaps)
+    if states is None:
+        refuse_measurements(read, threshold)
+    read = close_truncated(read, truncated)
     seen = Transitions.of(read, by_reward=isinstance(rewards, str) and rewards == "outcomes")
     kept, spared = often_tried(seen.visits, threshold)
     entries = supported(read, seen, kept, support)
@@ -206,6 +239,10 @@ def _model(
     admissible[rests, 0] = True
     pair = pair[order]
     twice = (np.diff(pair) == 0) & (np.diff(target) == 0)
+    lasting = None
+    if entries.duration is not None:
+        lasting = np.concatenate((entries.duration, np.ones(rest.size)))[order]
+    named = lasting is not None or twice.any()
     return UncertainMDP.from_entries(
         own_sources(admissible),
         pair,
@@ -216,8 +253,9 @@ def _model(
         states=axes.by_state.names,
         actions=axes.by_action.names,
         sources=PAIRS,
-        outcomes=called_outcomes(pair, target, earned, axes.by_state) if twice.any() else NEXT_STATES,
+        outcomes=called_outcomes(pair, target, earned, axes.by_state, lasting) if named else NEXT_STATES,
         terminal={read.by_state.names[s]: read.terminal_value[s] for s in np.flatnonzero(read.terminal)},
+        duration=lasting,
         notes=summary.notes,
         summary=summary,
     )
@@ -271,7 +309,7 @@ def _summary(
     used = kept[read.state, read.action]
     dropped = dict(read.dropped)
     if not used.all():
-        dropped["of actions tried too seldom in their state"] = int(np.count_nonzero(~used))
+        dropped["of actions tried too seldom in their state"] = np.setdiff1d(read.row, read.row[used]).size
     posterior = None
     if facts.sd > 0.0:
         posterior = NormalPosterior(np.zeros((axes.by_state.size, axes.by_action.size)), facts.total_sd, facts.sd)
@@ -284,7 +322,7 @@ def _summary(
 
     return LogSummary(
         rows=read.rows,
-        used=int(np.count_nonzero(used)),
+        used=np.unique(read.row[used]).size,
         dropped=dropped,
         observations=float(read.times[used].sum()),
         columns=read.held.used,
@@ -332,8 +370,9 @@ def _as_integers(names: Column) -> Column:
 def _notes(
     read: LogRows, seen: Transitions, kept: BoolArray, axes: _Axes, spared: int, threshold: float, support: Any
 ) -> tuple[str, ...]:
-    notes = []
-    unseen = overlooked(read, seen, kept) if isinstance(support, str) and support == "action" else None
+    notes = [*read.notes]
+    narrow = isinstance(support, str) and support == "action" and read.duration is None
+    unseen = overlooked(read, seen, kept) if narrow else None
     if unseen is not None:
         count, pair, target = unseen
         state, action = divmod(pair, read.shape[1])

@@ -72,7 +72,7 @@ def _seen_rewards(how: str, read: LogRows, seen: Transitions, entries: Outcomes)
         rest = f"; {unseen.size:,} {what} {law}"
     varying = int(np.count_nonzero(seen.spread > 0.0))
     if how == "outcomes":
-        key = seen.pair * read.by_state.size + seen.target
+        key = seen.pair * seen.arrivals.state.size + seen.arrival
         varying = int(np.count_nonzero(np.unique(key, return_counts=True)[1] > 1))
         text = f"by transition, each reward of the {varying:,} that vary an outcome of its own"
         return reward, RewardFacts(text + rest, varying, guessed=unseen.size)
@@ -84,7 +84,7 @@ def _seen_rewards(how: str, read: LogRows, seen: Transitions, entries: Outcomes)
     middle = np.average(read.reward, weights=read.times)
     wide = float(np.sqrt(np.average((read.reward - middle) ** 2, weights=read.times)))
     return reward, RewardFacts(
-        f"by transition, the means of the {varying:,} that vary (sd {sd:.3g}){rest}",
+        f"by transition, the means of the {varying:,} that vary (sd {sd:.3g}), which are uncertain{rest}",
         varying,
         sd,
         unseen.size,

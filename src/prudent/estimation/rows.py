@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .._support.checks import one_of
 from ..data.columns import TableColumns
 from ..data.labels import Column, Labels, is_missing, object_array
 from ..data.source import TableSource
@@ -15,8 +16,10 @@ from ..data.transitions import TransitionTable
 from ..errors import DataError, ParameterError
 from ..models.base import plural, read_terminal
 from ..types import BoolArray, FloatArray, IntArray, Label, NamesLike, TableLike, TerminalLike
+from .passage import GAPS, Passage, gap_error, read_durations, require_steps
 
 _LARGEST_REWARD = 1e140  # its square must be finite
+TRUNCATED = ("error", "drop", "mean")
 
 
 class LogRows(NamedTuple):
@@ -39,6 +42,15 @@ class LogRows(NamedTuple):
     dropped: dict[str, int]  # why rows are not used, and how many
     episodes: int | None
     starts: Column  # [episodes] state of the first row of each, empty if there are none
+    duration: FloatArray | None = None  # [M] time that each transition takes; None if one unit each
+    notes: tuple[str, ...] = ()
+
+    def some(self, rows: IntArray | BoolArray, **changes: Any) -> LogRows:
+        """Return some of the rows, in any order and perhaps repeated, with other fields as given."""
+        per_row = ("state", "action", "target", "times", "row", "reward", "duration")
+        kept: dict[str, Any] = {name: getattr(self, name) for name in per_row}
+        kept = {name: None if values is None else values[rows] for name, values in kept.items()}
+        return self._replace(**kept)._replace(**changes)
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -54,14 +66,21 @@ def read_log(
     terminal: TerminalLike,
     absorbing: TerminalLike,
     end: Label,
+    duration: Label = None,
+    gaps: str = "error",
 ) -> LogRows:
     """Read a log by the arguments of ``from_log``."""
+    one_of(gaps, "gaps", GAPS)
+    if duration is not None:
+        columns = dict(columns or {}) | {"duration": duration}
     held = _columns(log, columns)
     rows = held.size
     if not rows:
         raise DataError(f"{held.table} has no rows", code="no-rows", argument="log")
     times = held.counts()
-    targets, alive, dropped, episodes, starts = _next_states(held, end)
+    following = _next_states(held, end, gaps)
+    targets, alive, dropped, episodes, starts = following[:5]
+    lasting = read_durations(held, alive) if "duration" in held else following.duration
     reward = held.numbers("reward", where=alive) if "reward" in held else None
     if reward is not None:
         held.refuse(np.abs(reward) > _LARGEST_REWARD, "reward", f"at most {_LARGEST_REWARD:g}", "value-range")
@@ -101,7 +120,15 @@ def read_log(
         dropped=dropped,
         episodes=episodes,
         starts=starts,
+        duration=None if lasting is None or (lasting[row] == 1.0).all() else lasting[row],
+        notes=following.notes,
     )
+    waits = following.waits[row]
+    if waits.any():  # rows that are repeated until the next one
+        again = np.flatnonzero(waits)
+        every = np.concatenate((np.arange(row.size), again))
+        stays = np.concatenate((read.target, read.state[again]))
+        read = read.some(every, target=stays, times=np.concatenate((read.times, (read.times * waits)[again])))
     return _without_rest(read)
 
 
@@ -115,7 +142,9 @@ def _columns(log: TableLike, columns: Mapping[str, Any] | None) -> TableColumns:
     source = TableSource(log, "log")
     if not source.named:
         return source.read(("state", "action", "next_state"), ("reward", "count"), columns=columns)
-    named = ("next_state", "reward", "count", "episode", "step")
+    named: tuple[str, ...] = ("next_state", "reward", "count", "episode", "step")
+    if columns is not None and columns.get("duration") is not None:  # never guessed
+        named = (*named, "duration")
     held = source.read(("state", "action"), named=named, columns=columns)
     if "next_state" not in held and "episode" not in held:
         names = [*held.used.values(), *held.ignored]
@@ -127,27 +156,75 @@ def _columns(log: TableLike, columns: Mapping[str, Any] | None) -> TableColumns:
     return held
 
 
-def _next_states(held: TableColumns, end: Hashable) -> tuple[Column, BoolArray, dict[str, int], int | None, Column]:
-    """Return next states, which rows are transitions, why others are dropped, the number of episodes, their starts."""
-    size, dropped, episodes = held.size, {}, None
+class Following(NamedTuple):
+    """What follows each row [M] of a log."""
+
+    targets: Column
+    alive: BoolArray  # rows that are transitions
+    dropped: dict[str, int]  # why others are not, and how many
+    episodes: int | None
+    starts: Column  # state of the first row of each episode
+    waits: FloatArray  # how often the row is repeated before the next one
+    duration: FloatArray | None
+    notes: tuple[str, ...]
+
+
+def _next_states(held: TableColumns, end: Hashable, gaps: str) -> Following:
+    """Return next states: those of the log, or the state of the next row of an episode."""
+    size, episodes = held.size, None
+    dropped: dict[str, int] = {}
     targets = held.get("next_state", np.full(size, None, dtype=object))
     lacking = is_missing(targets)
-    alive = np.ones(size, dtype=np.bool_)
-    starts = held["state"][:0]
+    alive, waits = np.ones(size, dtype=np.bool_), np.zeros(size)
+    starts, duration, notes = held["state"][:0], None, []
+    step = None
     if "episode" in held:
         by_episode = Labels.of("episode", None, held["episode"], error=DataError)
         episodes = by_episode.size
         episode = held.indices("episode", by_episode)
-        order = _in_time(episode, held, strict=bool(lacking.any()))
+        order, step = _in_time(episode, held, strict=bool(lacking.any()) or gaps != "error")
         same = episode[order[1:]] == episode[order[:-1]]
         starts = held["state"][order[np.flatnonzero(~np.append(False, same))]]
+        follower = np.full(size, -1, dtype=np.int64)  # the next row of the same episode
+        follower[order[:-1][same]] = order[1:][same]
+        filled = lacking & (follower >= 0)
+        passage = Passage.of(step, follower)
+        if gaps == "duration":
+            whole = np.round(passage.units)
+            duration = np.where(abs(passage.units - whole) < 1e-6, whole, passage.units)
+            short = np.isin(np.arange(size), follower[(duration < 1.0) & (follower >= 0)])
+            least = f"at least {passage.unit:g} after the row before it, the usual distance and the unit of durations"
+            held.refuse(short, "step", least, "gap")
+        cut = np.zeros(size, dtype=np.bool_)
+        jumps = passage.uneven & filled
+        if "duration" in held:  # which may be the time to the next row
+            jumps &= abs(passage.units * passage.unit - held.numbers("duration", where=filled)) > 1e-6 * passage.unit
+        if step is not None and jumps.any():
+            if gaps == "error":
+                row = int(order[np.argmax(jumps[order])])
+                raise gap_error(held, step, row, int(follower[row]), passage.unit)
+            if gaps == "cut":
+                cut = jumps
+            if gaps == "fill":
+                waits = np.where(jumps, np.round(passage.units) - 1.0, 0.0)
+                broken = jumps & ((abs(passage.units - np.round(passage.units)) > 1e-6) | (waits < 0.0))
+                unit = f"a multiple of {passage.unit:g} after the row before it, for gaps='fill'"
+                held.refuse(np.isin(np.arange(size), follower[broken]), "step", unit, "gap")
+                notes.append(f"{int(waits.sum()):,} missing steps filled: state, action and reward as before")
+        elif step is not None and gaps == "error" and "duration" not in held and passage.uneven.any():
+            apart = passage.units[passage.uneven] * passage.unit
+            notes.append(
+                f"{held.used.get('step', 'step')} is not even: rows are {min(passage.unit, apart.min()):g} to "
+                f"{apart.max():g} apart, and each counts as one step; gaps='duration' or duration= would read the times"
+            )
         if lacking.any():
-            follower = np.full(size, -1, dtype=np.int64)  # the next row of the same episode
-            follower[order[:-1][same]] = order[1:][same]
             targets = targets.astype(object)
-            filled = lacking & (follower >= 0)
+            filled &= ~cut
             targets[filled] = held["state"][follower[filled]]
             lacking &= ~filled
+            if cut.any():
+                dropped["before a gap in step"] = int(cut.sum())
+                alive, lacking = alive & ~cut, lacking & ~cut
             marks = lacking & is_missing(held["action"])  # only say where an episode ended
             alive, lacking = alive & ~marks, lacking & ~marks
             if marks.any():
@@ -155,17 +232,22 @@ def _next_states(held: TableColumns, end: Hashable) -> tuple[Column, BoolArray, 
             if lacking.any() and end is None:
                 dropped["at the end of an episode, without a next state"] = int(lacking.sum())
                 alive, lacking = alive & ~lacking, lacking & False
+    if gaps != "error":
+        require_steps(held, step, gaps)
     if lacking.any():
         if end is None:
             message = "next_state is missing; if the process ends there, name a terminal state for it: end='...'"
             raise held.fault(int(np.argmax(lacking)), message, "missing-value", column="next_state")
         targets = targets.astype(object)
         targets[lacking] = object_array([end])
-    return targets, alive, dropped, episodes, starts
+    return Following(targets, alive, dropped, episodes, starts, waits, duration, tuple(notes))
 
 
-def _in_time(episode: IntArray, held: TableColumns, strict: bool) -> IntArray:
-    """Return the rows by episode, and in each by its steps or else in their order; ``strict`` refuses bad steps."""
+def _in_time(episode: IntArray, held: TableColumns, strict: bool) -> tuple[IntArray, FloatArray | None]:
+    """Return the rows by episode, in each by its steps or else in their order, and the steps if they are numbers.
+
+    ``strict`` refuses bad steps.
+    """
     if "step" in held:
         try:
             step = held.numbers("step")
@@ -179,8 +261,8 @@ def _in_time(episode: IntArray, held: TableColumns, strict: bool) -> IntArray:
                 row = int(order[1:][twice][0])
                 message = f"step is {step[row]:g}, which this episode has already"
                 raise held.fault(row, message, "duplicate-row", column="step", value=step[row])
-            return order
-    return np.argsort(episode, kind="stable")
+            return order, step
+    return np.argsort(episode, kind="stable"), None
 
 
 def _as_written(given: Any, labels: Labels) -> Any:
@@ -239,5 +321,45 @@ def _without_rest(read: LogRows) -> LogRows:
     dropped = read.dropped | {"that stay in an absorbing state": int(rests.sum())}
     if rests.all():
         raise _unusable(read.held, read.rows, dropped)
-    rows = {name: getattr(read, name)[~rests] for name in ("state", "action", "target", "times", "row")}
-    return read._replace(**rows, reward=None if read.reward is None else read.reward[~rests], dropped=dropped)
+    return read.some(~rests, dropped=dropped)
+
+
+def close_truncated(read: LogRows, truncated: str) -> LogRows:
+    """Return the rows without those that lead to states which are never left, for logs that stop before the process.
+
+    "drop" leaves them out. "mean" reads such a row as leading where the other rows of its state lead, in proportion to
+    their numbers. A state that has no other rows is then itself never left, and so on.
+    """
+    one_of(truncated, "truncated", TRUNCATED)
+    S, lost, closed = read.by_state.size, 0, 0
+    while truncated != "error":
+        left = np.bincount(read.state, minlength=S) > 0
+        cut = ~(left | read.terminal | read.absorbing)[read.target]
+        if not cut.any():
+            break
+        open_ended = np.bincount(read.state[~cut], minlength=S) > 0
+        mended = cut & open_ended[read.state] if truncated == "mean" else np.zeros(cut.size, dtype=np.bool_)
+        closed += int(np.count_nonzero(mended))
+        lost += int(np.count_nonzero(cut & ~mended))
+        kept = np.flatnonzero(~cut)
+        steps, which = np.unique(read.state[kept] * S + read.target[kept], return_inverse=True)
+        share = np.bincount(which, read.times[kept]) / np.bincount(read.state[kept], read.times[kept], S)[steps // S]
+        sizes, first = np.bincount(steps // S, minlength=S), np.searchsorted(steps, np.arange(S) * S)
+        rows = np.flatnonzero(mended)
+        again = np.repeat(rows, sizes[read.state[rows]])
+        place = np.arange(again.size) - np.repeat(np.cumsum(sizes[read.state[rows]]), sizes[read.state[rows]])
+        place += np.repeat(sizes[read.state[rows]] + first[read.state[rows]], sizes[read.state[rows]])
+        target = np.concatenate((read.target[kept], steps[place] % S))
+        times = np.concatenate((read.times[kept], read.times[again] * share[place]))
+        if not kept.size:
+            raise _unusable(read.held, read.rows, read.dropped | {"that lead to a state that is never left": lost})
+        read = read.some(np.concatenate((kept, again)), target=target, times=times)
+    notes, dropped = list(read.notes), dict(read.dropped)
+    if closed:
+        notes.append(
+            f"{plural(closed, 'row')} that led to a state which is never left were read as leading where the other "
+            "rows of their state lead (truncated='mean')"
+        )
+    if lost:
+        dropped["that lead to a state that is never left"] = lost
+    return read._replace(notes=tuple(notes), dropped=dropped)

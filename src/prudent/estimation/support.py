@@ -60,6 +60,8 @@ def _values(
     visits = np.bincount(entries.pair, entries.times, S * A)
     chances = (entries.times + prior / sizes[entries.pair]) / (visits + prior)[entries.pair]
     earned = sums(entries.pair, chances * reward, S * A).reshape(S, A)
+    if entries.duration is not None:  # what a long transition loses is as good as a chance to end
+        chances = chances * discount ** (entries.duration - 1.0)
     # a state without actions ends the process and pays its value
     closed = ~kept.any(axis=1)
     value = np.where(read.absorbing, read.absorbing_reward / (1.0 - discount), read.terminal_value)
@@ -67,10 +69,13 @@ def _values(
     only = np.zeros((S, A), dtype=np.bool_)
     only[closed, 0] = True
     transition = sparse.coo_array((chances, (entries.pair, entries.target)), shape=(S * A, S))
+    ending = only.astype(np.float64)
+    if entries.duration is not None:
+        ending = np.where(kept, np.clip(1.0 - sums(entries.pair, chances, S * A).reshape(S, A), 0.0, 1.0), ending)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            solution = solve(MDP(transition, earned, discount, termination=only, admissible=kept | only))
+            solution = solve(MDP(transition, earned, discount, termination=ending, admissible=kept | only))
     except ModelError:  # at discounts within rounding of one
         return None
     return np.where(kept, solution.q, -np.inf) if solution.converged else None

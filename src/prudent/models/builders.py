@@ -228,14 +228,22 @@ def _listed_steps(read: TransitionTable, reward: FloatArray) -> Arguments:
     return arrays
 
 
-def called_outcomes(pair: IntArray, target: IntArray, reward: FloatArray, states: Labels) -> list[list[Hashable]]:
-    """Name outcomes, sorted by pair and target: by next state, or (next_state, reward) if it has several rewards."""
+def called_outcomes(
+    pair: IntArray, target: IntArray, reward: FloatArray, states: Labels, duration: FloatArray | None = None
+) -> list[list[Hashable]]:
+    """Name outcomes, sorted by pair and target: by next state, or (next_state, reward) if it has several rewards.
+
+    With durations they are called (next_state, duration), or (next_state, duration, reward).
+    """
     alike = (np.diff(pair) == 0) & (np.diff(target) == 0)
-    several = np.append(alike, False) | np.append(False, alike)
     names = states.names
     called: list[Any] = [None if t < 0 else names[t] for t in target.tolist()]
-    for e in np.flatnonzero(several):
-        called[e] = (called[e], float(reward[e]))
+    if duration is not None:
+        alike &= np.diff(duration) == 0.0
+        called = list(zip(called, duration.tolist(), strict=True))
+    for e in np.flatnonzero(np.append(alike, False) | np.append(False, alike)):
+        name = (called[e],) if duration is None else called[e]
+        called[e] = (*name, float(reward[e]))
     ends = np.cumsum(np.unique(pair, return_counts=True)[1]).tolist()
     return [called[i:j] for i, j in zip([0, *ends], ends, strict=False)]
 

@@ -88,23 +88,27 @@ def likely_outcomes(entries: Entries, theta: FloatArray) -> Outcomes:
 
 
 def expected_model(
-    entries: Entries, theta: FloatArray, n_states: int | None = None
+    entries: Entries, theta: FloatArray, n_states: int | None = None, survival: FloatArray | None = None
 ) -> tuple[sparse.csr_array, FloatArray, FloatArray]:
     """Return the transition matrix (S*A) x S, the mean rewards and the chances to end [S, A] under ``theta`` [B, K].
 
     The entries may be those of some states of a model with ``n_states``, by default they are all of it.
 
     A row has an entry for each outcome of positive probability that does not end the process; outcomes that lead to the
-    same state are not added up.
+    same state are not added up. ``survival`` [E] multiplies the probabilities; what that takes away is a chance to end.
     """
     n_pairs, shape = entries.source.size, (-1, entries.n_actions)
     weights, pairs = entries.pack(theta)[entries.slots()], entries.pairs()
     goes_on = (weights > 0.0) & (entries.next_state >= 0)
     ends = np.cumsum(np.bincount(pairs[goes_on], minlength=n_pairs))
-    rows = (weights[goes_on], entries.next_state[goes_on], np.concatenate(([0], ends)))
+    kept = weights if survival is None else weights * survival
+    rows = (kept[goes_on], entries.next_state[goes_on], np.concatenate(([0], ends)))
     matrix = sparse.csr_array(rows, shape=(n_pairs, n_states or n_pairs // entries.n_actions))
     reward = np.bincount(pairs, weights=weights * entries.reward, minlength=n_pairs)
     over = entries.next_state == END
     ending = np.bincount(pairs[over], weights=weights[over], minlength=n_pairs)
+    if survival is not None:
+        lost = weights[~over] * (1.0 - survival[~over])
+        ending = ending + np.bincount(pairs[~over], weights=lost, minlength=n_pairs)
     ending = np.minimum(ending, 1.0)  # where all outcomes end, their chances may add up to a little more
     return matrix, reward.reshape(shape).astype(np.float64), ending.reshape(shape).astype(np.float64)

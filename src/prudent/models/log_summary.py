@@ -16,6 +16,13 @@ if TYPE_CHECKING:
     import pandas
 
 _SHOWN = 5  # names in a line
+_ORDER = ("state", "action", "next_state", "reward", "count", "episode", "step", "duration")
+_READ_AS = {  # what columns mean whose name leaves it open
+    "count": "how often a row was seen",
+    "episode": "rows that belong together",
+    "step": "their order",
+    "duration": "time that a transition takes",
+}
 
 
 class SupportChange(NamedTuple):
@@ -178,11 +185,8 @@ class LogSummary:
         lines = [("rows", f"{self.rows:,} read, {self.used:,} used{counted}")]
         if lost:
             lines.append(("dropped", f"{lost:,}: " + ", ".join(f"{n:,} {why}" for why, n in self.dropped.items())))
-        others = {name: theirs for name, theirs in self.columns.items() if name != theirs}
-        if others or self.ignored:
-            used = ", ".join(f"{name} is {theirs!r}" for name, theirs in others.items()) or "as named"
-            unread = f"; not read: {_listed(self.ignored)}" if self.ignored else ""
-            lines.append(("columns", used + unread))
+        if self.columns:
+            lines.append(("columns", self._columns()))
         if self.episodes is not None:
             lines.append(("episodes", f"{self.episodes:,}{self._starts()}"))
         lines.append(("states", self._states()))
@@ -206,6 +210,14 @@ class LogSummary:
             )
             lines.append(("choices", f"the best action depends on support: {shown}{_more(self.support_matters, ';')}"))
         return lines + [("note", note) for note in self.notes]
+
+    def _columns(self) -> str:
+        """Return how each column was read, and all that were not."""
+        used = ", ".join(
+            name + ("" if name == theirs else f" is {theirs!r}") + (f" ({_READ_AS[name]})" if name in _READ_AS else "")
+            for name, theirs in sorted(self.columns.items(), key=lambda column: _ORDER.index(column[0]))
+        )
+        return used + (f"; not used: {', '.join(map(repr, self.ignored))}" if self.ignored else "")
 
     def _starts(self) -> str:
         if not self.starts:

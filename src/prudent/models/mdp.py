@@ -15,7 +15,7 @@ from scipy import sparse
 
 from .._numerics.compensated import sums_and_leaks
 from .._support.checks import SUM_TOLERANCE, number_array, require_shape
-from ..errors import ModelError
+from ..errors import ModelError, ParameterError
 from ..types import ArrayLike, BoolArray, FloatArray, IntArray, NamesLike, SparseLike, TableLike
 from .base import Shape, TabularModel, admissible_mask, plural
 from .builders import Indices, Steps, canonical, known_gymnasium, known_table, pair_sums, read_transitions, row_numbers
@@ -119,6 +119,7 @@ class MDP(TabularModel):
         self.transition_reward = None
         self._last_reward: FloatArray | None = None  # [S, A] of steps that end the process, if they have their own
         self._finer: Callable[[], Outcomes] | None = None  # of which the transitions are sums
+        self.has_durations = False  # whether termination is in part what long transitions are discounted by
         self.reward = self._mean_reward(reward, actions_first)
         ended = np.zeros(shape, np.bool_) if self.termination is None else self.termination == 1.0
         worth = self.reward[np.arange(shape[0]), self.admissible.argmax(axis=1)]
@@ -195,6 +196,12 @@ class MDP(TabularModel):
             targets = np.concatenate((targets, np.full(ending.size, END)))[order]
             chances = np.concatenate((chances, self.termination.reshape(-1)[ending]))[order]
         return pairs.astype(np.int64), targets.astype(np.int32), rewards, chances
+
+    def require_unit_durations(self, who: str) -> None:
+        """Raise if transitions have durations, which ``who`` (in the message: "simulated returns") cannot handle."""
+        if self.has_durations:
+            message = f"{who} need transitions that all take one unit of time; those of mdp have durations"
+            raise ParameterError(message, code="durations", argument="mdp")
 
     def keep_outcomes(self, entries: Entries, theta: FloatArray) -> None:
         """Keep the outcomes of which the transitions are sums.

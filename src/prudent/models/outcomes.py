@@ -13,6 +13,7 @@ from .._support.checks import integer_array, non_negative_array, positive, refus
 from ..data.labels import Labels
 from ..data.naming import Naming, make_naming
 from ..errors import ModelError, ParameterError, PrudentError
+from ..posteriors.scalar import NormalPosterior
 from ..types import ArrayLike, BoolArray, FloatArray, IntArray, Label, NamesLike, TerminalLike
 from .base import TabularModel, held, read_terminal
 from .entries import END, NONE, Entries
@@ -27,6 +28,8 @@ class OutcomeModel(TabularModel):
     entries: Entries
     ends: bool
     naming: Naming
+    duration: FloatArray | None = None
+    reward_posterior: NormalPosterior | None = None
 
     def _take_sources(
         self, source: ArrayLike, discount: float, states: NamesLike, actions: NamesLike, terminal: TerminalLike
@@ -77,6 +80,8 @@ class OutcomeModel(TabularModel):
             pairs = np.flatnonzero(self.terminal) * self.n_actions
             next_state = np.insert(next_state, begins[pairs], END)
             reward = np.insert(reward, begins[pairs], self.terminal_value[self.terminal])
+            if self.duration is not None:
+                self.duration = np.insert(self.duration, begins[pairs], 1.0)
             sizes[pairs] = 1
             # of the same type: kernels would be compiled once more for another one
             slots, outcome = np.append(slots, 1), np.append(outcome, np.int32(0))
@@ -137,6 +142,22 @@ class OutcomeModel(TabularModel):
         array = self.entries.spread(values, self.n_outcomes, fill).reshape(*self.source.shape, self.n_outcomes)
         array.flags.writeable = False  # a copy: to change it would change nothing
         return array
+
+    @cached_property
+    def survival(self) -> FloatArray | None:
+        """Factor of the next value beyond the discount, discount ** (duration - 1) [E]; None if all are 1."""
+        if self.duration is None or self.discount == 1.0:
+            return None
+        return np.asarray(self.discount ** (self.duration - 1.0))
+
+    def require_unit_durations(self, who: str) -> None:
+        """Raise if transitions have durations, which ``who`` (in the message: "agents") cannot handle."""
+        if self.duration is not None:
+            longest = float(self.duration.max())
+            message = (
+                f"{who} need transitions that all take one unit of time; those of the model take up to {longest:g}"
+            )
+            raise ParameterError(message, code="durations", argument="model", value=longest)
 
     @cached_property
     def outcome_mask(self) -> BoolArray:

@@ -86,6 +86,11 @@ class UncertainMDP(OutcomeModel):
         Number of sources B, and largest number of outcomes K.
     entries : Entries
         The outcomes, in memory in proportion to their number.
+    duration : float64 [E] or None
+        Time that each of the entries takes; None if all take one unit.
+    reward_posterior : NormalPosterior or None
+        What a log leaves unknown of mean rewards [S, A], to be added to ``reward``; ``prudent.BayesianRiskMDP`` and
+        all analyses take it by default.
     ends : bool
         Whether the process can end.
     naming : Naming
@@ -126,7 +131,7 @@ class UncertainMDP(OutcomeModel):
     UncertainMDP(3 states (2 terminal), 1 action, 2 sources, up to 3 outcomes, discount 0.9)
     """
 
-    _compared = ("discount", "states", "actions", "_called", "n_outcomes", "entries", "terminal")
+    _compared = ("discount", "states", "actions", "_called", "n_outcomes", "entries", "terminal", "duration")
 
     def __init__(
         self,
@@ -177,6 +182,7 @@ class UncertainMDP(OutcomeModel):
         sources: NamesLike = None,
         outcomes: OutcomeNames = None,
         terminal: TerminalLike = None,
+        duration: FloatArray | None = None,
         notes: tuple[str, ...] = (),
         summary: LogSummary | None = None,
     ) -> UncertainMDP:
@@ -202,10 +208,13 @@ class UncertainMDP(OutcomeModel):
             Names of the outcomes of each source, as for the class.
         terminal : mapping, iterable or mask, optional
             Terminal states, as for the class.
+        duration : float64 [E], optional
+            Time that each entry takes, at least 1: what follows it is discounted by ``discount ** duration``. By
+            default every transition takes one unit of time.
         notes : tuple of str, default=()
             What a builder did without being asked.
         summary : LogSummary, optional
-            Summary of the log that the entries come from.
+            Summary of the log that the entries come from; its ``reward_posterior`` becomes that of the model.
 
         Returns
         -------
@@ -224,8 +233,12 @@ class UncertainMDP(OutcomeModel):
         order = np.flatnonzero(used)[np.lexsort((outcome[used], pair[used]))]
         sizes = np.bincount(pair[order], minlength=self.source.size)
         self.n_outcomes = int(outcome[order].max(initial=0)) + 1
+        if duration is not None and (duration[order] != 1.0).any():
+            checks.refuse(~(duration >= 1.0), duration, "duration", "at least 1", error=ModelError, code="value-range")
+            self.duration = duration[order]
         self._take_outcomes(sizes, outcome[order], next_state[order], reward[order], sources, outcomes)
         self.notes, self._summary = notes, summary
+        self.reward_posterior = None if summary is None else summary.reward_posterior
         return self
 
     @classmethod
@@ -420,7 +433,9 @@ class UncertainMDP(OutcomeModel):
 
         Outcomes that lead to the same state add up; the reward is the mean over the outcomes. Those that end the
         process add up to ``termination``, which is 1 in terminal states. Rewards of single outcomes are kept for
-        simulated returns and for objectives such as ``prudent.EVaR``, which depend on more than means.
+        simulated returns and for objectives such as ``prudent.EVaR``, which depend on more than means. What a duration
+        d discounts beyond one unit of time, 1 - discount ** (d - 1), is part of ``termination`` as well, which leaves
+        all values as they are.
 
         Parameters
         ----------
@@ -443,11 +458,12 @@ class UncertainMDP(OutcomeModel):
         array([[0.25, 0.75]])
         """
         probabilities = self._distributions(theta)
-        transition, reward, ending = expected_model(self.entries, probabilities)
+        transition, reward, ending = expected_model(self.entries, probabilities, survival=self.survival)
         names: dict[str, Any] = {"states": self.states, "actions": self.actions}
         mdp = MDP(transition, reward, self.discount, termination=ending, admissible=self.admissible, **names)
         mdp.keep_outcomes(self.entries, probabilities)
         mdp.arrival_value = self.terminal_value
+        mdp.has_durations = self.survival is not None
         return mdp
 
     def _distributions(self, theta: ArrayLike) -> FloatArray:
@@ -638,4 +654,6 @@ class UncertainMDP(OutcomeModel):
     def __repr__(self) -> str:
         most = "" if self.outcome_mask.all() else "up to "
         parts = [*self._sizes(), plural(self.n_sources, "source"), most + plural(self.n_outcomes, "outcome")]
+        if self.duration is not None:
+            parts.append(f"durations {self.duration.min():g} to {self.duration.max():g}")
         return f"UncertainMDP({', '.join(parts)}, discount {self.discount})"

@@ -39,8 +39,7 @@ class EquivalentDrawRows(OutcomeRows):
     ) -> None:
         """Arguments as for ``DrawRows``."""
         super().__init__(model)
-        least, greatest = self.leaks
-        self.leaks = (least if least > 0.0 else leaks[0], max(greatest, leaks[1]))
+        self.leaks = self._with_draws(leaks)
         self.theta, self.risk = theta, risk
         self.rewards = np.zeros((0, 0))
         if reward_draws is not None:
@@ -48,7 +47,7 @@ class EquivalentDrawRows(OutcomeRows):
 
     def _chunks(self, value: FloatArray, pairs: IntArray) -> Iterator[tuple[IntArray, Draws, FloatArray, float]]:
         """Yield indices of ``pairs`` with their draws, the values Z [N, pairs] and the largest magnitude of a term."""
-        source = self.entries.source[pairs]
+        source, later = self.entries.source[pairs], self.later.extended(value)
         most = max(1, _CHUNK // self.theta.n)
         for block, (first, last) in enumerate(self.theta.edges):
             mine = np.flatnonzero((source >= first) & (source < last))
@@ -57,18 +56,18 @@ class EquivalentDrawRows(OutcomeRows):
                 some = mine[i : i + most]
                 draws = Draws(self.theta.block(block), offset, self.rewards, np.zeros(0), False)
                 z = np.empty((some.size, self.theta.n))
-                size = _draw_values(pairs[some], self.entries, draws, self.theta.n, value, z)
+                size = _draw_values(pairs[some], self.entries, draws, self.theta.n, later, z)
                 yield some, draws, z.T, size
 
     def tasks(self, value: FloatArray, pairs: IntArray, q: FloatArray, accuracy: float, best: bool) -> Iterator[Task]:
         """See ``RowRisk.tasks``: one task, since the measure may be a Python function."""
 
         def run(i: int, j: int) -> float:
-            worst = 0.0
+            worst, more = 0.0, self.discount * self.later.rounding(value)
             for some, _, z, size in self._chunks(value, pairs[i:j]):
                 q[pairs[i:j][some]] = self.risk(z)
                 worst = max(worst, (0.5 * self.longest + self.theta.n + 8.0) * EPS * size + UNDERFLOW)
-            return worst
+            return worst + more
 
         yield Task(run, pairs.size, max(1, pairs.size))
 
@@ -112,7 +111,7 @@ class EquivalentDirichletRows(OutcomeRows):
     def _rows(self, value: FloatArray, pairs: IntArray) -> tuple[FloatArray, FloatArray, float]:
         """Return values and counts [pairs, K] of the outcomes, and the largest magnitude of a value."""
         y, psi = np.zeros((pairs.size, self.longest)), np.zeros((pairs.size, self.longest))
-        return y, psi, _outcome_rows(pairs, self.entries, self.counts, value, y, psi)
+        return y, psi, _outcome_rows(pairs, self.entries, self.counts, self.later.extended(value), y, psi)
 
     def tasks(self, value: FloatArray, pairs: IntArray, q: FloatArray, accuracy: float, best: bool) -> Iterator[Task]:
         """See ``RowRisk.tasks``."""
@@ -121,7 +120,8 @@ class EquivalentDirichletRows(OutcomeRows):
             y, psi, size = self._rows(value, pairs[i:j])
             answer = self.risk.of_dirichlet(y, psi)
             q[pairs[i:j]] = answer.value
-            return float(np.max(answer.error, initial=0.0)) + 2.0 * EPS * size + UNDERFLOW
+            more = self.discount * self.later.rounding(value) + 2.0 * EPS * size + UNDERFLOW
+            return float(np.max(answer.error, initial=0.0)) + more
 
         yield Task(run, pairs.size, max(1, 20_000 // self.longest))
 

@@ -207,6 +207,9 @@ class _StateRows:
         for row, pair, b in zip(reward, pairs, self.sources, strict=True):
             row[of.outcome[of.begin[b] : of.begin[b + 1]]] = of.reward[of.first[pair] : of.first[pair + 1]]
         later = np.where(self.targets >= 0, value[np.maximum(self.targets, 0)], 0.0)  # negative: none, or the end
+        if model.survival is not None:
+            for row, pair, b in zip(later, pairs, self.sources, strict=True):
+                row[of.outcome[of.begin[b] : of.begin[b + 1]]] *= model.survival[of.first[pair] : of.first[pair + 1]]
         self.worth: FloatArray = reward + model.discount * later  # [A', K]
 
     def view(

@@ -69,6 +69,7 @@ class Layout(NamedTuple):
     reward: FloatArray  # [E]
     n_states: int
     n_actions: int
+    survival: FloatArray | None = None  # [E] factor of the next value beyond the discount; None if all are 1
 
     @classmethod
     def of(cls, model: UncertainMDP, possible: BoolArray) -> Layout:
@@ -78,7 +79,9 @@ class Layout(NamedTuple):
         kept = possible[slot]
         target = np.maximum(entries.next_state[kept], -1).astype(np.int64)
         place = (np.cumsum(possible) - 1)[slot[kept]]
-        return cls(entries.pairs()[kept], place, target, entries.reward[kept], model.n_states, model.n_actions)
+        survival = None if model.survival is None else model.survival[kept]
+        sizes = model.n_states, model.n_actions
+        return cls(entries.pairs()[kept], place, target, entries.reward[kept], *sizes, survival)
 
     def reached(self, start: FloatArray, weights: FloatArray) -> IntArray:
         """Return the states that can be reached from ``start`` [S] by actions with positive ``weights`` [S, A]."""
@@ -114,7 +117,7 @@ class Layout(NamedTuple):
             np.concatenate(([0], np.cumsum(sizes))),
             np.where(goes, column[self.target[used]], 0).astype(np.int32),
             self.place[used],
-            np.where(goes, weight[used], 0.0),
+            np.where(goes, weight[used] * (1.0 if self.survival is None else self.survival[used]), 0.0),
             weight[used] * self.reward[used],
         )
 

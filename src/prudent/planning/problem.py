@@ -5,14 +5,14 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Self, Unpack, cast
+from typing import Any, Self, TypeAlias, Unpack, cast
 
 import numpy as np
 import numpy.typing as npt
 
 from .._numerics.compensated import EPS
 from .._numerics.compile import default_threads
-from .._support.checks import generator, instance_of, refuse, require_shape, whole_number
+from .._support.checks import generator, instance_of, one_of, refuse, require_shape, whole_number
 from ..data.labels import Names
 from ..errors import ModelError, ParameterError, PosteriorError
 from ..models.base import held
@@ -20,7 +20,7 @@ from ..models.mdp import MDP
 from ..models.uncertain import UncertainMDP
 from ..posteriors.dirichlet import DirichletPosterior
 from ..posteriors.scalar import BetaPosterior, NormalPosterior
-from ..risk import CertaintyEquivalent, CVaR, RiskMeasure, form_of, measure_of
+from ..risk import CertaintyEquivalent, CVaR, ExactForm, RiskMeasure, form_of, measure_of
 from ..types import FloatArray, IntArray, PolicyLike, RngLike, TableLike, TerminalLike
 from .base import Ended, Evidence, PlanningProblem
 from .draw_blocks import KEPT_BYTES, GivenDraws, SlotDraws
@@ -29,11 +29,26 @@ from .execute.executor import Executor
 from .execute.threads import Threads
 from .explain import Explanation, draws_of_sources, explain_exact, explain_sampled
 from .from_draws import DrawsLike, check_draws, models_of_table, read_draws
+from .noisy_rows import NoisyRows
 from .options import SolverOptions
 from .row_risks import DirichletRows, DrawRows, MeanRows
 from .solution import Solution
 from .solve import SolveKeywords, evaluate, solve
 from .undiscounted import ended_uncertain
+
+RewardsLike: TypeAlias = "NormalPosterior | BetaPosterior | str | None"
+"""Unknown mean rewards [S, A]: a posterior; None for those of the model; "certain" for none."""
+
+
+def unknown_rewards(model: UncertainMDP, given: RewardsLike) -> NormalPosterior | BetaPosterior | None:
+    """Return the posterior of mean rewards that an argument ``reward_posterior`` stands for, or None."""
+    if isinstance(given, str):
+        one_of(given, "reward_posterior", ("certain",))
+        return None
+    found = model.reward_posterior if given is None else given
+    if found is not None:
+        require_shape(found.mean(), "reward_posterior", model.admissible.shape, "[S, A]", error=PosteriorError)
+    return found
 
 
 class BayesianRiskMDP(PlanningProblem):
@@ -57,9 +72,11 @@ class BayesianRiskMDP(PlanningProblem):
         Another measure instead of CVaR, e.g. ``VaR(0.9)`` or ``MeanCVaR(0.9, weight=0.5)``. Quantiles, mixtures of
         CVaRs and ``prudent.risk.EntropicRisk`` are evaluated exactly; a distortion that bends everywhere needs
         ``draws`` or ``pieces`` (see ``prudent.risk.Spectral``), and so do other certainty equivalents need ``draws``.
-    reward_posterior : NormalPosterior or BetaPosterior, optional
-        Unknown mean rewards [S, A], which are added to the rewards of the model; needs ``draws``. Terminal and
-        absorbing states (never left, whatever the action) earn no such reward, unless there are no others.
+    reward_posterior : NormalPosterior, BetaPosterior or "certain", optional
+        Unknown mean rewards [S, A], which are added to the rewards of the model. By default those of the model
+        (``model.reward_posterior``, which ``from_log`` makes where rewards of the same transition vary); "certain"
+        ignores these. Normal ones are exact for CVaR and its mixtures; others need ``draws``. Terminal and absorbing
+        states (never left, whatever the action) earn no such reward, unless there are no others.
     draws : array_like of shape (N, B, K), DataArray, Dataset or ArviZ object, optional
         Posterior draws instead of a posterior. An xarray object has dimensions chain and draw (and source, outcome).
         Every solution is then the one for these draws.
@@ -107,7 +124,7 @@ class BayesianRiskMDP(PlanningProblem):
         alpha: float | None = None,
         *,
         risk: RiskMeasure | None = None,
-        reward_posterior: NormalPosterior | BetaPosterior | None = None,
+        reward_posterior: RewardsLike = None,
         draws: DrawsLike | None = None,
         variable: str | None = None,
     ) -> None:
@@ -131,10 +148,7 @@ class BayesianRiskMDP(PlanningProblem):
             counts = cast(npt.ArrayLike, posterior)
             given = posterior if isinstance(posterior, DirichletPosterior) else DirichletPosterior(counts)
             self.posterior = self._fitting(given)
-        self.reward_posterior = reward_posterior
-        if reward_posterior is not None:
-            shape = self.model.admissible.shape
-            require_shape(reward_posterior.mean(), "reward_posterior", shape, "[S, A]", error=PosteriorError)
+        self.reward_posterior = unknown_rewards(self.model, reward_posterior)
 
     def _fitting(self, posterior: DirichletPosterior) -> DirichletPosterior:
         """Return the posterior, with the source of terminal states where it was left out; refuse what does not fit."""
@@ -340,9 +354,14 @@ class BayesianRiskMDP(PlanningProblem):
         """
         from .cluster import cluster_operator
 
-        if draws is not None or rng is not None or not self.is_exact or self.alpha is None or self.alpha < 0.0:
-            message = "client is for exact solves of CVaR at levels of at least 0 under a Dirichlet posterior"
+        exact = self.is_exact and self.reward_posterior is None
+        if draws is not None or rng is not None or not exact or self.alpha is None or self.alpha < 0.0:
+            message = (
+                "client is for exact solves of CVaR at levels of at least 0 under a Dirichlet posterior, with rewards "
+                "that are known (reward_posterior='certain')"
+            )
             raise ParameterError(message, code="conflicting-arguments", argument="client")
+        self.model.require_unit_durations("solves on a cluster")
         if threads is not None:
             message = "threads cannot be combined with client: the workers have their own threads"
             raise ParameterError(message, code="conflicting-arguments", argument="threads")
@@ -393,7 +412,7 @@ class BayesianRiskMDP(PlanningProblem):
         Explanation
             The explanation.
         """
-        if self.draws is None and self.is_exact and self.alpha is not None:
+        if self.draws is None and self.is_exact and self.alpha is not None and self.reward_posterior is None:
             assert self.posterior is not None
             return explain_exact(self.model, self.posterior, self.alpha, value, state, chosen)
 
@@ -414,15 +433,15 @@ class BayesianRiskMDP(PlanningProblem):
     @property
     def is_exact(self) -> bool:
         """Whether the problem can be solved without draws."""
-        if self.posterior is None or self.reward_posterior is not None:
+        if self.posterior is None or isinstance(self.reward_posterior, BetaPosterior):
             return False
         if isinstance(self.risk, CertaintyEquivalent):
-            return self.risk.knows_dirichlet
+            return self.risk.knows_dirichlet and self.reward_posterior is None
         try:
-            form_of(self.risk)
+            form = form_of(self.risk)
         except ParameterError:
             return False
-        return True
+        return self.reward_posterior is None or not (form.quantile or getattr(self.risk, "gap", 0.0))
 
     def mean_mdp(self) -> MDP:
         """Return the known model at the posterior mean, which is the problem at level 0.
@@ -443,15 +462,47 @@ class BayesianRiskMDP(PlanningProblem):
         if self.reward_posterior is None:
             return mean
         entries, extra = self.model.entries, self.quieted(self.reward_posterior.mean())
+        if not extra.any():
+            return mean
         same = {name: getattr(mean, name) for name in ("termination", "admissible", "states", "actions")}
         known = MDP(mean.transition, mean.reward + extra, mean.discount, **same)
         earned = entries.reward + extra.reshape(-1)[entries.pairs()]
         known.keep_outcomes(entries._replace(reward=earned), self._mean_theta())
-        known.arrival_value = mean.arrival_value
+        known.arrival_value, known.has_durations = mean.arrival_value, mean.has_durations
         return known
 
     def _mean_operator(self) -> Executor:
-        return Threads(MeanRows.of_outcomes(self.model, self._mean_theta()))
+        return Threads(MeanRows.of_outcomes(self.with_mean_rewards(), self._mean_theta()))
+
+    def with_mean_rewards(self) -> UncertainMDP:
+        """Return the model with the means of the unknown rewards.
+
+        Returns
+        -------
+        UncertainMDP
+            The model itself, if these are zero.
+        """
+        extra = None if self.reward_posterior is None else self.quieted(self.reward_posterior.mean())
+        if extra is None or not extra.any():
+            return self.model
+        twin, entries = copy.copy(self.model), self.model.entries
+        twin.entries = entries._replace(reward=entries.reward + extra.reshape(-1)[entries.pairs()])
+        return twin
+
+    def _noisy_rows(self, posterior: DirichletPosterior) -> NoisyRows:
+        """Return the exact operator with normal rewards."""
+        form = None if isinstance(self.risk, CertaintyEquivalent) else form_of(self.risk)
+        if form is None or form.quantile or getattr(self.risk, "gap", 0.0) > 0.0:
+            what: str | None = f"{self.risk!r} of unknown rewards"
+        else:
+            normal = isinstance(self.reward_posterior, NormalPosterior)
+            what = None if normal else "unknown rewards that are not normal"
+        if what is not None or form is None:
+            message = f"draws must be given: {what} have no exact operator, e.g. draws=1000"
+            raise ParameterError(message, code="missing-argument", argument="draws")
+        assert self.reward_posterior is not None
+        sd = self.quieted(np.sqrt(self.reward_posterior.variance()))
+        return NoisyRows(self.with_mean_rewards(), posterior.counts, sd, form)
 
     def _mean_theta(self) -> FloatArray:
         if self.draws is not None:
@@ -493,17 +544,18 @@ class BayesianRiskMDP(PlanningProblem):
             message = f"rng is only used with a number of draws; omit it {reason}"
             raise ParameterError(message, code="conflicting-arguments", argument="rng")
         if draws is None and self.posterior is not None:
-            if self.reward_posterior is not None:
-                message = "draws must be given: unknown rewards have no exact operator, e.g. draws=1000"
-                raise ParameterError(message, code="missing-argument", argument="draws")
-            if isinstance(self.risk, CertaintyEquivalent) and self.risk.knows_dirichlet:
+            equivalent = isinstance(self.risk, CertaintyEquivalent) and self.risk.knows_dirichlet
+            if equivalent and self.reward_posterior is None:
                 return Threads(EquivalentDirichletRows(model, self.posterior.counts, self.risk), workers)
-            form = form_of(self.risk)  # which says so if there is none
+            form = None if equivalent else form_of(self.risk)  # which says so if there is none
             gap = getattr(self.risk, "gap", 0.0)  # of lines that replace a distortion
-            if not form.quantile and (form.levels == 0.0).all() and gap == 0.0:
+            if form is not None and not form.quantile and (form.levels == 0.0).all() and gap == 0.0:
                 return self._mean_operator()
+            if self.reward_posterior is not None or form is None:
+                return Threads(self._noisy_rows(self.posterior), workers)
             return Threads(DirichletRows(model, self.posterior.counts, form, gap=gap), workers)
-        random = generator(rng)
+        # with draws of the caller the same question has the same answer, drawn rewards included
+        random = np.random.default_rng(1) if rng is None and given else generator(rng)
         made: GivenDraws | SlotDraws
         if self.posterior is None:
             made, leaks = self._given

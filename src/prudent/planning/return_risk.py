@@ -89,6 +89,7 @@ class _Problem:
         policy: PolicyLike | None,
     ) -> None:
         self.known, mdp = known, known.model
+        mdp.require_unit_durations("risks of the return")
         self.mdp, self.tol = mdp, None if tol is None else positive(tol, "tol")
         self.start = mdp.start_distribution(start)
         self.operator = Threads(EntropicRows(mdp), default_threads())

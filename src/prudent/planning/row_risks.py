@@ -107,9 +107,46 @@ def _bound(relative: float, size: float) -> float:
     return relative * size + UNDERFLOW if size > 0.0 else 0.0
 
 
-def leaks_of(entries: Entries) -> tuple[float, float]:
-    """Return bounds on the probability of an end over the admissible pairs, whatever the outcome probabilities."""
-    return float((entries.next_state == END).all()), float((entries.next_state == END).any())
+def leaks_of(entries: Entries, survival: FloatArray | None = None) -> tuple[float, float]:
+    """Return bounds on the leak of a row over the admissible pairs, whatever the outcome probabilities.
+
+    An outcome leaks everything if it ends the process, and 1 - discount ** (d - 1) if it takes the time d: that much
+    less than the discount of one unit of time is left of what follows it.
+    """
+    over = entries.next_state == END
+    if survival is None or over.all():
+        return float(over.all()), float(over.any())
+    rounding = 4.0 * EPS  # of the powers
+    greatest = 1.0 if over.any() else 1.0 - float(survival[~over].min()) + rounding
+    return max(0.0, 1.0 - float(survival[~over].max()) - rounding), greatest
+
+
+class Later(NamedTuple):
+    """Values of states after more than one unit of time, which follow the values of the states: V[S + i]."""
+
+    state: IntArray  # [L]
+    factor: FloatArray  # [L] discount ** (duration - 1)
+
+    def rounding(self, value: FloatArray) -> float:
+        """Return a bound on the error of the values later: that of a power and of a product."""
+        return 3.0 * EPS * float(abs(value).max()) if self.state.size else 0.0
+
+    def extended(self, value: FloatArray) -> FloatArray:
+        """Return the values of states, and of states later [S + L]."""
+        return np.concatenate((value, self.factor * value[self.state])) if self.state.size else value
+
+
+def later_states(model: UncertainMDP) -> tuple[Entries, Later]:
+    """Return the entries with next states that may be later ones, and these."""
+    entries, survival = model.entries, model.survival
+    if survival is None:
+        return entries, Later(np.empty(0, np.int64), np.empty(0))
+    late = (entries.next_state >= 0) & (survival != 1.0)
+    factors, which = np.unique(survival[late], return_inverse=True)
+    codes, of_entry = np.unique(entries.next_state[late].astype(np.int64) * factors.size + which, return_inverse=True)
+    targets = entries.next_state.copy()
+    targets[late] = (model.n_states + of_entry).astype(np.int32)
+    return entries._replace(next_state=targets), Later(codes // factors.size, factors[codes % factors.size])
 
 
 class MeanRows(SmoothRows):
@@ -147,14 +184,16 @@ class MeanRows(SmoothRows):
 
         ``theta`` has rounded quotients of counts, so its rows sum to one before rounding.
         """
-        transition, reward, ending = expected_model(model.entries, theta, model.n_states)
-        least, greatest = leaks_of(model.entries)
+        survival = model.survival
+        transition, reward, ending = expected_model(model.entries, theta, model.n_states, survival)
+        least, greatest = leaks_of(model.entries, survival)
         if greatest > 0.0:
-            rounding = (model.n_outcomes + 4.0) * EPS
+            rounding = (model.n_outcomes + 8.0) * EPS
             chances = ending[model.admissible]
             least, greatest = max(least, chances.min() - rounding), min(greatest, chances.max() + rounding)
         averaged = 2.0 * float(abs(model.entries.reward).max())
-        rows = cls(transition, reward, model.discount, (least, greatest), 0.5 * model.n_outcomes + 1.0, averaged)
+        roundings = 0.5 * model.n_outcomes + (1.0 if survival is None else 4.0)  # of quotients, powers, products
+        rows = cls(transition, reward, model.discount, (least, greatest), roundings, averaged)
         rows.refines = False  # the quotients were rounded, and so were the mean rewards
         return rows
 
@@ -184,18 +223,30 @@ class OutcomeRows(SmoothRows):
     """Base of the risks under a posterior: outcomes with known consequences and unknown probabilities."""
 
     def __init__(self, model: UncertainMDP) -> None:
-        self.entries = model.entries
-        self.leaks = leaks_of(model.entries)
+        self.survival = model.survival
+        self.entries, self.later = later_states(model)
+        self.leaks = leaks_of(model.entries, self.survival)
+        self._targets = model.entries.next_state
         self.n_states, self.n_actions = model.source.shape
         self.discount = model.discount
         self.longest = int(model.entries.sizes().max())
+
+    def _with_draws(self, leaks: tuple[float, float]) -> tuple[float, float]:
+        """Return the leaks of rows whose draws sum to one minus ``leaks``."""
+        least, greatest = self.leaks
+        if self.survival is not None:
+            return least + min(leaks[0], 0.0), min(1.0, greatest + max(leaks[1], 0.0))
+        # an outcome that ends the process can raise the leak of a row
+        return least if least > 0.0 else leaks[0], max(greatest, leaks[1])
 
     def _chain(
         self, weights: FloatArray, entries: IntArray, starts: IntArray, extra_reward: FloatArray | float = 0.0
     ) -> Chain:
         """Return the chain with the probabilities ``weights`` of ``entries``; row i begins at ``starts[i]``."""
-        targets = self.entries.next_state[entries]
+        targets = self._targets[entries]
         gain = np.add.reduceat(weights * self.entries.reward[entries], starts[:-1]) + extra_reward
+        if self.survival is not None:
+            weights = weights * self.survival[entries]
         if self.leaks[1] > 0.0:
             weights, targets = np.where(targets >= 0, weights, 0.0), np.maximum(targets, 0)
         return Chain(starts, targets, weights, gain)
@@ -214,9 +265,7 @@ class DrawRows(OutcomeRows):
     ) -> None:
         """``theta`` has rows that sum to one minus ``leaks``; ``reward_draws`` [N, S, A] are added to the rewards."""
         super().__init__(model)
-        # an outcome that ends the process can raise the leak of a row
-        least, greatest = self.leaks
-        self.leaks = (least if least > 0.0 else leaks[0], max(greatest, leaks[1]))
+        self.leaks = self._with_draws(leaks)
         outermost = risk.outermost(theta.n)
         self.weights = np.ascontiguousarray(outermost.weights)
         self.signed_draws = int(outermost.sign) * theta.n  # negative: the weights are those of the highest draws
@@ -240,11 +289,13 @@ class DrawRows(OutcomeRows):
 
     def tasks(self, value: FloatArray, pairs: IntArray, q: FloatArray, accuracy: float, best: bool) -> Iterator[Task]:
         """See ``RowRisk.tasks``: one task for each block of draws."""
+        more = self.discount * self.later.rounding(value)
+        value = self.later.extended(value)
         for mine, draws in self._blocks(pairs):
             some = pairs[mine]
 
             def run(i: int, j: int, some: IntArray = some, draws: Draws = draws) -> float:
-                return self.rounding(_sampled(some[i:j], self.entries, draws, self.signed_draws, value, q))
+                return more + self.rounding(_sampled(some[i:j], self.entries, draws, self.signed_draws, value, q))
 
             yield Task(run, some.size, max(1, 200_000 // (self.longest * self.theta.n)))
 
@@ -256,6 +307,7 @@ class DrawRows(OutcomeRows):
     def gradient(self, value: FloatArray, pairs: IntArray) -> Chain:
         """See ``SmoothRows.gradient``: the mean over the tail draws, in their sorted order at ``value``."""
         entries, starts = self.entries.of_pairs(pairs)
+        value = self.later.extended(value)
         weights, extra = np.empty(entries.size), np.empty(pairs.size)
         rows = np.arange(pairs.size)
         for mine, draws in self._blocks(pairs):
@@ -299,7 +351,7 @@ class MomentRows(OutcomeRows):
 
     def tasks(self, value: FloatArray, pairs: IntArray, q: FloatArray, accuracy: float, best: bool) -> Iterator[Task]:
         """See ``RowRisk.tasks``."""
-        rows = self.entries, self.counts, self.shape, value, self.longest, q
+        rows = self.entries, self.counts, self.shape, self.later.extended(value), self.longest, q
         yield Task(lambda i, j: self.rounding(_approximate(pairs[i:j], *rows)), pairs.size, 10_000)
 
     def rounding(self, size: float) -> float:
@@ -309,7 +361,7 @@ class MomentRows(OutcomeRows):
     def gradient(self, value: FloatArray, pairs: IntArray) -> Chain:
         """See ``SmoothRows.gradient``."""
         entries, starts = self.entries.of_pairs(pairs)
-        means = np.empty(entries.size)
+        means, value = np.empty(entries.size), self.later.extended(value)
         _approximate_means(pairs, self.entries, self.counts, self.shape, value, self.longest, starts, means)
         return self._chain(means, entries, starts)
 
@@ -392,7 +444,8 @@ class DirichletRows(OutcomeRows):
         if self.gap == 0.0:
             return 0.0
         targets = self.entries.next_state
-        worth = self.entries.reward + np.where(targets >= 0, self.discount * value[np.maximum(targets, 0)], 0.0)
+        later = self.later.extended(value)
+        worth = self.entries.reward + np.where(targets >= 0, self.discount * later[np.maximum(targets, 0)], 0.0)
         possible = self.counts[self.entries.slots()] > 0.0
         filled = self.entries.first[:-1][self.entries.sizes() > 0]
         high = np.maximum.reduceat(np.where(possible, worth, -np.inf), filled)
@@ -421,8 +474,10 @@ class DirichletRows(OutcomeRows):
         if not np.array_equal(value, self._means_at):
             self._means_at[:] = value
             self.memory.has_means[:] = False
-        rows = self.entries, self.counts, self.levels, self.shape, accuracy, value, self.longest, self.memory
-        run = lambda i, j: float(_exact(pairs, first[i : j + 1], *rows, self._risen, q))  # noqa: E731
+        later = self.later.extended(value)
+        rows = self.entries, self.counts, self.levels, self.shape, accuracy, later, self.longest, self.memory
+        more = self.discount * self.later.rounding(value)
+        run = lambda i, j: more + float(_exact(pairs, first[i : j + 1], *rows, self._risen, q))  # noqa: E731
         yield Task(run, first.size - 1, 4 if best else 16)
 
     def unknown_gradients(self, value: FloatArray, pairs: IntArray) -> IntArray:

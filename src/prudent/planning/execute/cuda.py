@@ -48,6 +48,14 @@ class Cuda(Executor):
     @classmethod
     def of(cls, executor: Executor) -> Cuda:
         """Return an executor with the same rows, leaks and threads on the GPU."""
+        if getattr(executor.rows, "survival", None) is not None:
+            message = "device='gpu' solves models whose transitions all take one unit of time; use device='cpu'"
+            raise ParameterError(message, code="durations", argument="device")
+        if getattr(executor.rows, "sd", None) is not None:
+            message = (
+                "device='gpu' has no exact operator for unknown rewards; use device='cpu', draws, or certain rewards"
+            )
+            raise ParameterError(message, code="conflicting-arguments", argument="device")
         return executor if isinstance(executor, cls) else cls(executor.rows, executor.threads, executor.leaks)
 
     def vector(self, value: FloatArray) -> Vector:

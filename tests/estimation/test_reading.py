@@ -1,0 +1,323 @@
+"""What a log says and what it does not: columns, measurements, gaps in time, episodes that were cut off."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from refusals import refused
+from typer.testing import CliRunner
+
+import prudent as pr
+from prudent.cli.main import app
+from prudent.errors import DataError, ParameterError
+from prudent.estimation import from_log
+
+PATIENTS = pd.DataFrame(
+    {
+        "state": ["ill", "ill", "ill", "ill"],
+        "action": ["drug", "drug", "wait", "wait"],
+        "next_state": ["well", "dead", "well", "dead"],
+        "reward": [1.0, 0.0, 1.0, 0.0],
+    }
+)
+ENDS = ["well", "dead"]
+
+
+def run(*arguments):
+    result = CliRunner().invoke(app, list(map(str, arguments)))
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+# --- columns ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["weight", "n", "N", "freq", "weights", "counts", "frequency", "Weight"])
+def test_body_weights_are_not_counts(name):
+    weighed = PATIENTS.assign(**{name: [81.0, 64.0, 102.0, 71.0]})
+    model, posterior = from_log(weighed, 0.9, terminal=ENDS)
+    plain, expected = from_log(PATIENTS, 0.9, terminal=ENDS)
+    assert model.summary.observations == 4.0
+    assert model.summary.ignored == (name,)
+    assert posterior == expected
+    assert model == plain
+    assert f"not used: {name!r}" in str(model.summary)
+    told = from_log(weighed, 0.9, terminal=ENDS, columns={"count": name})[0].summary
+    assert told.observations == 318.0
+    assert f"count is {name!r} (how often a row was seen)" in str(told)
+
+
+def test_a_count_is_a_count():
+    assert from_log(PATIENTS.assign(count=2), 0.9, terminal=ENDS)[0].summary.observations == 8.0
+
+
+def test_a_letter_is_a_reward_only_next_to_s_and_a():
+    with refused(DataError, "missing-column", column="reward"):  # r: respiration rate
+        from_log(PATIENTS.rename(columns={"reward": "r"}), 0.9, terminal=ENDS)
+    usual = PATIENTS.rename(columns={"reward": "r", "state": "s", "action": "a", "next_state": "s'"})
+    assert from_log(usual, 0.9, terminal=ENDS)[0].summary.columns["reward"] == "r"
+
+
+def test_a_temperature_does_not_order_an_episode():
+    log = pd.DataFrame({"episode": 1, "state": ["a", "b", "c"], "action": "go", "reward": 0.0, "t": [39.0, 37.0, 38.0]})
+    model, _ = from_log(log, 0.9, truncated="drop", end="end")
+    assert model.summary.ignored == ("t",)
+    assert model.summary.starts == {"a": 1.0}
+
+
+@pytest.mark.parametrize("command", [["solve"], ["explain", "ill"], ["next-data"]])
+def test_every_command_says_how_columns_were_read(tmp_path, command):
+    log = tmp_path / "log.csv"
+    PATIENTS.rename(columns={"state": "s"}).assign(weight=70.5).to_csv(log, index=False)
+    arguments = [command[0], log, *command[1:], "--terminal", "well,dead", "--discount", "0.9"]
+    out = ["--out", tmp_path / "policy", "--draws", "50"] if command[0] == "solve" else []
+    shown = " ".join(run(*arguments, *out).split())
+    assert "Columns: state is 's', action, next_state, reward; not used: 'weight'." in shown
+    assert "Rewards: by transition" in shown
+    record = json.loads(run(*arguments, *out, "--json"))
+    assert ["columns", "state is 's', action, next_state, reward; not used: 'weight'"] in record["summary"]
+    if out:
+        assert "not used: &#x27;weight&#x27;" in (tmp_path / "policy" / "report.html").read_text()
+
+
+# --- measurements ----------------------------------------------------------------------------------------
+
+
+def walk(rng, size, digits):
+    """Return a log of pressures, rounded to some digits."""
+    pressure = np.clip(100.0 + np.cumsum(rng.normal(0.0, 8.0, size)) % 150.0, 0.0, 400.0).round(digits)
+    pressure = pressure.astype(np.int64) if digits == 0 else pressure
+    return pd.DataFrame(
+        {"state": pressure[:-1], "action": rng.integers(5, size=size - 1), "next_state": pressure[1:], "reward": 0.0}
+    )
+
+
+@pytest.mark.parametrize(("size", "digits"), [(300, 3), (2_000, 1), (200, 0), (600, 0)])
+def test_measurements_are_not_states(rng, size, digits):
+    log = walk(rng, size, digits)
+    with refused(DataError, "measured-states", argument="states"):
+        from_log(log, 0.9, truncated="drop")
+    ends = sorted(set(log["next_state"]) - set(log["state"]))
+    assert from_log(log, 0.9, terminal=ends, states="as they are")[0].n_states > 20
+
+
+def test_measurements_in_tuples_are_not_states(rng):
+    log = walk(rng, 300, 1)
+    rows = [((s, -s), a, (t, -t), r) for s, a, t, r in log.itertuples(index=False)]
+    with refused(DataError, "measured-states", argument="states"):
+        from_log(rows, 0.9, truncated="drop")
+
+
+def test_row_names_are_not_states():
+    rows = [(f"visit {i}", "go", f"visit {i + 1}", 1.0) for i in range(40)]
+    with refused(DataError, "measured-states", argument="states"):
+        from_log(rows, 0.9, terminal=["visit 40"])
+    assert from_log(rows, 0.9, terminal=["visit 40"], states="as they are")[0].n_states == 41
+    with refused(ParameterError, "unknown-option", argument="states"):
+        from_log(rows, 0.9, terminal=["visit 40"], states="as they were")
+
+
+def test_numbers_that_are_labels_are_states(rng):
+    """Clusters that have numbers, such as those of ICU-Sepsis, with few data for each pair."""
+    cluster = rng.integers(300, size=3_001)
+    log = pd.DataFrame({"state": cluster[:-1], "action": rng.integers(8, size=3_000), "next_state": cluster[1:]})
+    model, _ = from_log(log.assign(reward=0.0), 0.9, truncated="drop")
+    assert np.mean(model.summary.visits <= 1.0) > 1 / 3
+
+
+def test_few_data_and_fine_grids_are_states(rng):
+    names = [f"page {i}" for i in range(60)]
+    few = [(rng.choice(names), rng.choice(["a", "b"]), rng.choice(names), 1.0) for _ in range(200)]
+    assert from_log(few, 0.9, truncated="drop")[0].summary.rows == 200  # names that come back, most pairs seen once
+    grid = [(i / 50, a, (i + 1) % 50 / 50, 1.0) for i in range(50) for a in "ab" for _ in range(6)]
+    assert from_log(grid, 0.9)[0].n_states == 50  # each left twelve times
+    small = [(i, a, (i + 1) % 20, 1.0) for i in range(20) for a in "ab"]
+    assert from_log(small, 0.9)[0].n_states == 20
+    said = [(i, a, (i + 1) % 90, 1.0) for i in range(90) for a in "ab"]
+    assert from_log(said, 0.9, states=range(90))[0].n_states == 90  # the caller named them
+
+
+# --- gaps in time ----------------------------------------------------------------------------------------
+
+GAP = pd.DataFrame(
+    {
+        "episode": ["p", "p", "p", "p", "q", "q", "q"],
+        "step": [0, 1, 4, 5, 0, 1, 2],
+        "state": ["a", "b", "c", "a", "a", "b", "a"],
+        "action": ["x", "y", "x", None, "x", "y", None],
+        "reward": [1.0, 2.0, 3.0, np.nan, 1.0, 2.0, np.nan],
+    }
+)
+
+
+def transitions(log, **options):
+    """Return the transitions of a log with their counts, durations or None."""
+    model, posterior = from_log(log, 0.9, support="action", states="as they are", **options)
+    found, e, seen = {}, model.entries, posterior.counts - posterior.prior
+    for p in range(e.source.size):
+        for j in range(e.first[p], e.first[p + 1]):
+            b = e.source[p]
+            times = seen[b, e.outcome[e.begin[b] + j - e.first[p]]]
+            s, a = divmod(p, model.n_actions)
+            length = None if model.duration is None else model.duration[j]
+            key = model.states[s], model.actions[a], model.states[e.next_state[j]], length
+            found[key] = (round(float(times), 9), float(e.reward[j]))
+    return found
+
+
+def test_gaps_are_not_bridged():
+    with refused(DataError, "gap", column="step", row=1, value=3.0, expected=1.0):
+        from_log(GAP, 0.9)
+    for column in ("time", "step"):
+        uneven = GAP.assign(step=[0, 1, 2.5, 3.5, 0, 1, 2]).rename(columns={"step": column})
+        with refused(DataError, "gap", column="step", row=1):
+            from_log(uneven, 0.9)
+    even = GAP.assign(step=[0, 5, 10, 15, 2, 7, 12])  # evenly spaced, whatever the unit
+    assert from_log(even, 0.9)[0].summary.used == 5
+    shuffled = GAP.sample(frac=1.0, random_state=3)
+    with refused(DataError, "gap", column="step"):
+        from_log(shuffled, 0.9)
+
+
+def test_a_gap_cuts_the_episode():
+    assert transitions(GAP, gaps="cut") == {
+        ("a", "x", "b", None): (2.0, 1.0),
+        ("b", "y", "a", None): (1.0, 2.0),
+        ("c", "x", "a", None): (1.0, 3.0),
+    }
+    summary = from_log(GAP, 0.9, gaps="cut")[0].summary
+    assert summary.dropped["before a gap in step"] == 1
+    assert summary.starts == {"a": 1.0}  # a cut is no new beginning
+    ended = from_log(GAP.assign(action="x", reward=1.0), 0.9, gaps="cut", end="over")[0].summary
+    assert ended.dropped["before a gap in step"] == 1  # nor an end
+
+
+def test_a_gap_is_filled():
+    assert transitions(GAP, gaps="fill") == {
+        ("a", "x", "b", None): (2.0, 1.0),
+        ("b", "y", "a", None): (1.0, 2.0),
+        ("b", "y", "b", None): (2.0, 2.0),
+        ("b", "y", "c", None): (1.0, 2.0),
+        ("c", "x", "a", None): (1.0, 3.0),
+    }
+    summary = from_log(GAP, 0.9, gaps="fill")[0].summary
+    assert (summary.used, summary.observations) == (5, 7.0)
+    with refused(DataError, "gap", column="step", row=2):
+        from_log(GAP.assign(step=[0, 1, 2.5, 3.5, 0, 1, 2]), 0.9, gaps="fill")
+
+
+def test_a_gap_is_a_duration():
+    assert transitions(GAP, gaps="duration") == {
+        ("a", "x", "b", 1.0): (2.0, 1.0),
+        ("b", "y", "a", 1.0): (1.0, 2.0),
+        ("b", "y", "c", 3.0): (1.0, 2.0),
+        ("c", "x", "a", 1.0): (1.0, 3.0),
+    }
+    with refused(DataError, "gap", column="step", row=2):  # shorter than the unit
+        from_log(GAP.assign(step=[0, 1, 1.5, 2.5, 0, 1, 2]), 0.9, gaps="duration")
+    with refused(DataError, "missing-column", argument="gaps"):
+        from_log(GAP.drop(columns="step"), 0.9, gaps="cut")
+    with refused(ParameterError, "unknown-option", argument="gaps"):
+        from_log(GAP, 0.9, gaps="bridge")
+
+
+def test_next_states_of_the_log_are_kept_and_uneven_times_noted():
+    log = PATIENTS.assign(episode=1, time=[0, 1, 3, 4])
+    assert any("not even" in note for note in from_log(log, 0.9, terminal=ENDS)[0].summary.notes)
+    assert from_log(log, 0.9, terminal=ENDS)[0] == from_log(PATIENTS, 0.9, terminal=ENDS)[0]
+
+
+def test_the_command_line_reads_time(tmp_path):
+    log = tmp_path / "log.csv"
+    GAP.to_csv(log, index=False)
+    refusal = CliRunner().invoke(app, ["next-data", str(log)]).exception
+    assert isinstance(refusal, DataError)
+    assert refusal.code == "gap"
+    shown = run("next-data", log, "--gaps", "cut")
+    assert "1 before a gap in step" in shown
+
+
+# --- durations -------------------------------------------------------------------------------------------
+
+
+def test_a_duration_is_never_guessed_and_explains_a_gap():
+    log = GAP.assign(duration=[1, 3, 1, 0, 1, 1, 0])
+    with refused(DataError, "gap", column="step"):
+        from_log(log, 0.9)
+    assert transitions(log, duration="duration") == transitions(GAP, gaps="duration")
+    with refused(DataError, "gap", column="step", row=1):  # it says 2 where 3 passed
+        from_log(log.assign(duration=[1, 2, 1, 0, 1, 1, 0]), 0.9, duration="duration")
+    for bad, code in ((0.0, "value-range"), (-1.0, "value-range"), (0.5, "value-range"), (np.nan, "not-finite")):
+        with refused(DataError, code, column="duration", row=4):
+            from_log(log.assign(duration=[1, 3, 1, 0, bad, 1, 0]), 0.9, duration="duration")
+    with refused(DataError, "missing-column", column="took"):
+        from_log(log, 0.9, duration="took")
+    with refused(ParameterError, "conflicting-arguments", argument="support"):
+        from_log(log, 0.9, duration="duration", support="all")
+
+
+def test_durations_of_one_change_nothing():
+    log = GAP.assign(step=range(7), took=1.0)
+    assert from_log(log, 0.9, duration="took")[0] == from_log(log, 0.9)[0]
+    assert from_log(log, 0.9, duration="took")[0].duration is None
+
+
+# --- episodes that were cut off --------------------------------------------------------------------------
+
+CUT = [
+    ("a", "x", "b", 1.0),
+    ("a", "x", "b", 1.0),
+    ("a", "x", "a", 1.0),
+    ("a", "y", "z", 5.0),  # z is never left
+    ("b", "x", "a", 2.0),
+    ("b", "y", "z", 3.0),
+    ("c", "x", "z", 0.0),  # c has nothing else, so it is never left either
+    ("b", "y", "c", 3.0),
+]
+
+
+def test_truncated_episodes_are_named():
+    with refused(DataError, "dead-end", states=("z",)):
+        from_log(CUT, 0.9)
+
+
+def test_truncated_rows_are_dropped():
+    assert transitions(CUT, truncated="drop") == {
+        ("a", "x", "a", None): (1.0, 1.0),
+        ("a", "x", "b", None): (2.0, 1.0),
+        ("b", "x", "a", None): (1.0, 2.0),
+    }
+    summary = from_log(CUT, 0.9, truncated="drop")[0].summary
+    assert summary.dropped == {"that lead to a state that is never left": 4}
+
+
+def test_truncated_rows_are_closed_by_the_mean_of_their_state():
+    found = transitions(CUT, truncated="mean")
+    third = round(1 / 3, 9)
+    assert found == {
+        ("a", "x", "a", None): (1.0, 1.0),
+        ("a", "x", "b", None): (2.0, 1.0),
+        ("a", "y", "a", None): (third, 5.0),
+        ("a", "y", "b", None): (round(2 / 3, 9), 5.0),
+        ("b", "x", "a", None): (1.0, 2.0),
+        ("b", "y", "a", None): (2.0, 3.0),
+    }
+    summary = from_log(CUT, 0.9, truncated="mean")[0].summary
+    assert any("truncated='mean'" in note for note in summary.notes)
+    assert summary.observations == 7.0
+    with refused(DataError, "no-rows"):
+        from_log([("a", "x", "b", 1.0)], 0.9, truncated="mean")
+
+
+def test_truncated_on_the_command_line(tmp_path):
+    log = tmp_path / "log.csv"
+    pd.DataFrame(CUT, columns=["state", "action", "next_state", "reward"]).to_csv(log, index=False)
+    assert "4 that lead to a state that is never left" in run("next-data", log, "--truncated", "drop")
+    assert "truncated='mean'" in run("next-data", log, "--truncated", "mean")
+
+
+def test_terminal_states_are_not_truncated():
+    model, _ = from_log(CUT, 0.9, truncated="drop", terminal={"z": 1.0})
+    assert model == from_log(CUT, 0.9, terminal={"z": 1.0})[0]
+    assert pr.BayesianRiskMDP(model, model.prior(), 0.5).solve().converged
