@@ -125,9 +125,9 @@ class RiskProfile:
         for q, value in zip(self.returns.probability.values, self.today.returns["quantile"].values[-1], strict=True):
             row[f"{100 * q:g}%"] = float(value)
         row |= {"probability_better": np.nan, "recommended": False}
-        return pandas.concat([table.astype({"states_differ": object}), pandas.DataFrame([row], index=[TODAY])]).rename_axis(
-            "alpha"
-        )
+        return pandas.concat(
+            [table.astype({"states_differ": object}), pandas.DataFrame([row], index=[TODAY])]
+        ).rename_axis("alpha")
 
     def by_level(self) -> pandas.DataFrame:
         """Return the table of ``to_pandas`` without the row of today.
@@ -416,7 +416,9 @@ def risk_profile(
     if baseline is not None:
         mean = problem_of(model, posterior, 0.0, reward_posterior)
         done, known = read_baseline(baseline, mean), mean.mean_mdp()
-        parts = np.stack([contributions(known, policy, done, visited) for policy, visited in zip(weights, spent, strict=True)])
+        parts = np.stack(
+            [contributions(known, policy, done, visited) for policy, visited in zip(weights, spent, strict=True)]
+        )
         today = Today(done, compared, parts, parts.sum(axis=1))
     differs = abs(weights - _weights(neutral)).max(axis=2) > SAME
     return RiskProfile(tuple(levels), chosen, neutral, returns, differs, shares, recommended, worse, today)

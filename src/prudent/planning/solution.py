@@ -550,7 +550,10 @@ class Solution:
         state_names, action_names = (None if is_numbered(names) else names for names in (self.states, self.actions))
         if self.horizon is not None:
             return policy.draw_plan(self.value, actions, state_names, action_names, likeliest=self._is_random)
-        return policy.draw(self.value, actions, self.runners_up().gap, state_names, action_names, self.policy_names)
+        gap = self.runners_up().gap
+        if self._is_random:  # to the value of the mixture, which is not that of its likeliest action
+            gap = gap + self.value - self.q_of(self.chosen)
+        return policy.draw(self.value, actions, gap, state_names, action_names, self.policy_names)
 
     def explain(self, state: Hashable) -> Explanation:
         """Return why the policy takes its action in one state: in words, as a table and as a figure.
