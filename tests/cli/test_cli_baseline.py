@@ -76,3 +76,17 @@ def test_what_is_excluded_is_not_advised(call):
     for wrong in ("ill", "ill=prayer", "sick=drug", "ill=drug,ill=wait"):
         code, _, error = call("solve", *TERMINAL, "--exclude", wrong)
         assert code == 2 and "exclude" in error
+
+
+def test_a_site_learns_from_others(call, tmp_path):
+    rows = [f"{site},{row}" for site in ("1", "2") for row in ROWS.split()]
+    (tmp_path / "log.csv").write_text("site,state,action,next_state,reward,count\n" + "\n".join(rows) + "\n")
+    code, out, _ = call("explain", "ill", *TERMINAL[:2], "--alpha", "0", "--group", "site=2")
+    assert code == 0 and "110 observations" in out
+    for wrong in ("site", "site=3", "=2", "ward=2"):
+        code, _, error = call("explain", "ill", *TERMINAL[:2], "--group", wrong)
+        assert code == 2 and ("--group" in error or "ward" in error)
+    (tmp_path / "other.csv").write_text("state,action,next_state,reward,count\n" + ROWS.replace(" ", "\n") + "\n")
+    (tmp_path / "log.csv").write_text("state,action,next_state,reward,count\nill,wait,well,1,5\nill,drug,well,1,1\n")
+    code, out, _ = call("explain", "ill", *TERMINAL[:2], "--alpha", "0", "--prior-from", "other.csv")
+    assert code == 0 and "observation" in out

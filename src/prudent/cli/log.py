@@ -18,13 +18,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..data.labels import Labels
 from ..display.words import plural
 from ..errors import DataError, ParameterError
 from .screen import table
 
 if TYPE_CHECKING:
     from ..analysis.log_study import LogStudy
-    from ..data.labels import Labels
     from ..models.uncertain import UncertainMDP
     from ..posteriors.dirichlet import DirichletPosterior
 
@@ -65,6 +65,13 @@ class LogOptions:
     ] = "mean"
     columns: Annotated[
         list[str] | None, typer.Option(metavar="state=COLUMN,...", help="What the columns are called in the file.")
+    ] = None
+    group: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN=NAME", help="A column of groups (sites), and the one that this is about."),
+    ] = None
+    prior_from: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Another log, such as last year's, for the prior.")
     ] = None
     end: Annotated[str | None, typer.Option(help="The terminal state of rows without a next state.")] = None
     start: Annotated[
@@ -113,9 +120,14 @@ class LogOptions:
         mass, constant = _number(self.prior), _number(self.rewards)
         if mass is None:
             raise _mistake("--prior", self.prior, "a number")
-        return from_log(
+        column, sign, name = (self.group or "").rpartition("=")
+        if self.group and not (sign and column):
+            raise _mistake("--group", self.group, "COLUMN=NAME, for example site=north")
+        model, posterior = from_log(
             self.log,
             self.discount,
+            group=column or None,  # type: ignore[arg-type]
+            prior_from=self.prior_from,
             terminal=_values(self.terminal),
             absorbing=_values(self.absorbing),
             min_count=self.min_count,
@@ -125,6 +137,9 @@ class LogOptions:
             columns=_column_names(self.columns),
             end=self.end,
         )
+        if not isinstance(posterior, dict):
+            return model, posterior
+        return model, posterior[_written(Labels("group", posterior, len(posterior)), name, "--group")]
 
     def common(self, model: UncertainMDP) -> dict[str, Any]:
         """Return the options of all analyses."""

@@ -30,6 +30,7 @@ class Transitions(NamedTuple):
     reward: FloatArray | None  # the mean
     spread: FloatArray | None  # sum of squares around it, weighted
     visits: FloatArray  # [S, A]
+    of_row: IntArray  # [M] which of them each row is
 
     @classmethod
     def of(cls, read: LogRows, by_reward: bool) -> Transitions:
@@ -52,7 +53,7 @@ class Transitions(NamedTuple):
             off = np.bincount(of_row, read.reward != first[of_row], distinct.size) > 0
             mean = np.where(off, mean, first)  # a reward that never varies is kept to the last digit
             spread = sums(of_row, read.times * (read.reward - mean[of_row]) ** 2, distinct.size)
-        return cls(distinct // S, distinct % S, times, mean, spread, visits)
+        return cls(distinct // S, distinct % S, times, mean, spread, visits, of_row)
 
 
 def often_tried(visits: FloatArray, threshold: float) -> tuple[BoolArray, int]:

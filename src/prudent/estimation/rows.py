@@ -39,6 +39,9 @@ class LogRows(NamedTuple):
     dropped: dict[str, int]  # why rows are not used, and how many
     episodes: int | None
     starts: Column  # [episodes] state of the first row of each, empty if there are none
+    group: IntArray | None = None  # [M] of each row
+    by_group: Labels | None = None
+    borrowed: BoolArray | None = None  # [M] rows of another log, which only the prior learns from
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -54,9 +57,10 @@ def read_log(
     terminal: TerminalLike,
     absorbing: TerminalLike,
     end: Label,
+    group: str | None = None,
 ) -> LogRows:
     """Read a log by the arguments of ``from_log``."""
-    held = _columns(log, columns)
+    held = _columns(log, columns, group)
     rows = held.size
     if not rows:
         raise DataError(f"{held.table} has no rows", code="no-rows", argument="log")
@@ -102,7 +106,50 @@ def read_log(
         episodes=episodes,
         starts=starts,
     )
+    if group is not None:
+        read = _grouped(read)
     return _without_rest(read)
+
+
+def read_two_logs(log: TableLike, other: TableLike, columns: Mapping[str, Any] | None, **arguments: Any) -> LogRows:
+    """Return the rows of two logs with the same names: group 0 has those of ``log``, and group 1 those of ``other``.
+
+    ``arguments`` are the others of ``read_log``. What is told of the log as a whole is about the first one.
+    """
+    held = [_columns(table, columns) for table in (log, other)]
+    cells = [(part["state"], _next_states(part, arguments["end"])[0]) for part in held]
+    labels = {
+        "states": Labels.of("state", arguments.pop("states"), *cells[0], *cells[1], error=DataError),
+        "actions": Labels.of("action", arguments.pop("actions"), *(part["action"] for part in held), error=DataError),
+    }
+    names = {name: axis.names for name, axis in labels.items()}
+    first, second = (read_log(table, columns, **names, **arguments) for table in (log, other))
+    if (first.reward is None) != (second.reward is None):
+        message = "prior_from and log must both have rewards, or neither"
+        raise DataError(message, code="missing-column", argument="prior_from", column="reward")
+    size = first.state.size, second.state.size
+    both = {
+        name: np.concatenate((getattr(first, name), getattr(second, name)))
+        for name in ("state", "action", "target", "times", "row", *([] if first.reward is None else ["reward"]))
+    }
+    which = np.repeat([0, 1], size)
+    by_group = Labels("group", ("log", "prior_from"), 2)
+    return first._replace(**both, group=which, by_group=by_group, borrowed=which == 1)
+
+
+def _grouped(read: LogRows) -> LogRows:
+    """Return the rows with their groups."""
+    cells = read.held["group"]
+    lacking = is_missing(cells)[read.row]
+    if lacking.any():
+        raise read.held.fault(
+            int(read.row[np.argmax(lacking)]), "group is missing; give every row one", "missing-value", column="group"
+        )
+    by_group = Labels.of("group", None, cells[read.row], error=DataError)
+    if by_group.size < 2:
+        message = f"group has one name only, {by_group.names[0]!r}; omit it, or give the log of all groups"
+        raise DataError(message, code="one-group", argument="group", value=by_group.names[0])
+    return read._replace(group=by_group.find_all(cells[read.row]), by_group=by_group)
 
 
 def _unusable(held: TableColumns, rows: int, dropped: Mapping[str, int]) -> DataError:
@@ -111,11 +158,16 @@ def _unusable(held: TableColumns, rows: int, dropped: Mapping[str, int]) -> Data
     return DataError(message, code="no-rows", argument="log")
 
 
-def _columns(log: TableLike, columns: Mapping[str, Any] | None) -> TableColumns:
+def _columns(log: TableLike, columns: Mapping[str, Any] | None, group: str | None = None) -> TableColumns:
     source = TableSource(log, "log")
+    if group is not None and not source.named:
+        message = f"group is {group!r}, but log has no names of columns"
+        raise DataError(message, code="missing-column", argument="group", column=group)
     if not source.named:
         return source.read(("state", "action", "next_state"), ("reward", "count"), columns=columns)
     named = ("next_state", "reward", "count", "episode", "step")
+    if group is not None:
+        named, columns = (*named, "group"), {**(columns or {}), "group": group}
     held = source.read(("state", "action"), named=named, columns=columns)
     if "next_state" not in held and "episode" not in held:
         names = [*held.used.values(), *held.ignored]
@@ -240,4 +292,6 @@ def _without_rest(read: LogRows) -> LogRows:
     if rests.all():
         raise _unusable(read.held, read.rows, dropped)
     rows = {name: getattr(read, name)[~rests] for name in ("state", "action", "target", "times", "row")}
-    return read._replace(**rows, reward=None if read.reward is None else read.reward[~rests], dropped=dropped)
+    groups = None if read.group is None else read.group[~rests]
+    reward = None if read.reward is None else read.reward[~rests]
+    return read._replace(**rows, reward=reward, group=groups, dropped=dropped)

@@ -111,6 +111,23 @@ class TabularModel:
             raise ModelError("the model has no summary: it was not made by from_log", code="no-summary")
         return self._summary
 
+    def with_summary(self, summary: LogSummary) -> Self:
+        """Return the model with another summary of its log.
+
+        Parameters
+        ----------
+        summary : LogSummary
+            The summary.
+
+        Returns
+        -------
+        MDP or UncertainMDP
+            A copy that shares its arrays with this model.
+        """
+        twin = copy.copy(self)
+        twin._summary = summary
+        return twin
+
     @property
     def states(self) -> tuple[Hashable, ...]:
         """Names of the states, by default 0, 1, ..., S-1."""
