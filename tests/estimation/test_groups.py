@@ -51,7 +51,8 @@ def test_priors_go_from_apart_to_one(rng):
     for kappa in (0.1, 3.0, 100.0):
         borrowed = pooled_priors(counts, pair, base, kappa) - base
         masses = np.stack([borrowed[:, pair == p].sum(axis=1) for p in (0, 1)])
-        assert (masses <= kappa + 1e-9).all() and (borrowed <= others + 1e-9).all()
+        assert (masses <= kappa + 1e-9).all()
+        assert (borrowed <= others + 1e-9).all()
     # two sites: N observations elsewhere are worth the half of N and kappa, in series
     two = pooled_priors(counts[:2], pair, base, 8.0)[0] - base
     n = counts[1, pair == 0].sum()
@@ -66,7 +67,9 @@ def test_similarity_is_learned(rng):
         model, posteriors = pr.from_log(log, 0.9, group="site")
         found.append(model.summary.pooling.similarity)
         assert list(posteriors) == list("abcdef")
-    assert found[0] < found[1] < found[2] and 0.5 < found[0] < 8 and found[2] > 100
+    assert found[0] < found[1] < found[2]
+    assert 0.5 < found[0] < 8
+    assert found[2] > 100
 
 
 def test_a_group_has_its_own_data_and_the_model_of_all(rng):
@@ -74,7 +77,8 @@ def test_a_group_has_its_own_data_and_the_model_of_all(rng):
     log = log[~((log["site"] == "b") & (log["action"] == 1))]  # never tried there
     model, posteriors = pr.from_log(log, 0.9, group="site")
     whole, pooled = pr.from_log(log.drop(columns="site"), 0.9)
-    assert model.states == whole.states and (model.admissible == whole.admissible).all()
+    assert model.states == whole.states
+    assert (model.admissible == whole.admissible).all()
     assert (model.source[:, 1] >= 0).all()  # admissible by what others saw
     own = {site: posterior.counts - posterior.prior for site, posterior in posteriors.items()}
     np.testing.assert_allclose(sum(own.values()), pooled.counts - pooled.prior, atol=1e-9)
@@ -85,8 +89,10 @@ def test_a_group_has_its_own_data_and_the_model_of_all(rng):
     assert posteriors["b"].prior[model.source[:, 1]].sum() > pooled.prior[model.source[:, 1]].sum()
     pooling = model.summary.pooling
     assert pooling.observations == (200, len(log[log["site"] == "b"]), 400)
-    assert "groups" in str(model.summary) and 0 < min(pooling.weights) <= max(pooling.weights) < 1
-    assert pooling.evidence_over_apart >= 0 and pooling.evidence_over_pooled >= 0
+    assert "groups" in str(model.summary)
+    assert 0 < min(pooling.weights) <= max(pooling.weights) < 1
+    assert pooling.evidence_over_apart >= 0
+    assert pooling.evidence_over_pooled >= 0
     policy = pr.planning.log_policy(model, posteriors["b"])
     assert (policy[:, 1] == 0).all()  # of this site, which never took it
     solution = pr.BayesianRiskMDP(model, posteriors["b"], 0.5).solve(baseline="log", min_visits=3)
@@ -99,7 +105,8 @@ def test_a_prior_comes_from_another_log(rng):
     model, posterior = pr.from_log(this, 0.9, prior_from=other)
     grouped, posteriors = pr.from_log(log, 0.9, group="site")
     assert (posterior.counts - posterior.prior).sum() == pytest.approx(40)
-    assert model.summary.rows == 40 and model.summary.used == 40
+    assert model.summary.rows == 40
+    assert model.summary.used == 40
     kappa = model.summary.pooling.similarity
     counts = np.stack([p.counts - p.prior for p in posteriors.values()])  # [2, B, K]
     pair = np.repeat(np.arange(counts.shape[1]), counts.shape[2])
@@ -116,7 +123,8 @@ def test_two_logs_share_names_and_ends():
     this = [("ill", "wait", "ill", 0), ("ill", "wait", "well", 1)]
     other = [("ill", "drug", "dead", 0), ("ill", "wait", "well", 1), ("weak", "wait", "ill", 0)]
     model, posterior = pr.from_log(this, 0.9, prior_from=other, terminal=["well", "dead"])
-    assert model.states == ("dead", "ill", "weak", "well") and model.actions == ("drug", "wait")
+    assert model.states == ("dead", "ill", "weak", "well")
+    assert model.actions == ("drug", "wait")
     assert (posterior.counts - posterior.prior).sum() == pytest.approx(2)
 
 
@@ -148,7 +156,9 @@ def test_intervals_cover_where_one_fit_for_all_does_not(rng):
         mu = rng.dirichlet(np.ones(3), 10)
         theta = np.stack([[rng.dirichlet(8 * row + 1e-3) for row in mu] for _ in range(4)])
         sizes = rng.integers(2, 40, (4, 10))
-        counts = np.array([[rng.multinomial(n, t) for n, t in zip(*part, strict=True)] for part in zip(sizes, theta)])
+        counts = np.array(
+            [[rng.multinomial(n, t) for n, t in zip(*part, strict=True)] for part in zip(sizes, theta, strict=False)]
+        )
         counts = counts.reshape(4, 30).astype(float)
         kappa = learn_similarity(tuple("abcd"), counts, pair, base).similarity
         for name, similarity in (("alike", kappa), ("one", np.inf)):

@@ -80,7 +80,8 @@ def test_mixtures_are_those_of_the_linear_program(rng):
         assert value[0] == pytest.approx(best_by_program(q, b, price, budget), abs=1e-8)
         assert error < 1e-12
         pi = policy[0]
-        assert pi.min() >= 0 and pi.sum() == pytest.approx(1, abs=1e-14)
+        assert pi.min() >= 0
+        assert pi.sum() == pytest.approx(1, abs=1e-14)
         np.testing.assert_array_equal(pi[np.isinf(price)], b[np.isinf(price)])
         moved = np.where(np.isinf(price), 0.0, price) @ abs(pi - b)
         assert moved <= budget + 1e-12
@@ -94,8 +95,10 @@ def test_mixtures_take_large_and_small_numbers(rng):
         price = rng.choice([0.0, 1e-8, 1.0, 1e8], size=(50, 5))
         value, policy = np.empty(50), np.empty((50, 5))
         gap, size = best_mixtures(q, b, price, 0.3, value, policy)
-        assert gap <= 1e-12 * size and np.isfinite(value).all()
-        assert (value >= (b * q).sum(axis=1) - 1e-12 * size).all() and (value <= q.max(axis=1) + 1e-12 * size).all()
+        assert gap <= 1e-12 * size
+        assert np.isfinite(value).all()
+        assert (value >= (b * q).sum(axis=1) - 1e-12 * size).all()
+        assert (value <= q.max(axis=1) + 1e-12 * size).all()
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.7, -0.5])
@@ -105,7 +108,8 @@ def test_solutions_are_those_of_the_program(rng, alpha, settings):
     b = rng.dirichlet(np.ones(3), 3)
     found = problem.solve(baseline=b, **settings)
     truth = fixed_point(problem, b, *prices(visits, **settings), found.value + 0.01)
-    assert found.converged and abs(found.value - truth).max() <= found.error_bound + 1e-7
+    assert found.converged
+    assert abs(found.value - truth).max() <= found.error_bound + 1e-7
     assert found.policy.shape == (3, 3)
     again = problem.evaluate(found)
     assert abs(again.value - found.value).max() <= again.error_bound + found.error_bound + 1e-12
@@ -142,9 +146,11 @@ def test_bounds_are_never_false(rng):
         for more in ({"tol": 0.1}, {"sweeps": 3}, {"tol": 1e-3, "method": "value_iteration"}):
             rough = problem.solve(baseline=b, **settings, **more)
             assert abs(rough.value - sharp.value).max() <= rough.error_bound + sharp.error_bound
-        assert sharp.converged and sharp.error_bound <= 1e-9 * abs(sharp.value).max()
+        assert sharp.converged
+        assert sharp.error_bound <= 1e-9 * abs(sharp.value).max()
         free, base = problem.solve(), problem.evaluate(b)
-        assert (sharp.value <= free.value + 1e-8).all() and (sharp.value >= base.value - 1e-8).all()
+        assert (sharp.value <= free.value + 1e-8).all()
+        assert (sharp.value >= base.value - 1e-8).all()
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6])
@@ -155,7 +161,8 @@ def test_no_constraint_is_the_plain_solve_and_infinite_is_the_baseline(rng, alph
     np.testing.assert_array_equal(plain.value, none.value)
     np.testing.assert_array_equal(plain.q, none.q)
     np.testing.assert_array_equal(plain.policy, none.chosen)
-    assert plain.error_bound == none.error_bound and none.policy.shape == (6, 3)
+    assert plain.error_bound == none.error_bound
+    assert none.policy.shape == (6, 3)
     base = problem.evaluate(b)
     for settings in ({"min_visits": np.inf}, {"epsilon": 0}):
         all_of_it = problem.solve(baseline=b, **settings)
@@ -199,13 +206,17 @@ def test_constrained_solutions_print_explain_plot_and_convert(rng):
     found = problem.solve(baseline="log", min_visits=5)
     assert found.policy_names[found.states.index("weak")] == {"drug": 1.0}
     ill = found.policy_names[found.states.index("ill")]
-    assert set(ill) == {"drug", "wait"} and 0.02 < ill["drug"] < 0.04
+    assert set(ill) == {"drug", "wait"}
+    assert 0.02 < ill["drug"] < 0.04
     table = found.to_pandas()
-    assert table["probability"].between(0.9, 1).all() and "Solution(" in repr(found)
+    assert table["probability"].between(0.9, 1).all()
+    assert "Solution(" in repr(found)
     assert found.to_xarray().policy.dims == ("state", "action")
     assert '"probabilities"' in found.to_json()
     why = found.explain("ill")
-    assert why.action == "wait" and why.kept == {"drug": ill["drug"]} and "baseline" in str(why)
+    assert why.action == "wait"
+    assert why.kept == {"drug": ill["drug"]}
+    assert "baseline" in str(why)
     assert found.explain("weak").kept == {}
     found.plot()
     again = pr.posterior_returns(problem.model, problem.posterior, {"close": found}, start="ill", draws=20, rng=1)
@@ -229,7 +240,6 @@ def test_the_policy_of_the_log_is_estimated_and_smoothed():
 
 def test_what_is_excluded_is_not_done(rng):
     problem, _ = random_problem(rng, 0.5, S=4)
-    model = problem.model
     plain = problem.solve()
     best = plain.policy
     exclude = {s: int(best[s]) for s in range(4)}
@@ -248,9 +258,8 @@ def test_what_is_excluded_is_not_done(rng):
     known = problem.mean_mdp()
     assert (pr.solve(known, exclude=exclude).policy != best).all()
     nowhere = problem.solve(exclude={s: [0] for s in range(4)})  # an action that no state has left
-    assert (nowhere.policy != 0).all() and (
-        problem.without({s: 0 for s in range(4)}).mean_mdp().admissible[:, 0] == 0
-    ).all()
+    assert (nowhere.policy != 0).all()
+    assert (problem.without(dict.fromkeys(range(4), 0)).mean_mdp().admissible[:, 0] == 0).all()
     assert (pr.solve(known, horizon=2, exclude=exclude).policy != best).all()
 
 

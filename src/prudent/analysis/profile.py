@@ -110,7 +110,8 @@ class RiskProfile:
         Returns
         -------
         DataFrame
-            Indexed by the level; the row of the baseline, the last, is called ``"today"``. Columns mean, cvar, their standard errors, sd and quantiles (such as ``5%``) of the true return;
+            Indexed by the level; the row of the baseline, the last, is called ``"today"``. Columns
+            mean, cvar, their standard errors, sd and quantiles (such as ``5%``) of the true return;
             probability_best and, if it was computed, regret; states_differ, the number of states with another action
             than at level 0, and time_differs, the share of time spent in them; risk_value, the Bayesian-risk value,
             which is not a forecast; and recommended. With a baseline also difference, the mean return minus that of

@@ -358,6 +358,7 @@ def value_of_data(
         )
     model.require_discounted("the value of data")
     asked = np.arange(model.n_sources) if sources is None else _sources(sources, model, indices)
+    known = problem.posterior
     if exclude is not None:
         problem = problem.without(exclude)
     asked = np.setdiff1d(asked, _not_to_measure(problem.model, exclude_data))
@@ -390,7 +391,7 @@ def value_of_data(
         source=asked,
         **columns,
         promise=promise[asked],
-        **_described(model, problem.posterior, asked),
+        **_described(model, known, asked),
         observations=m,
         alpha=study.alpha,
         replications=count,

@@ -126,7 +126,7 @@ class LogOptions:
         model, posterior = from_log(
             self.log,
             self.discount,
-            group=column or None,  # type: ignore[arg-type]
+            group=column or None,
             prior_from=self.prior_from,
             terminal=_values(self.terminal),
             absorbing=_values(self.absorbing),
@@ -393,7 +393,7 @@ def next_data(
 
     (level,) = levels_of(str(alpha))
     model, posterior = options.read()
-    barred = {name: options.pairs(model, name) for name in ("exclude", "exclude_data")}
+    barred: dict[str, Any] = {name: options.pairs(model, name) for name in ("exclude", "exclude_data")}
     record = worked_out(model, posterior, level, observations, **barred, **options.common(model)).record()
     if options.as_json:
         print(_json(record))

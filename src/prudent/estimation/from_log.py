@@ -28,11 +28,10 @@ from ..posteriors.dirichlet import DirichletPosterior, prior_counts
 from ..posteriors.scalar import NormalPosterior
 from ..types import ArrayLike, BoolArray, FloatArray, IntArray, Label, NamesLike, TableLike, TerminalLike
 from .counts import SUPPORTS, Outcomes, Transitions, often_tried, overlooked, refuse_dead_ends, sums, supported
-from .rewards import RewardFacts, rewards_of
 from .groups import learn_similarity, pooled_priors
+from .rewards import RewardFacts, rewards_of
 from .rows import LogRows, read_log, read_two_logs
 from .support import support_changes
-
 
 MAX_GROUP_COUNTS = 10**8  # groups times outcomes
 
@@ -215,7 +214,8 @@ def _group_posteriors(
     model: UncertainMDP, axes: _Axes, read: LogRows, seen: Transitions, entries: Outcomes, prior: float | ArrayLike
 ) -> tuple[Pooling, dict[Label, DirichletPosterior]]:
     """Return how groups learn from each other, and their posteriors; of two logs only that of the first."""
-    assert read.group is not None and read.by_group is not None
+    assert read.group is not None
+    assert read.by_group is not None
     groups, shown = read.by_group.size, seen.times.size
     if groups * entries.pair.size > MAX_GROUP_COUNTS:
         message = (

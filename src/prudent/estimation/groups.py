@@ -17,8 +17,8 @@ others, is Dirichlet-multinomial with the counts prior_g, and
     L(kappa) = sum over g and (s, a) of  log Gamma(|prior_g|) - log Gamma(|prior_g| + N_g)
                + sum over s' of  log Gamma(prior_g + n_g) - log Gamma(prior_g)
 
-is largest at the kappa that predicts sites best from the others. It is searched on a grid over all scales, then refined.
-The posterior plugs that kappa in; what is not known about kappa itself is not part of the intervals.
+is largest at the kappa that predicts sites best from the others. It is searched on a grid over all scales, and then
+refined. The posterior plugs that kappa in; what is not known about kappa itself is not part of the intervals.
 """
 
 from __future__ import annotations

@@ -122,13 +122,13 @@ def read_two_logs(log: TableLike, other: TableLike, columns: Mapping[str, Any] |
         "states": Labels.of("state", arguments.pop("states"), *cells[0], *cells[1], error=DataError),
         "actions": Labels.of("action", arguments.pop("actions"), *(part["action"] for part in held), error=DataError),
     }
-    names = {name: axis.names for name, axis in labels.items()}
+    names: dict[str, Any] = {name: axis.names for name, axis in labels.items()}
     first, second = (read_log(table, columns, **names, **arguments) for table in (log, other))
     if (first.reward is None) != (second.reward is None):
         message = "prior_from and log must both have rewards, or neither"
         raise DataError(message, code="missing-column", argument="prior_from", column="reward")
     size = first.state.size, second.state.size
-    both = {
+    both: dict[str, Any] = {
         name: np.concatenate((getattr(first, name), getattr(second, name)))
         for name in ("state", "action", "target", "times", "row", *([] if first.reward is None else ["reward"]))
     }
@@ -165,7 +165,7 @@ def _columns(log: TableLike, columns: Mapping[str, Any] | None, group: str | Non
         raise DataError(message, code="missing-column", argument="group", column=group)
     if not source.named:
         return source.read(("state", "action", "next_state"), ("reward", "count"), columns=columns)
-    named = ("next_state", "reward", "count", "episode", "step")
+    named: tuple[str, ...] = ("next_state", "reward", "count", "episode", "step")
     if group is not None:
         named, columns = (*named, "group"), {**(columns or {}), "group": group}
     held = source.read(("state", "action"), named=named, columns=columns)

@@ -76,8 +76,8 @@ class Pooling(NamedTuple):
         alike = "as if all were one" if self.similarity == np.inf else f"at most {self.similarity:.3g} for each pair"
         shown = ", ".join(worth[:_SHOWN]) + _more(worth)
         return (
-            f"{len(self.names):,}; an observation elsewhere is worth, in {shown}, of an own one ({alike}); log evidence "
-            f"{self.evidence_over_apart:+.3g} against fits apart, {self.evidence_over_pooled:+.3g} against one for all"
+            f"{len(self.names):,}; an observation elsewhere is worth this part of an own one: {shown} ({alike}); evidence "
+            f"(log) {self.evidence_over_apart:+.3g} against fits apart, {self.evidence_over_pooled:+.3g} against one fit"
         )
 
 

@@ -77,7 +77,8 @@ def backward_induction(
 ) -> Induction:
     """Go back from ``final`` [S], known up to ``error``, by ``horizon`` steps of ``operator_at(time)``.
 
-    The best action of each state, the best mixture that is ``allowed``, or those of ``policy``. Without ``keep`` only the values at time 0 are returned.
+    The best action of each state, the best mixture that is ``allowed``, or those of ``policy``. Without ``keep`` only
+    the values at time 0 are returned.
     """
     n_states, n_actions = model.admissible.shape
     kept, mixed = horizon if keep else 0, allowed is not None or (policy is not None and policy.mixed)

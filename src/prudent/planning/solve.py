@@ -175,8 +175,9 @@ def solve(
     >>> from prudent import BayesianRiskMDP, from_log
     >>> log = [("ill", "wait", "ill", 0, 60), ("ill", "wait", "well", 1, 30), ("ill", "drug", "well", 1, 2)]
     >>> trial = BayesianRiskMDP(*from_log(log, 0.95, terminal=["well"]), alpha=0)
-    >>> {action: round(share, 3) for action, share in solve(trial, baseline="log", min_visits=5).policy_names[0].items()}
-    {'drug': 0.022, 'wait': 0.978}
+    >>> solve(trial, baseline="log", min_visits=5).policy.round(3)
+    array([[0.022, 0.978],
+           [1.   , 0.   ]])
     >>> solve(trial).policy_names, solve(trial, exclude={"ill": "drug"}).policy_names
     (('drug', None), ('wait', None))
     """
@@ -293,16 +294,16 @@ def _run(
     unknown = [name for name in keywords if name not in SolverKeywords.__annotations__]
     if unknown:
         raise TypeError(f"{'evaluate' if policy is not None else 'solve'}() got an unexpected argument {unknown[0]!r}")
-    exclude, *close = closeness
+    exclude, baseline, min_visits, epsilon = closeness
     full = problem
     if exclude is not None:
         _refuse({"client": client}, "exclude")
         problem = problem.without(exclude)
-    allowed = read_allowed(*close, full, problem)  # type: ignore[arg-type]
+    allowed = read_allowed(baseline, min_visits, epsilon, full, problem)
     free = allowed is not None and allowed.leaves_free(problem.model.admissible)
     iterative = {"initial_value": initial_value, "client": client, "options": options, **keywords}
     if objective is not None:
-        _refuse(iterative | {"draws": draws, "rng": rng, "threads": threads, "baseline": close[0]}, "an objective")
+        _refuse(iterative | {"draws": draws, "rng": rng, "threads": threads, "baseline": baseline}, "an objective")
         if not isinstance(problem, KnownProblem):
             message = "objective is for known models; use solve(problem.mean_mdp(), objective=...)"
             raise ParameterError(message, code="conflicting-arguments", argument="objective")

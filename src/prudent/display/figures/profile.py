@@ -55,7 +55,7 @@ def draw(
     title = "Actions by level"
     if changed > len(states):
         title += f", {len(states)} of {changed} states that change"
-    legend = (
+    legend: tuple[Entry, ...] = (
         Entry("risk level, ± 2 standard errors", "law", mark="dot"),
         Entry("recommended", "brps-0.99", mark="ring"),
         Entry("another action than at α = 0", "brps-0.9", mark="area"),

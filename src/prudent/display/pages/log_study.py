@@ -41,8 +41,8 @@ WORDS = {
     ),
     "bad cases (CVaR)": "The average return in the worst {tail:.0%} of the possible truths.",
     "today": (
-        "What is done today: how often the log takes each action in each state, or the policy that was given to compare "
-        "with."
+        "What is done today: how often the log takes each action in each state, or the policy that was given for "
+        "comparison."
     ),
     "value": (
         "What the program compares when it chooses a policy: the Bayesian-risk value. It takes the risk anew at "
