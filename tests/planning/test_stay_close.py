@@ -180,6 +180,15 @@ def test_policies_improve_with_what_is_allowed(rng):
     assert all((later >= earlier - 1e-9).all() for earlier, later in itertools.pairwise(values))
 
 
+def test_what_was_never_seen_stays_as_it_is_in_the_soft_form(rng):
+    problem, visits = random_problem(rng, 0.5, S=8)
+    b = rng.dirichlet(np.ones(3), 8)
+    for epsilon in (0.5, 1e9, np.inf):
+        found = problem.solve(baseline=b, epsilon=epsilon)
+        np.testing.assert_array_equal(found.policy[visits == 0], b[visits == 0])
+    np.testing.assert_allclose(found.value, problem.solve(baseline=b, min_visits=1e-9).value, atol=1e-8)
+
+
 def test_draws_and_horizons_take_a_baseline(rng):
     problem, visits = random_problem(rng, 0.5, S=5)
     b = rng.dirichlet(np.ones(3), 5)

@@ -75,9 +75,10 @@ class Pooling(NamedTuple):
         worth = [f"{name!r} {weight:.2g}" for name, weight in zip(self.names, self.weights, strict=False)]
         alike = "as if all were one" if self.similarity == np.inf else f"at most {self.similarity:.3g} for each pair"
         shown = ", ".join(worth[:_SHOWN]) + _more(worth)
+        apart, one = (f"{gain:+.3g}" for gain in (self.evidence_over_apart, self.evidence_over_pooled))
         return (
-            f"{len(self.names):,}; an observation elsewhere is worth this part of an own one: {shown} ({alike}); evidence "
-            f"(log) {self.evidence_over_apart:+.3g} against fits apart, {self.evidence_over_pooled:+.3g} against one fit"
+            f"{len(self.names):,}; an observation elsewhere is worth this part of an own one: {shown} ({alike}); log "
+            f"evidence {apart} against fits apart, {one} against one fit for all"
         )
 
 

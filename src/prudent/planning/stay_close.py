@@ -205,7 +205,7 @@ def read_allowed(
     least = 0.0 if min_visits is None else _at_least_zero(min_visits, "min_visits")
     budget = np.inf if epsilon is None else _at_least_zero(epsilon, "epsilon")
     shares, admissible = read_baseline(baseline, full), problem.model.admissible
-    if least == 0.0 and budget == np.inf:
+    if least == 0.0 and epsilon is None:
         return Allowed(shares, np.where(admissible, 0.0, np.inf), 0.0)
     posterior = getattr(problem, "posterior", None)
     if posterior is None or isinstance(problem.model, MDP):
@@ -227,7 +227,7 @@ def read_allowed(
             "something else there, or do not exclude them"
         )
         raise ParameterError(message, code="inadmissible-action", argument="baseline", state=problem.model.states[s])
-    free = admissible & (visits >= least)
+    free = admissible & (visits >= least) & ((visits > 0.0) | (epsilon is None))
     price = np.zeros(visits.shape)
     if budget < np.inf:
         with np.errstate(divide="ignore"):
