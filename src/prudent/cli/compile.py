@@ -32,6 +32,7 @@ def _plans() -> None:
     mdp = model.mdp(posterior.mean())
     for solution in (problem.solve(), problem.solve(draws=10, rng=0), pr.solve(mdp)):
         problem.evaluate(solution.policy)
+    problem.solve(baseline="log", min_visits=2)
     pr.solve(mdp, tol=1e-30)  # beyond 64 bits
     pr.solve(pr.envs.random_model(301, 2, branching=3, rng=0).mdp())  # more states than are solved by elimination
     pr.exact.cvar_dirichlet([0.0, 1.0], [1.0, 1.0], 0.9)

@@ -92,7 +92,7 @@ class Allowed(NamedTuple):
         return value, policy, gap + (6.0 * q.shape[1] + 64.0) * EPS * size
 
 
-def log_policy(model: UncertainMDP, posterior: DirichletPosterior, smoothing: float = 1.0) -> FloatArray:
+def log_policy(model: UncertainMDP, posterior: DirichletPosterior, smoothing: float = 0.1) -> FloatArray:
     """Return the policy that produced the data of a posterior: the share of each action in each state, smoothed.
 
     With n(s, a) observations of a pair beyond the prior, the probability is (n(s, a) + c(s, a)) / sum over actions. The
@@ -105,8 +105,9 @@ def log_policy(model: UncertainMDP, posterior: DirichletPosterior, smoothing: fl
         A model in which each pair has a source of its own, as ``prudent.from_log`` makes it.
     posterior : DirichletPosterior
         Its posterior, which tells data from prior.
-    smoothing : float, default=1
-        Number of observations that the smoothing is worth in each state; 0 for none.
+    smoothing : float, default=0.1
+        Number of observations that the smoothing is worth in each state; 0 for none. More of it pulls what is done in
+        single states towards the average, and is then no longer what is done there.
 
     Returns
     -------
