@@ -29,6 +29,7 @@ __all__ = [
     "IntArray",
     "Label",
     "NamesLike",
+    "PairsLike",
     "PathLike",
     "PolicyLike",
     "RngLike",
@@ -91,6 +92,8 @@ time-dependent policy [T, S] or [T, S, A], or an object with a ``policy``, such 
 """
 StartLike: TypeAlias = "Label | npt.ArrayLike | Mapping[Any, float] | None"
 """Where a process begins: a state, probabilities [S], or a dict from states to probabilities."""
+PairsLike: TypeAlias = "Mapping[Any, Any] | Iterable[tuple[Any, Any]] | None"
+"""Pairs of a state and an action: a dict from states to an action or a list of actions, or a list of pairs."""
 TerminalLike: TypeAlias = "Iterable[Label] | Mapping[Any, float] | None"
 """Terminal states: their names, or a dict from names to the values that they pay."""
 TerminalValueLike: TypeAlias = "npt.ArrayLike | Mapping[Any, float] | None"

@@ -7,6 +7,7 @@ from .posterior_returns import posterior_returns
 from .profile import RiskProfile, risk_profile
 from .return_distribution import ReturnDistribution, plot_returns
 from .simulated_returns import Returns, returns
+from .today import Today
 from .value_of_data import ValueOfData, value_of_data
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "ReturnDistribution",
     "Returns",
     "RiskProfile",
+    "Today",
     "ValueOfData",
     "plot_returns",
     "posterior_returns",

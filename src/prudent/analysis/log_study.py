@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .._support.output import write
+from ..data.labels import label_array, plain_name
 from ..display.figures.base import Figure
 from ..display.pages.log_study import render
 from ..models.uncertain import UncertainMDP
@@ -26,7 +27,7 @@ from ..planning.problem import BayesianRiskMDP
 from ..planning.solution import Solution
 from ..planning.solve import evaluate
 from ..posteriors.dirichlet import DirichletPosterior
-from ..types import PathLike, RngLike, StartLike
+from ..types import PairsLike, PathLike, PolicyLike, RngLike, StartLike
 from .profile import RiskProfile, risk_profile
 from .return_distribution import returns_figure
 from .value_of_data import ValueOfData, value_of_data
@@ -38,6 +39,7 @@ MANY_SOURCES = 300
 EVALUATED_SOURCES = 12  # of a model with many sources
 FEWER_REPLICATIONS = 50  # data sets sampled for each source of a model with many sources
 DEFAULT_DRAWS = 2_000
+SHOWN_CHANGES = 20  # states in the record where the recommended policy differs most from today's
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -80,8 +82,20 @@ class LogStudy:
             table = solution.to_pandas(neutral=self.profile.neutral, at_mean=at_mean)
             table.insert(3, "alpha", alpha)
             table["time_share"] = share
+            self._add_today(table, alpha)
             parts.append(table)
         return pandas.concat(parts, ignore_index=True)
+
+    def _add_today(self, table: pandas.DataFrame, alpha: float) -> None:
+        """Add what is done today to the rows of one level."""
+        today, solution = self.profile.today, self.profile.solutions[alpha]
+        if today is None:
+            return
+        usual = today.policy.argmax(axis=1)
+        names = label_array(self.model.actions, self.model.n_actions)[usual]
+        table["today"] = np.where(self.model.terminal, None, names)
+        table["today_share"] = today.policy[np.arange(usual.size), solution.chosen]
+        table["contribution"] = today.contributions[self.profile.alphas.index(alpha)]
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return a row for each state and level.
@@ -89,7 +103,9 @@ class LogStudy:
         Returns
         -------
         DataFrame
-            The columns of ``Solution.to_pandas``, alpha, and time_share, the share of time spent in the state.
+            The columns of ``Solution.to_pandas``, alpha, and time_share, the share of time spent in the state. With a
+            baseline also today, its likeliest action, today_share, how often it takes the action of the row, and
+            contribution, what the state adds to the difference of the mean returns (``RiskProfile.changes``).
         """
         return self._policies.copy()
 
@@ -105,10 +121,10 @@ class LogStudy:
         -------
         dict
             Keys log, prudent, numpy (versions), rows, summary, discount, start, draws, tail, alike, recommended, said,
-            levels and next_data.
+            levels, today (None without a baseline) and next_data.
         """
         profile, summary = self.profile, self.model.summary
-        rows = profile.to_pandas().reset_index().to_dict("records")
+        rows = profile.by_level().reset_index().to_dict("records")
         for row in rows:
             row |= json.loads(profile.solutions[row["alpha"]].to_json())
         return {
@@ -125,8 +141,27 @@ class LogStudy:
             "recommended": profile.recommended,
             "said": list(self.warnings),
             "levels": rows,
+            "today": self._today(),
             "next_data": self.next_data.record(),
         }
+
+    def _today(self) -> dict[str, Any] | None:
+        """Return what is done today: its returns, its probabilities of actions, and what changes most."""
+        profile = self.profile
+        if profile.today is None:
+            return None
+        row = profile.to_pandas().iloc[-1].dropna().drop("recommended").to_dict()
+        actions = [plain_name(name) for name in self.model.actions]
+        policy = [
+            {"state": plain_name(state), "probabilities": dict(zip(map(str, actions), chances, strict=True))}
+            for state, chances, over in zip(
+                self.model.states, profile.today.policy.tolist(), self.model.terminal, strict=True
+            )
+            if not over
+        ]
+        changes = profile.changes()
+        shown = changes.head(SHOWN_CHANGES).to_dict("records")
+        return row | {"policy": policy, "states_changed": len(changes), "changes": shown}
 
     def figures(self) -> dict[str, Figure]:
         """Return the figures of the page.
@@ -141,7 +176,7 @@ class LogStudy:
         title = f"Values and actions at risk level {level:g}"
         return {
             "policy": replace(profile.solutions[level].panels(), name="policy", title=title),
-            "returns": returns_figure(profile.returns),
+            "returns": returns_figure(profile.returns if profile.today is None else profile.today.returns),
             "levels": profile.figure(),
         }
 
@@ -178,6 +213,11 @@ def study_log(
     start: StartLike = None,
     draws: int = DEFAULT_DRAWS,
     observations: int = 10,
+    exclude: PairsLike = None,
+    exclude_data: PairsLike = None,
+    baseline: PolicyLike | str | None = "log",
+    min_visits: float | None = None,
+    epsilon: float | None = None,
     rng: RngLike = 1,
     threads: int | None = None,
 ) -> LogStudy:
@@ -197,6 +237,15 @@ def study_log(
         Number of posterior draws for the returns.
     observations : int, default=10
         Number of further observations of one pair, for what to measure next.
+    exclude : dict or list of pairs, optional
+        What must not be done, as for ``prudent.solve``.
+    exclude_data : dict or list of pairs, optional
+        What must not be tried for the sake of data, as for ``value_of_data``.
+    baseline : "log" or policy, default="log"
+        What is done today, as for ``risk_profile``: by default the policy of the log. None for no comparison.
+    min_visits, epsilon : float, optional
+        How close the policies have to stay to `baseline`, as for ``prudent.solve``. What to measure next is for
+        policies that need not, since new data sets them free.
     rng : int, Generator or None, default=1
         Source of randomness.
     threads : int, optional
@@ -218,11 +267,21 @@ def study_log(
     """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        profile = risk_profile(model, posterior, alphas, start, draws, rng, threads=threads)
+        close: dict[str, Any] = {"baseline": baseline, "min_visits": min_visits, "epsilon": epsilon}
+        profile = risk_profile(model, posterior, alphas, start, draws, rng, threads=threads, exclude=exclude, **close)
         level = max(profile.recommended, 0.0) if model.n_sources <= MANY_SOURCES else 0.0
-        solution = profile.neutral if level == 0.0 else profile.solutions[level]
+        found = profile.neutral if level == 0.0 else profile.solutions[level]
         value = next_data(
-            model, posterior, level, observations, start=start, solution=solution, rng=rng, threads=threads
+            model,
+            posterior,
+            level,
+            observations,
+            start=start,
+            solution=found if found.allowed is None else None,
+            exclude=exclude,
+            exclude_data=exclude_data,
+            rng=rng,
+            threads=threads,
         )
     messages = dict.fromkeys(str(warning.message) for warning in caught)
     return LogStudy(model, posterior, profile, value, tuple(messages))
@@ -236,6 +295,8 @@ def next_data(
     *,
     start: StartLike = None,
     solution: Solution | None = None,
+    exclude: PairsLike = None,
+    exclude_data: PairsLike = None,
     rng: RngLike = 1,
     threads: int | None = None,
 ) -> ValueOfData:
@@ -243,7 +304,7 @@ def next_data(
 
     Parameters
     ----------
-    model, posterior, alpha, observations, start, solution, rng, threads
+    model, posterior, alpha, observations, start, solution, exclude, exclude_data, rng, threads
         As for ``value_of_data``.
 
     Returns
@@ -254,6 +315,7 @@ def next_data(
     many: dict[str, Any] = {}
     if model.n_sources > MANY_SOURCES:
         many = {"limit": EVALUATED_SOURCES, "replications": FEWER_REPLICATIONS}
+    many |= {"exclude": exclude, "exclude_data": exclude_data}
     return value_of_data(
         model, posterior, alpha, observations, start=start, solution=solution, rng=rng, threads=threads, **many
     )

@@ -30,15 +30,17 @@ from ..errors import ConvergenceWarning, ModelError, ParameterError
 from ..models.uncertain import UncertainMDP
 from ..planning.model_draws import DENSE, FLOOR, Layout, Rows, Task, drawn_returns, eliminated_returns
 from ..planning.problem import RewardsLike, unknown_rewards
+from ..planning.stay_close import read_baseline
 from ..posteriors.dirichlet import DirichletPosterior
 from ..posteriors.scalar import BetaPosterior, NormalPosterior
 from ..types import ArrayLike, BoolArray, FloatArray, IntArray, PolicyLike, RngLike, StartLike
-from .reading import Belief, NamedPolicy, over_units, read_belief, read_policies, start_in_words
+from .reading import Belief, NamedPolicy, over_units, problem_of, read_belief, read_policies, start_in_words
 from .return_distribution import QUANTILES, TAIL_ALPHA, ReturnDistribution, read_quantiles
 
 if TYPE_CHECKING:
     import xarray
 
+TODAY = "today"  # name of the baseline
 DEFAULT_DRAWS = 1_000
 RELATIVE_ERROR = 1e-10  # of a return, relative to the largest value
 DRAWS_PER_STREAM = 16  # draws that share a random stream
@@ -57,6 +59,7 @@ def posterior_returns(
     tail_alpha: float = TAIL_ALPHA,
     regret: bool = True,
     reward_posterior: RewardsLike = None,
+    baseline: PolicyLike | str | None = None,
     threads: int | None = None,
 ) -> xarray.Dataset:
     """Compute the true returns of policies under many posterior draws of the model.
@@ -94,7 +97,9 @@ def posterior_returns(
         - ``regret``, the mean loss against the best policy of each draw, and ``regret_given``, against the best of the
           given policies;
         - ``risk_value``, the value of a ``Solution`` from the start. That of a Bayesian risk MDP takes the risk
-          again at every step, so it does not predict the return.
+          again at every step, so it does not predict the return;
+        - with `baseline`: ``difference``, the mean of the return minus that of the baseline in the same draw, and
+          ``probability_better``, the posterior probability that this difference is positive; ties count half.
 
         Each estimate has its Monte Carlo standard error ``..._se``. The attributes are ``start``, ``draws``,
         ``tail_alpha``, the certified ``error_bound`` of every return, and ``same``, the policies that never differ.
@@ -111,6 +116,9 @@ def posterior_returns(
     reward_posterior : NormalPosterior, BetaPosterior or "certain", optional
         Unknown mean rewards [S, A], added to those of the model except in absorbing and terminal states; by default
         those of the model, as for ``BayesianRiskMDP``.
+    baseline : "log" or policy, optional
+        What is done today, which is added as the last policy, ``"today"``: a policy, or ``"log"`` for the one that
+        produced the data of the posterior (``prudent.planning.log_policy``).
     threads : int, optional
         Number of threads, by default all cores.
 
@@ -146,6 +154,12 @@ def posterior_returns(
     belief = read_belief(model, posterior, reward_posterior)
     unknown = unknown_rewards(model, reward_posterior)
     named = read_policies(model, policies)
+    if baseline is not None:
+        if TODAY in [policy.name for policy in named]:
+            message = f"policies has the name {TODAY!r}, which is that of baseline; give another name"
+            raise ParameterError(message, code="duplicate-name", argument="policies", value=TODAY)
+        today = read_baseline(baseline, problem_of(model, posterior, 0.0, reward_posterior))
+        named.append(NamedPolicy(TODAY, today, None))
     first = model.start_distribution(start)
     probabilities = sorted(set(read_quantiles(quantiles)))
     alpha = risk_level(tail_alpha, "tail_alpha")
@@ -160,7 +174,7 @@ def posterior_returns(
     workers = default_threads() if threads is None else whole_number(threads, "threads")
     problem = _Problem(model, belief, named, first, regret, unknown)
     drawn = problem.run(count, int(generator(rng).integers(2**63)), workers)
-    return _dataset(problem, drawn, probabilities, alpha)
+    return _dataset(problem, drawn, probabilities, alpha, baseline is not None)
 
 
 class _Returns(NamedTuple):
@@ -354,7 +368,9 @@ def _no_value(discount: float) -> ModelError:
     return ModelError(message, code="discount-range", value=discount)
 
 
-def _dataset(problem: _Problem, drawn: _Returns, probabilities: Sequence[float], alpha: float) -> xarray.Dataset:
+def _dataset(
+    problem: _Problem, drawn: _Returns, probabilities: Sequence[float], alpha: float, compared: bool
+) -> xarray.Dataset:
     import xarray
 
     returns, error, named, same = drawn.policies, drawn.error, problem.named, problem.same
@@ -371,6 +387,11 @@ def _dataset(problem: _Problem, drawn: _Returns, probabilities: Sequence[float],
         "regret_given": (estimate_mean(top - returns), "mean loss against the best of these in each draw"),
         "quantile": (law.quantiles(probabilities), "quantile of the return"),
     }
+    if compared:  # with the last policy
+        ahead = returns - returns[:, -1:]
+        better = np.where(abs(ahead) <= 2.0 * error, 0.5, ahead > 0.0)
+        measures["difference"] = (estimate_mean(ahead), f"mean return minus that of {TODAY}")
+        measures["probability_better"] = (estimate_mean(better), f"probability of earning more than {TODAY}")
     variables: dict[str, Any] = {"returns": (("draw", "policy"), returns, {"long_name": "true return"})}
     if drawn.optimal is not None:
         best = np.maximum(drawn.optimal, top[:, 0])

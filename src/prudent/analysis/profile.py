@@ -28,20 +28,23 @@ from scipy.special import stdtrit
 
 from .._support.checks import generator, risk_level, whole_number
 from .._support.intervals import estimate_mean
+from ..data.labels import label_array
 from ..display.figures import profile as figures
 from ..display.figures.base import Figure
 from ..errors import CautionWarning, ParameterError
 from ..models.uncertain import UncertainMDP
-from ..planning.model_draws import Layout, occupancy
+from ..planning.model_draws import Layout, visits
 from ..planning.problem import RewardsLike, unknown_rewards
 from ..planning.solution import Solution
+from ..planning.stay_close import read_baseline
 from ..posteriors.dirichlet import DirichletPosterior
 from ..posteriors.scalar import BetaPosterior
 from ..risk import CVaR
-from ..types import ArrayLike, BoolArray, FloatArray, IntArray, RngLike, StartLike
-from .posterior_returns import posterior_returns
+from ..types import ArrayLike, BoolArray, FloatArray, PairsLike, PolicyLike, RngLike, StartLike
+from .posterior_returns import TODAY, posterior_returns
 from .reading import Belief, problem_of, read_belief
 from .return_distribution import QUANTILES, TAIL_ALPHA, cvar_terms
+from .today import SAME, Today, contributions
 
 if TYPE_CHECKING:
     import pandas
@@ -74,6 +77,8 @@ class RiskProfile:
         The lowest level that protects as well as every higher one.
     worse : tuple of pairs
         Pairs (level, lower level) where the lower level is significantly better in mean and in tail.
+    today : Today or None
+        What is done today, if a baseline was given: its returns on the same draws, and where the levels differ from it.
 
     See Also
     --------
@@ -88,6 +93,7 @@ class RiskProfile:
     occupancy: FloatArray
     recommended: float
     worse: tuple[tuple[float, float], ...]
+    today: Today | None = None
 
     @property
     def tail_alpha(self) -> float:
@@ -100,15 +106,38 @@ class RiskProfile:
         return _cautions(self.worse, self.returns)
 
     def to_pandas(self) -> pandas.DataFrame:
-        """Return a table with a row for each level.
+        """Return a table with a row for each level, and one for today if a baseline was given.
 
         Returns
         -------
         DataFrame
-            Columns mean, cvar, their standard errors, sd and quantiles (such as ``5%``) of the true return;
+            Indexed by the level; the row of the baseline, the last, is called ``"today"``. Columns
+            mean, cvar, their standard errors, sd and quantiles (such as ``5%``) of the true return;
             probability_best and, if it was computed, regret; states_differ, the number of states with another action
             than at level 0, and time_differs, the share of time spent in them; risk_value, the Bayesian-risk value,
-            which is not a forecast; and recommended.
+            which is not a forecast; and recommended. With a baseline also difference, the mean return minus that of
+            today, its standard error, and probability_better, the probability that it is positive.
+        """
+        import pandas
+
+        table = self.by_level()
+        if self.today is None:
+            return table
+        row = {name: self.today.row(name) for name in table if name in self.today.returns}
+        for q, value in zip(self.returns.probability.values, self.today.returns["quantile"].values[-1], strict=True):
+            row[f"{100 * q:g}%"] = float(value)
+        row |= {"probability_better": np.nan, "recommended": False}
+        return pandas.concat(
+            [table.astype({"states_differ": object}), pandas.DataFrame([row], index=[TODAY])]
+        ).rename_axis("alpha")
+
+    def by_level(self) -> pandas.DataFrame:
+        """Return the table of ``to_pandas`` without the row of today.
+
+        Returns
+        -------
+        DataFrame
+            A row for each level.
         """
         import pandas
 
@@ -117,11 +146,44 @@ class RiskProfile:
         for q in returns.probability.values:
             columns[f"{100 * q:g}%"] = returns["quantile"].sel(probability=q).values
         columns |= {name: returns[name].values for name in ("probability_best", "regret") if name in returns}
+        paired = ("difference", "difference_se", "probability_better")
+        columns |= {name: returns[name].values for name in paired if name in returns}
         columns["states_differ"] = self.differs.sum(axis=1)
         columns["time_differs"] = (self.occupancy * self.differs).sum(axis=1)
         columns["risk_value"] = returns["risk_value"].values
         columns["recommended"] = [alpha == self.recommended for alpha in self.alphas]
         return pandas.DataFrame(columns, index=pandas.Index(self.alphas, name="alpha"))
+
+    def changes(self, alpha: float | None = None) -> pandas.DataFrame:
+        """Return the states where a policy differs from what is done today, those that matter most first.
+
+        Parameters
+        ----------
+        alpha : float, optional
+            Risk level, by default the recommended one.
+
+        Returns
+        -------
+        DataFrame
+            Columns state, action (of the level; the likeliest), probability, today (the likeliest action today),
+            today_share (how often today's policy takes the new action), time_share and contribution, which is what
+            the state adds to the difference of the mean returns at the posterior mean, by which rows are ordered.
+
+        Raises
+        ------
+        ParameterError
+            If no baseline was given, or the level is not one of the profile.
+        """
+        level = self.recommended if alpha is None else alpha
+        if self.today is None:
+            message = "the profile has no baseline to compare with; give risk_profile(..., baseline='log') or a policy"
+            raise ParameterError(message, code="missing-argument", argument="baseline")
+        if level not in self.solutions:
+            message = f"alpha is {alpha!r}, expected one of {', '.join(f'{a:g}' for a in self.alphas)}"
+            raise ParameterError(message, code="unknown-option", argument="alpha", value=alpha)
+        i, solution = self.alphas.index(level), self.solutions[level]
+        weights = _weights(solution)
+        return self.today.changes(i, weights, solution.states, solution.actions, self.occupancy[i])
 
     def to_xarray(self) -> xarray.Dataset:
         """Return the returns by level, and the policies by level and state.
@@ -131,10 +193,13 @@ class RiskProfile:
         xarray.Dataset
             ``returns`` with the dimension alpha in place of policy, and action, differs and occupancy [alpha, state].
         """
-        parts = [self.solutions[alpha].to_xarray() for alpha in self.alphas]
-        actions = np.stack([part.policy.values for part in parts])
+        chosen = [self.solutions[alpha] for alpha in self.alphas]
+        names = label_array(self.neutral.actions, len(self.neutral.actions))
+        actions = np.stack([names[solution.chosen] for solution in chosen])
         by_state = {"action": actions, "differs": self.differs, "occupancy": self.occupancy}
-        data = self.returns.rename(policy="alpha").assign_coords(state=parts[0].state.values)
+        data = self.returns.rename(policy="alpha").assign_coords(
+            state=label_array(self.neutral.states, len(self.neutral.states))
+        )
         data = data.assign({name: (("alpha", "state"), values) for name, values in by_state.items()})
         return data.assign_attrs(recommended=self.recommended)
 
@@ -150,9 +215,13 @@ class RiskProfile:
         weight = self.occupancy.max(axis=0)
         shown = changed[np.argsort(-weight[changed], kind="stable")][: figures.MAX_STATES].tolist()
         states = self.neutral.states or range(self.differs.shape[1])
-        names = [self.solutions[alpha].policy_names for alpha in self.alphas]
+        names = [
+            [None if over else policy.actions[a] for a, over in zip(policy.chosen, policy.terminal, strict=True)]
+            for policy in self.solutions.values()
+        ]
         return figures.draw(
-            self.to_pandas(),
+            self.by_level(),
+            today=None if self.today is None else self.to_pandas().iloc[-1],
             tail_alpha=self.tail_alpha,
             states=[states[s] for s in shown],
             actions=[[policy[s] for s in shown] for policy in names],
@@ -181,6 +250,14 @@ class RiskProfile:
         for alpha, mean, cvar, states in zip(*columns, strict=True):
             mark = "  <- recommended" if alpha == self.recommended else ""
             lines.append(f"{alpha:>8g}{mean:>12.4g}{cvar:>12.4g}{states:>20,}{mark}")
+        if self.today is not None:
+            i = self.alphas.index(self.recommended)
+            lines.append(f"{TODAY:>8}{self.today.row('mean'):>12.4g}{self.today.row('cvar'):>12.4g}")
+            lines.append(
+                f"level {self.recommended:g} earns {returns['difference'].values[i]:.4g} ± "
+                f"{1.96 * returns['difference_se'].values[i]:.2g} more than {TODAY}; it is better with probability "
+                f"{returns['probability_better'].values[i]:.3g}"
+            )
         return "\n".join([*lines, *(f"caution: {sentence}" for sentence in self.cautions)])
 
 
@@ -197,6 +274,10 @@ def risk_profile(
     regret: bool = False,
     solver_draws: int | None = None,
     reward_posterior: RewardsLike = None,
+    exclude: PairsLike = None,
+    baseline: PolicyLike | str | None = None,
+    min_visits: float | None = None,
+    epsilon: float | None = None,
     threads: int | None = None,
 ) -> RiskProfile:
     """Solve a problem at several risk levels, compare the true returns of the policies and recommend a level.
@@ -240,6 +321,13 @@ def risk_profile(
     reward_posterior : NormalPosterior, BetaPosterior or "certain", optional
         Unknown mean rewards [S, A], by default those of the model, as for ``BayesianRiskMDP``; a BetaPosterior needs
         `solver_draws`.
+    exclude : dict or list of pairs, optional
+        What must not be done, as for ``prudent.solve``.
+    baseline : "log" or policy, optional
+        What is done today, which every level is compared with: a policy, or ``"log"`` for the one that produced the
+        data (``prudent.planning.log_policy``).
+    min_visits, epsilon : float, optional
+        How close the policies have to stay to `baseline`, as for ``prudent.solve``. By default they need not.
     threads : int, optional
         Number of threads, by default all cores.
 
@@ -294,9 +382,12 @@ def risk_profile(
     count = None if solver_draws is None else whole_number(solver_draws, "solver_draws")
     solutions: dict[float, Solution] = {}
     value = None
+    close: dict[str, Any] = {"exclude": exclude}
+    if min_visits is not None or epsilon is not None:
+        close |= {"baseline": baseline, "min_visits": min_visits, "epsilon": epsilon}
     for alpha in sorted({0.0, *levels}, key=abs):  # each warm-started from the one before; level 0 is the first
         problem = problem_of(model, posterior, alpha, reward_posterior)
-        solution = problem.solve(count, seed, initial_value=value, threads=threads)
+        solution = problem.solve(count, seed, initial_value=value, threads=threads, **close)
         solutions[alpha] = _keep_neutral(solution, solutions.get(0.0, solution))
         value = solution.value
     neutral, chosen = solutions[0.0], {alpha: solutions[alpha] for alpha in levels}
@@ -311,22 +402,48 @@ def risk_profile(
         tail_alpha=tail_alpha,
         regret=regret,
         reward_posterior=reward_posterior,
+        baseline=baseline,
         threads=threads,
     )
+    compared = returns
+    if baseline is not None:
+        returns = compared.isel(policy=slice(len(levels))).assign_coords(policy=np.array(levels))
     recommended, worse = _verdict(returns)
     if worse:
         sentences = "; ".join(_cautions(worse, returns))
         message = f"higher risk levels earn less, on average and in the tail: {sentences}"
         warnings.warn(CautionWarning(message, code="caution", value=worse), stacklevel=2)
-    policies = np.stack([solution.policy for solution in chosen.values()])
-    shares = _occupancy(model, belief, policies, first)
-    return RiskProfile(tuple(levels), chosen, neutral, returns, policies != neutral.policy, shares, recommended, worse)
+    weights = np.stack([_weights(solution) for solution in chosen.values()])
+    spent = _visits(model, belief, weights, first)
+    shares = spent / spent.sum(axis=1, keepdims=True)
+    today = None
+    if baseline is not None:
+        mean = problem_of(model, posterior, 0.0, reward_posterior)
+        done, known = read_baseline(baseline, mean), mean.mean_mdp()
+        parts = np.stack(
+            [contributions(known, policy, done, visited) for policy, visited in zip(weights, spent, strict=True)]
+        )
+        today = Today(done, compared, parts, parts.sum(axis=1))
+    differs = abs(weights - _weights(neutral)).max(axis=2) > SAME
+    return RiskProfile(tuple(levels), chosen, neutral, returns, differs, shares, recommended, worse, today)
+
+
+def _weights(solution: Solution) -> FloatArray:
+    """Return the policy of a solution as probabilities [S, A]."""
+    return solution.policy if solution.policy.ndim == 2 else np.eye(len(solution.actions))[solution.policy]
 
 
 def _keep_neutral(solution: Solution, neutral: Solution) -> Solution:
-    """Return the solution with the neutral action wherever that is as good."""
-    best, other = solution.q_of(solution.policy), solution.q_of(neutral.policy)
-    as_good = other >= best - 2.0 * solution.error_bound
+    """Return the solution with the neutral action, or mixture of actions, wherever that is as good."""
+    if solution.policy.ndim == 2:
+        best, other = (
+            (policy * np.where(policy > 0.0, solution.q, 0.0)).sum(axis=1)
+            for policy in (solution.policy, neutral.policy)
+        )
+        as_good = (other >= best - 2.0 * solution.error_bound)[:, np.newaxis]
+    else:
+        best, other = solution.q_of(solution.policy), solution.q_of(neutral.policy)
+        as_good = other >= best - 2.0 * solution.error_bound
     return solution.with_policy(np.where(as_good, neutral.policy, solution.policy))
 
 
@@ -373,15 +490,14 @@ def _cautions(worse: Sequence[tuple[float, float]], returns: xarray.Dataset) -> 
     ]
 
 
-def _occupancy(model: UncertainMDP, belief: Belief, policies: IntArray, start: FloatArray) -> FloatArray:
-    """Return the shares of discounted time [L, S] that policies [L, S] spend in each state of the mean model."""
+def _visits(model: UncertainMDP, belief: Belief, policies: FloatArray, start: FloatArray) -> FloatArray:
+    """Return the discounted numbers of visits [L, S] of policies [L, S, A] in the mean model."""
     mean_theta = belief.mean
     possible = mean_theta > 0.0
     layout = Layout.of(model, possible)
-    shares = np.zeros(policies.shape)
-    for share, policy in zip(shares, policies, strict=True):
-        weights = model.policy_matrix(policy)
+    spent = np.zeros(policies.shape[:2])
+    for visited, weights in zip(spent, policies, strict=True):
         states = layout.reached(start, weights)
         rows = layout.chain(states, weights)
-        share[states] = occupancy(rows, start[states], mean_theta[possible], model.discount)
-    return shares
+        visited[states] = visits(rows, start[states], mean_theta[possible], model.discount)
+    return spent

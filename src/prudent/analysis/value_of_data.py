@@ -63,12 +63,13 @@ from ..data.labels import Labels
 from ..display.figures import value_of_data as figures
 from ..display.words import plural
 from ..errors import ParameterError
+from ..models.base import read_pairs
 from ..models.uncertain import UncertainMDP
 from ..planning.problem import BayesianRiskMDP, RewardsLike
 from ..planning.solution import Solution
 from ..posteriors.dirichlet import DirichletPosterior
 from ..posteriors.scalar import BetaPosterior, NormalPosterior
-from ..types import ArrayLike, FloatArray, IntArray, Label, RngLike, StartLike
+from ..types import ArrayLike, FloatArray, IntArray, Label, PairsLike, RngLike, StartLike
 from .data_effects import NOT_EVALUATED, SKIPPED, DataEffects, Effect
 from .reading import over_units
 
@@ -264,6 +265,8 @@ def value_of_data(
     sources: Label | Iterable[Label] | None = None,
     indices: bool = False,
     limit: int | None = None,
+    exclude: PairsLike = None,
+    exclude_data: PairsLike = None,
     replications: int = 200,
     reward_posterior: RewardsLike = None,
     rng: RngLike = None,
@@ -303,6 +306,12 @@ def value_of_data(
         Whether `sources` are numbers although the sources have names.
     limit : int, optional
         Maximum number of sources to evaluate: those with the largest ``promise``. Skipped sources do not count.
+    exclude : dict or list of pairs, optional
+        What must not be done, as for ``prudent.solve``: now, and after the data. More data on such a pair has no value,
+        so it is not among the sources.
+    exclude_data : dict or list of pairs, optional
+        Pairs that may be part of a policy but must not be tried for the sake of data: sources that only these (and
+        excluded) pairs draw from are not among the sources, whatever their value would be.
     replications : int, default=200
         Number of sampled data sets for each source where not all can be enumerated; at least 4.
     reward_posterior : NormalPosterior or "certain", optional
@@ -355,8 +364,17 @@ def value_of_data(
         )
     model.require_discounted("the value of data")
     asked = np.arange(model.n_sources) if sources is None else _sources(sources, model, indices)
+    known = problem.posterior
+    if exclude is not None:
+        problem = problem.without(exclude)
+    asked = np.setdiff1d(asked, _not_to_measure(problem.model, exclude_data))
+    if not asked.size:
+        message = "exclude and exclude_data leave nothing to measure"
+        raise ParameterError(message, code="empty", argument="exclude")
     now = problem.solve(threads=threads) if solution is None else solution
     require_shape(now.policy, "solution", (model.n_states,), "a policy [S]", error=ParameterError)
+    if exclude is not None:
+        problem.model.read_policy(now)  # which refuses a solution that does what is excluded
     study = DataEffects(problem, now, m, count, model.start_distribution(start), workers)
     reasons, promise = study.skip_reasons(), study.promise()
     effects = {b: Effect(method=reasons[b]) if reasons[b] else NOT_EVALUATED for b in asked.tolist()}
@@ -379,7 +397,7 @@ def value_of_data(
         source=asked,
         **columns,
         promise=promise[asked],
-        **_described(model, problem.posterior, asked),
+        **_described(model, known, asked),
         observations=m,
         alpha=study.alpha,
         replications=count,
@@ -387,6 +405,13 @@ def value_of_data(
         value=float(study.full_start @ now.value),
         mean_return=float(study.full_start @ study.mean_value),
     )
+
+
+def _not_to_measure(model: UncertainMDP, pairs: PairsLike) -> IntArray:
+    """Return the sources that no pair draws from which is admissible and not among ``pairs``."""
+    barred = read_pairs(pairs, model, "exclude_data") & ~model.terminal[:, np.newaxis]
+    used = np.unique(model.source[model.admissible & ~barred])
+    return np.setdiff1d(np.arange(model.n_sources), used)
 
 
 def _described(model: UncertainMDP, posterior: DirichletPosterior, sources: IntArray) -> dict[str, Any]:

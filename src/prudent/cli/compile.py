@@ -34,6 +34,7 @@ def _plans() -> None:
         problem.evaluate(solution.policy)
     unknown = pr.posteriors.NormalPosterior(np.zeros((2, 2)), 1.0, 1.0)
     pr.BayesianRiskMDP(model, posterior, alpha=0.9, reward_posterior=unknown).solve()
+    problem.solve(baseline="log", min_visits=2)
     pr.solve(mdp, tol=1e-30)  # beyond 64 bits
     pr.solve(pr.envs.random_model(301, 2, branching=3, rng=0).mdp())  # more states than are solved by elimination
     pr.exact.cvar_dirichlet([0.0, 1.0], [1.0, 1.0], 0.9)

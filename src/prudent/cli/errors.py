@@ -11,7 +11,12 @@ from typing import Any
 from ..errors import PrudentError
 from .log import LOG_OPTIONS, name_and_number
 
-OPTIONS = {"names": "EXPERIMENT", "rng": "--seed"} | {
+OPTIONS = {
+    "names": "EXPERIMENT",
+    "rng": "--seed",
+    "min_visits": "--baseline-min-count",
+    "epsilon": "--baseline-epsilon",
+} | {
     argument: f"--{argument.replace('_', '-')}"
     for argument in ("scale", "workers", "chunk", "cluster", "draws", "observations", *LOG_OPTIONS)
 }
@@ -46,6 +51,8 @@ def in_options(error: PrudentError) -> str:
     hint = ""
     if error.code == "missing-column" and column == "reward":
         hint = "--rewards 0, --rewards FILE or --columns reward=NAME"
+    elif error.code == "missing-column" and "group" in (argument, column):
+        hint = "--group COLUMN=NAME"
     elif error.code == "missing-column" and argument != "rewards":
         hint = f"--columns {column}=NAME"
     elif error.code == "missing-value" and column == "next_state":

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from ..data.labels import Labels
 from ..display.words import plural
 from ..errors import DataError, ParameterError
 from .screen import table
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from ..posteriors.dirichlet import DirichletPosterior
 
 SHOWN_STATES = 30  # states in the table on the screen
+SHOWN_CHANGES = 5  # states in the table of what changes most
 
 
 @dataclass(frozen=True)
@@ -64,6 +66,13 @@ class LogOptions:
     columns: Annotated[
         list[str] | None, typer.Option(metavar="state=COLUMN,...", help="What the columns are called in the file.")
     ] = None
+    group: Annotated[
+        str | None,
+        typer.Option(metavar="COLUMN=NAME", help="A column of groups (sites), and the one that this is about."),
+    ] = None
+    prior_from: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Another log, such as last year's, for the prior.")
+    ] = None
     end: Annotated[str | None, typer.Option(help="The terminal state of rows without a next state.")] = None
     states: Annotated[
         str | None, typer.Option(help="'as they are' accepts states that look like measurements.", show_default=False)
@@ -85,6 +94,29 @@ class LogOptions:
             help="Where it begins (default: as the log's episodes do, else evenly in all states).",
         ),
     ] = None
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option(metavar="STATE=ACTION,...", help="What must not be done, nor measured."),
+    ] = None
+    exclude_data: Annotated[
+        list[str] | None,
+        typer.Option(metavar="STATE=ACTION,...", help="What must not be tried for the sake of data."),
+    ] = None
+    baseline: Annotated[
+        str,
+        typer.Option(
+            metavar="FILE",
+            help="What is done today: log, none, or a file with state, action and perhaps probability.",
+        ),
+    ] = "log"
+    baseline_min_count: Annotated[
+        float | None,
+        typer.Option(help="Actions seen fewer times in a state keep the probability of the baseline."),
+    ] = None
+    baseline_epsilon: Annotated[
+        float | None,
+        typer.Option(help="How far a state may be from the baseline: sum of |change| / sqrt(times seen)."),
+    ] = None
     seed: Annotated[int, typer.Option(min=0, help="Seed of all random numbers.")] = 1
     threads: Annotated[int | None, typer.Option(help="Threads (default: one for each core).", show_default=False)] = (
         None
@@ -101,9 +133,14 @@ class LogOptions:
         mass, constant = _number(self.prior), _number(self.rewards)
         if mass is None:
             raise _mistake("--prior", self.prior, "a number")
-        return from_log(
+        column, sign, name = (self.group or "").rpartition("=")
+        if self.group and not (sign and column):
+            raise _mistake("--group", self.group, "COLUMN=NAME, for example site=north")
+        model, posterior = from_log(
             self.log,
             self.discount,
+            group=column or None,
+            prior_from=self.prior_from,
             terminal=_values(self.terminal),
             absorbing=_values(self.absorbing),
             min_count=self.min_count,
@@ -117,10 +154,36 @@ class LogOptions:
             gaps=self.gaps,
             truncated=self.truncated,
         )
+        if not isinstance(posterior, dict):
+            return model, posterior
+        return model, posterior[_written(Labels("group", posterior, len(posterior)), name, "--group")]
 
     def common(self, model: UncertainMDP) -> dict[str, Any]:
         """Return the options of all analyses."""
         return {"start": self.begins(model), "rng": self.seed, "threads": self.threads}
+
+    def pairs(self, model: UncertainMDP, option: str) -> list[tuple[Any, Any]] | None:
+        """Return the pairs of ``exclude`` or ``exclude_data`` by the names of the model."""
+        items, flag = items_of(getattr(self, option) or []), "--" + option.replace("_", "-")
+        pairs = []
+        for item in items:
+            state, sign, action = item.rpartition("=")
+            if not sign:
+                raise _mistake(flag, item, "STATE=ACTION, for example ill=drug")
+            pairs.append((label_of(model, state.strip(), flag), action_of(model, action.strip(), flag)))
+        return pairs or None
+
+    def today(self, model: UncertainMDP) -> Any:
+        """Return the baseline: "log", None, or the policy of a file."""
+        if self.baseline in ("log", "none"):
+            return None if self.baseline == "none" else "log"
+        return policy_of_file(model, self.baseline)
+
+    def close(self, model: UncertainMDP) -> dict[str, Any]:
+        """Return how policies have to stay close to the baseline; nothing if they need not."""
+        if self.baseline_min_count is None and self.baseline_epsilon is None:
+            return {}
+        return {"min_visits": self.baseline_min_count, "epsilon": self.baseline_epsilon}
 
     def begins(self, model: UncertainMDP) -> Any:
         """Return where the process starts, by the names of the model."""
@@ -139,11 +202,38 @@ LOG_OPTIONS = [field.name for field in fields(LogOptions) if field.name not in (
 
 def label_of(model: UncertainMDP, text: str, what: str = "--start") -> Any:
     """Return the name of a state that was written as ``text``: the text, or the number that it is."""
-    labels = model.state_labels
+    return _written(model.state_labels, text, what)
+
+
+def action_of(model: UncertainMDP, text: str, what: str) -> Any:
+    """Return the name of an action that was written as ``text``."""
+    return _written(model.action_labels, text, what)
+
+
+def policy_of_file(model: UncertainMDP, path: str) -> dict[Any, dict[Any, float]]:
+    """Return the policy of a file with the columns state, action and perhaps probability."""
+    from ..data.source import TableSource
+
+    held = TableSource(path, "--baseline").read(("state", "action"), named=("probability",))
+    chances = held.numbers("probability") if "probability" in held else [1.0] * held.size
+    policy: dict[Any, dict[Any, float]] = {}
+    for state, action, chance in zip(held["state"], held["action"], chances, strict=True):
+        row = policy.setdefault(label_of(model, str(state), "--baseline"), {})
+        if action is None or action != action:  # of terminal states
+            continue
+        name = action_of(model, str(action), "--baseline")
+        if name in row:
+            raise _mistake("--baseline", path, f"one row for {name!r} in {state!r}", "duplicate-row")
+        row[name] = float(chance)
+    return policy
+
+
+def _written(labels: Labels, text: str, what: str) -> Any:
+    """Return the label that was written as ``text``."""
     for name in (text, _number(text, int), _number(text)):
         if name is not None and labels.find(name) >= 0:
             return name
-    raise _mistake(what, text, labels.expected(), "unknown-state")
+    raise _mistake(what, text, labels.expected(), labels.unknown_code)
 
 
 def _mistake(option: str, value: str, expected: str, code: str = "wrong-format") -> ParameterError:
@@ -247,7 +337,18 @@ def solve_log(
     model, posterior = options.read()
     common = options.common(model)
     prepare(out)
-    study = study_log(model, posterior, levels, draws=draws, observations=observations, **common)
+    study = study_log(
+        model,
+        posterior,
+        levels,
+        draws=draws,
+        observations=observations,
+        exclude=options.pairs(model, "exclude"),
+        exclude_data=options.pairs(model, "exclude_data"),
+        baseline=options.today(model),
+        **options.close(model),
+        **common,
+    )
     policies = study.to_pandas()
     name = Path(options.log).name
     record = study.record(name)
@@ -279,9 +380,14 @@ def explain(
     levels = levels_of(alpha)
     model, posterior = options.read()
     name = label_of(model, state, "STATE")
-    value, reasons = None, {}
+    value, reasons, close = None, {}, options.close(model)
+    limits = {"exclude": options.pairs(model, "exclude"), **close}
+    if close:
+        limits["baseline"] = options.today(model)
     for level in levels:
-        solution = BayesianRiskMDP(model, posterior, level).solve(initial_value=value, threads=options.threads)
+        solution = BayesianRiskMDP(model, posterior, level).solve(
+            initial_value=value, threads=options.threads, **limits
+        )
         value, reasons[level] = solution.value, solution.explain(name)
     if options.as_json:
         tables = {f"{level:g}": json.loads(why.to_pandas().to_json(orient="records")) for level, why in reasons.items()}
@@ -304,7 +410,8 @@ def next_data(
 
     (level,) = levels_of(str(alpha))
     model, posterior = options.read()
-    record = worked_out(model, posterior, level, observations, **options.common(model)).record()
+    barred: dict[str, Any] = {name: options.pairs(model, name) for name in ("exclude", "exclude_data")}
+    record = worked_out(model, posterior, level, observations, **barred, **options.common(model)).record()
     if options.as_json:
         print(_json({"summary": model.summary.lines()} | record))
         return
@@ -340,6 +447,22 @@ LEVELS = {
     "bad cases": "{cvar:.5g}",
     "states that differ": "{states_differ:,}{mark}",
 }
+LEVELS_AND_TODAY = {
+    "risk level": "{level}",
+    "mean return": "{mean:.5g}",
+    "bad cases": "{cvar:.5g}",
+    "against today": "{ahead}",
+    "better": "{better}",
+    "": "{mark}",
+}
+NOT_COMPARED = {"level": "today", "ahead": "", "better": "", "mark": ""}
+CHANGES = {
+    "state": "{state}",
+    "today": "{today}",
+    "new": "{action}",
+    "done today": "{today_share:.0%}",
+    "adds": "{contribution:+.3g}",
+}
 GAINS = {
     "state": "{state}",
     "action": "{action}",
@@ -354,7 +477,7 @@ def _print_table(columns: dict[str, str], rows: Iterable[dict[str, Any]]) -> Non
     from rich.console import Console
     from rich.markup import escape
 
-    right = ("value", "seen", "gain", "±", "may change")
+    right = ("value", "seen", "gain", "±", "may change", "done today", "adds", "better")
     shown = table(*columns, right=right, overflow="ellipsis", no_wrap=True)
     for row in rows:
         shown.add_row(*(escape(template.format(**row)) for template in columns.values()))
@@ -387,18 +510,45 @@ def _show(study: LogStudy, policies: Any, record: dict[str, Any]) -> None:
     for i in order.tolist():
         actions = {alpha: part["action"].iloc[i] for alpha, part in by_level.items()}
         others = [f"{alpha:g}: {action}" for alpha, action in actions.items() if action != actions[level]]
-        rows.append(chosen.iloc[i].to_dict() | {"others": ", ".join(others)})
+        row = chosen.iloc[i].to_dict()
+        rows.append(row | {"action": _mixed(row), "others": ", ".join(others)})
     _print_table(POLICY, rows)
     hidden = int(acting.sum()) - order.size
     if hidden:
         print(f"... and {hidden:,} more states; shown are those where the policy spends most of its time.")
     print("\nvalue: the Bayesian-risk value. It takes the risk anew at every step, so it is no forecast. Forecast:\n")
     marks = {True: "  <- recommended", False: ""}
-    _print_table(LEVELS, [row | {"mark": marks[bool(row["recommended"])]} for row in record["levels"]])
+    today = record["today"]
+    levels = [row | {"mark": marks[bool(row["recommended"])]} for row in record["levels"]]
+    if today is None:
+        _print_table(LEVELS, levels)
+    else:
+        _print_table(LEVELS_AND_TODAY, [*map(_against_today, levels), today | NOT_COMPARED])
     worst = f"the mean of the worst {1.0 - record['tail']:.0%} that the data leaves possible"
     print(f"From {record['start']}; bad cases: {worst}.")
+    if today is not None:
+        print("today: what is done today; better: the chance that a level earns more than that.")
+        if today["changes"]:
+            changed = f"{today['states_changed']:,} state{'s' * (today['states_changed'] != 1)}"
+            print(f"\nThe recommended policy differs from today's in {changed}. What matters most:\n")
+            _print_table(CHANGES, today["changes"][:SHOWN_CHANGES])
+            print("adds: what the state adds to the difference of the mean returns. done today: how often the new")
+            print("action is taken there already.")
     for said in study.warnings:
         print(f"Caution: {said}.")
+
+
+def _against_today(row: dict[str, Any]) -> dict[str, Any]:
+    """Return the row of a level with the texts of ``LEVELS_AND_TODAY``."""
+    ahead = f"{row['difference']:+.4g} ± {1.96 * row['difference_se']:.1g}"
+    texts = {"level": f"{row['alpha']:g}", "ahead": ahead, "better": f"{row['probability_better']:.0%}"}
+    return row | texts
+
+
+def _mixed(row: dict[str, Any]) -> str:
+    """Return the action of a row, with its probability where the policy chooses at random."""
+    share = row.get("probability", 1.0)
+    return f"{row['action']}" if share > 0.9995 else f"{row['action']} ({share:.0%})"
 
 
 # -- files -------------------------------------------------------------------------------------------------

@@ -30,6 +30,7 @@ SYNONYMS: dict[str, frozenset[str]] = {
         "episode": "episodes episode_id idepisode ep trajectory trajectory_id traj",
         "step": "steps t time time_step timestep",
         "duration": "",
+        "group": "",
     }.items()
 }
 # letters that are read only where the column is required, or next to "s" and "a": alone they may stand for anything

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -88,6 +88,7 @@ def sentences(
     overtaken_after: int | None,
     worst_outcome: OutcomeView | None,
     draws: int | None,
+    kept: Mapping[Any, float] | None,
 ) -> list[str]:
     """Return the sentences of an explanation; the arguments are the fields of ``prudent.planning.Explanation``."""
     chosen, rival = actions[0], actions[1] if len(actions) > 1 else None
@@ -117,6 +118,12 @@ def sentences(
     if rival is None:
         return [*lines, "No other action is admissible there."]
     other = name_of("action", rival.action)
+    if kept:
+        others = ", ".join(f"{name_of('action', name)} {share:.3g}" for name, share in kept.items())
+        lines.append(f"Staying close to the baseline leaves probability to other actions: {others}.")
+    if rival.value > chosen.value and kept is not None:
+        why = "but too few data let the policy move from the baseline to it"
+        return [*lines, f"At these values {other} is better, worth {worth(rival)}, {why}."]
     if rival.value > chosen.value:
         return [*lines, f"At these values it is not the best: {other} is worth {worth(rival)}."]
     lines.append(f"Next best is {other}, worth {worth(rival)}.")

@@ -3,12 +3,12 @@
 ``from_log`` works in stages, each a function of the results before it: ``rows.read_log`` reads the log into indices,
 ``counts.Transitions`` counts distinct transitions, ``counts.often_tried`` says which pairs are admissible,
 ``counts.supported`` which outcomes are possible, ``rewards.rewards_of`` what they earn. ``support.support_changes``
-compares the choices under two supports for the summary of the log.
+compares the choices under two supports for the summary of the log. ``groups`` says what sites learn from each other.
 """
 
 from __future__ import annotations
 
-from ..models.log_summary import LogSummary, SupportChange
+from ..models.log_summary import LogSummary, Pooling, SupportChange
 from .from_log import from_log
 
-__all__ = ["LogSummary", "SupportChange", "from_log"]
+__all__ = ["LogSummary", "Pooling", "SupportChange", "from_log"]

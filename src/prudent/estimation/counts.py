@@ -48,6 +48,7 @@ class Transitions(NamedTuple):
     spread: FloatArray | None  # sum of squares around it, weighted
     visits: FloatArray  # [S, A]
     arrivals: Arrivals
+    of_row: IntArray  # [M] which of them each row is
 
     @property
     def target(self) -> IntArray:
@@ -75,7 +76,7 @@ class Transitions(NamedTuple):
             off = np.bincount(of_row, read.reward != first[of_row], distinct.size) > 0
             mean = np.where(off, mean, first)  # a reward that never varies is kept to the last digit
             spread = sums(of_row, read.times * (read.reward - mean[of_row]) ** 2, distinct.size)
-        return cls(distinct // N, distinct % N, times, mean, spread, visits, arrivals)
+        return cls(distinct // N, distinct % N, times, mean, spread, visits, arrivals, of_row)
 
 
 def often_tried(visits: FloatArray, threshold: float) -> tuple[BoolArray, int]:

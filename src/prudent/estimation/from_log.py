@@ -11,7 +11,8 @@ the outcomes of the model (``Outcomes``), sorted by pair. There is no loop over 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping
-from typing import Any, NamedTuple
+from dataclasses import replace
+from typing import Any, NamedTuple, TypedDict, Unpack, overload
 
 import numpy as np
 
@@ -19,18 +20,52 @@ from .._support.checks import one_of, positive
 from ..data.labels import Column, Labels, object_array
 from ..data.naming import NEXT_STATES, PAIRS
 from ..errors import ParameterError
-from ..models.base import plural
+from ..models.base import held, plural
 from ..models.builders import called_outcomes, own_sources, places_in
-from ..models.log_summary import LogSummary, SupportChange
+from ..models.log_summary import LogSummary, Pooling, SupportChange
 from ..models.uncertain import UncertainMDP
 from ..posteriors.dirichlet import DirichletPosterior, prior_counts
 from ..posteriors.scalar import NormalPosterior
 from ..types import ArrayLike, BoolArray, FloatArray, IntArray, Label, NamesLike, TableLike, TerminalLike
-from .counts import SUPPORTS, Outcomes, Transitions, often_tried, overlooked, refuse_dead_ends, supported
+from .counts import SUPPORTS, Outcomes, Transitions, often_tried, overlooked, refuse_dead_ends, sums, supported
+from .groups import learn_similarity, pooled_priors
 from .measured import AS_THEY_ARE, refuse_measurements
 from .rewards import RewardFacts, rewards_of
-from .rows import LogRows, close_truncated, read_log
+from .rows import LogRows, close_truncated, read_log, read_two_logs
 from .support import support_changes
+
+MAX_GROUP_COUNTS = 10**8  # groups times outcomes
+
+
+class LogKeywords(TypedDict, total=False):
+    """Keywords of ``from_log`` besides ``group``."""
+
+    terminal: TerminalLike
+    absorbing: TerminalLike
+    min_count: float
+    prior: float | ArrayLike
+    support: str | Mapping[Any, Any] | ArrayLike
+    rewards: str | float | Callable[[Any, Any, Any], float] | TableLike
+    prior_from: TableLike | None
+    columns: Mapping[str, Any] | None
+    states: NamesLike
+    actions: NamesLike
+    end: Label
+    duration: Label
+    gaps: str
+    truncated: str
+
+
+@overload
+def from_log(
+    log: TableLike, discount: float, *, group: None = None, **keywords: Unpack[LogKeywords]
+) -> tuple[UncertainMDP, DirichletPosterior]: ...
+
+
+@overload
+def from_log(
+    log: TableLike, discount: float, *, group: str, **keywords: Unpack[LogKeywords]
+) -> tuple[UncertainMDP, dict[Label, DirichletPosterior]]: ...
 
 
 def from_log(
@@ -43,6 +78,8 @@ def from_log(
     prior: float | ArrayLike = 1.0,
     support: str | Mapping[Any, Any] | ArrayLike = "state",
     rewards: str | float | Callable[[Any, Any, Any], float] | TableLike = "mean",
+    group: str | None = None,
+    prior_from: TableLike | None = None,
     columns: Mapping[str, Any] | None = None,
     states: NamesLike = None,
     actions: NamesLike = None,
@@ -50,7 +87,7 @@ def from_log(
     duration: Label = None,
     gaps: str = "error",
     truncated: str = "error",
-) -> tuple[UncertainMDP, DirichletPosterior]:
+) -> tuple[UncertainMDP, DirichletPosterior | dict[Label, DirichletPosterior]]:
     """Return a model of a log of transitions, and the posterior of its probabilities.
 
     Parameters
@@ -88,6 +125,14 @@ def from_log(
         and some of state, action, next_state. A transition that the support allows and the log does not show earns the
         mean of its pair, if all rewards depend on the pair alone; else the mean of arriving in that next state, from
         this state if that was seen.
+    group : str, optional
+        Name of a column that says which group (site, hospital, machine) a row belongs to. All groups have the same
+        model, with the pairs, next states and rewards that the whole log shows, and each has its own posterior. That of
+        a group has the transitions of the others in its prior, discounted by how alike the groups are, which is
+        learned by leave-one-group-out evidence (``model.summary.pooling``, ``prudent.estimation.groups``).
+    prior_from : TableLike, optional
+        Another log with the same columns, such as that of an earlier year. Its transitions enter the prior, discounted
+        by how well they predict those of ``log``.
 
     Returns
     -------
@@ -95,8 +140,8 @@ def from_log(
         Its sources are called (state, action), its outcomes by next state, or (next_state, reward) where several
         rewards of one transition are kept apart. ``model.summary`` is a ``LogSummary``; ``model.summary.starts``
         says where episodes begin, and can be passed as ``start`` to other functions.
-    posterior : DirichletPosterior
-        The posterior, with the same names.
+    posterior : DirichletPosterior, or dict of them
+        The posterior, with the same names; with ``group`` a dict from the names of the groups to their posteriors.
 
     Other Parameters
     ----------------
@@ -165,7 +210,15 @@ def from_log(
     if isinstance(states, str):
         one_of(states, "states", (AS_THEY_ARE,))
     named = None if isinstance(states, str) else states
-    read = read_log(log, columns, named, actions, terminal, absorbing, end, duration, gaps)
+    declared: dict[str, Any] = {"terminal": held(terminal), "absorbing": held(absorbing), "end": end}
+    declared |= {"duration": duration, "gaps": gaps}
+    if prior_from is None:
+        read = read_log(log, columns, named, actions, **declared, group=group)
+    elif group is None:
+        read = read_two_logs(log, prior_from, columns, states=named, actions=actions, **declared)
+    else:
+        message = "prior_from cannot be combined with group; put both logs into one, with a group for each"
+        raise ParameterError(message, code="conflicting-arguments", argument="prior_from")
     if states is None:
         refuse_measurements(read, threshold)
     read = close_truncated(read, truncated)
@@ -187,7 +240,43 @@ def from_log(
             changes = support_changes(by_action, by_state, read, kept, discount, positive(prior, "prior"))
     summary = _summary(read, seen, kept, spared, entries, threshold, support, facts, axes, changes)
     model = _model(read, axes, kept, entries, reward, discount, summary)
-    return model, _posterior(model, axes, entries, prior)
+    if read.group is None or read.by_group is None:
+        return model, _posterior(model, axes, entries, prior)
+    pooling, posteriors = _group_posteriors(model, axes, read, seen, entries, prior)
+    model = model.with_summary(replace(summary, pooling=pooling))
+    return model, posteriors if prior_from is None else posteriors["log"]
+
+
+def _group_posteriors(
+    model: UncertainMDP, axes: _Axes, read: LogRows, seen: Transitions, entries: Outcomes, prior: float | ArrayLike
+) -> tuple[Pooling, dict[Label, DirichletPosterior]]:
+    """Return how groups learn from each other, and their posteriors; of two logs only that of the first."""
+    assert read.group is not None
+    assert read.by_group is not None
+    groups, shown = read.by_group.size, seen.times.size
+    if groups * entries.pair.size > MAX_GROUP_COUNTS:
+        message = (
+            f"group has {groups:,} names and the model {entries.pair.size:,} outcomes, more than fit together; use "
+            "fewer groups, such as sites instead of patients"
+        )
+        raise ParameterError(message, code="too-large", argument="group", value=groups)
+    by_group = sums(read.group * shown + seen.of_row, read.times, groups * shown).reshape(groups, shown)
+    counts = np.where(entries.seen >= 0, by_group[:, entries.seen], 0.0)
+    base = _posterior(model, axes, entries._replace(times=np.zeros(entries.pair.size)), prior).prior
+    source = model.source.reshape(-1)[axes.pairs(entries.pair)]
+    places = source, places_in(source)
+    asked = None if read.borrowed is None else range(1)
+    pooling = learn_similarity(read.by_group.names, counts, source, base[places], asked)
+    posteriors: dict[Label, DirichletPosterior] = {}
+    priors = pooled_priors(counts, source, base[places], pooling.similarity, asked)
+    for name, borrowed, own in zip(read.by_group.names, priors, counts, strict=False):
+        before = base.copy()
+        before[places] = borrowed
+        after = before.copy()
+        after[places] += own
+        posteriors[name] = DirichletPosterior(after, prior=before)
+        posteriors[name].naming = model.naming
+    return pooling, posteriors
 
 
 # -- model and posterior -----------------------------------------------------------------------------------
@@ -307,9 +396,10 @@ def _summary(
     arrived = np.bincount(read.target, minlength=S) > 0
     closed = read.terminal | read.absorbing
     used = kept[read.state, read.action]
+    mine = np.ones(used.size, dtype=np.bool_) if read.borrowed is None else ~read.borrowed
     dropped = dict(read.dropped)
-    if not used.all():
-        dropped["of actions tried too seldom in their state"] = np.setdiff1d(read.row, read.row[used]).size
+    if not used[mine].all():
+        dropped["of actions tried too seldom in their state"] = np.setdiff1d(read.row[mine], read.row[used & mine]).size
     posterior = None
     if facts.sd > 0.0:
         posterior = NormalPosterior(np.zeros((axes.by_state.size, axes.by_action.size)), facts.total_sd, facts.sd)
@@ -322,9 +412,9 @@ def _summary(
 
     return LogSummary(
         rows=read.rows,
-        used=np.unique(read.row[used]).size,
+        used=np.unique(read.row[used & mine]).size,
         dropped=dropped,
-        observations=float(read.times[used].sum()),
+        observations=float(read.times[used & mine].sum()),
         columns=read.held.used,
         ignored=read.held.ignored,
         episodes=read.episodes,

@@ -44,10 +44,13 @@ class LogRows(NamedTuple):
     starts: Column  # [episodes] state of the first row of each, empty if there are none
     duration: FloatArray | None = None  # [M] time that each transition takes; None if one unit each
     notes: tuple[str, ...] = ()
+    group: IntArray | None = None  # [M] of each row
+    by_group: Labels | None = None
+    borrowed: BoolArray | None = None  # [M] rows of another log, which only the prior learns from
 
     def some(self, rows: IntArray | BoolArray, **changes: Any) -> LogRows:
         """Return some of the rows, in any order and perhaps repeated, with other fields as given."""
-        per_row = ("state", "action", "target", "times", "row", "reward", "duration")
+        per_row = ("state", "action", "target", "times", "row", "reward", "duration", "group", "borrowed")
         kept: dict[str, Any] = {name: getattr(self, name) for name in per_row}
         kept = {name: None if values is None else values[rows] for name, values in kept.items()}
         return self._replace(**kept)._replace(**changes)
@@ -68,12 +71,13 @@ def read_log(
     end: Label,
     duration: Label = None,
     gaps: str = "error",
+    group: str | None = None,
 ) -> LogRows:
     """Read a log by the arguments of ``from_log``."""
     one_of(gaps, "gaps", GAPS)
     if duration is not None:
         columns = dict(columns or {}) | {"duration": duration}
-    held = _columns(log, columns)
+    held = _columns(log, columns, group)
     rows = held.size
     if not rows:
         raise DataError(f"{held.table} has no rows", code="no-rows", argument="log")
@@ -123,6 +127,8 @@ def read_log(
         duration=None if lasting is None or (lasting[row] == 1.0).all() else lasting[row],
         notes=following.notes,
     )
+    if group is not None:
+        read = _grouped(read)
     waits = following.waits[row]
     if waits.any():  # rows that are repeated until the next one
         again = np.flatnonzero(waits)
@@ -132,19 +138,71 @@ def read_log(
     return _without_rest(read)
 
 
+def read_two_logs(log: TableLike, other: TableLike, columns: Mapping[str, Any] | None, **arguments: Any) -> LogRows:
+    """Return the rows of two logs with the same names: group 0 has those of ``log``, and group 1 those of ``other``.
+
+    ``arguments`` are the others of ``read_log``. What is told of the log as a whole is about the first one.
+    """
+    held = [_columns(table, columns) for table in (log, other)]
+    cells = [(part["state"], _next_states(part, arguments["end"], arguments["gaps"])[0]) for part in held]
+    labels = {
+        "states": Labels.of("state", arguments.pop("states"), *cells[0], *cells[1], error=DataError),
+        "actions": Labels.of("action", arguments.pop("actions"), *(part["action"] for part in held), error=DataError),
+    }
+    names: dict[str, Any] = {name: axis.names for name, axis in labels.items()}
+    first, second = (read_log(table, columns, **names, **arguments) for table in (log, other))
+    if (first.reward is None) != (second.reward is None):
+        message = "prior_from and log must both have rewards, or neither"
+        raise DataError(message, code="missing-column", argument="prior_from", column="reward")
+    size = first.state.size, second.state.size
+    both: dict[str, Any] = {
+        name: np.concatenate((getattr(first, name), getattr(second, name)))
+        for name in ("state", "action", "target", "times", "row", *([] if first.reward is None else ["reward"]))
+    }
+    if first.duration is not None or second.duration is not None:
+        parts = [
+            np.ones(n) if read.duration is None else read.duration
+            for read, n in zip((first, second), size, strict=True)
+        ]
+        both["duration"] = np.concatenate(parts)
+    which = np.repeat([0, 1], size)
+    by_group = Labels("group", ("log", "prior_from"), 2)
+    return first._replace(**both, group=which, by_group=by_group, borrowed=which == 1)
+
+
+def _grouped(read: LogRows) -> LogRows:
+    """Return the rows with their groups."""
+    cells = read.held["group"]
+    lacking = is_missing(cells)[read.row]
+    if lacking.any():
+        raise read.held.fault(
+            int(read.row[np.argmax(lacking)]), "group is missing; give every row one", "missing-value", column="group"
+        )
+    by_group = Labels.of("group", None, cells[read.row], error=DataError)
+    if by_group.size < 2:
+        message = f"group has one name only, {by_group.names[0]!r}; omit it, or give the log of all groups"
+        raise DataError(message, code="one-group", argument="group", value=by_group.names[0])
+    return read._replace(group=by_group.find_all(cells[read.row]), by_group=by_group)
+
+
 def _unusable(held: TableColumns, rows: int, dropped: Mapping[str, int]) -> DataError:
     why = ", ".join(f"{n:,} {reason}" for reason, n in dropped.items())
     message = f"{held.table} has {plural(rows, 'row')}, none of which can be used: {why}"
     return DataError(message, code="no-rows", argument="log")
 
 
-def _columns(log: TableLike, columns: Mapping[str, Any] | None) -> TableColumns:
+def _columns(log: TableLike, columns: Mapping[str, Any] | None, group: str | None = None) -> TableColumns:
     source = TableSource(log, "log")
+    if group is not None and not source.named:
+        message = f"group is {group!r}, but log has no names of columns"
+        raise DataError(message, code="missing-column", argument="group", column=group)
     if not source.named:
         return source.read(("state", "action", "next_state"), ("reward", "count"), columns=columns)
     named: tuple[str, ...] = ("next_state", "reward", "count", "episode", "step")
     if columns is not None and columns.get("duration") is not None:  # never guessed
         named = (*named, "duration")
+    if group is not None:
+        named, columns = (*named, "group"), {**(columns or {}), "group": group}
     held = source.read(("state", "action"), named=named, columns=columns)
     if "next_state" not in held and "episode" not in held:
         names = [*held.used.values(), *held.ignored]

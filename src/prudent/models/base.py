@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
-from typing import Any, ClassVar, SupportsInt
+import copy
+from collections.abc import Hashable, Iterable, Iterator, Mapping
+from typing import Any, ClassVar, Self, SupportsInt
 
 import numpy as np
 from scipy import sparse
@@ -12,7 +13,18 @@ from .._support import checks
 from ..data.labels import Labels
 from ..data.policy import Policy
 from ..errors import ModelError, ParameterError
-from ..types import ArrayLike, BoolArray, FloatArray, IntArray, Label, NamesLike, PolicyLike, StartLike, TerminalLike
+from ..types import (
+    ArrayLike,
+    BoolArray,
+    FloatArray,
+    IntArray,
+    Label,
+    NamesLike,
+    PairsLike,
+    PolicyLike,
+    StartLike,
+    TerminalLike,
+)
 from .log_summary import LogSummary
 
 Shape = tuple[int, int]  # (S, A)
@@ -98,6 +110,23 @@ class TabularModel:
         if self._summary is None:
             raise ModelError("the model has no summary: it was not made by from_log", code="no-summary")
         return self._summary
+
+    def with_summary(self, summary: LogSummary) -> Self:
+        """Return the model with another summary of its log.
+
+        Parameters
+        ----------
+        summary : LogSummary
+            The summary.
+
+        Returns
+        -------
+        MDP or UncertainMDP
+            A copy that shares its arrays with this model.
+        """
+        twin = copy.copy(self)
+        twin._summary = summary
+        return twin
 
     @property
     def states(self) -> tuple[Hashable, ...]:
@@ -328,6 +357,45 @@ class TabularModel:
             checks.require_shape(given, "terminal_value", (self.n_states,), "[S]", error=ParameterError)
         return np.broadcast_to(given, final.shape).copy()
 
+    def without(self, exclude: PairsLike) -> Self:
+        """Return the model with fewer admissible actions.
+
+        Parameters
+        ----------
+        exclude : PairsLike
+            What must not be done: a mapping from states to an action or a list of actions, or a list of pairs (state,
+            action). Pairs that are not admissible anyway, and those of terminal states, may be named.
+
+        Returns
+        -------
+        MDP or UncertainMDP
+            A copy that shares its arrays with this model; sources and their numbers are the same.
+
+        Raises
+        ------
+        ParameterError
+            If a state or action is unknown, or a state is left without an action.
+
+        Examples
+        --------
+        >>> import prudent as pr
+        >>> mdp = pr.MDP([[[1], [1]]], reward=[[1, 2]], discount=0.5, states=["ill"], actions=["wait", "go"])
+        >>> mdp.without({"ill": "go"}).admissible
+        array([[ True, False]])
+        """
+        barred = read_pairs(exclude, self, "exclude") & ~self.terminal[:, np.newaxis]
+        twin = copy.copy(self)
+        twin.admissible = self.admissible & ~barred
+        idle = ~twin.admissible.any(axis=1)
+        if idle.any():
+            s = int(np.argmax(idle))
+            message = (
+                f"exclude leaves no action in {self.state_labels.show(s)}; keep one of those that the model has there, "
+                "or declare the state terminal if nothing is to be decided there"
+            )
+            raise ParameterError(message, code="no-action", argument="exclude", state=self.states[s])
+        return twin
+
     def require_discounted(self, who: str) -> None:
         """Raise if the discount is 1, which ``who`` (in the message: "agents") cannot handle."""
         if self.discount == 1.0:
@@ -367,6 +435,35 @@ def admissible_mask(admissible: ArrayLike | None, shape: Shape) -> BoolArray:
     if admissible is None:
         return np.ones(shape, dtype=np.bool_)
     return checks.mask_array(admissible, "admissible", shape, "[S, A]", error=ModelError)
+
+
+def read_pairs(pairs: PairsLike, model: TabularModel, name: str) -> BoolArray:
+    """Return pairs of states and actions as bool [S, A].
+
+    ``pairs`` is a mapping from states to an action or to several, or pairs (state, action); None is no pair at all.
+    """
+    mask = np.zeros(model.admissible.shape, dtype=np.bool_)
+    if pairs is None:
+        return mask
+    given: Any = pairs
+    if isinstance(given, str | bytes) or not (hasattr(given, "items") or isinstance(given, Iterable)):
+        message = f"{name} must be a mapping from states to actions, or pairs (state, action), got {given!r}"
+        raise ParameterError(message, code="wrong-type", argument=name, value=given)
+    listed: list[tuple[Any, Any]] = []
+    if hasattr(given, "items"):
+        for state, actions in given.items():
+            several = isinstance(actions, list | tuple | set | frozenset) and model.action_labels.find(actions) < 0
+            listed += [(state, action) for action in (actions if several else [actions])]
+    else:
+        for pair in given:
+            if isinstance(pair, str) or not hasattr(pair, "__len__") or len(pair) != 2:
+                message = f"{name} has {pair!r}, expected a pair (state, action)"
+                raise ParameterError(message, code="wrong-type", argument=name, value=pair)
+            listed.append((pair[0], pair[1]))
+    for state, action in listed:
+        s = model.state_labels.index(state, f"a state of {name}")
+        mask[s, model.action_labels.index(action, f"{name}[{state!r}]")] = True
+    return mask
 
 
 def held(values: Any) -> Any:

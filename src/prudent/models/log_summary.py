@@ -41,6 +41,54 @@ class SupportChange(NamedTuple):
     by_state: Hashable
 
 
+class Pooling(NamedTuple):
+    """What one group of a log (a site, a hospital) learned from the others; see ``prudent.estimation.groups``.
+
+    Attributes
+    ----------
+    names : tuple
+        Names of the G groups.
+    observations : tuple of float
+        Observations of each.
+    similarity : float
+        How alike the groups are: the most observations of its own that the others are worth to one of them, for each
+        pair. 0: nothing, each is fitted apart. Infinity: all are one.
+    weights : tuple of float
+        What an observation elsewhere is worth in each group, as a share of one of its own, on average.
+    evidence_over_apart, evidence_over_pooled : float
+        Log evidence, leaving each group out in turn, beyond that of groups fitted apart, and of all as one. A
+        difference of 3 says that the data are twenty times as likely.
+    grid, evidence : tuple of float
+        Similarities that were tried, and the log evidence of each.
+    """
+
+    names: tuple[Any, ...]
+    observations: tuple[float, ...]
+    similarity: float
+    weights: tuple[float, ...]
+    evidence_over_apart: float
+    evidence_over_pooled: float
+    grid: tuple[float, ...]
+    evidence: tuple[float, ...]
+
+    def text(self) -> str:
+        """Return the line of a summary.
+
+        Returns
+        -------
+        str
+            Groups, weights and evidence in words.
+        """
+        worth = [f"{name!r} {weight:.2g}" for name, weight in zip(self.names, self.weights, strict=False)]
+        alike = "as if all were one" if self.similarity == np.inf else f"at most {self.similarity:.3g} for each pair"
+        shown = ", ".join(worth[:_SHOWN]) + _more(worth)
+        apart, one = (f"{gain:+.3g}" for gain in (self.evidence_over_apart, self.evidence_over_pooled))
+        return (
+            f"{len(self.names):,}; an observation elsewhere is worth this part of an own one: {shown} ({alike}); log "
+            f"evidence {apart} against fits apart, {one} against one fit for all"
+        )
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class LogSummary:
     """Summary of the log that ``prudent.from_log`` read: ``model.summary`` of the model it made.
@@ -97,6 +145,8 @@ class LogSummary:
         Posterior [S, A] of what varying rewards leave unknown; see ``prudent.from_log``.
     support_matters : tuple of SupportChange
         States in which ``support="action"`` and ``support="state"`` lead to different choices, at the posterior means.
+    pooling : Pooling or None
+        What groups learned from each other, or a log from another one (``group`` and ``prior_from``).
     notes : tuple of str
         Remarks.
 
@@ -143,6 +193,7 @@ class LogSummary:
     rewards_guessed: int
     reward_posterior: NormalPosterior | None
     support_matters: tuple[SupportChange, ...] = ()
+    pooling: Pooling | None = None
     notes: tuple[str, ...] = ()
     _visits: Mapping[str, Any] = field(default_factory=dict)
 
@@ -189,6 +240,8 @@ class LogSummary:
             lines.append(("columns", self._columns()))
         if self.episodes is not None:
             lines.append(("episodes", f"{self.episodes:,}{self._starts()}"))
+        if self.pooling is not None:
+            lines.append(("groups", self.pooling.text()))
         lines.append(("states", self._states()))
         lines.append(("actions", f"{len(self.actions):,}"))
         possible = self.pairs_seen + self.pairs_unseen

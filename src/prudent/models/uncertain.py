@@ -460,10 +460,11 @@ class UncertainMDP(OutcomeModel):
         probabilities = self._distributions(theta)
         transition, reward, ending = expected_model(self.entries, probabilities, survival=self.survival)
         names: dict[str, Any] = {"states": self.states, "actions": self.actions}
-        mdp = MDP(transition, reward, self.discount, termination=ending, admissible=self.admissible, **names)
+        mdp = MDP(transition, reward, self.discount, termination=ending, admissible=self.source >= 0, **names)
         mdp.keep_outcomes(self.entries, probabilities)
         mdp.arrival_value = self.terminal_value
         mdp.has_durations = self.survival is not None
+        mdp.admissible = mdp.admissible & self.admissible  # actions may be excluded, see ``without``
         return mdp
 
     def _distributions(self, theta: ArrayLike) -> FloatArray:

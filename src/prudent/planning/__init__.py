@@ -15,6 +15,7 @@ from .options import SolverOptions
 from .problem import BayesianRiskMDP
 from .solution import Solution
 from .solve import evaluate, solve
+from .stay_close import log_policy
 
 __all__ = [
     "ActionView",
@@ -29,5 +30,6 @@ __all__ = [
     "Solution",
     "SolverOptions",
     "evaluate",
+    "log_policy",
     "solve",
 ]

@@ -7,6 +7,7 @@ operator, rows. Nothing here imports a solver.
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -19,7 +20,7 @@ from .._support.progress import Progress
 from ..errors import ParameterError
 from ..models.mdp import MDP
 from ..models.uncertain import UncertainMDP
-from ..types import BoolArray, FloatArray, IntArray, RngLike
+from ..types import BoolArray, FloatArray, IntArray, PairsLike, RngLike
 from .execute.executor import Executor
 from .explain import Explanation
 from .options import SolverOptions
@@ -228,6 +229,28 @@ class PlanningProblem(ABC):
         """
         message = "client is only for exact solves of a BayesianRiskMDP; omit it for a known model"
         raise ParameterError(message, code="conflicting-arguments", argument="client")
+
+    def without(self, exclude: PairsLike) -> Self:
+        """Return the problem with fewer admissible actions.
+
+        Parameters
+        ----------
+        exclude : PairsLike
+            What must not be done, as for ``prudent.solve``.
+
+        Returns
+        -------
+        PlanningProblem
+            A copy.
+
+        Raises
+        ------
+        ParameterError
+            If a state or action is unknown, or a state is left without an action.
+        """
+        twin = copy.copy(self)
+        twin.model = self.model.without(exclude)
+        return twin
 
     def snapshot(self, draws: npt.ArrayLike | None = None) -> Self:
         """Return the problem as it is now: later updates of a posterior do not change it.

@@ -79,6 +79,8 @@ class Explanation:
         The worst plausible outcome of the chosen action.
     draws : int or None
         Posterior draws behind the numbers; None where they are exact.
+    kept : dict or None
+        Probabilities of the other actions that a policy takes which has to stay close to a baseline; None without one.
 
     Examples
     --------
@@ -110,6 +112,7 @@ class Explanation:
     overtaken_after: int | None = None
     worst_outcome: OutcomeView | None = None
     draws: int | None = None
+    kept: dict[Any, float] | None = None
 
     @property
     def rival(self) -> ActionView | None:

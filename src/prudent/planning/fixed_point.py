@@ -18,6 +18,7 @@ from .execute.executor import Executor
 from .newton import Iteration
 from .options import SolverOptions
 from .solution import Solution
+from .stay_close import Allowed
 
 GUESS_TOLERANCE = 1e-6  # of a first guess
 ROUGH_DIGITS = 1e-4  # relative tolerance of a first guess by an operator that is itself an approximation
@@ -32,7 +33,11 @@ class Guess(NamedTuple):
 
 
 def rough_guess(
-    operator: Executor, model: MDP | UncertainMDP, policy: PolicyLike | None, options: SolverOptions
+    operator: Executor,
+    model: MDP | UncertainMDP,
+    policy: PolicyLike | None,
+    options: SolverOptions,
+    allowed: Allowed | None = None,
 ) -> Guess:
     """Return rough values of an operator that is cheaper than the one to solve, in fewer backups than the cap."""
     cap = options.cap
@@ -41,7 +46,7 @@ def rough_guess(
         tol, cap = None, min(cap, ROUGH_BACKUPS)
     if cap < 2:
         return Guess(np.zeros(model.n_states), 0)
-    iteration = Iteration(on_device(operator, options), model.admissible, _actions(model, policy))
+    iteration = Iteration(on_device(operator, options), model.admissible, _actions(model, policy), allowed)
     iteration.digits = ROUGH_DIGITS
     end = iteration.to_tolerance(np.zeros(model.n_states), tol, cap - 1, newton=True)
     return Guess(np.asarray(end.point.moved(end.shift)), end.iterations)
@@ -66,15 +71,18 @@ def solve_operator(
     problem: PlanningProblem | None = None,
     *,
     defer_q: bool | None = None,
+    allowed: Allowed | None = None,
 ) -> Solution:
     """Return the fixed point of ``operator`` on ``model``, for control or, with a ``policy``, for evaluation.
+
+    Control is constrained to mixtures that are ``allowed``.
 
     The iteration starts from ``initial_value`` [S] of the caller, else from ``guess``, else from zero. ``problem`` is
     stored for ``Solution.explain``. By default Q is deferred where the operator says so and a problem can compute
     it; otherwise it is computed here.
     """
     operator = on_device(operator, options)
-    iteration = Iteration(operator, model.admissible, _actions(model, policy))
+    iteration = Iteration(operator, model.admissible, _actions(model, policy), allowed)
     if initial_value is not None:
         value = finite_array(initial_value, "initial_value", ndim=1, error=ParameterError)
         require_shape(value, "initial_value", (model.n_states,), "[S]", error=ParameterError)
@@ -121,6 +129,7 @@ def solve_operator(
         actions=model.actions,
         terminal=model.terminal,
         problem=problem,
+        allowed=allowed,
     )
 
 

@@ -26,6 +26,7 @@ from .base import PlanningProblem
 from .execute.executor import Executor
 from .rows import greedy
 from .solution import Solution
+from .stay_close import Allowed
 
 DIGITS = 1e-10  # default tolerance, relative to the largest value
 BACKUP_SHARE = 0.02  # share of the tolerance that all backups together may use
@@ -72,13 +73,15 @@ def backward_induction(
     mix: Mix = average,
     progress: Progress | None = None,
     error: float = 0.0,
+    allowed: Allowed | None = None,
 ) -> Induction:
     """Go back from ``final`` [S], known up to ``error``, by ``horizon`` steps of ``operator_at(time)``.
 
-    The best action of each state, or those of ``policy``. Without ``keep`` only the values at time 0 are returned.
+    The best action of each state, the best mixture that is ``allowed``, or those of ``policy``. Without ``keep`` only
+    the values at time 0 are returned.
     """
     n_states, n_actions = model.admissible.shape
-    kept, mixed = horizon if keep else 0, policy is not None and policy.mixed
+    kept, mixed = horizon if keep else 0, allowed is not None or (policy is not None and policy.mixed)
     needed = 8 * (kept + 1) * n_states * (1 + (n_actions if mixed else 1))
     if needed > MAX_BYTES:
         size = f"{needed / 2**30:,.0f} GiB"
@@ -100,7 +103,10 @@ def backward_induction(
         error *= stretch
         error += operator.backup(value, every if policy is None else taken_pairs(actions, n_actions), q.reshape(-1))
         error += operator.measure_error(value)
-        if policy is None:
+        if allowed is not None:
+            value, actions, more = allowed.best(q)
+            error += more
+        elif policy is None:
             value = np.empty(n_states)
             greedy(q, value, chosen)
         else:
@@ -141,6 +147,7 @@ def solve_horizon(
     draws: npt.ArrayLike | None = None,
     rng: RngLike = None,
     threads: int | None = None,
+    allowed: Allowed | None = None,
 ) -> Solution:
     """Return the values of ``horizon`` steps, for control or for a policy that may depend on time."""
     operator, model = problem.operator(draws, rng, threads), problem.model
@@ -150,11 +157,11 @@ def solve_horizon(
     timed = None if policy is None else Policy.read(policy, model, steps)
     if timed is not None:
         timed.require(steps)
-    induction = backward_induction(lambda _: operator, model, steps, final, timed, tol=aim)
+    induction = backward_induction(lambda _: operator, model, steps, final, timed, tol=aim, allowed=allowed)
     enough = DIGITS * float(abs(induction.value).max()) if aim is None else aim
     end = reached(induction.largest_error, enough, steps)
     q_source = partial(one_step, operator, model)
-    return timed_solution(problem.snapshot(draws), induction, q_source, induction.largest_error, end)
+    return timed_solution(problem.snapshot(draws), induction, q_source, induction.largest_error, end, allowed=allowed)
 
 
 def timed_solution(

@@ -125,8 +125,14 @@ class Layout(NamedTuple):
 def occupancy(rows: Rows, start: FloatArray, theta: FloatArray, discount: float) -> FloatArray:
     """Return the discounted occupancy [R] of the states of the chain ``rows`` from ``start`` [R], with sum one.
 
-    It is d / sum(d) with d = start + gamma P' d, which is solved like the values of a chain.
+    It is d / sum(d) with d = start + gamma P' d.
     """
+    spent = visits(rows, start, theta, discount)
+    return np.asarray(spent / spent.sum())
+
+
+def visits(rows: Rows, start: FloatArray, theta: FloatArray, discount: float) -> FloatArray:
+    """Return the discounted numbers of visits d = start + gamma P' d [R], solved like the values of a chain."""
     data = rows.weight * theta[rows.place]
     size = start.size
     back = sparse.csr_array((data, rows.indices, rows.indptr), shape=(size, size)).T.tocsr()
@@ -134,8 +140,7 @@ def occupancy(rows: Rows, start: FloatArray, theta: FloatArray, discount: float)
     spent = start.copy()
     for _ in range(TRIES):
         chain_values(chain, discount, spent, OCCUPIED / size, False, MAX_PRODUCTS)
-    spent = np.maximum(spent, 0.0)
-    return np.asarray(spent / spent.sum())
+    return np.maximum(spent, 0.0)
 
 
 @kernel

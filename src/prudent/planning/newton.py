@@ -40,6 +40,7 @@ from .._support.progress import Progress
 from .certificate import Certificate, Point
 from .chain import DENSE, Chain
 from .execute.executor import Executor
+from .stay_close import Allowed
 
 DIGITS = 1e-10  # default tolerance, relative to the largest value
 NEWTON_FAILURES = 5  # Newton steps in a row that may fail to improve on the best point, if Newton need not converge
@@ -71,27 +72,36 @@ class End(NamedTuple):
 
 
 class Iteration:
-    """Repeated backups by one executor, for control or for one policy."""
+    """Repeated backups by one executor, for control, for control within allowed mixtures, or for one policy."""
 
-    def __init__(self, executor: Executor, admissible: npt.NDArray[np.bool_], actions: npt.NDArray[Any] | None) -> None:
+    def __init__(
+        self,
+        executor: Executor,
+        admissible: npt.NDArray[np.bool_],
+        actions: npt.NDArray[Any] | None,
+        allowed: Allowed | None = None,
+    ) -> None:
+        """``actions`` are those of a policy to evaluate, [S] or [S, A]; ``allowed`` constrains control."""
         self.executor = executor
-        self.fixed = actions
+        self.fixed, self.allowed = actions, allowed
         n_states, n_actions = admissible.shape
-        first_pair = np.arange(0, n_states * n_actions, n_actions)
+        self.first_pair = np.arange(0, n_states * n_actions, n_actions)
         self.admissible = admissible
-        self.mixed = False  # whether the policy [S, A] chooses at random
+        # whether the policy [S, A] chooses at random
+        self.mixed = allowed is not None or (actions is not None and actions.ndim == 2)
+        self.certain: Any = None  # table of the pairs whose Q must be known although they are not the best
         if actions is None:
             self.every_pair = np.flatnonzero(admissible)
-        elif actions.ndim == 2:
-            self.mixed = True
-            self.every_pair = np.flatnonzero(actions)
-            self.shares = actions.reshape(-1)[self.every_pair]
-            self.rows = np.searchsorted(self.every_pair, first_pair)  # where the pairs of each state begin
+            only_best = admissible if allowed is None else allowed.only_best
+            self.table = executor.table(np.flatnonzero(only_best), True)
+            if allowed is not None:
+                self.certain = executor.table(np.flatnonzero(allowed.used & ~only_best), False)
+                self.certain.q = self.table.q  # one array for both
         else:
-            self.every_pair = first_pair + actions
+            self.every_pair = np.flatnonzero(actions) if self.mixed else self.first_pair + actions
+            self.table = executor.table(self.every_pair, False)
         # Q - V of a single action is no small number: mixtures are not refined
         self.refines = executor.refines and not self.mixed
-        self.table = executor.table(self.every_pair, actions is None)
         self.iterations = 0
         self.digits = DIGITS  # of the largest value: the tolerance where none is given
         self.certificate = Certificate(executor.discount, executor.leaks)
@@ -104,9 +114,10 @@ class Iteration:
     def at(self, value: FloatArray) -> Point:
         """Back ``value`` up once and bound the fixed point."""
         eta = self.table.back_up(value)
-        swept, actions, widest_gap = self._best()
-        if self.mixed:  # shares were rounded, products and sums are
-            eta += (self.executor.n_actions + 4.0) * EPS * float(abs(self.table.of_pairs()).max())
+        if self.certain is not None:
+            eta = max(eta, self.certain.back_up(value))
+        swept, actions, widest_gap, rounding = self._best()
+        eta += rounding
         change = swept - value
         lower, upper, noise, residual = self.certificate.bounds(change, eta)
         top = float(abs(swept).max()) + max(abs(lower), abs(upper))
@@ -115,26 +126,40 @@ class Iteration:
         # Q* <= Q + upper and V* >= TV + lower: actions further apart than that are suboptimal for good
         enough = point.width + 2.0 * noise + 4.0 * EPS * top
         if widest_gap > enough:
-            self.table.drop(swept, enough)
+            self.table.drop(swept if self.allowed is None else self.allowed.best_free(self.table.q), enough)
         return point
 
     def at_pair(self, value: FloatArray, rest: FloatArray) -> Point:
         """As ``at`` for V = ``value`` + ``rest``, in twice the precision."""
         eta = self.table.residual(value, rest)
-        change, actions, _ = self._best()
+        change, actions, _, _ = self._best()
         lower, upper, noise, residual = self.certificate.bounds(change, eta)
         swept = value + (rest + change)
         small = max(abs(lower), abs(upper)) + float((abs(rest) + abs(change)).max())
         noise += 0.51 * EPS * (float(abs(swept).max()) + 4.0 * small)  # the answer is rounded, its parts before
         return Point(value, swept, change, actions, lower, upper, noise, residual, rest)
 
-    def _best(self) -> tuple[FloatArray, IntArray, float]:
-        """Count a backup; return the best of q for each state, its actions, and the widest distance to another one."""
+    def _best(self) -> tuple[FloatArray, npt.NDArray[Any], float, float]:
+        """Count a backup; return the best of q for each state, its actions, the widest distance to another, the error.
+
+        The error is that of mixing q: shares were rounded, products and sums are.
+        """
         self.iterations += 1
+        if self.allowed is not None:
+            value, policy, error = self.allowed.best(self.table.q)
+            return value, policy, 0.0 if self.allowed.is_soft else np.inf, error
         if self.fixed is None:
-            return self.table.best()
+            return *self.table.best(), 0.0
         q = self.table.of_pairs()
-        return np.add.reduceat(self.shares * q, self.rows) if self.mixed else q, self.fixed, 0.0
+        if not self.mixed:
+            return q, self.fixed, 0.0, 0.0
+        rows, shares = self._shares(self.fixed, self.every_pair)
+        rounding = (self.executor.n_actions + 4.0) * EPS * float(abs(q).max())
+        return np.add.reduceat(shares * q, rows), self.fixed, 0.0, rounding
+
+    def _shares(self, policy: npt.NDArray[Any], pairs: IntArray) -> tuple[IntArray, FloatArray]:
+        """Return where the pairs of each state begin in ``pairs``, those that the policy takes, and their shares."""
+        return np.searchsorted(pairs, self.first_pair), policy.reshape(-1)[pairs]
 
     def q_at(self, point: Point, shift: float) -> FloatArray:
         """Return Q [S, A] at ``point`` + ``shift``: all admissible actions for control, the policy's for evaluation."""
@@ -231,7 +256,8 @@ class Iteration:
     def _chain_values(self, point: Point, reward: FloatArray | None, guess: FloatArray) -> FloatArray:
         """Return the values of the chain that touches the backup at ``point``, with another reward if given."""
         if self.mixed:
-            chain = self._mixture(self.executor.linearise(point.value, self.every_pair))
+            pairs = np.flatnonzero(point.actions)
+            chain = self._mixture(self.executor.linearise(point.value, pairs), *self._shares(point.actions, pairs))
         else:
             chain = self.table.linearise(point.value, point.actions)
         if reward is not None:
@@ -240,11 +266,11 @@ class Iteration:
         target = max(fraction * point.residual, 0.1 * point.noise / (1.0 + self.certificate.widest))
         return chain.values(self.executor.discount, guess, target, self.certificate.conservative)
 
-    def _mixture(self, chain: Chain) -> Chain:
+    def _mixture(self, chain: Chain, rows: IntArray, shares: FloatArray) -> Chain:
         """Return the chain over states of one over the pairs that the policy takes."""
-        data = chain.data * np.repeat(self.shares, np.diff(chain.indptr))
-        indptr = np.append(chain.indptr[self.rows], chain.indptr[-1])
-        return Chain(indptr, chain.indices, data, np.add.reduceat(self.shares * chain.reward, self.rows))
+        data = chain.data * np.repeat(shares, np.diff(chain.indptr))
+        indptr = np.append(chain.indptr[rows], chain.indptr[-1])
+        return Chain(indptr, chain.indices, data, np.add.reduceat(shares * chain.reward, rows))
 
     def _shifted(self, point: Point) -> FloatArray:
         """Return TV, moved to the middle of its bounds where a shift of V is a shift of TV."""

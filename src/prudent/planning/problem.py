@@ -33,7 +33,7 @@ from .noisy_rows import NoisyRows
 from .options import SolverOptions
 from .row_risks import DirichletRows, DrawRows, MeanRows
 from .solution import Solution
-from .solve import SolveKeywords, evaluate, solve
+from .solve import ControlKeywords, SolveKeywords, evaluate, solve
 from .undiscounted import ended_uncertain
 
 RewardsLike: TypeAlias = "NormalPosterior | BetaPosterior | str | None"
@@ -221,7 +221,7 @@ class BayesianRiskMDP(PlanningProblem):
         return cls(model, alpha=alpha, risk=risk, draws=theta)
 
     def solve(
-        self, draws: npt.ArrayLike | None = None, rng: RngLike = None, **keywords: Unpack[SolveKeywords]
+        self, draws: npt.ArrayLike | None = None, rng: RngLike = None, **keywords: Unpack[ControlKeywords]
     ) -> Solution:
         """Compute the optimal Bayesian-risk values and policy.
 
@@ -232,8 +232,9 @@ class BayesianRiskMDP(PlanningProblem):
         rng : int or numpy.random.Generator, optional
             Seed or generator for ``draws``.
         **keywords : dict
-            ``tol``, ``horizon``, ``terminal_value``, ``initial_value``, ``threads``, ``client``, ``options``,
-            ``method``, ``sweeps``, ``max_iterations`` and ``device`` of ``prudent.solve``.
+            ``tol``, ``horizon``, ``terminal_value``, ``exclude``, ``baseline``, ``min_visits``, ``epsilon``,
+            ``initial_value``, ``threads``, ``client``, ``options``, ``method``, ``sweeps``, ``max_iterations`` and
+            ``device`` of ``prudent.solve``.
 
         Returns
         -------
@@ -260,7 +261,7 @@ class BayesianRiskMDP(PlanningProblem):
         rng : int or numpy.random.Generator, optional
             As for ``solve``.
         **keywords : dict
-            As for ``solve``.
+            As for ``prudent.evaluate``.
 
         Returns
         -------
@@ -464,8 +465,9 @@ class BayesianRiskMDP(PlanningProblem):
         entries, extra = self.model.entries, self.quieted(self.reward_posterior.mean())
         if not extra.any():
             return mean
-        same = {name: getattr(mean, name) for name in ("termination", "admissible", "states", "actions")}
-        known = MDP(mean.transition, mean.reward + extra, mean.discount, **same)
+        same = {name: getattr(mean, name) for name in ("termination", "states", "actions")}
+        known = MDP(mean.transition, mean.reward + extra, mean.discount, admissible=self.model.source >= 0, **same)
+        known.admissible = mean.admissible
         earned = entries.reward + extra.reshape(-1)[entries.pairs()]
         known.keep_outcomes(entries._replace(reward=earned), self._mean_theta())
         known.arrival_value, known.has_durations = mean.arrival_value, mean.has_durations

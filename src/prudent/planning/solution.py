@@ -25,6 +25,7 @@ from ..types import BoolArray, FloatArray, IntArray, PathLike
 from .base import DeferredQ, PlanningProblem, RunnersUp
 from .explain import Explanation
 from .objectives import Objective
+from .stay_close import Allowed
 
 if TYPE_CHECKING:
     import pandas
@@ -78,6 +79,8 @@ class Solution:
         Parameter of the entropic risk. For EVaR the one at which it is attained.
     start : ndarray of shape (S,), optional
         Probabilities of the first state, with an objective.
+    allowed : Allowed, optional
+        What a baseline allows, if the policy was to stay close to one.
 
     See Also
     --------
@@ -116,6 +119,7 @@ class Solution:
     objective_value: float = np.nan
     beta: float = 0.0
     start: FloatArray | None = None
+    allowed: Allowed | None = None
 
     # -- time ----------------------------------------------------------------------------------------------
 
@@ -313,6 +317,21 @@ class Solution:
             A copy with that policy.
         """
         return replace(self, policy=policy, q_source=self._stored_q())
+
+    def as_mixture(self, allowed: Allowed | None) -> Solution:
+        """Return the solution with its policy as probabilities.
+
+        Parameters
+        ----------
+        allowed : Allowed or None
+            What a baseline allowed.
+
+        Returns
+        -------
+        Solution
+            A copy whose policy is [S, A], or [T, S, A] with a horizon.
+        """
+        return replace(self, policy=np.eye(len(self.actions))[self.policy], q_source=self._stored_q(), allowed=allowed)
 
     def _names_of(self, policy: npt.NDArray[Any]) -> tuple[Any, ...]:
         return tuple(
@@ -531,7 +550,10 @@ class Solution:
         state_names, action_names = (None if is_numbered(names) else names for names in (self.states, self.actions))
         if self.horizon is not None:
             return policy.draw_plan(self.value, actions, state_names, action_names, likeliest=self._is_random)
-        return policy.draw(self.value, actions, self.runners_up().gap, state_names, action_names, self.policy_names)
+        gap = self.runners_up().gap
+        if self._is_random:  # to the value of the mixture, which is not that of its likeliest action
+            gap = gap + self.value - self.q_of(self.chosen)
+        return policy.draw(self.value, actions, gap, state_names, action_names, self.policy_names)
 
     def explain(self, state: Hashable) -> Explanation:
         """Return why the policy takes its action in one state: in words, as a table and as a figure.
@@ -561,7 +583,10 @@ class Solution:
         probability = float(self.policy[s, chosen]) if self._is_random else 1.0
         stored = self._stored_q()
         q = stored[s] if isinstance(stored, np.ndarray) and not np.isnan(stored[s]).any() else None
-        return replace(problem.explain_state(self.value, s, chosen, q), probability=probability)
+        kept = None
+        if self.allowed is not None:
+            kept = {self.actions[a]: float(self.policy[s, a]) for a in np.flatnonzero(self.policy[s]) if a != chosen}
+        return replace(problem.explain_state(self.value, s, chosen, q), probability=probability, kept=kept)
 
     # -- parts ---------------------------------------------------------------------------------------------
 

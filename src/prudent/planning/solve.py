@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from ..errors import ParameterError
 from ..models.mdp import MDP
-from ..types import PolicyLike, RngLike, StartLike, TerminalValueLike
+from ..types import PairsLike, PolicyLike, RngLike, StartLike, TerminalValueLike
 from .base import PlanningProblem
 from .horizon import solve_horizon
 from .known_problem import KnownProblem
@@ -17,6 +17,7 @@ from .options import SolverKeywords, SolverOptions
 from .return_risk import solve_objective
 from .solution import Solution
 from .stationary import solve_stationary
+from .stay_close import read_allowed
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -36,6 +37,15 @@ class SolveKeywords(SolverKeywords, total=False):
     options: SolverOptions | None
 
 
+class ControlKeywords(SolveKeywords, total=False):
+    """Keywords of ``solve``: those of ``evaluate``, and what a policy may do."""
+
+    exclude: PairsLike
+    baseline: PolicyLike | str | None
+    min_visits: float | None
+    epsilon: float | None
+
+
 def solve(
     problem: MDP | PlanningProblem,
     tol: float | None = None,
@@ -44,6 +54,10 @@ def solve(
     terminal_value: TerminalValueLike = None,
     objective: Objective | None = None,
     start: StartLike = None,
+    exclude: PairsLike = None,
+    baseline: PolicyLike | str | None = None,
+    min_visits: float | None = None,
+    epsilon: float | None = None,
     initial_value: npt.ArrayLike | None = None,
     draws: npt.ArrayLike | None = None,
     rng: RngLike = None,
@@ -77,6 +91,20 @@ def solve(
     start : hashable, mapping or array_like of shape (S,), optional
         Where the process begins, for an objective: a state, a mapping from states to probabilities, or probabilities.
         By default every state that is not terminal is equally likely.
+
+    exclude : dict or list of pairs, optional
+        What must not be done: ``{state: action}``, ``{state: [action, ...]}`` or pairs (state, action).
+    baseline : "log" or policy, optional
+        Policy to stay close to where there are few data (a BayesianRiskMDP): ``"log"`` is the one that produced the
+        data (``prudent.planning.log_policy``). The solution is the best policy among those that are close, with the
+        same certificate, and ``Solution.policy`` has probabilities [S, A]. Of excluded actions the baseline takes
+        none: it is the baseline given that. Needs ``min_visits`` or ``epsilon``, or both.
+    min_visits : float, optional
+        A pair that was seen fewer times than this keeps exactly the probability that the baseline gives it; the rest
+        of the mass goes to the best of the other actions (SPIBB). 0 is no constraint, infinity is the baseline.
+    epsilon : float, optional
+        Bound on the sum over actions of ``abs(pi(a) - b(a)) / sqrt(n(a))`` in every state, b being the baseline and
+        n(a) the number of observations (Soft-SPIBB). A pair that was never seen keeps the probability of the baseline.
 
     Returns
     -------
@@ -141,9 +169,20 @@ def solve(
     ...           reward=[[[0, 1, 0], [0, 4, -1]], [[0, 0, 0]] * 2, [[0, 0, 0]] * 2], discount=0.9)
     >>> [int(solve(bet, objective=Entropic(beta), start=0).policy[0, 0]) for beta in (0.1, 2.0)]
     [1, 0]
+
+    The drug has been given twice, so that its probability stays as it is in the log. Or it must not be given:
+
+    >>> from prudent import BayesianRiskMDP, from_log
+    >>> log = [("ill", "wait", "ill", 0, 60), ("ill", "wait", "well", 1, 30), ("ill", "drug", "well", 1, 2)]
+    >>> trial = BayesianRiskMDP(*from_log(log, 0.95, terminal=["well"]), alpha=0)
+    >>> solve(trial, baseline="log", min_visits=5).policy.round(3)
+    array([[0.022, 0.978],
+           [1.   , 0.   ]])
+    >>> solve(trial).policy_names, solve(trial, exclude={"ill": "drug"}).policy_names
+    (('drug', None), ('wait', None))
     """
     asked = (tol, horizon, terminal_value, objective, start, initial_value, draws, rng, threads, client, options)
-    return _run(problem, None, *asked, keywords)
+    return _run(problem, None, *asked, keywords, (exclude, baseline, min_visits, epsilon))
 
 
 def evaluate(
@@ -248,15 +287,23 @@ def _run(
     client: Any,
     options: SolverOptions | None,
     keywords: SolverKeywords,
+    closeness: tuple[PairsLike, PolicyLike | str | None, float | None, float | None] = (None, None, None, None),
 ) -> Solution:
     """Solve a problem or evaluate a policy: without end, for a horizon, or by the risk of the return."""
     problem = given if isinstance(given, PlanningProblem) else KnownProblem(given)
     unknown = [name for name in keywords if name not in SolverKeywords.__annotations__]
     if unknown:
         raise TypeError(f"{'evaluate' if policy is not None else 'solve'}() got an unexpected argument {unknown[0]!r}")
+    exclude, baseline, min_visits, epsilon = closeness
+    full = problem
+    if exclude is not None:
+        _refuse({"client": client}, "exclude")
+        problem = problem.without(exclude)
+    allowed = read_allowed(baseline, min_visits, epsilon, full, problem)
+    free = allowed is not None and allowed.leaves_free(problem.model.admissible)
     iterative = {"initial_value": initial_value, "client": client, "options": options, **keywords}
     if objective is not None:
-        _refuse(iterative | {"draws": draws, "rng": rng, "threads": threads}, "an objective")
+        _refuse(iterative | {"draws": draws, "rng": rng, "threads": threads, "baseline": baseline}, "an objective")
         if not isinstance(problem, KnownProblem):
             message = "objective is for known models; use solve(problem.mean_mdp(), objective=...)"
             raise ParameterError(message, code="conflicting-arguments", argument="objective")
@@ -268,12 +315,18 @@ def _run(
         raise ParameterError(message, code="conflicting-arguments", argument="start")
     if horizon is not None:
         _refuse(iterative, "a horizon")
-        return solve_horizon(problem, policy, horizon, terminal_value, tol, draws, rng, threads)
+        solution = solve_horizon(
+            problem, policy, horizon, terminal_value, tol, draws, rng, threads, None if free else allowed
+        )
+        return solution.as_mixture(allowed) if free else solution
     if terminal_value is not None:
         message = "terminal_value says what states are worth after a horizon; give horizon as well"
         raise ParameterError(message, code="missing-argument", argument="horizon")
     settings = SolverOptions.chosen(options, tol, keywords)
-    return solve_stationary(problem, policy, settings, initial_value, draws, rng, threads, client)
+    asked = (initial_value, draws, rng, threads, client)
+    if free:
+        return solve_stationary(problem, policy, settings, *asked).as_mixture(allowed)
+    return solve_stationary(problem, policy, settings, *asked, allowed)
 
 
 def _refuse(arguments: dict[str, Any], context: str) -> None:

@@ -13,6 +13,7 @@ from .base import PlanningProblem
 from .fixed_point import Guess, on_device, rough_guess, solve_operator
 from .options import SolverOptions
 from .solution import Solution
+from .stay_close import Allowed
 from .undiscounted import with_all_actions
 
 
@@ -25,12 +26,15 @@ def solve_stationary(
     rng: RngLike = None,
     threads: int | None = None,
     client: Any = None,
+    allowed: Allowed | None = None,
 ) -> Solution:
     """Return the optimal values, or those of ``policy``; arguments as for ``prudent.solve``."""
     options = SolverOptions() if options is None else options
     if client is not None and problem.model.discount == 1.0:
         message = "client is for discounted problems; omit it at discount 1"
         raise ParameterError(message, code="conflicting-arguments", argument="client")
+    if allowed is not None:
+        _refuse_constraint(problem, options, client)
     if problem.model.discount == 1.0:
         ended = problem.undiscounted(policy, draws, rng, threads)
         guess = None if options.sweeps is not None else Guess(ended.guess, 0)
@@ -46,5 +50,21 @@ def solve_stationary(
         operator = on_device(operator, options)  # once: its approximation shares what is there
         if options.method == "newton" and options.sweeps is None and initial_value is None:
             rough = problem.first_guess(operator)
-            guess = None if rough is None else rough_guess(rough, problem.model, policy, options)
-        return solve_operator(operator, problem.model, policy, options, initial_value, guess, problem.snapshot(draws))
+            guess = None if rough is None else rough_guess(rough, problem.model, policy, options, allowed)
+        kept = problem.snapshot(draws)
+        return solve_operator(operator, problem.model, policy, options, initial_value, guess, kept, allowed=allowed)
+
+
+def _refuse_constraint(problem: PlanningProblem, options: SolverOptions, client: Any) -> None:
+    """Raise where a baseline cannot be stayed close to."""
+    where = ""
+    if options.device == "gpu":
+        where = 'on device="gpu"'
+    elif client is not None:
+        where = "on a cluster"
+    elif problem.model.discount == 1.0:
+        where = "at discount 1 without a horizon"
+    if where:
+        message = f"baseline with min_visits or epsilon cannot be solved {where}; omit it, or solve on threads with a "
+        message += "discount below 1 or a horizon"
+        raise ParameterError(message, code="conflicting-arguments", argument="baseline")

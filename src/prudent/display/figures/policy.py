@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -49,7 +49,7 @@ def draw(
         row_axis(axes, [label(s) for s in (range(n) if states is None else states)])
         axes.set(xlabel="value", ylabel="state" if states is None else "", xmargin=0.06)
         beside = axes.twinx()  # the actions, at the right edge
-        row_axis(beside, ["" if name is None else label(name) for name in policy_names])
+        row_axis(beside, ["" if name is None else label(_mixture(name)) for name in policy_names])
         beside.tick_params(length=0)
         beside.grid(visible=False)
         beside.set_ylabel("action" if action_names is None else "")
@@ -143,6 +143,16 @@ def _action_legend(colours: dict[int, str], names: Sequence[Any] | None) -> list
     if len(legend) < len(colours):
         legend.append(Entry(f"{len(colours) - len(legend)} other actions", "neutral", mark="dot"))
     return legend
+
+
+def _mixture(choice: Any) -> Any:
+    """Return the name of an action, or those of a mapping to probabilities, the likeliest first."""
+    if not isinstance(choice, Mapping):
+        return choice
+    likely = sorted(choice.items(), key=lambda item: -item[1])
+    if likely[0][1] > 0.9995:
+        return likely[0][0]
+    return ", ".join(f"{name} {share:.0%}" for name, share in likely)
 
 
 def _action_label(names: Sequence[Any] | None, action: int) -> str:

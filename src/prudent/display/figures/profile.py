@@ -26,6 +26,7 @@ def draw(
     actions: Sequence[Sequence[object]],
     differs: BoolArray,
     changed: int,
+    today: pandas.Series | None = None,
 ) -> Figure:
     """Return the figure of a risk profile.
 
@@ -43,6 +44,8 @@ def draw(
         Whether an action is not the one of level 0.
     changed : int
         Number of states whose action changes with the level, shown or not.
+    today : Series, optional
+        The same columns for what is done today.
 
     Returns
     -------
@@ -52,19 +55,21 @@ def draw(
     title = "Actions by level"
     if changed > len(states):
         title += f", {len(states)} of {changed} states that change"
-    legend = (
+    legend: tuple[Entry, ...] = (
         Entry("risk level, ± 2 standard errors", "law", mark="dot"),
         Entry("recommended", "brps-0.99", mark="ring"),
         Entry("another action than at α = 0", "brps-0.9", mark="area"),
     )
+    if today is not None:
+        legend = (*legend, Entry("what is done today", "ink", mark="diamond"))
     panels = (
-        Panel("What caution costs and buys", lambda axes: _draw_frontier(axes, table, tail_alpha)),
+        Panel("What caution costs and buys", lambda axes: _draw_frontier(axes, table, tail_alpha, today)),
         Panel(title, lambda axes: _draw_actions(axes, table.index.tolist(), states, actions, differs)),
     )
     return Figure("risk-profile", "Risk profile", panels, legend, 2, (5.0, max(3.3, 0.9 + 0.24 * len(states))))
 
 
-def _draw_frontier(axes: Axes, table: pandas.DataFrame, tail_alpha: float) -> None:
+def _draw_frontier(axes: Axes, table: pandas.DataFrame, tail_alpha: float, today: pandas.Series | None) -> None:
     x, y = table["cvar"].to_numpy(), table["mean"].to_numpy()
     axes.plot(x, y, color=hex_of("law"), linewidth=0.8, alpha=0.5)
     look: Any = {"color": hex_of("law"), "linestyle": "none", "marker": "o", "markersize": 4.5, "elinewidth": 0.8}
@@ -75,6 +80,10 @@ def _draw_frontier(axes: Axes, table: pandas.DataFrame, tail_alpha: float) -> No
     for alphas, point in _point_labels(table.index.tolist(), x, y):
         some = f"{alphas[0]:g} to {alphas[-1]:g}" if len(alphas) > 3 else ", ".join(f"{alpha:g}" for alpha in alphas)
         axes.annotate(f"α = {some}", point, (7, 5), textcoords="offset points", fontsize=8)
+    if today is not None:
+        mark: Any = {"marker": "D", "color": hex_of("ink"), "markerfacecolor": "none", "markersize": 6.5}
+        axes.plot([float(today["cvar"])], [float(today["mean"])], linestyle="none", zorder=4, **mark)
+        axes.annotate("today", (today["cvar"], today["mean"]), (7, -11), textcoords="offset points", fontsize=8)
     axes.margins(x=0.22, y=0.15)
     axes.set(xlabel=f"CVaR of the true return, α = {tail_alpha:g}", ylabel="mean true return")
 

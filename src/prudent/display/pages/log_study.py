@@ -40,6 +40,10 @@ WORDS = {
         "little known must promise more."
     ),
     "bad cases (CVaR)": "The average return in the worst {tail:.0%} of the possible truths.",
+    "today": (
+        "What is done today: how often the log takes each action in each state, or the policy that was given for "
+        "comparison."
+    ),
     "value": (
         "What the program compares when it chooses a policy: the Bayesian-risk value. It takes the risk anew at "
         "every step, as if every action in every state were as bad as can be at once. So at α above 0 the value lies "
@@ -84,6 +88,7 @@ def render(
     parts = [
         Part("short", "In short", _short(record, policies)),
         Part("policy", "What to do", _policy(record, policies, figures["policy"])),
+        *([] if record["today"] is None else [Part("today", "What changes", _changes(record))]),
         Part("returns", "What the policies earn", _returns(record, figures["returns"])),
         Part("level", "How much caution", _level(record, figures["levels"])),
         Part("next", "What to measure next", _next(record)),
@@ -105,6 +110,8 @@ def _recommended(record: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _level_name(level: Mapping[str, Any]) -> str:
+    if "alpha" not in level:
+        return "what is done today"
     return f"α = {level['alpha']:g}" + (" (recommended)" if level["recommended"] else "")
 
 
@@ -124,6 +131,13 @@ def _short(record: Mapping[str, Any], policies: pandas.DataFrame) -> str:
         f"{number(chosen['5%'])} and {number(chosen['95%'])} with 90% probability by what the log leaves possible, and "
         f"{number(chosen['cvar'])} in bad cases.",
     ]
+    if record["today"] is not None:
+        lines.append(
+            f"What is done today earns {number(record['today']['mean'])} on average and "
+            f"{number(record['today']['cvar'])} in bad cases: the recommended policy earns "
+            f"{_with_error(chosen['difference'], chosen['difference_se'])} more, and it is an improvement with a "
+            f"chance of {chosen['probability_better']:.0%} by what the log leaves possible."
+        )
     lines += _thin(record, policies)
     data = record["next_data"]
     if data and data["ranking"] and data["ranking"][0]["gain"] > 0.0:
@@ -194,6 +208,36 @@ def _policy(record: Mapping[str, Any], policies: pandas.DataFrame, figure: Figur
     return paragraphs(text) + Table.of(caption, rows).html() + links + figure_html(figure)
 
 
+def _changes(record: Mapping[str, Any]) -> str:
+    """Return where the recommended policy differs from what is done today, what matters most first."""
+    today, chosen = record["today"], _recommended(record)
+    text = [
+        f"Compared is the policy of level {chosen['alpha']:g} with what is done today. It differs in "
+        f"{plural(today['states_changed'], 'state')}, listed by how much they matter: what the new action earns more "
+        "in the state, if today's way of acting follows, times how often the new policy is there. These numbers add up "
+        f"to the whole difference at the average of the possible truths. In all it is "
+        f"{_with_error(chosen['difference'], chosen['difference_se'])} (± error of the random draws), an improvement "
+        f"with a chance of {chosen['probability_better']:.0%}; both policies face the same draws."
+    ]
+    rows = [
+        {
+            "state": _name(row["state"]),
+            "today": _name(row["today"]),
+            "new": _name(row["action"]) + ("" if row["probability"] > 0.9995 else f" ({row['probability']:.0%})"),
+            "new action taken today": f"{row['today_share']:.0%}",
+            "time there": f"{row['time_share']:.1%}",
+            "adds to the mean return": number(row["contribution"], 3),
+        }
+        for row in today["changes"]
+    ]
+    if not rows:
+        return paragraphs("The recommended policy is what is done today.")
+    caption = "Where the recommended policy differs from what is done today"
+    if len(rows) < today["states_changed"]:
+        caption += f": the {len(rows)} states that matter most of {today['states_changed']:,}; all are in policy.csv"
+    return paragraphs(*text) + Table.of(caption, rows).html()
+
+
 def _name(name: Any) -> str:
     return "–" if name is None or name != name else escape(str(name))
 
@@ -216,13 +260,25 @@ def _returns(record: Mapping[str, Any], figure: Figure) -> str:
             "median": number(row["50%"]),
             "95% quantile": number(row["95%"]),
             "chance to be the best": f"{row['probability_best']:.0%}",
-            "value (no forecast)": number(row["risk_value"]),
+            **_against_today(record, row),
+            "value (no forecast)": number(row["risk_value"]) if "risk_value" in row else "–",
         }
-        for row in record["levels"]
+        for row in [*record["levels"], *([] if record["today"] is None else [record["today"]])]
     ]
     caption = "Returns over what the data leaves possible; ±: error of the random draws, 95%"
     alike = f"Policies that {record['alike']}." if record["alike"].startswith("act alike") else ""
     return paragraphs(*text, alike) + Table.of(caption, rows).html() + figure_html(figure)
+
+
+def _against_today(record: Mapping[str, Any], row: Mapping[str, Any]) -> dict[str, str]:
+    """Return the cells that compare a row with what is done today."""
+    if record["today"] is None:
+        return {}
+    own = "alpha" not in row
+    return {
+        "against today": "–" if own else _with_error(row["difference"], row["difference_se"]),
+        "better than today": "–" if own else f"{row['probability_better']:.0%}",
+    }
 
 
 def _level(record: Mapping[str, Any], figure: Figure) -> str:

@@ -83,6 +83,8 @@ class Table:
 
     def back_up(self, value: FloatArray) -> float:
         """Write Q at ``value``, or upper bounds where only the best counts; return a bound on its rounding error."""
+        if not self.pairs.size:
+            return 0.0
         back_up = self._executor.back_up_best if self._control else self._executor.backup
         return back_up(value, self.pairs, self.q.reshape(-1))
 

@@ -1,0 +1,118 @@
+"""What is done today, compared with new policies: where they differ, and how much that matters.
+
+Let b be the baseline, pi a new policy, and d the discounted numbers of visits of pi to the states, in the model at the
+posterior mean. Then
+
+    R(pi) - R(b) = sum over s of d(s) * ( sum_a pi(a | s) Q_b(s, a) - V_b(s) )
+
+(the performance difference lemma): each state contributes what pi gains there in one step, if today's policy follows,
+times how often pi is there. The contributions of all states add up to the difference exactly, so they order the states
+by how much they matter.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ..data.columns import as_column
+from ..models.mdp import MDP
+from ..planning.known_problem import KnownProblem
+from ..planning.solve import evaluate
+from ..types import FloatArray, Label
+
+if TYPE_CHECKING:
+    import pandas
+    import xarray
+
+SAME = 1e-9  # probabilities that are closer than this are the same
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Today:
+    """What is done today, next to the policies of several risk levels.
+
+    Attributes
+    ----------
+    policy : ndarray [S, A]
+        Probabilities of actions of the baseline.
+    returns : xarray.Dataset
+        Result of ``posterior_returns`` with the levels and, as the last policy, ``"today"``, on the same draws.
+    contributions : ndarray [L, S]
+        What each state contributes to the difference between the mean return of a level and that of today, in the model
+        at the posterior mean; see the module.
+    differences : ndarray [L]
+        That difference: the sum of the contributions.
+    """
+
+    policy: FloatArray
+    returns: xarray.Dataset
+    contributions: FloatArray
+    differences: FloatArray
+
+    def row(self, name: str) -> float:
+        """Return a number of today's policy.
+
+        Parameters
+        ----------
+        name : str
+            A variable of ``returns``.
+
+        Returns
+        -------
+        float
+            Its value for today.
+        """
+        return float(self.returns[name].values[-1])
+
+    def changes(
+        self, level: int, policy: FloatArray, states: tuple[Label, ...], actions: tuple[Label, ...], shares: FloatArray
+    ) -> pandas.DataFrame:
+        """Return the states where a policy differs from today's, those that matter most first.
+
+        Parameters
+        ----------
+        level : int
+            Index of the risk level.
+        policy : ndarray [S, A]
+            Its probabilities of actions.
+        states, actions : tuple
+            Names.
+        shares : ndarray [S]
+            Share of time that it spends in each state.
+
+        Returns
+        -------
+        DataFrame
+            Columns state, action (the likeliest of the new policy), probability, today (the likeliest action today),
+            today_share (how often today's policy takes the new action), time_share and contribution.
+        """
+        import pandas
+
+        differs = np.flatnonzero(abs(policy - self.policy).max(axis=1) > SAME)
+        gain = self.contributions[level]
+        order = differs[np.lexsort((differs, -shares[differs], -abs(gain[differs])))]
+        new, old = policy[order].argmax(axis=1), self.policy[order].argmax(axis=1)
+        rows: dict[str, Any] = {
+            "state": as_column([states[s] for s in order]),
+            "action": as_column([actions[a] for a in new]),
+            "probability": policy[order, new],
+            "today": as_column([actions[a] for a in old]),
+            "today_share": self.policy[order, new],
+            "time_share": shares[order],
+            "contribution": gain[order],
+        }
+        return pandas.DataFrame(rows)
+
+
+def contributions(mean: MDP, policy: FloatArray, today: FloatArray, visits: FloatArray) -> FloatArray:
+    """Return what each state contributes to the difference of the returns of two policies [S, A], see the module.
+
+    ``visits`` [S] are those of ``policy``.
+    """
+    base = evaluate(mean, today)
+    q = KnownProblem(mean).q_values(base.value)
+    ahead = (np.where(policy > 0.0, q, 0.0) * policy).sum(axis=1) - base.value
+    return np.asarray(np.where(mean.terminal, 0.0, visits * ahead))
