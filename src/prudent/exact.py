@@ -285,8 +285,8 @@ def risk_dirichlet(
         value = value + weight * part.cvar
         means = means + weight * part.tail_means
         error = error + abs(weight) * part.error
-    if getattr(risk, "gap", 0.0) > 0.0:  # of the lines that replace a distortion
-        error = error + getattr(risk, "gap", 0.0) * _spread(*_read_rows(values, counts))[0]
+    if risk.gap > 0.0:  # of the lines that replace a distortion
+        error = error + risk.gap * _spread(*_read_rows(values, counts))[0]
     return DirichletRisk(value, means, error)
 
 

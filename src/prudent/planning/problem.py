@@ -20,7 +20,7 @@ from ..models.mdp import MDP
 from ..models.uncertain import UncertainMDP
 from ..posteriors.dirichlet import DirichletPosterior
 from ..posteriors.scalar import BetaPosterior, NormalPosterior
-from ..risk import CertaintyEquivalent, CVaR, ExactForm, RiskMeasure, form_of, measure_of
+from ..risk import CertaintyEquivalent, CVaR, RiskMeasure, form_of, measure_of
 from ..types import FloatArray, IntArray, PolicyLike, RngLike, TableLike, TerminalLike
 from .base import Ended, Evidence, PlanningProblem
 from .draw_blocks import KEPT_BYTES, GivenDraws, SlotDraws
@@ -442,7 +442,7 @@ class BayesianRiskMDP(PlanningProblem):
             form = form_of(self.risk)
         except ParameterError:
             return False
-        return self.reward_posterior is None or not (form.quantile or getattr(self.risk, "gap", 0.0))
+        return self.reward_posterior is None or not (form.quantile or self.risk.gap > 0.0)
 
     def mean_mdp(self) -> MDP:
         """Return the known model at the posterior mean, which is the problem at level 0.
@@ -494,7 +494,7 @@ class BayesianRiskMDP(PlanningProblem):
     def _noisy_rows(self, posterior: DirichletPosterior) -> NoisyRows:
         """Return the exact operator with normal rewards."""
         form = None if isinstance(self.risk, CertaintyEquivalent) else form_of(self.risk)
-        if form is None or form.quantile or getattr(self.risk, "gap", 0.0) > 0.0:
+        if form is None or form.quantile or self.risk.gap > 0.0:
             what: str | None = f"{self.risk!r} of unknown rewards"
         else:
             normal = isinstance(self.reward_posterior, NormalPosterior)
@@ -546,14 +546,14 @@ class BayesianRiskMDP(PlanningProblem):
             message = f"rng is only used with a number of draws; omit it {reason}"
             raise ParameterError(message, code="conflicting-arguments", argument="rng")
         if draws is None and self.posterior is not None:
-            equivalent = isinstance(self.risk, CertaintyEquivalent) and self.risk.knows_dirichlet
-            if equivalent and self.reward_posterior is None:
+            if isinstance(self.risk, CertaintyEquivalent) and self.risk.knows_dirichlet:
+                if self.reward_posterior is not None:
+                    return Threads(self._noisy_rows(self.posterior), workers)
                 return Threads(EquivalentDirichletRows(model, self.posterior.counts, self.risk), workers)
-            form = None if equivalent else form_of(self.risk)  # which says so if there is none
-            gap = getattr(self.risk, "gap", 0.0)  # of lines that replace a distortion
-            if form is not None and not form.quantile and (form.levels == 0.0).all() and gap == 0.0:
+            form, gap = form_of(self.risk), self.risk.gap  # which says so if there is none
+            if not form.quantile and (form.levels == 0.0).all() and gap == 0.0:
                 return self._mean_operator()
-            if self.reward_posterior is not None or form is None:
+            if self.reward_posterior is not None:
                 return Threads(self._noisy_rows(self.posterior), workers)
             return Threads(DirichletRows(model, self.posterior.counts, form, gap=gap), workers)
         # with draws of the caller the same question has the same answer, drawn rewards included

@@ -86,6 +86,11 @@ class RiskMeasure(ABC):
         """Side of the draws that are weighted: 1.0 for the lowest, -1.0 for the highest."""
         return 1.0
 
+    @property
+    def gap(self) -> float:
+        """Bound on the distance from the measure that it stands for, as a share of the range of the draws: 0."""
+        return 0.0
+
     @abstractmethod
     def tail_weights(self, n: int) -> FloatArray:
         """Return the weights of the outermost draws.
