@@ -64,6 +64,7 @@ REPEATS = 5
 ALPHAS = (0.0, 0.5, 0.9)
 CONFIDENCE = 0.9
 LOG = None  # the level of what the log did, which stands beside the levels of policies
+_TOLERANCE = 1e-6  # of solves, relative to the largest reward
 _SMALL = 1_500  # states up to which chains are solved by dense elimination
 _PRECISION = 1e-10  # of values of larger chains, relative to the largest
 
@@ -347,6 +348,18 @@ class _Units(NamedTuple):
         return lambda: (parts[:, k] + np.where(lucky == k, rest, 0.0) for k in range(folds))
 
 
+class _Mix(NamedTuple):
+    """How much an observation of a state weighs in the row of a policy: more if it is of the action of the policy."""
+
+    policy: IntArray  # [S]
+    own: FloatArray  # [S]
+    any: FloatArray  # [S]
+
+    def weights(self, states: IntArray, actions: IntArray) -> FloatArray:
+        """Return the weights of observations of pairs."""
+        return self.any[states] + np.where(self.policy[states] == actions, self.own[states], 0.0)
+
+
 class _Judged(NamedTuple):
     """What the judging part says about a policy."""
 
@@ -411,9 +424,7 @@ class _Fold(NamedTuple):
             every = rows.weighted(read, read.times)
             seen = Outcomes(every.pair, every.target, every.times, np.arange(every.pair.size))
             earned = rewards_of(rewards, read, every, seen)[0][rows.of_row]
-        return cls(
-            read, parts[0], parts[1], judging, units, discount, rewards, (begin[0], begin[1]), start is not None, earned
-        )
+        return cls(read, *parts, judging, units, discount, rewards, (begin[0], begin[1]), start is not None, earned)
 
     @property
     def cut(self) -> float:
@@ -443,8 +454,14 @@ class _Fold(NamedTuple):
         visits = sums(entries.pair, entries.times, S * A)
         chance = (entries.times + prior / sizes[entries.pair]) / (visits + prior)[entries.pair]
         value = None
+        scale = max(
+            float(np.abs(reward).max()),
+            float(np.abs(read.terminal_value).max()),
+            float(np.abs(read.absorbing_reward).max()),
+        )
         for alpha in levels:
-            solution = BayesianRiskMDP(model, posterior, alpha).solve(initial_value=value, threads=threads)
+            problem = BayesianRiskMDP(model, posterior, alpha)
+            solution = problem.solve(tol=_TOLERANCE * scale or None, initial_value=value, threads=threads)
             value = solution.value
             policy = np.where(kept.any(axis=1), solution.policy, -1)
             chosen = policy[entries.pair // A] == entries.pair % A
@@ -459,51 +476,54 @@ class _Fold(NamedTuple):
         """Return what the judging part says about a policy [S], -1 for what the log does."""
         read, seen = self.read, self.judge.seen
         A = read.shape[1]
-        tried = seen.visits[np.arange(policy.size), np.maximum(policy, 0)] * (policy >= 0)
-        falls = tried == 0.0
-        total = np.where(falls, seen.visits.sum(axis=1), tried)
+        states = np.arange(policy.size)
+        every = np.maximum(seen.visits.sum(axis=1), np.finfo(np.float64).tiny)
+        tried = seen.visits[states, np.maximum(policy, 0)] * (policy >= 0)
+        guess = 1.0 / (1.0 + tried**2)
+        mix = _Mix(policy, (1.0 - guess) / np.maximum(tried, np.finfo(np.float64).tiny), guess / every)
         origin = seen.pair // A
-        chosen = falls[origin] | (policy[origin] == seen.pair % A)
-        origin, times = origin[chosen], seen.times[chosen]
-        reward = self._mean_rewards(seen)[chosen]
-        chain = _Chain.of(self, origin, seen.target[chosen], times / total[origin], reward)
+        reward = self._mean_rewards(seen)
+        chance = seen.times * mix.weights(origin, seen.pair % A)
+        chain = _Chain.of(self, origin, seen.target, chance, reward)
         begin = self.begin[1]
         value, spent = chain.values(), chain.occupancy(begin)
         honest = float(begin @ value)
         acting = spent * self.judge.acting
-        unknown = float(acting[falls].sum() / max(acting.sum(), np.finfo(np.float64).tiny))
-        influence = self._influence(policy, falls, total, value, spent, honest)
-        if not unknown or (policy < 0).all():
+        untried = acting * (tried == 0.0)
+        unknown = float(untried.sum() / max(acting.sum(), np.finfo(np.float64).tiny))
+        influence = self._influence(mix, value, spent, honest)
+        if (policy < 0).all():
             return _Judged(honest, unknown, (0.0, 0.0), influence)
-        backed = sums(
-            seen.pair, seen.times * (self._mean_rewards(seen) + self.discount * value[seen.target]), seen.visits.size
-        )
-        q = backed.reshape(seen.visits.shape) / np.maximum(seen.visits, np.finfo(np.float64).tiny)
-        lost = np.flatnonzero(falls & self.judge.acting)
-        worst = np.where(seen.visits > 0.0, q, np.inf).min(axis=1)[lost] - value[lost]
-        best = np.where(seen.visits > 0.0, q, -np.inf).max(axis=1)[lost] - value[lost]
-        return _Judged(honest, unknown, (float(spent[lost] @ worst), float(spent[lost] @ best)), influence)
+        backed = sums(seen.pair, seen.times * (reward + self.discount * value[seen.target]), seen.visits.size)
+        backed = backed.reshape(seen.visits.shape)
+        q, mean = backed / np.maximum(seen.visits, np.finfo(np.float64).tiny), backed.sum(axis=1) / every
+        drawn = acting * (tried > 0.0) * guess  # how far its own data are drawn to the mean
+        shift = float(drawn @ (q[states, np.maximum(policy, 0)] - mean))
+        at = np.flatnonzero(untried)
+        worst = np.where(seen.visits > 0.0, q, np.inf)[at].min(axis=1) - mean[at]
+        best = np.where(seen.visits > 0.0, q, -np.inf)[at].max(axis=1) - mean[at]
+        missed = min(shift, 0.0) + float(untried[at] @ worst), max(shift, 0.0) + float(untried[at] @ best)
+        return _Judged(honest, unknown, missed, influence)
 
     def _mean_rewards(self, seen: Transitions) -> FloatArray:
         every = Outcomes(seen.pair, seen.target, seen.times, np.arange(seen.pair.size))
         return rewards_of(self.rewards, self.read, seen, every)[0]
 
-    def _influence(
-        self, policy: IntArray, falls: BoolArray, total: FloatArray, value: FloatArray, spent: FloatArray, honest: float
-    ) -> FloatArray:
+    def _influence(self, mix: _Mix, value: FloatArray, spent: FloatArray, honest: float) -> FloatArray:
+        """Return the contribution of each unit to the error of the honest value."""
         read, units = self.read, self.units
         closed = read.terminal | read.absorbing
         alive = (self.judge.acting | closed)[read.target] & self.judge.acting[read.state]
-        used = np.flatnonzero((self.judging > 0.0) & alive & (falls[read.state] | (policy[read.state] == read.action)))
+        used = np.flatnonzero((self.judging > 0.0) & alive)
         s, weight = read.state[used], self.judging[used]
         residual = self.earned[used] + self.discount * value[read.target[used]] - value[s]
-        share = 1.0 / total[s]  # of one observation
-        several = total[s] > 1.0 + 1e-9
+        share = mix.weights(s, read.action[used])  # of one observation
+        several = share < 1.0 - 1e-9
         reach = spent[s] * share
-        lifted = np.where(several, residual / np.maximum(1.0 - share, 0.5 * share), 0.0)
-        base = weight * spent[s] * several
+        lifted = np.where(several, residual / np.maximum(1.0 - share, 1e-9), 0.0)
+        base = weight * reach * several
         typical = (
-            np.sqrt(float(base @ lifted**2) / float(base.sum())) if several.any() else np.abs(residual).max(initial=0.0)
+            np.sqrt(float(base @ lifted**2) / float(base.sum())) if base.any() else np.abs(residual).max(initial=0.0)
         )
         # the deviation of a lone row is unknown, the same in every split: a random sign keeps differences paired
         moves = reach * np.where(several, lifted, typical * units.sign[used])
