@@ -44,7 +44,7 @@ class Test(NamedTuple):
     what: str  # next state, or value
     p: float  # after Holm's rule
     raw_p: float
-    effect: float  # bits for a row, or share of the surprise that is explained
+    effect: float  # bits for a row, share of the surprise that is explained, or correlation with the previous one
     worth: float  # typical shift of the value of a step, in rewards; NaN for next states
     rows: int
 
@@ -193,10 +193,8 @@ def _exchanged(
             continue  # no stratum has two levels
         wide = rows.outcomes[cells[:, 0]]
         first = np.cumsum(wide) - wide
-        none = np.zeros(0)
-        listed.append(
-            _Statistic(name, "next state", "table", first[group], wide, int(wide.sum()), none, M * np.log(2.0))
-        )
+        cell, cells_in_all, bits = first[group], int(wide.sum()), M * np.log(2.0)
+        listed.append(_Statistic(name, "next state", "table", cell, cells_in_all, np.zeros(0), bits))
         if total:
             count = np.bincount(group).astype(np.float64)
             listed.append(_Statistic(name, "value", "means", group, count.size, 1.0 / count, total))
@@ -205,16 +203,13 @@ def _exchanged(
         count = np.bincount(group).astype(np.float64)
         pairs = float((count * (count - 1.0)).sum())
         if pairs:
-            listed.append(
-                _Statistic(name, "value", "sums", group, group, count.size, np.ones(count.size), pairs * total / M)
-            )
+            each, scale = np.ones(count.size), pairs * total / M
+            listed.append(_Statistic(name, "value", "sums", group, count.size, each, scale))
     if previous is not None:
         lag = previous[rows.order]
         spread = float(np.sqrt(lag @ lag * total))
         if spread:
-            listed.append(
-                _Statistic("previous surprise", "value", "product", rows.stratum, rows.stratum, 0, lag, spread)
-            )
+            listed.append(_Statistic("previous surprise", "value", "product", rows.stratum, 0, lag, spread))
     drawn = np.empty((exchanges, len(listed)))
     line = Progress("tests of the Markov property")
     for i in range(exchanges):
@@ -228,7 +223,8 @@ def _exchanged(
     for statistic, column in zip(listed, drawn.T, strict=True):
         seen = statistic.value(rows.outcome, rows.delta)
         effect = (seen - float(column.mean())) / statistic.scale
-        worth = np.nan if statistic.what == "next state" else float(np.sqrt(max(effect, 0.0)) * noise)
+        share = max(effect, 0.0) ** (2 if statistic.kind == "product" else 1)
+        worth = np.nan if statistic.what == "next state" else float(np.sqrt(share) * noise)
         p = _p_value(seen, column)
         tests.append(Test(statistic.past, statistic.what, p, p, float(effect), worth, M))
     return tests
