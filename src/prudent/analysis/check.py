@@ -17,6 +17,7 @@ import numpy as np
 
 from .._support.checks import discount_factor, generator, positive
 from .._support.output import write
+from ..data.labels import Labels
 from ..display.figures import check as figures
 from ..display.figures.base import Figure
 from ..display.pages.check import render
@@ -334,7 +335,7 @@ def check(
             "of one episode have in common, and the past could not be tested. Give a column episode."
         )
         notes.append(Finding("by-rows", "note", float(read.times.sum()), float(FEWEST), np.nan, message))
-    begin = None if start is None else _start(start)
+    begin = None if start is None else _start(start, read.by_state)
     random = generator(rng)
     priors = [positive(each, "prior") for each in np.atleast_1d(np.asarray(prior, dtype=object)).tolist()]
     supports: list[Any] = list(support) if isinstance(support, list | tuple) else [support]
@@ -389,8 +390,13 @@ def refuse_serious(report: CheckReport) -> None:
         raise DataError(f"the check has a serious finding. {report.worst}", code="serious-finding", findings=codes)
 
 
-def _start(start: StartLike) -> Mapping[Hashable, float]:
-    return start if isinstance(start, Mapping) else {start: 1.0}  # type: ignore[dict-item]
+def _start(start: StartLike, labels: Labels) -> Mapping[Hashable, float]:
+    """Return the chances of states at the start; a state 4 of a file may be written as "4"."""
+    given: Mapping[Any, float] = start if isinstance(start, Mapping) else {start: 1.0}  # type: ignore[dict-item]
+    return {
+        int(name) if isinstance(name, str) and labels.find(name) < 0 and name.isdecimal() else name: chance
+        for name, chance in given.items()
+    }
 
 
 class _Whole:

@@ -162,8 +162,10 @@ class _Statistic(NamedTuple):
     def value(self, outcome: IntArray, delta: FloatArray) -> float:
         """Return the statistic."""
         if self.kind == "table":
-            counts = np.bincount(self.cell + outcome, minlength=self.size).astype(np.float64)
-            return float(counts @ np.log(np.maximum(counts, 1.0)))
+            key = self.cell + outcome
+            sparse = self.size > 4 * key.size  # most cells of the table are empty
+            counts = np.unique(key, return_counts=True)[1] if sparse else np.bincount(key, minlength=self.size)
+            return float(counts @ np.log(np.maximum(counts, 1)))
         if self.kind == "product":
             return float(self.weight @ delta)
         total = np.bincount(self.cell, delta, self.size)
