@@ -14,7 +14,7 @@ delta = r + gamma V(s') minus its mean over the stratum (the surprise of a row, 
 - *episode*: the sum over episodes of (sum delta)^2, and over episodes and actions: the score test of a random effect of
   the patient, and of the patient for each action.
 
-The P value is the share of exchanges that are as large; beyond a few exceedances, the tail of a Pearson III law with
+The P value is the share of exchanges that are as large, of more exchanges where it is small; beyond a few exceedances, the tail of a Pearson III law with
 the mean, variance and skewness of the exchanged statistics. Holm's rule adjusts for the number of tests. Exchanges are
 exact for next states of rows that do not follow each other; otherwise nearly so, since the outcome of a row decides
 which rows come later. Measured false-alarm rates are in the documentation.
@@ -22,6 +22,7 @@ which rows come later. Measured false-alarm rates are in the documentation.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -34,6 +35,10 @@ from ..types import BoolArray, FloatArray, IntArray
 EXCHANGES = 199
 MOST_ROWS = 60_000  # of longer logs some episodes are tested
 TIMES = 4  # parts of the episode by time
+FURTHER = 1_800  # exchanges of statistics whose P value is at most DOUBTFUL, less than CLEAR standard deviations away
+DOUBTFUL = 0.01
+CLEAR = 10.0
+MANY_ROWS = 20_000  # with more, a third of the further exchanges
 FEW = 10  # exceedances from which on their share is the P value
 
 
@@ -212,24 +217,40 @@ def _exchanged(
         spread = float(np.sqrt(lag @ lag * total))
         if spread:
             listed.append(_Statistic("previous surprise", "value", "product", rows.stratum, 0, lag, spread))
-    drawn = np.empty((exchanges, len(listed)))
+    seen = [statistic.value(rows.outcome, rows.delta) for statistic in listed]
     line = Progress("tests of the Markov property")
-    for i in range(exchanges):
-        order = np.argsort(rows.stratum + rng.random(M))
-        outcome, delta = rows.outcome[order], rows.delta[order]
-        drawn[i] = [statistic.value(outcome, delta) for statistic in listed]
-        line.show(f"{i + 1} of {exchanges} exchanges")
+
+    def draws(which: Sequence[int], count: int) -> FloatArray:
+        drawn = np.empty((count, len(which)))
+        for i in range(count):
+            order = np.argsort(rows.stratum + rng.random(M))
+            outcome, delta = rows.outcome[order], rows.delta[order]
+            drawn[i] = [listed[j].value(outcome, delta) for j in which]
+            line.show(f"{i + 1:,} of {count:,} exchanges")
+        return drawn
+
+    columns = list(draws(range(len(listed)), exchanges).T)
+    near = [j for j, column in enumerate(columns) if _is_near(seen[j], column)]
+    if near:  # a small P value that more exchanges may change
+        more = draws(near, FURTHER if M <= MANY_ROWS else FURTHER // 3)
+        for j, column in zip(near, more.T, strict=True):
+            columns[j] = np.concatenate((columns[j], column))
     line.close()
     noise = np.sqrt(total / max(M, 1))
     tests = []
-    for statistic, column in zip(listed, drawn.T, strict=True):
-        seen = statistic.value(rows.outcome, rows.delta)
-        effect = (seen - float(column.mean())) / statistic.scale
+    for statistic, value, column in zip(listed, seen, columns, strict=True):
+        effect = (value - float(column.mean())) / statistic.scale
         share = max(effect, 0.0) ** (2 if statistic.kind == "product" else 1)
         worth = np.nan if statistic.what == "next state" else float(np.sqrt(share) * noise)
-        p = _p_value(seen, column)
+        p = _p_value(value, column)
         tests.append(Test(statistic.past, statistic.what, p, p, float(effect), worth, M))
     return tests
+
+
+def _is_near(seen: float, drawn: FloatArray) -> bool:
+    """Return whether the P value is small, but not so small that its exact size does not matter."""
+    spread = float(drawn.std(ddof=1))
+    return _p_value(seen, drawn) <= DOUBTFUL and spread > 0.0 and seen - float(drawn.mean()) < CLEAR * spread
 
 
 def _p_value(seen: float, drawn: FloatArray) -> float:
