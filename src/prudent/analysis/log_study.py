@@ -28,6 +28,7 @@ from ..planning.solution import Solution
 from ..planning.solve import evaluate
 from ..posteriors.dirichlet import DirichletPosterior
 from ..types import PairsLike, PathLike, PolicyLike, RngLike, StartLike
+from .check import CheckReport
 from .profile import RiskProfile, risk_profile
 from .return_distribution import returns_figure
 from .value_of_data import ValueOfData, value_of_data
@@ -58,6 +59,8 @@ class LogStudy:
         Value of more observations of each pair.
     warnings : tuple of str
         Messages of the warnings that were issued.
+    check : CheckReport or None
+        Whether the model holds.
 
     See Also
     --------
@@ -69,6 +72,7 @@ class LogStudy:
     profile: RiskProfile
     next_data: ValueOfData
     warnings: tuple[str, ...]
+    check: CheckReport | None = None
 
     @cached_property
     def _policies(self) -> pandas.DataFrame:
@@ -121,7 +125,7 @@ class LogStudy:
         -------
         dict
             Keys log, prudent, numpy (versions), rows, summary, discount, start, draws, tail, alike, recommended, said,
-            levels, today (None without a baseline) and next_data.
+            levels, today (None without a baseline), next_data and check.
         """
         profile, summary = self.profile, self.model.summary
         rows = profile.by_level().reset_index().to_dict("records")
@@ -143,6 +147,7 @@ class LogStudy:
             "levels": rows,
             "today": self._today(),
             "next_data": self.next_data.record(),
+            "check": None if self.check is None else self.check.to_dict(),
         }
 
     def _today(self) -> dict[str, Any] | None:
@@ -169,7 +174,7 @@ class LogStudy:
         Returns
         -------
         dict
-            The figures policy, returns and levels.
+            The figures policy, returns and levels, and check if there is one.
         """
         profile = self.profile
         level = profile.recommended
@@ -178,7 +183,7 @@ class LogStudy:
             "policy": replace(profile.solutions[level].panels(), name="policy", title=title),
             "returns": returns_figure(profile.returns if profile.today is None else profile.today.returns),
             "levels": profile.figure(),
-        }
+        } | ({} if self.check is None else {"check": self.check.figure()})
 
     def report(self, path: PathLike, *, name: str = "log", settings: Mapping[str, object] | None = None) -> Path:
         """Write a page for readers without knowledge of the methods: what to do, how certain it is, what to measure.
@@ -213,6 +218,7 @@ def study_log(
     start: StartLike = None,
     draws: int = DEFAULT_DRAWS,
     observations: int = 10,
+    check: CheckReport | None = None,
     exclude: PairsLike = None,
     exclude_data: PairsLike = None,
     baseline: PolicyLike | str | None = "log",
@@ -237,6 +243,9 @@ def study_log(
         Number of posterior draws for the returns.
     observations : int, default=10
         Number of further observations of one pair, for what to measure next.
+    check : CheckReport, optional
+        The check of the log at the same levels. Its honest values recommend the level, and its findings come first on
+        the page.
     exclude : dict or list of pairs, optional
         What must not be done, as for ``prudent.solve``.
     exclude_data : dict or list of pairs, optional
@@ -267,8 +276,10 @@ def study_log(
     """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
+        honest = None if check is None else check.honest
         close: dict[str, Any] = {"baseline": baseline, "min_visits": min_visits, "epsilon": epsilon}
-        profile = risk_profile(model, posterior, alphas, start, draws, rng, threads=threads, exclude=exclude, **close)
+        close |= {"exclude": exclude, "honest": honest}
+        profile = risk_profile(model, posterior, alphas, start, draws, rng, threads=threads, **close)
         level = max(profile.recommended, 0.0) if model.n_sources <= MANY_SOURCES else 0.0
         found = profile.neutral if level == 0.0 else profile.solutions[level]
         value = next_data(
@@ -284,7 +295,7 @@ def study_log(
             threads=threads,
         )
     messages = dict.fromkeys(str(warning.message) for warning in caught)
-    return LogStudy(model, posterior, profile, value, tuple(messages))
+    return LogStudy(model, posterior, profile, value, tuple(messages), check)
 
 
 def next_data(

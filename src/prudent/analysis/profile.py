@@ -11,6 +11,10 @@ for many draws, the probability that Monte Carlo error alone makes any compariso
 ``FALSE_ALARM``. The recommended level is the lowest that protects as well as every higher one. With few draws
 nothing is significant, and the lowest level is recommended: more draws resolve smaller differences.
 
+With the honest values of the log (``prudent.analysis.check``) the level is recommended by these instead: returns over
+the posterior judge a policy by the model that chose it. It is then the lowest level whose honest value is not lower
+than the highest one by more than a standard error of their paired difference.
+
 **Worse level.** Level b is worse than a lower level a if both its mean and its tail are lower, significantly in the
 same sense.
 """
@@ -32,6 +36,7 @@ from ..data.labels import label_array
 from ..display.figures import profile as figures
 from ..display.figures.base import Figure
 from ..errors import CautionWarning, ParameterError
+from ..estimation.honest import HonestValues
 from ..models.uncertain import UncertainMDP
 from ..planning.model_draws import Layout, visits
 from ..planning.problem import RewardsLike, unknown_rewards
@@ -74,11 +79,13 @@ class RiskProfile:
     occupancy : ndarray [L, S]
         Share of the discounted time that each policy spends in each state, in the model at the posterior mean.
     recommended : float
-        The lowest level that protects as well as every higher one.
+        The lowest level that protects as well as every higher one; with honest values, that which they recommend.
     worse : tuple of pairs
         Pairs (level, lower level) where the lower level is significantly better in mean and in tail.
     today : Today or None
         What is done today, if a baseline was given: its returns on the same draws, and where the levels differ from it.
+    honest : HonestValues or None
+        The honest values that the level was recommended by.
 
     See Also
     --------
@@ -94,6 +101,7 @@ class RiskProfile:
     recommended: float
     worse: tuple[tuple[float, float], ...]
     today: Today | None = None
+    honest: HonestValues | None = None
 
     @property
     def tail_alpha(self) -> float:
@@ -258,6 +266,8 @@ class RiskProfile:
                 f"{1.96 * returns['difference_se'].values[i]:.2g} more than {TODAY}; it is better with probability "
                 f"{returns['probability_better'].values[i]:.3g}"
             )
+        if self.honest is not None:
+            lines += [f"by honest values: {line}" for line in honest_lines(self.honest)]
         return "\n".join([*lines, *(f"caution: {sentence}" for sentence in self.cautions)])
 
 
@@ -278,6 +288,7 @@ def risk_profile(
     baseline: PolicyLike | str | None = None,
     min_visits: float | None = None,
     epsilon: float | None = None,
+    honest: HonestValues | None = None,
     threads: int | None = None,
 ) -> RiskProfile:
     """Solve a problem at several risk levels, compare the true returns of the policies and recommend a level.
@@ -328,13 +339,16 @@ def risk_profile(
         data (``prudent.planning.log_policy``).
     min_visits, epsilon : float, optional
         How close the policies have to stay to `baseline`, as for ``prudent.solve``. By default they need not.
+    honest : HonestValues, optional
+        Honest values of the log that the model was made from, ``prudent.check(...).honest``, to recommend the level by.
     threads : int, optional
         Number of threads, by default all cores.
 
     Raises
     ------
     ParameterError
-        If `alphas` is empty or a level is out of range, or arguments cannot be combined.
+        If `alphas` is empty or a level is out of range, `honest` is about other levels, or arguments cannot be
+        combined.
 
     Warns
     -----
@@ -409,6 +423,8 @@ def risk_profile(
     if baseline is not None:
         returns = compared.isel(policy=slice(len(levels))).assign_coords(policy=np.array(levels))
     recommended, worse = _verdict(returns)
+    if honest is not None:
+        recommended = _honest_level(honest, levels)
     if worse:
         sentences = "; ".join(_cautions(worse, returns))
         message = f"higher risk levels earn less, on average and in the tail: {sentences}"
@@ -425,12 +441,45 @@ def risk_profile(
         )
         today = Today(done, compared, parts, parts.sum(axis=1))
     differs = abs(weights - _weights(neutral)).max(axis=2) > SAME
-    return RiskProfile(tuple(levels), chosen, neutral, returns, differs, shares, recommended, worse, today)
+    return RiskProfile(tuple(levels), chosen, neutral, returns, differs, shares, recommended, worse, today, honest)
 
 
 def _weights(solution: Solution) -> FloatArray:
     """Return the policy of a solution as probabilities [S, A]."""
     return solution.policy if solution.policy.ndim == 2 else np.eye(len(solution.actions))[solution.policy]
+
+
+def _honest_level(honest: HonestValues, levels: Sequence[float]) -> float:
+    """Return the level that honest values recommend."""
+    alpha = honest.cells[honest.best].alpha
+    if alpha is None or alpha not in levels:
+        message = f"honest recommends the level {alpha}, which is none of alphas: check the same levels"
+        raise ParameterError(message, code="unknown-option", argument="honest", value=alpha)
+    return alpha
+
+
+def honest_lines(honest: HonestValues) -> list[str]:
+    """Return sentences that compare the recommended level with the others, and with what the log did.
+
+    Parameters
+    ----------
+    honest : HonestValues
+        Honest values.
+
+    Returns
+    -------
+    list of str
+        A sentence for each comparison, with the interval of the paired difference.
+    """
+    best = honest.best
+    cell = honest.cells[best]
+    lines = []
+    for i, other in enumerate(honest.cells):
+        if i != best and other._replace(alpha=None) == cell._replace(alpha=None):
+            apart = honest.difference(best, i)
+            what = "what the log did" if other.alpha is None else f"level {other.alpha:g}"
+            lines.append(f"level {cell.alpha:g} less {what}: {apart.value:.4g} ({apart.low:.4g} to {apart.high:.4g})")
+    return lines
 
 
 def _keep_neutral(solution: Solution, neutral: Solution) -> Solution:

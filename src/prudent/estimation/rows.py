@@ -15,6 +15,7 @@ from ..data.source import TableSource
 from ..data.transitions import TransitionTable
 from ..errors import DataError, ParameterError
 from ..models.base import plural, read_terminal
+from ..models.builders import places_in
 from ..types import BoolArray, FloatArray, IntArray, Label, NamesLike, TableLike, TerminalLike
 from .passage import GAPS, Passage, gap_error, read_durations, require_steps
 
@@ -42,6 +43,9 @@ class LogRows(NamedTuple):
     dropped: dict[str, int]  # why rows are not used, and how many
     episodes: int | None
     starts: Column  # [episodes] state of the first row of each, empty if there are none
+    by_episode: Labels | None  # None if the log has no episodes; else
+    episode: IntArray  # [M] which one each row is of
+    place: IntArray  # [M] its place in the episode
     duration: FloatArray | None = None  # [M] time that each transition takes; None if one unit each
     notes: tuple[str, ...] = ()
     group: IntArray | None = None  # [M] of each row
@@ -50,7 +54,18 @@ class LogRows(NamedTuple):
 
     def some(self, rows: IntArray | BoolArray, **changes: Any) -> LogRows:
         """Return some of the rows, in any order and perhaps repeated, with other fields as given."""
-        per_row = ("state", "action", "target", "times", "row", "reward", "duration", "group", "borrowed")
+        per_row: tuple[str, ...] = (
+            "state",
+            "action",
+            "target",
+            "times",
+            "row",
+            "reward",
+            "duration",
+            "group",
+            "borrowed",
+        )
+        per_row += () if self.by_episode is None else ("episode", "place")
         kept: dict[str, Any] = {name: getattr(self, name) for name in per_row}
         kept = {name: None if values is None else values[rows] for name, values in kept.items()}
         return self._replace(**kept)._replace(**changes)
@@ -82,8 +97,9 @@ def read_log(
     if not rows:
         raise DataError(f"{held.table} has no rows", code="no-rows", argument="log")
     times = held.counts()
-    following = _next_states(held, end, gaps)
-    targets, alive, dropped, episodes, starts = following[:5]
+    lives = _episodes(held, gaps)
+    following = _next_states(held, end, gaps, lives)
+    targets, alive, dropped, starts = following[:4]
     lasting = read_durations(held, alive) if "duration" in held else following.duration
     reward = held.numbers("reward", where=alive) if "reward" in held else None
     if reward is not None:
@@ -122,8 +138,11 @@ def read_log(
         row=row,
         rows=rows,
         dropped=dropped,
-        episodes=episodes,
+        episodes=None if lives is None else lives.labels.size,
         starts=starts,
+        by_episode=None if lives is None else lives.labels,
+        episode=row[:0] if lives is None else lives.code[row],
+        place=row[:0] if lives is None else lives.place[row],
         duration=None if lasting is None or (lasting[row] == 1.0).all() else lasting[row],
         notes=following.notes,
     )
@@ -144,7 +163,8 @@ def read_two_logs(log: TableLike, other: TableLike, columns: Mapping[str, Any] |
     ``arguments`` are the others of ``read_log``. What is told of the log as a whole is about the first one.
     """
     held = [_columns(table, columns) for table in (log, other)]
-    cells = [(part["state"], _next_states(part, arguments["end"], arguments["gaps"])[0]) for part in held]
+    gaps = arguments["gaps"]
+    cells = [(part["state"], _next_states(part, arguments["end"], gaps, _episodes(part, gaps))[0]) for part in held]
     labels = {
         "states": Labels.of("state", arguments.pop("states"), *cells[0], *cells[1], error=DataError),
         "actions": Labels.of("action", arguments.pop("actions"), *(part["action"] for part in held), error=DataError),
@@ -167,7 +187,8 @@ def read_two_logs(log: TableLike, other: TableLike, columns: Mapping[str, Any] |
         both["duration"] = np.concatenate(parts)
     which = np.repeat([0, 1], size)
     by_group = Labels("group", ("log", "prior_from"), 2)
-    return first._replace(**both, group=which, by_group=by_group, borrowed=which == 1)
+    none: dict[str, Any] = {"by_episode": None, "episode": first.episode[:0], "place": first.place[:0]}
+    return first._replace(**both, **none, group=which, by_group=by_group, borrowed=which == 1)
 
 
 def _grouped(read: LogRows) -> LogRows:
@@ -214,34 +235,53 @@ def _columns(log: TableLike, columns: Mapping[str, Any] | None, group: str | Non
     return held
 
 
+class _Episodes(NamedTuple):
+    """The episode of each row of the log, and the order of rows in time."""
+
+    labels: Labels
+    code: IntArray  # [rows]
+    order: IntArray  # rows by episode, and in each by time
+    place: IntArray  # [rows] place of each row in its episode
+    step: FloatArray | None  # [rows]
+
+
+def _episodes(held: TableColumns, gaps: str) -> _Episodes | None:
+    """Return the episodes of a log that has some."""
+    if "episode" not in held:
+        return None
+    labels = Labels.of("episode", None, held["episode"], error=DataError)
+    code = held.indices("episode", labels)
+    strict = "next_state" not in held or bool(is_missing(held["next_state"]).any()) or gaps != "error"
+    order, step = _in_time(code, held, strict=strict)
+    place = np.empty(code.size, dtype=np.int64)
+    place[order] = places_in(code[order])
+    return _Episodes(labels, code, order, place, step)
+
+
 class Following(NamedTuple):
     """What follows each row [M] of a log."""
 
     targets: Column
     alive: BoolArray  # rows that are transitions
     dropped: dict[str, int]  # why others are not, and how many
-    episodes: int | None
     starts: Column  # state of the first row of each episode
     waits: FloatArray  # how often the row is repeated before the next one
     duration: FloatArray | None
     notes: tuple[str, ...]
 
 
-def _next_states(held: TableColumns, end: Hashable, gaps: str) -> Following:
+def _next_states(held: TableColumns, end: Hashable, gaps: str, lives: _Episodes | None) -> Following:
     """Return next states: those of the log, or the state of the next row of an episode."""
-    size, episodes = held.size, None
+    size = held.size
     dropped: dict[str, int] = {}
     targets = held.get("next_state", np.full(size, None, dtype=object))
     lacking = is_missing(targets)
     alive, waits = np.ones(size, dtype=np.bool_), np.zeros(size)
     starts, duration, notes = held["state"][:0], None, []
     step = None
-    if "episode" in held:
-        by_episode = Labels.of("episode", None, held["episode"], error=DataError)
-        episodes = by_episode.size
-        episode = held.indices("episode", by_episode)
-        order, step = _in_time(episode, held, strict=bool(lacking.any()) or gaps != "error")
-        same = episode[order[1:]] == episode[order[:-1]]
+    if lives is not None:
+        order, step = lives.order, lives.step
+        same = lives.code[order[1:]] == lives.code[order[:-1]]
         starts = held["state"][order[np.flatnonzero(~np.append(False, same))]]
         follower = np.full(size, -1, dtype=np.int64)  # the next row of the same episode
         follower[order[:-1][same]] = order[1:][same]
@@ -298,7 +338,7 @@ def _next_states(held: TableColumns, end: Hashable, gaps: str) -> Following:
             raise held.fault(int(np.argmax(lacking)), message, "missing-value", column="next_state")
         targets = targets.astype(object)
         targets[lacking] = object_array([end])
-    return Following(targets, alive, dropped, episodes, starts, waits, duration, tuple(notes))
+    return Following(targets, alive, dropped, starts, waits, duration, tuple(notes))
 
 
 def _in_time(episode: IntArray, held: TableColumns, strict: bool) -> tuple[IntArray, FloatArray | None]:
