@@ -28,6 +28,7 @@ SYNONYMS: dict[str, frozenset[str]] = {
         "sample": "idoutcome id_outcome idsample sample_id draw",
         "episode": "episodes episode_id idepisode ep trajectory trajectory_id traj",
         "step": "steps t time time_step timestep",
+        "done": "terminated is_terminal terminal ended",
     }.items()
 }
 Cells = Any  # of one column: an array [M], an array [M, D] or a list
