@@ -34,25 +34,52 @@ class Transitions(NamedTuple):
     @classmethod
     def of(cls, read: LogRows, by_reward: bool) -> Transitions:
         """Count the rows."""
+        return DistinctRows.of(read, by_reward).count(read, read.times)
+
+    def some(self, which: BoolArray) -> Transitions:
+        """Return some of the transitions, and the visits that they make."""
+        pair, times = self.pair[which], self.times[which]
+        reward = None if self.reward is None else self.reward[which]
+        spread = None if self.spread is None else self.spread[which]
+        visits = sums(pair, times, self.visits.size).reshape(self.visits.shape)
+        return Transitions(pair, self.target[which], times, reward, spread, visits)
+
+
+class DistinctRows(NamedTuple):
+    """Which transition each row of a log is: found once, after which any weights of the rows can be counted."""
+
+    pair: IntArray  # [E]
+    target: IntArray  # [E]
+    of_row: IntArray  # [M] transition of each row
+
+    @classmethod
+    def of(cls, read: LogRows, by_reward: bool) -> DistinctRows:
+        """Find the distinct transitions; with ``by_reward`` each of their rewards is one of its own."""
         S, A = read.shape
-        pair = read.state * A + read.action
-        visits = sums(pair, read.times, S * A).reshape(S, A)
-        key = pair * S + read.target
-        distinct, of_row = np.unique(key, return_inverse=True)
+        distinct, of_row = np.unique((read.state * A + read.action) * S + read.target, return_inverse=True)
         if by_reward and read.reward is not None:
             _, which = np.unique(read.reward, return_inverse=True)
             finer, of_row = np.unique(of_row * (int(which.max()) + 1) + which, return_inverse=True)
             distinct = distinct[finer // (int(which.max()) + 1)]
-        times = sums(of_row, read.times, distinct.size)
+        return cls(distinct // S, distinct % S, of_row)
+
+    def count(self, read: LogRows, weights: FloatArray) -> Transitions:
+        """Return the transitions, each row counted ``weights`` [M] times; those of weight 0 are left out."""
+        S, A = read.shape
+        of_row, size = self.of_row, self.pair.size
+        times = sums(of_row, weights, size)
+        visits = sums(self.pair, times, S * A).reshape(S, A)
         mean = spread = None
         if read.reward is not None:
-            mean = sums(of_row, read.times * read.reward, distinct.size) / times
-            first = np.empty(distinct.size)
-            first[of_row] = read.reward
-            off = np.bincount(of_row, read.reward != first[of_row], distinct.size) > 0
+            mean = sums(of_row, weights * read.reward, size) / np.maximum(times, np.finfo(np.float64).tiny)
+            first = np.zeros(size)
+            used = weights > 0.0
+            first[of_row[used]] = read.reward[used]
+            off = np.bincount(of_row, used & (read.reward != first[of_row]), size) > 0
             mean = np.where(off, mean, first)  # a reward that never varies is kept to the last digit
-            spread = sums(of_row, read.times * (read.reward - mean[of_row]) ** 2, distinct.size)
-        return cls(distinct // S, distinct % S, times, mean, spread, visits)
+            spread = sums(of_row, weights * (read.reward - mean[of_row]) ** 2, size)
+        every = Transitions(self.pair, self.target, times, mean, spread, visits)
+        return every if times.all() else every.some(times > 0.0)
 
 
 def often_tried(visits: FloatArray, threshold: float) -> tuple[BoolArray, int]:

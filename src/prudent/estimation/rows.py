@@ -14,6 +14,7 @@ from ..data.source import TableSource
 from ..data.transitions import TransitionTable
 from ..errors import DataError, ParameterError
 from ..models.base import plural, read_terminal
+from ..models.builders import places_in
 from ..types import BoolArray, FloatArray, IntArray, Label, NamesLike, TableLike, TerminalLike
 
 _LARGEST_REWARD = 1e140  # its square must be finite
@@ -39,6 +40,9 @@ class LogRows(NamedTuple):
     dropped: dict[str, int]  # why rows are not used, and how many
     episodes: int | None
     starts: Column  # [episodes] state of the first row of each, empty if there are none
+    by_episode: Labels | None  # None if the log has no episodes; else
+    episode: IntArray  # [M] which one each row is of
+    place: IntArray  # [M] its place in the episode
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -61,7 +65,8 @@ def read_log(
     if not rows:
         raise DataError(f"{held.table} has no rows", code="no-rows", argument="log")
     times = held.counts()
-    targets, alive, dropped, episodes, starts = _next_states(held, end)
+    lives = _episodes(held)
+    targets, alive, dropped, starts = _next_states(held, end, lives)
     reward = held.numbers("reward", where=alive) if "reward" in held else None
     if reward is not None:
         held.refuse(np.abs(reward) > _LARGEST_REWARD, "reward", f"at most {_LARGEST_REWARD:g}", "value-range")
@@ -99,8 +104,11 @@ def read_log(
         row=row,
         rows=rows,
         dropped=dropped,
-        episodes=episodes,
+        episodes=None if lives is None else lives.labels.size,
         starts=starts,
+        by_episode=None if lives is None else lives.labels,
+        episode=row[:0] if lives is None else lives.code[row],
+        place=row[:0] if lives is None else lives.place[row],
     )
     return _without_rest(read)
 
@@ -127,19 +135,40 @@ def _columns(log: TableLike, columns: Mapping[str, Any] | None) -> TableColumns:
     return held
 
 
-def _next_states(held: TableColumns, end: Hashable) -> tuple[Column, BoolArray, dict[str, int], int | None, Column]:
-    """Return next states, which rows are transitions, why others are dropped, the number of episodes, their starts."""
-    size, dropped, episodes = held.size, {}, None
+class _Episodes(NamedTuple):
+    """The episode of each row of the log, and the order of rows in time."""
+
+    labels: Labels
+    code: IntArray  # [rows]
+    order: IntArray  # rows by episode, and in each by time
+    place: IntArray  # [rows] place of each row in its episode
+
+
+def _episodes(held: TableColumns) -> _Episodes | None:
+    """Return the episodes of a log that has some."""
+    if "episode" not in held:
+        return None
+    labels = Labels.of("episode", None, held["episode"], error=DataError)
+    code = held.indices("episode", labels)
+    strict = "next_state" not in held or bool(is_missing(held["next_state"]).any())
+    order = _in_time(code, held, strict=strict)
+    place = np.empty(code.size, dtype=np.int64)
+    place[order] = places_in(code[order])
+    return _Episodes(labels, code, order, place)
+
+
+def _next_states(
+    held: TableColumns, end: Hashable, lives: _Episodes | None
+) -> tuple[Column, BoolArray, dict[str, int], Column]:
+    """Return next states, which rows are transitions, why others are dropped, and where episodes start."""
+    size, dropped = held.size, {}
     targets = held.get("next_state", np.full(size, None, dtype=object))
     lacking = is_missing(targets)
     alive = np.ones(size, dtype=np.bool_)
     starts = held["state"][:0]
-    if "episode" in held:
-        by_episode = Labels.of("episode", None, held["episode"], error=DataError)
-        episodes = by_episode.size
-        episode = held.indices("episode", by_episode)
-        order = _in_time(episode, held, strict=bool(lacking.any()))
-        same = episode[order[1:]] == episode[order[:-1]]
+    if lives is not None:
+        order = lives.order
+        same = lives.code[order[1:]] == lives.code[order[:-1]]
         starts = held["state"][order[np.flatnonzero(~np.append(False, same))]]
         if lacking.any():
             follower = np.full(size, -1, dtype=np.int64)  # the next row of the same episode
@@ -161,7 +190,7 @@ def _next_states(held: TableColumns, end: Hashable) -> tuple[Column, BoolArray, 
             raise held.fault(int(np.argmax(lacking)), message, "missing-value", column="next_state")
         targets = targets.astype(object)
         targets[lacking] = object_array([end])
-    return targets, alive, dropped, episodes, starts
+    return targets, alive, dropped, starts
 
 
 def _in_time(episode: IntArray, held: TableColumns, strict: bool) -> IntArray:
@@ -239,5 +268,6 @@ def _without_rest(read: LogRows) -> LogRows:
     dropped = read.dropped | {"that stay in an absorbing state": int(rests.sum())}
     if rests.all():
         raise _unusable(read.held, read.rows, dropped)
-    rows = {name: getattr(read, name)[~rests] for name in ("state", "action", "target", "times", "row")}
+    names = ("state", "action", "target", "times", "row", *(("episode", "place") if read.by_episode else ()))
+    rows = {name: getattr(read, name)[~rests] for name in names}
     return read._replace(**rows, reward=None if read.reward is None else read.reward[~rests], dropped=dropped)

@@ -1,0 +1,686 @@
+"""Honest values: a policy from some episodes is judged by a model of the others.
+
+A model judges the policy that was chosen from it too well: the maximum over actions picks those whose data happened
+to be lucky, and the more states the data are spread over, the more so. Here the episodes (never the rows) are split
+into K folds, R times. The *training part* are all folds but one. Its model and posterior give a policy at each risk
+level, and the *judging part*, the fold left out, has a model of its own: the observed frequencies. With mu the share of
+the judging episodes that start in each state, P and r the frequencies and mean rewards of the judging part,
+
+    promised = the value of the policy in the posterior mean of the training part,
+    honest   = mu' V,    V = r_pi + gamma P_pi V                           (judging part).
+
+**What the judging part does not know.** Where the policy has no action (the training part never saw the state) or one
+that the judging part never tried in the state, the judging part follows what its own episodes did there. ``unknown``
+is the share of the discounted time spent in such states. Transitions into states that a part never leaves, and that
+are not terminal, are left out of this part (``cut`` is their share): the others of the same pair stand for them.
+
+**Interval.** To first order the error of an honest value is a sum over judging episodes e of
+
+    psi_e = sum over rows of e of d(s) u (r + gamma V(s') - V(s)) / (1 - u)  +  (V(start of e) - mu'V) / E,
+
+with d the discounted occupancy, u the weight of the row among those that make the row of P_pi of its state, and 1 - u
+the correction of a residual for having taken part in the mean; a state with a single row gets the pooled variance of
+the others. Episodes may depend on their past in any way: nothing is assumed within one. The second estimate is that
+of balanced half samples, the variance of the folds' values over K, averaged over the splits: it sees what is not of
+first order. The larger of both is taken, with Student's law of R (K - 1) degrees of freedom.
+
+References
+----------
+McCarthy, *Pseudo-replication: half samples*, Review of the International Statistical Institute 37 (1969).
+"""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+from scipy import linalg
+from scipy.special import stdtrit
+
+from .._support.checks import discount_factor, generator, open_probability, positive, risk_level, whole_number
+from .._support.progress import Progress
+from ..data.labels import Labels
+from ..errors import DataError, ParameterError
+from ..models.builders import own_sources, places_in
+from ..models.uncertain import UncertainMDP
+from ..planning.chain import Chain
+from ..planning.problem import BayesianRiskMDP
+from ..posteriors.dirichlet import DirichletPosterior, prior_counts
+from ..types import BoolArray, FloatArray, IntArray, RngLike
+from .counts import DistinctRows, Outcomes, Transitions, often_tried, sums, supported
+from .rewards import rewards_of
+from .rows import LogRows
+
+if TYPE_CHECKING:
+    import pandas
+
+FOLDS = 2
+REPEATS = 5
+ALPHAS = (0.0, 0.5, 0.9)
+CONFIDENCE = 0.9
+LOG = None  # the level of what the log did, which stands beside the levels of policies
+_SMALL = 1_500  # states up to which chains are solved by dense elimination
+_PRECISION = 1e-10  # of values of larger chains, relative to the largest
+
+
+# -- designs: states of the rows of a log ------------------------------------------------------------------
+
+
+class Design(Protocol):
+    """A way to give every row of a log a state and a next state."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in tables."""
+
+    @property
+    def read(self) -> LogRows:
+        """The rows, with any states: actions, rewards, times and episodes are used."""
+
+    def states(self, training: BoolArray) -> LogRows:
+        """Return the rows with their states, learned from the rows of ``training`` [M] alone.
+
+        Rows, actions, rewards, times and episodes are the same for all designs of a comparison, in the same order.
+        """
+
+
+@dataclass(frozen=True)
+class GivenStates:
+    """The states as they are in the log."""
+
+    read: LogRows
+    name: str = "states as they are"
+
+    def states(self, training: BoolArray) -> LogRows:
+        """Return the rows."""
+        return self.read
+
+
+class StateMaker(Protocol):
+    """What turns rows of a log into states, such as a state map."""
+
+    def fit(self, log: Any, /) -> Any:
+        """Learn from the rows of a DataFrame."""
+
+    def transform(self, log: Any, /) -> Any:
+        """Return a state for each row of a DataFrame."""
+
+
+@dataclass(frozen=True)
+class MappedStates:
+    """States by a map that is fitted anew on the training episodes of every fold.
+
+    ``here`` [M] is the row of ``log`` that each transition starts in, ``there`` [M] the row that it leads to, or -1 for
+    the end of the process. ``read`` has the actions, rewards, times and episodes of the transitions.
+    """
+
+    read: LogRows
+    name: str
+    maker: StateMaker
+    log: pandas.DataFrame
+    here: IntArray
+    there: IntArray
+
+    def states(self, training: BoolArray) -> LogRows:
+        """Return the rows with states of the map that is fitted on ``training``."""
+        import pandas
+
+        rows = np.unique(np.concatenate((self.here[training], self.there[training & (self.there >= 0)])))
+        maker = copy.deepcopy(self.maker)
+        maker.fit(self.log.iloc[rows])
+        codes, names = pandas.factorize(np.asarray(maker.transform(self.log), dtype=object), use_na_sentinel=False)
+        end = len(names)
+        goes_on = self.there >= 0
+        terminal = np.arange(end + 1) == end
+        none = np.zeros(end + 1)
+        return self.read._replace(
+            state=codes[self.here].astype(np.int64),
+            target=np.where(goes_on, codes[self.there], end).astype(np.int64),
+            by_state=Labels("state", [*map(str, names), "(end)"], end + 1, DataError),
+            terminal=terminal,
+            terminal_value=none,
+            absorbing=np.zeros(end + 1, dtype=np.bool_),
+            absorbing_reward=none,
+        )
+
+
+# -- results -----------------------------------------------------------------------------------------------
+
+
+class Cell(NamedTuple):
+    """What is compared: a design of the states, a risk level, a prior mass and a support."""
+
+    design: str
+    alpha: float | None  # None: what the log did
+    prior: float
+    support: str
+
+
+class Difference(NamedTuple):
+    """The honest value of one cell minus that of another, on the same splits."""
+
+    value: float
+    error: float  # standard
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class HonestValues:
+    """Promised and honest values of policies, the result of ``honest_values``.
+
+    Attributes
+    ----------
+    cells : tuple of Cell
+        What was compared [C].
+    promised, honest, error, low, high : ndarray [C]
+        Value in the model that chose the policy; value in the model of the other episodes, its standard error, and the
+        interval.
+    unknown : ndarray [C]
+        Share of the discounted time of the honest value that the judging part could only fill with what the log did.
+    cut : ndarray [C]
+        Share of the rows that were left out, because they lead to a state that the part never leaves.
+    states : ndarray [C]
+        Mean number of states to act in of the training part.
+    splits : ndarray [C, R, K]
+        The honest value of each fold.
+    influence : ndarray [C, N]
+        Contribution of each episode to the honest value (to first order).
+    folds, repeats : int
+        Numbers of folds and of splits.
+    confidence : float
+        Probability of the intervals.
+    by_rows : bool
+        Whether the log has no episodes, so that its observations were split, which hides dependence within episodes.
+    """
+
+    cells: tuple[Cell, ...]
+    promised: FloatArray
+    honest: FloatArray
+    error: FloatArray
+    low: FloatArray
+    high: FloatArray
+    unknown: FloatArray
+    cut: FloatArray
+    states: FloatArray
+    splits: FloatArray
+    influence: FloatArray
+    folds: int
+    repeats: int
+    confidence: float
+    by_rows: bool
+
+    def difference(self, one: int, other: int) -> Difference:
+        """Return how much better cell ``one`` is than cell ``other``, paired over splits and episodes."""
+        value = float(self.honest[one] - self.honest[other])
+        error = _error(self.splits[one] - self.splits[other], self.influence[one] - self.influence[other])
+        wide = _width(self.confidence, self.repeats, self.folds) * error
+        return Difference(value, error, value - wide, value + wide)
+
+    def at(self, **wanted: Any) -> list[int]:
+        """Return the cells that have these values: ``at(alpha=0.0, prior=1.0)``."""
+        return [i for i, cell in enumerate(self.cells) if all(getattr(cell, k) == v for k, v in wanted.items())]
+
+    def log_of(self, i: int) -> int:
+        """Return the cell of what the log did under the design, prior and support of cell ``i``."""
+        cell = self.cells[i]
+        return self.at(design=cell.design, alpha=LOG, prior=cell.prior, support=cell.support)[0]
+
+    @property
+    def best(self) -> int:
+        """The policy with the highest honest value; of equals the one that comes first."""
+        policies = [i for i, cell in enumerate(self.cells) if cell.alpha is not LOG]
+        values = self.honest[policies]
+        slack = 1e-9 * max(1.0, float(np.abs(values).max()))
+        return policies[int(np.argmax(values >= values.max() - slack))]
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Return a row for each cell; alpha is NaN for what the log did."""
+        import pandas
+
+        columns: dict[str, Any] = {
+            name: [getattr(cell, name) for cell in self.cells] for name in ("design", "alpha", "prior", "support")
+        }
+        columns["alpha"] = np.array([np.nan if cell.alpha is LOG else cell.alpha for cell in self.cells])
+        for name in ("promised", "honest", "error", "low", "high", "unknown", "cut", "states"):
+            columns[name] = getattr(self, name)
+        return pandas.DataFrame(columns)
+
+    def __repr__(self) -> str:
+        return f"HonestValues({self.repeats} x {self.folds} folds)\n{self.to_pandas().to_string()}"
+
+
+def _kept_apart(rewards: Any) -> bool:
+    """Return whether every reward of a transition is an outcome of its own."""
+    return isinstance(rewards, str) and rewards == "outcomes"
+
+
+def _width(confidence: float, repeats: int, folds: int) -> float:
+    return float(stdtrit(repeats * (folds - 1), 0.5 + confidence / 2.0))
+
+
+def _error(splits: FloatArray, influence: FloatArray) -> float:
+    """Return the standard error of the mean of ``splits`` [R, K], with contributions ``influence`` [N] of episodes."""
+    halves = float(np.mean(splits.var(axis=1, ddof=1)) / splits.shape[1])
+    return float(np.sqrt(max(halves, float(influence @ influence))))
+
+
+# -- the engine --------------------------------------------------------------------------------------------
+
+
+def honest_values(
+    designs: Design | Sequence[Design],
+    discount: float,
+    *,
+    alphas: Sequence[float] = ALPHAS,
+    priors: Sequence[float] = (1.0,),
+    supports: Sequence[str] = ("state",),
+    min_count: float = 1,
+    rewards: Any = "mean",
+    start: Mapping[Hashable, float] | None = None,
+    folds: int = FOLDS,
+    repeats: int = REPEATS,
+    confidence: float = CONFIDENCE,
+    rng: RngLike = 1,
+    threads: int | None = None,
+) -> HonestValues:
+    """Compute promised and honest values of the policies of several designs, levels, priors and supports.
+
+    Parameters
+    ----------
+    designs : Design or sequence of Design
+        Ways to give rows their states: ``GivenStates(read)``, ``MappedStates(...)``, or anything with ``name`` and
+        ``states(training)``. All share the rows of one log.
+    discount : float
+        Discount factor in [0, 1).
+    alphas : sequence of float, default=(0, 0.5, 0.9)
+        Risk levels.
+    priors : sequence of float, default=(1,)
+        Prior masses of a pair, as for ``from_log``.
+    supports : sequence of str, default=("state",)
+        As ``support`` of ``from_log``.
+    min_count : float, default=1
+        As for ``from_log``, in the training part.
+    rewards : str, float, callable or TableLike, default="mean"
+        As for ``from_log``.
+    start : mapping, optional
+        Chances of the states at the start; by default those of the judging episodes, or evenly in all states if there
+        are no episodes.
+    folds, repeats : int
+        Number of folds, and how often the episodes are split anew.
+    confidence : float, default=0.9
+        Probability of the intervals.
+    rng : int or Generator, default=1
+        Source of the splits.
+    threads : int, optional
+        Threads of a solve.
+
+    Returns
+    -------
+    HonestValues
+        A cell for each design, prior, support and level, and one for what the log did.
+
+    Raises
+    ------
+    DataError
+        If there are fewer episodes than folds.
+    ParameterError
+        If an argument is out of range.
+    """
+    listed = list(designs) if isinstance(designs, Sequence) else [designs]
+    levels = sorted({risk_level(alpha, "alphas") for alpha in alphas}, key=lambda alpha: (abs(alpha), alpha))
+    if not listed or not levels:
+        name = "alphas" if listed else "designs"
+        raise ParameterError(f"{name} is empty: give at least one", code="empty", argument=name)
+    gamma = discount_factor(discount)
+    masses = [positive(prior, "priors") for prior in priors]
+    K, R = whole_number(folds, "folds", 2), whole_number(repeats, "repeats")
+    log = listed[0].read
+    units = _Units.of(log, K)
+    settings = list(itertools.product(masses, supports))
+    cells = tuple(
+        Cell(design.name, alpha, prior, support)
+        for design in listed
+        for prior, support in settings
+        for alpha in (*levels, LOG)
+    )
+    C = len(cells)
+    promised, unknown, cut, states = np.zeros(C), np.zeros(C), np.zeros(C), np.zeros(C)
+    splits, influence = np.zeros((C, R, K)), np.zeros((C, units.size))
+    line, done = Progress("honest values"), 0
+    random = generator(rng)
+    share = 1.0 / (R * K)
+    indexed: dict[int, tuple[LogRows, DistinctRows]] = {}
+    for r in range(R):
+        weights = units.split(random, K)
+        for k in range(K):
+            judging = next(itertools.islice(weights(), k, None))
+            training = log.times - judging
+            for i, design in enumerate(listed):
+                read = design.states(training > 0.0)
+                if i not in indexed or indexed[i][0] is not read:  # states as they are: found once
+                    indexed[i] = read, DistinctRows.of(read, by_reward=_kept_apart(rewards))
+                fold = _Fold.of(read, indexed[i][1], training, judging, units, gamma, rewards, start)
+                for j, (prior, support) in enumerate(settings):
+                    at = (i * len(settings) + j) * (len(levels) + 1)
+                    for verdict in fold.verdicts(levels, prior, support, min_count, threads):
+                        promised[at] += share * verdict.promised
+                        splits[at, r, k] = verdict.honest
+                        influence[at] += share * verdict.influence
+                        unknown[at] += share * verdict.unknown
+                        cut[at] += share * fold.cut
+                        states[at] += share * fold.states
+                        at += 1
+                done += 1
+                line.show(f"{done:,} of {R * K * len(listed):,} folds")
+    line.close()
+    honest = splits.mean(axis=(1, 2))
+    error = np.array([_error(*parts) for parts in zip(splits, influence, strict=True)])
+    wide = _width(open_probability(confidence, "confidence"), R, K) * error
+    return HonestValues(
+        cells, promised, honest, error, honest - wide, honest + wide, unknown, cut, states, splits, influence,
+        K, R, confidence, log.by_episode is None,
+    )  # fmt: skip
+
+
+class _Units(NamedTuple):
+    """What is split: episodes, or the observations of a log without episodes."""
+
+    size: int  # N
+    of_row: IntArray  # [M]
+    first: IntArray | None  # [N] the first row of each episode; None without episodes
+    times: FloatArray  # [M]
+    sign: FloatArray  # [M] random signs
+
+    @classmethod
+    def of(cls, read: LogRows, folds: int) -> _Units:
+        sign = np.where(np.random.default_rng(0).random(read.times.size) < 0.5, -1.0, 1.0)
+        if read.by_episode is None:
+            if read.times.sum() < 2 * folds:
+                message = f"{read.held.table} has {read.times.sum():g} observations, too few for {folds} folds"
+                raise DataError(message, code="few-episodes", argument="log", value=float(read.times.sum()))
+            return cls(read.times.size, np.arange(read.times.size), None, read.times, sign)
+        names, of_row = np.unique(read.episode, return_inverse=True)  # episodes without a row are none
+        if names.size < folds:
+            message = f"{read.held.table} has {names.size} episodes, too few for {folds} folds"
+            raise DataError(message, code="few-episodes", argument="log", value=int(names.size))
+        order = np.lexsort((read.place, of_row))
+        first = order[np.searchsorted(of_row[order], np.arange(names.size))]
+        return cls(names.size, of_row, first, read.times, sign)
+
+    def split(self, random: np.random.Generator, folds: int) -> Any:
+        """Return a function whose iterator gives the weights [M] of the rows in each fold."""
+        if self.first is not None:
+            fold = random.permutation(np.arange(self.size) % folds)[self.of_row]
+            return lambda: (np.where(fold == k, self.times, 0.0) for k in range(folds))
+        whole = np.floor(self.times).astype(np.int64)
+        parts = random.multinomial(whole, np.full(folds, 1.0 / folds))
+        rest, lucky = self.times - whole, random.integers(folds, size=self.size)
+        return lambda: (parts[:, k] + np.where(lucky == k, rest, 0.0) for k in range(folds))
+
+
+class _Verdict(NamedTuple):
+    """One policy in one fold."""
+
+    promised: float
+    honest: float
+    unknown: float
+    influence: FloatArray  # [N]
+
+
+class _Part(NamedTuple):
+    """The transitions of one part, without those into states that it never leaves."""
+
+    seen: Transitions
+    acting: BoolArray  # [S]
+    lost: float  # observations that were left out
+
+    @classmethod
+    def of(cls, every: Transitions, read: LogRows) -> _Part:
+        seen, closed = every, read.terminal | read.absorbing
+        while True:
+            acting = seen.visits.any(axis=1)
+            leads = (acting | closed)[seen.target]
+            if leads.all():
+                return cls(seen, acting, float(every.times.sum() - seen.times.sum()))
+            seen = seen.some(leads)
+
+
+class _Fold(NamedTuple):
+    """The two parts of one fold of one design."""
+
+    read: LogRows
+    train: _Part
+    judge: _Part
+    judging: FloatArray  # [M]
+    units: _Units
+    discount: float
+    rewards: Any
+    begin: tuple[FloatArray, FloatArray]  # [S] start of the training and of the judging part
+    given_start: bool
+    earned: FloatArray  # [M] reward of each row
+
+    @classmethod
+    def of(
+        cls,
+        read: LogRows,
+        rows: DistinctRows,
+        training: FloatArray,
+        judging: FloatArray,
+        units: _Units,
+        discount: float,
+        rewards: Any,
+        start: Mapping[Hashable, float] | None,
+    ) -> _Fold:
+        logged = isinstance(rewards, str) and rewards in ("mean", "outcomes")
+        parts = [_Part.of(rows.count(read, weights), read) for weights in (training, judging)]
+        begin = [
+            _begin(read, part, weights, units, start) for part, weights in zip(parts, (training, judging), strict=True)
+        ]
+        if logged and read.reward is not None:
+            earned = read.reward
+        else:
+            every = rows.count(read, read.times)
+            seen = Outcomes(every.pair, every.target, every.times, np.arange(every.pair.size))
+            earned = rewards_of(rewards, read, every, seen)[0][rows.of_row]
+        return cls(
+            read, parts[0], parts[1], judging, units, discount, rewards, (begin[0], begin[1]), start is not None, earned
+        )
+
+    @property
+    def cut(self) -> float:
+        """Share of the observations that were left out."""
+        return (self.train.lost + self.judge.lost) / float(self.read.times.sum())
+
+    @property
+    def states(self) -> int:
+        """Number of states to act in of the training part."""
+        return int(np.count_nonzero(self.train.acting))
+
+    def verdicts(
+        self, levels: Sequence[float], prior: float, support: str, min_count: float, threads: int | None
+    ) -> Iterator[_Verdict]:
+        """Give the verdicts on the policy of each level, and on what the log did."""
+        read, seen = self.read, self.train.seen
+        S, A = read.shape
+        nothing = np.full(S, -1, dtype=np.int64)
+        if not self.train.acting.any():  # nothing to learn from: the policy is what the log does
+            for _ in (*levels, LOG):
+                honest, unknown, influence = self._judge(nothing)
+                yield _Verdict(honest, honest, unknown, influence)
+            return
+        kept, _ = often_tried(seen.visits, min_count)
+        entries = supported(read, seen, kept, support)
+        reward, _ = rewards_of(self.rewards, read, seen, entries)
+        model, posterior = _problem(read, kept, entries, reward, prior, self.discount)
+        sizes = np.bincount(entries.pair, minlength=S * A)
+        visits = sums(entries.pair, entries.times, S * A)
+        chance = (entries.times + prior / sizes[entries.pair]) / (visits + prior)[entries.pair]
+        value = None
+        for alpha in levels:
+            solution = BayesianRiskMDP(model, posterior, alpha).solve(initial_value=value, threads=threads)
+            value = solution.value
+            policy = np.where(kept.any(axis=1), solution.policy, -1)
+            chosen = policy[entries.pair // A] == entries.pair % A
+            chain = _Chain.of(self, entries.pair[chosen] // A, entries.target[chosen], chance[chosen], reward[chosen])
+            promised = float(self.begin[0] @ chain.values())
+            honest, unknown, influence = self._judge(policy)
+            yield _Verdict(promised, honest, unknown, influence)
+        origin = seen.pair // A
+        mean, _ = rewards_of(
+            self.rewards, read, seen, Outcomes(seen.pair, seen.target, seen.times, np.arange(seen.pair.size))
+        )
+        done = _Chain.of(self, origin, seen.target, seen.times / seen.visits.sum(axis=1)[origin], mean)
+        honest, _, influence = self._judge(nothing)
+        yield _Verdict(float(self.begin[0] @ done.values()), honest, 0.0, influence)
+
+    def _judge(self, policy: IntArray) -> tuple[float, float, FloatArray]:
+        """Return value, unknown share of time and influences of a policy [S], -1 for what the log does."""
+        read, seen = self.read, self.judge.seen
+        A = read.shape[1]
+        tried = seen.visits[np.arange(policy.size), np.maximum(policy, 0)] * (policy >= 0)
+        falls = tried == 0.0
+        total = np.where(falls, seen.visits.sum(axis=1), tried)
+        origin = seen.pair // A
+        chosen = falls[origin] | (policy[origin] == seen.pair % A)
+        origin, times = origin[chosen], seen.times[chosen]
+        reward = self._mean_rewards(seen)[chosen]
+        chain = _Chain.of(self, origin, seen.target[chosen], times / total[origin], reward)
+        begin = self.begin[1]
+        value, spent = chain.values(), chain.occupancy(begin)
+        honest = float(begin @ value)
+        acting = spent * self.judge.acting
+        unknown = float(acting[falls].sum() / max(acting.sum(), np.finfo(np.float64).tiny))
+        return honest, unknown, self._influence(policy, falls, total, value, spent, honest)
+
+    def _mean_rewards(self, seen: Transitions) -> FloatArray:
+        every = Outcomes(seen.pair, seen.target, seen.times, np.arange(seen.pair.size))
+        return rewards_of(self.rewards, self.read, seen, every)[0]
+
+    def _influence(
+        self, policy: IntArray, falls: BoolArray, total: FloatArray, value: FloatArray, spent: FloatArray, honest: float
+    ) -> FloatArray:
+        read, units = self.read, self.units
+        closed = read.terminal | read.absorbing
+        alive = (self.judge.acting | closed)[read.target] & self.judge.acting[read.state]
+        used = np.flatnonzero((self.judging > 0.0) & alive & (falls[read.state] | (policy[read.state] == read.action)))
+        s, weight = read.state[used], self.judging[used]
+        residual = self.earned[used] + self.discount * value[read.target[used]] - value[s]
+        share = 1.0 / total[s]  # of one observation
+        several = total[s] > 1.0 + 1e-9
+        reach = spent[s] * share
+        lifted = np.where(several, residual / np.maximum(1.0 - share, 0.5 * share), 0.0)
+        base = weight * spent[s] * several
+        typical = (
+            np.sqrt(float(base @ lifted**2) / float(base.sum())) if several.any() else np.abs(residual).max(initial=0.0)
+        )
+        # the deviation of a lone row is unknown, the same in every split: a random sign keeps differences paired
+        moves = reach * np.where(several, lifted, typical * units.sign[used])
+        if units.first is None:  # every observation counts for itself
+            return np.bincount(units.of_row[used], weight / np.sqrt(units.times[used]) * moves, units.size)
+        influence = np.bincount(units.of_row[used], weight * moves, units.size)
+        if not self.given_start:
+            states = read.state[units.first]
+            judged = (self.judging[units.first] > 0.0) & (self.begin[1][states] > 0.0)
+            influence[judged] += (value[states[judged]] - honest) / max(int(judged.sum()), 1)
+        return influence
+
+
+def _begin(
+    read: LogRows, part: _Part, weights: FloatArray, units: _Units, start: Mapping[Hashable, float] | None
+) -> FloatArray:
+    """Return the distribution [S] of the first state in a part."""
+    S = read.by_state.size
+    if start is not None:
+        begin = np.zeros(S)
+        for name, chance in start.items():
+            begin[read.by_state.index(name, "start", ParameterError)] += chance
+    elif units.first is not None:
+        at = units.first[weights[units.first] > 0.0]
+        begin = np.bincount(read.state[at], minlength=S).astype(np.float64)
+    else:
+        begin = np.ones(S)
+    begin = begin * part.acting
+    if not begin.any():
+        begin = part.acting.astype(np.float64)
+    return np.asarray(begin / max(float(begin.sum()), np.finfo(np.float64).tiny))
+
+
+def _problem(
+    read: LogRows, kept: BoolArray, entries: Outcomes, reward: FloatArray, prior: float, discount: float
+) -> tuple[UncertainMDP, DirichletPosterior]:
+    """Return the bare model of a part on all states, and its posterior; states without rows end the process."""
+    A = read.shape[1]
+    rest = np.flatnonzero(read.absorbing)
+    admissible = kept.copy()
+    admissible[rest, 0] = True
+    pair = np.concatenate((entries.pair, rest * A))
+    order = np.argsort(pair, kind="stable")
+    target = np.concatenate((entries.target, rest))[order]
+    earned = np.concatenate((reward, read.absorbing_reward[rest]))[order]
+    times = np.concatenate((entries.times, np.zeros(rest.size)))[order]
+    pair = pair[order]
+    ended = np.flatnonzero(~admissible.any(axis=1))
+    model = UncertainMDP.from_entries(
+        own_sources(admissible),
+        pair,
+        places_in(pair),
+        target,
+        earned,
+        discount,
+        terminal=dict(zip(ended.tolist(), read.terminal_value[ended].tolist(), strict=True)),
+    )
+    start = prior_counts(model, prior)
+    counts = start.copy()
+    b = model.source.reshape(-1)[pair]
+    counts[b, places_in(b)] += times
+    return model, DirichletPosterior(counts, prior=start)
+
+
+class _Chain:
+    """The chain of a policy: its values, and the discounted time from a start."""
+
+    def __init__(self, chain: Chain, discount: float) -> None:
+        self.chain, self.discount = chain, discount
+        self._factors: Any = None
+
+    @classmethod
+    def of(cls, fold: _Fold, origin: IntArray, target: IntArray, chance: FloatArray, reward: FloatArray) -> _Chain:
+        """Return the chain with these entries, sorted by origin; other states earn what they are worth and end."""
+        read, S = fold.read, fold.read.by_state.size
+        earned = sums(origin, chance * reward, S)
+        fixed = np.where(read.absorbing, read.absorbing_reward / (1.0 - fold.discount), read.terminal_value)
+        closed = read.terminal | read.absorbing
+        earned[closed] = fixed[closed]
+        indptr = np.concatenate(([0], np.cumsum(np.bincount(origin, minlength=S))))
+        return cls(Chain(indptr, target.astype(np.int32), chance, earned), fold.discount)
+
+    def values(self) -> FloatArray:
+        """Return the values of all states."""
+        return self._solve(self.chain.reward, False)
+
+    def occupancy(self, start: FloatArray) -> FloatArray:
+        """Return the discounted number of visits of each state from ``start``."""
+        return np.maximum(self._solve(start, True), 0.0)
+
+    def _solve(self, right: FloatArray, back: bool) -> FloatArray:
+        S = right.size
+        if S <= _SMALL:
+            if self._factors is None:
+                matrix = self.chain.dense()
+                matrix *= -self.discount
+                matrix.flat[:: S + 1] += 1.0
+                self._factors = linalg.lu_factor(matrix, overwrite_a=True, check_finite=False)
+            return np.asarray(linalg.lu_solve(self._factors, right, trans=int(back), check_finite=False))
+        from scipy import sparse
+
+        chain = self.chain._replace(reward=right)
+        if back:
+            flow = sparse.csr_array((chain.data, chain.indices, chain.indptr), shape=(S, S)).T.tocsr()
+            chain = Chain(flow.indptr.astype(np.int64), flow.indices.astype(np.int32), flow.data, right)
+        target = _PRECISION * max(float(np.abs(right).max()), np.finfo(np.float64).tiny)
+        return chain.values(self.discount, np.zeros(S), target, False)
