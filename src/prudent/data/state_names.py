@@ -161,7 +161,7 @@ def readable_cut(below: float, above: float, span: float) -> float:
 
 def rounded_cut(cut: float, span: float) -> float:
     """Return a cut with about three digits, which may move it by half a percent of the column."""
-    return round(cut, _digits(span) + 2)
+    return round(cut, _digits(span) + 2) + 0.0  # not -0
 
 
 def _digits(span: float) -> int:

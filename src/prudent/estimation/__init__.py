@@ -3,12 +3,14 @@
 ``from_log`` works in stages, each a function of the results before it: ``rows.read_log`` reads the log into indices,
 ``counts.Transitions`` counts distinct transitions, ``counts.often_tried`` says which pairs are admissible,
 ``counts.supported`` which outcomes are possible, ``rewards.rewards_of`` what they earn. ``support.support_changes``
-compares the choices under two supports for the summary of the log.
+compares the choices under two supports for the summary of the log. With features, ``mapped.map_states`` makes states of
+them first: ``feature_log`` reads the columns, ``state_choice`` chooses a map by held-out episodes.
 """
 
 from __future__ import annotations
 
 from ..models.log_summary import LogSummary, SupportChange
 from .from_log import from_log
+from .state_choice import StateChoice, choose_states
 
-__all__ = ["LogSummary", "SupportChange", "from_log"]
+__all__ = ["LogSummary", "StateChoice", "SupportChange", "choose_states", "from_log"]

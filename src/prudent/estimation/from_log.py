@@ -10,7 +10,8 @@ the outcomes of the model (``Outcomes``), sorted by pair. There is no loop over 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,6 +19,7 @@ import numpy as np
 from .._support.checks import positive
 from ..data.labels import Column, Labels, object_array
 from ..data.naming import NEXT_STATES, PAIRS
+from ..data.state_map import StateMap
 from ..errors import ParameterError
 from ..models.base import plural
 from ..models.builders import called_outcomes, own_sources, places_in
@@ -28,7 +30,9 @@ from ..posteriors.scalar import NormalPosterior
 from ..types import ArrayLike, BoolArray, FloatArray, IntArray, Label, NamesLike, TableLike, TerminalLike
 from .counts import SUPPORTS, Outcomes, Transitions, often_tried, overlooked, refuse_dead_ends, supported
 from .rewards import RewardFacts, rewards_of
-from .rows import LogRows, read_log
+from .mapped import map_states
+from .rows import LogRows, read_columns, read_log
+from .state_choice import MIN_COUNT
 from .support import support_changes
 
 
@@ -38,12 +42,13 @@ def from_log(
     *,
     terminal: TerminalLike = (),
     absorbing: TerminalLike = (),
-    min_count: float = 1,
+    min_count: float | None = None,
     prior: float | ArrayLike = 1.0,
     support: str | Mapping[Any, Any] | ArrayLike = "state",
     rewards: str | float | Callable[[Any, Any, Any], float] | TableLike = "mean",
+    features: Sequence[str] | None = None,
+    states: NamesLike | StateMap = None,
     columns: Mapping[str, Any] | None = None,
-    states: NamesLike = None,
     actions: NamesLike = None,
     end: Label = None,
 ) -> tuple[UncertainMDP, DirichletPosterior]:
@@ -65,9 +70,9 @@ def from_log(
     absorbing : TerminalLike, default=()
         States where the process stays for ever: a list, or a mapping to the reward of every step (default 0). They have
         one action, the first. A state that the log never leaves must be terminal or absorbing.
-    min_count : float, default=1
+    min_count : float, optional
         An action that was tried fewer times than this in a state is not admissible there, and its rows are not used.
-        Where no action was tried as often, the most tried one stays.
+        Where no action was tried as often, the most tried one stays. The default is 1, and 5 with ``features``.
     prior : float or array_like [B, K], default=1
         Dirichlet counts before the log. A number is the total mass of each pair, spread evenly over its support:
         ``prior=1`` is worth one observation, however many next states there are. An array has all counts; for a count
@@ -83,13 +88,24 @@ def from_log(
         and some of state, action, next_state. A transition that the support allows and the log does not show earns the
         mean of its pair, if all rewards depend on the pair alone; else the mean of arriving in that next state, from
         this state if that was seen.
+    features : sequence of str, optional
+        Columns of numbers and categories that say what state a row is in, in place of a column state. The next state
+        of a row is that of the next row of its episode, or of its columns ``next_NAME``. A column done
+        (``terminated``, ``is_terminal``) says after which rows the process ended: a flag, or a name of the outcome,
+        which is then a terminal state.
+    states : StateMap, "auto", "as they are" or iterable of hashable, optional
+        With features, how rows get their states: a ``StateMap``, which is fitted on the log unless it is fitted
+        already; "auto", the default, which chooses one by held-out episodes (``choose_states``); or "as they are",
+        each combination of values. Without features, names of states in the order of their indices; by default those
+        of the log, sorted.
 
     Returns
     -------
     model : UncertainMDP
         Its sources are called (state, action), its outcomes by next state, or (next_state, reward) where several
         rewards of one transition are kept apart. ``model.summary`` is a ``LogSummary``; ``model.summary.starts``
-        says where episodes begin, and can be passed as ``start`` to other functions.
+        says where episodes begin, and can be passed as ``start`` to other functions. With features,
+        ``model.summary.state_map`` is the map, and ``model.summary.state_choice`` how it was chosen.
     posterior : DirichletPosterior
         The posterior, with the same names.
 
@@ -97,7 +113,7 @@ def from_log(
     ----------------
     columns : mapping, optional
         Names of columns: ``{"state": "where", "count": None}``; None says that there is none.
-    states, actions : iterable of hashable, optional
+    actions : iterable of hashable, optional
         Names in the order of their indices; by default those of the log, sorted.
     end : hashable, optional
         Name of a terminal state for rows that have no next state.
@@ -133,9 +149,26 @@ def from_log(
            [1.  , 0.  , 0.  ]])
     >>> pr.BayesianRiskMDP(model, posterior, alpha=0.9).solve().policy_names
     (None, 'drug', None)
+
+    Numbers become states by a map:
+
+    >>> log = {"episode": [1, 1, 1, 2, 2], "pressure": [60, 80, 120, 75, 64], "action": ["drug", "wait"] * 2 + ["drug"],
+    ...        "reward": [0, 1, 1, 1, -5], "done": [False, False, True, False, True]}
+    >>> states = pr.StateMap(["pressure"], method="cuts", cuts={"pressure": [70, 100]}, min_rows=1)
+    >>> model, posterior = pr.from_log(log, 0.95, states=states, min_count=1)
+    >>> solution = pr.BayesianRiskMDP(model, posterior, alpha=0).solve()
+    >>> solution.act({"pressure": 85})
+    'wait'
     """
-    threshold = positive(min_count, "min_count")
-    read = read_log(log, columns, states, actions, terminal, absorbing, end)
+    mapped = None
+    if features is not None or isinstance(states, str | StateMap):
+        mapped = map_states(log, discount, features, states, min_count, prior, support, terminal, columns, end)
+    threshold = positive((1 if mapped is None else MIN_COUNT) if min_count is None else min_count, "min_count")
+    if mapped is None:
+        names = None if isinstance(states, str) else states
+        read = read_log(log, columns, names, actions, terminal, absorbing, end)  # type: ignore[arg-type]
+    else:
+        read = read_columns(mapped.held, mapped.names, actions, mapped.terminal, absorbing, None, texts=True)
     seen = Transitions.of(read, by_reward=isinstance(rewards, str) and rewards == "outcomes")
     kept, spared = often_tried(seen.visits, threshold)
     entries = supported(read, seen, kept, support)
@@ -153,6 +186,9 @@ def from_log(
             by_action, by_state = (mine, others) if support == "action" else (others, mine)
             changes = support_changes(by_action, by_state, read, kept, discount, positive(prior, "prior"))
     summary = _summary(read, seen, kept, spared, entries, threshold, support, facts, axes, changes)
+    if mapped is not None:
+        notes = (*mapped.notes, *summary.notes)
+        summary = replace(summary, state_map=mapped.state_map, state_choice=mapped.choice, notes=notes)
     model = _model(read, axes, kept, entries, reward, discount, summary)
     return model, _posterior(model, axes, entries, prior)
 

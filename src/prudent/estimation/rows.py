@@ -61,6 +61,21 @@ def read_log(
 ) -> LogRows:
     """Read a log by the arguments of ``from_log``."""
     held = _columns(log, columns)
+    texts = held.from_text or isinstance(log, str | os.PathLike)
+    return read_columns(held, states, actions, terminal, absorbing, end, texts=texts)
+
+
+def read_columns(
+    held: TableColumns,
+    states: NamesLike,
+    actions: NamesLike,
+    terminal: TerminalLike,
+    absorbing: TerminalLike,
+    end: Label,
+    *,
+    texts: bool = False,
+) -> LogRows:
+    """Return the rows of columns that were read; ``texts`` says that names of states may be texts of numbers."""
     rows = held.size
     if not rows:
         raise DataError(f"{held.table} has no rows", code="no-rows", argument="log")
@@ -79,7 +94,7 @@ def read_log(
         raise _unusable(held, rows, dropped)
     table = TransitionTable.of(held, states, actions, error=DataError, next_states=targets, rows=row)
     by_state = table.states
-    if held.from_text or isinstance(log, str | os.PathLike):  # from a command line names come as texts
+    if texts:  # from a command line names come as texts
         terminal, absorbing = (_as_written(given, by_state) for given in (terminal, absorbing))
     over, worth = read_terminal(_with_end(terminal, end if by_state.find(end) >= 0 else None), by_state)
     stays, earns = read_terminal(absorbing, by_state, "absorbing")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ..data.state_map import StateMap
 from ..posteriors.scalar import NormalPosterior
 from ..types import FloatArray
 
@@ -92,6 +93,10 @@ class LogSummary:
         States in which ``support="action"`` and ``support="state"`` lead to different choices, at the posterior means.
     notes : tuple of str
         Remarks.
+    state_map : StateMap or None
+        The map from features to states.
+    state_choice : StateChoice or None
+        How it was chosen, with ``states="auto"``.
 
     Examples
     --------
@@ -137,12 +142,31 @@ class LogSummary:
     reward_posterior: NormalPosterior | None
     support_matters: tuple[SupportChange, ...] = ()
     notes: tuple[str, ...] = ()
+    state_map: StateMap | None = None
+    state_choice: Any = None
     _visits: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def visits(self) -> FloatArray:
         """Number of times that each admissible pair was tried [number of pairs]."""
         return np.asarray(self._visits["visits"])[np.asarray(self._visits["admissible"])]
+
+    def most_tried(self, state: Hashable) -> Hashable:
+        """Return what the log did most often in a state.
+
+        Parameters
+        ----------
+        state : hashable
+            Name of the state.
+
+        Returns
+        -------
+        hashable
+            The action; of equals the first.
+        """
+        here = np.flatnonzero([name == state for name in self._visits["state"].tolist()])
+        best = here[int(np.argmax(self._visits["visits"][here]))]
+        return self._visits["action"][best : best + 1].tolist()[0]
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return a table of the pairs that were tried.

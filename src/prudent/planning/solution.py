@@ -7,7 +7,7 @@ objective is worth. A solution never solves anything: what needs another solve i
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from .._support.checks import index_array, require_shape, whole_number
+from .._support.checks import index_array, one_of, require_shape, whole_number
 from .._support.output import write
 from ..data.labels import is_numbered, label_array, plain_name
-from ..errors import ParameterError
+from ..errors import DataError, ParameterError
 from ..models.base import plural
 from ..types import BoolArray, FloatArray, IntArray, PathLike
 from .base import DeferredQ, PlanningProblem, RunnersUp
@@ -324,6 +324,47 @@ class Solution:
         if np.ndim(choice):
             return {self._name_of(a): float(choice[a]) for a in np.flatnonzero(choice)}
         return self.actions[choice]
+
+    def act(self, observation: Mapping[str, Any], *, unseen: str = "nearest", time: int = 0) -> Any:
+        """Return what to do for an observation, by the state map of the log.
+
+        Parameters
+        ----------
+        observation : mapping
+            Values of the features by name, None where one is missing: ``{"pressure": 143, "trend": "falling"}``.
+        unseen : {"nearest", "log", "refuse"}, default="nearest"
+            What to do for an observation like nothing in the log (see ``StateMap``): what the policy does in the
+            nearest state, what the log did there most often, or raise.
+        time : int, default=0
+            Time step, of a policy with a horizon.
+
+        Returns
+        -------
+        hashable
+            Name of the action; the likeliest one where the policy has probabilities.
+
+        Raises
+        ------
+        DataError
+            If a feature is missing or wrong, or nothing like the observation was seen and ``unseen`` is "refuse".
+        ParameterError
+            If the model does not come from ``from_log`` with features.
+        """
+        one_of(unseen, "unseen", ("nearest", "log", "refuse"))
+        summary = getattr(self._problem.model, "summary", None)
+        states = getattr(summary, "state_map", None)
+        if summary is None or states is None:
+            message = "this model has no state map; estimate it by from_log(..., features=[...])"
+            raise ParameterError(message, code="no-state-map", argument="observation")
+        place = states.locate(observation)
+        if place.unseen is not None and unseen == "refuse":
+            message = f"nothing in the log is like this observation: {place.unseen}"
+            raise DataError(message, code="unseen-observation", argument="observation")
+        if place.unseen is not None and unseen == "log":
+            return summary.most_tried(place.state)
+        s = self._problem.model.state_index(place.state)
+        choice = self.policy_at(time)[s]
+        return self.actions[int(np.argmax(choice)) if np.ndim(choice) else int(choice)]
 
     # -- tables --------------------------------------------------------------------------------------------
 
