@@ -34,7 +34,7 @@ class Transitions(NamedTuple):
     @classmethod
     def of(cls, read: LogRows, by_reward: bool) -> Transitions:
         """Count the rows."""
-        return DistinctRows.of(read, by_reward).count(read, read.times)
+        return DistinctRows.of(read, by_reward).weighted(read, read.times)
 
     def some(self, which: BoolArray) -> Transitions:
         """Return some of the transitions, and the visits that they make."""
@@ -63,7 +63,7 @@ class DistinctRows(NamedTuple):
             distinct = distinct[finer // (int(which.max()) + 1)]
         return cls(distinct // S, distinct % S, of_row)
 
-    def count(self, read: LogRows, weights: FloatArray) -> Transitions:
+    def weighted(self, read: LogRows, weights: FloatArray) -> Transitions:
         """Return the transitions, each row counted ``weights`` [M] times; those of weight 0 are left out."""
         S, A = read.shape
         of_row, size = self.of_row, self.pair.size

@@ -11,8 +11,10 @@ the judging episodes that start in each state, P and r the frequencies and mean 
 
 **What the judging part does not know.** Where the policy has no action (the training part never saw the state) or one
 that the judging part never tried in the state, the judging part follows what its own episodes did there. ``unknown``
-is the share of the discounted time spent in such states. Transitions into states that a part never leaves, and that
-are not terminal, are left out of this part (``cut`` is their share): the others of the same pair stand for them.
+is the share of the discounted time spent in such states. The interval is widened by what this may miss: there the
+unknown action is taken to be as bad as the worst, and as good as the best, that the judging part tried. Transitions
+into states that a part never leaves, and that are not terminal, are left out of this part (``cut`` is their share): the
+others of the same pair stand for them.
 
 **Interval.** To first order the error of an honest value is a sum over judging episodes e of
 
@@ -31,11 +33,10 @@ McCarthy, *Pseudo-replication: half samples*, Review of the International Statis
 
 from __future__ import annotations
 
-import copy
 import itertools
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from scipy import linalg
@@ -43,7 +44,6 @@ from scipy.special import stdtrit
 
 from .._support.checks import discount_factor, generator, open_probability, positive, risk_level, whole_number
 from .._support.progress import Progress
-from ..data.labels import Labels
 from ..errors import DataError, ParameterError
 from ..models.builders import own_sources, places_in
 from ..models.uncertain import UncertainMDP
@@ -52,6 +52,7 @@ from ..planning.problem import BayesianRiskMDP
 from ..posteriors.dirichlet import DirichletPosterior, prior_counts
 from ..types import BoolArray, FloatArray, IntArray, RngLike
 from .counts import DistinctRows, Outcomes, Transitions, often_tried, sums, supported
+from .designs import Design
 from .rewards import rewards_of
 from .rows import LogRows
 
@@ -65,87 +66,6 @@ CONFIDENCE = 0.9
 LOG = None  # the level of what the log did, which stands beside the levels of policies
 _SMALL = 1_500  # states up to which chains are solved by dense elimination
 _PRECISION = 1e-10  # of values of larger chains, relative to the largest
-
-
-# -- designs: states of the rows of a log ------------------------------------------------------------------
-
-
-class Design(Protocol):
-    """A way to give every row of a log a state and a next state."""
-
-    @property
-    def name(self) -> str:
-        """What it is called in tables."""
-
-    @property
-    def read(self) -> LogRows:
-        """The rows, with any states: actions, rewards, times and episodes are used."""
-
-    def states(self, training: BoolArray) -> LogRows:
-        """Return the rows with their states, learned from the rows of ``training`` [M] alone.
-
-        Rows, actions, rewards, times and episodes are the same for all designs of a comparison, in the same order.
-        """
-
-
-@dataclass(frozen=True)
-class GivenStates:
-    """The states as they are in the log."""
-
-    read: LogRows
-    name: str = "states as they are"
-
-    def states(self, training: BoolArray) -> LogRows:
-        """Return the rows."""
-        return self.read
-
-
-class StateMaker(Protocol):
-    """What turns rows of a log into states, such as a state map."""
-
-    def fit(self, log: Any, /) -> Any:
-        """Learn from the rows of a DataFrame."""
-
-    def transform(self, log: Any, /) -> Any:
-        """Return a state for each row of a DataFrame."""
-
-
-@dataclass(frozen=True)
-class MappedStates:
-    """States by a map that is fitted anew on the training episodes of every fold.
-
-    ``here`` [M] is the row of ``log`` that each transition starts in, ``there`` [M] the row that it leads to, or -1 for
-    the end of the process. ``read`` has the actions, rewards, times and episodes of the transitions.
-    """
-
-    read: LogRows
-    name: str
-    maker: StateMaker
-    log: pandas.DataFrame
-    here: IntArray
-    there: IntArray
-
-    def states(self, training: BoolArray) -> LogRows:
-        """Return the rows with states of the map that is fitted on ``training``."""
-        import pandas
-
-        rows = np.unique(np.concatenate((self.here[training], self.there[training & (self.there >= 0)])))
-        maker = copy.deepcopy(self.maker)
-        maker.fit(self.log.iloc[rows])
-        codes, names = pandas.factorize(np.asarray(maker.transform(self.log), dtype=object), use_na_sentinel=False)
-        end = len(names)
-        goes_on = self.there >= 0
-        terminal = np.arange(end + 1) == end
-        none = np.zeros(end + 1)
-        return self.read._replace(
-            state=codes[self.here].astype(np.int64),
-            target=np.where(goes_on, codes[self.there], end).astype(np.int64),
-            by_state=Labels("state", [*map(str, names), "(end)"], end + 1, DataError),
-            terminal=terminal,
-            terminal_value=none,
-            absorbing=np.zeros(end + 1, dtype=np.bool_),
-            absorbing_reward=none,
-        )
 
 
 # -- results -----------------------------------------------------------------------------------------------
@@ -232,11 +152,17 @@ class HonestValues:
 
     @property
     def best(self) -> int:
-        """The policy with the highest honest value; of equals the one that comes first."""
+        """The recommended policy: that with the highest honest value, or of its design, prior and support the lowest
+        level that is not worse by more than one standard error of the paired difference.
+        """
         policies = [i for i, cell in enumerate(self.cells) if cell.alpha is not LOG]
-        values = self.honest[policies]
-        slack = 1e-9 * max(1.0, float(np.abs(values).max()))
-        return policies[int(np.argmax(values >= values.max() - slack))]
+        top = max(policies, key=lambda i: self.honest[i])
+        rivals = [i for i in policies if self.cells[i]._replace(alpha=LOG) == self.cells[top]._replace(alpha=LOG)]
+        for i in rivals:  # ascending in size of the level
+            apart = self.difference(top, i)
+            if apart.value <= apart.error:
+                return i
+        return top
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return a row for each cell; alpha is NaN for what the log did."""
@@ -349,7 +275,7 @@ def honest_values(
         for alpha in (*levels, LOG)
     )
     C = len(cells)
-    promised, unknown, cut, states = np.zeros(C), np.zeros(C), np.zeros(C), np.zeros(C)
+    promised, facts = np.zeros(C), np.zeros((5, C))
     splits, influence = np.zeros((C, R, K)), np.zeros((C, units.size))
     line, done = Progress("honest values"), 0
     random = generator(rng)
@@ -367,13 +293,11 @@ def honest_values(
                 fold = _Fold.of(read, indexed[i][1], training, judging, units, gamma, rewards, start)
                 for j, (prior, support) in enumerate(settings):
                     at = (i * len(settings) + j) * (len(levels) + 1)
-                    for verdict in fold.verdicts(levels, prior, support, min_count, threads):
-                        promised[at] += share * verdict.promised
-                        splits[at, r, k] = verdict.honest
-                        influence[at] += share * verdict.influence
-                        unknown[at] += share * verdict.unknown
-                        cut[at] += share * fold.cut
-                        states[at] += share * fold.states
+                    for value, judged in fold.verdicts(levels, prior, support, min_count, threads):
+                        promised[at] += share * value
+                        splits[at, r, k] = judged.honest
+                        influence[at] += share * judged.influence
+                        facts[:, at] += share * np.array([judged.unknown, fold.cut, fold.states, *judged.missed])
                         at += 1
                 done += 1
                 line.show(f"{done:,} of {R * K * len(listed):,} folds")
@@ -381,10 +305,10 @@ def honest_values(
     honest = splits.mean(axis=(1, 2))
     error = np.array([_error(*parts) for parts in zip(splits, influence, strict=True)])
     wide = _width(open_probability(confidence, "confidence"), R, K) * error
-    return HonestValues(
-        cells, promised, honest, error, honest - wide, honest + wide, unknown, cut, states, splits, influence,
-        K, R, confidence, log.by_episode is None,
-    )  # fmt: skip
+    unknown, cut, states, worse, better = facts
+    interval = honest - wide + worse, honest + wide + better
+    values = promised, honest, error, *interval, unknown, cut, states, splits, influence
+    return HonestValues(cells, *values, K, R, confidence, log.by_episode is None)
 
 
 class _Units(NamedTuple):
@@ -423,12 +347,12 @@ class _Units(NamedTuple):
         return lambda: (parts[:, k] + np.where(lucky == k, rest, 0.0) for k in range(folds))
 
 
-class _Verdict(NamedTuple):
-    """One policy in one fold."""
+class _Judged(NamedTuple):
+    """What the judging part says about a policy."""
 
-    promised: float
     honest: float
-    unknown: float
+    unknown: float  # share of time
+    missed: tuple[float, float]  # how much worse and better the value may be for what is unknown
     influence: FloatArray  # [N]
 
 
@@ -443,7 +367,7 @@ class _Part(NamedTuple):
     def of(cls, every: Transitions, read: LogRows) -> _Part:
         seen, closed = every, read.terminal | read.absorbing
         while True:
-            acting = seen.visits.any(axis=1)
+            acting = np.asarray(seen.visits.any(axis=1))
             leads = (acting | closed)[seen.target]
             if leads.all():
                 return cls(seen, acting, float(every.times.sum() - seen.times.sum()))
@@ -477,14 +401,14 @@ class _Fold(NamedTuple):
         start: Mapping[Hashable, float] | None,
     ) -> _Fold:
         logged = isinstance(rewards, str) and rewards in ("mean", "outcomes")
-        parts = [_Part.of(rows.count(read, weights), read) for weights in (training, judging)]
+        parts = [_Part.of(rows.weighted(read, weights), read) for weights in (training, judging)]
         begin = [
             _begin(read, part, weights, units, start) for part, weights in zip(parts, (training, judging), strict=True)
         ]
         if logged and read.reward is not None:
             earned = read.reward
         else:
-            every = rows.count(read, read.times)
+            every = rows.weighted(read, read.times)
             seen = Outcomes(every.pair, every.target, every.times, np.arange(every.pair.size))
             earned = rewards_of(rewards, read, every, seen)[0][rows.of_row]
         return cls(
@@ -503,15 +427,13 @@ class _Fold(NamedTuple):
 
     def verdicts(
         self, levels: Sequence[float], prior: float, support: str, min_count: float, threads: int | None
-    ) -> Iterator[_Verdict]:
-        """Give the verdicts on the policy of each level, and on what the log did."""
+    ) -> Iterator[tuple[float, _Judged]]:
+        """Give the promised value and the verdict for the policy of each level, and for what the log did."""
         read, seen = self.read, self.train.seen
         S, A = read.shape
-        nothing = np.full(S, -1, dtype=np.int64)
+        today = self._judge(np.full(S, -1, dtype=np.int64))
         if not self.train.acting.any():  # nothing to learn from: the policy is what the log does
-            for _ in (*levels, LOG):
-                honest, unknown, influence = self._judge(nothing)
-                yield _Verdict(honest, honest, unknown, influence)
+            yield from ((today.honest, today) for _ in (*levels, LOG))
             return
         kept, _ = often_tried(seen.visits, min_count)
         entries = supported(read, seen, kept, support)
@@ -526,20 +448,15 @@ class _Fold(NamedTuple):
             value = solution.value
             policy = np.where(kept.any(axis=1), solution.policy, -1)
             chosen = policy[entries.pair // A] == entries.pair % A
-            chain = _Chain.of(self, entries.pair[chosen] // A, entries.target[chosen], chance[chosen], reward[chosen])
-            promised = float(self.begin[0] @ chain.values())
-            honest, unknown, influence = self._judge(policy)
-            yield _Verdict(promised, honest, unknown, influence)
+            parts = entries.pair[chosen] // A, entries.target[chosen], chance[chosen], reward[chosen]
+            yield float(self.begin[0] @ _Chain.of(self, *parts).values()), self._judge(policy)
         origin = seen.pair // A
-        mean, _ = rewards_of(
-            self.rewards, read, seen, Outcomes(seen.pair, seen.target, seen.times, np.arange(seen.pair.size))
-        )
-        done = _Chain.of(self, origin, seen.target, seen.times / seen.visits.sum(axis=1)[origin], mean)
-        honest, _, influence = self._judge(nothing)
-        yield _Verdict(float(self.begin[0] @ done.values()), honest, 0.0, influence)
+        done = seen.times / seen.visits.sum(axis=1)[origin]
+        chain = _Chain.of(self, origin, seen.target, done, self._mean_rewards(seen))
+        yield float(self.begin[0] @ chain.values()), today._replace(unknown=0.0)
 
-    def _judge(self, policy: IntArray) -> tuple[float, float, FloatArray]:
-        """Return value, unknown share of time and influences of a policy [S], -1 for what the log does."""
+    def _judge(self, policy: IntArray) -> _Judged:
+        """Return what the judging part says about a policy [S], -1 for what the log does."""
         read, seen = self.read, self.judge.seen
         A = read.shape[1]
         tried = seen.visits[np.arange(policy.size), np.maximum(policy, 0)] * (policy >= 0)
@@ -555,7 +472,17 @@ class _Fold(NamedTuple):
         honest = float(begin @ value)
         acting = spent * self.judge.acting
         unknown = float(acting[falls].sum() / max(acting.sum(), np.finfo(np.float64).tiny))
-        return honest, unknown, self._influence(policy, falls, total, value, spent, honest)
+        influence = self._influence(policy, falls, total, value, spent, honest)
+        if not unknown or (policy < 0).all():
+            return _Judged(honest, unknown, (0.0, 0.0), influence)
+        backed = sums(
+            seen.pair, seen.times * (self._mean_rewards(seen) + self.discount * value[seen.target]), seen.visits.size
+        )
+        q = backed.reshape(seen.visits.shape) / np.maximum(seen.visits, np.finfo(np.float64).tiny)
+        lost = np.flatnonzero(falls & self.judge.acting)
+        worst = np.where(seen.visits > 0.0, q, np.inf).min(axis=1)[lost] - value[lost]
+        best = np.where(seen.visits > 0.0, q, -np.inf).max(axis=1)[lost] - value[lost]
+        return _Judged(honest, unknown, (float(spent[lost] @ worst), float(spent[lost] @ best)), influence)
 
     def _mean_rewards(self, seen: Transitions) -> FloatArray:
         every = Outcomes(seen.pair, seen.target, seen.times, np.arange(seen.pair.size))
@@ -581,8 +508,8 @@ class _Fold(NamedTuple):
         # the deviation of a lone row is unknown, the same in every split: a random sign keeps differences paired
         moves = reach * np.where(several, lifted, typical * units.sign[used])
         if units.first is None:  # every observation counts for itself
-            return np.bincount(units.of_row[used], weight / np.sqrt(units.times[used]) * moves, units.size)
-        influence = np.bincount(units.of_row[used], weight * moves, units.size)
+            return sums(units.of_row[used], weight / np.sqrt(units.times[used]) * moves, units.size)
+        influence = sums(units.of_row[used], weight * moves, units.size)
         if not self.given_start:
             states = read.state[units.first]
             judged = (self.judging[units.first] > 0.0) & (self.begin[1][states] > 0.0)
@@ -675,7 +602,7 @@ class _Chain:
                 matrix *= -self.discount
                 matrix.flat[:: S + 1] += 1.0
                 self._factors = linalg.lu_factor(matrix, overwrite_a=True, check_finite=False)
-            return np.asarray(linalg.lu_solve(self._factors, right, trans=int(back), check_finite=False))
+            return np.asarray(linalg.lu_solve(self._factors, right, trans=1 if back else 0, check_finite=False))
         from scipy import sparse
 
         chain = self.chain._replace(reward=right)
