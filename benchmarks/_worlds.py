@@ -274,12 +274,18 @@ WORLDS: dict[str, type[World]] = {
 }
 
 
-def play(world: World, policy: Any, n: int, rng: np.random.Generator) -> tuple[Array, dict[str, Array]]:
-    """Return discounted returns [n] of a policy of observations [n, D], and the log of what happened."""
+def play(
+    world: World, policy: Any, n: int, rng: np.random.Generator, whole: bool = False
+) -> tuple[Array, dict[str, Array]]:
+    """Return discounted returns [n] of a policy of observations [n, D], and the log of what happened.
+
+    Episodes of a log are cut off after ``world.steps``; ``whole`` ones go on until nothing of weight is left.
+    """
+    steps = max(world.steps, int(np.ceil(np.log(0.02) / np.log(world.discount)))) if whole else world.steps
     x = world.reset(n, rng)
     total, alive = np.zeros(n), np.ones(n, dtype=bool)
     rows: list[tuple[Array, ...]] = []
-    for t in range(world.steps):
+    for t in range(steps):
         actions = np.asarray(policy(x, rng))
         y, reward, ended = world.step(actions, rng)
         who = np.flatnonzero(alive)

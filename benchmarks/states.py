@@ -74,8 +74,8 @@ def judge(task: tuple[str, int, int]) -> Verdict:
     def policy(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
         return actions[code(x)]
 
-    ours, _ = _worlds.play(world, policy, episodes, np.random.default_rng([seed, 1]))
-    theirs, _ = _worlds.play(world, world.logging, episodes, np.random.default_rng([seed, 1]))
+    ours, _ = _worlds.play(world, policy, episodes, np.random.default_rng([seed, 1]), whole=True)
+    theirs, _ = _worlds.play(world, world.logging, episodes, np.random.default_rng([seed, 1]), whole=True)
     draws = returns["returns"].sel(policy="policy").to_numpy()
     error = float(ours.std() / episodes**0.5)
     best = choice.honest.at(design=choice.design, alpha=choice.alpha)[0]

@@ -8,8 +8,13 @@ Every candidate is fitted on the training episodes of a fold, and three things a
 - coverage: the share of rows whose pair of state and action the training part has at least ``min_count`` times;
 - the honest value (``honest_values``) of the policy at several levels, and of what the log did.
 
-Maps that predict much worse than the best one are left out: they mix rows that differ, and their own model, which
-judges them, does not see it. Of the others the one with the highest honest value at its best level is chosen.
+The candidates are trees of different sizes. Grids of quantiles were tried in simulators and left out: within a cell
+the action is often chosen for a reason that matters, which makes both the policy and its judge wrong; a tree is grown
+on the policy of the log as well, and splits there. Maps that predict much worse than the best one are left out too.
+
+Of the others, the highest honest value counts, with caution where the data do not tell: of all levels and maps that are
+within one standard error of the best (of the paired difference), those with the highest level, and of these the one with
+the highest honest value.
 """
 
 from __future__ import annotations
@@ -33,12 +38,10 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 TREES = (16, 32, 64, 128, 256)
-BINS = (3, 4, 5, 6)
 LEVELS = (0.0, 0.5, 0.9)
 MIN_COUNT = 5
 SLACK = 0.1  # explained variance that a map may lack
 _FOLDS, _REPEATS = 2, 2
-_LARGEST_GRID = 1_000
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -157,7 +160,7 @@ def choose_states(
     discount : float
         Discount factor in [0, 1).
     candidates : mapping or sequence of StateMap, optional
-        Maps to compare; by default trees with 16 to 256 states and grids of quantiles with 3 to 6 bins.
+        Maps to compare; by default trees with 16 to 256 states.
     alphas : sequence of float, default=(0, 0.5, 0.9)
         Risk levels.
     min_count : float, default=5
@@ -231,6 +234,9 @@ def choose(
     floor = max(scores.values()) - SLACK
     allowed = [i for i, cell in enumerate(honest.cells) if cell.alpha is not LOG and scores[cell.design] >= floor]
     best = max(allowed, key=lambda i: honest.honest[i])
+    level = max(float(honest.cells[i].alpha or 0.0) for i in allowed if _near(honest, i, best))
+    allowed = [i for i in allowed if honest.cells[i].alpha == level and _near(honest, i, best)]
+    best = max(allowed, key=lambda i: honest.honest[i])
     cell = honest.cells[best]
     difference = honest.difference(best, honest.log_of(best))
     chosen = listed[cell.design].fit_sample(log.sample)
@@ -238,6 +244,12 @@ def choose(
     return StateChoice(
         chosen, cell.design, cell.alpha, difference, difference.low > 0.0, listed, honest, scores, coverage, unseen
     )
+
+
+def _near(honest: HonestValues, i: int, best: int) -> bool:
+    """Return whether a cell is within one standard error of the best."""
+    lead = honest.difference(best, i)
+    return lead.value <= lead.error
 
 
 def all_in_one(log: FeatureLog, terminal: TerminalLike) -> LogRows:
@@ -271,13 +283,6 @@ def _candidates(
     for count in TREES:
         if count == TREES[0] or count * base.min_rows <= pairs * 2.0:
             maker = replace(plain, method="tree", n_states=count)
-            listed[_name(maker)] = maker
-    sizes = [len(np.unique(log.features[name].cells[~log.features[name].missing])) for name in base.features]
-    numeric = [log.features[name].numeric for name in base.features]
-    for count in BINS:
-        cells = np.prod([min(count, size) if number else size for size, number in zip(sizes, numeric, strict=True)])
-        if cells <= _LARGEST_GRID:
-            maker = replace(plain, method="quantiles", bins=count)
             listed[_name(maker)] = maker
     return listed
 
