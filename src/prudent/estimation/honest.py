@@ -39,20 +39,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from scipy import linalg
 from scipy.special import stdtrit
 
 from .._support.checks import discount_factor, generator, open_probability, positive, risk_level, whole_number
 from .._support.progress import Progress
-from ..errors import DataError, ParameterError
-from ..models.builders import own_sources, places_in
-from ..models.uncertain import UncertainMDP
-from ..planning.chain import Chain
-from ..planning.problem import BayesianRiskMDP
-from ..posteriors.dirichlet import DirichletPosterior, prior_counts
-from ..types import BoolArray, FloatArray, IntArray, RngLike
-from .counts import DistinctRows, Outcomes, Transitions, often_tried, sums, supported
+from ..errors import ParameterError
+from ..types import FloatArray, IntArray, RngLike
+from .counts import DistinctRows, Outcomes, Transitions, sums
 from .designs import Design
+from .parts import Learner, Part, PolicyChain, Units, first_states
 from .rewards import rewards_of
 from .rows import LogRows
 
@@ -64,8 +59,6 @@ REPEATS = 5
 ALPHAS = (0.0, 0.5, 0.9)
 CONFIDENCE = 0.9
 LOG = None  # the level of what the log did, which stands beside the levels of policies
-_SMALL = 1_500  # states up to which chains are solved by dense elimination
-_PRECISION = 1e-10  # of values of larger chains, relative to the largest
 
 
 # -- results -----------------------------------------------------------------------------------------------
@@ -106,8 +99,8 @@ class HonestValues:
         Share of the rows that were left out, because they lead to a state that the part never leaves.
     states : ndarray [C]
         Mean number of states to act in of the training part.
-    splits : ndarray [C, R, K]
-        The honest value of each fold.
+    promises, splits : ndarray [C, R, K]
+        The promised and the honest value of each fold.
     influence : ndarray [C, N]
         Contribution of each episode to the honest value (to first order).
     folds, repeats : int
@@ -127,6 +120,7 @@ class HonestValues:
     unknown: FloatArray
     cut: FloatArray
     states: FloatArray
+    promises: FloatArray
     splits: FloatArray
     influence: FloatArray
     folds: int
@@ -266,7 +260,7 @@ def honest_values(
     masses = [positive(prior, "priors") for prior in priors]
     K, R = whole_number(folds, "folds", 2), whole_number(repeats, "repeats")
     log = listed[0].read
-    units = _Units.of(log, K)
+    units = Units.of(log, K)
     settings = list(itertools.product(masses, supports))
     cells = tuple(
         Cell(design.name, alpha, prior, support)
@@ -275,8 +269,8 @@ def honest_values(
         for alpha in (*levels, LOG)
     )
     C = len(cells)
-    promised, facts = np.zeros(C), np.zeros((5, C))
-    splits, influence = np.zeros((C, R, K)), np.zeros((C, units.size))
+    promises, splits, influence = np.zeros((C, R, K)), np.zeros((C, R, K)), np.zeros((C, units.size))
+    facts = np.zeros((5, C))
     line, done = Progress("honest values"), 0
     random = generator(rng)
     share = 1.0 / (R * K)
@@ -294,7 +288,7 @@ def honest_values(
                 for j, (prior, support) in enumerate(settings):
                     at = (i * len(settings) + j) * (len(levels) + 1)
                     for value, judged in fold.verdicts(levels, prior, support, min_count, threads):
-                        promised[at] += share * value
+                        promises[at, r, k] = value
                         splits[at, r, k] = judged.honest
                         influence[at] += share * judged.influence
                         facts[:, at] += share * np.array([judged.unknown, fold.cut, fold.states, *judged.missed])
@@ -307,44 +301,20 @@ def honest_values(
     wide = _width(open_probability(confidence, "confidence"), R, K) * error
     unknown, cut, states, worse, better = facts
     interval = honest - wide + worse, honest + wide + better
-    values = promised, honest, error, *interval, unknown, cut, states, splits, influence
+    values = promises.mean(axis=(1, 2)), honest, error, *interval, unknown, cut, states, promises, splits, influence
     return HonestValues(cells, *values, K, R, confidence, log.by_episode is None)
 
 
-class _Units(NamedTuple):
-    """What is split: episodes, or the observations of a log without episodes."""
+class _Mix(NamedTuple):
+    """How much an observation of a state weighs in the row of a policy: more if it is of the action of the policy."""
 
-    size: int  # N
-    of_row: IntArray  # [M]
-    first: IntArray | None  # [N] the first row of each episode; None without episodes
-    times: FloatArray  # [M]
-    sign: FloatArray  # [M] random signs
+    policy: IntArray  # [S]
+    own: FloatArray  # [S]
+    any: FloatArray  # [S]
 
-    @classmethod
-    def of(cls, read: LogRows, folds: int) -> _Units:
-        sign = np.where(np.random.default_rng(0).random(read.times.size) < 0.5, -1.0, 1.0)
-        if read.by_episode is None:
-            if read.times.sum() < 2 * folds:
-                message = f"{read.held.table} has {read.times.sum():g} observations, too few for {folds} folds"
-                raise DataError(message, code="few-episodes", argument="log", value=float(read.times.sum()))
-            return cls(read.times.size, np.arange(read.times.size), None, read.times, sign)
-        names, of_row = np.unique(read.episode, return_inverse=True)  # episodes without a row are none
-        if names.size < folds:
-            message = f"{read.held.table} has {names.size} episodes, too few for {folds} folds"
-            raise DataError(message, code="few-episodes", argument="log", value=int(names.size))
-        order = np.lexsort((read.place, of_row))
-        first = order[np.searchsorted(of_row[order], np.arange(names.size))]
-        return cls(names.size, of_row, first, read.times, sign)
-
-    def split(self, random: np.random.Generator, folds: int) -> Any:
-        """Return a function whose iterator gives the weights [M] of the rows in each fold."""
-        if self.first is not None:
-            fold = random.permutation(np.arange(self.size) % folds)[self.of_row]
-            return lambda: (np.where(fold == k, self.times, 0.0) for k in range(folds))
-        whole = np.floor(self.times).astype(np.int64)
-        parts = random.multinomial(whole, np.full(folds, 1.0 / folds))
-        rest, lucky = self.times - whole, random.integers(folds, size=self.size)
-        return lambda: (parts[:, k] + np.where(lucky == k, rest, 0.0) for k in range(folds))
+    def weights(self, states: IntArray, actions: IntArray) -> FloatArray:
+        """Return the weights of observations of pairs."""
+        return self.any[states] + np.where(self.policy[states] == actions, self.own[states], 0.0)
 
 
 class _Judged(NamedTuple):
@@ -356,32 +326,14 @@ class _Judged(NamedTuple):
     influence: FloatArray  # [N]
 
 
-class _Part(NamedTuple):
-    """The transitions of one part, without those into states that it never leaves."""
-
-    seen: Transitions
-    acting: BoolArray  # [S]
-    lost: float  # observations that were left out
-
-    @classmethod
-    def of(cls, every: Transitions, read: LogRows) -> _Part:
-        seen, closed = every, read.terminal | read.absorbing
-        while True:
-            acting = np.asarray(seen.visits.any(axis=1))
-            leads = (acting | closed)[seen.target]
-            if leads.all():
-                return cls(seen, acting, float(every.times.sum() - seen.times.sum()))
-            seen = seen.some(leads)
-
-
 class _Fold(NamedTuple):
     """The two parts of one fold of one design."""
 
     read: LogRows
-    train: _Part
-    judge: _Part
+    train: Part
+    judge: Part
     judging: FloatArray  # [M]
-    units: _Units
+    units: Units
     discount: float
     rewards: Any
     begin: tuple[FloatArray, FloatArray]  # [S] start of the training and of the judging part
@@ -395,15 +347,16 @@ class _Fold(NamedTuple):
         rows: DistinctRows,
         training: FloatArray,
         judging: FloatArray,
-        units: _Units,
+        units: Units,
         discount: float,
         rewards: Any,
         start: Mapping[Hashable, float] | None,
     ) -> _Fold:
         logged = isinstance(rewards, str) and rewards in ("mean", "outcomes")
-        parts = [_Part.of(rows.weighted(read, weights), read) for weights in (training, judging)]
+        parts = [Part.of(rows.weighted(read, weights), read) for weights in (training, judging)]
         begin = [
-            _begin(read, part, weights, units, start) for part, weights in zip(parts, (training, judging), strict=True)
+            first_states(read, part, weights, units, start)
+            for part, weights in zip(parts, (training, judging), strict=True)
         ]
         if logged and read.reward is not None:
             earned = read.reward
@@ -411,9 +364,9 @@ class _Fold(NamedTuple):
             every = rows.weighted(read, read.times)
             seen = Outcomes(every.pair, every.target, every.times, np.arange(every.pair.size))
             earned = rewards_of(rewards, read, every, seen)[0][rows.of_row]
-        return cls(
-            read, parts[0], parts[1], judging, units, discount, rewards, (begin[0], begin[1]), start is not None, earned
-        )
+        train, judge = parts
+        starts = begin[0], begin[1]
+        return cls(read, train, judge, judging, units, discount, rewards, starts, start is not None, earned)
 
     @property
     def cut(self) -> float:
@@ -430,80 +383,68 @@ class _Fold(NamedTuple):
     ) -> Iterator[tuple[float, _Judged]]:
         """Give the promised value and the verdict for the policy of each level, and for what the log did."""
         read, seen = self.read, self.train.seen
-        S, A = read.shape
-        today = self._judge(np.full(S, -1, dtype=np.int64))
+        today = self._judge(np.full(read.shape[0], -1, dtype=np.int64))
         if not self.train.acting.any():  # nothing to learn from: the policy is what the log does
             yield from ((today.honest, today) for _ in (*levels, LOG))
             return
-        kept, _ = often_tried(seen.visits, min_count)
-        entries = supported(read, seen, kept, support)
-        reward, _ = rewards_of(self.rewards, read, seen, entries)
-        model, posterior = _problem(read, kept, entries, reward, prior, self.discount)
-        sizes = np.bincount(entries.pair, minlength=S * A)
-        visits = sums(entries.pair, entries.times, S * A)
-        chance = (entries.times + prior / sizes[entries.pair]) / (visits + prior)[entries.pair]
-        value = None
-        for alpha in levels:
-            solution = BayesianRiskMDP(model, posterior, alpha).solve(initial_value=value, threads=threads)
-            value = solution.value
-            policy = np.where(kept.any(axis=1), solution.policy, -1)
-            chosen = policy[entries.pair // A] == entries.pair % A
-            parts = entries.pair[chosen] // A, entries.target[chosen], chance[chosen], reward[chosen]
-            yield float(self.begin[0] @ _Chain.of(self, *parts).values()), self._judge(policy)
-        origin = seen.pair // A
-        done = seen.times / seen.visits.sum(axis=1)[origin]
-        chain = _Chain.of(self, origin, seen.target, done, self._mean_rewards(seen))
-        yield float(self.begin[0] @ chain.values()), today._replace(unknown=0.0)
+        learner = Learner.of(read, seen, self.discount, prior, support, min_count, self.rewards)
+        for learned in learner.policies(levels, threads):
+            yield float(self.begin[0] @ learned.chain.values()), self._judge(learned.policy)
+        done = learner.log_chain(seen, self._mean_rewards(seen))
+        yield float(self.begin[0] @ done.values()), today._replace(unknown=0.0)
 
     def _judge(self, policy: IntArray) -> _Judged:
         """Return what the judging part says about a policy [S], -1 for what the log does."""
         read, seen = self.read, self.judge.seen
         A = read.shape[1]
-        tried = seen.visits[np.arange(policy.size), np.maximum(policy, 0)] * (policy >= 0)
-        falls = tried == 0.0
-        total = np.where(falls, seen.visits.sum(axis=1), tried)
+        states = np.arange(policy.size)
+        every = np.maximum(seen.visits.sum(axis=1), np.finfo(np.float64).tiny)
+        tried = seen.visits[states, np.maximum(policy, 0)] * (policy >= 0)
+        guess = 1.0 / (1.0 + tried**2)
+        mix = _Mix(policy, (1.0 - guess) / np.maximum(tried, np.finfo(np.float64).tiny), guess / every)
         origin = seen.pair // A
-        chosen = falls[origin] | (policy[origin] == seen.pair % A)
-        origin, times = origin[chosen], seen.times[chosen]
-        reward = self._mean_rewards(seen)[chosen]
-        chain = _Chain.of(self, origin, seen.target[chosen], times / total[origin], reward)
+        reward = self._mean_rewards(seen)
+        chance = seen.times * mix.weights(origin, seen.pair % A)
+        chain = PolicyChain.of(self.read, self.discount, origin, seen.target, chance, reward)
         begin = self.begin[1]
         value, spent = chain.values(), chain.occupancy(begin)
         honest = float(begin @ value)
         acting = spent * self.judge.acting
-        unknown = float(acting[falls].sum() / max(acting.sum(), np.finfo(np.float64).tiny))
-        influence = self._influence(policy, falls, total, value, spent, honest)
-        if not unknown or (policy < 0).all():
+        untried = acting * (tried == 0.0)
+        unknown = float(untried.sum() / max(acting.sum(), np.finfo(np.float64).tiny))
+        influence = self._influence(mix, value, spent, honest)
+        if (policy < 0).all():
             return _Judged(honest, unknown, (0.0, 0.0), influence)
-        backed = sums(
-            seen.pair, seen.times * (self._mean_rewards(seen) + self.discount * value[seen.target]), seen.visits.size
-        )
-        q = backed.reshape(seen.visits.shape) / np.maximum(seen.visits, np.finfo(np.float64).tiny)
-        lost = np.flatnonzero(falls & self.judge.acting)
-        worst = np.where(seen.visits > 0.0, q, np.inf).min(axis=1)[lost] - value[lost]
-        best = np.where(seen.visits > 0.0, q, -np.inf).max(axis=1)[lost] - value[lost]
-        return _Judged(honest, unknown, (float(spent[lost] @ worst), float(spent[lost] @ best)), influence)
+        backed = sums(seen.pair, seen.times * (reward + self.discount * value[seen.target]), seen.visits.size)
+        backed = backed.reshape(seen.visits.shape)
+        q, mean = backed / np.maximum(seen.visits, np.finfo(np.float64).tiny), backed.sum(axis=1) / every
+        drawn = acting * (tried > 0.0) * guess  # how far its own data are drawn to the mean
+        shift = float(drawn @ (q[states, np.maximum(policy, 0)] - mean))
+        at = np.flatnonzero(untried)
+        worst = np.where(seen.visits > 0.0, q, np.inf)[at].min(axis=1) - mean[at]
+        best = np.where(seen.visits > 0.0, q, -np.inf)[at].max(axis=1) - mean[at]
+        missed = min(shift, 0.0) + float(untried[at] @ worst), max(shift, 0.0) + float(untried[at] @ best)
+        return _Judged(honest, unknown, missed, influence)
 
     def _mean_rewards(self, seen: Transitions) -> FloatArray:
         every = Outcomes(seen.pair, seen.target, seen.times, np.arange(seen.pair.size))
         return rewards_of(self.rewards, self.read, seen, every)[0]
 
-    def _influence(
-        self, policy: IntArray, falls: BoolArray, total: FloatArray, value: FloatArray, spent: FloatArray, honest: float
-    ) -> FloatArray:
+    def _influence(self, mix: _Mix, value: FloatArray, spent: FloatArray, honest: float) -> FloatArray:
+        """Return the contribution of each unit to the error of the honest value."""
         read, units = self.read, self.units
         closed = read.terminal | read.absorbing
         alive = (self.judge.acting | closed)[read.target] & self.judge.acting[read.state]
-        used = np.flatnonzero((self.judging > 0.0) & alive & (falls[read.state] | (policy[read.state] == read.action)))
+        used = np.flatnonzero((self.judging > 0.0) & alive)
         s, weight = read.state[used], self.judging[used]
         residual = self.earned[used] + self.discount * value[read.target[used]] - value[s]
-        share = 1.0 / total[s]  # of one observation
-        several = total[s] > 1.0 + 1e-9
+        share = mix.weights(s, read.action[used])  # of one observation
+        several = share < 1.0 - 1e-9
         reach = spent[s] * share
-        lifted = np.where(several, residual / np.maximum(1.0 - share, 0.5 * share), 0.0)
-        base = weight * spent[s] * several
+        lifted = np.where(several, residual / np.maximum(1.0 - share, 1e-9), 0.0)
+        base = weight * reach * several
         typical = (
-            np.sqrt(float(base @ lifted**2) / float(base.sum())) if several.any() else np.abs(residual).max(initial=0.0)
+            np.sqrt(float(base @ lifted**2) / float(base.sum())) if base.any() else np.abs(residual).max(initial=0.0)
         )
         # the deviation of a lone row is unknown, the same in every split: a random sign keeps differences paired
         moves = reach * np.where(several, lifted, typical * units.sign[used])
@@ -515,99 +456,3 @@ class _Fold(NamedTuple):
             judged = (self.judging[units.first] > 0.0) & (self.begin[1][states] > 0.0)
             influence[judged] += (value[states[judged]] - honest) / max(int(judged.sum()), 1)
         return influence
-
-
-def _begin(
-    read: LogRows, part: _Part, weights: FloatArray, units: _Units, start: Mapping[Hashable, float] | None
-) -> FloatArray:
-    """Return the distribution [S] of the first state in a part."""
-    S = read.by_state.size
-    if start is not None:
-        begin = np.zeros(S)
-        for name, chance in start.items():
-            begin[read.by_state.index(name, "start", ParameterError)] += chance
-    elif units.first is not None:
-        at = units.first[weights[units.first] > 0.0]
-        begin = np.bincount(read.state[at], minlength=S).astype(np.float64)
-    else:
-        begin = np.ones(S)
-    begin = begin * part.acting
-    if not begin.any():
-        begin = part.acting.astype(np.float64)
-    return np.asarray(begin / max(float(begin.sum()), np.finfo(np.float64).tiny))
-
-
-def _problem(
-    read: LogRows, kept: BoolArray, entries: Outcomes, reward: FloatArray, prior: float, discount: float
-) -> tuple[UncertainMDP, DirichletPosterior]:
-    """Return the bare model of a part on all states, and its posterior; states without rows end the process."""
-    A = read.shape[1]
-    rest = np.flatnonzero(read.absorbing)
-    admissible = kept.copy()
-    admissible[rest, 0] = True
-    pair = np.concatenate((entries.pair, rest * A))
-    order = np.argsort(pair, kind="stable")
-    target = np.concatenate((entries.target, rest))[order]
-    earned = np.concatenate((reward, read.absorbing_reward[rest]))[order]
-    times = np.concatenate((entries.times, np.zeros(rest.size)))[order]
-    pair = pair[order]
-    ended = np.flatnonzero(~admissible.any(axis=1))
-    model = UncertainMDP.from_entries(
-        own_sources(admissible),
-        pair,
-        places_in(pair),
-        target,
-        earned,
-        discount,
-        terminal=dict(zip(ended.tolist(), read.terminal_value[ended].tolist(), strict=True)),
-    )
-    start = prior_counts(model, prior)
-    counts = start.copy()
-    b = model.source.reshape(-1)[pair]
-    counts[b, places_in(b)] += times
-    return model, DirichletPosterior(counts, prior=start)
-
-
-class _Chain:
-    """The chain of a policy: its values, and the discounted time from a start."""
-
-    def __init__(self, chain: Chain, discount: float) -> None:
-        self.chain, self.discount = chain, discount
-        self._factors: Any = None
-
-    @classmethod
-    def of(cls, fold: _Fold, origin: IntArray, target: IntArray, chance: FloatArray, reward: FloatArray) -> _Chain:
-        """Return the chain with these entries, sorted by origin; other states earn what they are worth and end."""
-        read, S = fold.read, fold.read.by_state.size
-        earned = sums(origin, chance * reward, S)
-        fixed = np.where(read.absorbing, read.absorbing_reward / (1.0 - fold.discount), read.terminal_value)
-        closed = read.terminal | read.absorbing
-        earned[closed] = fixed[closed]
-        indptr = np.concatenate(([0], np.cumsum(np.bincount(origin, minlength=S))))
-        return cls(Chain(indptr, target.astype(np.int32), chance, earned), fold.discount)
-
-    def values(self) -> FloatArray:
-        """Return the values of all states."""
-        return self._solve(self.chain.reward, False)
-
-    def occupancy(self, start: FloatArray) -> FloatArray:
-        """Return the discounted number of visits of each state from ``start``."""
-        return np.maximum(self._solve(start, True), 0.0)
-
-    def _solve(self, right: FloatArray, back: bool) -> FloatArray:
-        S = right.size
-        if S <= _SMALL:
-            if self._factors is None:
-                matrix = self.chain.dense()
-                matrix *= -self.discount
-                matrix.flat[:: S + 1] += 1.0
-                self._factors = linalg.lu_factor(matrix, overwrite_a=True, check_finite=False)
-            return np.asarray(linalg.lu_solve(self._factors, right, trans=1 if back else 0, check_finite=False))
-        from scipy import sparse
-
-        chain = self.chain._replace(reward=right)
-        if back:
-            flow = sparse.csr_array((chain.data, chain.indices, chain.indptr), shape=(S, S)).T.tocsr()
-            chain = Chain(flow.indptr.astype(np.int64), flow.indices.astype(np.int32), flow.data, right)
-        target = _PRECISION * max(float(np.abs(right).max()), np.finfo(np.float64).tiny)
-        return chain.values(self.discount, np.zeros(S), target, False)

@@ -1,0 +1,234 @@
+"""Parts of a log: what they know, the bare model of one, the chain of a policy in it, and how a log is split."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy import linalg, sparse
+
+from ..errors import DataError, ParameterError
+from ..models.builders import own_sources, places_in
+from ..models.uncertain import UncertainMDP
+from ..planning.chain import Chain
+from ..planning.problem import BayesianRiskMDP
+from ..posteriors.dirichlet import DirichletPosterior, prior_counts
+from ..types import BoolArray, FloatArray, IntArray
+from .counts import Outcomes, Transitions, often_tried, sums, supported
+from .rewards import rewards_of
+from .rows import LogRows
+
+SMALL = 1_500  # states up to which chains are solved by dense elimination
+TOLERANCE = 1e-6  # of solves, relative to the largest reward
+PRECISION = 1e-10  # of values of larger chains, relative to the largest
+
+
+class Units(NamedTuple):
+    """What is split: episodes, or the observations of a log without episodes."""
+
+    size: int  # N
+    of_row: IntArray  # [M]
+    first: IntArray | None  # [N] the first row of each episode; None without episodes
+    times: FloatArray  # [M]
+    sign: FloatArray  # [M] random signs
+
+    @classmethod
+    def of(cls, read: LogRows, folds: int) -> Units:
+        """Return the units of a log; refuse one that has fewer than ``folds``."""
+        sign = np.where(np.random.default_rng(0).random(read.times.size) < 0.5, -1.0, 1.0)
+        if read.by_episode is None:
+            if read.times.sum() < 2 * folds:
+                message = f"{read.held.table} has {read.times.sum():g} observations, too few for {folds} folds"
+                raise DataError(message, code="few-episodes", argument="log", value=float(read.times.sum()))
+            return cls(read.times.size, np.arange(read.times.size), None, read.times, sign)
+        names, of_row = np.unique(read.episode, return_inverse=True)  # episodes without a row are none
+        if names.size < folds:
+            message = f"{read.held.table} has {names.size} episodes, too few for {folds} folds"
+            raise DataError(message, code="few-episodes", argument="log", value=int(names.size))
+        order = np.lexsort((read.place, of_row))
+        first = order[np.searchsorted(of_row[order], np.arange(names.size))]
+        return cls(names.size, of_row, first, read.times, sign)
+
+    def split(self, random: np.random.Generator, folds: int) -> Any:
+        """Return a function whose iterator gives the weights [M] of the rows in each fold."""
+        if self.first is not None:
+            fold = random.permutation(np.arange(self.size) % folds)[self.of_row]
+            return lambda: (np.where(fold == k, self.times, 0.0) for k in range(folds))
+        whole = np.floor(self.times).astype(np.int64)
+        parts = random.multinomial(whole, np.full(folds, 1.0 / folds))
+        rest, lucky = self.times - whole, random.integers(folds, size=self.size)
+        return lambda: (parts[:, k] + np.where(lucky == k, rest, 0.0) for k in range(folds))
+
+
+class Part(NamedTuple):
+    """The transitions of one part, without those into states that it never leaves."""
+
+    seen: Transitions
+    acting: BoolArray  # [S]
+    lost: float  # observations that were left out
+
+    @classmethod
+    def of(cls, every: Transitions, read: LogRows) -> Part:
+        """Leave out transitions until every state that is left leads on."""
+        seen, closed = every, read.terminal | read.absorbing
+        while True:
+            acting = np.asarray(seen.visits.any(axis=1))
+            leads = (acting | closed)[seen.target]
+            if leads.all():
+                return cls(seen, acting, float(every.times.sum() - seen.times.sum()))
+            seen = seen.some(leads)
+
+
+def first_states(
+    read: LogRows, part: Part, weights: FloatArray, units: Units, start: Mapping[Hashable, float] | None
+) -> FloatArray:
+    """Return the distribution [S] of the first state in a part."""
+    S = read.by_state.size
+    if start is not None:
+        begin = np.zeros(S)
+        for name, chance in start.items():
+            begin[read.by_state.index(name, "start", ParameterError)] += chance
+    elif units.first is not None:
+        at = units.first[weights[units.first] > 0.0]
+        begin = np.bincount(read.state[at], minlength=S).astype(np.float64)
+    else:
+        begin = np.ones(S)
+    begin = begin * part.acting
+    if not begin.any():
+        begin = part.acting.astype(np.float64)
+    return np.asarray(begin / max(float(begin.sum()), np.finfo(np.float64).tiny))
+
+
+def bare_problem(
+    read: LogRows, kept: BoolArray, entries: Outcomes, reward: FloatArray, prior: float, discount: float
+) -> tuple[UncertainMDP, DirichletPosterior]:
+    """Return the bare model of a part on all states, and its posterior; states without rows end the process."""
+    A = read.shape[1]
+    rest = np.flatnonzero(read.absorbing)
+    admissible = kept.copy()
+    admissible[rest, 0] = True
+    pair = np.concatenate((entries.pair, rest * A))
+    order = np.argsort(pair, kind="stable")
+    target = np.concatenate((entries.target, rest))[order]
+    earned = np.concatenate((reward, read.absorbing_reward[rest]))[order]
+    times = np.concatenate((entries.times, np.zeros(rest.size)))[order]
+    pair = pair[order]
+    ended = np.flatnonzero(~admissible.any(axis=1))
+    model = UncertainMDP.from_entries(
+        own_sources(admissible),
+        pair,
+        places_in(pair),
+        target,
+        earned,
+        discount,
+        terminal=dict(zip(ended.tolist(), read.terminal_value[ended].tolist(), strict=True)),
+    )
+    start = prior_counts(model, prior)
+    counts = start.copy()
+    b = model.source.reshape(-1)[pair]
+    counts[b, places_in(b)] += times
+    return model, DirichletPosterior(counts, prior=start)
+
+
+class PolicyChain:
+    """The chain of a policy: its values, and the discounted time from a start."""
+
+    def __init__(self, chain: Chain, discount: float) -> None:
+        self.chain, self.discount = chain, discount
+        self._factors: Any = None
+
+    @classmethod
+    def of(
+        cls, read: LogRows, discount: float, origin: IntArray, target: IntArray, chance: FloatArray, reward: FloatArray
+    ) -> PolicyChain:
+        """Return the chain with these entries, sorted by origin; other states earn what they are worth and end."""
+        S = read.by_state.size
+        earned = sums(origin, chance * reward, S)
+        fixed = np.where(read.absorbing, read.absorbing_reward / (1.0 - discount), read.terminal_value)
+        closed = read.terminal | read.absorbing
+        earned[closed] = fixed[closed]
+        indptr = np.concatenate(([0], np.cumsum(np.bincount(origin, minlength=S))))
+        return cls(Chain(indptr, target.astype(np.int32), chance, earned), discount)
+
+    def values(self) -> FloatArray:
+        """Return the values of all states."""
+        return self._solve(self.chain.reward, False)
+
+    def occupancy(self, start: FloatArray) -> FloatArray:
+        """Return the discounted number of visits of each state from ``start``."""
+        return np.maximum(self._solve(start, True), 0.0)
+
+    def _solve(self, right: FloatArray, back: bool) -> FloatArray:
+        S = right.size
+        if S <= SMALL:
+            if self._factors is None:
+                matrix = self.chain.dense()
+                matrix *= -self.discount
+                matrix.flat[:: S + 1] += 1.0
+                self._factors = linalg.lu_factor(matrix, overwrite_a=True, check_finite=False)
+            return np.asarray(linalg.lu_solve(self._factors, right, trans=1 if back else 0, check_finite=False))
+        chain = self.chain._replace(reward=right)
+        if back:
+            flow = sparse.csr_array((chain.data, chain.indices, chain.indptr), shape=(S, S)).T.tocsr()
+            chain = Chain(flow.indptr.astype(np.int64), flow.indices.astype(np.int32), flow.data, right)
+        target = PRECISION * max(float(np.abs(right).max()), np.finfo(np.float64).tiny)
+        return chain.values(self.discount, np.zeros(S), target, False)
+
+
+class Learned(NamedTuple):
+    """The policy that a part leads to at one risk level."""
+
+    alpha: float
+    policy: IntArray  # [S], -1 in states that the part does not know
+    value: FloatArray  # [S] Bayesian-risk values
+    chain: PolicyChain  # at the posterior mean
+
+
+class Learner(NamedTuple):
+    """The model of a part and its posterior, without names and summary."""
+
+    read: LogRows
+    discount: float
+    kept: BoolArray  # [S, A]
+    entries: Outcomes
+    reward: FloatArray  # [E]
+    chance: FloatArray  # [E] posterior mean
+    model: UncertainMDP
+    posterior: DirichletPosterior
+
+    @classmethod
+    def of(
+        cls, read: LogRows, seen: Transitions, discount: float, prior: float, support: Any, least: float, rewards: Any
+    ) -> Learner:
+        """Return the model of the transitions ``seen``."""
+        size = read.shape[0] * read.shape[1]
+        kept, _ = often_tried(seen.visits, least)
+        entries = supported(read, seen, kept, support)
+        reward, _ = rewards_of(rewards, read, seen, entries)
+        sizes, visits = np.bincount(entries.pair, minlength=size), sums(entries.pair, entries.times, size)
+        chance = (entries.times + prior / sizes[entries.pair]) / (visits + prior)[entries.pair]
+        return cls(
+            read, discount, kept, entries, reward, chance, *bare_problem(read, kept, entries, reward, prior, discount)
+        )
+
+    def policies(self, levels: Sequence[float], threads: int | None = None) -> Iterator[Learned]:
+        """Give the policy of each level; each solve starts from the values of the one before."""
+        A, value = self.read.shape[1], None
+        amounts = self.reward, self.read.terminal_value, self.read.absorbing_reward
+        scale = max(float(np.abs(amount).max(initial=0.0)) for amount in amounts)
+        for alpha in levels:
+            problem = BayesianRiskMDP(self.model, self.posterior, alpha)
+            solution = problem.solve(tol=TOLERANCE * scale or None, initial_value=value, threads=threads)
+            value = solution.value
+            policy = np.where(self.kept.any(axis=1), solution.policy, -1)
+            chosen = policy[self.entries.pair // A] == self.entries.pair % A
+            pair, target = self.entries.pair[chosen], self.entries.target[chosen]
+            steps = pair // A, target, self.chance[chosen], self.reward[chosen]
+            yield Learned(alpha, policy, value, PolicyChain.of(self.read, self.discount, *steps))
+
+    def log_chain(self, seen: Transitions, reward: FloatArray) -> PolicyChain:
+        """Return the chain of what was done in the transitions ``seen``."""
+        origin = seen.pair // self.read.shape[1]
+        done = seen.times / seen.visits.sum(axis=1)[origin]
+        return PolicyChain.of(self.read, self.discount, origin, seen.target, done, reward)
