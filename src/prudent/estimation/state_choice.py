@@ -12,9 +12,12 @@ The candidates are trees of different sizes. Grids of quantiles were tried in si
 the action is often chosen for a reason that matters, which makes both the policy and its judge wrong; a tree is grown
 on the policy of the log as well, and splits there. Maps that predict much worse than the best one are left out too.
 
-Of the others, the highest honest value counts, with caution where the data do not tell: of all levels and maps that are
-within one standard error of the best (of the paired difference), those with the highest level, and of these the one with
-the highest honest value.
+Honest values of a coarse map are judged by its own states, which may be blind to what is wrong with them. So every policy
+is also judged in the states of all other candidates (``second_opinion``), and the lowest *gain* over what the log did
+counts. Where the data do not tell, caution does: of all levels and maps whose gain is within one standard error of the
+highest, those with the highest level, and of these the one with the highest gain. The choice *improves* on the log if
+the lower end of the interval of its gain is above zero and above what the best calibrated model overrates what the
+log is known to have earned.
 """
 
 from __future__ import annotations
@@ -30,14 +33,15 @@ from ..data.state_map import StateMap
 from ..errors import DataError, ParameterError
 from ..types import BoolArray, FloatArray, IntArray, RngLike, TableLike, TerminalLike
 from .feature_log import ANY, FeatureLog, MapDesign
-from .honest import LOG, Difference, HonestValues, honest_values
+from .honest import LOG, Cell, Difference, HonestValues, honest_values
 from .rows import LogRows, read_columns
+from .second_opinion import Opinions, Panel
 
 if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
 
-TREES = (16, 32, 64, 128, 256)
+TREES = (16, 32, 64, 128, 256, 512)
 LEVELS = (0.0, 0.5, 0.9)
 MIN_COUNT = 5
 SLACK = 0.1  # explained variance that a map may lack
@@ -56,14 +60,18 @@ class StateChoice:
         Its name in the table.
     alpha : float
         The risk level with the highest honest value.
-    difference : Difference
-        Honest value minus that of what the log did, with its interval.
+    gain : Difference
+        Lowest gain over what the log did that any judging map sees, with the interval of the honest difference.
+    gap : float
+        How much the best calibrated model overrates what the log is known to have earned.
     improves : bool
-        Whether the interval of the difference is above zero.
+        Whether the interval of the gain is above zero and above the gap.
     candidates : dict of str to StateMap
         Settings of all candidates by name, for an override: ``states=choice.candidates["tree 64"]``.
     honest : HonestValues
         Honest values of all candidates and levels.
+    opinions : Opinions
+        Gains that each map sees in the policies of each other.
     scores, coverage, unseen : dict of str to float
         Explained variance; share of held-out rows whose pair has enough data; share of held-out rows like nothing in
         the training episodes.
@@ -72,10 +80,12 @@ class StateChoice:
     chosen: StateMap
     design: str
     alpha: float
-    difference: Difference
+    gain: Difference
+    gap: float
     improves: bool
     candidates: Mapping[str, StateMap]
     honest: HonestValues
+    opinions: Opinions
     scores: Mapping[str, float]
     coverage: Mapping[str, float]
     unseen: Mapping[str, float]
@@ -87,19 +97,22 @@ class StateChoice:
         -------
         pandas.DataFrame
             Columns design, states, predicts, coverage, unseen, alpha (the best level), promised, honest, low, high, log
-            (the honest value of what the log did in these states) and chosen.
+            (the honest value of what the log did in these states), gain (the lowest that any judge sees), gap (how much
+            these states overrate what the log earned) and chosen.
         """
         import pandas
 
         rows = []
         for name in self.candidates:
             cells = [i for i in self.honest.at(design=name) if self.honest.cells[i].alpha is not LOG]
-            best = max(cells, key=lambda i: self.honest.honest[i])
+            best = max(cells, key=lambda i: self.opinions.least(name, self.honest.cells[i].alpha))
             row: dict[str, Any] = {"design": name, "states": round(float(self.honest.states[best]))}
             row |= {"predicts": self.scores[name], "coverage": self.coverage[name], "unseen": self.unseen[name]}
             row |= {"alpha": self.honest.cells[best].alpha}
             row |= {key: float(getattr(self.honest, key)[best]) for key in ("promised", "honest", "low", "high")}
-            row |= {"log": float(self.honest.honest[self.honest.log_of(best)]), "chosen": name == self.design}
+            row |= {"log": float(self.honest.honest[self.honest.log_of(best)])}
+            row |= {"gain": self.opinions.least(name, row["alpha"]), "gap": self.opinions.gap[name]}
+            row |= {"chosen": name == self.design}
             rows.append(row)
         return pandas.DataFrame(rows)
 
@@ -118,13 +131,16 @@ class StateChoice:
     @property
     def sentence(self) -> str:
         """What was chosen, in a sentence."""
-        low, high = self.difference.low, self.difference.high
         text = (
             f"{len(self.chosen.states)} states by {self.design}, risk level {self.alpha:g}: on held-out episodes "
-            f"{self.difference.value:+.3g} over what the log did ({self.honest.confidence:.0%} interval {low:.3g} to "
-            f"{high:.3g}); {self.unseen[self.design]:.1%} of new observations were like nothing seen before"
+            f"{self.gain.value:+.3g} over what the log did ({self.honest.confidence:.0%} interval {self.gain.low:.3g} to "
+            f"{self.gain.high:.3g}); {self.unseen[self.design]:.1%} of new observations were like nothing seen before"
         )
-        return text if self.improves else text + "; this is no evidence of an improvement"
+        if self.improves:
+            return text
+        if self.gain.low > 0.0:
+            return text + f"; the states overrate what the log earned by {self.gap:.3g}, so this is no evidence of a gain"
+        return text + "; this is no evidence of an improvement"
 
     def __repr__(self) -> str:
         table = self.to_pandas().to_string(index=False, float_format=lambda x: f"{x:.4g}")
@@ -224,32 +240,43 @@ def choose(
     positive(min_count, "min_count")
     one_of(support, "support", ("state", "action", "all"))
     shared: dict[bytes, Any] = {}
-    facts = _Facts(log, rows, min_count)
-    designs = [MapDesign(name, rows, maker, log, shared, facts.add) for name, maker in listed.items()]
+    facts, panel = _Facts(log, rows, min_count), Panel(rows, discount)
+
+    def inspect(design: MapDesign, training: BoolArray, made: LogRows, strange: BoolArray) -> None:
+        facts.add(design, training, made, strange)
+        panel.add_states(design.name, training, made)
+
+    def hear(cell: Cell, policy: IntArray) -> None:
+        if cell.alpha is not LOG:
+            panel.add_policy(cell.design, cell.alpha, policy)
+
+    designs = [MapDesign(name, rows, maker, log, shared, inspect) for name, maker in listed.items()]
     honest = honest_values(
         designs, discount, alphas=alphas, priors=[prior], supports=[support], min_count=min_count,
-        folds=folds, repeats=repeats, rng=rng, threads=threads,
+        folds=folds, repeats=repeats, rng=rng, threads=threads, hear=hear,
     )  # fmt: skip
     scores, coverage, unseen = ({name: float(np.mean(part[name])) for name in listed} for part in facts.parts)
+    opinions = panel.opinions()
     floor = max(scores.values()) - SLACK
     allowed = [i for i, cell in enumerate(honest.cells) if cell.alpha is not LOG and scores[cell.design] >= floor]
-    best = max(allowed, key=lambda i: honest.honest[i])
-    level = max(float(honest.cells[i].alpha or 0.0) for i in allowed if _near(honest, i, best))
-    allowed = [i for i in allowed if honest.cells[i].alpha == level and _near(honest, i, best)]
-    best = max(allowed, key=lambda i: honest.honest[i])
-    cell = honest.cells[best]
-    difference = honest.difference(best, honest.log_of(best))
-    chosen = listed[cell.design].fit_sample(log.sample)
-    assert cell.alpha is not None
-    return StateChoice(
-        chosen, cell.design, cell.alpha, difference, difference.low > 0.0, listed, honest, scores, coverage, unseen
-    )
+    gains = {i: opinions.least(honest.cells[i].design, _level(honest, i)) for i in allowed}
+    best = max(allowed, key=gains.__getitem__)
+    near = [i for i in allowed if gains[best] - gains[i] <= honest.difference(best, i).error]
+    level = max(_level(honest, i) for i in near)
+    best = max((i for i in near if _level(honest, i) == level), key=gains.__getitem__)
+    name = honest.cells[best].design
+    paired = honest.difference(best, honest.log_of(best))
+    moved = gains[best] - paired.value
+    gain = Difference(gains[best], paired.error, paired.low + moved, paired.high + moved)
+    gap = opinions.gap[opinions.best_judge]
+    improves = gain.low > max(gap, 0.0)
+    chosen = listed[name].fit_sample(log.sample)
+    return StateChoice(chosen, name, level, gain, gap, improves, listed, honest, opinions, scores, coverage, unseen)
 
 
-def _near(honest: HonestValues, i: int, best: int) -> bool:
-    """Return whether a cell is within one standard error of the best."""
-    lead = honest.difference(best, i)
-    return lead.value <= lead.error
+def _level(honest: HonestValues, i: int) -> float:
+    """Return the risk level of a cell."""
+    return float(honest.cells[i].alpha or 0.0)
 
 
 def all_in_one(log: FeatureLog, terminal: TerminalLike) -> LogRows:
