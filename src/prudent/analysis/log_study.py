@@ -105,7 +105,7 @@ class LogStudy:
         -------
         dict
             Keys log, prudent, numpy (versions), rows, summary, discount, start, draws, tail, alike, recommended, said,
-            levels and next_data.
+            levels and next_data; with features also state_map and state_choice.
         """
         profile, summary = self.profile, self.model.summary
         rows = profile.to_pandas().reset_index().to_dict("records")
@@ -126,7 +126,19 @@ class LogStudy:
             "said": list(self.warnings),
             "levels": rows,
             "next_data": self.next_data.record(),
-        }
+        } | self._states()
+
+    def _states(self) -> dict[str, Any]:
+        """Return the state map and how it was chosen, for a log of features."""
+        summary = self.model.summary
+        if summary.state_map is None:
+            return {}
+        record: dict[str, Any] = {"state_map": summary.state_map.to_dict()}
+        choice = summary.state_choice
+        if choice is not None:
+            table = json.loads(choice.to_pandas().to_json(orient="records"))
+            record["state_choice"] = {"sentence": choice.sentence, "improves": choice.improves, "designs": table}
+        return record
 
     def figures(self) -> dict[str, Figure]:
         """Return the figures of the page.
@@ -134,12 +146,13 @@ class LogStudy:
         Returns
         -------
         dict
-            The figures policy, returns and levels.
+            The figures policy, returns and levels, and states if they were chosen.
         """
         profile = self.profile
         level = profile.recommended
         title = f"Values and actions at risk level {level:g}"
-        return {
+        choice = self.model.summary.state_choice
+        return ({} if choice is None else {"states": choice.figure()}) | {
             "policy": replace(profile.solutions[level].panels(), name="policy", title=title),
             "returns": returns_figure(profile.returns),
             "levels": profile.figure(),
@@ -219,6 +232,9 @@ def study_log(
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         profile = risk_profile(model, posterior, alphas, start, draws, rng, threads=threads)
+        choice = model.summary.state_choice
+        if choice is not None and choice.alpha in profile.alphas:  # by held-out episodes
+            profile = replace(profile, recommended=choice.alpha)
         level = max(profile.recommended, 0.0) if model.n_sources <= MANY_SOURCES else 0.0
         solution = profile.neutral if level == 0.0 else profile.solutions[level]
         value = next_data(

@@ -12,7 +12,7 @@ import sys
 import textwrap
 import warnings
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,6 +24,7 @@ from .screen import table
 
 if TYPE_CHECKING:
     from ..analysis.log_study import LogStudy
+    from ..data.state_map import StateMap
     from ..models.uncertain import UncertainMDP
     from ..posteriors.dirichlet import DirichletPosterior
 
@@ -49,7 +50,13 @@ class LogOptions:
         list[str] | None,
         typer.Option(metavar="STATE,STATE=REWARD", help="States where it stays for ever, and the reward of a step."),
     ] = None
-    min_count: Annotated[float, typer.Option(help="Actions tried fewer times in a state are not considered there.")] = 1
+    min_count: Annotated[
+        float | None,
+        typer.Option(
+            help="Actions tried fewer times in a state are not considered there (default: 1, with --features 5).",
+            show_default=False,
+        ),
+    ] = None
     prior: Annotated[
         str, typer.Option(help="Number of observations that the prior is worth for each pair of state and action.")
     ] = "1"
@@ -61,6 +68,23 @@ class LogOptions:
         str,
         typer.Option(help="mean: of each transition; outcomes: each reward seen is possible; a number; a CSV file."),
     ] = "mean"
+    features: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN,...", help="Columns of numbers and categories that say what state a row is in."),
+    ] = None
+    states: Annotated[
+        str | None,
+        typer.Option(
+            help="With --features: auto, or tree:N, quantiles:N, clusters:N, or a policy.json whose states to take over."
+        ),
+    ] = None
+    cyclic: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN=PERIOD,...", help="Features that start again after a period: hour=24."),
+    ] = None
+    categorical: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN,...", help="Features whose numbers are labels.")
+    ] = None
     columns: Annotated[
         list[str] | None, typer.Option(metavar="state=COLUMN,...", help="What the columns are called in the file.")
     ] = None
@@ -97,9 +121,40 @@ class LogOptions:
             prior=mass,
             support=self.support,
             rewards=self.rewards if constant is None else constant,
+            features=None if self.features is None else self.feature_map(),
+            states=self.state_map(),
             columns=_column_names(self.columns),
             end=self.end,
         )
+
+    def feature_map(self) -> StateMap:
+        """Return the features and what is known of them."""
+        from ..data.state_map import StateMap
+
+        periods = dict(map(name_and_number, items_of(self.cyclic or [])))
+        for name, period in periods.items():
+            if period is None:
+                raise _mistake("--cyclic", name, "COLUMN=PERIOD, for example hour=24")
+        labels = tuple(items_of(self.categorical or []))
+        return StateMap(tuple(items_of(self.features or [])), cyclic=periods, categorical=labels)
+
+    def state_map(self) -> StateMap | str | None:
+        """Return what makes states of the features: a map, "auto", or None where states are in a column."""
+        word = self.states
+        if word is not None and word.endswith(".json"):
+            return _saved_map(word)
+        if self.features is None:
+            for option in ("cyclic", "categorical"):
+                if getattr(self, option):
+                    raise _mistake(f"--{option}", ",".join(getattr(self, option)), "--features as well")
+        if word in (None, "auto", "as they are"):
+            return word
+        method, sign, count = (word or "").partition(":")
+        size = _number(count, int)
+        if method not in ("tree", "quantiles", "clusters") or (sign and size is None) or self.features is None:
+            raise _mistake("--states", str(word), "with --features: auto, tree:N, quantiles:N, clusters:N, policy.json")
+        sizes = {} if size is None else {"bins" if method == "quantiles" else "n_states": size}
+        return replace(self.feature_map(), method=method, **sizes)
 
     def common(self, model: UncertainMDP) -> dict[str, Any]:
         """Return the options of all analyses."""
@@ -127,6 +182,19 @@ def label_of(model: UncertainMDP, text: str, what: str = "--start") -> Any:
         if name is not None and labels.find(name) >= 0:
             return name
     raise _mistake(what, text, labels.expected(), "unknown-state")
+
+
+def _saved_map(path: str) -> StateMap:
+    """Return the state map of a policy.json."""
+    from ..data.state_map import StateMap
+
+    try:
+        record = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as fault:
+        raise DataError(f"--states: cannot read {path}: {fault}", code="no-file", path=path) from None
+    if not isinstance(record, dict) or "state_map" not in record:
+        raise DataError(f"--states: {path} has no state map", code="wrong-format", path=path)
+    return StateMap.from_dict(record["state_map"])
 
 
 def _mistake(option: str, value: str, expected: str, code: str = "wrong-format") -> ParameterError:
@@ -225,6 +293,7 @@ def solve_log(
     """Work out what to do in each state, from a log, at several levels of caution; write tables and a page."""
     from .._support.output import prepare, write
     from ..analysis.log_study import study_log
+    from ..planning.acting import policy_code
 
     levels = levels_of(alpha)
     model, posterior = options.read()
@@ -242,12 +311,17 @@ def solve_log(
     write(out / "policy.csv", policies.to_csv(index=False).encode())
     text = _json(record)
     write(out / "policy.json", text.encode())
+    if model.summary.state_map is not None:
+        code = policy_code(study.profile.solutions[study.profile.recommended])
+        write(out / "act.py", code.encode())
     if options.as_json:
         print(text)
         return
     _show(study, policies, record)
     print(f"Page: {page}")
     print(f"Tables: {out / 'policy.csv'}, {out / 'policy.json'}")
+    if model.summary.state_map is not None:
+        print(f"Policy as plain Python: {out / 'act.py'}, act(observation) -> action")
 
 
 @takes_a_log

@@ -25,6 +25,7 @@ FORMAT = 1
 _TREES, _LEAF = 40, 20  # of the forests that smooth what trees are grown on
 _MOST_ROWS = 30_000  # that forests and trees see
 _WEIGHT_NEXT = 0.5  # of the features one step later, besides returns and the policy of the log
+_LEAST_ADVANTAGE = 0.05
 _MOST_CATEGORIES = 50
 
 
@@ -176,7 +177,7 @@ def sklearn(part: str) -> Any:
     try:
         return importlib.import_module(f"sklearn.{part}")
     except ImportError:
-        message = "states by a tree or by clusters need scikit-learn: pip install 'prudent[states]'"
+        message = "method='tree' and 'clusters' need scikit-learn: pip install 'prudent[states]'"
         raise ParameterError(message, code="missing-package", argument="method", package="scikit-learn") from None
 
 
@@ -307,6 +308,9 @@ def _tree(
         if min_rows <= np.count_nonzero(values < short) <= rows.size - min_rows:
             cut = short
         go = values < cut
+        if not min_rows <= np.count_nonzero(go) <= rows.size - min_rows and shown.size == size:
+            leaves.append((place, limits))  # shorter numbers above have moved rows elsewhere
+            return place
         sides = _sides(terms[term], cut, limits, columns)
         left = grow_node(int(tree.children_left[at]), rows[go], sides[0])
         right = grow_node(int(tree.children_right[at]), rows[~go], sides[1])
@@ -364,7 +368,9 @@ def _targets(sample: Sample, columns: list[dict[str, Any]], terms: FloatArray, d
     chance = np.zeros((len(terms), sample.actions.size))
     forest = ensemble.ExtraTreesClassifier(**settings).fit(terms[shown], sample.action[shown])
     chance[:, forest.classes_] = forest.predict_proba(terms)
-    parts = [chance]
+    usual = chance.mean(axis=0)
+    # by the spread of the actions themselves: where the log chose at random, differences of chances are noise
+    parts = [(chance - usual) / max(float(np.sqrt((usual * (1.0 - usual)).mean())), 1e-9)]
     if sample.reward is not None and np.ptp(sample.reward) + sample.ended.any() > 0.0:
         first = sample.returns(discount, np.zeros(len(terms)))
         smooth = ensemble.ExtraTreesRegressor(**settings).fit(terms[shown], first[shown])
@@ -379,8 +385,8 @@ def _targets(sample: Sample, columns: list[dict[str, Any]], terms: FloatArray, d
             else:
                 worth[:, a] = earned[shown].mean()
         value = (chance * worth).sum(axis=1, keepdims=True)
-        parts += [value, worth - value]
-    scaled = [_scaled(part) for part in parts]
+        least = _LEAST_ADVANTAGE * float(value.std())  # smaller differences between actions are noise of the forest
+        parts += [_scaled(value), _scaled(worth - value, least)]
     for column in columns:
         if column["kind"] == "category":
             continue
@@ -388,15 +394,15 @@ def _targets(sample: Sample, columns: list[dict[str, Any]], terms: FloatArray, d
         then = np.where(sample.ended | np.isnan(then), np.where(np.isnan(now), column["fill"], now), then)
         if column["kind"] == "cyclic":
             angle = 2.0 * np.pi * then / column["period"]
-            scaled.append(_WEIGHT_NEXT * np.stack([np.cos(angle), np.sin(angle)], axis=1))
+            parts.append(_WEIGHT_NEXT * np.stack([np.cos(angle), np.sin(angle)], axis=1))
         else:
-            scaled.append(_WEIGHT_NEXT * _scaled(then[:, np.newaxis]))
-    return np.concatenate(scaled, axis=1)
+            parts.append(_WEIGHT_NEXT * _scaled(then[:, np.newaxis]))
+    return np.concatenate(parts, axis=1)
 
 
-def _scaled(part: FloatArray) -> FloatArray:
-    """Return columns divided by their common spread; zeros if they are constant."""
-    spread = float(np.sqrt(part.var(axis=0).mean()))
+def _scaled(part: FloatArray, least: float = 0.0) -> FloatArray:
+    """Return columns divided by their common spread, or by ``least`` if that is more; zeros if they are constant."""
+    spread = max(float(np.sqrt(part.var(axis=0).mean())), least)
     if spread <= 1e-9 * float(np.abs(part).max()):
         return np.zeros_like(part)
     return np.asarray((part - part.mean(axis=0)) / spread)

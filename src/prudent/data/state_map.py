@@ -270,7 +270,7 @@ class StateMap:
         """The rules as plain values."""
         if not self.fitted:
             message = "this state map is not fitted; call fit(log) and use what it returns"
-            raise ParameterError(message, code="not-fitted", argument="states")
+            raise ParameterError(message, code="not-fitted")
         return dict(json.loads(self.fitted))
 
     @property
@@ -431,6 +431,8 @@ class StateMap:
                     if column["kind"] == "category"
                 }
                 made.codes(blank)
+        except StateFileError:
+            raise
         except (KeyError, TypeError, ValueError, IndexError, ParameterError) as fault:
             raise StateFileError(f"this is no state map: {fault}", code="damaged-file") from fault
         return made

@@ -46,7 +46,7 @@ def from_log(
     prior: float | ArrayLike = 1.0,
     support: str | Mapping[Any, Any] | ArrayLike = "state",
     rewards: str | float | Callable[[Any, Any, Any], float] | TableLike = "mean",
-    features: Sequence[str] | None = None,
+    features: Sequence[str] | StateMap | None = None,
     states: NamesLike | StateMap = None,
     columns: Mapping[str, Any] | None = None,
     actions: NamesLike = None,
@@ -88,11 +88,12 @@ def from_log(
         and some of state, action, next_state. A transition that the support allows and the log does not show earns the
         mean of its pair, if all rewards depend on the pair alone; else the mean of arriving in that next state, from
         this state if that was seen.
-    features : sequence of str, optional
+    features : sequence of str or StateMap, optional
         Columns of numbers and categories that say what state a row is in, in place of a column state. The next state
         of a row is that of the next row of its episode, or of its columns ``next_NAME``. A column done
         (``terminated``, ``is_terminal``) says after which rows the process ended: a flag, or a name of the outcome,
-        which is then a terminal state.
+        which is then a terminal state. A ``StateMap`` says more about the columns, for "auto": which are cyclic or
+        categorical.
     states : StateMap, "auto", "as they are" or iterable of hashable, optional
         With features, how rows get their states: a ``StateMap``, which is fitted on the log unless it is fitted
         already; "auto", the default, which chooses one by held-out episodes (``choose_states``); or "as they are",

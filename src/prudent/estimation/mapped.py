@@ -48,7 +48,7 @@ class Mapped(NamedTuple):
 def map_states(
     log: TableLike,
     discount: float,
-    features: Sequence[str] | None,
+    features: Sequence[str] | StateMap | None,
     states: Any,
     min_count: float | None,
     prior: Any,
@@ -92,8 +92,12 @@ def map_states(
     return Mapped(held, names, dict.fromkeys(outcomes, 0.0) | declared, fitted, choice, tuple(notes))
 
 
-def _base(features: Sequence[str] | None, states: Any, discount: float) -> StateMap:
+def _base(features: Sequence[str] | StateMap | None, states: Any, discount: float) -> StateMap:
     """Return the settings that all candidates share."""
+    if isinstance(features, StateMap) and not isinstance(states, StateMap):
+        return replace(features, discount=discount if features.discount is None else features.discount)
+    if isinstance(features, StateMap):
+        features = features.features
     if not isinstance(states, StateMap):
         if states is not None and not isinstance(states, str):
             message = "states has names, and features say what the states are; leave out one of them"

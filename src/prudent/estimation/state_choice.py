@@ -41,6 +41,8 @@ if TYPE_CHECKING:
     import pandas
     from matplotlib.figure import Figure
 
+    from ..display.figures.base import Figure as Panels
+
 TREES = (16, 32, 64, 128, 256, 512)
 LEVELS = (0.0, 0.5, 0.9)
 MIN_COUNT = 5
@@ -124,9 +126,19 @@ class StateChoice:
         matplotlib.figure.Figure
             Two panels.
         """
+        return self.figure().to_matplotlib()
+
+    def figure(self) -> Panels:
+        """Return the panels of ``plot``, for a page.
+
+        Returns
+        -------
+        prudent.display.figures.base.Figure
+            Panels and a legend.
+        """
         from ..display.figures.state_choice import draw
 
-        return draw(self.to_pandas()).to_matplotlib()
+        return draw(self.to_pandas())
 
     @property
     def sentence(self) -> str:

@@ -152,7 +152,7 @@ class LogSummary:
         return np.asarray(self._visits["visits"])[np.asarray(self._visits["admissible"])]
 
     def most_tried(self, state: Hashable) -> Hashable:
-        """Return what the log did most often in a state.
+        """Return what the log did most often in a state, or in its most visited pair if it was never there.
 
         Parameters
         ----------
@@ -165,6 +165,8 @@ class LogSummary:
             The action; of equals the first.
         """
         here = np.flatnonzero([name == state for name in self._visits["state"].tolist()])
+        if not here.size:
+            here = np.arange(len(self._visits["state"]))
         best = here[int(np.argmax(self._visits["visits"][here]))]
         return self._visits["action"][best : best + 1].tolist()[0]
 

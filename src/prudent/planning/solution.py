@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from .._support.checks import index_array, one_of, require_shape, whole_number
+from .._support.checks import index_array, require_shape, whole_number
 from .._support.output import write
 from ..data.labels import is_numbered, label_array, plain_name
-from ..errors import DataError, ParameterError
+from ..errors import ParameterError
 from ..models.base import plural
 from ..types import BoolArray, FloatArray, IntArray, PathLike
+from .acting import act
 from .base import DeferredQ, PlanningProblem, RunnersUp
 from .explain import Explanation
 from .objectives import Objective
@@ -350,21 +351,7 @@ class Solution:
         ParameterError
             If the model does not come from ``from_log`` with features.
         """
-        one_of(unseen, "unseen", ("nearest", "log", "refuse"))
-        summary = getattr(self._problem.model, "summary", None)
-        states = getattr(summary, "state_map", None)
-        if summary is None or states is None:
-            message = "this model has no state map; estimate it by from_log(..., features=[...])"
-            raise ParameterError(message, code="no-state-map", argument="observation")
-        place = states.locate(observation)
-        if place.unseen is not None and unseen == "refuse":
-            message = f"nothing in the log is like this observation: {place.unseen}"
-            raise DataError(message, code="unseen-observation", argument="observation")
-        if place.unseen is not None and unseen == "log":
-            return summary.most_tried(place.state)
-        s = self._problem.model.state_index(place.state)
-        choice = self.policy_at(time)[s]
-        return self.actions[int(np.argmax(choice)) if np.ndim(choice) else int(choice)]
+        return act(self._problem.model, self.policy_at(time), self.actions, observation, unseen)
 
     # -- tables --------------------------------------------------------------------------------------------
 

@@ -65,7 +65,7 @@ def render(
     policies : pandas.DataFrame
         Content of ``policy.csv``: one row for each state and risk level.
     figures : mapping of str to Figure
-        The figures ``"policy"``, ``"returns"`` and ``"levels"``.
+        The figures ``"policy"``, ``"returns"`` and ``"levels"``, and ``"states"`` if states were chosen.
     settings : mapping
         Options of the study, for the last section.
 
@@ -86,6 +86,7 @@ def render(
         Part("policy", "What to do", _policy(record, policies, figures["policy"])),
         Part("returns", "What the policies earn", _returns(record, figures["returns"])),
         Part("level", "How much caution", _level(record, figures["levels"])),
+        *([Part("states", "How the states were chosen", _chosen(record, figures["states"]))] if "states" in figures else []),
         Part("next", "What to measure next", _next(record)),
         Part("log", "The log", _log(record)),
         Part("words", "Words", _words(record)),
@@ -140,6 +141,8 @@ def _short(record: Mapping[str, Any], policies: pandas.DataFrame) -> str:
 def _why_level(record: Mapping[str, Any]) -> str:
     if len(record["levels"]) == 1:
         return "no other was asked for."
+    if "state_choice" in record:
+        return "with the chosen states it does best on episodes that were held out, as far as these tell."
     if record["alike"].startswith("all policies"):
         return "all levels act alike wherever the start leads to, so caution makes no difference here."
     if _recommended(record) is record["levels"][-1]:
@@ -192,6 +195,31 @@ def _policy(record: Mapping[str, Any], policies: pandas.DataFrame, figure: Figur
     files = " and ".join(f'<a href="{name}">{name}</a>' for name in ("policy.csv", "policy.json"))
     links = f'<p class="files">All states and levels: {files}</p>'
     return paragraphs(text) + Table.of(caption, rows).html() + links + figure_html(figure)
+
+
+def _chosen(record: Mapping[str, Any], figure: Figure) -> str:
+    choice = record["state_choice"]
+    rows = [
+        {
+            "design": best(escape(row["design"])) if row["chosen"] else escape(row["design"]),
+            "states": f"{row['states']:,}",
+            "variance explained": f"{row['predicts']:.0%}",
+            "enough data": f"{row['coverage']:.0%}",
+            "never seen": f"{row['unseen']:.1%}",
+            "best α": f"{row['alpha']:g}",
+            "promised": number(row["promised"]),
+            "held out": f"{number(row['honest'])} ({number(row['low'])} to {number(row['high'])})",
+            "lowest gain over the log": number(row["gain"]),
+        }
+        for row in choice["designs"]
+    ]
+    text = (
+        "The numbers of the log were cut into states in several ways. Each was learned from some episodes and judged on "
+        "the others. Promised is what the model says that chose the policy; held out is what the other episodes say. The "
+        "lowest gain is the least that any of these ways sees over what the log did. " + choice["sentence"] + "."
+    )
+    caption = "Ways to cut numbers into states; bold: chosen"
+    return paragraphs(text) + Table.of(caption, rows).html() + figure_html(figure)
 
 
 def _name(name: Any) -> str:
