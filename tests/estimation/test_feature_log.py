@@ -139,7 +139,7 @@ def test_the_choice_finds_what_is_right(chosen):
     table = choice.to_pandas()
     assert table["chosen"].sum() == 1
     assert table["coverage"].between(0, 1).all()
-    assert table["predicts"].max() > 0.5  # the walk is nearly known from x and the action
+    assert table["predicts"].max() > 0.3  # of x, of the reward and of the noise, which nothing predicts
     assert choice.sentence in model.summary.notes
     assert len(choice.plot().axes) == 2
 
