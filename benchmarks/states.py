@@ -6,9 +6,6 @@ the same random numbers. Reported for each world, over all logs and over those w
 
 - how often the policy is better than that of the log, and by how much (in standard deviations of an episode);
 - promised minus true value, and honest minus true value, each divided by its own standard error.
-
-``--naive`` also tries the design of a hurried user, the first feature rounded to 200 values, and says how often that is
-harmful and how often it is found out.
 """
 
 from __future__ import annotations
@@ -62,7 +59,7 @@ def judge(task: tuple[str, int, int]) -> Verdict:
         choice = model.summary.state_choice
         problem = pr.BayesianRiskMDP(model, posterior, choice.alpha)
         solution = problem.solve(threads=1)
-        found = serious_findings(log, world, choice)
+        report = pr.check(log, world.discount, states=choice, alphas=[choice.alpha], threads=1)
         returns = pr.posterior_returns(
             model, posterior, {"policy": solution}, start=model.summary.starts, draws=200, rng=1, threads=1
         )
@@ -81,7 +78,7 @@ def judge(task: tuple[str, int, int]) -> Verdict:
     best = choice.honest.at(design=choice.design, alpha=choice.alpha)[0]
     both = float(np.hypot(ours.std(), theirs.std()) / episodes**0.5)
     return Verdict(
-        name, seed, found, choice.design, choice.alpha, len(states.states),
+        name, seed, tuple(dict.fromkeys(each.code for each in report.serious)), choice.design, choice.alpha, len(states.states),
         float(ours.mean() - theirs.mean()), both, float(theirs.std()),
         float((draws.mean() - ours.mean()) / np.hypot(draws.std(), error)),
         float((choice.honest.honest[best] - ours.mean()) / np.hypot(choice.honest.error[best], error)), seconds,
@@ -98,11 +95,6 @@ class Coder:
         from prudent.data.feature_columns import Feature
 
         return self.states.codes({name: Feature(x[:, i], True) for i, name in enumerate(self.names)})[0]
-
-
-def serious_findings(log: Any, world: Any, choice: Any) -> tuple[str, ...]:
-    """Return the codes of serious findings."""
-    return () if choice.improves else ("no-improvement",)
 
 
 def main(arguments: list[str]) -> int:

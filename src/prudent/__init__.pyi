@@ -14,6 +14,7 @@ from . import theory as theory
 from .agents import OptimisticVIAgent as OptimisticVIAgent
 from .agents import PosteriorSamplingAgent as PosteriorSamplingAgent
 from .agents import brps_rl as brps_rl
+from .analysis import check as check
 from .analysis import posterior_returns as posterior_returns
 from .analysis import returns as returns
 from .analysis import risk_profile as risk_profile

@@ -103,7 +103,7 @@ def test_solve_writes_what_the_library_says(call, log, tmp_path):
         # two independent samples; seven standard errors of their difference: false alarm below 1e-6 for all three
         assert abs(level["mean"] - mean) < 7.0 * np.hypot(level["mean_se"], se) + 1e-12
     assert sorted(path.name for path in (out / "figures").iterdir()) == [
-        f"{name}.{kind}" for name in ("policy", "returns", "risk-profile") for kind in ("png", "svg")
+        f"{name}.{kind}" for name in ("check", "policy", "returns", "risk-profile") for kind in ("png", "svg")
     ]
 
 
@@ -150,7 +150,7 @@ def test_the_page_in_a_browser(call, tmp_path, dark):
     assert console == []
     for report in reports:
         assert report["wrong"] == []
-        assert report["figures"] == 4
+        assert report["figures"] == 5
         sums = [sum(map(int, re.findall(r"\d+", report[key])[:3])) for key in ("ink", "ground")]
         assert (sums[0] > sums[1]) == dark
 
@@ -342,9 +342,11 @@ def test_words_claim_no_more_than_was_worked_out(call, tmp_path):
     options = ("log.csv", "--discount", 0.95, "--terminal", "gone", "--support", "state", "--start", "quiet")
     call("solve", *options)
     page = (tmp_path / "policy" / "report.html").read_text()
-    assert "risk level 0.9: no lower one makes the bad cases as good. It is the highest that was asked for" in page
+    values = json.loads((tmp_path / "policy" / "check.json").read_text())["recommended"]
+    assert f"risk level {values['alpha']:g}" in page
+    assert f"by data that it was not chosen from it earns {values['honest']:.4g}" in page
     mean = pandas.read_json(tmp_path / "policy" / "policy.json", typ="series")["next_data"]["mean_return"]
-    _, text, _ = call("next-data", *options, "--alpha", 0.9)
+    _, text, _ = call("next-data", *options, "--alpha", values["alpha"])
     _, why, _ = call("explain", *options[:7], "quiet", "--alpha", 0)
     assert "- 1 more observation of 'call' that ends in 'gone', its worst plausible outcome." in why
     assert f"now earns {mean:.5g} if all probabilities are at their posterior means" in text  # no mean of returns

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from .check import CheckReport, check
+from .findings import Finding
 from .log_study import LogStudy, study_log
 from .posterior_returns import posterior_returns
 from .profile import RiskProfile, risk_profile
@@ -10,11 +12,14 @@ from .simulated_returns import Returns, returns
 from .value_of_data import ValueOfData, value_of_data
 
 __all__ = [
+    "CheckReport",
+    "Finding",
     "LogStudy",
     "ReturnDistribution",
     "Returns",
     "RiskProfile",
     "ValueOfData",
+    "check",
     "plot_returns",
     "posterior_returns",
     "returns",

@@ -27,6 +27,7 @@ from ..planning.solution import Solution
 from ..planning.solve import evaluate
 from ..posteriors.dirichlet import DirichletPosterior
 from ..types import PathLike, RngLike, StartLike
+from .check import CheckReport
 from .profile import RiskProfile, risk_profile
 from .return_distribution import returns_figure
 from .value_of_data import ValueOfData, value_of_data
@@ -56,6 +57,8 @@ class LogStudy:
         Value of more observations of each pair.
     warnings : tuple of str
         Messages of the warnings that were issued.
+    check : CheckReport or None
+        Whether the model holds.
 
     See Also
     --------
@@ -67,6 +70,7 @@ class LogStudy:
     profile: RiskProfile
     next_data: ValueOfData
     warnings: tuple[str, ...]
+    check: CheckReport | None = None
 
     @cached_property
     def _policies(self) -> pandas.DataFrame:
@@ -105,7 +109,7 @@ class LogStudy:
         -------
         dict
             Keys log, prudent, numpy (versions), rows, summary, discount, start, draws, tail, alike, recommended, said,
-            levels and next_data; with features also state_map and state_choice.
+            levels, next_data and check; with features also state_map and state_choice.
         """
         profile, summary = self.profile, self.model.summary
         rows = profile.to_pandas().reset_index().to_dict("records")
@@ -126,6 +130,7 @@ class LogStudy:
             "said": list(self.warnings),
             "levels": rows,
             "next_data": self.next_data.record(),
+            "check": None if self.check is None else self.check.to_dict(),
         } | self._states()
 
     def _states(self) -> dict[str, Any]:
@@ -146,7 +151,7 @@ class LogStudy:
         Returns
         -------
         dict
-            The figures policy, returns and levels, and states if they were chosen.
+            The figures policy, returns and levels, check if there is one, and states if they were chosen.
         """
         profile = self.profile
         level = profile.recommended
@@ -156,7 +161,7 @@ class LogStudy:
             "policy": replace(profile.solutions[level].panels(), name="policy", title=title),
             "returns": returns_figure(profile.returns),
             "levels": profile.figure(),
-        }
+        } | ({} if self.check is None else {"check": self.check.figure()})
 
     def report(self, path: PathLike, *, name: str = "log", settings: Mapping[str, object] | None = None) -> Path:
         """Write a page for readers without knowledge of the methods: what to do, how certain it is, what to measure.
@@ -191,6 +196,7 @@ def study_log(
     start: StartLike = None,
     draws: int = DEFAULT_DRAWS,
     observations: int = 10,
+    check: CheckReport | None = None,
     rng: RngLike = 1,
     threads: int | None = None,
 ) -> LogStudy:
@@ -210,6 +216,9 @@ def study_log(
         Number of posterior draws for the returns.
     observations : int, default=10
         Number of further observations of one pair, for what to measure next.
+    check : CheckReport, optional
+        The check of the log at the same levels. Its honest values recommend the level, and its findings come first on
+        the page.
     rng : int, Generator or None, default=1
         Source of randomness.
     threads : int, optional
@@ -231,7 +240,8 @@ def study_log(
     """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        profile = risk_profile(model, posterior, alphas, start, draws, rng, threads=threads)
+        honest = None if check is None else check.honest
+        profile = risk_profile(model, posterior, alphas, start, draws, rng, honest=honest, threads=threads)
         choice = model.summary.state_choice
         if choice is not None and choice.alpha in profile.alphas:  # by held-out episodes
             profile = replace(profile, recommended=choice.alpha)
@@ -241,7 +251,7 @@ def study_log(
             model, posterior, level, observations, start=start, solution=solution, rng=rng, threads=threads
         )
     messages = dict.fromkeys(str(warning.message) for warning in caught)
-    return LogStudy(model, posterior, profile, value, tuple(messages))
+    return LogStudy(model, posterior, profile, value, tuple(messages), check)
 
 
 def next_data(

@@ -14,7 +14,7 @@ delta = r + gamma V(s') minus its mean over the stratum (the surprise of a row, 
 - *episode*: the sum over episodes of (sum delta)^2, and over episodes and actions: the score test of a random effect of
   the patient, and of the patient for each action.
 
-The P value is the share of exchanges that are as large; beyond a few exceedances, the tail of a Pearson III law with
+The P value is the share of exchanges that are as large, of more exchanges where it is small; beyond a few exceedances, the tail of a Pearson III law with
 the mean, variance and skewness of the exchanged statistics. Holm's rule adjusts for the number of tests. Exchanges are
 exact for next states of rows that do not follow each other; otherwise nearly so, since the outcome of a row decides
 which rows come later. Measured false-alarm rates are in the documentation.
@@ -22,6 +22,7 @@ which rows come later. Measured false-alarm rates are in the documentation.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -34,6 +35,10 @@ from ..types import BoolArray, FloatArray, IntArray
 EXCHANGES = 199
 MOST_ROWS = 60_000  # of longer logs some episodes are tested
 TIMES = 4  # parts of the episode by time
+FURTHER = 1_800  # exchanges of statistics whose P value is at most DOUBTFUL, less than CLEAR standard deviations away
+DOUBTFUL = 0.01
+CLEAR = 10.0
+MANY_ROWS = 20_000  # with more, a third of the further exchanges
 FEW = 10  # exceedances from which on their share is the P value
 
 
@@ -44,7 +49,7 @@ class Test(NamedTuple):
     what: str  # next state, or value
     p: float  # after Holm's rule
     raw_p: float
-    effect: float  # bits for a row, or share of the surprise that is explained
+    effect: float  # bits for a row, share of the surprise that is explained, or correlation with the previous one
     worth: float  # typical shift of the value of a step, in rewards; NaN for next states
     rows: int
 
@@ -162,8 +167,10 @@ class _Statistic(NamedTuple):
     def value(self, outcome: IntArray, delta: FloatArray) -> float:
         """Return the statistic."""
         if self.kind == "table":
-            counts = np.bincount(self.cell + outcome, minlength=self.size).astype(np.float64)
-            return float(counts @ np.log(np.maximum(counts, 1.0)))
+            key = self.cell + outcome
+            sparse = self.size > 4 * key.size  # most cells of the table are empty
+            counts = np.unique(key, return_counts=True)[1] if sparse else np.bincount(key, minlength=self.size)
+            return float(counts @ np.log(np.maximum(counts, 1)))
         if self.kind == "product":
             return float(self.weight @ delta)
         total = np.bincount(self.cell, delta, self.size)
@@ -193,10 +200,8 @@ def _exchanged(
             continue  # no stratum has two levels
         wide = rows.outcomes[cells[:, 0]]
         first = np.cumsum(wide) - wide
-        none = np.zeros(0)
-        listed.append(
-            _Statistic(name, "next state", "table", first[group], wide, int(wide.sum()), none, M * np.log(2.0))
-        )
+        cell, cells_in_all, bits = first[group], int(wide.sum()), M * np.log(2.0)
+        listed.append(_Statistic(name, "next state", "table", cell, cells_in_all, np.zeros(0), bits))
         if total:
             count = np.bincount(group).astype(np.float64)
             listed.append(_Statistic(name, "value", "means", group, count.size, 1.0 / count, total))
@@ -205,33 +210,47 @@ def _exchanged(
         count = np.bincount(group).astype(np.float64)
         pairs = float((count * (count - 1.0)).sum())
         if pairs:
-            listed.append(
-                _Statistic(name, "value", "sums", group, group, count.size, np.ones(count.size), pairs * total / M)
-            )
+            each, scale = np.ones(count.size), pairs * total / M
+            listed.append(_Statistic(name, "value", "sums", group, count.size, each, scale))
     if previous is not None:
         lag = previous[rows.order]
         spread = float(np.sqrt(lag @ lag * total))
         if spread:
-            listed.append(
-                _Statistic("previous surprise", "value", "product", rows.stratum, rows.stratum, 0, lag, spread)
-            )
-    drawn = np.empty((exchanges, len(listed)))
+            listed.append(_Statistic("previous surprise", "value", "product", rows.stratum, 0, lag, spread))
+    seen = [statistic.value(rows.outcome, rows.delta) for statistic in listed]
     line = Progress("tests of the Markov property")
-    for i in range(exchanges):
-        order = np.argsort(rows.stratum + rng.random(M))
-        outcome, delta = rows.outcome[order], rows.delta[order]
-        drawn[i] = [statistic.value(outcome, delta) for statistic in listed]
-        line.show(f"{i + 1} of {exchanges} exchanges")
+
+    def draws(which: Sequence[int], count: int) -> FloatArray:
+        drawn = np.empty((count, len(which)))
+        for i in range(count):
+            order = np.argsort(rows.stratum + rng.random(M))
+            outcome, delta = rows.outcome[order], rows.delta[order]
+            drawn[i] = [listed[j].value(outcome, delta) for j in which]
+            line.show(f"{i + 1:,} of {count:,} exchanges")
+        return drawn
+
+    columns = list(draws(range(len(listed)), exchanges).T)
+    near = [j for j, column in enumerate(columns) if _is_near(seen[j], column)]
+    if near:  # a small P value that more exchanges may change
+        more = draws(near, FURTHER if M <= MANY_ROWS else FURTHER // 3)
+        for j, column in zip(near, more.T, strict=True):
+            columns[j] = np.concatenate((columns[j], column))
     line.close()
     noise = np.sqrt(total / max(M, 1))
     tests = []
-    for statistic, column in zip(listed, drawn.T, strict=True):
-        seen = statistic.value(rows.outcome, rows.delta)
-        effect = (seen - float(column.mean())) / statistic.scale
-        worth = np.nan if statistic.what == "next state" else float(np.sqrt(max(effect, 0.0)) * noise)
-        p = _p_value(seen, column)
+    for statistic, value, column in zip(listed, seen, columns, strict=True):
+        effect = (value - float(column.mean())) / statistic.scale
+        share = max(effect, 0.0) ** (2 if statistic.kind == "product" else 1)
+        worth = np.nan if statistic.what == "next state" else float(np.sqrt(share) * noise)
+        p = _p_value(value, column)
         tests.append(Test(statistic.past, statistic.what, p, p, float(effect), worth, M))
     return tests
+
+
+def _is_near(seen: float, drawn: FloatArray) -> bool:
+    """Return whether the P value is small, but not so small that its exact size does not matter."""
+    spread = float(drawn.std(ddof=1))
+    return _p_value(seen, drawn) <= DOUBTFUL and spread > 0.0 and seen - float(drawn.mean()) < CLEAR * spread
 
 
 def _p_value(seen: float, drawn: FloatArray) -> float:

@@ -11,6 +11,10 @@ for many draws, the probability that Monte Carlo error alone makes any compariso
 ``FALSE_ALARM``. The recommended level is the lowest that protects as well as every higher one. With few draws
 nothing is significant, and the lowest level is recommended: more draws resolve smaller differences.
 
+With the honest values of the log (``prudent.analysis.check``) the level is recommended by these instead: returns over
+the posterior judge a policy by the model that chose it. It is then the lowest level whose honest value is not lower
+than the highest one by more than a standard error of their paired difference.
+
 **Worse level.** Level b is worse than a lower level a if both its mean and its tail are lower, significantly in the
 same sense.
 """
@@ -31,6 +35,7 @@ from .._support.intervals import estimate_mean
 from ..display.figures import profile as figures
 from ..display.figures.base import Figure
 from ..errors import CautionWarning, ParameterError
+from ..estimation.honest import HonestValues
 from ..models.uncertain import UncertainMDP
 from ..planning.model_draws import Layout, occupancy
 from ..planning.solution import Solution
@@ -70,9 +75,11 @@ class RiskProfile:
     occupancy : ndarray [L, S]
         Share of the discounted time that each policy spends in each state, in the model at the posterior mean.
     recommended : float
-        The lowest level that protects as well as every higher one.
+        The lowest level that protects as well as every higher one; with honest values, that which they recommend.
     worse : tuple of pairs
         Pairs (level, lower level) where the lower level is significantly better in mean and in tail.
+    honest : HonestValues or None
+        The honest values that the level was recommended by.
 
     See Also
     --------
@@ -87,6 +94,7 @@ class RiskProfile:
     occupancy: FloatArray
     recommended: float
     worse: tuple[tuple[float, float], ...]
+    honest: HonestValues | None = None
 
     @property
     def tail_alpha(self) -> float:
@@ -180,6 +188,8 @@ class RiskProfile:
         for alpha, mean, cvar, states in zip(*columns, strict=True):
             mark = "  <- recommended" if alpha == self.recommended else ""
             lines.append(f"{alpha:>8g}{mean:>12.4g}{cvar:>12.4g}{states:>20,}{mark}")
+        if self.honest is not None:
+            lines += [f"by honest values: {line}" for line in honest_lines(self.honest)]
         return "\n".join([*lines, *(f"caution: {sentence}" for sentence in self.cautions)])
 
 
@@ -196,6 +206,7 @@ def risk_profile(
     regret: bool = False,
     solver_draws: int | None = None,
     reward_posterior: NormalPosterior | BetaPosterior | None = None,
+    honest: HonestValues | None = None,
     threads: int | None = None,
 ) -> RiskProfile:
     """Solve a problem at several risk levels, compare the true returns of the policies and recommend a level.
@@ -238,13 +249,16 @@ def risk_profile(
         posterior is given by draws, which are then all used.
     reward_posterior : NormalPosterior or BetaPosterior, optional
         Unknown mean rewards [S, A]; needs `solver_draws`.
+    honest : HonestValues, optional
+        Honest values of the log that the model was made from, ``prudent.check(...).honest``, to recommend the level by.
     threads : int, optional
         Number of threads, by default all cores.
 
     Raises
     ------
     ParameterError
-        If `alphas` is empty or a level is out of range, or arguments cannot be combined.
+        If `alphas` is empty or a level is out of range, `honest` is about other levels, or arguments cannot be
+        combined.
 
     Warns
     -----
@@ -311,13 +325,49 @@ def risk_profile(
         threads=threads,
     )
     recommended, worse = _verdict(returns)
+    if honest is not None:
+        recommended = _honest_level(honest, levels)
     if worse:
         sentences = "; ".join(_cautions(worse, returns))
         message = f"higher risk levels earn less, on average and in the tail: {sentences}"
         warnings.warn(CautionWarning(message, code="caution", value=worse), stacklevel=2)
     policies = np.stack([solution.policy for solution in chosen.values()])
     shares = _occupancy(model, belief, policies, first)
-    return RiskProfile(tuple(levels), chosen, neutral, returns, policies != neutral.policy, shares, recommended, worse)
+    differs = policies != neutral.policy
+    return RiskProfile(tuple(levels), chosen, neutral, returns, differs, shares, recommended, worse, honest)
+
+
+def _honest_level(honest: HonestValues, levels: Sequence[float]) -> float:
+    """Return the level that honest values recommend."""
+    alpha = honest.cells[honest.best].alpha
+    if alpha is None or alpha not in levels:
+        message = f"honest recommends the level {alpha}, which is none of alphas: check the same levels"
+        raise ParameterError(message, code="unknown-option", argument="honest", value=alpha)
+    return alpha
+
+
+def honest_lines(honest: HonestValues) -> list[str]:
+    """Return sentences that compare the recommended level with the others, and with what the log did.
+
+    Parameters
+    ----------
+    honest : HonestValues
+        Honest values.
+
+    Returns
+    -------
+    list of str
+        A sentence for each comparison, with the interval of the paired difference.
+    """
+    best = honest.best
+    cell = honest.cells[best]
+    lines = []
+    for i, other in enumerate(honest.cells):
+        if i != best and other._replace(alpha=None) == cell._replace(alpha=None):
+            apart = honest.difference(best, i)
+            what = "what the log did" if other.alpha is None else f"level {other.alpha:g}"
+            lines.append(f"level {cell.alpha:g} less {what}: {apart.value:.4g} ({apart.low:.4g} to {apart.high:.4g})")
+    return lines
 
 
 def _keep_neutral(solution: Solution, neutral: Solution) -> Solution:

@@ -1,6 +1,6 @@
-"""`prudent solve`, `prudent explain` and `prudent next-data`: from a log to a decision, without Python.
+"""`prudent solve`, `check`, `explain` and `next-data`: from a log to a decision, without Python.
 
-The options that say how a log is read are those of ``LogOptions``, for all three of them.
+The options that say how a log is read are those of ``LogOptions``, for all of them.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from ..errors import DataError, ParameterError
 from .screen import table
 
 if TYPE_CHECKING:
+    from ..analysis.check import CheckReport
     from ..analysis.log_study import LogStudy
     from ..data.state_map import StateMap
     from ..models.uncertain import UncertainMDP
@@ -106,26 +107,29 @@ class LogOptions:
         """Return the model of the log and its posterior."""
         from ..estimation import from_log
 
+        return from_log(self.log, **self.arguments())
+
+    def arguments(self) -> dict[str, Any]:
+        """Return the arguments that say how the log is read."""
         if Path(self.log).is_dir():
             message = f"{self.log} is a folder, expected a CSV or Parquet file"
             raise DataError(message, code="wrong-format", path=self.log)
         mass, constant = _number(self.prior), _number(self.rewards)
         if mass is None:
             raise _mistake("--prior", self.prior, "a number")
-        return from_log(
-            self.log,
-            self.discount,
-            terminal=_values(self.terminal),
-            absorbing=_values(self.absorbing),
-            min_count=self.min_count,
-            prior=mass,
-            support=self.support,
-            rewards=self.rewards if constant is None else constant,
-            features=None if self.features is None else self.feature_map(),
-            states=self.state_map(),
-            columns=_column_names(self.columns),
-            end=self.end,
-        )
+        return {
+            "discount": self.discount,
+            "terminal": _values(self.terminal),
+            "absorbing": _values(self.absorbing),
+            "min_count": self.min_count,
+            "prior": mass,
+            "support": self.support,
+            "rewards": self.rewards if constant is None else constant,
+            "features": None if self.features is None else self.feature_map(),
+            "states": self.state_map(),
+            "columns": _column_names(self.columns),
+            "end": self.end,
+        }
 
     def feature_map(self) -> StateMap:
         """Return the features and what is known of them."""
@@ -289,9 +293,11 @@ def solve_log(
     out: Annotated[Path, typer.Option(help="Folder for policy.csv, policy.json, figures and report.html.")] = Path(
         "policy"
     ),
+    strict: Annotated[bool, typer.Option("--strict", help="A serious finding of the check is an error.")] = False,
 ) -> None:
     """Work out what to do in each state, from a log, at several levels of caution; write tables and a page."""
     from .._support.output import prepare, write
+    from ..analysis.check import refuse_serious
     from ..analysis.log_study import study_log
     from ..planning.acting import policy_code
 
@@ -299,7 +305,12 @@ def solve_log(
     model, posterior = options.read()
     common = options.common(model)
     prepare(out)
-    study = study_log(model, posterior, levels, draws=draws, observations=observations, **common)
+    model.require_discounted("questions about returns over the posterior")
+    report, checked = _checked(options, levels, common["start"], model)
+    if strict and report is not None and report.serious:
+        write(out / "check.json", checked.encode())
+        refuse_serious(report)
+    study = study_log(model, posterior, levels, draws=draws, observations=observations, check=report, **common)
     policies = study.to_pandas()
     name = Path(options.log).name
     record = study.record(name)
@@ -314,14 +325,70 @@ def solve_log(
     if model.summary.state_map is not None:
         code = policy_code(study.profile.solutions[study.profile.recommended])
         write(out / "act.py", code.encode())
+    write(out / "check.json", checked.encode())
     if options.as_json:
         print(text)
         return
     _show(study, policies, record)
     print(f"Page: {page}")
-    print(f"Tables: {out / 'policy.csv'}, {out / 'policy.json'}")
+    print(f"Tables: {out / 'policy.csv'}, {out / 'policy.json'}, {out / 'check.json'}")
     if model.summary.state_map is not None:
         print(f"Policy as plain Python: {out / 'act.py'}, act(observation) -> action")
+
+
+@takes_a_log
+def check_log(
+    options: LogOptions,
+    alpha: Annotated[str, typer.Option(metavar="A,A,...", help="Risk levels to compare.")] = "0,0.5,0.9",
+    out: Annotated[Path, typer.Option(help="Folder for check.json and check.html.")] = Path("check"),
+    strict: Annotated[bool, typer.Option("--strict", help="A serious finding is an error.")] = False,
+) -> None:
+    """Say whether the model of a log holds: honest values, tests of the states, coverage; write a table and a page."""
+    from .._support.output import prepare, write
+    from ..analysis.check import check, refuse_serious
+
+    levels = levels_of(alpha)
+    arguments = options.arguments()
+    prepare(out)
+    begin = _start_of(options)
+    report = check(options.log, alphas=levels, start=begin, rng=options.seed, threads=options.threads, **arguments)
+    text = _json(report.to_dict())
+    write(out / "check.json", text.encode())
+    page = report.report(out / "check.html", name=Path(options.log).name)
+    if options.as_json:
+        print(text)
+    else:
+        _show_check(report)
+        print(f"Page: {page}")
+        print(f"Table: {out / 'check.json'}")
+    if strict:
+        refuse_serious(report)
+
+
+def _start_of(options: LogOptions) -> Any:
+    """Return where the process begins, before there is a model: by the names as they are written."""
+    if not options.start:
+        return None
+    pairs = [name_and_number(item) for item in items_of(options.start)]
+    return {name: 1.0 / len(pairs) if chance is None else chance for name, chance in pairs}
+
+
+def _checked(options: LogOptions, levels: list[float], start: Any, model: UncertainMDP) -> tuple[CheckReport | None, str]:
+    """Check the log; return the report, None for a log that is too short to be split, and check.json."""
+    from ..analysis.check import check
+
+    given = {"start": start if options.start else None, "rng": options.seed, "threads": options.threads}
+    arguments, summary = options.arguments(), model.summary
+    if summary.state_map is not None:  # chosen before
+        arguments |= {"features": None, "states": summary.state_choice or summary.state_map}
+    try:
+        report = check(options.log, alphas=levels, **given, **arguments)
+    except DataError as error:
+        if error.code != "few-episodes":
+            raise
+        short = {"code": error.code, "severity": "note", "value": 0, "threshold": 0, "message": f"{error}."}
+        return None, _json({"findings": [short], "honest": [], "recommended": {}})
+    return report, _json(report.to_dict())
 
 
 @takes_a_log
@@ -397,6 +464,13 @@ LEVELS = {
     "bad cases": "{cvar:.5g}",
     "states that differ": "{states_differ:,}{mark}",
 }
+HONEST = {
+    "states": "{design}",
+    "risk level": "{alpha:g}{mark}",
+    "promised": "{promised:.5g}",
+    "honest": "{honest:.5g}",
+    "interval": "{low:.5g} to {high:.5g}",
+}
 GAINS = {
     "state": "{state}",
     "action": "{action}",
@@ -427,9 +501,32 @@ def _print_rows(model: UncertainMDP) -> None:
         print(textwrap.fill(f"Note: {note}.", 100))
 
 
+def _show_check(report: CheckReport) -> None:
+    """Print findings, honest values and what is assumed."""
+    from ..analysis.profile import honest_lines
+
+    record = report.to_dict()
+    for finding in record["findings"]:
+        print(textwrap.fill(f"{finding['severity'].capitalize()}, {finding['code']}: {finding['message']}", 100))
+    if not record["findings"]:
+        print("The checks found nothing against the model.")
+    print("\nPromised: in the model that chose the policy. Honest: by the episodes that it was not chosen from.\n")
+    best = record["recommended"]
+    keys = ("design", "alpha", "prior", "support")
+    marks = ["  <- recommended" if all(row[k] == best[k] for k in keys) else "" for row in record["cells"]]
+    _print_table(HONEST, [row | {"mark": mark} for row, mark in zip(record["cells"], marks, strict=True)])
+    for line in honest_lines(report.honest):
+        print(f"{line[:1].upper()}{line[1:]}.")
+    print("Assumed: " + " ".join(record["assumed"]))
+
+
 def _show(study: LogStudy, policies: Any, record: dict[str, Any]) -> None:
     """Print the policy: a line for each state, all of them or the most visited."""
+    from ..analysis.profile import honest_lines
+
     _print_rows(study.model)
+    if study.check is not None:
+        print(textwrap.shorten(f"Check: {study.check.worst}", 118, placeholder=" ..."))
     level = study.profile.recommended
     by_level = {alpha: part.reset_index(drop=True) for alpha, part in policies.groupby("alpha")}
     chosen = by_level[level]
@@ -452,6 +549,15 @@ def _show(study: LogStudy, policies: Any, record: dict[str, Any]) -> None:
     _print_table(LEVELS, [row | {"mark": marks[bool(row["recommended"])]} for row in record["levels"]])
     worst = f"the mean of the worst {1.0 - record['tail']:.0%} that the data leaves possible"
     print(f"From {record['start']}; bad cases: {worst}.")
+    print("Both assume that the model holds.")
+    if study.check is not None:
+        values = record["check"]["recommended"]
+        print(
+            f"Honest value, by data that the policy was not chosen from: {values['honest']:.5g} "
+            f"({values['low']:.5g} to {values['high']:.5g})."
+        )
+        for line in honest_lines(study.check.honest):
+            print(f"{line[:1].upper()}{line[1:]}.")
     for said in study.warnings:
         print(f"Caution: {said}.")
 

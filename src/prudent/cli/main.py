@@ -74,6 +74,11 @@ app.command(
     "A name that holds a comma stands in double quotes.",
 )(cli_log.solve_log)
 app.command(
+    "check",
+    rich_help_panel=_FROM_A_LOG,
+    epilog="Example:\n\n  prudent check log.csv --discount 0.99 --terminal discharged,died --strict",
+)(cli_log.check_log)
+app.command(
     rich_help_panel=_FROM_A_LOG, epilog="Example:\n\n  prudent explain log.csv ill --terminal well,dead --alpha 0,0.9"
 )(cli_log.explain)
 app.command(

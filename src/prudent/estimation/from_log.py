@@ -32,7 +32,7 @@ from .counts import SUPPORTS, Outcomes, Transitions, often_tried, overlooked, re
 from .rewards import RewardFacts, rewards_of
 from .mapped import map_states
 from .rows import LogRows, read_columns, read_log
-from .state_choice import MIN_COUNT
+from .state_choice import MIN_COUNT, StateChoice
 from .support import support_changes
 
 
@@ -47,7 +47,7 @@ def from_log(
     support: str | Mapping[Any, Any] | ArrayLike = "state",
     rewards: str | float | Callable[[Any, Any, Any], float] | TableLike = "mean",
     features: Sequence[str] | StateMap | None = None,
-    states: NamesLike | StateMap = None,
+    states: NamesLike | StateMap | StateChoice = None,
     columns: Mapping[str, Any] | None = None,
     actions: NamesLike = None,
     end: Label = None,
@@ -94,7 +94,7 @@ def from_log(
         (``terminated``, ``is_terminal``) says after which rows the process ended: a flag, or a name of the outcome,
         which is then a terminal state. A ``StateMap`` says more about the columns, for "auto": which are cyclic or
         categorical.
-    states : StateMap, "auto", "as they are" or iterable of hashable, optional
+    states : StateMap, StateChoice, "auto", "as they are" or iterable of hashable, optional
         With features, how rows get their states: a ``StateMap``, which is fitted on the log unless it is fitted
         already; "auto", the default, which chooses one by held-out episodes (``choose_states``); or "as they are",
         each combination of values. Without features, names of states in the order of their indices; by default those
@@ -162,7 +162,7 @@ def from_log(
     'wait'
     """
     mapped = None
-    if features is not None or isinstance(states, str | StateMap):
+    if features is not None or isinstance(states, str | StateMap | StateChoice):
         mapped = map_states(log, discount, features, states, min_count, prior, support, terminal, columns, end)
     threshold = positive((1 if mapped is None else MIN_COUNT) if min_count is None else min_count, "min_count")
     if mapped is None:

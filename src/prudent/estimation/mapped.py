@@ -58,6 +58,9 @@ def map_states(
     end: Hashable,
 ) -> Mapped | None:
     """Return a log with states of its features; None where its states are in a column."""
+    choice = states if isinstance(states, StateChoice) else None
+    if choice is not None:
+        states = choice.chosen
     if isinstance(states, str) and states not in _WORDS:
         message = f"states is {states!r}, expected a StateMap, 'auto', 'as they are' or names in order"
         raise ParameterError(message, code="unknown-option", argument="states", value=states)
@@ -69,7 +72,6 @@ def map_states(
     base = _base(features, states, discount)
     read = FeatureLog.read(log, base, columns, end)
     declared = _declared(terminal)
-    choice = None
     if isinstance(states, StateMap):
         fitted = base if base.fitted else base.fit_sample(read.sample)
     elif isinstance(states, str) and states == "as they are":

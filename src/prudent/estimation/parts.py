@@ -103,12 +103,15 @@ def first_states(
 def bare_problem(
     read: LogRows, kept: BoolArray, entries: Outcomes, reward: FloatArray, prior: float, discount: float
 ) -> tuple[UncertainMDP, DirichletPosterior]:
-    """Return the bare model of a part on all states, and its posterior; states without rows end the process."""
-    A = read.shape[1]
-    rest = np.flatnonzero(read.absorbing)
-    admissible = kept.copy()
+    """Return the bare model of a part on all states and the actions that it uses, and its posterior.
+
+    States without rows end the process.
+    """
+    rest, used = np.flatnonzero(read.absorbing), np.flatnonzero(kept.any(axis=0))
+    admissible = kept[:, used]
     admissible[rest, 0] = True
-    pair = np.concatenate((entries.pair, rest * A))
+    s, a = np.divmod(entries.pair, kept.shape[1])
+    pair = np.concatenate((s * used.size + np.searchsorted(used, a), rest * used.size))
     order = np.argsort(pair, kind="stable")
     target = np.concatenate((entries.target, rest))[order]
     earned = np.concatenate((reward, read.absorbing_reward[rest]))[order]
@@ -221,7 +224,8 @@ class Learner(NamedTuple):
             problem = BayesianRiskMDP(self.model, self.posterior, alpha)
             solution = problem.solve(tol=TOLERANCE * scale or None, initial_value=value, threads=threads)
             value = solution.value
-            policy = np.where(self.kept.any(axis=1), solution.policy, -1)
+            used = np.flatnonzero(self.kept.any(axis=0))
+            policy = np.where(self.kept.any(axis=1), used[solution.policy], -1)
             chosen = policy[self.entries.pair // A] == self.entries.pair % A
             pair, target = self.entries.pair[chosen], self.entries.target[chosen]
             steps = pair // A, target, self.chance[chosen], self.reward[chosen]

@@ -13,6 +13,7 @@ import numpy as np
 
 from ..figures.base import Figure
 from ..words import number, plural, plus_minus
+from . import check as checks
 from .frame import Part, document, figure_html, paragraphs
 from .tables import Table, best
 
@@ -81,13 +82,17 @@ def render(
     )
     facts = f"discount {record['discount']:g} · start: {record['start']} · prudent {record['prudent']}"
     head = f'<p class="lead">{escape(lead)}</p><p class="meta">{escape(facts)}</p>'
+    checked = record["check"]
     parts = [
+        *([] if checked is None else [Part("check", "Does the model hold?", checks.findings(checked))]),
         Part("short", "In short", _short(record, policies)),
+        *([] if checked is None else [Part("honest", "Honest values", checks.honest(checked, figures["check"]))]),
         Part("policy", "What to do", _policy(record, policies, figures["policy"])),
         Part("returns", "What the policies earn", _returns(record, figures["returns"])),
         Part("level", "How much caution", _level(record, figures["levels"])),
         *([Part("states", "How the states were chosen", _chosen(record, figures["states"]))] if "states" in figures else []),
         Part("next", "What to measure next", _next(record)),
+        *([] if checked is None else [Part("tests", "Tests of the model", checks.tests(checked))]),
         Part("log", "The log", _log(record)),
         Part("words", "Words", _words(record)),
         Part("run", "The run", _run(record, settings)),
@@ -122,8 +127,8 @@ def _short(record: Mapping[str, Any], policies: pandas.DataFrame) -> str:
         + (", the lowest that was asked for: " if chosen is record["levels"][0] else ": ")
         + _why_level(record),
         f"Started in {record['start']}, it earns {number(chosen['mean'])} on average, between "
-        f"{number(chosen['5%'])} and {number(chosen['95%'])} with 90% probability by what the log leaves possible, and "
-        f"{number(chosen['cvar'])} in bad cases.",
+        f"{number(chosen['5%'])} and {number(chosen['95%'])} with 90% probability by what the log leaves possible (if "
+        f"the model holds), and {number(chosen['cvar'])} in bad cases.",
     ]
     lines += _thin(record, policies)
     data = record["next_data"]
@@ -143,6 +148,12 @@ def _why_level(record: Mapping[str, Any]) -> str:
         return "no other was asked for."
     if "state_choice" in record:
         return "with the chosen states it does best on episodes that were held out, as far as these tell."
+    if record["check"] is not None:
+        values = record["check"]["recommended"]
+        return (
+            f"by data that it was not chosen from it earns {number(values['honest'])} "
+            f"({number(values['low'])} to {number(values['high'])}), and no other level clearly more."
+        )
     if record["alike"].startswith("all policies"):
         return "all levels act alike wherever the start leads to, so caution makes no difference here."
     if _recommended(record) is record["levels"][-1]:
@@ -248,7 +259,7 @@ def _returns(record: Mapping[str, Any], figure: Figure) -> str:
         }
         for row in record["levels"]
     ]
-    caption = "Returns over what the data leaves possible; ±: error of the random draws, 95%"
+    caption = "Returns over what the data leaves possible, if the model holds; ±: error of the random draws, 95%"
     alike = f"Policies that {record['alike']}." if record["alike"].startswith("act alike") else ""
     return paragraphs(*text, alike) + Table.of(caption, rows).html() + figure_html(figure)
 
@@ -256,8 +267,13 @@ def _returns(record: Mapping[str, Any], figure: Figure) -> str:
 def _level(record: Mapping[str, Any], figure: Figure) -> str:
     text = (
         "More caution means that actions of which little is known must promise more. That costs some of the mean "
-        "return, and should better the bad cases. Recommended is the lowest level whose bad cases are as good as those "
-        f"of all higher levels: {_recommended(record)['alpha']:g}."
+        "return, and should better the bad cases. Recommended is "
+        + (
+            "the lowest level whose bad cases are as good as those of all higher levels: "
+            if record["check"] is None
+            else "the lowest level whose honest value is not clearly below that of another: "
+        )
+        + f"{_recommended(record)['alpha']:g}. The numbers of this section assume that the model holds."
     )
     lowest = record["levels"][0]
     rows = [

@@ -1,0 +1,281 @@
+"""How often the checks of a log are right: `python -m benchmarks.check alarms|worlds|power|icu --logs N --workers W`.
+
+- ``alarms``: logs of random models that are Markov. How often does each test say otherwise at 5%, the family of tests
+  at 1%, and how often is there a serious finding?
+- ``worlds``: the same logs. True values of the policies at the level that honest values recommend and at the level that
+  returns over the posterior recommend; how often the intervals hold the truth
+- ``power``: logs of models that are not Markov: two hidden types of patients, a hidden state that lasts, drift,
+  CartPole with its velocities left out. How often is there a finding, and a serious one?
+- ``icu``: ICU-Sepsis with 10,000 admissions: time, honest values and the true discounted survival
+
+Logs are independent, each with its own seed, so the result does not depend on the number of workers. Set
+OMP_NUM_THREADS=1 and OPENBLAS_NUM_THREADS=1: the workers use all cores already.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas
+
+import prudent as pr
+from prudent.analysis.check import CheckReport
+
+LEVELS = (0.0, 0.5, 0.9)
+SHAPES = ((6, 2, 300, 10), (10, 3, 300, 10), (20, 3, 200, 15), (8, 2, 100, 12))  # states, actions, episodes, steps
+DISCOUNT = 0.95
+
+
+class World(NamedTuple):
+    """A random model: in ``ends`` the process stops."""
+
+    move: np.ndarray  # [S, A, S]
+    reward: np.ndarray  # [S, A]
+    start: np.ndarray  # [S]
+    logging: np.ndarray  # [S, A]
+    ends: bool  # whether state 0 is terminal
+
+    @classmethod
+    def random(cls, rng: np.random.Generator, states: int, actions: int, ends: bool) -> World:
+        """Draw a model."""
+        start = rng.dirichlet(np.ones(states))
+        if ends:
+            start[0] = 0.0
+        return cls(
+            rng.dirichlet(np.full(states, 0.5), size=(states, actions)),
+            rng.random((states, actions)),
+            start / start.sum(),
+            rng.dirichlet(np.full(actions, 2.0), size=states),
+            ends,
+        )
+
+    def log(self, rng: np.random.Generator, episodes: int, steps: int) -> pandas.DataFrame:
+        """Return a log of the logging policy."""
+        who = np.arange(episodes)
+        state = _draw(np.tile(self.start, (episodes, 1)), rng)
+        parts = []
+        for t in range(steps):
+            action = _draw(self.logging[state], rng)
+            target = _draw(self.move[state, action], rng)
+            parts.append(np.stack((who, np.full(who.size, t), state, action, target), axis=1))
+            on = target > 0 if self.ends else np.ones(who.size, dtype=bool)
+            who, state = who[on], target[on]
+        rows = np.concatenate(parts)
+        table = pandas.DataFrame(rows, columns=["episode", "step", "state", "action", "next_state"])
+        table["reward"] = self.reward[rows[:, 2], rows[:, 3]]
+        return table
+
+    def value(self, weights: np.ndarray) -> float:
+        """Return the true value of a policy, chances of actions [S, A]."""
+        move, reward = np.einsum("sa,sat->st", weights, self.move), (weights * self.reward).sum(axis=1)
+        if self.ends:
+            move[0], reward[0] = 0.0, 0.0
+        return float(self.start @ np.linalg.solve(np.eye(reward.size) - DISCOUNT * move, reward))
+
+
+def _draw(chances: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Return a draw from each row."""
+    cumulated = chances.cumsum(axis=1)
+    return np.minimum(
+        (cumulated <= rng.random(len(chances))[:, None] * cumulated[:, -1:]).sum(axis=1), chances.shape[1] - 1
+    )
+
+
+def _random_log(seed: int) -> tuple[World, pandas.DataFrame, dict[str, Any]]:
+    rng = np.random.default_rng([22, seed])
+    states, actions, episodes, steps = SHAPES[seed % len(SHAPES)]
+    world = World.random(rng, states, actions, ends=bool(seed // len(SHAPES) % 2))
+    return world, world.log(rng, episodes, steps), {"terminal": [0]} if world.ends else {}
+
+
+def alarms(seed: int) -> dict[str, float]:
+    """Return what the check of one log of a Markov world says."""
+    _, log, options = _random_log(seed)
+    report = pr.check(log, DISCOUNT, rng=seed, threads=1, **options)
+    said = {f"5%: {test.past}, {test.what}": float(test.raw_p <= 0.05) for test in report.tests}
+    said["1%: any test, adjusted"] = float(min(test.p for test in report.tests) <= 0.01)
+    said["any serious finding"] = float(bool(report.serious))
+    codes = ("worse-than-log", "promise", "coverage", "few-rows", "one-episode", "heterogeneity", "drift")
+    said |= {f"finding: {code}": float(code in {each.code for each in report.findings}) for code in codes}
+    return said | {f"serious: {code}": float(code in {each.code for each in report.serious}) for code in codes[:3]}
+
+
+def worlds(seed: int) -> dict[str, float]:
+    """Return true values of recommended policies of one log of a Markov world, and whether intervals hold the truth."""
+    world, log, options = _random_log(seed)
+    report = pr.check(log, DISCOUNT, alphas=LEVELS, rng=seed, threads=1, **options)
+    model, posterior = pr.from_log(log, DISCOUNT, **options)
+    profile = pr.risk_profile(model, posterior, LEVELS, start=model.summary.starts, draws=500, rng=seed, threads=1)
+    true = {}
+    for alpha, solution in profile.solutions.items():
+        weights = world.logging.copy()
+        names = range(model.n_states) if solution.states is None else solution.states
+        for state, action in zip(names, solution.policy_names, strict=True):
+            if action is not None:
+                weights[state] = np.eye(weights.shape[1])[action]
+        true[alpha] = world.value(weights)
+    logged = world.value(world.logging)
+    values = report.honest
+    held = {
+        f"interval of level {cell.alpha:g} holds the true value": float(
+            values.low[i] <= true[cell.alpha] <= values.high[i]
+        )
+        for i, cell in enumerate(values.cells)
+        if cell.alpha is not None
+    }
+    last = values.log_of(values.best)
+    return held | {
+        "interval of the log holds the true value": float(values.low[last] <= logged <= values.high[last]),
+        "honest recommendation less today's": true[report.recommended.alpha] - true[profile.recommended],
+        "honest recommendation less the log": true[report.recommended.alpha] - logged,
+        "promised less true": float(values.promised[values.best]) - true[report.recommended.alpha],
+        "any serious finding": float(bool(report.serious)),
+    }
+
+
+# -- worlds that are not Markov ----------------------------------------------------------------------------
+
+
+def _patients(rng: np.random.Generator, kind: str, strength: float = 0.25) -> pandas.DataFrame:
+    """Return 300 patients: health 0 (dead) to 4; a hidden type, or a hidden state, decides which drug helps."""
+    rows = []
+    for e in range(300):
+        hidden, state = rng.integers(2), rng.integers(2, 5)
+        for t in range(10):
+            if kind == "hidden state" and rng.random() < 0.2:
+                hidden = 1 - hidden
+            if kind == "drift":
+                hidden = int(e >= 150)
+            action = rng.integers(2)
+            up = rng.random() < 0.5 + strength * (1 if action == hidden else -1)
+            target = min(4, state + 1) if up else state - 1
+            rows.append((e, t, state, action, target, float(target >= 3) - 5.0 * (target == 0)))
+            state = target
+            if state == 0:
+                break
+    return pandas.DataFrame(rows, columns=["episode", "step", "state", "action", "next_state", "reward"])
+
+
+def _cart(rng: np.random.Generator) -> pandas.DataFrame:
+    """Return CartPole episodes whose states are 60 bins of the angle alone."""
+    import gymnasium
+
+    env, rows = gymnasium.make("CartPole-v1"), []
+    for e in range(100):
+        seen, _ = env.reset(seed=int(rng.integers(2**31)))
+        for t in range(150):
+            action = int(seen[2] + 0.3 * seen[3] + 0.3 * rng.normal() > 0.0)
+            after, reward, over, _, _ = env.step(action)
+            angles = [int(np.clip((each[2] + 0.21) / 0.007, 0, 59)) for each in (seen, after)]
+            rows.append((e, t, angles[0], action, 60 if over else angles[1], reward))
+            seen = after
+            if over:
+                break
+    return pandas.DataFrame(rows, columns=["episode", "step", "state", "action", "next_state", "reward"])
+
+
+def power(seed: int) -> dict[str, float]:
+    """Return whether findings are made in one log of each world that is not Markov."""
+    said: dict[str, float] = {}
+    makers: dict[str, Callable[[np.random.Generator], pandas.DataFrame]] = {
+        kind: lambda rng, kind=kind: _patients(rng, kind) for kind in ("two types", "hidden state", "drift")
+    }
+    for kind, make in (makers | {"CartPole, angle only": _cart}).items():
+        rng = np.random.default_rng([23, seed])
+        ends = [60] if kind.startswith("Cart") else [0]
+        report = pr.check(make(rng), DISCOUNT, terminal=ends, rng=seed, threads=1)
+        found = [each for each in report.findings if each.code.startswith(("markov", "hetero", "drift"))]
+        said[f"{kind}: a finding about the states"] = float(bool(found))
+        said[f"{kind}: serious"] = float(any(each.severity == "serious" for each in found))
+    return said
+
+
+# -- ICU-Sepsis --------------------------------------------------------------------------------------------
+
+
+def _admitted(count: int, rng: np.random.Generator) -> pandas.DataFrame:
+    """Return a log of admissions with their numbers."""
+    from .icu import truth
+
+    known = truth()
+    who, state = np.arange(count), _draw(np.tile(known.start, (count, 1)), rng)
+    parts, t = [], 0
+    while who.size:
+        action = _draw(known.expert[state], rng)
+        target = _draw(known.move[state, action], rng)
+        parts.append(np.stack((who, np.full(who.size, t), state, action, target), axis=1))
+        on = target < known.alive
+        who, state, t = who[on], target[on], t + 1
+    return pandas.DataFrame(np.concatenate(parts), columns=["episode", "step", "state", "action", "next_state"])
+
+
+def icu(seed: int, count: int = 10_000) -> tuple[CheckReport, dict[str, float]]:
+    """Check a log of ICU-Sepsis; return whether intervals hold the true discounted survival."""
+    from .icu import DEATH, DISCOUNT, SURVIVAL, plans, truth
+
+    known, log = truth(), _admitted(count, np.random.default_rng([24, seed]))
+    terminal = {DEATH: 0.0, SURVIVAL: 1.0}
+    began = time.perf_counter()
+    report = pr.check(log, DISCOUNT, terminal=terminal, rewards=0, rng=seed)
+    said = {"seconds": time.perf_counter() - began, "any serious finding": float(bool(report.serious))}
+    model, posterior = pr.from_log(log, DISCOUNT, terminal=terminal, rewards=0)
+    n = known.alive
+    for alpha, solution in plans(model, posterior).items():
+        weights = known.followed(solution)
+        chain = np.einsum("sa,sat->st", weights[:n], known.move[:n])
+        value = np.linalg.solve(np.eye(n) - DISCOUNT * chain[:, :n], DISCOUNT * chain[:, SURVIVAL])
+        true, at = float(known.start[:n] @ value), report.honest.at(alpha=alpha)[0]
+        said[f"level {alpha:g}: honest"], said[f"level {alpha:g}: true"] = float(report.honest.honest[at]), true
+        said[f"level {alpha:g}: in the interval"] = float(report.honest.low[at] <= true <= report.honest.high[at])
+    return report, said
+
+
+def _icu(seed: int) -> dict[str, float]:
+    return icu(seed)[1]
+
+
+STUDIES: dict[str, Callable[[int], dict[str, float]]] = {
+    "alarms": alarms,
+    "worlds": worlds,
+    "power": power,
+    "icu": _icu,
+}
+
+
+def study(name: str, logs: int, workers: int, first: int = 0) -> dict[str, tuple[float, float, int]]:
+    """Return the mean, its standard error and the number of logs of everything that a study says."""
+    seeds = range(first, first + logs)
+    if workers == 1:
+        said = [STUDIES[name](seed) for seed in seeds]
+    else:
+        with ProcessPoolExecutor(workers) as pool:
+            said = list(pool.map(STUDIES[name], seeds, chunksize=4))
+    counted: Counter[str] = Counter(key for each in said for key in each)
+    means = {}
+    for key, number in counted.items():
+        values = np.array([each[key] for each in said if key in each])
+        means[key] = float(values.mean()), float(values.std() / np.sqrt(number)), number
+    return means
+
+
+def table(means: dict[str, tuple[float, float, int]]) -> str:
+    """Return the means as a table in Markdown."""
+    lines = ["| what | mean | standard error | logs |", "|---|---:|---:|---:|"]
+    return "\n".join(lines + [f"| {key} | {mean:.4g} | {error:.2g} | {n} |" for key, (mean, error, n) in means.items()])
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.check", description=__doc__.splitlines()[0])
+    parser.add_argument("study", choices=sorted(STUDIES))
+    parser.add_argument("--logs", type=int, default=100)
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--first", type=int, default=0, help="seed of the first log")
+    asked = parser.parse_args()
+    print(table(study(asked.study, asked.logs, asked.workers, asked.first)))
