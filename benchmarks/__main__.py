@@ -4,6 +4,7 @@
   than 20% since ``benchmarks/table.json``, relative to what it is compared with in the same run
 - ``python -m benchmarks --list`` says what there is; pieces that take long run when they are named
 - ``--write`` puts what was measured into ``benchmarks/table.json``
+- ``python -m benchmarks states --workers N`` is a study of states made from numbers, see ``benchmarks/states.py``
 - ``--page docs/benchmarks.md`` writes the page from the table, without running anything
 """
 
@@ -24,6 +25,11 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--page", type=Path, help="write this page from the table; runs nothing")
     parser.add_argument("--table", type=Path, help="the table to compare with, and to write")
     parser.add_argument("--small", action="store_true", help="gpu: without the largest problems")
+    if arguments[:1] == ["states"]:  # a study with options of its own
+        os.environ["OMP_NUM_THREADS"] = os.environ["NUMBA_NUM_THREADS"] = "1"
+        from benchmarks import states
+
+        return states.main(arguments[1:])
     asked = parser.parse_args(arguments)
 
     # one thread for everybody, before anything loads a BLAS

@@ -18,6 +18,7 @@ import numpy as np
 from .._support.checks import discount_factor, generator, positive
 from .._support.output import write
 from ..data.labels import Labels
+from ..data.state_map import StateMap
 from ..display.figures import check as figures
 from ..display.figures.base import Figure
 from ..display.pages.check import render
@@ -25,8 +26,10 @@ from ..errors import DataError, ParameterError
 from ..estimation.counts import DistinctRows
 from ..estimation.designs import Design, GivenStates
 from ..estimation.honest import ALPHAS, CONFIDENCE, FOLDS, REPEATS, Difference, HonestValues, honest_values
+from ..estimation.mapped import map_states
 from ..estimation.parts import Learned, Learner, Part, Units, first_states
-from ..estimation.rows import LogRows, close_truncated, read_log
+from ..estimation.rows import LogRows, close_truncated, read_columns, read_log
+from ..estimation.state_choice import MIN_COUNT, StateChoice
 from ..types import FloatArray, Label, NamesLike, PathLike, RngLike, StartLike, TableLike, TerminalLike
 from .findings import Finding, Reversal, of_coverage, of_promise, of_reversals, of_tests
 from .markov import Test, markov_tests
@@ -239,12 +242,13 @@ def check(
     designs: Sequence[Design] | None = None,
     terminal: TerminalLike = (),
     absorbing: TerminalLike = (),
-    min_count: float = 1,
+    min_count: float | None = None,
     prior: float | Sequence[float] = 1.0,
     support: str | Sequence[str] | Mapping[Any, Any] = "state",
     rewards: str | float | Callable[[Any, Any, Any], float] | TableLike = "mean",
+    features: Sequence[str] | StateMap | None = None,
+    states: NamesLike | StateMap | StateChoice = None,
     columns: Mapping[str, Any] | None = None,
-    states: NamesLike = None,
     actions: NamesLike = None,
     end: Label = None,
     duration: Label = None,
@@ -273,7 +277,7 @@ def check(
         Ways to give rows their states, to compare by their honest values; by default the states of the log.
     terminal, absorbing : TerminalLike, default=()
         As for ``from_log``. States that are never left need not be declared: rows that lead there are left out.
-    min_count : float, default=1
+    min_count : float, optional
         As for ``from_log``.
     prior : float or sequence of float, default=1
         Prior mass of a pair; several are compared.
@@ -291,8 +295,8 @@ def check(
 
     Other Parameters
     ----------------
-    columns, states, actions, end, gaps, truncated
-        As for ``from_log``.
+    features, states, columns, actions, end, gaps, truncated
+        As for ``from_log``. A choice of states that is no evidence of an improvement on the log is a serious finding.
     duration : hashable, optional
         Not supported: honest values are of steps that take one unit of time.
     start : state or dict, optional
@@ -330,13 +334,29 @@ def check(
     (0.0, ())
     """
     gamma = discount_factor(discount)
-    named = None if isinstance(states, str) else states
-    read = read_log(log, columns, named, actions, terminal, absorbing, end, duration, gaps)
+    notes = []
+    mapped = None
+    if features is not None or isinstance(states, str | StateMap | StateChoice):
+        first = prior if isinstance(prior, int | float) else 1.0
+        mapped = map_states(log, gamma, features, states, min_count, first, support, terminal, columns, end, gaps)
+    if min_count is None:
+        min_count = 1 if mapped is None else MIN_COUNT
+    if mapped is None:
+        names: Any = None if isinstance(states, str) else states
+        read = read_log(log, columns, names, actions, terminal, absorbing, end, duration, gaps)
+    else:
+        read = read_columns(mapped.held, mapped.names, actions, mapped.terminal, absorbing, None, gaps, texts=True)
+        if mapped.choice is not None and not mapped.choice.improves:
+            gain, least = mapped.choice.gain, max(mapped.choice.gap, 0.0)
+            message = (
+                f"No way to make states of the features shows a gain over what the log did: {mapped.choice.sentence}. "
+                "Keep what is done today, add features or collect more data."
+            )
+            notes.append(Finding("no-improvement", "serious", gain.low, least, np.nan, message))
     if read.duration is not None:
         message = "duration and gaps='duration' have no check: honest values are of steps that take one unit of time"
         raise ParameterError(message, code="conflicting-arguments", argument="duration")
     read = close_truncated(read, truncated)
-    notes = []
     if read.by_episode is not None and np.unique(read.episode).size < FEWEST:
         read = read._replace(by_episode=None, episode=read.episode[:0], place=read.place[:0])
     if read.by_episode is None:

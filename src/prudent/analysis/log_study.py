@@ -125,7 +125,7 @@ class LogStudy:
         -------
         dict
             Keys log, prudent, numpy (versions), rows, summary, discount, start, draws, tail, alike, recommended, said,
-            levels, today (None without a baseline), next_data and check.
+            levels, today (None without a baseline), next_data and check; with features also state_map and state_choice.
         """
         profile, summary = self.profile, self.model.summary
         rows = profile.by_level().reset_index().to_dict("records")
@@ -148,7 +148,19 @@ class LogStudy:
             "today": self._today(),
             "next_data": self.next_data.record(),
             "check": None if self.check is None else self.check.to_dict(),
-        }
+        } | self._states()
+
+    def _states(self) -> dict[str, Any]:
+        """Return the state map and how it was chosen, for a log of features."""
+        summary = self.model.summary
+        if summary.state_map is None:
+            return {}
+        record: dict[str, Any] = {"state_map": summary.state_map.to_dict()}
+        choice = summary.state_choice
+        if choice is not None:
+            table = json.loads(choice.to_pandas().to_json(orient="records"))
+            record["state_choice"] = {"sentence": choice.sentence, "improves": choice.improves, "designs": table}
+        return record
 
     def _today(self) -> dict[str, Any] | None:
         """Return what is done today: its returns, its probabilities of actions, and what changes most."""
@@ -174,16 +186,21 @@ class LogStudy:
         Returns
         -------
         dict
-            The figures policy, returns and levels, and check if there is one.
+            The figures policy, returns and levels, check if there is one, and states if they were chosen.
         """
         profile = self.profile
         level = profile.recommended
         title = f"Values and actions at risk level {level:g}"
-        return {
-            "policy": replace(profile.solutions[level].panels(), name="policy", title=title),
-            "returns": returns_figure(profile.returns if profile.today is None else profile.today.returns),
-            "levels": profile.figure(),
-        } | ({} if self.check is None else {"check": self.check.figure()})
+        choice = self.model.summary.state_choice
+        return (
+            ({} if choice is None else {"states": choice.figure()})
+            | {
+                "policy": replace(profile.solutions[level].panels(), name="policy", title=title),
+                "returns": returns_figure(profile.returns if profile.today is None else profile.today.returns),
+                "levels": profile.figure(),
+            }
+            | ({} if self.check is None else {"check": self.check.figure()})
+        )
 
     def report(self, path: PathLike, *, name: str = "log", settings: Mapping[str, object] | None = None) -> Path:
         """Write a page for readers without knowledge of the methods: what to do, how certain it is, what to measure.
@@ -280,6 +297,9 @@ def study_log(
         close: dict[str, Any] = {"baseline": baseline, "min_visits": min_visits, "epsilon": epsilon}
         close |= {"exclude": exclude, "honest": honest}
         profile = risk_profile(model, posterior, alphas, start, draws, rng, threads=threads, **close)
+        choice = model.summary.state_choice
+        if choice is not None and choice.alpha in profile.alphas:  # by held-out episodes
+            profile = replace(profile, recommended=choice.alpha)
         level = max(profile.recommended, 0.0) if model.n_sources <= MANY_SOURCES else 0.0
         found = profile.neutral if level == 0.0 else profile.solutions[level]
         value = next_data(

@@ -12,7 +12,7 @@ import sys
 import textwrap
 import warnings
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -26,6 +26,7 @@ from .screen import table
 if TYPE_CHECKING:
     from ..analysis.check import CheckReport
     from ..analysis.log_study import LogStudy
+    from ..data.state_map import StateMap
     from ..models.uncertain import UncertainMDP
     from ..posteriors.dirichlet import DirichletPosterior
 
@@ -52,7 +53,13 @@ class LogOptions:
         list[str] | None,
         typer.Option(metavar="STATE,STATE=REWARD", help="States where it stays for ever, and the reward of a step."),
     ] = None
-    min_count: Annotated[float, typer.Option(help="Actions tried fewer times in a state are not considered there.")] = 1
+    min_count: Annotated[
+        float | None,
+        typer.Option(
+            help="Actions tried fewer times in a state are not considered there (default: 1, with --features 5).",
+            show_default=False,
+        ),
+    ] = None
     prior: Annotated[
         str, typer.Option(help="Number of observations that the prior is worth for each pair of state and action.")
     ] = "1"
@@ -64,6 +71,24 @@ class LogOptions:
         str,
         typer.Option(help="mean: of each transition; outcomes: each reward seen is possible; a number; a CSV file."),
     ] = "mean"
+    features: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN,...", help="Columns of numbers and categories that say what state a row is in."),
+    ] = None
+    states: Annotated[
+        str | None,
+        typer.Option(
+            help="With --features: auto, tree:N, quantiles:N, clusters:N, or a policy.json whose states to take over. "
+            "'as they are' accepts states that look like measurements."
+        ),
+    ] = None
+    cyclic: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN=PERIOD,...", help="Features that start again after a period: hour=24."),
+    ] = None
+    categorical: Annotated[
+        list[str] | None, typer.Option(metavar="COLUMN,...", help="Features whose numbers are labels.")
+    ] = None
     columns: Annotated[
         list[str] | None, typer.Option(metavar="state=COLUMN,...", help="What the columns are called in the file.")
     ] = None
@@ -75,9 +100,6 @@ class LogOptions:
         str | None, typer.Option(metavar="FILE", help="Another log, such as last year's, for the prior.")
     ] = None
     end: Annotated[str | None, typer.Option(help="The terminal state of rows without a next state.")] = None
-    states: Annotated[
-        str | None, typer.Option(help="'as they are' accepts states that look like measurements.", show_default=False)
-    ] = None
     duration: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="How long transitions take: discount ** duration.")
     ] = None
@@ -152,13 +174,43 @@ class LogOptions:
             "prior": mass,
             "support": self.support,
             "rewards": self.rewards if constant is None else constant,
+            "features": None if self.features is None else self.feature_map(),
+            "states": self.state_map(),
             "columns": _column_names(self.columns),
             "end": self.end,
-            "states": self.states,
             "duration": self.duration,
             "gaps": self.gaps,
             "truncated": self.truncated,
         }
+
+    def feature_map(self) -> StateMap:
+        """Return the features and what is known of them."""
+        from ..data.state_map import StateMap
+
+        periods = dict(map(name_and_number, items_of(self.cyclic or [])))
+        for name, period in periods.items():
+            if period is None:
+                raise _mistake("--cyclic", name, "COLUMN=PERIOD, for example hour=24")
+        labels = tuple(items_of(self.categorical or []))
+        return StateMap(tuple(items_of(self.features or [])), cyclic=periods, categorical=labels)
+
+    def state_map(self) -> StateMap | str | None:
+        """Return what makes states of the features: a map, "auto", or None where states are in a column."""
+        word = self.states
+        if word is not None and word.endswith(".json"):
+            return _saved_map(word)
+        if self.features is None:
+            for option in ("cyclic", "categorical"):
+                if getattr(self, option):
+                    raise _mistake(f"--{option}", ",".join(getattr(self, option)), "--features as well")
+        if word in (None, "auto", "as they are"):
+            return word
+        method, sign, count = (word or "").partition(":")
+        size = _number(count, int)
+        if method not in ("tree", "quantiles", "clusters") or (sign and size is None) or self.features is None:
+            raise _mistake("--states", str(word), "with --features: auto, tree:N, quantiles:N, clusters:N, policy.json")
+        sizes = {} if size is None else {"bins" if method == "quantiles" else "n_states": size}
+        return replace(self.feature_map(), method=method, **sizes)
 
     def common(self, model: UncertainMDP) -> dict[str, Any]:
         """Return the options of all analyses."""
@@ -236,6 +288,19 @@ def _written(labels: Labels, text: str, what: str) -> Any:
         if name is not None and labels.find(name) >= 0:
             return name
     raise _mistake(what, text, labels.expected(), labels.unknown_code)
+
+
+def _saved_map(path: str) -> StateMap:
+    """Return the state map of a policy.json."""
+    from ..data.state_map import StateMap
+
+    try:
+        record = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as fault:
+        raise DataError(f"--states: cannot read {path}: {fault}", code="no-file", path=path) from None
+    if not isinstance(record, dict) or "state_map" not in record:
+        raise DataError(f"--states: {path} has no state map", code="wrong-format", path=path)
+    return StateMap.from_dict(record["state_map"])
 
 
 def _mistake(option: str, value: str, expected: str, code: str = "wrong-format") -> ParameterError:
@@ -336,13 +401,14 @@ def solve_log(
     from .._support.output import prepare, write
     from ..analysis.check import refuse_serious
     from ..analysis.log_study import study_log
+    from ..planning.acting import policy_code
 
     levels = levels_of(alpha)
     model, posterior = options.read()
     common = options.common(model)
     prepare(out)
     model.require_discounted("questions about returns over the posterior")
-    report, checked = _checked(options, levels, common["start"])
+    report, checked = _checked(options, levels, common["start"], model)
     if strict and report is not None and report.serious:
         write(out / "check.json", checked.encode())
         refuse_serious(report)
@@ -370,6 +436,9 @@ def solve_log(
     write(out / "policy.csv", policies.to_csv(index=False).encode())
     text = _json(record)
     write(out / "policy.json", text.encode())
+    if model.summary.state_map is not None:
+        code = policy_code(study.profile.solutions[study.profile.recommended])
+        write(out / "act.py", code.encode())
     write(out / "check.json", checked.encode())
     if options.as_json:
         print(text)
@@ -377,6 +446,8 @@ def solve_log(
     _show(study, policies, record)
     print(f"Page: {page}")
     print(f"Tables: {out / 'policy.csv'}, {out / 'policy.json'}, {out / 'check.json'}")
+    if model.summary.state_map is not None:
+        print(f"Policy as plain Python: {out / 'act.py'}, act(observation) -> action")
 
 
 @takes_a_log
@@ -421,7 +492,9 @@ def _note(code: str, message: str) -> dict[str, Any]:
     return {"code": code, "severity": "note", "value": 0, "threshold": 0, "message": message}
 
 
-def _checked(options: LogOptions, levels: list[float], start: Any) -> tuple[CheckReport | None, str]:
+def _checked(
+    options: LogOptions, levels: list[float], start: Any, model: UncertainMDP
+) -> tuple[CheckReport | None, str]:
     """Check the log; return the report, None for a log that is too short to be split, and check.json."""
     from ..analysis.check import check
 
@@ -430,8 +503,11 @@ def _checked(options: LogOptions, levels: list[float], start: Any) -> tuple[Chec
     if options.duration or options.gaps == "duration":
         text = "Honest values are of steps that take one unit of time: the log was not checked."
         return None, _json({"findings": [_note("durations", text)], "honest": [], "recommended": {}})
+    arguments, summary = options.arguments(), model.summary
+    if summary.state_map is not None:  # chosen before
+        arguments |= {"features": None, "states": summary.state_choice or summary.state_map}
     try:
-        report = check(options.log, alphas=levels, **given, **options.arguments())
+        report = check(options.log, alphas=levels, **given, **arguments)
     except DataError as error:
         if error.code != "few-episodes":
             raise

@@ -2,8 +2,14 @@
 
 ``source`` reads any table into ``columns.TableColumns``, whose methods check the cells of a column and name the row in
 errors. ``labels`` maps names to indices, and ``transitions`` reads rows (state, action, next state) into indices by
-them. ``naming`` names the sources and outcomes of a model. ``policy`` reads policies, ``features`` contexts by name.
+them. ``state_map`` makes states of columns of numbers. ``naming`` names the sources and outcomes of a model. ``policy`` reads policies, ``features`` contexts by name.
 
 To read a new kind of table, extend ``TableSource._complete``, and ``TableSource._parts`` if it can be streamed. To read
 a new column, add its usual names to ``columns.SYNONYMS`` and ask for it in ``TableSource.read``.
 """
+
+from __future__ import annotations
+
+from .state_map import StateMap
+
+__all__ = ["StateMap"]

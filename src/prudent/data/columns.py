@@ -31,6 +31,7 @@ SYNONYMS: dict[str, frozenset[str]] = {
         "step": "steps t time time_step timestep",
         "duration": "",
         "group": "",
+        "done": "terminated is_terminal terminal ended",
     }.items()
 }
 # letters that are read only where the column is required, or next to "s" and "a": alone they may stand for anything

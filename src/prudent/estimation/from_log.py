@@ -10,15 +10,16 @@ the outcomes of the model (``Outcomes``), sorted by pair. There is no loop over 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypedDict, Unpack, overload
 
 import numpy as np
 
-from .._support.checks import one_of, positive
+from .._support.checks import positive
 from ..data.labels import Column, Labels, object_array
 from ..data.naming import NEXT_STATES, PAIRS
+from ..data.state_map import StateMap
 from ..errors import ParameterError
 from ..models.base import held, plural
 from ..models.builders import called_outcomes, own_sources, places_in
@@ -29,9 +30,11 @@ from ..posteriors.scalar import NormalPosterior
 from ..types import ArrayLike, BoolArray, FloatArray, IntArray, Label, NamesLike, TableLike, TerminalLike
 from .counts import SUPPORTS, Outcomes, Transitions, often_tried, overlooked, refuse_dead_ends, sums, supported
 from .groups import learn_similarity, pooled_priors
-from .measured import AS_THEY_ARE, refuse_measurements
+from .mapped import map_states
+from .measured import refuse_measurements
 from .rewards import RewardFacts, rewards_of
-from .rows import LogRows, close_truncated, read_log, read_two_logs
+from .rows import LogRows, close_truncated, read_columns, read_log, read_two_logs
+from .state_choice import MIN_COUNT, StateChoice
 from .support import support_changes
 
 MAX_GROUP_COUNTS = 10**8  # groups times outcomes
@@ -42,13 +45,14 @@ class LogKeywords(TypedDict, total=False):
 
     terminal: TerminalLike
     absorbing: TerminalLike
-    min_count: float
+    min_count: float | None
     prior: float | ArrayLike
     support: str | Mapping[Any, Any] | ArrayLike
     rewards: str | float | Callable[[Any, Any, Any], float] | TableLike
     prior_from: TableLike | None
+    features: Sequence[str] | StateMap | None
+    states: NamesLike | StateMap | StateChoice
     columns: Mapping[str, Any] | None
-    states: NamesLike
     actions: NamesLike
     end: Label
     duration: Label
@@ -74,14 +78,15 @@ def from_log(
     *,
     terminal: TerminalLike = (),
     absorbing: TerminalLike = (),
-    min_count: float = 1,
+    min_count: float | None = None,
     prior: float | ArrayLike = 1.0,
     support: str | Mapping[Any, Any] | ArrayLike = "state",
     rewards: str | float | Callable[[Any, Any, Any], float] | TableLike = "mean",
     group: str | None = None,
     prior_from: TableLike | None = None,
+    features: Sequence[str] | StateMap | None = None,
+    states: NamesLike | StateMap | StateChoice = None,
     columns: Mapping[str, Any] | None = None,
-    states: NamesLike = None,
     actions: NamesLike = None,
     end: Label = None,
     duration: Label = None,
@@ -107,9 +112,9 @@ def from_log(
     absorbing : TerminalLike, default=()
         States where the process stays for ever: a list, or a mapping to the reward of every step (default 0). They have
         one action, the first. A state that the log never leaves must be terminal or absorbing.
-    min_count : float, default=1
+    min_count : float, optional
         An action that was tried fewer times than this in a state is not admissible there, and its rows are not used.
-        Where no action was tried as often, the most tried one stays.
+        Where no action was tried as often, the most tried one stays. The default is 1, and 5 with ``features``.
     prior : float or array_like [B, K], default=1
         Dirichlet counts before the log. A number is the total mass of each pair, spread evenly over its support:
         ``prior=1`` is worth one observation, however many next states there are. An array has all counts; for a count
@@ -133,13 +138,25 @@ def from_log(
     prior_from : TableLike, optional
         Another log with the same columns, such as that of an earlier year. Its transitions enter the prior, discounted
         by how well they predict those of ``log``.
+    features : sequence of str or StateMap, optional
+        Columns of numbers and categories that say what state a row is in, in place of a column state. The next state
+        of a row is that of the next row of its episode, or of its columns ``next_NAME``. A column done
+        (``terminated``, ``is_terminal``) says after which rows the process ended: a flag, or a name of the outcome,
+        which is then a terminal state. A ``StateMap`` says more about the columns, for "auto": which are cyclic or
+        categorical.
+    states : StateMap, StateChoice, "auto", "as they are" or iterable of hashable, optional
+        With features, how rows get their states: a ``StateMap``, which is fitted on the log unless it is fitted
+        already; "auto", the default, which chooses one by held-out episodes (``choose_states``); or "as they are",
+        each combination of values. Without features, names of states in the order of their indices; by default those
+        of the log, sorted, and states that look like measurements are refused (see Notes) unless it is "as they are".
 
     Returns
     -------
     model : UncertainMDP
         Its sources are called (state, action), its outcomes by next state, or (next_state, reward) where several
         rewards of one transition are kept apart. ``model.summary`` is a ``LogSummary``; ``model.summary.starts``
-        says where episodes begin, and can be passed as ``start`` to other functions.
+        says where episodes begin, and can be passed as ``start`` to other functions. With features,
+        ``model.summary.state_map`` is the map, and ``model.summary.state_choice`` how it was chosen.
     posterior : DirichletPosterior, or dict of them
         The posterior, with the same names; with ``group`` a dict from the names of the groups to their posteriors.
 
@@ -147,9 +164,6 @@ def from_log(
     ----------------
     columns : mapping, optional
         Names of columns: ``{"state": "where", "count": None}``; None says that there is none.
-    states : iterable of hashable or "as they are", optional
-        Names in the order of their indices; by default those of the log, sorted. Without names, states that look like
-        measurements are refused (see Notes); "as they are" accepts them.
     actions : iterable of hashable, optional
         Names in the order of their indices; by default those of the log, sorted.
     end : hashable, optional
@@ -205,22 +219,40 @@ def from_log(
            [1.  , 0.  , 0.  ]])
     >>> pr.BayesianRiskMDP(model, posterior, alpha=0.9).solve().policy_names
     (None, 'drug', None)
+
+    Numbers become states by a map:
+
+    >>> log = {"episode": [1, 1, 1, 2, 2], "pressure": [60, 80, 120, 75, 64], "action": ["drug", "wait"] * 2 + ["drug"],
+    ...        "reward": [0, 1, 1, 1, -5], "done": [False, False, True, False, True]}
+    >>> states = pr.StateMap(["pressure"], method="cuts", cuts={"pressure": [70, 100]}, min_rows=1)
+    >>> model, posterior = pr.from_log(log, 0.95, states=states, min_count=1)
+    >>> solution = pr.BayesianRiskMDP(model, posterior, alpha=0).solve()
+    >>> solution.act({"pressure": 85})
+    'wait'
     """
-    threshold = positive(min_count, "min_count")
-    if isinstance(states, str):
-        one_of(states, "states", (AS_THEY_ARE,))
-    named = None if isinstance(states, str) else states
-    declared: dict[str, Any] = {"terminal": held(terminal), "absorbing": held(absorbing), "end": end}
-    declared |= {"duration": duration, "gaps": gaps}
-    if prior_from is None:
-        read = read_log(log, columns, named, actions, **declared, group=group)
-    elif group is None:
-        read = read_two_logs(log, prior_from, columns, states=named, actions=actions, **declared)
+    mapped = None
+    if features is not None or isinstance(states, str | StateMap | StateChoice):
+        mapped = map_states(log, discount, features, states, min_count, prior, support, terminal, columns, end, gaps)
+    threshold = positive((1 if mapped is None else MIN_COUNT) if min_count is None else min_count, "min_count")
+    if mapped is None:
+        named: Any = None if isinstance(states, str) else states
+        declared: dict[str, Any] = {"terminal": held(terminal), "absorbing": held(absorbing), "end": end}
+        declared |= {"duration": duration, "gaps": gaps}
+        if prior_from is None:
+            read = read_log(log, columns, named, actions, **declared, group=group)
+        elif group is None:
+            read = read_two_logs(log, prior_from, columns, states=named, actions=actions, **declared)
+        else:
+            message = "prior_from cannot be combined with group; put both logs into one, with a group for each"
+            raise ParameterError(message, code="conflicting-arguments", argument="prior_from")
+        if states is None:
+            refuse_measurements(read, threshold)
     else:
-        message = "prior_from cannot be combined with group; put both logs into one, with a group for each"
-        raise ParameterError(message, code="conflicting-arguments", argument="prior_from")
-    if states is None:
-        refuse_measurements(read, threshold)
+        for name, given in (("group", group), ("prior_from", prior_from), ("duration", duration)):
+            if given is not None:
+                message = f"{name} cannot be combined with features: transform the log with a fitted StateMap first"
+                raise ParameterError(message, code="conflicting-arguments", argument=name)
+        read = read_columns(mapped.held, mapped.names, actions, mapped.terminal, absorbing, None, gaps, texts=True)
     read = close_truncated(read, truncated)
     seen = Transitions.of(read, by_reward=isinstance(rewards, str) and rewards == "outcomes")
     kept, spared = often_tried(seen.visits, threshold)
@@ -239,6 +271,9 @@ def from_log(
             by_action, by_state = (mine, others) if support == "action" else (others, mine)
             changes = support_changes(by_action, by_state, read, kept, discount, positive(prior, "prior"))
     summary = _summary(read, seen, kept, spared, entries, threshold, support, facts, axes, changes)
+    if mapped is not None:
+        notes = (*mapped.notes, *summary.notes)
+        summary = replace(summary, state_map=mapped.state_map, state_choice=mapped.choice, notes=notes)
     model = _model(read, axes, kept, entries, reward, discount, summary)
     if read.group is None or read.by_group is None:
         return model, _posterior(model, axes, entries, prior)

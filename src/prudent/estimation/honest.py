@@ -34,7 +34,7 @@ McCarthy, *Pseudo-replication: half samples*, Review of the International Statis
 from __future__ import annotations
 
 import itertools
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -207,6 +207,7 @@ def honest_values(
     confidence: float = CONFIDENCE,
     rng: RngLike = 1,
     threads: int | None = None,
+    hear: Callable[[Cell, IntArray], None] | None = None,
 ) -> HonestValues:
     """Compute promised and honest values of the policies of several designs, levels, priors and supports.
 
@@ -238,6 +239,8 @@ def honest_values(
         Source of the splits.
     threads : int, optional
         Threads of a solve.
+    hear : callable, optional
+        Called with each cell and its policy [S] in every fold, -1 where it does what the log does.
 
     Returns
     -------
@@ -290,6 +293,8 @@ def honest_values(
                     for value, judged in fold.verdicts(levels, prior, support, min_count, threads):
                         promises[at, r, k] = value
                         splits[at, r, k] = judged.honest
+                        if hear is not None:
+                            hear(cells[at], judged.policy)
                         influence[at] += share * judged.influence
                         facts[:, at] += share * np.array([judged.unknown, fold.cut, fold.states, *judged.missed])
                         at += 1
@@ -324,6 +329,7 @@ class _Judged(NamedTuple):
     unknown: float  # share of time
     missed: tuple[float, float]  # how much worse and better the value may be for what is unknown
     influence: FloatArray  # [N]
+    policy: IntArray  # [S] actions, -1 for what the log does
 
 
 class _Fold(NamedTuple):
@@ -414,7 +420,7 @@ class _Fold(NamedTuple):
         unknown = float(untried.sum() / max(acting.sum(), np.finfo(np.float64).tiny))
         influence = self._influence(mix, value, spent, honest)
         if (policy < 0).all():
-            return _Judged(honest, unknown, (0.0, 0.0), influence)
+            return _Judged(honest, unknown, (0.0, 0.0), influence, policy)
         backed = sums(seen.pair, seen.times * (reward + self.discount * value[seen.target]), seen.visits.size)
         backed = backed.reshape(seen.visits.shape)
         q, mean = backed / np.maximum(seen.visits, np.finfo(np.float64).tiny), backed.sum(axis=1) / every
@@ -424,7 +430,7 @@ class _Fold(NamedTuple):
         worst = np.where(seen.visits > 0.0, q, np.inf)[at].min(axis=1) - mean[at]
         best = np.where(seen.visits > 0.0, q, -np.inf)[at].max(axis=1) - mean[at]
         missed = min(shift, 0.0) + float(untried[at] @ worst), max(shift, 0.0) + float(untried[at] @ best)
-        return _Judged(honest, unknown, missed, influence)
+        return _Judged(honest, unknown, missed, influence, policy)
 
     def _mean_rewards(self, seen: Transitions) -> FloatArray:
         every = Outcomes(seen.pair, seen.target, seen.times, np.arange(seen.pair.size))

@@ -89,10 +89,27 @@ def read_log(
     group: str | None = None,
 ) -> LogRows:
     """Read a log by the arguments of ``from_log``."""
-    one_of(gaps, "gaps", GAPS)
     if duration is not None:
         columns = dict(columns or {}) | {"duration": duration}
     held = _columns(log, columns, group)
+    texts = held.from_text or isinstance(log, str | os.PathLike)
+    return read_columns(held, states, actions, terminal, absorbing, end, gaps, group=group, texts=texts)
+
+
+def read_columns(
+    held: TableColumns,
+    states: NamesLike,
+    actions: NamesLike,
+    terminal: TerminalLike,
+    absorbing: TerminalLike,
+    end: Label,
+    gaps: str = "error",
+    *,
+    group: str | None = None,
+    texts: bool = False,
+) -> LogRows:
+    """Return the rows of columns that were read; ``texts`` says that names of states may be texts of numbers."""
+    one_of(gaps, "gaps", GAPS)
     rows = held.size
     if not rows:
         raise DataError(f"{held.table} has no rows", code="no-rows", argument="log")
@@ -113,7 +130,7 @@ def read_log(
         raise _unusable(held, rows, dropped)
     table = TransitionTable.of(held, states, actions, error=DataError, next_states=targets, rows=row)
     by_state = table.states
-    if held.from_text or isinstance(log, str | os.PathLike):  # from a command line names come as texts
+    if texts:  # from a command line names come as texts
         terminal, absorbing = (_as_written(given, by_state) for given in (terminal, absorbing))
     over, worth = read_terminal(_with_end(terminal, end if by_state.find(end) >= 0 else None), by_state)
     stays, earns = read_terminal(absorbing, by_state, "absorbing")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from ..data.state_map import StateMap
 from ..posteriors.scalar import NormalPosterior
 from ..types import FloatArray
 
@@ -149,6 +150,10 @@ class LogSummary:
         What groups learned from each other, or a log from another one (``group`` and ``prior_from``).
     notes : tuple of str
         Remarks.
+    state_map : StateMap or None
+        The map from features to states.
+    state_choice : StateChoice or None
+        How it was chosen, with ``states="auto"``.
 
     Examples
     --------
@@ -195,12 +200,33 @@ class LogSummary:
     support_matters: tuple[SupportChange, ...] = ()
     pooling: Pooling | None = None
     notes: tuple[str, ...] = ()
+    state_map: StateMap | None = None
+    state_choice: Any = None
     _visits: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def visits(self) -> FloatArray:
         """Number of times that each admissible pair was tried [number of pairs]."""
         return np.asarray(self._visits["visits"])[np.asarray(self._visits["admissible"])]
+
+    def most_tried(self, state: Hashable) -> Hashable:
+        """Return what the log did most often in a state, or in its most visited pair if it was never there.
+
+        Parameters
+        ----------
+        state : hashable
+            Name of the state.
+
+        Returns
+        -------
+        hashable
+            The action; of equals the first.
+        """
+        here = np.flatnonzero([name == state for name in self._visits["state"].tolist()])
+        if not here.size:
+            here = np.arange(len(self._visits["state"]))
+        best = here[int(np.argmax(self._visits["visits"][here]))]
+        return self._visits["action"][best : best + 1].tolist()[0]
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return a table of the pairs that were tried.

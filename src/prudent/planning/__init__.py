@@ -7,6 +7,7 @@ operator, iterates that to a certified tolerance and returns a ``Solution``.
 from __future__ import annotations
 
 from ..display.explanation import ActionView, OutcomeView
+from .acting import policy_code
 from .base import PlanningProblem
 from .cluster import ClusterModel
 from .explain import Explanation
@@ -31,5 +32,6 @@ __all__ = [
     "SolverOptions",
     "evaluate",
     "log_policy",
+    "policy_code",
     "solve",
 ]

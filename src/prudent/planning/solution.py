@@ -7,7 +7,7 @@ objective is worth. A solution never solves anything: what needs another solve i
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -22,6 +22,7 @@ from ..data.labels import is_numbered, label_array, plain_name
 from ..errors import ParameterError
 from ..models.base import plural
 from ..types import BoolArray, FloatArray, IntArray, PathLike
+from .acting import act
 from .base import DeferredQ, PlanningProblem, RunnersUp
 from .explain import Explanation
 from .objectives import Objective
@@ -343,6 +344,33 @@ class Solution:
         if np.ndim(choice):
             return {self._name_of(a): float(choice[a]) for a in np.flatnonzero(choice)}
         return self.actions[choice]
+
+    def act(self, observation: Mapping[str, Any], *, unseen: str = "nearest", time: int = 0) -> Any:
+        """Return what to do for an observation, by the state map of the log.
+
+        Parameters
+        ----------
+        observation : mapping
+            Values of the features by name, None where one is missing: ``{"pressure": 143, "trend": "falling"}``.
+        unseen : {"nearest", "log", "refuse"}, default="nearest"
+            What to do for an observation like nothing in the log (see ``StateMap``): what the policy does in the
+            nearest state, what the log did there most often, or raise.
+        time : int, default=0
+            Time step, of a policy with a horizon.
+
+        Returns
+        -------
+        hashable
+            Name of the action; the likeliest one where the policy has probabilities.
+
+        Raises
+        ------
+        DataError
+            If a feature is missing or wrong, or nothing like the observation was seen and ``unseen`` is "refuse".
+        ParameterError
+            If the model does not come from ``from_log`` with features.
+        """
+        return act(self._problem.model, self.policy_at(time), self.actions, observation, unseen)
 
     # -- tables --------------------------------------------------------------------------------------------
 

@@ -70,7 +70,7 @@ def render(
     policies : pandas.DataFrame
         Content of ``policy.csv``: one row for each state and risk level.
     figures : mapping of str to Figure
-        The figures ``"policy"``, ``"returns"`` and ``"levels"``.
+        The figures ``"policy"``, ``"returns"`` and ``"levels"``, and ``"states"`` if states were chosen.
     settings : mapping
         Options of the study, for the last section.
 
@@ -95,6 +95,11 @@ def render(
         *([] if record["today"] is None else [Part("today", "What changes", _changes(record))]),
         Part("returns", "What the policies earn", _returns(record, figures["returns"])),
         Part("level", "How much caution", _level(record, figures["levels"])),
+        *(
+            [Part("states", "How the states were chosen", _chosen(record, figures["states"]))]
+            if "states" in figures
+            else []
+        ),
         Part("next", "What to measure next", _next(record)),
         *([] if checked is None else [Part("tests", "Tests of the model", checks.tests(checked))]),
         Part("log", "The log", _log(record)),
@@ -159,6 +164,8 @@ def _short(record: Mapping[str, Any], policies: pandas.DataFrame) -> str:
 def _why_level(record: Mapping[str, Any]) -> str:
     if len(record["levels"]) == 1:
         return "no other was asked for."
+    if "state_choice" in record:
+        return "with the chosen states it does best on episodes that were held out, as far as these tell."
     if record["check"] is not None:
         values = record["check"]["recommended"]
         return (
@@ -247,6 +254,31 @@ def _changes(record: Mapping[str, Any]) -> str:
     if len(rows) < today["states_changed"]:
         caption += f": the {len(rows)} states that matter most of {today['states_changed']:,}; all are in policy.csv"
     return paragraphs(*text) + Table.of(caption, rows).html()
+
+
+def _chosen(record: Mapping[str, Any], figure: Figure) -> str:
+    choice = record["state_choice"]
+    rows = [
+        {
+            "design": best(escape(row["design"])) if row["chosen"] else escape(row["design"]),
+            "states": f"{row['states']:,}",
+            "variance explained": f"{row['predicts']:.0%}",
+            "enough data": f"{row['coverage']:.0%}",
+            "never seen": f"{row['unseen']:.1%}",
+            "best α": f"{row['alpha']:g}",
+            "promised": number(row["promised"]),
+            "held out": f"{number(row['honest'])} ({number(row['low'])} to {number(row['high'])})",
+            "lowest gain over the log": number(row["gain"]),
+        }
+        for row in choice["designs"]
+    ]
+    text = (
+        "The numbers of the log were cut into states in several ways. Each was learned from some episodes and judged on "
+        "the others. Promised is what the model says that chose the policy; held out is what the other episodes say. The "
+        "lowest gain is the least that any of these ways sees over what the log did. " + choice["sentence"] + "."
+    )
+    caption = "Ways to cut numbers into states; bold: chosen"
+    return paragraphs(text) + Table.of(caption, rows).html() + figure_html(figure)
 
 
 def _name(name: Any) -> str:

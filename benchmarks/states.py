@@ -1,0 +1,158 @@
+"""Numbers to states in worlds that nobody tuned to: ``python -m benchmarks states --workers 16``.
+
+Each world (``_worlds.py``) writes logs by a sensible but imperfect policy. ``from_log(..., features=...)`` chooses states
+and a risk level by held-out episodes; the policy is then played in the simulator against the policy of the log, with
+the same random numbers. Reported for each world, over all logs and over those without a serious finding:
+
+- how often the policy is better than that of the log, and by how much (in standard deviations of an episode);
+- promised minus true value, and honest minus true value, each divided by its own standard error.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from typing import Any, NamedTuple
+
+import numpy as np
+
+LOGS = 30
+EPISODES = 200  # that judge a policy in the simulator
+TARGET = 0.9  # share of logs without a serious finding in which the policy must be better
+
+
+class Verdict(NamedTuple):
+    """One log."""
+
+    world: str
+    seed: int
+    serious: tuple[str, ...]
+    design: str
+    alpha: float
+    states: int
+    gain: float  # of the policy over that of the log, in the simulator
+    error: float  # its standard error
+    spread: float  # standard deviation of the returns of an episode under the log's policy
+    promised: float  # minus true, standardised
+    honest: float  # minus true, standardised
+    seconds: float
+
+
+def judge(task: tuple[str, int, int]) -> Verdict:
+    """Write a log, choose states and a policy, and play it."""
+    name, seed, episodes = task
+    import prudent as pr
+
+    from . import _worlds
+
+    world = _worlds.WORLDS[name]()
+    _, log = _worlds.play(world, world.logging, world.episodes, np.random.default_rng([seed, 0]))
+    began = time.perf_counter()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model, posterior = pr.from_log(log, world.discount, features=world.features)
+        choice = model.summary.state_choice
+        problem = pr.BayesianRiskMDP(model, posterior, choice.alpha)
+        solution = problem.solve(threads=1)
+        report = pr.check(log, world.discount, states=choice, alphas=[choice.alpha], threads=1)
+        returns = pr.posterior_returns(
+            model, posterior, {"policy": solution}, start=model.summary.starts, draws=200, rng=1, threads=1
+        )
+    seconds = time.perf_counter() - began
+    states, chosen = model.summary.state_map, dict(zip(solution.states, solution.policy_names, strict=True))
+    actions = np.array([world.actions.index(chosen.get(state, world.actions[0])) for state in states.states])
+    code = Coder(states, world.features)
+
+    def policy(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        return actions[code(x)]
+
+    ours, _ = _worlds.play(world, policy, episodes, np.random.default_rng([seed, 1]), whole=True)
+    theirs, _ = _worlds.play(world, world.logging, episodes, np.random.default_rng([seed, 1]), whole=True)
+    draws = returns["returns"].sel(policy="policy").to_numpy()
+    error = float(ours.std() / episodes**0.5)
+    best = choice.honest.at(design=choice.design, alpha=choice.alpha)[0]
+    both = float(np.hypot(ours.std(), theirs.std()) / episodes**0.5)
+    return Verdict(
+        name, seed, tuple(dict.fromkeys(each.code for each in report.serious)), choice.design, choice.alpha, len(states.states),
+        float(ours.mean() - theirs.mean()), both, float(theirs.std()),
+        float((draws.mean() - ours.mean()) / np.hypot(draws.std(), error)),
+        float((choice.honest.honest[best] - ours.mean()) / np.hypot(choice.honest.error[best], error)), seconds,
+    )  # fmt: skip
+
+
+class Coder:
+    """Numbers of states of observations [n, D]."""
+
+    def __init__(self, states: Any, names: tuple[str, ...]) -> None:
+        self.states, self.names = states, names
+
+    def __call__(self, x: np.ndarray) -> np.ndarray:
+        from prudent.data.feature_columns import Feature
+
+        return self.states.codes({name: Feature(x[:, i], True) for i, name in enumerate(self.names)})[0]
+
+
+def main(arguments: list[str]) -> int:
+    """Run the study; return 1 if a world misses the target."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks states", description=__doc__.splitlines()[0])
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
+    parser.add_argument("--logs", type=int, default=LOGS)
+    parser.add_argument("--episodes", type=int, default=EPISODES, help="that judge a policy in the simulator")
+    parser.add_argument("--worlds", help="some of them, with commas between")
+    parser.add_argument("--first", type=int, default=0, help="seed of the first log")
+    asked = parser.parse_args(arguments)
+    from . import _worlds
+
+    names = asked.worlds.split(",") if asked.worlds else list(_worlds.WORLDS)
+    tasks = [(name, asked.first + i, asked.episodes) for i in range(asked.logs) for name in names]
+    verdicts: list[Verdict] = []
+    for verdict in _run(tasks, asked.workers):
+        verdicts.append(verdict)
+        print(_line(verdict), flush=True)
+    print()
+    met = [_summary(name, [v for v in verdicts if v.world == name]) for name in names]
+    quiet = [v for v in verdicts if not v.serious]
+    share = np.mean([v.gain > 0.0 for v in quiet]) if quiet else float("nan")
+    print(f"all worlds: {len(quiet)} of {len(verdicts)} logs without a serious finding, better in {share:.0%} of them")
+    return int(not all(met))
+
+
+def _run(tasks: list[Any], workers: int) -> Iterator[Verdict]:
+    if workers < 2:
+        yield from map(judge, tasks)
+        return
+    with ProcessPoolExecutor(workers) as pool:
+        yield from pool.map(judge, tasks)
+
+
+def _line(v: Verdict) -> str:
+    mark = "better" if v.gain > 0.0 else "WORSE "
+    return (
+        f"{v.world:12} log {v.seed:3} {v.design:13} {v.states:4} states alpha {v.alpha:3g}  {mark} {v.gain:8.2f} ± "
+        f"{v.error:.2f} ({v.gain / v.spread:+.2f} sd)  promised-true {v.promised:+5.1f}  honest-true {v.honest:+5.1f}  "
+        f"{v.seconds:4.1f} s  {', '.join(v.serious)}"
+    )
+
+
+def _summary(name: str, verdicts: list[Verdict]) -> bool:
+    """Print a line for a world; return whether it meets the target."""
+    quiet = [v for v in verdicts if not v.serious]
+    better = [v.gain > 0.0 for v in quiet]
+    text = f"{name:12} {len(quiet):3} of {len(verdicts)} logs without a serious finding"
+    if quiet:
+        text += f": better in {np.mean(better):4.0%}, gain {np.mean([v.gain / v.spread for v in quiet]):+.2f} sd"
+    text += f"; all logs: better in {np.mean([v.gain > 0.0 for v in verdicts]):4.0%}"
+    for title in ("promised", "honest"):
+        z = np.array([getattr(v, title) for v in verdicts])
+        text += f"; {title}-true {z.mean():+.2f} (sd {z.std():.2f})"
+    print(text)
+    return not quiet or float(np.mean(better)) >= TARGET
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

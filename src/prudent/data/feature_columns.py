@@ -1,0 +1,165 @@
+"""Columns of features in a log: numbers, categories and cyclic values, and which row follows which."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..errors import DataError
+from ..types import BoolArray, FloatArray, IntArray, TableLike
+from .columns import TableColumns, synonyms
+from .labels import Column, Labels, is_missing, object_array
+from .source import TableSource
+from .state_rules import plain_label
+
+ROLES = ("action", "reward", "count", "episode", "step", "done")
+_FALSE = frozenset({"", "false", "f", "no", "n", "0", "0.0", "none", "nan"})
+_TRUE = frozenset({"true", "t", "yes", "y", "1", "1.0"})
+
+
+def read_feature_columns(
+    log: TableLike,
+    features: Sequence[str],
+    required: Sequence[str] = (),
+    roles: Sequence[str] = ROLES,
+    columns: Mapping[str, Any] | None = None,
+    argument: str = "log",
+) -> TableColumns:
+    """Return a log whose features are called ``feature NAME`` and ``next NAME``, besides the columns of ``roles``.
+
+    A column can be a feature and a role at once, such as a step that is a feature too.
+    """
+    source = TableSource(log, argument)
+    names = source.column_names
+    if names is None:
+        message = f"{source.name} has columns without names; features need names: {', '.join(features)}"
+        raise DataError(message, code="missing-column", column=features[0])
+    for name in features:
+        if name not in names:
+            message = f"{source.name} has no column {name!r}, which features names; its columns are {list(names)}"
+            raise DataError(message, code="missing-column", column=name)
+    given = dict(columns or {})
+    shared = {
+        name: role
+        for name in features
+        for role in roles
+        if given.get(role, None if role in given else name) == name and (role in given or synonyms([name], role, required=False))
+    }
+    asked = {f"feature {name}": name for name in features if name not in shared}
+    if all(f"next_{name}" in names for name in features):
+        asked |= {f"next {name}": f"next_{name}" for name in features}
+    needed = [*required, *(role for role in dict.fromkeys(shared.values()) if role not in required), *asked]
+    held = source.read(needed, named=[role for role in roles if role not in needed], columns=given | asked)
+    for name, role in shared.items():
+        held[f"feature {name}"] = held[role]
+    return held
+
+
+class Feature(NamedTuple):
+    """One column of features: floats with NaN where it is missing, or labels with None."""
+
+    cells: Column
+    numeric: bool
+
+    @property
+    def missing(self) -> BoolArray:
+        """Which cells are empty."""
+        return np.isnan(self.cells) if self.numeric else is_missing(self.cells)
+
+
+def feature_of(held: TableColumns, key: str, numeric: bool | None) -> Feature:
+    """Return a column; ``numeric`` says what it must be, None to tell by its cells."""
+    column = held[key]
+    name = key.partition(" ")[2]
+    if column.dtype.kind in "mM" or any(hasattr(value, "isoformat") for value in column[:100].tolist()):
+        message = f"column {name!r} of {held.table} holds dates; make numbers of them first, for instance the hour"
+        raise DataError(message, code="wrong-type", column=name)
+    if column.dtype.kind in "iuf" and numeric is not False:
+        return Feature(column.astype(np.float64), True)
+    empty = is_missing(column)
+    cells = object_array([None if gone else plain_label(value) for gone, value in zip(empty, column, strict=True)])
+    cells[cells == ""] = None
+    if numeric is not False:
+        numbers = _as_numbers(cells)
+        if numbers is not None:
+            return Feature(numbers, True)
+        if numeric:
+            odd = next(
+                i for i, value in enumerate(cells) if value is not None and _as_numbers(cells[i : i + 1]) is None
+            )
+            raise held.wrong_cell(odd, key, "a number", "not-finite")
+    return Feature(cells, False)
+
+
+def _as_numbers(cells: Column) -> FloatArray | None:
+    """Return cells as floats, NaN where they are empty; None if some are no numbers."""
+    if any(value in ("True", "False") for value in cells.tolist()):
+        return None
+    for comma in (False, True):
+        texts = [value.replace(",", ".") if comma and isinstance(value, str) else value for value in cells.tolist()]
+        try:
+            return np.array([np.nan if value is None else float(value) for value in texts])
+        except (TypeError, ValueError):
+            continue
+    return None
+
+
+class Flow(NamedTuple):
+    """What follows each row of a log.
+
+    Attributes
+    ----------
+    follower : int64 [M]
+        The next row of the same episode, -1 where there is none.
+    ended : object [M]
+        Label of the terminal outcome after the row, None where the process goes on.
+    episode : int64 [M] or None
+        Number of the episode.
+    order : int64 [M]
+        Rows by episode and step.
+    """
+
+    follower: IntArray
+    ended: Column
+    episode: IntArray | None
+    order: IntArray
+
+    @property
+    def left(self) -> BoolArray:
+        """Rows after which something is known."""
+        return (self.follower >= 0) | np.array([label is not None for label in self.ended], dtype=np.bool_)
+
+
+def flow_of(held: TableColumns, end: Any = None) -> Flow:
+    """Return which row follows which, and where the process ended."""
+    size = held.size
+    follower, order, episode = np.full(size, -1, dtype=np.int64), np.arange(size), None
+    if "episode" in held:
+        labels = Labels.of("episode", None, held["episode"], error=DataError)
+        episode = held.indices("episode", labels)
+        step = held.numbers("step") if "step" in held else np.arange(size, dtype=np.float64)
+        order = np.lexsort((step, episode))
+        same = episode[order[1:]] == episode[order[:-1]]
+        follower[order[:-1][same]] = order[1:][same]
+    ended = outcomes_of(held, end)
+    follower[[label is not None for label in ended]] = -1
+    return Flow(follower, ended, episode, order)
+
+
+def outcomes_of(held: TableColumns, end: Any = None) -> Column:
+    """Return the terminal outcome after each row: None, ``end`` (or "end") for a flag, or the label of the flag."""
+    if "done" not in held:
+        return np.full(held.size, None, dtype=object)
+    flags = {value: _outcome(value, "end" if end is None else end) for value in set(held["done"].tolist())}
+    return object_array([flags[value] for value in held["done"].tolist()])
+
+
+def _outcome(value: Any, end: Any) -> Any:
+    if value is None or value != value:
+        return None
+    text = str(value).strip()
+    if text.lower() in _FALSE:
+        return None
+    return end if text.lower() in _TRUE else plain_label(value)

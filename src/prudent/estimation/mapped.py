@@ -1,0 +1,136 @@
+"""The states of a log of features, by the arguments ``features`` and ``states`` of ``from_log``."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..data.columns import TableColumns
+from ..data.state_map import StateMap
+from ..errors import ParameterError
+from ..types import TableLike
+from .feature_log import FeatureLog
+from .state_choice import LEVELS, MIN_COUNT, StateChoice, choose, refuse_few_episodes
+
+_WORDS = ("auto", "as they are")
+
+
+class Mapped(NamedTuple):
+    """A log with states.
+
+    Attributes
+    ----------
+    held : TableColumns
+        Columns with state and next_state.
+    names : tuple
+        Names of the states in order, terminal outcomes last.
+    terminal : dict
+        Values of the terminal states.
+    state_map : StateMap
+        The fitted map.
+    choice : StateChoice or None
+        How it was chosen.
+    notes : tuple of str
+        Remarks for the summary.
+    """
+
+    held: TableColumns
+    names: tuple[Hashable, ...]
+    terminal: dict[Hashable, float]
+    state_map: StateMap
+    choice: StateChoice | None
+    notes: tuple[str, ...]
+
+
+def map_states(
+    log: TableLike,
+    discount: float,
+    features: Sequence[str] | StateMap | None,
+    states: Any,
+    min_count: float | None,
+    prior: Any,
+    support: Any,
+    terminal: Any,
+    columns: Mapping[str, Any] | None,
+    end: Hashable,
+    gaps: str = "error",
+) -> Mapped | None:
+    """Return a log with states of its features; None where its states are in a column."""
+    choice = states if isinstance(states, StateChoice) else None
+    if choice is not None:
+        states = choice.chosen
+    if isinstance(states, str) and states not in _WORDS:
+        message = f"states is {states!r}, expected a StateMap, 'auto', 'as they are' or names in order"
+        raise ParameterError(message, code="unknown-option", argument="states", value=states)
+    if features is None and not isinstance(states, StateMap):
+        if states == "auto":
+            message = "states='auto' makes states of columns; name them: features=[...]"
+            raise ParameterError(message, code="missing-argument", argument="features")
+        return None
+    base = _base(features, states, discount)
+    if gaps not in ("error", "cut"):
+        message = f"gaps is {gaps!r}; with features it can be 'error' or 'cut'"
+        raise ParameterError(message, code="unknown-option", argument="gaps", value=gaps)
+    read = FeatureLog.read(log, base, columns, end, gaps)
+    declared = _declared(terminal)
+    if isinstance(states, StateMap):
+        fitted = base if base.fitted else base.fit_sample(read.sample)
+    elif isinstance(states, str) and states == "as they are":
+        fitted = replace(base, method="cuts", cuts=_every_value(read), min_rows=1).fit_sample(read.sample)
+    else:
+        refuse_few_episodes(read)
+        mass = float(prior) if np.ndim(prior) == 0 and not isinstance(prior, str) else 1.0
+        choice = choose(
+            read, base, discount, None, LEVELS, MIN_COUNT if min_count is None else min_count, mass,
+            support if isinstance(support, str) else "state", declared,
+        )  # fmt: skip
+        fitted = choice.chosen
+    held = read.columns(fitted)
+    outcomes = tuple(name for name in read.outcomes if name not in fitted.states)
+    strange = fitted.codes(read.features)[1]
+    notes = [] if choice is None else [choice.sentence]
+    if choice is None and strange.any():
+        notes.append(f"{int(strange.sum()):,} of {strange.size:,} rows are like nothing that the state map has seen")
+    names = (*fitted.states, *outcomes)
+    return Mapped(held, names, dict.fromkeys(outcomes, 0.0) | declared, fitted, choice, tuple(notes))
+
+
+def _base(features: Sequence[str] | StateMap | None, states: Any, discount: float) -> StateMap:
+    """Return the settings that all candidates share."""
+    if isinstance(features, StateMap) and not isinstance(states, StateMap):
+        return replace(features, discount=discount if features.discount is None else features.discount)
+    if isinstance(features, StateMap):
+        features = features.features
+    if not isinstance(states, StateMap):
+        if states is not None and not isinstance(states, str):
+            message = "states has names, and features say what the states are; leave out one of them"
+            raise ParameterError(message, code="conflicting-arguments", argument="states")
+        assert features is not None
+        listed: Any = features
+        return StateMap(listed if isinstance(listed, str) else tuple(listed), discount=discount)
+    if features is not None and tuple(features) != states.features:
+        message = f"features is {list(features)}, but the state map has {list(states.features)}; leave out features"
+        raise ParameterError(message, code="conflicting-arguments", argument="features", value=list(features))
+    return states if states.fitted or states.discount is not None else replace(states, discount=discount)
+
+
+def _every_value(read: FeatureLog) -> dict[str, list[float]]:
+    """Return cuts that keep all values of numeric columns apart."""
+    cuts = {}
+    for name, feature in read.features.items():
+        if feature.numeric:
+            values = np.unique(feature.cells[~feature.missing].astype(np.float64))
+            cuts[name] = values[1:].tolist() or [float(values[0])]
+    return cuts
+
+
+def _declared(terminal: Any) -> dict[Hashable, float]:
+    """Return declared terminal states and their values."""
+    if terminal is None:
+        return {}
+    if hasattr(terminal, "items"):
+        return {name: float(value) for name, value in terminal.items()}
+    return dict.fromkeys([terminal] if isinstance(terminal, str) else terminal, 0.0)

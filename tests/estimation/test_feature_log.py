@@ -1,0 +1,219 @@
+"""Logs of numbers: next states, terminal outcomes, the choice of states, and acting on observations."""
+
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from refusals import refused
+
+import prudent as pr
+from prudent.errors import DataError, ParameterError
+from prudent.estimation import choose_states, from_log
+from prudent.planning import policy_code
+
+SIMPLE = {
+    "episode": [1, 1, 1, 2, 2],
+    "step": [0, 1, 2, 0, 1],
+    "pressure": [60.0, 80.0, 120.0, 75.0, 64.0],
+    "action": ["drug", "wait", "wait", "wait", "drug"],
+    "reward": [0.0, 1.0, 1.0, 1.0, -5.0],
+    "done": [False, False, True, False, True],
+}
+CUTS = pr.StateMap(["pressure"], method="cuts", cuts={"pressure": [70, 100]}, min_rows=1)
+LOW, MIDDLE, HIGH = "pressure below 70", "pressure 70-99", "pressure 100 or more"
+
+
+def pairs(log, **options):
+    """{(state, action, next state): times} of a log."""
+    model, posterior = from_log(log, 0.9, states=CUTS, min_count=1, support="action", prior=1e-9, **options)
+    table = {}
+    for b, source in enumerate(model.naming.sources.names):
+        for k, outcome in enumerate(model.naming.outcomes[b].names):
+            if source != "terminal" and posterior.counts[b, k] > 0.5:
+                table[(*source, outcome)] = round(float(posterior.counts[b, k]))
+    return table
+
+
+def walk(rng, episodes=60, length=15):
+    """Keep a number near zero: pushing towards it is right, the log does so in 7 of 10 cases."""
+    rows = []
+    for e in range(episodes):
+        x = rng.normal() * 2
+        for t in range(length):
+            right = x < 0 if rng.random() < 0.7 else rng.random() < 0.5
+            y = x + (0.7 if right else -0.7) + 0.3 * rng.normal()
+            rows.append((e, t, x, rng.normal(), "right" if right else "left", -abs(y)))
+            x = y
+    return pd.DataFrame(rows, columns=["episode", "step", "x", "noise", "action", "reward"])
+
+
+# --- reading ---------------------------------------------------------------------------------------------
+
+
+def test_next_states_come_from_the_next_row_and_the_flag():
+    assert pairs(SIMPLE) == {
+        (LOW, "drug", MIDDLE): 1,
+        (MIDDLE, "wait", HIGH): 1,
+        (HIGH, "wait", "end"): 1,
+        (MIDDLE, "wait", LOW): 1,
+        (LOW, "drug", "end"): 1,
+    }
+
+
+def test_rows_in_another_order_are_the_same_log(rng):
+    order = rng.permutation(5)
+    assert pairs({name: np.array(column, dtype=object)[order] for name, column in SIMPLE.items()}) == pairs(SIMPLE)
+
+
+def test_named_outcomes_are_terminal_states():
+    log = SIMPLE | {"done": ["", "", "home", "no", "dead"]}
+    assert pairs(log)[HIGH, "wait", "home"] == pairs(log)[LOW, "drug", "dead"] == 1
+    model, _ = from_log(log, 0.9, states=CUTS, min_count=1, terminal={"dead": -50.0})
+    assert model.summary.terminal == ("home", "dead")
+    assert model.terminal_value[model.state_index("dead")] == -50.0
+    assert model.summary.states == (LOW, MIDDLE, HIGH, "home", "dead")  # in the order of the map
+
+
+def test_a_last_row_without_an_action_says_where_it_ended():
+    log = {name: [*column, column[-1]] for name, column in SIMPLE.items()}
+    log["step"][-1], log["done"][4:], log["action"][-1] = 2, [False, True], None
+    assert pairs(log)[LOW, "drug", "end"] == 1
+
+
+def test_columns_of_what_came_next_are_used():
+    log = {"pressure": [60, 80], "action": ["a", "b"], "next_pressure": [80, 60], "reward": [0, 0]}
+    assert pairs(log) == {(LOW, "a", MIDDLE): 1, (MIDDLE, "b", LOW): 1}
+
+
+def test_the_last_row_of_a_truncated_episode_is_dropped():
+    log = {name: column for name, column in SIMPLE.items() if name != "done"}
+    log["pressure"] = [60.0, 80.0, 62.0, 75.0, 64.0]
+    model, _ = from_log(log, 0.9, states=CUTS, min_count=1)
+    assert model.summary.dropped == {"at the end of an episode, without a next state": 2}
+    assert not model.summary.terminal
+    assert pairs(log, end="over")[LOW, "wait", "over"] == 1
+
+
+def test_wrong_arguments_are_refused():
+    with refused(ParameterError, "missing-argument", argument="features"):
+        from_log(SIMPLE, 0.9, states="auto")
+    with refused(ParameterError, "unknown-option", argument="states", value="some"):
+        from_log(SIMPLE, 0.9, features=["pressure"], states="some")
+    with refused(ParameterError, "conflicting-arguments", argument="features"):
+        from_log(SIMPLE, 0.9, features=["reward"], states=CUTS)
+    with refused(DataError, "missing-column", column="blood"):
+        from_log(SIMPLE, 0.9, features=["blood"])
+    with refused(DataError, "missing-column", column="episode"):
+        from_log({"pressure": [1, 2], "action": ["a", "b"], "reward": [0, 1]}, 0.9, states=CUTS)
+    with refused(DataError, "few-episodes"):
+        from_log({name: column[:3] for name, column in SIMPLE.items()}, 0.9, features=["pressure"])
+    with refused(ParameterError, "no-state-map"):
+        model, posterior = from_log([("a", "go", "a", 1.0)], 0.9)
+        pr.BayesianRiskMDP(model, posterior, 0.0).solve().act({"x": 1})
+
+
+def test_values_as_they_are():
+    model, _ = from_log(SIMPLE, 0.9, features=["pressure"], states="as they are", min_count=1)
+    assert len(model.summary.states) == 6
+
+
+# --- the choice of states --------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def chosen():
+    log = walk(np.random.default_rng(8))
+    model, posterior = from_log(log, 0.9, features=["x", "noise"])
+    return log, model, pr.BayesianRiskMDP(model, posterior, model.summary.state_choice.alpha).solve()
+
+
+def test_the_choice_finds_what_is_right(chosen):
+    _, model, solution = chosen
+    choice = model.summary.state_choice
+    assert choice.improves
+    assert choice.gain.low > 0.0
+    assert [solution.act({"x": x, "noise": 0.0}) for x in (-3.0, -1.5, 1.5, 3.0)] == ["right", "right", "left", "left"]
+    table = choice.to_pandas()
+    assert table["chosen"].sum() == 1
+    assert table["coverage"].between(0, 1).all()
+    assert table["predicts"].max() > 0.3  # of x, of the reward and of the noise, which nothing predicts
+    assert choice.sentence in model.summary.notes
+    assert len(choice.plot().axes) == 2
+
+
+def test_what_the_log_did_is_calibrated_in_a_markov_world(chosen):
+    """The gap is within four standard errors of zero (a false alarm in 16,000) plus the bias of a coarse state."""
+    choice = chosen[1].summary.state_choice
+    judge = choice.opinions.best_judge
+    assert abs(choice.opinions.gap[judge]) < 4 * choice.opinions.gap_error[judge] + 0.3
+
+
+def test_a_given_map_overrides(chosen):
+    log, model, _ = chosen
+    own = model.summary.state_choice.candidates["tree 16"]
+    again, _ = from_log(log, 0.9, states=own)
+    assert len(again.summary.state_map.states) <= 16
+    assert again.summary.state_choice is None
+    fitted, _ = from_log(log, 0.9, states=again.summary.state_map)
+    assert fitted.summary.state_map == again.summary.state_map
+
+
+def test_candidates_can_be_given(rng):
+    log = walk(rng, 30, 8)
+    makers = [pr.StateMap(["x"], method="quantiles", bins=2), pr.StateMap(["x"], method="quantiles", bins=6)]
+    choice = choose_states(log, ["x"], 0.9, candidates=makers, alphas=[0.0])
+    assert choice.to_pandas()["design"].tolist() == ["quantiles 2", "quantiles 6"]
+    with refused(ParameterError, "empty", argument="candidates"):
+        choose_states(log, ["x"], 0.9, candidates=[])
+
+
+# --- acting ----------------------------------------------------------------------------------------------
+
+
+def test_fallbacks_for_what_nobody_has_seen(chosen):
+    _, model, solution = chosen
+    far = {"x": 1e6, "noise": 0.0}
+    assert solution.act(far) == solution.act({"x": 4.0, "noise": 0.0}) == "left"
+    assert solution.act(far, unseen="log") in ("left", "right")
+    assert solution.act(far, unseen="log") == model.summary.most_tried(model.summary.state_map.locate(far).state)
+    with refused(DataError, "unseen-observation"):
+        solution.act(far, unseen="refuse")
+    with refused(DataError, "missing-column", column="noise"):
+        solution.act({"x": 1.0})
+
+
+def test_plain_python_agrees_with_the_library(chosen, rng):
+    _, model, solution = chosen
+    names: dict = {}
+    exec(policy_code(solution), names)
+    cuts = [node[1] for node in model.summary.state_map.rules["partition"]["nodes"] if len(node) > 1]
+    values = [*rng.normal(size=200) * 3, *cuts, None, float("nan"), "", "1.5", 1e9, -1e9, np.float64(0.3)]
+    for _ in range(400):
+        row = {"x": values[rng.integers(len(values))], "noise": values[rng.integers(len(values))], "other": 1}
+        for unseen in ("nearest", "log"):
+            assert names["act"](row, unseen) == solution.act(row, unseen=unseen)
+
+
+def test_plain_python_with_categories_and_missing_values(rng):
+    log = walk(rng, 30, 8).assign(kind=lambda t: rng.choice(["a", "b", None], len(t)), ward=rng.integers(0, 3, 240))
+    for method in ("tree", "quantiles", "clusters"):
+        features = pr.StateMap(["x", "kind", "ward"], method=method, n_states=8, bins=2, categorical=["ward"])
+        model, posterior = from_log(log, 0.9, states=features, min_count=1)
+        solution = pr.BayesianRiskMDP(model, posterior, 0.0).solve()
+        names: dict = {}
+        exec(policy_code(solution), names)
+        for _ in range(200):
+            row = {"x": rng.normal() * 3, "kind": rng.choice(["a", "b", "new", None]), "ward": int(rng.integers(0, 5))}
+            assert names["act"](row) == solution.act(row)
+
+
+def test_the_file_runs_without_the_library(chosen, tmp_path):
+    path = tmp_path / "act.py"
+    path.write_text(policy_code(chosen[2]))
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", path, json.dumps({"x": 2.0, "noise": None})], capture_output=True, text=True
+    )
+    assert (done.stdout.strip(), done.stderr) == ("left", "")
