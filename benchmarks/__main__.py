@@ -22,7 +22,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("names", nargs="*", help="suites or pieces; without any, those that run by default")
     parser.add_argument("--list", action="store_true", help="say what there is, and what it takes")
     parser.add_argument("--write", action="store_true", help="put the results into the table")
-    parser.add_argument("--page", type=Path, help="write this page from the table; runs nothing")
+    parser.add_argument("--page", type=Path, help="write this page from the table; runs nothing but coverage")
     parser.add_argument("--table", type=Path, help="the table to compare with, and to write")
     parser.add_argument("--small", action="store_true", help="gpu: without the largest problems")
     parser.add_argument("--workers", type=int, default=1, help="coverage: number of processes")
@@ -37,7 +37,7 @@ def main(arguments: list[str]) -> int:
     from benchmarks import _page, _run, _table, coverage
 
     if asked.names == ["coverage"]:
-        return coverage.main(asked.workers, asked.logs)
+        return coverage.main(asked.workers, asked.logs, asked.page)
     table = asked.table or _table.COMMITTED
     if asked.list:
         print(_run.listing())

@@ -14,6 +14,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -122,8 +123,8 @@ def measure(number: int, setting: Setting, chunk: int, count: int) -> Any:
     return found
 
 
-def main(workers: int = 1, logs: int = 2_000) -> int:
-    """Print the table; return 1 if an interval covers less than is required."""
+def main(workers: int = 1, logs: int = 2_000, page: Path | None = None) -> int:
+    """Print the table, or write it as a page; return 1 if an interval covers less than is required."""
     chosen = list(settings())
     units = [
         (number, setting, chunk, min(CHUNK, logs - chunk * CHUNK))
@@ -136,23 +137,45 @@ def main(workers: int = 1, logs: int = 2_000) -> int:
             results.setdefault(unit[0], []).append(found)
             if sys.stderr.isatty():
                 print(f"\r{done} of {len(units)} chunks", end="", file=sys.stderr)
-    names = " | ".join(ESTIMATORS)
-    print(f"{logs} logs in each setting; coverage at 0.95 of the default, (of the normal interval), width\n")
-    print(f"| rows | rewards | level | overlap | {names} |\n|---|---|---|---|{'---|' * len(ESTIMATORS)}")
-    worst = 1.0
+    lines, worst = [], 1.0
     for number, setting in enumerate(chosen):
         found = np.concatenate(results[number])
         truth = setting.truth
         cells = []
         for e in range(len(ESTIMATORS)):
             value, low, high, normal_low, normal_high = found[:, e].T
-            covered, plain = (
-                np.mean((low <= truth) & (truth <= high)),
-                np.mean((normal_low <= truth) & (truth <= normal_high)),
-            )
+            covered = np.mean((low <= truth) & (truth <= high))
+            normal = np.mean((normal_low <= truth) & (truth <= normal_high))
             width = np.median(high - low) / (2.0 * 1.959964 * np.nanstd(value))
-            cells.append(f"{covered:.3f} ({plain:.3f}) {width:.2f}")
-            worst = min(worst, covered)
-        print(f"| {setting.rows} | {setting.rewards} | {setting.level:g} | {setting.overlap} | {' | '.join(cells)} |")
-    print(f"\nlowest coverage {worst:.3f}, required {REQUIRED}")
+            cells.append(f"{covered:.1%} ({normal:.1%}) {width:.1f}")
+            worst = min(worst, float(covered))
+        lines.append(
+            f"| {setting.rows:,} | {setting.rewards}, {setting.level:g} | {setting.overlap} | {' | '.join(cells)} |"
+        )
+    head = [f"| rows | rewards, level | overlap | {' | '.join(ESTIMATORS)} |", "|---" * (3 + len(ESTIMATORS)) + "|"]
+    verdict = f"{logs:,} logs in each setting. The lowest coverage is {worst:.1%}; at least {REQUIRED:.0%} is required."
+    if page is not None:
+        page.write_text(PAGE + "\n".join([*head, *lines, "", verdict]) + "\n", encoding="utf-8")
+    print("\n".join([*head, *lines, "", verdict]))
     return int(worst < REQUIRED)
+
+
+PAGE = """# Coverage of intervals
+
+How often the 95% intervals of [`off_policy`][prudent.off_policy] contain the true value of the target. Each cell has the
+share of simulated logs whose default interval contains the truth, in brackets the share for `interval="normal"`, and the
+median width of the default interval relative to 2 x 1.96 standard deviations of the estimate, which a normal interval would
+have if the standard deviation were known. `python -m benchmarks coverage --workers 16 --page docs/coverage.md` simulates the
+logs and writes this page.
+
+- **Overlap.** The logging policy gives each arm that the target chooses the probability 0.3 or more (good) or 0.03 (poor), or
+  is a `LinearBandit` with `min_propensity=0.05` that learns from its own rewards (adaptive).
+- **Rewards.** Clicks are 0 or 1. Normal and Student rewards have noise of either sign around their mean; lognormal and Pareto
+  rewards are skewed; purchases are lognormal amounts in about one row of ten, else 0. The level is about their mean.
+  No range of rewards is given: that of clicks is known, the others are estimated from the log.
+
+The default interval covers more than it says, because it holds for every distribution in its range. `dm` is only as good as
+its reward model; its interval contains that of `dr`. No interval can know a reward that is rarer than one in as many rows as
+the log has: at 50 rows of purchases some logs show none at all.
+
+"""
