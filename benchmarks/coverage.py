@@ -162,20 +162,20 @@ def main(workers: int = 1, logs: int = 2_000, page: Path | None = None) -> int:
 
 PAGE = """# Coverage of intervals
 
-How often the 95% intervals of [`off_policy`][prudent.off_policy] contain the true value of the target. Each cell has the
-share of simulated logs whose default interval contains the truth, in brackets the share for `interval="normal"`, and the
-median width of the default interval relative to 2 x 1.96 standard deviations of the estimate, which a normal interval would
-have if the standard deviation were known. `python -m benchmarks coverage --workers 16 --page docs/coverage.md` simulates the
-logs and writes this page.
+How often the 95% intervals of [`off_policy`][prudent.off_policy] contain the true value of the target. Each cell has
+the share of simulated logs whose default interval contains the truth, in brackets the share for `interval="normal"`,
+and the median width of the default interval relative to 2 x 1.96 standard deviations of the estimate, which a normal
+interval would have if the standard deviation were known. `python -m benchmarks coverage --workers 16 --page
+docs/coverage.md` simulates the logs and writes this page.
 
-- **Overlap.** The logging policy gives each arm that the target chooses the probability 0.3 or more (good) or 0.03 (poor), or
-  is a `LinearBandit` with `min_propensity=0.05` that learns from its own rewards (adaptive).
-- **Rewards.** Clicks are 0 or 1. Normal and Student rewards have noise of either sign around their mean; lognormal and Pareto
-  rewards are skewed; purchases are lognormal amounts in about one row of ten, else 0. The level is about their mean.
-  No range of rewards is given: that of clicks is known, the others are estimated from the log.
+- **Overlap.** The logging policy gives each arm that the target chooses the probability 0.3 or more (good) or 0.03
+  (poor), or is a `LinearBandit` with `min_propensity=0.05` that learns from its own rewards (adaptive).
+- **Rewards.** Clicks are 0 or 1. Normal and Student rewards have noise of either sign around their mean; lognormal
+  and Pareto rewards are skewed; purchases are lognormal amounts in about one row of ten, else 0. The level is about
+  their mean. No range of rewards is given: that of clicks is known, the others are estimated from the log.
 
-The default interval covers more than it says, because it holds for every distribution in its range. `dm` is only as good as
-its reward model; its interval contains that of `dr`. No interval can know a reward that is rarer than one in as many rows as
-the log has: at 50 rows of purchases some logs show none at all.
+The default interval covers more than it says, because it holds for every distribution in its range. `dm` is only as
+good as its reward model; its interval contains that of `dr`. No interval can know a reward that is rarer than one in
+as many rows as the log has: at 50 rows of purchases some logs show none at all.
 
 """

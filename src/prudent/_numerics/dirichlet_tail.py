@@ -498,15 +498,15 @@ def _concentrated(row):
 @kernel
 def _is_finite(row):
     """Return whether all of Q is finite."""
+    total = 0.0
     for k in range(row.n):
-        if not abs(row.Q[k]) < np.inf:
-            return False
-    return True
+        total += abs(row.Q[k])
+    return total < np.inf
 
 
 @kernel
 def _discrete(row, p, quantile):
-    """Return CVaR where all weight is on one outcome; fill Q with the tail means, D[0] and D[1] with quantile and error.
+    """Return CVaR where all weight is on one outcome; fill Q with tail means, D[0] and D[1] with quantile and error.
 
     At the quantile all weight is on its outcome. The quantile is that outcome's value unless p is so close to a step of
     the distribution function that the next outcome may be meant.

@@ -288,7 +288,7 @@ def risk_profile(
         raise ParameterError(message, code="missing-argument", argument="solver_draws")
     drawn = solver_draws is not None or reward_posterior is not None
     seed = int(random.integers(2**63)) if drawn else None  # the same draws for every level
-    count = None if solver_draws is None else whole_number(solver_draws, "solver_draws")
+    count = None if solver_draws is None else whole_number(solver_draws, "solver_draws", memory=64.0)
     solutions: dict[float, Solution] = {}
     value = None
     for alpha in sorted({0.0, *levels}, key=abs):  # each warm-started from the one before; level 0 is the first

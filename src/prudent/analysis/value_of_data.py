@@ -337,7 +337,7 @@ def value_of_data(
     [('ill', 'new'), ('well', 'old')]
     """
     m = whole_number(observations, "observations", 1, MAX_OBSERVATIONS)
-    count = whole_number(replications, "replications", 4)
+    count = whole_number(replications, "replications", 4, memory=256.0)
     most = None if limit is None else whole_number(limit, "limit", 1)
     workers = default_threads() if threads is None else whole_number(threads, "threads")
     is_scalar = isinstance(posterior, NormalPosterior | BetaPosterior)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from ..display.words import plural
+from ..display.words import plural, visible
 from ..errors import DataError, ParameterError
 from .screen import table
 
@@ -223,7 +223,7 @@ def solve_log(
     ),
 ) -> None:
     """Work out what to do in each state, from a log, at several levels of caution; write tables and a page."""
-    from .._support.output import prepare, write
+    from .._support.output import prepare, write, write_table
     from ..analysis.log_study import study_log
 
     levels = levels_of(alpha)
@@ -239,7 +239,7 @@ def solve_log(
     listed = {option: value for option, value in vars(options).items() if option not in ("log", "as_json", "threads")}
     settings = {option.replace("_", "-"): value for option, value in listed.items()}
     page = study.report(out / "report.html", name=name, settings=settings)
-    write(out / "policy.csv", policies.to_csv(index=False).encode())
+    write_table(out / "policy.csv", policies)
     text = _json(record)
     write(out / "policy.json", text.encode())
     if options.as_json:
@@ -273,7 +273,7 @@ def explain(
     _print_rows(model)
     for level, why in reasons.items():
         print(f"\nRisk level {level:g}" + (", no caution" if level == 0.0 else "") + ":")
-        print(why)
+        print(visible(str(why)))
 
 
 @takes_a_log
@@ -340,7 +340,7 @@ def _print_table(columns: dict[str, str], rows: Iterable[dict[str, Any]]) -> Non
     right = ("value", "seen", "gain", "±", "may change")
     shown = table(*columns, right=right, overflow="ellipsis", no_wrap=True)
     for row in rows:
-        shown.add_row(*(escape(template.format(**row)) for template in columns.values()))
+        shown.add_row(*(escape(visible(template.format(**row))) for template in columns.values()))
     Console(highlight=False, width=None if sys.stdout.isatty() else 80).print(shown)
 
 
@@ -350,7 +350,7 @@ def _print_rows(model: UncertainMDP) -> None:
     why = ": " + ", ".join(f"{count:,} {reason}" for reason, count in summary.dropped.items()) if dropped else ""
     print(f"{plural(summary.rows, 'row')} read, {summary.used:,} used, {dropped:,} dropped{why}.")
     for note in summary.notes:
-        print(textwrap.fill(f"Note: {note}.", 100))
+        print(textwrap.fill(visible(f"Note: {note}."), 100))
 
 
 def _show(study: LogStudy, policies: Any, record: dict[str, Any]) -> None:
@@ -377,9 +377,9 @@ def _show(study: LogStudy, policies: Any, record: dict[str, Any]) -> None:
     marks = {True: "  <- recommended", False: ""}
     _print_table(LEVELS, [row | {"mark": marks[bool(row["recommended"])]} for row in record["levels"]])
     worst = f"the mean of the worst {1.0 - record['tail']:.0%} that the data leaves possible"
-    print(f"From {record['start']}; bad cases: {worst}.")
+    print(visible(f"From {record['start']}; bad cases: {worst}."))
     for said in study.warnings:
-        print(f"Caution: {said}.")
+        print(visible(f"Caution: {said}."))
 
 
 # -- files -------------------------------------------------------------------------------------------------

@@ -112,7 +112,7 @@ def tune(
     {'noise_sd': 0.1}
     """
     confidence = open_probability(confidence, "confidence")
-    runs = whole_number(runs, "runs", minimum=2)
+    runs = whole_number(runs, "runs", minimum=2, memory=1024.0)
     seed = seed_of(rng)
     tried = _options(settings)
     lives = (HalfLife.of(options.get("half_life")) for options in tried)

@@ -99,7 +99,7 @@ class RiskMeasure(ABC):
         >>> CVaR(-0.7).outermost(4)
         Outermost(weights=array([0.8333, 0.1667]), sign=-1.0)
         """
-        return Outermost(self.tail_weights(whole_number(n, "n")), self.sign)
+        return Outermost(self.tail_weights(whole_number(n, "n", memory=16.0)), self.sign)
 
     def lowest_weights(self, n: int) -> FloatArray:
         """Return the weights of the lowest draws, up to the last one that is not zero.
