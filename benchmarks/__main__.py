@@ -5,6 +5,7 @@
 - ``python -m benchmarks --list`` says what there is; pieces that take long run when they are named
 - ``--write`` puts what was measured into ``benchmarks/table.json``
 - ``python -m benchmarks states --workers N`` is a study of states made from numbers, see ``benchmarks/states.py``
+- ``python -m benchmarks coverage --workers 16`` simulates logs and says how often intervals contain the truth
 - ``--page docs/benchmarks.md`` writes the page from the table, without running anything
 """
 
@@ -22,9 +23,11 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("names", nargs="*", help="suites or pieces; without any, those that run by default")
     parser.add_argument("--list", action="store_true", help="say what there is, and what it takes")
     parser.add_argument("--write", action="store_true", help="put the results into the table")
-    parser.add_argument("--page", type=Path, help="write this page from the table; runs nothing")
+    parser.add_argument("--page", type=Path, help="write this page from the table; runs nothing but coverage")
     parser.add_argument("--table", type=Path, help="the table to compare with, and to write")
     parser.add_argument("--small", action="store_true", help="gpu: without the largest problems")
+    parser.add_argument("--workers", type=int, default=1, help="coverage: number of processes")
+    parser.add_argument("--logs", type=int, default=2000, help="coverage: logs simulated in each setting")
     if arguments[:1] == ["states"]:  # a study with options of its own
         os.environ["OMP_NUM_THREADS"] = os.environ["NUMBA_NUM_THREADS"] = "1"
         from benchmarks import states
@@ -37,8 +40,10 @@ def main(arguments: list[str]) -> int:
         os.environ[name] = "1"
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
     os.environ.setdefault("XLA_FLAGS", "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1")
-    from benchmarks import _page, _run, _table
+    from benchmarks import _page, _run, _table, coverage
 
+    if asked.names == ["coverage"]:
+        return coverage.main(asked.workers, asked.logs, asked.page)
     table = asked.table or _table.COMMITTED
     if asked.list:
         print(_run.listing())

@@ -193,8 +193,9 @@ for name, table in tables.items():
 # %%
 # The truth should lie in such an interval in 19 cases of 20. The intervals are widest for the policies that do what
 # the bandit rarely did: of 1,500 rows only the last column counts for them. This is the number to look at first.
-# Below 50, or 2% of the rows, an `OverlapWarning` says so. Normal intervals are too narrow where a few dozen clicks
-# decide; `low_eb` and `high_eb` of the same table hold at every size, and are much wider.
+# Below 50, or 2% of the rows, an `OverlapWarning` says so.
+# The intervals hold at every number of rows, also for the log of a bandit that learned; ``interval="normal"`` would
+# be too narrow where a few dozen clicks decide.
 #
 # The three estimators differ in what they trust. `ips` trusts the propensities alone, `dm` a regression of clicks
 # alone, and its interval takes the regression for right. `dr` needs one of the two to be right; it is the one to

@@ -44,6 +44,7 @@ __all__ = [
     "var_normal",
 ]
 
+LARGE = 1e150  # values above are scaled
 SHARP = 1e-10  # largest error bound without a warning, in units of the range of the values
 
 
@@ -67,7 +68,7 @@ def cvar_normal(mean: ArrayLike, sd: ArrayLike, alpha: ArrayLike) -> FloatArray:
     Raises
     ------
     DataError
-        If `sd` is negative or a number is not finite.
+        If `sd` is negative, a number is not finite, or the result is too large for a float.
     ParameterError
         If `alpha` is not in (-1, 1).
 
@@ -77,7 +78,8 @@ def cvar_normal(mean: ArrayLike, sd: ArrayLike, alpha: ArrayLike) -> FloatArray:
     array([-1.754983,  0.      ,  1.754983])
     """
     mean, sd, tail, sign = _normal_arguments(mean, sd, alpha)
-    return mean - sign * (sd * normal_tail(tail)[1] / tail)
+    with np.errstate(over="ignore"):
+        return _require_no_overflow(mean - sign * (sd * (normal_tail(tail)[1] / tail)), sd)
 
 
 def var_normal(mean: ArrayLike, sd: ArrayLike, alpha: ArrayLike) -> FloatArray:
@@ -102,7 +104,7 @@ def var_normal(mean: ArrayLike, sd: ArrayLike, alpha: ArrayLike) -> FloatArray:
     Raises
     ------
     DataError
-        If `sd` is negative or a number is not finite.
+        If `sd` is negative, a number is not finite, or the result is too large for a float.
     ParameterError
         If `alpha` is not in (-1, 1).
 
@@ -112,8 +114,11 @@ def var_normal(mean: ArrayLike, sd: ArrayLike, alpha: ArrayLike) -> FloatArray:
     array([-1.281552,  1.281552])
     """
     mean, sd, tail, sign = _normal_arguments(mean, sd, alpha)
-    quantile = normal_tail(tail)[0]
-    return mean + sign * np.where(sd > 0.0, sd, 0.0 * sd) * np.where((sd > 0.0) | (tail < 1.0), quantile, 0.0)
+    quantile = np.where((sd > 0.0) | (tail < 1.0), normal_tail(tail)[0], 0.0)
+    with np.errstate(over="ignore"):
+        found = mean + sign * np.where(sd > 0.0, sd, 0.0 * sd) * quantile
+    _require_no_overflow(np.where(np.isinf(quantile), 0.0, found), sd)
+    return found
 
 
 def cvar_clipped_normal(mean: ArrayLike, sd: ArrayLike, alpha: ArrayLike) -> FloatArray:
@@ -491,6 +496,10 @@ def _dirichlet(
         # writable as well as contiguous: a read-only array would be one more signature to compile
         return np.require(np.broadcast_to(array, lead + trailing), requirements=["C", "W"]).reshape(rows, *trailing)
 
+    # values so large that their differences overflow are scaled, by a power of two, which is exact
+    size = np.where(psi > 0.0, np.abs(v), 0.0).max(axis=-1, initial=0.0)
+    scale = np.where(size > LARGE, np.exp2(np.floor(np.log2(np.maximum(size, 1.0)))), 1.0)
+    v = np.where(psi > 0.0, v, 0.0) / scale[..., np.newaxis]
     first = flat(np.nan if start is None else np.asarray(start, dtype=np.float64)).copy()
     found, border, error = np.empty(rows), np.empty(rows), np.empty(rows)
     means = np.empty((rows, n_outcomes))
@@ -504,13 +513,14 @@ def _dirichlet(
         smallest=64,
     )
     _warn_of_coarse_rows("VaR" if quantile else "CVaR", error.reshape(lead), v, psi)
-    return DirichletTail(
-        sign * found.reshape(lead)[()],
-        means.reshape(*lead, n_outcomes),
-        sign * border.reshape(lead)[()],
-        first.reshape(lead)[()],
-        error.reshape(lead)[()],
-    )
+    with np.errstate(over="ignore"):  # an error bound of the largest numbers may be infinite
+        return DirichletTail(
+            sign * scale * found.reshape(lead)[()],
+            means.reshape(*lead, n_outcomes),
+            sign * scale * border.reshape(lead)[()],
+            first.reshape(lead)[()],
+            scale * error.reshape(lead)[()],
+        )
 
 
 def _read_rows(values: ArrayLike, counts: ArrayLike) -> tuple[FloatArray, FloatArray]:
@@ -521,7 +531,7 @@ def _read_rows(values: ArrayLike, counts: ArrayLike) -> tuple[FloatArray, FloatA
         message = f"values and counts must end in the same number of outcomes, got {v.shape} and {psi.shape}"
         raise PosteriorError(message, code="wrong-shape", argument="counts", value=psi.shape, expected=v.shape)
     refuse(psi < 0.0, psi, "counts", "at least 0", error=PosteriorError, code="negative")
-    empty = psi.sum(-1) <= 0.0
+    empty = ~(psi > 0.0).any(axis=-1)
     if empty.any():
         message = f"counts{first_index(empty)} has total 0, expected at least one positive count"
         raise PosteriorError(message, code="sum-zero", argument="counts", index=first_place(empty))
@@ -538,9 +548,9 @@ def _spread(values: FloatArray, counts: FloatArray) -> tuple[FloatArray, FloatAr
 def _warn_of_coarse_rows(what: str, error: FloatArray, values: FloatArray, counts: FloatArray) -> None:
     """Warn if a bound exceeds SHARP times the range of the values that can happen and their own rounding."""
     spread, size = _spread(values, counts)
-    coarse = error > SHARP * spread + 4.0 * np.spacing(size)
+    coarse = ~(error <= SHARP * spread + 4.0 * np.spacing(size))  # NaN is coarse
     if coarse.any():
-        worst = (error / np.where(coarse, spread, 1.0))[coarse][0]
+        worst = (error / np.where(coarse & (spread > 0.0), spread, 1.0))[coarse][0]
         message = (
             f"{what} of row{first_index(coarse)} is known to {worst:.1e} of the range of its values only; "
             f"{int(coarse.sum())} of {coarse.size} rows are coarser than {SHARP:g}"
@@ -555,6 +565,13 @@ def _tails(first, last, values, counts, tail, quantile, start, found, means, bor
     for i in range(first, last):
         row = (values[i], counts[i], tail[i], start[i], 0.0, work, means[i])
         found[i], border[i], start[i], error[i] = quantile_of_row(*row) if quantile else tail_of_row(*row)
+
+
+def _require_no_overflow(found: FloatArray, sd: FloatArray) -> FloatArray:
+    """Return ``found`` if all of it is finite."""
+    infinite = ~np.isfinite(found)
+    refuse(infinite, np.broadcast_to(sd, infinite.shape), "sd", "a smaller one: the risk overflows", code="overflow")
+    return found
 
 
 def _normal_arguments(

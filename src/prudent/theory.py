@@ -504,7 +504,7 @@ def expected_order_statistic(values: ArrayLike, k: int, n: int, weights: ArrayLi
         raise DataError(message, code="wrong-shape", argument="weights", value=chance.shape, expected=x.shape)
     if not chance.any():
         raise DataError("weights are all 0, expected a positive sum", code="sum-zero", argument="weights")
-    n = whole_number(n, "n")
+    n = whole_number(n, "n", memory=64.0)
     k = whole_number(k, "k", maximum=n)
     order = np.argsort(x)
     cdf = np.minimum(np.cumsum(chance[order]) / chance.sum(), 1.0)

@@ -421,3 +421,27 @@ def test_data_that_turns_the_order_of_outcomes_is_brute_force_too():
     for b in range(3):
         _, change, _ = brute_force(model, counts, 0.9, 2, model.start_distribution(0), b)
         assert found.value_change[b] == pytest.approx(change, rel=1e-5, abs=1e-5)
+
+
+def bandit_of(pay, outcomes=6):
+    """Return a model whose first action pays a known reward and whose second one pays 0 to 1 in equal steps."""
+    rewards = [[[pay] * outcomes, np.linspace(0.0, 1.0, outcomes).tolist()]]
+    nowhere = [[[0] * outcomes, [0] * outcomes]]
+    model = pr.UncertainMDP([[0, 1]], next_state=nowhere, reward=rewards, discount=0.9)
+    return model, [[1.0] + [0.0] * (outcomes - 1), [2.0] * outcomes]
+
+
+@pytest.mark.parametrize("pay", [0.5, 0.66])
+def test_intervals_of_twenty_replications_cover(pay):
+    """At 0.66 a gain is rare: most samples of 20 have none. A coverage of 0.95 is refused with chance below 1e-6."""
+    model, psi = bandit_of(pay)
+    truth = pr.value_of_data(model, psi, observations=10, replications=10_000, sources=[1], start=0)
+    assert truth.method.tolist() == ["exact"]
+    covered, without, count = 0, 0, 60
+    for seed in range(count):
+        found = pr.value_of_data(model, psi, observations=10, replications=20, sources=[1], start=0, rng=seed)
+        assert found.gain_error[0] > 0.0  # a rare gain is not 0 +- 0
+        without += found.gain[0] == 0.0
+        covered += abs(found.gain[0] - truth.gain[0]) <= 1.96 * found.gain_error[0]
+    assert stats.binom.cdf(covered, count, 0.95) > 1e-6
+    assert (without > count / 3) == (pay > 0.6)

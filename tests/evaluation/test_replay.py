@@ -178,13 +178,13 @@ def test_false_choices_are_as_rare_as_stated():
     rng = np.random.default_rng(10)
     trials = 4000
     noise = rng.standard_normal((trials, 1, 8))
-    chosen = sum(compare(noise[i] + rng.standard_normal((4, 8)), 0.95).decided for i in range(trials))
+    chosen = sum(compare(noise[i] + rng.standard_normal((4, 8)), 0.95, np.zeros(4)).decided for i in range(trials))
     assert chosen <= stats.binom.isf(FALSE_ALARM, trials, 0.025)
 
 
 def test_compare_is_the_paired_t_interval():
     means = np.random.default_rng(11).random((3, 6)) + np.array([[0.0], [5.0], [0.1]])
-    found = compare(means, 0.9)
+    found = compare(means, 0.9, np.zeros(3))
     assert found.leader == 1
     assert found.decided
     for i in (0, 2):

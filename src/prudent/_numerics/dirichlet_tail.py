@@ -15,6 +15,10 @@ both are clear of p they bound x*, however F behaves between them. Where F is fl
 passes p, and then a model of F with the right power beside either of them. Below 1 ms for 100 outcomes all the same;
 `make bench` prints it.
 
+**Limits.** Where sd sqrt((1 - p)/p) is below rounding, CVaR and the quantile are the mean (Cantelli's inequality bounds
+their distance from it by that). Where the total of the counts is below rounding, all weight is on one outcome, k with
+probability psi_k/total, and CVaR is that of this discrete distribution: the mean distance is at most the total.
+
 Values are measured from that of the outcome with the largest count, where the mass is: with counts of 1 against
 1e9 the quantile keeps all its digits.
 """
@@ -45,7 +49,11 @@ SCRATCH = 7  # rows of the scratch array of tail_of_row
 FINEST_ACCURACY = 1e-12  # of CVaR, in units of the range of the values: always aimed at
 COARSEST_ACCURACY = 1e-4  # less would not be cheaper
 FADING_COUNTS = 2.0  # if all counts but one add up to less than this, M fades too slowly to judge by it
-SAME_VALUE = 1e-140  # of the spread: values no further apart are one, since squares of less underflow
+SAME_VALUE = 1e-18  # of the spread: values no further apart are one, which changes less than rounding does
+NO_COUNT = 1e-200  # stands for counts that are smaller than that
+LARGEST_COUNT = 1e100  # above, counts are scaled down together: the mean has no spread left
+SMALLEST_TOTAL = 1e-24  # below, a quantile is a value: mass beyond 1e-12 from it is below rounding
+SMALLEST_COUNT = 1e-100  # below, they are scaled up together: the weights are all on one outcome
 MAX_VAGUE_POINTS = 6  # points at which F cannot be told from p: more of them, and it is flat there
 MAX_HALVINGS = 100  # of the bracket, after which it is as good as it gets
 GUESS_TOP = 0.7  # Laplace's approximation may stay below p for ever when p is close to one
@@ -403,25 +411,32 @@ def _top(row, p, mean, at):
 def _sorted(values, counts, value, order):
     """Sort the values that can happen into ``value``, their places into ``order``.
 
-    Returns how many, the total of the counts, and the value of the largest count.
+    Returns how many, the factor of absurdly large or small counts, the total of the counts, and the value of the
+    largest count.
     """
     n, total, biggest, reference = 0, 0.0, -1.0, 0.0
     for k in range(values.size):
+        if counts[k] > biggest:
+            biggest, reference = counts[k], values[k]
+    factor = 1.0
+    if biggest > LARGEST_COUNT:
+        factor = LARGEST_COUNT / biggest
+    elif biggest < SMALLEST_COUNT:
+        factor = SMALLEST_COUNT / biggest
+    for k in range(values.size):
         if counts[k] > 0.0:
-            total += counts[k]
-            if counts[k] > biggest:
-                biggest, reference = counts[k], values[k]
+            total += factor * counts[k]
             i = n
             while i > 0 and value[i - 1] > values[k]:
                 value[i], order[i] = value[i - 1], order[i - 1]
                 i -= 1
             value[i], order[i] = values[k], k
             n += 1
-    return n, total, reference
+    return n, factor, total, reference
 
 
 @kernel
-def _merged(values, counts, given, total, reference, spread, work):
+def _merged(values, counts, given, factor, total, reference, spread, work):
     """Return the row in which outcomes of equal value are one, given the order of ``_sorted``; mean and sd of X."""
     value, count, order = work[0], work[1], work[6]
     n = 0
@@ -429,9 +444,9 @@ def _merged(values, counts, given, total, reference, spread, work):
         k = int(order[i])
         here = (values[k] - reference) / spread
         if n > 0 and here - value[n - 1] <= SAME_VALUE:
-            count[n - 1] += counts[k]
+            count[n - 1] += max(factor * counts[k], NO_COUNT)
         else:
-            value[n], count[n] = here, counts[k]
+            value[n], count[n] = here, max(factor * counts[k], NO_COUNT)
             n += 1
     mean, biggest = 0.0, 0.0
     for k in range(n):
@@ -460,7 +475,7 @@ def _begin(row, p, start, mean, sd):
 
 
 @kernel
-def _hand_out(values, counts, given, reference, spread, row, order, q):
+def _hand_out(values, counts, given, factor, reference, spread, row, order, q):
     """Write Q into ``q`` [K], for the outcomes as they were given."""
     for k in range(values.size):
         q[k] = 0.0
@@ -470,7 +485,54 @@ def _hand_out(values, counts, given, reference, spread, row, order, q):
         here = (values[k] - reference) / spread
         if j < 0 or here - row.value[j] > SAME_VALUE:
             j += 1
-        q[k] = row.Q[j] * (counts[k] / row.psi[j])
+        q[k] = row.Q[j] * (max(factor * counts[k], NO_COUNT) / row.psi[j])
+
+
+@kernel
+def _concentrated(row):
+    """Fill Q with the mean weights, which all weights are where the counts are huge."""
+    for k in range(row.n):
+        row.Q[k] = row.psi[k] / row.total
+
+
+@kernel
+def _is_finite(row):
+    """Return whether all of Q is finite."""
+    total = 0.0
+    for k in range(row.n):
+        total += abs(row.Q[k])
+    return total < np.inf
+
+
+@kernel
+def _discrete(row, p, quantile):
+    """Return CVaR where all weight is on one outcome; fill Q with tail means, D[0] and D[1] with quantile and error.
+
+    At the quantile all weight is on its outcome. The quantile is that outcome's value unless p is so close to a step of
+    the distribution function that the next outcome may be meant.
+    """
+    n, value, Q, D = row.n, row.value, row.Q, row.D
+    below, top = 0.0, 0.0
+    for k in range(n):
+        Q[k] = 0.0
+    for k in range(n):
+        mass = row.psi[k] / row.total
+        Q[k] = max(min(mass, p - below), 0.0) / p
+        top += Q[k] * value[k]
+        if below + mass >= p or k == n - 1:
+            doubt = row.total / FINEST_ACCURACY + 4.0 * EPS  # mass further than that from its outcome, and rounding
+            error = FINEST_ACCURACY
+            if p - below <= doubt and k > 0:
+                error = max(error, value[k] - value[k - 1])
+            if below + mass - p <= doubt and k < n - 1:
+                error = max(error, value[k + 1] - value[k])
+            if quantile:
+                Q[:n] = 0.0
+                Q[k] = 1.0
+            D[0], D[1] = value[k], error
+            break
+        below += mass
+    return max(top, value[0])
 
 
 @kernel
@@ -482,23 +544,38 @@ def tail_of_row(values, counts, p, start, accuracy, work, q):
     that may be left; zero asks for the sharpest. Fills ``q`` with the tail means and returns (CVaR, quantile, start
     for the next call, bound on the error of CVaR).
     """
-    given, total, reference = _sorted(values, counts, work[0], work[6])
+    given, factor, total, reference = _sorted(values, counts, work[0], work[6])
     low, high = work[0, 0], work[0, given - 1]
     spread = high - low
     if not spread > 0.0 or p >= 1.0:
         mean = 0.0
         for k in range(values.size):
-            q[k] = counts[k] / total
+            q[k] = factor * counts[k] / total
             mean += q[k] * (values[k] - reference)
         size = max(abs(low), abs(high))
         return reference + mean, high, start, EPS * (size + (4.0 + given) * spread)
 
-    row, mean, sd = _merged(values, counts, given, total, reference, spread, work)
+    row, mean, sd = _merged(values, counts, given, factor, total, reference, spread, work)
     left = row.value[0]
+    reach = sd * math.sqrt((1.0 - p) / p)
+    if reach < FINEST_ACCURACY or total < FINEST_ACCURACY * p:
+        if reach < FINEST_ACCURACY:
+            _concentrated(row)
+            top, x = mean, mean
+        else:
+            top = _discrete(row, p, False)
+            x = row.D[0]
+        _hand_out(values, counts, given, factor, reference, spread, row, work[6], q)
+        result = reference + spread * top
+        error = spread * (min(reach, total / p, mean - left) + 64.0 * EPS) + EPS * abs(result)
+        return result, reference + spread * x, start, error
     x, warm = _begin(row, p, start, mean, sd)
     at = _search(row, p, x, warm, min(max(accuracy / spread, FINEST_ACCURACY), COARSEST_ACCURACY), mean)
     top, error = _top(row, p, mean, at)
-    _hand_out(values, counts, given, reference, spread, row, work[6], q)
+    if not (abs(top) < np.inf and error >= 0.0 and _is_finite(row)):  # no contour was found: the mean, Cantelli's bound
+        _concentrated(row)
+        top, error = mean, reach
+    _hand_out(values, counts, given, factor, reference, spread, row, work[6], q)
     result = reference + spread * top
     error = spread * (min(error, mean - left) + 64.0 * EPS) + EPS * abs(result)
     return result, reference + spread * at.x, (at.x - mean) / sd, error
@@ -524,22 +601,36 @@ def quantile_of_row(values, counts, p, start, accuracy, work, q):
     Arguments and results as for ``tail_of_row``, but that ``q`` are the means of w at the quantile, which comes
     first as well as second. At p = 0 and 1 it is the lowest and the highest value that can happen.
     """
-    given, total, reference = _sorted(values, counts, work[0], work[6])
+    given, factor, total, reference = _sorted(values, counts, work[0], work[6])
     low, high = work[0, 0], work[0, given - 1]
     spread = high - low
     if not spread > 0.0 or p >= 1.0 or p <= 0.0:
         end, mass = low if p <= 0.0 else high, 0.0
         for k in range(values.size):
-            q[k] = counts[k] if values[k] == end else 0.0
+            q[k] = max(factor * counts[k], NO_COUNT) if values[k] == end and counts[k] > 0.0 else 0.0
             mass += q[k]
         for k in range(values.size):
             q[k] /= mass
         return end, end, start, 0.0
 
-    row, mean, sd = _merged(values, counts, given, total, reference, spread, work)
+    row, mean, sd = _merged(values, counts, given, factor, total, reference, spread, work)
+    reach = sd * math.sqrt(max((1.0 - p) / p, p / (1.0 - p)))
+    if reach < FINEST_ACCURACY or total < SMALLEST_TOTAL:
+        if reach < FINEST_ACCURACY:
+            _concentrated(row)
+            x, error = mean, reach
+        else:
+            _discrete(row, p, True)
+            x, error = row.D[0], row.D[1]
+        _hand_out(values, counts, given, factor, reference, spread, row, work[6], q)
+        result = reference + spread * x
+        return result, result, start, spread * (error + 64.0 * EPS) + EPS * abs(result)
     x, _ = _begin(row, p, start, mean, sd)
     x, error = _search_quantile(row, p, x, min(max(accuracy / spread, FINEST_ACCURACY), COARSEST_ACCURACY))
     _conditional_means(row, x)
-    _hand_out(values, counts, given, reference, spread, row, work[6], q)
+    if not (abs(x) < np.inf and error >= 0.0 and _is_finite(row)):
+        _concentrated(row)
+        x, error = mean, min(reach, 1.0)
+    _hand_out(values, counts, given, factor, reference, spread, row, work[6], q)
     result = reference + spread * x
     return result, result, (x - mean) / sd, spread * (error + 64.0 * EPS) + EPS * abs(result)

@@ -113,6 +113,15 @@ def normal_tail(p: Any) -> tuple[Any, Any]:
 
 
 @kernel
+def _shortfall(x: float, sd: float) -> float:
+    """Return E[(x - Y)+] for Y ~ Normal(0, sd^2), also where x / sd overflows."""
+    z = x / sd
+    if abs(z) > 40.0:
+        return max(x, 0.0)
+    return sd * (normal_pdf(z) + z * normal_cdf(z))
+
+
+@kernel
 def clipped_normal_cvar(mean: float, sd: float, tail: float, quantile: float, careful: bool) -> float:
     """Return the mean of the lowest ``tail`` of Normal(mean, sd^2) clipped to [0, 1].
 
@@ -132,8 +141,5 @@ def clipped_normal_cvar(mean: float, sd: float, tail: float, quantile: float, ca
             total += _GAUSS_WEIGHTS[i] * (tail - normal_cdf((y - mean) / sd))
         value = 0.5 * x * total / tail
     else:
-        high = (x - mean) / sd
-        low = -mean / sd
-        shortfall = normal_pdf(high) + high * normal_cdf(high) - normal_pdf(low) - low * normal_cdf(low)
-        value = x - sd * shortfall / tail
+        value = x - (_shortfall(x - mean, sd) - _shortfall(-mean, sd)) / tail
     return min(max(value, 0.0), x)

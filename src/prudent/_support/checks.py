@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import DataError, ParameterError, PrudentError
+from .memory import require_memory
 
 FloatArray = npt.NDArray[np.float64]
 IntArray = npt.NDArray[np.int64]
@@ -97,8 +98,13 @@ def flag(value: Any, name: str) -> bool:
     return bool(value)
 
 
-def whole_number(value: Any, name: str, minimum: int = 1, maximum: int | None = None) -> int:
-    """Return ``value`` as an int between ``minimum`` and ``maximum``; floats and booleans are refused."""
+def whole_number(
+    value: Any, name: str, minimum: int = 1, maximum: int | None = None, *, memory: float | None = None
+) -> int:
+    """Return ``value`` as an int between ``minimum`` and ``maximum``; floats and booleans are refused.
+
+    ``memory`` is how many bytes each unit takes: a number for which there is not enough memory is refused.
+    """
     try:
         number = None if isinstance(value, (bool, np.bool_)) else operator.index(value)
     except TypeError:
@@ -110,6 +116,8 @@ def whole_number(value: Any, name: str, minimum: int = 1, maximum: int | None = 
         bound = f"at least {minimum}" if number < minimum else f"at most {maximum}"
         message = f"{name} must be {bound}, got {number}"
         raise ParameterError(message, code="integer-range", argument=name, value=number)
+    if memory is not None:
+        require_memory(memory * number if number < 2**60 else math.inf, name, number)
     return number
 
 

@@ -93,20 +93,6 @@ def normal_half_width(variance: float, count: int, confidence: float) -> float:
     return float(ndtri(0.5 + 0.5 * confidence)) * math.sqrt(max(variance, 0.0) / count)
 
 
-def bernstein_half_width(variance: float, span: float, count: int, confidence: float) -> float:
-    """Return half the empirical-Bernstein interval of a mean of rows whose values lie within ``span`` of each other.
-
-    Maurer and Pontil (2009), Theorem 4, on both sides: it holds for every number of rows.
-
-    >>> round(bernstein_half_width(0.25, 1.0, 1000, 0.95), 4)
-    0.057
-    """
-    if count < 2:
-        return math.inf
-    log = math.log(4.0 / (1.0 - confidence))
-    return math.sqrt(2.0 * variance * log / count) + 7.0 * span * log / (3.0 * (count - 1))
-
-
 def _spread(draws: FloatArray) -> FloatArray:
     """Return the standard deviation over draws, NaN for a single draw."""
     if draws.shape[0] < 2:

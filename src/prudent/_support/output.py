@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from ..errors import StoreError
 from .files import write_atomically
+
+if TYPE_CHECKING:
+    import pandas
+
+FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")  # how a text begins that spreadsheets may run
 
 
 def prepare(folder: Path) -> None:
@@ -17,6 +23,37 @@ def prepare(folder: Path) -> None:
     except OSError as error:
         message = f"cannot write to the folder {folder}: {error.strerror or error}"
         raise StoreError(message, code="not-writable", path=str(folder)) from error
+
+
+def write_table(path: Path, table: pandas.DataFrame) -> None:
+    """Write a table as CSV that is safe to open in a spreadsheet.
+
+    A text that begins like a formula (=, +, -, @, tab, carriage return) and is no number gets an apostrophe in front,
+    which spreadsheets do not show.
+    """
+    safe = table.rename(columns=plain_cell)
+    for name in safe.columns:
+        if safe[name].dtype.kind not in "biuf":
+            safe[name] = [plain_cell(cell) for cell in safe[name]]
+    write(path, safe.to_csv(index=False).encode())
+
+
+def plain_cell(cell: Any) -> Any:
+    """Return a cell that no spreadsheet takes for a formula.
+
+    >>> plain_cell("=1+2"), plain_cell("-1.5"), plain_cell("plain")
+    ("'=1+2", '-1.5', 'plain')
+    """
+    if not isinstance(cell, (str, tuple)):
+        return cell
+    text = str(cell)
+    if not text.startswith(FORMULA):
+        return cell
+    try:
+        float(text)
+    except ValueError:
+        return f"'{text}"
+    return cell
 
 
 def write(path: Path, data: bytes) -> None:

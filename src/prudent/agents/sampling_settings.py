@@ -32,7 +32,7 @@ class GivenWeights(RiskMeasure):
 
     def __post_init__(self) -> None:
         weights = tuple(float(weight) for weight in self.lowest)
-        few = 0 < len(weights) <= whole_number(self.n, "n")
+        few = 0 < len(weights) <= whole_number(self.n, "n", memory=16.0)
         if not (few and min(weights) >= 0.0 and abs(sum(weights) - 1.0) <= SUM_TOLERANCE):
             text = f"lowest must be weights of at most {self.n} draws, got {self.lowest!r}"
             raise ParameterError(text, code="sum-not-one", argument="lowest", value=self.lowest)

@@ -3,6 +3,12 @@
 The counts c are Dirichlet-multinomial: theta from the posterior, then c from theta. All c are enumerated if they are
 few. Otherwise c is sampled, half of them from a posterior that is twice as wide, with weights, because the data that
 changes a policy may be rare.
+
+**Standard errors of few replications.** An error is calibrated so that the mean plus or minus 1.96 errors covers the
+expectation in about 95% of samples, also of 20 replications: Student's quantile stands for the normal one, and one more
+replication with the largest effect is added to the variance, because the data set with a large effect may not be among
+those drawn. If all data sets drawn have the same effect, the largest effect is that of a few extreme data sets, in
+which all observations are of one outcome.
 """
 
 from __future__ import annotations
@@ -12,28 +18,38 @@ from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import betaln
+from scipy.special import betaln, stdtrit
 
 from ..posteriors.dirichlet import DirichletPosterior
 from ..types import FloatArray, IntArray
 
 MAX_ENUMERATED = 300  # data sets; more are sampled
+EXTREMES = 8  # data sets with all observations of one outcome, for the likeliest outcomes
 
 
 class DataSets(NamedTuple):
     """Possible data sets, and weights for averages over them."""
 
-    counts: FloatArray  # [U, K] distinct data sets
+    counts: FloatArray  # [U, K] distinct data sets, and after them the extreme ones
     drawn: IntArray  # [R] data set of each replication
     weight: FloatArray  # [R] sums to one
     halves: tuple[slice, ...]  # strata of R; none if all data sets are enumerated
 
     def mean_and_error(self, values: FloatArray) -> tuple[float, float]:
-        """Return the mean of ``values`` [U] and its standard error."""
+        """Return the mean of ``values`` [U] and its standard error, calibrated for few replications."""
         sample = values[self.drawn]
         mean = float(self.weight @ sample)
+        if not self.halves:
+            return mean, 0.0
         deviation = self.weight * (sample - mean)
-        return mean, math.sqrt(sum(deviation[half].size * float(deviation[half].var(ddof=1)) for half in self.halves))
+        variance = sum(deviation[half].size * float(deviation[half].var(ddof=1)) for half in self.halves)
+        if np.ptp(sample) > 0.0:
+            unseen = float(np.abs(sample - mean).max()) / self.weight.size
+        else:
+            unseen = float(np.abs(values - mean).max() * self.weight.max())
+        smallest = min(half.stop - half.start for half in self.halves)
+        quantile = float(stdtrit(smallest - 1, 0.975)) / 1.959964
+        return mean, quantile * math.sqrt(variance + unseen**2)
 
     def singly(self, replications: int, rng: np.random.Generator) -> DataSets:
         """Return the same with a data set for each replication, since each will also have rewards of its own."""
@@ -65,6 +81,8 @@ def data_sets(psi: FloatArray, m: int, replications: int, rng: np.random.Generat
             theta = DirichletPosterior(psi[outcomes] / wide).sample(half.stop - half.start, rng)[:, 0]
             drawn.append(rng.multinomial(m, theta))
         distinct, index = np.unique(np.concatenate(drawn), axis=0, return_inverse=True)
+        likeliest = np.argsort(-psi[outcomes], kind="stable")[:EXTREMES]
+        distinct = np.concatenate([distinct, m * np.eye(n, dtype=distinct.dtype)[likeliest]])
         wider = _log_probability(psi[outcomes] / 4.0, distinct) - _log_probability(psi[outcomes], distinct)
         log_weight = -np.logaddexp(0.0, wider)[index]
     weight = np.exp(log_weight - log_weight.max())

@@ -164,7 +164,7 @@ def posterior_returns(
     probabilities = sorted(set(read_quantiles(quantiles)))
     alpha = risk_level(tail_alpha, "tail_alpha")
     if belief.theta is None:
-        count = DEFAULT_DRAWS if draws is None else whole_number(draws, "draws")
+        count = DEFAULT_DRAWS if draws is None else whole_number(draws, "draws", memory=32.0)
     else:
         count = belief.theta.shape[0]
         for name, value in (("draws", draws), ("rng", None if unknown is not None else rng)):

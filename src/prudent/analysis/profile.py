@@ -393,7 +393,7 @@ def risk_profile(
         raise ParameterError(message, code="missing-argument", argument="solver_draws")
     drawn = solver_draws is not None or (unknown is not None and given)
     seed = int(random.integers(2**63)) if drawn else None  # the same draws for every level
-    count = None if solver_draws is None else whole_number(solver_draws, "solver_draws")
+    count = None if solver_draws is None else whole_number(solver_draws, "solver_draws", memory=64.0)
     solutions: dict[float, Solution] = {}
     value = None
     close: dict[str, Any] = {"exclude": exclude}

@@ -347,7 +347,7 @@ def returns(
     elif terminal_value is not None:
         message = "terminal_value needs horizon: it is the value of states after a horizon"
         raise ParameterError(message, code="missing-argument", argument="horizon")
-    runs = whole_number(replications, "replications")
+    runs = whole_number(replications, "replications", memory=16.0)
     workers = default_threads() if threads is None else whole_number(threads, "threads")
     first = mdp.start_distribution(start)
     if tol is not None and (steps is not None or mdp.discount == 1.0):

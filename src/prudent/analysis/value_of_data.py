@@ -23,7 +23,8 @@ still raise the value.
 **Expectations.** All c are enumerated if they are few (exact, no standard error). Otherwise c is sampled, half of them
 from a posterior that is twice as wide, with weights, because the data that changes a policy may be rare. The part of
 value_change that comes from the shift of the posterior mean, whose expectation is zero, is removed as a control
-variate. A gain of 0 with a standard error of 0 says that no data set in the sample changed the policy.
+variate. Standard errors are calibrated for few replications (``prudent.analysis.future_data``): 1.96 of them cover, and
+if no data set in the sample changed the policy the error says how much a rare one could.
 
 **Skipped sources**, for which neither gain nor value_change can differ from zero:
 
@@ -350,7 +351,7 @@ def value_of_data(
     [('ill', 'new'), ('well', 'old')]
     """
     m = whole_number(observations, "observations", 1, MAX_OBSERVATIONS)
-    count = whole_number(replications, "replications", 4)
+    count = whole_number(replications, "replications", 4, memory=256.0)
     most = None if limit is None else whole_number(limit, "limit", 1)
     workers = default_threads() if threads is None else whole_number(threads, "threads")
     is_scalar = isinstance(posterior, NormalPosterior | BetaPosterior)

@@ -29,7 +29,7 @@ def checked_name(name: Any, where: str, error: type[PrudentError] = ParameterErr
 def arm_names(arms: Any, label: str, error: type[PrudentError] = ParameterError) -> list[Arm]:
     """Return the names of arms, all different, given as such or as their number."""
     if isinstance(arms, (int, np.integer)) and not isinstance(arms, bool):
-        return list(range(whole_number(arms, label)))
+        return list(range(whole_number(arms, label, memory=64.0)))
     names = listed_names(arms, label, error)
     if not names:
         raise error(f"{label} is empty: a bandit needs at least one arm", code="empty", argument=label)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from .._support.checks import finite_array, one_of, require_shape
+from .._support.memory import require_memory
 from .._support.state import Arrays
 from ..data.features import PLAIN, read_named
 from ..data.source import context_columns
@@ -140,6 +141,7 @@ class LinearBandit(NamedArms):
         self._set_features(dim, features, intercept, least=0 if intercept else 1)
         sd = None if noise_sd is None else checked_sd(noise_sd, "noise_sd")
         size = self._dim + self._intercept
+        require_memory(16.0 * len(names) * size**2, "dim", self._dim)
         prior = None if prior_precision is None else LinearGaussianPosterior(size, prior_precision).prior
         belief: ArmBelief
         if rewards == "gaussian":

@@ -232,7 +232,7 @@ class Decision:
         if not self._with_chances:
             raise ParameterError("select left probabilities out (propensity=False)", code="no-propensity")
         top, size = len(self._slate()), len(self.arms)
-        draws = whole_number(draws, "draws")
+        draws = whole_number(draws, "draws", memory=16.0)
         if top == size:
             return Chances(np.ones(size), np.zeros(size))
         return self._law.included(top, draws, generator(rng))

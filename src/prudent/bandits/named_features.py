@@ -29,7 +29,7 @@ class NamedFeatures(Guarded):
                 message = "give dim, the number of features, or features, their names"
                 raise ParameterError(message, code="missing-argument", argument="dim")
             dim = len(self._names_of_features)
-        self._dim = whole_number(dim, "dim", minimum=least)
+        self._dim = whole_number(dim, "dim", minimum=least, memory=64.0)
         if self._names_of_features is not None:
             require_length(self._names_of_features, "features", self._dim, "feature", error=ParameterError)
 

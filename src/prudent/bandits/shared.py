@@ -20,6 +20,7 @@ from .._support.checks import (
     require_length,
     whole_number,
 )
+from .._support.memory import require_memory
 from .._support.state import Arrays
 from ..data.features import Names, read_named
 from ..data.source import context_columns, is_table
@@ -146,6 +147,7 @@ class SharedLinearBandit(Bandit):
         sd = None if noise_sd is None else checked_sd(noise_sd, "noise_sd")
         precision = positive(offset_precision, "offset_precision")
         size = self._dim + self._intercept
+        require_memory(32.0 * size**2, "dim", self._dim)
         prior = None if prior_precision is None else item_prior(prior_precision, self._dim, self._intercept)
         belief: ItemBelief
         if rewards == "gaussian":

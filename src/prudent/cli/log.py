@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ..data.labels import Labels
-from ..display.words import plural
+from ..display.words import plural, visible
 from ..errors import DataError, ParameterError
 from .screen import table
 
@@ -398,7 +398,7 @@ def solve_log(
     strict: Annotated[bool, typer.Option("--strict", help="A serious finding of the check is an error.")] = False,
 ) -> None:
     """Work out what to do in each state, from a log, at several levels of caution; write tables and a page."""
-    from .._support.output import prepare, write
+    from .._support.output import prepare, write, write_table
     from ..analysis.check import refuse_serious
     from ..analysis.log_study import study_log
     from ..planning.acting import policy_code
@@ -433,7 +433,7 @@ def solve_log(
     listed = {option: value for option, value in vars(options).items() if option not in ("log", "as_json", "threads")}
     settings = {option.replace("_", "-"): value for option, value in listed.items()}
     page = study.report(out / "report.html", name=name, settings=settings)
-    write(out / "policy.csv", policies.to_csv(index=False).encode())
+    write_table(out / "policy.csv", policies)
     text = _json(record)
     write(out / "policy.json", text.encode())
     if model.summary.state_map is not None:
@@ -543,7 +543,7 @@ def explain(
     _print_rows(model)
     for level, why in reasons.items():
         print(f"\nRisk level {level:g}" + (", no caution" if level == 0.0 else "") + ":")
-        print(why)
+        print(visible(str(why)))
 
 
 @takes_a_log
@@ -634,7 +634,7 @@ def _print_table(columns: dict[str, str], rows: Iterable[dict[str, Any]]) -> Non
     right = ("value", "seen", "gain", "±", "may change", "done today", "adds", "better")
     shown = table(*columns, right=right, overflow="ellipsis", no_wrap=True)
     for row in rows:
-        shown.add_row(*(escape(template.format(**row)) for template in columns.values()))
+        shown.add_row(*(escape(visible(template.format(**row))) for template in columns.values()))
     Console(highlight=False, width=None if sys.stdout.isatty() else 80).print(shown)
 
 
@@ -646,7 +646,7 @@ def _print_rows(model: UncertainMDP) -> None:
     said = {"columns": "Columns", "rewards": "Rewards", "choices": "Note", "note": "Note"}
     for title, text in summary.lines():
         if title in said:
-            print(textwrap.fill(f"{said[title]}: {text}.", 100))
+            print(textwrap.fill(visible(f"{said[title]}: {text}."), 100))
 
 
 def _show_check(report: CheckReport) -> None:
@@ -655,7 +655,7 @@ def _show_check(report: CheckReport) -> None:
 
     record = report.to_dict()
     for finding in record["findings"]:
-        print(textwrap.fill(f"{finding['severity'].capitalize()}, {finding['code']}: {finding['message']}", 100))
+        print(textwrap.fill(visible(f"{finding['severity'].capitalize()}, {finding['code']}: {finding['message']}"), 100))
     if not record["findings"]:
         print("The checks found nothing against the model.")
     print("\nPromised: in the model that chose the policy. Honest: by the episodes that it was not chosen from.\n")
@@ -702,7 +702,7 @@ def _show(study: LogStudy, policies: Any, record: dict[str, Any]) -> None:
     else:
         _print_table(LEVELS_AND_TODAY, [*map(_against_today, levels), today | NOT_COMPARED])
     worst = f"the mean of the worst {1.0 - record['tail']:.0%} that the data leaves possible"
-    print(f"From {record['start']}; bad cases: {worst}.")
+    print(visible(f"From {record['start']}; bad cases: {worst}."))
     print("Both assume that the model holds.")
     if study.check is not None:
         values = record["check"]["recommended"]
@@ -721,7 +721,7 @@ def _show(study: LogStudy, policies: Any, record: dict[str, Any]) -> None:
             print("adds: what the state adds to the difference of the mean returns. done today: how often the new")
             print("action is taken there already.")
     for said in study.warnings:
-        print(f"Caution: {said}.")
+        print(visible(f"Caution: {said}."))
 
 
 def _against_today(row: dict[str, Any]) -> dict[str, Any]:

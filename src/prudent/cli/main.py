@@ -220,6 +220,7 @@ def main(arguments: list[str] | None = None) -> int:
     prudent ...
     0
     """
+    from ..display.words import visible
     from ..errors import ClusterError, PrudentError, StoreError
 
     code: Any = 0
@@ -231,7 +232,7 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stdout.flush()
     except PrudentError as error:
         code = FAILED if isinstance(error, StoreError | ClusterError) else MISTAKE
-        print(f"prudent: {in_options(error)}", file=sys.stderr)
+        print(f"prudent: {visible(in_options(error))}", file=sys.stderr)
     except OSError as error:  # a disk, a folder or the place of the output that fails
         code = FAILED
         _forget_output()

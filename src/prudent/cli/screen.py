@@ -7,6 +7,8 @@ from typing import Annotated, Any, Self
 
 import typer
 
+from ..display.words import visible
+
 # options of the commands that run replications
 Workers = Annotated[int | None, typer.Option(help="Threads (default: one for each core).", show_default=False)]
 Chunk = Annotated[
@@ -73,4 +75,4 @@ class Bar:
 
     def say(self, message: str) -> None:
         """See ``prudent.reproduction.runner.Progress``."""
-        self._console.print(f"prudent: {message}", markup=False, soft_wrap=True)
+        self._console.print(visible(f"prudent: {message}"), markup=False, soft_wrap=True)

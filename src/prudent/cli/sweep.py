@@ -64,7 +64,9 @@ def sweep(
 
 
 def _show(table: pandas.DataFrame, baseline: str, confidence: float) -> None:
-    from ..display.words import plus_minus
+    from rich.markup import escape
+
+    from ..display.words import plus_minus, visible
 
     numbers = (str(table["metric"].iloc[0]).replace("_", " "), f"less {baseline}")
     shown = screen_table("environment", "agent", *numbers, right=numbers)
@@ -74,7 +76,8 @@ def _show(table: pandas.DataFrame, baseline: str, confidence: float) -> None:
         if row["agent"] != baseline:
             lead = _mark(row, plus_minus(row["difference"], row["difference_high"] - row["difference"]))
         environment = "" if row["environment"] == before else row["environment"]
-        shown.add_row(environment, row["agent"], plus_minus(row["mean"], row["high"] - row["mean"]), lead)
+        names = (escape(visible(name)) for name in (environment, row["agent"]))
+        shown.add_row(*names, plus_minus(row["mean"], row["high"] - row["mean"]), lead)
         before = row["environment"]
     screen = console()
     screen.print(shown)

@@ -7,6 +7,7 @@ Text for figures goes through ``prudent.display.figures.base.label``, text for p
 from __future__ import annotations
 
 import math
+import unicodedata
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -142,6 +143,32 @@ def name_of(kind: str, name: Label) -> str:
     ('state 3', "'ill'")
     """
     return f"{kind} {name}" if isinstance(name, int) else repr(name)
+
+
+def visible(text: str) -> str:
+    r"""Return text in which control characters are written out, so that a name cannot steer a terminal.
+
+    Lines and tabs stay; so do all letters.
+
+    Parameters
+    ----------
+    text : str
+        Text to print.
+
+    Returns
+    -------
+    str
+        The text.
+
+    Examples
+    --------
+    >>> print(visible("a\x1b[31mb"))
+    a\x1b[31mb
+    """
+    return "".join(
+        repr(sign)[1:-1] if unicodedata.category(sign) in ("Cc", "Cf", "Cs") and sign not in "\n\t" else sign
+        for sign in text
+    )
 
 
 def shorten(name: object, longest: int = 28) -> str:

@@ -235,7 +235,7 @@ def logistic_bandit(
     >>> logistic_bandit(3, 2).mean_rewards(1, [0.0, 0.0])
     array([0.01, 0.03, 0.05])
     """
-    arms, features = whole_number(n_arms, "n_arms"), whole_number(dim, "dim")
+    arms, features = whole_number(n_arms, "n_arms", memory=64.0), whole_number(dim, "dim", memory=64.0)
     require_length(rates, "rates", 2, "end of the range", error=ParameterError)
     low, high = (open_probability(rate, f"rates[{i}]") for i, rate in enumerate(rates))
     theta = generator(rng).standard_normal((arms, features)) * (float(strength) / np.sqrt(features))

@@ -16,6 +16,7 @@ from __future__ import annotations
 import numpy as np
 
 from .._support.checks import FloatArray, distribution, finite_array, whole_number
+from .._support.memory import require_memory
 from ..errors import ParameterError
 from ..models.uncertain import UncertainMDP
 from ..types import ArrayLike
@@ -79,9 +80,9 @@ def inventory(
     >>> model.next_state[1, 1], model.reward[1, 1]              # two units are there to sell
     (array([2, 1, 0], dtype=int32), array([-2.2, 1.9, 6. ]))
     """
-    capacity = whole_number(capacity, "capacity")
-    max_order = whole_number(max_order, "max_order")
-    backlog = whole_number(backlog, "backlog", 0)
+    capacity = whole_number(capacity, "capacity", memory=256.0)
+    max_order = whole_number(max_order, "max_order", memory=256.0)
+    backlog = whole_number(backlog, "backlog", 0, memory=256.0)
     chances = _binomial(8, 0.4) if demand is None else distribution(demand, "demand", ndim=1, error=ParameterError)
     for name, value in {"price": price, "cost": cost, "holding": holding, "penalty": penalty}.items():
         finite_array(value, name, ndim=0, error=ParameterError)
@@ -94,6 +95,8 @@ def inventory(
         earned = price * sold - cost * (filled - stock) - holding * max(left, 0)
         return left, earned - penalty * (lost if backlog == 0 else max(-left, 0))
 
+    cells = (capacity + backlog + 1.0) * (max_order + 1.0) * chances.size
+    require_memory(32.0 * cells, "capacity", capacity)
     model = UncertainMDP.from_dynamics(
         period,
         states=range(-backlog, capacity + 1),

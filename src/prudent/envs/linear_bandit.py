@@ -139,7 +139,7 @@ class LinearBanditEnv(OfTheta):
         >>> gaussian_bandit().contexts(5, np.random.default_rng(1)).shape
         (5, 3)
         """
-        points = np.empty((whole_number(n, "n", minimum=0), self.dim))
+        points = np.empty((whole_number(n, "n", minimum=0, memory=8.0 * self.dim), self.dim))
         for point in points:
             draw_context(rng, self.bounded, point)
         return points
@@ -226,7 +226,7 @@ def gaussian_bandit(n_arms: int = 10, noise_sd: float = 1.0) -> LinearBanditEnv:
     >>> gaussian_bandit().theta.shape
     (10, 3)
     """
-    i = np.arange(1, whole_number(n_arms, "n_arms") + 1)
+    i = np.arange(1, whole_number(n_arms, "n_arms", memory=64.0) + 1)
     theta: Any = np.column_stack([np.full(i.size, 0.5), 0.5 + np.sin(i), 0.5 + np.cos(i)])
     return LinearBanditEnv(theta, noise_sd)
 
@@ -254,6 +254,6 @@ def bounded_bandit(n_arms: int = 10, noise_sd: float = 0.5) -> LinearBanditEnv:
     >>> bool((env.theta >= 0).all()), env.noise_sd
     (True, 0.5)
     """
-    i = np.arange(1, whole_number(n_arms, "n_arms") + 1)
+    i = np.arange(1, whole_number(n_arms, "n_arms", memory=64.0) + 1)
     theta: Any = np.column_stack([np.ones(i.size), 1.0 + np.sin(i), 1.0 + np.cos(i)]) / math.sqrt(12.0)
     return LinearBanditEnv(theta, noise_sd, bounded=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .._support.checks import generator, positive, whole_number
+from .._support.memory import require_memory
 from ..models.uncertain import UncertainMDP
 from ..types import RngLike
 from .problem import Problem
@@ -56,6 +57,7 @@ def random_model(
     """
     n_states, n_actions = whole_number(n_states, "n_states"), whole_number(n_actions, "n_actions")
     branching = n_states if branching is None else whole_number(branching, "branching", maximum=n_states)
+    require_memory(24.0 * n_actions * n_states**2, "n_states", n_states)
     random = generator(rng)
     reward = random.random((n_states, n_actions))
     targets = random.random((n_states, n_actions, n_states)).argsort(axis=2)[:, :, :branching]

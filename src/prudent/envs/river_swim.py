@@ -56,7 +56,7 @@ def river_swim(n_states: int = 6, *, sources: str = "by pair", discount: float =
     array([[0.4 , 0.6 , 0.  , 0.  , 0.  , 0.  ],
            [0.05, 0.6 , 0.35, 0.  , 0.  , 0.  ]])
     """
-    n = whole_number(n_states, "n_states", minimum=2)
+    n = whole_number(n_states, "n_states", minimum=2, memory=256.0)
     one_of(sources, "sources", ("by pair", "shared"))
     states = np.arange(n)
     kind = np.full((n, 2), _MIDDLE)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from .confidence_sequences import confidence_sequence
 from .estimates import OffPolicyEstimates
 from .off_policy import off_policy
 from .replay import Replay, replay
 from .tune import Tuning, tune
 
-__all__ = ["OffPolicyEstimates", "Replay", "Tuning", "off_policy", "replay", "tune"]
+__all__ = ["OffPolicyEstimates", "Replay", "Tuning", "confidence_sequence", "off_policy", "replay", "tune"]

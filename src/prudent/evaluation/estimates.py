@@ -1,69 +1,22 @@
-"""Off-policy estimates as functions of the means of a few columns, and the table that holds them.
-
-The columns are those of ``prudent.evaluation.off_policy``, which also has the formulas.
-"""
+"""The table of off-policy estimates."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
-
 from .._support.checks import one_of
-from .._support.intervals import normal_half_width
 from ..display.figures import off_policy as figures
 from ..types import ArmLike, FloatArray, IntArray
+from .estimators import ESTIMATORS, R, estimates_at
+from .limits import Ranges, limits_of
 from .moments import Moments
 
 if TYPE_CHECKING:
     import pandas
     import xarray
     from matplotlib.figure import Figure
-
-ESTIMATORS = ("ips", "snips", "clipped_ips", "dm", "dr", "sndr", "switch_dr")
-# columns whose means are kept: w, w r; both with w clipped; q(x, pi); w (r - q), the same switched, w switched; r
-W, WR, C, CR, Q, E, S, V, R = range(9)
-
-
-class Estimate(NamedTuple):
-    """An estimate as a function of the means of the columns: its value, its gradient, and the column of its weights."""
-
-    value: float
-    gradient: FloatArray
-    weight: int | None
-
-
-def estimates_at(mean: FloatArray, centre: float) -> dict[str, Estimate]:
-    """Return every estimate at these means [9]; NaN where no weight is above zero."""
-
-    def linear(weight: int | None, shift: float, factors: dict[int, float]) -> Estimate:
-        gradient = np.zeros(9)
-        gradient[list(factors)] = list(factors.values())
-        return Estimate(shift + float(gradient @ mean), gradient, weight)
-
-    def ratio(top: int, shift: float, base: int | None) -> Estimate:
-        """Return shift + mean[top] / mean[W], with mean[base] added."""
-        gradient = np.zeros(9)
-        share = mean[top] / mean[W] if mean[W] > 0.0 else math.nan
-        gradient[top] = 1.0 / mean[W] if mean[W] > 0.0 else math.nan
-        gradient[W] = -share * gradient[top]
-        if base is not None:
-            gradient[base] = 1.0
-            shift += mean[base]
-        return Estimate(float(shift + share), gradient, W)
-
-    return {
-        "ips": linear(W, 0.0, {WR: 1.0, W: centre}),
-        "snips": ratio(WR, centre, None),
-        "clipped_ips": linear(C, 0.0, {CR: 1.0, C: centre}),
-        "dm": linear(None, centre, {Q: 1.0}),
-        "dr": linear(W, centre, {Q: 1.0, E: 1.0}),
-        "sndr": ratio(E, centre, Q),
-        "switch_dr": linear(V, centre, {Q: 1.0, S: 1.0}),
-    }
 
 
 class Trace(NamedTuple):
@@ -74,6 +27,7 @@ class Trace(NamedTuple):
     snapshots: Sequence[Moments]  # [G]
     chosen: FloatArray  # [G, A] mean probabilities of the target between marks
     logged: FloatArray  # [G, A] shares of the logged arms between marks
+    ranges: Ranges
 
     def frame(self, values: Any, columns: Sequence[Any]) -> pandas.DataFrame:
         """Return a table with a row for each point."""
@@ -91,23 +45,27 @@ class OffPolicyEstimates:
     Attributes
     ----------
     table : DataFrame
-        A row for each estimator with columns estimate, low, high, low_eb, high_eb and ess.
+        A row for each estimator with columns estimate, low, high and ess.
     confidence : float
         Confidence of the intervals.
+    interval : str
+        "bernstein" or "normal".
     n : int
         Number of rows that count.
     left_out : int
         Number of rows that were skipped because they have no reward.
     arms : tuple
         Names of the arms.
-    value, value_half_width : float
-        Mean reward of the log, and the half width of its interval.
+    value, value_low, value_high : float
+        Mean reward of the log with its interval.
+    rewarded : int
+        Number of rows with a weight above zero and a reward that is not zero, on which the estimates rest.
     reward_model : str
         Description of the reward model.
     clip, switch : float
         Bounds on the weights of ``clipped_ips`` and ``switch_dr``.
     reward_range : tuple of float
-        Range of the rewards that the empirical-Bernstein intervals assume.
+        Range of the rewards that the intervals assume.
     max_weight : float
         Largest weight that they assume.
     observed : tuple of str
@@ -116,7 +74,7 @@ class OffPolicyEstimates:
         Reasons to doubt the estimates, in words.
     warning_codes : tuple of str
         Their codes: skipped-rows, no-overlap, never-logged, uncovered, mean-weight, poor-overlap, dominant-row,
-        constant-reward.
+        few-rewards, constant-reward.
     trace : Trace
         Sums at the points of the curves.
 
@@ -135,11 +93,14 @@ class OffPolicyEstimates:
 
     table: pandas.DataFrame
     confidence: float
+    interval: str
     n: int
     left_out: int
     arms: tuple[ArmLike, ...]
     value: float
-    value_half_width: float
+    value_low: float
+    value_high: float
+    rewarded: int
     reward_model: str
     clip: float
     switch: float
@@ -165,7 +126,7 @@ class OffPolicyEstimates:
         >>> from prudent import off_policy
         >>> log = [([1.0], arm, float(arm == "b"), 0.5) for arm in "ab" * 200]
         >>> list(off_policy(log, "b").to_pandas().columns)
-        ['estimate', 'low', 'high', 'low_eb', 'high_eb', 'ess']
+        ['estimate', 'low', 'high', 'ess']
         """
         return self.table.copy()
 
@@ -202,13 +163,14 @@ class OffPolicyEstimates:
         return len(self.table)
 
     def __repr__(self) -> str:
-        ranges = f"rewards in [{self.reward_range[0]:g}, {self.reward_range[1]:g}], weights up to {self.max_weight:.4g}"
         seen = f" ({' and '.join(self.observed)} as seen)" if self.observed else ""
+        logged = f"{self.value:.6g} [{self.value_low:.6g}, {self.value_high:.6g}]"
+        ranges = f"rewards in [{self.reward_range[0]:g}, {self.reward_range[1]:g}], weights up to {self.max_weight:.4g}"
         lines = [
-            f"Off-policy estimates from {self.n:,} rows, intervals at {self.confidence:g}",
+            f"Off-policy estimates from {self.n:,} rows, {self.interval} intervals at {self.confidence:g}",
             self.table.to_string(float_format=lambda x: f"{x:.6g}"),
-            f"log itself: {self.value:.6g} ± {self.value_half_width:.3g}; reward model: {self.reward_model}",
-            f"low_eb, high_eb for {ranges}{seen}; clip {self.clip:.4g}, switch {self.switch:.4g}",
+            f"log itself: {logged}; reward model: {self.reward_model}",
+            f"{ranges}{seen}; clip {self.clip:.4g}, switch {self.switch:.4g}",
         ]
         return "\n".join([*lines, *(f"warning: {sentence}" for sentence in self.warnings)])
 
@@ -237,18 +199,17 @@ class OffPolicyEstimates:
         >>> from prudent import off_policy
         >>> log = [([1.0], arm, float(arm == "b"), 0.5) for arm in "ab" * 200]
         >>> off_policy(log, "b").curve("ips").loc[400].round(3).tolist()
-        [1.0, 0.902, 1.098, 0.5, 0.451, 0.549]
+        [1.0, 0.836, 1.0, 0.5, 0.418, 0.582]
         """
         one_of(estimator, "estimator", ESTIMATORS)
+        options = {"interval": self.interval, "planned": self.n}
         rows = []
         for moments in self.trace.snapshots:
-            estimate, covariance = estimates_at(moments.mean, self.trace.centre)[estimator], moments.covariance()
-            variance = float(estimate.gradient @ covariance @ estimate.gradient)
-            half = normal_half_width(variance, moments.count, self.confidence)
+            known = (moments, self.trace.centre, self.trace.ranges, self.confidence)
+            value = estimates_at(moments.mean, self.trace.centre)[estimator].value
             logged = self.trace.centre + float(moments.mean[R])
-            width = normal_half_width(float(covariance[R, R]), moments.count, self.confidence)
-            value = estimate.value
-            rows.append([value, value - half, value + half, logged, logged - width, logged + width])
+            ends = (limits_of(name, *known, **options) for name in (estimator, "logged"))
+            rows.append([value, *next(ends), logged, *next(ends)])
         return self.trace.frame(rows, ["estimate", "low", "high", "logged", "logged_low", "logged_high"])
 
     def propensities(self) -> pandas.DataFrame:

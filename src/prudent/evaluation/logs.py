@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from .._support.checks import whole_number
+from .._support.checks import finite_array, whole_number
 from .._support.progress import Progress
 from ..data.columns import Cells, TableBlock, as_column
 from ..data.features import NamedValues, Names, read_named
@@ -151,8 +151,10 @@ class BanditLog:
         Names of the columns of the log.
     has_propensities : bool
         Whether the log has propensities.
-    lowest, highest : float
-        Range of the rewards.
+    lowest, highest, mean : float
+        Range and mean of the rewards.
+    binary : bool
+        Whether every reward is 0 or 1.
     """
 
     def __init__(self, log: TableLike, layout: Layout, first_arms: Iterable[Any] = ()) -> None:
@@ -163,7 +165,7 @@ class BanditLog:
         self._copy = tempfile.SpooledTemporaryFile(max_size=IN_MEMORY)  # noqa: SIM115  # lives as long as the log
         self._blocks: list[int] = []  # where each begins
         self.n = self.rows = 0
-        self.lowest, self.highest = np.inf, -np.inf
+        self.lowest, self.highest, self.binary, self.mean = np.inf, -np.inf, True, 0.0
         counted: Counter[int] = Counter()
         try:
             with closing(Progress("reading the log")) as line:
@@ -201,8 +203,10 @@ class BanditLog:
 
     def _keep(self, block: Block) -> None:
         self.n += len(block)
+        self.mean += (float(block.rewards.mean()) - self.mean) * (len(block) / self.n)
         self.lowest = min(self.lowest, float(block.rewards.min()))
         self.highest = max(self.highest, float(block.rewards.max()))
+        self.binary = self.binary and bool(((block.rewards == 0.0) | (block.rewards == 1.0)).all())
         try:
             self._blocks.append(self._copy.tell())
             for field in fields(block):
@@ -217,6 +221,21 @@ class BanditLog:
             self._copy.seek(begin)
             block = Block(*(np.load(self._copy, allow_pickle=False) for _ in fields(Block)))
             yield replace(block, arms=self._order[block.arms], members=self._order[block.members])
+
+    def reward_range(self, given: Sequence[float] | None) -> tuple[float, float]:
+        """Return the range of rewards that the caller gives, else 0 to 1 for a log of these, else that of the log."""
+        seen = (self.lowest, self.highest)
+        if given is None:
+            return (0.0, 1.0) if self.binary else seen
+        ends = finite_array(given, "reward_range", ndim=1, error=ParameterError).tolist()
+        if len(ends) != 2 or not 0.0 < ends[1] - ends[0] < np.inf:
+            message = f"reward_range must be the lowest and the highest possible reward, got {given!r}"
+            raise ParameterError(message, code="wrong-range", argument="reward_range", value=given)
+        low, high = ends
+        if self.lowest < low or self.highest > high:
+            message = f"rewards go from {self.lowest} to {self.highest}, beyond reward_range {(low, high)}"
+            raise DataError(message, code="reward-range", argument="reward_range", value=seen, expected=(low, high))
+        return low, high
 
     def require_contexts(self, what: str) -> None:
         """Raise if the log has no contexts, which ``what`` needs."""

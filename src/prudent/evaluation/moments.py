@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Iterator
 from itertools import pairwise
 from typing import Self
 
 import numpy as np
 
-from .._support.intervals import normal_half_width
 from ..types import FloatArray, IntArray
 
 
@@ -48,14 +46,6 @@ class Moments:
     def copy(self) -> Self:
         """Return the moments as they are now."""
         return copy.copy(self)
-
-    def interval(self, confidence: float) -> tuple[float, float, float]:
-        """Return the mean of the first column with its normal interval; NaN between infinities without rows."""
-        if not self.count:
-            return math.nan, -math.inf, math.inf
-        mean = float(self.mean[0])
-        half = normal_half_width(float(self.covariance()[0, 0]), self.count, confidence)
-        return mean, mean - half, mean + half
 
 
 def curve_marks(count: int) -> IntArray:

@@ -14,7 +14,7 @@ q(x, pi) = sum_a pi(a|x) q(x, a), the estimates are means over the rows:
 
 Formulas as in Dudik et al. (2014), Swaminathan and Joachims (2015) and Wang et al. (2017); ``benchmarks/off_policy.py``
 compares them with the Open Bandit Pipeline. All are functions of the means of a few columns, so that one pass of sums
-gives every estimate, and the delta method its variance.
+gives every estimate and its interval: ``prudent.evaluation.limits``.
 """
 
 from __future__ import annotations
@@ -27,19 +27,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .._support.checks import finite_array, open_probability, positive, whole_number
-from .._support.intervals import bernstein_half_width, normal_half_width
+from .._support.checks import one_of, open_probability, positive, whole_number
 from .._support.progress import Progress
 from ..display.words import listing
-from ..errors import DataError, OverlapWarning, ParameterError
+from ..errors import DataError, OverlapWarning
 from ..types import ArmLike, FloatArray, TableLike
-from .estimates import Estimate, OffPolicyEstimates, R, Trace, W, estimates_at
+from .estimates import OffPolicyEstimates, Trace
+from .estimators import Estimate, R, W, estimates_at
+from .limits import INTERVALS, Ranges, limits_of
 from .logs import BLOCK, BanditLog, Block, Layout
 from .moments import Moments, curve_marks, pieces
 from .policies import Chances, RewardModelLike, TargetLike, arms_of, features_of, policy_of
 from .reward_models import RewardModel, fitted
 
 LARGEST_WEIGHT = 1e40
+RE_PAIRED = 5  # times that the weights of a block are paired with its rewards, to see how large products can be
+FEW_REWARDS = 20.0  # effective number of rewarded rows below which a warning is given
 MAX_CHANCES = 2_000_000  # computed at a time, which bounds the memory
 
 
@@ -51,6 +54,7 @@ def off_policy(
     clip: float | None = None,
     switch: float | None = None,
     confidence: float = 0.95,
+    interval: str = "bernstein",
     folds: int = 5,
     reward_range: Sequence[float] | None = None,
     max_weight: float | None = None,
@@ -85,9 +89,8 @@ def off_policy(
     Returns
     -------
     OffPolicyEstimates
-        A table with rows ips, snips, clipped_ips, dm, dr, sndr and switch_dr and columns estimate; low and high, the
-        normal interval; low_eb and high_eb, the empirical-Bernstein interval, which holds at every sample size within
-        `reward_range` and `max_weight`; and ess, the effective sample size.
+        A table with rows ips, snips, clipped_ips, dm, dr, sndr and switch_dr and columns estimate, low, high, and ess,
+        the effective sample size.
 
     Other Parameters
     ----------------
@@ -99,10 +102,14 @@ def off_policy(
         Weight above which ``switch_dr`` uses the reward model alone, by default sqrt(n).
     confidence : float, default=0.95
         Confidence of the intervals, in (0, 1).
+    interval : {"bernstein", "normal"}, default="bernstein"
+        Kind of the intervals. "bernstein" holds at every number of rows, also for the log of a policy that learned,
+        if rewards and weights stay within `reward_range` and `max_weight`. "normal" is narrower and right only if many
+        rewarded rows count: with few of them it is too narrow.
     reward_range : pair of float, optional
-        Lowest and highest possible reward, for the empirical-Bernstein interval. By default as seen in the log.
+        Lowest and highest possible reward. By default 0 and 1 if every reward is one of these, else as seen in the log.
     max_weight : float, optional
-        Largest possible weight, for the empirical-Bernstein interval. By default as seen in the log.
+        Largest possible weight. By default as seen in the log, or what is missing to a mean weight of 1.
     logging_policy : bandit, array_like, callable, str or dict, optional
         The policy that acted, for a log without propensities; same kinds as `target`.
     context : str or sequence of str, optional
@@ -149,6 +156,7 @@ def off_policy(
     ([0.75, 0.75], 100.0)
     """
     confidence = open_probability(confidence, "confidence")
+    one_of(interval, "interval", INTERVALS)
     folds = whole_number(folds, "folds", minimum=2)
     first_arms = [*arms_of(target), *arms_of(logging_policy)]
     if hasattr(reward_model, "columns"):
@@ -160,7 +168,7 @@ def off_policy(
             clip=root if clip is None else positive(clip, "clip"),
             switch=root if switch is None else positive(switch, "switch"),
             weight=None if max_weight is None else positive(max_weight, "max_weight"),
-            rewards=_reward_range(reward_range, read),
+            rewards=read.reward_range(reward_range),
         )
         chances = policy_of(target, read)
         logging = _logging(target, chances, logging_policy, read)
@@ -172,7 +180,7 @@ def off_policy(
                 for first in range(0, len(part), step):
                     sums.add(part.part(slice(first, first + step)), chances, logging, model)
                 line.show(f"{sums.all.count:,} of {read.n:,} rows")
-    estimates = _estimates_of(read, bounds, reward_range is not None, confidence, model, sums)
+    estimates = _estimates_of(read, bounds, reward_range is not None, confidence, interval, model, sums)
     if set(estimates.warning_codes) - {"skipped-rows"}:  # the caller asked to skip rows
         message = "; ".join(estimates.warnings)
         warnings.warn(OverlapWarning(message, code="overlap", value=estimates.warning_codes), stacklevel=2)
@@ -203,36 +211,22 @@ class Bounds(NamedTuple):
     rewards: tuple[float, float]
 
 
-def _reward_range(given: Sequence[float] | None, log: BanditLog) -> tuple[float, float]:
-    """Return the range of rewards that the caller gives, else that of the log."""
-    seen = (log.lowest, log.highest)
-    if given is None:
-        return seen
-    ends = finite_array(given, "reward_range", ndim=1, error=ParameterError).tolist()
-    if len(ends) != 2 or ends[0] >= ends[1]:
-        message = f"reward_range must be the lowest and the highest possible reward, got {given!r}"
-        raise ParameterError(message, code="wrong-range", argument="reward_range", value=given)
-    low, high = ends
-    if log.lowest < low or log.highest > high:
-        message = f"rewards go from {log.lowest} to {log.highest}, beyond reward_range {(low, high)}"
-        raise DataError(message, code="reward-range", argument="reward_range", value=seen, expected=(low, high))
-    return low, high
-
-
 class _Sums:
     """Sums over the rows of the log, collected in one pass."""
 
     def __init__(self, log: BanditLog, bounds: Bounds) -> None:
         self.log, self.bounds = log, bounds
-        # Rewards enter relative to a number near their mean: squares of large rewards would hide small differences.
-        self.centre = 0.5 * (log.lowest + log.highest)
+        # Rewards enter relative to their mean: squares of large rewards would hide small differences.
+        self.centre = log.mean
         self.all = Moments(9)
         self.marks = curve_marks(log.n)
         self.snapshots: list[Moments] = []
         self.chosen = np.zeros((self.marks.size, len(log.arms)))  # [G,A] chances of the target, summed between marks
         self.logged = np.zeros((self.marks.size, len(log.arms)))  # [G,A] how often each arm was logged
         self.top = self.uncovered = 0.0
+        self.rewarded = np.zeros(3)  # rows with a weight and a reward other than 0: number, sum of w, sum of w^2
         self.lowest, self.highest = math.inf, -math.inf  # predictions
+        self.products = np.array([[math.inf, -math.inf]] * 3)  # lowest and highest w r, w (r - centre), w (r - q)
 
     def add(self, block: Block, target: Chances, logging: Chances | None, model: RewardModel) -> None:
         """Add the rows of a block."""
@@ -267,6 +261,12 @@ class _Sums:
             [w, w * r, clipped, clipped * r, expected, w * residual, switched * residual, switched, r]
         )
         self.top = max(self.top, float(w.max()))
+        for i, column in enumerate((block.rewards, r, residual)):
+            for shift in range(RE_PAIRED):
+                product = w * np.roll(column, shift)
+                self.products[i] = min(self.products[i, 0], product.min()), max(self.products[i, 1], product.max())
+        rewarded = w[(w > 0.0) & (block.rewards != 0.0)]
+        self.rewarded += rewarded.size, rewarded.sum(), rewarded @ rewarded
         for piece, mark, complete in pieces(self.marks, self.all.count, len(block)):
             self.all.add(values[piece])
             self.chosen[mark] += chances[piece].sum(axis=0)
@@ -276,33 +276,68 @@ class _Sums:
 
 
 def _estimates_of(
-    log: BanditLog, bounds: Bounds, given_range: bool, confidence: float, model: RewardModel, sums: _Sums
+    log: BanditLog,
+    bounds: Bounds,
+    given_range: bool,
+    confidence: float,
+    interval: str,
+    model: RewardModel,
+    sums: _Sums,
 ) -> OffPolicyEstimates:
     """Return the result, from the sums over all rows."""
     import pandas
 
-    seen = {"rewards": not given_range, "weights": bounds.weight is None and sums.top != 0.0}
-    max_weight = bounds.weight or sums.top
+    covariance = sums.all.covariance()
+    seen = {"rewards": not given_range and not log.binary, "weights": bounds.weight is None and sums.top != 0.0}
+    max_weight = bounds.weight or _largest_weight(sums, covariance)
     if sums.top > max_weight * (1.0 + 1e-9):
         message = f"the largest weight in log is {sums.top}, above max_weight {max_weight}"
         raise DataError(message, code="weight-range", argument="max_weight", value=sums.top, expected=max_weight)
-    bounds = bounds._replace(weight=max_weight)
-    covariance = sums.all.covariance()
+    predictions = (sums.lowest, sums.highest)
+    ranges = Ranges(
+        bounds.rewards, max_weight, bounds.clip, bounds.switch, predictions, sums.products if seen["rewards"] else None
+    )
     spread = model.spread()
-    rows = {
-        name: _row(name, estimate, covariance, sums, bounds, confidence, spread if name == "dm" else 0.0)
-        for name, estimate in estimates_at(sums.all.mean, sums.centre).items()
-    }
+
+    def limits(name: str) -> tuple[float, float]:
+        same = {"clipped_ips": "ips", "switch_dr": "dr"}.get(name)
+        if same in ends and sums.top <= getattr(bounds, "clip" if same == "ips" else "switch"):
+            return ends[same]  # no weight is clipped or switched
+        return limits_of(
+            name,
+            sums.all,
+            sums.centre,
+            ranges,
+            confidence,
+            interval=interval,
+            planned=log.n,
+            spread=spread if name == "dm" else 0.0,
+        )
+
+    rows, ends = {}, dict[str, tuple[float, float]]()
+    for name, estimate in estimates_at(sums.all.mean, sums.centre).items():
+        ends[name] = limits(name)
+        missing = estimate.weight is not None and sums.all.mean[W] <= 0.0
+        rows[name] = {
+            "estimate": math.nan if missing else estimate.value,
+            "low": ends[name][0],
+            "high": ends[name][1],
+            "ess": _rows_worth(estimate, sums, covariance),
+        }
     width = np.diff(sums.marks, prepend=0)[:, np.newaxis]
-    doubts = _doubts(log, sums, covariance, rows["ips"]["ess"])
+    doubts = _doubts(log, sums, covariance, rows["ips"]["ess"], bounds)
+    logged = limits("logged")
     return OffPolicyEstimates(
         table=pandas.DataFrame.from_dict(rows, orient="index").rename_axis("estimator"),
         confidence=confidence,
+        interval=interval,
         n=log.n,
         left_out=log.left_out,
         arms=tuple(log.arms),
         value=float(sums.centre + sums.all.mean[R]),
-        value_half_width=normal_half_width(float(covariance[R, R]), log.n, confidence),
+        value_low=logged[0],
+        value_high=logged[1],
+        rewarded=int(sums.rewarded[0]),
         reward_model=model.name,
         clip=bounds.clip,
         switch=bounds.switch,
@@ -311,45 +346,32 @@ def _estimates_of(
         observed=tuple(name for name, is_seen in seen.items() if is_seen),
         warnings=tuple(doubts.values()),
         warning_codes=tuple(doubts),
-        trace=Trace(sums.centre, sums.marks, sums.snapshots, sums.chosen / width, sums.logged / width),
+        trace=Trace(sums.centre, sums.marks, sums.snapshots, sums.chosen / width, sums.logged / width, ranges),
     )
 
 
-def _row(
-    name: str, estimate: Estimate, covariance: FloatArray, sums: _Sums, bounds: Bounds, confidence: float, spread: float
-) -> dict[str, float]:
-    """Return a row of the table; ``spread`` is the variance that comes from the reward model's own error."""
-    mean, n, weight = sums.all.mean, sums.all.count, estimate.weight
-    if weight is not None and mean[W] <= 0.0:  # an interval of width zero around zero would be wrong
-        ends = {"low": -math.inf, "high": math.inf, "low_eb": math.nan, "high_eb": math.nan}
-        return {"estimate": math.nan} | ends | {"ess": 0.0}
-    variance = float(estimate.gradient @ covariance @ estimate.gradient)
-    half = normal_half_width(variance + n * spread, n, confidence)
-    span = _span(name, bounds, sums)
-    bound = math.nan if span is None else bernstein_half_width(max(variance, 0.0), span, n, confidence)
-    ess = float(n)
-    if weight is not None:
-        second = float(covariance[weight, weight]) * (n - 1) / n if n > 1 else 0.0
-        ess = n * mean[weight] ** 2 / (second + mean[weight] ** 2) if mean[weight] > 0.0 else 0.0
-    value = estimate.value
-    ends = {"low": value - half, "high": value + half, "low_eb": value - bound, "high_eb": value + bound}
-    return {"estimate": value} | ends | {"ess": float(ess)}
+def _largest_weight(sums: _Sums, covariance: FloatArray) -> float:
+    """Return the largest weight of the log, or the one that is missing if the weights average clearly less than 1.
+
+    Weights have mean 1. If they have not, the log does not show the rows in which the target would do what was rarely
+    done, and one more row with the weight n (1 - mean) would make up for it.
+    """
+    n, mean = sums.all.count, float(sums.all.mean[W])
+    error = math.sqrt(max(float(covariance[W, W]), 0.0) / n) if n > 1 else 0.0
+    return max(sums.top, n * (1.0 - mean - 2.0 * error))
 
 
-def _span(name: str, bounds: Bounds, sums: _Sums) -> float | None:
-    """Return how far apart the values of two rows can be; None for estimates that are not means of rows."""
-    assert bounds.weight is not None
-    low, high = bounds.rewards
-    top = min(bounds.weight, {"clipped_ips": bounds.clip, "switch_dr": bounds.switch}.get(name, math.inf))
-    if name in ("ips", "clipped_ips"):
-        return top * (max(high, 0.0) - min(low, 0.0))
-    if name in ("dr", "switch_dr"):
-        least, most = sums.lowest, sums.highest
-        return (most - least) + top * (max(high - least, 0.0) - min(low - most, 0.0))
-    return None
+def _rows_worth(estimate: Estimate, sums: _Sums, covariance: FloatArray) -> float:
+    """Return the effective sample size of the weights of an estimate."""
+    n, weight = sums.all.count, estimate.weight
+    if weight is None:
+        return float(n)
+    square = float(sums.all.mean[weight]) ** 2
+    second = float(covariance[weight, weight]) * (n - 1) / n if n > 1 else 0.0
+    return float(n * square / (second + square)) if square > 0.0 else 0.0
 
 
-def _doubts(log: BanditLog, sums: _Sums, covariance: FloatArray, ess: float) -> dict[str, str]:
+def _doubts(log: BanditLog, sums: _Sums, covariance: FloatArray, ess: float, bounds: Bounds) -> dict[str, str]:
     """Return reasons to doubt the estimates: a sentence for each code."""
     n, mean = sums.all.count, float(sums.all.mean[W])
     doubts: dict[str, str] = {}
@@ -377,6 +399,14 @@ def _doubts(log: BanditLog, sums: _Sums, covariance: FloatArray, ess: float) -> 
     if n > 1 and sums.top > 0.1 * n * mean:
         share = sums.top / (n * mean)
         doubts["dominant-row"] = f"a single row has {share:.0%} of all weight (weight {sums.top:.3g})"
+    count, total, squares = sums.rewarded.tolist()
+    worth = total**2 / squares if squares > 0.0 else 0.0
     if log.lowest == log.highest and n > 1:
-        doubts["constant-reward"] = f"every reward in the log is {log.lowest:g}: intervals have no width"
+        known = bounds.rewards[0] < bounds.rewards[1]
+        what = f"{bounds.rewards} are taken as possible" if known else "give reward_range to get intervals"
+        doubts["constant-reward"] = f"every reward in the log is {log.lowest:g}: {what}"
+    elif worth < FEW_REWARDS:
+        doubts["few-rewards"] = (
+            f"the estimates rest on {count:.0f} rewarded rows of what the target does, which count like {worth:.3g}"
+        )
     return doubts

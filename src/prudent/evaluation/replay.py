@@ -10,6 +10,7 @@ same effect. A log of n rows and k arms gives a run of about n / k decisions.
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -18,11 +19,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from scipy.special import chdtrc
 
-from .._support.checks import generator, open_probability, probability
+from .._support.checks import generator, one_of, open_probability, probability
 from .._support.progress import Progress
 from ..display.figures import off_policy as figures
 from ..errors import DataError, ParameterError
 from ..types import ArmLike, FloatArray, RngLike, TableLike
+from .limits import INTERVALS, mean_limits
 from .logs import BLOCK, BanditLog, Block, Layout
 from .moments import Moments, curve_marks, pieces
 from .policies import Chances, Learner, TargetLike, contexts_for, features_of, policy_of
@@ -41,6 +43,8 @@ def replay(
     *,
     learn: bool = True,
     confidence: float = 0.95,
+    interval: str = "bernstein",
+    reward_range: Sequence[float] | None = None,
     rng: RngLike = 0,
     logging_policy: TargetLike | None = None,
     min_propensity: float | None = None,
@@ -68,6 +72,8 @@ def replay(
     confidence : float, default=0.95
         Confidence of the intervals, in (0, 1). They cover the noise of rewards in this run, not how another run might
         learn.
+    interval, reward_range
+        Kind of the intervals and range of the rewards, as for ``off_policy``.
     rng : int, Generator or None, default=0
         Source of randomness, which decides which rows are kept.
 
@@ -112,12 +118,14 @@ def replay(
     (1000, True, True)
     """
     confidence = open_probability(confidence, "confidence")
+    one_of(interval, "interval", INTERVALS)
     _require_bandit(bandit)
     random = generator(rng)
     timed = fades_with_time(bandit)
     layout = Layout(context, columns, arms, missing_reward, block, timed, features_of(bandit))
     with BanditLog(log, layout, bandit.arms) as read:
         read.require_contexts("bandit")
+        rewards = read.reward_range(reward_range)
         run = Run(copy.deepcopy(bandit), learn)
         rates = KeepRates(read, logging_policy, min_propensity)
         require_logged(bandit.arms, read)
@@ -132,8 +140,9 @@ def replay(
                     if complete:
                         points.append(Point(logged.count, run.paid.copy(), logged.copy()))
                 line.show(f"{logged.count:,} of {read.n:,} rows, {run.paid.count:,} matched")
-    means = (*run.paid.interval(confidence), *logged.interval(confidence))
-    return Replay(read.n, run.paid.count, *means, confidence, rates.floor, run.bandit, points)
+    intervals = Intervals(rewards, confidence, interval)
+    means = (*intervals.of(run.paid), *intervals.of(logged))
+    return Replay(read.n, run.paid.count, *means, confidence, intervals, rates.floor, run.bandit, points)
 
 
 def _require_bandit(bandit: object) -> None:
@@ -262,6 +271,21 @@ class Run:
         return True
 
 
+class Intervals(NamedTuple):
+    """Kind of the intervals of mean rewards."""
+
+    rewards: tuple[float, float]
+    confidence: float
+    kind: str
+
+    def of(self, moments: Moments) -> tuple[float, float, float]:
+        """Return the mean of the first column with its interval; NaN between infinities without rows."""
+        n = moments.count
+        mean, variance = float(moments.mean[0]) if n else math.nan, float(moments.covariance()[0, 0])
+        ends = mean_limits(mean, variance, n, self.rewards, self.confidence, interval=self.kind, planned=max(n, 1))
+        return mean, *ends
+
+
 class Point(NamedTuple):
     """A point of the curve."""
 
@@ -286,6 +310,8 @@ class Replay:
         Mean reward of the log with its interval.
     confidence : float
         Confidence of the intervals.
+    intervals : Intervals
+        Their kind, and the range of rewards that they assume.
     min_propensity : float
         Lowest propensity, as given or as in the log.
     bandit : bandit
@@ -307,6 +333,7 @@ class Replay:
     logged_low: float
     logged_high: float
     confidence: float
+    intervals: Intervals
     min_propensity: float
     bandit: Any
     points: Sequence[Point]
@@ -330,7 +357,7 @@ class Replay:
         import pandas
 
         rows = [
-            (paid.count, paid.count * paid.mean[0], *paid.interval(self.confidence), *logged.interval(self.confidence))
+            (paid.count, paid.count * paid.mean[0], *self.intervals.of(paid), *self.intervals.of(logged))
             for _, paid, logged in self.points
         ]
         names = ["matched", "cumulative", "estimate", "low", "high", "logged", "logged_low", "logged_high"]

@@ -4,13 +4,16 @@ The log is dealt into R parts (row i goes to part i mod R), and every setting is
 (``prudent.evaluation.replay``). So each setting has R independent runs, which include the variation of learning.
 Settings are compared within parts, which show all of them the same rows: Student intervals of the paired differences to
 the setting with the highest mean, together at the given confidence (Bonferroni). A setting is chosen only if all these
-intervals lie above zero. A setting that is not the best is chosen with probability at most (1 - confidence) / 2, over
-all settings together.
+intervals lie above zero. Student intervals have no width where no run has earned anything, so each is widened by what
+one more rewarded row could change: log(2 / (1 - confidence)) times the range of rewards over the number of decisions,
+the exact bound for a mean of rewards none of which was seen. A setting that is not the best is chosen with probability
+at most (1 - confidence) / 2, over all settings together.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
@@ -109,7 +112,7 @@ def tune(
     {'noise_sd': 0.1}
     """
     confidence = open_probability(confidence, "confidence")
-    runs = whole_number(runs, "runs", minimum=2)
+    runs = whole_number(runs, "runs", minimum=2, memory=1024.0)
     seed = seed_of(rng)
     tried = _options(settings)
     lives = (HalfLife.of(options.get("half_life")) for options in tried)
@@ -134,10 +137,12 @@ def tune(
             message = f"only {matched.min()} rows of a part matched: {read.n} rows are too few for {runs} runs"
             raise DataError(message, code="too-few-rows", argument="runs", value=runs)
         means = np.array([[float(run.paid.mean[0]) for run in row] for row in table])
-    comparison = compare(means, confidence)
+        low, high = read.reward_range(None)
+    unseen = (high - low) / matched.sum(axis=1)
+    comparison = compare(means, confidence, unseen)
     best = dict(tried[comparison.leader]) if comparison.decided else None
     candidates = [dict(tried[i]) for i in np.flatnonzero(comparison.difference - comparison.half <= 0.0)]
-    return Tuning(best, candidates, tried, means, matched, confidence, comparison)
+    return Tuning(best, candidates, tried, means, matched, (low, high), confidence, comparison)
 
 
 def _options(settings: Any) -> list[dict[str, Any]]:
@@ -189,15 +194,19 @@ class Comparison(NamedTuple):
     decided: bool
 
 
-def compare(means: FloatArray, confidence: float) -> Comparison:
+def compare(means: FloatArray, confidence: float, unseen: FloatArray) -> Comparison:
     """Compare settings by their mean rewards [S,R] in R runs each; runs with the same number are paired.
 
-    >>> compare(np.array([[1.0, 2.0, 3.0], [0.9, 2.0, 2.8]]), 0.95).decided
+    ``unseen`` [S] is by how much one more rewarded row could change the mean of a setting.
+
+    >>> compare(np.array([[1.0, 2.0, 3.0], [0.9, 2.0, 2.8]]), 0.95, np.zeros(2)).decided
     False
     """
-    leader = int(np.argmax(means.mean(axis=1)))
-    difference, half = mean_and_half_width(means[leader] - means, confidence, max(len(means) - 1, 1), axis=1)
+    leader, comparisons = int(np.argmax(means.mean(axis=1))), max(len(means) - 1, 1)
+    difference, half = mean_and_half_width(means[leader] - means, confidence, comparisons, axis=1)
+    half = half + math.log(2.0 * comparisons / (1.0 - confidence)) * np.maximum(unseen, unseen[leader])
     others = np.arange(len(means)) != leader
+    half[~others] = 0.0
     return Comparison(leader, difference, half, bool((difference - half > 0.0)[others].all()))
 
 
@@ -217,6 +226,8 @@ class Tuning:
         Mean reward of each run.
     matched : ndarray [S, R]
         Number of decisions of each run.
+    reward_range : tuple of float
+        Range of the rewards: 0 and 1 if every reward is one of these, else as seen in the log.
     confidence : float
         Confidence of the intervals.
     comparison : Comparison
@@ -232,6 +243,7 @@ class Tuning:
     settings: list[dict[str, Any]]
     means: FloatArray
     matched: IntArray
+    reward_range: tuple[float, float]
     confidence: float
     comparison: Comparison
 
@@ -252,9 +264,11 @@ class Tuning:
         """
         import pandas
 
+        low, high = self.reward_range
         mean, half = mean_and_half_width(self.means, self.confidence, axis=1)
+        half = half + math.log(2.0 / (1.0 - self.confidence)) * (high - low) / self.matched.sum(axis=1)
         behind, width = self.comparison.difference, self.comparison.half
-        columns = {"mean": mean, "low": mean - half, "high": mean + half}
+        columns = {"mean": mean, "low": np.maximum(mean - half, low), "high": np.minimum(mean + half, high)}
         columns |= {"behind": behind, "behind_low": behind - width, "behind_high": behind + width}
         columns |= {"matched": self.matched.sum(axis=1)}
         frame = pandas.DataFrame(columns, index=pandas.Index(list(map(_label, self.settings)), name="setting"))

@@ -618,7 +618,7 @@ class UncertainMDP(OutcomeModel):
         if start is None and self.terminal[first]:
             message = f"{self.state_labels.show(first)} is terminal: nothing happens there; give start"
             raise ParameterError(message, code="terminal-start", state=self.states[first])
-        random, size = checks.generator(rng), checks.whole_number(steps, "steps", 0)
+        random, size = checks.generator(rng), checks.whole_number(steps, "steps", 0, memory=32.0)
         restarts = cumulative_rows(starts[np.newaxis])[0]
         if state is None and start is not None:
             first = int(np.searchsorted(restarts, random.random(), side="right"))

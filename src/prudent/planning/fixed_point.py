@@ -9,13 +9,13 @@ import numpy.typing as npt
 
 from .._support.checks import finite_array, require_shape
 from .._support.notices import warn_caller
-from ..errors import ConvergenceWarning, ParameterError
+from ..errors import ConvergenceWarning, ModelError, ParameterError
 from ..models.mdp import MDP
 from ..models.uncertain import UncertainMDP
 from ..types import FloatArray, PolicyLike
 from .base import DeferredQ, PlanningProblem, with_terminal_values
 from .execute.executor import Executor
-from .newton import Iteration
+from .newton import DIGITS, End, Iteration
 from .options import SolverOptions
 from .solution import Solution
 from .stay_close import Allowed
@@ -48,8 +48,9 @@ def rough_guess(
         return Guess(np.zeros(model.n_states), 0)
     iteration = Iteration(on_device(operator, options), model.admissible, _actions(model, policy), allowed)
     iteration.digits = ROUGH_DIGITS
-    end = iteration.to_tolerance(np.zeros(model.n_states), tol, cap - 1, newton=True)
-    return Guess(np.asarray(end.point.moved(end.shift)), end.iterations)
+    with np.errstate(over="ignore", invalid="ignore"):  # the solution is checked
+        end = iteration.to_tolerance(np.zeros(model.n_states), tol, cap - 1, newton=True)
+        return Guess(np.asarray(end.point.moved(end.shift)), end.iterations)
 
 
 def on_device(operator: Executor, options: SolverOptions) -> Executor:
@@ -91,18 +92,14 @@ def solve_operator(
         value, iteration.iterations = guess
     else:
         value = np.zeros(model.n_states)
-    if options.sweeps is not None:
-        end = iteration.sweep(value, options.sweeps)
-    else:
-        end = iteration.to_tolerance(value, options.tol, options.cap, newton=options.method == "newton")
-    if end.reason.capped:
-        warn_caller(
-            ConvergenceWarning(
-                end.reason.message, code="iteration-cap", iterations=end.iterations, error_bound=end.error
-            )
-        )
-    at = end.point
-    value = np.asarray(at.moved(end.shift))
+    with np.errstate(over="ignore", invalid="ignore"):
+        if options.sweeps is not None:
+            end = iteration.sweep(value, options.sweeps)
+        else:
+            end = iteration.to_tolerance(value, options.tol, options.cap, newton=options.method == "newton")
+        at = end.point
+        value = np.asarray(at.moved(end.shift))
+    _require_trusted(end, value, options)
     if model.terminal.any():  # known without solving
         value[model.terminal] = model.terminal_value[model.terminal]
     if defer_q is None:
@@ -131,6 +128,21 @@ def solve_operator(
         problem=problem,
         allowed=allowed,
     )
+
+
+def _require_trusted(end: End, value: FloatArray, options: SolverOptions) -> None:
+    """Raise if values overflow; warn if the iteration was cut short or the certified error exceeds ten digits."""
+    if not (np.isfinite(value).all() and np.isfinite(end.error)):
+        message = "the values of this model are too large for 64-bit floats; measure rewards in a larger unit"
+        raise ModelError(message, code="overflow", argument="reward")
+    facts = {"iterations": end.iterations, "error_bound": end.error}
+    if end.reason.capped:
+        warn_caller(ConvergenceWarning(end.reason.message, code="iteration-cap", **facts))
+    elif options.sweeps is None and not end.reason.converged:
+        promised = DIGITS * float(np.abs(value).max(initial=0.0)) + np.finfo(np.float64).tiny
+        if end.error > promised:
+            message = f"{end.reason.message}: fewer than ten digits of the values"
+            warn_caller(ConvergenceWarning(message, code="few-digits", expected=promised, **facts))
 
 
 def _actions(model: MDP | UncertainMDP, policy: PolicyLike | None) -> npt.NDArray[Any] | None:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from .._numerics.compensated import EPS
 from .._support.checks import positive, whole_number
+from .._support.memory import require_memory
 from .._support.progress import Progress
 from ..data.policy import Policy
 from ..errors import ParameterError
@@ -87,6 +88,7 @@ def backward_induction(
         size = f"{needed / 2**30:,.0f} GiB"
         message = f"horizon {horizon:,} with {n_states:,} states needs {size} for values and actions"
         raise ParameterError(message, code="too-large", argument="horizon", value=horizon)
+    require_memory(needed, "horizon", horizon)
     values, shape = np.empty((kept + 1, n_states)), (kept, n_states)
     steps: npt.NDArray[Any] = np.empty((*shape, n_actions)) if mixed else np.empty(shape, np.int64)
     q = np.full((n_states, n_actions), -np.inf)

@@ -565,7 +565,7 @@ class BayesianRiskMDP(PlanningProblem):
             made, leaks = self._packed(read_draws(draws, model))
         else:
             counts = model.entries.pack(self.posterior.counts)
-            made = SlotDraws(model.entries, counts, whole_number(draws, "draws"), random, KEPT_BYTES)
+            made = SlotDraws(model.entries, counts, whole_number(draws, "draws", memory=64.0), random, KEPT_BYTES)
             rounding = (model.n_outcomes + 4.0) * EPS  # of the division by the total
             leaks = (-rounding, rounding)
         rewards = self._reward_draws(made.n, random)

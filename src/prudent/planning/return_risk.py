@@ -93,7 +93,7 @@ class _Problem:
         self.mdp, self.tol = mdp, None if tol is None else positive(tol, "tol")
         self.start = mdp.start_distribution(start)
         self.operator = Threads(EntropicRows(mdp), default_threads())
-        self.horizon = None if horizon is None else whole_number(horizon, "horizon")
+        self.horizon = None if horizon is None else whole_number(horizon, "horizon", memory=16.0)
         self.policy = None if policy is None else Policy.read(policy, mdp, self.horizon)
         outcomes = self.operator.rows.outcomes
         ends = (outcomes.next_state == END).any()  # after an end nothing is earned

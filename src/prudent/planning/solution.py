@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .._support.checks import index_array, require_shape, whole_number
-from .._support.output import write
+from .._support.output import write, write_table
 from ..data.labels import is_numbered, label_array, plain_name
 from ..errors import ParameterError
 from ..models.base import plural
@@ -503,7 +503,7 @@ class Solution:
             As for ``to_pandas``.
         """
         table = self.to_pandas(neutral=neutral, at_mean=at_mean)
-        write(Path(path), table.to_csv(index=False).encode())
+        write_table(Path(path), table)
 
     def to_json(self, path: PathLike | None = None) -> str:
         """Return policy, values, names and certificate as JSON.

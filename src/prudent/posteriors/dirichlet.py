@@ -20,6 +20,7 @@ from ..types import ArrayLike, FloatArray, IntArray, Label, RngLike, TableLike
 from .base import Posterior, equal_lengths
 from .groups import Group, added_up, matched_counts
 
+LARGEST_COUNT = 1e150  # squares of totals are finite
 _BY_NAME = "; positions go with indices=True"
 
 
@@ -387,7 +388,7 @@ class DirichletPosterior(Posterior):
         >>> draws.shape, float(draws[:, 0, 2].max())
         ((5, 1, 3), 0.0)
         """
-        n = whole_number(n, "n")
+        n = whole_number(n, "n", memory=8.0 * self.counts.size)
         theta = np.empty((*self.counts.shape, n))
         draw_theta(generator(rng), self.counts, theta, n, np.empty(n))
         return np.ascontiguousarray(np.moveaxis(theta, -1, 0))
@@ -549,7 +550,8 @@ def _dirichlet_counts(values: Any, name: str) -> FloatArray:
     if counts.ndim != 2 or counts.size == 0:
         text = f"{name} must have the shape [B, K] or [K], got {np.shape(values)}"
         raise PosteriorError(text, code="wrong-shape", argument=name, value=np.shape(values))
-    empty = counts.sum(axis=1) == 0.0
+    refuse(counts > LARGEST_COUNT, counts, name, f"at most {LARGEST_COUNT:g}", error=PosteriorError, code="count-range")
+    empty = ~(counts > 0.0).any(axis=1)
     if empty.any():
         text = f"{name}{first_index(empty)} is all zero: no outcome of that source can happen"
         raise PosteriorError(text, code="no-outcome", argument=name, index=first_place(empty))

@@ -12,6 +12,7 @@ import numpy as np
 
 from .._numerics.least_squares import add_observations, factor_precision, solve_residuals
 from .._support.checks import finite_array, generator, positive, refuse, require_shape, whole_number
+from .._support.memory import require_memory
 from .._support.state import LARGEST_COUNT
 from ..errors import DataError, PosteriorError
 from ..types import ArrayLike, FloatArray, IntArray, RngLike
@@ -72,6 +73,7 @@ class LinearGaussianPosterior(Posterior):
         self, dim: int, prior_precision: ArrayLike = 1.0, noise_sd: float = 1.0, prior_mean: ArrayLike | None = None
     ) -> None:
         dim = whole_number(dim, "dim")
+        require_memory(32.0 * float(dim) ** 2, "dim", dim)
         self.noise_sd = positive(noise_sd, "noise_sd")
         self.prior_precision = _precision_matrix(prior_precision, dim)
         self.prior_mean = np.zeros(dim) if prior_mean is None else checked_mean(prior_mean, dim)
@@ -282,7 +284,7 @@ class LinearGaussianPosterior(Posterior):
         >>> LinearGaussianPosterior(3).sample(5, rng=1).shape
         (5, 3)
         """
-        normals = generator(rng).standard_normal((whole_number(n, "n"), self.dim))
+        normals = generator(rng).standard_normal((whole_number(n, "n", memory=16.0 * self.dim), self.dim))
         return self.mean() + self.noise_sd * (normals @ self._solution()[0])
 
     def _contexts(self, values: Any, name: str = "context") -> FloatArray:

@@ -192,7 +192,7 @@ class BetaPosterior(_Elementwise):
         >>> BetaPosterior(np.ones((2, 3)), 1.0).sample(5, rng=1).shape
         (5, 2, 3)
         """
-        size = (whole_number(n, "n"), *self.successes.shape)
+        size = (whole_number(n, "n", memory=16.0 * self.successes.size), *self.successes.shape)
         return generator(rng).beta(self.successes, self.failures, size=size)
 
     def check(self) -> None:
@@ -356,7 +356,7 @@ class NormalPosterior(_Elementwise):
         >>> NormalPosterior(np.zeros((2, 3)), 1.0, 1.0).sample(5, rng=1).shape
         (5, 2, 3)
         """
-        size = (whole_number(n, "n"), *self.pulls.shape)
+        size = (whole_number(n, "n", memory=16.0 * self.pulls.size), *self.pulls.shape)
         return self.mean() + np.sqrt(self.variance()) * generator(rng).standard_normal(size)
 
     def check(self) -> None:

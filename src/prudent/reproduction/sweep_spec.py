@@ -44,6 +44,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import json
+import math
 import pkgutil
 import tomllib
 from collections.abc import Callable, Mapping
@@ -177,11 +178,18 @@ def read_spec(source: PathLike | Mapping[str, Any]) -> SweepSpec:
         return _Reader("the spec", dict(source)).spec()
     path = Path(source)
     try:
+        size = path.stat().st_size
+        if size > MAX_BYTES:
+            message = f"{path} has {size:,} bytes, expected at most {MAX_BYTES:,}"
+            raise DataError(message, code="too-large", path=str(path), value=size)
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         message = f"cannot read {path}: {error.strerror or error}"
         raise DataError(message, code="unreadable-file", path=str(path)) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except RecursionError:
+        message = f"{path} is not a plan: it is nested too deeply"
+        raise DataError(message, code="wrong-format", path=str(path)) from None
+    except (tomllib.TOMLDecodeError, ValueError) as error:  # a number of thousands of digits is a ValueError
         raise DataError(f"{path} is not TOML: {error}", code="wrong-format", path=str(path)) from None
     return _Reader(str(path), content).spec()
 
@@ -281,6 +289,10 @@ class _Reader:
         self.check_options(section, kind, path, table)
         varied = {option: value for option, value in table.items() if isinstance(value, list)}
         members = []
+        number = math.prod(len(values) for values in varied.values())
+        if number > MAX_MEMBERS:
+            problem = f"has {number:,} combinations, expected at most {MAX_MEMBERS:,}"
+            raise self.fail(section, problem, "too-large", number)
         for values in itertools.product(*varied.values()):
             options = table | dict(zip(varied, values, strict=True))
             try:
@@ -353,6 +365,8 @@ class _Reader:
         return bandits
 
 
+MAX_BYTES = 2**20  # of a file
+MAX_MEMBERS = 10_000  # environments or agents of one table
 _PLAIN = (bool, int, float, str, list, dict)
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._support.output import write
+from .._support.output import write, write_table
 from .._support.versions import versions
 from ..types import PathLike
 from .claims import mean_interval
@@ -95,7 +95,7 @@ def sweep(
     with computed(folder, list(runs.values()), workers, chunk, progress, cluster) as result_of:
         data = _dataset(plan, runs, {where: result_of(run)[0] for where, run in runs.items()})
         write(folder / "sweep.nc", bytes(data.to_netcdf(engine="scipy")))
-        write(folder / "sweep.csv", compared(data).to_csv(index=False).encode())
+        write_table(folder / "sweep.csv", compared(data))
     return data
 
 

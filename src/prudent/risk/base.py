@@ -126,7 +126,7 @@ class RiskMeasure(ABC):
         >>> CVaR(-0.7).outermost(4)
         Outermost(weights=array([0.8333, 0.1667]), sign=-1.0)
         """
-        size, sign = whole_number(n, "n"), float(self.sign)
+        size, sign = whole_number(n, "n", memory=16.0), float(self.sign)
         if abs(sign) != 1.0:
             message = f"sign of {self!r} must be 1.0 or -1.0, got {self.sign!r}"
             raise ParameterError(message, code="unknown-option", argument="sign", value=self.sign)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from .._numerics.order_statistics import lowest_normals_rows
 from .._support.checks import first_index, generator, non_negative_array, risk_level, whole_number
+from .._support.memory import require_memory
 from ..errors import DataError
 from ..types import ArrayLike, FloatArray, RngLike
 from .base import draws_along, plain
@@ -153,6 +156,7 @@ def lowest_normals(n: int, m: int, size: int | tuple[int, ...] | None = None, rn
     m = whole_number(m, "m", maximum=n)
     lengths = () if size is None else size if isinstance(size, tuple) else (size,)
     shape = (*(whole_number(length, "size", minimum=0) for length in lengths), m)
+    require_memory(8.0 * math.prod(shape), "size", size)
     draws = generator(rng).random(shape)
     lowest_normals_rows(draws.reshape(-1, m), n)
     return draws

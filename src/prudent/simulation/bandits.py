@@ -121,7 +121,7 @@ def simulate_bandit(
     >>> dict(runs.br_regret.sizes)
     {'agent': 2, 'replication': 3, 'alpha': 3, 'time': 2}
     """
-    count = whole_number(replications, "replications")
+    count = whole_number(replications, "replications", memory=256.0)
     first = whole_number(first_replication, "first_replication", minimum=0)
     seed = seed_of(rng)
     if not isinstance(env, LinearBanditEnv) or isinstance(agents, Mapping):

@@ -66,7 +66,7 @@ def learn(agent: TabularAgent, env: GymnasiumModel | gymnasium.Env, steps: int, 
     if agent.model != model:
         text = f"the agent is for {agent.model!r}, the environment is {model!r}"
         raise ModelError(text, code="model-mismatch", argument="agent")
-    rewards = np.empty(whole_number(steps, "steps", 0))
+    rewards = np.empty(whole_number(steps, "steps", 0, memory=16.0))
     observation, _ = world.reset(seed=None if rng is None else seed_of(rng))
     for t in range(rewards.size):
         state = env.state(observation) if isinstance(env, GymnasiumModel) else int(observation)

@@ -148,7 +148,7 @@ def simulate(
     task = problem if isinstance(problem, Problem) else Problem(*problem)
     model = task.model
     settings: list[Settings] = checked_agents(agents, Settings, "settings such as brps_rl(0.9)")
-    n_episodes = whole_number(episodes, "episodes")
+    n_episodes = whole_number(episodes, "episodes", memory=64.0)
     measured = index_array(np.atleast_1d(br_episodes), "br_episodes", n_episodes, ParameterError)
     if alphas is not None and not measured.size:
         message = "alphas are those of BR-regret; give its episodes as br_episodes"
@@ -165,7 +165,7 @@ def simulate(
         task=task,
         episodes=n_episodes,
         length=whole_number(episode_length, "episode_length"),
-        replications=whole_number(replications, "replications"),
+        replications=whole_number(replications, "replications", memory=8.0 * len(settings) * n_episodes),
         first=whole_number(first_replication, "first_replication", 0),
         seed=seed_of(rng),
         prior=counts,

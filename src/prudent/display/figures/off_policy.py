@@ -23,7 +23,7 @@ def draw_estimates(table: pandas.DataFrame, logged: float, confidence: float) ->
     Parameters
     ----------
     table : DataFrame
-        A row for each estimator with columns estimate, low, high, low_eb and high_eb.
+        A row for each estimator with columns estimate, low and high.
     logged : float
         Mean reward of the log.
     confidence : float
@@ -36,26 +36,16 @@ def draw_estimates(table: pandas.DataFrame, logged: float, confidence: float) ->
     """
     legend = (
         Entry("estimate", "law", mark="dot"),
-        Entry(f"{percent(confidence)} normal", "law"),
-        Entry(f"{percent(confidence)} empirical Bernstein", "brps-0.5", "--"),
+        Entry(f"{percent(confidence)} interval", "law"),
         Entry("mean reward of the log", "neutral", ":"),
     )
 
     def onto(axes: Axes) -> None:
-        rows = np.arange(len(table))
         axes.axvline(logged, color=hex_of("neutral"), linestyle=":")
-        axes.hlines(rows, table["low_eb"], table["high_eb"], color=hex_of("brps-0.5"), linestyle="--", linewidth=1)
         finite = table[["low", "high"]].replace([np.inf, -np.inf], np.nan)
         intervals(axes, table["estimate"].to_numpy(), finite["low"].to_numpy(), finite["high"].to_numpy())
         row_axis(axes, list(table.index))
         axes.set_xlabel("mean reward per decision")
-        # a wide bound must not squeeze the others: the normal intervals get at least a third of the width
-        low, high = np.nanmin([finite["low"].min(), logged]), np.nanmax([finite["high"].max(), logged])
-        width = max(high - low, 1e-12)
-        axes.set_xlim(
-            max(low - width, np.nanmin([table["low_eb"].min(), low]) - 0.05 * width),
-            min(high + width, np.nanmax([table["high_eb"].max(), high]) + 0.05 * width),
-        )
 
     return Figure("off-policy", "", (Panel("What the target would have earned", onto),), legend, 1, (6.4, 3.2))
 
