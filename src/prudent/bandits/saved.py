@@ -199,7 +199,7 @@ class SavedBandit(NamedFeatures):
         settings = {field.name: getattr(self._settings, field.name) for field in fields(self._settings)}
         if isinstance(self._settings.alpha, Schedule):
             settings["alpha"] = saved_schedule(self._settings.alpha)
-        arrays = self._belief.arrays() | {"uniforms": self._stream.unused}
+        arrays = self._belief.arrays() | {"uniforms": self._stream.here().unused}
         values = {
             "settings": settings,
             "intercept": self._intercept,

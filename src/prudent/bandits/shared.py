@@ -20,6 +20,7 @@ from .._support.checks import (
     require_length,
     whole_number,
 )
+from .._support.locks import Changing
 from .._support.state import Arrays
 from ..data.features import Names, read_named
 from ..data.source import context_columns, is_table
@@ -464,7 +465,7 @@ class SharedLinearBandit(Bandit):
         >>> bandit.update([[1.0], [2.0]], ["a", "b"], [1.0, 0.0]).pulls
         {'a': 1, 'b': 1}
         """
-        with self._lock:
+        with self._lock, Changing(self):
             points, labels = self._read(context)
             values = self._checked_rewards(reward, points.shape[:-1]).reshape(-1)
             contexts = self._belief.with_constant(points.reshape(-1, self._dim))

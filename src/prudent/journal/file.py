@@ -11,6 +11,7 @@ JournalError: no error of sqlite3 leaves this module.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import sqlite3
 import time
@@ -39,6 +40,7 @@ _SCHEMA = {
     "change": f"CREATE INDEX change ON event (kind) WHERE {_CHANGES}",
     "snapshot": "CREATE TABLE snapshot (seq INTEGER PRIMARY KEY, time REAL NOT NULL, state BLOB NOT NULL)",
 }
+_CROSSED: set[tuple[int, int]] = set()  # files to which a connection of the parent was open when this process forked
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _REFUSED = {
     sqlite3.SQLITE_FULL: ("disk-full", "no space left on the disk"),
@@ -112,18 +114,17 @@ class JournalFile:
         if not create and not os.path.exists(self.path):
             raise FileNotFoundError(f"there is no journal {self.path}, and no bandit to start one")
         try:
-            db = self._connect("rwc" if create else "rw")
             try:
+                db = self._connect("rwc" if create else "rw")
                 held = self._require_ours(db)
                 if not held and not create:
                     raise self.damaged("it is empty and holds no journal", code="wrong-format")
                 self._prepare(db, fresh=not held)
             except BaseException:
-                db.close()
+                self.disconnect()
                 raise
         except sqlite3.Error as error:
             raise self._translated(error) from error
-        self._db = db
         self._inode = self._identity()
         return held
 
@@ -144,8 +145,13 @@ class JournalFile:
         return JournalError(f"{self.path}: {text}", code=code, path=self.path)
 
     def _connect(self, mode: str) -> sqlite3.Connection:
+        if _CROSSED and self._identity() in _CROSSED:
+            # SQLite takes locks of the parent for its own and would write without them
+            text = "another thread was using it when this process forked; fork before threads start, or start anew"
+            raise self.failed(text, "open-at-fork")
         where = f"file:{quote(Path(self.path).as_posix())}?mode={mode}"
-        return sqlite3.connect(where, self._timeout, 0, None, check_same_thread=False, uri=True)
+        self._db = sqlite3.connect(where, self._timeout, 0, None, check_same_thread=False, uri=True)
+        return self._db
 
     def _require_ours(self, db: sqlite3.Connection) -> bool:
         """Raise if this is not a journal, before anything in the file is changed; return False if it is empty."""
@@ -206,11 +212,22 @@ class JournalFile:
     @property
     def db(self) -> sqlite3.Connection:
         """The connection, opened again if it was closed for a fork."""
-        if self._db is None:
-            db = self._connect("rw")
+        if self._db is not None:
+            return self._db
+        db = self._connect("rw")
+        try:
             self._prepare(db, fresh=False)
-            self._db = db
-        return self._db
+        except BaseException:
+            self.disconnect()
+            raise
+        return db
+
+    def abandon(self) -> None:
+        """Leave the connection of the parent process alone, after a fork: it may be neither used nor closed here."""
+        db, self._db = self._db, None
+        if db is not None:
+            _CROSSED.add(self._identity())
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(db))  # nothing closes it, not even the end of the process
 
     def disconnect(self) -> None:
         """Close the connection; the next call opens a new one."""

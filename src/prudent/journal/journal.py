@@ -95,7 +95,8 @@ class Journal:
     >>> folder.cleanup()
     """
 
-    fork_order = 0  # its lock is taken before that of its bandit
+    _fork_order = 0  # its lock is taken before that of its bandit
+    _changing = True  # SQLite must be at rest
 
     def __init__(
         self,
@@ -118,8 +119,13 @@ class Journal:
         self._replica = Replica(self._file)
         self._wrote = False
         self._writer = _new_writer()
-        held = self._file.open(create=bandit is not None)
         register_fork(self)
+        with self._lock:  # a fork waits for it
+            self._open_with(bandit)
+
+    def _open_with(self, bandit: AnyBandit | None) -> None:
+        """Open the file, start it if it is empty, and rebuild the bandit."""
+        held = self._file.open(create=bandit is not None)
         try:
             if bandit is not None and not held:
                 self._start(bandit)
@@ -532,26 +538,23 @@ class Journal:
                 self._replica.bandit = None
                 self._file.disconnect()
 
-    def before_fork(self) -> None:
+    def _before_fork(self, patience: float) -> bool:
         """Take the lock and close the connection: SQLite connections must not cross a fork."""
-        self._lock.acquire()
-        self._file.disconnect()
+        taken = self._lock.acquire(timeout=patience)
+        if taken:
+            self._file.disconnect()
+        return taken
 
-    def after_fork(self, child: bool) -> None:
-        """Release the lock, or in the child start as another writer with a bandit to be rebuilt.
-
-        Parameters
-        ----------
-        child : bool
-            Whether this is the child process.
-        """
+    def _after_fork(self, child: bool) -> None:
+        """Release the lock, or in the child start as another writer with a bandit to be rebuilt."""
         if not child:
             self._lock.release()
             return
         self._lock = RLock()
         self._writer = _new_writer()
         self._wrote = False
-        self._replica.bandit = None  # its random stream was changed by the fork
+        self._replica.bandit = None  # another thread may have been changing it
+        self._file.abandon()
 
     def __enter__(self) -> Self:
         return self

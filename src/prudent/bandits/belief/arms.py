@@ -16,6 +16,7 @@ import numpy as np
 from ..._numerics.compensated import two_sums
 from ..._support.checks import BoolArray, FloatArray, IntArray
 from ..._support.state import LARGEST_COUNT, Arrays, require_counts
+from ..._support.streams import PROCESS
 from ...errors import ParameterError
 from ...posteriors.linear import LinearGaussianPosterior
 from ..kernels import layout as col
@@ -142,7 +143,7 @@ class ArmBelief(Belief):
         k = len(rows)
         need = k * self._per_arm + 1
         uniforms, start = stream.block, stream.next
-        if start + need > len(uniforms):
+        if start + need > len(uniforms) or stream.home != PROCESS[0]:
             stream.reserve(need)
             uniforms, start = stream.block, stream.next
         moments = _empty((4, k))

@@ -252,6 +252,9 @@ class Belief(ABC):
         mean, covariance = self.coefficients()
         return {"mean": mean, "covariance": covariance, "pulls": self.pulls, "noise_sd": self.noise_sd}
 
+    def solve_again(self) -> None:  # noqa: B027
+        """Take what was solved from the sums to be unknown, so that it is solved again when it is needed."""
+
     # -- state ---------------------------------------------------------------------------------------------
 
     @abstractmethod

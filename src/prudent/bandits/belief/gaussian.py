@@ -73,6 +73,10 @@ class GaussianArms(ArmBelief):
         arms.marks[:, col.STALE] = 1
         pool[col.DIRTY] = 1.0
 
+    def solve_again(self) -> None:
+        """Take what was solved from the sums to be unknown; see ``Belief.solve_again``."""
+        self.table.marks[:, col.STALE], self.table.pool[col.DIRTY] = 1, 1.0
+
     @property
     def noise_sd(self) -> float | None:
         """Sd of the noise, given or learned; None while it is unknown."""

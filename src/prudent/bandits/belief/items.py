@@ -356,6 +356,10 @@ class GaussianItems(ItemBelief):
             self._noise = math.sqrt(square / free) if free > 0.0 else 0.0
         self._unsolved = False
 
+    def solve_again(self) -> None:
+        """Take what was solved from the sums to be unknown; see ``Belief.solve_again``."""
+        self._stale = self._unsolved = True
+
     def theta(self) -> Theta:
         """Return the posterior of theta; see ``ItemBelief.theta``."""
         self._solve()
