@@ -528,18 +528,19 @@ class LinearBandit(NamedArms):
             except (TypeError, ValueError, OverflowError):
                 text = f"reward must be a number, got {reward!r}"[:200]
                 raise DataError(text, code="not-a-number", argument="reward") from None
-            weight = 1.0
             self._changing = True  # as ``Changing`` does, in less time
             try:
-                if not self._direct:
+                if self._direct:
+                    if not self._belief.learn_one(point, row, value, 1.0):
+                        self._require_number(value)
+                        self._refuse(context)
+                else:
                     if point.shape != (self._dim,) or not usable(point):
                         self._refuse(context)
                     self._require_number(value)
                     self._belief.require(reward, _array([value]))
-                    weight = float(self._weights(time, 1)[0])
-                if not self._belief.learn_one(point, row, value, weight):
-                    self._require_number(value)
-                    self._refuse(context)
+                    with self._all_or_none(point):
+                        self._belief.learn_one(point, row, value, float(self._weights(time, 1)[0]))
                 self._rewards += 1
             finally:
                 self._changing = False
@@ -558,7 +559,7 @@ class LinearBandit(NamedArms):
             if len(kept) < len(arms):
                 self._skip([name for name in arms if not self._has(name)], len(arms))
             contexts = self._with_constant(points[kept])
-            with Changing(self):
+            with Changing(self), self._all_or_none(contexts):
                 weights = self._weights(time, len(points))
                 self._belief.learn(contexts, np.array(rows, dtype=np.int64), values[kept], weights[kept])
                 self._rewards += len(kept)

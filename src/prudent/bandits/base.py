@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -412,6 +414,20 @@ class Bandit(SavedBandit):
         if self._drift is not None:
             with Changing(self):
                 self._forget(self._drift.move(self._decisions, time))
+
+    @contextmanager
+    def _all_or_none(self, contexts: FloatArray) -> Iterator[None]:
+        """Put back what has faded if the belief refuses contexts [T,D] or [D] in the block."""
+        drift = self._drift
+        if drift is None or not self._belief.may_refuse(contexts):
+            yield
+            return
+        belief, tick = copy.deepcopy(self._belief), drift.tick
+        try:
+            yield
+        except BaseException:
+            self._belief, drift.tick = belief, tick
+            raise
 
     def _weights(self, time: Any, rows: int) -> FloatArray:
         """Let evidence fade up to the latest of ``time``, and return the weights [T] of rewards of these times."""
