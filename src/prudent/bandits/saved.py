@@ -104,10 +104,17 @@ class SavedBandit(NamedFeatures):
     def save(self, path: PathLike) -> None:
         """Write the whole state to a file, random stream included; the file appears whole or not at all.
 
+        It is read back before it replaces an older file.
+
         Parameters
         ----------
         path : path-like
             File to write.
+
+        Raises
+        ------
+        StateFileError
+            If what was written cannot be loaded. An older file stays as it was.
 
         Examples
         --------
@@ -122,7 +129,7 @@ class SavedBandit(NamedFeatures):
         """
         with self._lock:
             values, arrays = copy.deepcopy(self.state())
-        write_state(path, self._KIND, self._VERSION, values, arrays)
+        write_state(path, self._KIND, self._VERSION, values, arrays, self._restored)
 
     def to_bytes(self) -> bytes:
         """Return what ``save`` writes, for a store of your own.

@@ -70,7 +70,7 @@ _LARGE_FEATURES = 10.0
 _LARGEST_DEBT = 0.1  # of the precision of the prior
 _ROUNDS = 40  # of fitting arms and learning their prior
 _SAME_PRIOR = 1e-6
-_LOST = 0.5  # of a root or, in sds, of a mean that rewards may cost by cancellation
+_LOST = 0.01  # of a root or, in sds, of a mean that rewards may cost by cancellation
 _ROUNDINGS = 1000.0  # that a root may differ from the sums by, besides those of rewards
 
 
