@@ -541,13 +541,13 @@ def test_states_that_contradict_themselves_are_refused(tmp_path):
     for name, value, message in cases:
         bandit = copy.deepcopy(good)
         setattr(bandit.belief, name, value)
-        bandit.save(tmp_path / "bad")
+        (tmp_path / "bad").write_bytes(bandit.to_bytes())
         with pytest.raises(StateFileError, match=message):
             SharedLinearBandit.load(tmp_path / "bad")
     large = learned(dim=70, size=100)
     large.select(np.ones((2, 70)))
     large.belief._root[3, 2] += 0.1
-    large.save(tmp_path / "bad")
+    (tmp_path / "bad").write_bytes(large.to_bytes())
     with refused(StateFileError, "damaged-file"):
         SharedLinearBandit.load(tmp_path / "bad")
 
@@ -617,12 +617,19 @@ def test_threads_share_a_bandit():
 @settings(max_examples=30)
 @given(st.integers(0, 10**6), st.integers(1, 6), st.floats(-140, 140), st.floats(-140, 140))
 def test_no_scale_of_features_or_rewards_breaks_a_decision(seed, k, features_scale, rewards_scale):
-    """Scales from 1e-140 to 1e140: decisions have finite scores, and chances that sum to one."""
+    """Scales from 1e-140 to 1e140: decisions have finite scores and chances that sum to one, or are refused."""
     rng = np.random.default_rng(seed)
     bandit = SharedLinearBandit(2, rng=seed)
     unit, pay = 10.0**features_scale, 10.0**rewards_scale
     for _ in range(4):
-        decision = bandit.select(unit * rng.normal(size=(k, 2)))
-        assert np.isfinite(decision.score)
-        assert decision.propensities.sum() == pytest.approx(1.0, abs=1e-9)
-        bandit.update(decision.context, None, pay * rng.normal())
+        before = bandit.to_bytes()
+        try:
+            decision = bandit.select(unit * rng.normal(size=(k, 2)))
+            assert np.isfinite(decision.score)
+            assert decision.propensities.sum() == pytest.approx(1.0, abs=1e-9)
+            before = bandit.to_bytes()
+            bandit.update(decision.context, None, pay * rng.normal())
+        except DataError as error:
+            assert error.code == "too-large"
+            assert max(features_scale, rewards_scale) > 5
+            assert bandit.to_bytes() == before

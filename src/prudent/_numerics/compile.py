@@ -23,14 +23,19 @@ from pathlib import Path
 from typing import Any, ClassVar, TypeVar, cast
 
 import numba
-from numba.core import caching, event
+from llvmlite.binding import ffi
+from numba.core import caching, compiler_lock, event
 
 from .._support.files import leave_turn, take_turn
+from .._support.locks import register_fork
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 WAIT = 100.0  # seconds that a process waits for another one that compiles the same kernel
+
+
+_COMPILING = 20.0  # seconds that a fork waits for a thread that compiles
 
 
 _IMPORT = re.compile(rb"^from (\.+)([\w.]*) import", re.MULTILINE)
@@ -251,6 +256,32 @@ class _CompilationNotice(event.Listener):  # type: ignore[misc]
 
 _NOTICE = _CompilationNotice()
 event.register("numba:compile", _NOTICE)
+
+
+_LOCKS = compiler_lock.global_compiler_lock, getattr(ffi.lib, "_lock", None)
+
+
+class _CompilerAtFork:
+    """Numba's compiler at a fork: the child must not inherit a lock of a thread that compiles or loads a kernel."""
+
+    _fork_order = -1  # who compiles may hold the lock of a bandit
+    _changing = True
+
+    def _before_fork(self, patience: float) -> bool:
+        return bool(_LOCKS[0]._lock.acquire(timeout=_COMPILING if patience > 0.0 else 0.0))
+
+    def _after_fork(self, child: bool) -> None:
+        if not child:
+            _LOCKS[0]._lock.release()
+            return
+        for holder in _LOCKS:
+            holder._lock = threading.RLock()
+
+
+# no promise of Numba's: without these attributes its locks are left as they are
+if all(hasattr(getattr(holder, "_lock", None), "acquire") for holder in _LOCKS):
+    _at_fork = _CompilerAtFork()
+    register_fork(_at_fork)
 
 
 def unkept() -> str:

@@ -6,10 +6,10 @@ import os
 import re
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 try:
     import fcntl
@@ -20,10 +20,16 @@ except ImportError:  # Windows, where an open file cannot be removed anyway
 _TOKEN = "[a-z0-9_]{8}"  # what tempfile puts for the star in ".NAME.*.tmp"
 
 
-def write_atomically(path: Path, *parts: bytes) -> None:
-    """Write ``parts`` to ``path``, one after the other, so that nobody ever finds half of it there."""
+def write_atomically(path: Path, *parts: bytes, check: Callable[[bytes], Any] | None = None) -> None:
+    """Write ``parts`` to ``path``, one after the other, so that nobody ever finds half of it there.
+
+    ``check`` is called with what the disk gives back before it takes the place of an older file; it may raise an error.
+    """
     with replacing(path) as file:
         file.writelines(parts)
+        if check is not None:
+            file.seek(0)
+            check(file.read())
 
 
 @contextmanager
@@ -63,7 +69,7 @@ def _locked_draft(path: Path) -> tuple[BinaryIO, str]:
     """Return a new draft, locked until it is closed, and its name."""
     while True:
         handle, draft = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
-        file = os.fdopen(handle, "wb")
+        file = os.fdopen(handle, "w+b")
         # another writer may take it for an abandoned one before it is locked
         if _lock(file.fileno()) is not False and os.path.exists(draft):
             return file, draft

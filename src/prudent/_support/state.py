@@ -45,9 +45,25 @@ Arrays = dict[str, np.ndarray[Any, Any]]
 State = tuple[dict[str, Any], Arrays]
 
 
-def write_state(path: str | os.PathLike[str], kind: str, version: int, values: dict[str, Any], arrays: Arrays) -> None:
-    """Write ``values`` (what JSON can hold) and ``arrays`` (float64 or int64), atomically."""
-    write_atomically(Path(path), *state_parts(kind, version, values, arrays))
+def write_state(
+    path: str | os.PathLike[str],
+    kind: str,
+    version: int,
+    values: dict[str, Any],
+    arrays: Arrays,
+    make: Callable[[dict[str, Any], Arrays], Any] | None = None,
+) -> None:
+    """Write ``values`` (what JSON can hold) and ``arrays`` (float64 or int64), atomically.
+
+    With ``make``, the file is read back before it replaces an older one, and must be the state of what ``make`` builds.
+    """
+    name = os.fspath(path)
+
+    def check(content: bytes) -> None:
+        if make is not None:
+            restore_bytes(content, f"{name}, which was not replaced,", kind, version, make)
+
+    write_atomically(Path(path), *state_parts(kind, version, values, arrays), check=check)
 
 
 def state_parts(kind: str, version: int, values: dict[str, Any], arrays: Arrays) -> list[bytes]:

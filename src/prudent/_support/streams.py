@@ -5,12 +5,18 @@ results do not depend on threads or on which other replications run, and all age
 
 Workers that share a saved state: the hashed state of its Generator is the entropy, and the number of the worker the
 spawn key. A worker has the same stream whenever it starts from the same state, and never that of another worker.
+
+Forks: a stream belongs to the process whose number (`PROCESS`) it carries. The number is on a page of memory that the
+system clears in every child, so it is right even where the handlers of ``os.register_at_fork`` do not run.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import mmap
+import os
+from typing import Any
 
 import numpy as np
 
@@ -55,3 +61,45 @@ def spawned(rng: np.random.Generator, key: tuple[int, ...], more: bytes = b"") -
     state = json.dumps(generator_state(rng), sort_keys=True).encode()
     entropy = int.from_bytes(hashlib.sha256(state + more).digest(), "little")
     return np.random.Generator(type(rng.bit_generator)(np.random.SeedSequence(entropy, spawn_key=key)))
+
+
+# -- the number of this process ----------------------------------------------------------------------------
+
+_WIPE_ON_FORK = 18  # MADV_WIPEONFORK of Linux, which the module mmap does not name
+
+
+class _ProcessById:
+    """What stands for the page where the system has none: the first entry is 0 if the process is another one."""
+
+    def __init__(self) -> None:
+        self._id, self._number = os.getpid(), 0
+
+    def __getitem__(self, place: int) -> int:
+        return self._number if self._id == os.getpid() else 0
+
+    def __setitem__(self, place: int, number: int) -> None:
+        self._id, self._number = os.getpid(), number
+
+
+def _cleared_page() -> Any:
+    """Return a page of memory that is zero in every forked process; see ``PROCESS``."""
+    try:
+        page = mmap.mmap(-1, mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        page.madvise(_WIPE_ON_FORK)
+    except (AttributeError, OSError, ValueError):  # no Linux, or an old one
+        return _ProcessById()
+    return page
+
+
+PROCESS: Any = _cleared_page()
+"""The first entry is the number of this process among its forked ancestors, or 0 until `process_number` is called."""
+PROCESS[0] = 1
+_latest = 1
+
+
+def process_number() -> int:
+    """Return ``PROCESS[0]``, after this process has got a number that none of its ancestors has."""
+    global _latest
+    if PROCESS[0] == 0:
+        _latest = PROCESS[0] = _latest % 255 + 1
+    return int(PROCESS[0])

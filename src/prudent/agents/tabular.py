@@ -298,7 +298,7 @@ class TabularAgent(ABC):
         >>> bool((again.value == agent.value).all())
         True
         """
-        write_state(path, type(self).__name__, self.state_version, *self.state())
+        write_state(path, type(self).__name__, self.state_version, *self.state(), type(self).from_state)
 
     def state(self) -> State:
         """Return the values and arrays that `save` writes.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from .._support.checks import finite_array, one_of, require_shape
+from .._support.locks import Changing
 from .._support.memory import require_memory
 from .._support.state import Arrays
 from ..data.features import PLAIN, read_named
@@ -276,7 +277,7 @@ class LinearBandit(NamedArms):
         ('a', 'b', 'c')
         """
         name = checked_name(arm, "arm")
-        with self._lock:
+        with self._lock, Changing(self):
             if name in self._index:
                 raise ParameterError(f"arm {name!r} is already there", code="duplicate-name", argument="arm", arm=name)
             if like is not None and isinstance(self._belief, BetaArms):
@@ -309,7 +310,7 @@ class LinearBandit(NamedArms):
         >>> LinearBandit(["a", "b"], dim=1).remove_arm("a").arms
         ('b',)
         """
-        with self._lock:
+        with self._lock, Changing(self):
             row = self._arm_index(arm, error=ParameterError)
             if len(self._names) == 1:
                 text = f"arm {arm!r} is the only one: a bandit needs at least one arm"
@@ -529,17 +530,22 @@ class LinearBandit(NamedArms):
             except (TypeError, ValueError, OverflowError):
                 text = f"reward must be a number, got {reward!r}"[:200]
                 raise DataError(text, code="not-a-number", argument="reward") from None
-            weight = 1.0
-            if not self._direct:
-                if point.shape != (self._dim,) or not usable(point):
-                    self._refuse(context)
-                self._require_number(value)
-                self._belief.require(reward, _array([value]))
-                weight = float(self._weights(time, 1)[0])
-            if not self._belief.learn_one(point, row, value, weight):
-                self._require_number(value)
-                self._refuse(context)
-            self._rewards += 1
+            self._changing = True  # as ``Changing`` does, in less time
+            try:
+                if self._direct:
+                    if not self._belief.learn_one(point, row, value, 1.0):
+                        self._require_number(value)
+                        self._refuse(context)
+                else:
+                    if point.shape != (self._dim,) or not usable(point):
+                        self._refuse(context)
+                    self._require_number(value)
+                    self._belief.require(reward, _array([value]))
+                    with self._all_or_none(point):
+                        self._belief.learn_one(point, row, value, float(self._weights(time, 1)[0]))
+                self._rewards += 1
+            finally:
+                self._changing = False
         return self
 
     def _update_rows(self, context: Any, arm: Any, reward: Any, time: Any, unknown: str) -> Self:
@@ -552,12 +558,13 @@ class LinearBandit(NamedArms):
             values, arms = self._checked_rewards(reward, (len(points),)), list(arm)
             kept = [t for t, name in enumerate(arms) if unknown == "raise" or self._has(name)]
             rows = [self._arm_index(arms[t], f"arm[{t}]") for t in kept]
-            weights = self._weights(time, len(points))
             if len(kept) < len(arms):
                 self._skip([name for name in arms if not self._has(name)], len(arms))
             contexts = self._with_constant(points[kept])
-            self._belief.learn(contexts, np.array(rows, dtype=np.int64), values[kept], weights[kept])
-            self._rewards += len(kept)
+            with Changing(self), self._all_or_none(contexts):
+                weights = self._weights(time, len(points))
+                self._belief.learn(contexts, np.array(rows, dtype=np.int64), values[kept], weights[kept])
+                self._rewards += len(kept)
         self._names_of_features = labels
         return self
 

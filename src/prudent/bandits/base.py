@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -21,6 +23,7 @@ from .._support.checks import (
     require_shape,
     risk_level,
 )
+from .._support.locks import Changing
 from ..data.features import Names, shown
 from ..errors import ParameterError
 from ..schedules import Schedule
@@ -398,7 +401,7 @@ class Bandit(SavedBandit):
         array([1.5])
         """
         share = probability(factor, "factor")
-        with self._lock:
+        with self._lock, Changing(self):
             self._forget(share)
         return self
 
@@ -409,7 +412,22 @@ class Bandit(SavedBandit):
     def _move(self, time: TimeLike) -> None:
         """Let evidence fade up to now."""
         if self._drift is not None:
-            self._forget(self._drift.move(self._decisions, time))
+            with Changing(self):
+                self._forget(self._drift.move(self._decisions, time))
+
+    @contextmanager
+    def _all_or_none(self, contexts: FloatArray) -> Iterator[None]:
+        """Put back what has faded if the belief refuses contexts [T,D] or [D] in the block."""
+        drift = self._drift
+        if drift is None or not self._belief.may_refuse(contexts):
+            yield
+            return
+        belief, tick = copy.deepcopy(self._belief), drift.tick
+        try:
+            yield
+        except BaseException:
+            self._belief, drift.tick = belief, tick
+            raise
 
     def _weights(self, time: Any, rows: int) -> FloatArray:
         """Let evidence fade up to the latest of ``time``, and return the weights [T] of rewards of these times."""
@@ -481,7 +499,7 @@ class Bandit(SavedBandit):
         >>> bandit.refit(log).posterior("a").mean()
         array([ 0.0685, -0.4144])
         """
-        with self._lock:
+        with self._lock, Changing(self):
             contexts, rows, values, names = self._log_rows(log)
             counted = np.ones(len(contexts)) if weights is None else non_negative_array(weights, "weights")
             require_shape(counted, "weights", values.shape, "[T]")
@@ -528,7 +546,7 @@ class Bandit(SavedBandit):
             raise ParameterError(message, code="conflicting-arguments", argument="other")
         theirs = self._kin(other, "other").copy()  # it may learn meanwhile
         past = None if since is None else self._kin(since, "since")
-        with self._lock:
+        with self._lock, Changing(self):
             # all that can be refused is refused before anything changes
             decisions = theirs.decisions - (past.decisions if past else 0)
             if decisions < 0:
@@ -553,6 +571,10 @@ class Bandit(SavedBandit):
             self._decisions += decisions
             self._names_of_features = self._names_of_features or theirs.features
         return self
+
+    def _compute_again(self) -> None:
+        self._belief.solve_again()
+        self._went_on()
 
     @property
     def belief(self) -> Belief:

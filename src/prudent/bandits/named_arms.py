@@ -60,7 +60,8 @@ class NamedArms(Bandit):
     def _refuse(self, context: Any) -> NoReturn:
         """Raise the error that says what is wrong with a context that cannot be used."""
         self._read(context)
-        raise DataError("context cannot be used", code="not-numbers", argument="context")
+        message = "context has features for which scores would not be finite: scale the features"
+        raise DataError(message, code="too-large", argument="context")
 
     def _has(self, arm: Any) -> bool:
         try:

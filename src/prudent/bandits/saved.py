@@ -104,10 +104,17 @@ class SavedBandit(NamedFeatures):
     def save(self, path: PathLike) -> None:
         """Write the whole state to a file, random stream included; the file appears whole or not at all.
 
+        It is read back before it replaces an older file.
+
         Parameters
         ----------
         path : path-like
             File to write.
+
+        Raises
+        ------
+        StateFileError
+            If what was written cannot be loaded. An older file stays as it was.
 
         Examples
         --------
@@ -122,7 +129,7 @@ class SavedBandit(NamedFeatures):
         """
         with self._lock:
             values, arrays = copy.deepcopy(self.state())
-        write_state(path, self._KIND, self._VERSION, values, arrays)
+        write_state(path, self._KIND, self._VERSION, values, arrays, self._restored)
 
     def to_bytes(self) -> bytes:
         """Return what ``save`` writes, for a store of your own.
@@ -199,7 +206,7 @@ class SavedBandit(NamedFeatures):
         settings = {field.name: getattr(self._settings, field.name) for field in fields(self._settings)}
         if isinstance(self._settings.alpha, Schedule):
             settings["alpha"] = saved_schedule(self._settings.alpha)
-        arrays = self._belief.arrays() | {"uniforms": self._stream.unused}
+        arrays = self._belief.arrays() | {"uniforms": self._stream.here().unused}
         values = {
             "settings": settings,
             "intercept": self._intercept,

@@ -20,6 +20,7 @@ from .._support.checks import (
     require_length,
     whole_number,
 )
+from .._support.locks import Changing
 from .._support.memory import require_memory
 from .._support.state import Arrays
 from ..data.features import Names, read_named
@@ -330,6 +331,9 @@ class SharedLinearBandit(Bandit):
             t = self._decisions + 1
             settings = self._settings.at(t)
             law: Any = self._belief.law(features, self._rows(names), settings, t)
+            if not (np.isfinite(law.mean).all() and not np.isnan(law.sd).any()):
+                message = "context has features for which scores would not be finite: scale the features"
+                raise DataError(message, code="too-large", argument="context")
             uniform = law.uniform() is not None
             if not uniform and settings.min_propensity > 0.0:
                 uniform = float(self._uniforms(1)[0]) < len(names) * settings.min_propensity
@@ -466,13 +470,20 @@ class SharedLinearBandit(Bandit):
         >>> bandit.update([[1.0], [2.0]], ["a", "b"], [1.0, 0.0]).pulls
         {'a': 1, 'b': 1}
         """
-        with self._lock:
+        with self._lock, Changing(self):
             points, labels = self._read(context)
             values = self._checked_rewards(reward, points.shape[:-1]).reshape(-1)
             contexts = self._belief.with_constant(points.reshape(-1, self._dim))
             names = self._learned_names(arm, len(values))
-            weights = self._weights(time, len(values))
-            self._belief.learn(contexts, self._new_rows(names), values, weights)
+            known = len(self._index)
+            try:
+                with self._all_or_none(contexts):
+                    weights = self._weights(time, len(values))
+                    self._belief.learn(contexts, self._new_rows(names), values, weights)
+            except BaseException:
+                self._index = {name: row for name, row in self._index.items() if row < known}
+                self._belief.keep_rows(known)
+                raise
             self._rewards += len(values)
             self._names_of_features = labels
         return self

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .audit import Verification
 from .journal import Journal
 
-__all__ = ["Journal"]
+__all__ = ["Journal", "Verification"]

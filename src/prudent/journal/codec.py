@@ -10,7 +10,6 @@ options of the others say which event that is and which place they have.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -113,29 +112,35 @@ class Codec:
         bandit.update(entry.point, entry.arm, reward, **timed(bandit, decision.time))
         return True
 
-    def rows(self, events: Iterable[tuple[Event, Event | None]]) -> Iterator[Row]:
-        """Go through events but rewards, each with its reward, as rows of a table."""
-        every: list[Arm] = []  # arms of the bandit
-        latest: Entry | None = None  # place 0 of the slate, or the first place that compaction has kept
-        for event, reward in events:
-            if event.kind != "decision":
-                every = json.loads(event.arms or "")
-                continue
-            entry = self.read(event)
-            if latest is None or latest.first != entry.first:
-                latest = entry
-            row = {
-                "id": event.id,
-                "time": event.time,
-                "context": entry.point.tolist(),
-                "arms": list(every if latest.arms is None else latest.arms),
-                "arm": entry.arm,
-                "propensity": event.propensity,
-                "score": event.score,
-                "reward": None if reward is None else reward.reward,
-                "reward_time": None if reward is None else reward.time,
-            }
-            yield row | {"place": entry.place, "features": latest.context.tolist()} if self.items else row
+
+class RowReader:
+    """Events but rewards, in order, as rows of a table."""
+
+    def __init__(self, codec: Codec) -> None:
+        self._codec = codec
+        self._every: list[Arm] = []  # arms of the bandit
+        self._latest: Entry | None = None  # place 0 of the slate, or the first place that compaction has kept
+
+    def row(self, event: Event, reward: Event | None) -> Row | None:
+        """Return the row of a decision with its reward; None for another event."""
+        if event.kind != "decision":
+            self._every = json.loads(event.arms or "")
+            return None
+        entry = self._codec.read(event)
+        if self._latest is None or self._latest.first != entry.first:
+            self._latest = entry
+        row = {
+            "id": event.id,
+            "time": event.time,
+            "context": entry.point.tolist(),
+            "arms": list(self._every if self._latest.arms is None else self._latest.arms),
+            "arm": entry.arm,
+            "propensity": event.propensity,
+            "score": event.score,
+            "reward": None if reward is None else reward.reward,
+            "reward_time": None if reward is None else reward.time,
+        }
+        return row | {"place": entry.place, "features": self._latest.context.tolist()} if self._codec.items else row
 
 
 @lru_cache(4096, typed=True)

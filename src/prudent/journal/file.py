@@ -2,6 +2,7 @@
 
     event      seq (0, 1, 2, ... in the order in which all processes wrote), time, kind, and what happened
     snapshot   seq, and the state of the bandit after that event: the bytes of its state file
+    signature  if there is a key: seq, and the HMAC-SHA256 of the event and of the signature before it
 
 Kinds of events: ``start``, ``decision``, ``reward`` (of the decision with number ``decision``), and calls that change
 the bandit. Arms are written as JSON, contexts as little-endian float64. Events are appended and never changed; each has
@@ -11,6 +12,8 @@ JournalError: no error of sqlite3 leaves this module.
 
 from __future__ import annotations
 
+import ctypes
+import hmac
 import os
 import sqlite3
 import time
@@ -18,6 +21,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import NoneType
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
@@ -39,6 +43,8 @@ _SCHEMA = {
     "change": f"CREATE INDEX change ON event (kind) WHERE {_CHANGES}",
     "snapshot": "CREATE TABLE snapshot (seq INTEGER PRIMARY KEY, time REAL NOT NULL, state BLOB NOT NULL)",
 }
+_SIGNATURES = "CREATE TABLE signature (seq INTEGER PRIMARY KEY, code BLOB NOT NULL)"
+_CROSSED: set[tuple[int, int]] = set()  # files to which a connection of the parent was open when this process forked
 _BUSY = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 _REFUSED = {
     sqlite3.SQLITE_FULL: ("disk-full", "no space left on the disk"),
@@ -78,9 +84,20 @@ class Event(NamedTuple):
 
     def checksum(self) -> int:
         """Return the CRC-32 of the row."""
-        return zlib.crc32(self.context or b"", zlib.crc32(repr((*self[:7], *self[8:])).encode()))
+        return zlib.crc32(self.context or b"", zlib.crc32(self._text()))
+
+    def content(self) -> bytes:
+        """Return the bytes that are signed."""
+        return self._text() + b"\0" + (self.context or b"")
+
+    def _text(self) -> bytes:
+        return repr((*self[:7], *self[8:])).encode()
 
 
+_TYPES: dict[str, tuple[type, ...]] = {"seq": (int,), "time": (float,), "kind": (str,), "writer": (int,)}
+_TYPES |= {"decision": (int, NoneType), "context": (bytes, NoneType)}
+_TYPES |= dict.fromkeys(("arm", "arms", "options"), (str, NoneType))
+_TYPES |= dict.fromkeys(("score", "propensity", "reward"), (float, NoneType))
 _COLUMNS = ", ".join((*Event._fields, "checksum"))
 _INSERT = f"INSERT INTO event ({_COLUMNS}) VALUES ({', '.join('?' * (len(Event._fields) + 1))})"
 
@@ -91,7 +108,7 @@ _DECISION = f"SELECT {_COLUMNS} FROM event WHERE seq = ? AND kind = 'decision'"
 class JournalFile:
     """An open journal file, to be used by one thread at a time."""
 
-    def __init__(self, path: PathLike, synchronous: str, timeout: float) -> None:
+    def __init__(self, path: PathLike, synchronous: str, timeout: float, key: bytes | None = None) -> None:
         try:
             text = os.fsdecode(os.fspath(path))
         except TypeError:
@@ -102,6 +119,8 @@ class JournalFile:
         self.path = os.path.abspath(text)
         self._synchronous = synchronous
         self._timeout = timeout
+        self._key = key
+        self.signed = False  # whether events have signatures
         self._db: sqlite3.Connection | None = None
         self._inode = (0, 0)
 
@@ -112,18 +131,19 @@ class JournalFile:
         if not create and not os.path.exists(self.path):
             raise FileNotFoundError(f"there is no journal {self.path}, and no bandit to start one")
         try:
-            db = self._connect("rwc" if create else "rw")
             try:
+                db = self._connect("rwc" if create else "rw")
                 held = self._require_ours(db)
                 if not held and not create:
                     raise self.damaged("it is empty and holds no journal", code="wrong-format")
                 self._prepare(db, fresh=not held)
+                if held:
+                    self._require_key(db)
             except BaseException:
-                db.close()
+                self.disconnect()
                 raise
         except sqlite3.Error as error:
             raise self._translated(error) from error
-        self._db = db
         self._inode = self._identity()
         return held
 
@@ -144,8 +164,14 @@ class JournalFile:
         return JournalError(f"{self.path}: {text}", code=code, path=self.path)
 
     def _connect(self, mode: str) -> sqlite3.Connection:
+        if _CROSSED and self._identity() in _CROSSED:
+            # SQLite takes locks of the parent for its own and would write without them
+            text = "another thread was using it when this process forked; fork before threads start, or start anew"
+            raise self.failed(text, "open-at-fork")
         where = f"file:{quote(Path(self.path).as_posix())}?mode={mode}"
-        return sqlite3.connect(where, self._timeout, 0, None, check_same_thread=False, uri=True)
+        self._db = sqlite3.connect(where, self._timeout, 0, None, check_same_thread=False, uri=True)
+        self._db.text_factory = lambda text: text.decode(errors="backslashreplace")  # what is damaged has no checksum
+        return self._db
 
     def _require_ours(self, db: sqlite3.Connection) -> bool:
         """Raise if this is not a journal, before anything in the file is changed; return False if it is empty."""
@@ -195,9 +221,13 @@ class JournalFile:
         db = self.db
         if db.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
             self._require_ours(db)
+            self._require_key(db)
             return
         for sql in _SCHEMA.values():
             db.execute(sql)
+        if self._key is not None:
+            db.execute(_SIGNATURES)
+        self.signed = self._key is not None
         db.execute(f"PRAGMA application_id = {_APPLICATION}")
         db.execute(f"PRAGMA user_version = {_VERSION}")
         self.append(first)
@@ -206,11 +236,22 @@ class JournalFile:
     @property
     def db(self) -> sqlite3.Connection:
         """The connection, opened again if it was closed for a fork."""
-        if self._db is None:
-            db = self._connect("rw")
+        if self._db is not None:
+            return self._db
+        db = self._connect("rw")
+        try:
             self._prepare(db, fresh=False)
-            self._db = db
-        return self._db
+        except BaseException:
+            self.disconnect()
+            raise
+        return db
+
+    def abandon(self) -> None:
+        """Leave the connection of the parent process alone, after a fork: it may be neither used nor closed here."""
+        db, self._db = self._db, None
+        if db is not None:
+            _CROSSED.add(self._identity())
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(db))  # nothing closes it, not even the end of the process
 
     def disconnect(self) -> None:
         """Close the connection; the next call opens a new one."""
@@ -256,7 +297,52 @@ class JournalFile:
 
     def append(self, event: Event) -> None:
         """Write an event, inside a transaction."""
+        if self.signed and self._key is None:
+            text = f"{self.path} is signed: give the key to write to it"
+            raise ParameterError(text, code="missing-key", argument="key", path=self.path)
         self.db.execute(_INSERT, (*event, event.checksum()))
+        if self._key is not None:
+            self.db.execute("INSERT INTO signature VALUES (?, ?)", (event.seq, self._signature_of(event)))
+
+    # -- signatures ----------------------------------------------------------------------------------------
+
+    def _require_key(self, db: sqlite3.Connection) -> None:
+        """Find out whether events are signed, and raise unless the key, if there is one, is that of the last event."""
+        query = "SELECT sql FROM sqlite_master WHERE name = 'signature'"
+        self.signed = db.execute(query).fetchone() == (_SIGNATURES,)
+        if self._key is None:
+            return
+        if not self.signed:
+            text = f"key was given, but the events of {self.path} are not signed: start another journal with the key"
+            raise ParameterError(text, code="not-signed", argument="key", path=self.path)
+        self.require_signature(self.last())
+
+    def signature(self, seq: int) -> str | None:
+        """Return the signature of an event as hexadecimal digits; None if there is none."""
+        code = self._stored_signature(seq) if self.signed else None
+        return None if code is None else code.hex()
+
+    def _stored_signature(self, seq: int) -> bytes | None:
+        row = self.db.execute("SELECT code FROM signature WHERE seq = ?", (seq,)).fetchone()
+        return row[0] if row is not None and isinstance(row[0], bytes) else None
+
+    def _signature_of(self, event: Event) -> bytes:
+        """Return the HMAC of an event and of the signature of the one before it."""
+        before = self._stored_signature(event.seq - 1) or b""
+        return hmac.digest(self._key or b"", before + event.content(), "sha256")
+
+    def require_signature(self, seq: int) -> None:
+        """Raise unless an event has a signature and, if the key is known, that of the key."""
+        found = self._stored_signature(seq)
+        row = self.db.execute(f"SELECT {_COLUMNS} FROM event WHERE seq = ?", (seq,)).fetchone()
+        if row is None:
+            return
+        expected = found if self._key is None else self._signature_of(self.checked(row))
+        if found is None or expected is None or not hmac.compare_digest(found, expected):
+            text = f"event {seq} is not signed with this key: it or an event before it was changed, or the key is another"
+            raise self.damaged(text, code="wrong-signature", event=seq)
+
+    # -- reading events ------------------------------------------------------------------------------------
 
     def last(self) -> int:
         """Return the number of the latest event."""
@@ -268,16 +354,21 @@ class JournalFile:
     def decision(self, seq: int) -> Event | None:
         """Return the decision with this number."""
         row = self.db.execute(_DECISION, (seq,)).fetchone()
-        return None if row is None else self._checked(row)
+        return None if row is None else self.checked(row)
 
     def has_reward(self, seq: int) -> bool:
         """Return whether there is a reward of the decision with this number."""
         return self.db.execute("SELECT 1 FROM event WHERE decision = ?", (seq,)).fetchone() is not None
 
-    def rewards(self, first: int, last: int) -> dict[int, Event]:
-        """Return the rewards of the decisions ``first`` to ``last``, by the number of the decision."""
+    def rows(self, after: int, limit: int, last: int) -> list[tuple[Any, ...]]:
+        """Return at most ``limit`` events but rewards after number ``after`` and up to ``last``, not checked."""
+        query = f"SELECT {_COLUMNS} FROM event WHERE seq > ? AND seq <= ? AND kind <> 'reward' ORDER BY seq LIMIT ?"
+        return self.db.execute(query, (after, last, limit)).fetchall()
+
+    def reward_rows(self, first: int, last: int) -> list[tuple[Any, ...]]:
+        """Return the rewards of the decisions ``first`` to ``last``, not checked."""
         query = f"SELECT {_COLUMNS} FROM event WHERE decision BETWEEN ? AND ?"
-        return {event.decision or 0: event for event in map(self._checked, self.db.execute(query, (first, last)))}
+        return self.db.execute(query, (first, last)).fetchall()
 
     def require_rewards(self, indexed: int, last: int) -> None:
         """Raise unless ``indexed`` decisions, as counted by way of an index, have a reward up to event ``last``."""
@@ -295,15 +386,10 @@ class JournalFile:
         if answer != "ok":
             raise self.damaged(answer)
 
-    def events(self, after: int, limit: int, rewards: bool = True) -> list[Event]:
-        """Return at most ``limit`` events after number ``after``, in order, with or without rewards."""
-        rest = "" if rewards else "AND kind <> 'reward'"
-        query = f"SELECT {_COLUMNS} FROM event WHERE seq > ? {rest} ORDER BY seq LIMIT ?"
-        return [self._checked(row) for row in self.db.execute(query, (after, limit))]
-
     def following(self, seq: int, last: int) -> list[Event]:
         """Return the events after number ``seq`` and up to ``last``, or the first of many; raise if one is missing."""
-        events = self.events(seq, min(CHUNK, last - seq))
+        query = f"SELECT {_COLUMNS} FROM event WHERE seq > ? ORDER BY seq LIMIT ?"
+        events = [self.checked(row) for row in self.db.execute(query, (seq, min(CHUNK, last - seq)))]
         numbers = [event.seq for event in events]
         if not events or numbers != list(range(seq + 1, seq + 1 + len(events))):
             missing = next((i for i, number in enumerate(numbers, seq + 1) if i != number), seq + 1 + len(events))
@@ -314,12 +400,16 @@ class JournalFile:
     def changes(self) -> list[Event]:
         """Return the start and all changes of the bandit, in order."""
         query = f"SELECT {_COLUMNS} FROM event WHERE {_CHANGES} ORDER BY seq"
-        return [self._checked(row) for row in self.db.execute(query)]
+        return [self.checked(row) for row in self.db.execute(query)]
 
-    def _checked(self, row: tuple[Any, ...]) -> Event:
+    def checked(self, row: tuple[Any, ...]) -> Event:
+        """Return a row of the database as an event, or raise an error that names it."""
         event = Event(*row[:-1])
-        if event.checksum() != row[-1]:
-            raise self.damaged(f"the checksum of event {event.seq!r} does not match", event=event.seq)
+        wrong = [name for name, value in zip(Event._fields, event, strict=True) if type(value) not in _TYPES[name]]
+        if wrong or event.checksum() != row[-1]:
+            fault = f"{wrong[0]} of event {event.seq!r} is {getattr(event, wrong[0])!r}" if wrong else ""
+            fault = fault or f"the checksum of event {event.seq!r} does not match"
+            raise self.damaged(fault, event=event.seq)
         return event
 
     # -- snapshots -----------------------------------------------------------------------------------------

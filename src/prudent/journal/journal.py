@@ -12,6 +12,7 @@ import json
 import os
 import re
 import time
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
@@ -30,11 +31,13 @@ from ..bandits.decision import Arm, Decision
 from ..bandits.fading import seconds_of
 from ..bandits.kernels.step import LARGEST
 from ..bandits.shared import SharedLinearBandit
-from ..errors import DataError, ParameterError, PrudentError
+from ..errors import DataError, ParameterError, PrudentError, PrudentWarning, StateFileError
 from ..types import ContextLike, PathLike
-from .codec import AnyBandit, difference, propensity_of, timed, warm_up
+from .audit import Verification, verified
+from .codec import AnyBandit, bandit_of, propensity_of, timed, warm_up
 from .export import Row, table_of, write_rows
-from .file import CHUNK, Event, JournalFile
+from .file import Event, JournalFile
+from .reading import decision_rows
 from .replica import Replica
 
 if TYPE_CHECKING:
@@ -64,6 +67,9 @@ class Journal:
         Number of events between snapshots.
     timeout : float, default=30
         Seconds to wait for other writers.
+    key : bytes, optional
+        Secret of at least 16 bytes that signs all events of a new journal (HMAC-SHA256, chained). Who writes to a
+        signed journal must have the key; reading it works without.
 
     Raises
     ------
@@ -95,7 +101,8 @@ class Journal:
     >>> folder.cleanup()
     """
 
-    fork_order = 0  # its lock is taken before that of its bandit
+    _fork_order = 0  # its lock is taken before that of its bandit
+    _changing = True  # SQLite must be at rest
 
     def __init__(
         self,
@@ -105,21 +112,30 @@ class Journal:
         synchronous: str = "FULL",
         snapshot_every: int = 10_000,
         timeout: float = 30.0,
+        key: bytes | None = None,
     ) -> None:
         one_of(synchronous, "synchronous", ("FULL", "NORMAL"))
         if bandit is not None and not isinstance(bandit, (LinearBandit, SharedLinearBandit)):
             text = f"bandit must be a LinearBandit or a SharedLinearBandit, got {bandit!r}"
             raise ParameterError(text, code="wrong-type", argument="bandit", value=bandit)
         self._snapshot_every = whole_number(snapshot_every, "snapshot_every")
-        self._options: Any = {"synchronous": synchronous, "snapshot_every": snapshot_every, "timeout": timeout}
-        self._file = JournalFile(path, synchronous, positive(timeout, "timeout"))
+        self._options: Any = {"synchronous": synchronous, "snapshot_every": snapshot_every, "timeout": timeout, "key": key}
+        if key is not None and (not isinstance(key, bytes) or len(key) < 16):
+            text = "key must be at least 16 bytes, for instance secrets.token_bytes(32)"
+            raise ParameterError(text, code="wrong-type", argument="key")
+        self._file = JournalFile(path, synchronous, positive(timeout, "timeout"), key)
         self._lock = RLock()
         self._open = True
         self._replica = Replica(self._file)
         self._wrote = False
         self._writer = _new_writer()
-        held = self._file.open(create=bandit is not None)
         register_fork(self)
+        with self._lock:  # a fork waits for it
+            self._open_with(bandit)
+
+    def _open_with(self, bandit: AnyBandit | None) -> None:
+        """Open the file, start it if it is empty, and rebuild the bandit."""
+        held = self._file.open(create=bandit is not None)
         try:
             if bandit is not None and not held:
                 self._start(bandit)
@@ -355,8 +371,13 @@ class Journal:
         with self._reading() as bandit:
             return bandit.copy()
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self, *, damaged: str = "raise") -> Iterator[Row]:
         """Iterate over all decisions up to now, in order and in little memory.
+
+        Parameters
+        ----------
+        damaged : {"raise", "skip"}, default="raise"
+            What to do at an event that is damaged: raise an error that names it, or warn and go on with the rest.
 
         Yields
         ------
@@ -375,18 +396,8 @@ class Journal:
         ...     [(row["context"], row["arms"], row["reward"]) for row in live.rows()]
         [([2.0], [0, 1], 1.0), ([3.0], [0], None)]
         """
-        latest: list[Event] = []
-
-        def events() -> Iterator[tuple[Event, Event | None]]:
-            for chunk, rewards in self._chunks():
-                for event in chunk:
-                    latest[:] = [event]
-                    yield event, rewards.get(event.seq)
-
-        try:
-            yield from self._replica.codec.rows(events())
-        except (TypeError, ValueError, RecursionError) as error:
-            raise self._replica.broken(latest, error) from error
+        skip = one_of(damaged, "damaged", ("raise", "skip")) == "skip"
+        return decision_rows(self._file, self._replica, self._locked_read, skip)
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return `rows` as a DataFrame.
@@ -426,66 +437,47 @@ class Journal:
         with self._lock, self._read():
             return {name for event in self._file.changes() for name in json.loads(event.arms or "[]")}
 
-    def verify(self) -> int:
+    def verify(self) -> Verification:
         """Replay everything from the first event on and compare it with the record.
 
-        Every recorded choice and score must be what the bandit decides there, to 1e-9 of the score. Checksums of all
-        events and the structure of the database are checked as well. It needs the whole journal: dropped events (see
-        `compact`) cannot be verified.
+        Every recorded choice, score (to 1e-9 of itself) and propensity (to 1e-6) must be what the bandit decides there,
+        times must not go back by more than an hour, and all snapshots and the live bandit must be what the replay
+        gives. Checksums of all events, their signatures if there are any, and the structure of the database are
+        checked as well. Dropped events (see `compact`) cannot be verified.
 
         Returns
         -------
-        int
-            Number of decisions.
+        Verification
+            Number of decisions, an int, with what was compared and what could not be (``gaps``).
 
         Raises
         ------
         StateFileError
-            If an event differs, is missing or damaged.
+            If an event, a snapshot or the live bandit differs, or an event is missing, damaged or wrongly signed.
+
+        Warns
+        -----
+        PrudentWarning
+            If the first snapshot is gone, so that earlier events cannot be verified.
+        """
+        with self._reading() as live:
+            self._file.require_sound()
+            last, copied = self._replica.seq, live.copy()
+
+        found = verified(self._file, self._replica, copied, last, self._locked_read)
+        if found.gaps and not found.gaps[0].startswith("events are not"):
+            message = f"{self.path}: not everything can be verified: {'; '.join(found.gaps)}"
+            warnings.warn(PrudentWarning(message, code="not-verified", path=self.path), stacklevel=2)
+        return found
+
+    @property
+    def signature(self) -> str | None:
+        """Signature of the latest event as 64 hexadecimal digits, which stands for all events; None if not signed.
+
+        Keep it elsewhere now and then: it shows later that no events were removed at the end.
         """
         with self._reading():
-            self._file.require_sound()
-            first, last = self._file.snapshots()[-1], self._replica.seq
-            bandit = self._replica.snapshot(first)
-        events: dict[int, Event] = {}  # of the latest decision
-        seq, count, progress = first, 0, Progress("verifying the journal")
-        while seq < last:
-            with self._lock, self._read():
-                for event in self._file.following(seq, last):
-                    again = self._replica.apply(bandit, event)
-                    if isinstance(again, Decision):
-                        count += 1
-                        events = {one.seq: one for one in self._replica.codec.write(bandit, again, event.seq)}
-                    if event.kind == "decision":
-                        replayed = events.get(event.seq)
-                        text = "of no slate" if replayed is None else difference(event, replayed, score=True)
-                        if text:
-                            text = f"decision {event.seq} is {text}"
-                            raise self._file.damaged(text, code="decision-differs", event=event.seq)
-                    seq = event.seq
-            progress.show(f"event {seq} of {last}")
-        progress.close()
-        return count
-
-    def _chunks(self) -> Iterator[tuple[list[Event], dict[int, Event]]]:
-        """Iterate over the events but rewards in order, each chunk with the rewards of its decisions.
-
-        Events that are added meanwhile are left out; the lock is free between chunks.
-        """
-        progress, seq, last, count = Progress("reading the journal"), -1, None, 0
-        while True:
-            with self._lock, self._read():
-                last = self._file.last() if last is None else last
-                events = [event for event in self._file.events(seq, CHUNK, rewards=False) if event.seq <= last]
-                if not events:
-                    self._file.require_rewards(count, last)
-                    break
-                rewards = self._file.rewards(events[0].seq, events[-1].seq)
-            rewards = {decision: reward for decision, reward in rewards.items() if reward.seq <= last}
-            seq, count = events[-1].seq, count + len(rewards)
-            yield events, rewards
-            progress.show(f"event {seq} of {last}")
-        progress.close()
+            return self._file.signature(self._replica.seq)
 
     # -- upkeep --------------------------------------------------------------------------------------------
 
@@ -512,7 +504,7 @@ class Journal:
         when = None if before is None else seconds_of(before, "before")
         with self._lock:
             with self._turn() as bandit:
-                self._file.write_snapshot(self._replica.seq, bandit.to_bytes())
+                self._snapshot(bandit, required=True)
                 if when is not None:
                     dropped = self._file.drop(when)
             self._file.shrink()
@@ -526,32 +518,29 @@ class Journal:
             try:
                 if self._wrote and self._replica.bandit is not None:
                     with self._turn() as bandit:
-                        self._file.write_snapshot(self._replica.seq, bandit.to_bytes())
+                        self._snapshot(bandit)
             finally:
                 self._open = False
                 self._replica.bandit = None
                 self._file.disconnect()
 
-    def before_fork(self) -> None:
+    def _before_fork(self, patience: float) -> bool:
         """Take the lock and close the connection: SQLite connections must not cross a fork."""
-        self._lock.acquire()
-        self._file.disconnect()
+        taken = self._lock.acquire(timeout=patience)
+        if taken:
+            self._file.disconnect()
+        return taken
 
-    def after_fork(self, child: bool) -> None:
-        """Release the lock, or in the child start as another writer with a bandit to be rebuilt.
-
-        Parameters
-        ----------
-        child : bool
-            Whether this is the child process.
-        """
+    def _after_fork(self, child: bool) -> None:
+        """Release the lock, or in the child start as another writer with a bandit to be rebuilt."""
         if not child:
             self._lock.release()
             return
         self._lock = RLock()
         self._writer = _new_writer()
         self._wrote = False
-        self._replica.bandit = None  # its random stream was changed by the fork
+        self._replica.bandit = None  # another thread may have been changing it
+        self._file.abandon()
 
     def __enter__(self) -> Self:
         return self
@@ -581,6 +570,12 @@ class Journal:
         """Open a read transaction."""
         self._require_open()
         return self._file.transaction(write=False)
+
+    @contextmanager
+    def _locked_read(self) -> Iterator[None]:
+        """Open a read transaction with the lock held."""
+        with self._lock, self._read():
+            yield
 
     @contextmanager
     def _turn(self) -> Iterator[AnyBandit]:
@@ -617,7 +612,22 @@ class Journal:
         self._file.append(event)
         self._replica.seq, self._wrote = event.seq, True
         if event.seq % self._snapshot_every == 0:
-            self._file.write_snapshot(event.seq, bandit.to_bytes())
+            self._snapshot(bandit)
+
+    def _snapshot(self, bandit: AnyBandit, required: bool = False) -> None:
+        """Write a snapshot, if it can be read back; else warn, or raise if it is ``required``."""
+        state = bandit.to_bytes()
+        try:
+            bandit_of(state, f"{self.path}, a new snapshot")
+        except StateFileError as error:
+            if required:
+                raise
+            message = f"{error}; no snapshot was taken, and older ones and all events stay"
+            warnings.warn(PrudentWarning(message, code="no-snapshot", path=self.path), stacklevel=2)
+            return
+        self._file.write_snapshot(self._replica.seq, state)
+        if required and self._file.snapshot(self._replica.seq) != state:
+            raise self._file.damaged("the snapshot that was just written reads otherwise")
 
 
 def _new_writer() -> int:

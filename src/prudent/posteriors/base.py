@@ -280,7 +280,7 @@ class Posterior(ABC):
         ...     BetaPosterior.load(f"{folder}/chances.state")
         BetaPosterior(successes=[1., 2.], failures=[1., 1.])
         """
-        write_state(path, type(self).__name__, _STATE_VERSION, *self.state())
+        write_state(path, type(self).__name__, _STATE_VERSION, *self.state(), type(self).from_state)
 
     def state(self) -> State:
         """Return the values and arrays that `save` writes.

@@ -5,9 +5,11 @@ Rows come and go without the others being solved again. Members differ in how th
 
 from __future__ import annotations
 
+import copy
 import math
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, ClassVar, Self
 
@@ -16,12 +18,13 @@ import numpy as np
 from ..._numerics.compensated import two_sums
 from ..._support.checks import BoolArray, FloatArray, IntArray
 from ..._support.state import LARGEST_COUNT, Arrays, require_counts
-from ...errors import ParameterError
+from ..._support.streams import PROCESS
+from ...errors import DataError, ParameterError, PosteriorError
 from ...posteriors.linear import LinearGaussianPosterior
 from ..kernels import layout as col
 from ..kernels.batch import decide_rows, learn_rows, moments_of, scales
 from ..kernels.layout import BY_ARM, FIXED, Arms, arms_of, handle_of, replace_arrays
-from ..kernels.step import LARGEST, decide_one, learn_one, noise_of, refresh
+from ..kernels.step import LARGEST, LEARNED, NOT_YET, WIDE, decide_one, learn_one, noise_of, refresh, usable
 from ..kernels.stream import Uniforms
 from ..law.base import Law
 from ..law.normal import NormalRows, ScoreRule
@@ -30,6 +33,7 @@ from .base import NEW, Belief, Match, all_usable, longer, require_arrays, requir
 
 LEAST_GAIN = 2.0**-60
 LEAST_WEIGHT = 2.0**-200  # of an arm's evidence; less is none
+ROUNDED = 1e-3  # by which the variance of a coefficient may exceed that before data
 _empty = np.empty  # looked up once: decisions take microseconds
 _ROWS = ("gram", "root", "mean", "lines", "parts", "marks", "extra")
 _SUMS = ("gram", "extra", "weights", "pulls", "tries")  # over the rewards of an arm, by name in a state file
@@ -142,7 +146,9 @@ class ArmBelief(Belief):
         k = len(rows)
         need = k * self._per_arm + 1
         uniforms, start = stream.block, stream.next
-        if start + need > len(uniforms):
+        if start + need > len(uniforms) or stream.home != PROCESS[0]:
+            if not usable(point):  # before anything changes
+                return None
             stream.reserve(need)
             uniforms, start = stream.block, stream.next
         moments = _empty((4, k))
@@ -209,11 +215,92 @@ class ArmBelief(Belief):
         bool
             False if the context or the reward is not usable, and nothing was learned.
         """
-        return learn_one(self._handle, point, row, reward, weight)
+        done = learn_one(self._handle, point, row, reward, weight)
+        if done == NOT_YET:
+            contexts = np.concatenate([np.ones(int(self.intercept)), point])[np.newaxis]
+            self.learn(contexts, np.array([row], dtype=np.int64), np.array([reward]), np.array([weight]))
+            return True
+        return done == LEARNED
 
     def learn(self, contexts: FloatArray, rows: IntArray, rewards: FloatArray, weights: FloatArray) -> None:
         """Learn rewards; see ``Belief.learn``."""
-        learn_rows(self.table, contexts, rows, rewards, weights)
+        if not self.may_refuse(contexts):
+            learn_rows(self.table, contexts, rows, rewards, weights)
+            return
+        own = np.unique(rows)
+        with self.all_or_none(own):
+            learn_rows(self.table, contexts, rows, rewards, weights)
+            self.table.marks[own, col.STALE] = 1  # solved from the sums, as after a load
+            refresh(self.table, own)
+
+    def may_refuse(self, contexts: FloatArray) -> bool:
+        """Return whether contexts may be too large to learn from; see ``Belief.may_refuse``."""
+        least = np.diagonal(self.priors, axis1=1, axis2=2).min()
+        return bool(contexts.size) and float(np.abs(contexts).max()) ** 2 > WIDE * float(least)
+
+    def _fields(self) -> tuple[Any, ...]:
+        """Return the arrays of the table that have a row for each arm, and those that have not."""
+        arms = self.table
+        rows = [getattr(arms, name) for name in _ROWS if len(getattr(arms, name))]
+        return rows, [arms.prior, arms.start, arms.pool]
+
+    @contextmanager
+    def all_or_none(self, rows: IntArray | None = None) -> Iterator[None]:
+        """Put arms back if the block raises an error, or leaves a posterior that decisions cannot be taken from.
+
+        Parameters
+        ----------
+        rows : ndarray of int, optional
+            Arms that the block may change. The default is all.
+
+        Yields
+        ------
+        None
+            Nothing.
+
+        Raises
+        ------
+        DataError
+            If a posterior cannot be used.
+        """
+        own: Any = slice(None) if rows is None else rows
+        fields, shared = self._fields()
+        kept, were = [field[own].copy() for field in fields], [field.copy() for field in shared]
+        try:
+            with np.errstate(all="ignore"):
+                yield
+                fault = self._fault(own)
+            if fault:
+                message = f"context is too large beside what is known: {fault}; scale the features"
+                raise DataError(message, code="too-large", argument="context")
+        except BaseException as error:
+            for field, was in zip(fields, kept, strict=True):
+                field[own] = was
+            for field, was in zip(shared, were, strict=True):
+                field[:] = was
+            self._put_back()
+            if isinstance(error, np.linalg.LinAlgError):
+                message = f"context has features that cannot be told apart in double precision ({error}): scale them"
+                raise DataError(message, code="too-large", argument="context") from error
+            raise
+
+    def _put_back(self) -> None:
+        """Compute what follows from the table, after it was put back."""
+
+    def _fault(self, rows: Any) -> str:
+        """Return why decisions cannot be taken from the posteriors of some arms, which are solved; "" if they can."""
+        arms = self.table
+        root, which = arms.root[rows], arms.marks[rows, col.WHICH]
+        noise = arms.parts[:, col.OWN_NOISE].max() if arms.kind == BY_ARM else arms.pool[col.NOISE]
+        diagonal = np.diagonal(root, axis1=1, axis2=2)
+        solved = [root, 1.0 / diagonal, noise * root, arms.mean[rows], arms.pool[[col.CENTRE, col.NOISE]]]
+        parts = arms.parts[rows][:, [col.WEIGHT, col.LEVEL, col.Q1, col.Q2, col.OWN_NOISE, col.FREEDOM]]
+        if not all_usable(*solved, parts):
+            return "the moments of a posterior would be too large or too small to square"
+        before = np.diagonal(np.linalg.inv(self.priors), axis1=1, axis2=2)[which]
+        if not (self.link is None and ((root**2).sum(axis=1) > (1.0 + ROUNDED) * before).any()):
+            return ""
+        return "a coefficient would be less certain than before data, from rounding"
 
     def contradiction(self, other: Self, since: Self | None, matches: Sequence[Match]) -> Match | None:
         """Return the first row by which ``other`` does not come from ``since``; see ``Belief.contradiction``."""
@@ -226,6 +313,21 @@ class ArmBelief(Belief):
 
     def merge(self, other: Self, since: Self | None, matches: Sequence[Match]) -> None:
         """Add what another belief has learned since a common ancestor; see ``Belief.merge``."""
+        whole = copy.deepcopy(self.__dict__)  # rows may be added
+        try:
+            self._merge(other, since, matches)
+            with self.all_or_none():
+                self._solve_merged()
+        except BaseException:
+            self.__dict__.update(whole)
+            self._set_handle()
+            raise
+
+    def _solve_merged(self) -> None:
+        """Solve all arms after a merge."""
+        refresh(self.table, np.arange(len(self.table.mean)))
+
+    def _merge(self, other: Self, since: Self | None, matches: Sequence[Match]) -> None:
         for match in matches:
             news, here = self._news(other, since, match), match.here
             if here == NEW:
@@ -359,8 +461,13 @@ class ArmBelief(Belief):
         if noise > 0.0:
             gaps = (means - means.mean(axis=0)) / noise
             covariance = covariance + gaps.T @ gaps / len(rows)
-        precision = np.linalg.inv(covariance)
-        return 0.5 * (precision + precision.T), means.mean(axis=0)
+        with np.errstate(all="ignore"):
+            try:
+                precision = LinearGaussianPosterior(len(covariance), np.linalg.inv(covariance)).prior
+                return precision, means.mean(axis=0)
+            except (np.linalg.LinAlgError, PosteriorError) as error:
+                message = f"like names arms whose posteriors are no prior in double precision ({error})"
+                raise ParameterError(message, code="no-prior", argument="like") from error
 
     # -- what it says --------------------------------------------------------------------------------------
 
@@ -443,13 +550,9 @@ class ArmBelief(Belief):
         self.priors = arrays["prior_precision"]
         self._set_table(prior=self.priors / self.table.pool[col.GAIN], start=arrays["prior_mean"])
         self._restore_solved(arrays)
-        arms = self.table
-        refresh(arms, np.arange(len(arms.mean)))
-        noise = arms.parts[:, col.OWN_NOISE].max() if arms.kind == BY_ARM else arms.pool[col.NOISE]
-        solved = [arms.root, 1.0 / np.diagonal(arms.root, axis1=1, axis2=2), noise * arms.root, arms.mean]
-        parts = arms.parts[:, [col.WEIGHT, col.LEVEL, col.Q1, col.Q2, col.OWN_NOISE, col.FREEDOM]]
-        usable = all_usable(*solved, arms.pool[[col.CENTRE, col.NOISE]], parts)
-        require_state(usable, "the moments of a posterior are too large or too small to square")
+        refresh(self.table, np.arange(len(self.table.mean)))
+        fault = self._fault(slice(None))
+        require_state(not fault, fault)
 
     def _restore_solved(self, arrays: Arrays) -> None:
         """Take what is solved from the sums, if a state file holds it."""

@@ -14,12 +14,12 @@ from ..._support.state import Arrays
 from ...errors import DataError, ParameterError
 from ...posteriors.glm import LogisticPosterior, PoissonPosterior
 from ..kernels.layout import shape_of
-from ..kernels.step import usable
 from ..law.base import Law
 from ..law.normal import ScoreRule
 from ..settings import BanditSettings
 
 NEW = -1  # as ``here`` of a match
+LARGEST_MOMENT = 1e150  # of a posterior: its square must not overflow
 POSTERIORS: dict[str, type[LogisticPosterior] | type[PoissonPosterior]] = {
     "bernoulli": LogisticPosterior,
     "poisson": PoissonPosterior,
@@ -76,6 +76,21 @@ class Belief(ABC):
         rewards, weights : ndarray of float, [T]
             Rewards, and how often each counts.
         """
+
+    def may_refuse(self, contexts: FloatArray) -> bool:
+        """Return whether ``learn`` may refuse contexts that are finite, because posteriors would be out of range.
+
+        Parameters
+        ----------
+        contexts : ndarray of float, [T, D]
+            Contexts.
+
+        Returns
+        -------
+        bool
+            False if it cannot.
+        """
+        return False
 
     @abstractmethod
     def forget(self, factor: float) -> None:
@@ -252,6 +267,9 @@ class Belief(ABC):
         mean, covariance = self.coefficients()
         return {"mean": mean, "covariance": covariance, "pulls": self.pulls, "noise_sd": self.noise_sd}
 
+    def solve_again(self) -> None:  # noqa: B027
+        """Take what was solved from the sums to be unknown, so that it is solved again when it is needed."""
+
     # -- state ---------------------------------------------------------------------------------------------
 
     @abstractmethod
@@ -318,8 +336,8 @@ def require_state(valid: Any, message: str) -> None:
 
 
 def all_usable(*arrays: np.ndarray[Any, Any]) -> bool:
-    """Return whether all numbers are finite and small enough to square."""
-    return all(usable(np.ascontiguousarray(array).reshape(-1)) for array in arrays)
+    """Return whether all numbers of a posterior are finite and small enough to square."""
+    return all(bool((np.abs(array) <= LARGEST_MOMENT).all()) for array in arrays)  # NaN is not
 
 
 def longer(array: np.ndarray[Any, Any], count: int = 1) -> np.ndarray[Any, Any]:

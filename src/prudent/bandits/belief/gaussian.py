@@ -63,7 +63,7 @@ class GaussianArms(ArmBelief):
         pool, weights = arms.pool, arms.parts[:, col.WEIGHT]
         pool[col.GAIN] *= factor
         if pool[col.GAIN] < LEAST_GAIN:  # the sums fade, by a power of two, which rounds nothing
-            scale = 2.0 ** math.floor(math.log2(pool[col.GAIN])) if pool[col.GAIN] > LEAST_WEIGHT else 0.0
+            scale = 2.0 ** math.frexp(pool[col.GAIN])[1] if pool[col.GAIN] > LEAST_WEIGHT else 0.0
             gone = weights * scale < LEAST_WEIGHT
             for sums in (arms.gram, arms.extra, weights):
                 sums *= scale
@@ -72,6 +72,10 @@ class GaussianArms(ArmBelief):
         arms.prior[:] = self.priors / pool[col.GAIN]
         arms.marks[:, col.STALE] = 1
         pool[col.DIRTY] = 1.0
+
+    def solve_again(self) -> None:
+        """Take what was solved from the sums to be unknown; see ``Belief.solve_again``."""
+        self.table.marks[:, col.STALE], self.table.pool[col.DIRTY] = 1, 1.0
 
     @property
     def noise_sd(self) -> float | None:

@@ -33,7 +33,8 @@ than a tenth of the prior's precision are then taken to say nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -47,6 +48,7 @@ from ...posteriors.glm import LogisticPosterior, PoissonPosterior
 from ...posteriors.linear import LinearGaussianPosterior
 from ..kernels import layout as col
 from ..kernels.layout import Arms
+from ..kernels.step import wide
 from .arms import ArmBelief
 from .base import POSTERIORS, Match, all_usable, require_state
 
@@ -68,6 +70,8 @@ _LARGE_FEATURES = 10.0
 _LARGEST_DEBT = 0.1  # of the precision of the prior
 _ROUNDS = 40  # of fitting arms and learning their prior
 _SAME_PRIOR = 1e-6
+_LOST = 0.01  # of a root or, in sds, of a mean that rewards may cost by cancellation
+_ROUNDINGS = 1000.0  # that a root may differ from the sums by, besides those of rewards
 
 
 class GlmArms(ArmBelief):
@@ -116,48 +120,99 @@ class GlmArms(ArmBelief):
 
     def learn(self, contexts: FloatArray, rows: IntArray, rewards: FloatArray, weights: FloatArray) -> None:
         """Learn rewards; see ``Belief.learn``."""
+        until = self._until_solved(contexts.shape[1])
+        if len(contexts) == 1 < until and self.table.pool[col.COUNT] > 0.0:  # the kernel refuses by itself
+            if self._learn_until(contexts, rows, rewards, weights, 0, 1, narrow=True):
+                return
+        own = np.unique(rows)
+        with self.all_or_none(None if until <= len(contexts) else own):
+            if self.learned and self.table.pool[col.COUNT] == 0.0 and len(contexts):
+                self._try(self._meet, contexts[0, int(self.intercept) :])
+            first = 0
+            while first < len(contexts):
+                last = min(len(contexts), first + self._until_solved(contexts.shape[1]))
+                self._learn_until(contexts, rows, rewards, weights, first, last)
+                if self._until_solved(contexts.shape[1], -1) == 1:
+                    self._try(self._learn_prior if self.learned else self._solve)  # fewer roundings, if no better prior
+                first = last
+            if self._fault(own):
+                self._solve(own)  # roots that were updated may have lost more than those of the sums
+
+    def _until_solved(self, size: int, more: int = 0) -> int:
+        """Return after how many rewards all arms are solved again."""
+        return _until_next(int(self.table.pool[col.COUNT]) + more, size)
+
+    def _learn_until(
+        self,
+        contexts: FloatArray,
+        rows: IntArray,
+        rewards: FloatArray,
+        weights: FloatArray,
+        first: int,
+        last: int,
+        narrow: bool = False,
+    ) -> bool:
+        """Learn rewards ``first`` to ``last`` - 1, or raise an error; with ``narrow``, return False at a wide context."""
+        data = (contexts, rows, rewards, weights)
+        done = _learn_rows(self.link, self._roots, self.table[:], *data, first, last, narrow)
+        if done < 0:
+            return False
+        if done < last:
+            where = f"[{done}]" if len(contexts) > 1 else ""
+            message = f"context{where} is {contexts[done]}, too large for the sums: scale the features"
+            raise DataError(message, code="too-large", argument="context", value=contexts[done])
+        return True
+
+    def may_refuse(self, contexts: FloatArray) -> bool:
+        """Return whether contexts may be too large to learn from; see ``Belief.may_refuse``."""
+        return True
+
+    def _put_back(self) -> None:
+        self._set_prior()
+
+    def _fault(self, rows: Any) -> str:
         arms = self.table
-        begins = arms.pool[col.COUNT] == 0.0
-        several = len(contexts) > 1 or begins
-        own = np.unique(rows) if several else rows[:0]
-        kept = [field[own].copy() for field in (arms.gram, arms.root, arms.mean)]
-        shared = (arms.prior, arms.start, arms.parts, arms.pool, arms.marks) if several else ()
-        were = [field.copy() for field in shared]
-        first = 0
-        if self.learned and begins and len(contexts):
-            self._meet(contexts[0, int(self.intercept) :])
-        while first < len(contexts):
-            last = min(len(contexts), first + _until_next(int(arms.pool[col.COUNT]), contexts.shape[1]))
-            done = _learn_rows(self.link, self._roots, arms[:], contexts, rows, rewards, weights, first, last)
-            if done < last:
-                for field, was in zip(shared, were, strict=True):
-                    field[:] = was
-                if first > 0 or begins:  # the prior was learned meanwhile
-                    self._solve_again()
-                arms.gram[own], arms.root[own], arms.mean[own] = kept
-                where = f"[{done}]" if len(contexts) > 1 else ""
-                message = f"context{where} is {contexts[done]}, too large for the sums: scale the features"
-                raise DataError(message, code="too-large", argument="context", value=contexts[done])
-            first = last
-            if _until_next(int(arms.pool[col.COUNT]) - 1, contexts.shape[1]) == 1:
-                if self.learned:
-                    self._learn_prior()
-                else:
-                    self._solve()  # without the rounding of many updates
+        if not (np.diagonal(arms.root[rows], axis1=1, axis2=2) > 0.0).all():
+            return "a root of a posterior would not be positive"
+        gram, root, mean = arms.gram[rows], arms.root[rows], arms.mean[rows]
+        if not all_usable(gram, arms.prior, arms.start):
+            return "the sums would be too large to square"
+        fault = super()._fault(rows)
+        if fault:
+            return fault
+        pulls, which = arms.marks[rows, col.PULLS], arms.marks[rows, col.WHICH]
+        total, size = gram.sum(axis=1), mean.shape[1]
+        precision = arms.prior[which] + total[:, :size, :size]
+        # one reward may take all but ten digits of a precision (``_numerics.glm``), and the next one as many
+        rounding = np.finfo(np.float64).eps * (_ROUNDINGS + 10.0 * pulls[:, np.newaxis, np.newaxis])
+        widths = np.abs(root) @ np.abs(precision)
+        off = np.abs(root @ precision @ root.swapaxes(1, 2) - np.eye(size))
+        if not (off <= _LOST + rounding * (widths @ np.abs(root).swapaxes(1, 2))).all():
+            return "a root would not be that of the sums"
+        target = _times(arms.prior[which], arms.start[which]) + total[:, :size, size]
+        gap = _times(root, _times(precision, mean) - target)  # in sds
+        scale = 1.0 + np.abs(_times(root, target)).max(axis=1, keepdims=True)
+        sizes = _times(widths, np.abs(mean)) + _times(np.abs(root), np.abs(target))
+        near = np.abs(gap) <= _LOST * scale + rounding[:, :, 0] * sizes
+        return "" if near.all() else "a mean would not be that of the sums"
+
+    def _try(self, step: Callable[..., Any], *arguments: Any) -> None:
+        """Take a step that improves numbers or prior; stay where we are if it fails in double precision."""
+        with suppress(DataError), self.all_or_none():
+            step(*arguments)
 
     def forget(self, factor: float) -> None:
         """Multiply all evidence by a factor; see ``Belief.forget``."""
-        for sums in (self.table.gram, self.table.parts[:, col.WEIGHT]):
-            sums *= factor
-        self._solve()
+        with self.all_or_none():
+            for sums in (self.table.gram, self.table.parts[:, col.WEIGHT]):
+                sums *= factor
+            self._solve()
 
     def fit(self, contexts: FloatArray, rows: IntArray, rewards: FloatArray, weights: FloatArray) -> None:
         """Replace what was learned by the exact Laplace posteriors of a log, and by their prior."""
         arms = self.table
         own = [np.flatnonzero(rows == arm) for arm in range(len(arms.mean))]
-        fields = (arms.prior, arms.start, arms.gram, arms.root, arms.mean, arms.parts, arms.pool, arms.marks)
-        kept = [field.copy() for field in fields]
-        try:
+        with self.all_or_none():
             arms.marks[:, col.PULLS] = [at.size for at in own]
             arms.marks[:, col.TRIES] = np.maximum(self.pulls, self.tries)
             arms.parts[:, col.WEIGHT] = [weights[at].sum() for at in own]
@@ -176,11 +231,6 @@ class GlmArms(ArmBelief):
                 after = np.append(np.diagonal(arms.prior[0]), arms.start[0])
                 if (np.abs(after - before) <= _SAME_PRIOR * (1.0 + np.abs(after))).all():
                     break
-        except BaseException:
-            for field, was in zip(fields, kept, strict=True):
-                field[:] = was
-            self._set_prior()
-            raise
         self.priors = arms.prior.copy()
 
     # -- the prior -----------------------------------------------------------------------------------------
@@ -194,12 +244,10 @@ class GlmArms(ArmBelief):
         self._set_prior()
         self._solve()
 
-    def merge(self, other: Self, since: Self | None, matches: Sequence[Match]) -> None:
-        """Add what another belief has learned since a common ancestor; see ``Belief.merge``."""
-        super().merge(other, since, matches)
+    def _solve_merged(self) -> None:
         self._solve_again()
         if self.learned:
-            self._learn_prior()
+            self._try(self._learn_prior)
 
     def _impossible(self, gram: FloatArray) -> bool:
         return False  # weights of clicks may be negative
@@ -344,8 +392,7 @@ class GlmArms(ArmBelief):
         return start[int(self.intercept) :] if self.learned else start  # only a level is learned
 
     def _require_sums(self, arrays: Arrays) -> None:
-        gram, pulls, root, mean = (arrays[name] for name in ("gram", "pulls", "root", "mean"))
-        priors, starts, which = (arrays[name] for name in ("prior_precision", "prior_mean", "prior"))
+        gram, pulls, priors = (arrays[name] for name in ("gram", "pulls", "prior_precision"))
         for name in self.schema:
             require_state(all_usable(arrays[name]), f"{name} holds a number that is too large")
         symmetric = all_usable(gram) and np.array_equal(gram, gram.swapaxes(2, 3))
@@ -353,16 +400,8 @@ class GlmArms(ArmBelief):
         require_state(not gram[pulls == 0].any(), "sums of an arm without rewards")
         diagonal = (np.diag(np.diagonal(priors[0])) == priors[0]).all()
         require_state(diagonal or not self.learned, "a prior that was not learned")
-        total = gram.sum(axis=1)
-        size = mean.shape[1]
-        precision = priors[which] + total[:, :size, :size]
-        off = np.abs(root @ precision @ root.swapaxes(1, 2) - np.eye(size)).max(axis=(1, 2))
-        lower = not np.triu(root, 1).any() and (np.diagonal(root, axis1=1, axis2=2) > 0.0).all()
-        require_state(lower and (off < 1e-6).all(), "a root that is not that of the sums")
-        target = _times(priors[which], starts[which]) + total[:, :size, size]
-        gap = _times(root, _times(precision, mean) - target)  # in sds
-        scale = 1.0 + np.abs(_times(root, target)).max(axis=1, keepdims=True)
-        require_state((np.abs(gap) <= 1e-6 * scale).all(), "a mean that is not that of the sums")
+        lower = not np.triu(arrays["root"], 1).any() and (np.diagonal(arrays["root"], axis1=1, axis2=2) > 0.0).all()
+        require_state(lower, "a root that is no lower triangle")
 
 
 def _times(matrices: FloatArray, vectors: FloatArray) -> FloatArray:
@@ -401,12 +440,31 @@ def _shift(link: int, centre: FloatArray, move: FloatArray) -> tuple[FloatArray,
 
 def _lower_root(precision: FloatArray) -> FloatArray:
     """Return lower triangles [k,D,D] with V^-1 = root' root."""
-    factor = np.linalg.cholesky(precision)
-    if factor.shape[-1] < _LARGE:
+    try:
+        factor = np.linalg.cholesky(precision)
+    except np.linalg.LinAlgError:
+        return np.stack([_careful_root(one) for one in precision])
+    if factor.shape[-1] < _LARGE or not len(factor):
         return np.tril(np.linalg.inv(factor))
     from scipy.linalg.lapack import dtrtri
 
     return np.stack([dtrtri(one, lower=1)[0] for one in factor])
+
+
+def _careful_root(precision: FloatArray) -> FloatArray:
+    """Return the root of a matrix [D,D] that rounding may have made indefinite.
+
+    In units of its diagonal, eigenvalues below rounding are taken to be as large as rounding. If V = U W U', the rows of
+    W^(-1/2) U' are a root, and its QL decomposition gives the lower triangular one.
+    """
+    unit = np.sqrt(np.diagonal(precision))
+    if not (unit > 0.0).all() or not np.isfinite(precision).all():
+        raise np.linalg.LinAlgError("the precision is not positive")
+    values, vectors = np.linalg.eigh(precision / np.outer(unit, unit))
+    values = np.maximum(values, np.finfo(np.float64).eps * len(unit) * values[-1])
+    wide = (vectors / np.sqrt(values)).T / unit
+    lower = np.linalg.qr(wide[:, ::-1], mode="r")[::-1, ::-1]  # the upper triangle of the mirrored columns
+    return np.asarray(np.tril(lower * np.copysign(1.0, np.diagonal(lower))[:, np.newaxis]))
 
 
 # -- kernels -----------------------------------------------------------------------------------------------
@@ -423,8 +481,12 @@ def _learn_rows(
     weights: FloatArray,
     first: int,
     last: int,
+    narrow: bool,
 ) -> int:
-    """Learn the rewards from ``first`` on; return the place of one that cannot be learned, or ``last``."""
+    """Learn the rewards from ``first`` on; return the place of one that cannot be learned, or ``last``.
+
+    With ``narrow``, return -1 before a context that is `wide`.
+    """
     arms = Arms(*arms_fields)
     gram, root, mean = arms.gram, arms.root, arms.mean
     parts, pool, marks = arms.parts, arms.pool, arms.marks
@@ -432,6 +494,8 @@ def _learn_rows(
     for t in range(first, last):
         arm, reward = places[t], rewards[t]
         own = roots[marks[arm, col.WHICH]]
+        if narrow and wide(arms.prior[marks[arm, col.WHICH]], 1.0, contexts[t]):
+            return -1
         if not learn_reward(link, own, gram[arm], root[arm], mean[arm], contexts[t], reward, weights[t], scratch):
             return t
         parts[arm, col.WEIGHT] += weights[t]

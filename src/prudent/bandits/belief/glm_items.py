@@ -48,6 +48,10 @@ class GlmItems(ItemBelief):
         """Learn rewards; see ``Belief.learn``. ``rows`` is not read."""
         self.arm.learn(contexts, np.zeros(len(contexts), dtype=np.int64), rewards, weights)
 
+    def may_refuse(self, contexts: FloatArray) -> bool:
+        """Return whether contexts may be too large to learn from; see ``Belief.may_refuse``."""
+        return self.arm.may_refuse(contexts)
+
     def fit(self, contexts: FloatArray, rows: IntArray, rewards: FloatArray, weights: FloatArray) -> None:
         """Replace what was learned by the exact Laplace posterior of a log; see ``Belief.fit``."""
         self.arm.fit(contexts, np.zeros(len(contexts), dtype=np.int64), rewards, weights)

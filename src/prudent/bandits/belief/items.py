@@ -5,9 +5,11 @@ The mathematics is in ``prudent.bandits.kernels.items``.
 
 from __future__ import annotations
 
+import copy
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -16,15 +18,15 @@ from ..._numerics.compensated import two_sums
 from ..._numerics.least_squares import LARGE, add_observations, add_to_root, solve_posterior
 from ..._support.checks import FloatArray, IntArray, one_of, whole_number
 from ..._support.state import LARGEST_COUNT, Arrays, require_counts
-from ...errors import ParameterError, PosteriorError
+from ...errors import DataError, ParameterError, PosteriorError
 from ...posteriors.linear import LinearGaussianPosterior, require_sums
 from ..kernels.items import centre_on_items, fade_sums, item_moments, solve_level
-from ..kernels.step import LARGEST, free_rewards
+from ..kernels.step import LARGEST, WIDE, free_rewards
 from ..law.base import Law
 from ..law.joint import Design, JointLaw
 from ..law.normal import NormalLaw
 from ..settings import BanditSettings
-from .arms import LEAST_WEIGHT
+from .arms import LEAST_WEIGHT, ROUNDED
 from .base import NEW, Belief, Match, all_usable, longer, require_arrays, require_state, score_rule
 
 _MOST_ABSORBED = 1000  # rewards after which the root of many features is solved again
@@ -177,6 +179,15 @@ class ItemBelief(Belief):
             How many.
         """
 
+    def keep_rows(self, count: int) -> None:
+        """Remove items with offsets that were added last.
+
+        Parameters
+        ----------
+        count : int
+            How many stay.
+        """
+
 
 class GaussianItems(ItemBelief):
     """Belief about items with normal rewards: x'theta plus noise, and an offset of the item if it has one.
@@ -235,10 +246,53 @@ class GaussianItems(ItemBelief):
         items = (self._item_means, self._item_weights, self._item_counts)
         self._item_means, self._item_weights, self._item_counts = (longer(array, count) for array in items)
 
+    def keep_rows(self, count: int) -> None:
+        """Remove items with offsets that were added last; see ``ItemBelief.keep_rows``."""
+        items = (self._item_means, self._item_weights, self._item_counts)
+        self._item_means, self._item_weights, self._item_counts = (array[:count] for array in items)
+
     def learn(self, contexts: FloatArray, rows: IntArray, rewards: FloatArray, weights: FloatArray) -> None:
         """Learn rewards; see ``Belief.learn``. ``rows`` of items without offsets is not read."""
         if not rewards.size:
             return
+        if not self.may_refuse(contexts):
+            self._learn(contexts, rows, rewards, weights)
+            return
+        with self._all_or_none():
+            self._learn(contexts, rows, rewards, weights)
+            self._stale = True  # solved from the sums, as after a load
+
+    def may_refuse(self, contexts: FloatArray) -> bool:
+        """Return whether contexts may be too large to learn from; see ``Belief.may_refuse``."""
+        largest = max(float(np.abs(contexts).max(initial=0.0)), float(np.abs(self._item_means).max(initial=0.0)))
+        return largest**2 > WIDE * float(np.diagonal(self._prior).min())
+
+    @contextmanager
+    def _all_or_none(self) -> Iterator[None]:
+        """Put everything back if the block raises an error, or leaves a posterior that cannot be used."""
+        whole = copy.deepcopy(self.__dict__)
+        try:
+            with np.errstate(all="ignore"):
+                yield
+                self._solve()
+            fault = self._fault()
+            if fault:
+                message = f"context is too large beside what is known: {fault}; scale the features"
+                raise DataError(message, code="too-large", argument="context")
+        except BaseException:
+            self.__dict__.update(whole)
+            raise
+
+    def _fault(self) -> str:
+        """Return why decisions cannot be taken from the posterior, which is solved; "" if they can."""
+        solved = (self._root, 1.0 / np.diagonal(self._root), self._mean, np.array([self._noise, self._level]))
+        if not all_usable(*solved, (self._noise or 1.0) * self._root, self._item_means, self._gram):
+            return "the moments of the posterior would be too large or too small to square"
+        before = np.diagonal(np.linalg.inv(self._prior))
+        certain = ((self._root**2).sum(axis=0) <= (1.0 + ROUNDED) * before).all()
+        return "" if certain else "a coefficient would be less certain than before data, from rounding"
+
+    def _learn(self, contexts: FloatArray, rows: IntArray, rewards: FloatArray, weights: FloatArray) -> None:
         self._extend_range(float(rewards.min()), float(rewards.max()))
         contexts, rewards = contexts.copy(), rewards.copy()
         if self.offsets:
@@ -289,7 +343,7 @@ class GaussianItems(ItemBelief):
         """
         means, weights = self._item_means, self._item_weights
         a = self._offset_precision + weights
-        raw = np.stack(two_sums(self._gram[0], self._gram[1] + (a[:, np.newaxis] * means).T @ means))
+        raw = np.stack(two_sums(self._gram[0], self._gram[1] + _squares(a, means)))
         return ItemSums(raw, a[:, np.newaxis] * means, weights.copy(), self.pulls.copy(), self._range, self._weight)
 
     def contradiction(self, other: Self, since: Self | None, matches: Sequence[Match]) -> Match | None:
@@ -310,6 +364,10 @@ class GaussianItems(ItemBelief):
         Sums of z z' over all rewards z = (x, r) add up, and so do the sums of the z of every item. What the items take
         from the former, a m m' with a = q + weight and m = (sum of z) / a, is taken out again with the new a and m.
         """
+        with self._all_or_none():
+            self._merge(other, since, matches)
+
+    def _merge(self, other: Self, since: Self | None, matches: Sequence[Match]) -> None:
         mine, theirs, past = self.sums(), other.sums(), None if since is None else since.sums()
         rows = []
         for match in matches:
@@ -333,7 +391,7 @@ class GaussianItems(ItemBelief):
         a = self._offset_precision + self._item_weights
         if a.size:
             self._item_means[:] = means = z / a[:, np.newaxis]
-            raw = np.stack(two_sums(raw[0], raw[1] - (a[:, np.newaxis] * means).T @ means))
+            raw = np.stack(two_sums(raw[0], raw[1] - _squares(a, means)))
         self._gram = np.ascontiguousarray(raw)
         self._extend_range(*theirs.bounds)
         self._stale = self._unsolved = True
@@ -355,6 +413,10 @@ class GaussianItems(ItemBelief):
             free = free_rewards(self._weight, self.intercept)
             self._noise = math.sqrt(square / free) if free > 0.0 else 0.0
         self._unsolved = False
+
+    def solve_again(self) -> None:
+        """Take what was solved from the sums to be unknown; see ``Belief.solve_again``."""
+        self._stale = self._unsolved = True
 
     def theta(self) -> Theta:
         """Return the posterior of theta; see ``ItemBelief.theta``."""
@@ -481,9 +543,8 @@ class GaussianItems(ItemBelief):
         self._restore_root(root, values["absorbed"])
         stale = self._stale
         self._solve()
-        solved = (self._root, 1.0 / np.diagonal(self._root), self._mean, np.array([self._noise]))
-        usable = all_usable(*solved, (self._noise or 1.0) * self._root)
-        require_state(usable, "the moments of the posterior are too large or too small to square")
+        fault = self._fault()
+        require_state(not fault, fault)
         self._stale = self._unsolved = stale
 
     def _restore_root(self, root: FloatArray, absorbed: Any) -> None:
@@ -494,7 +555,14 @@ class GaussianItems(ItemBelief):
             return
         require_state(root.shape == (size, size) and size >= LARGE, f"a root of shape {root.shape} for {size} features")
         precision = (self._prior + self._gram[0, :-1, :-1]) + self._gram[1, :-1, :-1]
-        away = np.abs(root @ precision @ root.T - np.eye(size)).max()
+        rounding = 1e3 * np.finfo(np.float64).eps * (np.abs(root) @ np.abs(precision) @ np.abs(root).T)
+        away = (np.abs(root @ precision @ root.T - np.eye(size)) - rounding).max()
         same = not np.triu(root, 1).any() and away < 1e-6
         require_state(same, f"the root is not that of the sums: it is off by {away}")
         self._root, self._stale = root, False
+
+
+def _squares(weights: FloatArray, rows: FloatArray) -> FloatArray:
+    """Return the weighted sum of the products m m' of rows m [I,D], symmetric to the last bit."""
+    total = (weights[:, np.newaxis] * rows).T @ rows
+    return np.asarray(0.5 * (total + total.T))

@@ -46,8 +46,10 @@ from ..._support.checks import FloatArray, IntArray
 from . import layout as col
 from .layout import BY_ARM, FIXED, Arms, Rule, arms_at, rule_at, with_intercept
 
-LARGEST = 1e150  # the square of a context or a reward must not overflow
+LARGEST = 1e60  # of contexts and rewards: sums of products of four of them do not overflow
 PRIOR_FREEDOM = 4.0  # rewards that the common variance is worth in the prior of an arm's own
+REFUSED, LEARNED, NOT_YET = range(3)  # what becomes of a reward
+WIDE = 1e12  # square of a feature over its prior precision: beyond, posteriors are checked with every reward
 _MOST_UPDATES = 4096.0  # of a root before it is factored again
 _LARGEST_EXTRA = 1e75
 
@@ -374,7 +376,7 @@ def decide(
     Writes posterior means, posterior sds, the sds of draws and degrees of freedom to ``moments`` [4,k]. Where the
     choice was uniform by rule, the sd of a draw is NaN for the arms that it was between, and 0 for the others. As long
     as the noise is not known posterior sds are infinite. Returns as ``best_score`` does, or the place -1 if the
-    context is not D finite numbers.
+    context is not D finite numbers, or a moment would not be finite.
     """
     root, mean, marks, parts = arms.root, arms.mean, arms.marks, arms.parts
     size = eligible.shape[0]
@@ -398,6 +400,8 @@ def decide(
         if student:
             moments[3, i] = parts[arm, col.FREEDOM]
             moments[1, i] *= math.sqrt(moments[3, i] / (moments[3, i] - 2.0))
+        if known and not abs(moments[0, i]) + abs(moments[1, i]) < math.inf:
+            return -1, 0.0, start
     place = -1
     if rule.first > 0 or rule.floor > 0.0 or not known:
         place = forced_place(marks, rule.first, rule.floor, known, eligible, uniforms[start])
@@ -488,12 +492,25 @@ def learn(
     return True
 
 
+@lean
+def wide(prior: FloatArray, gain: float, context: FloatArray) -> bool:
+    """Return whether a context [D] is so large that its square may drown the prior precision, gain times [D,D]."""
+    found, limit = 0, WIDE * gain
+    for i in range(context.shape[0]):
+        found += context[i] * context[i] > limit * prior[i, i]
+    return found > 0
+
+
 @kernel
-def learn_one(handle: IntArray, context: FloatArray, arm: int, reward: float, weight: float) -> bool:
-    """Call ``learn`` with the arms of a handle."""
+def learn_one(handle: IntArray, context: FloatArray, arm: int, reward: float, weight: float) -> int:
+    """Call ``learn`` with the arms of a handle; return ``REFUSED``, ``LEARNED``, or ``NOT_YET`` if it is `wide`."""
     arms = arms_at(handle)
+    point = with_intercept(handle, context)
+    prior = arms.prior[arms.marks[arm, col.WHICH]]
+    if point.shape[0] == prior.shape[0] and abs(reward) <= LARGEST and usable(point) and wide(prior, arms.pool[col.GAIN], point):
+        return NOT_YET
     sums = (arms.gram, arms.root, arms.parts, arms.pool, arms.marks, arms.extra)
-    return learn(*sums, with_intercept(handle, context), arm, reward, weight)
+    return LEARNED if learn(*sums, point, arm, reward, weight) else REFUSED
 
 
 @lean

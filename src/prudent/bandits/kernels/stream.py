@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
-from typing import Any, Self
-
 import numpy as np
 
 from ..._numerics.compile import kernel
 from ..._numerics.copying import put
 from ..._support.checks import FloatArray
-from ..._support.locks import register_fork
-from ..._support.streams import spawned
+from ..._support.streams import process_number, spawned
 
 BLOCK = 1024  # uniforms taken from the Generator at a time
 
@@ -19,21 +15,33 @@ BLOCK = 1024  # uniforms taken from the Generator at a time
 class Uniforms:
     """Uniforms of a Generator, taken in blocks. The stream does not depend on how it is cut into blocks.
 
-    A forked process goes on with a stream of its own: two processes never use the same uniforms.
+    A stream belongs to one process, whose number it carries as ``home``. In a forked process it goes on as a new
+    stream, so two processes never use the same uniforms. Whoever reads ``block`` and ``next`` calls ``reserve``, or
+    compares ``home`` with ``PROCESS[0]``, first.
     """
 
-    __slots__ = ("__weakref__", "block", "next", "rng")
-    fork_order = 2  # after the bandit that has the stream
-
-    def __new__(cls, *arguments: Any) -> Self:  # noqa: D102
-        stream = super().__new__(cls)  # also of copies and of what is unpickled, which have no __init__
-        register_fork(stream)
-        return stream
+    __slots__ = ("block", "home", "next", "rng")
 
     def __init__(self, rng: np.random.Generator, unused: FloatArray) -> None:
         self.rng = rng
         self.block = unused
         self.next = 0  # the first unused one
+        self.home = process_number()
+
+    def __getstate__(self) -> tuple[np.random.Generator, FloatArray]:
+        return self.here().rng, self.unused
+
+    def __setstate__(self, state: tuple[np.random.Generator, FloatArray]) -> None:
+        self.__init__(*state)  # type: ignore[misc]
+
+    def here(self) -> Uniforms:
+        """Return the stream itself, after it has become one of this process."""
+        number = process_number()
+        if self.home != number:
+            # nothing of the old Generator is read: another thread may have been using it when the process forked
+            self.rng = np.random.Generator(type(self.rng.bit_generator)(np.random.SeedSequence()))
+            self.block, self.next, self.home = np.empty(0), 0, number
+        return self
 
     @property
     def unused(self) -> FloatArray:
@@ -42,7 +50,7 @@ class Uniforms:
 
     def reserve(self, need: int) -> None:
         """Have at least ``need`` unused ones."""
-        unused = self.unused
+        unused = self.here().unused
         if unused.size >= need:
             return
         # Simulations do the same with the kernel refill. It is no use here: passing a Generator to a kernel takes
@@ -56,16 +64,8 @@ class Uniforms:
 
     def spawn(self, key: int) -> None:
         """Go on with the stream that this one gives to worker ``key``."""
-        self.rng = spawned(self.rng, (key,), self.unused.tobytes())
+        self.rng = spawned(self.here().rng, (key,), self.unused.tobytes())
         self.block, self.next = np.empty(0), 0
-
-    def before_fork(self) -> None:
-        """Do nothing; see ``ForkAware``."""
-
-    def after_fork(self, child: bool) -> None:
-        """Give the stream of a forked process a key that no other process has."""
-        if child and hasattr(self, "rng"):  # another thread may have been making the stream
-            self.spawn(int.from_bytes(os.urandom(16), "little"))
 
 
 @kernel

@@ -1,0 +1,86 @@
+"""Numbers from 1e-300 to 1e300: finite results or our errors, and every state loads."""
+
+import _extremes
+import numpy as np
+import pytest
+from refusals import refused
+
+from prudent.bandits import LinearBandit, SharedLinearBandit
+from prudent.errors import DataError
+from prudent.journal import Journal
+
+
+def test_contexts_of_a_million_in_half_of_the_rows_leave_clicks_that_load():
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        bandit = LinearBandit(3, 4, rewards="bernoulli", rng=1)
+        for _ in range(40):
+            point = rng.normal(size=4) * (1e6 if rng.random() < 0.5 else 1.0)
+            bandit.update(point, int(rng.integers(3)), int(rng.integers(2)))
+        assert LinearBandit.from_bytes(bandit.to_bytes()).to_bytes() == bandit.to_bytes()
+
+
+def test_contexts_of_1e13_are_clicks_or_our_error():
+    refusals = 0
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        bandit = LinearBandit(3, 4, rewards="bernoulli", rng=1)
+        for _ in range(40):
+            point = rng.normal(size=4) * (1e13 if rng.random() < 0.5 else 1.0)
+            try:
+                bandit.update(point, int(rng.integers(3)), int(rng.integers(2)))
+            except DataError as error:
+                assert error.code == "too-large"
+                refusals += 1
+        assert np.isfinite(bandit.select(np.ones(4)).score)
+        LinearBandit.from_bytes(bandit.to_bytes())
+    assert refusals < 40 * 40
+
+
+@pytest.mark.parametrize("size", [1e149, 9.9e149, 1e120, 1e59])
+@pytest.mark.parametrize("made", [lambda: LinearBandit(2, 3, rng=1), lambda: SharedLinearBandit(3, rng=1)])
+def test_large_contexts_are_finite_or_refused_and_change_nothing(tmp_path, made, size):
+    rng = np.random.default_rng(4)
+    with Journal(tmp_path / "j", made()) as live:
+        items = isinstance(live.bandit, SharedLinearBandit)
+        for _ in range(8):
+            before, count = live.bandit.to_bytes(), len(list(live.rows()))
+            try:
+                decision = live.select(size * rng.normal(size=(2, 3)) if items else size * rng.normal(size=3))
+                assert np.isfinite(decision.score)
+                live.reward(decision.id, float(rng.normal()))
+            except DataError as error:
+                assert error.code == "too-large"
+                if len(list(live.rows())) == count:
+                    assert live.bandit.to_bytes() == before
+        live.verify()
+    with Journal(tmp_path / "j") as live:
+        assert all(np.isfinite(row["score"]) for row in live.rows())
+
+
+def test_two_features_that_drown_the_prior_are_refused():
+    """Their product is rounded by more than the prior precision, and the posterior would be noise."""
+    bandit = LinearBandit(1, 2, noise_sd=1.0, rng=1)
+    before = bandit.to_bytes()
+    with refused(DataError, "too-large", argument="context"):
+        bandit.update([1e11, 1.3e11], 0, 1.0)
+    with refused(DataError, "too-large", argument="context"):
+        bandit.update([[1.0, 2.0], [1e11, 1.3e11]], [0, 0], [1.0, 1.0])
+    assert bandit.to_bytes() == before
+    assert bandit.update([1e11, 0.0], 0, 1.0).n_rewards == 1  # one alone does no harm
+
+
+def test_a_gain_that_has_faded_far_loads():
+    bandit = LinearBandit(1, 1, noise_sd=1.0).update([1.0], 0, 1.0)
+    for factor in (0.5**60 * 0.6, 0.9, 1e-20, 0.3):
+        bandit.forget(factor)
+        assert LinearBandit.from_bytes(bandit.to_bytes()).to_bytes() == bandit.to_bytes()
+
+
+def test_fuzzed_lives(seed):
+    assert _extremes.main(seed, 40) == 0
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_fuzzed_lives(seed):
+    assert _extremes.main(seed, 100_000, workers=8) == 0

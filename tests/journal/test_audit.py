@@ -1,0 +1,239 @@
+"""What verify() compares, signatures, damaged values, and snapshots that are read back."""
+
+import secrets
+import sqlite3
+import warnings
+
+import numpy as np
+import pytest
+from _rewrite import rewrite
+from refusals import refused, warned
+
+from prudent.bandits import LinearBandit, SharedLinearBandit
+from prudent.errors import ParameterError, PrudentWarning, StateFileError
+from prudent.journal import Journal
+from prudent.journal.file import Event
+
+KEY = secrets.token_bytes(32)
+
+
+def fresh(seed=3, **options):
+    return LinearBandit(["a", "b", "c"], 2, alpha=0.5, rng=seed, **options)
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "j.db"
+
+
+def used(path, steps=30, **options):
+    rng = np.random.default_rng(1)
+    with Journal(path, fresh(), **options) as live:
+        for _ in range(steps):
+            decision = live.select(rng.normal(size=2))
+            live.reward(decision.id, float(rng.normal()))
+
+
+def execute(path, statement, *values):
+    db = sqlite3.connect(path)
+    db.execute(statement, values)
+    db.commit()
+    db.close()
+
+
+def edited(path, seq, **fields):
+    """Change an event, give it the right checksum, and leave snapshots alone."""
+    db = sqlite3.connect(path)
+    names = ", ".join(Event._fields)
+    event = Event(*db.execute(f"SELECT {names} FROM event WHERE seq = ?", (seq,)).fetchone())._replace(**fields)
+    for name, value in fields.items():
+        db.execute(f"UPDATE event SET {name} = ? WHERE seq = ?", (value, seq))
+    db.execute("UPDATE event SET checksum = ? WHERE seq = ?", (event.checksum(), event.seq))
+    db.commit()
+    db.close()
+
+
+# -- verify ----------------------------------------------------------------------------------------------------
+
+
+def test_a_sound_journal_is_verified(path):
+    used(path, snapshot_every=20)
+    with Journal(path) as live:
+        found = live.verify()
+    assert (found, found.snapshots, found.signed) == (30, 3, False)  # two snapshots and the live bandit
+    assert len(found.gaps) == 1
+
+
+def test_a_foreign_bandit_in_the_last_snapshot_fails(path):
+    used(path)
+    state = fresh(seed=9).update(np.ones((9, 2)), ["a"] * 9, np.arange(9.0)).to_bytes()
+    execute(path, "UPDATE snapshot SET state = ? WHERE seq > 0", state)
+    with Journal(path) as live, refused(StateFileError, "state-differs", event=60):
+        live.verify()
+
+
+def test_a_live_bandit_that_is_not_that_of_the_record_fails(path):
+    used(path)
+    with Journal(path) as live:
+        live._replica.bandit.update([1.0, 1.0], "a", 5.0)  # behind the back of the journal
+        with refused(StateFileError, "state-differs"):
+            live.verify()
+
+
+@pytest.mark.parametrize(
+    ("seq", "fields", "code"),
+    [
+        (21, {"propensity": 0.123}, "decision-differs"),
+        (21, {"propensity": None}, "decision-differs"),
+        (21, {"score": 77.0}, "decision-differs"),
+        (21, {"time": 1.0}, "time-differs"),
+        (60, {"reward": 123.0}, "state-differs"),  # the last one: no later decision depends on it
+    ],
+)
+def test_edits_with_the_right_checksum_are_seen(path, seq, fields, code):
+    used(path)
+    edited(path, seq, **fields)
+    with Journal(path) as live, refused(StateFileError, code):
+        live.verify()
+
+
+def test_one_snapshot_left_says_what_cannot_be_verified(path):
+    used(path)
+    execute(path, "DELETE FROM snapshot WHERE seq = 0")
+    with Journal(path) as live, warned(PrudentWarning, "not-verified"):
+        found = live.verify()
+    assert found == 0
+    assert found.gaps[0].startswith("events up to 60")
+
+
+def test_journals_of_items_are_verified_with_propensities(path):
+    rng = np.random.default_rng(2)
+    for draws in ("independent", "joint"):
+        with Journal(f"{path}{draws}", SharedLinearBandit(2, draws=draws, rng=1), snapshot_every=7) as live:
+            for _ in range(12):
+                slate = live.select(rng.normal(size=(4, 2)), top=2)
+                live.reward(slate.ids, rng.normal(size=2).tolist())
+            assert live.verify() == 12
+
+
+# -- signatures ------------------------------------------------------------------------------------------------
+
+
+def test_a_signed_journal_goes_on_with_its_key_only(path):
+    used(path, key=KEY)
+    with Journal(path, key=KEY) as live:
+        before = live.signature
+        live.select([1.0, 2.0])
+        assert live.signature != before
+        assert len(live.signature) == 64
+        found = live.verify()
+        assert (found, found.signed, found.gaps) == (31, True, ())
+    with refused(StateFileError, "wrong-signature", event=61):
+        Journal(path, key=secrets.token_bytes(32))
+    with Journal(path) as live:
+        assert len(list(live.rows())) == 31
+        with refused(ParameterError, "missing-key", argument="key"):
+            live.select([1.0, 2.0])
+        assert live.bandit.decisions == 31
+
+
+@pytest.mark.parametrize("fields", [{"reward": 0.25}, {"time": 2e9}])
+def test_edits_without_the_key_are_seen(path, fields):
+    """The last reward and its time: with the snapshot gone, only the signature tells."""
+    used(path, key=KEY)
+    rewrite(path, 60, **fields)
+    with refused(StateFileError, "wrong-signature", event=60):
+        Journal(path, key=KEY)
+
+
+def test_an_early_edit_is_seen_by_the_chain(path):
+    used(path, key=KEY)
+    edited(path, 2, time=1.9e9)
+    with Journal(path, key=KEY) as live, refused(StateFileError, "wrong-signature", event=2):
+        live.verify()
+
+
+def test_a_signed_journal_that_was_compacted_goes_on(path):
+    used(path, key=KEY)
+    with Journal(path, key=KEY) as live:
+        live.compact(before=2e9)
+        live.select([1.0, 2.0])
+    with Journal(path, key=KEY) as live:
+        assert live.signature is not None
+
+
+@pytest.mark.parametrize("key", [b"short", "text" * 9, 5])
+def test_what_is_no_key(path, key):
+    with refused(ParameterError, "wrong-type", argument="key"):
+        Journal(path, fresh(), key=key)
+
+
+def test_a_key_for_a_journal_without_signatures(path):
+    used(path)
+    with refused(ParameterError, "not-signed", argument="key"):
+        Journal(path, key=KEY)
+
+
+# -- damaged values --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("column", Event._fields[1:])
+@pytest.mark.parametrize("value", [1.5, 7, "text", b"\xff\xfe", None])
+def test_damaged_values_of_any_type_name_the_event_and_leave_the_rest_readable(path, column, value):
+    used(path, steps=5)
+    try:
+        execute(path, f"UPDATE event SET {column} = ? WHERE seq = 3", value)
+    except sqlite3.IntegrityError:
+        pytest.skip("the database itself refuses it")
+    with Journal(path) as live:  # the bandit is in the last snapshot
+        try:
+            assert len(list(live.rows())) == 5  # what SQLite converts, or what was there before
+        except StateFileError as error:
+            assert error.fields.get("event") in (3, None)
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                rows = list(live.rows(damaged="skip"))
+            assert len(rows) >= 4
+            assert {warning.message.code for warning in caught} <= {"damaged-event"}
+
+
+def test_a_number_in_a_context_is_our_error(path):
+    used(path, steps=5)
+    execute(path, "UPDATE event SET context = 1.5 WHERE seq = 3")
+    with Journal(path) as live:
+        with refused(StateFileError, "damaged-file", event=3):
+            list(live.rows())
+        with warned(PrudentWarning, "damaged-event", event=3):
+            rows = list(live.rows(damaged="skip"))
+        assert len(rows) == 4
+
+
+# -- snapshots are read back -----------------------------------------------------------------------------------
+
+
+def test_compaction_keeps_everything_if_its_snapshot_cannot_be_read(path, monkeypatch):
+    used(path)
+    with Journal(path) as live:
+        right = live.bandit.to_bytes()
+        monkeypatch.setattr(LinearBandit, "to_bytes", lambda self: b"PRUDENT\x1a" + bytes(100))
+        with refused(StateFileError, "damaged-file"):
+            live.compact(before=2e9)
+        with warned(PrudentWarning, "no-snapshot"):
+            live._wrote = True
+            live.close()
+    monkeypatch.undo()
+    with Journal(path) as live:
+        assert live.bandit.to_bytes() == right
+        assert len(list(live.rows())) == 30
+
+
+def test_a_save_that_cannot_be_loaded_leaves_the_older_file(tmp_path, monkeypatch):
+    bandit = fresh()
+    bandit.save(tmp_path / "s")
+    before = (tmp_path / "s").read_bytes()
+    bandit.update([1.0, 1.0], "a", 1.0)
+    bandit.belief.table.gram[0] = np.nan
+    with refused(StateFileError, "damaged-file"):
+        bandit.save(tmp_path / "s")
+    assert (tmp_path / "s").read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == ["s"]
