@@ -198,7 +198,7 @@ def _show_claims(claims: list[Claim]) -> None:
 
     if not claims:
         return
-    colours = {Verdict.NOT_REPRODUCED: "red", Verdict.INCONCLUSIVE: "yellow"}
+    colours = {Verdict.NOT_REPRODUCED: "red", Verdict.INCONCLUSIVE: "yellow", Verdict.COMPATIBLE: "yellow"}
     shown = table("verdict", "claim")
     shown.columns[0].min_width, shown.columns[0].max_width = 14, 30
     for claim in claims:

@@ -1,4 +1,5 @@
-from .claims import Claim, Verdict
+from .claims import Claim
+from .rules import Verdict
 from .runner import conclude, judge, load, run
 from .scale import SCALES, Scale
 from .studies import STUDIES

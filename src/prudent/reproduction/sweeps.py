@@ -18,7 +18,7 @@ import numpy as np
 from .._support.output import write
 from .._support.versions import versions
 from ..types import PathLike
-from .claims import mean_interval
+from .rules import mean_intervals
 from .runner import Progress, computed
 from .runs.base import Arrays
 from .runs.simulation import SimulationRun
@@ -139,8 +139,8 @@ def compared(data: xarray.Dataset) -> pandas.DataFrame:
         reference = there.sel(agent=baseline).values.ravel()
         for agent in map(str, there.agent.values):
             values = there.sel(agent=agent).values.ravel()
-            mean = mean_interval(metric, values, 1, confidence)
-            difference = mean_interval(metric, values - reference, comparisons, confidence)
+            (mean,) = mean_intervals({metric: values}, 1.0 - confidence)
+            (difference,) = mean_intervals({metric: values - reference}, (1.0 - confidence) / comparisons)
             lead = (np.nan, np.nan, np.nan) if agent == baseline else astuple(difference)[1:]
             rows.append((str(environment), agent, *astuple(mean), *lead, values.size))
     columns = ["environment", "agent", "metric", "mean", "low", "high"]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ..claims import Data, Finding, Verdict, claim, differences
+from ..claims import Data, claim, until
+from ..rules import Samples
 from ..runs.simulation import SimulationRun
 from ..scale import Scale
 from ..study import Coordinates, Study
@@ -22,11 +23,12 @@ def _plan(scale: Scale) -> dict[Coordinates, SimulationRun]:
     "In the long term too high a risk level costs: in a safe lake (p_h = 0.6, 0.8) BRPS-RL 0.99 ends with more "
     "regret than moderate levels",
     "Frozen Lake study, result 3",
+    short=lambda data: until(LONG, int(data.episode.values[-1]), "episodes"),
 )
-def _costs(data: Data, readings: int) -> Finding:
+def _costs(data: Data) -> Samples:
     last = int(data.episode.values[-1])
     pairs = [(p, "BRPS-RL 0.99", moderate) for p in SAFE for moderate in ("BRPS-RL 0.5", "BRPS-RL 0.8")]
-    return Finding(differences(gaps(data, pairs, last), readings), None if last >= LONG else Verdict.INCONCLUSIVE)
+    return gaps(data, pairs, last)
 
 
 FIGURE = figure_by_p_h(

@@ -1,0 +1,784 @@
+"""Rules that turn measured data into verdicts: a few types, each a pure function of samples and of an error rate.
+
+Samples are arrays by quantity whose rows are replications. Row r of all of them belongs to replication r, in which all
+agents face the same random numbers, so agents are compared within replications. A rule computes a confidence set of
+everything that a claim is about, at ``1 - error`` for all quantities together, and compares it with the claim:
+
+    reproduced       the confidence set lies inside what the claim says
+    not reproduced   it lies apart from what the claim says
+    compatible       neither, and the estimates themselves are as the claim says
+    inconclusive     neither, and some estimate is not as the claim says; or the study does not reach the claim's time
+
+A false claim is "reproduced" only if the confidence set misses the truth: with probability at most ``error``, for the
+laws that the intervals assume. ``Rule.worlds`` makes worlds of measured data in which the claim is false, or true and
+false at once (the edge), so that the error rate of every rule can be measured by simulation (``error_rates``).
+
+Types of rules:
+
+    Means       means in a region: Student's t intervals with allowance for skewness, Bonferroni. Paired differences
+                above 0 are an ordering
+    Ratios      ratios of means in regions: Fieller's intervals, with the same allowance
+    BestOptions the best of several options in each of several groups: sets by multiple comparisons with the best,
+                at several looks at growing data, among which the error rate is split
+    Distance    Kolmogorov distances to a law: Dvoretzky-Kiefer-Wolfowitz bands
+    Shares      shares of runs: Clopper-Pearson bounds
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import ClassVar, NamedTuple, TypeAlias
+
+import numpy as np
+from scipy.special import betaincinv, ndtr, ndtri, stdtrit
+
+from .._support.intervals import mean_and_half_width
+from ..types import ArrayLike, FloatArray
+
+ERROR = 0.01
+"""Largest probability with which a false claim is called reproduced, for one reading of the paper as written."""
+POWER = 0.8  # probability of a decision at the size that an undecided verdict names
+MOST = 10**9  # replications: a size beyond this is not named
+FEWEST = 30  # replications below which intervals of means decide nothing: too few to see how skewed a law is
+
+Samples: TypeAlias = Mapping[str, ArrayLike]
+"""Samples [R] or [R, k] by quantity; rows are replications."""
+Region: TypeAlias = tuple[float, float]
+"""What a claim says of a quantity: it lies strictly between two numbers."""
+
+
+class Verdict(StrEnum):
+    """What became of a claim, in the order of lists: what does not reproduce comes first."""
+
+    NOT_REPRODUCED = "not reproduced"
+    INCONCLUSIVE = "inconclusive at this scale"
+    COMPATIBLE = "compatible"
+    REPRODUCED_WHEN = "reproduced when"  # under another reading than as written
+    REPRODUCED = "reproduced"
+
+    @property
+    def rank(self) -> int:
+        """Place in lists of claims."""
+        return list(Verdict).index(self)
+
+    @property
+    def undecided(self) -> bool:
+        """Whether more data could change the verdict."""
+        return self in (Verdict.INCONCLUSIVE, Verdict.COMPATIBLE)
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A measured quantity with its interval.
+
+    Attributes
+    ----------
+    quantity : str
+        What is measured.
+    estimate : float
+        Its value.
+    low, high : float or None
+        Ends of the interval; None for an exact value.
+    """
+
+    quantity: str
+    estimate: float
+    low: float | None = None
+    high: float | None = None
+
+    def side(self, region: Region) -> int:
+        """Return 1 if the interval lies inside the region, -1 if it lies apart from it, else 0.
+
+        Examples
+        --------
+        >>> Interval("x", 1.0, 0.5, 1.5).side((0.0, 2.0)), Interval("x", 1.0, 0.5, 1.5).side((1.0, 2.0))
+        (1, 0)
+        """
+        low = self.estimate if self.low is None else self.low
+        high = self.estimate if self.high is None else self.high
+        if region[0] < low and high < region[1]:
+            return 1
+        return -1 if high < region[0] or low > region[1] else 0
+
+
+class Finding(NamedTuple):
+    """What was measured under one reading of the paper.
+
+    Attributes
+    ----------
+    intervals : sequence of Interval
+        The measured quantities.
+    verdict : Verdict
+        The verdict.
+    decisive : int
+        Index of the interval that decides.
+    needed : int or None
+        Replications that would decide with a probability of 80% if the estimates were the truth; None for a verdict
+        that is decided, and where no number of replications would do.
+    """
+
+    intervals: Sequence[Interval]
+    verdict: Verdict
+    decisive: int = 0
+    needed: int | None = None
+
+
+class Rule(ABC):
+    """A rule: a pure function of samples and of an error rate to a verdict.
+
+    Attributes
+    ----------
+    smooth : bool
+        Whether the samples are numbers that a normal law can be fitted to.
+    multiples : tuple of int
+        Sizes at which growing data is looked at, in multiples of the first.
+    """
+
+    smooth: ClassVar[bool] = True
+    multiples: tuple[int, ...] = (1,)
+
+    @property
+    @abstractmethod
+    def words(self) -> str:
+        """How the rule decides, in words."""
+
+    @abstractmethod
+    def judge(self, samples: Samples, error: float = ERROR) -> Finding:
+        """Return the verdict on samples, with a probability of at most ``error`` that a false claim is reproduced.
+
+        Parameters
+        ----------
+        samples : mapping of str to array-like
+            Samples by quantity.
+        error : float, default=0.01
+            Error rate.
+
+        Returns
+        -------
+        Finding
+            Measured quantities and the verdict.
+        """
+
+    @abstractmethod
+    def worlds(self, samples: Samples) -> dict[str, dict[str, FloatArray]]:
+        """Return worlds in which the claim is false, made of measured samples.
+
+        Parameters
+        ----------
+        samples : mapping of str to array-like
+            Measured samples.
+
+        Returns
+        -------
+        dict of str to dict
+            Populations to draw from, by a name that begins with ``"edge"`` or ``"false"``. At the edge one quantity
+            lies where the claim ends to be true; in false worlds it lies one standard error of the study beyond. All
+            other quantities are as the claim says, clearly: this is where errors are most likely.
+        """
+
+    def undecided(self, samples: Samples, error: float = ERROR) -> list[str]:
+        """Return the quantities of which a further look would need more replications; none with a single look."""
+        return []
+
+    def scaled(self, factor: float) -> Rule:
+        """Return the rule with our own threshold multiplied by ``factor``; the same rule if it has none."""
+        return self
+
+
+# -- intervals ---------------------------------------------------------------------------------------------
+
+
+def mean_intervals(samples: Samples, error: float = ERROR) -> list[Interval]:
+    """Return the means of samples [R] with intervals that hold together at ``1 - error`` (Bonferroni).
+
+    Student's t, made wider on the side of the longer tail by Hall's transformation, which allows for skewness: where
+    rare replications decide a mean, most samples miss them. Samples without any spread have intervals without ends.
+
+    Parameters
+    ----------
+    samples : mapping of str to array-like
+        Samples by quantity.
+    error : float, default=0.01
+        Error rate of all intervals together.
+
+    Returns
+    -------
+    list of Interval
+        The intervals.
+
+    Examples
+    --------
+    >>> (interval,) = mean_intervals({"x": [1.0, 2.0, 3.0]}, 0.05)
+    >>> round(interval.estimate, 3), round(interval.low, 3), round(interval.high, 3)
+    (2.0, -0.484, 4.484)
+    """
+    values = _columns(samples)
+    means, below, above = _skewed_halves(values, 0.5 * error / len(samples))
+    return [
+        Interval(quantity, float(mean), float(mean - low), float(mean + high))
+        for quantity, mean, low, high in zip(samples, means, below, above, strict=True)
+    ]
+
+
+def _skewed_halves(values: FloatArray, level: float) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Return the means of columns [R, m], and how far their intervals reach below and above, each at ``level``.
+
+    Hall (1992): with skewness g and n rows, T + g (2 T^2 + 1) / (6 sqrt n) + g^2 T^3 / (27 n) is closer to normal than
+    Student's T. It rises in T, and its inverse at the quantiles gives the interval.
+    """
+    count = values.shape[0]
+    means = values.mean(axis=0)
+    if count < 2:
+        return means, np.full_like(means, np.inf), np.full_like(means, np.inf)
+    centred = values - means
+    sd = centred.std(axis=0, ddof=1)
+    none = sd <= 1e-12 * np.abs(values).max(axis=0)
+    root, quantile = math.sqrt(count), float(stdtrit(count - 1, 1.0 - level))
+    standard = centred / np.where(none, 1.0, sd)
+    skew = (standard**3).mean(axis=0) / root
+    some = np.abs(skew) > 1e-9
+    halves = []
+    for sign in (1.0, -1.0):  # T at its high quantile is the low end
+        inner = 1.0 + skew * (sign * quantile - skew / 6.0)
+        hall = sign * 3.0 / np.where(some, skew, 1.0) * (np.cbrt(inner) - 1.0)
+        reach = np.where(some, np.maximum(hall, quantile), quantile)
+        halves.append(np.where(none, np.inf, reach * sd / root))
+    return means, halves[0], halves[1]
+
+
+def ratio_interval(quantity: str, above: ArrayLike, below: ArrayLike, error: float = ERROR) -> Interval:
+    """Return the interval of a ratio of means.
+
+    Fieller's interval holds all r for which the mean of ``above - r below`` may be zero; it has no ends if the mean of
+    ``below`` may be zero. Each end is the farther one of Fieller's and of the delta method with allowance for skewness
+    (``mean_intervals``).
+
+    Parameters
+    ----------
+    quantity : str
+        What is measured.
+    above, below : array-like
+        Samples [R].
+    error : float, default=0.01
+        Error rate.
+
+    Returns
+    -------
+    Interval
+        The interval.
+
+    Examples
+    --------
+    >>> found = ratio_interval("x", [2.0, 4.1, 5.9], [1.0, 2.0, 3.0], 0.05)
+    >>> round(found.estimate, 2), found.low < 2.0 < found.high
+    (2.0, True)
+    """
+    top, bottom = np.asarray(above, dtype=np.float64), np.asarray(below, dtype=np.float64)
+    mean, base, count = float(top.mean()), float(bottom.mean()), top.size
+    endless = Interval(quantity, mean / base if base else math.nan, -math.inf, math.inf)
+    if base <= 0.0 or count < 2:
+        return endless
+    ratio = mean / base
+    square = float(stdtrit(count - 1, 1.0 - 0.5 * error)) ** 2 / count
+    (vaa, vab), (_, vbb) = (np.cov(top, bottom) * square).tolist()
+    lead, middle = base * base - vbb, mean * base - vab
+    if lead <= 0.0:
+        return endless
+    root = math.sqrt(max(middle * middle - lead * (mean * mean - vaa), 0.0))
+    _, (low,), (high,) = _skewed_halves((top - ratio * bottom)[:, np.newaxis] / base, 0.5 * error)
+    ends = (min(ratio - low, (middle - root) / lead), max(ratio + high, (middle + root) / lead))
+    return Interval(quantity, ratio, float(ends[0]), float(ends[1]))
+
+
+def inside(intervals: Sequence[Interval], regions: Sequence[Region], count: int, error: float = ERROR) -> Finding:
+    """Return the finding on the claim that every quantity lies in its region.
+
+    Parameters
+    ----------
+    intervals : sequence of Interval
+        Simultaneous intervals.
+    regions : sequence of tuple
+        What the claim says of each of them.
+    count : int
+        Replications that were measured.
+    error : float, default=0.01
+        Error rate of all intervals together.
+
+    Returns
+    -------
+    Finding
+        The finding. The interval nearest to leaving its region decides or, if the claim fails, the one farthest out.
+
+    Examples
+    --------
+    >>> found = inside([Interval("x", 1.0, 0.5, 1.5), Interval("y", 1.0, -0.5, 2.5)], [(0.0, math.inf)] * 2, 50)
+    >>> str(found.verdict), found.decisive, found.needed
+    ('compatible', 1, 186)
+    """
+    sides = [interval.side(region) for interval, region in zip(intervals, regions, strict=True)]
+    margins = [_margin(interval, region) for interval, region in zip(intervals, regions, strict=True)]
+    if min(sides) < 0:
+        return Finding(intervals, Verdict.NOT_REPRODUCED, int(np.argmin(margins)))
+    if min(sides) > 0:
+        return Finding(intervals, Verdict.REPRODUCED, int(np.argmin(margins)))
+    agree = min(margins) > 0.0
+    # how many half widths an interval must be away from the edge for a decision in four of five studies
+    reach = 1.0 + float(ndtri(POWER) / ndtri(1.0 - 0.5 * error / len(intervals)))
+    sizes = [count * (reach / margin) ** 2 if margin else math.inf for margin in margins]
+    wanted = (
+        max(size for size, side in zip(sizes, sides, strict=True) if not side)
+        if agree
+        else min(size for size, margin in zip(sizes, margins, strict=True) if not margin > 0.0)
+    )
+    verdict = Verdict.COMPATIBLE if agree else Verdict.INCONCLUSIVE
+    return Finding(intervals, verdict, int(np.argmin(margins)), _size(wanted))
+
+
+def _if_many(finding: Finding, count: int) -> Finding:
+    """Return the finding, undecided if there are too few replications for intervals of means."""
+    if count >= FEWEST:
+        return finding
+    return finding._replace(verdict=Verdict.INCONCLUSIVE, needed=max(finding.needed or 0, FEWEST))
+
+
+def _margin(interval: Interval, region: Region) -> float:
+    """Return how far an estimate lies inside a region, in half widths of its interval; negative if it lies outside."""
+    estimate, (lowest, highest) = interval.estimate, region
+    if math.isnan(estimate) or interval.low is None or interval.high is None:
+        return math.nan if math.isnan(estimate) else math.copysign(math.inf, interval.side(region))
+    below, above = estimate - interval.low, interval.high - estimate
+    gaps = [
+        distance / half if half else math.copysign(math.inf, distance)
+        for distance, half in (
+            (estimate - lowest, below if estimate > lowest else above),
+            (highest - estimate, above if estimate < highest else below),
+        )
+        if not math.isinf(distance)
+    ]
+    return min(gaps, default=math.inf)
+
+
+def _size(wanted: float) -> int | None:
+    return math.ceil(wanted) if wanted <= MOST else None
+
+
+def _columns(samples: Samples) -> FloatArray:
+    return np.stack([np.asarray(values, dtype=np.float64) for values in samples.values()], axis=1)
+
+
+# -- means and ratios --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Means(Rule):
+    """The means of all samples [R] lie in one region; paired differences above 0 are an ordering of means.
+
+    Attributes
+    ----------
+    low, high : float
+        Ends of the region.
+    """
+
+    low: float = 0.0
+    high: float = math.inf
+
+    @property
+    def words(self) -> str:
+        """See ``Rule``."""
+        above = "" if self.low == 0.0 and math.isinf(self.high) else f" in ({self.low:g}, {self.high:g})"
+        return f"paired Student t intervals of means{above} with allowance for skewness, all of them together (Bonferroni)"
+
+    def judge(self, samples: Samples, error: float = ERROR) -> Finding:
+        """See ``Rule``."""
+        intervals = mean_intervals(samples, error)
+        count = len(np.asarray(next(iter(samples.values()))))
+        return _if_many(inside(intervals, [(self.low, self.high)] * len(intervals), count, error), count)
+
+    def worlds(self, samples: Samples) -> dict[str, dict[str, FloatArray]]:
+        """See ``Rule``."""
+        centred = {name: np.asarray(values, dtype=np.float64) - np.mean(values) for name, values in samples.items()}
+        spread = {name: float(values.std(ddof=1)) or 1.0 for name, values in centred.items()}
+        ends = [(end, sign) for end, sign in ((self.low, -1.0), (self.high, 1.0)) if math.isfinite(end)]
+
+        def deep(name: str) -> float:
+            if len(ends) == 2:
+                return 0.5 * (self.low + self.high)
+            return ends[0][0] - 1e3 * ends[0][1] * spread[name]
+
+        worlds = {}
+        for name, (end, sign) in itertools.product(samples, ends):
+            beyond = sign * spread[name] / math.sqrt(centred[name].size)
+            for kind, mean in (("edge", end), ("false", end + beyond)):
+                worlds[f"{kind}: {name} = {end:g}"] = {
+                    each: values + (mean if each == name else deep(each)) for each, values in centred.items()
+                }
+        return worlds
+
+
+@dataclass(frozen=True)
+class Ratios(Rule):
+    """Ratios of means lie in regions; samples are [R, 2], above and below.
+
+    Attributes
+    ----------
+    regions : tuple of tuple
+        Region of each ratio.
+    factor : float or None
+        The factor, if each region is what lies within a factor of a value (``near``).
+    """
+
+    regions: tuple[Region, ...]
+    factor: float | None = None
+
+    @classmethod
+    def near(cls, values: Sequence[float], factor: float) -> Ratios:
+        """Return the rule that each ratio lies within a factor of its value."""
+        return cls(tuple((value / factor, value * factor) for value in values), factor)
+
+    @property
+    def words(self) -> str:
+        """See ``Rule``."""
+        within = f", within a factor {self.factor:.3g}" if self.factor else ""
+        return f"Fieller's intervals of ratios of means with allowance for skewness, all of them together (Bonferroni){within}"
+
+    def judge(self, samples: Samples, error: float = ERROR) -> Finding:
+        """See ``Rule``."""
+        pairs = {name: np.asarray(values, dtype=np.float64) for name, values in samples.items()}
+        intervals = [ratio_interval(name, *values.T, error / len(pairs)) for name, values in pairs.items()]
+        count = len(next(iter(pairs.values())))
+        return _if_many(inside(intervals, self.regions, count, error), count)
+
+    def worlds(self, samples: Samples) -> dict[str, dict[str, FloatArray]]:
+        """See ``Rule``; what is above the line is multiplied."""
+        pairs = {name: np.asarray(values, dtype=np.float64) for name, values in samples.items()}
+        ratios = {name: float(values[:, 0].mean() / values[:, 1].mean()) for name, values in pairs.items()}
+
+        def deep(low: float, high: float) -> float:
+            if low > 0.0:
+                return math.sqrt(low * high) if math.isfinite(high) else 100.0 * low
+            return 0.01 * high
+
+        def at(name: str, ratio: float) -> FloatArray:
+            return pairs[name] * (ratio / ratios[name], 1.0)
+
+        worlds = {}
+        for name, region in zip(pairs, self.regions, strict=True):
+            for end, sign in zip(region, (-1.0, 1.0), strict=True):
+                if not math.isfinite(end) or end <= 0.0:
+                    continue
+                edge = at(name, end)
+                beyond = float(np.std(edge[:, 0] - end * edge[:, 1], ddof=1) / edge[:, 1].mean()) / math.sqrt(len(edge))
+                for kind, ratio in (("edge", end), ("false", max(end + sign * beyond, 0.5 * end))):
+                    worlds[f"{kind}: {name} = {end:.4g}"] = {
+                        each: at(each, ratio if each == name else deep(*other))
+                        for each, other in zip(pairs, self.regions, strict=True)
+                    }
+        return worlds
+
+    def scaled(self, factor: float) -> Rule:
+        """See ``Rule``; a region around a value is scaled in its logarithm, another one in its finite end."""
+        if self.factor is not None:
+            return Ratios.near([math.sqrt(low * high) for low, high in self.regions], self.factor**factor)
+        return replace(self, regions=tuple((low * factor, high * factor) for low, high in self.regions))
+
+
+# -- the best option ---------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class BestOptions(Rule):
+    """The options that are best in several groups; samples are [R, options] by group, and the least mean is best.
+
+    An option is in the set of a group unless some other is better beyond doubt. The set holds the best option with
+    probability at least ``1 - error``, for all groups and looks together: the best one is lost only if one of the
+    others looks better than it by its quantile of Student's t, at ``error / (looks groups others)`` on one side
+    (multiple comparisons with the best). Groups may have different numbers of replications.
+
+    Attributes
+    ----------
+    options : tuple of float
+        The options.
+    claimed : tuple of float
+        A choice of one option for each group of which the claim is true.
+    holds : callable
+        Whether the claim is true of a choice.
+    multiples : tuple of int
+        See ``Rule``: the error rate is split evenly among the looks.
+    """
+
+    options: tuple[float, ...]
+    claimed: tuple[float, ...]
+    holds: Callable[[tuple[float, ...]], bool]
+    multiples: tuple[int, ...] = (1,)
+
+    @property
+    def words(self) -> str:
+        """See ``Rule``."""
+        looks = f", {len(self.multiples)} looks at growing data" if len(self.multiples) > 1 else ""
+        return (
+            "confidence sets of the best option, by multiple comparisons with the best (paired Student t, Bonferroni), "
+            f"all groups together{looks}; reproduced if every choice from the sets is as claimed"
+        )
+
+    def _level(self, groups: int, error: float) -> float:
+        """Return the probability, on one side, of each comparison."""
+        return error / (len(self.multiples) * groups * (len(self.options) - 1))
+
+    def _against_best(self, values: ArrayLike, level: float) -> tuple[FloatArray, FloatArray]:
+        """Return by how much each option exceeds the best estimate, and the half widths of these differences."""
+        data = np.asarray(values, dtype=np.float64)
+        best = int(np.argmin(data.mean(axis=0)))
+        return mean_and_half_width(data - data[:, [best]], 1.0 - 2.0 * level)
+
+    def sets(self, samples: Samples, error: float = ERROR) -> dict[str, list[float]]:
+        """Return the options that may be the best in each group.
+
+        Parameters
+        ----------
+        samples : mapping of str to array-like
+            Samples [R, options] by group.
+        error : float, default=0.01
+            Error rate of all sets and looks together.
+
+        Returns
+        -------
+        dict of str to list
+            Sets by group.
+        """
+        level = self._level(len(samples), error)
+        found = {}
+        for group, values in samples.items():
+            data = np.asarray(values, dtype=np.float64)
+            count = data.shape[0]
+            if count < FEWEST:
+                found[group] = list(self.options)
+                continue
+            quantile = float(stdtrit(count - 1, 1.0 - level))
+            means, cov = data.mean(axis=0), np.cov(data, rowvar=False)
+            variances = np.diag(cov)[:, np.newaxis] + np.diag(cov) - 2.0 * cov
+            errors = np.sqrt(np.maximum(variances, 0.0) / count)
+            beaten = (means[:, np.newaxis] - means > quantile * errors).any(axis=1)
+            found[group] = [option for option, out in zip(self.options, beaten, strict=True) if not out]
+        return found
+
+    def judge(self, samples: Samples, error: float = ERROR) -> Finding:
+        """See ``Rule``."""
+        sets, level = self.sets(samples, error), self._level(len(samples), error)
+        choices = [self.holds(choice) for choice in itertools.product(*sets.values())]
+        estimates = tuple(self.options[int(np.argmin(np.mean(values, axis=0)))] for values in samples.values())
+        evidence, sizes = [], []
+        for group, values in samples.items():
+            rows = len(np.asarray(values))
+            listed = ", ".join(f"{option:g}" for option in sets[group])
+            words = f"{group}: may be the best after {rows:,} replications: {listed}. Their number"
+            evidence.append(Interval(words, len(sets[group])))
+        reach = 1.0 + float(ndtri(POWER) / ndtri(1.0 - level))
+        for group, values in samples.items():
+            means, halves = self._against_best(values, level)
+            best = self.options[int(np.argmin(means))]
+            rows = len(np.asarray(values))
+            for option, mean, half in zip(self.options, means, halves, strict=True):
+                if option != best:
+                    half = math.inf if math.isnan(half) else float(half)
+                    name = f"{group}: {option:g} minus {best:g}"
+                    evidence.append(Interval(name, float(mean), float(mean) - half, float(mean) + half))
+                    if option in sets[group]:
+                        sizes.append(rows * (reach * half / float(mean)) ** 2 if mean else math.inf)
+        if all(choices):
+            return Finding(evidence, Verdict.REPRODUCED)
+        if not any(choices):
+            return Finding(evidence, Verdict.NOT_REPRODUCED, self._contradicting(sets))
+        verdict = Verdict.COMPATIBLE if self.holds(estimates) else Verdict.INCONCLUSIVE
+        open_ = max(range(len(sets)), key=lambda i: len(list(sets.values())[i]))
+        return Finding(evidence, verdict, open_, _size(max(sizes)))
+
+    def _contradicting(self, sets: Mapping[str, Sequence[float]]) -> int:
+        """Return the first group whose set excludes the claim by itself, with the claimed options elsewhere."""
+        for i, options in enumerate(sets.values()):
+            if not any(self.holds((*self.claimed[:i], option, *self.claimed[i + 1 :])) for option in options):
+                return i
+        return len(sets) - 1
+
+    def undecided(self, samples: Samples, error: float = ERROR) -> list[str]:
+        """Return the groups whose set still has several options, unless the verdict is decided."""
+        if not self.judge(samples, error).verdict.undecided:
+            return []
+        return [group for group, options in self.sets(samples, error).items() if len(options) > 1]
+
+    def worlds(self, samples: Samples) -> dict[str, dict[str, FloatArray]]:
+        """See ``Rule``; at the edge an option ties with the claimed one, so that the claim is true of one of them."""
+        centred = {name: np.asarray(x, dtype=np.float64) - np.mean(x, axis=0) for name, x in samples.items()}
+
+        def at(i: int, group: str, rival: float | None = None, ahead: float = 0.0) -> FloatArray:
+            far = 1e3 * float(centred[group].std()) + 1.0
+            means = {option: far for option in self.options} | {self.claimed[i]: 0.0}
+            if rival is not None:
+                means[rival] = -ahead
+            return centred[group] + [means[option] for option in self.options]
+
+        worlds = {}
+        for i, group in enumerate(samples):
+            for rival in self.options:
+                if self.holds((*self.claimed[:i], rival, *self.claimed[i + 1 :])):
+                    continue
+                pair = [self.options.index(option) for option in (self.claimed[i], rival)]
+                difference = centred[group][:, pair] @ (1.0, -1.0)
+                beyond = float(difference.std(ddof=1)) / math.sqrt(difference.size)
+                for kind, ahead in (("edge", 0.0), ("false", beyond)):
+                    worlds[f"{kind}: {group}, {rival:g} beside {self.claimed[i]:g}"] = {
+                        other: at(j, other, *((rival, ahead) if other == group else ()))
+                        for j, other in enumerate(samples)
+                    }
+        return worlds
+
+
+# -- distributions -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Distance(Rule):
+    """Standardised samples [R] tend to the standard normal law: the last is close to it, and closer than the first.
+
+    The empirical distribution lies within the band sqrt(ln(2 m / error) / 2 R) of the true one, for all m samples
+    together, and so does its Kolmogorov distance to the law. That the distance falls needs two bands between them.
+
+    Attributes
+    ----------
+    limit : float
+        Largest Kolmogorov distance that counts as close.
+    """
+
+    limit: float
+    smooth = False
+
+    @property
+    def words(self) -> str:
+        """See ``Rule``."""
+        return (
+            "Dvoretzky-Kiefer-Wolfowitz bands of the Kolmogorov distance, all of them together: it falls from the "
+            f"smallest N to the largest, and lies below {self.limit:g} there"
+        )
+
+    def judge(self, samples: Samples, error: float = ERROR) -> Finding:
+        """See ``Rule``."""
+        scores = {name: np.asarray(values, dtype=np.float64) for name, values in samples.items()}
+        count = len(next(iter(scores.values())))
+        band = math.sqrt(math.log(2.0 * len(scores) / error) / (2.0 * count))
+        distances = {name: kolmogorov(values) for name, values in scores.items()}
+        shown = [
+            Interval(f"{name}: Kolmogorov distance to the limit law", d, max(0.0, d - band), min(1.0, d + band))
+            for name, d in distances.items()
+        ]
+        first, *_, last = distances.values()
+        fall = Interval("smallest N: distance minus that at the largest", first - last)
+        fall = replace(fall, low=fall.estimate - 2.0 * band, high=fall.estimate + 2.0 * band)
+        regions = [(-math.inf, math.inf)] * (len(shown) - 1) + [(-math.inf, self.limit), (0.0, math.inf)]
+        return inside([*shown, fall], regions, count, error)
+
+    def worlds(self, samples: Samples) -> dict[str, dict[str, FloatArray]]:
+        """See ``Rule``; samples are shifted until their distance is that of the edge."""
+        scores = {name: np.asarray(values, dtype=np.float64) for name, values in samples.items()}
+        names = list(scores)
+        shape = scores[names[-1]]
+        shape = shape - shape.mean()
+        error = 0.5 / math.sqrt(shape.size)  # largest standard error of an empirical distribution
+        far = _shifted(shape, 0.99)
+
+        def world(first: FloatArray, last: FloatArray) -> dict[str, FloatArray]:
+            return {name: last if name == names[-1] else first for name in names}
+
+        return {
+            f"edge: distance {self.limit:g} at the end": world(far, _shifted(shape, self.limit)),
+            f"false: distance {self.limit + error:.3g} at the end": world(far, _shifted(shape, self.limit + error)),
+            "edge: the distance does not fall": world(*[_shifted(shape, 0.5 * self.limit)] * 2),
+            "false: the distance rises": world(
+                _shifted(shape, 0.5 * self.limit), _shifted(shape, min(0.5 * self.limit + error, 0.9 * self.limit))
+            ),
+        }
+
+    def scaled(self, factor: float) -> Rule:
+        """See ``Rule``."""
+        return Distance(self.limit * factor)
+
+
+def _shifted(scores: FloatArray, distance: float) -> FloatArray:
+    """Return scores, shifted up so far that their Kolmogorov distance to the standard normal law is ``distance``."""
+    low, high = 0.0, 20.0
+    if kolmogorov(scores) >= distance:  # too far away by its shape: a normal sample of the same size
+        scores = ndtri((np.arange(scores.size) + 0.5) / scores.size)
+    for _ in range(50):
+        middle = 0.5 * (low + high)
+        low, high = (middle, high) if kolmogorov(scores + middle) < distance else (low, middle)
+    return scores + high
+
+
+def kolmogorov(scores: FloatArray) -> float:
+    """Return the largest distance between the empirical distribution of ``scores`` and the standard normal.
+
+    >>> kolmogorov(np.zeros(1))
+    0.5
+    """
+    n = scores.size
+    chances = ndtr(np.sort(scores))
+    return float(max((np.arange(1, n + 1) / n - chances).max(), (chances - np.arange(n) / n).max()))
+
+
+@dataclass(frozen=True)
+class Shares(Rule):
+    """The share of runs that do something exceeds ``least``; samples [R] are 1 for runs that do and 0 for others.
+
+    Attributes
+    ----------
+    least : float
+        Edge of the claim.
+    """
+
+    least: float
+
+    smooth = False
+
+    @property
+    def words(self) -> str:
+        """See ``Rule``."""
+        return f"Clopper-Pearson intervals of shares of runs, above {self.least:g}; all shares have to be"
+
+    def judge(self, samples: Samples, error: float = ERROR) -> Finding:
+        """See ``Rule``.
+
+        A false claim has a share at the edge or below it, and is reproduced only if the low end of that one share is
+        wrong. So low ends have the whole error rate each, and high ends share it.
+        """
+        intervals = []
+        for name, values in samples.items():
+            runs = np.asarray(values, dtype=np.float64)
+            count, those = runs.size, float(runs.sum())
+            low = float(betaincinv(those, count - those + 1.0, error)) if those else 0.0
+            high = float(betaincinv(those + 1.0, count - those, 1.0 - error / len(samples))) if those < count else 1.0
+            intervals.append(Interval(name, those / count, low, high))
+        return inside(intervals, [(self.least, math.inf)] * len(intervals), count, error)
+
+    def worlds(self, samples: Samples) -> dict[str, dict[str, FloatArray]]:
+        """See ``Rule``; populations of 10,000 runs."""
+        count = len(np.asarray(next(iter(samples.values()))))
+        beyond = math.sqrt(self.least * (1.0 - self.least) / count)
+        everyone = np.ones(10_000)
+
+        def population(share: float) -> FloatArray:
+            return (np.arange(everyone.size) < share * everyone.size).astype(np.float64)
+
+        return {
+            f"{kind}: {name} = {self.least:g}": {
+                each: population(share) if each == name else everyone for each in samples
+            }
+            for name in samples
+            for kind, share in (("edge", self.least), ("false", max(self.least - beyond, 0.0)))
+        }
+
+    def scaled(self, factor: float) -> Rule:
+        """See ``Rule``; the share that may fail is multiplied."""
+        return Shares(1.0 - factor * (1.0 - self.least))
