@@ -142,11 +142,10 @@ def _study(
             rows = draw(np.random.default_rng((seed, look)), name, multiple * first - before)
             samples[name] = np.concatenate([samples[name], rows]) if before else rows
         before = multiple * first
-        verdict = rule.judge(samples, error).verdict
         open_ = rule.undecided(samples, error)
         if not open_:
             break
-    return verdict
+    return rule.judge(samples, error).verdict
 
 
 # -- what was measured -------------------------------------------------------------------------------------

@@ -529,11 +529,19 @@ class BestOptions(Rule):
         """Return the probability, on one side, of each comparison."""
         return error / (len(self.multiples) * groups * (len(self.options) - 1))
 
-    def _against_best(self, values: ArrayLike, level: float) -> tuple[FloatArray, FloatArray]:
-        """Return by how much each option exceeds the best estimate, and the half widths of these differences."""
+    def _compared(self, values: ArrayLike, level: float) -> tuple[FloatArray, FloatArray]:
+        """Return by how much the mean of each option exceeds that of each other, and the half widths [options, options]."""
         data = np.asarray(values, dtype=np.float64)
-        best = int(np.argmin(data.mean(axis=0)))
-        return mean_and_half_width(data - data[:, [best]], 1.0 - 2.0 * level)
+        count = data.shape[0]
+        means = data.mean(axis=0)
+        excess = means[:, np.newaxis] - means
+        if count < FEWEST:
+            return excess, np.full_like(excess, np.inf)
+        centred = data - means
+        cov = centred.T @ centred / (count - 1.0)
+        variances = np.diag(cov)[:, np.newaxis] + np.diag(cov) - 2.0 * cov
+        quantile = float(stdtrit(count - 1, 1.0 - level))
+        return excess, quantile * np.sqrt(np.maximum(variances, 0.0) / count)
 
     def sets(self, samples: Samples, error: float = ERROR) -> dict[str, list[float]]:
         """Return the options that may be the best in each group.
@@ -553,49 +561,44 @@ class BestOptions(Rule):
         level = self._level(len(samples), error)
         found = {}
         for group, values in samples.items():
-            data = np.asarray(values, dtype=np.float64)
-            count = data.shape[0]
-            if count < FEWEST:
-                found[group] = list(self.options)
-                continue
-            quantile = float(stdtrit(count - 1, 1.0 - level))
-            means, cov = data.mean(axis=0), np.cov(data, rowvar=False)
-            variances = np.diag(cov)[:, np.newaxis] + np.diag(cov) - 2.0 * cov
-            errors = np.sqrt(np.maximum(variances, 0.0) / count)
-            beaten = (means[:, np.newaxis] - means > quantile * errors).any(axis=1)
+            excess, half = self._compared(values, level)
+            beaten = (excess > half).any(axis=1)
             found[group] = [option for option, out in zip(self.options, beaten, strict=True) if not out]
         return found
+
+    def _possible(self, sets: Mapping[str, Sequence[float]]) -> set[bool]:
+        """Return whether the claim is true of the choices from sets: of all, of none, or both."""
+        return {self.holds(choice) for choice in itertools.product(*sets.values())}
 
     def judge(self, samples: Samples, error: float = ERROR) -> Finding:
         """See ``Rule``."""
         sets, level = self.sets(samples, error), self._level(len(samples), error)
-        choices = [self.holds(choice) for choice in itertools.product(*sets.values())]
-        estimates = tuple(self.options[int(np.argmin(np.mean(values, axis=0)))] for values in samples.values())
-        evidence, sizes = [], []
-        for group, values in samples.items():
-            rows = len(np.asarray(values))
-            listed = ", ".join(f"{option:g}" for option in sets[group])
-            words = f"{group}: may be the best after {rows:,} replications: {listed}. Their number"
-            evidence.append(Interval(words, len(sets[group])))
+        possible = self._possible(sets)
         reach = 1.0 + float(ndtri(POWER) / ndtri(1.0 - level))
+        shown, against, estimates, sizes = [], [], [], [0.0]
         for group, values in samples.items():
-            means, halves = self._against_best(values, level)
-            best = self.options[int(np.argmin(means))]
-            rows = len(np.asarray(values))
-            for option, mean, half in zip(self.options, means, halves, strict=True):
-                if option != best:
-                    half = math.inf if math.isnan(half) else float(half)
-                    name = f"{group}: {option:g} minus {best:g}"
-                    evidence.append(Interval(name, float(mean), float(mean) - half, float(mean) + half))
-                    if option in sets[group]:
-                        sizes.append(rows * (reach * half / float(mean)) ** 2 if mean else math.inf)
-        if all(choices):
+            excess, halves = self._compared(values, level)
+            count, first = len(np.asarray(values)), int(np.argmin(excess[:, 0]))
+            best = self.options[first]
+            estimates.append(best)
+            listed = ", ".join(f"{option:g}" for option in sets[group])
+            shown.append(
+                Interval(f"{group}: may be the best after {count:,} replications: {listed}. Number", len(sets[group]))
+            )
+            for option, mean, half in zip(self.options, excess[:, first].tolist(), halves[:, first].tolist(), strict=True):
+                if option == best:
+                    continue
+                against.append(Interval(f"{group}: {option:g} minus {best:g}", mean, mean - half, mean + half))
+                if option in sets[group]:
+                    sizes.append(count * (reach * half / mean) ** 2 if mean else math.inf)
+        evidence = [*shown, *against]
+        if possible == {True}:
             return Finding(evidence, Verdict.REPRODUCED)
-        if not any(choices):
+        if possible == {False}:
             return Finding(evidence, Verdict.NOT_REPRODUCED, self._contradicting(sets))
-        verdict = Verdict.COMPATIBLE if self.holds(estimates) else Verdict.INCONCLUSIVE
-        open_ = max(range(len(sets)), key=lambda i: len(list(sets.values())[i]))
-        return Finding(evidence, verdict, open_, _size(max(sizes)))
+        verdict = Verdict.COMPATIBLE if self.holds(tuple(estimates)) else Verdict.INCONCLUSIVE
+        widest = int(np.argmax([len(options) for options in sets.values()]))
+        return Finding(evidence, verdict, widest, _size(max(sizes)))
 
     def _contradicting(self, sets: Mapping[str, Sequence[float]]) -> int:
         """Return the first group whose set excludes the claim by itself, with the claimed options elsewhere."""
@@ -606,9 +609,8 @@ class BestOptions(Rule):
 
     def undecided(self, samples: Samples, error: float = ERROR) -> list[str]:
         """Return the groups whose set still has several options, unless the verdict is decided."""
-        if not self.judge(samples, error).verdict.undecided:
-            return []
-        return [group for group, options in self.sets(samples, error).items() if len(options) > 1]
+        sets = self.sets(samples, error)
+        return [group for group, options in sets.items() if len(options) > 1] if len(self._possible(sets)) > 1 else []
 
     def worlds(self, samples: Samples) -> dict[str, dict[str, FloatArray]]:
         """See ``Rule``; at the edge an option ties with the claimed one, so that the claim is true of one of them."""
