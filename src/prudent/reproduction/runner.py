@@ -29,6 +29,7 @@ from .._support.versions import versions
 from ..errors import ClusterError, DataError, StoreError
 from ..types import PathLike
 from .claims import Claim
+from .export import claims_latex, claims_table
 from .runs.base import Arrays, Run, key
 from .scale import SCALES, Scale
 from .store import Store, missing
@@ -215,7 +216,7 @@ def judge(datasets: Mapping[str, xarray.Dataset]) -> list[Claim]:
 
 
 def conclude(out: PathLike, datasets: Mapping[str, xarray.Dataset] | None = None) -> list[Claim]:
-    """Judge the claims by the datasets in a folder, and write ``claims.json`` there.
+    """Judge the claims by the datasets in a folder, and write them there: ``claims.json``, ``claims.csv``, ``claims.tex``.
 
     Parameters
     ----------
@@ -231,6 +232,8 @@ def conclude(out: PathLike, datasets: Mapping[str, xarray.Dataset] | None = None
     """
     claims = judge(load(out) if datasets is None else datasets)
     write(Path(out) / "claims.json", _json([asdict(claim) for claim in claims]))
+    write(Path(out) / "claims.csv", claims_table(claims).to_csv(index=False).encode())
+    write(Path(out) / "claims.tex", claims_latex(claims).encode())
     return claims
 
 
