@@ -1,7 +1,7 @@
 """Verdicts on the claims: their error rates by simulation, other thresholds, and the file that pages take counts from.
 
-- ``python -m benchmarks.verdicts rates RESULTS --workers N`` simulates 2,000 studies of every claim in each world where it
-  is false, with the noise of the datasets in RESULTS (a folder of ``prudent reproduce``), and writes what it finds to
+- ``python -m benchmarks.verdicts rates RESULTS --workers N`` simulates 2,000 studies of every claim in each world where
+  it is false, with the noise of the datasets in RESULTS (a folder of ``prudent reproduce``), and writes what it finds to
   ``src/prudent/reproduction/error_rates.json``. It fails if a claim is called reproduced in more than 1% of the studies
   of any world.
 - ``python -m benchmarks.verdicts summary RESULTS --workers N`` judges the claims, also at half and at double of the
@@ -26,8 +26,8 @@ from typing import Any
 
 from prudent.reproduction import SCALES, STUDIES, Claim, judge, load, run
 from prudent.reproduction.claims import BEYOND, Statement, counts
-from prudent.reproduction.error_rates import FILE, STUDIES as SIMULATED
-from prudent.reproduction.error_rates import ErrorRate, error_rate, record
+from prudent.reproduction.error_rates import FILE, ErrorRate, error_rate, record
+from prudent.reproduction.error_rates import STUDIES as SIMULATED
 from prudent.reproduction.rules import ERROR, Verdict
 from prudent.reproduction.studies import lake_long, lake_regret
 
@@ -73,7 +73,10 @@ def rates(results: Path, workers: int, studies: int, file: Path) -> int:
             found.setdefault(claim, {})[reading] = rate
             shares = f"{rate.edge:6.2%} at the edge, {rate.false:6.2%} beyond"
             print(f"[{i}/{len(jobs)}] {shares}  {claim}, {reading or 'as written'}: {rate.worst}", flush=True)
-    wrong = [f"{claim} ({reading or 'as written'})" for claim, its in found.items() for reading, rate in its.items() if rate.largest > ERROR]
+    each = [
+        (f"{claim} ({reading or 'as written'})", rate) for claim, its in found.items() for reading, rate in its.items()
+    ]
+    wrong = [name for name, rate in each if rate.largest > ERROR]
     content = {
         "studies": studies,
         "promised": ERROR,
@@ -112,7 +115,10 @@ def thresholds(results: Path, workers: int | None) -> dict[str, list[dict[str, A
             for factor in (0.5, 1.0, 2.0):
                 scaled = rule.scaled(factor)
                 add(statement, scaled.words.rpartition(", ")[2], _otherwise(statement, name, data[name], rule=scaled))
-    moments = (("lake-regret", lake_regret.pays_early, lake_regret.SHORT), ("lake-long", lake_long.costs_late, lake_long.LONG))
+    moments = (
+        ("lake-regret", lake_regret.pays_early, lake_regret.SHORT),
+        ("lake-long", lake_long.costs_late, lake_long.LONG),
+    )
     for name, find, moment in moments:
         for statement in STUDIES[name].claims if name in data else ():
             if getattr(statement.find, "func", None) is find:

@@ -148,7 +148,8 @@ def test_dataset_is_what_its_study_says(tiny_run, results, name):
     if study.further:  # all looks were taken: few replications decide nothing
         before = data.isel(replication=slice(0, TINY.lake_replications))
         plan = study.further(TINY, before)
-    assert spec["runs"] == json.loads(json.dumps([dataclasses.replace(part, seed=5).record() for part in plan.values()]))
+    records = [dataclasses.replace(part, seed=5).record() for part in plan.values()]
+    assert spec["runs"] == json.loads(json.dumps(records))
     assert set(json.loads(data.attrs["versions"])) == {"prudent", "numpy", "numba", "scipy", "python"}
     assert json.loads(data.attrs["studies"]) == {each: STUDIES[each].title for each in STUDIES}
     with netcdf_file(tiny_run / f"{name}.nc", mmap=False) as plain:  # another reader than xarray

@@ -10,21 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
+from scipy.optimize import brentq
 
+from prudent.reproduction.choices import BestOptions
+from prudent.reproduction.distributions import Distance, Shares, kolmogorov
 from prudent.reproduction.error_rates import error_rate
-from prudent.reproduction.rules import (
-    BestOptions,
-    Distance,
-    Interval,
-    Means,
-    Ratios,
-    Shares,
-    Verdict,
-    inside,
-    kolmogorov,
-    mean_intervals,
-    ratio_interval,
-)
+from prudent.reproduction.rules import Interval, Means, Ratios, Verdict, inside, mean_intervals, ratio_interval
 
 REPRODUCED, NOT_REPRODUCED, INCONCLUSIVE = Verdict.REPRODUCED, Verdict.NOT_REPRODUCED, Verdict.INCONCLUSIVE
 COMPATIBLE = Verdict.COMPATIBLE
@@ -101,8 +92,6 @@ def test_means_are_students_and_allow_for_skewness():
     def hall(mean):
         T = (skewed.mean() - mean) / stats.sem(skewed)
         return T + g * (2 * T**2 + 1) / (6 * root) + g**2 * T**3 / (27 * 60) - t
-
-    from scipy.optimize import brentq
 
     assert left.low == pytest.approx(brentq(hall, skewed.mean() - 5.0, skewed.mean()))
     assert left.high == pytest.approx(skewed.mean() + t * stats.sem(skewed))
@@ -253,7 +242,8 @@ def test_a_rule_that_takes_what_it_cannot_exclude_is_found_out():
     class Lax(BestOptions):
         def judge(self, samples, error=0.01):
             finding = super().judge(samples, error)
-            kept = all(option in options for option, options in zip(self.claimed, self.sets(samples, error).values(), strict=True))
+            sets = self.sets(samples, error).values()
+            kept = all(option in options for option, options in zip(self.claimed, sets, strict=True))
             return finding._replace(verdict=REPRODUCED) if kept else finding
 
     _, samples = samples_of("best", np.random.default_rng(10))

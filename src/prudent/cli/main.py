@@ -107,7 +107,7 @@ def reproduce(
     ] = False,
     compare: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Compare the datasets with a manifest; fail if they differ.", show_default=False),
+        typer.Option(metavar="FILE", help="Compare the datasets with a manifest; fail if they differ."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print files and claims as JSON.")] = False,
 ) -> None:

@@ -102,14 +102,12 @@ class Claim:
         try:
             readings = tuple({**other, "verdict": Verdict(other["verdict"])} for other in record.get("readings", ()))
             as_written = Verdict(record.get("as_written", record["verdict"]))
-            error = float(record.get("error", ERROR))
+            rate = float(record.get("error", ERROR))
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(f"{place} is not a claim: {error}", code="wrong-format", value=record) from None
         texts = {name: str(record.get(name, "")) for name in ("id", "statement", "source", "verdict", "test")}
         evidence, needed = tuple(record.get("evidence", ())), record.get("needed")
-        return cls(
-            **texts, evidence=evidence, as_written=as_written, readings=readings, needed=needed, error=error
-        )
+        return cls(**texts, evidence=evidence, as_written=as_written, readings=readings, needed=needed, error=rate)
 
 
 Find: TypeAlias = Callable[[Data], Samples]

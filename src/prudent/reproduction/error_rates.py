@@ -61,9 +61,7 @@ class ErrorRate:
         return max(self.edge, self.false)
 
 
-def error_rate(
-    rule: Rule, samples: Samples, error: float = ERROR, studies: int = STUDIES, rng: int = 1
-) -> ErrorRate:
+def error_rate(rule: Rule, samples: Samples, error: float = ERROR, studies: int = STUDIES, rng: int = 1) -> ErrorRate:
     """Return how often a rule calls its claim reproduced in worlds where it is false.
 
     Parameters
@@ -129,9 +127,7 @@ def _normal(world: World) -> Draw:
     return draw
 
 
-def _study(
-    rule: Rule, names: list[str], draw: Draw, first: int, error: float, rng: np.random.Generator
-) -> Verdict:
+def _study(rule: Rule, names: list[str], draw: Draw, first: int, error: float, rng: np.random.Generator) -> Verdict:
     """Return the verdict of one simulated study, which looks at its data as often as the real one."""
     seed = int(rng.integers(2**63))
     samples: dict[str, FloatArray] = {name: np.empty(0) for name in names}

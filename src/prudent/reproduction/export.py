@@ -49,7 +49,19 @@ def claims_table(claims: Iterable[Claim]) -> pandas.DataFrame:
     """
     import pandas
 
-    columns = "claim statement reading verdict quantity estimate low high decisive needed error_rate".split()
+    columns = [
+        "claim",
+        "statement",
+        "reading",
+        "verdict",
+        "quantity",
+        "estimate",
+        "low",
+        "high",
+        "decisive",
+        "needed",
+        "error_rate",
+    ]
     rows = []
     for claim in claims:
         as_written = {"reading": "", "verdict": claim.as_written, "evidence": claim.evidence, "needed": claim.needed}

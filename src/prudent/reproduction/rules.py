@@ -13,7 +13,7 @@ A false claim is "reproduced" only if the confidence set misses the truth: with 
 laws that the intervals assume. ``Rule.worlds`` makes worlds of measured data in which the claim is false, or true and
 false at once (the edge), so that the error rate of every rule can be measured by simulation (``error_rates``).
 
-Types of rules:
+Types of rules, here and in ``choices`` and ``distributions``:
 
     Means       means in a region: Student's t intervals with allowance for skewness, Bonferroni. Paired differences
                 above 0 are an ordering
@@ -29,15 +29,14 @@ from __future__ import annotations
 import itertools
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
-from scipy.special import betaincinv, ndtr, ndtri, stdtrit
+from scipy.special import ndtri, stdtrit
 
-from .._support.intervals import mean_and_half_width
 from ..types import ArrayLike, FloatArray
 
 ERROR = 0.01
@@ -336,7 +335,7 @@ def inside(intervals: Sequence[Interval], regions: Sequence[Region], count: int,
         else min(size for size, margin in zip(sizes, margins, strict=True) if not margin > 0.0)
     )
     verdict = Verdict.COMPATIBLE if agree else Verdict.INCONCLUSIVE
-    return Finding(intervals, verdict, int(np.argmin(margins)), _size(wanted))
+    return Finding(intervals, verdict, int(np.argmin(margins)), size_of(wanted))
 
 
 def _if_many(finding: Finding, count: int) -> Finding:
@@ -363,7 +362,8 @@ def _margin(interval: Interval, region: Region) -> float:
     return min(gaps, default=math.inf)
 
 
-def _size(wanted: float) -> int | None:
+def size_of(wanted: float) -> int | None:
+    """Return a number of replications as a whole number; None if it is beyond reach."""
     return math.ceil(wanted) if wanted <= MOST else None
 
 
@@ -391,7 +391,9 @@ class Means(Rule):
     def words(self) -> str:
         """See ``Rule``."""
         above = "" if self.low == 0.0 and math.isinf(self.high) else f" in ({self.low:g}, {self.high:g})"
-        return f"paired Student t intervals of means{above} with allowance for skewness, all of them together (Bonferroni)"
+        return (
+            f"paired Student t intervals of means{above} with allowance for skewness, all of them together (Bonferroni)"
+        )
 
     def judge(self, samples: Samples, error: float = ERROR) -> Finding:
         """See ``Rule``."""
@@ -401,7 +403,8 @@ class Means(Rule):
 
     def worlds(self, samples: Samples) -> dict[str, dict[str, FloatArray]]:
         """See ``Rule``."""
-        centred = {name: np.asarray(values, dtype=np.float64) - np.mean(values) for name, values in samples.items()}
+        arrays = {name: np.asarray(values, dtype=np.float64) for name, values in samples.items()}
+        centred = {name: np.asarray(values - values.mean()) for name, values in arrays.items()}
         spread = {name: float(values.std(ddof=1)) or 1.0 for name, values in centred.items()}
         ends = [(end, sign) for end, sign in ((self.low, -1.0), (self.high, 1.0)) if math.isfinite(end)]
 
@@ -444,12 +447,13 @@ class Ratios(Rule):
     def words(self) -> str:
         """See ``Rule``."""
         within = f", within a factor {self.factor:.3g}" if self.factor else ""
-        return f"Fieller's intervals of ratios of means with allowance for skewness, all of them together (Bonferroni){within}"
+        return f"Fieller's intervals of ratios of means with allowance for skewness, all together (Bonferroni){within}"
 
     def judge(self, samples: Samples, error: float = ERROR) -> Finding:
         """See ``Rule``."""
         pairs = {name: np.asarray(values, dtype=np.float64) for name, values in samples.items()}
-        intervals = [ratio_interval(name, *values.T, error / len(pairs)) for name, values in pairs.items()]
+        each = error / len(pairs)
+        intervals = [ratio_interval(name, pair[:, 0], pair[:, 1], each) for name, pair in pairs.items()]
         count = len(next(iter(pairs.values())))
         return _if_many(inside(intervals, self.regions, count, error), count)
 
@@ -485,302 +489,3 @@ class Ratios(Rule):
         if self.factor is not None:
             return Ratios.near([math.sqrt(low * high) for low, high in self.regions], self.factor**factor)
         return replace(self, regions=tuple((low * factor, high * factor) for low, high in self.regions))
-
-
-# -- the best option ---------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class BestOptions(Rule):
-    """The options that are best in several groups; samples are [R, options] by group, and the least mean is best.
-
-    An option is in the set of a group unless some other is better beyond doubt. The set holds the best option with
-    probability at least ``1 - error``, for all groups and looks together: the best one is lost only if one of the
-    others looks better than it by its quantile of Student's t, at ``error / (looks groups others)`` on one side
-    (multiple comparisons with the best). Groups may have different numbers of replications.
-
-    Attributes
-    ----------
-    options : tuple of float
-        The options.
-    claimed : tuple of float
-        A choice of one option for each group of which the claim is true.
-    holds : callable
-        Whether the claim is true of a choice.
-    multiples : tuple of int
-        See ``Rule``: the error rate is split evenly among the looks.
-    """
-
-    options: tuple[float, ...]
-    claimed: tuple[float, ...]
-    holds: Callable[[tuple[float, ...]], bool]
-    multiples: tuple[int, ...] = (1,)
-
-    @property
-    def words(self) -> str:
-        """See ``Rule``."""
-        looks = f", {len(self.multiples)} looks at growing data" if len(self.multiples) > 1 else ""
-        return (
-            "confidence sets of the best option, by multiple comparisons with the best (paired Student t, Bonferroni), "
-            f"all groups together{looks}; reproduced if every choice from the sets is as claimed"
-        )
-
-    def _level(self, groups: int, error: float) -> float:
-        """Return the probability, on one side, of each comparison."""
-        return error / (len(self.multiples) * groups * (len(self.options) - 1))
-
-    def _compared(self, values: ArrayLike, level: float) -> tuple[FloatArray, FloatArray]:
-        """Return by how much the mean of each option exceeds that of each other, and the half widths [options, options]."""
-        data = np.asarray(values, dtype=np.float64)
-        count = data.shape[0]
-        means = data.mean(axis=0)
-        excess = means[:, np.newaxis] - means
-        if count < FEWEST:
-            return excess, np.full_like(excess, np.inf)
-        centred = data - means
-        cov = centred.T @ centred / (count - 1.0)
-        variances = np.diag(cov)[:, np.newaxis] + np.diag(cov) - 2.0 * cov
-        quantile = float(stdtrit(count - 1, 1.0 - level))
-        return excess, quantile * np.sqrt(np.maximum(variances, 0.0) / count)
-
-    def sets(self, samples: Samples, error: float = ERROR) -> dict[str, list[float]]:
-        """Return the options that may be the best in each group.
-
-        Parameters
-        ----------
-        samples : mapping of str to array-like
-            Samples [R, options] by group.
-        error : float, default=0.01
-            Error rate of all sets and looks together.
-
-        Returns
-        -------
-        dict of str to list
-            Sets by group.
-        """
-        level = self._level(len(samples), error)
-        found = {}
-        for group, values in samples.items():
-            excess, half = self._compared(values, level)
-            beaten = (excess > half).any(axis=1)
-            found[group] = [option for option, out in zip(self.options, beaten, strict=True) if not out]
-        return found
-
-    def _possible(self, sets: Mapping[str, Sequence[float]]) -> set[bool]:
-        """Return whether the claim is true of the choices from sets: of all, of none, or both."""
-        return {self.holds(choice) for choice in itertools.product(*sets.values())}
-
-    def judge(self, samples: Samples, error: float = ERROR) -> Finding:
-        """See ``Rule``."""
-        sets, level = self.sets(samples, error), self._level(len(samples), error)
-        possible = self._possible(sets)
-        reach = 1.0 + float(ndtri(POWER) / ndtri(1.0 - level))
-        shown, against, estimates, sizes = [], [], [], [0.0]
-        for group, values in samples.items():
-            excess, halves = self._compared(values, level)
-            count, first = len(np.asarray(values)), int(np.argmin(excess[:, 0]))
-            best = self.options[first]
-            estimates.append(best)
-            listed = ", ".join(f"{option:g}" for option in sets[group])
-            shown.append(
-                Interval(f"{group}: may be the best after {count:,} replications: {listed}. Number", len(sets[group]))
-            )
-            for option, mean, half in zip(self.options, excess[:, first].tolist(), halves[:, first].tolist(), strict=True):
-                if option == best:
-                    continue
-                against.append(Interval(f"{group}: {option:g} minus {best:g}", mean, mean - half, mean + half))
-                if option in sets[group]:
-                    sizes.append(count * (reach * half / mean) ** 2 if mean else math.inf)
-        evidence = [*shown, *against]
-        if possible == {True}:
-            return Finding(evidence, Verdict.REPRODUCED)
-        if possible == {False}:
-            return Finding(evidence, Verdict.NOT_REPRODUCED, self._contradicting(sets))
-        verdict = Verdict.COMPATIBLE if self.holds(tuple(estimates)) else Verdict.INCONCLUSIVE
-        widest = int(np.argmax([len(options) for options in sets.values()]))
-        return Finding(evidence, verdict, widest, _size(max(sizes)))
-
-    def _contradicting(self, sets: Mapping[str, Sequence[float]]) -> int:
-        """Return the first group whose set excludes the claim by itself, with the claimed options elsewhere."""
-        for i, options in enumerate(sets.values()):
-            if not any(self.holds((*self.claimed[:i], option, *self.claimed[i + 1 :])) for option in options):
-                return i
-        return len(sets) - 1
-
-    def undecided(self, samples: Samples, error: float = ERROR) -> list[str]:
-        """Return the groups whose set still has several options, unless the verdict is decided."""
-        sets = self.sets(samples, error)
-        return [group for group, options in sets.items() if len(options) > 1] if len(self._possible(sets)) > 1 else []
-
-    def worlds(self, samples: Samples) -> dict[str, dict[str, FloatArray]]:
-        """See ``Rule``; at the edge an option ties with the claimed one, so that the claim is true of one of them."""
-        centred = {name: np.asarray(x, dtype=np.float64) - np.mean(x, axis=0) for name, x in samples.items()}
-
-        def at(i: int, group: str, rival: float | None = None, ahead: float = 0.0) -> FloatArray:
-            far = 1e3 * float(centred[group].std()) + 1.0
-            means = {option: far for option in self.options} | {self.claimed[i]: 0.0}
-            if rival is not None:
-                means[rival] = -ahead
-            return centred[group] + [means[option] for option in self.options]
-
-        worlds = {}
-        for i, group in enumerate(samples):
-            for rival in self.options:
-                if self.holds((*self.claimed[:i], rival, *self.claimed[i + 1 :])):
-                    continue
-                pair = [self.options.index(option) for option in (self.claimed[i], rival)]
-                difference = centred[group][:, pair] @ (1.0, -1.0)
-                beyond = float(difference.std(ddof=1)) / math.sqrt(difference.size)
-                for kind, ahead in (("edge", 0.0), ("false", beyond)):
-                    worlds[f"{kind}: {group}, {rival:g} beside {self.claimed[i]:g}"] = {
-                        other: at(j, other, *((rival, ahead) if other == group else ()))
-                        for j, other in enumerate(samples)
-                    }
-        return worlds
-
-
-# -- distributions -----------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Distance(Rule):
-    """Standardised samples [R] tend to the standard normal law: the last is close to it, and closer than the first.
-
-    The empirical distribution lies within the band sqrt(ln(2 m / error) / 2 R) of the true one, for all m samples
-    together, and so does its Kolmogorov distance to the law. That the distance falls needs two bands between them.
-
-    Attributes
-    ----------
-    limit : float
-        Largest Kolmogorov distance that counts as close.
-    """
-
-    limit: float
-    smooth = False
-
-    @property
-    def words(self) -> str:
-        """See ``Rule``."""
-        return (
-            "Dvoretzky-Kiefer-Wolfowitz bands of the Kolmogorov distance, all of them together: it falls from the "
-            f"smallest N to the largest, and lies below {self.limit:g} there"
-        )
-
-    def judge(self, samples: Samples, error: float = ERROR) -> Finding:
-        """See ``Rule``."""
-        scores = {name: np.asarray(values, dtype=np.float64) for name, values in samples.items()}
-        count = len(next(iter(scores.values())))
-        band = math.sqrt(math.log(2.0 * len(scores) / error) / (2.0 * count))
-        distances = {name: kolmogorov(values) for name, values in scores.items()}
-        shown = [
-            Interval(f"{name}: Kolmogorov distance to the limit law", d, max(0.0, d - band), min(1.0, d + band))
-            for name, d in distances.items()
-        ]
-        first, *_, last = distances.values()
-        fall = Interval("smallest N: distance minus that at the largest", first - last)
-        fall = replace(fall, low=fall.estimate - 2.0 * band, high=fall.estimate + 2.0 * band)
-        regions = [(-math.inf, math.inf)] * (len(shown) - 1) + [(-math.inf, self.limit), (0.0, math.inf)]
-        return inside([*shown, fall], regions, count, error)
-
-    def worlds(self, samples: Samples) -> dict[str, dict[str, FloatArray]]:
-        """See ``Rule``; samples are shifted until their distance is that of the edge."""
-        scores = {name: np.asarray(values, dtype=np.float64) for name, values in samples.items()}
-        names = list(scores)
-        shape = scores[names[-1]]
-        shape = shape - shape.mean()
-        error = 0.5 / math.sqrt(shape.size)  # largest standard error of an empirical distribution
-        far = _shifted(shape, 0.99)
-
-        def world(first: FloatArray, last: FloatArray) -> dict[str, FloatArray]:
-            return {name: last if name == names[-1] else first for name in names}
-
-        return {
-            f"edge: distance {self.limit:g} at the end": world(far, _shifted(shape, self.limit)),
-            f"false: distance {self.limit + error:.3g} at the end": world(far, _shifted(shape, self.limit + error)),
-            "edge: the distance does not fall": world(*[_shifted(shape, 0.5 * self.limit)] * 2),
-            "false: the distance rises": world(
-                _shifted(shape, 0.5 * self.limit), _shifted(shape, min(0.5 * self.limit + error, 0.9 * self.limit))
-            ),
-        }
-
-    def scaled(self, factor: float) -> Rule:
-        """See ``Rule``."""
-        return Distance(self.limit * factor)
-
-
-def _shifted(scores: FloatArray, distance: float) -> FloatArray:
-    """Return scores, shifted up so far that their Kolmogorov distance to the standard normal law is ``distance``."""
-    low, high = 0.0, 20.0
-    if kolmogorov(scores) >= distance:  # too far away by its shape: a normal sample of the same size
-        scores = ndtri((np.arange(scores.size) + 0.5) / scores.size)
-    for _ in range(50):
-        middle = 0.5 * (low + high)
-        low, high = (middle, high) if kolmogorov(scores + middle) < distance else (low, middle)
-    return scores + high
-
-
-def kolmogorov(scores: FloatArray) -> float:
-    """Return the largest distance between the empirical distribution of ``scores`` and the standard normal.
-
-    >>> kolmogorov(np.zeros(1))
-    0.5
-    """
-    n = scores.size
-    chances = ndtr(np.sort(scores))
-    return float(max((np.arange(1, n + 1) / n - chances).max(), (chances - np.arange(n) / n).max()))
-
-
-@dataclass(frozen=True)
-class Shares(Rule):
-    """The share of runs that do something exceeds ``least``; samples [R] are 1 for runs that do and 0 for others.
-
-    Attributes
-    ----------
-    least : float
-        Edge of the claim.
-    """
-
-    least: float
-
-    smooth = False
-
-    @property
-    def words(self) -> str:
-        """See ``Rule``."""
-        return f"Clopper-Pearson intervals of shares of runs, above {self.least:g}; all shares have to be"
-
-    def judge(self, samples: Samples, error: float = ERROR) -> Finding:
-        """See ``Rule``.
-
-        A false claim has a share at the edge or below it, and is reproduced only if the low end of that one share is
-        wrong. So low ends have the whole error rate each, and high ends share it.
-        """
-        intervals = []
-        for name, values in samples.items():
-            runs = np.asarray(values, dtype=np.float64)
-            count, those = runs.size, float(runs.sum())
-            low = float(betaincinv(those, count - those + 1.0, error)) if those else 0.0
-            high = float(betaincinv(those + 1.0, count - those, 1.0 - error / len(samples))) if those < count else 1.0
-            intervals.append(Interval(name, those / count, low, high))
-        return inside(intervals, [(self.least, math.inf)] * len(intervals), count, error)
-
-    def worlds(self, samples: Samples) -> dict[str, dict[str, FloatArray]]:
-        """See ``Rule``; populations of 10,000 runs."""
-        count = len(np.asarray(next(iter(samples.values()))))
-        beyond = math.sqrt(self.least * (1.0 - self.least) / count)
-        everyone = np.ones(10_000)
-
-        def population(share: float) -> FloatArray:
-            return (np.arange(everyone.size) < share * everyone.size).astype(np.float64)
-
-        return {
-            f"{kind}: {name} = {self.least:g}": {
-                each: population(share) if each == name else everyone for each in samples
-            }
-            for name in samples
-            for kind, share in (("edge", self.least), ("false", max(self.least - beyond, 0.0)))
-        }
-
-    def scaled(self, factor: float) -> Rule:
-        """See ``Rule``; the share that may fail is multiplied."""
-        return Shares(1.0 - factor * (1.0 - self.least))

@@ -216,7 +216,7 @@ def judge(datasets: Mapping[str, xarray.Dataset]) -> list[Claim]:
 
 
 def conclude(out: PathLike, datasets: Mapping[str, xarray.Dataset] | None = None) -> list[Claim]:
-    """Judge the claims by the datasets in a folder, and write them there: ``claims.json``, ``claims.csv``, ``claims.tex``.
+    """Judge the claims by the datasets in a folder, and write ``claims.json``, ``claims.csv`` and ``claims.tex`` there.
 
     Parameters
     ----------

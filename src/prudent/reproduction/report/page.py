@@ -29,11 +29,11 @@ VERDICTS = {  # CSS class, sign and words
 }
 READINGS = (
     "What the paper leaves open can be read in several ways. Each claim is judged as written and under every other "
-    "reading that is kept, with the number on which the verdict hangs and its interval. Reproduced: the interval or the "
-    "confidence set lies inside what the claim says. Compatible: the estimates are as claimed, but the interval also "
-    "holds what the claim excludes. Not reproduced: it lies apart from the claim. A rule calls a false claim reproduced "
-    "with probability at most 1%; the other readings of a claim share another 1% between them. Beside each claim stands "
-    "how often its rule did so in simulated studies of worlds where the claim is false. The bandit's readings were "
+    "reading that is kept, with the number on which the verdict hangs and its interval. Reproduced: the interval or "
+    "the confidence set lies inside what the claim says. Compatible: the estimates are as claimed, but the interval "
+    "also holds what the claim excludes. Not reproduced: it lies apart from the claim. A rule calls a false claim "
+    "reproduced with probability at most 1%; the other readings of a claim share another 1% between them. Beside each "
+    "claim stands how often its rule did so in simulated studies of worlds where the claim is false. The bandit's readings were "
     "picked from some forty that were looked at with few replications, which these rates do not count."
 )
 OURS = "What we say of things that are not in the paper, judged by the same rules."
@@ -151,7 +151,8 @@ def _judged(claims: Sequence[Claim], words: str, head: str) -> str:
     return (
         f'<ul class="counts">{counts}</ul><p class="setting">{escape(words)}</p><table class="claims"><thead><tr>'
         f'<th scope="col">{head}</th><th scope="col">as written</th><th scope="col">under which reading it '
-        f'holds</th><th scope="col">reproduced where false, simulated</th><th scope="col">all numbers</th></tr></thead><tbody>{rows}</tbody></table>'
+        'holds</th><th scope="col">reproduced where false, simulated</th><th scope="col">all numbers</th></tr></thead>'
+        f"<tbody>{rows}</tbody></table>"
     )
 
 

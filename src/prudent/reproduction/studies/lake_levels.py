@@ -11,12 +11,25 @@ from __future__ import annotations
 import itertools
 from collections.abc import Mapping
 
+from ..choices import BestOptions
 from ..claims import Data, Statement
-from ..rules import BestOptions, Samples
+from ..rules import Samples
 from ..runs.simulation import SimulationRun
 from ..scale import Scale
-from ..study import Coordinates, Study
-from ._lake import BY_READING, COORDS_BY_READING, ESCAPES, FULL, WORDS, brps, lake, tables_by_p_h
+from ..study import Coordinates, Figure, Study
+from ._lake import (
+    AS_WRITTEN,
+    BY_HOLE,
+    BY_READING,
+    COORDS_BY_READING,
+    ESCAPES,
+    FULL,
+    TITLES,
+    WORDS,
+    brps,
+    lake,
+    tables_by_p_h,
+)
 
 LEVELS = (0.5, 0.8, 0.9, 0.99)
 PRINTED = (0.99, 0.9, 0.8, 0.8)  # the best level by p_h
@@ -93,18 +106,31 @@ CLAIMS = (
     ),
 )
 
+FIGURE = Figure(
+    "excess",
+    "lake-levels",
+    "What the other levels cost",
+    "The best of the four levels is 0.99, 0.9, 0.8, 0.8 for p_h = 0.1, 0.2, 0.6, 0.8.",
+    {
+        "variable": "regret",
+        "across": "p_h",
+        "label": "regret beyond the best level’s",
+        "panels": [{"title": TITLES[reading], "where": {"reading": reading}} for reading in (BY_HOLE, AS_WRITTEN)],
+    },
+)
+
 STUDY = Study(
     name="lake-levels",
     order=45,
     title="Frozen Lake: the best risk level",
-    setting="Regret of four risk levels after the same number of episodes as above, for the question which is the best. "
+    setting="Regret of four risk levels after the same number of episodes as above: which of them is the best? "
     f"Replications are added, at up to {len(MULTIPLES)} looks, on the lakes where this is open.",
     variables={"regret": BY_READING},
     coords=COORDS_BY_READING,
     plan=_plan,
     further=_further,
     claims=CLAIMS,
-    figures=(),
+    figures=(FIGURE,),
     tables=tables_by_p_h(),
     readings=WORDS,
 )

@@ -15,7 +15,8 @@ import numpy as np
 
 from ...types import FloatArray
 from ..claims import Data, Statement, claim
-from ..rules import Distance, Interval, Samples, mean_intervals
+from ..distributions import Distance
+from ..rules import Interval, Samples, mean_intervals
 from ..runs.base import Arrays
 from ..runs.limit_law import LimitRun, true_lake
 from ..scale import Scale

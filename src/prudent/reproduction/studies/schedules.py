@@ -21,7 +21,8 @@ import numpy as np
 from ...schedules import Decay, Falling, Schedule
 from ...types import BoolArray, FloatArray
 from ..claims import BEYOND, Data, Statement, claim, until
-from ..rules import Ratios, Samples, Shares
+from ..distributions import Shares
+from ..rules import Ratios, Samples
 from ..runs.base import Arrays
 from ..runs.simulation import Component, SimulationRun
 from ..scale import Scale
