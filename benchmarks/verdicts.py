@@ -1,9 +1,9 @@
 """Verdicts on the claims: their error rates by simulation, other thresholds, and the file that pages take counts from.
 
 - ``python -m benchmarks.verdicts rates RESULTS --workers N`` simulates 2,000 studies of every claim in each world where
-  it is false, with the noise of the datasets in RESULTS (a folder of ``prudent reproduce``), and writes what it finds to
-  ``src/prudent/reproduction/error_rates.json``. It fails if a claim is called reproduced in more than 1% of the studies
-  of any world.
+  it is false, with the noise of the datasets in RESULTS (a folder of ``prudent reproduce``), and writes what it finds
+  to ``src/prudent/reproduction/error_rates.json``. It fails if a claim is called reproduced in more than 1% of the
+  studies of any world.
 - ``python -m benchmarks.verdicts summary RESULTS --workers N`` judges the claims, also at half and at double of the
   thresholds that are ours, writes ``docs/verdicts.json`` and puts its tables into ``docs/numbers.md``. The lakes with
   half and with twice the episodes are simulated, into RESULTS/episodes-200 and RESULTS/episodes-800.

@@ -246,7 +246,7 @@ def by_id(found):
     return {claim.id: claim for claim in found}
 
 
-def many(data, copies=6):
+def many(data, copies=20):
     """Return a dataset with every replication several times, a little apart: few replications decide nothing."""
     rng = np.random.default_rng(1)
     parts = [data + rng.normal(0.0, 1e-6) for _ in range(copies)]
@@ -282,12 +282,12 @@ def test_bandit_claims_follow_the_data(results, reverse):
 def conventional(horizon, late, early, others=None):
     """Return a dataset of conventional regret: as written, and under the other readings (default: the same)."""
     times = np.array([horizon // 4, horizon])
-    regret = np.empty((3, 4, 30, 2))
+    regret = np.empty((3, 4, 120, 2))
     rng = np.random.default_rng(3)
     for reading, (last, first) in enumerate([(late, early), *[others or (late, early)] * 2]):
         for i in range(4):
-            regret[reading, i, :, 0] = first[i] + rng.normal(0, 0.01, 30)
-            regret[reading, i, :, 1] = last[i] + rng.normal(0, 0.01, 30)
+            regret[reading, i, :, 0] = first[i] + rng.normal(0, 0.01, 120)
+            regret[reading, i, :, 1] = last[i] + rng.normal(0, 0.01, 120)
     return xarray.Dataset(
         {"regret": (("reading", "agent", "replication", "time"), regret)},
         {"reading": list(READINGS), "agent": list(BANDIT), "time": times},
@@ -322,8 +322,8 @@ def lake(regret_of, last=400, others=None):
     chances, episodes = [0.1, 0.2, 0.6, 0.8], np.array([20, last])
     rng = np.random.default_rng(5)
     worlds = [regret_of] if others is None else [regret_of, others]
-    values = [[[[[of(p, a, e) for e in episodes]] * 30 for a in LAKE] for p in chances] for of in worlds]
-    values = np.array(values, dtype=float) + rng.normal(0, 1e-3, (len(worlds), 4, 5, 30, 2))
+    values = [[[[[of(p, a, e) for e in episodes]] * 100 for a in LAKE] for p in chances] for of in worlds]
+    values = np.array(values, dtype=float) + rng.normal(0, 1e-3, (len(worlds), 4, 5, 100, 2))
     return xarray.Dataset(
         {"regret": (("reading", "p_h", "agent", "replication", "episode"), values)},
         {"reading": ["shared", "by hole"][: len(worlds)], "p_h": chances, "agent": list(LAKE), "episode": episodes},
@@ -389,7 +389,7 @@ def test_only_a_set_that_is_the_printed_level_reproduces_it():
 
     tie, flat = best(world), best(lambda p, a, e: 1.0)
     assert tie["lake-best-level"].as_written in (Verdict.COMPATIBLE, INCONCLUSIVE)
-    assert tie["lake-best-level"].needed > 30
+    assert tie["lake-best-level"].needed > 100
     assert "0.9, 0.99" in tie["lake-best-level"].evidence[1]["quantity"]
     assert tie["lake-best-level-falls"].verdict == REPRODUCED  # by either of the two
     assert {claim.as_written for claim in flat.values()} <= {Verdict.COMPATIBLE, INCONCLUSIVE}
@@ -403,18 +403,17 @@ def test_the_study_of_levels_goes_on_where_it_is_open():
             return 5.0 if agent in ("BRPS-RL 0.99", "BRPS-RL 0.9") else 9.0
         return as_the_paper_says(p, agent, episode)
 
-    study, scale = STUDIES["lake-levels"], dataclasses.replace(TINY, lake_replications=30, few_lakes=30, lake_looks=3)
+    study, scale = STUDIES["lake-levels"], dataclasses.replace(TINY, lake_replications=100, few_lakes=100, lake_looks=3)
     rest = xarray.concat([lake(as_the_paper_says)] * 2, "reading").assign_coords(reading=["by action", "by pair"])
     data = xarray.concat([lake(world, others=as_the_paper_says), rest], "reading")
-    for count, expected in ((30, 120), (120, 360)):
-        grown = data.isel(replication=np.arange(count) % 30)
-        rng = np.random.default_rng(count)
-        grown["regret"] = grown.regret + rng.normal(0.0, 1e-4, grown.regret.shape)
-        here = xarray.DataArray(np.arange(count) < 30, dims="replication")
+    for count, expected in ((100, 400), (400, 1200)):
+        grown = data.round(2).isel(replication=np.zeros(count, dtype=int))  # the means
+        grown["regret"] = grown.regret + np.random.default_rng(count).normal(0.0, 1e-3, grown.regret.shape)
+        here = xarray.DataArray(np.arange(count) < 100, dims="replication")
         grown = grown.where((grown.p_h == 0.2) & (grown.reading == "shared") | here)
         sizes = {place: run.replications for place, run in study.further(scale, grown).items()}
         assert {size for (reading, p, _), size in sizes.items() if (reading, p) == ("shared", 0.2)} == {expected}
-        assert {size for (reading, p, _), size in sizes.items() if (reading, p) != ("shared", 0.2)} == {30}
+        assert {size for (reading, p, _), size in sizes.items() if (reading, p) != ("shared", 0.2)} == {100}
     assert study.further(dataclasses.replace(scale, lake_looks=2), grown) is None  # no more looks
     assert study.further(scale, lake(as_the_paper_says, others=as_the_paper_says).combine_first(rest)) is None
 
@@ -485,7 +484,7 @@ def test_limit_law_claims():
 def times(factors, loop=None):
     rng = np.random.default_rng(1)
     sweeps, newton, plain = (
-        np.array(means)[:, np.newaxis] * (1 + rng.normal(0, 1e-3, (5, 30)))
+        np.array(means)[:, np.newaxis] * (1 + rng.normal(0, 1e-3, (5, 120)))
         for means in (factors, np.array(factors) / 10, factors if loop is None else loop)
     )
     return {

@@ -51,10 +51,10 @@ def test_how_verdicts_are_summed_up(as_written, others):
 def test_other_readings_share_the_error_rate():
     """As written the comparisons have 99% together; the comparisons of the two others have 99% together."""
     rng = np.random.default_rng(2)
-    values = rng.normal(1.0, 1.0, (3, 50))
-    values[2, 40:] = np.nan  # fewer replications
+    values = rng.normal(1.0, 1.0, (3, 150))
+    values[2, 120:] = np.nan  # fewer replications
     data = xarray.Dataset(
-        {"x": (("reading", "replication"), values)}, {"reading": ["plain", "wide", "few"], "replication": range(50)}
+        {"x": (("reading", "replication"), values)}, {"reading": ["plain", "wide", "few"], "replication": range(150)}
     )
 
     def find(one):
@@ -89,7 +89,7 @@ def test_readings_that_are_all_noise_reproduce_nothing():
     rng = np.random.default_rng(7)
     wrong = 0
     for _ in range(2_000):
-        others = [Means().judge({"x": rng.normal(size=31)}, 0.01 / 5).verdict for _ in range(5)]
+        others = [Means().judge({"x": rng.normal(size=101)}, 0.01 / 5).verdict for _ in range(5)]
         wrong += overall(NOT_REPRODUCED, others) is Verdict.REPRODUCED_WHEN
     assert wrong <= stats.binom.isf(1e-8, 2_000, 0.01)
 

@@ -10,7 +10,7 @@ the real study takes. A rule keeps its promise if at most 1% of studies are repr
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib import resources
@@ -25,7 +25,7 @@ STUDIES = 2_000  # simulated studies in each world
 FILE = "error_rates.json"  # what was measured, by claim; written by `python -m benchmarks.verdicts rates`
 
 World = Mapping[str, FloatArray]
-Draw = Callable[[np.random.Generator, str, int], FloatArray]
+Draw = Callable[[np.random.Generator, Sequence[str], int], dict[str, FloatArray]]  # paired over quantities
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,14 @@ class ErrorRate:
         return max(self.edge, self.false)
 
 
-def error_rate(rule: Rule, samples: Samples, error: float = ERROR, studies: int = STUDIES, rng: int = 1) -> ErrorRate:
+def error_rate(
+    rule: Rule,
+    samples: Samples,
+    error: float = ERROR,
+    studies: int = STUDIES,
+    rng: int = 1,
+    replications: int | None = None,
+) -> ErrorRate:
     """Return how often a rule calls its claim reproduced in worlds where it is false.
 
     Parameters
@@ -69,20 +76,22 @@ def error_rate(rule: Rule, samples: Samples, error: float = ERROR, studies: int 
     rule : Rule
         The rule.
     samples : mapping of str to array-like
-        Measured samples; their replications at the first look are those of a simulated study.
+        Measured samples.
     error : float, default=0.01
         The error rate that the rule promises.
     studies : int, default=2000
         Simulated studies in each world.
     rng : int, default=1
         Seed.
+    replications : int, optional
+        Replications of a simulated study at its first look; the default is as many as were measured.
 
     Returns
     -------
     ErrorRate
         The shares.
     """
-    first = min(len(np.asarray(values)) for values in samples.values())
+    first = replications or min(len(np.asarray(values)) for values in samples.values())
     shares: dict[str, float] = {}
     for number, (name, world) in enumerate(rule.worlds(samples).items()):
         for kind, draw in _ways(world, rule.smooth).items():
@@ -100,10 +109,11 @@ def error_rate(rule: Rule, samples: Samples, error: float = ERROR, studies: int 
 
 
 def _ways(world: World, smooth: bool) -> dict[str, Draw]:
-    """Return the ways to draw rows of a world, those of one call paired over quantities."""
+    """Return the ways to draw replications of a world."""
 
-    def resampled(rng: np.random.Generator, name: str, count: int) -> FloatArray:
-        return world[name][(rng.random(count) * len(world[name])).astype(np.int64)]
+    def resampled(rng: np.random.Generator, names: Sequence[str], count: int) -> dict[str, FloatArray]:
+        places = rng.random(count)
+        return {name: world[name][(places * len(world[name])).astype(np.int64)] for name in names}
 
     return {"resampled": resampled, **({"normal": _normal(world)} if smooth else {})}
 
@@ -113,29 +123,25 @@ def _normal(world: World) -> Draw:
     flat = {name: values.reshape(len(values), -1) for name, values in world.items()}
     rows = min(map(len, flat.values()))
     stacked = np.concatenate([values[:rows] for values in flat.values()], axis=1)
-    mean = np.concatenate([values.mean(axis=0) for values in flat.values()])
-    # a row of the factor for each column: covariance = factor' factor
+    # the covariance is factor' factor
     factor = np.linalg.qr(stacked - stacked.mean(axis=0), mode="r") / np.sqrt(rows - 1.0)
     ends = np.cumsum([values.shape[1] for values in flat.values()])
-    places = {name: slice(end - values.shape[1], end) for (name, values), end in zip(flat.items(), ends, strict=True)}
+    factors = dict(zip(flat, np.split(factor, ends[:-1], axis=1), strict=True))
+    means = {name: values.mean(axis=0) for name, values in flat.items()}
 
-    def draw(rng: np.random.Generator, name: str, count: int) -> FloatArray:
-        place = places[name]
-        found = mean[place] + rng.standard_normal((count, factor.shape[0])) @ factor[:, place]
-        return found.reshape((count, *world[name].shape[1:]))
+    def draw(rng: np.random.Generator, names: Sequence[str], count: int) -> dict[str, FloatArray]:
+        noise = rng.standard_normal((count, factor.shape[0]))
+        return {name: (means[name] + noise @ factors[name]).reshape(count, *world[name].shape[1:]) for name in names}
 
     return draw
 
 
 def _study(rule: Rule, names: list[str], draw: Draw, first: int, error: float, rng: np.random.Generator) -> Verdict:
     """Return the verdict of one simulated study, which looks at its data as often as the real one."""
-    seed = int(rng.integers(2**63))
-    samples: dict[str, FloatArray] = {name: np.empty(0) for name in names}
-    open_, before = list(names), 0
-    for look, multiple in enumerate(rule.multiples):
-        for name in open_:
-            # the same stream for all quantities: replications are paired
-            rows = draw(np.random.default_rng((seed, look)), name, multiple * first - before)
+    samples: dict[str, FloatArray] = {}
+    open_, before = names, 0
+    for multiple in rule.multiples:
+        for name, rows in draw(rng, open_, multiple * first - before).items():
             samples[name] = np.concatenate([samples[name], rows]) if before else rows
         before = multiple * first
         open_ = rule.undecided(samples, error)

@@ -43,7 +43,13 @@ ERROR = 0.01
 """Largest probability with which a false claim is called reproduced, for one reading of the paper as written."""
 POWER = 0.8  # probability of a decision at the size that an undecided verdict names
 MOST = 10**9  # replications: a size beyond this is not named
-FEWEST = 30  # replications below which intervals of means decide nothing: too few to see how skewed a law is
+FEWEST = 100
+"""Replications below which intervals of means decide nothing.
+
+Where one replication in thirty decides a mean, samples of 30 often miss it and look even: in such a world a claim of
+the bandit study was called reproduced in 10% of studies of 30 at its edge, in 2.4% of studies of 60, in 0.7% of studies
+of 100 (``error_rates``).
+"""
 
 Samples: TypeAlias = Mapping[str, ArrayLike]
 """Samples [R] or [R, k] by quantity; rows are replications."""
@@ -340,9 +346,11 @@ def inside(intervals: Sequence[Interval], regions: Sequence[Region], count: int,
 
 def _if_many(finding: Finding, count: int) -> Finding:
     """Return the finding, undecided if there are too few replications for intervals of means."""
-    if count >= FEWEST:
+    if count >= FEWEST or finding.verdict is Verdict.INCONCLUSIVE:
         return finding
-    return finding._replace(verdict=Verdict.INCONCLUSIVE, needed=max(finding.needed or 0, FEWEST))
+    agree = finding.verdict in (Verdict.REPRODUCED, Verdict.COMPATIBLE)
+    verdict = Verdict.COMPATIBLE if agree else Verdict.INCONCLUSIVE
+    return finding._replace(verdict=verdict, needed=max(finding.needed or 0, FEWEST))
 
 
 def _margin(interval: Interval, region: Region) -> float:

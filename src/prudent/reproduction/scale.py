@@ -44,11 +44,11 @@ class Scale:
     bandit_replications: int = 200
     horizon: int = 200_000
     lake_replications: int = 500
-    few_lakes: int = 60
+    few_lakes: int = 100
     episodes: int = 400
     lake_looks: int = 4
     long_replications: int = 100
-    few_long: int = 30
+    few_long: int = 100
     long_episodes: int = 2_000
     limit_replications: int = 500
     sizes: tuple[int, ...] = (10_000, 50_000, 100_000, 1_000_000)
@@ -59,15 +59,15 @@ class Scale:
     schedule_episodes: int = 400
     few_schedules: int = 45
     schedule_long_episodes: int = 10_000
-    timing_replications: int = 30
-    timing_episodes: int = 400
-    loop_episodes: int = 10
+    timing_replications: int = 100
+    timing_episodes: int = 100
+    loop_episodes: int = 5
 
 
 SCALES = {
     "quick": Scale(
         "quick",
-        bandit_replications=30,
+        bandit_replications=26,
         few_lakes=10,
         lake_looks=1,
         long_replications=90,
@@ -81,7 +81,7 @@ SCALES = {
         few_schedules=8,
         schedule_long_episodes=1_000,
         timing_replications=30,
-        timing_episodes=100,
+        timing_episodes=50,
         loop_episodes=4,
     ),
     "paper": Scale("paper"),

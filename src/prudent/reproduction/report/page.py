@@ -33,8 +33,8 @@ READINGS = (
     "the confidence set lies inside what the claim says. Compatible: the estimates are as claimed, but the interval "
     "also holds what the claim excludes. Not reproduced: it lies apart from the claim. A rule calls a false claim "
     "reproduced with probability at most 1%; the other readings of a claim share another 1% between them. Beside each "
-    "claim stands how often its rule did so in simulated studies of worlds where the claim is false. The bandit's readings were "
-    "picked from some forty that were looked at with few replications, which these rates do not count."
+    "claim stands how often its rule did so in simulated studies of worlds where the claim is false. The bandit's "
+    "readings were picked from some forty that were looked at with few replications, which these rates do not count."
 )
 OURS = "What we say of things that are not in the paper, judged by the same rules."
 BANDS = (

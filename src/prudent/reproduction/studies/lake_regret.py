@@ -51,10 +51,9 @@ _pays_early = Statement(
 )
 def _gains_little(data: Data) -> Samples:
     gain, high = _last_step(data)
+    first = regret(data, 0.1, "TS-RL") - high
     return {
-        "p_h = 0.1: gain from TS-RL to BRPS-RL 0.9 less that from 0.9 to 0.99": regret(data, 0.1, "TS-RL")
-        - high
-        - gain,
+        "p_h = 0.1: gain from TS-RL to BRPS-RL 0.9 less that from 0.9 to 0.99": first - gain,
         "p_h = 0.1: gain from BRPS-RL 0.9 to BRPS-RL 0.99": gain,
     }
 
