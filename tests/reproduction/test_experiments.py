@@ -23,7 +23,7 @@ from prudent.envs import gaussian_bandit
 from prudent.envs.frozen_lake import frozen_lake
 from prudent.planning.problem import BayesianRiskMDP
 from prudent.reproduction import SCALES, STUDIES, judge, load
-from prudent.reproduction.claims import Interval, Verdict, mean_interval, verdict_of
+from prudent.reproduction.rules import Verdict
 from prudent.reproduction.runs.base import grid, key
 from prudent.reproduction.runs.limit_law import TrueLake
 from prudent.reproduction.runs.simulation import Component, SimulationRun
@@ -31,7 +31,6 @@ from prudent.reproduction.runs.timing import play_plainly
 from prudent.reproduction.studies import _lake
 from prudent.reproduction.studies._bandit import READINGS
 from prudent.reproduction.studies.computing_time import PAPER_SECONDS, fixed_cost
-from prudent.reproduction.studies.limit_law import kolmogorov
 from prudent.simulation.bandits import simulate_bandit
 from prudent.simulation.tabular import simulate
 
@@ -145,9 +144,12 @@ def test_dataset_is_what_its_study_says(tiny_run, results, name):
     assert (data.attrs["scale"], data.attrs["seed"]) == ("tiny", 5)
     spec = json.loads(data.attrs["spec"])
     assert spec["experiment"] == name
-    assert spec["runs"] == json.loads(
-        json.dumps([dataclasses.replace(part, seed=5).record() for part in study.plan(TINY).values()])
-    )
+    plan = study.plan(TINY)
+    if study.further:  # all looks were taken: few replications decide nothing
+        before = data.isel(replication=slice(0, TINY.lake_replications))
+        plan = study.further(TINY, before)
+    records = [dataclasses.replace(part, seed=5).record() for part in plan.values()]
+    assert spec["runs"] == json.loads(json.dumps(records))
     assert set(json.loads(data.attrs["versions"])) == {"prudent", "numpy", "numba", "scipy", "python"}
     assert json.loads(data.attrs["studies"]) == {each: STUDIES[each].title for each in STUDIES}
     with netcdf_file(tiny_run / f"{name}.nc", mmap=False) as plain:  # another reader than xarray
@@ -240,31 +242,15 @@ def test_times_are_measured(results):
 # -- verdicts ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("bounds", "verdict"),
-    [
-        ([(1, 2), (0.1, 3)], REPRODUCED),
-        ([(1, 2), (-0.1, 3)], INCONCLUSIVE),
-        ([(1, 2), (-3, -0.1)], NOT_REPRODUCED),
-        ([(-1, 2), (-3, -0.1)], NOT_REPRODUCED),
-        ([(0, 2)], INCONCLUSIVE),
-        ([(-2, 0)], INCONCLUSIVE),
-    ],
-)
-def test_verdicts(bounds, verdict):
-    assert verdict_of([Interval("x", (low + high) / 2, low, high) for low, high in bounds]) == verdict
-
-
-def test_mean_interval_is_students():
-    values = np.random.default_rng(1).normal(size=30)
-    low, high = stats.t.interval(1 - 0.01 / 4, 29, loc=values.mean(), scale=stats.sem(values))
-    found = mean_interval("x", values, comparisons=4)
-    assert (found.low, found.high) == pytest.approx((low, high))
-    assert mean_interval("x", [1.0]).low == -np.inf
-
-
 def by_id(found):
     return {claim.id: claim for claim in found}
+
+
+def many(data, copies=20):
+    """Return a dataset with every replication several times, a little apart: few replications decide nothing."""
+    rng = np.random.default_rng(1)
+    parts = [data + rng.normal(0.0, 1e-6) for _ in range(copies)]
+    return xarray.concat(parts, "replication")
 
 
 def put(data, variable, agent, mean, **where):
@@ -284,7 +270,7 @@ def test_bandit_claims_follow_the_data(results, reverse):
     for agent, mean in (("TS-CMAB", 1.0), ("BRPS-CMAB 0.8", 2.0), ("TS-CMAB_nu", 4.0), ("BRPS-CMAB_nu 0.8", 3.0)):
         put(four, "br_regret", agent, sign * mean)
         put(four, "regret", agent, sign * mean)
-    found = judge({"bandit-br": br, "bandit-four": four})
+    found = judge({"bandit-br": many(br), "bandit-four": many(four)})
     assert len(found) == 4
     assert {claim.as_written for claim in found} == {NOT_REPRODUCED if reverse else REPRODUCED}
     assert {claim.verdict for claim in found} == {UNDER_NONE if reverse else REPRODUCED}
@@ -296,12 +282,12 @@ def test_bandit_claims_follow_the_data(results, reverse):
 def conventional(horizon, late, early, others=None):
     """Return a dataset of conventional regret: as written, and under the other readings (default: the same)."""
     times = np.array([horizon // 4, horizon])
-    regret = np.empty((3, 4, 30, 2))
+    regret = np.empty((3, 4, 120, 2))
     rng = np.random.default_rng(3)
     for reading, (last, first) in enumerate([(late, early), *[others or (late, early)] * 2]):
         for i in range(4):
-            regret[reading, i, :, 0] = first[i] + rng.normal(0, 0.01, 30)
-            regret[reading, i, :, 1] = last[i] + rng.normal(0, 0.01, 30)
+            regret[reading, i, :, 0] = first[i] + rng.normal(0, 0.01, 120)
+            regret[reading, i, :, 1] = last[i] + rng.normal(0, 0.01, 120)
     return xarray.Dataset(
         {"regret": (("reading", "agent", "replication", "time"), regret)},
         {"reading": list(READINGS), "agent": list(BANDIT), "time": times},
@@ -320,7 +306,7 @@ def test_conventional_regret_claims():
     for name in ("0.8-beats-ts", "0.9-highest-late", "0.9-lowest-early"):
         assert other[f"bandit-regret-{name}"].verdict == UNDER_NONE
         assert other[f"bandit-regret-{name}"].as_written == NOT_REPRODUCED
-    assert other["bandit-regret-0.5-beats-ts"].verdict == INCONCLUSIVE
+    assert other["bandit-regret-0.5-beats-ts"].kind in (INCONCLUSIVE, Verdict.COMPATIBLE)
     found = by_id(judge({"bandit-conventional": conventional(200_000, *otherwise, others=printed)}))
     wide = "reproduced when sampling is four times as wide or when sampling is four times as wide after three pulls"
     assert {claim.verdict for claim in found.values()} == {f"{wide} of each arm"}
@@ -336,8 +322,8 @@ def lake(regret_of, last=400, others=None):
     chances, episodes = [0.1, 0.2, 0.6, 0.8], np.array([20, last])
     rng = np.random.default_rng(5)
     worlds = [regret_of] if others is None else [regret_of, others]
-    values = [[[[[of(p, a, e) for e in episodes]] * 30 for a in LAKE] for p in chances] for of in worlds]
-    values = np.array(values, dtype=float) + rng.normal(0, 1e-3, (len(worlds), 4, 5, 30, 2))
+    values = [[[[[of(p, a, e) for e in episodes]] * 100 for a in LAKE] for p in chances] for of in worlds]
+    values = np.array(values, dtype=float) + rng.normal(0, 1e-3, (len(worlds), 4, 5, 100, 2))
     return xarray.Dataset(
         {"regret": (("reading", "p_h", "agent", "replication", "episode"), values)},
         {"reading": ["shared", "by hole"][: len(worlds)], "p_h": chances, "agent": list(LAKE), "episode": episodes},
@@ -353,7 +339,8 @@ def as_the_paper_says(p, agent, episode):
 
 
 def test_lake_claims_as_printed():
-    found = by_id(judge({"lake-regret": lake(as_the_paper_says), "lake-long": lake(as_the_paper_says, 4000)}))
+    data = lake(as_the_paper_says)
+    found = by_id(judge({"lake-regret": data, "lake-levels": data, "lake-long": lake(as_the_paper_says, 4000)}))
     late = found.pop("lake-high-level-costs-late")
     assert late.verdict == NOT_REPRODUCED  # 0.99 beats 0.5 in this world
     assert {claim.verdict for claim in found.values()} == {REPRODUCED}
@@ -372,10 +359,9 @@ def test_lake_claims_otherwise():
         best = {0.1: 0.5, 0.2: 0.8, 0.6: 0.9, 0.8: 0.99}[p]
         return 4.0 if level == 0.0 else 5.0 + abs(level - best)
 
-    found = by_id(judge({"lake-regret": lake(opposite)}))
+    data = lake(opposite)
+    found = by_id(judge({"lake-regret": data, "lake-levels": data}))
     assert {claim.verdict for claim in found.values()} == {NOT_REPRODUCED}
-    flat = by_id(judge({"lake-regret": lake(lambda p, a, e: 1.0)}))
-    assert flat["lake-best-level-falls"].verdict == INCONCLUSIVE
     late = lake(lambda p, a, e: 9.0 if a == "BRPS-RL 0.99" else 5.0, 4000)
     assert judge({"lake-long": late})[0].verdict == REPRODUCED
     soon = lake(lambda p, a, e: 9.0 if a == "BRPS-RL 0.99" else 5.0, 900)
@@ -386,24 +372,50 @@ def test_lake_claims_under_another_reading():
     def opposite(p, agent, episode):
         return -as_the_paper_says(p, agent, episode)
 
-    found = by_id(judge({"lake-regret": lake(opposite, others=as_the_paper_says)}))
+    data = lake(opposite, others=as_the_paper_says)
+    found = by_id(judge({"lake-regret": data, "lake-levels": data}))
     assert {claim.verdict for claim in found.values()} == {"reproduced when each hole has its own unknown p_h"}
     assert {claim.as_written for claim in found.values()} == {NOT_REPRODUCED}
 
 
-def test_a_printed_level_must_lie_in_a_set_that_leaves_something_out():
-    def tie(p, agent, episode):  # 0.99 and 0.9 are equally good, and better than the others
-        return 5.0 if agent in ("BRPS-RL 0.99", "BRPS-RL 0.9") else 9.0
+def test_only_a_set_that_is_the_printed_level_reproduces_it():
+    def world(p, agent, episode):  # at p_h = 0.2 the levels 0.9 and 0.99 are equally good, and better than the others
+        if p == 0.2:
+            return 5.0 if agent in ("BRPS-RL 0.99", "BRPS-RL 0.9") else 9.0
+        return as_the_paper_says(p, agent, episode)
 
-    def nearly(p, agent, episode):
-        return tie(p, agent, episode) if p < 0.5 else as_the_paper_says(p, agent, episode)
+    def best(of):
+        return by_id(judge({"lake-levels": lake(of)}))
 
-    flat = by_id(judge({"lake-regret": lake(lambda p, a, e: 1.0)}))
-    assert flat["lake-best-level"].verdict == INCONCLUSIVE
-    assert by_id(judge({"lake-regret": lake(tie)}))["lake-best-level"].verdict == NOT_REPRODUCED  # 0.8 is printed
-    found = by_id(judge({"lake-regret": lake(nearly)}))
-    assert found["lake-best-level"].verdict == REPRODUCED
-    assert found["lake-best-level-falls"].verdict == REPRODUCED  # from 0.9 or 0.99 to 0.8
+    tie, flat = best(world), best(lambda p, a, e: 1.0)
+    assert tie["lake-best-level"].as_written in (Verdict.COMPATIBLE, INCONCLUSIVE)
+    assert tie["lake-best-level"].needed > 100
+    assert "0.9, 0.99" in tie["lake-best-level"].evidence[1]["quantity"]
+    assert tie["lake-best-level-falls"].verdict == REPRODUCED  # by either of the two
+    assert {claim.as_written for claim in flat.values()} <= {Verdict.COMPATIBLE, INCONCLUSIVE}
+
+
+def test_the_study_of_levels_goes_on_where_it_is_open():
+    """By hole the printed levels are best; as written p_h = 0.2 is a tie, and only its replications grow."""
+
+    def world(p, agent, episode):
+        if p == 0.2:
+            return 5.0 if agent in ("BRPS-RL 0.99", "BRPS-RL 0.9") else 9.0
+        return as_the_paper_says(p, agent, episode)
+
+    study, scale = STUDIES["lake-levels"], dataclasses.replace(TINY, lake_replications=100, few_lakes=100, lake_looks=3)
+    rest = xarray.concat([lake(as_the_paper_says)] * 2, "reading").assign_coords(reading=["by action", "by pair"])
+    data = xarray.concat([lake(world, others=as_the_paper_says), rest], "reading")
+    for count, expected in ((100, 400), (400, 1200)):
+        grown = data.round(2).isel(replication=np.zeros(count, dtype=int))  # the means
+        grown["regret"] = grown.regret + np.random.default_rng(count).normal(0.0, 1e-3, grown.regret.shape)
+        here = xarray.DataArray(np.arange(count) < 100, dims="replication")
+        grown = grown.where((grown.p_h == 0.2) & (grown.reading == "shared") | here)
+        sizes = {place: run.replications for place, run in study.further(scale, grown).items()}
+        assert {size for (reading, p, _), size in sizes.items() if (reading, p) == ("shared", 0.2)} == {expected}
+        assert {size for (reading, p, _), size in sizes.items() if (reading, p) != ("shared", 0.2)} == {100}
+    assert study.further(dataclasses.replace(scale, lake_looks=2), grown) is None  # no more looks
+    assert study.further(scale, lake(as_the_paper_says, others=as_the_paper_says).combine_first(rest)) is None
 
 
 def test_a_large_gain_is_not_little():
@@ -469,19 +481,16 @@ def test_limit_law_claims():
     assert wide["limit-law-exact"].verdict == NOT_REPRODUCED
 
 
-def test_kolmogorov_distance_is_scipys():
-    scores = np.random.default_rng(2).normal(0.3, 1.2, 200)
-    assert kolmogorov(scores) == pytest.approx(stats.kstest(scores, "norm").statistic)
-
-
 def times(factors, loop=None):
-    noise = 1 + np.random.default_rng(1).normal(0, 1e-3, (5, 10))
-    sweeps = np.array(factors)[:, np.newaxis] * noise
-    plain = np.array(factors if loop is None else loop)[:, np.newaxis] * noise
+    rng = np.random.default_rng(1)
+    sweeps, newton, plain = (
+        np.array(means)[:, np.newaxis] * (1 + rng.normal(0, 1e-3, (5, 120)))
+        for means in (factors, np.array(factors) / 10, factors if loop is None else loop)
+    )
     return {
         "computing-time": xarray.Dataset(
             {
-                "seconds": (("method", "agent", "replication"), np.stack([sweeps, sweeps / 10, plain])),
+                "seconds": (("method", "agent", "replication"), np.stack([sweeps, newton, plain])),
                 "paper_seconds": ("agent", list(PAPER_SECONDS.values())),
             },
             {"method": ["sweeps", "newton", "loop"], "agent": list(LAKE)},
@@ -497,7 +506,7 @@ def test_time_claims():
     assert ratios.evidence[-1]["estimate"] == pytest.approx(0.0, abs=0.05)  # no fixed cost
     flat = by_id(judge(times([1.0] * 5)))
     assert flat["time-eight-fold"].as_written == NOT_REPRODUCED
-    assert flat["time-rises-with-level"].verdict == INCONCLUSIVE
+    assert flat["time-rises-with-level"].kind in (INCONCLUSIVE, Verdict.COMPATIBLE)
     loop = by_id(judge(times([1.0] * 5, list(PAPER_SECONDS.values()))))
     when = "reproduced when policies are computed in Python, one draw after the other"
     assert {claim.verdict for name, claim in loop.items() if name.startswith("time")} == {when}

@@ -571,13 +571,14 @@ def test_claims_of_our_own_are_apart(page: str) -> None:
 def test_claims_say_under_which_reading_they_hold(page: str) -> None:
     row = re.search(r'<tr id="claim-made-best-level">.*?</tr>', page, re.DOTALL)
     assert row is not None
-    _, as_written, holds, details = re.findall(r"<td.*?</td>", row[0], re.DOTALL)
+    _, as_written, holds, alarms, details = re.findall(r"<td.*?</td>", row[0], re.DOTALL)
     assert "✗  not reproduced" in as_written
     assert "0.99 minus 0.8: <b>−1.00 [−1.50, −0.50]</b>" in as_written
     assert "0.5 minus 0.8" not in as_written  # which does not decide
     assert "when each hole has its own &lt;p&gt;" in holds
     assert "when it snows" not in holds
     assert "<b>2.00 [1.50, 2.50]</b>" in holds
+    assert "promised: at most 1%; not simulated" in alarms  # a claim of this test
     for quantity in ("0.5 minus 0.8", "When it snows", "0.99 minus 0.8"):
         assert quantity in details
 

@@ -12,7 +12,8 @@ from scipy import stats
 
 import prudent as pr
 from prudent.reproduction import judge, load
-from prudent.reproduction.claims import BEYOND, Verdict
+from prudent.reproduction.claims import BEYOND
+from prudent.reproduction.rules import Verdict
 from prudent.reproduction.studies.schedules import AGENTS, FIXED, LAKES, OPTIMIST, PROBLEMS, RIVERS, SCHEDULES, TS
 from prudent.schedules import Decay, Falling
 
@@ -50,7 +51,7 @@ def test_the_dataset_is_the_simulators(study):
 def made(means, growth, last=LATE):
     """Return a dataset: mean regret by agent on all problems, and regret that grows like T to a power in long runs."""
     rng = np.random.default_rng(8)
-    sizes = (len(PROBLEMS), len(AGENTS), 40)
+    sizes = (len(PROBLEMS), len(AGENTS), 120)
     regret = np.array([means[agent] for agent in AGENTS])[:, np.newaxis] + rng.normal(0, 0.01, sizes)
     powers = np.array([growth.get(agent, 0.2) for agent in AGENTS])[:, np.newaxis, np.newaxis]
     late = rng.gamma(50.0, 0.02, (*sizes, 1)) * last**powers
@@ -80,7 +81,8 @@ def test_claims_follow_the_data():
     assert bad.pop("fixed-stuck") == UNDER_NONE
     assert set(bad.values()) == {NOT_REPRODUCED}
     even = verdicts(made(dict.fromkeys(AGENTS, 10.0), {}))
-    assert {even[each] for each in ("falling-beats-ts", "visits-beats-ts", "negative-beats-ts")} == {INCONCLUSIVE}
+    undecided = {even[each] for each in ("falling-beats-ts", "visits-beats-ts", "negative-beats-ts")}
+    assert undecided <= {INCONCLUSIVE, Verdict.COMPATIBLE}
     assert even["visits-swims"] == REPRODUCED
 
 
@@ -103,30 +105,26 @@ def test_a_short_run_says_nothing_of_long_ones():
     assert verdicts(short)["schedules-learn"] == INCONCLUSIVE
 
 
-@pytest.mark.parametrize("last", [[1, 1_000, 10_000], [1]])
-def test_no_regret_and_no_decade_are_no_growth(last):
-    data = made(GOOD, {}, np.array(last))
-    found = verdicts(data * 0.0)
-    assert set(found.values()) == {INCONCLUSIVE}
-    if len(last) == 1:
-        assert verdicts(data)["schedules-learn"] == INCONCLUSIVE
+def test_runs_that_are_stuck_are_counted():
+    """Of 120 runs at most 4 may not slow down for a share above 0.9 at 1%."""
+    data = made(GOOD, {FIXED: 1.0})
+    for stuck, verdict in ((0, REPRODUCED), (8, Verdict.COMPATIBLE), (60, NOT_REPRODUCED)):
+        some = data.copy(deep=True)
+        place = {"problem": "RiverSwim, shared", "agent": SCHEDULES[2]}
+        runs = some.long_regret.loc[place].values
+        runs[:stuck, -1] = 10.0 * runs[:stuck, -2]
+        some.long_regret.loc[place] = runs
+        (claim,) = (each for each in judge({"schedules": some}) if each.id == "beyond-schedules-learn")
+        assert claim.verdict == verdict
+        decisive = next(each for each in claim.evidence if each["decisive"])
+        assert decisive["estimate"] == pytest.approx(1.0 - stuck / 120)
+        low, high = (stats.binomtest(120 - stuck, 120).proportion_ci(1 - 2 * level) for level in (0.01, 0.01 / 15))
+        assert (decisive["low"], decisive["high"]) == pytest.approx((low.low, high.high))
 
 
-def test_exponents_have_the_interval_of_the_delta_method():
-    """The ratio of means r has the standard error r sd(a / mean(a) - b / mean(b)) / sqrt(n)."""
-    rng = np.random.default_rng(4)
-    data = made(GOOD, {})
-    data["long_regret"] = data.long_regret * rng.gamma(30.0, 1 / 30.0, data.long_regret.shape)
-    (claim,) = (each for each in judge({"schedules": data}) if each.id == "beyond-schedules-learn")
-    assert sum(each["decisive"] for each in claim.evidence) == 1
-    quantile = stats.t.ppf(1 - 0.005 / 15, 39)
-    places = [(problem, agent) for problem in PROBLEMS for agent in SCHEDULES]
-    for each, (problem, agent) in zip(claim.evidence, places, strict=True):
-        assert each["quantity"].startswith(f"{problem}, {agent}, episodes 1,000 to 10,000")
-        b, a = data.long_regret.sel(problem=problem, agent=agent).values[:, 1:].T
-        ratio = a.mean() / b.mean()
-        half = quantile * ratio * np.std(a / a.mean() - b / b.mean(), ddof=1) / np.sqrt(40)
-        expected = np.log10([ratio, ratio - half, ratio + half])
-        np.testing.assert_allclose([each["estimate"], each["low"], each["high"]], expected, atol=1e-6)
-    decisive = next(each for each in claim.evidence if each["decisive"])
-    assert decisive["high"] == max(each["high"] for each in claim.evidence)
+def test_no_regret_is_learning():
+    """An optimal policy loses nothing but rounding; ratios of regret to none say nothing."""
+    found = verdicts(made(GOOD, {}) * 0.0)
+    assert found.pop("schedules-learn") == REPRODUCED
+    assert found.pop("fixed-stuck") == UNDER_NONE
+    assert set(found.values()) <= {INCONCLUSIVE, Verdict.COMPATIBLE}

@@ -12,6 +12,7 @@ TINY = Scale(
     bandit_replications=6,
     horizon=200,
     lake_replications=4,
+    lake_looks=2,
     few_lakes=2,
     episodes=24,
     long_replications=3,

@@ -107,25 +107,47 @@ def reproduce(
     seed: Annotated[int, typer.Option(help="Seed of all random numbers.")] = 1,
     chunk: Chunk = None,
     cluster: Cluster = None,
+    manifest: Annotated[
+        bool, typer.Option(help="Write manifest.json: commit, versions, machine, seeds, hashes of all files.")
+    ] = False,
+    compare: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Compare the datasets with a manifest; fail if they differ."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print files and claims as JSON.")] = False,
 ) -> None:
     """Run the paper's experiments and write datasets, claims and a report."""
     from ..reproduction import load, run
+    from ..reproduction.manifest import differences, write_manifest
 
     folder = Path("reproduction") / scale if out is None else out
     with Bar("experiments") as bar:
         files = run(experiment or (), scale, folder, workers, seed, chunk=chunk, progress=bar, cluster=cluster)
-    claims, page = _conclude(folder, load(folder))
+    datasets = load(folder)
+    claims, page = _conclude(folder, datasets)
+    if manifest:
+        files["manifest"] = write_manifest(folder, datasets)
+    different = differences(folder, compare) if compare is not None else []
     if as_json:
         record = {
             "report": str(page),
-            "datasets": {name: str(path) for name, path in files.items()},
+            "datasets": {name: str(path) for name, path in files.items() if name != "manifest"},
             "claims": [{"id": claim.id, "verdict": claim.verdict} for claim in claims],
+            **({"manifest": str(files["manifest"])} if manifest else {}),
+            **({"different": different} if compare is not None else {}),
         }
         print(json.dumps(record, indent=1))
-        return
-    _show_claims(claims)
-    print(f"Report: {page}")
+    else:
+        _show_claims(claims)
+        print(f"Report: {page}")
+        if manifest:
+            print(f"Manifest: {files['manifest']}")
+        for line in different:
+            print(f"Differs from {compare}: {line}")
+        if compare is not None and not different:
+            print(f"All repeatable datasets are those of {compare}")
+    if different:
+        raise typer.Exit(FAILED)
 
 
 app.command(
@@ -203,7 +225,7 @@ def _show_claims(claims: list[Claim]) -> None:
 
     if not claims:
         return
-    colours = {Verdict.NOT_REPRODUCED: "red", Verdict.INCONCLUSIVE: "yellow"}
+    colours = {Verdict.NOT_REPRODUCED: "red", Verdict.INCONCLUSIVE: "yellow", Verdict.COMPATIBLE: "yellow"}
     shown = table("verdict", "claim")
     shown.columns[0].min_width, shown.columns[0].max_width = 14, 30
     for claim in claims:

@@ -1,4 +1,7 @@
-from .claims import Claim, Verdict
+from .claims import Claim
+from .export import claims_latex, claims_table
+from .manifest import manifest, write_manifest
+from .rules import Verdict
 from .runner import conclude, judge, load, run
 from .scale import SCALES, Scale
 from .studies import STUDIES
@@ -12,10 +15,14 @@ __all__ = [
     "Scale",
     "Study",
     "Verdict",
+    "claims_latex",
+    "claims_table",
     "compared",
     "conclude",
     "judge",
     "load",
+    "manifest",
     "run",
     "sweep",
+    "write_manifest",
 ]

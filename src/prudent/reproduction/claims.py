@@ -1,93 +1,33 @@
-"""Claims of the paper: statements, measured quantities with intervals, and the verdicts that follow from them.
+"""Claims of the paper: statements, the rules that judge them, and what became of them.
 
-Replications of different agents with the same number face the same randomness, so agents are compared by the
-differences within replications: Student's t intervals for their means, at 99% for all comparisons of a claim together
-(Bonferroni). A claim is reproduced if every interval lies on the side that it says, not reproduced if any lies on
-the other side, and inconclusive otherwise. Claims about a time that a run does not reach are inconclusive.
+A claim is a sentence, a function that finds its samples in a dataset, and a rule of ``rules`` that turns samples into a
+verdict with a stated error rate.
 
 **Readings.** What the paper leaves open can be read in several ways. A claim is judged as written, and under every
-other reading that was tried. Trying many of them is testing many times, so the other readings share 99% between them
-(Bonferroni once more): a claim that holds under no reading is called "reproduced when" with probability at most 1%.
-A claim that holds as written is reproduced, whatever the other readings give.
+other reading that was tried. Trying many of them is testing many times, so the other readings share the error rate
+between them: a claim that holds under no reading is called "reproduced when" with probability at most 1%. A claim that
+holds as written is reproduced, whatever the other readings give.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from enum import StrEnum
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
-import numpy as np
-
-from .._support.intervals import mean_and_half_width
 from ..errors import DataError
-from ..types import ArrayLike, FloatArray
+from ..types import FloatArray
+from .rules import ERROR, Finding, Interval, Means, Rule, Samples, Verdict
 
 if TYPE_CHECKING:
     import xarray
 
 Data: TypeAlias = "xarray.Dataset"
 """Dataset of a study."""
-Samples: TypeAlias = Mapping[str, ArrayLike]
-"""Samples [R] by the quantity that is their mean."""
-CONFIDENCE = 0.99
 BEYOND = "beyond the paper"  # the source of claims that are our own
-STUDENT = "paired Student t intervals of mean differences, 99% for all of them together (Bonferroni)"
-
-
-class Verdict(StrEnum):
-    """What became of a claim, in the order of lists: what does not reproduce comes first."""
-
-    NOT_REPRODUCED = "not reproduced"
-    INCONCLUSIVE = "inconclusive at this scale"
-    REPRODUCED_WHEN = "reproduced when"  # under another reading than as written
-    REPRODUCED = "reproduced"
-
-    @property
-    def rank(self) -> int:
-        """Place in lists of claims."""
-        return list(Verdict).index(self)
-
-
-@dataclass(frozen=True)
-class Interval:
-    """A measured quantity with its interval.
-
-    Attributes
-    ----------
-    quantity : str
-        What is measured.
-    estimate : float
-        Its value.
-    low, high : float or None
-        Ends of the interval; None for an exact value.
-    """
-
-    quantity: str
-    estimate: float
-    low: float | None = None
-    high: float | None = None
-
-
-class Finding(NamedTuple):
-    """What was measured under one reading of the paper.
-
-    Attributes
-    ----------
-    intervals : sequence of Interval
-        The measured quantities.
-    verdict : Verdict or None
-        The verdict; None for that of the claim that all quantities are positive.
-    decisive : int or None
-        Index of the interval that decides; None for the one nearest to failing.
-    """
-
-    intervals: Sequence[Interval]
-    verdict: Verdict | None = None
-    decisive: int | None = None
+EXACT = "exact: no sampling"
 
 
 @dataclass(frozen=True)
@@ -111,7 +51,11 @@ class Claim:
     as_written : Verdict
         Verdict for the paper as written.
     readings : tuple of dict
-        The other readings that were tried, each with ``reading``, ``verdict`` and ``evidence``.
+        The other readings that were tried, each with ``reading``, ``verdict``, ``evidence`` and ``needed``.
+    needed : int or None
+        Replications that would decide an undecided verdict as written; see ``Finding``.
+    error : float
+        Error rate of the verdict as written; the other readings share as much. 0 for exact numbers.
     """
 
     id: str
@@ -122,6 +66,8 @@ class Claim:
     evidence: tuple[dict[str, Any], ...]
     as_written: Verdict
     readings: tuple[dict[str, Any], ...] = ()
+    needed: int | None = None
+    error: float = ERROR
 
     @property
     def kind(self) -> Verdict:
@@ -156,44 +102,58 @@ class Claim:
         try:
             readings = tuple({**other, "verdict": Verdict(other["verdict"])} for other in record.get("readings", ()))
             as_written = Verdict(record.get("as_written", record["verdict"]))
+            rate = float(record.get("error", ERROR))
         except (KeyError, TypeError, ValueError) as error:
             raise DataError(f"{place} is not a claim: {error}", code="wrong-format", value=record) from None
         texts = {name: str(record.get(name, "")) for name in ("id", "statement", "source", "verdict", "test")}
-        return cls(**texts, evidence=tuple(record.get("evidence", ())), as_written=as_written, readings=readings)
+        evidence, needed = tuple(record.get("evidence", ())), record.get("needed")
+        return cls(**texts, evidence=evidence, as_written=as_written, readings=readings, needed=needed, error=rate)
 
 
-Evidence: TypeAlias = Finding | Samples
-"""A finding; or samples, for the claim that the means of all of them are positive."""
-Find: TypeAlias = Callable[[Data, int], Evidence]
+Find: TypeAlias = Callable[[Data], Samples]
 
 
 @dataclass(frozen=True)
 class Statement:
-    """A claim before it is judged: the words, and how to find the evidence in a dataset.
+    """A claim before it is judged: the words, how to find the samples in a dataset, and the rule.
 
     Attributes
     ----------
     id, statement, source : str
         See ``Claim``.
     find : callable
-        Function of the dataset (of one reading) and of the number of readings that share the confidence. It returns
-        a Finding, or samples by quantity for the claim that all their means are positive.
-    test : str or callable
-        How it is tested, as text or as a function of the dataset.
-    others : callable
-        Function of the dataset that returns what is found under other readings, by the words after "when". Used if
-        the readings are not a dimension of the dataset.
+        Function of the dataset (of one reading) that returns samples by quantity. For a claim about exact numbers,
+        which has no rule, it returns a Finding.
+    rule : Rule or None
+        The rule; the default is that the means of all samples are positive. None for exact numbers.
+    others : callable, optional
+        Function of the dataset that returns what ``find`` finds under other readings, by the words after "when". Used
+        if the readings are not a dimension of the dataset.
+    short : callable, optional
+        Function of the dataset that says in words why it is too short for the claim; empty if it is not.
+    also : callable, optional
+        Function of the dataset that returns further numbers to show.
+    test : str
+        How exact numbers were computed.
     """
 
     id: str
     statement: str
     source: str
-    find: Find
-    test: str | Callable[[Data], str] = STUDENT
-    others: Callable[[Data], Mapping[str, Evidence]] | None = None
+    find: Callable[[Data], Any]
+    rule: Rule | None = Means()  # noqa: RUF009, it is frozen
+    others: Callable[[Data], Mapping[str, Any]] | None = None
+    short: Callable[[Data], str] | None = None
+    also: Callable[[Data], Sequence[Interval]] | None = None
+    test: str = EXACT
 
-    def judge(self, data: Data, readings: Mapping[str, str] | None = None) -> Claim:
-        """Return the claim, judged as written and under every other reading.
+    @property
+    def error(self) -> float:
+        """Error rate of the verdict as written."""
+        return 0.0 if self.rule is None else ERROR
+
+    def cases(self, data: Data, readings: Mapping[str, str] | None = None) -> dict[str, tuple[Data, Any, float]]:
+        """Return what there is to judge: the data, what was found in it and its error rate, by reading.
 
         Parameters
         ----------
@@ -205,90 +165,88 @@ class Statement:
 
         Returns
         -------
-        Claim
-            The claim with its verdict and evidence.
+        dict of str to tuple
+            By the words of the reading; the first is the paper as written, under the empty name.
         """
         if readings:
             here, *others = (reading for reading in readings if reading in data.reading.values)
-
-            def judged(reading: str, sharing: int) -> Judged:
-                return _judged(self.find(data.sel(reading=reading).dropna("replication", how="all"), sharing), sharing)
-
-            (reached, evidence), tried = judged(here, 1), {readings[name]: judged(name, len(others)) for name in others}
+            parts = {name: data.sel(reading=name).dropna("replication", how="all") for name in (here, *others)}
+            found = {"" if name == here else readings[name]: (part, self.find(part)) for name, part in parts.items()}
         else:
-            reached, evidence = _judged(self.find(data, 1))
-            tried = {words: _judged(other) for words, other in self.others(data).items()} if self.others else {}
-        text = _in_words(reached, {words: other for words, (other, _) in tried.items()})
+            more = self.others(data) if self.others else {}
+            found = {"": (data, self.find(data)), **{words: (data, other) for words, other in more.items()}}
+        shared = self.error / max(len(found) - 1, 1)
+        return {words: (*both, shared if words else self.error) for words, both in found.items()}
+
+    def judge(self, data: Data, readings: Mapping[str, str] | None = None) -> Claim:
+        """Return the claim, judged as written and under every other reading.
+
+        Parameters
+        ----------
+        data : xarray.Dataset
+            Dataset of the study.
+        readings : mapping of str to str, optional
+            See ``cases``.
+
+        Returns
+        -------
+        Claim
+            The claim with its verdict and evidence.
+        """
+        notes: dict[str, str] = {}
+        judged: dict[str, Finding] = {}
+        for words, (part, found, error) in self.cases(data, readings).items():
+            finding = found if self.rule is None else self.rule.judge(found, error)
+            notes[words] = self.short(part) if self.short else ""
+            if notes[words]:
+                finding = finding._replace(verdict=Verdict.INCONCLUSIVE, needed=None)
+            extra = self.also(part) if self.also else ()
+            judged[words] = finding._replace(intervals=[*finding.intervals, *extra])
+        first = judged.pop("")
+        text = _in_words(first.verdict, {words: other.verdict for words, other in judged.items()})
         records = tuple(
-            {"reading": words, "verdict": other, "evidence": numbers} for words, (other, numbers) in tried.items()
+            {"reading": words, "verdict": other.verdict, "evidence": _evidence(other), "needed": other.needed}
+            for words, other in judged.items()
         )
-        test = self.test if isinstance(self.test, str) else self.test(data)
-        return Claim(self.id, self.statement, self.source, text, test, evidence, reached, records)
+        test = self.test if self.rule is None else f"{self.rule.words}; error rate {self.error:.0%}"
+        test = f"{test}. {notes['']}" if notes[""] else test
+        return Claim(
+            self.id,
+            self.statement,
+            self.source,
+            text,
+            test,
+            _evidence(first),
+            first.verdict,
+            records,
+            first.needed,
+            self.error,
+        )
 
 
-def claim(id: str, statement: str, source: str, **options: Any) -> Callable[[Find], Statement]:
-    """Return a decorator that makes a ``Statement`` of the function that finds its evidence.
+def claim(id: str, statement: str, source: str, **options: Any) -> Callable[[Callable[[Data], Any]], Statement]:
+    """Return a decorator that makes a ``Statement`` of the function that finds its samples.
 
-    ``options`` are ``test`` and ``others`` of the statement.
+    ``options`` are further fields of the statement, among them ``rule``.
 
     Examples
     --------
     >>> @claim("sum", "The sums are positive", "nowhere")
-    ... def sums(data, readings):
+    ... def sums(data):
     ...     return {"sum": [1.0, 1.5, 2.0]}
     >>> sums.judge(None).verdict
-    'inconclusive at this scale'
+    'compatible'
     """
     return partial(Statement, id, statement, source, **options)
 
 
-Judged: TypeAlias = tuple[Verdict, tuple[dict[str, Any], ...]]
-
-
-def _judged(found: Evidence, readings: int = 1) -> Judged:
-    """Return the verdict and the measured quantities, for JSON."""
-    finding = found if isinstance(found, Finding) else Finding(differences(found, readings))
-    intervals = finding.intervals
-    reached = finding.verdict or verdict_of(intervals)
-
-    def edge(i: int) -> float:
-        end = intervals[i].high if reached is Verdict.NOT_REPRODUCED else intervals[i].low
-        return intervals[i].estimate if end is None else end
-
-    decisive = finding.decisive
-    if decisive is None:  # the interval nearest to failing or, if the claim fails, the one that fails most
-        bounded = [i for i, interval in enumerate(intervals) if interval.low is not None]
-        decisive = min(bounded or range(len(intervals)), key=edge)
-    return reached, tuple(
+def _evidence(finding: Finding) -> tuple[dict[str, Any], ...]:
+    """Return the measured quantities, for JSON."""
+    return tuple(
         {k: None if isinstance(v, float) and not math.isfinite(v) else v for k, v in asdict(interval).items()}
-        | {"decisive": i == decisive}
-        for i, interval in enumerate(intervals)
+        | {"decisive": i == finding.decisive}
+        for i, interval in enumerate(finding.intervals)
     )
-
-
-# -- intervals ---------------------------------------------------------------------------------------------
-
-
-def mean_interval(quantity: str, values: ArrayLike, comparisons: int = 1, confidence: float = CONFIDENCE) -> Interval:
-    """Return the mean of ``values`` [R] with Student's interval, for one of several ``comparisons``.
-
-    Examples
-    --------
-    >>> interval = mean_interval("x", [1.0, 2.0, 3.0], confidence=0.95)
-    >>> round(interval.estimate, 3), round(interval.low, 3), round(interval.high, 3)
-    (2.0, -0.484, 4.484)
-    """
-    mean, half = map(float, mean_and_half_width(values, confidence, comparisons))
-    half = math.inf if math.isnan(half) else half
-    return Interval(quantity, mean, mean - half, mean + half)
-
-
-def differences(samples: Samples, readings: int = 1) -> list[Interval]:
-    """Return the intervals of the means of several samples, for all of them together.
-
-    With several ``readings`` the confidence is that of the comparisons under all of them.
-    """
-    return [mean_interval(quantity, values, len(samples) * readings) for quantity, values in samples.items()]
 
 
 def gap(values: xarray.DataArray, first: str, second: str) -> FloatArray:
@@ -296,72 +254,22 @@ def gap(values: xarray.DataArray, first: str, second: str) -> FloatArray:
     return values.sel(agent=first).values - values.sel(agent=second).values
 
 
-def ratio_interval(quantity: str, above: ArrayLike, below: ArrayLike, comparisons: int) -> Interval:
-    """Return the interval of a ratio of means, by the delta method: the mean of ``above - ratio below`` is zero.
-
-    A ratio to zero has an interval without ends.
-    """
-    if not np.any(below):
-        return Interval(quantity, math.nan, -math.inf, math.inf)
-    top, bottom = np.asarray(above, dtype=np.float64), np.asarray(below, dtype=np.float64)
-    ratio = float(np.mean(top) / np.mean(bottom))
-    around = mean_interval("", (top - ratio * bottom) / np.mean(bottom), comparisons)
-    return Interval(quantity, ratio, ratio + float(around.low or 0.0), ratio + float(around.high or 0.0))
-
-
-# -- verdicts ----------------------------------------------------------------------------------------------
-
-
-def side(interval: Interval, lowest: float, highest: float) -> int:
-    """Return 1 if the interval lies strictly between the two, -1 if it lies apart from them, else 0.
+def until(moment: int, last: int, unit: str) -> str:
+    """Return why a run is too short for a claim about a moment; empty if it reaches it.
 
     Examples
     --------
-    >>> side(Interval("x", 1.0, 0.5, 1.5), 0.0, 2.0), side(Interval("x", 1.0, 0.5, 1.5), 1.0, 2.0)
-    (1, 0)
+    >>> until(1000, 400, "episodes")
+    'The claim is about 1,000 episodes, and the run has 400.'
     """
-    low = interval.estimate if interval.low is None else interval.low
-    high = interval.estimate if interval.high is None else interval.high
-    if lowest < low and high < highest:
-        return 1
-    return -1 if high < lowest or low > highest else 0
+    return "" if last >= moment else f"The claim is about {moment:,} {unit}, and the run has {last:,}."
 
 
-def verdict(side: int) -> Verdict:
-    """Return the verdict for 1 (as claimed), -1 (otherwise) and 0 (undecided).
-
-    Examples
-    --------
-    >>> str(verdict(-1))
-    'not reproduced'
-    """
-    return (Verdict.INCONCLUSIVE, Verdict.REPRODUCED, Verdict.NOT_REPRODUCED)[side]
-
-
-def verdict_of(intervals: Sequence[Interval], lowest: float = 0.0, highest: float = math.inf) -> Verdict:
-    """Return the verdict on the claim that all quantities lie between two numbers, by default that they are positive.
-
-    Examples
-    --------
-    >>> str(verdict_of([Interval("x", 1.0, 0.5, 1.5), Interval("y", 1.0, -0.5, 2.5)]))
-    'inconclusive at this scale'
-    """
-    return verdict(min(side(interval, lowest, highest) for interval in intervals))
-
-
-def within(intervals: Sequence[Interval], lowest: float, highest: float = math.inf) -> Finding:
-    """Return the finding on the claim that all quantities lie between two numbers."""
-    return Finding(intervals, verdict_of(intervals, lowest, highest))
-
-
-def below(intervals: Sequence[Interval], highest: float) -> Finding:
-    """Return the finding on the claim that all quantities are below ``highest``; the largest decides."""
-    largest = max(range(len(intervals)), key=lambda i: float(intervals[i].high or 0.0))
-    return within(intervals, -math.inf, highest)._replace(decisive=largest)
+# -- summaries ---------------------------------------------------------------------------------------------
 
 
 def overall(as_written: Verdict, others: Collection[Verdict]) -> Verdict:
-    """Return the summary of the verdicts as written and under other readings.
+    """Return the summary of the verdicts as written and under other readings: the best that was reached.
 
     Examples
     --------
@@ -370,9 +278,8 @@ def overall(as_written: Verdict, others: Collection[Verdict]) -> Verdict:
     """
     if as_written is Verdict.REPRODUCED or not others:
         return as_written
-    if Verdict.REPRODUCED in others:
-        return Verdict.REPRODUCED_WHEN
-    return Verdict.INCONCLUSIVE if Verdict.INCONCLUSIVE in (as_written, *others) else Verdict.NOT_REPRODUCED
+    best = max((as_written, *others), key=lambda verdict: verdict.rank)
+    return Verdict.REPRODUCED_WHEN if best is Verdict.REPRODUCED else best
 
 
 def _in_words(as_written: Verdict, others: Mapping[str, Verdict]) -> str:
@@ -380,11 +287,33 @@ def _in_words(as_written: Verdict, others: Mapping[str, Verdict]) -> str:
 
     >>> _in_words(Verdict.NOT_REPRODUCED, {"the ice is dry": Verdict.REPRODUCED, "it is wet": Verdict.INCONCLUSIVE})
     'reproduced when the ice is dry'
+    >>> _in_words(Verdict.NOT_REPRODUCED, {"the ice is dry": Verdict.COMPATIBLE})
+    'compatible when the ice is dry'
     >>> _in_words(Verdict.NOT_REPRODUCED, {"the ice is dry": Verdict.NOT_REPRODUCED})
     'not reproduced under any reading tried'
     """
     summary = overall(as_written, others.values())
-    if summary is Verdict.REPRODUCED_WHEN:
-        holding = [words for words, reached in others.items() if reached is Verdict.REPRODUCED]
-        return f"{summary} {' or when '.join(holding)}"
+    wanted = Verdict.REPRODUCED if summary is Verdict.REPRODUCED_WHEN else Verdict.COMPATIBLE
+    if summary in (Verdict.REPRODUCED_WHEN, Verdict.COMPATIBLE) and as_written is not wanted:
+        holding = [words for words, reached in others.items() if reached is wanted]
+        return f"{wanted} when {' or when '.join(holding)}"
     return f"{summary} under any reading tried" if summary is Verdict.NOT_REPRODUCED and others else str(summary)
+
+
+def counts(claims: Iterable[Claim]) -> dict[str, dict[str, int]]:
+    """Return how many of the paper's claims and of our own have each verdict.
+
+    Parameters
+    ----------
+    claims : iterable of Claim
+        The claims.
+
+    Returns
+    -------
+    dict of str to dict
+        Counts by verdict, under ``"paper"`` and ``"ours"``; verdicts that did not occur have 0.
+    """
+    found = {whose: {str(verdict): 0 for verdict in reversed(Verdict)} for whose in ("paper", "ours")}
+    for each in claims:
+        found["ours" if each.source == BEYOND else "paper"][str(each.kind)] += 1
+    return found

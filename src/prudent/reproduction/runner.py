@@ -29,6 +29,7 @@ from .._support.versions import versions
 from ..errors import ClusterError, DataError, StoreError
 from ..types import PathLike
 from .claims import Claim
+from .export import claims_latex, claims_table
 from .runs.base import Arrays, Run, key
 from .scale import SCALES, Scale
 from .store import Store, missing
@@ -135,21 +136,27 @@ def run(
     plans: dict[str, dict[Coordinates, Run]] = {
         study.name: {where: replace(part, seed=seed) for where, part in study.plan(size).items()} for study in chosen
     }
-    runs = [part for plan in plans.values() for part in plan.values()]
     files = {}
-    with computed(folder, runs, workers, chunk, progress, cluster) as result_of:
-        times = _read_times(folder)
-        for study in chosen:
-            plan = plans[study.name]
-            results = {where: result_of(part) for where, part in plan.items()}
-            data = study.dataset(size, {where: arrays for where, (arrays, _) in results.items()})
-            data.attrs |= _attributes(study, size, seed, list(plan.values()))
-            files[study.name] = folder / f"{study.name}.nc"
-            write(files[study.name], bytes(data.to_netcdf(engine="scipy")))
-            times.setdefault("experiments", {})[study.name] = math.fsum(seconds for _, seconds in results.values())
-        times["total_seconds"] = time.perf_counter() - began
-        times["workers"] = (workers or default_threads()) if cluster is None else "the cluster's"
-        write(folder / "timings.json", _json(times))
+    while plans:  # a study that goes on until its claims are decided comes back with more replications
+        runs = [part for plan in plans.values() for part in plan.values()]
+        further: dict[str, dict[Coordinates, Run]] = {}
+        with computed(folder, runs, workers, chunk, progress, cluster) as result_of:
+            times = _read_times(folder)
+            for name, plan in plans.items():
+                study = STUDIES[name]
+                results = {where: result_of(part) for where, part in plan.items()}
+                data = study.dataset(size, {where: arrays for where, (arrays, _) in results.items()}, plan)
+                data.attrs |= _attributes(study, size, seed, list(plan.values()))
+                files[name] = folder / f"{name}.nc"
+                write(files[name], bytes(data.to_netcdf(engine="scipy")))
+                times.setdefault("experiments", {})[name] = math.fsum(seconds for _, seconds in results.values())
+                more = study.further(size, data) if study.further else None
+                if more is not None:
+                    further[name] = {where: replace(part, seed=seed) for where, part in more.items()}
+            times["total_seconds"] = time.perf_counter() - began
+            times["workers"] = (workers or default_threads()) if cluster is None else "the cluster's"
+            write(folder / "timings.json", _json(times))
+        plans = further
     return files
 
 
@@ -209,7 +216,7 @@ def judge(datasets: Mapping[str, xarray.Dataset]) -> list[Claim]:
 
 
 def conclude(out: PathLike, datasets: Mapping[str, xarray.Dataset] | None = None) -> list[Claim]:
-    """Judge the claims by the datasets in a folder, and write ``claims.json`` there.
+    """Judge the claims by the datasets in a folder, and write ``claims.json``, ``claims.csv`` and ``claims.tex`` there.
 
     Parameters
     ----------
@@ -225,6 +232,8 @@ def conclude(out: PathLike, datasets: Mapping[str, xarray.Dataset] | None = None
     """
     claims = judge(load(out) if datasets is None else datasets)
     write(Path(out) / "claims.json", _json([asdict(claim) for claim in claims]))
+    write(Path(out) / "claims.csv", claims_table(claims).to_csv(index=False).encode())
+    write(Path(out) / "claims.tex", claims_latex(claims).encode())
     return claims
 
 

@@ -17,6 +17,8 @@ class Scale:
         Replications and steps of the bandit studies.
     lake_replications, few_lakes, episodes : int
         Replications of Frozen Lake under the main readings and under the others, and their episodes.
+    lake_looks : int
+        How often the study of the best level may look at growing data: with 1, 4, 12 and 36 times the replications.
     long_replications, few_long, long_episodes : int
         The same for the long runs.
     limit_replications, draws : int
@@ -42,10 +44,11 @@ class Scale:
     bandit_replications: int = 200
     horizon: int = 200_000
     lake_replications: int = 500
-    few_lakes: int = 60
+    few_lakes: int = 100
     episodes: int = 400
+    lake_looks: int = 4
     long_replications: int = 100
-    few_long: int = 20
+    few_long: int = 100
     long_episodes: int = 2_000
     limit_replications: int = 500
     sizes: tuple[int, ...] = (10_000, 50_000, 100_000, 1_000_000)
@@ -54,11 +57,11 @@ class Scale:
     beyond_episodes: int = 2_000
     schedule_replications: int = 400
     schedule_episodes: int = 400
-    few_schedules: int = 15
+    few_schedules: int = 45
     schedule_long_episodes: int = 10_000
-    timing_replications: int = 10
-    timing_episodes: int = 400
-    loop_episodes: int = 10
+    timing_replications: int = 100
+    timing_episodes: int = 100
+    loop_episodes: int = 5
 
 
 SCALES = {
@@ -66,6 +69,7 @@ SCALES = {
         "quick",
         bandit_replications=26,
         few_lakes=10,
+        lake_looks=1,
         long_replications=90,
         few_long=6,
         long_episodes=1_000,
@@ -76,8 +80,8 @@ SCALES = {
         schedule_replications=120,
         few_schedules=8,
         schedule_long_episodes=1_000,
-        timing_replications=20,
-        timing_episodes=100,
+        timing_replications=30,
+        timing_episodes=50,
         loop_episodes=4,
     ),
     "paper": Scale("paper"),

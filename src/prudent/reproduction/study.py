@@ -149,6 +149,9 @@ class Study:
         Tables of the report.
     readings : mapping of str to str
         Readings of the paper along the dimension ``reading``; see ``Statement.judge``.
+    further : callable, optional
+        Function of the scale and of the dataset that returns the runs of the next look at growing data: those of
+        ``plan`` with more replications. None if the claims are decided.
 
     Examples
     --------
@@ -169,6 +172,7 @@ class Study:
     tables: tuple[Table, ...]
     assemble: Callable[[Scale, Mapping[Coordinates, Arrays]], Parts] | None = None
     readings: Mapping[str, str] = field(default_factory=dict)
+    further: Callable[[Scale, Data], Mapping[Coordinates, Run] | None] | None = None
 
     @property
     def paper_says(self) -> str:
@@ -190,7 +194,12 @@ class Study:
         """
         return [statement.judge(data, self.readings) for statement in self.claims]
 
-    def dataset(self, scale: Scale, results: Mapping[Coordinates, Arrays]) -> Data:
+    def dataset(
+        self,
+        scale: Scale,
+        results: Mapping[Coordinates, Arrays],
+        plan: Mapping[Coordinates, Run] | None = None,
+    ) -> Data:
         """Return the results of the runs as a dataset, with labels, units and what the report needs.
 
         Parameters
@@ -199,6 +208,8 @@ class Study:
             Size of the study.
         results : mapping
             Arrays of the runs, by the coordinates of ``plan``.
+        plan : mapping, optional
+            The runs, if they are not those of ``plan``.
 
         Returns
         -------
@@ -208,7 +219,7 @@ class Study:
         if self.assemble is None:
             dims = next(iter(self.variables.values())).dims
             grid = dims[: dims.index("replication")]
-            values, coordinates = stacked(grid, self.plan(scale), results, tuple(self.variables))
+            values, coordinates = stacked(grid, plan or self.plan(scale), results, tuple(self.variables))
         else:
             values, coordinates = self.assemble(scale, results)
         variables = {name: (self.variables[name].dims, value) for name, value in values.items()}

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, astuple
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from .._support.intervals import mean_and_half_width
 from .._support.output import write, write_table
 from .._support.versions import versions
-from ..types import PathLike
-from .claims import mean_interval
+from ..types import FloatArray, PathLike
 from .runner import Progress, computed
 from .runs.base import Arrays
 from .runs.simulation import SimulationRun
@@ -139,13 +139,19 @@ def compared(data: xarray.Dataset) -> pandas.DataFrame:
         reference = there.sel(agent=baseline).values.ravel()
         for agent in map(str, there.agent.values):
             values = there.sel(agent=agent).values.ravel()
-            mean = mean_interval(metric, values, 1, confidence)
-            difference = mean_interval(metric, values - reference, comparisons, confidence)
-            lead = (np.nan, np.nan, np.nan) if agent == baseline else astuple(difference)[1:]
-            rows.append((str(environment), agent, *astuple(mean), *lead, values.size))
+            mean = _interval(values, confidence)
+            lead = (np.nan,) * 3 if agent == baseline else _interval(values - reference, confidence, comparisons)
+            rows.append((str(environment), agent, metric, *mean, *lead, values.size))
     columns = ["environment", "agent", "metric", "mean", "low", "high"]
     columns += ["difference", "difference_low", "difference_high", "runs"]
     return pandas.DataFrame(rows, columns=columns)
+
+
+def _interval(values: FloatArray, confidence: float, comparisons: int = 1) -> tuple[float, float, float]:
+    """Return the mean and the ends of Student's interval, which has none for a single run."""
+    mean, half = map(float, mean_and_half_width(values, confidence, comparisons))
+    half = np.inf if np.isnan(half) else half
+    return mean, mean - half, mean + half
 
 
 def _dataset(

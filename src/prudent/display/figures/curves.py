@@ -158,3 +158,47 @@ def draw_multiples(
 
     legend = tuple(Entry(quantity, "ink", mark=mark) for quantity, mark in zip(ratios, _MARKS, strict=False))
     return Figure(name, title, (Panel(title, onto),), legend, columns=1, size=(5.8, 2.9))
+
+
+class Excess(NamedTuple):
+    """How much more than the best each agent has, in several places: one panel.
+
+    Attributes
+    ----------
+    title : str
+        Title of the panel.
+    places : sequence of str
+        Names of the places.
+    mean, half : ndarray [places, agents]
+        Excess over the agent with the least mean, 0 for that one, and the half widths of the intervals.
+    """
+
+    title: str
+    places: Sequence[str]
+    mean: FloatArray
+    half: FloatArray
+
+
+def draw_excess(
+    name: str, title: str, agents: Sequence[str], panels: Sequence[Excess], labels: tuple[str, str]
+) -> Figure:
+    """Return the figure of the excess of agents over the best, with intervals; ``labels`` are those of the axes."""
+    styles = agent_styles(agents)
+
+    def panel_of(excess: Excess) -> Panel:
+        def onto(axes: Axes) -> None:
+            at = np.arange(len(excess.places))
+            for j, style in enumerate(styles):
+                shift = 0.16 * (j - 0.5 * (len(styles) - 1))
+                half = np.where(np.isfinite(excess.half[:, j]), excess.half[:, j], 0.0)
+                options: Any = {"fmt": "o", "markersize": 4.5, "color": hex_of(style.colour), "capsize": 2.5}
+                axes.errorbar(at + shift, excess.mean[:, j], yerr=half, **options)
+            axes.set_xticks(at, list(excess.places))
+            axes.set(xlabel=labels[0], ylabel=labels[1], xlim=(-0.5, at.size - 0.5))
+            axes.set_yscale("symlog", linthresh=1.0)
+            axes.yaxis.set_major_formatter(thousands)
+
+        return Panel(excess.title, onto)
+
+    legend = tuple(style._replace(mark="dot") for style in styles)
+    return Figure(name, title, tuple(map(panel_of, panels)), legend)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..._support.intervals import mean_and_half_width
 from ...display.figures import curves, grid_policy, limit_law
-from ...display.figures.base import Figure
+from ...display.figures.base import CONFIDENCE, Figure
 from .results import action_names, chosen, label_of, relative
 
 if TYPE_CHECKING:
@@ -64,6 +65,34 @@ def _multiples(
     )
 
 
+def _excess(
+    data: xarray.Dataset,
+    name: str,
+    title: str,
+    *,
+    variable: str,
+    across: str,
+    panels: Sequence[Mapping[str, Any]],
+    label: str,
+) -> Figure:
+    """Return how much more than the best each agent has at the end, by the places of a dimension; paired."""
+    shown = []
+    for panel in panels:
+        part = chosen(data, variable, panel["where"])
+        (along,) = (str(dim) for dim in part.dims if dim not in (across, "agent", "replication"))
+        last = part.isel({along: -1}).transpose(across, "replication", "agent")
+        found = []
+        for values in last:
+            runs = values.dropna("replication").values
+            best = int(np.argmin(runs.mean(axis=0)))
+            found.append(mean_and_half_width(runs - runs[:, [best]], CONFIDENCE))
+        means, halves = (np.stack(parts) for parts in zip(*found, strict=True))
+        places = [f"{place:g}" for place in data[across].values]
+        shown.append(curves.Excess(str(panel["title"]), places, means, halves))
+    agents = [str(agent) for agent in data.agent.values]
+    return curves.draw_excess(name, title, agents, shown, (label_of(data[across]), label))
+
+
 def _policy(data: xarray.Dataset, name: str, title: str) -> Figure:
     """Return the variables policy, paper_policy, q, value and hole over the cells of a grid."""
     return grid_policy.draw(
@@ -81,6 +110,7 @@ def _policy(data: xarray.Dataset, name: str, title: str) -> Figure:
 KINDS: dict[str, Callable[..., Figure]] = {
     "curves": _curves,
     "densities": _densities,
+    "excess": _excess,
     "multiples": _multiples,
     "policy": _policy,
     "quantiles": _quantiles,

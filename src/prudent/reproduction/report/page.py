@@ -12,7 +12,9 @@ from ...display.figures.base import Figure
 from ...display.pages.frame import Part, document, figure_html, folded
 from ...display.pages.tables import Table, rich
 from ...display.words import number, with_interval
-from ..claims import BEYOND, Claim, Verdict
+from ..claims import BEYOND, Claim
+from ..error_rates import measured
+from ..rules import Verdict
 from .results import Results, Section, make
 from .tables import KINDS
 
@@ -21,15 +23,18 @@ TITLE = "Online Bayesian risk-averse reinforcement learning, reproduced"
 VERDICTS = {  # CSS class, sign and words
     Verdict.NOT_REPRODUCED: ("not", "✗", "not reproduced"),
     Verdict.INCONCLUSIVE: ("open", "?", "inconclusive at this scale"),
+    Verdict.COMPATIBLE: ("open", "≈", "compatible, not shown"),
     Verdict.REPRODUCED_WHEN: ("when", "✓", "reproduced under another reading"),
     Verdict.REPRODUCED: ("yes", "✓", "reproduced"),
 }
 READINGS = (
     "What the paper leaves open can be read in several ways. Each claim is judged as written and under every other "
-    "reading that is kept, with the number on which the verdict hangs and its interval. Intervals hold at 99% for "
-    "all comparisons of a claim together. Trying many readings is testing many times, so the other readings of a claim "
-    "share another 99% between them (Bonferroni). The bandit's readings were picked from some forty that were "
-    "looked at with few replications, which these intervals do not count."
+    "reading that is kept, with the number on which the verdict hangs and its interval. Reproduced: the interval or "
+    "the confidence set lies inside what the claim says. Compatible: the estimates are as claimed, but the interval "
+    "also holds what the claim excludes. Not reproduced: it lies apart from the claim. A rule calls a false claim "
+    "reproduced with probability at most 1%; the other readings of a claim share another 1% between them. Beside each "
+    "claim stands how often its rule did so in simulated studies of worlds where the claim is false. The bandit's "
+    "readings were picked from some forty that were looked at with few replications, which these rates do not count."
 )
 OURS = "What we say of things that are not in the paper, judged by the same rules."
 BANDS = (
@@ -138,14 +143,16 @@ def _judged(claims: Sequence[Claim], words: str, head: str) -> str:
     rows = "".join(
         f'<tr id="claim-{escape(claim.id, quote=True)}">'
         f"<td>{rich(claim.statement)}<small>{escape(claim.source)}</small></td>"
-        f'<td data-label="as written">{_badge(claim.as_written)}{_decisive(claim.evidence)}</td>'
-        f'<td data-label="holds when">{_holds(claim)}</td><td>{_details(claim)}</td></tr>'
+        f'<td data-label="as written">{_badge(claim.as_written)}{_decisive(claim.evidence)}{_needed(claim.needed)}</td>'
+        f'<td data-label="holds when">{_holds(claim)}</td><td data-label="false alarms">{_false_alarms(claim)}</td>'
+        f"<td>{_details(claim)}</td></tr>"
         for claim in sorted(claims, key=lambda claim: claim.kind.rank)
     )
     return (
         f'<ul class="counts">{counts}</ul><p class="setting">{escape(words)}</p><table class="claims"><thead><tr>'
         f'<th scope="col">{head}</th><th scope="col">as written</th><th scope="col">under which reading it '
-        f'holds</th><th scope="col">all numbers</th></tr></thead><tbody>{rows}</tbody></table>'
+        'holds</th><th scope="col">reproduced where false, simulated</th><th scope="col">all numbers</th></tr></thead>'
+        f"<tbody>{rows}</tbody></table>"
     )
 
 
@@ -167,7 +174,7 @@ def _holds(claim: Claim) -> str:
     if holding:
         lines[0] += _decisive(holding[0]["evidence"])
     else:
-        unsure = any(reading["verdict"] is Verdict.INCONCLUSIVE for reading in claim.readings)
+        unsure = any(reading["verdict"].undecided for reading in claim.readings)
         head = "as written only" if as_written else "none for certain" if unsure else "none"
         lines = [f"<small>{head}; tried: {'; '.join(rich(reading['reading']) for reading in claim.readings)}</small>"]
     return also + '<ul class="readings">' + "".join(f"<li>{line}</li>" for line in lines) + "</ul>"
@@ -179,11 +186,31 @@ def _decisive(evidence: Sequence[Mapping[str, Any]]) -> str:
     return "".join(f'<div class="evidence">{_measured(item)}</div>' for item in chosen[:1])
 
 
+def _needed(replications: int | None) -> str:
+    """Return how many replications would decide an undecided verdict."""
+    return "" if replications is None else f"<small>some {replications:,} replications would decide it</small>"
+
+
+def _false_alarms(claim: Claim) -> str:
+    """Return how often the rule of a claim calls it reproduced in worlds where it is false."""
+    if claim.error == 0.0:
+        return "<small>exact, no sampling</small>"
+    rates = measured().get(claim.id)
+    if not rates:
+        return f"<small>promised: at most {claim.error:.0%}; not simulated</small>"
+    edge, false = (max(getattr(rate, kind) for rate in rates.values()) for kind in ("edge", "false"))
+    studies = min(rate.studies for rate in rates.values())
+    return f"<small>{edge:.2%} at the edge, {false:.2%} beyond it, of {studies:,} studies in each world</small>"
+
+
 def _details(claim: Claim) -> str:
     """Return all numbers behind a claim, under every reading, folded away."""
     parts = [_listed(claim.evidence, "<b>As written</b>" if claim.readings else "")]
     parts += [
-        _listed(reading["evidence"], f"<b>When {rich(reading['reading'])}</b>: {_badge(reading['verdict'])}")
+        _listed(
+            reading["evidence"],
+            f"<b>When {rich(reading['reading'])}</b>: {_badge(reading['verdict'])}{_needed(reading.get('needed'))}",
+        )
         for reading in claim.readings
     ]
     return folded("numbers", "".join(parts) + f"<small>{rich(claim.test)}</small>")

@@ -11,7 +11,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from ...types import FloatArray
-from ..claims import Data, Samples
+from ..claims import Data
+from ..rules import Samples
 from ..runs.simulation import Component, SimulationRun
 from ..study import Coordinates, Figure, Quantity, Table, curve, curves, quantities
 

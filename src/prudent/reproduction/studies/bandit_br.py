@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from ..claims import Data, Samples, claim, gap
+from ..claims import Data, claim, gap
+from ..rules import Samples
 from ..study import Study, curve, curves
 from ._bandit import AS_WRITTEN, BR_REGRET, BR_TABLE, COORDS_BY_LEVEL, LEVELS, REGRET, WORDS, every_agent
 
@@ -23,7 +24,7 @@ def _gaps(data: Data) -> dict[float, Any]:
     "BRPS-CMAB has less BR-regret than TS-CMAB at each of the three risk levels, throughout",
     SOURCE,
 )
-def _beats(data: Data, readings: int) -> Samples:
+def _beats(data: Data) -> Samples:
     times = data.time.values
     moments = [times.size // 4 - 1, times.size // 2 - 1, times.size - 1] if times.size >= 4 else [times.size - 1]
     return {
@@ -38,7 +39,7 @@ def _beats(data: Data, readings: int) -> Samples:
     "The gap in BR-regret between TS-CMAB and BRPS-CMAB narrows as the risk level falls",
     SOURCE,
 )
-def _narrows(data: Data, readings: int) -> Samples:
+def _narrows(data: Data) -> Samples:
     gaps = _gaps(data)
     return {
         f"gap at level {high} minus gap at level {low}": gaps[high][:, -1] - gaps[low][:, -1]

@@ -9,7 +9,8 @@ import math
 from collections.abc import Mapping
 from functools import partial
 
-from ..claims import Data, Samples, Statement, gap
+from ..claims import Data, Statement, gap
+from ..rules import Samples
 from ..runs.base import Arrays
 from ..runs.simulation import SimulationRun
 from ..scale import Scale
@@ -39,7 +40,7 @@ def _assemble(scale: Scale, results: Mapping[Coordinates, Arrays]) -> Parts:
     return values, {**coords, "level": [METRIC]}
 
 
-def _costs(measure: str, label: str, data: Data, readings: int) -> Samples:
+def _costs(measure: str, label: str, data: Data) -> Samples:
     last = data[measure].isel(time=-1)
     last = last.sel(level=METRIC) if "level" in last.dims else last
     return {

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..claims import BEYOND, Data, Samples, claim, gap
+from ..claims import BEYOND, Data, claim, gap
+from ..rules import Samples
 from ..runs.base import Arrays
 from ..runs.simulation import Component, SimulationRun
 from ..scale import Scale
@@ -35,7 +36,7 @@ def _assemble(scale: Scale, results: Mapping[Coordinates, Arrays]) -> Parts:
 
 
 @claim("beyond-br-regret-lake", f"On Frozen Lake too, {OWN} has less BR-regret at {METRIC:g} than TS-RL", BEYOND)
-def _less_br_regret(data: Data, readings: int) -> Samples:
+def _less_br_regret(data: Data) -> Samples:
     quantity = f"BR-regret of an episode, mean over the grid: TS-RL minus {OWN}"
     return {quantity: gap(data.br_regret.mean("episode"), "TS-RL", OWN)}
 
@@ -45,7 +46,7 @@ def _less_br_regret(data: Data, readings: int) -> Samples:
     "The optimistic algorithm of the appendix, with its regret bound, has more regret than BRPS-RL and TS-RL",
     BEYOND,
 )
-def _optimism_costs(data: Data, readings: int) -> Samples:
+def _optimism_costs(data: Data) -> Samples:
     last = data.regret.isel(episode=-1)
     return {f"{OPTIMIST} minus {agent}": gap(last, OPTIMIST, agent) for agent in ("TS-RL", OWN)}
 

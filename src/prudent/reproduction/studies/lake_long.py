@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from ..claims import Data, Finding, Verdict, claim, differences
+from functools import partial
+
+from ..claims import Data, Statement, until
+from ..rules import Samples
 from ..runs.simulation import SimulationRun
 from ..scale import Scale
 from ..study import Coordinates, Study
@@ -17,16 +20,21 @@ def _plan(scale: Scale) -> dict[Coordinates, SimulationRun]:
     return lakes(scale.long_replications, scale.few_long, scale.long_episodes, POINTS, SAFE)
 
 
-@claim(
+def costs_late(episodes: int | None, data: Data) -> Samples:
+    """Return by how much BRPS-RL 0.99 has more regret than moderate levels after some episodes (default: all)."""
+    last = int(data.episode.values[-1]) if episodes is None else episodes
+    pairs = [(p, "BRPS-RL 0.99", moderate) for p in SAFE for moderate in ("BRPS-RL 0.5", "BRPS-RL 0.8")]
+    return gaps(data, pairs, last)
+
+
+_costs = Statement(
     "lake-high-level-costs-late",
     "In the long term too high a risk level costs: in a safe lake (p_h = 0.6, 0.8) BRPS-RL 0.99 ends with more "
     "regret than moderate levels",
     "Frozen Lake study, result 3",
+    partial(costs_late, None),
+    short=lambda data: until(LONG, int(data.episode.values[-1]), "episodes"),
 )
-def _costs(data: Data, readings: int) -> Finding:
-    last = int(data.episode.values[-1])
-    pairs = [(p, "BRPS-RL 0.99", moderate) for p in SAFE for moderate in ("BRPS-RL 0.5", "BRPS-RL 0.8")]
-    return Finding(differences(gaps(data, pairs, last), readings), None if last >= LONG else Verdict.INCONCLUSIVE)
 
 
 FIGURE = figure_by_p_h(

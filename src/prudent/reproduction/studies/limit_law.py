@@ -14,7 +14,9 @@ from functools import partial
 import numpy as np
 
 from ...types import FloatArray
-from ..claims import CONFIDENCE, Data, Finding, Interval, Samples, Statement, claim, mean_interval, side, verdict
+from ..claims import Data, Statement, claim
+from ..distributions import Distance
+from ..rules import Interval, Samples, mean_intervals
 from ..runs.base import Arrays
 from ..runs.limit_law import LimitRun, true_lake
 from ..scale import Scale
@@ -39,23 +41,22 @@ def _assemble(scale: Scale, results: Mapping[Coordinates, Arrays]) -> Parts:
     return variables, {"method": ["sampled", "exact"], "size": np.array(scale.sizes), "replication": replications}
 
 
-def _converges(method: str, data: Data, readings: int) -> Finding:
+def _scores(method: str, data: Data) -> dict[str, FloatArray]:
+    """Return the errors in standard deviations of the limit law from its mean [R], by size."""
+    errors = data.scaled_error.sel({"method": method}).values
     sizes = data["size"].values.tolist()
-    errors = data.scaled_error.sel({"method": method})
-    scores = (errors.values - float(data.limit_mean)) / float(data.limit_sd)  # [sizes, R]
-    band = math.sqrt(math.log(2.0 * len(sizes) / (1.0 - CONFIDENCE)) / (2.0 * data.sizes["replication"]))
-    distances = [kolmogorov(row) for row in scores]
-    evidence = [
-        Interval(f"N = {n}: Kolmogorov distance to the limit law", d, max(0.0, d - band), min(1.0, d + band))
-        for n, d in zip(sizes, distances, strict=True)
+    scores = (errors - float(data.limit_mean)) / float(data.limit_sd)
+    return {f"N = {n}": row for n, row in zip(sizes, scores, strict=True)}
+
+
+def _moments(method: str, data: Data) -> list[Interval]:
+    """Return mean and standard deviation of the scores, which those of the law would make 0 and 1."""
+    scores = _scores(method, data)
+    means = {f"{n}: mean error less the limit's, in its standard deviations": row for n, row in scores.items()}
+    spreads = [
+        Interval(f"{n}: standard deviation over the limit's", float(row.std(ddof=1))) for n, row in scores.items()
     ]
-    for n, row in zip(sizes, scores, strict=True):
-        quantity = f"N = {n}: mean error less the limit's, in its standard deviations"
-        evidence.append(mean_interval(quantity, row, len(sizes)))
-        evidence.append(Interval(f"N = {n}: standard deviation over the limit's", float(row.std(ddof=1))))
-    near, nearer = side(evidence[len(sizes) - 1], -math.inf, CLOSE), distances[0] - distances[-1]
-    falls = 1 if nearer > 2.0 * band else -1 if nearer < -2.0 * band else 0
-    return Finding(evidence, verdict(min(near, falls)), decisive=len(sizes) - 1)
+    return [each for pair in zip(mean_intervals(means), spreads, strict=True) for each in pair]
 
 
 @claim(
@@ -63,25 +64,12 @@ def _converges(method: str, data: Data, readings: int) -> Finding:
     "The Bayesian-risk value lies below the true one on average, by less as data accumulate",
     "Weak-convergence theorem and conclusion",
 )
-def _below_and_rising(data: Data, readings: int) -> Samples:
+def _below_and_rising(data: Data) -> Samples:
     sizes = data["size"].values
     errors = data.scaled_error.sel({"method": "exact"}).values / np.sqrt(sizes.astype(np.float64))[:, np.newaxis]
     below = {f"N = {n}: V* minus V_N": -row for n, row in zip(sizes, errors, strict=True)}
     pairs = itertools.pairwise(zip(sizes, errors, strict=True))
     return below | {f"V_N at N = {n} minus V_N at N = {m}": more - fewer for (m, fewer), (n, more) in pairs}
-
-
-def kolmogorov(scores: FloatArray) -> float:
-    """Return the largest distance between the empirical distribution of ``scores`` and the standard normal.
-
-    >>> kolmogorov(np.zeros(1))
-    0.5
-    """
-    from scipy.special import ndtr
-
-    n = scores.size
-    chances = ndtr(np.sort(scores))
-    return float(max((np.arange(1, n + 1) / n - chances).max(), (chances - np.arange(n) / n).max()))
 
 
 CLAIMS = (
@@ -90,9 +78,9 @@ CLAIMS = (
             f"limit-law-{method}",
             f"sqrt(N) (V_N - V*) tends to the normal law of the theorem as N grows, values {words}",
             "Normality study, densities and Q-Q plots",
-            partial(_converges, method),
-            "Dvoretzky-Kiefer-Wolfowitz bands of the Kolmogorov distance, 99% together: it falls from the "
-            f"smallest N to the largest, and lies below {CLOSE:g} there",
+            partial(_scores, method),
+            Distance(CLOSE),
+            also=partial(_moments, method),
         )
         for method, words in (("sampled", "from posterior draws"), ("exact", "exact"))
     ),

@@ -13,7 +13,8 @@ from collections.abc import Callable, Mapping
 import numpy as np
 
 from ...types import FloatArray, IntArray
-from ..claims import Data, Finding, Interval, Verdict, claim
+from ..claims import Data, claim
+from ..rules import Finding, Interval, Verdict
 from ..runs.base import Arrays
 from ..scale import Scale
 from ..study import Coordinates, Figure, Parts, Quantity, Study, Table, quantities
@@ -117,10 +118,11 @@ def _reading(data: Data, parameter: str) -> tuple[str, Finding]:
     "optimal-policy-table",
     f"The printed actions are optimal in all {CELLS} cells at p_h = 0.1",
     "Normality study, table of the optimal policy",
+    rule=None,
     test="exact: values by a linear solve, certified to 1e-12",
     others=lambda data: dict(_reading(data, str(parameter)) for parameter in data.parameter.values),
 )
-def _agrees(data: Data, readings: int) -> Finding:
+def _agrees(data: Data) -> Finding:
     printed, value, q = data.paper_policy.values, data.q.values.max(axis=1), data.q.values
     cells, loss = np.flatnonzero(printed >= 0), _losses(q, printed)
     side = round(math.sqrt(value.size))

@@ -1,0 +1,250 @@
+"""Verdicts on the claims: their error rates by simulation, other thresholds, and the file that pages take counts from.
+
+- ``python -m benchmarks.verdicts rates RESULTS --workers N`` simulates 2,000 studies of every claim in each world where
+  it is false, with the noise of the datasets in RESULTS (a folder of ``prudent reproduce``), and writes what it finds
+  to ``src/prudent/reproduction/error_rates.json``. It fails if a claim is called reproduced in more than 1% of the
+  studies of any world.
+- ``python -m benchmarks.verdicts summary RESULTS --workers N`` judges the claims, also at half and at double of the
+  thresholds that are ours, writes ``docs/verdicts.json`` and puts its tables into ``docs/numbers.md``. The lakes with
+  half and with twice the episodes are simulated, into RESULTS/episodes-200 and RESULTS/episodes-800.
+- ``python -m benchmarks.verdicts page`` puts the tables of ``docs/verdicts.json`` into ``docs/numbers.md`` once more.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from prudent.reproduction import SCALES, STUDIES, Claim, judge, load, run
+from prudent.reproduction.claims import BEYOND, Statement, counts
+from prudent.reproduction.error_rates import FILE, ErrorRate, error_rate, record
+from prudent.reproduction.error_rates import STUDIES as SIMULATED
+from prudent.reproduction.rules import ERROR, Verdict
+from prudent.reproduction.studies import lake_long, lake_regret
+
+ROOT = Path(__file__).parent.parent
+RATES = ROOT / "src" / "prudent" / "reproduction" / FILE
+SUMMARY = ROOT / "docs" / "verdicts.json"
+PAGE = ROOT / "docs" / "numbers.md"
+MARK = re.compile(r"(<!-- verdicts: (\w+) -->\n).*?(\n<!-- end -->)", flags=re.DOTALL)
+
+
+# -- error rates -------------------------------------------------------------------------------------------
+
+
+def cases(results: Path) -> Iterator[tuple[str, str, Any, Any, float]]:
+    """Yield claim, reading, rule, samples and error rate of everything that is judged by a rule."""
+    for name, data in load(results).items():
+        study = STUDIES[name]
+        for statement in study.claims:
+            if statement.rule is None:
+                continue
+            for reading, (_, samples, error) in statement.cases(data, study.readings).items():
+                yield statement.id, reading, name, samples, error
+
+
+def _rate(name: str, claim: str, samples: Any, error: float, studies: int) -> ErrorRate:
+    """Return the error rate of a claim; rules are found by name, since they do not travel between processes."""
+    (statement,) = (each for each in STUDIES[name].claims if each.id == claim)
+    assert statement.rule is not None
+    return error_rate(statement.rule, samples, error, studies)
+
+
+def rates(results: Path, workers: int, studies: int, file: Path) -> int:
+    """Measure and write the error rates; return 1 if one exceeds what is promised."""
+    found: dict[str, dict[str, ErrorRate]] = {}
+    began = time.perf_counter()
+    with ProcessPoolExecutor(workers) as pool:
+        jobs = [
+            (claim, reading, pool.submit(_rate, name, claim, samples, error, studies))
+            for claim, reading, name, samples, error in cases(results)
+        ]
+        for i, (claim, reading, job) in enumerate(jobs, 1):
+            rate = job.result()
+            found.setdefault(claim, {})[reading] = rate
+            shares = f"{rate.edge:6.2%} at the edge, {rate.false:6.2%} beyond"
+            print(f"[{i}/{len(jobs)}] {shares}  {claim}, {reading or 'as written'}: {rate.worst}", flush=True)
+    each = [
+        (f"{claim} ({reading or 'as written'})", rate) for claim, its in found.items() for reading, rate in its.items()
+    ]
+    wrong = [name for name, rate in each if rate.largest > ERROR]
+    content = {
+        "studies": studies,
+        "promised": ERROR,
+        "scale": next(iter(load(results).values())).attrs["scale"],
+        "claims": {claim: record(its) for claim, its in found.items()},
+    }
+    file.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    print(f"{time.perf_counter() - began:.0f} s; more than {ERROR:.0%}: {', '.join(wrong) or 'none'}")
+    return int(bool(wrong))
+
+
+# -- thresholds --------------------------------------------------------------------------------------------
+
+
+def _verdicts(claim: Claim) -> dict[str, str]:
+    return {"as_written": str(claim.as_written), "verdict": claim.verdict}
+
+
+def _otherwise(statement: Statement, name: str, data: Any, **changed: Any) -> dict[str, str]:
+    return _verdicts(replace(statement, **changed).judge(data, STUDIES[name].readings))
+
+
+def thresholds(results: Path, workers: int | None) -> dict[str, list[dict[str, Any]]]:
+    """Return the verdicts of claims with a threshold of ours at half and at double of it, by claim."""
+    data = load(results)
+    found: dict[str, list[dict[str, Any]]] = {}
+
+    def add(statement: Statement, threshold: str, verdicts: Mapping[str, str]) -> None:
+        found.setdefault(statement.id, []).append({"threshold": threshold, **verdicts})
+
+    for name, study in STUDIES.items():
+        for statement in study.claims if name in data else ():
+            rule = statement.rule
+            if rule is None or rule.scaled(2.0) == rule:
+                continue
+            for factor in (0.5, 1.0, 2.0):
+                scaled = rule.scaled(factor)
+                add(statement, scaled.words.rpartition(", ")[2], _otherwise(statement, name, data[name], rule=scaled))
+    moments = (
+        ("lake-regret", lake_regret.pays_early, lake_regret.SHORT),
+        ("lake-long", lake_long.costs_late, lake_long.LONG),
+    )
+    for name, find, moment in moments:
+        for statement in STUDIES[name].claims if name in data else ():
+            if getattr(statement.find, "func", None) is find:
+                for episodes in (moment // 2, moment, 2 * moment):
+                    if episodes <= int(data[name].episode[-1]):
+                        at = _otherwise(statement, name, data[name], find=partial(find, episodes))
+                        add(statement, f"after {episodes:,} episodes", at)
+    lakes = [name for name in ("lake-regret", "lake-levels") if name in data]
+    for name in lakes:
+        scale = SCALES[data[name].attrs["scale"]]
+        for episodes in (scale.episodes // 2, scale.episodes, 2 * scale.episodes):
+            folder = results
+            if episodes != scale.episodes:
+                folder = results / f"episodes-{episodes}"
+                run([name], replace(scale, episodes=episodes), folder, workers, int(data[name].attrs["seed"]))
+            for statement, claim in zip(STUDIES[name].claims, STUDIES[name].judge(load(folder)[name]), strict=True):
+                if statement.id not in found:
+                    found.setdefault(f"{statement.id} ", []).append(
+                        {"threshold": f"{episodes:,} episodes", **_verdicts(claim)}
+                    )
+    return {name.strip(): rows for name, rows in found.items()}
+
+
+# -- the summary and the page ------------------------------------------------------------------------------
+
+
+def summary(results: Path, workers: int | None) -> dict[str, Any]:
+    """Return what the pages say of the claims."""
+    datasets = load(results)
+    claims = judge(datasets)
+    order = [statement.id for study in STUDIES.values() for statement in study.claims]
+    first = next(iter(datasets.values())).attrs
+    return {
+        "scale": first["scale"],
+        "seed": int(first["seed"]),
+        "counts": counts(claims),
+        "claims": [
+            {
+                "id": claim.id,
+                "statement": claim.statement,
+                "whose": "ours" if claim.source == BEYOND else "paper",
+                "verdict": claim.verdict,
+                "kind": str(claim.kind),
+                "as_written": str(claim.as_written),
+                "needed": claim.needed,
+                "readings": {each["reading"]: str(each["verdict"]) for each in claim.readings},
+            }
+            for claim in sorted(claims, key=lambda claim: order.index(claim.id))
+        ],
+        "thresholds": thresholds(results, workers),
+    }
+
+
+def _table(heads: list[str], rows: list[list[str]]) -> str:
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def tables(content: Mapping[str, Any], measured: Mapping[str, Any]) -> dict[str, str]:
+    """Return the tables of the page, by their marks."""
+    heads = ["claim", "as written", "summary", "called reproduced where it is false"]
+
+    def alarm(claim: Mapping[str, Any]) -> str:
+        its = measured["claims"].get(claim["id"])
+        if not its:
+            return "exact"
+        edge, false = (max(rate[kind] for rate in its.values()) for kind in ("edge", "false"))
+        return f"{edge:.2%} at the edge, {false:.2%} beyond"
+
+    def needed(claim: Mapping[str, Any]) -> str:
+        return f" ({claim['needed']:,} replications would decide)" if claim["needed"] else ""
+
+    def listed(whose: str) -> str:
+        rows = [
+            [each["statement"], each["as_written"] + needed(each), each["verdict"], alarm(each)]
+            for each in content["claims"]
+            if each["whose"] == whose
+        ]
+        return _table(heads, rows)
+
+    numbers = _table(
+        ["verdict", "claims of the paper", "claims of ours"],
+        [
+            [verdict, str(content["counts"]["paper"][verdict]), str(content["counts"]["ours"][verdict])]
+            for verdict in map(str, reversed(Verdict))
+        ],
+    )
+    others = _table(
+        ["claim", "threshold", "as written", "summary"],
+        [
+            [name, each["threshold"], each["as_written"], each["verdict"]]
+            for name, rows in content["thresholds"].items()
+            for each in rows
+        ],
+    )
+    return {"counts": numbers, "paper": listed("paper"), "ours": listed("ours"), "thresholds": others}
+
+
+def page(text: str, content: Mapping[str, Any], measured: Mapping[str, Any]) -> str:
+    """Return the text of a page with its tables."""
+    made = tables(content, measured)
+    return MARK.sub(lambda mark: mark[1] + made[mark[2]] + mark[3], text)
+
+
+def main(arguments: list[str]) -> int:
+    """Run what the arguments say; return the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.verdicts", description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=("rates", "summary", "page"))
+    parser.add_argument("results", nargs="?", type=Path, help="a folder of `prudent reproduce`")
+    parser.add_argument("--workers", type=int, default=2, help="processes, or threads of simulations")
+    parser.add_argument("--studies", type=int, default=SIMULATED, help="simulated studies in each world")
+    parser.add_argument("--out", type=Path, help="rates: the file to write")
+    asked = parser.parse_args(arguments)
+    if asked.what != "page" and asked.results is None:
+        parser.error("name the folder of results")
+    if asked.what == "rates":
+        return rates(asked.results, asked.workers, asked.studies, asked.out or RATES)
+    if asked.what == "summary":
+        content = summary(asked.results, asked.workers)
+        SUMMARY.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    content = json.loads(SUMMARY.read_text(encoding="utf-8"))
+    measured = json.loads(RATES.read_text(encoding="utf-8"))
+    PAGE.write_text(page(PAGE.read_text(encoding="utf-8"), content, measured), encoding="utf-8")
+    print(json.dumps(content["counts"], indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
