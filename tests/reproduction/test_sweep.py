@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -162,28 +164,126 @@ def test_killed_and_resumed(tmp_path):
     assert digest(out) == digest(tmp_path / "fresh")
 
 
+def fresh_module(tmp_path, monkeypatch, name, text):
+    """Write a module of the user, to be imported anew."""
+    (tmp_path / f"{name}.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, name, raising=False)
+    importlib.invalidate_caches()
+    shutil.rmtree(tmp_path / "__pycache__", ignore_errors=True)  # its times may be too coarse
+
+
+def steps_of(spec, out, modules):
+    notes = Notes()
+    sweep(spec, out, 1, progress=notes, allow_modules=modules)
+    return notes.steps
+
+
 def test_functions_of_the_user(tmp_path, monkeypatch):
-    module = tmp_path / "their_own.py"
-    module.write_text(
+    text = (
         "import prudent as pr\n"
         "def lake(p_h=0.5):\n    return pr.envs.frozen_lake(p_h)\n"
         "def agent(alpha, label=''):\n    return pr.brps_rl(alpha, label=label)\n"
     )
-    monkeypatch.syspath_prepend(tmp_path)
+    fresh_module(tmp_path, monkeypatch, "their_own", text)
     spec = LAKES | {
         "environment": [{"kind": "their_own:lake", "p_h": 0.1, "label": "theirs"}],
         "agent": [{"kind": "their_own:agent", "alpha": [0.0, 0.9]}],
     }
-    notes = Notes()
-    data = sweep(spec, tmp_path / "out", 1, progress=notes)
-    assert notes.steps > 0
+    data = sweep(spec, tmp_path / "out", 1, allow_modules=["their_own"])
     own = sweep(LAKES, tmp_path / "own", 1).isel(environment=0)
     assert data.environment.values.tolist() == ["theirs"]
     np.testing.assert_array_equal(data.regret.values[0], own.regret.sel(agent=["TS-RL", "BRPS-RL 0.9"]).values)
-    module.write_text(module.read_text() + "# changed\n")
-    notes = Notes()
-    sweep(spec, tmp_path / "out", 1, progress=notes)
-    assert notes.steps > 0  # other code, other numbers
+    assert steps_of(spec, tmp_path / "out", ["their_own"]) == 0
+    fresh_module(tmp_path, monkeypatch, "their_own", text.replace("import", "# another text\nimport"))
+    assert steps_of(spec, tmp_path / "out", ["their_own"]) == 0
+    fresh_module(tmp_path, monkeypatch, "their_own", text.replace("(p_h)", "(0.5 * p_h)"))
+    assert steps_of(spec, tmp_path / "out", ["their_own"]) == 2 * 2
+
+
+STALE = {
+    "helper": (
+        "from their_helper import chance\nimport prudent as pr\n"
+        "def lake():\n    return pr.envs.frozen_lake(chance())\ndef agent():\n    return pr.brps_rl(0.5)\n",
+        ("their_helper.py", "def chance():\n    return 0.1\n", "def chance():\n    return 0.2\n"),
+    ),
+    "data file": (
+        "import pathlib, prudent as pr\n"
+        "FILE = pathlib.Path(__file__).parent / 'chance.txt'\n"
+        "def lake():\n    return pr.envs.frozen_lake(float(FILE.read_text()))\n"
+        "def agent():\n    return pr.brps_rl(0.5)\n",
+        ("chance.txt", "0.1", "0.2"),
+    ),
+    "weights by a lambda": (
+        "from their_helper import power\nimport prudent as pr\ndef lake():\n    return pr.envs.frozen_lake(0.1)\n"
+        "def agent():\n    measure = pr.Spectral(lambda u: 1.0 - (1.0 - u) ** power)\n"
+        "    return pr.agents.SamplingSettings(risk=measure, draws=5, label='theirs')\n",
+        ("their_helper.py", "power = 2\n", "power = 3\n"),
+    ),
+    "schedule by a function": (
+        "from their_helper import level\nimport prudent as pr\ndef lake():\n    return pr.envs.frozen_lake(0.1)\n"
+        "def agent():\n    return pr.brps_rl(lambda episode, visits: level, label='theirs')\n",
+        ("their_helper.py", "level = 0.5\n", "level = 0.9\n"),
+    ),
+    "a bandit's environment": (
+        "import prudent as pr\nfrom their_helper import paid\n"
+        "class Coins:\n    n_arms, dim = 2, 1\n    def context(self, t, rng):\n        return [1.0]\n"
+        "    def reward(self, t, context, arm, rng):\n        return paid(rng.random(), arm)\n"
+        "def lake():\n    return Coins()\ndef agent():\n    return pr.bandits.thompson_sampling()\n",
+        ("their_helper.py", "def paid(u, arm):\n    return u\n", "def paid(u, arm):\n    return u + arm\n"),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", STALE)
+def test_nothing_is_stale(tmp_path, monkeypatch, case):
+    """The numbers after a change are those of a fresh folder; nothing changed, nothing is computed."""
+    text, (file, before, after) = STALE[case]
+    length = {"horizon": 20} if "bandit" in case else {"episodes": 20}
+    spec = length | {"replications": 3, "environment": [{"kind": "stale_one:lake"}]}
+    spec |= {"agent": [{"kind": "stale_one:agent"}]}
+    found = []
+    for content, steps in ((before, 1), (before, 0), (after, 1), (before, 0)):
+        (tmp_path / file).write_text(content)
+        for module in (file.removesuffix(".py"), "stale_one"):
+            monkeypatch.delitem(sys.modules, module, raising=False)
+        fresh_module(tmp_path, monkeypatch, "stale_one", text)
+        assert steps_of(spec, tmp_path / "out", ["stale_one"]) == steps
+        found.append(digest(tmp_path / "out"))
+    sweep(spec, tmp_path / "fresh", 1, allow_modules=["stale_one"])
+    assert found[0] == found[1] == found[3] == digest(tmp_path / "fresh") != found[2]
+
+
+def test_a_spec_runs_only_what_the_caller_allows(tmp_path, monkeypatch):
+    ran = tmp_path / "ran"
+    command = {"kind": "subprocess:getoutput", "cmd": f"touch {ran}"}
+    for key in ("environment", "agent"):
+        with refused(ParameterError, "module-not-allowed", argument=f"{key}[0].kind", value="subprocess:getoutput"):
+            read_spec(LAKES | {key: [command]})
+    fresh_module(tmp_path, monkeypatch, "allowed_one", "import os\nfrom subprocess import getoutput\n")
+    for kind in ("allowed_one:getoutput", "allowed_one:os.system", "allowed_oneself:f", "allowed_one.os:system"):
+        with refused(ParameterError, "unknown-option" if "one.os" in kind else "module-not-allowed"):
+            read_spec(LAKES | {"agent": [{"kind": kind}]}, ["allowed_one"])
+    assert not ran.exists()
+    fresh_module(
+        tmp_path, monkeypatch, "allowed_one", "import prudent as pr\ndef mine():\n    return pr.brps_rl(0.5)\n"
+    )
+    assert (
+        read_spec(LAKES | {"agent": [{"kind": "allowed_one:mine"}]}, ["allowed_one"]).agents[0].label == "BRPS-RL 0.5"
+    )
+
+
+def test_specs_that_are_too_large_end_at_once(tmp_path):
+    many = {"kind": "brps_rl", **{name: list(range(100)) for name in ("alpha", "draws", "sweeps", "label", "x", "y")}}
+    with refused(ParameterError, "too-large", argument="agent", value=100**6):
+        read_spec(LAKES | {"agent": [many]})
+    file = tmp_path / "deep.toml"
+    file.write_text("replications = " + "[" * 200_000)
+    with refused(DataError, "wrong-format", path=str(file)):
+        read_spec(file)
+    file.write_text("# " + "x" * 2**21)
+    with refused(DataError, "too-large", path=str(file)):
+        read_spec(file)
 
 
 # -- what a file may say -----------------------------------------------------------------------------------
@@ -217,8 +317,7 @@ def agent(**options):
         (LAKES | {"agent": {"kind": "ts_rl"}}, "missing-argument", "agent"),
         (agent(), "missing-argument", "agent[0].kind"),
         (agent(kind="brps"), "unknown-option", "agent[0].kind"),
-        (agent(kind="no.such:thing"), "unknown-option", "agent[0].kind"),
-        (agent(kind="math:nothing"), "unknown-option", "agent[0].kind"),
+        (agent(kind="no.such:thing"), "module-not-allowed", "agent[0].kind"),
         (agent(kind="brps_rl", alfa=1), "unknown-key", "agent[0].alfa"),
         (agent(kind="brps_rl", alpha=[0.5, 1.5]), "alpha-range", "agent[0]"),
         (agent(kind="brps_rl"), "wrong-type", "agent[0]"),
@@ -232,7 +331,7 @@ def agent(**options):
             "environment",
         ),
         (LAKES | {"environment": [{"kind": "random_model"}]}, "missing-argument", "environment[0].rng"),
-        (LAKES | {"environment": [{"kind": "math:sqrt", "x": 1}]}, "wrong-type", "environment[0]"),
+        (LAKES | {"environment": [{"kind": "math:sqrt", "x": 1}]}, "module-not-allowed", "environment[0].kind"),
         (LAKES | {"replications": 10**9}, "too-large", "points"),
     ],
 )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .screen import Bar, Chunk, Cluster, Workers, console
+from .screen import Bar, Chunk, Cluster, Workers, console, import_from_here
 from .screen import table as screen_table
 
 if TYPE_CHECKING:
@@ -24,6 +24,10 @@ def sweep(
     workers: Workers = None,
     chunk: Chunk = None,
     cluster: Cluster = None,
+    allow_module: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Module whose functions the file may run; repeat it for more."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print files and table as JSON.")] = False,
 ) -> None:
     """Run every agent on every environment with every seed; write a dataset, a table and a figure.
@@ -42,13 +46,16 @@ def sweep(
         alpha = [0.0, 0.5, 0.9]
 
     Also: episode_length (10), points (recorded times, 20), levels (of BR-regret), baseline (a label), confidence
-    (0.95), title.
+    (0.95), title. A module:function runs only if you allow its module, which may lie in this folder:
+    --allow-module NAME.
     """
     from ..reproduction import compared
     from ..reproduction import sweep as run
     from ..reproduction.sweep_spec import read_spec
 
-    plan = read_spec(spec)
+    if allow_module:
+        import_from_here()
+    plan = read_spec(spec, allow_module or ())
     folder = Path("sweep") / spec.stem if out is None else out
     with Bar("sweep") as bar:
         data = run(plan, folder, workers, chunk=chunk, progress=bar, cluster=cluster)

@@ -36,7 +36,9 @@ all bandits or all with states. Keys of ``[[agent]]``: ``kind``, the options of 
 brps_cmab_inflated, thompson_sampling, thompson_sampling_inflated), and perhaps ``label``.
 
 A ``kind`` may also be a function of your own, ``"package.module:function"``, that returns a ``prudent.envs.Problem`` or
-an environment for bandits, or the settings of an agent. Python must find the module, also on the workers of a cluster.
+an environment for bandits, or the settings or the factory of an agent. Python must find the module, also on the workers
+of a cluster. A spec can thus run code, so the caller must allow each module by name (``allow_modules``,
+``--allow-module``); a package allows the modules in it. The function itself must be defined in an allowed module.
 """
 
 from __future__ import annotations
@@ -44,9 +46,10 @@ from __future__ import annotations
 import inspect
 import itertools
 import json
+import math
 import pkgutil
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -60,7 +63,7 @@ from ..envs.linear_bandit import LinearBanditEnv
 from ..envs.problem import Problem
 from ..errors import DataError, ParameterError, PrudentError
 from ..types import PathLike
-from .runs.simulation import Component, SimulationRun, made
+from .runs.simulation import Component, SimulationRun, forget_made, made
 from .study import Coordinates
 
 ENVIRONMENTS = (
@@ -89,6 +92,9 @@ PATHS = {
 LENGTHS = ("episodes", "episode_length", "horizon", "points")
 KEYS = ("replications", "seeds", *LENGTHS, "levels", "baseline", "confidence", "title", "environment", "agent")
 LARGEST_VARIABLE = 2**31 - 2**20  # bytes, in NetCDF-3
+LARGEST_FILE = 2**20  # bytes of a spec
+MOST_MEMBERS = 10_000  # environments, or agents
+MOST_RUNS = 1_000_000  # environments x agents x seeds
 
 
 @dataclass(frozen=True)
@@ -144,13 +150,15 @@ class SweepSpec:
         }
 
 
-def read_spec(source: PathLike | Mapping[str, Any]) -> SweepSpec:
+def read_spec(source: PathLike | Mapping[str, Any], allow_modules: Sequence[str] = ()) -> SweepSpec:
     """Return the sweep that a TOML file describes, or a mapping with the same keys.
 
     Parameters
     ----------
     source : path-like or mapping
         The file, or its content.
+    allow_modules : sequence of str, optional
+        Modules and packages whose functions the spec may name as a ``kind``. The default is none.
 
     Returns
     -------
@@ -173,24 +181,29 @@ def read_spec(source: PathLike | Mapping[str, Any]) -> SweepSpec:
     >>> [member.label for member in spec.agents]
     ['TS-RL', 'BRPS-RL 0.5', 'BRPS-RL 0.9']
     """
+    forget_made()
     if isinstance(source, Mapping):
-        return _Reader("the spec", dict(source)).spec()
+        return _Reader("the spec", dict(source), allow_modules).spec()
     path = Path(source)
     try:
+        size = path.stat().st_size
+        if size > LARGEST_FILE:
+            message = f"{path} has {size} bytes, expected a sweep file of at most {LARGEST_FILE}"
+            raise DataError(message, code="too-large", path=str(path), value=size)
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         message = f"cannot read {path}: {error.strerror or error}"
         raise DataError(message, code="unreadable-file", path=str(path)) from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise DataError(f"{path} is not TOML: {error}", code="wrong-format", path=str(path)) from None
-    return _Reader(str(path), content).spec()
+    return _Reader(str(path), content, allow_modules).spec()
 
 
 class _Reader:
     """Reads one spec; every error names the file and the key."""
 
-    def __init__(self, file: str, content: dict[str, Any]) -> None:
-        self.file, self.content = file, content
+    def __init__(self, file: str, content: dict[str, Any], allowed: Sequence[str]) -> None:
+        self.file, self.content, self.allowed = file, content, tuple(allowed)
 
     def fail(self, key: str, problem: str, code: str, value: object = None) -> ParameterError:
         return ParameterError(f"{self.file}: {key} {problem}", code=code, argument=key, value=value)
@@ -238,6 +251,10 @@ class _Reader:
         if not seeds:
             raise self.fail("seeds", "is empty", "missing-argument")
         points = min(steps, self.value("points", whole_number, 20))
+        n_runs = len(environments) * len(agents) * len(seeds)
+        if n_runs > MOST_RUNS:
+            problem = f"asks for {n_runs} runs (environments x agents x seeds), expected at most {MOST_RUNS}"
+            raise self.fail("agent", problem, "too-large", n_runs)
         rows = len(environments) * len(agents) * len(seeds) * replications
         if 8 * rows * points * max(1, len(levels)) > LARGEST_VARIABLE:
             limit = LARGEST_VARIABLE // (8 * rows * max(1, len(levels)))
@@ -264,6 +281,10 @@ class _Reader:
         if not isinstance(tables, list) or not tables or not all(isinstance(table, dict) for table in tables):
             raise self.fail(key, f"must be there as tables: [[{key}]]", "missing-argument")
         members: list[Component] = []
+        total = sum(math.prod(len(value) for value in table.values() if isinstance(value, list)) for table in tables)
+        if total > MOST_MEMBERS:
+            problem = f"asks for {total} combinations of options, expected at most {MOST_MEMBERS}"
+            raise self.fail(key, problem, "too-large", total)
         for i, table in enumerate(tables):
             members += self.combinations(key, f"{key}[{i}]", dict(table))
         labels = [member.label for member in members]
@@ -291,7 +312,7 @@ class _Reader:
                 raise self.fail(f"{section}.{wrong}", problem, "wrong-type", options[wrong]) from None
             try:
                 thing = made(path, text)
-            except (PrudentError, TypeError, ValueError) as error:
+            except (PrudentError, TypeError, ValueError, MemoryError, OverflowError) as error:
                 shown = ", ".join(f"{option} = {value!r}" for option, value in options.items())
                 problem = f"({shown}) cannot be made: {error}"
                 raise self.fail(section, problem, getattr(error, "code", "wrong-type")) from None
@@ -312,12 +333,29 @@ class _Reader:
             problem = "is missing" if kind is None else f"is {kind!r}"
             problem += f", expected one of {', '.join(paths)}, or module:function"
             raise self.fail(f"{section}.kind", problem, "missing-argument" if kind is None else "unknown-option", kind)
-        return str(kind) if own else paths[str(kind)]
+        if not own:
+            return paths[str(kind)]
+        self.allow(section, kind, kind.partition(":")[0])
+        return str(kind)
+
+    def allow(self, section: str, kind: str, module: str) -> None:
+        """Refuse functions of modules that the caller does not allow."""
+        if not any(f"{module}.".startswith(f"{name}.") for name in self.allowed):
+            problem = (
+                f"is {kind!r}, a function of the module {module!r}, which a sweep file may only run if you allow it: "
+                f"--allow-module {module}, or allow_modules=[{module!r}]"
+            )
+            raise self.fail(f"{section}.kind", problem, "module-not-allowed", kind)
 
     def check_options(self, section: str, kind: Any, path: str, table: dict[str, Any]) -> None:
         """Refuse options that the function does not take."""
         try:
-            accepted = inspect.signature(pkgutil.resolve_name(path)).parameters
+            function = pkgutil.resolve_name(path)
+            if kind == path:  # an allowed module may hold functions of others
+                self.allow(section, kind, str(getattr(function, "__module__", None)))
+            accepted = inspect.signature(function).parameters
+        except ParameterError:
+            raise
         except (ImportError, AttributeError, ValueError, TypeError) as error:
             problem = f"is {kind!r}, which cannot be imported: {error}"
             raise self.fail(f"{section}.kind", problem, "unknown-option", kind) from None

@@ -8,7 +8,7 @@ and a cluster gives the same bytes as one machine.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, astuple
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,6 +46,7 @@ def sweep(
     chunk: int | None = None,
     progress: Progress | None = None,
     cluster: object = None,
+    allow_modules: Sequence[str] = (),
 ) -> xarray.Dataset:
     """Run every agent on every environment with every seed.
 
@@ -63,6 +64,9 @@ def sweep(
         Receiver of the progress.
     cluster : str, dask cluster or dask client, optional
         Where to compute. The dataset does not depend on it.
+    allow_modules : sequence of str, optional
+        Modules and packages whose functions the spec may name as a ``kind``. The default is none: a spec that you did
+        not write must not run code of its choice.
 
     Returns
     -------
@@ -89,7 +93,7 @@ def sweep(
     >>> dict(data.regret.sizes)
     {'environment': 1, 'agent': 2, 'seed': 1, 'replication': 3, 'episode': 2}
     """
-    plan = spec if isinstance(spec, SweepSpec) else read_spec(spec)
+    plan = spec if isinstance(spec, SweepSpec) else read_spec(spec, allow_modules)
     folder = Path(out)
     runs = plan.runs()
     with computed(folder, list(runs.values()), workers, chunk, progress, cluster) as result_of:

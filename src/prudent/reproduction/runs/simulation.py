@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import json
 import pkgutil
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass, replace
 from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
 
+from ..._support.content import Content
+from ...agents.optimistic_vi import OptimisticSettings
+from ...agents.sampling_settings import SamplingSettings
 from ...envs.bandits import BanditEnvironment
 from ...envs.linear_bandit import LinearBanditEnv
+from ...envs.problem import Problem
+from ...models.uncertain import UncertainMDP
+from ...posteriors.dirichlet import prior_counts
 from ...schedules import Schedule, named_schedule, saved_schedule
 from ...types import IntArray
 from .base import Arrays, Run, grid
@@ -63,8 +69,25 @@ def _decoded(value: dict[str, Any]) -> Any:
 
 @cache
 def made(path: str, options: str) -> Any:
-    """Return what the function at ``path`` makes of ``options``."""
+    """Return what the function at ``path`` makes of ``options``: once, until ``forget_made`` is called."""
     return pkgutil.resolve_name(path)(**json.loads(options, object_hook=_decoded))
+
+
+def forget_made() -> None:
+    """Have everything made anew when it is next used: the files that the functions read may have changed."""
+    made.cache_clear()
+
+
+def _of_model(model: UncertainMDP) -> Any:
+    return model.entries, model.terminal, model.terminal_value, model.names()
+
+
+def _of_problem(problem: Problem) -> Any:
+    return problem.model, problem.theta, problem.start, problem.observed
+
+
+KNOWN = {Problem: _of_problem, UncertainMDP: _of_model}
+"""What a problem and a model are known by; other attributes are caches, or for display."""
 
 
 @dataclass(frozen=True)
@@ -101,8 +124,9 @@ class SimulationRun(Run):
 
     @property
     def modules(self) -> set[str]:
-        """See ``Run``; the modules of the environment and of the agent count."""
-        return super().modules | {pkgutil.resolve_name(part.path).__module__ for part in (self.environment, self.agent)}
+        """See ``Run``; the modules of an environment and of an agent of this package count."""
+        paths = {pkgutil.resolve_name(part.path).__module__ for part in (self.environment, self.agent)}
+        return super().modules | {path for path in paths if path.startswith("prudent.")}
 
     @property
     def is_bandit(self) -> bool:
@@ -120,9 +144,20 @@ class SimulationRun(Run):
         return np.union1d(grid(self.steps, self.points, self.geometric), np.array(self.also, dtype=np.int64))
 
     def identity(self) -> dict[str, Any]:
-        """See ``Run``; labels leave the numbers as they are."""
-        fields = super().identity()
-        return fields | {name: {**fields[name], "label": ""} for name in ("environment", "agent")}
+        """See ``Run``; environment and agent count by their content, not by their names."""
+        return {name: value for name, value in super().identity().items() if name not in ("environment", "agent")}
+
+    def content(self) -> Content:
+        """See ``Run``: the environment, and what the agent does there."""
+        environment, agent = self.environment.make(), self.agent.make()
+        plan = agent
+        if isinstance(environment, Problem) and isinstance(agent, SamplingSettings):
+            plan = agent.plan(prior_counts(environment.model), self.steps, self.steps * self.episode_length)
+        elif isinstance(environment, Problem) and isinstance(agent, OptimisticSettings):
+            plan = replace(agent, horizon=agent.horizon or self.steps * self.episode_length).plan(environment.model)
+        elif hasattr(agent, "label") and is_dataclass(agent):
+            plan = replace(agent, label="")  # type: ignore[type-var]
+        return Content(type(self), environment, plan, known=KNOWN)
 
     @property
     def seconds(self) -> float:
