@@ -390,3 +390,79 @@ def test_the_command(tmp_path, capsys):
     file.write_text("replications = 3\n")
     assert main(["sweep", str(file)]) == 2
     assert capsys.readouterr().err == f"prudent: {file}: environment must be there as tables: [[environment]]\n"
+
+
+# -- agents of one's own -----------------------------------------------------------------------------------
+
+EPSILON = """
+import numpy as np, prudent as pr
+from their_helper import tries
+
+class Greedy(pr.agents.TabularAgent):
+    def __init__(self, model, epsilon=0.1, **options):
+        super().__init__(model, **options)
+        self.epsilon = epsilon
+        self.plan()
+
+    def reset(self, rng=None):
+        super().reset(rng)
+        self.plan()
+
+    def plan(self):
+        self.steps, self.best = 0, pr.solve(self.model.mdp(self.posterior.mean()), tol=1e-6).policy
+
+    def act(self, state):
+        return tries(self.rng, self.epsilon, self.best[state], np.flatnonzero(self.model.admissible[state]))
+
+    def observe(self, state, action, next_state, outcome=None, reward=None):
+        self.count(self.transition(state, action, next_state, outcome))
+        self.steps += 1
+        if self.steps % 20 == 0:
+            self.best = pr.solve(self.model.mdp(self.posterior.mean()), tol=1e-6).policy
+
+def fixed(action=0):
+    class Fixed:
+        def __init__(self, model):
+            self.policy = np.full(model.n_states, action)
+        def reset(self, rng):
+            pass
+        def act(self, state):
+            return action
+        def observe(self, *row):
+            pass
+    return Fixed
+"""
+TRIES = "def tries(rng, chance, best, others):\n    return {} if rng.random() < chance else best\n"
+
+
+def test_an_agent_of_ones_own(tmp_path, monkeypatch):
+    (tmp_path / "their_helper.py").write_text(TRIES.format("rng.choice(others)"))
+    monkeypatch.delitem(sys.modules, "their_helper", raising=False)
+    fresh_module(tmp_path, monkeypatch, "their_agents", EPSILON)
+    agents = [{"kind": "their_agents:Greedy", "epsilon": [0.1, 0.3]}, {"kind": "their_agents:fixed", "action": 2}]
+    spec = LAKES | {"seeds": 3, "episodes": 6, "agent": [*agents, {"kind": "brps_rl", "alpha": 0.9}]}
+    data = sweep(spec, tmp_path / "out", 1, allow_modules=["their_agents"])
+    assert data.agent.values.tolist() == ["Greedy epsilon=0.1", "Greedy epsilon=0.3", "fixed action=2", "BRPS-RL 0.9"]
+    module = sys.modules["their_agents"]
+    own = {"greedy": lambda model: module.Greedy(model, 0.3, indices=True), "fixed": module.fixed(2)}
+    runs = pr.simulate(pr.envs.frozen_lake(0.8), own, episodes=6, replications=4, rng=3)
+    mine = data.isel(environment=1, seed=0)
+    assert np.isnan(mine.regret.isel(agent=[0, 1])).all()
+    at = mine.episode.values - 1
+    np.testing.assert_array_equal(mine.total_reward.values[1:3], runs.reward.values.cumsum(axis=2)[:, :, at])
+    np.testing.assert_array_equal(mine.regret.values[2], runs.regret.values[1][:, at])
+    assert steps_of(spec, tmp_path / "out", ["their_agents"]) == 0
+    (tmp_path / "their_helper.py").write_text(TRIES.format("others[0]"))
+    monkeypatch.delitem(sys.modules, "their_helper")
+    fresh_module(tmp_path, monkeypatch, "their_agents", EPSILON)
+    assert steps_of(spec, tmp_path / "out", ["their_agents"]) == 2 * 2  # the two that use the helper
+
+
+def test_the_table_of_agents_without_regret(tmp_path, monkeypatch):
+    (tmp_path / "their_helper.py").write_text(TRIES.format("others[0]"))
+    monkeypatch.delitem(sys.modules, "their_helper", raising=False)
+    fresh_module(tmp_path, monkeypatch, "their_agents", EPSILON)
+    spec = LAKES | {"episodes": 6, "agent": [{"kind": "ts_rl"}, {"kind": "their_agents:Greedy"}]}
+    table = compared(sweep(spec, tmp_path / "out", 1, allow_modules=["their_agents"]))
+    assert set(table.metric) == {"total_reward"}  # which all of them have
+    assert np.isfinite(table["mean"]).all()

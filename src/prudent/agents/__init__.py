@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from .optimistic_vi import OptimisticSettings, OptimisticVIAgent, optimistic_vi
 from .posterior_sampling import PosteriorSamplingAgent
+from .protocol import Agent, AgentFactory
 from .sampling_settings import SamplingSettings, brps_rl, certainty_equivalence, ts_rl, worst_case
 from .tabular import TabularAgent
 
 __all__ = [
+    "Agent",
+    "AgentFactory",
     "OptimisticSettings",
     "OptimisticVIAgent",
     "PosteriorSamplingAgent",

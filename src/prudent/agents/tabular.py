@@ -24,7 +24,8 @@ class TabularAgent(ABC):
     """Base class of agents that learn one `prudent.UncertainMDP` while they act, for extension.
 
     It keeps the model, the Dirichlet counts, the random stream and the state file. A subclass defines `act` and
-    `observe` and, to be saved and loaded, `own_state`, `from_settings` and `resume`.
+    `observe`; `reset`, if it learns more than the counts; and, to be saved and loaded, `own_state`, `from_settings` and
+    `resume`. With ``indices=True`` it follows the protocol `Agent` and runs in `prudent.simulate`.
 
     Parameters
     ----------
@@ -97,7 +98,9 @@ class TabularAgent(ABC):
         """
 
     @abstractmethod
-    def observe(self, state: Label, action: Label, next_state: Label, outcome: Any = None) -> None:
+    def observe(
+        self, state: Label, action: Label, next_state: Label, outcome: Any = None, reward: float | None = None
+    ) -> None:
         """Learn from one transition.
 
         Parameters
@@ -108,12 +111,27 @@ class TabularAgent(ABC):
             Where it led; None if the process ended.
         outcome : hashable, optional
             Outcome of the source, if it was seen.
+        reward : float, optional
+            Reward of the transition. The model knows it already.
 
         Raises
         ------
         DataError
             If the transition is impossible. Nothing is changed then.
         """
+
+    def reset(self, rng: RngLike = None) -> None:
+        """Forget what was learned, and begin with another random stream.
+
+        Subclasses that keep more than the counts override this method and call it.
+
+        Parameters
+        ----------
+        rng : int, Generator or None, optional
+            Seed, or a Generator that the agent then owns.
+        """
+        self._set_posterior(DirichletPosterior(self._posterior.prior))
+        self.rng = generator(rng)
 
     def own_state(self) -> State:
         """Return what `save` writes beside model, counts and random stream.

@@ -101,8 +101,9 @@ def _mark(row: dict[Any, Any], text: str) -> str:
 def _draw(data: xarray.Dataset, folder: Path) -> None:
     """Write the figure: a panel for each environment, a curve for each agent."""
     from ..reproduction.report.figures import KINDS
+    from ..reproduction.sweeps import metric_of
 
-    metric = "regret" if "regret" in data else "total_reward"
+    metric = metric_of(data)
     along = data[metric].dims[-1]
     runs = data[[metric]].drop_vars(["seed", "replication"])
     runs = runs.stack(run=("seed", "replication"), create_index=False).rename(run="replication")

@@ -36,8 +36,9 @@ all bandits or all with states. Keys of ``[[agent]]``: ``kind``, the options of 
 brps_cmab_inflated, thompson_sampling, thompson_sampling_inflated), and perhaps ``label``.
 
 A ``kind`` may also be a function of your own, ``"package.module:function"``, that returns a ``prudent.envs.Problem`` or
-an environment for bandits, or the settings or the factory of an agent. Python must find the module, also on the workers
-of a cluster. A spec can thus run code, so the caller must allow each module by name (``allow_modules``,
+an environment for bandits, or the settings of an agent, or a function that makes an agent from a model (for bandits from
+n_arms, dim and rng); or a class of agents, whose further arguments are the options. Python must find the module, also on
+the workers of a cluster. A spec can thus run code, so the caller must allow each module by name (``allow_modules``,
 ``--allow-module``); a package allows the modules in it. The function itself must be defined in an allowed module.
 """
 
@@ -316,8 +317,8 @@ class _Reader:
                 shown = ", ".join(f"{option} = {value!r}" for option, value in options.items())
                 problem = f"({shown}) cannot be made: {error}"
                 raise self.fail(section, problem, getattr(error, "code", "wrong-type")) from None
-            if name is None and key == "agent":
-                label = str(getattr(thing, "label", kind))
+            if name is None and key == "agent" and hasattr(thing, "label"):
+                label = str(thing.label)
             else:  # the options that vary tell those of one name apart
                 varying = options if name is None else {option: options[option] for option in varied}
                 texts = [f"{option}={_short(value)}" for option, value in varying.items()]
@@ -384,8 +385,10 @@ class _Reader:
                 problem = f"has states in {one.label!r} and a bandit in {other.label!r}; sweep over one kind only"
                 raise self.fail("environment", problem, "conflicting-arguments")
         expected = "settings of a bandit, such as brps_cmab" if bandits else "one for states, such as brps_rl"
+        expected += ", or a function that makes an agent"
         for member in agents:
-            if not isinstance(member.make(), BanditSettings if bandits else SamplingSettings | OptimisticSettings):
+            own = BanditSettings if bandits else SamplingSettings | OptimisticSettings
+            if not isinstance(member.make(), own) and not callable(member.make()):
                 problem = f"{member.label!r} is {member.make()!r}, expected {expected}"
                 raise self.fail("agent", problem, "wrong-type")
         return bandits

@@ -134,7 +134,7 @@ def compared(data: xarray.Dataset) -> pandas.DataFrame:
 
     spec = json.loads(data.attrs["spec"])
     confidence, baseline = spec["confidence"], spec["baseline"]
-    metric = "regret" if "regret" in data else "total_reward"
+    metric = metric_of(data)
     ends = data[metric].isel({data[metric].dims[-1]: -1})
     comparisons = max(1, ends.sizes["environment"] * (ends.sizes["agent"] - 1))
     rows = []
@@ -150,6 +150,12 @@ def compared(data: xarray.Dataset) -> pandas.DataFrame:
     columns = ["environment", "agent", "metric", "mean", "low", "high"]
     columns += ["difference", "difference_low", "difference_high", "runs"]
     return pandas.DataFrame(rows, columns=columns)
+
+
+def metric_of(data: xarray.Dataset) -> str:
+    """Return what the agents of a sweep are compared by: regret, or total reward if not all of them have a regret."""
+    known = "regret" in data and not data.regret.isnull().all(("seed", "replication", data.regret.dims[-1])).any()
+    return "regret" if known else "total_reward"
 
 
 def _dataset(

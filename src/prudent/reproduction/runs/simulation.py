@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import pkgutil
-from dataclasses import dataclass, is_dataclass, replace
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,12 +13,15 @@ import numpy as np
 from ..._support.content import Content
 from ...agents.optimistic_vi import OptimisticSettings
 from ...agents.sampling_settings import SamplingSettings
+from ...agents.tabular import TabularAgent
+from ...bandits.settings import BanditSettings
 from ...envs.bandits import BanditEnvironment
 from ...envs.linear_bandit import LinearBanditEnv
 from ...envs.problem import Problem
 from ...models.uncertain import UncertainMDP
 from ...posteriors.dirichlet import prior_counts
 from ...schedules import Schedule, named_schedule, saved_schedule
+from ...simulation.custom import new_agent
 from ...types import IntArray
 from .base import Arrays, Run, grid
 
@@ -69,8 +72,14 @@ def _decoded(value: dict[str, Any]) -> Any:
 
 @cache
 def made(path: str, options: str) -> Any:
-    """Return what the function at ``path`` makes of ``options``: once, until ``forget_made`` is called."""
-    return pkgutil.resolve_name(path)(**json.loads(options, object_hook=_decoded))
+    """Return what the function at ``path`` makes of ``options``: once, until ``forget_made`` is called.
+
+    Of a class of agents it is the class with these options, which makes an agent from a model.
+    """
+    function, keywords = pkgutil.resolve_name(path), json.loads(options, object_hook=_decoded)
+    if isinstance(function, type) and all(hasattr(function, name) for name in ("act", "observe")):
+        return partial(function, **keywords)
+    return function(**keywords)
 
 
 def forget_made() -> None:
@@ -86,8 +95,15 @@ def _of_problem(problem: Problem) -> Any:
     return problem.model, problem.theta, problem.start, problem.observed
 
 
-KNOWN = {Problem: _of_problem, UncertainMDP: _of_model}
-"""What a problem and a model are known by; other attributes are caches, or for display."""
+def _of_agent(agent: TabularAgent) -> Any:
+    try:
+        return agent.state()
+    except TypeError:  # it cannot be saved
+        return {name: value for name, value in vars(agent).items() if name not in ("_reader", "_model")}
+
+
+KNOWN = {Problem: _of_problem, TabularAgent: _of_agent, UncertainMDP: _of_model}
+"""What a problem, a model and an agent are known by; other attributes are caches, or for display."""
 
 
 @dataclass(frozen=True)
@@ -155,9 +171,20 @@ class SimulationRun(Run):
             plan = agent.plan(prior_counts(environment.model), self.steps, self.steps * self.episode_length)
         elif isinstance(environment, Problem) and isinstance(agent, OptimisticSettings):
             plan = replace(agent, horizon=agent.horizon or self.steps * self.episode_length).plan(environment.model)
-        elif hasattr(agent, "label") and is_dataclass(agent):
-            plan = replace(agent, label="")  # type: ignore[type-var]
+        elif callable(agent):  # what it makes may rest on a file that it reads
+            plan = agent, self._new(environment, agent)
+        elif isinstance(agent, BanditSettings):
+            plan = replace(agent, label="")
         return Content(type(self), environment, plan, known=KNOWN)
+
+    def _new(self, environment: Any, factory: Any) -> Any:
+        """Return an agent of any class before it learns."""
+        rng = np.random.default_rng(self.seed)
+        if not isinstance(environment, Problem):
+            return factory(environment.n_arms, environment.dim, rng)
+        agent = new_agent(factory, environment.model, self.agent.label)
+        agent.reset(rng)
+        return agent
 
     @property
     def seconds(self) -> float:
@@ -165,6 +192,8 @@ class SimulationRun(Run):
         environment = self.environment.make()
         if self.is_bandit:
             return (8e-8 * environment.n_arms if isinstance(environment, LinearBanditEnv) else 5e-5) * self.steps
+        if callable(self.agent.make()):
+            return 2e-5 * self.steps * self.episode_length
         share = environment.model.entries.next_state.size / 200  # of the entries of Frozen Lake
         return share * (2.5e-5 * self.steps + 0.02 * len(self.alphas) * self.points)
 
@@ -175,6 +204,8 @@ class SimulationRun(Run):
 
         environment, agent, times = self.environment.make(), self.agent.make(), self.times
         options: dict[str, Any] = {"replications": count, "first_replication": first, "rng": self.seed, "threads": 1}
+        if callable(agent):
+            agent = {self.agent.label or "agent": agent}
         if self.is_bandit:
             runs = simulate_bandit(environment, agent, horizon=self.steps, times=times, alphas=self.alphas, **options)
             recorded = ["regret", "total_reward", *(["br_regret"] if self.alphas else [])]
