@@ -273,6 +273,58 @@ def test_a_spec_runs_only_what_the_caller_allows(tmp_path, monkeypatch):
     )
 
 
+def test_a_dataset_that_no_file_can_hold_is_refused_before_the_run(monkeypatch):
+    from prudent.reproduction import sweep_spec
+
+    monkeypatch.setattr(sweep_spec, "has_large_files", lambda: False)
+    with refused(ParameterError, "too-large", argument="replications", value=10**9):
+        read_spec(LAKES | {"replications": 10**9})
+    assert read_spec(LAKES | {"replications": 10**9, "keep": "summary"}).keep == "summary"
+
+
+def test_a_summary_is_that_of_the_runs(tmp_path):
+    data, runs = (sweep(LAKES | {"replications": 40, "keep": keep}, tmp_path, 1) for keep in ("summary", "runs"))
+    stacked = runs.regret.stack(run=("seed", "replication"))
+    np.testing.assert_allclose(data.regret_mean, stacked.mean("run"))
+    np.testing.assert_allclose(data.regret_variance, stacked.var("run", ddof=1))
+    exact = np.quantile(stacked, data["quantile"].values, axis=-1, method="inverted_cdf")
+    np.testing.assert_allclose(data.regret_quantile, np.moveaxis(exact, 0, 2), rtol=0.0051, atol=1e-9)
+    one, two = (compared(each).drop(columns=["environment", "agent", "metric"]) for each in (data, runs))
+    np.testing.assert_allclose(one.astype(float), two.astype(float), rtol=1e-9)
+    assert (data.replications == 80).all()
+
+
+def test_a_large_dataset_is_written_run_by_run(tmp_path, monkeypatch):
+    pytest.importorskip("h5netcdf")
+    from prudent.reproduction import sweeps
+
+    small = sweep(LAKES, tmp_path / "small", 1)
+    monkeypatch.setattr(sweeps, "LARGEST_VARIABLE", 100)
+    large = sweep(LAKES, tmp_path / "large", 1)
+    np.testing.assert_array_equal(large.regret.values, small.regret.values)
+    assert large.agent.values.tolist() == small.agent.values.tolist()
+    assert large.attrs["spec"] == small.attrs["spec"]
+    assert compared(large).equals(compared(small))
+    large.close()
+
+
+def test_the_table_goes_to_latex_and_to_spreadsheets(tmp_path):
+    spec = LAKES | {"agent": [{"kind": "ts_rl", "label": "=1+1"}, {"kind": "brps_rl", "alpha": 0.9, "label": "50%_x"}]}
+    sweep(spec, tmp_path, 1)
+    text = (tmp_path / "sweep.tex").read_text()
+    assert r"50\%\_x & $" in text
+    assert r"\toprule" in text
+    assert "'=1+1" in (tmp_path / "sweep.csv").read_text()
+
+
+def test_the_attributes_say_where_the_numbers_come_from(tmp_path):
+    data = sweep(LAKES, tmp_path, 1)
+    assert json.loads(data.attrs["agents"])["BRPS-RL 0.9"]["alpha"] == 0.9
+    assert set(json.loads(data.attrs["environments"])) == set(data.environment.values)
+    assert {"prudent", "source", "numba"} <= set(json.loads(data.attrs["software"]))
+    assert {"commit", "processor"} <= set(data.attrs)
+
+
 def test_specs_that_are_too_large_end_at_once(tmp_path):
     many = {"kind": "brps_rl", **{name: list(range(100)) for name in ("alpha", "draws", "sweeps", "label", "x", "y")}}
     with refused(ParameterError, "too-large", argument="agent", value=100**6):
@@ -332,7 +384,9 @@ def agent(**options):
         ),
         (LAKES | {"environment": [{"kind": "random_model"}]}, "missing-argument", "environment[0].rng"),
         (LAKES | {"environment": [{"kind": "math:sqrt", "x": 1}]}, "module-not-allowed", "environment[0].kind"),
-        (LAKES | {"replications": 10**9}, "too-large", "points"),
+        (LAKES | {"keep": "all"}, "unknown-option", "keep"),
+        (LAKES | {"keep": "summary", "levels": [0.5]}, "conflicting-arguments", "levels"),
+        (BANDITS | {"pairing": "source"}, "conflicting-arguments", "pairing"),
     ],
 )
 def test_mistakes_are_named(spec, code, argument):
@@ -383,7 +437,9 @@ def test_the_command(tmp_path, capsys):
     shown = capsys.readouterr().out
     assert "less TS-RL" in shown
     assert "3 runs each" in shown
-    assert {each.name for each in out.iterdir()} == {"chunks", "sweep.nc", "sweep.csv", "sweep.png", "sweep.svg"}
+    assert {each.name for each in out.iterdir()} == {
+        *("chunks", "sweep.nc", "sweep.csv", "sweep.tex", "sweep.png", "sweep.svg")
+    }
     assert main(["sweep", str(file), "--out", str(out), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [row["agent"] for row in found["table"]] == ["TS-RL", "BRPS-RL 0.9"]

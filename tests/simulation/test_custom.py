@@ -275,6 +275,19 @@ def test_by_source_the_kth_use_has_the_same_outcome():
             assert one[source][:n] == two[source][:n]
 
 
+def test_a_cluster_gives_the_same_numbers():
+    from distributed import Client, LocalCluster
+
+    agents = {"coin": Coin, "class": lambda model: pr.PosteriorSamplingAgent(model, 0.5, indices=True)}
+    options = {"episodes": 4, "replications": 6, "rng": 3}
+    here = pr.simulate(LAKE, agents, **options)
+    with (
+        LocalCluster(n_workers=1, threads_per_worker=2, processes=False, dashboard_address=None) as cluster,
+        Client(cluster) as client,
+    ):
+        assert pr.simulate(LAKE, agents, client=client, **options).identical(here)
+
+
 # -- speed ---------------------------------------------------------------------------------------------------
 
 
@@ -335,6 +348,26 @@ def test_an_agent_that_numba_compiled_runs_in_a_compiled_loop():
                 .drop_vars("regret")
                 .identical(runs.isel(agent=1, drop=True).drop_vars("regret"))
             )
+
+    @jitclass(fields[:1])
+    class Silent:
+        """Shows no policy."""
+
+        def __init__(self, states, actions):
+            self.q = np.zeros((states, actions))
+
+        def reset(self, rng):
+            pass
+
+        def act(self, state):
+            return 0
+
+        def observe(self, state, action, next_state, outcome, reward):
+            pass
+
+    silent = pr.simulate(LAKE, {"silent": lambda model: Silent(1, 1), "blind": Blind}, episodes=5, replications=2)
+    assert np.isnan(silent.regret).all()
+    np.testing.assert_array_equal(*silent.reward.values)
     began = time.perf_counter()
     pr.simulate(LAKE, {"fast": agents["fast"]}, episodes=2000, replications=10)
     assert (time.perf_counter() - began) / 200_000 < 8e-6  # solves for new policies among it

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from .._support.checks import FloatArray, IntArray, generator, instance_of
+from .._support.memory import require_memory
 from .._support.state import Arrays, Load, State, generator_from_state, generator_state, restore, write_state
 from ..data.naming import names_of_plain, plain_names
-from ..errors import ModelError, ParameterError
+from ..errors import ModelError
 from ..models.log_reader import LogReader
 from ..models.mdp import MDP
 from ..models.transitions import add_log
@@ -288,9 +288,8 @@ class TabularAgent(ABC):
             If they do not fit.
         """
         needed = 8 * draws * self._model.entries.outcome.size
-        if hasattr(os, "sysconf") and needed > os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"):
-            text = f"{draws} draws of {len(self.counts)} sources need {needed / 2**30:.3g} GiB, more than there is"
-            raise ParameterError(f"{text}; take fewer draws, or a lower alpha", code="not-enough-memory", value=draws)
+        what = f"{draws} draws of {len(self.counts)} sources"
+        require_memory(needed, what, "take fewer draws, or a lower alpha", value=draws)
 
     # -- state files ---------------------------------------------------------------------------------------
 

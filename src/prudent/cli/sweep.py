@@ -59,15 +59,19 @@ def sweep(
     folder = Path("sweep") / spec.stem if out is None else out
     with Bar("sweep") as bar:
         data = run(plan, folder, workers, chunk=chunk, progress=bar, cluster=cluster)
-    _draw(data, folder)
+    if plan.keep == "runs":
+        _draw(data, folder)
     table = compared(data)
-    files = {kind: str(folder / f"sweep.{kind}") for kind in ("nc", "csv", "png")}
+    drawn = plan.keep == "runs"
+    files = {kind: str(folder / f"sweep.{kind}") for kind in ("nc", "csv", "tex", *(["png"] if drawn else []))}
     if as_json:
         rows = json.loads(table.to_json(orient="records", double_precision=15))
         print(json.dumps({"files": files, "table": rows}, indent=1))
         return
     _show(table, plan.baseline, plan.confidence)
-    print(f"Dataset: {files['nc']}\nTable: {files['csv']}\nFigure: {files['png']}")
+    print(f"Dataset: {files['nc']}\nTable: {files['csv']}, {files['tex']}")
+    if drawn:
+        print(f"Figure: {files['png']}")
 
 
 def _show(table: pandas.DataFrame, baseline: str, confidence: float) -> None:

@@ -114,7 +114,7 @@ class Uses(NamedTuple):
     """Uniform numbers by the k-th use of each source, in place of one for each step."""
 
     key: npt.NDArray[np.uint64]  # [2]
-    used: IntArray  # [B] how often each source was used; [0]: there is one number for each step
+    used: IntArray  # [B] how often each source was used
 
 
 @kernel
@@ -147,9 +147,8 @@ def walk(
         begin, end = entries.begin[b], entries.begin[b + 1]
         uniform = uniforms[i, 0]
         if uses is not None:
-            if uses.used.size:
-                uniform = uniform_at(uses.key, b, uses.used[b])
-                uses.used[b] += 1
+            uniform = uniform_at(uses.key, b, uses.used[b])
+            uses.used[b] += 1
         place = draw(course.cumulative[begin:end], uniform)
         log[i, 0] = state
         log[i, 1] = action

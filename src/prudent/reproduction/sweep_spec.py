@@ -27,6 +27,8 @@ Keys of the file:
     levels           risk levels at which BR-regret is measured as well (none)
     baseline         the label of the agent that others are compared with (the first)
     confidence       of all intervals (0.95)
+    keep             "runs", or "summary": means, variances, quantiles and covariances instead of every run ("runs")
+    pairing          how agents share random numbers: by "step", or by use of each "source" of the model ("step")
     title            a line for the dataset and the figure
 
 Keys of ``[[environment]]``: ``kind``, the options of that function of ``prudent.envs`` (frozen_lake, inventory,
@@ -36,10 +38,11 @@ all bandits or all with states. Keys of ``[[agent]]``: ``kind``, the options of 
 brps_cmab_inflated, thompson_sampling, thompson_sampling_inflated), and perhaps ``label``.
 
 A ``kind`` may also be a function of your own, ``"package.module:function"``, that returns a ``prudent.envs.Problem`` or
-an environment for bandits, or the settings of an agent, or a function that makes an agent from a model (for bandits from
-n_arms, dim and rng); or a class of agents, whose further arguments are the options. Python must find the module, also on
-the workers of a cluster. A spec can thus run code, so the caller must allow each module by name (``allow_modules``,
-``--allow-module``); a package allows the modules in it. The function itself must be defined in an allowed module.
+an environment for bandits; the settings of an agent; or a function that makes an agent from a model (for bandits from
+n_arms, dim and rng). A class of agents may be named as well: its further arguments are the options. Python must find
+the module, also on the workers of a cluster. A spec can thus run code, so the caller must allow each module by name
+(``allow_modules``, ``--allow-module``); a package allows the modules in it. The function itself must be defined in an
+allowed module.
 """
 
 from __future__ import annotations
@@ -56,6 +59,7 @@ from pathlib import Path
 from typing import Any
 
 from .._support.checks import instance_of, one_of, open_probability, risk_level, whole_number
+from .._support.datasets import LARGEST_VARIABLE, has_large_files
 from ..agents.optimistic_vi import OptimisticSettings
 from ..agents.sampling_settings import SamplingSettings
 from ..bandits.settings import BanditSettings
@@ -91,8 +95,10 @@ PATHS = {
     "agent": {name: f"{room}:{name}" for room, names in AGENTS.items() for name in names},
 }
 LENGTHS = ("episodes", "episode_length", "horizon", "points")
-KEYS = ("replications", "seeds", *LENGTHS, "levels", "baseline", "confidence", "title", "environment", "agent")
-LARGEST_VARIABLE = 2**31 - 2**20  # bytes, in NetCDF-3
+KEYS = (
+    *("replications", "seeds", *LENGTHS, "levels", "baseline", "confidence", "keep", "pairing", "title"),
+    *("environment", "agent"),
+)
 LARGEST_FILE = 2**20  # bytes of a spec
 MOST_MEMBERS = 10_000  # environments, or agents
 MOST_RUNS = 1_000_000  # environments x agents x seeds
@@ -122,6 +128,10 @@ class SweepSpec:
         Label of the agent that others are compared with.
     confidence : float
         Confidence of all intervals.
+    keep : str
+        Whether the dataset has every run, or a summary.
+    pairing : str
+        How agents share random numbers.
     title : str
         Title of the dataset and the figure.
     """
@@ -136,11 +146,23 @@ class SweepSpec:
     levels: tuple[float, ...]
     baseline: str
     confidence: float
+    keep: str
+    pairing: str
     title: str
+
+    @property
+    def largest(self) -> int:
+        """Size of the largest variable of the dataset, with every run, in bytes."""
+        rows = len(self.environments) * len(self.agents) * len(self.seeds) * self.replications
+        return 8 * rows * self.points * max(1, len(self.levels))
 
     def runs(self) -> dict[Coordinates, SimulationRun]:
         """Return the runs by environment, agent and seed."""
-        options: dict[str, Any] = {"alphas": self.levels, "episode_length": self.episode_length}
+        options: dict[str, Any] = {
+            "alphas": self.levels,
+            "episode_length": self.episode_length,
+            "pairing": self.pairing,
+        }
         return {
             (environment.label, agent.label, seed): SimulationRun(
                 self.replications, environment, agent, self.steps, self.points, seed=seed, **options
@@ -256,13 +278,8 @@ class _Reader:
         if n_runs > MOST_RUNS:
             problem = f"asks for {n_runs} runs (environments x agents x seeds), expected at most {MOST_RUNS}"
             raise self.fail("agent", problem, "too-large", n_runs)
-        rows = len(environments) * len(agents) * len(seeds) * replications
-        if 8 * rows * points * max(1, len(levels)) > LARGEST_VARIABLE:
-            limit = LARGEST_VARIABLE // (8 * rows * max(1, len(levels)))
-            problem = f"is {points}, which is more than a NetCDF file can hold; expected up to {limit}"
-            raise self.fail("points", problem, "too-large", points)
         labels = [member.label for member in agents]
-        return SweepSpec(
+        spec = SweepSpec(
             environments,
             agents,
             seeds,
@@ -273,8 +290,21 @@ class _Reader:
             levels,
             self.value("baseline", one_of, labels[0], labels),
             self.value("confidence", open_probability, 0.95),
+            self.value("keep", one_of, "runs", ("runs", "summary")),
+            self.value("pairing", one_of, "step", ("step", "source")),
             self.value("title", instance_of, "", str),
         )
+        if spec.pairing == "source" and bandits:
+            raise self.fail("pairing", "by source is for environments with states", "conflicting-arguments")
+        if spec.keep == "summary" and levels:
+            raise self.fail("levels", "are not in a summary; leave out keep", "conflicting-arguments")
+        if spec.keep == "runs" and spec.largest > LARGEST_VARIABLE and not has_large_files():
+            problem = (
+                f"asks for variables of {spec.largest / 2**30:.3g} GiB, more than a NetCDF-3 file can hold; set "
+                "keep = \"summary\", or install what NetCDF-4 needs: pip install 'prudent[large]'"
+            )
+            raise self.fail("replications", problem, "too-large", replications)
+        return spec
 
     def members(self, key: str) -> tuple[Component, ...]:
         """Return all environments, or all agents: a component for each combination of options."""

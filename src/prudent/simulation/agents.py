@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, fields, replace
+from functools import partial
 from typing import Any
 
+from .._support.content import Content
 from ..agents.protocol import AgentFactory
-from ..errors import ParameterError
+from ..errors import ParameterError, PrudentError
 
 
 @dataclass(frozen=True)
@@ -50,3 +53,33 @@ def _labelled(agent: Any, label: str, kind: Any) -> Any:
     if isinstance(agent, kind):
         return replace(agent, label=label)
     return Custom(agent, label) if callable(agent) else agent
+
+
+def described(agent: Any) -> dict[str, Any]:
+    """Return the full settings of an agent as values for JSON; functions and classes by name and content."""
+    if isinstance(agent, Custom):
+        factory = agent.factory.func if isinstance(agent.factory, partial) else agent.factory
+        name = f"{getattr(factory, '__module__', '')}:{getattr(factory, '__qualname__', repr(factory))}"
+        options = agent.factory.keywords if isinstance(agent.factory, partial) else {}
+        plain = {name: value if _is_plain(value) else _by_content(value) for name, value in options.items()}
+        return {"made_by": name, "options": plain, "content": Content(agent.factory).hexdigest()}
+    if isinstance(agent, Mapping):  # options of a bandit
+        return {str(name): value if _is_plain(value) else _by_content(value) for name, value in agent.items()}
+    values = {field.name: getattr(agent, field.name) for field in fields(agent)}
+    with suppress(PrudentError):  # a schedule by a function cannot be saved
+        values = agent.to_dict() if hasattr(agent, "to_dict") else values
+    return {name: value if _is_plain(value) else _by_content(value) for name, value in values.items()}
+
+
+def _by_content(value: Any) -> str:
+    """Return the class and the content of a value; its ``repr`` might hold an address in memory."""
+    return f"{type(value).__name__} sha256 {Content(value).hexdigest()}"
+
+
+def _is_plain(value: Any) -> bool:
+    """Return whether JSON can hold a value."""
+    if isinstance(value, dict):
+        return all(isinstance(name, str) and _is_plain(item) for name, item in value.items())
+    if isinstance(value, list | tuple):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, bool | int | float | str)

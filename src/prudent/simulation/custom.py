@@ -133,14 +133,14 @@ class Stage:
         """Let an agent live through one replication, at the speed of Python."""
         pairs, truth, start, horizon = self._pairs, self.truth, self.truth.start, self.horizon
         terminal, shows, best = truth.course.terminal.tolist(), hasattr(agent, "policy"), self._best
-        act, observe, key, used = agent.act, agent.observe, truth.uses.key, truth.uses.used
+        act, observe, uses = agent.act, agent.observe, truth.uses
         nowhere = -1 if is_compiled(agent) else None
         episodes, length = trace.rewards.shape
         state, total = start, 0.0
         for t in range(episodes):
             if trace.at[t]:
                 trace.snapshots[trace.at[t] - 1] = agent.counts
-            uniforms = [] if used.size else env.random(length).tolist()
+            uniforms = env.random(length).tolist()
             rewards, visited = trace.rewards[t], trace.visited[t]
             for i in range(length):
                 action = act(state)
@@ -152,11 +152,11 @@ class Stage:
                     total += best[state] - self.worth(agent.policy)[state]
                 if i == 0:
                     trace.followed[t] = agent.policy if shows and np.ndim(agent.policy) == 1 else -1
-                if used.size:
-                    uniform = uniform_at(key, b, used[b])
-                    used[b] += 1
-                else:
+                if uses is None:
                     uniform = uniforms[i]
+                else:
+                    uniform = uniform_at(uses.key, b, uses.used[b])
+                    uses.used[b] += 1
                 place = bisect_right(cumulative, uniform)
                 after: int | None = targets[place]
                 visited[i] = state
@@ -175,8 +175,8 @@ class Stage:
 
 
 @cache
-def compiled_loop(shows: bool) -> Callable[..., None]:
-    """Return the loop for agents that Numba compiled, with or without a policy that they show."""
+def compiled_loop(shows: bool, by_source: bool) -> Callable[..., tuple[int, int]]:
+    """Return the loop for agents that Numba compiled, by whether they show a policy and how they are paired."""
 
     @numba.njit(nogil=True, error_model="numpy")
     def loop(
@@ -197,11 +197,10 @@ def compiled_loop(shows: bool) -> Callable[..., None]:
                 p = state * entries.n_actions + action
                 b = entries.source[p]
                 begin, end = entries.begin[b], entries.begin[b + 1]
-                if uses.used.size:
+                uniform = env.random()
+                if by_source:
                     uniform = uniform_at(uses.key, b, uses.used[b])
                     uses.used[b] += 1
-                else:
-                    uniform = env.random()
                 place = draw(truth.course.cumulative[begin:end], uniform)
                 after, outcome = entries.next_state[entries.first[p] + place], entries.outcome[begin + place]
                 reward = earned(entries, state, action, outcome)
@@ -220,6 +219,8 @@ def play_compiled(stage: Stage, agent: Any, env: np.random.Generator, trace: Tra
     shows = "policy" in type(agent)._numba_type_.class_type.struct
     if not shows:
         trace.followed[...] = -1
-    state, action = compiled_loop(shows)(agent, env, stage.known, stage.work, stage.truth, trace)
+    state, action = compiled_loop(shows, stage.truth.uses is not None)(
+        agent, env, stage.known, stage.work, stage.truth, trace
+    )
     if state >= 0:
         stage.pair(state, action)

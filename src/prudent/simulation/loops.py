@@ -26,7 +26,7 @@ class Truth(NamedTuple):
     keys: IntArray  # [C, S] policies whose values are known
     values: FloatArray  # [C, S]
     full: IntArray  # [C] 1 where there is one
-    uses: Uses  # uniform numbers by source, if agents are paired by these
+    uses: Uses | None  # uniform numbers by source, if agents are paired by these
 
 
 class Trace(NamedTuple):
@@ -79,9 +79,8 @@ def _walk_episode(
     rewards: FloatArray,  # [L], filled
 ) -> tuple[float, int]:
     """Walk one episode in the true model; return its regret, and the state after it."""
-    if truth.uses.used.size == 0:
-        for i in range(uniforms.size):
-            uniforms[i, 0] = env.random()
+    for i in range(uniforms.size):
+        uniforms[i, 0] = env.random()
     state = walk(truth.course, policy, work.none, uniforms, state, log, None, truth.uses)
     row = true_values(known, work, truth, policy)
     regret = 0.0
@@ -107,7 +106,7 @@ def run_sampling(
 ) -> int:
     """Run one replication of BRPS-RL; return the number of episodes whose solver did not converge."""
     n_steps = trace.rewards.shape[1]
-    uniforms = np.zeros((n_steps, 1))
+    uniforms = np.empty((n_steps, 1))
     log = np.empty((n_steps, 4), np.int64)
     value = np.zeros(work.swept.size)
     policy = np.zeros(work.swept.size, np.int64)
@@ -141,7 +140,7 @@ def run_optimistic(
 ) -> float:
     """Run one replication of Algorithm 3, which learns after every step; return the least Q - Q* it ever had."""
     log = np.empty((1, 4), np.int64)
-    uniforms = np.zeros((1, 1))
+    uniforms = np.empty((1, 1))
     value = np.empty(work.swept.size)
     policy = np.empty(work.swept.size, np.int64)
     visits = np.zeros(truth.best_q.size, np.int64)

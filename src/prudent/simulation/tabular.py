@@ -12,6 +12,7 @@ states of V^{psi,*}(s) - V^{psi,pi}(s), exact under the agent's own posterior ps
 from __future__ import annotations
 
 import itertools
+import json
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,9 +22,21 @@ import numpy as np
 import numpy.typing as npt
 
 from .._numerics.compile import default_threads, each_row, over_rows
-from .._support.checks import FloatArray, IntArray, index_array, one_of, refuse, risk_level, whole_number
+from .._support.checks import (
+    FloatArray,
+    IntArray,
+    index_array,
+    one_of,
+    open_probability,
+    refuse,
+    risk_level,
+    whole_number,
+)
 from .._support.cluster import replicated
+from .._support.content import Content
+from .._support.memory import require_memory
 from .._support.progress import Progress
+from .._support.provenance import provenance
 from .._support.streams import replication_streams, seed_of, source_key
 from ..agents.optimistic_vi import OptimisticSettings, OptimisticVIAgent
 from ..agents.posterior_sampling import PosteriorSamplingAgent
@@ -40,9 +53,10 @@ from ..planning.solution import Solution
 from ..planning.solve import solve
 from ..posteriors.dirichlet import prior_counts
 from ..types import ArrayLike, Label, RngLike
-from .agents import Custom, checked_agents
+from .agents import Custom, checked_agents, described
 from .custom import Stage, is_compiled, new_agent, play_compiled
 from .loops import Trace, Truth, run_optimistic, run_sampling
+from .summary import summarised
 
 if TYPE_CHECKING:
     import xarray
@@ -50,6 +64,8 @@ if TYPE_CHECKING:
 Settings = SamplingSettings | OptimisticSettings
 AnyAgent = Settings | Custom
 PAIRINGS = ("step", "source")
+KEPT = ("runs", "summary")
+LONGEST = 10_000  # numbers of an array that an attribute lists
 Arrays = dict[str, npt.NDArray[Any]]
 RECORDS = {"states": ("step", np.int32), "policies": ("state", np.int16), "rewards": ("step", np.float64)}
 DIMENSIONS = {
@@ -78,6 +94,8 @@ def simulate(
     br_episodes: ArrayLike = (),
     alphas: float | Sequence[float] | None = None,
     record: Sequence[str] = (),
+    keep: str = "runs",
+    quantiles: Sequence[float] = (0.05, 0.25, 0.5, 0.75, 0.95),
     first_replication: int = 0,
     threads: int | None = None,
     client: Any = None,
@@ -133,6 +151,13 @@ def simulate(
         dimension ``alpha``.
     record : sequence of {"states", "policies", "rewards"}, optional
         What to record of every episode.
+    keep : {"runs", "summary"}, default="runs"
+        Whether to keep every replication, or only running statistics: then there are ``regret_mean``,
+        ``regret_variance`` (agent, episode), ``regret_quantile`` (agent, quantile, quantile_episode),
+        ``regret_covariance`` (agent, other_agent) of the last episode, the same of ``total_reward``, and
+        ``replications`` (agent). Memory does not grow with the number of replications.
+    quantiles : sequence of float, default=(0.05, 0.25, 0.5, 0.75, 0.95)
+        Probabilities of the quantiles of a summary, which have a relative error of at most 0.5%.
     first_replication : int, default=0
         Number of the first replication.
     threads : int, optional
@@ -213,6 +238,22 @@ def simulate(
             if measured.size and not hasattr(new, "counts"):
                 text = f"br_episodes need agents with Dirichlet counts, and agents[{i}], {agent.label}, has none"
                 raise ParameterError(text, code="conflicting-arguments", argument="br_episodes", index=(i,))
+    names = [agent.label for agent in settings]
+    attributes = _attributes(run, settings, pairing)
+    if one_of(keep, "keep", KEPT) == "summary":
+        if measured.size or run.record:
+            text = "keep='summary' has neither BR-regret nor records; leave out br_episodes and record"
+            raise ParameterError(text, code="conflicting-arguments", argument="keep")
+        shares = [open_probability(share, f"quantiles[{i}]") for i, share in enumerate(quantiles)]
+
+        def block(first: int, count: int) -> list[Arrays]:
+            return replace(run, first=first, replications=count).all_agents(settings, levels, client)
+
+        variables, coords = summarised(block, len(settings), n_episodes, run.first, run.replications, shares)
+        coords |= {"agent": names, "other_agent": names, "episode": np.arange(n_episodes)}
+        return xarray.Dataset(variables, coords=coords, attrs=attributes)
+    advice = "take fewer, or keep='summary'"
+    require_memory(run.bytes(len(settings)), f"{run.replications} replications", advice, argument="replications")
     parts = run.all_agents(settings, levels, client)
     for agent, part in zip(settings, parts, strict=True):
         failures = int(part.pop("failures", np.zeros(0)).sum())
@@ -221,8 +262,8 @@ def simulate(
             message = f"{agent.label}: {failures} of {total} policies stopped at the maximum number of backups"
             warning = ConvergenceWarning(message, code="policy-not-optimal", agent=agent.label, value=failures)
             warnings.warn(warning, stacklevel=2)
-    coords: dict[str, Any] = {
-        "agent": [agent.label for agent in settings],
+    coords = {
+        "agent": names,
         "replication": np.arange(run.first, run.first + run.replications),
         "episode": np.arange(n_episodes),
     }
@@ -233,16 +274,33 @@ def simulate(
     }
     if measured.size:
         coords |= {"br_episode": measured, "alpha": list(levels[0])}
-    attributes = {
+    runs = xarray.Dataset(variables, coords=coords, attrs=attributes)
+    return runs.isel(alpha=0, drop=True) if measured.size and alphas is None else runs
+
+
+def _attributes(run: _Run, settings: list[AnyAgent], pairing: str) -> dict[str, Any]:
+    """Return all that the numbers depend on: seed, agents, prior, truth, software, commit and processor."""
+    model = run.task.model
+    return {
         "seed": run.seed,
         "pairing": pairing,
         "episode_length": run.length,
+        "episodic": int(run.episodic),
+        "start": run.start,
         "discount": model.discount,
         "n_states": model.n_states,
         "n_actions": model.n_actions,
+        "agents": json.dumps({agent.label: described(agent) for agent in settings}),
+        "prior": _listed(run.prior),
+        "truth": _listed(run.task.theta),
+        "problem": Content(model.entries, model.terminal, model.terminal_value, run.task.theta).hexdigest(),
+        **provenance(),
     }
-    runs = xarray.Dataset(variables, coords=coords, attrs=attributes)
-    return runs.isel(alpha=0, drop=True) if measured.size and alphas is None else runs
+
+
+def _listed(array: FloatArray) -> str:
+    """Return an array as JSON, or its digest if it is large."""
+    return json.dumps(array.tolist()) if array.size <= LONGEST else f"sha256 {Content(array).hexdigest()}"
 
 
 def _answer(settings: AnyAgent, episodic: bool) -> str:
@@ -287,6 +345,13 @@ class _Run:
     optimum: Solution  # of the true model, to the last digits: regrets are small differences of values
     br_options: SolverOptions  # of the solver behind BR-regret
 
+    def bytes(self, agents: int) -> float:
+        """Return the size of the arrays of all replications."""
+        rows = self.replications * agents
+        lengths = {"step": self.length, "state": self.task.model.n_states}
+        each = 16.0 + sum(lengths[RECORDS[name][0]] * np.dtype(RECORDS[name][1]).itemsize for name in self.record)
+        return rows * self.episodes * each + self.episodes * 8.0 * (2 * self.length + self.task.model.n_states)
+
     def truth(self) -> Truth:
         """Return the truth with a new cache."""
         states = self.task.model.n_states
@@ -301,12 +366,12 @@ class _Run:
             keys=np.zeros((rows, states), dtype=np.int64),
             values=np.zeros((rows, states)),
             full=np.zeros(rows, dtype=np.int64),
-            uses=Uses(np.zeros(2, np.uint64), np.zeros(len(self.prior) if self.by_source else 0, dtype=np.int64)),
+            uses=Uses(np.zeros(2, np.uint64), np.zeros(len(self.prior), np.int64)) if self.by_source else None,
         )
 
     def begin(self, truth: Truth, replication: int) -> tuple[np.random.Generator, np.random.Generator]:
         """Return the streams of the environment and of the agent, and have sources counted anew."""
-        if self.by_source:
+        if truth.uses is not None:
             truth.uses.key[...] = source_key(self.seed, replication)
             truth.uses.used[...] = 0
         return replication_streams(self.seed, replication)

@@ -126,6 +126,8 @@ class SimulationRun(Run):
         Risk levels at which BR-regret is measured.
     episode_length : int
         Steps in an episode; bandits have no episodes.
+    pairing : str
+        How agents share random numbers; bandits share them by step.
     """
 
     kind: ClassVar[str] = "simulation"
@@ -137,6 +139,7 @@ class SimulationRun(Run):
     also: tuple[int, ...] = ()
     alphas: tuple[float, ...] = ()
     episode_length: int = 10
+    pairing: str = "step"
 
     @property
     def modules(self) -> set[str]:
@@ -211,7 +214,8 @@ class SimulationRun(Run):
             recorded = ["regret", "total_reward", *(["br_regret"] if self.alphas else [])]
             return {name: runs[name].values[0] for name in recorded if name in runs}
         options |= {"alphas": self.alphas, "br_episodes": times - 1} if self.alphas else {}
-        runs = simulate(environment, agent, episodes=self.steps, episode_length=self.episode_length, **options)
+        options |= {"episode_length": self.episode_length, "pairing": self.pairing}
+        runs = simulate(environment, agent, episodes=self.steps, **options)
         arrays = {
             "regret": runs.regret.values[0][:, times - 1],
             "total_reward": runs.reward.values[0].cumsum(axis=1)[:, times - 1],
