@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from .model_sampling import ModelPosterior, ModelSamplingAgent
 from .optimistic_vi import OptimisticSettings, OptimisticVIAgent, optimistic_vi
 from .posterior_sampling import PosteriorSamplingAgent
 from .protocol import Agent, AgentFactory
@@ -11,6 +12,8 @@ from .tabular import TabularAgent
 __all__ = [
     "Agent",
     "AgentFactory",
+    "ModelPosterior",
+    "ModelSamplingAgent",
     "OptimisticSettings",
     "OptimisticVIAgent",
     "PosteriorSamplingAgent",

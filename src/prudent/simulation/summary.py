@@ -1,4 +1,4 @@
-"""Means, variances, quantiles and covariances of replications that are not kept: memory does not grow with their number.
+"""Means, variances, quantiles and covariances of replications that are not kept, in memory that does not grow.
 
 Replications are computed in blocks, all agents of a block together, and each block is added to running statistics. The
 blocks are fixed, so the numbers do not depend on threads or on a cluster.
