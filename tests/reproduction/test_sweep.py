@@ -321,8 +321,8 @@ def test_the_attributes_say_where_the_numbers_come_from(tmp_path):
     data = sweep(LAKES, tmp_path, 1)
     assert json.loads(data.attrs["agents"])["BRPS-RL 0.9"]["alpha"] == 0.9
     assert set(json.loads(data.attrs["environments"])) == set(data.environment.values)
-    assert {"prudent", "source", "numba"} <= set(json.loads(data.attrs["software"]))
-    assert {"commit", "processor"} <= set(data.attrs)
+    assert {"prudent", "numba"} <= set(json.loads(data.attrs["versions"]))
+    assert {"source", "commit", "processor"} <= set(data.attrs)
 
 
 def test_specs_that_are_too_large_end_at_once(tmp_path):

@@ -7,17 +7,21 @@ import platform
 from functools import cache
 from pathlib import Path
 
-from .versions import stamp
+from .versions import stamp, versions
 
 
 def provenance() -> dict[str, str]:
-    """Return the software (versions and digest of our source), the commit of our source, and the processor.
+    """Return the versions of the software, digest and commit of our source, and the processor.
 
     >>> sorted(provenance())
-    ['commit', 'processor', 'software']
+    ['commit', 'processor', 'source', 'versions']
     """
-    software = json.dumps(stamp(), sort_keys=True)
-    return {"software": software, "commit": commit(Path(__file__).parent), "processor": processor()}
+    return {
+        "versions": json.dumps(versions(), sort_keys=True),
+        "source": stamp()["source"],
+        "commit": commit(Path(__file__).parent),
+        "processor": processor(),
+    }
 
 
 @cache

@@ -23,18 +23,18 @@ import numpy as np
 from .._numerics.compile import default_threads
 from .._support.checks import one_of, whole_number
 from .._support.cluster import on_cluster
-from .._support.datasets import read_dataset
+from .._support.datasets import LARGEST_VARIABLE, read_dataset
 from .._support.output import write
 from .._support.pool import on_threads, work
-from .._support.versions import versions
-from ..errors import ClusterError, DataError, StoreError
+from .._support.provenance import provenance
+from ..errors import ClusterError, DataError, ParameterError, StoreError
 from ..types import PathLike
 from .claims import Claim
 from .runs.base import Arrays, Run, key
-from .runs.simulation import forget_made
+from .runs.simulation import SimulationRun, forget_made
 from .scale import SCALES, Scale
 from .store import Store, missing
-from .studies import STUDIES
+from .studies import OWN, STUDIES, study_of
 from .study import Coordinates, Study
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def run(
     Parameters
     ----------
     names : sequence of str, optional
-        Studies to run; the default is all.
+        Studies to run; the default is all of this package. ``"module:STUDY"`` is a study of your own.
     scale : str or Scale, default="quick"
         Size of the studies: ``"quick"``, ``"paper"`` or a ``Scale``.
     out : path-like, default="reproduction"
@@ -129,7 +129,7 @@ def run(
     ...     [path.name for path in run(["optimal-policy"], out=out).values()]
     ['optimal-policy.nc']
     """
-    wanted = [one_of(name, "names", STUDIES) for name in names] or STUDIES
+    wanted = [study_of(name) for name in names] or OWN
     chosen = [study for name, study in STUDIES.items() if name in wanted]
     size = scale if isinstance(scale, Scale) else SCALES[one_of(scale, "scale", SCALES)]
     seed = whole_number(rng, "rng", 0)
@@ -138,6 +138,8 @@ def run(
     plans: dict[str, dict[Coordinates, Run]] = {
         study.name: {where: replace(part, seed=seed) for where, part in study.plan(size).items()} for study in chosen
     }
+    for name, plan in plans.items():
+        _check_size(name, list(plan.values()))
     runs = [part for plan in plans.values() for part in plan.values()]
     files = {}
     with computed(folder, runs, workers, chunk, progress, cluster) as result_of:
@@ -234,13 +236,24 @@ def conclude(out: PathLike, datasets: Mapping[str, xarray.Dataset] | None = None
 # -- parts of a run ----------------------------------------------------------------------------------------
 
 
+def _check_size(name: str, runs: list[Run]) -> None:
+    """Refuse a study whose dataset no NetCDF-3 file can hold, before anything is computed."""
+    simulations = [part for part in runs if isinstance(part, SimulationRun)]
+    if simulations:
+        rows = len(runs) * max(part.replications for part in runs)
+        size = 8 * rows * max(part.times.size * max(1, len(part.alphas)) for part in simulations)
+        if size > LARGEST_VARIABLE:
+            text = f"scale: a variable of {name} has {size / 2**30:.3g} GiB, more than NetCDF-3 can hold; take less"
+            raise ParameterError(text, code="too-large", argument="scale", value=size)
+
+
 def _attributes(study: Study, scale: Scale, seed: int, runs: list[Run]) -> dict[str, Any]:
     spec = {"experiment": study.name, "scale": asdict(scale), "seed": seed, "runs": [part.record() for part in runs]}
     return {
         "scale": scale.name,
         "seed": seed,
         "spec": json.dumps(spec, sort_keys=True),
-        "versions": json.dumps(versions(), sort_keys=True),
+        **provenance(),
         "studies": json.dumps({name: other.title for name, other in STUDIES.items()}),
     }
 
