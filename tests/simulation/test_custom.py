@@ -373,3 +373,35 @@ def test_an_agent_that_numba_compiled_runs_in_a_compiled_loop():
     assert (time.perf_counter() - began) / 200_000 < 8e-6  # solves for new policies among it
     episodic = pr.simulate(LAKE, {"fast": agents["fast"]}, episodes=3, replications=2, episodic=True)
     assert np.isfinite(episodic.regret).all()
+
+
+def test_pairing_by_source_gains():
+    """On a lake regrets of two agents correlate more by source (0.8) than by step (0.4): Fisher's z above 5.3."""
+    n = 400
+    found = []
+    for pairing in ("step", "source"):
+        runs = pr.simulate(LAKE, [pr.agents.ts_rl(), pr.brps_rl(0.5)], episodes=60, replications=n, pairing=pairing)
+        found.append(pr.simulation.regret_table(runs).frame.correlation[1])
+    apart = np.arctanh(found[1]) - np.arctanh(found[0])
+    assert apart > 5.3 * np.sqrt(2.0 / (n - 3))
+
+
+def test_a_summary_has_the_numbers_of_the_runs():
+    agents = {"ours": pr.brps_rl(0.5), "fixed": Fixed}
+    options = {"episodes": 7, "replications": 50, "rng": 2}
+    runs, short = pr.simulate(LAKE, agents, **options), pr.simulate(LAKE, agents, keep="summary", **options)
+    np.testing.assert_allclose(short.regret_mean, runs.regret.mean("replication"))
+    np.testing.assert_allclose(short.regret_variance, runs.regret.var("replication", ddof=1))
+    np.testing.assert_allclose(short.regret_covariance, np.cov(runs.regret.values[:, :, -1]))
+    exact = np.quantile(runs.regret, short["quantile"].values, axis=1, method="inverted_cdf")
+    np.testing.assert_allclose(short.regret_quantile, np.moveaxis(exact, 0, 1), rtol=0.0051, atol=1e-9)
+    one, two = (pr.simulation.regret_table(each).frame.drop(columns="agent") for each in (runs, short))
+    np.testing.assert_allclose(one.astype(float), two.astype(float), rtol=1e-9)
+    with refused(ParameterError, "conflicting-arguments", argument="keep"):
+        pr.simulate(LAKE, agents, keep="summary", record=["states"])
+
+
+@pytest.mark.parametrize("options", [{"replications": 10**12}, {"episodes": 10**14, "replications": 1}])
+def test_what_does_not_fit_into_memory_is_refused_before_the_run(options):
+    with refused(ParameterError, "not-enough-memory", argument="replications"):
+        pr.simulate(LAKE, Fixed, **options)

@@ -20,7 +20,7 @@ SPARE = np.uint64(11)  # bits of 64 that a double in [0, 1) has no room for
 
 
 @kernel
-def _high(x: int, y: int) -> int:
+def _high(x: np.uint64, y: np.uint64) -> np.uint64:
     """Return the upper 64 bits of a product of unsigned 64-bit numbers."""
     x0, x1, y0, y1 = x & LOW, x >> HALF, y & LOW, y >> HALF
     middle = x1 * y0 + ((x0 * y0) >> HALF)

@@ -129,8 +129,8 @@ class Content:
                 self._add(part)
         elif isinstance(value, property):
             self._put("property")
-            for part in (value.fget, value.fset, value.fdel):
-                self._add(part)
+            for accessor in (value.fget, value.fset, value.fdel):
+                self._add(accessor)
         elif isinstance(value, staticmethod | classmethod):
             self._put(type(value).__name__)
             self._add(value.__func__)

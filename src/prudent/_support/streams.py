@@ -52,7 +52,8 @@ def source_key(seed: int, replication: int) -> npt.NDArray[np.uint64]:
     >>> source_key(seed=1, replication=0).size
     2
     """
-    return np.random.SeedSequence(seed, spawn_key=(replication, 0)).generate_state(2, np.uint64)
+    state = np.random.SeedSequence(seed, spawn_key=(replication, 0)).generate_state(2, np.uint64)
+    return state.astype(np.uint64)
 
 
 def spawned(rng: np.random.Generator, key: tuple[int, ...], more: bytes = b"") -> np.random.Generator:

@@ -199,7 +199,7 @@ def _ends(data: xarray.Dataset, metric: str) -> FloatArray:
     if f"{metric}_mean" in data:
         return np.asarray(data[f"{metric}_mean"].values[..., -1])
     if metric == "total_reward" and metric not in data:
-        return np.asarray(data["reward"].sum(data["reward"].dims[-1]).values)
+        return np.asarray(data["reward"].sum(str(data["reward"].dims[-1])).values)
     return np.asarray(data[metric].isel({data[metric].dims[-1]: -1}).values)
 
 
