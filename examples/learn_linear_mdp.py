@@ -65,7 +65,10 @@ class LinearAgent:
         for h in reversed(range(H)):
             mean = np.linalg.solve(self.gram, self.sums @ ahead)
             q = REWARD + PHI @ (mean + root @ self.rng.standard_normal(D))
-            self.policy[h], ahead = q.argmax(axis=1), np.clip(q.max(axis=1), 0.0, H - h)
+            self.policy[h], ahead = (
+                q.argmax(axis=1),
+                np.clip(q.max(axis=1), 0.0, H - h),
+            )
 
 
 # %%
@@ -81,12 +84,29 @@ def counts(model):
 
 
 agents = {"features": LinearAgent, "counts": counts}
-runs = pr.simulate(problem, agents, episodes=60, episode_length=H, replications=8, episodic=True)
-print(pr.simulation.regret_table(runs).frame[["agent", "mean", "low", "high"]].round(2).to_string(index=False))
+runs = pr.simulate(
+    problem,
+    agents,
+    episodes=60,
+    episode_length=H,
+    replications=8,
+    episodic=True,
+)
+print(
+    pr.simulation.regret_table(runs)
+    .frame[["agent", "mean", "low", "high"]]
+    .round(2)
+    .to_string(index=False)
+)
 
 fig, axis = plt.subplots(figsize=(6, 3.5))
 for agent, style in zip(agents, ("-", "--"), strict=True):
-    axis.plot(runs.episode + 1, runs.regret.sel(agent=agent).mean("replication"), style, label=agent)
+    axis.plot(
+        runs.episode + 1,
+        runs.regret.sel(agent=agent).mean("replication"),
+        style,
+        label=agent,
+    )
 axis.set(xlabel="episode", ylabel="cumulative regret (reward)")
 axis.legend()
 fig.tight_layout()

@@ -310,7 +310,7 @@ def check_environment(
     'environment-means'
     """
     env = make()
-    rules = _problem_rules if isinstance(env, Problem) else _bandit_rules
+    rules: Callable[..., Iterator[str]] = _problem_rules if isinstance(env, Problem) else _bandit_rules
     return list(rules(make, env, steps, rng, draws))
 
 

@@ -178,9 +178,8 @@ def test_agents_that_are_none():
         def act(self, state):
             return 0
 
-    with pytest.raises(ParameterError) as caught:
+    with refused(ParameterError, "wrong-policy", argument="agents"):
         pr.simulate(LAKE, NoSuchPolicy, episodes=1, replications=1)
-    assert caught.value.fields["argument"] == "agents"
 
 
 def test_a_start_by_name():
@@ -303,7 +302,7 @@ def test_a_python_agent_costs_at_most_30_microseconds_a_step():
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_an_agent_that_numba_compiled_runs_in_a_compiled_loop():
-    fields = [("q", numba.float64[:, :]), ("policy", numba.int64[:]), ("rng", numba.typeof(np.random.default_rng()))]
+    fields = [("q", numba.float64[:, :]), ("policy", numba.int64[:]), ("rng", numba.typeof(np.random.default_rng(0)))]
 
     @jitclass(fields)
     class Fast:

@@ -101,7 +101,7 @@ class OwnStream(Learner):
     """Has a stream of its own, which is another one every time."""
 
     def reset(self, rng):
-        super().reset(np.random.default_rng())
+        super().reset(np.random.default_rng(None))
 
 
 class Vandal(Learner):
@@ -149,7 +149,7 @@ class Scratch(Learner):
 
     def __init__(self, model):
         super().__init__(model)
-        self.scratch = np.frombuffer(np.random.default_rng().bytes(64), np.uint8)
+        self.scratch = np.frombuffer(np.random.default_rng(None).bytes(64), np.uint8)
 
 
 BROKEN = {
@@ -321,7 +321,7 @@ SUCCESSES = [(0, 1), (1, 0), (0, 1), (1, 1)]
         (dict, [], "posterior-methods"),
         (broken(sample=lambda self, n, rng: rng.normal(size=n + 1)), OBSERVED, "posterior-draws"),
         (broken(sample=lambda self, n, rng: np.full((n, 1), np.nan)), OBSERVED, "posterior-draws"),
-        (broken(sample=lambda self, n, rng: np.random.default_rng().random((n, 1))), [], "posterior-repeatable"),
+        (broken(sample=lambda self, n, rng: np.random.default_rng(None).random((n, 1))), [], "posterior-repeatable"),
         (broken(sample=lambda self, n, rng: random.random() * np.ones((n, 1))), [], "posterior-repeatable"),
         (broken(sample=lambda self, n, rng: random.random() * 0 + rng.normal(size=(n, 1))), [], "posterior-randomness"),
         (broken(mean=lambda self: np.array([0.5]), sample=lambda self, n, rng: rng.normal(size=(n, 1))), [],

@@ -248,10 +248,10 @@ def _summary(
                 )
                 quantiles[i, j] = sketch.at(PROBABILITIES)
                 ends.setdefault(name, []).append(np.concatenate(last[name]))
-        for name, rows in ends.items():
-            if len(rows) == len(labels):
+        for name, finals in ends.items():
+            if len(finals) == len(labels):
                 spread = values.setdefault(f"{name}_covariance", np.full((*shape, len(labels)), np.nan))
-                spread[i] = np.atleast_2d(np.cov(np.stack(rows)))
+                spread[i] = np.atleast_2d(np.cov(np.stack(finals)))
     dims = {"mean": (along,), "variance": (along,), "quantile": ("quantile", along), "covariance": ("other_agent",)}
     variables: dict[str, Any] = {
         name: (("environment", "agent", *dims[name.rpartition("_")[2]]), array) for name, array in values.items()

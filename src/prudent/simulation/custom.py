@@ -121,13 +121,13 @@ class Stage:
         try:
             if self.horizon:
                 return evaluate(self._mdp, policy, horizon=self.horizon).value[0]
-            if policy.ndim == 1:
+            if policy.ndim == 1 and self.known is not None:
                 actions = self.model.policy_indices(policy)
                 return self.truth.values[true_values(self.known, self.work, self.truth, actions)].copy()
             return evaluate(self._mdp, policy, tol=1e-12).value
         except ParameterError as error:
             text = f"agents: the policy of {self.label!r} is none of the model: {error}"
-            raise ParameterError(text, code=error.code, **error.fields | {"argument": "agents"}) from None
+            raise ParameterError(text, code="wrong-policy", argument="agents", value=policy) from error
 
     def play(self, agent: Any, env: np.random.Generator, trace: Trace) -> None:
         """Let an agent live through one replication, at the speed of Python."""
@@ -140,7 +140,7 @@ class Stage:
         for t in range(episodes):
             if trace.at[t]:
                 trace.snapshots[trace.at[t] - 1] = agent.counts
-            uniforms = env.random(length).tolist()
+            uniforms: list[float] = np.asarray(env.random(length)).tolist()
             rewards, visited = trace.rewards[t], trace.visited[t]
             for i in range(length):
                 action = act(state)
@@ -182,7 +182,8 @@ def compiled_loop(shows: bool, by_source: bool) -> Callable[..., tuple[int, int]
     def loop(
         agent: Any, env: np.random.Generator, known: Known, work: Work, truth: Truth, trace: Trace
     ) -> tuple[int, int]:
-        entries, uses = truth.course.entries, truth.uses
+        entries = truth.course.entries
+        uses: Any = truth.uses
         state, total = truth.start, 0.0
         for t in range(trace.rewards.shape[0]):
             for i in range(trace.rewards.shape[1]):

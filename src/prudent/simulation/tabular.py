@@ -474,6 +474,7 @@ class _Run:
             return live
         known, space, complete = known_part(model), work_space(model, settings.most_draws), self._complete(settings)
         plan: Any
+        loop: Any
         if isinstance(complete, SamplingSettings):
             loop, plan = run_sampling, complete.plan(self.prior, self.episodes, self.episodes * self.length)
         else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pkgutil
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any, ClassVar
@@ -102,7 +103,7 @@ def _of_agent(agent: TabularAgent) -> Any:
         return {name: value for name, value in vars(agent).items() if name not in ("_reader", "_model")}
 
 
-KNOWN = {Problem: _of_problem, TabularAgent: _of_agent, UncertainMDP: _of_model}
+KNOWN: dict[type, Callable[[Any], Any]] = {Problem: _of_problem, TabularAgent: _of_agent, UncertainMDP: _of_model}
 """What a problem, a model and an agent are known by; other attributes are caches, or for display."""
 
 
