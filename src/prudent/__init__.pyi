@@ -10,6 +10,7 @@ from . import posteriors as posteriors
 from . import risk as risk
 from . import schedules as schedules
 from . import simulation as simulation
+from . import testing as testing
 from . import theory as theory
 from .agents import OptimisticVIAgent as OptimisticVIAgent
 from .agents import PosteriorSamplingAgent as PosteriorSamplingAgent

@@ -26,6 +26,7 @@ from typing import ClassVar
 __all__ = [
     "CautionWarning",
     "ClusterError",
+    "ConformanceError",
     "ConvergenceWarning",
     "DataError",
     "JournalError",
@@ -118,6 +119,12 @@ class ClusterError(PrudentError):
     """A cluster failed: no scheduler, workers with other software, or workers that died."""
 
     default_code = "cluster"
+
+
+class ConformanceError(PrudentError):
+    """A class of yours does not keep to the protocol that it is meant for; the code names the rule."""
+
+    default_code = "conformance"
 
 
 class PrudentWarning(_Coded, UserWarning):

@@ -75,16 +75,6 @@ def test_a_module_that_no_run_imports_changes_no_key(folder: Path) -> None:
     assert not changes(folder, LIMIT, "agents/posterior_sampling.py")
 
 
-def test_a_module_of_the_user_that_imports_the_package_depends_on_all_of_it(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "their_agent.py").write_text("import prudent as pr\nfrom their_helper import help\n")
-    (tmp_path / "their_helper.py").write_text("def help(): ...\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    assert changes(folder, {"their_agent"}, "theory.py")
-    assert not changes(folder, {"their_agent"}, "display/style.py")
-
-
 def test_every_run_of_every_study_names_modules_of_its_own() -> None:
     from _tiny import TINY
 

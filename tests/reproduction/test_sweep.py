@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
+import shutil
 import subprocess
 import sys
 import time
@@ -162,28 +164,178 @@ def test_killed_and_resumed(tmp_path):
     assert digest(out) == digest(tmp_path / "fresh")
 
 
+def fresh_module(tmp_path, monkeypatch, name, text):
+    """Write a module of the user, to be imported anew."""
+    (tmp_path / f"{name}.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, name, raising=False)
+    importlib.invalidate_caches()
+    shutil.rmtree(tmp_path / "__pycache__", ignore_errors=True)  # its times may be too coarse
+
+
+def steps_of(spec, out, modules):
+    notes = Notes()
+    sweep(spec, out, 1, progress=notes, allow_modules=modules)
+    return notes.steps
+
+
 def test_functions_of_the_user(tmp_path, monkeypatch):
-    module = tmp_path / "their_own.py"
-    module.write_text(
+    text = (
         "import prudent as pr\n"
         "def lake(p_h=0.5):\n    return pr.envs.frozen_lake(p_h)\n"
         "def agent(alpha, label=''):\n    return pr.brps_rl(alpha, label=label)\n"
     )
-    monkeypatch.syspath_prepend(tmp_path)
+    fresh_module(tmp_path, monkeypatch, "their_own", text)
     spec = LAKES | {
         "environment": [{"kind": "their_own:lake", "p_h": 0.1, "label": "theirs"}],
         "agent": [{"kind": "their_own:agent", "alpha": [0.0, 0.9]}],
     }
-    notes = Notes()
-    data = sweep(spec, tmp_path / "out", 1, progress=notes)
-    assert notes.steps > 0
+    data = sweep(spec, tmp_path / "out", 1, allow_modules=["their_own"])
     own = sweep(LAKES, tmp_path / "own", 1).isel(environment=0)
     assert data.environment.values.tolist() == ["theirs"]
     np.testing.assert_array_equal(data.regret.values[0], own.regret.sel(agent=["TS-RL", "BRPS-RL 0.9"]).values)
-    module.write_text(module.read_text() + "# changed\n")
-    notes = Notes()
-    sweep(spec, tmp_path / "out", 1, progress=notes)
-    assert notes.steps > 0  # other code, other numbers
+    assert steps_of(spec, tmp_path / "out", ["their_own"]) == 0
+    fresh_module(tmp_path, monkeypatch, "their_own", text.replace("import", "# another text\nimport"))
+    assert steps_of(spec, tmp_path / "out", ["their_own"]) == 0
+    fresh_module(tmp_path, monkeypatch, "their_own", text.replace("(p_h)", "(0.5 * p_h)"))
+    assert steps_of(spec, tmp_path / "out", ["their_own"]) == 2 * 2
+
+
+STALE = {
+    "helper": (
+        "from their_helper import chance\nimport prudent as pr\n"
+        "def lake():\n    return pr.envs.frozen_lake(chance())\ndef agent():\n    return pr.brps_rl(0.5)\n",
+        ("their_helper.py", "def chance():\n    return 0.1\n", "def chance():\n    return 0.2\n"),
+    ),
+    "data file": (
+        "import pathlib, prudent as pr\n"
+        "FILE = pathlib.Path(__file__).parent / 'chance.txt'\n"
+        "def lake():\n    return pr.envs.frozen_lake(float(FILE.read_text()))\n"
+        "def agent():\n    return pr.brps_rl(0.5)\n",
+        ("chance.txt", "0.1", "0.2"),
+    ),
+    "weights by a lambda": (
+        "from their_helper import power\nimport prudent as pr\ndef lake():\n    return pr.envs.frozen_lake(0.1)\n"
+        "def agent():\n    measure = pr.Spectral(lambda u: 1.0 - (1.0 - u) ** power)\n"
+        "    return pr.agents.SamplingSettings(risk=measure, draws=5, label='theirs')\n",
+        ("their_helper.py", "power = 2\n", "power = 3\n"),
+    ),
+    "schedule by a function": (
+        "from their_helper import level\nimport prudent as pr\ndef lake():\n    return pr.envs.frozen_lake(0.1)\n"
+        "def agent():\n    return pr.brps_rl(lambda episode, visits: level, label='theirs')\n",
+        ("their_helper.py", "level = 0.5\n", "level = 0.9\n"),
+    ),
+    "a bandit's environment": (
+        "import prudent as pr\nfrom their_helper import paid\n"
+        "class Coins:\n    n_arms, dim = 2, 1\n    def context(self, t, rng):\n        return [1.0]\n"
+        "    def reward(self, t, context, arm, rng):\n        return paid(rng.random(), arm)\n"
+        "def lake():\n    return Coins()\ndef agent():\n    return pr.bandits.thompson_sampling()\n",
+        ("their_helper.py", "def paid(u, arm):\n    return u\n", "def paid(u, arm):\n    return u + arm\n"),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", STALE)
+def test_nothing_is_stale(tmp_path, monkeypatch, case):
+    """The numbers after a change are those of a fresh folder; nothing changed, nothing is computed."""
+    text, (file, before, after) = STALE[case]
+    length = {"horizon": 20} if "bandit" in case else {"episodes": 20}
+    spec = length | {"replications": 3, "environment": [{"kind": "stale_one:lake"}]}
+    spec |= {"agent": [{"kind": "stale_one:agent"}]}
+    found = []
+    for content, steps in ((before, 1), (before, 0), (after, 1), (before, 0)):
+        (tmp_path / file).write_text(content)
+        for module in (file.removesuffix(".py"), "stale_one"):
+            monkeypatch.delitem(sys.modules, module, raising=False)
+        fresh_module(tmp_path, monkeypatch, "stale_one", text)
+        assert steps_of(spec, tmp_path / "out", ["stale_one"]) == steps
+        found.append(digest(tmp_path / "out"))
+    sweep(spec, tmp_path / "fresh", 1, allow_modules=["stale_one"])
+    assert found[0] == found[1] == found[3] == digest(tmp_path / "fresh") != found[2]
+
+
+def test_a_spec_runs_only_what_the_caller_allows(tmp_path, monkeypatch):
+    ran = tmp_path / "ran"
+    command = {"kind": "subprocess:getoutput", "cmd": f"touch {ran}"}
+    for key in ("environment", "agent"):
+        with refused(ParameterError, "module-not-allowed", argument=f"{key}[0].kind", value="subprocess:getoutput"):
+            read_spec(LAKES | {key: [command]})
+    fresh_module(tmp_path, monkeypatch, "allowed_one", "import os\nfrom subprocess import getoutput\n")
+    for kind in ("allowed_one:getoutput", "allowed_one:os.system", "allowed_oneself:f", "allowed_one.os:system"):
+        with refused(ParameterError, "unknown-option" if "one.os" in kind else "module-not-allowed"):
+            read_spec(LAKES | {"agent": [{"kind": kind}]}, ["allowed_one"])
+    assert not ran.exists()
+    fresh_module(
+        tmp_path, monkeypatch, "allowed_one", "import prudent as pr\ndef mine():\n    return pr.brps_rl(0.5)\n"
+    )
+    assert (
+        read_spec(LAKES | {"agent": [{"kind": "allowed_one:mine"}]}, ["allowed_one"]).agents[0].label == "BRPS-RL 0.5"
+    )
+
+
+def test_a_dataset_that_no_file_can_hold_is_refused_before_the_run(monkeypatch):
+    from prudent.reproduction import sweep_spec
+
+    monkeypatch.setattr(sweep_spec, "has_large_files", lambda: False)
+    with refused(ParameterError, "too-large", argument="replications", value=10**9):
+        read_spec(LAKES | {"replications": 10**9})
+    assert read_spec(LAKES | {"replications": 10**9, "keep": "summary"}).keep == "summary"
+
+
+def test_a_summary_is_that_of_the_runs(tmp_path):
+    data, runs = (sweep(LAKES | {"replications": 40, "keep": keep}, tmp_path, 1) for keep in ("summary", "runs"))
+    stacked = runs.regret.stack(run=("seed", "replication"))
+    np.testing.assert_allclose(data.regret_mean, stacked.mean("run"))
+    np.testing.assert_allclose(data.regret_variance, stacked.var("run", ddof=1))
+    exact = np.quantile(stacked, data["quantile"].values, axis=-1, method="inverted_cdf")
+    np.testing.assert_allclose(data.regret_quantile, np.moveaxis(exact, 0, 2), rtol=0.0051, atol=1e-9)
+    one, two = (compared(each).drop(columns=["environment", "agent", "metric"]) for each in (data, runs))
+    np.testing.assert_allclose(one.astype(float), two.astype(float), rtol=1e-9)
+    assert (data.replications == 80).all()
+
+
+def test_a_large_dataset_is_written_run_by_run(tmp_path, monkeypatch):
+    pytest.importorskip("h5netcdf")
+    from prudent.reproduction import sweeps
+
+    small = sweep(LAKES, tmp_path / "small", 1)
+    monkeypatch.setattr(sweeps, "LARGEST_VARIABLE", 100)
+    large = sweep(LAKES, tmp_path / "large", 1)
+    np.testing.assert_array_equal(large.regret.values, small.regret.values)
+    assert large.agent.values.tolist() == small.agent.values.tolist()
+    assert large.attrs["spec"] == small.attrs["spec"]
+    assert compared(large).equals(compared(small))
+    large.close()
+
+
+def test_the_table_goes_to_latex_and_to_spreadsheets(tmp_path):
+    spec = LAKES | {"agent": [{"kind": "ts_rl", "label": "=1+1"}, {"kind": "brps_rl", "alpha": 0.9, "label": "50%_x"}]}
+    sweep(spec, tmp_path, 1)
+    text = (tmp_path / "sweep.tex").read_text()
+    assert r"50\%\_x & $" in text
+    assert r"\toprule" in text
+    assert "'=1+1" in (tmp_path / "sweep.csv").read_text()
+
+
+def test_the_attributes_say_where_the_numbers_come_from(tmp_path):
+    data = sweep(LAKES, tmp_path, 1)
+    assert json.loads(data.attrs["agents"])["BRPS-RL 0.9"]["alpha"] == 0.9
+    assert set(json.loads(data.attrs["environments"])) == set(data.environment.values)
+    assert {"prudent", "numba"} <= set(json.loads(data.attrs["versions"]))
+    assert {"source", "commit", "processor"} <= set(data.attrs)
+
+
+def test_specs_that_are_too_large_end_at_once(tmp_path):
+    many = {"kind": "brps_rl", **{name: list(range(100)) for name in ("alpha", "draws", "sweeps", "label", "x", "y")}}
+    with refused(ParameterError, "too-large", argument="agent", value=100**6):
+        read_spec(LAKES | {"agent": [many]})
+    file = tmp_path / "deep.toml"
+    file.write_text("replications = " + "[" * 200_000)
+    with refused(DataError, "wrong-format", path=str(file)):
+        read_spec(file)
+    file.write_text("# " + "x" * 2**21)
+    with refused(DataError, "too-large", path=str(file)):
+        read_spec(file)
 
 
 # -- what a file may say -----------------------------------------------------------------------------------
@@ -217,8 +369,7 @@ def agent(**options):
         (LAKES | {"agent": {"kind": "ts_rl"}}, "missing-argument", "agent"),
         (agent(), "missing-argument", "agent[0].kind"),
         (agent(kind="brps"), "unknown-option", "agent[0].kind"),
-        (agent(kind="no.such:thing"), "unknown-option", "agent[0].kind"),
-        (agent(kind="math:nothing"), "unknown-option", "agent[0].kind"),
+        (agent(kind="no.such:thing"), "module-not-allowed", "agent[0].kind"),
         (agent(kind="brps_rl", alfa=1), "unknown-key", "agent[0].alfa"),
         (agent(kind="brps_rl", alpha=[0.5, 1.5]), "alpha-range", "agent[0]"),
         (agent(kind="brps_rl"), "wrong-type", "agent[0]"),
@@ -232,8 +383,10 @@ def agent(**options):
             "environment",
         ),
         (LAKES | {"environment": [{"kind": "random_model"}]}, "missing-argument", "environment[0].rng"),
-        (LAKES | {"environment": [{"kind": "math:sqrt", "x": 1}]}, "wrong-type", "environment[0]"),
-        (LAKES | {"replications": 10**9}, "too-large", "points"),
+        (LAKES | {"environment": [{"kind": "math:sqrt", "x": 1}]}, "module-not-allowed", "environment[0].kind"),
+        (LAKES | {"keep": "all"}, "unknown-option", "keep"),
+        (LAKES | {"keep": "summary", "levels": [0.5]}, "conflicting-arguments", "levels"),
+        (BANDITS | {"pairing": "source"}, "conflicting-arguments", "pairing"),
     ],
 )
 def test_mistakes_are_named(spec, code, argument):
@@ -284,10 +437,88 @@ def test_the_command(tmp_path, capsys):
     shown = capsys.readouterr().out
     assert "less TS-RL" in shown
     assert "3 runs each" in shown
-    assert {each.name for each in out.iterdir()} == {"chunks", "sweep.nc", "sweep.csv", "sweep.png", "sweep.svg"}
+    assert {each.name for each in out.iterdir()} == {
+        *("chunks", "sweep.nc", "sweep.csv", "sweep.tex", "sweep.png", "sweep.svg")
+    }
     assert main(["sweep", str(file), "--out", str(out), "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [row["agent"] for row in found["table"]] == ["TS-RL", "BRPS-RL 0.9"]
     file.write_text("replications = 3\n")
     assert main(["sweep", str(file)]) == 2
     assert capsys.readouterr().err == f"prudent: {file}: environment must be there as tables: [[environment]]\n"
+
+
+# -- agents of one's own -----------------------------------------------------------------------------------
+
+EPSILON = """
+import numpy as np, prudent as pr
+from their_helper import tries
+
+class Greedy(pr.agents.TabularAgent):
+    def __init__(self, model, epsilon=0.1, **options):
+        super().__init__(model, **options)
+        self.epsilon = epsilon
+        self.plan()
+
+    def reset(self, rng=None):
+        super().reset(rng)
+        self.plan()
+
+    def plan(self):
+        self.steps, self.best = 0, pr.solve(self.model.mdp(self.posterior.mean()), tol=1e-6).policy
+
+    def act(self, state):
+        return tries(self.rng, self.epsilon, self.best[state], np.flatnonzero(self.model.admissible[state]))
+
+    def observe(self, state, action, next_state, outcome=None, reward=None):
+        self.count(self.transition(state, action, next_state, outcome))
+        self.steps += 1
+        if self.steps % 20 == 0:
+            self.best = pr.solve(self.model.mdp(self.posterior.mean()), tol=1e-6).policy
+
+def fixed(action=0):
+    class Fixed:
+        def __init__(self, model):
+            self.policy = np.full(model.n_states, action)
+        def reset(self, rng):
+            pass
+        def act(self, state):
+            return action
+        def observe(self, *row):
+            pass
+    return Fixed
+"""
+TRIES = "def tries(rng, chance, best, others):\n    return {} if rng.random() < chance else best\n"
+
+
+def test_an_agent_of_ones_own(tmp_path, monkeypatch):
+    (tmp_path / "their_helper.py").write_text(TRIES.format("rng.choice(others)"))
+    monkeypatch.delitem(sys.modules, "their_helper", raising=False)
+    fresh_module(tmp_path, monkeypatch, "their_agents", EPSILON)
+    agents = [{"kind": "their_agents:Greedy", "epsilon": [0.1, 0.3]}, {"kind": "their_agents:fixed", "action": 2}]
+    spec = LAKES | {"seeds": 3, "episodes": 6, "agent": [*agents, {"kind": "brps_rl", "alpha": 0.9}]}
+    data = sweep(spec, tmp_path / "out", 1, allow_modules=["their_agents"])
+    assert data.agent.values.tolist() == ["Greedy epsilon=0.1", "Greedy epsilon=0.3", "fixed action=2", "BRPS-RL 0.9"]
+    module = sys.modules["their_agents"]
+    own = {"greedy": lambda model: module.Greedy(model, 0.3, indices=True), "fixed": module.fixed(2)}
+    runs = pr.simulate(pr.envs.frozen_lake(0.8), own, episodes=6, replications=4, rng=3)
+    mine = data.isel(environment=1, seed=0)
+    assert np.isnan(mine.regret.isel(agent=[0, 1])).all()
+    at = mine.episode.values - 1
+    np.testing.assert_array_equal(mine.total_reward.values[1:3], runs.reward.values.cumsum(axis=2)[:, :, at])
+    np.testing.assert_array_equal(mine.regret.values[2], runs.regret.values[1][:, at])
+    assert steps_of(spec, tmp_path / "out", ["their_agents"]) == 0
+    (tmp_path / "their_helper.py").write_text(TRIES.format("others[0]"))
+    monkeypatch.delitem(sys.modules, "their_helper")
+    fresh_module(tmp_path, monkeypatch, "their_agents", EPSILON)
+    assert steps_of(spec, tmp_path / "out", ["their_agents"]) == 2 * 2  # the two that use the helper
+
+
+def test_the_table_of_agents_without_regret(tmp_path, monkeypatch):
+    (tmp_path / "their_helper.py").write_text(TRIES.format("others[0]"))
+    monkeypatch.delitem(sys.modules, "their_helper", raising=False)
+    fresh_module(tmp_path, monkeypatch, "their_agents", EPSILON)
+    spec = LAKES | {"episodes": 6, "agent": [{"kind": "ts_rl"}, {"kind": "their_agents:Greedy"}]}
+    table = compared(sweep(spec, tmp_path / "out", 1, allow_modules=["their_agents"]))
+    assert set(table.metric) == {"total_reward"}  # which all of them have
+    assert np.isfinite(table["mean"]).all()

@@ -218,7 +218,7 @@ def test_a_solver_at_its_cap_is_not_silent(monkeypatch):
         ({"episodes": 0}, ParameterError, "integer-range", {"argument": "episodes", "value": 0}),
         ({"replications": 1.5}, ParameterError, "not-an-integer", {"argument": "replications", "value": 1.5}),
         ({"rng": -1}, ParameterError, "integer-range", {"argument": "rng", "value": -1}),
-        ({"start": 16}, ParameterError, "index-range", {"argument": "start", "value": 16}),
+        ({"start": 16}, ParameterError, "unknown-start", {"argument": "start", "value": 16}),
         ({"br_episodes": [3]}, ParameterError, "index-range", {"argument": "br_episodes", "index": (0,), "value": 3}),
         ({"br_episodes": [0], "alphas": 1.0}, ParameterError, "alpha-range", {"argument": "alphas", "value": 1.0}),
         ({"alphas": 0.9}, ParameterError, "missing-argument", {"argument": "br_episodes"}),

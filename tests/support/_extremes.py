@@ -38,7 +38,11 @@ def numbers(rng, shape):
         return found * scale(rng)
     if kind == 1:
         return found * np.array([scale(rng) for _ in range(shape[-1])])
-    rows = np.array([scale(rng) for _ in range(shape[0])]) if kind == 2 else np.where(rng.random(shape[0]) < 0.5, scale(rng), 1.0)
+    rows = (
+        np.array([scale(rng) for _ in range(shape[0])])
+        if kind == 2
+        else np.where(rng.random(shape[0]) < 0.5, scale(rng), 1.0)
+    )
     return found * rows.reshape(-1, *(1,) * (len(shape) - 1))
 
 

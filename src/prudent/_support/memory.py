@@ -37,8 +37,8 @@ def available_memory() -> int:
     return min(found, default=UNKNOWN)
 
 
-def require_memory(needed: float, argument: str, value: object) -> None:
-    """Raise if ``needed`` bytes, because of this argument, are more than is available.
+def require_memory(needed: float, argument: str, value: object, advice: str = "") -> None:
+    """Raise if ``needed`` bytes, because of this argument, are more than is available; ``advice`` says what to do.
 
     >>> require_memory(8.0 * 1000, "draws", 1000)
     """
@@ -48,6 +48,7 @@ def require_memory(needed: float, argument: str, value: object) -> None:
     if needed > available:
         message = (
             f"{argument} = {value} needs about {_in_words(needed)} of memory, and {_in_words(available)} are available"
+            + (f"; {advice}" if advice else "")
         )
         raise ParameterError(message, code="memory", argument=argument, value=value, expected=available)
 

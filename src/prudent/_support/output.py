@@ -26,7 +26,12 @@ def prepare(folder: Path) -> None:
 
 
 def write_table(path: Path, table: pandas.DataFrame) -> None:
-    """Write a table as CSV that is safe to open in a spreadsheet.
+    """Write a table as CSV that is safe to open in a spreadsheet."""
+    write(path, table_text(table).encode())
+
+
+def table_text(table: pandas.DataFrame) -> str:
+    """Return a table as CSV that is safe to open in a spreadsheet.
 
     A text that begins like a formula (=, +, -, @, tab, carriage return) and is no number gets an apostrophe in front,
     which spreadsheets do not show.
@@ -35,7 +40,7 @@ def write_table(path: Path, table: pandas.DataFrame) -> None:
     for name in safe.columns:
         if safe[name].dtype.kind not in "biuf":
             safe[name] = [plain_cell(cell) for cell in safe[name]]
-    write(path, safe.to_csv(index=False).encode())
+    return str(safe.to_csv(index=False))
 
 
 def plain_cell(cell: Any) -> Any:

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import ast
 import hashlib
-import importlib.util
-import sys
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
@@ -25,7 +23,7 @@ def source_digest(modules: Iterable[str], folder: Path = FOLDER) -> str:
     Parameters
     ----------
     modules : iterable of str
-        Names of modules of this package or of the user's own.
+        Names of modules of this package; others are left out.
     folder : Path, optional
         Folder of this package; the default is the one that is running.
 
@@ -39,9 +37,7 @@ def source_digest(modules: Iterable[str], folder: Path = FOLDER) -> str:
     >>> source_digest(["prudent.errors"]) == source_digest(["prudent.types"])
     False
     """
-    names = frozenset(modules)
-    ours = folder is FOLDER and all(name.partition(".")[0] == PACKAGE for name in names)
-    return _digest_once(names) if ours else _digest(names, folder)
+    return _digest_once(frozenset(modules)) if folder is FOLDER else _digest(modules, folder)
 
 
 def _digest(modules: Iterable[str], folder: Path) -> str:
@@ -51,15 +47,14 @@ def _digest(modules: Iterable[str], folder: Path) -> str:
 
 @cache
 def _digest_once(modules: frozenset[str]) -> str:
-    """Return the digest of modules of this package, which do not change while it runs."""
+    """Return the digest of modules of the running package, which do not change while it runs."""
     return _digest(modules, FOLDER)
 
 
 def imported_files(modules: Iterable[str], folder: Path = FOLDER) -> dict[str, Path]:
     """Return the files of ``modules`` and of all that they import, by the name of the module.
 
-    Imports of modules of this package, and of the packages that ``modules`` belong to, are followed. A module outside
-    this package that imports the top of it may reach every room, so it counts as importing all modules.
+    Imports of modules of this package are followed. Code of others counts by its content (``_support/content.py``).
 
     Examples
     --------
@@ -67,40 +62,24 @@ def imported_files(modules: Iterable[str], folder: Path = FOLDER) -> dict[str, P
     ['prudent.types']
     """
     waiting = list(modules)
-    packages = {PACKAGE, *(name.partition(".")[0] for name in waiting)}
     files: dict[str, Path] = {}
     while waiting:
         name = waiting.pop()
-        if name in files or f"{name}.".startswith(NOT_FOLLOWED) or name.partition(".")[0] not in packages:
+        if name in files or f"{name}.".startswith(NOT_FOLLOWED) or name.partition(".")[0] != PACKAGE:
             continue
         file = _file(name, folder)
         if file is None:
             continue  # a name inside a module
         files[name] = file
-        imports = _imports(file, name, file.stat().st_mtime_ns)
-        if PACKAGE in imports and not name.startswith(PACKAGE):
-            waiting += [module for module in _all_modules(folder) if not module.startswith(f"{PACKAGE}.reproduction")]
-        waiting += imports
+        waiting += _imports(file, name, file.stat().st_mtime_ns)
     return files
 
 
 def _file(name: str, folder: Path) -> Path | None:
-    """Return the file of a module, or None if there is no such module."""
-    if name.partition(".")[0] == PACKAGE:
-        stem = folder.joinpath(*name.split(".")[1:])
-        candidates = (stem / "__init__.py", stem.with_suffix(".py")) if name != PACKAGE else (folder / "__init__.py",)
-        return next((file for file in candidates if file.is_file()), None)
-    module = sys.modules.get(name)
-    try:
-        origin = getattr(module, "__file__", None) or getattr(importlib.util.find_spec(name), "origin", None)
-    except (ImportError, ValueError):
-        return None
-    return Path(origin) if origin and origin.endswith(".py") else None
-
-
-def _all_modules(folder: Path) -> list[str]:
-    files = [file.relative_to(folder).with_suffix("") for file in folder.rglob("*.py")]
-    return [".".join((PACKAGE, *file.parts)).removesuffix(".__init__") for file in files]
+    """Return the file of a module of this package, or None if there is no such module."""
+    stem = folder.joinpath(*name.split(".")[1:])
+    candidates = (stem / "__init__.py", stem.with_suffix(".py")) if name != PACKAGE else (folder / "__init__.py",)
+    return next((file for file in candidates if file.is_file()), None)
 
 
 @cache

@@ -19,6 +19,7 @@ import os
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ..types import RngLike
 from .checks import generator, whole_number
@@ -47,6 +48,18 @@ def replication_streams(seed: int, replication: int) -> tuple[np.random.Generato
     replication = whole_number(replication, "replication", minimum=0)
     first, second = (np.random.SeedSequence(seed, spawn_key=(replication, part)) for part in (0, 1))
     return np.random.default_rng(first), np.random.default_rng(second)
+
+
+def source_key(seed: int, replication: int) -> npt.NDArray[np.uint64]:
+    """Return the key [2] of the numbers that the environment of one replication draws by source.
+
+    It is made of the seed sequence of the environment.
+
+    >>> source_key(seed=1, replication=0).size
+    2
+    """
+    state = np.random.SeedSequence(seed, spawn_key=(replication, 0)).generate_state(2, np.uint64)
+    return state.astype(np.uint64)
 
 
 def spawned(rng: np.random.Generator, key: tuple[int, ...], more: bytes = b"") -> np.random.Generator:

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from .model_sampling import ModelPosterior, ModelSamplingAgent
 from .optimistic_vi import OptimisticSettings, OptimisticVIAgent, optimistic_vi
 from .posterior_sampling import PosteriorSamplingAgent
+from .protocol import Agent, AgentFactory
 from .sampling_settings import SamplingSettings, brps_rl, certainty_equivalence, ts_rl, worst_case
 from .tabular import TabularAgent
 
 __all__ = [
+    "Agent",
+    "AgentFactory",
+    "ModelPosterior",
+    "ModelSamplingAgent",
     "OptimisticSettings",
     "OptimisticVIAgent",
     "PosteriorSamplingAgent",

@@ -302,7 +302,21 @@ class OptimisticVIAgent(TabularAgent):
         """
         return self._actions[self._policy[self._reader.states.index(state)]]
 
-    def observe(self, state: Label, action: Label, next_state: Label, outcome: Any = None) -> None:
+    def reset(self, rng: RngLike = None) -> None:
+        """Forget what was learned, and begin with another random stream.
+
+        Parameters
+        ----------
+        rng : int, Generator or None, optional
+            Seed, or a Generator that the agent then owns.
+        """
+        super().reset(rng)
+        self._visits[...] = 0
+        start_optimistic(self._known, self._work.q, self._value, self._policy)
+
+    def observe(
+        self, state: Label, action: Label, next_state: Label, outcome: Any = None, reward: float | None = None
+    ) -> None:
         """Update Q with the posterior before this transition, then count the transition.
 
         Parameters
@@ -313,6 +327,8 @@ class OptimisticVIAgent(TabularAgent):
             Where it led; None if the process ended.
         outcome : hashable, optional
             Outcome of the source, if it was seen.
+        reward : float, optional
+            Not used: the model knows it.
 
         Raises
         ------

@@ -119,7 +119,22 @@ class PosteriorSamplingAgent(TabularAgent):
         self._steps_left -= 1
         return self._choices[s]
 
-    def observe(self, state: Label, action: Label, next_state: Label, outcome: Any = None) -> None:
+    def reset(self, rng: RngLike = None) -> None:
+        """Forget what was learned, and begin with another random stream and a new episode.
+
+        Parameters
+        ----------
+        rng : int, Generator or None, optional
+            Seed, or a Generator that the agent then owns.
+        """
+        super().reset(rng)
+        self._value[...] = 0.0
+        self._policy = np.argmax(self._model.admissible, axis=1)
+        self._choices, self._episode, self._steps_left = [], -1, 0
+
+    def observe(
+        self, state: Label, action: Label, next_state: Label, outcome: Any = None, reward: float | None = None
+    ) -> None:
         """Count one transition.
 
         Parameters
@@ -130,6 +145,8 @@ class PosteriorSamplingAgent(TabularAgent):
             Where it led; None if the process ended.
         outcome : hashable, optional
             Outcome of the source, if it was seen.
+        reward : float, optional
+            Not used: the model knows it.
 
         Raises
         ------

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Self
 
 import numpy as np
 
 from .._support.checks import FloatArray, IntArray, generator, instance_of
+from .._support.memory import require_memory
 from .._support.state import Arrays, Load, State, generator_from_state, generator_state, restore, write_state
 from ..data.naming import names_of_plain, plain_names
-from ..errors import ModelError, ParameterError
+from ..errors import ModelError
 from ..models.log_reader import LogReader
 from ..models.mdp import MDP
 from ..models.transitions import add_log
@@ -24,7 +24,8 @@ class TabularAgent(ABC):
     """Base class of agents that learn one `prudent.UncertainMDP` while they act, for extension.
 
     It keeps the model, the Dirichlet counts, the random stream and the state file. A subclass defines `act` and
-    `observe` and, to be saved and loaded, `own_state`, `from_settings` and `resume`.
+    `observe`; `reset`, if it learns more than the counts; and, to be saved and loaded, `own_state`, `from_settings` and
+    `resume`. With ``indices=True`` it follows the protocol `Agent` and runs in `prudent.simulate`.
 
     Parameters
     ----------
@@ -98,7 +99,9 @@ class TabularAgent(ABC):
         """
 
     @abstractmethod
-    def observe(self, state: Label, action: Label, next_state: Label, outcome: Any = None) -> None:
+    def observe(
+        self, state: Label, action: Label, next_state: Label, outcome: Any = None, reward: float | None = None
+    ) -> None:
         """Learn from one transition.
 
         Parameters
@@ -109,12 +112,27 @@ class TabularAgent(ABC):
             Where it led; None if the process ended.
         outcome : hashable, optional
             Outcome of the source, if it was seen.
+        reward : float, optional
+            Reward of the transition. The model knows it already.
 
         Raises
         ------
         DataError
             If the transition is impossible. Nothing is changed then.
         """
+
+    def reset(self, rng: RngLike = None) -> None:
+        """Forget what was learned, and begin with another random stream.
+
+        Subclasses that keep more than the counts override this method and call it.
+
+        Parameters
+        ----------
+        rng : int, Generator or None, optional
+            Seed, or a Generator that the agent then owns.
+        """
+        self._set_posterior(DirichletPosterior(self._posterior.prior))
+        self.rng = generator(rng)
 
     def own_state(self) -> State:
         """Return what `save` writes beside model, counts and random stream.
@@ -271,9 +289,7 @@ class TabularAgent(ABC):
             If they do not fit.
         """
         needed = 8 * draws * self._model.entries.outcome.size
-        if hasattr(os, "sysconf") and needed > os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"):
-            text = f"{draws} draws of {len(self.counts)} sources need {needed / 2**30:.3g} GiB, more than there is"
-            raise ParameterError(f"{text}; take fewer draws, or a lower alpha", code="not-enough-memory", value=draws)
+        require_memory(needed, "draws", draws, "take fewer draws, or a lower alpha")
 
     # -- state files ---------------------------------------------------------------------------------------
 

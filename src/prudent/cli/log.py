@@ -655,7 +655,9 @@ def _show_check(report: CheckReport) -> None:
 
     record = report.to_dict()
     for finding in record["findings"]:
-        print(textwrap.fill(visible(f"{finding['severity'].capitalize()}, {finding['code']}: {finding['message']}"), 100))
+        print(
+            textwrap.fill(visible(f"{finding['severity'].capitalize()}, {finding['code']}: {finding['message']}"), 100)
+        )
     if not record["findings"]:
         print("The checks found nothing against the model.")
     print("\nPromised: in the model that chose the policy. Honest: by the episodes that it was not chosen from.\n")

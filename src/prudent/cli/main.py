@@ -20,7 +20,7 @@ import typer.core
 from . import log as cli_log
 from . import sweep as cli_sweep
 from .errors import in_options
-from .screen import Bar, Chunk, Cluster, Workers, console, table
+from .screen import Bar, Chunk, Cluster, Workers, console, import_from_here, table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -97,7 +97,11 @@ app.command(
 )
 def reproduce(
     experiment: Annotated[
-        list[str] | None, typer.Argument(help="Names from `prudent list`; all if left out.", show_default=False)
+        list[str] | None,
+        typer.Argument(
+            help="Names from `prudent list`, or module:STUDY for one of yours; all of ours if left out.",
+            show_default=False,
+        ),
     ] = None,
     scale: Annotated[str, typer.Option(help="quick: minutes, fewer replications; paper: as in the paper.")] = "quick",
     out: Annotated[
@@ -120,6 +124,8 @@ def reproduce(
     from ..reproduction import load, run
     from ..reproduction.manifest import differences, write_manifest
 
+    if any(":" in name for name in experiment or ()):
+        import_from_here()
     folder = Path("reproduction") / scale if out is None else out
     with Bar("experiments") as bar:
         files = run(experiment or (), scale, folder, workers, seed, chunk=chunk, progress=bar, cluster=cluster)
@@ -184,11 +190,17 @@ def list_experiments(as_json: Annotated[bool, typer.Option("--json", help="Print
 @app.command(epilog="Example:\n\n  prudent report reproduction/quick")
 def report(
     folder: Annotated[Path, typer.Argument(metavar="DIR", help="An output folder of `prudent reproduce`.")],
+    study: Annotated[list[str] | None, typer.Option(metavar="MODULE:STUDY", help="A study of yours.")] = None,
 ) -> None:
     """Judge the claims and build the report again from the datasets in a folder."""
     from ..errors import ParameterError
     from ..reproduction import load
+    from ..reproduction.studies import study_of
 
+    if study:
+        import_from_here()
+    for name in study or ():
+        study_of(name)
     datasets = load(folder)
     if not datasets:
         message = f"there are no results in {folder}; make some: prudent reproduce --out {folder}"

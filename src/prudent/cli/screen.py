@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Collection
 from typing import Annotated, Any, Self
 
@@ -18,6 +20,12 @@ Chunk = Annotated[
     ),
 ]
 Cluster = Annotated[str | None, typer.Option(help="Address of a dask scheduler to work there.", show_default=False)]
+
+
+def import_from_here() -> None:
+    """Let Python find modules in the working folder, as it does for scripts and ``python -m``."""
+    if os.getcwd() not in sys.path and "" not in sys.path:
+        sys.path.insert(0, os.getcwd())
 
 
 def console(stderr: bool = False) -> Any:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from .screen import Bar, Chunk, Cluster, Workers, console
+from .screen import Bar, Chunk, Cluster, Workers, console, import_from_here
 from .screen import table as screen_table
 
 if TYPE_CHECKING:
@@ -24,6 +24,10 @@ def sweep(
     workers: Workers = None,
     chunk: Chunk = None,
     cluster: Cluster = None,
+    allow_module: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Module whose functions the file may run; repeat it for more."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print files and table as JSON.")] = False,
 ) -> None:
     """Run every agent on every environment with every seed; write a dataset, a table and a figure.
@@ -42,25 +46,32 @@ def sweep(
         alpha = [0.0, 0.5, 0.9]
 
     Also: episode_length (10), points (recorded times, 20), levels (of BR-regret), baseline (a label), confidence
-    (0.95), title.
+    (0.95), title. A module:function runs only if you allow its module, which may lie in this folder:
+    --allow-module NAME.
     """
     from ..reproduction import compared
     from ..reproduction import sweep as run
     from ..reproduction.sweep_spec import read_spec
 
-    plan = read_spec(spec)
+    if allow_module:
+        import_from_here()
+    plan = read_spec(spec, allow_module or ())
     folder = Path("sweep") / spec.stem if out is None else out
     with Bar("sweep") as bar:
         data = run(plan, folder, workers, chunk=chunk, progress=bar, cluster=cluster)
-    _draw(data, folder)
+    if plan.keep == "runs":
+        _draw(data, folder)
     table = compared(data)
-    files = {kind: str(folder / f"sweep.{kind}") for kind in ("nc", "csv", "png")}
+    drawn = plan.keep == "runs"
+    files = {kind: str(folder / f"sweep.{kind}") for kind in ("nc", "csv", "tex", *(["png"] if drawn else []))}
     if as_json:
         rows = json.loads(table.to_json(orient="records", double_precision=15))
         print(json.dumps({"files": files, "table": rows}, indent=1))
         return
     _show(table, plan.baseline, plan.confidence)
-    print(f"Dataset: {files['nc']}\nTable: {files['csv']}\nFigure: {files['png']}")
+    print(f"Dataset: {files['nc']}\nTable: {files['csv']}, {files['tex']}")
+    if drawn:
+        print(f"Figure: {files['png']}")
 
 
 def _show(table: pandas.DataFrame, baseline: str, confidence: float) -> None:
@@ -97,8 +108,9 @@ def _mark(row: dict[Any, Any], text: str) -> str:
 def _draw(data: xarray.Dataset, folder: Path) -> None:
     """Write the figure: a panel for each environment, a curve for each agent."""
     from ..reproduction.report.figures import KINDS
+    from ..reproduction.sweeps import metric_of
 
-    metric = "regret" if "regret" in data else "total_reward"
+    metric = metric_of(data)
     along = data[metric].dims[-1]
     runs = data[[metric]].drop_vars(["seed", "replication"])
     runs = runs.stack(run=("seed", "replication"), create_index=False).rename(run="replication")

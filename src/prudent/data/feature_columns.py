@@ -45,7 +45,8 @@ def read_feature_columns(
         name: role
         for name in features
         for role in roles
-        if given.get(role, None if role in given else name) == name and (role in given or synonyms([name], role, required=False))
+        if given.get(role, None if role in given else name) == name
+        and (role in given or synonyms([name], role, required=False))
     }
     asked = {f"feature {name}": name for name in features if name not in shared}
     if all(f"next_{name}" in names for name in features):

@@ -12,7 +12,20 @@ from ..data.labels import Labels
 from ..errors import ParameterError
 from ..models.mdp import MDP
 from ..models.uncertain import UncertainMDP
-from ..types import ArrayLike
+from ..types import ArrayLike, Label
+
+
+def start_index(model: UncertainMDP, start: Label) -> int:
+    """Return the index of a start by name or by index, or raise if it is terminal or none of the model."""
+    index = model.state_labels.find(start)
+    if index < 0:  # no name of a state
+        number = isinstance(start, int | np.integer)
+        labels = Labels("start", None, model.n_states) if number else model.state_labels
+        index = labels.index(start, "start")
+    if model.terminal[index]:
+        text = f"start is {model.state_labels.show(index)}, which is terminal"
+        raise ParameterError(text, code="terminal-start", argument="start", value=index)
+    return index
 
 
 class _Pair(NamedTuple):
@@ -28,11 +41,11 @@ class Problem(_Pair):
     Parameters
     ----------
     model : UncertainMDP
-        What agents know. Its discount is below 1.
+        What agents know. A discount of 1 is for episodic simulations.
     theta : array_like
         True probabilities [B, K].
-    start : int, default=0
-        Index of the first state, which is not terminal.
+    start : hashable, default=0
+        Name of the first state, or its index if no state has that name. It is not terminal.
     observed : bool, default=True
         Whether agents see the outcome of a step, or only the next state.
     layout : sequence of str, optional
@@ -77,18 +90,14 @@ class Problem(_Pair):
         cls,
         model: UncertainMDP,
         theta: ArrayLike,
-        start: int = 0,
+        start: Label = 0,
         observed: bool = True,
         layout: Sequence[str] | None = None,
     ) -> Problem:
         """Check ``theta`` against ``model``."""
         model.mdp(theta)  # raises if theta is not one of the model
-        model.require_discounted("a problem to test agents on")
         self = super().__new__(cls, model, model.with_end(np.array(theta, dtype=np.float64)))
-        self.start = Labels("start", None, model.n_states).index(start)
-        if model.terminal[self.start]:
-            text = f"start is {model.state_labels.show(self.start)}, which is terminal"
-            raise ParameterError(text, code="terminal-start", argument="start", value=self.start)
+        self.start = start_index(model, start)
         self.observed = bool(observed)
         self.layout = None if layout is None else tuple(layout)
         if self.layout is not None and sum(map(len, self.layout)) != model.n_states:

@@ -339,7 +339,9 @@ class JournalFile:
             return
         expected = found if self._key is None else self._signature_of(self.checked(row))
         if found is None or expected is None or not hmac.compare_digest(found, expected):
-            text = f"event {seq} is not signed with this key: it or an event before it was changed, or the key is another"
+            text = (
+                f"event {seq} is not signed with this key: it or an event before it was changed, or the key is another"
+            )
             raise self.damaged(text, code="wrong-signature", event=seq)
 
     # -- reading events ------------------------------------------------------------------------------------

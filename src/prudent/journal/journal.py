@@ -119,7 +119,12 @@ class Journal:
             text = f"bandit must be a LinearBandit or a SharedLinearBandit, got {bandit!r}"
             raise ParameterError(text, code="wrong-type", argument="bandit", value=bandit)
         self._snapshot_every = whole_number(snapshot_every, "snapshot_every")
-        self._options: Any = {"synchronous": synchronous, "snapshot_every": snapshot_every, "timeout": timeout, "key": key}
+        self._options: Any = {
+            "synchronous": synchronous,
+            "snapshot_every": snapshot_every,
+            "timeout": timeout,
+            "key": key,
+        }
         if key is not None and (not isinstance(key, bytes) or len(key) < 16):
             text = "key must be at least 16 bytes, for instance secrets.token_bytes(32)"
             raise ParameterError(text, code="wrong-type", argument="key")

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .._numerics.compile import kernel
+from .._numerics.philox import uniform_at
 from ..posteriors.groups import Group
 from ..types import BoolArray, FloatArray, IntArray
 from .entries import Entries
@@ -146,6 +147,13 @@ def plan_of(steps: npt.NDArray[Any], later: npt.NDArray[Any] | None) -> Plan:
     return Plan(np.empty((0, 0), np.int64), np.ascontiguousarray(flat.reshape(rows.shape)), length)
 
 
+class Uses(NamedTuple):
+    """Uniform numbers by the k-th use of each source, in place of one for each step."""
+
+    key: npt.NDArray[np.uint64]  # [2]
+    used: IntArray  # [B] how often each source was used
+
+
 @kernel
 def draw(cumulative: FloatArray, uniform: float) -> int:
     """Return the place at which cumulative probabilities first exceed ``uniform``."""
@@ -161,6 +169,7 @@ def walk(
     state: int,
     log: IntArray,  # [M, 4], filled
     plan: Plan | None = None,  # instead of ``policy`` and ``choices``
+    uses: Uses | None = None,  # instead of the first column of ``uniforms``
 ) -> int:
     """Write the trajectory that starts in ``state``; return the state after it."""
     entries, last, time = course.entries, uniforms.shape[1] - 1, 0
@@ -171,8 +180,13 @@ def walk(
             now = min(time, plan.actions.shape[0] + plan.choices.shape[0] - 1)
             action = draw(plan.choices[now, state], uniforms[i, 1]) if plan.choices.size else plan.actions[now, state]
         p = state * entries.n_actions + action
-        begin, end = entries.begin[entries.source[p]], entries.begin[entries.source[p] + 1]
-        place = draw(course.cumulative[begin:end], uniforms[i, 0])
+        b = entries.source[p]
+        begin, end = entries.begin[b], entries.begin[b + 1]
+        uniform = uniforms[i, 0]
+        if uses is not None:
+            uniform = uniform_at(uses.key, b, uses.used[b])
+            uses.used[b] += 1
+        place = draw(course.cumulative[begin:end], uniform)
         log[i, 0] = state
         log[i, 1] = action
         state = int(entries.next_state[entries.first[p] + place])

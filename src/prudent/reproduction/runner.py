@@ -7,6 +7,7 @@ its own, ``timings.json``.
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import sys
@@ -22,25 +23,26 @@ import numpy as np
 from .._numerics.compile import default_threads
 from .._support.checks import one_of, whole_number
 from .._support.cluster import on_cluster
-from .._support.datasets import read_dataset
+from .._support.datasets import LARGEST_VARIABLE, read_dataset
 from .._support.output import write
 from .._support.pool import on_threads, work
-from .._support.versions import versions
-from ..errors import ClusterError, DataError, StoreError
+from .._support.provenance import provenance
+from ..errors import ClusterError, DataError, ParameterError, StoreError
 from ..types import PathLike
 from .claims import Claim
 from .export import claims_latex, claims_table
 from .runs.base import Arrays, Run, key
+from .runs.simulation import SimulationRun, forget_made
 from .scale import SCALES, Scale
 from .store import Store, missing
-from .studies import STUDIES
+from .studies import OWN, STUDIES, study_of
 from .study import Coordinates, Study
 
 if TYPE_CHECKING:
     import xarray
 
-Task: TypeAlias = tuple[Run, int, int]
-"""A run, the first of its replications, and how many of them to compute."""
+Task: TypeAlias = tuple[Run, int, int, str]
+"""A run, the first of its replications, how many of them to compute, and the key of the run."""
 CHUNK_SECONDS = 1.5  # estimated time of a chunk: long enough to be worth a file, short enough to lose
 GRACE = 2.0  # seconds that an interrupt waits for the chunks under way
 
@@ -91,7 +93,7 @@ def run(
     Parameters
     ----------
     names : sequence of str, optional
-        Studies to run; the default is all.
+        Studies to run; the default is all of this package. ``"module:STUDY"`` is a study of your own.
     scale : str or Scale, default="quick"
         Size of the studies: ``"quick"``, ``"paper"`` or a ``Scale``.
     out : path-like, default="reproduction"
@@ -128,14 +130,17 @@ def run(
     ...     [path.name for path in run(["optimal-policy"], out=out).values()]
     ['optimal-policy.nc']
     """
-    wanted = [one_of(name, "names", STUDIES) for name in names] or STUDIES
+    wanted = [study_of(name) for name in names] or OWN
     chosen = [study for name, study in STUDIES.items() if name in wanted]
     size = scale if isinstance(scale, Scale) else SCALES[one_of(scale, "scale", SCALES)]
     seed = whole_number(rng, "rng", 0)
+    forget_made()
     began, folder = time.perf_counter(), Path(out)
     plans: dict[str, dict[Coordinates, Run]] = {
         study.name: {where: replace(part, seed=seed) for where, part in study.plan(size).items()} for study in chosen
     }
+    for name, plan in plans.items():
+        _check_size(name, list(plan.values()))
     files = {}
     while plans:  # a study that goes on until its claims are decided comes back with more replications
         runs = [part for plan in plans.values() for part in plan.values()]
@@ -240,13 +245,24 @@ def conclude(out: PathLike, datasets: Mapping[str, xarray.Dataset] | None = None
 # -- parts of a run ----------------------------------------------------------------------------------------
 
 
+def _check_size(name: str, runs: list[Run]) -> None:
+    """Refuse a study whose dataset no NetCDF-3 file can hold, before anything is computed."""
+    simulations = [part for part in runs if isinstance(part, SimulationRun)]
+    if simulations:
+        rows = len(runs) * max(part.replications for part in runs)
+        size = 8 * rows * max(part.times.size * max(1, len(part.alphas)) for part in simulations)
+        if size > LARGEST_VARIABLE:
+            text = f"scale: a variable of {name} has {size / 2**30:.3g} GiB, more than NetCDF-3 can hold; take less"
+            raise ParameterError(text, code="too-large", argument="scale", value=size)
+
+
 def _attributes(study: Study, scale: Scale, seed: int, runs: list[Run]) -> dict[str, Any]:
     spec = {"experiment": study.name, "scale": asdict(scale), "seed": seed, "runs": [part.record() for part in runs]}
     return {
         "scale": scale.name,
         "seed": seed,
         "spec": json.dumps(spec, sort_keys=True),
-        "versions": json.dumps(versions(), sort_keys=True),
+        **provenance(),
         "studies": json.dumps({name: other.title for name, other in STUDIES.items()}),
     }
 
@@ -297,14 +313,14 @@ def _compute(
     for part, name in names.items():
         pieces, _ = store.get(name, part)
         size = chunk or max(1, round(CHUNK_SECONDS / part.seconds))
-        tasks += [(part, *gap) for gap in missing(pieces, part.replications, size)]
+        tasks += [(part, *gap, name) for gap in missing(pieces, part.replications, size)]
     total = sum(part.seconds * part.replications for part in names)
-    remaining = math.fsum(part.seconds * count for part, _, count in tasks)
+    remaining = math.fsum(part.seconds * count for part, _, count, _ in tasks)
     progress.begin(total, total - remaining)
 
     def keep(task: Task, result: tuple[Arrays, float]) -> None:
-        part, first, count = task
-        store.put(names[part], first, count, *result)
+        part, first, count, name = task
+        store.put(name, first, count, *result)
         progress.advance(part.kind, part.seconds * count)
 
     shared = [task for task in tasks if not task[0].timed]
@@ -314,13 +330,33 @@ def _compute(
             continue
         try:
             with on_threads(threads) if where is None else on_cluster(where, progress.say) as pool:
-                work(pool, compute_chunk, some, keep, grace=GRACE, say=progress.say)
+                work(pool, compute_chunk if where is None else check_chunk, some, keep, grace=GRACE, say=progress.say)
         except ClusterError as error:
             message = f"{error}; finished chunks are stored: run again to continue"
             raise type(error)(message, code=error.code, **error.fields) from error
 
 
-def compute_chunk(part: Run, first: int, count: int) -> tuple[Arrays, float]:
-    """Return the arrays of some replications and the processor seconds that they took; runs on a worker."""
+def compute_chunk(part: Run, first: int, count: int, name: str) -> tuple[Arrays, float]:
+    """Return the arrays of some replications and the processor seconds that they took."""
     began = time.thread_time()
     return part.compute(first, count), time.thread_time() - began
+
+
+def check_chunk(part: Run, first: int, count: int, name: str) -> tuple[Arrays, float]:
+    """As ``compute_chunk`` on a worker of a cluster, which must have made the same environment and agent."""
+    if _key_here(part) != name:  # perhaps since a file has changed after something was made of it here
+        forget_made()
+        _key_here.cache_clear()
+    if _key_here(part) != name:
+        message = (
+            f"a worker of the cluster does not make of {part.record()} what this machine makes of it: its modules or "
+            "its data files are others. Give it the same files and restart it"
+        )
+        raise ClusterError(message, code="worker-content", value=name)
+    return compute_chunk(part, first, count, name)
+
+
+@functools.lru_cache(maxsize=1024)
+def _key_here(part: Run) -> str:
+    """Return the key of a run in this process, from before it was first computed here."""
+    return key(part)

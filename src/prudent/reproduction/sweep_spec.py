@@ -27,6 +27,8 @@ Keys of the file:
     levels           risk levels at which BR-regret is measured as well (none)
     baseline         the label of the agent that others are compared with (the first)
     confidence       of all intervals (0.95)
+    keep             "runs", or "summary": means, variances, quantiles and covariances instead of every run ("runs")
+    pairing          how agents share random numbers: by "step", or by use of each "source" of the model ("step")
     title            a line for the dataset and the figure
 
 Keys of ``[[environment]]``: ``kind``, the options of that function of ``prudent.envs`` (frozen_lake, inventory,
@@ -36,7 +38,11 @@ all bandits or all with states. Keys of ``[[agent]]``: ``kind``, the options of 
 brps_cmab_inflated, thompson_sampling, thompson_sampling_inflated), and perhaps ``label``.
 
 A ``kind`` may also be a function of your own, ``"package.module:function"``, that returns a ``prudent.envs.Problem`` or
-an environment for bandits, or the settings of an agent. Python must find the module, also on the workers of a cluster.
+an environment for bandits; the settings of an agent; or a function that makes an agent from a model (for bandits from
+n_arms, dim and rng). A class of agents may be named as well: its further arguments are the options. Python must find
+the module, also on the workers of a cluster. A spec can thus run code, so the caller must allow each module by name
+(``allow_modules``, ``--allow-module``); a package allows the modules in it. The function itself must be defined in an
+allowed module.
 """
 
 from __future__ import annotations
@@ -47,12 +53,13 @@ import json
 import math
 import pkgutil
 import tomllib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from .._support.checks import instance_of, one_of, open_probability, risk_level, whole_number
+from .._support.datasets import LARGEST_VARIABLE, has_large_files
 from ..agents.optimistic_vi import OptimisticSettings
 from ..agents.sampling_settings import SamplingSettings
 from ..bandits.settings import BanditSettings
@@ -61,7 +68,7 @@ from ..envs.linear_bandit import LinearBanditEnv
 from ..envs.problem import Problem
 from ..errors import DataError, ParameterError, PrudentError
 from ..types import PathLike
-from .runs.simulation import Component, SimulationRun, made
+from .runs.simulation import Component, SimulationRun, forget_made, made
 from .study import Coordinates
 
 ENVIRONMENTS = (
@@ -88,8 +95,13 @@ PATHS = {
     "agent": {name: f"{room}:{name}" for room, names in AGENTS.items() for name in names},
 }
 LENGTHS = ("episodes", "episode_length", "horizon", "points")
-KEYS = ("replications", "seeds", *LENGTHS, "levels", "baseline", "confidence", "title", "environment", "agent")
-LARGEST_VARIABLE = 2**31 - 2**20  # bytes, in NetCDF-3
+KEYS = (
+    *("replications", "seeds", *LENGTHS, "levels", "baseline", "confidence", "keep", "pairing", "title"),
+    *("environment", "agent"),
+)
+LARGEST_FILE = 2**20  # bytes of a spec
+MOST_MEMBERS = 10_000  # environments, or agents
+MOST_RUNS = 1_000_000  # environments x agents x seeds
 
 
 @dataclass(frozen=True)
@@ -116,6 +128,10 @@ class SweepSpec:
         Label of the agent that others are compared with.
     confidence : float
         Confidence of all intervals.
+    keep : str
+        Whether the dataset has every run, or a summary.
+    pairing : str
+        How agents share random numbers.
     title : str
         Title of the dataset and the figure.
     """
@@ -130,11 +146,23 @@ class SweepSpec:
     levels: tuple[float, ...]
     baseline: str
     confidence: float
+    keep: str
+    pairing: str
     title: str
+
+    @property
+    def largest(self) -> int:
+        """Size of the largest variable of the dataset, with every run, in bytes."""
+        rows = len(self.environments) * len(self.agents) * len(self.seeds) * self.replications
+        return 8 * rows * self.points * max(1, len(self.levels))
 
     def runs(self) -> dict[Coordinates, SimulationRun]:
         """Return the runs by environment, agent and seed."""
-        options: dict[str, Any] = {"alphas": self.levels, "episode_length": self.episode_length}
+        options: dict[str, Any] = {
+            "alphas": self.levels,
+            "episode_length": self.episode_length,
+            "pairing": self.pairing,
+        }
         return {
             (environment.label, agent.label, seed): SimulationRun(
                 self.replications, environment, agent, self.steps, self.points, seed=seed, **options
@@ -145,13 +173,15 @@ class SweepSpec:
         }
 
 
-def read_spec(source: PathLike | Mapping[str, Any]) -> SweepSpec:
+def read_spec(source: PathLike | Mapping[str, Any], allow_modules: Sequence[str] = ()) -> SweepSpec:
     """Return the sweep that a TOML file describes, or a mapping with the same keys.
 
     Parameters
     ----------
     source : path-like or mapping
         The file, or its content.
+    allow_modules : sequence of str, optional
+        Modules and packages whose functions the spec may name as a ``kind``. The default is none.
 
     Returns
     -------
@@ -174,13 +204,14 @@ def read_spec(source: PathLike | Mapping[str, Any]) -> SweepSpec:
     >>> [member.label for member in spec.agents]
     ['TS-RL', 'BRPS-RL 0.5', 'BRPS-RL 0.9']
     """
+    forget_made()
     if isinstance(source, Mapping):
-        return _Reader("the spec", dict(source)).spec()
+        return _Reader("the spec", dict(source), allow_modules).spec()
     path = Path(source)
     try:
         size = path.stat().st_size
-        if size > MAX_BYTES:
-            message = f"{path} has {size:,} bytes, expected at most {MAX_BYTES:,}"
+        if size > LARGEST_FILE:
+            message = f"{path} has {size} bytes, expected a sweep file of at most {LARGEST_FILE}"
             raise DataError(message, code="too-large", path=str(path), value=size)
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -191,14 +222,14 @@ def read_spec(source: PathLike | Mapping[str, Any]) -> SweepSpec:
         raise DataError(message, code="wrong-format", path=str(path)) from None
     except (tomllib.TOMLDecodeError, ValueError) as error:  # a number of thousands of digits is a ValueError
         raise DataError(f"{path} is not TOML: {error}", code="wrong-format", path=str(path)) from None
-    return _Reader(str(path), content).spec()
+    return _Reader(str(path), content, allow_modules).spec()
 
 
 class _Reader:
     """Reads one spec; every error names the file and the key."""
 
-    def __init__(self, file: str, content: dict[str, Any]) -> None:
-        self.file, self.content = file, content
+    def __init__(self, file: str, content: dict[str, Any], allowed: Sequence[str]) -> None:
+        self.file, self.content, self.allowed = file, content, tuple(allowed)
 
     def fail(self, key: str, problem: str, code: str, value: object = None) -> ParameterError:
         return ParameterError(f"{self.file}: {key} {problem}", code=code, argument=key, value=value)
@@ -246,13 +277,12 @@ class _Reader:
         if not seeds:
             raise self.fail("seeds", "is empty", "missing-argument")
         points = min(steps, self.value("points", whole_number, 20))
-        rows = len(environments) * len(agents) * len(seeds) * replications
-        if 8 * rows * points * max(1, len(levels)) > LARGEST_VARIABLE:
-            limit = LARGEST_VARIABLE // (8 * rows * max(1, len(levels)))
-            problem = f"is {points}, which is more than a NetCDF file can hold; expected up to {limit}"
-            raise self.fail("points", problem, "too-large", points)
+        n_runs = len(environments) * len(agents) * len(seeds)
+        if n_runs > MOST_RUNS:
+            problem = f"asks for {n_runs} runs (environments x agents x seeds), expected at most {MOST_RUNS}"
+            raise self.fail("agent", problem, "too-large", n_runs)
         labels = [member.label for member in agents]
-        return SweepSpec(
+        spec = SweepSpec(
             environments,
             agents,
             seeds,
@@ -263,8 +293,21 @@ class _Reader:
             levels,
             self.value("baseline", one_of, labels[0], labels),
             self.value("confidence", open_probability, 0.95),
+            self.value("keep", one_of, "runs", ("runs", "summary")),
+            self.value("pairing", one_of, "step", ("step", "source")),
             self.value("title", instance_of, "", str),
         )
+        if spec.pairing == "source" and bandits:
+            raise self.fail("pairing", "by source is for environments with states", "conflicting-arguments")
+        if spec.keep == "summary" and levels:
+            raise self.fail("levels", "are not in a summary; leave out keep", "conflicting-arguments")
+        if spec.keep == "runs" and spec.largest > LARGEST_VARIABLE and not has_large_files():
+            problem = (
+                f"asks for variables of {spec.largest / 2**30:.3g} GiB, more than a NetCDF-3 file can hold; set "
+                "keep = \"summary\", or install what NetCDF-4 needs: pip install 'prudent[large]'"
+            )
+            raise self.fail("replications", problem, "too-large", replications)
+        return spec
 
     def members(self, key: str) -> tuple[Component, ...]:
         """Return all environments, or all agents: a component for each combination of options."""
@@ -272,6 +315,10 @@ class _Reader:
         if not isinstance(tables, list) or not tables or not all(isinstance(table, dict) for table in tables):
             raise self.fail(key, f"must be there as tables: [[{key}]]", "missing-argument")
         members: list[Component] = []
+        total = sum(math.prod(len(value) for value in table.values() if isinstance(value, list)) for table in tables)
+        if total > MOST_MEMBERS:
+            problem = f"asks for {total} combinations of options, expected at most {MOST_MEMBERS}"
+            raise self.fail(key, problem, "too-large", total)
         for i, table in enumerate(tables):
             members += self.combinations(key, f"{key}[{i}]", dict(table))
         labels = [member.label for member in members]
@@ -303,12 +350,12 @@ class _Reader:
                 raise self.fail(f"{section}.{wrong}", problem, "wrong-type", options[wrong]) from None
             try:
                 thing = made(path, text)
-            except (PrudentError, TypeError, ValueError) as error:
+            except (PrudentError, TypeError, ValueError, MemoryError, OverflowError) as error:
                 shown = ", ".join(f"{option} = {value!r}" for option, value in options.items())
                 problem = f"({shown}) cannot be made: {error}"
                 raise self.fail(section, problem, getattr(error, "code", "wrong-type")) from None
-            if name is None and key == "agent":
-                label = str(getattr(thing, "label", kind))
+            if name is None and key == "agent" and hasattr(thing, "label"):
+                label = str(thing.label)
             else:  # the options that vary tell those of one name apart
                 varying = options if name is None else {option: options[option] for option in varied}
                 texts = [f"{option}={_short(value)}" for option, value in varying.items()]
@@ -324,12 +371,29 @@ class _Reader:
             problem = "is missing" if kind is None else f"is {kind!r}"
             problem += f", expected one of {', '.join(paths)}, or module:function"
             raise self.fail(f"{section}.kind", problem, "missing-argument" if kind is None else "unknown-option", kind)
-        return str(kind) if own else paths[str(kind)]
+        if not own:
+            return paths[str(kind)]
+        self.allow(section, kind, kind.partition(":")[0])
+        return str(kind)
+
+    def allow(self, section: str, kind: str, module: str) -> None:
+        """Refuse functions of modules that the caller does not allow."""
+        if not any(f"{module}.".startswith(f"{name}.") for name in self.allowed):
+            problem = (
+                f"is {kind!r}, a function of the module {module!r}, which a sweep file may only run if you allow it: "
+                f"--allow-module {module}, or allow_modules=[{module!r}]"
+            )
+            raise self.fail(f"{section}.kind", problem, "module-not-allowed", kind)
 
     def check_options(self, section: str, kind: Any, path: str, table: dict[str, Any]) -> None:
         """Refuse options that the function does not take."""
         try:
-            accepted = inspect.signature(pkgutil.resolve_name(path)).parameters
+            function = pkgutil.resolve_name(path)
+            if kind == path:  # an allowed module may hold functions of others
+                self.allow(section, kind, str(getattr(function, "__module__", None)))
+            accepted = inspect.signature(function).parameters
+        except ParameterError:
+            raise
         except (ImportError, AttributeError, ValueError, TypeError) as error:
             problem = f"is {kind!r}, which cannot be imported: {error}"
             raise self.fail(f"{section}.kind", problem, "unknown-option", kind) from None
@@ -358,14 +422,15 @@ class _Reader:
                 problem = f"has states in {one.label!r} and a bandit in {other.label!r}; sweep over one kind only"
                 raise self.fail("environment", problem, "conflicting-arguments")
         expected = "settings of a bandit, such as brps_cmab" if bandits else "one for states, such as brps_rl"
+        expected += ", or a function that makes an agent"
         for member in agents:
-            if not isinstance(member.make(), BanditSettings if bandits else SamplingSettings | OptimisticSettings):
+            own = BanditSettings if bandits else SamplingSettings | OptimisticSettings
+            if not isinstance(member.make(), own) and not callable(member.make()):
                 problem = f"{member.label!r} is {member.make()!r}, expected {expected}"
                 raise self.fail("agent", problem, "wrong-type")
         return bandits
 
 
-MAX_BYTES = 2**20  # of a file
 MAX_MEMBERS = 10_000  # environments or agents of one table
 _PLAIN = (bool, int, float, str, list, dict)
 

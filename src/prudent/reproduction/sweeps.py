@@ -8,20 +8,24 @@ and a cluster gives the same bytes as one machine.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .._support.intervals import mean_and_half_width
-from .._support.output import write, write_table
-from .._support.versions import versions
-from ..types import FloatArray, PathLike
+from .._support.content import Content
+from .._support.datasets import LARGEST_VARIABLE, write_large
+from .._support.output import write
+from .._support.provenance import provenance
+from .._support.running import Moments, Quantiles
+from ..simulation.agents import Custom, described
+from ..simulation.table import RegretTable, regret_table
+from ..types import PathLike
 from .runner import Progress, computed
 from .runs.base import Arrays
-from .runs.simulation import SimulationRun
+from .runs.simulation import KNOWN, SimulationRun
 from .study import Coordinates, Quantity, labelled, quantities, stacked
 from .sweep_spec import SweepSpec, read_spec
 
@@ -30,6 +34,7 @@ if TYPE_CHECKING:
     import xarray
 
 DIMS = ("environment", "agent", "seed")
+PROBABILITIES = [0.05, 0.25, 0.5, 0.75, 0.95]  # of the quantiles of a summary
 QUANTITIES = {
     "regret": Quantity("cumulative regret", "reward"),
     "br_regret": Quantity("cumulative BR-regret", "reward"),
@@ -46,6 +51,7 @@ def sweep(
     chunk: int | None = None,
     progress: Progress | None = None,
     cluster: object = None,
+    allow_modules: Sequence[str] = (),
 ) -> xarray.Dataset:
     """Run every agent on every environment with every seed.
 
@@ -54,7 +60,7 @@ def sweep(
     spec : path-like, mapping or SweepSpec
         What to run: a TOML file, or a mapping with the same keys (see ``prudent.reproduction.sweep_spec``).
     out : path-like, default="sweep"
-        Folder for ``sweep.nc`` and ``sweep.csv``, the table of ``compared``.
+        Folder for ``sweep.nc``, and for the table of ``compared`` as ``sweep.csv`` and ``sweep.tex``.
     workers : int, optional
         Number of threads; the default is the number of cores. The dataset does not depend on it.
     chunk : int, optional
@@ -63,12 +69,18 @@ def sweep(
         Receiver of the progress.
     cluster : str, dask cluster or dask client, optional
         Where to compute. The dataset does not depend on it.
+    allow_modules : sequence of str, optional
+        Modules and packages whose functions the spec may name as a ``kind``. The default is none: a spec that you did
+        not write must not run code of its choice.
 
     Returns
     -------
     xarray.Dataset
         ``total_reward`` and ``regret`` (environment, agent, seed, replication, episode or time), as far as the
-        environments know them, and ``br_regret`` with a dimension ``level`` if the spec has levels.
+        environments know them, and ``br_regret`` with a dimension ``level`` if the spec has levels. With
+        ``keep = "summary"``: ``regret_mean``, ``regret_variance`` (environment, agent, episode or time),
+        ``regret_quantile``, ``regret_covariance`` (environment, agent, other_agent) of the end, the same of
+        ``total_reward``, and ``replications`` (environment, agent).
 
     Raises
     ------
@@ -89,13 +101,25 @@ def sweep(
     >>> dict(data.regret.sizes)
     {'environment': 1, 'agent': 2, 'seed': 1, 'replication': 3, 'episode': 2}
     """
-    plan = spec if isinstance(spec, SweepSpec) else read_spec(spec)
+    plan = spec if isinstance(spec, SweepSpec) else read_spec(spec, allow_modules)
     folder = Path(out)
     runs = plan.runs()
     with computed(folder, list(runs.values()), workers, chunk, progress, cluster) as result_of:
-        data = _dataset(plan, runs, {where: result_of(run)[0] for where, run in runs.items()})
-        write(folder / "sweep.nc", bytes(data.to_netcdf(engine="scipy")))
-        write_table(folder / "sweep.csv", compared(data))
+
+        def arrays_of(where: Coordinates) -> Arrays:
+            return result_of(runs[where])[0]
+
+        if plan.keep == "summary":
+            data = _summary(plan, runs, arrays_of)
+        elif plan.largest > LARGEST_VARIABLE:
+            data = _large(folder / "sweep.nc", plan, runs, arrays_of)
+        else:
+            data = _dataset(plan, runs, {where: arrays_of(where) for where in runs})
+        if plan.keep == "summary" or plan.largest <= LARGEST_VARIABLE:
+            write(folder / "sweep.nc", bytes(data.to_netcdf(engine="scipy")))
+        table = sweep_table(data)
+        write(folder / "sweep.csv", table.to_csv().encode())
+        write(folder / "sweep.tex", table.to_latex().encode())
     return data
 
 
@@ -110,11 +134,8 @@ def compared(data: xarray.Dataset) -> pandas.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        One row for each environment and agent. ``mean``, ``low`` and ``high``: regret at the end (total reward where
-        no regret is known), over all replications of all seeds, with Student's interval for this mean alone.
-        ``difference``, ``difference_low`` and ``difference_high``: the same minus that of the baseline in the same
-        replications, with intervals that hold for all differences together (Bonferroni). ``runs``: number of
-        replications.
+        One row for each environment and agent, with the columns of ``prudent.simulation.RegretTable`` and ``metric``.
+        The baseline and the confidence are those of the spec.
 
     Examples
     --------
@@ -126,32 +147,21 @@ def compared(data: xarray.Dataset) -> pandas.DataFrame:
     >>> table[["agent", "runs"]].values.tolist()
     [['TS-RL', 4], ['BRPS-RL 0.9', 4]]
     """
-    import pandas
+    table = sweep_table(data)
+    frame = table.to_pandas()
+    frame.insert(2, "metric", table.metric)
+    return frame
 
+
+def sweep_table(data: xarray.Dataset) -> RegretTable:
+    """Return the table of a sweep, with the baseline and the confidence of its spec."""
     spec = json.loads(data.attrs["spec"])
-    confidence, baseline = spec["confidence"], spec["baseline"]
-    metric = "regret" if "regret" in data else "total_reward"
-    ends = data[metric].isel({data[metric].dims[-1]: -1})
-    comparisons = max(1, ends.sizes["environment"] * (ends.sizes["agent"] - 1))
-    rows = []
-    for environment in ends.environment.values:
-        there = ends.sel(environment=environment)
-        reference = there.sel(agent=baseline).values.ravel()
-        for agent in map(str, there.agent.values):
-            values = there.sel(agent=agent).values.ravel()
-            mean = _interval(values, confidence)
-            lead = (np.nan,) * 3 if agent == baseline else _interval(values - reference, confidence, comparisons)
-            rows.append((str(environment), agent, metric, *mean, *lead, values.size))
-    columns = ["environment", "agent", "metric", "mean", "low", "high"]
-    columns += ["difference", "difference_low", "difference_high", "runs"]
-    return pandas.DataFrame(rows, columns=columns)
+    return regret_table(data, baseline=spec["baseline"], confidence=spec["confidence"])
 
 
-def _interval(values: FloatArray, confidence: float, comparisons: int = 1) -> tuple[float, float, float]:
-    """Return the mean and the ends of Student's interval, which has none for a single run."""
-    mean, half = map(float, mean_and_half_width(values, confidence, comparisons))
-    half = np.inf if np.isnan(half) else half
-    return mean, mean - half, mean + half
+def metric_of(data: xarray.Dataset) -> str:
+    """Return what the agents of a sweep are compared by: regret, or total reward if not all of them have a regret."""
+    return sweep_table(data).metric
 
 
 def _dataset(
@@ -164,9 +174,98 @@ def _dataset(
     coords["seed"] = np.array(plan.seeds, dtype=np.float64 if max(plan.seeds) >= 2**31 else np.int32)
     variables = {name: ((*DIMS, "replication", *dims[name]), values[name]) for name in names}
     data = labelled(variables, coords, QUANTITIES)
-    data.attrs = {
+    data.attrs = _attributes(plan)
+    return data
+
+
+def _attributes(plan: SweepSpec) -> dict[str, str]:
+    """Return the spec, the full settings of agents, the content of environments, and where the numbers come from."""
+    agents = {}
+    for member in plan.agents:
+        made = member.make()
+        agents[member.label] = described(Custom(made, member.label) if callable(made) else made)
+    environments = {member.label: Content(member.make(), known=KNOWN).hexdigest() for member in plan.environments}
+    return {
         "title": plan.title or "A sweep over agents and environments",
         "spec": json.dumps(asdict(plan), sort_keys=True),
-        "versions": json.dumps(versions(), sort_keys=True),
+        "agents": json.dumps(agents),
+        "environments": json.dumps(environments),
+        **provenance(),
     }
+
+
+def _large(
+    file: Path, plan: SweepSpec, runs: Mapping[Coordinates, SimulationRun], arrays_of: Callable[[Coordinates], Arrays]
+) -> xarray.Dataset:
+    """Write a dataset that does not fit into memory, run by run; return it without reading it."""
+    first = next(iter(runs.values()))
+    extra = {"regret": (first.along,), "br_regret": ("level", first.along), "total_reward": (first.along,)}
+    known = arrays_of(next(iter(runs)))
+    names = {name: (*DIMS, "replication", *extra[name]) for name in extra if name in known}
+    axes = {dim: list(dict.fromkeys(where[i] for where in runs)) for i, dim in enumerate(DIMS)}
+    coords = {**axes, "replication": np.arange(plan.replications), first.along: first.times}
+    coords |= {"level": list(first.alphas)} if "br_regret" in names else {}
+    attributes: dict[str, dict[str, Any]] = {"": dict(_attributes(plan))}
+    for name in (*names, *coords):
+        quantity = QUANTITIES[name]
+        attributes[name] = {"long_name": quantity.label} | ({"units": quantity.units} if quantity.units else {})
+
+    def fill(put: Callable[[str, Any, Any], None]) -> None:
+        for where in runs:
+            arrays = arrays_of(where)
+            cell = tuple(axes[dim].index(value) for dim, value in zip(DIMS, where, strict=True))
+            for name in names:
+                if name in arrays:
+                    put(name, cell, arrays[name])
+
+    return write_large(file, coords, names, attributes, fill)
+
+
+def _summary(
+    plan: SweepSpec, runs: Mapping[Coordinates, SimulationRun], arrays_of: Callable[[Coordinates], Arrays]
+) -> xarray.Dataset:
+    """Return the statistics of all replications of all seeds, from one run at a time."""
+    along, times = next(iter(runs.values())).along, next(iter(runs.values())).times
+    labels = [agent.label for agent in plan.agents]
+    shape = (len(plan.environments), len(labels))
+    values: dict[str, Any] = {}
+    for i, environment in enumerate(plan.environments):
+        ends: dict[str, list[Any]] = {}
+        for j, agent in enumerate(labels):
+            moments: dict[str, tuple[Moments, Quantiles]] = {}
+            last: dict[str, list[Any]] = {}
+            for seed in plan.seeds:
+                for name, rows in arrays_of((environment.label, agent, seed)).items():
+                    mean, sketch = moments.setdefault(name, (Moments(times.size), Quantiles(times.size)))
+                    mean.add(rows)
+                    sketch.add(rows)
+                    last.setdefault(name, []).append(rows[:, -1].copy())
+            for name, (mean, sketch) in moments.items():
+                values.setdefault(f"{name}_mean", np.full((*shape, times.size), np.nan))[i, j] = mean.mean
+                values.setdefault(f"{name}_variance", np.full((*shape, times.size), np.nan))[i, j] = mean.variance
+                quantiles = values.setdefault(
+                    f"{name}_quantile", np.full((*shape, len(PROBABILITIES), times.size), np.nan)
+                )
+                quantiles[i, j] = sketch.at(PROBABILITIES)
+                ends.setdefault(name, []).append(np.concatenate(last[name]))
+        for name, finals in ends.items():
+            if len(finals) == len(labels):
+                spread = values.setdefault(f"{name}_covariance", np.full((*shape, len(labels)), np.nan))
+                spread[i] = np.atleast_2d(np.cov(np.stack(finals)))
+    dims = {"mean": (along,), "variance": (along,), "quantile": ("quantile", along), "covariance": ("other_agent",)}
+    variables: dict[str, Any] = {
+        name: (("environment", "agent", *dims[name.rpartition("_")[2]]), array) for name, array in values.items()
+    }
+    count = plan.replications * len(plan.seeds)
+    variables["replications"] = (("environment", "agent"), np.full(shape, count, np.int32))
+    coords = {
+        "environment": [environment.label for environment in plan.environments],
+        "agent": labels,
+        "other_agent": labels,
+        "quantile": PROBABILITIES,
+        along: times,
+    }
+    quantities_of = {name: QUANTITIES.get(name, Quantity(name.replace("_", " "))) for name in (*variables, *coords)}
+    data = labelled(variables, coords, quantities_of)
+    data.attrs = _attributes(plan)
     return data

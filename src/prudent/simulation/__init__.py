@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .bandits import simulate_bandit
 from .learning import learn
+from .table import RegretTable, regret_table
 from .tabular import simulate
 
-__all__ = ["learn", "simulate", "simulate_bandit"]
+__all__ = ["RegretTable", "learn", "regret_table", "simulate", "simulate_bandit"]

@@ -10,6 +10,7 @@ clips. Both by closed form, at every step, recorded on a grid of times.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -22,6 +23,9 @@ from .._numerics.copying import put
 from .._numerics.normal import clipped_normal_cvar, normal_tail
 from .._support.checks import FloatArray, IntArray, positive, risk_level, whole_number
 from .._support.cluster import replicated
+from .._support.content import Content
+from .._support.memory import require_memory
+from .._support.provenance import provenance
 from .._support.streams import replication_streams, seed_of
 from ..bandits.kernels.layout import PULLS, Arms, Rule, arms_at, arms_of, handle_of, rule_at
 from ..bandits.kernels.step import decide, learn
@@ -33,7 +37,7 @@ from ..errors import ParameterError
 from ..posteriors.linear import LinearGaussianPosterior
 from ..schedules import Schedule
 from ..types import ArrayLike, RngLike
-from .agents import checked_agents
+from .agents import Custom, checked_agents, described
 from .play import Maker, checked_horizon, makers, play, time_grid
 
 if TYPE_CHECKING:
@@ -129,8 +133,9 @@ def simulate_bandit(
         options |= {} if noise_sd is None else {"noise_sd": noise_sd}
         horizon = checked_horizon(env, horizon)
         made, grid = makers(agents, options), time_grid(times, horizon)
+        _require_memory(len(made), count, grid.size)
         labels, variables = list(made), _played(env, made, grid, seed, first, count, client)
-        return _dataset(labels, variables, grid, horizon, seed, first)
+        return _dataset(labels, variables, grid, horizon, seed, first, env, _descriptions(agents))
     settings: list[BanditSettings] = checked_agents(agents, BanditSettings, "BanditSettings such as brps_cmab(0.8)")
     for i, agent in enumerate(settings):
         if isinstance(agent.alpha, Schedule):
@@ -145,6 +150,7 @@ def simulate_bandit(
     levels = np.array([risk_level(alpha, f"alphas[{i}]") for i, alpha in enumerate(alphas)], dtype=np.float64)
     tails = 1.0 - abs(levels)
     quantiles, densities = normal_tail(tails)
+    _require_memory(len(settings), count, grid.size * (1 + levels.size))
     metric = Metric(tails, quantiles, np.copysign(densities, levels) / tails)
     blank = LinearGaussianPosterior(
         env.dim, prior_precision, positive(env.noise_sd if noise_sd is None else noise_sd, "noise_sd")
@@ -159,19 +165,46 @@ def simulate_bandit(
         "br_regret": (("agent", "replication", "alpha", "time"), br_regret),
         "pulls": (("agent", "replication", "arm"), pulls),
     }
-    data = _dataset([agent.label for agent in settings], variables, grid, horizon, seed, first)
-    return data.assign_coords(alpha=levels).assign_attrs(noise_sd=blank.noise_sd)
+    data = _dataset(
+        [agent.label for agent in settings], variables, grid, horizon, seed, first, env, _descriptions(settings)
+    )
+    return data.assign_coords(alpha=levels).assign_attrs(
+        noise_sd=blank.noise_sd, prior=json.dumps(blank.prior.tolist())
+    )
+
+
+def _descriptions(agents: Any) -> str:
+    """Return the full settings of all agents by label, as JSON."""
+    if isinstance(agents, Mapping):
+        named = {str(label): Custom(agent, str(label)) if callable(agent) else agent for label, agent in agents.items()}
+    else:
+        several = agents if isinstance(agents, Sequence) else [agents]
+        named = {str(getattr(agent, "label", i)): agent for i, agent in enumerate(several)}
+    return json.dumps({label: described(agent) for label, agent in named.items()})
+
+
+def _require_memory(agents: int, replications: int, times: int) -> None:
+    """Refuse arrays that do not fit into memory."""
+    require_memory(8.0 * agents * replications * times, "replications", replications, "take fewer, or fewer times")
 
 
 def _dataset(
-    labels: list[str], variables: dict[str, Any], grid: IntArray, horizon: int, seed: int, first: int
+    labels: list[str],
+    variables: dict[str, Any],
+    grid: IntArray,
+    horizon: int,
+    seed: int,
+    first: int,
+    env: Any,
+    agents: str,
 ) -> xarray.Dataset:
     """Return arrays as a dataset; replications are numbered from ``first``."""
     import xarray
 
     _, count, n_arms = variables["pulls"][1].shape
     coords = {"agent": labels, "replication": np.arange(first, first + count), "time": grid, "arm": np.arange(n_arms)}
-    return xarray.Dataset(variables, coords=coords, attrs={"seed": seed, "horizon": horizon})
+    attributes = {"seed": seed, "horizon": horizon, "agents": agents, "truth": Content(env).hexdigest()} | provenance()
+    return xarray.Dataset(variables, coords=coords, attrs=attributes)
 
 
 def _computed(

@@ -8,6 +8,7 @@ import numpy as np
 
 from .._support.checks import FloatArray, whole_number
 from .._support.streams import seed_of
+from ..agents.protocol import Agent
 from ..agents.tabular import TabularAgent
 from ..errors import ModelError
 from ..types import RngLike
@@ -18,13 +19,15 @@ if TYPE_CHECKING:
     from ..envs.gymnasium import GymnasiumModel
 
 
-def learn(agent: TabularAgent, env: GymnasiumModel | gymnasium.Env, steps: int, rng: RngLike = None) -> FloatArray:
+def learn(
+    agent: TabularAgent | Agent, env: GymnasiumModel | gymnasium.Env, steps: int, rng: RngLike = None
+) -> FloatArray:
     """Let an agent act and learn in a Gymnasium environment.
 
     Parameters
     ----------
-    agent : TabularAgent
-        An agent for the model of `env`.
+    agent : TabularAgent or Agent
+        An agent for the model of `env`. It is not reset, so that it can learn on.
     env : GymnasiumModel or gymnasium.Env
         A `prudent.envs.GymnasiumModel`, for environments about which nothing is known; or one of the
         environments of prudent, and the agent one for its problem, with ``indices=True`` if the model has names.
@@ -63,7 +66,7 @@ def learn(agent: TabularAgent, env: GymnasiumModel | gymnasium.Env, steps: int, 
     else:
         text = f"env is {env}, expected a GymnasiumModel or one of the environments of prudent"
         raise ModelError(text, code="wrong-type", argument="env")
-    if agent.model != model:
+    if isinstance(agent, TabularAgent) and agent.model != model:
         text = f"the agent is for {agent.model!r}, the environment is {model!r}"
         raise ModelError(text, code="model-mismatch", argument="agent")
     rewards = np.empty(whole_number(steps, "steps", 0, memory=16.0))
@@ -73,10 +76,11 @@ def learn(agent: TabularAgent, env: GymnasiumModel | gymnasium.Env, steps: int, 
         action = agent.act(state)
         if isinstance(env, GymnasiumModel):
             observation, reward, terminated, truncated, _ = world.step(env.action(action))
-            agent.observe(state, action, *env.transition(observation, reward, terminated))
+            agent.observe(state, action, *env.transition(observation, reward, terminated), float(reward))
         else:
             observation, reward, terminated, truncated, info = world.step(action)
-            agent.observe(state, action, None if info.get("ended") else int(observation), info.get("outcome"))
+            after = None if info.get("ended") else int(observation)
+            agent.observe(state, action, after, info.get("outcome"), float(reward))
         rewards[t] = reward
         if terminated or truncated:
             observation, _ = world.reset()

@@ -10,7 +10,7 @@ from .._numerics.compile import kernel, lean
 from .._numerics.copying import put, put_rows
 from .._support.checks import FloatArray, IntArray
 from ..agents.optimistic_vi import OptimisticPlan, optimistic_update, start_optimistic
-from ..models.transitions import Course, add_log, earned, walk
+from ..models.transitions import Course, Uses, add_log, earned, walk
 from ..planning.inner import Known, Plan, Work, draw_and_solve, solve_chain
 
 
@@ -26,6 +26,7 @@ class Truth(NamedTuple):
     keys: IntArray  # [C, S] policies whose values are known
     values: FloatArray  # [C, S]
     full: IntArray  # [C] 1 where there is one
+    uses: Uses | None  # uniform numbers by source, if agents are paired by these
 
 
 class Trace(NamedTuple):
@@ -40,7 +41,7 @@ class Trace(NamedTuple):
 
 
 @lean
-def _true_values(known: Known, work: Work, truth: Truth, policy: IntArray) -> int:
+def true_values(known: Known, work: Work, truth: Truth, policy: IntArray) -> int:
     """Return the row of ``truth.values`` with the exact values of ``policy`` in the true model."""
     mark = np.uint64(14695981039346656037)
     for s in range(policy.size):
@@ -80,8 +81,8 @@ def _walk_episode(
     """Walk one episode in the true model; return its regret, and the state after it."""
     for i in range(uniforms.size):
         uniforms[i, 0] = env.random()
-    state = walk(truth.course, policy, work.none, uniforms, state, log)
-    row = _true_values(known, work, truth, policy)
+    state = walk(truth.course, policy, work.none, uniforms, state, log, None, truth.uses)
+    row = true_values(known, work, truth, policy)
     regret = 0.0
     for i in range(uniforms.size):
         s = log[i, 0]

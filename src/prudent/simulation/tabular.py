@@ -12,8 +12,9 @@ states of V^{psi,*}(s) - V^{psi,pi}(s), exact under the agent's own posterior ps
 from __future__ import annotations
 
 import itertools
+import json
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -21,14 +22,29 @@ import numpy as np
 import numpy.typing as npt
 
 from .._numerics.compile import default_threads, each_row, over_rows
-from .._support.checks import FloatArray, IntArray, index_array, one_of, refuse, risk_level, whole_number
+from .._support.checks import (
+    FloatArray,
+    IntArray,
+    index_array,
+    one_of,
+    open_probability,
+    refuse,
+    risk_level,
+    whole_number,
+)
 from .._support.cluster import replicated
+from .._support.content import Content
+from .._support.memory import require_memory
 from .._support.progress import Progress
-from .._support.streams import replication_streams, seed_of
-from ..agents.optimistic_vi import OptimisticSettings
+from .._support.provenance import provenance
+from .._support.streams import replication_streams, seed_of, source_key
+from ..agents.optimistic_vi import OptimisticSettings, OptimisticVIAgent
+from ..agents.posterior_sampling import PosteriorSamplingAgent
+from ..agents.protocol import Agent, AgentFactory
 from ..agents.sampling_settings import SamplingSettings
-from ..envs.problem import Problem
+from ..envs.problem import Problem, start_index
 from ..errors import ConvergenceWarning, ParameterError, PosteriorError
+from ..models.transitions import Uses
 from ..models.uncertain import UncertainMDP
 from ..planning.inner import known_part, work_space
 from ..planning.options import SolverOptions
@@ -36,14 +52,20 @@ from ..planning.problem import BayesianRiskMDP
 from ..planning.solution import Solution
 from ..planning.solve import solve
 from ..posteriors.dirichlet import prior_counts
-from ..types import ArrayLike, RngLike
-from .agents import checked_agents
+from ..types import ArrayLike, Label, RngLike
+from .agents import Custom, checked_agents, described
+from .custom import Stage, is_compiled, new_agent, play_compiled
 from .loops import Trace, Truth, run_optimistic, run_sampling
+from .summary import summarised
 
 if TYPE_CHECKING:
     import xarray
 
 Settings = SamplingSettings | OptimisticSettings
+AnyAgent = Settings | Custom
+PAIRINGS = ("step", "source")
+KEPT = ("runs", "summary")
+LONGEST = 10_000  # numbers of an array that an attribute lists
 Arrays = dict[str, npt.NDArray[Any]]
 RECORDS = {"states": ("step", np.int32), "policies": ("state", np.int16), "rewards": ("step", np.float64)}
 DIMENSIONS = {
@@ -59,31 +81,37 @@ BR_TOLERANCE = 1e-13  # of the values that BR-regret subtracts; the solver stops
 
 def simulate(
     problem: Problem | tuple[UncertainMDP, ArrayLike],
-    agents: Settings | Sequence[Settings],
+    agents: Settings | AgentFactory | Sequence[Settings | AgentFactory] | Mapping[str, Settings | AgentFactory],
     *,
     episodes: int = 400,
     replications: int = 100,
     episode_length: int = 10,
     rng: RngLike = 0,
     prior: ArrayLike | None = None,
-    start: int | None = None,
+    start: Label | None = None,
+    episodic: bool = False,
+    pairing: str = "step",
     br_episodes: ArrayLike = (),
     alphas: float | Sequence[float] | None = None,
     record: Sequence[str] = (),
+    keep: str = "runs",
+    quantiles: Sequence[float] = (0.05, 0.25, 0.5, 0.75, 0.95),
     first_replication: int = 0,
     threads: int | None = None,
     client: Any = None,
 ) -> xarray.Dataset:
     """Run agents on a problem many times and measure their regret.
 
-    The state runs on from one episode to the next.
+    The state runs on from one episode to the next, unless they are `episodic`.
 
     Parameters
     ----------
     problem : Problem or tuple
         A model with its true probabilities theta [B, K], as the functions of `prudent.envs` return it.
-    agents : SamplingSettings, OptimisticSettings or sequence of these
-        Settings such as ``brps_rl(0.9)``. Labels must differ.
+    agents : settings, agent factory, or sequence or dict of these
+        Settings such as ``brps_rl(0.9)``, which run compiled; or a class or function that makes an agent of your own
+        from a model (see `prudent.agents.Agent`), which runs at the speed of Python, or compiled if it is a
+        ``jitclass`` of Numba. A dict gives their labels. Labels must differ.
     episodes : int, default=400
         Number of episodes T.
     replications : int, default=100
@@ -95,8 +123,15 @@ def simulate(
     prior : float or array_like, optional
         Prior of the agents. A number is the mass of a pair of state and action, spread evenly over its outcomes; an
         array [B, K] gives every Dirichlet count. The default is a count of one for every outcome.
-    start : int, optional
-        Index of the first state, and of the state after an end of the process. The default is that of the problem.
+    start : hashable, optional
+        Name or index of the first state, and of the state after an end of the process. The default is that of the
+        problem.
+    episodic : bool, default=False
+        Whether each episode begins in `start` and ends after `episode_length` steps. Regret is then that of the finite
+        horizon: the optimal value of `start` minus that of the policy shown at the first step.
+    pairing : {"step", "source"}, default="step"
+        How agents share random numbers: by the number of the step, or by the k-th use of each source of the model. By
+        source they stay paired after their paths part.
 
     Returns
     -------
@@ -104,7 +139,8 @@ def simulate(
         ``regret`` (agent, replication, episode), cumulative; ``reward`` (agent, replication, episode);
         ``br_regret`` (agent, replication, br_episode, alpha); recorded ``states``, ``rewards`` (..., step) and
         ``policies`` (..., state) as indices; and, with optimistic agents, ``margin`` (agent, replication), the least
-        Q - Q* of the run.
+        Q - Q* of the run. ``regret`` is NaN for an agent of your own that shows no policy, and a policy that depends on
+        chance or on the step is recorded as -1.
 
     Other Parameters
     ----------------
@@ -115,6 +151,13 @@ def simulate(
         dimension ``alpha``.
     record : sequence of {"states", "policies", "rewards"}, optional
         What to record of every episode.
+    keep : {"runs", "summary"}, default="runs"
+        Whether to keep every replication, or only running statistics: then there are ``regret_mean``,
+        ``regret_variance`` (agent, episode), ``regret_quantile`` (agent, quantile, quantile_episode),
+        ``regret_covariance`` (agent, other_agent) of the last episode, the same of ``total_reward``, and
+        ``replications`` (agent). Memory does not grow with the number of replications.
+    quantiles : sequence of float, default=(0.05, 0.25, 0.5, 0.75, 0.95)
+        Probabilities of the quantiles of a summary, which have a relative error of at most 0.5%.
     first_replication : int, default=0
         Number of the first replication.
     threads : int, optional
@@ -147,7 +190,10 @@ def simulate(
 
     task = problem if isinstance(problem, Problem) else Problem(*problem)
     model = task.model
-    settings: list[Settings] = checked_agents(agents, Settings, "settings such as brps_rl(0.9)")
+    if not episodic:
+        model.require_discounted("a simulation that is not episodic")
+    expected = "settings such as brps_rl(0.9), or a class or function that makes an agent from a model"
+    settings: list[AnyAgent] = checked_agents(agents, Settings, expected, factories=True)
     n_episodes = whole_number(episodes, "episodes", memory=64.0)
     measured = index_array(np.atleast_1d(br_episodes), "br_episodes", n_episodes, ParameterError)
     if alphas is not None and not measured.size:
@@ -155,27 +201,58 @@ def simulate(
         raise ParameterError(message, code="missing-argument", argument="br_episodes")
     levels: list[tuple[float, ...]] = [()] * len(settings)
     if measured.size:
+        if episodic:
+            text = "br_episodes: BR-regret is measured for processes that run on, not with episodic=True"
+            raise ParameterError(text, code="conflicting-arguments", argument="br_episodes")
         levels = _metric_levels(alphas, settings)
     counts = prior_counts(model, prior)
     impossible = (counts == 0.0) & (task.theta > 0.0)
     expected = "a positive count: this outcome happens"
     refuse(impossible, counts, "prior", expected, error=PosteriorError, code="impossible-outcome")
     scale = max(1.0, float(abs(model.entries.reward).max()))
+    length = whole_number(episode_length, "episode_length")
+    if episodic:
+        optimum = solve(task.mdp(), horizon=length)
+    else:
+        optimum = solve(task.mdp(), tol=1e-12 * scale)
     run = _Run(
         task=task,
         episodes=n_episodes,
-        length=whole_number(episode_length, "episode_length"),
-        replications=whole_number(replications, "replications", memory=8.0 * len(settings) * n_episodes),
+        length=length,
+        replications=whole_number(replications, "replications"),
         first=whole_number(first_replication, "first_replication", 0),
         seed=seed_of(rng),
         prior=counts,
-        start=task.start if start is None else int(index_array(start, "start", model.n_states, ParameterError)),
+        start=task.start if start is None else start_index(model, start),
+        episodic=bool(episodic),
+        by_source=one_of(pairing, "pairing", PAIRINGS) == "source",
         measured=measured,
         record=tuple(one_of(name, "record", RECORDS) for name in record),
         threads=default_threads() if threads is None else whole_number(threads, "threads"),
-        optimum=solve(task.mdp(), tol=1e-12 * scale),
+        optimum=optimum,
         br_options=SolverOptions(tol=BR_TOLERANCE * scale),
     )
+    for i, agent in enumerate(settings):
+        if isinstance(agent, Custom):
+            new = run.new(agent)  # raises if it cannot be made
+            if measured.size and not hasattr(new, "counts"):
+                text = f"br_episodes need agents with Dirichlet counts, and agents[{i}], {agent.label}, has none"
+                raise ParameterError(text, code="conflicting-arguments", argument="br_episodes", index=(i,))
+    names = [agent.label for agent in settings]
+    attributes = _attributes(run, settings, pairing)
+    if one_of(keep, "keep", KEPT) == "summary":
+        if measured.size or run.record:
+            text = "keep='summary' has neither BR-regret nor records; leave out br_episodes and record"
+            raise ParameterError(text, code="conflicting-arguments", argument="keep")
+        shares = [open_probability(share, f"quantiles[{i}]") for i, share in enumerate(quantiles)]
+
+        def block(first: int, count: int) -> list[Arrays]:
+            return replace(run, first=first, replications=count).all_agents(settings, levels, client)
+
+        variables, coords = summarised(block, len(settings), n_episodes, run.first, run.replications, shares)
+        coords |= {"agent": names, "other_agent": names, "episode": np.arange(n_episodes)}
+        return xarray.Dataset(variables, coords=coords, attrs=attributes)
+    require_memory(run.bytes(len(settings)), "replications", run.replications, "take fewer, or keep='summary'")
     parts = run.all_agents(settings, levels, client)
     for agent, part in zip(settings, parts, strict=True):
         failures = int(part.pop("failures", np.zeros(0)).sum())
@@ -184,8 +261,8 @@ def simulate(
             message = f"{agent.label}: {failures} of {total} policies stopped at the maximum number of backups"
             warning = ConvergenceWarning(message, code="policy-not-optimal", agent=agent.label, value=failures)
             warnings.warn(warning, stacklevel=2)
-    coords: dict[str, Any] = {
-        "agent": [agent.label for agent in settings],
+    coords = {
+        "agent": names,
         "replication": np.arange(run.first, run.first + run.replications),
         "episode": np.arange(n_episodes),
     }
@@ -196,15 +273,38 @@ def simulate(
     }
     if measured.size:
         coords |= {"br_episode": measured, "alpha": list(levels[0])}
-    attributes = {
+    runs = xarray.Dataset(variables, coords=coords, attrs=attributes)
+    return runs.isel(alpha=0, drop=True) if measured.size and alphas is None else runs
+
+
+def _attributes(run: _Run, settings: list[AnyAgent], pairing: str) -> dict[str, Any]:
+    """Return all that the numbers depend on: seed, agents, prior, truth, software, commit and processor."""
+    model = run.task.model
+    return {
         "seed": run.seed,
+        "pairing": pairing,
         "episode_length": run.length,
+        "episodic": int(run.episodic),
+        "start": run.start,
         "discount": model.discount,
         "n_states": model.n_states,
         "n_actions": model.n_actions,
+        "agents": json.dumps({agent.label: described(agent) for agent in settings}),
+        "prior": _listed(run.prior),
+        "truth": _listed(run.task.theta),
+        "problem": Content(model.entries, model.terminal, model.terminal_value, run.task.theta).hexdigest(),
+        **provenance(),
     }
-    runs = xarray.Dataset(variables, coords=coords, attrs=attributes)
-    return runs.isel(alpha=0, drop=True) if measured.size and alphas is None else runs
+
+
+def _listed(array: FloatArray) -> str:
+    """Return an array as JSON, or its digest if it is large."""
+    return json.dumps(array.tolist()) if array.size <= LONGEST else f"sha256 {Content(array).hexdigest()}"
+
+
+def _answer(settings: AnyAgent, episodic: bool) -> str:
+    """Return what the loop of an agent answers: the least margin, or how often its solver failed."""
+    return "margin" if isinstance(settings, OptimisticSettings) and not episodic else "failures"
 
 
 def _joined(name: str, parts: list[Arrays]) -> npt.NDArray[Any]:
@@ -213,15 +313,15 @@ def _joined(name: str, parts: list[Arrays]) -> npt.NDArray[Any]:
     return np.stack([part[name] if name in part else np.full(shape, np.nan) for part in parts])
 
 
-def _metric_levels(alphas: Any, settings: list[Settings]) -> list[tuple[float, ...]]:
+def _metric_levels(alphas: Any, settings: list[AnyAgent]) -> list[tuple[float, ...]]:
     """Return the risk levels of BR-regret for each agent."""
     if alphas is not None:
         return [tuple(risk_level(alpha, "alphas") for alpha in np.atleast_1d(alphas))] * len(settings)
     for i, agent in enumerate(settings):
-        if not isinstance(agent.alpha, float):
+        if not isinstance(getattr(agent, "alpha", None), float):
             message = f"alphas must be given: agents[{i}], {agent.label}, has no single risk level"
             raise ParameterError(message, code="missing-argument", argument="alphas", index=(i,))
-    return [(agent.alpha,) for agent in settings]  # type: ignore[misc]
+    return [(agent.alpha,) for agent in settings]  # type: ignore[misc, union-attr]
 
 
 @dataclass(frozen=True, eq=False)
@@ -236,11 +336,20 @@ class _Run:
     seed: int
     prior: FloatArray  # [B, K]
     start: int
+    episodic: bool  # whether each episode begins in the start
+    by_source: bool  # whether random numbers go by the use of sources
     measured: IntArray  # [M] episodes of which BR-regret is measured
     record: tuple[str, ...]
     threads: int
     optimum: Solution  # of the true model, to the last digits: regrets are small differences of values
     br_options: SolverOptions  # of the solver behind BR-regret
+
+    def bytes(self, agents: int) -> float:
+        """Return the size of the arrays of all replications."""
+        rows = self.replications * agents
+        lengths = {"step": self.length, "state": self.task.model.n_states}
+        each = 16.0 + sum(lengths[RECORDS[name][0]] * np.dtype(RECORDS[name][1]).itemsize for name in self.record)
+        return rows * self.episodes * each + self.episodes * 8.0 * (2 * self.length + self.task.model.n_states)
 
     def truth(self) -> Truth:
         """Return the truth with a new cache."""
@@ -249,16 +358,24 @@ class _Run:
         return Truth(
             theta=self.task.model.entries.pack(self.task.theta),
             course=self.task.model.course(self.task.theta, self.start),
-            best=self.optimum.value,
-            best_q=self.optimum.q.reshape(-1),
+            best=self.optimum.value[0] if self.episodic else self.optimum.value,
+            best_q=(self.optimum.q[0] if self.episodic else self.optimum.q).reshape(-1),
             start=self.start,
             observed=self.task.observed,
             keys=np.zeros((rows, states), dtype=np.int64),
             values=np.zeros((rows, states)),
             full=np.zeros(rows, dtype=np.int64),
+            uses=Uses(np.zeros(2, np.uint64), np.zeros(len(self.prior), np.int64)) if self.by_source else None,
         )
 
-    def all_agents(self, settings: list[Settings], levels: list[tuple[float, ...]], client: Any) -> list[Arrays]:
+    def begin(self, truth: Truth, replication: int) -> tuple[np.random.Generator, np.random.Generator]:
+        """Return the streams of the environment and of the agent, and have sources counted anew."""
+        if truth.uses is not None:
+            truth.uses.key[...] = source_key(self.seed, replication)
+            truth.uses.used[...] = 0
+        return replication_streams(self.seed, replication)
+
+    def all_agents(self, settings: list[AnyAgent], levels: list[tuple[float, ...]], client: Any) -> list[Arrays]:
         """Return the arrays of `agent` for each agent, computed here or on a cluster."""
         tasks = list(zip(settings, levels, strict=True))
         if client is not None:
@@ -278,7 +395,7 @@ class _Run:
 
     def agent(
         self,
-        settings: Settings,
+        settings: AnyAgent,
         alphas: tuple[float, ...],
         first: int,
         n: int,
@@ -294,21 +411,21 @@ class _Run:
         arrays |= {name: np.empty((n, T, lengths[RECORDS[name][0]]), RECORDS[name][1]) for name in self.record}
         if self.measured.size:
             arrays["br_regret"] = np.full((n, self.measured.size, len(alphas)), np.nan)
-        answers = arrays["margin" if isinstance(settings, OptimisticSettings) else "failures"] = np.empty(n)
+        answers = arrays[_answer(settings, self.episodic)] = np.zeros(n)
         at = np.zeros(T, dtype=np.int64)
         at[self.measured] = 1 + np.arange(self.measured.size)
-        known, run, plan = known_part(model), *self._loop(settings)
 
         def work(begin: int, end: int) -> None:
-            space, truth = work_space(model, settings.most_draws), self.truth()
+            truth = self.truth()
+            live = self._life(settings, truth)
             rewards, visited = np.empty((T, L)), np.empty((T, L), dtype=np.int64)
             followed = np.empty((T, model.n_states), dtype=np.int64)
             snapshots = np.empty((self.measured.size, *self.prior.shape))
             traced = {"rewards": rewards, "states": visited, "policies": followed}
             for r in each_row(begin, end):
-                env, rng = replication_streams(self.seed, first + r)
+                env, rng = self.begin(truth, first + r)
                 trace = Trace(arrays["regret"][r], rewards, visited, followed, at, snapshots)
-                answers[r] = run(env, rng, known, space, truth, self.prior.copy(), plan, trace)
+                answers[r] = live(env, rng, trace)
                 arrays["reward"][r] = rewards.sum(axis=1)
                 for name in self.record:
                     arrays[name][r] = traced[name]
@@ -317,15 +434,51 @@ class _Run:
                         arrays["br_regret"][r, i, j] = self._br_regret(snapshots[i], followed[t], visited[t], alpha)
                 advance()
 
-        over_rows(work, n, self.threads, long=True)
+        over_rows(work, n, self.threads if self._is_compiled(settings) else 1, long=True)
         return arrays
 
-    def _loop(self, settings: Settings) -> tuple[Any, Any]:
-        """Return the compiled loop for these settings, and its plan."""
+    def _is_compiled(self, settings: AnyAgent) -> bool:
+        """Return whether an agent leaves Python while it runs, so that threads help."""
+        if self.episodic or not isinstance(settings, Custom):
+            return not self.episodic
+        return is_compiled(self.new(settings))
+
+    def new(self, settings: AnyAgent) -> Agent:
+        """Return a new agent of any kind, which follows the protocol."""
+        if isinstance(settings, Custom):
+            return new_agent(settings.factory, self.task.model, settings.label)
+        shared: dict[str, Any] = {"settings": self._complete(settings), "prior": self.prior, "indices": True}
         if isinstance(settings, SamplingSettings):
-            return run_sampling, settings.plan(self.prior, self.episodes, self.episodes * self.length)
-        horizon = settings.horizon or self.episodes * self.length
-        return run_optimistic, replace(settings, horizon=horizon).plan(self.task.model)
+            return PosteriorSamplingAgent(self.task.model, episode_length=self.length, **shared)
+        return OptimisticVIAgent(self.task.model, **shared)
+
+    def _complete(self, settings: Settings) -> Settings:
+        """Return settings with a horizon, if they need one."""
+        if isinstance(settings, SamplingSettings):
+            return settings
+        return replace(settings, horizon=settings.horizon or self.episodes * self.length)
+
+    def _life(self, settings: AnyAgent, truth: Truth) -> Callable[..., float]:
+        """Return a function that lets an agent live through a replication, given its streams and its trace."""
+        model = self.task.model
+        if self.episodic or isinstance(settings, Custom):
+            horizon = self.length if self.episodic else 0
+            stage, agent = Stage(self.task, truth, work_space(model, 1), horizon, settings.label), self.new(settings)
+
+            def live(env: np.random.Generator, rng: np.random.Generator, trace: Trace) -> float:
+                agent.reset(rng)
+                (play_compiled if is_compiled(agent) and not horizon else Stage.play)(stage, agent, env, trace)
+                return 0.0
+
+            return live
+        known, space, complete = known_part(model), work_space(model, settings.most_draws), self._complete(settings)
+        plan: Any
+        loop: Any
+        if isinstance(complete, SamplingSettings):
+            loop, plan = run_sampling, complete.plan(self.prior, self.episodes, self.episodes * self.length)
+        else:
+            loop, plan = run_optimistic, complete.plan(model)
+        return lambda env, rng, trace: loop(env, rng, known, space, truth, self.prior.copy(), plan, trace)
 
     def _br_regret(self, counts: FloatArray, policy: IntArray, visited: IntArray, alpha: float) -> float:
         """Return the BR-regret of an episode, from the posterior counts at its start."""

@@ -35,7 +35,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -50,7 +50,7 @@ from ..kernels import layout as col
 from ..kernels.layout import Arms
 from ..kernels.step import wide
 from .arms import ArmBelief
-from .base import POSTERIORS, Match, all_usable, require_state
+from .base import POSTERIORS, all_usable, require_state
 
 LINKS = {"bernoulli": ODDS, "poisson": COUNTS}
 _GROWTH = 1.25  # of the number of rewards, after which the prior is learned again

@@ -10,8 +10,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from ..._support.content import Content
 from ..._support.sources import source_digest
-from ..._support.versions import versions
+from ..._support.versions import stamp, versions
 from ...types import FloatArray, IntArray
 
 Arrays = dict[str, FloatArray]
@@ -48,7 +49,7 @@ class Run(ABC):
 
     @property
     def modules(self) -> set[str]:
-        """Modules that the numbers depend on, with all that these import."""
+        """Modules of this package that the numbers depend on, with all that these import."""
         return {kind.__module__ for kind in type(self).__mro__ if issubclass(kind, Run)}
 
     def record(self) -> dict[str, Any]:
@@ -56,15 +57,23 @@ class Run(ABC):
         return {"kind": self.kind, **asdict(self)}
 
     def identity(self) -> dict[str, Any]:
-        """Return the fields on which the numbers of a replication depend: all but their number."""
+        """Return what the numbers of a replication depend on, for JSON: by default all fields but their number.
+
+        A run that reads a file adds a digest of what it read.
+        """
         return {name: value for name, value in self.record().items() if name != "replications"}
+
+    def content(self) -> Content:
+        """Return the content of the code, outside this package, that computes the numbers."""
+        return Content(type(self))
 
 
 def key(run: Run) -> str:
     """Return the name under which parts of a run are stored.
 
-    It changes with the fields of the run, with the versions of the software, and with the source of the modules that
-    the run imports. Text, figures, pages and the command line are not among these.
+    It changes with the content of the run (the arrays, the settings and the code of what its functions return), with
+    the versions of the software, and with the source of the modules of this package that the run imports. Text,
+    figures, pages and the command line are not among these. A run whose code is not of this package may use all of it.
 
     Examples
     --------
@@ -74,7 +83,9 @@ def key(run: Run) -> str:
     >>> key(run) == key(more)
     True
     """
-    parts = {"run": run.identity(), "versions": versions(), "source": source_digest(run.modules)}
+    content = run.content()
+    source = stamp()["source"] if content.runs_foreign_code else source_digest(run.modules)
+    parts = {"run": run.identity(), "content": content.hexdigest(), "versions": versions(), "source": source}
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
 
 
