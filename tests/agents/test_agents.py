@@ -577,7 +577,7 @@ def test_a_file_that_contradicts_itself(tmp_path):
         (lambda: pr.LinearBandit(2, True), "not-an-integer", {"argument": "dim", "value": True}),
         (lambda: pr.bandits.BanditSettings(draws=10**18), "integer-range", {"argument": "draws", "value": 10**18}),
         (lambda: pr.sample_size(10**400), "not-a-number", {"argument": "alpha"}),
-        (lambda: PosteriorSamplingAgent(LAKE.model, alpha=1 - 1e-12), "not-enough-memory", {}),
+        (lambda: PosteriorSamplingAgent(LAKE.model, alpha=1 - 1e-12), "memory", {}),
     ],
 )
 def test_arguments_without_effect_and_booleans_as_numbers_are_refused(call, code, fields):

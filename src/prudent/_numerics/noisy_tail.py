@@ -153,21 +153,21 @@ def noisy_tail_of_row(values, counts, sd, p, start, accuracy, work, q):
     Arguments and results are those of ``prudent._numerics.dirichlet_tail.tail_of_row``; ``start`` is the quantile in
     standard deviations of the sum. ``q`` are the means of w in the tail of the sum. ``work`` is [NOISY_SCRATCH, K].
     """
-    given, total, reference = _sorted(values, counts, work[0], work[6])
+    given, factor, total, reference = _sorted(values, counts, work[0], work[6])
     low, high = work[0, 0], work[0, given - 1]
     spread = high - low
     z = normal_quantile(p) if p < 1.0 else 0.0
     if p >= 1.0 or not spread > 1e-13 * sd:  # the mean, or a normal
         mean = 0.0
         for k in range(values.size):
-            q[k] = counts[k] / total
+            q[k] = factor * counts[k] / total
             mean += q[k] * (values[k] - reference)
         size = max(abs(low), abs(high))
         lower = 0.0 if p >= 1.0 else sd * normal_pdf(z) / p
         error = EPS * (size + 8.0 * lower + (4.0 + given) * spread)
         return reference + mean - lower, reference + mean + sd * z, z, error + (0.0 if p >= 1.0 else spread)
 
-    row, mean, own = _merged(values, counts, given, total, reference, spread, work)
+    row, mean, own = _merged(values, counts, given, factor, total, reference, spread, work)
     noise = sd / spread
     wide = math.sqrt(own * own + noise * noise)
     sharp = min(max(accuracy / spread, FINEST_ACCURACY * max(1.0, noise)), COARSEST_ACCURACY)
@@ -204,7 +204,7 @@ def noisy_tail_of_row(values, counts, sd, p, start, accuracy, work, q):
         norm += row.Q[k]
     for k in range(row.n):
         row.Q[k] /= norm
-    _hand_out(values, counts, given, reference, spread, row, work[6], q)
+    _hand_out(values, counts, given, factor, reference, spread, row, work[6], q)
     result = reference + spread * (x - G / p + rest)
     error = spread * (error / p + rest + 64.0 * EPS * (1.0 + noise)) + EPS * abs(result)
     return result, reference + spread * x, here, error
