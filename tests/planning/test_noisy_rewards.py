@@ -87,6 +87,17 @@ def test_noise_in_the_limit(rng):
     assert noisy_cvar(values, counts, 0.3, 0.0)[0] == pytest.approx(mean)
 
 
+def test_many_data_and_wide_noise():
+    """Most of the range has no mass, and is not looked at."""
+    for counts in ((534.0, 20_841.0), (0.5, 1e6), (1e9, 1e9)):
+        mean = counts[1] / sum(counts)
+        own = np.sqrt(mean * (1.0 - mean) / (sum(counts) + 1.0))
+        for sd in (1e-3, 1.0, 1e4):
+            found, error, _, _ = noisy_cvar([0.0, 1.0], counts, sd, 0.999)
+            normal = pr.exact.cvar_normal(mean, np.hypot(own, sd), 0.999)
+            assert found == pytest.approx(normal, abs=error + 0.05 * own)
+
+
 def test_ten_million_draws(rng):
     """Within five standard errors: a false alarm in one of a million runs."""
     values, counts, sd, p = np.array([0.0, 1.0, 4.0]), np.array([2.5, 1.2, 0.4]), 0.7, 0.2
