@@ -1,6 +1,7 @@
 """What a log says and what it does not: columns, measurements, gaps in time, episodes that were cut off."""
 
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -79,6 +80,22 @@ def test_every_command_says_how_columns_were_read(tmp_path, command):
     assert ["columns", "state is 's', action, next_state, reward; not used: 'weight'"] in record["summary"]
     if out:
         assert "not used: &#x27;weight&#x27;" in (tmp_path / "policy" / "report.html").read_text()
+
+
+def test_noisy_rewards_on_the_page(tmp_path, rng):
+    """Never "between 87.73 and 87.73 with 90% probability"."""
+    log = tmp_path / "log.csv"
+    rewards = 87.73 + 10.0 * rng.normal(size=30)
+    rows = pd.DataFrame({"state": "on", "action": "go", "next_state": "off", "reward": rewards.round(2)})
+    rows.to_csv(log, index=False)
+    shown = run("solve", log, "--terminal", "off", "--draws", "400", "--out", tmp_path / "policy")
+    assert "which are uncertain" in shown
+    record = json.loads((tmp_path / "policy" / "policy.json").read_text())
+    (level,) = (row for row in record["levels"] if row["alpha"] == 0.9)
+    assert level["sd"] == pytest.approx(np.std(rewards, ddof=1) / np.sqrt(30), rel=0.25)
+    page = (tmp_path / "policy" / "report.html").read_text()
+    low, high = re.search(r"between ([\d.]+) and ([\d.]+) with 90% probability", re.sub("<[^>]*>", "", page)).groups()
+    assert float(high) - float(low) > 2.0
 
 
 # --- measurements ----------------------------------------------------------------------------------------

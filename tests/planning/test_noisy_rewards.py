@@ -1,5 +1,7 @@
 """Rewards that vary: their means are uncertain, and that is part of the answer by default, exactly for CVaR."""
 
+import warnings
+
 import mpmath
 import numpy as np
 import pandas as pd
@@ -8,7 +10,7 @@ from refusals import refused
 
 import prudent as pr
 from prudent._numerics.noisy_tail import NOISY_SCRATCH, noisy_tail_of_row
-from prudent.errors import ParameterError, PosteriorError
+from prudent.errors import CautionWarning, ParameterError, PosteriorError
 from prudent.estimation import from_log
 from prudent.posteriors import BetaPosterior, NormalPosterior
 from prudent.risk import MeanCVaR, VaR
@@ -85,6 +87,17 @@ def test_noise_in_the_limit(rng):
     wide = noisy_cvar(values, counts, 1e3, 0.9)[0]
     assert wide == pytest.approx(pr.exact.cvar_normal(mean, np.sqrt(1e6 + spread), 0.9), abs=1e-5)
     assert noisy_cvar(values, counts, 0.3, 0.0)[0] == pytest.approx(mean)
+
+
+def test_many_data_and_wide_noise():
+    """Most of the range has no mass, and is not looked at."""
+    for counts in ((534.0, 20_841.0), (0.5, 1e6), (1e9, 1e9)):
+        mean = counts[1] / sum(counts)
+        own = np.sqrt(mean * (1.0 - mean) / (sum(counts) + 1.0))
+        for sd in (1e-3, 1.0, 1e4):
+            found, error, _, _ = noisy_cvar([0.0, 1.0], counts, sd, 0.999)
+            normal = pr.exact.cvar_normal(mean, np.hypot(own, sd), 0.999)
+            assert found == pytest.approx(normal, abs=error + 0.2 * own)  # but for skewness
 
 
 def test_ten_million_draws(rng):
@@ -234,6 +247,7 @@ def test_explanations_and_profiles_know_the_noise(rng):
     assert why.actions[0].value == pytest.approx(value, abs=0.1)
     sure = pr.BayesianRiskMDP(model, posterior, 0.9, reward_posterior="certain").solve().explain("s1")
     assert why.actions[0].sd > sure.actions[0].sd
+    warnings.simplefilter("ignore", CautionWarning)  # a random log may make caution a mistake
     profile = pr.risk_profile(model, posterior, (0.0, 0.9), draws=200, rng=1)
     np.testing.assert_array_equal(profile.solutions[0.9].policy, solution.policy)
     certain = pr.risk_profile(model, posterior, (0.0, 0.9), draws=200, rng=1, reward_posterior="certain")
@@ -246,8 +260,9 @@ def test_explanations_and_profiles_know_the_noise(rng):
 
 def test_the_value_of_rewards_in_closed_form(rng):
     """Two actions that end at once: E[max] of normals, after four more rewards of one of them."""
-    rows = [("on", "a", "off", r) for r in 1.0 + rng.normal(size=10)]
-    rows += [("on", "b", "off", r) for r in 1.1 + rng.normal(size=5)]
+    rows = [("on", "a", "off", 1.0 + r) for r in (-1.0, 1.0) * 5] + [
+        ("on", "b", "off", 1.1 + r) for r in (-1.0, 1.0) * 3
+    ]
     model, posterior = from_log(rows, 0.9, terminal=["off"])
     s, later = model.state_index("on"), model.reward_posterior.copy()
     later.pulls += 4

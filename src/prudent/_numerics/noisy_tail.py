@@ -24,16 +24,17 @@ import numpy as np
 from .compensated import EPS
 from .compile import kernel
 from .dirichlet_contour import SEARCH_ACCURACY, integrals
-from .dirichlet_tail import COARSEST_ACCURACY, FINEST_ACCURACY, _hand_out, _merged, _sorted
+from .dirichlet_tail import COARSEST_ACCURACY, _hand_out, _merged, _sorted
 from .normal import normal_cdf, normal_pdf, normal_quantile
 
 NOISY_SCRATCH = 9  # rows of the scratch array of noisy_tail_of_row: those of tail_of_row, and two for sums
 FARTHEST = 8.5  # standard deviations of the noise, beyond which nothing is left in 64-bit floats
 ROUGH_POWER = 8.0  # cut at values where the other counts add up to less
 PARTS = 64  # parts that wait
-MAX_PARTS = 3_000  # parts in all
+MAX_PARTS = 400  # parts in all
+FINEST = 1e-11  # of CVaR, in units of the range of the values or of the noise: always aimed at
 ROUGH = 1e-5  # accuracy on the way to the quantile
-MAX_STEPS = 60
+MAX_STEPS = 40  # on the way to the quantile
 
 # nodes of Kronrod's rule in [0, 1], its weights, and those of Gauss's rule at every second node
 _NODES = np.array(
@@ -76,7 +77,10 @@ def _convolved(x, p, sharp, sd, row, mean, spread_sd, total, part):
 
     All in units of the range of the values. ``sharp`` is the error of G_Z/p to aim at.
     """
-    left, right = row.value[0], row.value[row.n - 1]
+    # a Dirichlet mean is sub-Gaussian with variance 1 / (4 (total + 1)) in units of the range (Marchal and Arbel,
+    # 2017): beyond this distance from its mean less than 1e-18 of it is left
+    reach = 4.55 / math.sqrt(row.total + 1.0)
+    left, right = max(row.value[0], mean - reach), min(row.value[row.n - 1], mean + reach)
     begin, end = max(left, x - FARTHEST * sd), min(right, x + FARTHEST * sd)
     beyond = (x - right) / sd
     above, below = normal_cdf(beyond), normal_pdf(beyond)
@@ -170,7 +174,7 @@ def noisy_tail_of_row(values, counts, sd, p, start, accuracy, work, q):
     row, mean, own = _merged(values, counts, given, factor, total, reference, spread, work)
     noise = sd / spread
     wide = math.sqrt(own * own + noise * noise)
-    sharp = min(max(accuracy / spread, FINEST_ACCURACY * max(1.0, noise)), COARSEST_ACCURACY)
+    sharp = min(max(accuracy / spread, FINEST * max(1.0, noise)), COARSEST_ACCURACY)
     here = start if start == start else z
     lo, hi, fine = -np.inf, np.inf, False
     G, F, f, error = 0.0, 0.0, 0.0, 0.0
@@ -197,7 +201,8 @@ def noisy_tail_of_row(values, counts, sd, p, start, accuracy, work, q):
         if not lo < new < hi:
             new = 0.5 * (lo + hi) if lo > -np.inf and hi < np.inf else (here + 2.0 if hi == np.inf else here - 2.0)
         here = new
-    rest = min(rest, abs(p - F) / p * 8.0 * wide)
+    # x - G/p is concave: it cannot rise further than along its tangent, up to the end of the bracket
+    rest = min(rest, abs(p - F) / p * (min(hi, here + 8.0) - max(lo, here - 8.0)) * wide)
     norm = 0.0
     for k in range(row.n):
         row.Q[k] = max(work[7, k], 0.0)

@@ -198,7 +198,18 @@ class MDP(TabularModel):
         return pairs.astype(np.int64), targets.astype(np.int32), rewards, chances
 
     def require_unit_durations(self, who: str) -> None:
-        """Raise if transitions have durations, which ``who`` (in the message: "simulated returns") cannot handle."""
+        """Raise if transitions have durations.
+
+        Parameters
+        ----------
+        who : str
+            What cannot handle them, for the message: "simulated returns".
+
+        Raises
+        ------
+        ParameterError
+            If they have.
+        """
         if self.has_durations:
             message = f"{who} need transitions that all take one unit of time; those of mdp have durations"
             raise ParameterError(message, code="durations", argument="mdp")
