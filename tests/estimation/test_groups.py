@@ -154,6 +154,8 @@ def test_wrong_groups_are_refused():
         pr.from_log(log, 0.9, group="site", prior_from=log)
     with refused(DataError, "missing-column", argument="prior_from"):
         pr.from_log(log, 0.9, prior_from=log.assign(reward=1.0))
+    with refused(DataError, "missing-file", argument="prior_from"):
+        pr.from_log(log, 0.9, prior_from="nowhere.csv")
 
 
 def test_intervals_cover_where_one_fit_for_all_does_not(rng):
