@@ -154,7 +154,7 @@ def test_wrong_groups_are_refused():
         pr.from_log(log, 0.9, group="site", prior_from=log)
     with refused(DataError, "missing-column", argument="prior_from"):
         pr.from_log(log, 0.9, prior_from=log.assign(reward=1.0))
-    with refused(DataError, "missing-file", argument="prior_from"):
+    with refused(DataError, "no-file", argument="prior_from"):
         pr.from_log(log, 0.9, prior_from="nowhere.csv")
 
 
