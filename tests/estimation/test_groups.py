@@ -41,6 +41,18 @@ def test_evidence_is_that_of_dirichlet_multinomials(rng):
         assert log_evidence(counts, pair, base, kappa) == pytest.approx(total, rel=1e-9)
 
 
+def test_outcomes_that_nobody_saw_count_as_one(rng):
+    pair = np.repeat([0, 1, 2], 6)
+    base, counts = rng.random(18) + 0.1, rng.integers(0, 2, (3, 18)) * rng.integers(1, 9, (3, 18)).astype(float)
+    counts[:, rng.random(18) < 0.4] = 0.0
+    found = learn_similarity(tuple("abc"), counts, pair, base)
+    direct = [log_evidence(counts, pair, base, kappa) for kappa in found.grid]
+    np.testing.assert_allclose(found.evidence, direct, rtol=1e-10)
+    top = log_evidence(counts, pair, base, found.similarity)
+    assert top >= max(direct) - 1e-9
+    assert top - direct[0] == pytest.approx(found.evidence_over_apart, abs=1e-9)
+
+
 def test_priors_go_from_apart_to_one(rng):
     pair = np.repeat([0, 1], 3)
     base, counts = np.full(6, 0.3), rng.integers(0, 50, (3, 6)).astype(float)
@@ -142,6 +154,8 @@ def test_wrong_groups_are_refused():
         pr.from_log(log, 0.9, group="site", prior_from=log)
     with refused(DataError, "missing-column", argument="prior_from"):
         pr.from_log(log, 0.9, prior_from=log.assign(reward=1.0))
+    with refused(DataError, "no-file", argument="prior_from"):
+        pr.from_log(log, 0.9, prior_from="nowhere.csv")
 
 
 def test_intervals_cover_where_one_fit_for_all_does_not(rng):

@@ -87,11 +87,12 @@ def read_log(
     duration: Label = None,
     gaps: str = "error",
     group: str | None = None,
+    argument: str = "log",
 ) -> LogRows:
-    """Read a log by the arguments of ``from_log``."""
+    """Read a log by the arguments of ``from_log``; ``argument`` is what messages call it."""
     if duration is not None:
         columns = dict(columns or {}) | {"duration": duration}
-    held = _columns(log, columns, group)
+    held = _columns(log, columns, group, argument)
     texts = held.from_text or isinstance(log, str | os.PathLike)
     return read_columns(held, states, actions, terminal, absorbing, end, gaps, group=group, texts=texts)
 
@@ -179,15 +180,15 @@ def read_two_logs(log: TableLike, other: TableLike, columns: Mapping[str, Any] |
 
     ``arguments`` are the others of ``read_log``. What is told of the log as a whole is about the first one.
     """
-    held = [_columns(table, columns) for table in (log, other)]
-    gaps = arguments["gaps"]
+    tables, gaps = {"log": log, "prior_from": other}, arguments["gaps"]
+    held = [_columns(table, columns, argument=name) for name, table in tables.items()]
     cells = [(part["state"], _next_states(part, arguments["end"], gaps, _episodes(part, gaps))[0]) for part in held]
     labels = {
         "states": Labels.of("state", arguments.pop("states"), *cells[0], *cells[1], error=DataError),
         "actions": Labels.of("action", arguments.pop("actions"), *(part["action"] for part in held), error=DataError),
     }
     names: dict[str, Any] = {name: axis.names for name, axis in labels.items()}
-    first, second = (read_log(table, columns, **names, **arguments) for table in (log, other))
+    first, second = (read_log(table, columns, **names, **arguments, argument=name) for name, table in tables.items())
     if (first.reward is None) != (second.reward is None):
         message = "prior_from and log must both have rewards, or neither"
         raise DataError(message, code="missing-column", argument="prior_from", column="reward")
@@ -229,8 +230,10 @@ def _unusable(held: TableColumns, rows: int, dropped: Mapping[str, int]) -> Data
     return DataError(message, code="no-rows", argument="log")
 
 
-def _columns(log: TableLike, columns: Mapping[str, Any] | None, group: str | None = None) -> TableColumns:
-    source = TableSource(log, "log")
+def _columns(
+    log: TableLike, columns: Mapping[str, Any] | None, group: str | None = None, argument: str = "log"
+) -> TableColumns:
+    source = TableSource(log, argument)
     if group is not None and not source.named:
         message = f"group is {group!r}, but log has no names of columns"
         raise DataError(message, code="missing-column", argument="group", column=group)
