@@ -113,6 +113,7 @@ def test_commands_write_the_check_and_strict_refuses(two_types, tmp_path, monkey
     assert main(["solve", *options, "--draws", "50", "--out", "solved"]) == 0
     assert "Check: serious, " in capsys.readouterr().out
     page = (tmp_path / "solved" / "report.html").read_text()
+    assert "by data that it was not chosen from it earns" in page
     assert page.index("Does the model hold?") < page.index("In short")
     level = json.loads((tmp_path / "solved" / "check.json").read_text())["recommended"]["alpha"]
     assert json.loads((tmp_path / "solved" / "policy.json").read_text())["recommended"] == level
