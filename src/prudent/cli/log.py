@@ -303,7 +303,7 @@ def _checked(options: LogOptions, levels: list[float], start: Any) -> tuple[Chec
     """Check the log; return the report, None for a log that is too short to be split, and check.json."""
     from ..analysis.check import check
 
-    given = {"start": start if options.start else None, "rng": options.seed, "threads": options.threads}
+    given: dict[str, Any] = {"start": start if options.start else None, "rng": options.seed, "threads": options.threads}
     try:
         report = check(options.log, alphas=levels, **given, **options.arguments())
     except DataError as error:
