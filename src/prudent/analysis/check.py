@@ -422,7 +422,7 @@ def refuse_serious(report: CheckReport) -> None:
 
 def _start(start: StartLike, labels: Labels) -> Mapping[Hashable, float]:
     """Return the chances of states at the start; a state 4 of a file may be written as "4"."""
-    given: Mapping[Any, float] = start if isinstance(start, Mapping) else {start: 1.0}  # type: ignore[dict-item]
+    given: Mapping[Any, float] = start if isinstance(start, Mapping) else {start: 1.0}
     return {
         int(name) if isinstance(name, str) and labels.find(name) < 0 and name.isdecimal() else name: chance
         for name, chance in given.items()

@@ -261,8 +261,8 @@ def study_log(
     observations : int, default=10
         Number of further observations of one pair, for what to measure next.
     check : CheckReport, optional
-        The check of the log at the same levels. Its honest values recommend the level, and its findings come first on
-        the page.
+        The check of the log at the same levels. Its findings come first on the page, and its honest values recommend
+        the level. In a log without episodes they do not: single observations are too weak a judge.
     exclude : dict or list of pairs, optional
         What must not be done, as for ``prudent.solve``.
     exclude_data : dict or list of pairs, optional
@@ -293,7 +293,7 @@ def study_log(
     """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        honest = None if check is None else check.honest
+        honest = None if check is None or check.honest.by_rows else check.honest
         close: dict[str, Any] = {"baseline": baseline, "min_visits": min_visits, "epsilon": epsilon}
         close |= {"exclude": exclude, "honest": honest}
         profile = risk_profile(model, posterior, alphas, start, draws, rng, threads=threads, **close)
