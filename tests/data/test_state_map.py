@@ -36,9 +36,7 @@ def steps(rng, episodes=40, length=12):
             odd = None if rng.random() < 0.1 else float(rng.normal() * 1e6)
             rows.append((e, t, x, rng.choice(["a", "b"]), (3 * t + e) % 24, odd, action, -abs(x), t == length - 1))
             x += (0.5 if action == "right" else -0.5) + 0.1 * rng.normal()
-    return pd.DataFrame(
-        rows, columns=["episode", "step", "x", "kind", "hour", "odd", "action", "reward", "done"]
-    )
+    return pd.DataFrame(rows, columns=["episode", "step", "x", "kind", "hour", "odd", "action", "reward", "done"])
 
 
 FEATURES = ["x", "kind", "hour", "odd"]

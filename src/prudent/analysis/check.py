@@ -18,13 +18,13 @@ import numpy as np
 from .._support.checks import discount_factor, generator, positive
 from .._support.output import write
 from ..data.labels import Labels
+from ..data.state_map import StateMap
 from ..display.figures import check as figures
 from ..display.figures.base import Figure
 from ..display.pages.check import render
 from ..errors import DataError
 from ..estimation.counts import DistinctRows
 from ..estimation.designs import Design, GivenStates
-from ..data.state_map import StateMap
 from ..estimation.honest import ALPHAS, CONFIDENCE, FOLDS, REPEATS, Difference, HonestValues, honest_values
 from ..estimation.mapped import map_states
 from ..estimation.parts import Learned, Learner, Part, Units, first_states
@@ -413,7 +413,7 @@ def refuse_serious(report: CheckReport) -> None:
 
 def _start(start: StartLike, labels: Labels) -> Mapping[Hashable, float]:
     """Return the chances of states at the start; a state 4 of a file may be written as "4"."""
-    given: Mapping[Any, float] = start if isinstance(start, Mapping) else {start: 1.0}  # type: ignore[dict-item]
+    given: Mapping[Any, float] = start if isinstance(start, Mapping) else {start: 1.0}
     return {
         int(name) if isinstance(name, str) and labels.find(name) < 0 and name.isdecimal() else name: chance
         for name, chance in given.items()

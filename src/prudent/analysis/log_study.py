@@ -157,11 +157,15 @@ class LogStudy:
         level = profile.recommended
         title = f"Values and actions at risk level {level:g}"
         choice = self.model.summary.state_choice
-        return ({} if choice is None else {"states": choice.figure()}) | {
-            "policy": replace(profile.solutions[level].panels(), name="policy", title=title),
-            "returns": returns_figure(profile.returns),
-            "levels": profile.figure(),
-        } | ({} if self.check is None else {"check": self.check.figure()})
+        return (
+            ({} if choice is None else {"states": choice.figure()})
+            | {
+                "policy": replace(profile.solutions[level].panels(), name="policy", title=title),
+                "returns": returns_figure(profile.returns),
+                "levels": profile.figure(),
+            }
+            | ({} if self.check is None else {"check": self.check.figure()})
+        )
 
     def report(self, path: PathLike, *, name: str = "log", settings: Mapping[str, object] | None = None) -> Path:
         """Write a page for readers without knowledge of the methods: what to do, how certain it is, what to measure.

@@ -76,7 +76,7 @@ class LogOptions:
     states: Annotated[
         str | None,
         typer.Option(
-            help="With --features: auto, or tree:N, quantiles:N, clusters:N, or a policy.json whose states to take over."
+            help="With --features: auto, tree:N, quantiles:N, clusters:N, or a policy.json whose states to take over."
         ),
     ] = None
     cyclic: Annotated[
@@ -373,11 +373,13 @@ def _start_of(options: LogOptions) -> Any:
     return {name: 1.0 / len(pairs) if chance is None else chance for name, chance in pairs}
 
 
-def _checked(options: LogOptions, levels: list[float], start: Any, model: UncertainMDP) -> tuple[CheckReport | None, str]:
+def _checked(
+    options: LogOptions, levels: list[float], start: Any, model: UncertainMDP
+) -> tuple[CheckReport | None, str]:
     """Check the log; return the report, None for a log that is too short to be split, and check.json."""
     from ..analysis.check import check
 
-    given = {"start": start if options.start else None, "rng": options.seed, "threads": options.threads}
+    given: dict[str, Any] = {"start": start if options.start else None, "rng": options.seed, "threads": options.threads}
     arguments, summary = options.arguments(), model.summary
     if summary.state_map is not None:  # chosen before
         arguments |= {"features": None, "states": summary.state_choice or summary.state_map}

@@ -86,7 +86,9 @@ def feature_of(held: TableColumns, key: str, numeric: bool | None) -> Feature:
         if numbers is not None:
             return Feature(numbers, True)
         if numeric:
-            odd = next(i for i, value in enumerate(cells) if value is not None and _as_numbers(cells[i : i + 1]) is None)
+            odd = next(
+                i for i, value in enumerate(cells) if value is not None and _as_numbers(cells[i : i + 1]) is None
+            )
             raise held.wrong_cell(odd, key, "a number", "not-finite")
     return Feature(cells, False)
 

@@ -215,7 +215,9 @@ def _grid(
     common = times >= min(min_rows, int(times.max()))
     kept = [tuple(cell) for cell in distinct_cells[common].tolist()]
     kept.sort(key=lambda cell: tuple((code < 0, code) for code in cell))
-    names = named([[_bin(column, cuts, code) for column, cuts, code in zip(columns, edges, cell, strict=True)] for cell in kept])
+    names = named(
+        [[_bin(column, cuts, code) for column, cuts, code in zip(columns, edges, cell, strict=True)] for cell in kept]
+    )
     return Grown({"kind": "grid", "cuts": edges, "cells": [list(cell) for cell in kept]}, names)
 
 
@@ -277,7 +279,12 @@ def _tree_terms(columns: list[dict[str, Any]]) -> list[list[Any]]:
 
 
 def _tree(
-    columns: list[dict[str, Any]], cells: list[FloatArray], sample: Sample, n_states: int, min_rows: int, discount: float
+    columns: list[dict[str, Any]],
+    cells: list[FloatArray],
+    sample: Sample,
+    n_states: int,
+    min_rows: int,
+    discount: float,
 ) -> Grown:
     terms = _tree_terms(columns)
     matrix = np.stack([term_column(columns, term, cells) for term in terms], axis=1)
@@ -357,8 +364,8 @@ def _targets(sample: Sample, columns: list[dict[str, Any]], terms: FloatArray, d
     """Return what follows rows: returns and chances of actions, smoothed, and the features one step later."""
     if sample.action is None or sample.actions is None or sample.following is None:
         message = (
-            "a tree is grown on what follows: the log needs a column action, and episode (or next_NAME for all features); "
-            "without them use method='quantiles' or 'clusters'"
+            "a tree is grown on what follows: the log needs a column action, and episode (or next_NAME for all "
+            "features); without them use method='quantiles' or 'clusters'"
         )
         raise DataError(message, code="missing-column", column="action" if sample.action is None else "episode")
     shown = _shown(len(terms))

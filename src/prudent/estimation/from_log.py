@@ -29,8 +29,8 @@ from ..posteriors.dirichlet import DirichletPosterior, prior_counts
 from ..posteriors.scalar import NormalPosterior
 from ..types import ArrayLike, BoolArray, FloatArray, IntArray, Label, NamesLike, TableLike, TerminalLike
 from .counts import SUPPORTS, Outcomes, Transitions, often_tried, overlooked, refuse_dead_ends, supported
-from .rewards import RewardFacts, rewards_of
 from .mapped import map_states
+from .rewards import RewardFacts, rewards_of
 from .rows import LogRows, read_columns, read_log
 from .state_choice import MIN_COUNT, StateChoice
 from .support import support_changes

@@ -101,7 +101,9 @@ def policy_code(solution: Any, unseen: str = "nearest") -> str:
         "SEEN": [name in chosen for name in states.states],
         "UNSEEN": unseen,
     }
-    values = "\n".join(f"{name} = {pprint.pformat(value, width=116, compact=True, sort_dicts=False)}" for name, value in parts.items())
+    values = "\n".join(
+        f"{name} = {pprint.pformat(value, width=116, compact=True, sort_dicts=False)}" for name, value in parts.items()
+    )
     return f"{_HEAD}{body}\n\n{values}\n{_TAIL}"
 
 

@@ -90,7 +90,11 @@ def render(
         Part("policy", "What to do", _policy(record, policies, figures["policy"])),
         Part("returns", "What the policies earn", _returns(record, figures["returns"])),
         Part("level", "How much caution", _level(record, figures["levels"])),
-        *([Part("states", "How the states were chosen", _chosen(record, figures["states"]))] if "states" in figures else []),
+        *(
+            [Part("states", "How the states were chosen", _chosen(record, figures["states"]))]
+            if "states" in figures
+            else []
+        ),
         Part("next", "What to measure next", _next(record)),
         *([] if checked is None else [Part("tests", "Tests of the model", checks.tests(checked))]),
         Part("log", "The log", _log(record)),
@@ -225,9 +229,11 @@ def _chosen(record: Mapping[str, Any], figure: Figure) -> str:
         for row in choice["designs"]
     ]
     text = (
-        "The numbers of the log were cut into states in several ways. Each was learned from some episodes and judged on "
-        "the others. Promised is what the model says that chose the policy; held out is what the other episodes say. The "
-        "lowest gain is the least that any of these ways sees over what the log did. " + choice["sentence"] + "."
+        "The numbers of the log were cut into states in several ways. Each was learned from some episodes and judged "
+        "on the others. Promised is what the model says that chose the policy; held out is what the other episodes "
+        "say. The lowest gain is the least that any of these ways sees over what the log did. "
+        + choice["sentence"]
+        + "."
     )
     caption = "Ways to cut numbers into states; bold: chosen"
     return paragraphs(text) + Table.of(caption, rows).html() + figure_html(figure)
