@@ -14,10 +14,10 @@ on the policy of the log as well, and splits there. Maps that predict much worse
 
 Honest values of a coarse map are judged by its own states, which may be blind to what is wrong with them. So every
 policy is also judged in the states of all other candidates (``second_opinion``), and the lowest *gain* over what the
-log did counts. Where the data do not tell, caution does: of all levels and maps whose gain is within one standard error of the
-highest, those with the highest level, and of these the one with the highest gain. The choice *improves* on the log if
-the lower end of the interval of its gain is above zero and above what the best calibrated model overrates what the
-log is known to have earned.
+log did counts. Where the data do not tell, caution does: of all levels and maps whose gain is within one standard
+error of the highest, those with the highest level, and of these the one with the highest gain. The choice *improves*
+on the log if the lower end of the interval of its gain is above zero and above what the best calibrated model
+overrates what the log is known to have earned.
 """
 
 from __future__ import annotations
