@@ -32,7 +32,7 @@ def test_every_command_and_its_options_are_on_the_page(name):
     page = (REFERENCE / "command-line.md").read_text()
     assert f"[`prudent {name}`](#{name})" in page
     own = rows_of(section(page, name))
-    told = (rows_of(section(page, SHARED)) if name in ("solve", "explain", "next-data") else {}) | own
+    told = (rows_of(section(page, SHARED)) if name in ("solve", "check", "explain", "next-data") else {}) | own
     options = {
         option: parameter
         for parameter in COMMANDS[name].params

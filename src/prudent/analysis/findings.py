@@ -217,10 +217,10 @@ class Reversal(NamedTuple):
 
 def of_reversals(reversals: Sequence[Reversal]) -> list[Finding]:
     """Return the finding that recommendations rest on single episodes."""
-    if not reversals:
+    time = sum(reversal.time for reversal in reversals)
+    if time < THIN:
         return []
     first = reversals[0]
-    time = sum(reversal.time for reversal in reversals)
     message = (
         f"In {len(reversals)} {'state' if len(reversals) == 1 else 'states'} ({time:.0%} of the time) the recommended "
         f"action changes if a single episode is left out: without episode {first.episode!r}, {first.instead!r} and not "

@@ -221,8 +221,8 @@ def study_log(
     observations : int, default=10
         Number of further observations of one pair, for what to measure next.
     check : CheckReport, optional
-        The check of the log at the same levels. Its honest values recommend the level, and its findings come first on
-        the page.
+        The check of the log at the same levels. Its findings come first on the page, and its honest values recommend
+        the level. In a log without episodes they do not: single observations are too weak a judge.
     rng : int, Generator or None, default=1
         Source of randomness.
     threads : int, optional
@@ -244,7 +244,7 @@ def study_log(
     """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        honest = None if check is None else check.honest
+        honest = None if check is None or check.honest.by_rows else check.honest
         profile = risk_profile(model, posterior, alphas, start, draws, rng, honest=honest, threads=threads)
         choice = model.summary.state_choice
         if choice is not None and choice.alpha in profile.alphas:  # by held-out episodes

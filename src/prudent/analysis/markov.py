@@ -14,10 +14,10 @@ delta = r + gamma V(s') minus its mean over the stratum (the surprise of a row, 
 - *episode*: the sum over episodes of (sum delta)^2, and over episodes and actions: the score test of a random effect of
   the patient, and of the patient for each action.
 
-The P value is the share of exchanges that are as large, of more exchanges where it is small; beyond a few exceedances, the tail of a Pearson III law with
-the mean, variance and skewness of the exchanged statistics. Holm's rule adjusts for the number of tests. Exchanges are
-exact for next states of rows that do not follow each other; otherwise nearly so, since the outcome of a row decides
-which rows come later. Measured false-alarm rates are in the documentation.
+The P value is the share of exchanges that are as large, of more exchanges where it is small; beyond a few exceedances,
+the tail of a Pearson III law with the mean, variance and skewness of the exchanged statistics. Holm's rule adjusts for
+the number of tests. Exchanges are exact for rows that do not follow each other; otherwise nearly so, since the outcome
+of a row decides which rows come later. Measured false-alarm rates are in the documentation.
 """
 
 from __future__ import annotations

@@ -552,13 +552,13 @@ def _show(study: LogStudy, policies: Any, record: dict[str, Any]) -> None:
     worst = f"the mean of the worst {1.0 - record['tail']:.0%} that the data leaves possible"
     print(f"From {record['start']}; bad cases: {worst}.")
     print("Both assume that the model holds.")
-    if study.check is not None:
+    if study.profile.honest is not None:
         values = record["check"]["recommended"]
         print(
             f"Honest value, by data that the policy was not chosen from: {values['honest']:.5g} "
             f"({values['low']:.5g} to {values['high']:.5g})."
         )
-        for line in honest_lines(study.check.honest):
+        for line in honest_lines(study.profile.honest):
             print(f"{line[:1].upper()}{line[1:]}.")
     for said in study.warnings:
         print(f"Caution: {said}.")

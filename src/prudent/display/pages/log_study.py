@@ -147,12 +147,17 @@ def _short(record: Mapping[str, Any], policies: pandas.DataFrame) -> str:
     return f"<ul>{items}</ul>{warnings}"
 
 
+def _by_honest(record: Mapping[str, Any]) -> bool:
+    """Return whether the level is recommended by honest values."""
+    return record["check"] is not None and not record["check"]["by_rows"]
+
+
 def _why_level(record: Mapping[str, Any]) -> str:
     if len(record["levels"]) == 1:
         return "no other was asked for."
     if "state_choice" in record:
         return "with the chosen states it does best on episodes that were held out, as far as these tell."
-    if record["check"] is not None:
+    if _by_honest(record):
         values = record["check"]["recommended"]
         return (
             f"by data that it was not chosen from it earns {number(values['honest'])} "
@@ -276,7 +281,7 @@ def _level(record: Mapping[str, Any], figure: Figure) -> str:
         "return, and should better the bad cases. Recommended is "
         + (
             "the lowest level whose bad cases are as good as those of all higher levels: "
-            if record["check"] is None
+            if not _by_honest(record)
             else "the lowest level whose honest value is not clearly below that of another: "
         )
         + f"{_recommended(record)['alpha']:g}. The numbers of this section assume that the model holds."

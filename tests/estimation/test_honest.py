@@ -1,0 +1,128 @@
+"""Honest values: policies from some episodes, judged by a model of the others."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import numpy as np
+import pandas
+import pytest
+from refusals import refused
+
+from prudent.errors import DataError, ParameterError
+from prudent.estimation.designs import GivenStates, MappedStates
+from prudent.estimation.honest import honest_values
+from prudent.estimation.rows import read_log
+
+COLUMNS = ["episode", "step", "state", "action", "next_state", "reward"]
+
+
+def read(table, terminal=()):
+    return read_log(table, None, None, None, terminal, (), None)
+
+
+def bandit_log(rng, episodes=60, steps=10, gain=0.5, states=1):
+    """Return a log in which action 1 earns ``gain`` more, and states are drawn anew at every step."""
+    size = episodes * steps
+    state, action = rng.integers(states, size=size + 1), rng.integers(2, size=size)
+    table = {
+        "episode": np.repeat(np.arange(episodes), steps),
+        "step": np.tile(np.arange(steps), episodes),
+        "state": state[:-1],
+        "action": action,
+        "next_state": state[1:],
+        "reward": rng.normal(size=size) + gain * action,
+    }
+    return pandas.DataFrame(table)
+
+
+def test_equal_episodes_are_judged_by_their_frequencies():
+    one = [
+        (0, 0, "a", "x", "b", 1.0),
+        (0, 1, "b", "x", "a", 0.0),
+        (0, 2, "a", "y", "b", 2.0),
+        (0, 3, "b", "x", "end", 3.0),
+    ]
+    rows = [(e, *row[1:]) for e in range(400) for row in one]
+    found = honest_values(GivenStates(read(pandas.DataFrame(rows, columns=COLUMNS), ["end"])), 0.9)
+    # the policy takes y in a: V(a) = 2 + 0.9 V(b), V(b) = 0.5 (0.9 V(a)) + 0.5 * 3
+    chosen = np.linalg.solve([[1.0, -0.9], [-0.45, 1.0]], [2.0, 1.5])[0]
+    done = np.linalg.solve([[1.0, -0.9], [-0.45, 1.0]], [1.5, 1.5])[0]
+    assert found.honest[:3] == pytest.approx(chosen, abs=1e-3)  # what is guessed weighs 1 / (1 + 200^2)
+    assert found.honest[3] == pytest.approx(done, abs=1e-9)
+    assert found.error == pytest.approx(0.0, abs=1e-6)
+    assert found.difference(0, 3).value == pytest.approx(chosen - done, abs=1e-3)
+
+
+def test_intervals_hold_the_truth(seed):
+    held = 0
+    for i in range(20):
+        rng = np.random.default_rng([seed, i])
+        found = honest_values(GivenStates(read(bandit_log(rng, states=3))), 0.9, alphas=[0.0])
+        held += found.low[0] <= 0.5 / 0.1 <= found.high[0] and found.low[1] <= 0.25 / 0.1 <= found.high[1]
+    assert held >= 9  # each of two intervals holds with 90% or more: below 9 of 20 with a chance under 1e-6
+
+
+def test_states_that_are_noise_promise_what_is_not_there(rng):
+    # all actions are alike: every gain is the choice of lucky rows, and the model of 90 states believes in it
+    found = honest_values(GivenStates(read(bandit_log(rng, 60, 10, gain=0.0, states=90))), 0.9, alphas=[0.0])
+    assert found.promised[0] > 1.0
+    assert abs(found.honest[0]) < 5.0 * found.error[0]  # the truth is 0; false alarm below 1e-6
+    assert found.promised[0] - found.honest[0] > 3.0 * found.error[0]
+
+
+class Halves:
+    """A map by the median of a column, which notes the episodes that it was fitted on."""
+
+    fitted: ClassVar[list] = []
+
+    def fit(self, rows):
+        self.fitted.append(frozenset(rows["episode"]))
+        self.middle = rows["x"].median()
+        return self
+
+    def transform(self, rows):
+        return np.where(rows["x"] > self.middle, "high", "low")
+
+
+def test_a_map_is_fitted_on_training_episodes_alone(rng):
+    table = bandit_log(rng, 20, 5)
+    table["x"] = rng.normal(size=len(table))
+    rows = read(table)
+    there = np.where(np.arange(len(table)) % 5 == 4, -1, np.arange(len(table)) + 1)
+    maker = Halves()
+    Halves.fitted.clear()
+    found = honest_values(MappedStates(rows, "halves", maker, table, np.arange(len(table)), there), 0.9, repeats=3)
+    assert len(Halves.fitted) == 6
+    assert all(len(episodes) == 10 for episodes in Halves.fitted)
+    assert all(Halves.fitted[i].isdisjoint(Halves.fitted[i + 1]) for i in (0, 2, 4))
+    assert np.isfinite(found.honest).all()
+
+
+def test_states_that_one_part_never_leaves_are_cut_and_counted():
+    rows = [(e, t, f"s{t}", "x", f"s{t + 1}", 1.0) for e in range(8) for t in range(3)]  # s3 is never left
+    rows += [(8 + e, 0, "s3", "x", "s0", 0.0) for e in range(1)]  # but in one episode
+    found = honest_values(GivenStates(read(pandas.DataFrame(rows, columns=COLUMNS))), 0.9)
+    assert found.cut[0] > 0.1
+    assert np.isfinite([found.honest, found.promised, found.low, found.high]).all()
+
+
+def test_counts_without_episodes_are_split_by_observation(rng):
+    rows = [("ill", "wait", "ill", 0.0, 60), ("ill", "drug", "well", 1.0, 30), ("ill", "drug", "dead", -1.0, 10)]
+    table = pandas.DataFrame(rows, columns=["state", "action", "next_state", "reward", "count"])
+    found = honest_values(GivenStates(read(table, ["well", "dead"])), 0.9)
+    assert found.by_rows
+    # the drug earns 0.5 on average, with an interval that half of 40 rows allow
+    assert found.low[0] < 0.5 < found.high[0]
+    assert found.high[0] - found.low[0] < 1.5
+
+
+def test_what_cannot_be_judged_is_refused():
+    table = pandas.DataFrame([(0, 0, "a", "x", "a", 1.0)] * 3, columns=COLUMNS)
+    with refused(DataError, "few-episodes", argument="log"):
+        honest_values(GivenStates(read(table.assign(step=range(3)))), 0.9)
+    table = pandas.DataFrame([(e, 0, "a", "x", "a", 1.0) for e in range(9)], columns=COLUMNS)
+    with refused(ParameterError, "discount-range", argument="discount"):
+        honest_values(GivenStates(read(table)), 1.0)
+    with refused(ParameterError, "empty", argument="alphas"):
+        honest_values(GivenStates(read(table)), 0.9, alphas=[])
