@@ -147,6 +147,9 @@ def _summary(name: str, verdicts: list[Verdict]) -> bool:
     text = f"{name:12} {len(quiet):3} of {len(verdicts)} logs without a serious finding"
     if quiet:
         text += f": better in {np.mean(better):4.0%}, gain {np.mean([v.gain / v.spread for v in quiet]):+.2f} sd"
+    gain = [v.gain > 0.0 for v in verdicts if "no-improvement" not in v.serious]
+    if gain:
+        text += f"; {len(gain)} with evidence of a gain, Markov tests aside: better in {np.mean(gain):4.0%}"
     text += f"; all logs: better in {np.mean([v.gain > 0.0 for v in verdicts]):4.0%}"
     for title in ("promised", "honest"):
         z = np.array([getattr(v, title) for v in verdicts])
