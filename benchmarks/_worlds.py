@@ -236,7 +236,7 @@ class Pressure(World):
 
 
 class Tank(World):
-    """Two coupled tanks: keep the second level at 10 by a pump with three speeds. Hidden: a slow leak, different loads."""
+    """Two coupled tanks: keep the second level at 10 by a pump with three speeds. Hidden: a slow leak."""
 
     name, steps, discount, episodes = "tank", 80, 0.97, 80
     features: ClassVar = ("level 1", "level 2", "demand")

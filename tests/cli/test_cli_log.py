@@ -348,3 +348,49 @@ def test_words_claim_no_more_than_was_worked_out(call, tmp_path):
     _, why, _ = call("explain", *options[:7], "quiet", "--alpha", 0)
     assert "- 1 more observation of 'call' that ends in 'gone', its worst plausible outcome." in why
     assert f"now earns {mean:.5g} if all probabilities are at their posterior means" in text  # no mean of returns
+
+
+# --- logs of numbers -------------------------------------------------------------------------------------
+
+
+def test_features_become_states_and_plain_python(call, tmp_path, rng):
+    rows = ["episode,step,level,hour,action,reward,done"]
+    for e in range(30):
+        level = rng.uniform(4, 16)
+        for t in range(8):
+            fill = level < 10 if rng.random() < 0.7 else rng.random() < 0.5
+            after = level + (1.5 if fill else -1.5) + 0.3 * rng.normal()
+            rows.append(f"{e},{t},{level},{t % 4},{'fill' if fill else 'drain'},{-abs(after - 10)},{t == 7}")
+            level = after
+    path = tmp_path / "log.csv"
+    path.write_text("\n".join(rows))
+    given = ["--discount", "0.9", "--features", "level,hour", "--cyclic", "hour=4", "--draws", "50"]
+    out = tmp_path / "out"
+    code, said, _ = call("solve", path, *given, "--states", "tree:6", "--out", out)
+    assert code == 0
+    assert "act.py" in said
+    record = json.loads((out / "policy.json").read_text())
+    states = pr.StateMap.from_dict(record["state_map"])
+    level = next(row for row in record["levels"] if row["alpha"] == record["recommended"])
+    actions = {row["state"]: row["action"] for row in level["policy"]}
+    names: dict = {}
+    exec((out / "act.py").read_text(), names)
+    for _ in range(100):
+        seen = {"level": rng.uniform(0, 20), "hour": int(rng.integers(0, 4))}
+        assert names["act"](seen) == actions[states.locate(seen).state]
+    again = tmp_path / "again"
+    given = ["--discount", "0.9", "--draws", "50", "--states", out / "policy.json"]
+    assert call("solve", path, *given, "--out", again)[0] == 0
+    assert json.loads((again / "policy.json").read_text())["state_map"] == record["state_map"]
+
+
+def test_wrong_options_of_features_are_named(call, log):
+    for options, word in (
+        (["--features", "x"], "'x'"),
+        (["--features", "reward", "--states", "forest:3"], "--states"),
+        (["--features", "reward", "--cyclic", "reward"], "--cyclic"),
+        (["--cyclic", "hour=24"], "--cyclic"),
+    ):
+        code, _, err = call("solve", log, *TERMINAL, *options)
+        assert code == 2
+        assert word in err

@@ -37,7 +37,7 @@ def pairs(log, **options):
     return table
 
 
-def walk(rng, episodes=60, length=15):
+def walk(rng, episodes=50, length=12):
     """Keep a number near zero: pushing towards it is right, the log does so in 7 of 10 cases."""
     rows = []
     for e in range(episodes):

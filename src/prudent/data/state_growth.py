@@ -364,8 +364,8 @@ def _targets(sample: Sample, columns: list[dict[str, Any]], terms: FloatArray, d
     """Return what follows rows: returns and chances of actions, smoothed, and the features one step later."""
     if sample.action is None or sample.actions is None or sample.following is None:
         message = (
-            "a tree is grown on what follows: the log needs a column action, and episode (or next_NAME for all features); "
-            "without them use method='quantiles' or 'clusters'"
+            "a tree is grown on what follows: the log needs a column action, and episode (or next_NAME for all "
+            "features); without them use method='quantiles' or 'clusters'"
         )
         raise DataError(message, code="missing-column", column="action" if sample.action is None else "episode")
     shown = _shown(len(terms))

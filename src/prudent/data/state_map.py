@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -31,6 +31,7 @@ from .state_growth import FORMAT, Sample, grow
 from .state_rules import locate
 from .state_vectors import centre_states, grid_states, leaf_states, numbers_of, term_column
 
+ByFeature = Mapping[str, Any] | tuple[tuple[str, Any], ...]
 METHODS = ("tree", "quantiles", "clusters", "cuts")
 _SLACK = 0.1  # part of the range of a column by which a number may exceed it
 
@@ -92,10 +93,10 @@ class StateMap:
 
     Notes
     -----
-    A missing value is a value of its own: a bin of its own, a split of a tree, a coordinate of a cluster. An observation
-    is *unseen* if it has a category that the log does not have, misses a value that is never missing there, exceeds
-    the range of a column by more than a tenth of it, or lies in a cell of a grid with fewer than ``min_rows`` rows. It
-    still has a nearest state; ``transform`` and ``Solution.act`` say what to do with it.
+    A missing value is a value of its own: a bin of its own, a split of a tree, a coordinate of a cluster. An
+    observation is *unseen* if it has a category that the log does not have, misses a value that is never missing there,
+    exceeds the range of a column by more than a tenth of it, or lies in a cell of a grid with fewer than ``min_rows``
+    rows. It still has a nearest state; ``transform`` and ``Solution.act`` say what to do with it.
 
     Examples
     --------
@@ -110,13 +111,13 @@ class StateMap:
     'pressure is 300, and 65 to 120 in the log'
     """
 
-    features: tuple[str, ...]
+    features: Sequence[str]
     method: str = "tree"
     n_states: int = 32
-    bins: Any = 4
-    cuts: Any = ()
-    cyclic: Any = ()
-    categorical: Any = ()
+    bins: int | ByFeature = 4
+    cuts: ByFeature = ()
+    cyclic: ByFeature = ()
+    categorical: Sequence[str] = ()
     min_rows: int = 10
     discount: float | None = None
     fitted: str = ""
@@ -139,7 +140,7 @@ class StateMap:
         if self.discount is not None and not 0.0 <= self.discount <= 1.0:
             message = f"discount is {self.discount!r}, expected a number in [0, 1]"
             raise ParameterError(message, code="value-range", argument="discount", value=self.discount)
-        for name, _ in self.cuts:
+        for name in dict(self.cuts):
             if name in self.categorical:
                 message = f"cuts has {name!r}, which is categorical"
                 raise ParameterError(message, code="conflicting-arguments", argument="cuts", value=name)
@@ -259,7 +260,7 @@ class StateMap:
             Columns by name.
         """
         kinds: dict[str, bool | None] = dict.fromkeys(self.features)
-        kinds |= dict.fromkeys((name for name, _ in (*self.cuts, *self.cyclic)), True)
+        kinds |= dict.fromkeys((*dict(self.cuts), *dict(self.cyclic)), True)
         kinds |= dict.fromkeys(self.categorical, False)
         if self.fitted:
             kinds = {column["name"]: column["kind"] != "category" for column in self.rules["columns"]}
@@ -387,7 +388,7 @@ class StateMap:
             "method": self.method,
             "n_states": self.n_states,
             "bins": dict(self.bins) if isinstance(self.bins, tuple) else self.bins,
-            "cuts": {name: list(cuts) for name, cuts in self.cuts},
+            "cuts": {name: list(cuts) for name, cuts in dict(self.cuts).items()},
             "cyclic": dict(self.cyclic),
             "categorical": list(self.categorical),
             "min_rows": self.min_rows,
@@ -448,7 +449,7 @@ class StateMap:
         return f"{text}, {len(self.states)} states: {shown})"
 
 
-def _names(given: Any, argument: str, known: tuple[str, ...] | None = None) -> tuple[str, ...]:
+def _names(given: Any, argument: str, known: Sequence[str] | None = None) -> tuple[str, ...]:
     if isinstance(given, str) or not isinstance(given, Iterable):
         message = f"{argument} is {given!r}, expected names of columns"
         raise ParameterError(message, code="wrong-type", argument=argument, value=given)

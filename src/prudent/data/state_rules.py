@@ -12,13 +12,14 @@ Rules are plain values, as JSON holds them::
                {"kind": "clusters", "terms": [...], "centres": [[...], ...]}
 
 A term is a number made from one column: ``["value", column, centre, scale]``, ``["missing", column]``,
-``["is", column, value]``, ``["turned", column]`` (half a period later), ``["cos", column, weight]`` or ``["sin", ...]``.
+``["is", column, value]``, ``["turned", column]`` (half a period later), ``["cos", column, weight]``, ``["sin", ...]``.
 """
 
 import math
+from typing import Any
 
 
-def locate(rules, observation):
+def locate(rules: Any, observation: Any) -> Any:
     """Return the number of the nearest state, and why the log has nothing like it (None if it has)."""
     cells, reasons = [], []
     for column in rules["columns"]:
@@ -38,7 +39,7 @@ def locate(rules, observation):
     return state, "; ".join(reasons) or None
 
 
-def read_cell(column, observation):
+def read_cell(column: Any, observation: Any) -> Any:
     """Return the value of a column (None if it is missing), and why the log has nothing like it."""
     name = column["name"]
     if name not in observation:
@@ -62,14 +63,14 @@ def read_cell(column, observation):
     return value, None
 
 
-def is_missing(value):
+def is_missing(value: Any) -> bool:
     """Return whether a cell is empty: None, NaN, an empty text, or pandas' NA."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
-    return value.strip() == "" if isinstance(value, str) else value != value
+    return value.strip() == "" if isinstance(value, str) else bool(value != value)
 
 
-def plain_label(value):
+def plain_label(value: Any) -> Any:
     """Return a category: a text without blanks around it, an integer where it is one; True and False are texts."""
     if hasattr(value, "item"):
         value = value.item()
@@ -83,10 +84,11 @@ def plain_label(value):
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-def find_cell(columns, partition, cells):
+def find_cell(columns: Any, partition: Any, cells: Any) -> Any:
     """Return the state of a cell of a grid, or the nearest one that the log has."""
     bins = []
-    for column, cuts, value in zip(columns, partition["cuts"], cells):
+    for i, column in enumerate(columns):
+        cuts, value = partition["cuts"][i], cells[i]
         if value is None:
             bins.append(-1)
         elif column["kind"] == "category":
@@ -97,14 +99,14 @@ def find_cell(columns, partition, cells):
     best, least = 0, math.inf
     for state, cell in enumerate(partition["cells"]):
         far = 0.0
-        for column, cuts, one, two in zip(columns, partition["cuts"], bins, cell):
-            far += bin_distance(column["kind"], len(cuts), one, two)
+        for i, column in enumerate(columns):
+            far += bin_distance(column["kind"], len(partition["cuts"][i]), bins[i], cell[i])
         if far < least:
             best, least = state, far
     return best, "no row of the log has these values together" if least > 0.0 else None
 
 
-def bin_distance(kind, cuts, one, two):
+def bin_distance(kind: str, cuts: int, one: int, two: int) -> float:
     """Return how far apart two bins of a column are: 1 from one end to the other, or to a missing value."""
     if one == two:
         return 0.0
@@ -114,7 +116,7 @@ def bin_distance(kind, cuts, one, two):
     return 2.0 * min(steps, cuts - steps) / cuts if kind == "cyclic" else steps / cuts
 
 
-def term_value(columns, term, cells):
+def term_value(columns: Any, term: Any, cells: Any) -> float:
     """Return the number that a term makes of its column."""
     kind, value = term[0], cells[term[1]]
     column = columns[term[1]]
@@ -125,30 +127,30 @@ def term_value(columns, term, cells):
     if value is None:
         value = column["fill"]
     if kind == "value":
-        return (value - term[2]) / term[3]
+        return float((value - term[2]) / term[3])
     if kind == "turned":
-        return (value + column["period"] / 2.0) % column["period"]
+        return float((value + column["period"] / 2.0) % column["period"])
     angle = 2.0 * math.pi * value / column["period"]
-    return term[2] * (math.cos(angle) if kind == "cos" else math.sin(angle))
+    return float(term[2]) * (math.cos(angle) if kind == "cos" else math.sin(angle))
 
 
-def find_leaf(columns, partition, cells):
+def find_leaf(columns: Any, partition: Any, cells: Any) -> int:
     """Return the leaf of a tree: left below the cut, right from the cut on."""
     nodes, place = partition["nodes"], 0
     while len(nodes[place]) > 1:
         term, cut, left, right = nodes[place]
         place = left if term_value(columns, partition["terms"][term], cells) < cut else right
-    return nodes[place][0]
+    return int(nodes[place][0])
 
 
-def find_centre(columns, partition, cells):
+def find_centre(columns: Any, partition: Any, cells: Any) -> int:
     """Return the cluster with the nearest centre."""
     point = [term_value(columns, term, cells) for term in partition["terms"]]
     best, least = 0, math.inf
     for state, centre in enumerate(partition["centres"]):
         far = 0.0
-        for one, two in zip(point, centre):
-            far += (one - two) ** 2
+        for i, one in enumerate(point):
+            far += (one - centre[i]) ** 2
         if far < least:
             best, least = state, far
     return best

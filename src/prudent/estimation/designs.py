@@ -78,7 +78,7 @@ class MappedStates:
 
         rows = np.unique(np.concatenate((self.here[training], self.there[training & (self.there >= 0)])))
         maker = copy.deepcopy(self.maker)
-        maker.fit(self.log.iloc[rows])
+        maker = maker.fit(self.log.iloc[rows]) or maker  # a StateMap is immutable: fit returns another one
         codes, names = pandas.factorize(np.asarray(maker.transform(self.log), dtype=object), use_na_sentinel=False)
         end = len(names)
         goes_on = self.there >= 0

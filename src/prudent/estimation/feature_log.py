@@ -77,8 +77,9 @@ class FeatureLog:
         if not given_next and flow.episode is None:
             names = [*held.used.values(), *held.ignored]
             message = (
-                f"{held.table} has no column of episodes whose rows follow each other, and no next_{states.features[0]}; "
-                f"its columns are {names}; if one of them has another name: columns={{'episode': ...}}"
+                f"{held.table} has no column of episodes whose rows follow each other, and no "
+                f"next_{states.features[0]}; its columns are {names}; if one of them has another name: "
+                "columns={'episode': ...}"
             )
             raise DataError(message, code="missing-column", column="episode")
         if given_next:

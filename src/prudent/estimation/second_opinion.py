@@ -112,7 +112,8 @@ class Panel:
 
     def _calibration(self, chain: _Judge, made: LogRows) -> tuple[float, float]:
         """Return the gap of the model of what the log did, and its standard error."""
-        assert made.reward is not None and self._judging is not None
+        assert made.reward is not None
+        assert self._judging is not None
         rows = np.flatnonzero(self._judging)
         value = chain.last
         surprise = made.reward[rows] + self._discount * value[made.target[rows]] - value[made.state[rows]]

@@ -12,12 +12,12 @@ The candidates are trees of different sizes. Grids of quantiles were tried in si
 the action is often chosen for a reason that matters, which makes both the policy and its judge wrong; a tree is grown
 on the policy of the log as well, and splits there. Maps that predict much worse than the best one are left out too.
 
-Honest values of a coarse map are judged by its own states, which may be blind to what is wrong with them. So every policy
-is also judged in the states of all other candidates (``second_opinion``), and the lowest *gain* over what the log did
-counts. Where the data do not tell, caution does: of all levels and maps whose gain is within one standard error of the
-highest, those with the highest level, and of these the one with the highest gain. The choice *improves* on the log if
-the lower end of the interval of its gain is above zero and above what the best calibrated model overrates what the
-log is known to have earned.
+Honest values of a coarse map are judged by its own states, which may be blind to what is wrong with them. So every
+policy is also judged in the states of all other candidates (``second_opinion``), and the lowest *gain* over what the
+log did counts. Where the data do not tell, caution does: of all levels and maps whose gain is within one standard
+error of the highest, those with the highest level, and of these the one with the highest gain. The choice *improves*
+on the log if the lower end of the interval of its gain is above zero and above what the best calibrated model
+overrates what the log is known to have earned.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ class StateChoice:
         rows = []
         for name in self.candidates:
             cells = [i for i in self.honest.at(design=name) if self.honest.cells[i].alpha is not LOG]
-            best = max(cells, key=lambda i: self.opinions.least(name, self.honest.cells[i].alpha))
+            best = max(cells, key=lambda i: self.opinions.least(name, _level(self.honest, i)))
             row: dict[str, Any] = {"design": name, "states": round(float(self.honest.states[best]))}
             row |= {"predicts": self.scores[name], "coverage": self.coverage[name], "unseen": self.unseen[name]}
             row |= {"alpha": self.honest.cells[best].alpha}
@@ -145,8 +145,9 @@ class StateChoice:
         """What was chosen, in a sentence."""
         text = (
             f"{len(self.chosen.states)} states by {self.design}, risk level {self.alpha:g}: on held-out episodes "
-            f"{self.gain.value:+.3g} over what the log did ({self.honest.confidence:.0%} interval {self.gain.low:.3g} to "
-            f"{self.gain.high:.3g}); {self.unseen[self.design]:.1%} of new observations were like nothing seen before"
+            f"{self.gain.value:+.3g} over what the log did ({self.honest.confidence:.0%} interval {self.gain.low:.3g} "
+            f"to {self.gain.high:.3g}); {self.unseen[self.design]:.1%} of new observations were like nothing seen "
+            "before"
         )
         if self.improves:
             return text
@@ -199,7 +200,11 @@ def choose_states(
         As for ``from_log``.
     support : str, default="state"
         As for ``from_log``.
-    terminal, columns, end
+    terminal : TerminalLike, default=()
+        As for ``from_log``.
+    columns : mapping, optional
+        As for ``from_log``.
+    end : hashable, optional
         As for ``from_log``.
     folds, repeats : int, default=2
         Number of folds, and how often episodes are split.

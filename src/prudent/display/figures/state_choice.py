@@ -51,7 +51,7 @@ def _draw_values(axes: Axes, table: pandas.DataFrame) -> None:
     order = x.argsort()
     axes.plot(x[order], table["log"].to_numpy()[order], color=hex_of("neutral"), linewidth=1.0)
     _ring(axes, x, honest, table["chosen"].to_numpy())
-    axes.set_xscale("log", base=2)
+    _number_axis(axes, x)
     axes.set(xlabel="number of states", ylabel="discounted return")
 
 
@@ -61,9 +61,15 @@ def _draw_shares(axes: Axes, table: pandas.DataFrame) -> None:
     for name, colour in (("predicts", "optimistic"), ("coverage", "brps-0.8")):
         axes.plot(x, table[name].to_numpy(), color=hex_of(colour), **look)
         _ring(axes, x, table[name].to_numpy(), table["chosen"].to_numpy())
-    axes.set_xscale("log", base=2)
+    _number_axis(axes, x)
     axes.set_ylim(min(0.0, float(table["predicts"].min())) - 0.05, 1.05)
     axes.set(xlabel="number of states", ylabel="share on held-out episodes")
+
+
+def _number_axis(axes: Axes, states: Any) -> None:
+    axes.set_xscale("log", base=2)
+    axes.set_xticks(states, [str(count) for count in states], minor=False)
+    axes.set_xticks([], minor=True)
 
 
 def _ring(axes: Axes, x: Any, y: Any, chosen: Any) -> None:

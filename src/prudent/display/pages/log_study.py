@@ -278,9 +278,11 @@ def _chosen(record: Mapping[str, Any], figure: Figure) -> str:
         for row in choice["designs"]
     ]
     text = (
-        "The numbers of the log were cut into states in several ways. Each was learned from some episodes and judged on "
-        "the others. Promised is what the model says that chose the policy; held out is what the other episodes say. The "
-        "lowest gain is the least that any of these ways sees over what the log did. " + choice["sentence"] + "."
+        "The numbers of the log were cut into states in several ways. Each was learned from some episodes and judged "
+        "on the others. Promised is what the model says that chose the policy; held out is what the other episodes "
+        "say. The lowest gain is the least that any of these ways sees over what the log did. "
+        + choice["sentence"]
+        + "."
     )
     caption = "Ways to cut numbers into states; bold: chosen"
     return paragraphs(text) + Table.of(caption, rows).html() + figure_html(figure)
