@@ -167,8 +167,10 @@ def confidence_sequence(
 
     Returns
     -------
-    low, high : ndarray [N]
-        Limits after each row; low never falls and high never rises.
+    low : ndarray [N]
+        Lower limits after each row; they never fall.
+    high : ndarray [N]
+        Upper limits after each row; they never rise.
 
     Raises
     ------
