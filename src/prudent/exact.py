@@ -26,7 +26,7 @@ from ._numerics.compile import default_threads, kernel, over_rows
 from ._numerics.dirichlet_tail import SCRATCH, quantile_of_row, tail_of_row, tails_of
 from ._numerics.normal import clipped_normal_cvar, normal_tail
 from ._support.checks import finite_array, first_index, first_place, refuse, risk_levels
-from .errors import ConvergenceWarning, PosteriorError
+from .errors import ConvergenceWarning, DataError, PosteriorError
 from .risk import CertaintyEquivalent, RiskMeasure, form_of
 from .types import ArrayLike, FloatArray
 
@@ -488,7 +488,7 @@ def _dirichlet(
 ) -> DirichletTail:
     """Return the tail of Dirichlet means, with VaR in place of CVaR for ``quantile``; called by the functions above."""
     v, psi = _read_rows(values, counts)
-    lead = np.broadcast_shapes(v.shape[:-1], psi.shape[:-1], level.shape)
+    lead = _broadcast({"values": v.shape[:-1], "counts": psi.shape[:-1], "alpha": level.shape})
     n_outcomes = v.shape[-1]
     rows = int(np.prod(lead, dtype=np.int64))
 
@@ -531,7 +531,7 @@ def _read_rows(values: ArrayLike, counts: ArrayLike) -> tuple[FloatArray, FloatA
         message = f"values and counts must end in the same number of outcomes, got {v.shape} and {psi.shape}"
         raise PosteriorError(message, code="wrong-shape", argument="counts", value=psi.shape, expected=v.shape)
     refuse(psi < 0.0, psi, "counts", "at least 0", error=PosteriorError, code="negative")
-    empty = ~(psi > 0.0).any(axis=-1)
+    empty = np.asarray(~(psi > 0.0).any(axis=-1))
     if empty.any():
         message = f"counts{first_index(empty)} has total 0, expected at least one positive count"
         raise PosteriorError(message, code="sum-zero", argument="counts", index=first_place(empty))
@@ -567,6 +567,16 @@ def _tails(first, last, values, counts, tail, quantile, start, found, means, bor
         found[i], border[i], start[i], error[i] = quantile_of_row(*row) if quantile else tail_of_row(*row)
 
 
+def _broadcast(shapes: dict[str, tuple[int, ...]]) -> tuple[int, ...]:
+    """Return the shape to which arguments broadcast."""
+    try:
+        return np.broadcast_shapes(*shapes.values())
+    except ValueError:
+        listed = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+        message = f"the shapes of these arguments do not broadcast: {listed}"
+        raise DataError(message, code="wrong-shape", value=tuple(shapes.values())) from None
+
+
 def _require_no_overflow(found: FloatArray, sd: FloatArray) -> FloatArray:
     """Return ``found`` if all of it is finite."""
     infinite = ~np.isfinite(found)
@@ -582,4 +592,5 @@ def _normal_arguments(
     sd = finite_array(sd, "sd")
     refuse(sd < 0.0, sd, "sd", "at least 0", code="negative")
     level = risk_levels(alpha)
+    _broadcast({"mean": mean.shape, "sd": sd.shape, "alpha": level.shape})
     return mean, sd, 1.0 - abs(level), np.where(level < 0.0, -1.0, 1.0)

@@ -62,6 +62,8 @@ __all__ = [
     "stationary_distribution",
 ]
 
+LARGEST = 1e100  # of arguments: products of bounds must be finite
+
 # -- the limit law -------------------------------------------------------------------------------------------
 
 
@@ -302,6 +304,7 @@ def br_regret_bound(T: ArrayLike, K: int, d: int, alpha: float, nu: float) -> Fl
         message = f"alpha must be at least 1/2 for the BR-regret bound, got {level}"
         raise ParameterError(message, code="alpha-range", argument="alpha", value=level)
     nu, tail = positive(nu, "nu"), 1.0 - level
+    refuse(nu > LARGEST, np.asarray(nu), "nu", f"at most {LARGEST:g}", error=ParameterError)
     # phi(Phi^-1(alpha)) / (1 - alpha) is minus CVaR of a standard normal
     width = nu * np.sqrt(2.0 * tail * np.log(K * T * T))
     width = width + nu * (1.0 / (tail * math.sqrt(2.0 * math.pi)) - float(cvar_normal(0.0, 1.0, level)))
@@ -344,6 +347,7 @@ def regret_bound(T: ArrayLike, K: int, d: int, alpha: float, delta: float) -> Fl
     '8.73e+07'
     """
     delta = open_probability(delta, "delta")
+    refuse(delta < 1.0 / LARGEST, np.asarray(delta), "delta", f"at least {1.0 / LARGEST:g}", error=ParameterError)
     T, K, d = _sizes(T, K, d)
     return _conventional_bound(
         T, K, d, risk_level(alpha, cautious=True), np.log(4.0 * T / delta), math.log(2.0 / delta)
@@ -455,7 +459,7 @@ def _sizes(T: ArrayLike, K: int, d: int) -> tuple[FloatArray, int, int]:
 
 def _steps(T: ArrayLike) -> FloatArray:
     steps = finite_array(T, "T", error=ParameterError)
-    refuse(steps < 1.0, steps, "T", "a number of at least 1", error=ParameterError)
+    refuse((steps < 1.0) | (steps > LARGEST), steps, "T", f"from 1 to {LARGEST:g}", error=ParameterError)
     return steps
 
 

@@ -133,6 +133,8 @@ def clipped_normal_cvar(mean: float, sd: float, tail: float, quantile: float, ca
     """
     if sd == 0.0:
         return min(max(mean, 0.0), 1.0)
+    if mean < -40.0 * sd:  # all of it is clipped
+        return 0.0
     x = min(max(mean + sd * quantile, 0.0), 1.0)
     if careful and x <= 2.0 * sd:
         total = 0.0

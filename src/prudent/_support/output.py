@@ -51,7 +51,9 @@ def plain_cell(cell: Any) -> Any:
     """
     if not isinstance(cell, (str, tuple)):
         return cell
-    text = str(cell)
+    text = str(cell).replace("\r", "\\r")  # a carriage return would end the row
+    if "\r" in str(cell):
+        return f"'{text}"
     if not text.startswith(FORMULA):
         return cell
     try:

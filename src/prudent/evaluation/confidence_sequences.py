@@ -67,10 +67,10 @@ def bet_sizes(confidence: float, planned: int | None) -> tuple[FloatArray, Float
     """
     if planned is None:
         j = np.arange(BETS)
-        return LARGEST_BET * 0.5**j, -np.log((j + 1.0) * (j + 2.0))
+        return np.asarray(LARGEST_BET * 0.5**j), np.asarray(-np.log((j + 1.0) * (j + 2.0)))
     smallest = math.sqrt(8.0 * math.log(2.0 / (1.0 - confidence)) / planned)  # the best one if the variance is largest
     number = 1 + max(0, math.floor(math.log2(LARGEST_BET / smallest) + 0.5)) if smallest < LARGEST_BET else 1
-    return LARGEST_BET * 0.5 ** np.arange(number), np.full(number, -math.log(number))
+    return np.asarray(LARGEST_BET * 0.5 ** np.arange(number)), np.full(number, -math.log(number))
 
 
 def interval_of_sums(
@@ -116,9 +116,9 @@ def interval_of_sums(
             bound = np.maximum(-found.least if sign > 0 else found.most, 0.0)
             x = np.minimum(np.multiply.outer(bets, bound), LARGEST_BET)  # [J, P]
             # psi = (-log(1 - x) - x) / D^2 with x = lambda D; close to lambda^2 / 2 for small x
-            series = x * x * (0.5 + x / 3.0 + x * x / 4.0)
-            psi_d2 = np.where(x > 1e-3, -np.log1p(-x) - x, series)
-            ratio = np.divide(psi_d2, x * x, out=np.full_like(x, 0.5), where=x > 0.0)
+            large = np.maximum(x, 1e-3)
+            series = 0.5 + x / 3.0 + x * (0.25 * x)
+            ratio = np.where(x > 1e-3, (-np.log1p(-large) - large) / (large * large), series)
             psi = ratio * (bets * bets)[:, np.newaxis]
             capital = sign * np.multiply.outer(bets, found.total) - psi * found.square + weights[:, np.newaxis]
             return np.asarray(np.logaddexp.reduce(capital, axis=0) >= goal)
@@ -167,8 +167,10 @@ def confidence_sequence(
 
     Returns
     -------
-    low, high : ndarray [N]
-        Limits after each row; low never falls and high never rises.
+    low : ndarray [N]
+        Lower limits after each row; they never fall.
+    high : ndarray [N]
+        Upper limits after each row; they never rise.
 
     Raises
     ------

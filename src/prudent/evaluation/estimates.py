@@ -202,13 +202,12 @@ class OffPolicyEstimates:
         [1.0, 0.836, 1.0, 0.5, 0.418, 0.582]
         """
         one_of(estimator, "estimator", ESTIMATORS)
-        options = {"interval": self.interval, "planned": self.n}
         rows = []
         for moments in self.trace.snapshots:
             known = (moments, self.trace.centre, self.trace.ranges, self.confidence)
             value = estimates_at(moments.mean, self.trace.centre)[estimator].value
             logged = self.trace.centre + float(moments.mean[R])
-            ends = (limits_of(name, *known, **options) for name in (estimator, "logged"))
+            ends = (limits_of(name, *known, interval=self.interval, planned=self.n) for name in (estimator, "logged"))
             rows.append([value, *next(ends), logged, *next(ends)])
         return self.trace.frame(rows, ["estimate", "low", "high", "logged", "logged_low", "logged_high"])
 

@@ -125,8 +125,8 @@ def _bernstein(
     base = float(moments.mean[Q])
     fixed, slope = np.zeros(10), np.zeros(10)
     if name in ("ips", "clipped_ips"):
-        product, weight = (WR, W) if name == "ips" else (CR, C)
-        fixed[[product, weight, 9]], slope[9] = (1.0, centre, -centre), -1.0
+        earned, weight = (WR, W) if name == "ips" else (CR, C)
+        fixed[[earned, weight, 9]], slope[9] = (1.0, centre, -centre), -1.0
     elif name == "snips":
         fixed[WR], slope[W] = 1.0, -1.0
     elif name in ("dr", "switch_dr"):

@@ -216,6 +216,7 @@ def evaluate(
         One action for each state, or probabilities of actions [S, A], also as a DataFrame or a nested mapping (see
         ``prudent.MDP.policy_matrix``); ``Solution.policy`` is then [S, A]. With a horizon or an objective it may
         depend on time: a Solution with a time axis, actions [T, S], probabilities [T, S, A], or a list of policies.
+        Probabilities of a state must sum to one within 1e-9, and are divided by their sum.
     tol : float, optional
         Bound on the error of every value. By default ten digits of the largest one.
     horizon : int, optional

@@ -551,7 +551,7 @@ def _dirichlet_counts(values: Any, name: str) -> FloatArray:
         text = f"{name} must have the shape [B, K] or [K], got {np.shape(values)}"
         raise PosteriorError(text, code="wrong-shape", argument=name, value=np.shape(values))
     refuse(counts > LARGEST_COUNT, counts, name, f"at most {LARGEST_COUNT:g}", error=PosteriorError, code="count-range")
-    empty = ~(counts > 0.0).any(axis=1)
+    empty = np.asarray(~(counts > 0.0).any(axis=1))
     if empty.any():
         text = f"{name}{first_index(empty)} is all zero: no outcome of that source can happen"
         raise PosteriorError(text, code="no-outcome", argument=name, index=first_place(empty))

@@ -217,6 +217,8 @@ def read_spec(source: PathLike | Mapping[str, Any], allow_modules: Sequence[str]
     except OSError as error:
         message = f"cannot read {path}: {error.strerror or error}"
         raise DataError(message, code="unreadable-file", path=str(path)) from None
+    except DataError:
+        raise
     except RecursionError:
         message = f"{path} is not a plan: it is nested too deeply"
         raise DataError(message, code="wrong-format", path=str(path)) from None
