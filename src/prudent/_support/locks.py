@@ -63,7 +63,8 @@ def _order(member: Any) -> int:
 
 def _before_fork() -> None:
     """Take all locks that are free, then those of objects that other threads are changing, as soon as they have."""
-    _thread.resting = resting = []
+    resting: list[Any] = []
+    _thread.resting = resting
     deadline = time.monotonic() + PATIENCE
     for _, group in groupby(_members(), _order):
         left, patience = list(group), 0.0
@@ -90,9 +91,7 @@ def _after_fork_in_child() -> None:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(
-        before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child
-    )
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
 
 
 def _free(lock: Any) -> bool:

@@ -297,14 +297,17 @@ class JournalFile:
 
     def append(self, event: Event) -> None:
         """Write an event, inside a transaction."""
-        if self.signed and self._key is None:
-            text = f"{self.path} is signed: give the key to write to it"
-            raise ParameterError(text, code="missing-key", argument="key", path=self.path)
         self.db.execute(_INSERT, (*event, event.checksum()))
         if self._key is not None:
             self.db.execute("INSERT INTO signature VALUES (?, ?)", (event.seq, self._signature_of(event)))
 
     # -- signatures ----------------------------------------------------------------------------------------
+
+    def require_writable(self) -> None:
+        """Raise unless there is a key where events are signed."""
+        if self.signed and self._key is None:
+            text = f"key is missing: events of {self.path} are signed, give the key to write to it"
+            raise ParameterError(text, code="missing-key", argument="key", path=self.path)
 
     def _require_key(self, db: sqlite3.Connection) -> None:
         """Find out whether events are signed, and raise unless the key, if there is one, is that of the last event."""
@@ -339,7 +342,9 @@ class JournalFile:
             return
         expected = found if self._key is None else self._signature_of(self.checked(row))
         if found is None or expected is None or not hmac.compare_digest(found, expected):
-            text = f"event {seq} is not signed with this key: it or an event before it was changed, or the key is another"
+            text = (
+                f"event {seq} is not signed with this key: it or an event before it was changed, or the key is another"
+            )
             raise self.damaged(text, code="wrong-signature", event=seq)
 
     # -- reading events ------------------------------------------------------------------------------------

@@ -119,7 +119,12 @@ class Journal:
             text = f"bandit must be a LinearBandit or a SharedLinearBandit, got {bandit!r}"
             raise ParameterError(text, code="wrong-type", argument="bandit", value=bandit)
         self._snapshot_every = whole_number(snapshot_every, "snapshot_every")
-        self._options: Any = {"synchronous": synchronous, "snapshot_every": snapshot_every, "timeout": timeout, "key": key}
+        self._options: Any = {
+            "synchronous": synchronous,
+            "snapshot_every": snapshot_every,
+            "timeout": timeout,
+            "key": key,
+        }
         if key is not None and (not isinstance(key, bytes) or len(key) < 16):
             text = "key must be at least 16 bytes, for instance secrets.token_bytes(32)"
             raise ParameterError(text, code="wrong-type", argument="key")
@@ -278,6 +283,8 @@ class Journal:
         try:
             learned = self._replica.codec.learn(bandit, decision, value)
         except (TypeError, ValueError, RecursionError) as error:
+            if isinstance(error, DataError) and error.code == "too-large":  # a posterior would be out of range
+                raise
             raise self._replica.broken([decision], error) from error
         self._write(bandit, self._next_event("reward", decision=decision.seq, reward=value))
         return "ok" if learned else "arm removed"
@@ -582,6 +589,7 @@ class Journal:
         """Yield the current bandit in a write transaction, which records what happens to it."""
         with self._lock:
             self._require_open()
+            self._file.require_writable()
             if self._replica.bandit is None:
                 with self._reading():  # the long part, while others may write
                     pass

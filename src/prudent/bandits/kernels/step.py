@@ -507,7 +507,12 @@ def learn_one(handle: IntArray, context: FloatArray, arm: int, reward: float, we
     arms = arms_at(handle)
     point = with_intercept(handle, context)
     prior = arms.prior[arms.marks[arm, col.WHICH]]
-    if point.shape[0] == prior.shape[0] and abs(reward) <= LARGEST and usable(point) and wide(prior, arms.pool[col.GAIN], point):
+    if (
+        point.shape[0] == prior.shape[0]
+        and abs(reward) <= LARGEST
+        and usable(point)
+        and wide(prior, arms.pool[col.GAIN], point)
+    ):
         return NOT_YET
     sums = (arms.gram, arms.root, arms.parts, arms.pool, arms.marks, arms.extra)
     return LEARNED if learn(*sums, point, arm, reward, weight) else REFUSED
