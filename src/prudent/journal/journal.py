@@ -403,7 +403,7 @@ class Journal:
         [([2.0], [0, 1], 1.0), ([3.0], [0], None)]
         """
         skip = one_of(damaged, "damaged", ("raise", "skip")) == "skip"
-        return decision_rows(self._file, self._replica, self._locked_read, skip)
+        yield from decision_rows(self._file, self._replica, self._locked_read, skip)
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return `rows` as a DataFrame.
