@@ -30,7 +30,8 @@ def test_contexts_of_1e13_are_clicks_or_our_error():
             try:
                 bandit.update(point, int(rng.integers(3)), int(rng.integers(2)))
             except DataError as error:
-                assert error.code == "too-large"
+                if error.code != "too-large":
+                    raise
                 refusals += 1
         assert np.isfinite(bandit.select(np.ones(4)).score)
         LinearBandit.from_bytes(bandit.to_bytes())
@@ -50,7 +51,8 @@ def test_large_contexts_are_finite_or_refused_and_change_nothing(tmp_path, made,
                 assert np.isfinite(decision.score)
                 live.reward(decision.id, float(rng.normal()))
             except DataError as error:
-                assert error.code == "too-large"
+                if error.code != "too-large":
+                    raise
                 if len(list(live.rows())) == count:
                     assert live.bandit.to_bytes() == before
         live.verify()
@@ -78,7 +80,7 @@ def test_a_gain_that_has_faded_far_loads():
 
 
 def test_fuzzed_lives(seed):
-    assert _extremes.main(seed, 40) == 0
+    assert _extremes.main(seed, 25) == 0
 
 
 @pytest.mark.slow

@@ -189,7 +189,8 @@ def test_damaged_values_of_any_type_name_the_event_and_leave_the_rest_readable(p
         try:
             assert len(list(live.rows())) == 5  # what SQLite converts, or what was there before
         except StateFileError as error:
-            assert error.fields.get("event") in (3, None)
+            if error.fields.get("event") not in (3, None):
+                raise
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 rows = list(live.rows(damaged="skip"))
@@ -218,8 +219,9 @@ def test_compaction_keeps_everything_if_its_snapshot_cannot_be_read(path, monkey
         monkeypatch.setattr(LinearBandit, "to_bytes", lambda self: b"PRUDENT\x1a" + bytes(100))
         with refused(StateFileError, "damaged-file"):
             live.compact(before=2e9)
+        assert live.bandit.decisions == 30
+        live._wrote = True
         with warned(PrudentWarning, "no-snapshot"):
-            live._wrote = True
             live.close()
     monkeypatch.undo()
     with Journal(path) as live:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import sys
 import traceback
 import warnings
+from contextlib import suppress
 from multiprocessing import get_context
 
 import numpy as np
@@ -126,10 +127,8 @@ def step(bandit, past, rng):
     if lot < 0.92:
         other = past.copy()
         values = rewards(rng, bandit.reward_kind, count)
-        try:
+        with suppress(PrudentError):
             other.update(points, [str(name) for name in rng.choice(names if items else other.arms, count)], values)
-        except PrudentError:
-            pass
         return "merge", lambda: bandit.merge(other, since=past)
     if lot < 0.96 and not items:
         fresh = f"new{rng.integers(10**9)}"
@@ -151,7 +150,8 @@ def life(seed):
             said[0] += 1
         except PrudentError as error:
             said[1] += 1
-            assert bandit.to_bytes() == before, f"{done}: refused with {error.code}, but something changed"
+            if bandit.to_bytes() != before:
+                raise AssertionError(f"{done}: refused with {error.code}, but something changed") from error
         except Exception as error:
             raise AssertionError(f"{done} of {bandit!r}: {type(error).__name__}: {error}") from error
         content = bandit.to_bytes()

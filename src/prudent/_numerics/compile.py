@@ -258,7 +258,7 @@ _NOTICE = _CompilationNotice()
 event.register("numba:compile", _NOTICE)
 
 
-_LOCKS = compiler_lock.global_compiler_lock, getattr(ffi.lib, "_lock", None)
+_LOCKS: tuple[Any, Any] = compiler_lock.global_compiler_lock, getattr(ffi.lib, "_lock", None)
 
 
 class _CompilerAtFork:

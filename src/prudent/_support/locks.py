@@ -63,7 +63,8 @@ def _order(member: Any) -> int:
 
 def _before_fork() -> None:
     """Take all locks that are free, then those of objects that other threads are changing, as soon as they have."""
-    _thread.resting = resting = []
+    resting: list[Any] = []
+    _thread.resting = resting
     deadline = time.monotonic() + PATIENCE
     for _, group in groupby(_members(), _order):
         left, patience = list(group), 0.0

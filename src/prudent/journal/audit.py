@@ -23,6 +23,17 @@ _SOLVED = ("root", "mean", "absorbed")  # of a state, what follows from the sums
 class Verification(int):
     """Number of decisions that `Journal.verify` took again, and what it could and could not compare.
 
+    Parameters
+    ----------
+    decisions : int
+        Number of decisions.
+    snapshots : int
+        Number of states that were compared.
+    signed : bool
+        Whether signatures were checked.
+    gaps : tuple of str
+        What could not be verified.
+
     Attributes
     ----------
     snapshots : int

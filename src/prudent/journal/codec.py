@@ -20,8 +20,9 @@ from .._support.checks import FloatArray
 from .._support.state import saved_kind
 from ..bandits.bandit import LinearBandit
 from ..bandits.decision import Arm, Decision
+from ..bandits.kernels.step import LARGEST
 from ..bandits.shared import SharedLinearBandit
-from ..errors import ParameterError, PrudentError
+from ..errors import DataError, ParameterError, PrudentError
 from .export import COLUMNS, SHARED_COLUMNS, Row
 from .file import Event
 
@@ -191,3 +192,15 @@ def warm_up(twin: Any) -> None:
             decision: Decision = twin.select(point, [0, 1] if shared else None)
             propensity_of(decision)
             twin.update(decision.context, decision.arm, reward)
+
+
+def reward_number(reward: Any, name: str) -> float:
+    """Return a reward as a finite float."""
+    try:
+        value = float("nan") if isinstance(reward, (str, bytes)) or np.ndim(reward) else float(reward)
+    except (TypeError, ValueError, OverflowError):
+        value = float("nan")
+    if not abs(value) <= LARGEST:
+        text = f"{name} is {reward!r}, expected a finite number of at most {LARGEST}"
+        raise DataError(text, code="not-finite", argument="reward", value=reward)
+    return value + 0.0  # SQLite does not know -0.0

@@ -297,14 +297,17 @@ class JournalFile:
 
     def append(self, event: Event) -> None:
         """Write an event, inside a transaction."""
-        if self.signed and self._key is None:
-            text = f"{self.path} is signed: give the key to write to it"
-            raise ParameterError(text, code="missing-key", argument="key", path=self.path)
         self.db.execute(_INSERT, (*event, event.checksum()))
         if self._key is not None:
             self.db.execute("INSERT INTO signature VALUES (?, ?)", (event.seq, self._signature_of(event)))
 
     # -- signatures ----------------------------------------------------------------------------------------
+
+    def require_writable(self) -> None:
+        """Raise unless there is a key where events are signed."""
+        if self.signed and self._key is None:
+            text = f"key is missing: events of {self.path} are signed, give the key to write to it"
+            raise ParameterError(text, code="missing-key", argument="key", path=self.path)
 
     def _require_key(self, db: sqlite3.Connection) -> None:
         """Find out whether events are signed, and raise unless the key, if there is one, is that of the last event."""

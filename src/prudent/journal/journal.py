@@ -29,12 +29,11 @@ from .._support.progress import Progress
 from ..bandits.bandit import LinearBandit
 from ..bandits.decision import Arm, Decision
 from ..bandits.fading import seconds_of
-from ..bandits.kernels.step import LARGEST
 from ..bandits.shared import SharedLinearBandit
 from ..errors import DataError, ParameterError, PrudentError, PrudentWarning, StateFileError
 from ..types import ContextLike, PathLike
 from .audit import Verification, verified
-from .codec import AnyBandit, bandit_of, propensity_of, timed, warm_up
+from .codec import AnyBandit, bandit_of, propensity_of, reward_number, timed, warm_up
 from .export import Row, table_of, write_rows
 from .file import Event, JournalFile
 from .reading import decision_rows
@@ -267,7 +266,7 @@ class Journal:
         if not hasattr(rewards, "__len__") or isinstance(rewards, (str, bytes)) or len(ids) != len(rewards):
             text = f"reward must have one number for each of the {len(ids)} ids, got {reward!r}"[:300]
             raise DataError(text, code="wrong-shape", argument="reward", expected=len(ids))
-        values = [_reward_number(number, f"reward[{i}]" if several else "reward") for i, number in enumerate(rewards)]
+        values = [reward_number(number, f"reward[{i}]" if several else "reward") for i, number in enumerate(rewards)]
         with self._turn() as bandit:
             bandit.require_rewards(reward, np.array(values, dtype=np.float64))
             statuses = [self._learn(bandit, one, value) for one, value in zip(ids, values, strict=True)]
@@ -283,6 +282,8 @@ class Journal:
         try:
             learned = self._replica.codec.learn(bandit, decision, value)
         except (TypeError, ValueError, RecursionError) as error:
+            if isinstance(error, DataError) and error.code == "too-large":  # a posterior would be out of range
+                raise
             raise self._replica.broken([decision], error) from error
         self._write(bandit, self._next_event("reward", decision=decision.seq, reward=value))
         return "ok" if learned else "arm removed"
@@ -402,7 +403,7 @@ class Journal:
         [([2.0], [0, 1], 1.0), ([3.0], [0], None)]
         """
         skip = one_of(damaged, "damaged", ("raise", "skip")) == "skip"
-        return decision_rows(self._file, self._replica, self._locked_read, skip)
+        yield from decision_rows(self._file, self._replica, self._locked_read, skip)
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return `rows` as a DataFrame.
@@ -587,6 +588,7 @@ class Journal:
         """Yield the current bandit in a write transaction, which records what happens to it."""
         with self._lock:
             self._require_open()
+            self._file.require_writable()
             if self._replica.bandit is None:
                 with self._reading():  # the long part, while others may write
                     pass
@@ -642,15 +644,3 @@ def _new_writer() -> int:
 def _arms(bandit: AnyBandit) -> str:
     """Return the arms that a bandit has before decisions name them, as JSON."""
     return json.dumps(bandit.arms if isinstance(bandit, LinearBandit) else [])
-
-
-def _reward_number(reward: Any, name: str) -> float:
-    """Return a reward as a finite float."""
-    try:
-        value = float("nan") if isinstance(reward, (str, bytes)) or np.ndim(reward) else float(reward)
-    except (TypeError, ValueError, OverflowError):
-        value = float("nan")
-    if not abs(value) <= LARGEST:
-        text = f"{name} is {reward!r}, expected a finite number of at most {LARGEST}"
-        raise DataError(text, code="not-finite", argument="reward", value=reward)
-    return value + 0.0  # SQLite does not know -0.0

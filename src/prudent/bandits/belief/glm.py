@@ -121,9 +121,9 @@ class GlmArms(ArmBelief):
     def learn(self, contexts: FloatArray, rows: IntArray, rewards: FloatArray, weights: FloatArray) -> None:
         """Learn rewards; see ``Belief.learn``."""
         until = self._until_solved(contexts.shape[1])
-        if len(contexts) == 1 < until and self.table.pool[col.COUNT] > 0.0:  # the kernel refuses by itself
-            if self._learn_until(contexts, rows, rewards, weights, 0, 1, narrow=True):
-                return
+        one = len(contexts) == 1 < until and self.table.pool[col.COUNT] > 0.0  # which the kernel refuses by itself
+        if one and self._learn_until(contexts, rows, rewards, weights, 0, 1, narrow=True):
+            return
         own = np.unique(rows)
         with self.all_or_none(None if until <= len(contexts) else own):
             if self.learned and self.table.pool[col.COUNT] == 0.0 and len(contexts):
@@ -136,7 +136,7 @@ class GlmArms(ArmBelief):
                     self._try(self._learn_prior if self.learned else self._solve)  # fewer roundings, if no better prior
                 first = last
             if self._fault(own):
-                self._solve(own)  # roots that were updated may have lost more than those of the sums
+                self._solve(own.tolist())  # roots that were updated may have lost more than those of the sums
 
     def _until_solved(self, size: int, more: int = 0) -> int:
         """Return after how many rewards all arms are solved again."""
@@ -152,7 +152,7 @@ class GlmArms(ArmBelief):
         last: int,
         narrow: bool = False,
     ) -> bool:
-        """Learn rewards ``first`` to ``last`` - 1, or raise an error; with ``narrow``, return False at a wide context."""
+        """Learn rewards ``first`` to ``last`` - 1, or raise; with ``narrow``, return False at a wide context."""
         data = (contexts, rows, rewards, weights)
         done = _learn_rows(self.link, self._roots, self.table[:], *data, first, last, narrow)
         if done < 0:
@@ -454,8 +454,8 @@ def _lower_root(precision: FloatArray) -> FloatArray:
 def _careful_root(precision: FloatArray) -> FloatArray:
     """Return the root of a matrix [D,D] that rounding may have made indefinite.
 
-    In units of its diagonal, eigenvalues below rounding are taken to be as large as rounding. If V = U W U', the rows of
-    W^(-1/2) U' are a root, and its QL decomposition gives the lower triangular one.
+    In units of its diagonal, eigenvalues below rounding are taken to be as large as rounding. If V = U W U', the rows
+    of W^(-1/2) U' are a root, and its QL decomposition gives the lower triangular one.
     """
     unit = np.sqrt(np.diagonal(precision))
     if not (unit > 0.0).all() or not np.isfinite(precision).all():
@@ -463,7 +463,7 @@ def _careful_root(precision: FloatArray) -> FloatArray:
     values, vectors = np.linalg.eigh(precision / np.outer(unit, unit))
     values = np.maximum(values, np.finfo(np.float64).eps * len(unit) * values[-1])
     wide = (vectors / np.sqrt(values)).T / unit
-    lower = np.linalg.qr(wide[:, ::-1], mode="r")[::-1, ::-1]  # the upper triangle of the mirrored columns
+    lower = np.asarray(np.linalg.qr(wide[:, ::-1], mode="r"))[::-1, ::-1]  # the upper triangle of the mirrored columns
     return np.asarray(np.tril(lower * np.copysign(1.0, np.diagonal(lower))[:, np.newaxis]))
 
 

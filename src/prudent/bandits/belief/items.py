@@ -248,8 +248,8 @@ class GaussianItems(ItemBelief):
 
     def keep_rows(self, count: int) -> None:
         """Remove items with offsets that were added last; see ``ItemBelief.keep_rows``."""
-        items = (self._item_means, self._item_weights, self._item_counts)
-        self._item_means, self._item_weights, self._item_counts = (array[:count] for array in items)
+        self._item_means, self._item_weights = self._item_means[:count], self._item_weights[:count]
+        self._item_counts = self._item_counts[:count]
 
     def learn(self, contexts: FloatArray, rows: IntArray, rewards: FloatArray, weights: FloatArray) -> None:
         """Learn rewards; see ``Belief.learn``. ``rows`` of items without offsets is not read."""

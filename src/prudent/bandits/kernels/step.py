@@ -388,6 +388,7 @@ def decide(
     noise = arms.pool[col.NOISE]
     known = noise > 0.0
     large = context.shape[0] >= LARGE
+    size_of_all = 0.0  # not finite if a moment is not
     for i in range(size):
         arm = eligible[i]
         if large:
@@ -400,8 +401,9 @@ def decide(
         if student:
             moments[3, i] = parts[arm, col.FREEDOM]
             moments[1, i] *= math.sqrt(moments[3, i] / (moments[3, i] - 2.0))
-        if known and not abs(moments[0, i]) + abs(moments[1, i]) < math.inf:
-            return -1, 0.0, start
+        size_of_all += abs(moments[0, i]) + moments[1, i]
+    if known and not size_of_all < math.inf:
+        return -1, 0.0, start
     place = -1
     if rule.first > 0 or rule.floor > 0.0 or not known:
         place = forced_place(marks, rule.first, rule.floor, known, eligible, uniforms[start])
