@@ -41,22 +41,25 @@ MARK = re.compile(r"(<!-- verdicts: (\w+) -->\n).*?(\n<!-- end -->)", flags=re.D
 # -- error rates -------------------------------------------------------------------------------------------
 
 
-def cases(results: Path) -> Iterator[tuple[str, str, Any, Any, float]]:
-    """Yield claim, reading, rule, samples and error rate of everything that is judged by a rule."""
+def cases(results: Path) -> Iterator[tuple[str, str, str, Any, float, int]]:
+    """Yield claim, reading, study, samples, error rate and replications at the first look of what rules judge."""
     for name, data in load(results).items():
         study = STUDIES[name]
         for statement in study.claims:
             if statement.rule is None:
                 continue
             for reading, (_, samples, error) in statement.cases(data, study.readings).items():
-                yield statement.id, reading, name, samples, error
+                count = min(len(values) for values in samples.values())
+                if len(statement.rule.multiples) > 1:  # some quantities have grown
+                    count = min(count, int(json.loads(data.attrs["spec"])["scale"]["lake_replications"]))
+                yield statement.id, reading, name, samples, error, count
 
 
-def _rate(name: str, claim: str, samples: Any, error: float, studies: int) -> ErrorRate:
+def _rate(name: str, claim: str, samples: Any, error: float, studies: int, count: int) -> ErrorRate:
     """Return the error rate of a claim; rules are found by name, since they do not travel between processes."""
     (statement,) = (each for each in STUDIES[name].claims if each.id == claim)
     assert statement.rule is not None
-    return error_rate(statement.rule, samples, error, studies)
+    return error_rate(statement.rule, samples, error, studies, replications=count)
 
 
 def rates(results: Path, workers: int, studies: int, file: Path) -> int:
@@ -65,8 +68,8 @@ def rates(results: Path, workers: int, studies: int, file: Path) -> int:
     began = time.perf_counter()
     with ProcessPoolExecutor(workers) as pool:
         jobs = [
-            (claim, reading, pool.submit(_rate, name, claim, samples, error, studies))
-            for claim, reading, name, samples, error in cases(results)
+            (claim, reading, pool.submit(_rate, name, claim, samples, error, studies, count))
+            for claim, reading, name, samples, error, count in cases(results)
         ]
         for i, (claim, reading, job) in enumerate(jobs, 1):
             rate = job.result()
