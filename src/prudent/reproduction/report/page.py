@@ -200,7 +200,8 @@ def _false_alarms(claim: Claim) -> str:
         return f"<small>reproduced where false, promised: at most {claim.error:.0%}; not simulated</small>"
     edge, false = (max(getattr(rate, kind) for rate in rates.values()) for kind in ("edge", "false"))
     studies = min(rate.studies for rate in rates.values())
-    return f"<small>reproduced where false, simulated: {edge:.2%} at the edge, {false:.2%} beyond it, of {studies:,} studies in each world</small>"
+    shares = f"{edge:.2%} at the edge, {false:.2%} beyond it"
+    return f"<small>reproduced where false, simulated: {shares}, of {studies:,} studies in each world</small>"
 
 
 def _details(claim: Claim) -> str:
