@@ -41,22 +41,25 @@ MARK = re.compile(r"(<!-- verdicts: (\w+) -->\n).*?(\n<!-- end -->)", flags=re.D
 # -- error rates -------------------------------------------------------------------------------------------
 
 
-def cases(results: Path) -> Iterator[tuple[str, str, Any, Any, float]]:
-    """Yield claim, reading, rule, samples and error rate of everything that is judged by a rule."""
+def cases(results: Path) -> Iterator[tuple[str, str, str, Any, float, int]]:
+    """Yield claim, reading, study, samples, error rate and replications at the first look of what rules judge."""
     for name, data in load(results).items():
         study = STUDIES[name]
         for statement in study.claims:
             if statement.rule is None:
                 continue
             for reading, (_, samples, error) in statement.cases(data, study.readings).items():
-                yield statement.id, reading, name, samples, error
+                count = min(len(values) for values in samples.values())
+                if len(statement.rule.multiples) > 1:  # some quantities have grown
+                    count = min(count, int(json.loads(data.attrs["spec"])["scale"]["lake_replications"]))
+                yield statement.id, reading, name, samples, error, count
 
 
-def _rate(name: str, claim: str, samples: Any, error: float, studies: int) -> ErrorRate:
+def _rate(name: str, claim: str, samples: Any, error: float, studies: int, count: int) -> ErrorRate:
     """Return the error rate of a claim; rules are found by name, since they do not travel between processes."""
     (statement,) = (each for each in STUDIES[name].claims if each.id == claim)
     assert statement.rule is not None
-    return error_rate(statement.rule, samples, error, studies)
+    return error_rate(statement.rule, samples, error, studies, replications=count)
 
 
 def rates(results: Path, workers: int, studies: int, file: Path) -> int:
@@ -65,8 +68,8 @@ def rates(results: Path, workers: int, studies: int, file: Path) -> int:
     began = time.perf_counter()
     with ProcessPoolExecutor(workers) as pool:
         jobs = [
-            (claim, reading, pool.submit(_rate, name, claim, samples, error, studies))
-            for claim, reading, name, samples, error in cases(results)
+            (claim, reading, pool.submit(_rate, name, claim, samples, error, studies, count))
+            for claim, reading, name, samples, error, count in cases(results)
         ]
         for i, (claim, reading, job) in enumerate(jobs, 1):
             rate = job.result()
@@ -99,8 +102,11 @@ def _otherwise(statement: Statement, name: str, data: Any, **changed: Any) -> di
     return _verdicts(replace(statement, **changed).judge(data, STUDIES[name].readings))
 
 
-def thresholds(results: Path, workers: int | None) -> dict[str, list[dict[str, Any]]]:
-    """Return the verdicts of claims with a threshold of ours at half and at double of it, by claim."""
+def thresholds(results: Path, workers: int | None, simulate: bool) -> dict[str, list[dict[str, Any]]]:
+    """Return the verdicts of claims with a threshold of ours at half and at double of it, by claim.
+
+    Other numbers of episodes have to be simulated; without that, claims at the end of a run have no rows.
+    """
     data = load(results)
     found: dict[str, list[dict[str, Any]]] = {}
 
@@ -110,11 +116,11 @@ def thresholds(results: Path, workers: int | None) -> dict[str, list[dict[str, A
     for name, study in STUDIES.items():
         for statement in study.claims if name in data else ():
             rule = statement.rule
-            if rule is None or rule.scaled(2.0) == rule:
+            if rule is None or not rule.threshold:
                 continue
             for factor in (0.5, 1.0, 2.0):
                 scaled = rule.scaled(factor)
-                add(statement, scaled.words.rpartition(", ")[2], _otherwise(statement, name, data[name], rule=scaled))
+                add(statement, scaled.threshold, _otherwise(statement, name, data[name], rule=scaled))
     moments = (
         ("lake-regret", lake_regret.pays_early, lake_regret.SHORT),
         ("lake-long", lake_long.costs_late, lake_long.LONG),
@@ -126,7 +132,7 @@ def thresholds(results: Path, workers: int | None) -> dict[str, list[dict[str, A
                     if episodes <= int(data[name].episode[-1]):
                         at = _otherwise(statement, name, data[name], find=partial(find, episodes))
                         add(statement, f"after {episodes:,} episodes", at)
-    lakes = [name for name in ("lake-regret", "lake-levels") if name in data]
+    lakes = [name for name in ("lake-regret", "lake-levels") if name in data and simulate]
     for name in lakes:
         scale = SCALES[data[name].attrs["scale"]]
         for episodes in (scale.episodes // 2, scale.episodes, 2 * scale.episodes):
@@ -145,15 +151,15 @@ def thresholds(results: Path, workers: int | None) -> dict[str, list[dict[str, A
 # -- the summary and the page ------------------------------------------------------------------------------
 
 
-def summary(results: Path, workers: int | None) -> dict[str, Any]:
+def summary(results: Path, workers: int | None, simulate: bool = True) -> dict[str, Any]:
     """Return what the pages say of the claims."""
     datasets = load(results)
     claims = judge(datasets)
     order = [statement.id for study in STUDIES.values() for statement in study.claims]
-    first = next(iter(datasets.values())).attrs
+    recorded = [data.attrs for data in datasets.values()]
     return {
-        "scale": first["scale"],
-        "seed": int(first["seed"]),
+        "scale": ", ".join(dict.fromkeys(str(each["scale"]) for each in recorded)),
+        "seed": ", ".join(dict.fromkeys(str(each["seed"]) for each in recorded)),
         "counts": counts(claims),
         "claims": [
             {
@@ -168,7 +174,7 @@ def summary(results: Path, workers: int | None) -> dict[str, Any]:
             }
             for claim in sorted(claims, key=lambda claim: order.index(claim.id))
         ],
-        "thresholds": thresholds(results, workers),
+        "thresholds": thresholds(results, workers, simulate),
     }
 
 
@@ -184,7 +190,7 @@ def tables(content: Mapping[str, Any], measured: Mapping[str, Any]) -> dict[str,
     def alarm(claim: Mapping[str, Any]) -> str:
         its = measured["claims"].get(claim["id"])
         if not its:
-            return "exact"
+            return "not simulated yet" if claim["id"] != "optimal-policy-table" else "exact"
         edge, false = (max(rate[kind] for rate in its.values()) for kind in ("edge", "false"))
         return f"{edge:.2%} at the edge, {false:.2%} beyond"
 
@@ -231,13 +237,14 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--workers", type=int, default=2, help="processes, or threads of simulations")
     parser.add_argument("--studies", type=int, default=SIMULATED, help="simulated studies in each world")
     parser.add_argument("--out", type=Path, help="rates: the file to write")
+    parser.add_argument("--stored", action="store_true", help="summary: simulate nothing, without other episodes")
     asked = parser.parse_args(arguments)
     if asked.what != "page" and asked.results is None:
         parser.error("name the folder of results")
     if asked.what == "rates":
         return rates(asked.results, asked.workers, asked.studies, asked.out or RATES)
     if asked.what == "summary":
-        content = summary(asked.results, asked.workers)
+        content = summary(asked.results, asked.workers, not asked.stored)
         SUMMARY.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     content = json.loads(SUMMARY.read_text(encoding="utf-8"))
     measured = json.loads(RATES.read_text(encoding="utf-8"))

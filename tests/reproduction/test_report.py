@@ -571,7 +571,7 @@ def test_claims_of_our_own_are_apart(page: str) -> None:
 def test_claims_say_under_which_reading_they_hold(page: str) -> None:
     row = re.search(r'<tr id="claim-made-best-level">.*?</tr>', page, re.DOTALL)
     assert row is not None
-    _, as_written, holds, alarms, details = re.findall(r"<td.*?</td>", row[0], re.DOTALL)
+    alarms, as_written, holds, details = re.findall(r"<td.*?</td>", row[0], re.DOTALL)
     assert "✗  not reproduced" in as_written
     assert "0.99 minus 0.8: <b>−1.00 [−1.50, −0.50]</b>" in as_written
     assert "0.5 minus 0.8" not in as_written  # which does not decide

@@ -73,6 +73,11 @@ class Distance(Rule):
             ),
         }
 
+    @property
+    def threshold(self) -> str:
+        """See ``Rule``."""
+        return f"Kolmogorov distance below {self.limit:g}"
+
     def scaled(self, factor: float) -> Rule:
         """See ``Rule``."""
         return Distance(self.limit * factor)
@@ -150,6 +155,11 @@ class Shares(Rule):
             for name in samples
             for kind, share in (("edge", self.least), ("false", max(self.least - beyond, 0.0)))
         }
+
+    @property
+    def threshold(self) -> str:
+        """See ``Rule``."""
+        return f"shares above {self.least:g}"
 
     def scaled(self, factor: float) -> Rule:
         """See ``Rule``; the share that may fail is multiplied."""

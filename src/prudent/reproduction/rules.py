@@ -190,6 +190,11 @@ class Rule(ABC):
         """Return the quantities of which a further look would need more replications; none with a single look."""
         return []
 
+    @property
+    def threshold(self) -> str:
+        """Our own threshold, in words; empty if the rule has none."""
+        return ""
+
     def scaled(self, factor: float) -> Rule:
         """Return the rule with our own threshold multiplied by ``factor``; the same rule if it has none."""
         return self
@@ -492,8 +497,16 @@ class Ratios(Rule):
                     }
         return worlds
 
+    @property
+    def threshold(self) -> str:
+        """See ``Rule``; a lower end such as 1 is what a claim says, and not ours."""
+        if self.factor is not None:
+            return f"within a factor {self.factor:.3g}"
+        highest = self.regions[0][1]
+        return f"below {highest:g}" if math.isfinite(highest) else ""
+
     def scaled(self, factor: float) -> Rule:
-        """See ``Rule``; a region around a value is scaled in its logarithm, another one in its finite end."""
+        """See ``Rule``; a region around a value is scaled in its logarithm, another one in its upper end."""
         if self.factor is not None:
             return Ratios.near([math.sqrt(low * high) for low, high in self.regions], self.factor**factor)
-        return replace(self, regions=tuple((low * factor, high * factor) for low, high in self.regions))
+        return replace(self, regions=tuple((low, high * factor) for low, high in self.regions))

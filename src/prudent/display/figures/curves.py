@@ -195,7 +195,6 @@ def draw_excess(
                 axes.errorbar(at + shift, excess.mean[:, j], yerr=half, **options)
             axes.set_xticks(at, list(excess.places))
             axes.set(xlabel=labels[0], ylabel=labels[1], xlim=(-0.5, at.size - 0.5))
-            axes.set_yscale("symlog", linthresh=1.0)
             axes.yaxis.set_major_formatter(thousands)
 
         return Panel(excess.title, onto)

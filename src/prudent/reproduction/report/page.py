@@ -142,16 +142,16 @@ def _judged(claims: Sequence[Claim], words: str, head: str) -> str:
     )
     rows = "".join(
         f'<tr id="claim-{escape(claim.id, quote=True)}">'
-        f"<td>{rich(claim.statement)}<small>{escape(claim.source)}</small></td>"
+        f"<td>{rich(claim.statement)}<small>{escape(claim.source)}</small>{_false_alarms(claim)}</td>"
         f'<td data-label="as written">{_badge(claim.as_written)}{_decisive(claim.evidence)}{_needed(claim.needed)}</td>'
-        f'<td data-label="holds when">{_holds(claim)}</td><td data-label="false alarms">{_false_alarms(claim)}</td>'
+        f'<td data-label="holds when">{_holds(claim)}</td>'
         f"<td>{_details(claim)}</td></tr>"
         for claim in sorted(claims, key=lambda claim: claim.kind.rank)
     )
     return (
         f'<ul class="counts">{counts}</ul><p class="setting">{escape(words)}</p><table class="claims"><thead><tr>'
         f'<th scope="col">{head}</th><th scope="col">as written</th><th scope="col">under which reading it '
-        'holds</th><th scope="col">reproduced where false, simulated</th><th scope="col">all numbers</th></tr></thead>'
+        'holds</th><th scope="col">all numbers</th></tr></thead>'
         f"<tbody>{rows}</tbody></table>"
     )
 
@@ -197,10 +197,11 @@ def _false_alarms(claim: Claim) -> str:
         return "<small>exact, no sampling</small>"
     rates = measured().get(claim.id)
     if not rates:
-        return f"<small>promised: at most {claim.error:.0%}; not simulated</small>"
+        return f"<small>reproduced where false, promised: at most {claim.error:.0%}; not simulated</small>"
     edge, false = (max(getattr(rate, kind) for rate in rates.values()) for kind in ("edge", "false"))
     studies = min(rate.studies for rate in rates.values())
-    return f"<small>{edge:.2%} at the edge, {false:.2%} beyond it, of {studies:,} studies in each world</small>"
+    shares = f"{edge:.2%} at the edge, {false:.2%} beyond it"
+    return f"<small>reproduced where false, simulated: {shares}, of {studies:,} studies in each world</small>"
 
 
 def _details(claim: Claim) -> str:
