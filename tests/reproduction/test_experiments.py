@@ -60,6 +60,7 @@ def test_key_changes_with_all_that_matters(monkeypatch):
         "also": (7,),
         "alphas": (),
         "episode_length": 9,
+        "pairing": "source",
         "seed": 2,
     }
     keys = {key(base)} | {key(dataclasses.replace(base, **{field: value})) for field, value in changes.items()}

@@ -190,9 +190,9 @@ class Content:
             self._add(part if part is None or isinstance(part, dict | tuple | list | str | bytes) else _listed(part))
 
     def _add_class(self, kind: type) -> None:
-        self._put("class", kind.__module__, kind.__qualname__)
+        self._put("class", kind.__qualname__)
         if not _foreign(kind.__module__):
-            self._put(_version(kind.__module__))
+            self._put(kind.__module__, _version(kind.__module__))
             return
         self.runs_foreign_code = True
         for base in kind.__bases__:

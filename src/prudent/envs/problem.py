@@ -17,11 +17,9 @@ from ..types import ArrayLike, Label
 
 def start_index(model: UncertainMDP, start: Label) -> int:
     """Return the index of a start by name or by index, or raise if it is terminal or none of the model."""
-    index = model.state_labels.find(start)
-    if index < 0:  # no name of a state
-        number = isinstance(start, int | np.integer)
-        labels = Labels("start", None, model.n_states) if number else model.state_labels
-        index = labels.index(start, "start")
+    number = isinstance(start, int | np.integer)
+    labels = Labels("start", None, model.n_states) if number else model.state_labels
+    index = labels.index(start, "start")
     if model.terminal[index]:
         text = f"start is {model.state_labels.show(index)}, which is terminal"
         raise ParameterError(text, code="terminal-start", argument="start", value=index)
@@ -45,7 +43,7 @@ class Problem(_Pair):
     theta : array_like
         True probabilities [B, K].
     start : hashable, default=0
-        Name of the first state, or its index if no state has that name. It is not terminal.
+        Index of the first state, or its name; a number is an index. It is not terminal.
     observed : bool, default=True
         Whether agents see the outcome of a step, or only the next state.
     layout : sequence of str, optional

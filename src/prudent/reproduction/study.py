@@ -224,7 +224,6 @@ class Study:
             values, coordinates = self.assemble(scale, results)
         variables = {name: (self.variables[name].dims, value) for name, value in values.items()}
         data = labelled(variables, coordinates, {**self.variables, **self.coords})
-        data = data.assign(_replications(data))
         shown = {
             "setting": self.setting,
             "variables": {name: quantity.dims for name, quantity in self.variables.items()},
@@ -233,16 +232,6 @@ class Study:
         }
         data.attrs = {"title": self.title, "report": json.dumps(shown)}
         return data
-
-
-def _replications(data: Data) -> dict[str, Any]:
-    """Return the number of replications of each cell; beyond it there is no run, and values are NaN."""
-    for array in data.data_vars.values():
-        if "replication" in array.dims:
-            after = array.dims[array.dims.index("replication") + 1 :]
-            counts = array.notnull().any(after).sum("replication").astype(np.int32)
-            return {"replications": counts.assign_attrs(long_name="number of replications")}
-    return {}
 
 
 def labelled(

@@ -124,8 +124,8 @@ def simulate(
         Prior of the agents. A number is the mass of a pair of state and action, spread evenly over its outcomes; an
         array [B, K] gives every Dirichlet count. The default is a count of one for every outcome.
     start : hashable, optional
-        Name or index of the first state, and of the state after an end of the process. The default is that of the
-        problem.
+        Index or name of the first state, and of the state after an end of the process; a number is an index. The
+        default is that of the problem.
     episodic : bool, default=False
         Whether each episode begins in `start` and ends after `episode_length` steps. Regret is then that of the finite
         horizon: the optimal value of `start` minus that of the policy shown at the first step.
