@@ -202,7 +202,9 @@ class HalfwayToWorst(CertaintyEquivalent):
 
 
 @pytest.mark.parametrize(
-    "measure", [EntropicRisk(2.0), EntropicRisk(-5.0), Expectile(0.05), HalfwayToWorst()], ids=repr
+    "measure",
+    [EntropicRisk(2.0), EntropicRisk(-5.0), Expectile(0.05), HalfwayToWorst()],
+    ids=["2", "-5", "expectile", "own"],
 )
 def test_equivalents_of_draws_are_solved(measure, rng):
     problem = small_problem(rng, measure)
