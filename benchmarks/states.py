@@ -6,6 +6,10 @@ with the same random numbers. Reported for each world, over all logs and over th
 
 - how often the policy is better than that of the log, and by how much (in standard deviations of an episode);
 - promised minus true value, and honest minus true value, each divided by its own standard error.
+
+``--naive`` takes instead what a hasty analyst would do: twelve quantile bins of every column, every pair that was
+tried, and the posterior mean. Reported is how often the policy is worse than that of the log by more than two standard
+errors, and how often the check is serious then.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ import os
 import sys
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any, NamedTuple
 
@@ -23,6 +27,7 @@ import numpy as np
 
 LOGS = 30
 EPISODES = 200  # that judge a policy in the simulator
+NAIVE_BINS = 12  # of each column, for ``--naive``
 TARGET = 0.9  # share of logs without a serious finding in which the policy must be better
 
 
@@ -41,6 +46,43 @@ class Verdict(NamedTuple):
     promised: float  # minus true, standardised
     honest: float  # minus true, standardised
     seconds: float
+
+
+def judge_naive(task: tuple[str, int, int]) -> tuple[str, float, float, tuple[str, ...]]:
+    """Write a log and play the policy of fine bins; return the gain, its standard error and the serious findings."""
+    name, seed, episodes = task
+    import prudent as pr
+
+    from . import _worlds
+
+    world = _worlds.WORLDS[name]()
+    _, log = _worlds.play(world, world.logging, world.episodes, np.random.default_rng([seed, 0]))
+    states = pr.StateMap(world.features, method="quantiles", bins=NAIVE_BINS, min_rows=1)
+    how = {"states": states, "min_count": 1, "truncated": "drop"}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model, posterior = pr.from_log(log, world.discount, **how)
+        solution = pr.BayesianRiskMDP(model, posterior, 0.0).solve(threads=1)
+        report = pr.check(log, world.discount, alphas=[0.0], threads=1, **how)
+    gain, error = played(world, model.summary.state_map, solution, seed, episodes)[:2]
+    return name, gain, error, tuple(dict.fromkeys(each.code for each in report.serious))
+
+
+def played(world: Any, states: Any, solution: Any, seed: int, episodes: int) -> tuple[float, float, Any, Any]:
+    """Return the gain of a policy over that of the log in the simulator, its error, and the returns of both."""
+    from . import _worlds
+
+    chosen = dict(zip(solution.states, solution.policy_names, strict=True))
+    actions = np.array([world.actions.index(chosen.get(state) or world.actions[0]) for state in states.states])
+    code = Coder(states, world.features)
+
+    def policy(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+        return actions[code(x)]
+
+    ours, _ = _worlds.play(world, policy, episodes, np.random.default_rng([seed, 1]), whole=True)
+    theirs, _ = _worlds.play(world, world.logging, episodes, np.random.default_rng([seed, 1]), whole=True)
+    both = float(np.hypot(ours.std(), theirs.std()) / episodes**0.5)
+    return float(ours.mean() - theirs.mean()), both, ours, theirs
 
 
 def judge(task: tuple[str, int, int]) -> Verdict:
@@ -64,23 +106,15 @@ def judge(task: tuple[str, int, int]) -> Verdict:
             model, posterior, {"policy": solution}, start=model.summary.starts, draws=200, rng=1, threads=1
         )
     seconds = time.perf_counter() - began
-    states, chosen = model.summary.state_map, dict(zip(solution.states, solution.policy_names, strict=True))
-    actions = np.array([world.actions.index(chosen.get(state, world.actions[0])) for state in states.states])
-    code = Coder(states, world.features)
-
-    def policy(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-        return actions[code(x)]
-
-    ours, _ = _worlds.play(world, policy, episodes, np.random.default_rng([seed, 1]), whole=True)
-    theirs, _ = _worlds.play(world, world.logging, episodes, np.random.default_rng([seed, 1]), whole=True)
+    states = model.summary.state_map
+    gain, both, ours, theirs = played(world, states, solution, seed, episodes)
     draws = returns["returns"].sel(policy="policy").to_numpy()
     error = float(ours.std() / episodes**0.5)
     found = tuple(dict.fromkeys(each.code for each in report.serious))
     best = choice.honest.at(design=choice.design, alpha=choice.alpha)[0]
-    both = float(np.hypot(ours.std(), theirs.std()) / episodes**0.5)
     return Verdict(
         name, seed, found, choice.design, choice.alpha, len(states.states),
-        float(ours.mean() - theirs.mean()), both, float(theirs.std()),
+        gain, both, float(theirs.std()),
         float((draws.mean() - ours.mean()) / np.hypot(draws.std(), error)),
         float((choice.honest.honest[best] - ours.mean()) / np.hypot(choice.honest.error[best], error)), seconds,
     )  # fmt: skip
@@ -106,13 +140,18 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--episodes", type=int, default=EPISODES, help="that judge a policy in the simulator")
     parser.add_argument("--worlds", help="some of them, with commas between")
     parser.add_argument("--first", type=int, default=0, help="seed of the first log")
+    parser.add_argument(
+        "--naive", action="store_true", help="fine bins of every column, and what the check says of them"
+    )
     asked = parser.parse_args(arguments)
     from . import _worlds
 
     names = asked.worlds.split(",") if asked.worlds else list(_worlds.WORLDS)
     tasks = [(name, asked.first + i, asked.episodes) for i in range(asked.logs) for name in names]
+    if asked.naive:
+        return _naive(list(_run(judge_naive, tasks, asked.workers)))
     verdicts: list[Verdict] = []
-    for verdict in _run(tasks, asked.workers):
+    for verdict in _run(judge, tasks, asked.workers):
         verdicts.append(verdict)
         print(_line(verdict), flush=True)
     print()
@@ -123,12 +162,26 @@ def main(arguments: list[str]) -> int:
     return int(not all(met))
 
 
-def _run(tasks: list[Any], workers: int) -> Iterator[Verdict]:
+def _run(judged: Callable[[Any], Any], tasks: list[Any], workers: int) -> Iterator[Any]:
     if workers < 2:
-        yield from map(judge, tasks)
+        yield from map(judged, tasks)
         return
     with ProcessPoolExecutor(workers) as pool:
-        yield from pool.map(judge, tasks)
+        yield from pool.map(judged, tasks)
+
+
+def _naive(found: list[tuple[str, float, float, tuple[str, ...]]]) -> int:
+    """Print what became of hasty policies; return 1 if the check misses too many harmful ones."""
+    harmful = caught = 0
+    for name in dict.fromkeys(each[0] for each in found):
+        mine = [each for each in found if each[0] == name]
+        bad = [serious for _, gain, error, serious in mine if gain < -2.0 * error]
+        said = sum(bool(serious) for serious in bad)
+        harmful, caught = harmful + len(bad), caught + said
+        quiet = sum(not serious for _, _, _, serious in mine)
+        print(f"{name:12} harmful in {len(bad)} of {len(mine)} logs, serious in {said} of these; {quiet} logs without")
+    print(f"all worlds: the check is serious in {caught} of {harmful} logs where fine bins do harm")
+    return int(caught < 0.95 * harmful)
 
 
 def _line(v: Verdict) -> str:

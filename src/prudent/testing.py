@@ -27,10 +27,11 @@ from .envs.problem import Problem
 from .errors import ConformanceError, DataError, ModelError, ParameterError, PrudentError, StateFileError
 from .models.uncertain import UncertainMDP
 from .posteriors.base import Posterior
+from .risk.conformance import check_risk
 from .simulation.custom import is_compiled, new_agent
 from .simulation.tabular import simulate
 
-__all__ = ["check_agent", "check_environment", "check_posterior"]
+__all__ = ["check_agent", "check_environment", "check_posterior", "check_risk"]
 
 FALSE_ALARM = 1e-7  # probability that a suite fails by chance, for each of its statistical tests
 Played = list[tuple[int, int, int | None, int | None, float]]
@@ -239,8 +240,8 @@ class _AgentSuite:
             return False
         self.live(agent)
         with tempfile.TemporaryDirectory() as folder:
-            agent.save(f"{folder}/agent.state")
             try:
+                agent.save(f"{folder}/agent.state")
                 loaded = type(agent).load(f"{folder}/agent.state")
             except StateFileError as error:
                 raise self.fail("agent-save", str(error)) from None

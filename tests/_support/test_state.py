@@ -337,7 +337,7 @@ MODEL = pr.UncertainMDP.direct([[0.0, 0.1], [1.0, 0.0]], discount=0.9)
         (valued(-1, "steps_left"), "steps_left must be at least 0"),
         (valued(10**18, "settings", "draws"), "draws must be at most"),
         (valued(10**18, "settings", "sweeps"), "sweeps must be at most"),
-        (valued(1.0 - 1e-12, "settings", "alpha"), "GiB, more than there is"),
+        (valued(1.0 - 1e-12, "settings", "alpha"), "GiB are available"),
         (valued(1, "new"), "unknown field 'new'"),
         (entry(np.inf, "value"), "value holds a number that is not finite"),
         (entry(5, "policy"), "policy.* is 5"),

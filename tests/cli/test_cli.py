@@ -82,7 +82,7 @@ def test_json(call, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["reproduce", "nope"], "EXPERIMENT must be one of 'bandit-four'"),
+        (["reproduce", "nope"], "EXPERIMENT has 'nope', expected some of bandit-four"),
         (["reproduce", "--scale", "huge"], "--scale must be one of 'quick', 'paper', got 'huge'"),
         (["reproduce", "--workers", "0"], "--workers must be at least 1, got 0"),
         (["reproduce", "--seed", "-3"], "--seed must be at least 0, got -3"),

@@ -188,7 +188,7 @@ def test_slip_may_differ_by_side():
         ({"relocation": [1.0]}, ParameterError, "wrong-shape"),
         ({"relocation": np.full(11, 0.1)}, ParameterError, "sum-not-one"),
         ({"relocation": [1.5, -0.5, *[0.0] * 9]}, ParameterError, "negative"),
-        ({"discount": 1.0}, ParameterError, "discount-range"),
+        ({"discount": 1.5}, ParameterError, "discount-range"),
     ],
 )
 def test_bad_input(options, error, code):

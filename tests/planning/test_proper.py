@@ -167,6 +167,7 @@ def game(discount=1.0):
     )
 
 
+@pytest.mark.filterwarnings("ignore::prudent.errors.ConvergenceWarning")  # of models with few digits
 @pytest.mark.parametrize("alpha", [0.0, 0.5, 0.9])
 def test_a_bayesian_risk_game_against_its_equation(alpha):
     counts = np.array([5.0, 4.0, 3.0])

@@ -86,6 +86,7 @@ def agree(problem):
 # -- solves --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore::prudent.errors.ConvergenceWarning")  # of models with few digits
 @pytest.mark.parametrize("odd", [False, True])
 def test_screened_and_unscreened_solves_agree_to_the_certificate(odd):
     rng = np.random.default_rng(31)
@@ -94,6 +95,7 @@ def test_screened_and_unscreened_solves_agree_to_the_certificate(odd):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::prudent.errors.ConvergenceWarning")  # of models with few digits
 @pytest.mark.parametrize("odd", [False, True])
 def test_screened_and_unscreened_solves_agree_on_a_thousand_models(odd):
     rng = np.random.default_rng(32)

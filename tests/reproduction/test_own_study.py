@@ -36,7 +36,7 @@ def plan(scale):
     return {(name,): SimulationRun(20, LAKE, agent, 30, 3) for name, agent in AGENTS.items()}
 
 @claim("learning-helps", "Who learns regrets less", "ours")
-def helps(data, readings):
+def helps(data):
     last = data.regret.isel(episode=-1)
     return {"stubborn minus ours": last.sel(agent="stubborn").values - last.sel(agent="ours").values}
 
@@ -65,7 +65,7 @@ def test_the_command_runs_a_study_of_the_working_folder(module, tmp_path, capsys
     assert main(command) == 0
     shown = json.loads(capsys.readouterr().out)
     assert shown["claims"][0]["id"] == "learning-helps"
-    assert shown["claims"][0]["verdict"].startswith("reproduced")
+    assert shown["claims"][0]["verdict"] == "compatible"  # by too few replications to be sure
     assert set(shown["datasets"]) == {"own-study"}
     assert "Learning helps" in (tmp_path / "out" / "report.html").read_text()
     chunks = {file: file.stat().st_mtime_ns for file in (tmp_path / "out").glob("chunks/*/*.chunk")}

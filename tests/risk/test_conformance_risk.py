@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import prudent as pr
 from prudent import exact, risk
 from prudent.risk import CVaR, Mean, MeanCVaR, Mixture, ModifiedCVaR, RiskMeasure, Spectral, VaR, WorstCase
-from prudent.risk.conformance import check_risk
+from prudent.testing import check_risk
 
 
 def square_root(u):

@@ -402,5 +402,5 @@ def test_a_summary_has_the_numbers_of_the_runs():
 
 @pytest.mark.parametrize("options", [{"replications": 10**12}, {"episodes": 10**14, "replications": 1}])
 def test_what_does_not_fit_into_memory_is_refused_before_the_run(options):
-    with refused(ParameterError, "memory", argument="replications"):
+    with refused(ParameterError, "memory", argument=next(iter(options))):
         pr.simulate(LAKE, Fixed, **options)

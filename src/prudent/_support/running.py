@@ -60,7 +60,7 @@ class Quantiles:
     --------
     >>> quantiles = Quantiles(1)
     >>> quantiles.add(np.arange(1.0, 1001.0)[:, np.newaxis])
-    >>> abs(quantiles.at([0.5])[0, 0] / 500.0 - 1.0) < 0.0051
+    >>> bool(abs(quantiles.at([0.5])[0, 0] / 500.0 - 1.0) < 0.0051)
     True
     """
 

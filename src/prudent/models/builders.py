@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from .._support.checks import mask_array, number_array, refuse, require_shape
+from .._support.checks import integer_array, mask_array, number_array, refuse, require_shape
 from ..data.columns import TableColumns
 from ..data.labels import Labels, is_missing
 from ..data.naming import NEXT_STATES, PAIRS
@@ -23,7 +23,7 @@ from ..data.transitions import TransitionTable
 from ..errors import ModelError
 from ..types import ArrayLike, BoolArray, FloatArray, IntArray, NamesLike, SparseLike, TableLike, TerminalLike
 from .base import Shape, admissible_mask, plural, read_terminal
-from .entries import END, Outcomes
+from .entries import END, NONE, Outcomes
 
 Indices = npt.NDArray[np.integer[Any]]
 Arguments = dict[str, Any]
@@ -108,6 +108,31 @@ def places_in(groups: Indices) -> IntArray:
 def own_sources(admissible: BoolArray) -> IntArray:
     """Return source numbers [S, A] that give every admissible pair a source of its own."""
     return np.where(admissible, np.cumsum(admissible).reshape(admissible.shape) - 1, -1)
+
+
+def read_dense(
+    next_state: ArrayLike, reward: ArrayLike, used: BoolArray
+) -> tuple[int, tuple[IntArray, npt.NDArray[np.int32], IntArray, FloatArray]]:
+    """Read next states [S, A, K] and rewards of the pairs that are ``used`` [S, A].
+
+    Returns K, and how many outcomes each pair has with their numbers, next states and rewards, sorted by pair.
+    """
+    given = integer_array(next_state, "next_state", ndim=3, error=ModelError)
+    S, K = used.shape[0], given.shape[2]
+    require_shape(given, "next_state", (*used.shape, K), "[S, A, K]", error=ModelError)
+    kept = (given != NONE) & used[:, :, None]
+    expected = f"a state from 0 to {S - 1}, or -1 for no such outcome, or -2 for the end"
+    bad = kept & ((given < END) | (given >= S))
+    refuse(bad, given, "next_state", expected, error=ModelError, code="index-range")
+    earned = number_array(reward, "reward", error=ModelError)
+    if earned.ndim == 2:
+        require_shape(earned, "reward", used.shape, "[S, A]", error=ModelError)
+        earned = np.broadcast_to(earned[:, :, None], given.shape)
+    else:
+        require_shape(earned, "reward", given.shape, "[S, A, K]", error=ModelError)
+    refuse(kept & ~np.isfinite(earned), earned, "reward", "a finite number", error=ModelError, code="not-finite")
+    numbers = np.broadcast_to(np.arange(K, dtype=np.int32), given.shape)
+    return K, (np.count_nonzero(kept, axis=2).reshape(-1), numbers[kept], given[kept], earned[kept])
 
 
 def uncertain_direct(

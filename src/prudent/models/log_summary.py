@@ -17,12 +17,14 @@ if TYPE_CHECKING:
     import pandas
 
 _SHOWN = 5  # names in a line
-_ORDER = ("state", "action", "next_state", "reward", "count", "episode", "step", "duration")
+_ORDER = ("state", "action", "next_state", "reward", "count", "episode", "step", "duration", "group", "done")
 _READ_AS = {  # what columns mean whose name leaves it open
     "count": "how often a row was seen",
     "episode": "rows that belong together",
     "step": "their order",
     "duration": "time that a transition takes",
+    "group": "what learns from each other",
+    "done": "where the process ended",
 }
 
 

@@ -33,8 +33,8 @@ from ..types import (
     TerminalLike,
 )
 from .base import held, plural
-from .builders import BY_PAIR, own_sources, places_in, uncertain_direct, uncertain_dynamics, uncertain_table
-from .entries import END, NONE, expected_model
+from .builders import BY_PAIR, own_sources, places_in, read_dense, uncertain_direct, uncertain_dynamics, uncertain_table
+from .entries import expected_model
 from .log_reader import LogReader
 from .log_summary import LogSummary
 from .mdp import MDP
@@ -147,25 +147,8 @@ class UncertainMDP(OutcomeModel):
         terminal: TerminalLike = None,
     ) -> None:
         self._take_sources(source, discount, states, actions, terminal)
-        given = checks.integer_array(next_state, "next_state", ndim=3, error=ModelError)
-        checks.require_shape(given, "next_state", (*self.source.shape, given.shape[2]), "[S, A, K]", error=ModelError)
-        kept = (given != NONE) & (self.admissible & ~self.terminal[:, None])[:, :, None]
-        bad = kept & ((given < END) | (given >= self.n_states))
-        expected = f"a state from 0 to {self.n_states - 1}, or -1 for no such outcome, or -2 for the end"
-        checks.refuse(bad, given, "next_state", expected, error=ModelError, code="index-range")
-        earned = checks.number_array(reward, "reward", error=ModelError)
-        if earned.ndim == 2:
-            checks.require_shape(earned, "reward", self.source.shape, "[S, A]", error=ModelError)
-            earned = np.broadcast_to(earned[:, :, None], given.shape)
-        else:
-            checks.require_shape(earned, "reward", given.shape, "[S, A, K]", error=ModelError)
-        checks.refuse(
-            kept & ~np.isfinite(earned), earned, "reward", "a finite number", error=ModelError, code="not-finite"
-        )
-        self.n_outcomes = given.shape[2]
-        numbers = np.broadcast_to(np.arange(self.n_outcomes, dtype=np.int32), given.shape)
-        sizes = np.count_nonzero(kept, axis=2).reshape(-1)
-        self._take_outcomes(sizes, numbers[kept], given[kept], earned[kept], sources, outcomes)
+        self.n_outcomes, arrays = read_dense(next_state, reward, self.admissible & ~self.terminal[:, None])
+        self._take_outcomes(*arrays, sources, outcomes)
 
     @classmethod
     def from_entries(
@@ -432,10 +415,9 @@ class UncertainMDP(OutcomeModel):
         """Return the MDP with given probabilities of outcomes.
 
         Outcomes that lead to the same state add up; the reward is the mean over the outcomes. Those that end the
-        process add up to ``termination``, which is 1 in terminal states. Rewards of single outcomes are kept for
-        simulated returns and for objectives such as ``prudent.EVaR``, which depend on more than means. What a duration
-        d discounts beyond one unit of time, 1 - discount ** (d - 1), is part of ``termination`` as well, which leaves
-        all values as they are.
+        process add up to ``termination``, 1 in terminal states. Rewards of single outcomes are kept for simulated
+        returns and for objectives such as ``prudent.EVaR``, which depend on more than means. What a duration d
+        discounts beyond one unit of time, 1 - discount ** (d - 1), is in ``termination`` too; values stay as they are.
 
         Parameters
         ----------

@@ -49,6 +49,18 @@ def act(
     return actions[int(np.argmax(choice)) if np.ndim(choice) else int(choice)]
 
 
+def names_of(policy: npt.NDArray[Any], actions: tuple[Any, ...], terminal: npt.NDArray[np.bool_]) -> tuple[Any, ...]:
+    """Return the names of the actions of a policy [S] or [S, A]: None in terminal states, chances where mixed."""
+    return tuple(None if over else _name_of(choice, actions) for choice, over in zip(policy, terminal, strict=True))
+
+
+def _name_of(choice: Any, actions: tuple[Any, ...]) -> Any:
+    """Return the name of an action, or of those with a probability above zero."""
+    if np.ndim(choice):
+        return {actions[a]: float(choice[a]) for a in np.flatnonzero(choice)}
+    return actions[choice]
+
+
 def policy_code(solution: Any, unseen: str = "nearest") -> str:
     """Return a file of plain Python with a function ``act(observation)``, which needs no package.
 

@@ -22,7 +22,7 @@ from ..data.labels import is_numbered, label_array, plain_name
 from ..errors import ParameterError
 from ..models.base import plural
 from ..types import BoolArray, FloatArray, IntArray, PathLike
-from .acting import act
+from .acting import act, names_of
 from .base import DeferredQ, PlanningProblem, RunnersUp
 from .explain import Explanation
 from .objectives import Objective
@@ -335,15 +335,7 @@ class Solution:
         return replace(self, policy=np.eye(len(self.actions))[self.policy], q_source=self._stored_q(), allowed=allowed)
 
     def _names_of(self, policy: npt.NDArray[Any]) -> tuple[Any, ...]:
-        return tuple(
-            None if over else self._name_of(choice) for choice, over in zip(policy, self.terminal, strict=True)
-        )
-
-    def _name_of(self, choice: Any) -> Any:
-        """Return the name of an action, or of those with a probability above zero."""
-        if np.ndim(choice):
-            return {self._name_of(a): float(choice[a]) for a in np.flatnonzero(choice)}
-        return self.actions[choice]
+        return names_of(policy, self.actions, self.terminal)
 
     def act(self, observation: Mapping[str, Any], *, unseen: str = "nearest", time: int = 0) -> Any:
         """Return what to do for an observation, by the state map of the log.
@@ -393,18 +385,15 @@ class Solution:
             Columns:
 
             - ``time`` with a horizon;
-            - ``state`` and ``action`` by name. ``probability`` follows if the policy has probabilities; the action is
-              then the likeliest;
+            - ``state`` and ``action`` by name; if the policy has probabilities, the likeliest and its ``probability``;
             - ``value`` as certified. Under a Bayesian risk MDP the risk is taken anew at every step, so that this is
               far below what the policy returns on average;
             - ``posterior_mean_value``: what the policy returns in the model at the posterior mean;
-            - ``runner_up`` and ``gap``: the best other action, and how much less it is worth one step ahead, see
-              ``runners_up``;
+            - ``runner_up``, ``gap``: the best other action, how much less it is worth one step ahead (``runners_up``);
             - ``evidence``: observations of the source behind the chosen action, beyond the prior. A posterior made
               from counts alone does not tell data from prior, and has none;
             - ``total_count``: the same with the prior;
-            - ``differs_from_neutral``: whether the risk-neutral policy has another action, which is worth more on
-              average.
+            - ``differs_from_neutral``: whether the risk-neutral policy has another action, worth more on average.
 
             A known model, and a horizon, have the columns that make sense.
 
@@ -502,8 +491,7 @@ class Solution:
         neutral, at_mean : Solution, optional
             As for ``to_pandas``.
         """
-        table = self.to_pandas(neutral=neutral, at_mean=at_mean)
-        write_table(Path(path), table)
+        write_table(Path(path), self.to_pandas(neutral=neutral, at_mean=at_mean))
 
     def to_json(self, path: PathLike | None = None) -> str:
         """Return policy, values, names and certificate as JSON.
@@ -632,9 +620,8 @@ class Solution:
 
     def _require_no_time(self, method: str) -> None:
         if self.horizon is not None:
-            message = (
-                f"{method} is not for a horizon, whose policy depends on time; use at(time), or a solution without one"
-            )
+            way_out = "use at(time), or a solution without one"
+            message = f"{method} is not for a horizon, whose policy depends on time; {way_out}"
             raise ParameterError(message, code="time-axis", method=method)
 
     def _certificate(self) -> dict[str, Any]:

@@ -328,7 +328,7 @@ def inside(intervals: Sequence[Interval], regions: Sequence[Region], count: int,
     --------
     >>> found = inside([Interval("x", 1.0, 0.5, 1.5), Interval("y", 1.0, -0.5, 2.5)], [(0.0, math.inf)] * 2, 50)
     >>> str(found.verdict), found.decisive, found.needed
-    ('compatible', 1, 186)
+    ('compatible', 1, 191)
     """
     sides = [interval.side(region) for interval, region in zip(intervals, regions, strict=True)]
     margins = [_margin(interval, region) for interval, region in zip(intervals, regions, strict=True)]

@@ -5,16 +5,17 @@ from __future__ import annotations
 import numpy as np
 
 from .._support.checks import generator, instance_of
-from ..errors import ParameterError
+from ..errors import ConformanceError, ParameterError
 from ..types import FloatArray, RngLike
 from .base import RiskMeasure, form_of
 from .equivalents import CertaintyEquivalent
 
 _SIZES = (1, 2, 3, 10, 101)
+_LAWS = ("bounds", "translation", "order", "monotone", "gradient")
 _TOLERANCE = 1e-9  # of the range of the draws
 
 
-def check_risk(measure: RiskMeasure, *, trials: int = 200, rng: RngLike = 0) -> None:
+def check_risk(measure: RiskMeasure, *, trials: int = 200, rng: RngLike = 0) -> tuple[str, ...]:
     """Look for a counterexample to what solvers assume of a risk measure.
 
     A measure must be monotone (no draw can rise and the measure fall) and translation equivariant (a constant added
@@ -31,21 +32,30 @@ def check_risk(measure: RiskMeasure, *, trials: int = 200, rng: RngLike = 0) -> 
     rng : int or numpy.random.Generator, default=0
         Source of randomness.
 
+    Returns
+    -------
+    tuple of str
+        The laws that were tried.
+
     Raises
     ------
-    ParameterError
-        With the code ``no-conformance`` and the field ``law``, if a counterexample is found.
+    ConformanceError
+        With the field ``law``, if a counterexample is found.
 
     Examples
     --------
+    >>> from prudent.errors import ConformanceError
     >>> from prudent.risk import CertaintyEquivalent, VaR
     >>> check_risk(VaR(0.9))
+    ('bounds', 'translation', 'order', 'monotone', 'gradient', 'exact form')
     >>> class MeanLessVariance(CertaintyEquivalent):
     ...     def of_draws(self, draws):
     ...         return draws.mean(axis=0) - draws.var(axis=0)
-    >>> check_risk(MeanLessVariance())
-    Traceback (most recent call last):
-    prudent.errors.ParameterError: <...MeanLessVariance object at ...> is not monotone: ...
+    >>> try:
+    ...     check_risk(MeanLessVariance())
+    ... except ConformanceError as error:
+    ...     print(error.fields["law"])
+    bounds
     """
     instance_of(measure, "measure", RiskMeasure)  # type: ignore[type-abstract]
     random = generator(rng)
@@ -58,27 +68,29 @@ def check_risk(measure: RiskMeasure, *, trials: int = 200, rng: RngLike = 0) -> 
         draws = scale * (random.normal(size=n) if trial % 2 else random.integers(-2, 3, n).astype(float))
         _check_draws(measure, draws, scale, random)
     if isinstance(measure, CertaintyEquivalent):
-        if measure.knows_dirichlet:
-            _check_dirichlet(measure, random)
-    else:
-        try:
-            form = form_of(measure)
-        except ParameterError as error:
-            if error.code != "no-exact-form":
-                raise
-            return
-        # the law with the quantiles 0.5/n, 1.5/n, ...: uniform draws, whose CVaRs and quantiles are known
-        n = 20_000
-        given = float(measure((np.arange(n) + 0.5) / n))
-        tail = 1.0 - abs(form.levels)
-        low = tail if form.quantile else 0.5 * tail
-        known = float(form.weights @ np.where(np.signbit(form.levels), 1.0 - low, low))
-        if abs(given - known) > 2e-4:
-            _fail(
-                measure,
-                "exact form",
-                f"has an exact form with {known:.6g} for a uniform law, but draws of it give {given:.6g}",
-            )
+        if not measure.knows_dirichlet:
+            return _LAWS
+        _check_dirichlet(measure, random)
+        return (*_LAWS, "of_dirichlet")
+    try:
+        form = form_of(measure)
+    except ParameterError as error:
+        if error.code != "no-exact-form":
+            raise
+        return _LAWS
+    # the law with the quantiles 0.5/n, 1.5/n, ...: uniform draws, whose CVaRs and quantiles are known
+    n = 20_000
+    given = float(measure((np.arange(n) + 0.5) / n))
+    tail = 1.0 - abs(form.levels)
+    low = tail if form.quantile else 0.5 * tail
+    known = float(form.weights @ np.where(np.signbit(form.levels), 1.0 - low, low))
+    if abs(given - known) > 2e-4:
+        _fail(
+            measure,
+            "exact form",
+            f"has an exact form with {known:.6g} for a uniform law, but draws of it give {given:.6g}",
+        )
+    return (*_LAWS, "exact form")
 
 
 def _has(measure: RiskMeasure, n: int) -> bool:
@@ -135,4 +147,4 @@ def _check_dirichlet(measure: CertaintyEquivalent, random: np.random.Generator) 
 
 
 def _fail(measure: RiskMeasure, law: str, message: str) -> None:
-    raise ParameterError(f"{measure!r} {message}", code="no-conformance", argument="measure", law=law)
+    raise ConformanceError(f"{measure!r} {message}", code="risk-law", argument="measure", law=law)

@@ -173,7 +173,7 @@ class EntropicRisk(CertaintyEquivalent):
     Examples
     --------
     >>> round(EntropicRisk(2.0)([0.0, 1.0]), 6)
-    0.283104
+    0.28311
     """
 
     beta: float

@@ -51,6 +51,7 @@ class BlockModel:
         self.admissible = self.source >= 0
         self.discount = entries.discount
         self.n_outcomes = counts.shape[1]
+        self.survival = None  # transitions take one unit of time, see ``require_unit_durations``
 
     def __reduce__(self) -> Any:
         return BlockModel, (self.entries, self.counts, self.n_states)
