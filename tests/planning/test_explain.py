@@ -65,6 +65,7 @@ def test_tail_probabilities_are_conditional_means():
     reward=st.lists(st.floats(-5.0, 5.0).map(lambda reward: round(reward, 9)), min_size=3, max_size=3),
     alpha=st.sampled_from([0.3, 0.9]),
 )
+@pytest.mark.filterwarnings("ignore::prudent.errors.ConvergenceWarning")  # values near zero have few digits
 def test_contributions_add_up_to_the_price_of_caution(counts, reward, alpha):
     model = pr.UncertainMDP([[0]], [[[0, 0, 0]]], [[reward]], discount=0.5)
     view = pr.BayesianRiskMDP(model, [counts], alpha).solve().explain(0).actions[0]

@@ -314,7 +314,7 @@ def study_log(
             rng=rng,
             threads=threads,
         )
-    messages = dict.fromkeys(str(warning.message) for warning in caught)
+    messages = dict.fromkeys([*(str(warning.message) for warning in caught), *profile.today_cautions])
     return LogStudy(model, posterior, profile, value, tuple(messages), check)
 
 

@@ -110,8 +110,23 @@ class RiskProfile:
 
     @property
     def cautions(self) -> list[str]:
-        """Sentences about the levels in ``worse``."""
-        return _cautions(self.worse, self.returns)
+        """Sentences about the levels in ``worse``, and about a recommended level that earns less than today."""
+        return [*_cautions(self.worse, self.returns), *self.today_cautions]
+
+    @property
+    def today_cautions(self) -> list[str]:
+        """A sentence where what is done today earns more on average than the recommended level."""
+        if self.today is None:
+            return []
+        i = self.alphas.index(self.recommended)
+        better = float(self.returns["probability_better"].values[i])
+        if float(self.returns["difference"].values[i]) >= 0.0:
+            return []
+        means = f"{self.today.row('mean'):.4g} against {self.returns['mean'].values[i]:.4g}"
+        return [
+            f"what is done today earns more on average than level {self.recommended:g}, {means}; the chance that it "
+            f"is better than today is {better:.0%}"
+        ]
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return a table with a row for each level, and one for today if a baseline was given.

@@ -397,7 +397,7 @@ def _show(study: LogStudy, policies: Any, record: dict[str, Any]) -> None:
             print("adds: what the state adds to the difference of the mean returns. done today: how often the new")
             print("action is taken there already.")
     for said in study.warnings:
-        print(visible(f"Caution: {said}."))
+        print(textwrap.fill(visible(f"Caution: {said}."), 100))
 
 
 def _against_today(row: dict[str, Any]) -> dict[str, Any]:

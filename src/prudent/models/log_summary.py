@@ -294,10 +294,16 @@ class LogSummary:
 
     def _columns(self) -> str:
         """Return how each column was read, and all that were not."""
+        place = {name: i for i, name in enumerate(_ORDER)}
+        listed = sorted(self.columns.items(), key=lambda column: place.get(column[0], len(place)))
         used = ", ".join(
             name + ("" if name == theirs else f" is {theirs!r}") + (f" ({_READ_AS[name]})" if name in _READ_AS else "")
-            for name, theirs in sorted(self.columns.items(), key=lambda column: _ORDER.index(column[0]))
+            for name, theirs in listed
+            if name in place
         )
+        features = [str(theirs) for name, theirs in listed if name not in place]
+        if features:
+            used += f"; features: {', '.join(features)}"
         return used + (f"; not used: {', '.join(map(repr, self.ignored))}" if self.ignored else "")
 
     def _starts(self) -> str:
