@@ -79,7 +79,16 @@ def mean_and_half_width(
     if count < 2:
         return mean, np.full_like(mean, np.nan)
     error = data.std(axis=axis, ddof=1) / np.sqrt(count)
-    return mean, error * float(stdtrit(count - 1, 1.0 - (1.0 - confidence) / (2.0 * comparisons)))
+    return mean, error * student_factor(count, confidence, comparisons)
+
+
+def student_factor(count: int, confidence: float, comparisons: int = 1) -> float:
+    """Return the half width of Student's interval of a mean of ``count`` values, in standard errors (Bonferroni).
+
+    >>> round(student_factor(3, 0.95), 3)
+    4.303
+    """
+    return float(stdtrit(count - 1, 1.0 - (1.0 - confidence) / (2.0 * comparisons)))
 
 
 def normal_half_width(variance: float, count: int, confidence: float) -> float:

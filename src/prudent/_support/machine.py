@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +19,14 @@ def machine() -> dict[str, Any]:
     return {
         "system": f"{platform.system()} {platform.release()}",
         "architecture": platform.machine(),
-        "processor": _processor(),
+        "processor": processor(),
         "cores": os.cpu_count(),
         "memory_gib": _memory(),
     }
 
 
-def _processor() -> str:
+@cache
+def processor() -> str:
     """Return the name of the processor; the architecture where the system does not say."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-import platform
 from functools import cache
 from pathlib import Path
 
+from .machine import processor
 from .versions import stamp, versions
 
 
@@ -55,14 +55,3 @@ def _head(place: Path) -> str:
             if line.endswith(f" {name}"):
                 return line.split()[0]
     return ""
-
-
-@cache
-def processor() -> str:
-    """Return the name of the processor."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-        named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    except OSError:
-        named = []
-    return (named or [platform.processor() or platform.machine()])[0]

@@ -9,7 +9,7 @@ import shlex
 from typing import Any
 
 from ..errors import PrudentError
-from .log import LOG_OPTIONS, name_and_number
+from .log_options import LOG_OPTIONS, name_and_number
 
 OPTIONS = {
     "names": "EXPERIMENT",

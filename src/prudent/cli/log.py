@@ -19,9 +19,7 @@ import typer
 
 from ..display.words import plural, visible
 from ..errors import DataError
-from .log_options import LOG_OPTIONS as LOG_OPTIONS
-from .log_options import LogOptions, items_of, label_of, levels_of
-from .log_options import name_and_number as name_and_number
+from .log_options import LogOptions, items_of, label_of, levels_of, name_and_number
 from .screen import table
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.special import stdtrit
 
 from .._support.checks import FloatArray, one_of, open_probability
+from .._support.intervals import student_factor
 from .._support.output import table_text
 from ..display.words import plus_minus
 from ..errors import DataError, ParameterError
@@ -232,7 +232,7 @@ def _interval(mean: float, variance: float, count: int, confidence: float, compa
     """Return a mean with Student's interval, without bounds if there is one replication."""
     if count < 2:
         return float(mean), -np.inf, np.inf
-    half = np.sqrt(max(variance, 0.0) / count) * stdtrit(count - 1, 1.0 - (1.0 - confidence) / (2.0 * comparisons))
+    half = np.sqrt(max(variance, 0.0) / count) * student_factor(count, confidence, comparisons)
     return float(mean), float(mean - half), float(mean + half)
 
 
