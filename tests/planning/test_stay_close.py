@@ -185,7 +185,8 @@ def test_what_was_never_seen_stays_as_it_is_in_the_soft_form(rng):
     b = rng.dirichlet(np.ones(3), 8)
     for epsilon in (0.5, 1e9, np.inf):
         found = problem.solve(baseline=b, epsilon=epsilon)
-        np.testing.assert_array_equal(found.policy[visits == 0], b[visits == 0])
+        # Rows of the baseline are divided by their sums, which may move the last digit.
+        np.testing.assert_allclose(found.policy[visits == 0], b[visits == 0], rtol=1e-14)
     np.testing.assert_allclose(found.value, problem.solve(baseline=b, min_visits=1e-9).value, atol=1e-8)
 
 
