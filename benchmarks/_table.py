@@ -30,6 +30,7 @@ PACKAGES = (
     "quantecon",
     "mdpsolver",
     "mdpax",
+    "stormpy",
     "jax",
     "bayesianbandits",
     "coba",

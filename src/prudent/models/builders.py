@@ -288,11 +288,11 @@ def _transitions(
         raise ModelError(message, code="several-models", argument=columns.table, value=models)
     ended = is_missing(columns["next_state"]) if ends else None
     read = TransitionTable.of(columns, states, actions, error=ModelError, ended=ended)
-    action, by_action, notes = _without_idle(read.action, read.actions)
+    action, by_action, notes = without_idle(read.action, read.actions)
     return read._replace(action=action, actions=by_action), notes
 
 
-def _without_idle(action: IntArray, by_action: Labels) -> tuple[IntArray, Labels, tuple[str, ...]]:
+def without_idle(action: IntArray, by_action: Labels) -> tuple[IntArray, Labels, tuple[str, ...]]:
     """Drop the labels of actions that no state admits."""
     used = np.unique(action)
     idle = np.setdiff1d(np.arange(by_action.size), used)
@@ -368,7 +368,7 @@ def uncertain_dynamics(
             raise ModelError(f"no admissible pair uses the source {name!r}", code="unused-source", value=name)
     columns = np.array(steps, dtype=[("pair", "i8"), ("outcome", "i8"), ("next_state", "i8"), ("reward", "f8")])
     by_action = Labels("action", moves, len(moves))
-    used, by_action, notes = _without_idle(np.nonzero(sources >= 0)[1], by_action)
+    used, by_action, notes = without_idle(np.nonzero(sources >= 0)[1], by_action)
     if notes and used.size:
         kept = (sources >= 0).any(axis=0)
         sources = sources[:, kept]
